@@ -1,10 +1,10 @@
-//! What a change costs through conflation: the first stage alone, and both stages with 1, 10, 100
-//! and 1,000 subscribers, of which each has all quotes and trades.
+//! Measures the cost of a change through conflation: the first stage alone, and both stages with 1,
+//! 10, 100 and 1,000 subscribers, each of which has all quotes and trades.
 //!
 //! `bench_conflate [--changes N] [--instruments N] [--interval NS]` prints a line per count of
-//! subscribers and one line of JSON last. Changes are 1 µs apart on the arguments' clock, so
+//! subscribers and one line of JSON last. Changes are 1 µs apart on the arguments' clock, which is
 //! a rate of 1 M/s; nine in ten are quotes, of which one in 200 moves by 1 %. Subscribers are
-//! polled with room for all after each 100 changes. No socket and no book is in it.
+//! polled, with unlimited room, after each 100 changes. No socket and no book is involved.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ fn argument(name: &str, default: u64) -> u64 {
     arguments.nth(1).map_or(default, |text| text.parse().expect("a number after the option"))
 }
 
-/// Books that hold nothing: every state here comes with its change.
+/// Empty books: every state in this benchmark comes with its change.
 struct NoBooks;
 
 impl BookView for NoBooks {
@@ -42,7 +42,7 @@ impl BookView for NoBooks {
     }
 }
 
-/// The changes, made before the clock starts.
+/// Generates the changes, before the clock starts.
 fn changes(count: u64, instruments: u64) -> Vec<Entry> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut prices = vec![PRICE; instruments as usize];
@@ -82,7 +82,7 @@ fn config(interval: u64) -> ConflatorConfig {
     ConflatorConfig { bbo_interval: Nanos(interval), ..ConflatorConfig::default() }
 }
 
-/// Nanoseconds per change, entries sent, changes that waited.
+/// Returns nanoseconds per change, entries sent, and changes that waited.
 fn first_stage(changes: &[Entry], instruments: u64, interval: u64) -> (f64, u64, u64) {
     let mut conflator = Conflator::new(&config(interval));
     for id in 0..instruments {
@@ -106,7 +106,7 @@ fn first_stage(changes: &[Entry], instruments: u64, interval: u64) -> (f64, u64,
     (spent, counts.sent, counts.waiting)
 }
 
-/// Nanoseconds per change through both stages, and messages handed out.
+/// Returns nanoseconds per change through both stages, and messages delivered.
 fn both_stages(changes: &[Entry], instruments: u64, interval: u64, count: usize) -> (f64, u64) {
     let mut conflator = Conflator::new(&config(interval));
     let mut fanout = Fanout::new(InstrumentId(u32::MAX), 8);
@@ -161,7 +161,7 @@ fn main() {
     println!("  {waiting_share:.3} of all changes went through the throttle queue");
     let mut rows = Vec::new();
     for subscribers in SUBSCRIBERS {
-        // As many messages in all, whatever the count.
+        // Keeps the total number of messages the same for each count.
         let few = &all[..(all.len() / subscribers.min(100)).max(1)];
         let (both_ns, handed_out) = both_stages(few, instruments, interval, subscribers);
         let message_ns = both_ns * few.len() as f64 / handed_out.max(1) as f64;

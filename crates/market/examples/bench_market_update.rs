@@ -1,15 +1,15 @@
-//! What an update costs the books, in nanoseconds: over 1, 100 and 8,000 instruments, and with a
-//! million orders at rest, one at a time and in batches with a look ahead.
+//! Measures the cost of an update of the books, in nanoseconds: over 1, 100 and 8,000 instruments,
+//! and with a million resting orders, one at a time and in batches with prefetching.
 //!
 //! `cargo run --release -p weir-market --example bench_market_update [UPDATES]`
 //!
-//! The flow is made between stretches of 65,536 updates, so that it is not timed and not all of
-//! memory either. Three figures of each setting, each from a pass of its own: the mean over
-//! stretches, batches of 64 timed together, and single updates timed one by one (less what the
-//! clock itself costs). The last line is one of JSON.
+//! The flow is generated between stretches of 65,536 updates, so that its generation is not timed
+//! and it does not fill memory. Each setting has three figures, each from its own pass: the mean
+//! over stretches, batches of 64 timed together, and single updates timed one by one (minus the
+//! cost of the clock itself). The last line is JSON.
 //!
-//! `Prepared` is the seam for a codec: what it holds is made before the clock starts, what `play`
-//! does is timed. It holds updates; with bytes of a feed it would hold those, and decode them.
+//! `Prepared` is the seam for a codec: its contents are made before the clock starts, and `play` is
+//! timed. It holds updates; with the bytes of a feed it would hold those, and decode them.
 
 #[path = "bench_market/flow.rs"]
 mod flow;
@@ -28,17 +28,17 @@ use weir_types::InstrumentId;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Updates that are made, then played.
+/// Updates generated, then played, at a time.
 const STRETCH: usize = 1 << 16;
-/// Updates that are timed together, and handed over together.
+/// Updates timed together and applied together.
 const BATCH: usize = 64;
 
-/// A stretch as it is before the clock starts.
+/// A stretch of updates, made before the clock starts.
 struct Prepared {
     updates: Vec<Update>,
 }
 
-/// How a stretch is played.
+/// The way in which a stretch is played.
 #[derive(Clone, Copy, PartialEq)]
 enum How {
     OneByOne,
@@ -51,7 +51,7 @@ impl Prepared {
         self.updates.extend((0..STRETCH).map(|_| flow.next()));
     }
 
-    /// Plays updates from `from` on; each changed best bid and offer is looked at.
+    /// Plays a range of updates and counts changes of the best bid and offer.
     #[inline]
     fn play(&self, from: std::ops::Range<usize>, how: How, books: &mut Books) -> u64 {
         let updates = &self.updates[from];
@@ -70,7 +70,7 @@ impl Prepared {
     }
 }
 
-/// Nanoseconds of an update.
+/// The cost of an update in nanoseconds.
 #[derive(Default)]
 struct Figures {
     mean: f64,
@@ -80,7 +80,7 @@ struct Figures {
     allocations: u64,
 }
 
-/// At 50, 99 and 99.9 %.
+/// Returns the 50th, 99th and 99.9th percentile.
 fn percentiles(mut samples: Vec<u32>, divisor: f64, less: u32) -> [f64; 3] {
     samples.sort_unstable();
     [500, 990, 999].map(|per_mille| {
@@ -162,7 +162,7 @@ fn measure(shape: Shape, how: How, update_count: usize) -> Figures {
     figures
 }
 
-/// A figure counts only if the flow was understood.
+/// Checks that the books understood the flow: a figure is valid only then.
 fn check(books: &Books, shape: Shape) {
     assert_eq!(books.anomalies().total(), 0, "the flow fits together");
     assert_eq!(books.anomalies().of(Anomaly::UnknownOrder), 0);

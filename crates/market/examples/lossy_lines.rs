@@ -1,5 +1,6 @@
-//! Ten million messages (or as many as are asked for) over two lines with random loss, duplication
-//! and reordering, held against the model at every message; one JSON object last.
+//! Sends ten million messages (or as many as requested) over two lines with random loss,
+//! duplication and reordering, and compares every message with the model; prints one JSON object
+//! last.
 
 #[path = "../tests/lossy/mod.rs"]
 mod lossy;

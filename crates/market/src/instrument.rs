@@ -1,8 +1,8 @@
-//! What an instrument is, and the numbers that stand for symbols.
+//! Instrument definitions, and the numbering of symbols.
 //!
-//! A feed that numbers its instruments (ITCH's stock locate) keeps its numbers; for one that sends
-//! symbols, [`Symbols`] gives each a number when it is first seen. Numbers are of one feed and one
-//! day.
+//! A feed that numbers its instruments (ITCH's stock locate) keeps its numbers. For a feed that
+//! sends symbols, [`Symbols`] assigns each a number on first sight. Numbers are valid for one feed
+//! and one day.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,11 +10,11 @@ use std::fmt;
 use rustc_hash::FxBuildHasher;
 use weir_types::{InstrumentId, Price, Qty};
 
-/// Bytes of the longest symbol: an OPRA series in OCC's form has 21, DBN's raw symbols up to 71 of
-/// which exchanges use fewer than 24.
+/// Length of the longest symbol in bytes: an OPRA series in OCC's form has 21; DBN's raw symbols
+/// may have 71, but those of exchanges have fewer than 24.
 pub const SYMBOL_LEN_MAX: usize = 24;
 
-/// A symbol: printable ASCII without the padding that a feed has.
+/// A symbol: printable ASCII without a feed's padding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SymbolText {
     bytes: [u8; SYMBOL_LEN_MAX],
@@ -22,8 +22,8 @@ pub struct SymbolText {
 }
 
 impl SymbolText {
-    /// The symbol of these bytes, without spaces and zeros at the end; `None` when it is empty, too
-    /// long or not printable.
+    /// Returns the symbol of these bytes, without trailing spaces and zeros; `None` when it is
+    /// empty, too long or not printable.
     #[must_use]
     pub fn new(text: &[u8]) -> Option<SymbolText> {
         let end = text.iter().rposition(|byte| !matches!(byte, b' ' | 0))? + 1;
@@ -36,7 +36,7 @@ impl SymbolText {
         Some(SymbolText { bytes, len: text.len() as u8 })
     }
 
-    /// The symbol as text.
+    /// Returns the symbol as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         str::from_utf8(&self.bytes[..usize::from(self.len)]).expect("it is printable ASCII")
@@ -55,20 +55,20 @@ impl fmt::Debug for SymbolText {
     }
 }
 
-/// What a feed says of an instrument before it trades.
+/// The description of an instrument that a feed sends before it trades.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// Its number.
+    /// The number of the instrument.
     pub instrument_id: InstrumentId,
-    /// Its name.
+    /// The symbol of the instrument.
     pub symbol: SymbolText,
-    /// Shares of a round lot; zero when the feed does not say.
+    /// Shares of a round lot; zero when the feed does not state it.
     pub round_lot: Qty,
-    /// The price of the day before, in 10^-9; `None` when the feed does not say.
+    /// The previous day's closing price, in 10^-9; `None` when the feed does not state it.
     pub previous_close: Option<Price>,
 }
 
-/// Numbers for the symbols of a feed that has none, from 1 on in the order in which they come.
+/// Assigned numbers for the symbols of a feed without numbers, from 1 in order of appearance.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     numbers: HashMap<SymbolText, InstrumentId, FxBuildHasher>,
@@ -76,16 +76,16 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Knows no symbol.
+    /// Creates an empty numbering.
     #[must_use]
     pub fn new() -> Symbols {
         Symbols::default()
     }
 
-    /// The number of a symbol, and whether it is new.
+    /// Returns the number of a symbol, and whether it is new.
     ///
     /// # Panics
-    /// At 2^32 - 1 symbols.
+    /// Panics at 2^32 - 1 symbols.
     pub fn number_of(&mut self, symbol: SymbolText) -> (InstrumentId, bool) {
         if let Some(number) = self.numbers.get(&symbol) {
             return (*number, false);
@@ -96,25 +96,25 @@ impl Symbols {
         (InstrumentId(number), true)
     }
 
-    /// The number of a symbol that was seen.
+    /// Returns the number of a known symbol.
     #[must_use]
     pub fn get(&self, symbol: &SymbolText) -> Option<InstrumentId> {
         self.numbers.get(symbol).copied()
     }
 
-    /// The symbol of a number.
+    /// Returns the symbol of a number.
     #[must_use]
     pub fn name_of(&self, number: InstrumentId) -> Option<&SymbolText> {
         self.names.get((number.0 as usize).checked_sub(1)?)
     }
 
-    /// Symbols seen.
+    /// Returns the number of symbols.
     #[must_use]
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// True before the first one.
+    /// Returns true without any symbol.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()

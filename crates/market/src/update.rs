@@ -1,187 +1,189 @@
-//! The one form that every feed's messages take.
+//! Updates: the common form of every feed's messages.
 //!
-//! A codec turns each message into at most a few updates; books, statistics and conflation know
-//! nothing else of a feed. An update is a small plain value: it goes through rings by copy.
+//! A codec turns each message into a few updates; books, statistics and conflation see nothing else
+//! of a feed. An update is a small plain value that is copied through rings.
 
 pub use weir_types::TradingState;
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
-/// What a message says about one instrument.
+/// The content of a message for one instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Update {
-    /// Whose; zero when it is about the whole channel.
+    /// The instrument; zero when the update concerns the whole channel.
     pub instrument_id: InstrumentId,
-    /// The number of the source's message in its channel and session, from 1.
+    /// The sequence number of the source's message in its channel and session, from 1.
     pub sequence: u64,
-    /// When it happened by the venue's clock, since the Unix epoch; for feeds that send the time of
-    /// day only, since the midnight of the venue's day unless the codec was told the day.
+    /// The time of the event by the venue's clock, since the Unix epoch. For feeds that send only
+    /// the time of day, it counts from the midnight of the venue's day unless the codec knows the
+    /// day.
     pub ts_event: Nanos,
-    /// What happened.
+    /// The action.
     pub action: Action,
 }
 
-/// A market centre of a feed that carries several, by the feed's own code: OPRA's, CTA's and UTP's
-/// participant letters. Zero for a feed of one venue.
+/// A market centre of a feed with several, by the feed's own code: the participant letters of OPRA,
+/// CTA and UTP. Zero for a feed of one venue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Venue(pub u8);
 
-/// What happened. Prices are in 10^-9, quantities in the feed's units (shares, contracts).
+/// An event of a feed. Prices are in 10^-9, quantities in the feed's units (shares, contracts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// An order rests in the book.
+    /// A new order rests in the book.
     Add {
-        /// The feed's number of it.
+        /// The feed's number of the order.
         order_id: u64,
-        /// Its side.
+        /// The side.
         side: Side,
-        /// Its price.
+        /// The price.
         price: Price,
-        /// Its displayed quantity.
+        /// The displayed quantity.
         size: Qty,
     },
-    /// A resting order traded. What is left of it stays at its place.
+    /// A resting order traded. Its remainder keeps its priority.
     Execute {
         /// The order.
         order_id: u64,
-        /// What traded of it.
+        /// The traded quantity.
         size: Qty,
-        /// The trade's price where it is not the order's.
+        /// The price of the trade where it differs from the order's.
         price: Option<Price>,
         /// The feed's number of the trade; zero when it has none.
         match_id: u64,
-        /// False when the trade is reported once more elsewhere (a cross): volume counts once.
+        /// False when the trade is also reported elsewhere (in a cross): its volume counts once.
         is_printable: bool,
     },
-    /// A resting order got smaller by so much without trading.
+    /// A resting order was reduced without trading.
     Reduce {
         /// The order.
         order_id: u64,
-        /// By so much.
+        /// The quantity removed.
         size: Qty,
     },
-    /// A resting order is gone.
+    /// A resting order was deleted.
     Delete {
         /// The order.
         order_id: u64,
     },
-    /// An order took the place of another, on the same side, at the end of its price's queue.
+    /// A new order replaced another, on the same side, at the end of its price's queue.
     Replace {
-        /// The order that is gone.
+        /// The replaced order.
         order_id: u64,
-        /// The order that rests now.
+        /// The new order.
         new_order_id: u64,
-        /// Its price.
+        /// The new price.
         price: Price,
-        /// Its displayed quantity.
+        /// The new displayed quantity.
         size: Qty,
     },
-    /// A resting order has another price or quantity under the same number.
+    /// The price or quantity of a resting order changed; it keeps its number.
     Modify {
         /// The order.
         order_id: u64,
-        /// Its price now.
+        /// The new price.
         price: Price,
-        /// Its displayed quantity now.
+        /// The new displayed quantity.
         size: Qty,
-        /// It keeps its place in the queue; never when its price changed.
+        /// True when it keeps its priority; never when its price changed.
         keeps_priority: bool,
     },
-    /// A price level of a book by price: what rests there now.
+    /// The new state of a price level, in a book by price.
     Level {
         /// The side.
         side: Side,
         /// The price.
         price: Price,
-        /// All that rests there; zero removes the level.
+        /// The total resting quantity; zero removes the level.
         size: Qty,
-        /// Orders that rest there; zero when the feed does not say.
+        /// The number of resting orders; zero when the feed does not report it.
         order_count: u32,
-        /// The last of a group: only now is the book as it was at one moment.
+        /// True for the last update of a group: only then is the book consistent.
         is_last: bool,
     },
-    /// One venue's best bid and offer; replaces what it was. A side without a quote has size zero.
+    /// One venue's new best bid and offer. An empty side has size zero.
     Quote {
-        /// Whose.
+        /// The venue.
         venue: Venue,
         /// The bid.
         bid_px: Price,
-        /// What is bid for.
+        /// The quantity bid.
         bid_sz: Qty,
         /// The offer.
         ask_px: Price,
-        /// What is offered.
+        /// The quantity offered.
         ask_sz: Qty,
     },
-    /// The best bid and offer over all venues as the feed itself states it.
+    /// The best bid and offer over all venues, as stated by the feed itself.
     Consolidated {
-        /// Whose bid it is.
+        /// The venue of the bid.
         bid_venue: Venue,
-        /// Whose offer it is.
+        /// The venue of the offer.
         ask_venue: Venue,
         /// The bid.
         bid_px: Price,
-        /// What is bid for.
+        /// The quantity bid.
         bid_sz: Qty,
         /// The offer.
         ask_px: Price,
-        /// What is offered.
+        /// The quantity offered.
         ask_sz: Qty,
     },
-    /// A trade that is not the execution of an order in the book: hidden, crossed, or of a feed
-    /// without orders.
+    /// A trade that is not the execution of an order in the book: against a hidden order, in a
+    /// cross, or of a feed without orders.
     Trade {
-        /// Where.
+        /// The venue.
         venue: Venue,
-        /// The side that took liquidity, where the feed says.
+        /// The side that took liquidity, where the feed reports it.
         aggressor: Option<Side>,
-        /// At.
+        /// The price.
         price: Price,
-        /// So much.
+        /// The quantity.
         size: Qty,
-        /// The feed's number of it; zero when it has none.
+        /// The feed's number of the trade; zero when it has none.
         match_id: u64,
-        /// What it counts for.
+        /// Flags of the trade: the statistics it does not count for, and its kind.
         flags: TradeFlags,
     },
-    /// A trade is undone.
+    /// A trade was broken.
     TradeBreak {
         /// The trade.
         match_id: u64,
-        /// What it had traded, where the feed says, else zero.
+        /// The traded quantity where the feed gives it, else zero.
         size: Qty,
-        /// At which price, where the feed says, else zero.
+        /// The price of the trade where the feed gives it, else zero.
         price: Price,
     },
-    /// The instrument trades, or not.
+    /// A change of the instrument's trading state.
     Status {
-        /// How.
+        /// The new state.
         state: TradingState,
-        /// Why, in the feed's own code, padded with spaces.
+        /// The reason, in the feed's own code, padded with spaces.
         reason: [u8; 4],
     },
-    /// An indication of an auction to come.
+    /// The indicative result of a coming auction.
     Auction {
-        /// Which.
+        /// The auction.
         kind: AuctionKind,
-        /// The price at which most would trade; zero when there is none.
+        /// The price at which the most would trade; zero for none.
         price: Price,
-        /// What would trade there.
+        /// The quantity that would trade at that price.
         paired: Qty,
-        /// What would be left over.
+        /// The quantity that would be left over.
         imbalance: Qty,
-        /// On which side; `None` when nothing would be.
+        /// The side of the surplus; `None` without one.
         side: Option<Side>,
     },
-    /// A price of the day.
+    /// An official price of the day.
     DayPrice {
-        /// Which.
+        /// The kind of price.
         kind: PriceKind,
         /// The price.
         price: Price,
     },
-    /// All orders and levels of the instrument are gone, or of all when it is about the channel.
+    /// All orders and levels of the instrument are gone; of all instruments, when the update
+    /// concerns the channel.
     Clear,
-    /// The venue's day goes on.
+    /// A point in the venue's day.
     System(SystemEvent),
 }
 
@@ -190,67 +192,67 @@ pub enum Action {
 pub enum SystemEvent {
     /// The first message of a day.
     StartOfMessages,
-    /// Orders are taken.
+    /// Order entry opens.
     StartOfSystemHours,
     /// The market opens.
     StartOfMarketHours,
     /// The market closes.
     EndOfMarketHours,
-    /// No orders are taken any more.
+    /// Order entry closes.
     EndOfSystemHours,
     /// The last message of a day.
     EndOfMessages,
 }
 
-/// Which auction.
+/// The kind of an auction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuctionKind {
-    /// The opening.
+    /// The opening auction.
     Opening,
-    /// The closing.
+    /// The closing auction.
     Closing,
-    /// After a halt, an initial offering, or volatility.
+    /// The auction after a halt, of an initial offering, or after a volatility pause.
     Halt,
 }
 
-/// Which price of the day.
+/// The kind of a price of the day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PriceKind {
     /// The official opening price.
     Open,
     /// The official closing price.
     Close,
-    /// The highest.
+    /// The highest price.
     High,
-    /// The lowest.
+    /// The lowest price.
     Low,
 }
 
-/// What a trade counts for.
+/// Flags of a trade: the statistics it does not count for, and its kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TradeFlags(pub u8);
 
 impl TradeFlags {
-    /// Does not change the last price.
+    /// The trade does not change the last price.
     pub const NOT_LAST: TradeFlags = TradeFlags(1);
-    /// Does not change the highest and lowest.
+    /// The trade does not change the highest and lowest price.
     pub const NOT_HIGH_LOW: TradeFlags = TradeFlags(2);
-    /// Does not count for the volume.
+    /// The trade does not count for the volume.
     pub const NOT_VOLUME: TradeFlags = TradeFlags(4);
-    /// An auction's.
+    /// The trade was made in an auction.
     pub const AUCTION: TradeFlags = TradeFlags(8);
-    /// Before the market opened, or after it closed.
+    /// The trade was made before the market opened or after it closed.
     pub const EXTENDED_HOURS: TradeFlags = TradeFlags(16);
-    /// Of fewer shares than a round lot.
+    /// The trade was of fewer shares than a round lot.
     pub const ODD_LOT: TradeFlags = TradeFlags(32);
 
-    /// These and those.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn with(self, other: TradeFlags) -> TradeFlags {
         TradeFlags(self.0 | other.0)
     }
 
-    /// True when all of `other` are set.
+    /// Returns true when all of `other` are set.
     #[must_use]
     pub const fn contains(self, other: TradeFlags) -> bool {
         self.0 & other.0 == other.0

@@ -1,4 +1,4 @@
-//! Books that have room for what rests take nothing from the heap.
+//! Books with room for everything that rests do not allocate.
 
 #[path = "../examples/bench_market/flow.rs"]
 mod flow;
@@ -13,7 +13,7 @@ use weir_types::InstrumentId;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Enough orders that batches are looked ahead at.
+/// Enough orders for batches to be prefetched.
 const SHAPE: Shape = Shape { instruments: 50, live_orders: 20_000, recent_of_ten: 5 };
 
 fn warm() -> (Books, Flow) {

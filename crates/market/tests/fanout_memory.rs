@@ -1,6 +1,5 @@
-//! A thousand subscribers to thousands of instruments: once their queues have been as full as they
-//! get nothing is taken from the heap, and what a subscription takes is what the page on market
-//! data says.
+//! A thousand subscribers to thousands of instruments: once their queues have reached their peak
+//! nothing allocates, and the memory of a subscription is the figure on the market data page.
 
 #[path = "../examples/bench_market/memory.rs"]
 mod memory;
@@ -20,7 +19,7 @@ thread_local! {
     static HELD: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts what a thread holds besides.
+/// An allocator that also counts the bytes held by a thread.
 struct Weighing;
 
 fn weigh(more: usize, less: usize) {
@@ -59,14 +58,15 @@ unsafe impl GlobalAlloc for Weighing {
 static ALLOCATOR: Weighing = Weighing;
 
 const SUBSCRIBERS: u32 = 1_000;
-/// A little more than a power of two: what grows by doubling shows.
+/// Slightly more than a power of two, so that growth by doubling shows.
 const INSTRUMENTS: u32 = 2_100;
-/// Those whose trades are told.
+/// Instruments with trades.
 const TRADED: u32 = 50;
-/// What a subscription has for each of its instruments, in bytes, as `docs/market.md` says.
+/// The memory of a subscription for each of its instruments, in bytes, as stated in
+/// `docs/market.md`.
 const BYTES_PER_INSTRUMENT_MAX: usize = 300;
 
-/// Books that hold nothing: every state here comes with its change.
+/// Empty books: every state in this test comes with its change.
 struct NoBooks;
 
 impl BookView for NoBooks {
@@ -85,7 +85,7 @@ impl BookView for NoBooks {
     }
 }
 
-/// A flush thread's fan-out, its clock, and what was told.
+/// A flush thread's fan-out, its clock, and counters of messages.
 struct Crowd {
     fanout: Fanout,
     subscribers: Vec<SubscriberId>,
@@ -121,7 +121,8 @@ impl Crowd {
         self.fanout.apply(at, &Entry::change(InstrumentId(id), stamp, body));
     }
 
-    /// A change of every instrument's quote, and some trades; everybody is polled after so many.
+    /// Changes every instrument's quote, with some trades; polls all subscribers after every
+    /// `poll_every`.
     fn round(&mut self, number: u64, poll_every: u32) {
         for id in 1..=INSTRUMENTS {
             let (price, size) = (Price(1_000_000_000 * i64::from(id)), Qty(number + 1));
@@ -176,7 +177,7 @@ fn quotes() -> Subscription {
     Subscription { interval, ..Subscription::new(Pattern::All, Content::Bbo) }
 }
 
-/// Of which more come in a round than a queue holds.
+/// Trades, of which a round has more than a queue holds.
 fn trades() -> Subscription {
     let pattern = Pattern::parse(b"A*").expect("a pattern");
     Subscription { queue_len_max: 32, ..Subscription::new(pattern, Content::Trades) }
@@ -187,7 +188,7 @@ fn a_thousand_subscribers_to_all_instruments_take_nothing_from_the_heap_in_stead
     let mut crowd = Crowd::new();
     crowd.subscribe(&quotes());
     crowd.subscribe(&trades());
-    // As full as it gets: a change of everything, and nobody reads.
+    // Fill the queues to their peak: everything changes, and no subscriber reads.
     for number in 0..2 {
         crowd.round(number, INSTRUMENTS + 1);
         crowd.poll_until_empty();
@@ -206,7 +207,7 @@ fn a_thousand_subscribers_to_all_instruments_take_nothing_from_the_heap_in_stead
 #[test]
 fn a_subscription_takes_what_the_page_says_for_each_instrument_and_gives_it_back() {
     let mut crowd = Crowd::new();
-    // What the fan-out itself has for an instrument is the first subscriber's to bring.
+    // The first subscriber pays for the fan-out's own memory of an instrument.
     crowd.fanout.subscribe(Nanos(0), crowd.subscribers[0], &quotes()).expect("it may");
     let before = HELD.get();
     for id in &crowd.subscribers[1..] {

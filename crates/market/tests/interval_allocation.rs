@@ -1,4 +1,4 @@
-//! Statistics of instruments that were all heard of take nothing from the heap.
+//! Statistics do not allocate once all instruments have appeared.
 
 #[path = "../examples/bench_market/memory.rs"]
 mod memory;

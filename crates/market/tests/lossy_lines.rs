@@ -1,4 +1,5 @@
-//! Any loss, duplication and reordering of two lines and of answers, against the obvious model.
+//! Property test: any loss, duplication and reordering of two lines and of answers, against the
+//! model.
 
 mod lossy;
 

@@ -1,15 +1,15 @@
-//! A made flow of orders over many instruments: 45 % additions, 42 % deletions, 5 % executions, 3 %
-//! reductions, 5 % replacements once as many orders rest as are wanted.
+//! A synthetic flow of orders over many instruments: 45 % additions, 42 % deletions, 5 %
+//! executions, 3 % reductions, 5 % replacements, once the wanted number of orders rests.
 //!
-//! Instruments have one flow each, alike but for the price around which it lies; how often one is
-//! heard of falls with the cube of its number, as real instruments' activity is uneven. Prices
-//! around a fixed one, close ones more often: the best price comes and goes, the book never
-//! crosses.
+//! All instruments have the same flow, except for the price around which it lies. The activity of
+//! real instruments is uneven, so an instrument's activity falls with its number: an addition draws
+//! it uniformly up to the smaller of two uniform draws. Prices are drawn around a fixed one, near
+//! ones more often: the best price changes often, and the book never crosses.
 
 use weir_market::{Action, Update};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
-/// A cent.
+/// One cent.
 const TICK: i64 = 10_000_000;
 
 #[derive(Clone, Copy)]
@@ -20,17 +20,17 @@ struct Live {
     side: Side,
 }
 
-/// What a flow is like.
+/// The parameters of a flow.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) instruments: u32,
     pub(crate) live_orders: usize,
-    /// Of ten orders that are changed, how many are among the newest twentieth; the others are
-    /// anywhere, which is the worst for caches.
+    /// Of ten changes to orders, the number that hit the newest twentieth; the others hit any
+    /// order, which is the worst case for caches.
     pub(crate) recent_of_ten: u64,
 }
 
-/// The flow.
+/// The generator of a flow.
 pub(crate) struct Flow {
     shape: Shape,
     live: Vec<Live>,
@@ -45,7 +45,7 @@ impl Flow {
         Flow { shape, live, order_id: 0, sequence: 0, random: 0x9e37_79b9_7f4a_7c15 }
     }
 
-    /// Below `bound`.
+    /// Returns a random number below `bound`.
     fn random(&mut self, bound: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -53,7 +53,7 @@ impl Flow {
         ((u128::from(self.random) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Additions until as many orders rest as are wanted.
+    /// Adds orders until the wanted number rests.
     pub(crate) fn fill(&mut self, out: &mut Vec<Update>, count_max: usize) {
         while self.live.len() < self.shape.live_orders && out.len() < count_max {
             let update = self.add();
@@ -61,9 +61,9 @@ impl Flow {
         }
     }
 
-    /// The next update of the mix.
+    /// Returns the next update of the mix.
     pub(crate) fn next(&mut self) -> Update {
-        // More additions while too few orders rest, more deletions while too many do.
+        // Adds more while too few orders rest, deletes more while too many do.
         let is_short = self.live.len() < self.shape.live_orders;
         match self.random(100) {
             0..43 => self.add(),

@@ -1,5 +1,5 @@
-//! Counts heap allocations of each thread. Shared with the test that steady state allocates
-//! nothing.
+//! Counts the heap allocations of each thread. Shared with the test that steady state does not
+//! allocate.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -8,11 +8,11 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, counted.
+/// The system's allocator with a counter.
 pub(crate) struct Counting;
 
 fn count_one() {
-    // A thread that is going away has nobody to count for.
+    // A thread that is shutting down no longer has its counter.
     _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
@@ -43,7 +43,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// This thread's heap allocations so far.
+/// Returns the heap allocations of this thread so far.
 pub(crate) fn allocation_count() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }

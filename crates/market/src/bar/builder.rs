@@ -1,4 +1,4 @@
-//! Trades in, bars out.
+//! The bar builder: it takes trades in and reports closed bars and corrections through a callback.
 
 use weir_types::{Cash, InstrumentId, Nanos, Qty};
 
@@ -8,85 +8,87 @@ use super::record::{Bar, BarBreak, BarEvent, BarTrade, Correction};
 use crate::book::directory::Directory;
 use crate::update::TradeFlags;
 
-/// What a trade has that counts for nothing in a bar.
+/// The flags of a trade that counts for nothing in a bar.
 const FOR_NOTHING: TradeFlags =
     TradeFlags::NOT_LAST.with(TradeFlags::NOT_HIGH_LOW).with(TradeFlags::NOT_VOLUME);
 
-/// What a builder makes and for what it takes room.
+/// Configuration of a [`BarBuilder`]: the kind of bar, and the memory to allocate.
 #[derive(Clone, Copy, Debug)]
 pub struct BarBuilderConfig {
-    /// What ends a bar.
+    /// The rule that ends a bar.
     pub kind: BarKind,
-    /// Instruments that room is taken for ahead.
+    /// Instruments to preallocate memory for.
     pub instruments: u32,
-    /// Instruments at most; trades of others are refused and counted.
+    /// The most instruments; trades of further instruments are refused and counted.
     pub instruments_max: u32,
-    /// The latest trades that can be undone, of all instruments together; rounded up to a power of
-    /// two, zero for none.
+    /// Latest trades, over all instruments, that can still be undone; rounded up to a power of two.
+    /// With zero, none can.
     pub trades: u32,
 }
 
 impl BarBuilderConfig {
-    /// Bars of a kind, with room for all of a market's instruments.
+    /// Returns the configuration for bars of this kind, with room for all of a market's
+    /// instruments.
     #[must_use]
     pub fn new(kind: BarKind) -> BarBuilderConfig {
         BarBuilderConfig { kind, instruments: 16_384, instruments_max: 1 << 22, trades: 65_536 }
     }
 }
 
-/// What a builder counted.
+/// Counters of a builder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BarCounts {
-    /// Trades that are in bars, or were until they were undone.
+    /// Trades counted in bars, including those undone later.
     pub trades: u64,
-    /// Trades that count for nothing.
+    /// Trades ignored because they count for nothing.
     pub passed_over: u64,
-    /// Trades without size or instrument, of too many instruments, or that a sum has no room for.
+    /// Trades refused: without size or instrument, over the limit of instruments, or overflowing a
+    /// sum.
     pub refused: u64,
-    /// Trades whose interval was over.
+    /// Trades whose interval had already ended.
     pub late: u64,
-    /// Trades undone in bars that were open.
+    /// Trades undone in open bars.
     pub broken: u64,
-    /// Corrections told, of trades that are not remembered too.
+    /// Corrections reported, including those of trades that are not remembered.
     pub corrections: u64,
-    /// Of these, corrections of trades that are not remembered.
+    /// Corrections of trades that are not remembered.
     pub unknown: u64,
-    /// Bars told.
+    /// Bars reported.
     pub bars: u64,
 }
 
-/// An instrument's bar and what it takes to close and to correct it.
+/// An instrument's open bar, and the state needed to close and correct it.
 struct Place {
     id: InstrumentId,
     bar: Option<Bar>,
-    /// Bars so far, the open one too.
+    /// Bars so far, including the open one.
     number: u64,
-    /// Trades taken into the open bar, undone ones too.
+    /// Trades taken into the open bar, including undone ones.
     taken: u64,
-    /// Of these, those undone.
+    /// Trades of the open bar that were undone.
     broken: u64,
     last: Serial,
-    /// Of bars by time: its next bar begins here at the earliest.
+    /// For bars by time: the earliest start of the next bar.
     floor: Nanos,
-    /// Up to which gap its bars are marked.
+    /// The number of the last gap for which a bar of the instrument was marked.
     gap_seen: u64,
 }
 
-/// Makes the bars of one kind of all instruments of a feed.
+/// Builds the bars of one kind for all instruments of a feed.
 pub struct BarBuilder {
     kind: BarKind,
     directory: Directory,
     places: Vec<Place>,
     instruments_max: usize,
     memory: Memory,
-    /// Intervals before this are over for all.
+    /// Intervals before this one are over for all instruments.
     floor: Nanos,
     gap_count: u64,
     counts: BarCounts,
 }
 
 impl BarBuilder {
-    /// Holds no bar yet.
+    /// Creates a builder without bars.
     #[must_use]
     pub fn new(config: &BarBuilderConfig) -> BarBuilder {
         let instruments_max = config.instruments_max as usize;
@@ -102,19 +104,20 @@ impl BarBuilder {
         }
     }
 
-    /// What ends a bar.
+    /// Returns the rule that ends a bar.
     #[must_use]
     pub fn kind(&self) -> BarKind {
         self.kind
     }
 
-    /// What was counted so far.
+    /// Returns the counters.
     #[must_use]
     pub fn counts(&self) -> &BarCounts {
         &self.counts
     }
 
-    /// Takes a trade in. Closes at most two bars: one that was over, and the one that it fills.
+    /// Takes a trade in. Closes at most two bars: one whose interval is over, and the one that this
+    /// trade fills.
     pub fn trade(&mut self, trade: &BarTrade, tell: &mut (impl FnMut(&BarEvent) + ?Sized)) {
         if trade.print.flags.contains(FOR_NOTHING) {
             self.counts.passed_over += 1;
@@ -148,7 +151,7 @@ impl BarBuilder {
         }
     }
 
-    /// Undoes a trade: in its bar when that is open, else by a correction.
+    /// Undoes a trade: in its bar while that is open, else by reporting a correction.
     pub fn trade_break(&mut self, undone: &BarBreak, tell: &mut (impl FnMut(&BarEvent) + ?Sized)) {
         let place_no = self.directory.get(undone.instrument_id);
         let found = place_no.and_then(|no| self.memory.break_trade(no, undone.match_id));
@@ -175,9 +178,9 @@ impl BarBuilder {
         }));
     }
 
-    /// Says that the trades' clock has passed `now`: bars by time whose interval began before that
-    /// of `now` are closed, and trades that come later for them are late. In the order in which
-    /// instruments traded first. Costs nothing while the interval of `now` is still the same.
+    /// Advances the trades' clock to `now`: closes the bars by time whose interval began before
+    /// that of `now`, in the order in which their instruments first traded. Later trades for these
+    /// intervals are late. Costs nothing while `now` stays in the same interval.
     pub fn advance(&mut self, now: Nanos, tell: &mut (impl FnMut(&BarEvent) + ?Sized)) {
         let floor = self.kind.start_of(now);
         if floor <= self.floor {
@@ -191,14 +194,14 @@ impl BarBuilder {
         }
     }
 
-    /// Messages were missed, and nobody knows whose: open bars, and the next one of each instrument
-    /// that has none, may lack trades.
+    /// Records a gap: messages of unknown instruments were missed. The open bars, and the next bar
+    /// of each instrument without one, may lack trades.
     pub fn mark_gap(&mut self) {
         self.gap_count += 1;
     }
 
-    /// The session is over: all bars are closed, as they are, numbers begin anew, and trades so far
-    /// cannot be undone any more.
+    /// Ends the session: closes all bars as they are and restarts their numbers at 1. Earlier
+    /// trades can no longer be undone.
     pub fn end_session(&mut self, tell: &mut (impl FnMut(&BarEvent) + ?Sized)) {
         for place in &mut self.places {
             close(place, self.gap_count, false, &mut self.counts, tell);
@@ -220,7 +223,7 @@ impl BarBuilder {
             return None;
         }
         let place_no = u32::try_from(self.places.len()).ok()?;
-        // An instrument that was never heard of may lack trades of every gap before.
+        // A new instrument may lack trades of every earlier gap.
         let (gap_seen, bar, floor) = (0, None, Nanos(0));
         let (number, taken, broken, last) = (0, 0, 0, 0);
         self.places.push(Place { id, bar, number, taken, broken, last, floor, gap_seen });
@@ -228,7 +231,7 @@ impl BarBuilder {
         Some(place_no)
     }
 
-    /// Takes a trade out of the bar that is open.
+    /// Takes a trade out of the open bar.
     fn break_open(&mut self, place_no: u32, trade: &Kept) {
         let place = &mut self.places[place_no as usize];
         let Some(bar) = &mut place.bar else { return };
@@ -236,7 +239,7 @@ impl BarBuilder {
         place.broken += 1;
         bar.broken_count += 1;
         if place.broken == place.taken {
-            // Whoever comes next may lack what this one lacked.
+            // The next bar may lack the same trades as this one.
             place.gap_seen = if bar.has_gap { u64::MAX } else { place.gap_seen };
             place.number -= 1;
             place.bar = None;
@@ -269,7 +272,7 @@ impl BarBuilder {
     }
 }
 
-/// The open bar of an instrument; it is made when there is none.
+/// Returns the open bar of an instrument; opens one when there is none.
 fn open<'a>(
     place: &'a mut Place,
     (is_by_time, start): (bool, Nanos),
@@ -310,7 +313,7 @@ fn open<'a>(
     })
 }
 
-/// Tells the open bar of an instrument, if it has one.
+/// Closes and reports the open bar of an instrument, if it has one.
 fn close(
     place: &mut Place,
     gap_count: u64,
@@ -326,8 +329,8 @@ fn close(
 }
 
 impl Bar {
-    /// Takes a trade in; false, and nothing happened, when a sum has no room, which cannot be of
-    /// the first one.
+    /// Takes a trade in. Returns false, and changes nothing, when a sum would overflow; that cannot
+    /// happen with the first trade.
     fn take(&mut self, trade: &BarTrade, is_late: bool) -> bool {
         let print = &trade.print;
         let price = print.price;

@@ -1,4 +1,4 @@
-//! What ends a bar.
+//! Kinds of bars: the rule that ends a bar, and its textual form.
 
 use core::fmt;
 use core::num::NonZeroU64;
@@ -8,26 +8,26 @@ use weir_types::Nanos;
 
 const NANOS: u64 = 1_000_000_000;
 
-/// What ends a bar.
+/// The rule that ends a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BarKind {
-    /// The interval is over.
+    /// A bar ends with its interval.
     Time {
-        /// Its length in nanoseconds.
+        /// The length of the interval in nanoseconds.
         interval: NonZeroU64,
         /// Intervals begin here and every `interval` before and after it: zero for the epoch of the
-        /// trades' times, or a midnight of the venue's.
+        /// trades' times, or a midnight of the venue.
         origin: Nanos,
     },
-    /// So many trades that count for the volume.
+    /// A bar ends after this many trades that count for the volume.
     Ticks(NonZeroU64),
-    /// So much volume or more, in the feed's units.
+    /// A bar ends once its volume reaches this much, in the feed's units.
     Volume(NonZeroU64),
 }
 
 impl BarKind {
-    /// Where the interval of a moment begins; for the first one, which may be cut short, zero. Zero
-    /// for bars of other kinds.
+    /// Returns the start of the interval that contains `ts`; zero for the first interval, which may
+    /// be cut short, and for bars of other kinds.
     #[must_use]
     pub fn start_of(&self, ts: Nanos) -> Nanos {
         let BarKind::Time { interval, origin } = *self else { return Nanos(0) };
@@ -38,7 +38,7 @@ impl BarKind {
         }
     }
 
-    /// True when so many ticks or so much volume fill a bar.
+    /// Returns true when this many ticks or this much volume fill a bar.
     #[must_use]
     pub fn is_filled_by(&self, ticks: u64, volume: u64) -> bool {
         match self {
@@ -49,8 +49,8 @@ impl BarKind {
     }
 }
 
-/// As names of files and configurations have it: `time-60s`, `ticks-100`, `volume-10000`. The
-/// origin of intervals is not in it.
+/// The form used in file names and configurations: `time-60s`, `ticks-100`, `volume-10000`. It
+/// omits the origin of the intervals.
 impl fmt::Display for BarKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,11 +71,11 @@ impl fmt::Display for BarKind {
      volume-10000"
 )]
 pub struct BarKindError {
-    /// The text.
+    /// The rejected text.
     pub text: String,
 }
 
-/// Reads what `Display` writes, and `ms` and `us` too; intervals count from the epoch.
+/// Reads the output of `Display`, and also the units `ms` and `us`; intervals count from the epoch.
 impl FromStr for BarKind {
     type Err = BarKindError;
 

@@ -1,7 +1,7 @@
-//! The latest trades of all instruments with their bars, so that one that is undone finds its bar.
+//! The latest trades of all instruments with their bars, so that a trade break can find its bar.
 //!
-//! A ring of fixed length: what is older is forgotten. Each trade knows its instrument's trade
-//! before it, so that an open bar can be made anew.
+//! A ring of fixed length: older trades are forgotten. Each trade links to its instrument's
+//! previous trade, so that an open bar can be rebuilt.
 
 use weir_types::{Nanos, Price, Qty};
 
@@ -9,13 +9,13 @@ use super::record::Bar;
 use crate::book::index::{Found, Hash, Slot, SlotIndex};
 use crate::update::TradeFlags;
 
-/// The number of a trade in the order in which they came, from 1; zero for none.
+/// The number of a trade in order of arrival, from 1; zero for none.
 pub(super) type Serial = u64;
 
-/// A trade that is remembered.
+/// A remembered trade.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
-    /// The number of its instrument in the builder.
+    /// The index of its instrument in the builder.
     pub(super) place: u32,
     pub(super) match_id: u64,
     pub(super) sequence: u64,
@@ -23,15 +23,15 @@ pub(super) struct Kept {
     pub(super) price: Price,
     pub(super) size: Qty,
     pub(super) flags: TradeFlags,
-    /// Its bar's number and start.
+    /// The number and start of its bar.
     pub(super) bar: (u64, Nanos),
-    /// The instrument's trade before it.
+    /// The instrument's previous trade.
     pub(super) before: Serial,
     serial: Serial,
     is_broken: bool,
 }
 
-/// What is remembered of a trade, before it has a number.
+/// Returns the row to remember for a trade, before it gets its serial.
 pub(super) fn kept(
     (place, before): (u32, Serial),
     trade: &super::BarTrade,
@@ -53,7 +53,7 @@ pub(super) fn kept(
     }
 }
 
-/// The latest trades.
+/// The ring of the latest trades.
 pub(super) struct Memory {
     rows: Vec<Kept>,
     capacity: usize,
@@ -62,7 +62,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Remembers `capacity` trades, rounded up to a power of two; zero remembers none.
+    /// Creates a ring for `capacity` trades, rounded up to a power of two; zero remembers none.
     pub(super) fn new(capacity: usize) -> Memory {
         let capacity = match capacity {
             0 => 0,
@@ -72,7 +72,7 @@ impl Memory {
         Memory { rows, capacity, index: SlotIndex::new(capacity), next: 1 }
     }
 
-    /// Remembers a trade and returns its number; zero when none is remembered.
+    /// Remembers a trade and returns its serial; zero when the ring has no capacity.
     pub(super) fn push(&mut self, mut row: Kept) -> Serial {
         if self.capacity == 0 {
             return 0;
@@ -87,14 +87,15 @@ impl Memory {
             }
             None => self.rows.push(row),
         }
-        // A number that comes again stays the older trade's while that is remembered.
+        // A repeated match number keeps naming the older trade while that one is remembered.
         if row.match_id != 0 && self.find(row.place, row.match_id).is_none() {
             self.index.insert(Hash::of(row.match_id, row.place), slot as Slot);
         }
         row.serial
     }
 
-    /// Marks a trade as undone and says what it was; `None` when it is not here, or undone already.
+    /// Marks a trade as undone and returns it; `None` when it is not remembered or was undone
+    /// before.
     pub(super) fn break_trade(&mut self, place: u32, match_id: u64) -> Option<Kept> {
         if self.capacity == 0 || match_id == 0 {
             return None;
@@ -104,9 +105,10 @@ impl Memory {
         (!std::mem::replace(&mut row.is_broken, true)).then_some(*row)
     }
 
-    /// The trades of an instrument's bar of this number and so many trades that were not undone,
-    /// the newest first; `last` is the instrument's newest trade. Returns how many of the bar's are
-    /// remembered, undone ones too.
+    /// Passes `take` the trades of an instrument's bar that were not undone, the newest first. The
+    /// bar is named by its number and the count of trades taken into it; `last` is the instrument's
+    /// newest trade. Returns the number of the bar's trades that are remembered, including undone
+    /// ones.
     pub(super) fn walk(
         &self,
         last: Serial,
@@ -124,7 +126,7 @@ impl Memory {
         count
     }
 
-    /// A new session: trades of the one before cannot be undone any more.
+    /// Starts a new session: earlier trades can no longer be undone.
     pub(super) fn clear(&mut self) {
         self.rows.clear();
         self.index.clear();
@@ -166,14 +168,14 @@ impl Kept {
 }
 
 impl Bar {
-    /// Whether a trade may have made one of the prices or ends.
+    /// Returns true when a trade may have set one of the bar's prices or ends.
     pub(super) fn may_rest_on(&self, trade: &Kept) -> bool {
         let prices = [self.open, self.high, self.low, self.close];
         let ends = [self.first_sequence, self.last_sequence];
         prices.contains(&Some(trade.price)) || ends.contains(&trade.sequence)
     }
 
-    /// Puts a trade before all that are in it: prices and ends only.
+    /// Puts a trade before all others in the bar: affects prices and ends only.
     pub(super) fn put_before(&mut self, trade: &Kept, is_newest: bool) {
         let price = Some(trade.price);
         if !trade.flags.contains(TradeFlags::NOT_LAST) {

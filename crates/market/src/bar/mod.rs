@@ -1,7 +1,7 @@
-//! Bars: what traded in an instrument over a time, a number of trades or a volume.
+//! Bars: the trades of an instrument over an interval, a number of trades or a volume.
 //!
-//! Pure: trades with their times come in, bars that are closed go out through a callback; no clock,
-//! no file. Nothing is allocated once every instrument has traded.
+//! Pure: timestamped trades come in, closed bars go out through a callback; no clock, no file.
+//! Nothing is allocated once every instrument has traded.
 //!
 //! Rules (`builder.rs`, and [`Bar`] for each field):
 //!
@@ -11,21 +11,20 @@
 //! | `NOT_LAST` | no | yes | yes |
 //! | `NOT_HIGH_LOW` | yes | no | yes |
 //! | `NOT_VOLUME` | yes | yes | no |
-//! | all three | passed over | | |
+//! | all three | ignored | | |
 //!
-//! * Trades are taken in the feed's order, and each belongs to one bar, whole: a bar by volume ends
-//!   with the trade that fills it and may so hold more than its volume, however large that trade
-//!   is. So no trade makes more than one bar, and sums of bars are sums of trades.
+//! * Trades are taken in the feed's order, and each belongs wholly to one bar. A bar by volume ends
+//!   with the trade that fills it, so it may hold more than its volume, however large that trade
+//!   is. Hence no trade makes more than one bar, and sums over bars are sums over trades.
 //! * An interval without trades makes no bar.
-//! * A trade whose time lies before the first interval that is open yet (reported late, or a clock
-//!   that went back) counts in that one and in its `late_count`. An instrument's bars by time
-//!   never go back and never share a beginning.
-//! * A trade that is undone while its bar is open is as if it had never been: the bar is made anew
-//!   from its trades as long as all of them are remembered, else prices and ends stay where they
-//!   may have come from it and `is_range_certain` turns false. A bar that loses its last trade is
-//!   none. Of a bar that is closed, a [`Correction`] tells what is to be taken out.
-//! * Messages that were missed ([`BarBuilder::mark_gap`]) mark each bar that may lack trades of
-//!   them: `has_gap`.
+//! * A trade earlier than the first interval still open (reported late, or a clock that went back)
+//!   counts in that interval and in its `late_count`. An instrument's bars by time never go back
+//!   and never share a start.
+//! * Undoing a trade of an open bar takes it out of the bar: the bar is rebuilt from its trades if
+//!   all of them are remembered; else the prices and ends that the trade may have set stay, and
+//!   `is_range_certain` turns false. A bar that loses its last trade is dropped. For a closed bar,
+//!   a [`Correction`] reports the trade to take out.
+//! * A gap ([`BarBuilder::mark_gap`]) sets `has_gap` on each bar that may lack trades.
 
 mod builder;
 mod kind;

@@ -1,25 +1,25 @@
-//! Bars, corrections of bars, and the trades that they are made of: plain values.
+//! Plain values: bars, corrections of bars, and the trades that bars are made of.
 
 use weir_types::{Cash, InstrumentId, Nanos, Price, Qty};
 
 use crate::book::{Change, TradePrint};
 use crate::update::{Action, TradeFlags, Update};
 
-/// A trade as bars take it.
+/// A trade, as input to bars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BarTrade {
-    /// Whose.
+    /// The instrument that traded.
     pub instrument_id: InstrumentId,
-    /// The number of the source's message.
+    /// The sequence number of the source's message.
     pub sequence: u64,
-    /// When it happened by the venue's clock, as [`Update::ts_event`] has it.
+    /// The time of the trade by the venue's clock, as in [`Update::ts_event`].
     pub ts_event: Nanos,
-    /// It.
+    /// The trade itself.
     pub print: TradePrint,
 }
 
 impl BarTrade {
-    /// The trade that an update brought, by what the books said of it.
+    /// Returns the trade of an update, from the change that the books reported for it.
     #[must_use]
     pub fn of(update: &Update, change: &Change) -> Option<BarTrade> {
         change.trade.map(|print| BarTrade {
@@ -31,25 +31,25 @@ impl BarTrade {
     }
 }
 
-/// A trade that is undone.
+/// An undone trade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BarBreak {
-    /// Whose.
+    /// The instrument that traded.
     pub instrument_id: InstrumentId,
-    /// The number of the source's message.
+    /// The sequence number of the source's message.
     pub sequence: u64,
-    /// When it was undone by the venue's clock.
+    /// The time of the break by the venue's clock.
     pub ts_event: Nanos,
     /// The feed's number of the trade.
     pub match_id: u64,
-    /// At which price it had been, where the feed says, else zero.
+    /// The price of the trade where the feed gives it, else zero.
     pub price: Price,
-    /// What had traded, where the feed says, else zero.
+    /// The quantity of the trade where the feed gives it, else zero.
     pub size: Qty,
 }
 
 impl BarBreak {
-    /// The break that an update brought.
+    /// Returns the break that an update carries.
     #[must_use]
     pub fn of(update: &Update) -> Option<BarBreak> {
         let Action::TradeBreak { match_id, size, price } = update.action else { return None };
@@ -58,26 +58,26 @@ impl BarBreak {
     }
 }
 
-/// What traded in an instrument over a time, a number of trades or a volume. Prices in 10^-9,
-/// quantities in the feed's units, times as the trades have them.
+/// The trades of an instrument over an interval, a number of trades or a volume. Prices in 10^-9,
+/// quantities in the feed's units, times as in the trades.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bar {
-    /// Whose.
+    /// The instrument.
     pub instrument_id: InstrumentId,
-    /// The instrument's bars of a session count from 1.
+    /// The number of the bar; an instrument's bars of a session count from 1.
     pub number: u64,
-    /// Where the interval of a bar by time begins; of other bars the time of the trade that opened
-    /// it, even when that was undone since.
+    /// The start of the interval of a bar by time; for other bars the time of the trade that opened
+    /// it, even when that trade was undone since.
     pub start: Nanos,
-    /// When its first trade happened.
+    /// The time of its first trade.
     pub ts_first: Nanos,
-    /// When its last trade happened.
+    /// The time of its last trade.
     pub ts_last: Nanos,
-    /// The number of the message that brought its first trade.
+    /// The sequence number of the message with its first trade.
     pub first_sequence: u64,
-    /// The number of the message that brought its last trade.
+    /// The sequence number of the message with its last trade.
     pub last_sequence: u64,
-    /// The first price that counts for the last price; `None` when none does.
+    /// The first price that counts for the last price; `None` without one.
     pub open: Option<Price>,
     /// The highest price.
     pub high: Option<Price>,
@@ -85,27 +85,27 @@ pub struct Bar {
     pub low: Option<Price>,
     /// The last price.
     pub close: Option<Price>,
-    /// What traded.
+    /// The traded quantity.
     pub volume: Qty,
-    /// The exact sum of price times quantity over what counts for the volume.
+    /// The exact sum of price times quantity over the trades that count for the volume.
     pub turnover: Cash,
     /// Trades that count for the volume.
     pub trade_count: u64,
     /// Trades whose time lies before `start` (bars by time).
     pub late_count: u64,
-    /// Trades that were taken in and undone again.
+    /// Trades that were taken in and then undone.
     pub broken_count: u64,
     /// False when the session ended before the bar did.
     pub is_complete: bool,
-    /// False once an undone trade may have left prices or ends as it had made them.
+    /// False once an undone trade may still show in the prices or ends.
     pub is_range_certain: bool,
-    /// Messages were missed that may have been trades of this bar.
+    /// True when the missed messages of a gap may include trades of this bar.
     pub has_gap: bool,
 }
 
 impl Bar {
-    /// The average price by volume: turnover divided by volume, rounded down to 10^-9. The exact
-    /// ratio is in `turnover` and `volume`. `None` without volume.
+    /// Returns the volume-weighted average price: turnover divided by volume, rounded down to
+    /// 10^-9; `None` without volume. `turnover` and `volume` hold the exact ratio.
     #[must_use]
     pub fn vwap(&self) -> Option<Price> {
         let price = self.turnover.0.checked_div_euclid(i128::from(self.volume.0))?;
@@ -113,33 +113,33 @@ impl Bar {
     }
 }
 
-/// A trade is to be taken out of a bar that was told already.
+/// A trade to take out of a bar that was already reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Correction {
-    /// Whose.
+    /// The instrument.
     pub instrument_id: InstrumentId,
-    /// The bar's number and start; `None` when the trade is not remembered, so that its bar is not
-    /// known.
+    /// The bar's number and start; `None` when the trade is not remembered and its bar is therefore
+    /// unknown.
     pub bar: Option<(u64, Nanos)>,
     /// The feed's number of the trade.
     pub match_id: u64,
-    /// Its price: of the trade where it is remembered, else as the break says.
+    /// The price of the trade if it is remembered, else the price in the break.
     pub price: Price,
-    /// Its quantity, from the same.
+    /// The quantity, from the same source as the price.
     pub size: Qty,
-    /// What it had counted for; none are known of a trade that is not remembered.
+    /// The flags of the trade; empty for a trade that is not remembered.
     pub flags: TradeFlags,
-    /// When it was undone.
+    /// The time of the break.
     pub ts_event: Nanos,
-    /// The number of the message that undid it.
+    /// The sequence number of the message that undid the trade.
     pub sequence: u64,
 }
 
-/// What a builder tells.
+/// An event that a builder reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BarEvent {
-    /// A bar is closed.
+    /// A bar was closed.
     Closed(Bar),
-    /// A bar that was told is to be corrected.
+    /// A bar that was already reported needs a correction.
     Corrected(Correction),
 }

@@ -1,11 +1,11 @@
-//! A batch of updates: what they will touch is fetched while those before them are taken in.
+//! Batches of updates: prefetches the memory that later updates will touch.
 //!
-//! An update of a random order waits for memory some four times, one after the other: the table's
-//! bucket, the order, its level, its neighbours. Those of different orders do not depend on each
-//! other. A quote waits for its instrument, the line of its venues, and the quote before it. So
-//! each update goes through stages, some updates apart, of which each asks for what the stage
-//! before it found the way to; asking does not wait. Nothing depends on what was seen. Worth it
-//! only where what rests is bigger than a core's own caches.
+//! An update of a random order waits for memory about four times in sequence: the table's bucket,
+//! the order, its level, its neighbours. A quote waits for its instrument, the line of its venues,
+//! and the previous quote. The waits of different orders are independent. So each update passes
+//! through stages a few updates apart, and each stage prefetches the memory that the previous stage
+//! located; a prefetch does not wait. Results never depend on the stages. This pays only where the
+//! resting orders exceed a core's own caches.
 
 use weir_types::Side;
 
@@ -17,22 +17,22 @@ use super::ladder::rank_of;
 use crate::update::{Action, Update, Venue};
 use weir_memory::prefetch;
 
-/// Updates between a stage and the next: memory answers within the time that these take.
+/// Updates between one stage and the next: memory answers within the time that these take.
 const APART: usize = 6;
 
-/// Stages before an update is taken in.
+/// Stages before an update is applied.
 const STAGES: usize = 4;
 
-/// Updates that are under way in the stages, rounded up to a power of two.
+/// Updates in the stages at once, rounded up to a power of two.
 const UNDER_WAY: usize = (APART * STAGES).next_power_of_two();
 
-/// Resting orders from which on looking ahead pays: rows of more than a core's second cache.
+/// Resting orders from which prefetching pays: their rows exceed a core's second-level cache.
 const ORDERS_MIN: u32 = 1 << 16;
 
-/// Instruments from which on it does.
+/// Instruments from which prefetching pays.
 const INSTRUMENTS_MIN: usize = 1 << 12;
 
-/// What the stages of an update found.
+/// The slots that an update's stages found.
 #[derive(Clone, Copy)]
 struct Seen {
     order: Slot,
@@ -42,8 +42,8 @@ struct Seen {
 const NOTHING: Seen = Seen { order: NIL, level: NIL };
 
 impl Books {
-    /// Takes updates in one after the other, as [`Books::apply`] does, and tells of each what it
-    /// changed.
+    /// Applies updates one after the other, as [`Books::apply`] does, and reports the change of
+    /// each.
     pub fn apply_all(&mut self, updates: &[Update], mut told: impl FnMut(&Update, &Change)) {
         let is_small =
             self.store.orders.live_count() < ORDERS_MIN && self.instruments.len() < INSTRUMENTS_MIN;
@@ -62,7 +62,7 @@ impl Books {
         }
     }
 
-    /// One update goes through each stage.
+    /// Moves one update through each stage.
     #[inline]
     fn look_ahead(&self, updates: &[Update], step: usize, seen: &mut [Seen; UNDER_WAY]) {
         let of_stage = |stage: usize| {
@@ -83,7 +83,7 @@ impl Books {
         }
     }
 
-    /// Asks for an update's instrument and for where the table has its order.
+    /// Prefetches an update's instrument and the table bucket of its order.
     #[inline]
     fn fetch_bucket(&self, update: &Update) {
         let Some(order_id) = order_of(&update.action) else {
@@ -97,7 +97,7 @@ impl Books {
         self.store.index.prefetch(self.store.hash(self.salt_of(place), order_id));
     }
 
-    /// Asks for the row of an update's order, and for the best prices of its instrument.
+    /// Prefetches the row of an update's order and the best prices of its instrument.
     #[inline]
     fn fetch_order(&self, update: &Update) -> Slot {
         let Some(order_id) = order_of(&update.action) else {
@@ -119,7 +119,7 @@ impl Books {
         slot
     }
 
-    /// Asks for an instrument's line and that of its venues.
+    /// Prefetches an instrument's line and that of its venues.
     #[inline]
     fn fetch_top(&self, update: &Update) {
         let Some(place) = self.directory.get(update.instrument_id) else { return };
@@ -133,7 +133,7 @@ impl Books {
         }
     }
 
-    /// Asks for a venue's quote.
+    /// Prefetches a venue's quote.
     #[inline]
     fn fetch_quote(&self, update: &Update, venue: Venue) {
         let place = self.directory.get(update.instrument_id);
@@ -143,7 +143,7 @@ impl Books {
         }
     }
 
-    /// Asks for the level of an update's order, or that which a new one will join, and for the
+    /// Prefetches the level of an update's order, or the level that a new order will join, and the
     /// order's neighbours.
     #[inline]
     fn fetch_level(&self, update: &Update, slot: Slot) -> Slot {
@@ -163,7 +163,7 @@ impl Books {
         level
     }
 
-    /// Asks for the last order of a level that a new one will join.
+    /// Prefetches the last order of the level that a new order will join.
     #[inline]
     fn fetch_neighbours(&self, update: &Update, seen: Seen) {
         let is_new = matches!(update.action, Action::Add { .. });
@@ -172,7 +172,7 @@ impl Books {
         }
     }
 
-    /// The level that a new order will join.
+    /// Returns the level that a new order will join.
     #[inline]
     fn level_to_be(&self, update: &Update) -> Slot {
         let Action::Add { side, price, .. } = update.action else { return NIL };
@@ -184,7 +184,8 @@ impl Books {
         ladder.search(rank_of(side, price)).map_or(NIL, |at| ladder.at(at).level)
     }
 
-    /// What keeps numbers of orders of different instruments apart, where they have to be.
+    /// Returns the salt that separates order numbers of different instruments where they may
+    /// collide.
     #[inline]
     fn salt_of(&self, place: u32) -> u32 {
         match self.store.order_ids() {
@@ -194,7 +195,7 @@ impl Books {
     }
 }
 
-/// The order that an update is about.
+/// Returns the order that an action names.
 #[inline]
 fn order_of(action: &Action) -> Option<u64> {
     match *action {

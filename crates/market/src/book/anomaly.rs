@@ -1,38 +1,39 @@
-//! What a feed cannot have meant: named, counted, never fatal.
+//! Anomalies: updates that a correct feed cannot send. They are named and counted, never fatal.
 
-/// Something that cannot be if every message came and was understood.
+/// A contradiction that is impossible if every message arrived and was understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Anomaly {
-    /// An order that does not rest was changed: nothing happened.
+    /// A change of an order that does not rest; ignored.
     UnknownOrder,
-    /// An order was changed as if it were another instrument's: nothing happened.
+    /// A change that named an order of another instrument; ignored.
     OtherInstrument,
-    /// An order came under a number that rests: the older one is gone, the newer one rests.
+    /// A new order under a number that already rests; the older order is removed, the newer one
+    /// rests.
     DuplicateOrder,
-    /// More of an order went than was left: the order is gone.
+    /// More of an order was removed than was left; the order is removed.
     ExceedsOrder,
-    /// A quantity of zero where there must be one. A new order does not rest, one that is changed
-    /// to it is gone, an execution or a reduction changes nothing.
+    /// A quantity of zero where one is required. A new order does not rest, an order changed to
+    /// zero is removed, an execution or a reduction changes nothing.
     ZeroSize,
-    /// The bid reached the offer while the instrument trades continuously: the book stays so.
+    /// The bid reached the offer during continuous trading; the book stays crossed.
     Crossed,
-    /// An update of another kind of book (by order, by price, quotes) than the instrument has:
-    /// nothing happened.
+    /// An update for another kind of book (by order, by price, quotes) than the instrument has;
+    /// ignored.
     MixedKinds,
-    /// A sum does not fit: a level's quantity (nothing rests then, an order that was changed is
-    /// gone), or a day's turnover (the trade does not count).
+    /// A sum overflowed: a level's quantity (a new order does not rest, a changed order is removed)
+    /// or a day's turnover (the trade does not count).
     Overflow,
-    /// An instrument's update without the number of one: nothing happened.
+    /// An instrument's update without an instrument number; ignored.
     UnknownInstrument,
-    /// A trade was broken that is not known, or no more: what can be undone was.
+    /// A break of a trade that is not remembered; undone as far as possible.
     UnknownTrade,
-    /// More orders, levels or instruments than the books may have: nothing was added.
+    /// More orders, levels or instruments than the books may hold; nothing was added.
     LimitReached,
 }
 
 impl Anomaly {
-    /// All, in the order of their numbers.
+    /// All anomalies, in the order of their numbers.
     pub const ALL: [Anomaly; 11] = [
         Anomaly::UnknownOrder,
         Anomaly::OtherInstrument,
@@ -47,7 +48,7 @@ impl Anomaly {
         Anomaly::LimitReached,
     ];
 
-    /// The name that counters and tools have for it.
+    /// Returns the name used by counters and tools.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,34 +66,34 @@ impl Anomaly {
         }
     }
 
-    /// True when the book itself may be wrong now; false when it is the statistics alone.
+    /// Returns true when the book itself may now be wrong; false when only the statistics may be.
     #[must_use]
     pub const fn is_of_book(self) -> bool {
         !matches!(self, Anomaly::UnknownTrade)
     }
 }
 
-/// Anomalies of one update.
+/// The set of anomalies of one update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnomalySet(u16);
 
 impl AnomalySet {
-    /// None.
+    /// The empty set.
     pub const EMPTY: AnomalySet = AnomalySet(0);
 
-    /// True for none.
+    /// Returns true for the empty set.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// True when this one is among them.
+    /// Returns true when the set contains this anomaly.
     #[must_use]
     pub const fn contains(self, anomaly: Anomaly) -> bool {
         self.0 & 1 << anomaly as u8 != 0
     }
 
-    /// All of them.
+    /// Iterates over the anomalies of the set.
     pub fn iter(self) -> impl Iterator<Item = Anomaly> {
         Anomaly::ALL.into_iter().filter(move |anomaly| self.contains(*anomaly))
     }
@@ -102,18 +103,18 @@ impl AnomalySet {
     }
 }
 
-/// How many of each there were.
+/// Counters of anomalies by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnomalyCounts([u64; Anomaly::ALL.len()]);
 
 impl AnomalyCounts {
-    /// How many of one.
+    /// Returns the count of one kind.
     #[must_use]
     pub const fn of(&self, anomaly: Anomaly) -> u64 {
         self.0[anomaly as usize]
     }
 
-    /// How many of all.
+    /// Returns the count of all kinds together.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))

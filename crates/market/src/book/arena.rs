@@ -1,35 +1,35 @@
-//! Orders and levels in one arena each for all instruments, and the queues that join them.
+//! Orders and levels of all instruments, in one arena each, and the queues that link them.
 //!
-//! Thirty-two bytes a row, so that two share a cache line. Places that are given back are taken
-//! again before the arena grows: it grows only when more rest than ever did.
+//! A row has 32 bytes, so that two share a cache line. Freed rows are reused before the arena
+//! grows: it grows only when more rows are live than ever before.
 //!
 //! INVARIANT: a free order's size is zero, a resting one's is not; a level's size is the sum of its
-//! orders', its count their number, `head` the oldest and `tail` the newest. A level by price has
-//! no orders, and its count is what the feed says.
+//! orders' sizes, its count their number, `head` the oldest and `tail` the newest. A level by price
+//! has no orders, and its count is the feed's.
 
 use super::index::{NIL, Slot};
 use weir_memory::{prefetch, take_ahead};
 
-/// An order that rests.
+/// A resting order.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Order {
     pub(crate) order_id: u64,
     pub(crate) size: u64,
-    /// The number of its instrument in the books.
+    /// The index of its instrument in the books.
     pub(crate) instrument: u32,
     pub(crate) level: Slot,
-    /// The order before it in its level's queue.
+    /// The previous order in its level's queue.
     pub(crate) older: Slot,
-    /// The order behind it; in a free row the next free row.
+    /// The next order in its level's queue; in a free row the next free row.
     pub(crate) newer: Slot,
 }
 
-/// What rests at a price of a side.
+/// The resting quantity at one price of a side.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Level {
-    /// The price as its side ranks it.
+    /// The price as ranked by its side.
     pub(crate) rank: i64,
     pub(crate) size: u64,
     pub(crate) count: u32,
@@ -39,9 +39,9 @@ pub(crate) struct Level {
     pub(crate) is_sell: bool,
 }
 
-/// A row that an arena keeps.
+/// A row of an arena.
 pub(crate) trait Row: Copy {
-    /// Where a free row says which one is free next.
+    /// Returns the link of a free row to the next free row.
     fn next_free(&mut self) -> &mut Slot;
 }
 
@@ -57,7 +57,7 @@ impl Row for Level {
     }
 }
 
-/// Rows of one kind.
+/// Rows of one kind, with a free list.
 pub(crate) struct Arena<R> {
     rows: Vec<R>,
     free: Slot,
@@ -66,15 +66,15 @@ pub(crate) struct Arena<R> {
 }
 
 impl<R: Row> Arena<R> {
-    /// Room for `count` at once and for `count_max` at most.
+    /// Creates an arena with memory for `count` rows and a limit of `count_max`.
     pub(crate) fn new(count: u32, count_max: u32) -> Arena<R> {
-        // So many have numbers up to the one before the last, which is none.
+        // `NIL` is no valid slot, so there are slots for this many rows.
         let mut rows = Vec::with_capacity(count.min(count_max) as usize);
         take_ahead(&mut rows);
         Arena { rows, free: NIL, live_count: 0, count_max }
     }
 
-    /// Rows in use.
+    /// Returns the number of rows in use.
     pub(crate) fn live_count(&self) -> u32 {
         self.live_count
     }
@@ -84,7 +84,7 @@ impl<R: Row> Arena<R> {
         self.live_count >= self.count_max
     }
 
-    /// Takes a row; the caller has seen that it is not [full](Arena::is_full).
+    /// Takes a row; the caller has checked that the arena is not [full](Arena::is_full).
     #[inline]
     pub(crate) fn take(&mut self, row: R) -> Slot {
         self.live_count += 1;
@@ -116,13 +116,13 @@ impl<R: Row> Arena<R> {
         &mut self.rows[slot as usize]
     }
 
-    /// The row of a slot that may be none.
+    /// Returns the row of a slot; `None` when the slot has none.
     #[inline]
     pub(crate) fn find(&self, slot: Slot) -> Option<&R> {
         self.rows.get(slot as usize)
     }
 
-    /// Asks for the row of a slot that may be none, so that it is near when it is needed.
+    /// Prefetches the row of a slot, if the slot has one.
     #[inline]
     pub(crate) fn prefetch(&self, slot: Slot) {
         if let Some(row) = self.find(slot) {
@@ -130,19 +130,19 @@ impl<R: Row> Arena<R> {
         }
     }
 
-    /// All rows, free ones among them.
+    /// Iterates over all rows, including free ones.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, &R)> {
         (0..).zip(&self.rows)
     }
 
-    /// Empties it; its memory stays.
+    /// Removes all rows; the memory stays allocated.
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
         (self.free, self.live_count) = (NIL, 0);
     }
 }
 
-/// Puts an order at the end of its level's queue. Size and count are the caller's.
+/// Appends an order to its level's queue. The caller updates size and count.
 #[inline]
 pub(crate) fn link(orders: &mut Arena<Order>, level: &mut Level, slot: Slot) {
     let last = level.tail;
@@ -156,7 +156,7 @@ pub(crate) fn link(orders: &mut Arena<Order>, level: &mut Level, slot: Slot) {
     level.tail = slot;
 }
 
-/// Takes an order out of its level's queue. Size and count are the caller's.
+/// Unlinks an order from its level's queue. The caller updates size and count.
 #[inline]
 pub(crate) fn unlink(orders: &mut Arena<Order>, level: &mut Level, slot: Slot) {
     let Order { older, newer, .. } = *orders.get(slot);

@@ -1,4 +1,4 @@
-//! All books of a feed, and the one door to them.
+//! All books of a feed and their single entry point, [`Books`].
 
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
@@ -13,11 +13,12 @@ use super::store::Store;
 use super::trades::TradeLog;
 use crate::update::{Action, SystemEvent, TradeFlags, TradingState, Update};
 
-/// The books, best prices, trades and states of a feed's instruments, from its updates alone.
+/// The books, best prices, trades and trading states of a feed's instruments, built from its
+/// updates alone.
 ///
-/// An update costs the same however many instruments there are: one table finds an order, its row
-/// knows its level and its neighbours. Nothing is allocated unless more orders, levels of a side or
-/// instruments are there than ever were; [`BooksConfig`] takes room ahead.
+/// An update's cost does not depend on the number of instruments: one table finds an order, and its
+/// row links to its level and its neighbours. Nothing is allocated unless orders, levels of a side
+/// or instruments exceed their previous maximum; [`BooksConfig`] preallocates.
 pub struct Books {
     pub(crate) directory: Directory,
     pub(crate) instruments: Vec<Instrument>,
@@ -26,16 +27,16 @@ pub struct Books {
     pub(crate) store: Store,
     pub(crate) trades: TradeLog,
     pub(crate) anomalies: AnomalyCounts,
-    /// How many gaps there were.
+    /// The number of gaps so far.
     pub(crate) gap_count: u32,
-    /// Up to which gap all instruments are repaired.
+    /// The number of the last gap from which all instruments are repaired.
     pub(crate) repaired: u32,
     instruments_max: usize,
     levels_per_side: usize,
 }
 
 impl Books {
-    /// Holds nothing yet.
+    /// Creates empty books.
     #[must_use]
     pub fn new(config: &BooksConfig) -> Books {
         let instruments_max = config.instruments_max as usize;
@@ -55,13 +56,13 @@ impl Books {
         }
     }
 
-    /// Takes room for an instrument before its first update, as when the feed defines it; false
-    /// when it is none or there is no room.
+    /// Allocates an instrument before its first update, as when the feed defines it. Returns false
+    /// for instrument number zero and when there is no room.
     pub fn define(&mut self, id: InstrumentId) -> bool {
         self.place_or_new(id, &mut Change::new(id)).is_some()
     }
 
-    /// Takes an update in and says what it changed. Never panics, whatever the update says.
+    /// Applies an update and returns the change. Never panics, with any update.
     #[inline]
     pub fn apply(&mut self, update: &Update) -> Change {
         let mut change = Change::new(update.instrument_id);
@@ -113,13 +114,13 @@ impl Books {
             }
             Action::Clear => self.clear(id, change),
             Action::System(SystemEvent::StartOfMessages) => self.new_day(change),
-            // Indications of auctions and the day's other points leave books as they are; orders'
-            // and levels' actions do not come here.
+            // Auction indications and the other system events leave books unchanged; actions on
+            // orders and levels never reach this function.
             _ => {}
         }
     }
 
-    /// Where an instrument is; it is made when it is new.
+    /// Returns the index of an instrument; adds it when it is new.
     #[inline]
     pub(crate) fn place_or_new(&mut self, id: InstrumentId, change: &mut Change) -> Option<u32> {
         match self.directory.get(id) {
@@ -147,7 +148,7 @@ impl Books {
         Some(place)
     }
 
-    /// Counts anomalies and marks whose book may be wrong.
+    /// Counts anomalies and marks the instrument whose book may be wrong.
     #[cold]
     fn note(&mut self, change: &Change) {
         self.anomalies.count(change.anomalies);
@@ -156,15 +157,15 @@ impl Books {
         {
             return;
         }
-        // An instrument that was never heard of before is suspect too: something was missed. If
-        // there is no room for it, that was told.
+        // A new instrument is suspect too: something was missed. A lack of room for it was already
+        // reported as an anomaly.
         let mut unheard = Change::new(change.instrument_id);
         if let Some(place) = self.place_or_new(change.instrument_id, &mut unheard) {
             self.instruments[place as usize].top.is_suspect = true;
         }
     }
 
-    /// Tells of a trade and counts it.
+    /// Reports a trade and adds it to the statistics.
     #[inline]
     pub(crate) fn trade(&mut self, place: u32, print: TradePrint, ts: Nanos, change: &mut Change) {
         if print.size.is_zero() {
@@ -242,7 +243,7 @@ impl Books {
         }
     }
 
-    /// Statistics begin anew; what rests stays.
+    /// Resets the statistics; resting orders stay.
     fn new_day(&mut self, change: &mut Change) {
         change.has_statistics = true;
         self.trades.clear();
@@ -252,11 +253,11 @@ impl Books {
         }
     }
 
-    /// Messages were missed, and nobody knows whose: every instrument is STALE, those too that are
-    /// yet to come.
+    /// Records a gap of messages of unknown instruments: marks every instrument STALE, including
+    /// those not yet seen.
     pub fn mark_stale(&mut self) {
         let Some(count) = self.gap_count.checked_add(1) else {
-            // Counted to the end: all that is stale now is stale since the first gap.
+            // The counter is exhausted: every instrument is now stale since the first gap.
             (self.gap_count, self.repaired) = (1, 0);
             self.instruments.iter_mut().for_each(|instrument| instrument.top.repaired = 0);
             return;
@@ -264,20 +265,19 @@ impl Books {
         self.gap_count = count;
     }
 
-    /// What was missed came after all: no instrument is STALE.
+    /// Clears STALE for all instruments: the missed messages arrived after all.
     pub fn repair(&mut self) {
         self.repaired = self.gap_count;
     }
 
-    /// An instrument's state was loaded anew: it is not STALE, whatever the others are. One that is
-    /// not known is passed over.
+    /// Clears STALE for one instrument, whose state was reloaded. Ignores an unknown instrument.
     pub fn repair_instrument(&mut self, id: InstrumentId) {
         if let Some(place) = self.directory.get(id) {
             self.instruments[place as usize].top.repaired = self.gap_count;
         }
     }
 
-    /// True when messages were missed that may have been this instrument's.
+    /// Returns true when messages of this instrument may have been missed.
     #[must_use]
     pub fn is_stale(&self, id: InstrumentId) -> bool {
         let place = self.directory.get(id);
@@ -285,20 +285,21 @@ impl Books {
         self.repaired.max(repaired) < self.gap_count
     }
 
-    /// True when an instrument's updates did not fit together since it was last cleared.
+    /// Returns true when updates of an instrument contradicted each other since it was last
+    /// cleared.
     #[must_use]
     pub fn is_suspect(&self, id: InstrumentId) -> bool {
         let place = self.directory.get(id);
         place.is_some_and(|place| self.instruments[place as usize].top.is_suspect)
     }
 
-    /// How many anomalies there were, by kind.
+    /// Returns the counters of anomalies by kind.
     #[must_use]
     pub fn anomalies(&self) -> &AnomalyCounts {
         &self.anomalies
     }
 
-    /// Marks the owner of an order that another instrument's update named.
+    /// Marks as suspect the owner of an order that another instrument's update named.
     #[cold]
     pub(crate) fn other_instrument(&mut self, place: u32, anomalies: &mut AnomalySet) {
         anomalies.insert(Anomaly::OtherInstrument);

@@ -1,34 +1,33 @@
-//! What an update changed: a plain value for whoever passes it on.
+//! Changes: plain values that report the effect of an update.
 
 use weir_types::{InstrumentId, Price, Qty, Side};
 
 use super::anomaly::AnomalySet;
 use crate::update::{TradeFlags, TradingState, Venue};
 
-/// The best bid and offer of an instrument. A side without one has size zero, and then price, count
-/// and venue zero too.
+/// The best bid and offer of an instrument. An empty side has zero as size, price, count and venue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BestBidOffer {
     /// The highest bid, in 10^-9.
     pub bid_px: Price,
-    /// All that is bid for there.
+    /// The total quantity bid at that price.
     pub bid_sz: Qty,
     /// The lowest offer, in 10^-9.
     pub ask_px: Price,
-    /// All that is offered there.
+    /// The total quantity offered at that price.
     pub ask_sz: Qty,
-    /// Orders at the bid; zero when the feed does not say.
+    /// Orders at the bid; zero when the feed does not report it.
     pub bid_count: u32,
-    /// Orders at the offer; zero when the feed does not say.
+    /// Orders at the offer; zero when the feed does not report it.
     pub ask_count: u32,
-    /// Whose bid it is, for feeds of several venues.
+    /// The venue of the bid, for feeds of several venues.
     pub bid_venue: Venue,
-    /// Whose offer it is, for feeds of several venues.
+    /// The venue of the offer, for feeds of several venues.
     pub ask_venue: Venue,
 }
 
 impl BestBidOffer {
-    /// The best level of a side; `None` when it has none.
+    /// Returns the best level of a side; `None` for an empty side.
     #[must_use]
     pub fn of(&self, side: Side) -> Option<BookLevel> {
         let (price, size, order_count) = match side {
@@ -38,7 +37,7 @@ impl BestBidOffer {
         (!size.is_zero()).then_some(BookLevel { price, size, order_count })
     }
 
-    /// True when both sides are there and the bid is not below the offer.
+    /// Returns true when both sides exist and the bid is not below the offer.
     #[must_use]
     pub fn is_crossed(&self) -> bool {
         !self.bid_sz.is_zero() && !self.ask_sz.is_zero() && self.bid_px >= self.ask_px
@@ -54,84 +53,84 @@ impl BestBidOffer {
     }
 }
 
-/// A price with what rests there.
+/// A price and the quantity that rests there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BookLevel {
     /// The price, in 10^-9.
     pub price: Price,
-    /// All that rests there, in the feed's units.
+    /// The total resting quantity, in the feed's units.
     pub size: Qty,
-    /// Orders there; zero when the feed does not say.
+    /// Orders at the price; zero when the feed does not report it.
     pub order_count: u32,
 }
 
-/// How the best bid and offer changed.
+/// A change of the best bid and offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BestChange {
-    /// What it was.
+    /// The state before.
     pub old: BestBidOffer,
-    /// What it is.
+    /// The state after.
     pub new: BestBidOffer,
 }
 
-/// A level that an update touched, as it is now: size zero when it is gone.
+/// A level that an update touched, in its new state: size zero when it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelChange {
     /// Its side.
     pub side: Side,
-    /// The level.
+    /// The new state of the level.
     pub level: BookLevel,
 }
 
-/// A trade as it is told to those who want trades.
+/// A trade, as published to subscribers of trades.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TradePrint {
-    /// At, in 10^-9.
+    /// The price, in 10^-9.
     pub price: Price,
-    /// So much.
+    /// The quantity.
     pub size: Qty,
-    /// The feed's number of it; zero when it has none.
+    /// The feed's number of the trade; zero when it has none.
     pub match_id: u64,
-    /// Which side took liquidity, where it is known.
+    /// The side that took liquidity, where known.
     pub aggressor: Option<Side>,
-    /// Where.
+    /// The venue of the trade.
     pub venue: Venue,
-    /// What it counts for.
+    /// Flags of the trade: the statistics it does not count for, and its kind.
     pub flags: TradeFlags,
 }
 
-/// What an update changed.
+/// The effect of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Whose; zero when it is about the whole channel, or not known.
+    /// The instrument; zero when the update concerns the whole channel, or an unknown instrument.
     pub instrument_id: InstrumentId,
-    /// What cannot be: see there what was done nonetheless.
+    /// The anomalies of the update; [`Anomaly`](super::Anomaly) states how each was handled.
     pub anomalies: AnomalySet,
-    /// Orders and levels are gone; all instruments' when `instrument_id` is zero, and then `best`
-    /// and `levels` do not say so once more.
+    /// Orders and levels are gone; those of all instruments when `instrument_id` is zero, and then
+    /// `best` and `levels` do not repeat it.
     pub is_cleared: bool,
     /// The statistics changed.
     pub has_statistics: bool,
-    /// A trade was undone.
+    /// A trade was broken.
     pub has_trade_break: bool,
-    /// How the instrument trades now, where the update says.
+    /// The new trading state, where the update gives one.
     pub status: Option<TradingState>,
-    /// By so much orders came to rest or grew; the instrument's, as `removed` is.
+    /// The quantity added by new or grown orders of the instrument.
     pub added: Qty,
-    /// By so much orders that rested are gone or shrank, traded or not; what is cleared does not
-    /// count. With a replaced order both say its whole quantities.
+    /// The quantity removed from the instrument's resting orders, traded or not, except by a clear.
+    /// For a replaced order, `added` and `removed` hold its whole quantities.
     pub removed: Qty,
     level_count: u8,
     levels: [LevelChange; TOUCHED_MAX],
-    /// How the best bid and offer changed, where it did. Within a group of updates by price only
-    /// the last one says.
+    /// The change of the best bid and offer, if any. Within a group of updates by price only the
+    /// last one reports it.
     pub best: Option<BestChange>,
-    /// A trade.
+    /// The trade, if any.
     pub trade: Option<TradePrint>,
 }
 
-/// Where an order is replaced by one whose number rests already: its level, that one's, the new
-/// one.
+/// The most levels that one update touches. A replace whose new number already rests touches three:
+/// the order's level, that of the resting order, and the new one.
 const TOUCHED_MAX: usize = 3;
 
 const NO_LEVEL: LevelChange = LevelChange {
@@ -158,14 +157,14 @@ impl Change {
         }
     }
 
-    /// The levels that were touched, as they are now: none, one, two where an order
-    /// moved, or three where it took another's number besides.
+    /// Returns the touched levels in their new state: none, one, two when an order moved, or three
+    /// when it also took another order's number.
     #[must_use]
     pub fn levels(&self) -> &[LevelChange] {
         &self.levels[..usize::from(self.level_count)]
     }
 
-    /// True when nothing changed.
+    /// Returns true when nothing changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let is_quiet = !(self.is_cleared || self.has_statistics || self.has_trade_break);
@@ -177,7 +176,7 @@ impl Change {
             && self.trade.is_none()
     }
 
-    /// Notes a level; one that is noted already takes its new state.
+    /// Records a touched level; a level recorded before takes its new state.
     #[inline]
     pub(crate) fn touch(&mut self, touched: LevelChange) {
         let count = usize::from(self.level_count);

@@ -1,34 +1,34 @@
-//! What books have room for, at once and at most.
+//! Configuration of books: preallocated memory and limits.
 
-/// Among what the numbers of orders are unique.
+/// The scope in which order numbers are unique.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OrderIds {
-    /// The whole feed, as in ITCH: later messages need not say whose order it is.
+    /// The whole feed, as in ITCH: later messages need not name the order's instrument.
     #[default]
     OfFeed,
-    /// An instrument.
+    /// One instrument.
     OfInstrument,
 }
 
-/// What books have room for. All limits hold against a feed that goes wrong: beyond them nothing is
-/// added, and that is counted.
+/// Preallocation and limits of books. The limits protect against a faulty feed: beyond them nothing
+/// is added, and each refusal is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BooksConfig {
-    /// Among what the numbers of orders are unique.
+    /// The scope in which order numbers are unique.
     pub order_ids: OrderIds,
-    /// Orders and levels, each, for which memory is taken at once; 64 bytes for each.
+    /// Orders and levels, each, to preallocate; 64 bytes for an order and a level together.
     pub orders: u32,
-    /// Orders and levels, each, that may rest at the same time.
+    /// The most orders, and the most levels, that may rest at a time.
     pub orders_max: u32,
-    /// Instruments for which memory is taken at once.
+    /// Instruments to preallocate.
     pub instruments: u32,
-    /// Instruments that there may be.
+    /// The most instruments.
     pub instruments_max: u32,
-    /// Levels of a side for which memory is taken when its instrument is first seen.
+    /// Levels of a side to preallocate when its instrument is first seen.
     pub levels_per_side: u32,
-    /// Levels that a side may have.
+    /// The most levels of a side.
     pub levels_per_side_max: u32,
-    /// Trades that are remembered, over all instruments, in case they are broken.
+    /// Trades remembered over all instruments, in case they are broken.
     pub trades: u32,
 }
 

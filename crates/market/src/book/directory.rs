@@ -1,7 +1,7 @@
-//! From a feed's numbers of instruments to places in the books.
+//! The map from a feed's instrument numbers to indices in the books.
 //!
-//! Feeds number their instruments densely (a stock locate, OPRA's 1.5 million series) or as they
-//! like (DBN). Numbers that are not huge are found in an array, others in a map.
+//! Feeds number their instruments densely (a stock locate, OPRA's 1.5 million series) or
+//! arbitrarily (DBN). Numbers below `DIRECT_MAX` are looked up in an array, others in a map.
 
 use std::collections::HashMap;
 
@@ -9,13 +9,13 @@ use rustc_hash::FxBuildHasher;
 use weir_memory::prefetch;
 use weir_types::InstrumentId;
 
-/// Numbers below this are found in an array.
+/// Numbers below this are looked up in the array.
 const DIRECT_MAX: usize = 1 << 22;
 
-/// No place.
+/// The mark of a number without an index.
 const NOWHERE: u32 = u32::MAX;
 
-/// Places of instruments.
+/// The indices of instruments.
 #[derive(Default)]
 pub(crate) struct Directory {
     direct: Vec<u32>,
@@ -23,7 +23,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Where an instrument is.
+    /// Returns the index of an instrument.
     #[inline]
     pub(crate) fn get(&self, id: InstrumentId) -> Option<u32> {
         match self.direct.get(id.0 as usize) {
@@ -37,7 +37,7 @@ impl Directory {
         self.others.get(&id).copied()
     }
 
-    /// Asks for where [`Directory::get`] will look.
+    /// Prefetches the entry that [`Directory::get`] will read.
     #[inline]
     pub(crate) fn prefetch(&self, id: InstrumentId) {
         if let Some(place) = self.direct.get(id.0 as usize) {
@@ -45,7 +45,7 @@ impl Directory {
         }
     }
 
-    /// Says where an instrument is from now on.
+    /// Sets the index of an instrument.
     pub(crate) fn insert(&mut self, id: InstrumentId, place: u32) {
         let number = id.0 as usize;
         if number >= DIRECT_MAX {

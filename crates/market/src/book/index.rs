@@ -1,33 +1,33 @@
-//! A hash table of slots: open addressing, a fixed hash, nothing iterated.
+//! A hash table of slots: open addressing, a fixed hash, never iterated.
 //!
-//! It holds no keys. A lookup names a hash and says of each candidate whether it is the one; the
-//! rows know their keys themselves and have to be looked at anyway. A bucket is one cache line, so
-//! that a lookup costs one miss; taking an entry out moves no other.
+//! It holds no keys. A lookup passes a hash and tests each candidate; the rows hold the keys and
+//! have to be read anyway. A bucket is one cache line, so that a lookup costs one miss. Removing an
+//! entry moves no other.
 
 use weir_memory::{prefetch, take_ahead};
 
-/// A place in a table of rows.
+/// The index of a row in a table.
 pub(crate) type Slot = u32;
 
-/// No place.
+/// No slot.
 pub(crate) const NIL: Slot = Slot::MAX;
 
 /// Entries of a bucket.
 const LANES: usize = 12;
-/// Entries a bucket is meant for: few then overflow.
+/// The average load of a bucket by design: few buckets then overflow.
 const ENTRIES_PER_BUCKET: usize = 8;
-/// Numbers that follow each other share a bucket in groups of this many as a power of two: orders
-/// that came together tend to go together.
+/// Consecutive numbers share a bucket in groups of two to this power: orders that arrive together
+/// tend to leave together.
 const NEAR_BITS: u32 = 2;
 
-/// What an entry is found by.
+/// The hash of an entry: its home bucket and its tag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hash {
     home: u32,
     tag: u8,
 }
 
-/// 64 bits from two words: the halves of their product folded together.
+/// Returns 64 bits from two words: their product with its halves folded together.
 #[inline]
 pub(crate) fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a).wrapping_mul(u128::from(b));
@@ -35,7 +35,7 @@ pub(crate) fn fold(a: u64, b: u64) -> u64 {
 }
 
 impl Hash {
-    /// The hash of a number; `salt` keeps apart what may bear the same numbers.
+    /// Returns the hash of a number; `salt` separates entries that may bear the same number.
     #[inline]
     pub(crate) fn of(number: u64, salt: u32) -> Hash {
         let near = number >> NEAR_BITS;
@@ -53,7 +53,7 @@ impl Hash {
 struct Bucket {
     /// Eight bits of each entry's hash, zero for a free lane.
     tags: [u8; LANES],
-    /// How many entries went past this bucket because it was full.
+    /// The number of entries that passed this bucket because it was full.
     passed_count: u32,
     slots: [Slot; LANES],
 }
@@ -61,8 +61,8 @@ struct Bucket {
 const EMPTY: Bucket = Bucket { tags: [0; LANES], passed_count: 0, slots: [NIL; LANES] };
 
 impl Bucket {
-    /// The lanes with this tag, the highest bit of a byte each; one after a true one may be there
-    /// without reason.
+    /// Returns the lanes with this tag, as the highest bit of each lane's byte. A lane after a true
+    /// match may be a false positive.
     #[inline]
     fn lanes_of(&self, tag: u8) -> u128 {
         const LOW: u128 = u128::from_le_bytes([1; 16]) >> 32;
@@ -79,16 +79,16 @@ fn first_lane(lanes: u128) -> usize {
     (lanes.trailing_zeros() / 8) as usize
 }
 
-/// Where an entry stands.
+/// The location of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
-    /// What it leads to.
+    /// The entry's slot.
     pub(crate) slot: Slot,
     bucket: u32,
     lane: u32,
 }
 
-/// From hashes to slots.
+/// A map from hashes to slots.
 pub(crate) struct SlotIndex {
     buckets: Vec<Bucket>,
     mask: u32,
@@ -96,7 +96,7 @@ pub(crate) struct SlotIndex {
 }
 
 impl SlotIndex {
-    /// Room for so many entries.
+    /// Creates a table for this many entries.
     pub(crate) fn new(entry_count: usize) -> SlotIndex {
         let count = entry_count.div_ceil(ENTRIES_PER_BUCKET).clamp(2, 1 << 30).next_power_of_two();
         let mut buckets = Vec::with_capacity(count);
@@ -105,22 +105,22 @@ impl SlotIndex {
         SlotIndex { buckets, mask: (count - 1) as u32, count: 0 }
     }
 
-    /// True when one more would crowd it.
+    /// Returns true when one more entry would exceed the intended load.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.count >= self.buckets.len() * ENTRIES_PER_BUCKET
     }
 
-    /// How many entries it is meant for.
+    /// Returns the number of entries the table is meant for.
     pub(crate) fn capacity(&self) -> usize {
         self.buckets.len() * ENTRIES_PER_BUCKET
     }
 
-    /// The entry with this hash that `is_it` accepts.
+    /// Returns the entry with this hash that `is_it` accepts.
     #[inline]
     pub(crate) fn find(&self, hash: Hash, mut is_it: impl FnMut(Slot) -> bool) -> Option<Found> {
         let mut at = hash.home & self.mask;
-        // Entries may have gone past every bucket.
+        // Bounded, because entries may have passed every bucket.
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at as usize];
             let mut lanes = bucket.lanes_of(hash.tag);
@@ -140,13 +140,13 @@ impl SlotIndex {
         None
     }
 
-    /// Enters a slot; the caller has seen that it is not [full](SlotIndex::is_full).
+    /// Adds a slot; the caller has checked that the table is not [full](SlotIndex::is_full).
     #[inline]
     pub(crate) fn insert(&mut self, hash: Hash, slot: Slot) {
         let mut at = hash.home & self.mask;
         loop {
             let bucket = &mut self.buckets[at as usize];
-            // A free lane's slot is none: a tag of zero found without reason has one.
+            // A free lane's slot is `NIL`; a false positive for tag zero has a slot.
             let mut lanes = bucket.lanes_of(0);
             while lanes != 0 {
                 let lane = first_lane(lanes);
@@ -162,7 +162,7 @@ impl SlotIndex {
         }
     }
 
-    /// Takes out an entry that was just found by this hash.
+    /// Removes an entry that was just found by this hash.
     #[inline]
     pub(crate) fn remove(&mut self, hash: Hash, found: Found) {
         let mut at = hash.home & self.mask;
@@ -176,13 +176,13 @@ impl SlotIndex {
         self.count -= 1;
     }
 
-    /// Asks for the bucket of a hash, so that it is near when it is needed.
+    /// Prefetches the bucket of a hash.
     #[inline]
     pub(crate) fn prefetch(&self, hash: Hash) {
         prefetch(&self.buckets[(hash.home & self.mask) as usize]);
     }
 
-    /// A slot that likely has this hash, without a look at its row.
+    /// Returns a slot that likely has this hash, without reading its row.
     #[inline]
     pub(crate) fn guess(&self, hash: Hash) -> Slot {
         let bucket = &self.buckets[(hash.home & self.mask) as usize];
@@ -190,7 +190,7 @@ impl SlotIndex {
         if lanes == 0 { NIL } else { bucket.slots[first_lane(lanes)] }
     }
 
-    /// Empties it.
+    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         self.buckets.fill(EMPTY);
         self.count = 0;
@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// What is entered is found until it is taken out, however crowded.
+    /// An entry is found from its insertion to its removal, however crowded the table.
     #[test]
     fn entries_are_found_through_full_buckets_and_after_removals() {
         for (capacity, salt) in [(16, 0), (1_000, 7)] {

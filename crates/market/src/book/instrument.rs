@@ -1,4 +1,4 @@
-//! An instrument's book: what is looked at with every update, and what is not.
+//! An instrument's book, split into the fields that every update reads and those read rarely.
 
 use weir_types::{InstrumentId, Side};
 
@@ -10,45 +10,45 @@ use super::statistics::Statistics;
 use super::trades::Serial;
 use crate::update::TradingState;
 
-/// What a book consists of.
+/// The form of an instrument's book.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BookKind {
-    /// Nothing yet.
+    /// No updates yet.
     #[default]
     Empty,
-    /// Single orders, each with its place in the queue of its price.
+    /// Single orders, each with its position in the queue of its price.
     ByOrder,
-    /// Prices with what rests there.
+    /// Price levels, each with its resting quantity.
     ByPrice,
-    /// The best bid and offer as the feed states them.
+    /// The best bid and offer as stated by the feed.
     Quotes,
 }
 
-/// One cache line: what an update that leaves the best bid and offer alone has to look at.
+/// The fields that an update reads when it leaves the best bid and offer unchanged: one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct Top {
-    /// As it was last told.
+    /// The best bid and offer, as last reported.
     pub(crate) best: BestBidOffer,
     pub(crate) id: InstrumentId,
-    /// Up to which gap it is repaired.
+    /// The number of the last gap from which the instrument is repaired.
     pub(crate) repaired: u32,
     pub(crate) kind: BookKind,
     pub(crate) state: Option<TradingState>,
     pub(crate) is_suspect: bool,
     pub(crate) is_crossed: bool,
-    /// Within a group of updates by price: `best` is as before the group.
+    /// True within a group of updates by price: `best` is the state before the group.
     pub(crate) is_pending: bool,
 }
 
-/// An instrument's book.
+/// An instrument's book: its top and both sides.
 #[derive(Clone, Debug)]
 pub(crate) struct Instrument {
     pub(crate) top: Top,
     ladders: [Ladder; 2],
 }
 
-/// What of an instrument is looked at seldom.
+/// An instrument's rarely read state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cold {
     pub(crate) statistics: Statistics,
@@ -85,7 +85,7 @@ impl Instrument {
         &mut self.ladders[usize::from(side == Side::Sell)]
     }
 
-    /// True when the book is of this kind, or becomes so now.
+    /// Returns true when the book is of this kind, or was empty and now becomes so.
     #[inline]
     pub(crate) fn is_or_becomes(&mut self, kind: BookKind) -> bool {
         if self.top.kind == BookKind::Empty {
@@ -94,7 +94,7 @@ impl Instrument {
         self.top.kind == kind
     }
 
-    /// Notes that nothing rests any more.
+    /// Resets the book to empty.
     pub(crate) fn clear(&mut self) {
         self.ladders.iter_mut().for_each(Ladder::clear);
         let top = &mut self.top;
@@ -102,13 +102,13 @@ impl Instrument {
         (top.is_suspect, top.is_crossed, top.is_pending) = (false, false, false);
     }
 
-    /// The best level of a side as it rests now.
+    /// Returns the best resting level of a side.
     #[inline]
     fn best_of(&self, side: Side, levels: &Arena<Level>) -> Option<BookLevel> {
         self.ladder(side).best().map(|rung| book_level(levels.get(rung.level)))
     }
 
-    /// True unless something better than this price was the best of its side.
+    /// Returns false only when a better price than this one was the best of its side.
     #[inline]
     fn may_be_best(&self, touched: &LevelChange) -> bool {
         let rank = rank_of(touched.side, touched.level.price);
@@ -120,7 +120,7 @@ impl Instrument {
         size.is_zero() || rank >= rank_of(touched.side, price)
     }
 
-    /// Finds the best bid and offer anew after the levels that a change tells of.
+    /// Recomputes the best bid and offer after the levels touched by a change.
     #[inline]
     pub(crate) fn settle(&mut self, levels: &Arena<Level>, change: &mut Change) {
         let mut new = self.top.best;
@@ -136,7 +136,7 @@ impl Instrument {
         }
     }
 
-    /// Finds the best bid and offer anew after a group of updates.
+    /// Recomputes the best bid and offer after a group of updates.
     pub(crate) fn settle_all(&mut self, levels: &Arena<Level>, change: &mut Change) {
         let mut new = BestBidOffer::default();
         for side in SIDES {
@@ -145,7 +145,7 @@ impl Instrument {
         self.tell(new, change);
     }
 
-    /// Takes a best bid and offer and tells of it if it is another.
+    /// Sets the best bid and offer, and reports it in the change if it differs.
     #[inline]
     pub(crate) fn tell(&mut self, new: BestBidOffer, change: &mut Change) {
         let old = self.top.best;
@@ -154,7 +154,7 @@ impl Instrument {
         }
         self.top.best = new;
         change.best = Some(BestChange { old, new });
-        // Of quotes of several venues a crossed market is a fact, not an error.
+        // Quotes of several venues may legitimately cross.
         let is_crossed = new.is_crossed() && self.top.kind != BookKind::Quotes;
         let is_continuous = self.top.state == Some(TradingState::Trading);
         if is_crossed && !self.top.is_crossed && is_continuous {
@@ -164,7 +164,7 @@ impl Instrument {
     }
 }
 
-/// A level as the world sees it.
+/// Returns a level in its public form.
 #[inline]
 pub(crate) fn book_level(level: &Level) -> BookLevel {
     let side = side_of(level);
@@ -175,7 +175,7 @@ pub(crate) fn book_level(level: &Level) -> BookLevel {
     }
 }
 
-/// A level's side.
+/// Returns the side of a level.
 #[inline]
 pub(crate) fn side_of(level: &Level) -> Side {
     if level.is_sell { Side::Sell } else { Side::Buy }

@@ -1,41 +1,41 @@
-//! One side of a book: its prices in order, and where each level's row is.
+//! One side of a book: its prices in order, each with the slot of its level.
 //!
-//! A sorted array from the worst price to the best. Most of what happens is near the best, which is
-//! the array's end: there a search takes a few steps over one or two cache lines and an insertion
-//! moves little. A price deep in the book costs a binary search and the moving of what is better.
+//! A sorted array from the worst price to the best. Most updates are near the best price, which is
+//! the array's end: there a search takes a few steps over one or two cache lines, and an insertion
+//! moves few entries. A price deep in the book costs a binary search, and moves all better prices.
 
 use weir_types::{Price, Side};
 
 use super::index::Slot;
 use weir_memory::prefetch;
 
-/// Levels from the best on that are looked at one by one.
+/// Levels from the best onwards that a search compares one by one.
 const NEAR: usize = 8;
 
-/// A price as its side ranks it, and its level.
+/// A price as ranked by its side, and its level.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rung {
     pub(crate) rank: i64,
     pub(crate) level: Slot,
 }
 
-/// A side's levels, the worst first.
+/// The levels of a side, the worst first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ladder {
     rungs: Vec<Rung>,
 }
 
-/// A price as its side ranks it: the better, the greater.
+/// Returns the rank of a price on its side: a better price has a greater rank.
 #[inline]
 pub(crate) fn rank_of(side: Side, price: Price) -> i64 {
     match side {
         Side::Buy => price.0,
-        // The complement orders the other way round and cannot overflow.
+        // The complement reverses the order and cannot overflow.
         Side::Sell => !price.0,
     }
 }
 
-/// The price of a rank.
+/// Returns the price of a rank.
 #[inline]
 pub(crate) fn price_of(side: Side, rank: i64) -> Price {
     match side {
@@ -53,7 +53,7 @@ impl Ladder {
         self.rungs.len()
     }
 
-    /// Where a rank stands, or where it would.
+    /// Returns the index of a rank, or the index at which to insert it.
     #[inline]
     pub(crate) fn search(&self, rank: i64) -> Result<usize, usize> {
         let mut at = self.rungs.len();
@@ -88,7 +88,7 @@ impl Ladder {
         self.rungs.last().copied()
     }
 
-    /// Asks for the best levels, so that they are near when they are needed.
+    /// Prefetches the best levels.
     #[inline]
     pub(crate) fn prefetch_best(&self) {
         if let Some(rung) = self.rungs.last() {
@@ -96,12 +96,12 @@ impl Ladder {
         }
     }
 
-    /// Levels from the best to the worst.
+    /// Iterates over the levels from the best to the worst.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Rung> {
         self.rungs.iter().rev().copied()
     }
 
-    /// Empties it; its memory stays.
+    /// Removes all levels; the memory stays allocated.
     pub(crate) fn clear(&mut self) {
         self.rungs.clear();
     }

@@ -1,13 +1,14 @@
-//! The books that follow from updates: what rests, the best bid and offer, what traded.
+//! Order books built from updates: resting orders, best bid and offer, trade statistics.
 //!
-//! [`Books`] takes [`Update`](crate::Update)s one at a time or in batches and says of each what it
-//! changed. It holds every instrument of a feed; what it holds follows from the updates alone, so
-//! that two who took the same updates hold the same.
+//! [`Books`] takes [`Update`](crate::Update)s one at a time or in batches and reports the change
+//! that each makes. It holds every instrument of a feed. Its state depends on the updates alone, so
+//! that two instances that took the same updates hold the same state.
 //!
-//! Three kinds of book, each instrument of the kind of its first update until it is cleared: by
-//! order, by price, and quotes, where the feed states the best bid and offer itself. What cannot be
-//! is an [`Anomaly`]: counted by kind, told with the change, and the instrument is SUSPECT until it
-//! is cleared. Nothing here allocates once there is room for what rests at the same time.
+//! There are three kinds of book: by order, by price, and quotes, where the feed itself states the
+//! best bid and offer. An instrument has the kind of its first update until it is cleared. An
+//! impossible update is an [`Anomaly`]: it is counted by kind and reported with the change, and the
+//! instrument is SUSPECT until it is cleared. Nothing allocates once there is room for everything
+//! that rests at the same time.
 
 mod ahead;
 mod anomaly;

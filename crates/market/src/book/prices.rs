@@ -1,4 +1,4 @@
-//! What updates do to books by price, and to those that are quotes.
+//! Updates of books by price and of quotes.
 
 use weir_types::{Price, Qty};
 
@@ -10,8 +10,8 @@ use super::quotes::Sides;
 use crate::update::{Action, Update, Venue};
 
 impl Books {
-    /// A level of a book by price. Until the last of its group the best bid and offer stays what
-    /// it was: the book between is none that ever was.
+    /// Sets a level of a book by price. The best bid and offer does not change before the last
+    /// update of a group, because the states within a group never existed in the market.
     pub(crate) fn level(&mut self, update: &Update, change: &mut Change) {
         let Action::Level { side, price, size, order_count, is_last } = update.action else {
             return;
@@ -33,9 +33,9 @@ impl Books {
         }
     }
 
-    /// A venue's quote, or the feed's best bid and offer over all venues. The quote of a feed of
-    /// one venue is its best bid and offer; of several, only what the feed states as consolidated
-    /// is, and single venues' quotes are kept beside it.
+    /// Takes a venue's quote, or the feed's best bid and offer over all venues. For a feed of one
+    /// venue, its quote is the best bid and offer. For a feed of several, only a consolidated quote
+    /// is, and the quotes of single venues are stored separately.
     pub(crate) fn quote(&mut self, update: &Update, change: &mut Change) {
         let (best, venue) = match update.action {
             Action::Quote { venue, bid_px, bid_sz, ask_px, ask_sz } => {

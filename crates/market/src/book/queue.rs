@@ -1,4 +1,4 @@
-//! What updates do to books by order.
+//! Updates of books by order.
 
 use weir_types::{InstrumentId, Price, Qty, Side};
 
@@ -11,7 +11,7 @@ use super::instrument::BookKind;
 use super::store::NewOrder;
 use crate::update::{Action, TradeFlags, Update, Venue};
 
-/// An order that rests, found.
+/// A resting order that was found by its number.
 #[derive(Clone, Copy)]
 struct Resting {
     place: u32,
@@ -20,7 +20,8 @@ struct Resting {
 }
 
 impl Books {
-    /// Finds the order of an update; where the feed does not say whose it is, the change does then.
+    /// Finds the order of an update. Where the feed does not name its instrument, sets that in the
+    /// change.
     #[inline]
     fn resting(&mut self, order_id: u64, change: &mut Change) -> Option<Resting> {
         let id = change.instrument_id;
@@ -76,7 +77,7 @@ impl Books {
         self.settle(place, change);
     }
 
-    /// Lets an order rest, in the place of one that bears its number.
+    /// Adds an order to the book, evicting a resting order with the same number.
     #[inline]
     fn rest(&mut self, new: &NewOrder, change: &mut Change) {
         let hash = self.store.hash(new.place, new.order_id);
@@ -87,7 +88,7 @@ impl Books {
         self.store.add(instrument, new, hash, change);
     }
 
-    /// Takes an order out whose number came again; it may be another instrument's.
+    /// Removes an order whose number was used again; it may belong to another instrument.
     #[cold]
     fn evict(&mut self, at: (Hash, Found), change: &mut Change) {
         change.anomalies.insert(Anomaly::DuplicateOrder);
@@ -96,7 +97,7 @@ impl Books {
         if instrument.top.id == change.instrument_id {
             return self.store.take(instrument, at, order.size, change);
         }
-        // Nobody is told of the other instrument's change: it is suspect from now on.
+        // The change of the other instrument is not reported, so that instrument becomes suspect.
         instrument.top.is_suspect = true;
         let mut untold = Change::new(instrument.top.id);
         self.store.take(instrument, at, order.size, &mut untold);

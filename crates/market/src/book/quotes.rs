@@ -1,5 +1,5 @@
-//! The quotes of an instrument's venues, for feeds of several: one line says which venues, so that
-//! a quote costs two looks at memory however many there are.
+//! Quotes of an instrument's venues, for feeds of several venues. One cache line lists the venues,
+//! so that a quote costs two memory accesses, however many venues there are.
 
 use weir_types::{Price, Qty};
 
@@ -7,10 +7,10 @@ use super::change::BestBidOffer;
 use super::view::VenueQuote;
 use crate::update::Venue;
 
-/// Venues of an instrument: more than any feed has letters and digits for.
+/// The most venues of an instrument: one for each letter and digit, the codes that feeds use.
 pub(crate) const VENUES_MAX: usize = 36;
 
-/// Both sides of a venue's quote; a side without one is all zero.
+/// Both sides of a venue's quote; an empty side is all zero.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sides {
     pub(crate) bid_px: Price,
@@ -19,11 +19,11 @@ pub(crate) struct Sides {
     pub(crate) ask_sz: Qty,
 }
 
-/// One cache line beside the quotes themselves.
+/// The list of venues; with the header of the vector of quotes it fills one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct VenueQuotes {
-    /// Of as many as there are quotes, in the order in which they first came.
+    /// The venues in order of their first quote; only the first `quotes.len()` entries are valid.
     venues: [Venue; VENUES_MAX],
     quotes: Vec<Sides>,
 }
@@ -35,14 +35,14 @@ impl Default for VenueQuotes {
 }
 
 impl VenueQuotes {
-    /// A venue's quote, if there was one.
+    /// Returns a venue's quote, if it has one.
     #[inline]
     pub(crate) fn find(&self, venue: Venue) -> Option<&Sides> {
         let at = self.venues.iter().take(self.quotes.len()).position(|known| *known == venue)?;
         self.quotes.get(at)
     }
 
-    /// Sets a venue's quote; false when there is no room for another venue.
+    /// Sets a venue's quote; returns false when there is no room for another venue.
     #[inline]
     pub(crate) fn set(&mut self, venue: Venue, sides: Sides) -> bool {
         let count = self.quotes.len();
@@ -57,12 +57,12 @@ impl VenueQuotes {
         true
     }
 
-    /// All quotes are void.
+    /// Removes all quotes.
     pub(crate) fn clear(&mut self) {
         self.quotes.clear();
     }
 
-    /// In the order in which venues first came.
+    /// Iterates over the quotes, in the order in which venues first appeared.
     pub(crate) fn iter(&self) -> impl Iterator<Item = VenueQuote> + use<'_> {
         self.venues.iter().zip(&self.quotes).map(|(venue, sides)| {
             let Sides { bid_px, bid_sz, ask_px, ask_sz } = *sides;

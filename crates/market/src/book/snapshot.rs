@@ -1,4 +1,4 @@
-//! A book as the updates that make it: what a late joiner is sent, and takes like any others.
+//! Snapshots: a book as the updates that rebuild it. A late joiner applies them like any others.
 
 use weir_types::{InstrumentId, Nanos, Qty, Side};
 
@@ -7,10 +7,10 @@ use super::instrument::{BookKind, SIDES};
 use crate::update::{Action, Update};
 
 impl Books {
-    /// Says an instrument's book as updates: `Clear`, its orders in priority, or its levels, or its
-    /// quotes, and its trading state. All bear the number and the time of the message as of which
-    /// the book stands. Whoever applies them holds the same book, with the same
-    /// [`digest`](Books::digest), neither SUSPECT; statistics are not among them.
+    /// Exports an instrument's book as updates: `Clear`, then its orders in priority, or its
+    /// levels, or its quotes, then its trading state. All bear the number and the time of the
+    /// message up to which the book is current. Applying them yields the same book, with the same
+    /// [`digest`](Books::digest), not SUSPECT; statistics are not included.
     pub fn export(
         &self,
         id: InstrumentId,
@@ -30,7 +30,7 @@ impl Books {
         }
     }
 
-    /// Says all instruments' books, one after the other.
+    /// Exports the books of all instruments, one after the other.
     pub fn export_all(&self, as_of: (u64, Nanos), mut out: impl FnMut(Update)) {
         for id in self.instruments() {
             self.export(id, as_of, &mut out);

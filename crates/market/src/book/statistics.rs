@@ -1,4 +1,4 @@
-//! What traded in an instrument since its day began.
+//! Statistics of an instrument's trades since its day began.
 //!
 //! | trade | last, open | high, low | volume, turnover, count |
 //! | --- | --- | --- | --- |
@@ -7,38 +7,38 @@
 //! | `NOT_HIGH_LOW` | yes | no | yes |
 //! | `NOT_VOLUME` | yes | yes | no |
 //!
-//! A break undoes exactly what its trade did as long as the books remember the trade: see
-//! [`TradeLog`](super::trades). High, low and open come back only when all of the instrument's
-//! trades are remembered; else they stay and `is_range_certain` turns false until the day's end.
+//! A break undoes exactly the effect of its trade while [`TradeLog`](super::trades) remembers the
+//! trade. High, low and open are restored only when all of the instrument's trades are remembered;
+//! else they stay, and `is_range_certain` turns false until the day's end.
 
 use weir_types::{Cash, Nanos, Price, Qty};
 
 use crate::update::{PriceKind, TradeFlags, TradingState};
 
-/// An instrument's day so far. Prices in 10^-9, quantities in the feed's units.
+/// Statistics of an instrument's day so far. Prices in 10^-9, quantities in the feed's units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// The first trade's price.
     pub open: Option<Price>,
-    /// The highest.
+    /// The highest price.
     pub high: Option<Price>,
-    /// The lowest.
+    /// The lowest price.
     pub low: Option<Price>,
     /// The last trade's price.
     pub last: Option<Price>,
     /// The last trade's quantity; zero before the first.
     pub last_size: Qty,
-    /// When the last trade happened by the venue's clock; zero before the first.
+    /// The time of the last trade by the venue's clock; zero before the first.
     pub last_ts: Nanos,
-    /// What traded.
+    /// The traded quantity.
     pub volume: Qty,
-    /// The exact sum of price times quantity over what counts for the volume.
+    /// The exact sum of price times quantity over the trades that count for the volume.
     pub turnover: Cash,
-    /// How many trades count for the volume.
+    /// Trades that count for the volume.
     pub trade_count: u64,
-    /// How many trades were undone.
+    /// Trades that were undone.
     pub break_count: u64,
-    /// False once a break may have left `open`, `high` or `low` as the undone trade had made it.
+    /// False once an undone trade may still show in `open`, `high` or `low`.
     pub is_range_certain: bool,
     /// The official opening price, where the feed sends it.
     pub official_open: Option<Price>,
@@ -48,7 +48,7 @@ pub struct Statistics {
     pub official_high: Option<Price>,
     /// The day's lowest price, where the feed sends it.
     pub official_low: Option<Price>,
-    /// How the instrument trades; `None` until the feed says.
+    /// The trading state; `None` until the feed reports it.
     pub state: Option<TradingState>,
 }
 
@@ -75,7 +75,7 @@ impl Default for Statistics {
     }
 }
 
-/// A trade as the statistics take it.
+/// A trade, as input to the statistics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     pub(crate) price: Price,
@@ -86,7 +86,7 @@ pub(crate) struct Counted {
 
 impl Counted {
     fn cash(&self) -> i128 {
-        // 2^63 times 2^64 fits.
+        // A product of 63 and 64 bits fits.
         i128::from(self.price.0) * i128::from(self.size.0)
     }
 
@@ -104,16 +104,15 @@ impl Counted {
 }
 
 impl Statistics {
-    /// The price at which all that traded would have given the same turnover: turnover divided by
-    /// volume, rounded down to 10^-9. The exact ratio is in `turnover` and `volume`. `None` before
-    /// the first trade.
+    /// Returns the volume-weighted average price: turnover divided by volume, rounded down to
+    /// 10^-9; `None` before the first trade. `turnover` and `volume` hold the exact ratio.
     #[must_use]
     pub fn vwap(&self) -> Option<Price> {
         let price = self.turnover.0.checked_div_euclid(i128::from(self.volume.0))?;
         i64::try_from(price).ok().map(Price)
     }
 
-    /// Takes a trade in; false, and nothing happened, when a sum would not fit.
+    /// Takes a trade in. Returns false, and changes nothing, when a sum would overflow.
     #[must_use]
     pub(crate) fn trade(&mut self, trade: &Counted) -> bool {
         if trade.counts_for_volume() {
@@ -127,7 +126,7 @@ impl Statistics {
         true
     }
 
-    /// What a trade does to the prices.
+    /// Applies a trade to the prices.
     pub(crate) fn price(&mut self, trade: &Counted) {
         let price = trade.price;
         if trade.counts_for_last() {
@@ -140,7 +139,7 @@ impl Statistics {
         }
     }
 
-    /// Takes a trade's quantity out again, as far as it is there.
+    /// Subtracts a broken trade's quantity from the sums, unless a sum is smaller than that.
     pub(crate) fn untrade(&mut self, trade: &Counted) {
         self.break_count += 1;
         if !trade.counts_for_volume() || trade.size.is_zero() {
@@ -154,7 +153,7 @@ impl Statistics {
         }
     }
 
-    /// Forgets the prices, so that they can be taken in anew.
+    /// Resets the prices, so that they can be computed again.
     pub(crate) fn forget_prices(&mut self) {
         (self.open, self.high, self.low) = (None, None, None);
         self.forget_last();
@@ -174,7 +173,7 @@ impl Statistics {
         *place = Some(price);
     }
 
-    /// A new day: only the trading state stays.
+    /// Starts a new day: only the trading state stays.
     pub(crate) fn new_day(&mut self) {
         *self = Statistics { state: self.state, ..Statistics::default() };
     }

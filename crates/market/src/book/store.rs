@@ -1,4 +1,4 @@
-//! What rests, of all instruments: orders and levels in their arenas, orders found by number.
+//! The orders and levels of all instruments, in their arenas, and the index of orders by number.
 
 use weir_types::{Price, Qty, Side};
 
@@ -10,7 +10,7 @@ use super::index::{Found, Hash, NIL, Slot, SlotIndex};
 use super::instrument::{Instrument, SIDES, book_level, side_of};
 use super::ladder::{Rung, price_of, rank_of};
 
-/// All that rests.
+/// All resting orders and levels.
 pub(crate) struct Store {
     pub(crate) orders: Arena<Order>,
     pub(crate) levels: Arena<Level>,
@@ -19,7 +19,7 @@ pub(crate) struct Store {
     levels_per_side_max: usize,
 }
 
-/// An order that comes to rest.
+/// An order to add to a book.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewOrder {
     pub(crate) place: u32,
@@ -44,7 +44,7 @@ impl Store {
         self.order_ids
     }
 
-    /// The hash of an order of the instrument at `place`.
+    /// Returns the hash of an order of the instrument at `place`.
     #[inline]
     pub(crate) fn hash(&self, place: u32, order_id: u64) -> Hash {
         let salt = match self.order_ids {
@@ -54,7 +54,7 @@ impl Store {
         Hash::of(order_id, salt)
     }
 
-    /// An order that rests; whose numbers are the feed's is found whatever its instrument.
+    /// Returns a resting order. Where order numbers are unique in the feed, `place` is ignored.
     #[inline]
     pub(crate) fn find(&self, hash: Hash, place: u32, order_id: u64) -> Option<Found> {
         let is_any = self.order_ids == OrderIds::OfFeed;
@@ -64,7 +64,7 @@ impl Store {
         })
     }
 
-    /// Lets an order rest that is not there, at the end of its price's queue.
+    /// Adds an order that does not rest yet, at the end of its price's queue.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -96,7 +96,7 @@ impl Store {
         self.index.insert(hash, slot);
     }
 
-    /// Finds or makes the level of an order and adds its size.
+    /// Finds or makes the level of an order and adds the order's size.
     #[inline]
     fn join_level(
         &mut self,
@@ -124,7 +124,7 @@ impl Store {
         }
     }
 
-    /// Makes a level at the place of its ladder where it belongs.
+    /// Makes a level and inserts it at its index of the ladder.
     #[inline]
     fn new_level(
         &mut self,
@@ -145,7 +145,8 @@ impl Store {
         Some(slot)
     }
 
-    /// Takes `size` off an order, which has as much; without any left it is gone.
+    /// Takes `size` off an order, which must have that much; removes the order when nothing is
+    /// left.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -180,12 +181,13 @@ impl Store {
         link(&mut self.orders, level, slot);
     }
 
-    /// Makes an order bigger where it stands; false, and nothing happened, when it does not fit.
+    /// Enlarges an order in place. Returns false, and changes nothing, when its level's sum would
+    /// overflow.
     pub(crate) fn enlarge(&mut self, slot: Slot, by: u64, change: &mut Change) -> bool {
         let order = self.orders.get_mut(slot);
         let level = self.levels.get_mut(order.level);
         let Some(sum) = level.size.checked_add(by) else { return false };
-        // The order is a part of the sum.
+        // The order's size is part of the level's sum, so it cannot overflow either.
         order.size += by;
         level.size = sum;
         change.added.0 = change.added.0.saturating_add(by);
@@ -202,7 +204,7 @@ impl Store {
         self.levels.give_back(slot);
     }
 
-    /// States what rests at a price of a book by price.
+    /// Sets the resting quantity at a price of a book by price.
     pub(crate) fn set_level(
         &mut self,
         instrument: &mut Instrument,
@@ -222,7 +224,7 @@ impl Store {
                     (level.size, level.count) = (size.0, order_count);
                 }
             }
-            // Feeds remove levels that they never showed.
+            // Feeds remove levels that they never sent.
             Err(_) if size.is_zero() => return,
             Err(at) => {
                 let key = ((side, rank), at);
@@ -234,7 +236,7 @@ impl Store {
         change.touch(touched);
     }
 
-    /// Takes out all that rests of an instrument.
+    /// Removes all orders and levels of an instrument.
     pub(crate) fn clear(&mut self, instrument: &mut Instrument, place: u32) {
         for side in SIDES {
             for rung in instrument.ladder(side).iter() {
@@ -255,18 +257,18 @@ impl Store {
         instrument.clear();
     }
 
-    /// Takes out all that rests.
+    /// Removes all orders and levels of all instruments.
     pub(crate) fn clear_all(&mut self) {
         self.orders.clear();
         self.levels.clear();
         self.index.clear();
     }
 
-    /// More orders rest than ever: every one is entered into a table of twice the size.
+    /// Moves every entry to an index of twice the size.
     #[cold]
     fn grow_index(&mut self) {
         let mut index = SlotIndex::new(self.index.capacity().saturating_mul(2));
-        // The newest order is entered by the caller.
+        // Skips the newest order: the caller inserts it.
         for (slot, order) in self.orders.iter() {
             let hash = self.hash(order.instrument, order.order_id);
             if order.size != 0 && self.index.find(hash, |known| known == slot).is_some() {
@@ -276,7 +278,7 @@ impl Store {
         self.index = index;
     }
 
-    /// The price of an order that rests, and its side.
+    /// Returns the side and the price of a resting order.
     #[inline]
     pub(crate) fn terms_of(&self, order: &Order) -> (Side, Price) {
         let level = self.levels.get(order.level);

@@ -1,13 +1,13 @@
-//! The latest trades of all instruments, so that one that is broken can be taken back.
+//! The latest trades of all instruments, so that a broken trade can be undone.
 //!
-//! A ring of fixed length: what is older than that is forgotten, and a break of it undoes only what
-//! the feed says of it. Each trade knows its instrument's trade before it, so that prices of the
-//! day can be found anew when all of them are still here.
+//! A ring of fixed length: older trades are forgotten, and a break of one undoes only as much as
+//! the feed states in the break. Each trade links to its instrument's previous trade, so that the
+//! day's prices can be recomputed while all of them are remembered.
 
 use super::index::{Found, Hash, Slot, SlotIndex};
 use super::statistics::{Counted, Statistics};
 
-/// The number of a trade in the order in which they came, from 1; zero for none.
+/// The number of a trade in order of arrival, from 1; zero for none.
 pub(crate) type Serial = u64;
 
 #[derive(Clone, Copy)]
@@ -15,14 +15,14 @@ struct Kept {
     trade: Counted,
     match_id: u64,
     serial: Serial,
-    /// The instrument's trade before it.
+    /// The instrument's previous trade.
     before: Serial,
-    /// The number of its instrument in the books.
+    /// The index of its instrument in the books.
     instrument: u32,
     is_broken: bool,
 }
 
-/// The latest trades.
+/// The ring of the latest trades.
 pub(crate) struct TradeLog {
     rows: Vec<Kept>,
     capacity: usize,
@@ -31,7 +31,7 @@ pub(crate) struct TradeLog {
 }
 
 impl TradeLog {
-    /// Remembers `capacity` trades, rounded up to a power of two; zero remembers none.
+    /// Creates a ring for `capacity` trades, rounded up to a power of two; zero remembers none.
     pub(crate) fn new(capacity: usize) -> TradeLog {
         let capacity = match capacity {
             0 => 0,
@@ -41,7 +41,7 @@ impl TradeLog {
         TradeLog { rows: Vec::with_capacity(capacity), capacity, index, next: 1 }
     }
 
-    /// Remembers a trade; `before` is its instrument's last one. Returns its number.
+    /// Remembers a trade and returns its serial; `before` is its instrument's previous trade.
     pub(crate) fn push(
         &mut self,
         (instrument, match_id): (u32, u64),
@@ -62,14 +62,14 @@ impl TradeLog {
             }
             None => self.rows.push(row),
         }
-        // A number that comes again stays the older trade's while that is remembered.
+        // A repeated match number keeps naming the older trade while that one is remembered.
         if match_id != 0 && self.find(instrument, match_id).is_none() {
             self.index.insert(Hash::of(match_id, instrument), slot as Slot);
         }
         serial
     }
 
-    /// A new day: the trades of the one before cannot be taken back any more.
+    /// Starts a new day: earlier trades can no longer be undone.
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
         self.index.clear();
@@ -94,7 +94,8 @@ impl TradeLog {
         (serial != 0 && row.serial == serial).then_some(row)
     }
 
-    /// Marks a trade as undone and says what it was; `None` when it is not here, or undone already.
+    /// Marks a trade as undone and returns it; `None` when it is not remembered or was undone
+    /// before.
     pub(crate) fn break_trade(&mut self, instrument: u32, match_id: u64) -> Option<Counted> {
         if self.capacity == 0 || match_id == 0 {
             return None;
@@ -111,8 +112,8 @@ impl TradeLog {
         })
     }
 
-    /// Finds the prices of an instrument's day anew from its trades; `last` is the latest one.
-    /// Where not all are here, only the last price is, if it can be, and the rest is uncertain.
+    /// Recomputes an instrument's prices of the day from its trades; `last` is the latest one. When
+    /// not all trades are remembered, restores at most the last price and marks the rest uncertain.
     pub(crate) fn find_prices(&self, last: Serial, statistics: &mut Statistics) {
         if self.capacity == 0 {
             statistics.is_range_certain = false;
@@ -142,7 +143,7 @@ impl TradeLog {
 }
 
 impl Statistics {
-    /// What a trade does to the prices when trades come newest first.
+    /// Applies a trade to the prices, when trades come newest first.
     fn older(&mut self, trade: &Counted) {
         let (last, size, ts) = (self.last, self.last_size, self.last_ts);
         self.open = if trade.counts_for_last() { None } else { self.open };
@@ -169,7 +170,8 @@ mod tests {
         [open, high, low, last].map(|price| price.map(|price| price.0))
     }
 
-    /// Trades of two instruments in turn, of which those of the first are looked at.
+    /// Records alternating trades of two instruments; returns the log, and the last trade and the
+    /// statistics of the first instrument.
     fn day(capacity: usize, of_day: &[i64]) -> (TradeLog, Serial, Statistics) {
         let mut log = TradeLog::new(capacity);
         let (mut last, mut statistics) = (0, Statistics::default());

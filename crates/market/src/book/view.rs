@@ -1,4 +1,4 @@
-//! What books hold, for whoever asks.
+//! Queries of the books' state.
 
 use weir_types::{InstrumentId, Price, Qty, Side};
 
@@ -14,33 +14,33 @@ use crate::update::{TradingState, Venue};
 /// A venue's last quote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VenueQuote {
-    /// Whose.
+    /// The venue.
     pub venue: Venue,
     /// Its bid and offer.
     pub quote: BestBidOffer,
 }
 
-/// An order that rests.
+/// A resting order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestingOrder {
-    /// The feed's number of it.
+    /// The feed's number of the order.
     pub order_id: u64,
     /// Its price, in 10^-9.
     pub price: Price,
-    /// What is left of it.
+    /// The remaining quantity.
     pub size: Qty,
 }
 
-/// What has to go before an order trades, at its price.
+/// An order's position in the queue of its price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePosition {
-    /// Its side.
+    /// The side of the order.
     pub side: Side,
     /// The order.
     pub order: RestingOrder,
-    /// Orders ahead of it.
+    /// Orders ahead of it at its price.
     pub orders_ahead: u32,
-    /// What they are for together.
+    /// The total quantity of the orders ahead.
     pub size_ahead: Qty,
 }
 
@@ -53,44 +53,44 @@ impl Books {
         self.directory.get(id).map(|place| &self.cold[place as usize])
     }
 
-    /// The instruments that were heard of, in the order in which they were first.
+    /// Iterates over all known instruments, in order of their first update.
     pub fn instruments(&self) -> impl Iterator<Item = InstrumentId> {
         self.instruments.iter().map(|instrument| instrument.top.id)
     }
 
-    /// The best bid and offer; empty for an instrument that was not heard of. Within a group of
-    /// updates by price it is that from before the group.
+    /// Returns the best bid and offer; empty for an unknown instrument. Within a group of updates
+    /// by price, returns the state before the group.
     #[must_use]
     #[inline]
     pub fn best(&self, id: InstrumentId) -> BestBidOffer {
         self.instrument(id).map_or_else(BestBidOffer::default, |instrument| instrument.top.best)
     }
 
-    /// What an instrument's book consists of.
+    /// Returns the kind of an instrument's book.
     #[must_use]
     pub fn kind(&self, id: InstrumentId) -> BookKind {
         self.instrument(id).map_or(BookKind::Empty, |instrument| instrument.top.kind)
     }
 
-    /// How an instrument trades; `None` until the feed says.
+    /// Returns the trading state of an instrument; `None` until the feed reports it.
     #[must_use]
     pub fn state(&self, id: InstrumentId) -> Option<TradingState> {
         self.instrument(id).and_then(|instrument| instrument.top.state)
     }
 
-    /// What traded since the day began; of nothing for an instrument that was not heard of.
+    /// Returns the statistics of the day; empty for an unknown instrument.
     #[must_use]
     pub fn statistics(&self, id: InstrumentId) -> Statistics {
         self.cold(id).map_or_else(Statistics::default, |cold| cold.statistics)
     }
 
-    /// The venues' last quotes, in the order in which they first came.
+    /// Iterates over the venues' last quotes, in the order in which venues first appeared.
     pub fn quotes(&self, id: InstrumentId) -> impl Iterator<Item = VenueQuote> {
         let quotes = self.directory.get(id).and_then(|place| self.quotes.get(place as usize));
         quotes.into_iter().flat_map(VenueQuotes::iter)
     }
 
-    /// The best `depth` levels of a side, the best first.
+    /// Iterates over the best `depth` levels of a side, the best first.
     pub fn levels(
         &self,
         id: InstrumentId,
@@ -102,7 +102,8 @@ impl Books {
         rungs.map(|rung| book_level(self.store.levels.get(rung.level)))
     }
 
-    /// The orders of a side as they would trade: the best price first, the oldest first there.
+    /// Iterates over the orders of a side in priority: the best price first, the oldest first at
+    /// each price.
     pub fn orders(&self, id: InstrumentId, side: Side) -> impl Iterator<Item = RestingOrder> {
         let rungs = self.instrument(id).map(|instrument| instrument.ladder(side).iter());
         rungs.into_iter().flatten().flat_map(move |rung| {
@@ -112,13 +113,14 @@ impl Books {
         })
     }
 
-    /// The orders of a queue from `head` on.
+    /// Iterates over the orders of a queue, starting at `head`.
     fn queue(&self, head: u32) -> impl Iterator<Item = &Order> {
         let find = |slot| (slot != NIL).then(|| self.store.orders.get(slot));
         std::iter::successors(find(head), move |order| find(order.newer))
     }
 
-    /// Where an order stands; `None` when it does not rest. Costs a step for each order ahead.
+    /// Returns an order's position in its queue; `None` when it does not rest. Costs one step for
+    /// each order ahead.
     #[must_use]
     pub fn queue_position(&self, id: InstrumentId, order_id: u64) -> Option<QueuePosition> {
         let place = self.directory.get(id)?;
@@ -136,21 +138,21 @@ impl Books {
         Some(QueuePosition { side, order, orders_ahead, size_ahead })
     }
 
-    /// How many orders rest, of all instruments.
+    /// Returns the number of resting orders of all instruments.
     #[must_use]
     pub fn order_count(&self) -> u32 {
         self.store.orders.live_count()
     }
 
-    /// How many levels there are, of all instruments and both sides.
+    /// Returns the number of levels of all instruments and both sides.
     #[must_use]
     pub fn level_count(&self) -> u32 {
         self.store.levels.live_count()
     }
 
-    /// A number for what an instrument's book holds: levels, orders in priority, quotes. Equal for
-    /// equal books whatever updates led there, on every machine and in every version that says so
-    /// in its notes; statistics and marks are not in it.
+    /// Returns a digest of an instrument's book: levels, orders in priority, quotes. Equal books
+    /// have equal digests, regardless of the updates that led there, on every machine, and in every
+    /// version whose release notes say so; statistics and marks are not included.
     #[must_use]
     pub fn digest(&self, id: InstrumentId) -> u64 {
         let mut digest = Digest(0x9e37_79b9_7f4a_7c15);
@@ -176,8 +178,8 @@ impl Books {
         digest.0
     }
 
-    /// A number for what all books hold; instruments without anything are not in it, and the order
-    /// in which they were first heard of does not matter.
+    /// Returns a digest of all books. Empty instruments and the order in which instruments first
+    /// appeared do not affect it.
     #[must_use]
     pub fn digest_all(&self) -> u64 {
         let empty = self.digest(InstrumentId(0));
@@ -199,7 +201,7 @@ struct Digest(u64);
 
 impl Digest {
     fn add(&mut self, word: u64) {
-        // Folding alone would lose all that came before with the one word that cancels it.
+        // Folding alone would erase all earlier state with the one word that cancels it.
         self.0 = fold(self.0 ^ word, 0x9fb2_1c65_1e98_df25) ^ self.0.rotate_left(23);
     }
 

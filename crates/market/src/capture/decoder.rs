@@ -1,9 +1,9 @@
-//! The frames of a pcap or pcapng file, block by block.
+//! The decoder of pcap and pcapng files, block by block.
 //!
 //! Formats: the libpcap file format 2.4 with the magic numbers for microseconds, nanoseconds and
 //! the modified form; pcapng 1.0 (draft-ietf-opsawg-pcapng): section headers in either byte order,
 //! interface descriptions with `if_tsresol` and `if_tsoffset`, enhanced and simple packets. Other
-//! blocks are passed over. The blocks themselves are taken apart by `pcap-parser`.
+//! blocks are skipped. `pcap-parser` parses the blocks themselves.
 
 use pcap_parser::nom::IResult;
 use pcap_parser::pcapng::{Block, parse_block_be, parse_block_le};
@@ -20,38 +20,38 @@ const NANOS: u64 = 1_000_000_000;
 const PCAP_HEADER_LEN: usize = 24;
 /// The type of a section header, the same in both byte orders.
 const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
-/// A section's mark of its byte order, read as little-endian.
+/// A section's byte-order magic in a little-endian file.
 const LITTLE_ENDIAN_MAGIC: [u8; 4] = [0x4d, 0x3c, 0x2b, 0x1a];
 const BIG_ENDIAN_MAGIC: [u8; 4] = [0x1a, 0x2b, 0x3c, 0x4d];
 
-/// What the next bytes are.
+/// The next element of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// The bytes begin with a whole frame.
     Frame {
-        /// The bytes that it took.
+        /// The bytes it consumed.
         used: usize,
-        /// It.
+        /// The frame.
         frame: Frame<'a>,
     },
-    /// The bytes begin with something else.
+    /// The bytes begin with a header or block that is no frame.
     Other {
-        /// The bytes that it took.
+        /// The bytes it consumed.
         used: usize,
     },
-    /// So many bytes are needed at least to go on.
+    /// At least `len` bytes are needed to continue.
     More {
-        /// Counted from the first byte that was handed over.
+        /// Counted from the first byte of `bytes`.
         len: usize,
     },
-    /// The file ends here, as it should.
+    /// The file ends here, after a whole block.
     End,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Interface {
     link: LinkType,
-    /// Time stamps count so many units a second.
+    /// Time stamp units per second.
     resolution: u64,
     /// Seconds to add to each time stamp.
     offset: i64,
@@ -65,11 +65,11 @@ enum Format {
     Pcapng { is_big_endian: bool, interfaces: Vec<Interface> },
 }
 
-/// Reads one capture.
+/// A reader of one capture.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     format: Format,
-    /// Bytes of the file that were used so far.
+    /// Bytes of the file consumed so far.
     offset: u64,
 }
 
@@ -80,23 +80,23 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// At the beginning of a file.
+    /// Creates a decoder at the beginning of a file.
     #[must_use]
     pub fn new() -> Decoder {
         Decoder { format: Format::Unknown, offset: 0 }
     }
 
-    /// Bytes of the file that were used so far.
+    /// Returns the number of bytes of the file consumed so far.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Looks at the next bytes of the file, those after all that were used. `is_last` says that the
-    /// file has no more than these.
+    /// Decodes the next element from `bytes`, which begin after all bytes consumed so far.
+    /// `is_last` states that the file has no more bytes than these.
     ///
     /// # Errors
-    /// [`CaptureError`]: nothing after this place can be read.
+    /// [`CaptureError`]: nothing after this offset can be read.
     pub fn next<'a>(&mut self, bytes: &'a [u8], is_last: bool) -> Result<Step<'a>, CaptureError> {
         if bytes.is_empty() && is_last && !matches!(self.format, Format::Unknown) {
             return Ok(Step::End);
@@ -134,7 +134,7 @@ impl Decoder {
         }
     }
 
-    /// A block of a pcapng file.
+    /// Decodes a block of a pcapng file.
     fn block<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, CaptureError> {
         let offset = self.offset;
         let Format::Pcapng { is_big_endian, interfaces } = &mut self.format else {
@@ -152,7 +152,8 @@ impl Decoder {
         let said = [head[4], head[5], head[6], head[7]];
         let said = if *is_big_endian { u32::from_be_bytes(said) } else { u32::from_le_bytes(said) };
         let len = (said as usize).next_multiple_of(4);
-        // What is rounded up to twelve is too short as well, and the parser subtracts them.
+        // Lengths of 9 to 11 round up to 12, but are too short as well, and the parser subtracts
+        // 12.
         if said < 12 || len > BLOCK_LEN_MAX {
             return Err(CaptureError::Length { offset, len: u64::from(said) });
         }
@@ -200,12 +201,12 @@ fn pcap_frame<'a>(
     let unit = if header.is_nanosecond_precision() { 1 } else { 1_000 };
     // 2^32 seconds are under 2^63 nanoseconds, and a fraction of 2^32 microseconds under 2^42.
     let ts_recv = Nanos(u64::from(ts_sec) * NANOS + u64::from(ts_usec) * unit);
-    // The upper bits say whether frames end with a check sequence.
+    // The upper bits of the link type describe the frames' check sequence.
     let link = LinkType(header.network.0 as u32 & 0xffff);
     Ok(Step::Frame { used, frame: Frame { ts_recv, link, data, original_len: origlen } })
 }
 
-/// Remembers what a block says of interfaces; the frame, when it is a packet.
+/// Records an interface description; returns the frame of a packet block.
 fn read_block<'a>(
     block: Block<'a>,
     is_big_endian: bool,
@@ -214,7 +215,7 @@ fn read_block<'a>(
     match block {
         Block::InterfaceDescription(described) => {
             let resolution = resolution(described.if_tsresol);
-            // The library reads it as little-endian in sections of either byte order.
+            // `pcap-parser` reads the offset as little-endian in sections of either byte order.
             let offset = described.if_tsoffset;
             interfaces.push(Interface {
                 link: LinkType(described.linktype.0 as u32 & 0xffff),
@@ -248,13 +249,14 @@ fn read_block<'a>(
     }
 }
 
-/// Units a second, of `if_tsresol`: a power of ten, or of two when its highest bit is set.
+/// Returns the units per second of `if_tsresol`: a power of ten, or of two when its highest bit is
+/// set.
 fn resolution(code: u8) -> Option<u64> {
     let power = u32::from(code & 0x7f);
     if code & 0x80 == 0 { 10_u64.checked_pow(power) } else { 1_u64.checked_shl(power) }
 }
 
-/// A time stamp since the Unix epoch; what lies outside of 64 bits is brought to their edge.
+/// Converts a time stamp to time since the Unix epoch, saturating at the limits of 64 bits.
 fn moment(ticks: u64, interface: &Interface) -> Nanos {
     let nanos = u128::from(ticks) * u128::from(NANOS) / u128::from(interface.resolution);
     let nanos = i128::try_from(nanos).unwrap_or(i128::MAX);

@@ -1,8 +1,8 @@
-//! From a captured frame to the UDP datagram in it.
+//! Extracts the UDP datagram from a captured frame.
 //!
 //! Link layers: Ethernet with VLAN tags, Linux cooked captures (SLL, SLL2), loopback and raw IP;
-//! IPv4 with options and IPv6 with extension headers. Headers are taken apart by `etherparse`.
-//! Fragments are not put together again: market data is sent in datagrams that fit a frame.
+//! IPv4 with options and IPv6 with extension headers. `etherparse` parses the headers. Fragments
+//! are not reassembled: market data is sent in datagrams that fit a frame.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -35,58 +35,58 @@ impl LinkType {
 /// A captured frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// When it was captured, since the Unix epoch; zero when the capture does not say.
+    /// The capture time, since the Unix epoch; zero when the capture has none.
     pub ts_recv: Nanos,
     /// Its link layer.
     pub link: LinkType,
-    /// What was kept of it.
+    /// The captured bytes.
     pub data: &'a [u8],
-    /// How long it was.
+    /// The length of the original frame.
     pub original_len: u32,
 }
 
 /// A UDP datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// When it came, since the Unix epoch; zero when nobody said.
+    /// The receive time, since the Unix epoch; zero when unknown.
     pub ts_recv: Nanos,
-    /// Who sent it.
+    /// The sender.
     pub src: SocketAddr,
-    /// To whom: for multicast the group.
+    /// The destination: for multicast the group.
     pub dst: SocketAddr,
-    /// What it holds.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
-/// Why a frame is no datagram.
+/// The reason a frame yields no datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The link layer is not one of those that are read.
+    /// The link layer is not supported.
     #[error("link layer {0:?} is not read")]
     Link(LinkType),
-    /// Something else than UDP.
+    /// The frame is not UDP.
     #[error("not UDP")]
     NotUdp,
-    /// A part of a datagram.
+    /// The frame holds a fragment of a datagram.
     #[error("a fragment")]
     Fragment,
     /// The capture kept less than the datagram.
     #[error("the capture kept {kept} of a datagram's {len} bytes")]
     Cut {
-        /// Bytes there are.
+        /// Bytes of the payload captured.
         kept: usize,
-        /// Bytes there were.
+        /// Bytes of the payload on the wire.
         len: usize,
     },
-    /// A header that makes no sense.
+    /// A header is malformed.
     #[error("a damaged header")]
     Damaged,
 }
 
-/// The datagram in a frame.
+/// Returns the datagram in a frame.
 ///
 /// # Errors
-/// [`FrameError`]: it holds none, or not all of one.
+/// [`FrameError`]: the frame holds no datagram, or not all of one.
 pub fn datagram<'a>(frame: &Frame<'a>) -> Result<Datagram<'a>, FrameError> {
     let packet = slice(frame)?;
     let payload = packet.net.as_ref().and_then(LaxNetSlice::ip_payload_ref);
@@ -121,7 +121,7 @@ pub fn datagram<'a>(frame: &Frame<'a>) -> Result<Datagram<'a>, FrameError> {
 fn slice<'a>(frame: &Frame<'a>) -> Result<LaxSlicedPacket<'a>, FrameError> {
     let data = frame.data;
     let ip = |data| LaxSlicedPacket::from_ip(data).map_err(|_| FrameError::Damaged);
-    // The protocol's two bytes stand at `at`, what it carries from `from` on.
+    // The two bytes of the protocol are at `at`, its payload begins at `from`.
     let cooked = |at: usize, from: usize| {
         let protocol = data.get(at..at + 2).zip(data.get(from..)).ok_or(FrameError::Damaged)?;
         let ether_type = u16::from_be_bytes([protocol.0[0], protocol.0[1]]);

@@ -1,14 +1,14 @@
 //! Captures: the datagrams in a pcap or pcapng file, and the messages of a day file, over bytes.
 //!
-//! Whoever has the file hands its bytes over piece by piece and is told how many were used; nothing
-//! here reads, waits or keeps bytes. What can be read of a damaged or cut-off file is read, then an
-//! error says at which byte it ends.
+//! The caller passes the file's bytes piece by piece and learns how many were consumed; nothing
+//! here reads files, waits or stores bytes. A damaged or truncated file is decoded up to the
+//! damage; then an error reports the byte offset.
 //!
 //! * [`Decoder`]: pcap (both byte orders, microseconds and nanoseconds) and pcapng.
 //! * [`datagram`]: the UDP datagram in a captured frame.
-//! * [`put_file_header`], [`put_datagram`]: writes a pcap file.
-//! * [`audit`]: captures of what came on which line and when, by two clocks, with what is missing.
-//! * [`next_record`]: messages with a length of two bytes before each, as Nasdaq's day files.
+//! * [`put_file_header`], [`put_datagram`]: write a pcap file.
+//! * [`audit`]: captures of datagrams by line, with two times each, and of missing ones.
+//! * [`next_record`]: messages behind a two-byte length, as in Nasdaq's day files.
 
 pub mod audit;
 mod decoder;
@@ -21,40 +21,40 @@ pub use frame::{Datagram, Frame, FrameError, LinkType, datagram};
 pub use records::{Record, next_record};
 pub use writer::{WriteError, put_datagram, put_file_header};
 
-/// Bytes of the longest block or frame that is read: more is a sign of damage.
+/// The longest block or frame that is read, in bytes: a longer one is a sign of damage.
 pub const BLOCK_LEN_MAX: usize = 16 << 20;
 
-/// Why no more of a capture is read.
+/// The reason a capture cannot be read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CaptureError {
-    /// The file does not begin as a capture does.
+    /// The file does not begin like a capture.
     #[error("not a capture: it begins with {first:#010x}")]
     NotACapture {
-        /// The first four bytes, the first one highest.
+        /// The first four bytes, big-endian.
         first: u32,
     },
     /// The file ends inside a block.
     #[error("the file ends inside what begins at byte {offset}: {len} of its bytes are there")]
     Truncated {
-        /// Where the block begins.
+        /// The offset of the block.
         offset: u64,
-        /// What there is of it.
+        /// The bytes of it that are present.
         len: usize,
     },
-    /// A block has a length that cannot be.
+    /// A block has an impossible length.
     #[error("the block at byte {offset} has a length of {len}")]
     Length {
-        /// Where it begins.
+        /// The offset of the block.
         offset: u64,
-        /// What it says.
+        /// The length it states.
         len: u64,
     },
-    /// A block cannot be read.
+    /// A block is damaged.
     #[error("the block at byte {offset} is damaged: {what}")]
     Damaged {
-        /// Where it begins.
+        /// The offset of the block.
         offset: u64,
-        /// What is wrong.
+        /// A description of the damage.
         what: &'static str,
     },
 }

@@ -1,36 +1,36 @@
-//! Day files: messages one after the other, each behind its length.
+//! Day files: consecutive messages, each behind its length.
 //!
 //! Format: Nasdaq's files of historical TotalView-ITCH ("BinaryFILE"): two bytes of length,
 //! big-endian, then the message; a length of zero ends the session.
 
 use super::CaptureError;
 
-/// What the next bytes of a day file are.
+/// The next element of a day file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// A message; it and its length took `used` bytes.
+    /// A message, behind its length.
     Message {
-        /// Bytes that were used.
+        /// Bytes consumed, including the length.
         used: usize,
         /// The message.
         message: &'a [u8],
     },
-    /// The session is over, which took two bytes; a file may go on with another one.
+    /// The end of a session; the file may continue with another session.
     EndOfSession {
-        /// Bytes that were used.
+        /// Bytes consumed: two.
         used: usize,
     },
-    /// So many bytes are needed at least to go on.
+    /// At least `len` bytes are needed to continue.
     More {
-        /// Counted from the first byte that was handed over.
+        /// Counted from the first byte of `bytes`.
         len: usize,
     },
     /// The file ends here.
     End,
 }
 
-/// Looks at the next bytes of a day file, which stand at `offset`. `is_last` says that the file has
-/// no more than these.
+/// Decodes the next element of a day file from `bytes`, which begin at `offset` of the file.
+/// `is_last` states that the file has no more bytes than these.
 ///
 /// # Errors
 /// [`CaptureError::Truncated`]: the file ends inside a message.

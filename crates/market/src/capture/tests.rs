@@ -1,4 +1,4 @@
-//! Captures made here, cut at each byte and damaged; frames of each link layer.
+//! Captures built here, cut at each byte and damaged; frames of each link layer.
 
 use core::net::SocketAddr;
 
@@ -7,10 +7,10 @@ use weir_types::Nanos;
 
 use super::*;
 
-/// When, what, and how long a frame was, of each; then how it ended.
+/// The time, data and original length of each frame, then the result of reading the file.
 type Read = (Vec<(u64, Vec<u8>, u32)>, Result<u64, CaptureError>);
 
-/// Hands a file over in pieces of `piece` bytes.
+/// Reads a file in pieces of `piece` bytes.
 fn read_all(file: &[u8], piece: usize) -> Read {
     let (mut decoder, mut frames) = (Decoder::new(), Vec::new());
     let (mut start, mut end) = (0, 0);
@@ -57,9 +57,8 @@ fn block(is_big_endian: bool, kind: u32, body: &[u8]) -> Vec<u8> {
     block
 }
 
-/// A section with an interface whose time stamps have this `if_tsresol` and, with it, count from
-/// 2 s, two
-/// enhanced packets, a simple one, and a block of a kind that nobody knows.
+/// Returns a section with one interface, two enhanced packets, a simple one, and a block of an
+/// unknown type. With a `resolution`, the interface has this `if_tsresol` and a time offset of 2 s.
 fn pcapng(is_big_endian: bool, resolution: Option<u8>, ticks: u64) -> Vec<u8> {
     let short = |a: u16, b: u16| match is_big_endian {
         true => [a.to_be_bytes(), b.to_be_bytes()].concat(),
@@ -232,7 +231,8 @@ fn what_is_written_is_read_back() {
     assert_eq!(out, [1], "what is refused leaves nothing behind");
 }
 
-/// The IP packet in a frame that was written here, behind another link layer.
+/// Extracts the datagram of a frame written by this module, with its link layer replaced by
+/// another.
 fn behind(link: LinkType, head: &[u8]) -> Result<Vec<u8>, FrameError> {
     let file = written("10.0.0.1:4000", "233.54.12.111:26477", b"payload");
     let data = [head, &file[24 + 16 + 14..]].concat();

@@ -1,7 +1,8 @@
-//! Datagrams as a pcap file with nanoseconds: Ethernet, IP and UDP headers are made anew.
+//! The pcap writer, with nanosecond time stamps: Ethernet, IP and UDP headers are rebuilt.
 //!
-//! Format: the libpcap file format 2.4, magic number 0xa1b23c4d, little-endian. Link addresses are
-//! those that the group's address stands for, zero elsewhere: a socket does not tell them.
+//! Format: the libpcap file format 2.4, magic number 0xa1b23c4d, little-endian. The destination's
+//! link address is derived from a multicast group; other link addresses are zero, because a socket
+//! does not report them.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -11,39 +12,39 @@ use super::Datagram;
 
 const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
 const NANOS: u64 = 1_000_000_000;
-/// What a reader has to expect at most: a datagram with all its headers.
+/// The longest frame that a reader must expect: a datagram with all its headers.
 const SNAP_LEN: u32 = 1 << 17;
 const LINK_ETHERNET: u32 = 1;
 const TIME_TO_LIVE: u8 = 1;
 const ETHER_TYPE_IPV4: u16 = 0x0800;
 const ETHER_TYPE_IPV6: u16 = 0x86dd;
 
-/// Why a datagram is not written.
+/// The reason a datagram cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// It is longer than one can be.
+    /// The payload is too long for a UDP datagram.
     #[error("a datagram of {len} bytes")]
     TooLong {
-        /// Its length.
+        /// The payload's length in bytes.
         len: usize,
     },
-    /// It goes from an address of one version to one of the other.
+    /// Source and destination are of different IP versions.
     #[error("from {src} to {dst}, which are of two versions of IP")]
     Versions {
-        /// From.
+        /// The source.
         src: SocketAddr,
-        /// To.
+        /// The destination.
         dst: SocketAddr,
     },
-    /// Its time is beyond what the format holds.
+    /// The time exceeds the format's 32 bits of seconds.
     #[error("{seconds} seconds are more than a capture's 32 bits")]
     Time {
-        /// Since the Unix epoch.
+        /// The time in seconds since the Unix epoch.
         seconds: u64,
     },
 }
 
-/// Begins a file.
+/// Appends the header of a file.
 pub fn put_file_header(out: &mut Vec<u8>) {
     out.extend_from_slice(&MAGIC_NANOS.to_le_bytes());
     out.extend_from_slice(&2_u16.to_le_bytes());
@@ -56,7 +57,7 @@ pub fn put_file_header(out: &mut Vec<u8>) {
 /// Appends a datagram.
 ///
 /// # Errors
-/// [`WriteError`]: nothing was appended.
+/// Returns [`WriteError`], and appends nothing.
 pub fn put_datagram(out: &mut Vec<u8>, datagram: &Datagram<'_>) -> Result<(), WriteError> {
     let start = out.len();
     let written = put(out, datagram);
@@ -80,7 +81,7 @@ fn put(out: &mut Vec<u8>, datagram: &Datagram<'_>) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// Appends a datagram's frame and says how long it is; on an error, some of it.
+/// Appends a datagram's frame and returns its length; on an error, part of the frame may remain.
 pub(super) fn put_frame(
     out: &mut Vec<u8>,
     (src, dst): (SocketAddr, SocketAddr),
@@ -119,7 +120,7 @@ pub(super) fn put_frame(
     u32::try_from(out.len() - frame_at).map_err(|_| too_long)
 }
 
-/// To the link address that a group's address stands for (RFC 1112, RFC 2464).
+/// Appends the Ethernet header; a multicast group maps to a link address (RFC 1112, RFC 2464).
 fn put_ethernet(out: &mut Vec<u8>, target: IpAddr) {
     let (address, ether_type) = match target {
         IpAddr::V4(group) if group.is_multicast() => {

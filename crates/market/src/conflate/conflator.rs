@@ -1,8 +1,10 @@
-//! The first stage: per instrument, before fan-out. Its work is done once for all subscribers.
+//! The first stage of conflation: per instrument, before fan-out, so that its work is done once for
+//! all subscribers.
 //!
-//! Nothing is kept or queued for an instrument and kind that no subscriber wants. The priority
-//! queue is bounded: one entry for each wanted state, and [`ConflatorConfig::events_max`] trades,
-//! changes of orders and of status each, with at most one quote and one status before each of them.
+//! It stores and queues nothing for an instrument and kind without a subscriber. The priority queue
+//! is bounded: one entry for each subscribed state; at most [`ConflatorConfig::events_max`] trades,
+//! as many changes of orders and of status; and at most one quote and one status ahead of each of
+//! these events.
 
 use weir_types::{InstrumentId, Nanos};
 
@@ -13,33 +15,34 @@ use super::step::Place;
 use super::urgency::Urgency;
 use super::view::BookView;
 
-/// What happens to a trade or a change of an order or status when flush is so far behind that its
-/// bounded queue is full.
+/// The treatment of a trade or a change of an order or status when flush lags so far behind that
+/// the event's bounded queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFull {
-    /// It is lost, and told as one gap per instrument and kind, at its place in the order; changes
-    /// of status are merged into the latest.
+    /// The event is lost and reported as one gap per instrument and kind, in its order; changes of
+    /// status are merged into the latest.
     Gap,
-    /// It is refused and nothing changed: the caller takes from the queue and tries again.
+    /// The event is refused and nothing changes: the caller drains the queue and retries.
     Refuse,
 }
 
-/// How the first stage conflates.
+/// Configuration of the first stage.
 #[derive(Clone, Debug)]
 pub struct ConflatorConfig {
-    /// The least time between two messages of a quote, where nothing is urgent.
+    /// The minimum time between two messages of a quote, unless it is urgent.
     pub bbo_interval: Nanos,
-    /// As much for levels.
+    /// The same for levels.
     pub book_interval: Nanos,
-    /// As much for statistics.
+    /// The same for statistics.
     pub statistics_interval: Nanos,
-    /// When a quote does not wait.
+    /// The rule for quotes that do not wait.
     pub urgency: Urgency,
-    /// Instruments have numbers up to this one; changes of others are unwanted.
+    /// The highest instrument number; changes of higher ones count as unwanted.
     pub instrument_id_max: InstrumentId,
-    /// Trades, changes of orders and of status that are queued at most, each for itself, from 1.
+    /// The most queued trades, changes of orders and changes of status, each counted separately; at
+    /// least 1.
     pub events_max: u32,
-    /// What happens beyond.
+    /// The treatment of events beyond `events_max`.
     pub on_full: OnFull,
 }
 
@@ -58,68 +61,68 @@ impl Default for ConflatorConfig {
     }
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nobody wants it.
+    /// No subscriber wants it.
     Unwanted,
-    /// It went to the priority queue.
+    /// It entered the priority queue.
     Queued,
-    /// It is in the throttle queue, alone or merged.
+    /// It waits in the throttle queue, alone or merged.
     Waiting,
-    /// It was merged with what is in the priority queue.
+    /// It was merged with an entry of the priority queue.
     Merged,
-    /// It is part of a gap.
+    /// It became part of a gap.
     Lost,
-    /// The queue is full, and nothing changed. Only with [`OnFull::Refuse`].
+    /// The queue is full, and nothing changed; only with [`OnFull::Refuse`].
     Refused,
 }
 
-/// Changes by what became of them, since the start.
+/// Counters of changes by outcome, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Nobody wanted them.
+    /// Changes that no subscriber wanted.
     pub unwanted: u64,
-    /// They went to the priority queue at once.
+    /// Changes that entered the priority queue at once.
     pub queued: u64,
-    /// They went through the throttle queue.
+    /// Changes that went through the throttle queue.
     pub waiting: u64,
-    /// They were merged in the priority queue: flush was behind.
+    /// Changes merged in the priority queue, because flush lagged behind.
     pub merged: u64,
-    /// They were lost to gaps.
+    /// Changes lost to gaps.
     pub lost: u64,
-    /// They were refused.
+    /// Changes refused.
     pub refused: u64,
     /// Entries taken out of the priority queue.
     pub sent: u64,
 }
 
-/// That somebody begins or ceases to want a kind of an instrument: from [`super::Fanout`], one for
-/// the first and the last of its subscriptions, to the [`Conflator`].
+/// The start or end of interest in a kind of an instrument. [`super::Fanout`] sends one to the
+/// [`Conflator`] for the first and the last of its subscriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
-    /// Which instrument.
+    /// The instrument.
     pub instrument_id: InstrumentId,
-    /// Which kind.
+    /// The kind of changes.
     pub kind: Kind,
-    /// It begins.
+    /// True at the start of interest, false at its end.
     pub is_wanted: bool,
 }
 
-/// See the file's head.
+/// The first stage of conflation: one slot for each subscribed instrument and kind.
 #[derive(Clone, Debug)]
 pub struct Conflator {
     outbox: Outbox,
-    /// By instrument, the slots by kind.
+    /// The slots by instrument and kind.
     slots: Vec<[u32; Kind::COUNT]>,
-    /// By slot, how many want it.
+    /// The number of fan-outs interested, by slot.
     wanted: Vec<u32>,
     instrument_id_max: InstrumentId,
     counts: Counts,
 }
 
 impl Conflator {
-    /// Asks for what [`Conflator::apply`] will look at first: changes nothing.
+    /// Prefetches the memory that [`Conflator::apply`] reads first; changes nothing.
     #[inline]
     pub fn prefetch(&self, instrument_id: InstrumentId) {
         if let Some(slots) = self.slots.get(instrument_id.0 as usize) {
@@ -127,10 +130,10 @@ impl Conflator {
         }
     }
 
-    /// Nobody wants anything yet.
+    /// Creates a conflator without any interest.
     ///
     /// # Panics
-    /// When `events_max` is zero.
+    /// Panics when `events_max` is zero.
     #[must_use]
     pub fn new(config: &ConflatorConfig) -> Conflator {
         assert!(config.events_max > 0, "a queue for events has room for one");
@@ -160,9 +163,9 @@ impl Conflator {
         }
     }
 
-    /// Somebody begins or ceases to want something. Who begins gets the state, marked as snapshot,
-    /// through the priority queue, so that no change between it and what follows is missed; other
-    /// subscribers' `Fanout`s pass over it.
+    /// Starts or ends interest in a kind of an instrument. At the start, queues the state, marked
+    /// as snapshot, through the priority queue, so that no change between the snapshot and later
+    /// entries is missed. The `Fanout`s of other subscribers ignore that entry.
     pub fn interest(&mut self, now: Nanos, interest: &Interest, books: &impl BookView) {
         let Interest { instrument_id, kind, is_wanted } = *interest;
         if instrument_id > self.instrument_id_max {
@@ -199,7 +202,7 @@ impl Conflator {
         }
     }
 
-    /// Puts a slot's state into the priority queue.
+    /// Queues a slot's state in the priority queue.
     fn tell(&mut self, now: Nanos, slot: u32, books: &impl BookView) {
         let (id, kind) = (self.outbox.slot(slot).instrument_id, self.outbox.slot(slot).kind);
         let merged = Merged::none(books.last_change(id));
@@ -223,8 +226,8 @@ impl Conflator {
         }
     }
 
-    /// A change. Changes of an instrument come in the order of the feed; of a message that says
-    /// several things, the trade first and then what the book is after it.
+    /// Takes a change. Changes of an instrument must come in feed order; of one message with
+    /// several effects, the trade comes first and then the resulting state of the book.
     pub fn apply(&mut self, now: Nanos, entry: &Entry) -> Outcome {
         let outcome = match self.slot_of(entry.instrument_id, entry.body.kind()) {
             None => Outcome::Unwanted,
@@ -242,52 +245,52 @@ impl Conflator {
         outcome
     }
 
-    /// The timer: what has waited for its interval goes to the priority queue. To be called after
-    /// the changes that came before `now`, at least as often as the shortest interval is long.
+    /// Runs the timer: moves states whose interval has ended to the priority queue. Call it after
+    /// the changes received before `now`, at least once per shortest interval.
     pub fn tick(&mut self, now: Nanos) {
         self.outbox.tick(now);
     }
 
-    /// When [`Conflator::tick`] may have something to do next; `None` when nothing waits.
+    /// Returns the next time at which [`Conflator::tick`] may have work; `None` when nothing waits.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
         self.outbox.next_due()
     }
 
-    /// Takes the next entry out of the priority queue, for all `Fanout`s. It counts as sent now.
+    /// Takes the next entry off the priority queue, for all `Fanout`s. It counts as sent now.
     pub fn pop(&mut self, now: Nanos) -> Option<Entry> {
         let (_, entry) = self.outbox.pop(now)?;
         self.counts.sent += 1;
         Some(entry)
     }
 
-    /// Changes a kind's interval, from now on. Zero: nothing waits. Kinds that never wait have
-    /// none, and nothing happens.
+    /// Changes a kind's interval from now on; with zero, nothing waits. Ignores kinds that never
+    /// wait, because they have no interval.
     pub fn set_interval(&mut self, now: Nanos, kind: Kind, interval: Nanos) {
         if kind.may_wait() {
             self.outbox.set_interval(now, kind as u32, interval);
         }
     }
 
-    /// Entries in the priority queue.
+    /// Returns the number of entries in the priority queue.
     #[must_use]
     pub fn queue_len(&self) -> usize {
         self.outbox.queue_len()
     }
 
-    /// States in the throttle queue.
+    /// Returns the number of states in the throttle queue.
     #[must_use]
     pub fn waiting_count(&self) -> usize {
         self.outbox.waiting_count()
     }
 
-    /// What became of changes.
+    /// Returns the counters of changes by outcome.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// True when the newest state of this kind is on its way: in a queue and not yet taken.
+    /// Returns true when the newest state of this kind is in a queue and not yet taken.
     #[must_use]
     pub fn is_pending(&self, instrument_id: InstrumentId, kind: Kind) -> bool {
         self.slot_of(instrument_id, kind)
@@ -301,7 +304,7 @@ impl Conflator {
 }
 
 impl Stamp {
-    /// The stamp of an update that was received then.
+    /// Returns the stamp of an update received at `ts_recv`.
     #[must_use]
     pub fn of(update: &crate::Update, ts_recv: Nanos) -> Stamp {
         Stamp { sequence: update.sequence, ts_event: update.ts_event, ts_recv }

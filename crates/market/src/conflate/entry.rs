@@ -1,10 +1,10 @@
-//! What goes through both stages of conflation: one change, or several that were merged.
+//! Entries of both stages of conflation: one change, or several merged ones.
 
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 use crate::update::{TradeFlags, TradingState, Update, Venue};
 
-/// What a change is of. Each kind of an instrument is wanted, kept and merged for itself.
+/// The kind of a change. Interest, queues and merging are separate for each kind of an instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -23,90 +23,91 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How many there are.
+    /// The number of kinds.
     pub const COUNT: usize = 6;
-    /// All, in the order of their numbers.
+    /// All kinds, in the order of their numbers.
     pub const ALL: [Kind; Kind::COUNT] =
         [Kind::Bbo, Kind::Book, Kind::Statistics, Kind::Status, Kind::Trades, Kind::Orders];
 
-    /// True where a newer one says all that an older one said, so that they can be merged.
+    /// Returns true where a newer change supersedes an older one, so that they can be merged.
     #[must_use]
     pub const fn is_state(self) -> bool {
         !matches!(self, Kind::Trades | Kind::Orders)
     }
 
-    /// True where changes may wait for the timer. A status never does.
+    /// Returns true where changes may wait for the timer. A status never does.
     #[must_use]
     pub const fn may_wait(self) -> bool {
         matches!(self, Kind::Bbo | Kind::Book | Kind::Statistics)
     }
 }
 
-/// The best bid and offer. A side without a quote has size zero.
+/// The best bid and offer. An empty side has size zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bbo {
     /// The bid, in 10^-9.
     pub bid_px: Price,
-    /// What is bid for.
+    /// The quantity bid.
     pub bid_sz: Qty,
     /// The offer, in 10^-9.
     pub ask_px: Price,
-    /// What is offered.
+    /// The quantity offered.
     pub ask_sz: Qty,
 }
 
-/// How an instrument trades, and why.
+/// The trading state of an instrument, and its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// How.
+    /// The trading state.
     pub state: TradingState,
-    /// Why, in the feed's own code, padded with spaces.
+    /// The reason, in the feed's own code, padded with spaces.
     pub reason: [u8; 4],
 }
 
-/// A trade or the break of one.
+/// A trade or a trade break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trade {
-    /// At, in 10^-9.
+    /// The price, in 10^-9.
     pub price: Price,
-    /// So much.
+    /// The quantity.
     pub size: Qty,
-    /// The feed's number of it; zero when it has none.
+    /// The feed's number of the trade; zero when it has none.
     pub match_id: u64,
-    /// Where.
+    /// The venue of the trade.
     pub venue: Venue,
-    /// The side that took liquidity, where the feed says.
+    /// The side that took liquidity, where the feed reports it.
     pub aggressor: Option<Side>,
-    /// What it counts for.
+    /// Flags of the trade: the statistics it does not count for, and its kind.
     pub flags: TradeFlags,
-    /// It undoes the trade of this number.
+    /// True for the break of the trade with this number.
     pub is_break: bool,
 }
 
-/// What an entry says.
+/// The content of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// The best bid and offer is this.
+    /// The new best bid and offer.
     Bbo(Bbo),
-    /// The levels changed: read them from the book when the message is written.
+    /// A change of the levels; the writer of the message reads them from the book.
     Book,
-    /// The statistics changed: read them when the message is written.
+    /// A change of the statistics; the writer of the message reads them.
     Statistics,
-    /// The trading state is this.
+    /// The new trading state.
     Status(Status),
     /// A trade.
     Trade(Trade),
     /// A change of one order.
     Order(Update),
-    /// Changes of orders follow from here: read all orders when the message is written.
+    /// The start of a stream of order changes; the writer of the message reads all orders from the
+    /// book.
     OrdersSnapshot,
-    /// So many messages of this kind were lost as [`Merged::change_count`] says, of the sequence
-    /// numbers that it says: a queue was full.
+    /// Messages of this kind were lost because a queue was full: [`Merged::change_count`] of them,
+    /// in its range of sequence numbers.
     Gap(Kind),
 }
 
 impl Body {
-    /// What it is of.
+    /// Returns the kind of the content.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
@@ -121,42 +122,41 @@ impl Body {
     }
 }
 
-/// Where and when a change came from.
+/// The origin of a change: its sequence number and times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
-    /// The source's number of it.
+    /// The source's sequence number.
     pub sequence: u64,
-    /// When it happened by the source's clock.
+    /// The time of the change by the source's clock.
     pub ts_event: Nanos,
-    /// When it was received.
+    /// The receive time.
     pub ts_recv: Nanos,
 }
 
-/// The changes that an entry stands for.
+/// The changes merged into an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// How many: 1 when nothing was merged, 0 for a state that was told because somebody asked.
-    /// Stays at its highest value when there are more.
+    /// The number of changes: 1 when nothing was merged, 0 for a state sent on request. Saturates.
     pub change_count: u32,
-    /// The source's number of the oldest.
+    /// The source's sequence number of the oldest change.
     pub first_sequence: u64,
-    /// The source's number of the newest.
+    /// The source's sequence number of the newest change.
     pub last_sequence: u64,
-    /// When the oldest happened by the source's clock: the age of what is said, with
-    /// [`Merged::ts_recv`]. No measure of age where `change_count` is zero.
+    /// The time of the oldest change by the source's clock. With [`Merged::ts_recv`] it gives the
+    /// age of the entry, except where `change_count` is zero.
     pub ts_event: Nanos,
-    /// When the oldest was received.
+    /// The receive time of the oldest change.
     pub ts_recv: Nanos,
 }
 
 impl Merged {
-    /// One change.
+    /// Returns the record of one change.
     #[must_use]
     pub const fn one(stamp: Stamp) -> Merged {
         Merged { change_count: 1, ..Merged::none(stamp) }
     }
 
-    /// A state without a change.
+    /// Returns the record of a state without a change.
     #[must_use]
     pub const fn none(stamp: Stamp) -> Merged {
         Merged {
@@ -168,7 +168,7 @@ impl Merged {
         }
     }
 
-    /// These and then those.
+    /// Returns these changes followed by later ones.
     #[must_use]
     pub fn and(self, later: Merged) -> Merged {
         match (self.change_count, later.change_count) {
@@ -182,28 +182,28 @@ impl Merged {
         }
     }
 
-    /// How many changes nobody was told of for themselves.
+    /// Returns the number of changes that were not sent individually.
     #[must_use]
     pub const fn merged_count(&self) -> u32 {
         self.change_count.saturating_sub(1)
     }
 }
 
-/// What goes through the stages.
+/// An entry that passes through the stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Whose.
+    /// The instrument.
     pub instrument_id: InstrumentId,
-    /// The state was asked for: the first that a new subscription gets of an instrument.
+    /// True for a requested state: the first that a new subscription receives of an instrument.
     pub is_snapshot: bool,
-    /// The changes that it stands for.
+    /// The changes that the entry represents.
     pub merged: Merged,
-    /// What it says.
+    /// The content.
     pub body: Body,
 }
 
 impl Entry {
-    /// One change of an instrument.
+    /// Returns the entry of one change of an instrument.
     #[must_use]
     pub const fn change(instrument_id: InstrumentId, stamp: Stamp, body: Body) -> Entry {
         Entry { instrument_id, is_snapshot: false, merged: Merged::one(stamp), body }

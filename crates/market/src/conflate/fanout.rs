@@ -1,8 +1,9 @@
-//! The second stage: from the first stage's entries to what each subscriber can take.
+//! The second stage of conflation: turns the first stage's entries into messages at each
+//! subscriber's own pace.
 //!
-//! A subscriber's writer asks with [`Fanout::poll`] for as many messages as it has room for, when
-//! it has room; nothing here waits for anybody. What a subscriber has in its queues is bounded by
-//! its subscriptions' `queue_len_max` and by its instruments.
+//! A subscriber's writer calls [`Fanout::poll`] when it has room, for as many messages as fit;
+//! nothing here waits for a subscriber. A subscriber's queues are bounded by the `queue_len_max` of
+//! its subscriptions and by its number of instruments.
 
 use std::collections::HashMap;
 
@@ -22,65 +23,65 @@ use crate::instrument::{Definition, SymbolText};
 /// A message to a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Of which of its subscriptions.
+    /// The subscription that it belongs to.
     pub subscription: SubscriptionId,
-    /// How many levels of each side are to be read from the book; `usize::MAX`: all.
+    /// Levels of each side to read from the book; `usize::MAX` for all.
     pub depth: usize,
-    /// What it says.
+    /// The content.
     pub entry: Entry,
 }
 
-/// A writer's question for messages.
+/// A writer's request for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
-    /// Whose.
+    /// The subscriber.
     pub subscriber: SubscriberId,
-    /// Now.
+    /// The current time.
     pub now: Nanos,
-    /// How many it has room for.
+    /// The most messages that it has room for.
     pub room: usize,
 }
 
-/// The answer.
+/// The answer to a [`Poll`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Polled {
-    /// Messages were handed out.
+    /// Messages were passed to the writer.
     Sent {
-        /// So many.
+        /// Messages passed.
         count: usize,
-        /// So many could follow if there were room.
+        /// Messages still queued.
         left: usize,
     },
-    /// The subscriber fell behind and is to be disconnected, and removed.
+    /// The subscriber fell behind; the caller must disconnect and remove it.
     Disconnect(Disconnect),
-    /// There is no such subscriber.
+    /// The subscriber does not exist.
     Unknown,
 }
 
-/// Why a subscriber is disconnected.
+/// The reason for disconnecting a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disconnect {
     /// The subscription whose queue was full.
     pub subscription: SubscriptionId,
-    /// How many messages that is.
+    /// The limit of that queue, in messages.
     pub queue_len_max: u32,
 }
 
-/// How a subscriber stands.
+/// The progress of a subscriber.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Messages that could go if there were room.
+    /// Queued messages.
     pub queue_len: usize,
-    /// States that wait for their interval.
+    /// States waiting for their interval.
     pub waiting_count: usize,
     /// Messages sent.
     pub sent_count: u64,
-    /// Changes that were merged into others, of those sent.
+    /// Changes among those sent that were merged into others.
     pub merged_count: u64,
-    /// Trades, orders and states that it was told are lost.
+    /// Trades, changes of orders and states reported to it as lost.
     pub lost_count: u64,
-    /// What is first in its queue: its age is the subscriber's.
+    /// The changes of the entry at the head of its queue: their age is the subscriber's lag.
     pub oldest: Option<Merged>,
 }
 
@@ -93,9 +94,9 @@ struct Active {
 #[derive(Clone, Debug, Default)]
 struct Subscriber {
     outbox: Outbox,
-    /// By group.
+    /// Subscriptions by group.
     active: Vec<Option<Active>>,
-    /// It is among those that [`Fanout::take_ready`] tells of.
+    /// True while the subscriber is listed for [`Fanout::take_ready`].
     is_ready: bool,
     sent_count: u64,
     merged_count: u64,
@@ -104,28 +105,28 @@ struct Subscriber {
 
 type Watcher = (u32, u32);
 
-/// See the file's head.
+/// The second stage of conflation, for the subscribers of one flush thread.
 #[derive(Clone, Debug)]
 pub struct Fanout {
     instrument_id_max: InstrumentId,
     subscriptions_max: u32,
     topics: Topics,
     subscribers: Vec<Option<Subscriber>>,
-    /// By instrument.
+    /// Symbols by instrument number.
     symbols: Vec<Option<SymbolText>>,
     numbers: HashMap<SymbolText, InstrumentId, FxBuildHasher>,
-    /// Subscriptions of one symbol each, by it.
+    /// Subscriptions of exactly one symbol, by symbol.
     exact: HashMap<SymbolText, Vec<Watcher>, FxBuildHasher>,
-    /// The others.
+    /// All other subscriptions.
     watchers: Vec<Watcher>,
     interest: Vec<Interest>,
-    /// Subscribers that heard something since they were told of.
+    /// Subscribers with new entries since [`Fanout::take_ready`] last listed them.
     ready: Vec<SubscriberId>,
 }
 
 impl Fanout {
-    /// Knows no instrument and no subscriber. Instruments with higher numbers are not taken; no
-    /// subscriber has more subscriptions.
+    /// Creates a fan-out without instruments and subscribers. Ignores instruments with numbers
+    /// above `instrument_id_max`; a subscriber has at most `subscriptions_max` subscriptions.
     #[must_use]
     pub fn new(instrument_id_max: InstrumentId, subscriptions_max: u32) -> Fanout {
         Fanout {
@@ -142,8 +143,8 @@ impl Fanout {
         }
     }
 
-    /// An instrument is known from now on: subscriptions that match it have it. Whoever had the
-    /// number or the symbol before has it no longer.
+    /// Adds an instrument to all subscriptions that match it. A previous owner of the number or the
+    /// symbol loses it.
     pub fn define(&mut self, now: Nanos, definition: &Definition) {
         let Definition { instrument_id: id, symbol, .. } = *definition;
         if id > self.instrument_id_max {
@@ -170,7 +171,7 @@ impl Fanout {
         }
     }
 
-    /// A new subscriber, with nothing.
+    /// Adds a subscriber without subscriptions.
     pub fn add_subscriber(&mut self) -> SubscriberId {
         let free = self.subscribers.iter().position(Option::is_none);
         let index = free.unwrap_or(self.subscribers.len());
@@ -181,7 +182,7 @@ impl Fanout {
         SubscriberId(u32::try_from(index).expect("fewer subscribers than 2^32"))
     }
 
-    /// Ends all its subscriptions, and the subscriber. One that is not there is none.
+    /// Removes a subscriber and ends all its subscriptions. Ignores an unknown one.
     pub fn remove_subscriber(&mut self, id: SubscriberId) {
         let Some(Some(subscriber)) = self.subscribers.get(id.0 as usize) else { return };
         for group in 0..subscriber.active.len() as u32 {
@@ -190,11 +191,11 @@ impl Fanout {
         self.subscribers[id.0 as usize] = None;
     }
 
-    /// Begins a subscription: each instrument's state comes first, marked as snapshot, and then its
-    /// changes. (Of trades there is no state.)
+    /// Starts a subscription. Each instrument's state comes first, marked as snapshot, and then its
+    /// changes. (Trades have no state.)
     ///
     /// # Errors
-    /// [`SubscribeError`]: why not.
+    /// [`SubscribeError`]: the reason for the refusal.
     pub fn subscribe(
         &mut self,
         now: Nanos,
@@ -232,7 +233,7 @@ impl Fanout {
         Ok(SubscriptionId(group))
     }
 
-    /// Ends a subscription. Nothing of it is sent any more, whatever was queued.
+    /// Ends a subscription and drops its queued messages.
     ///
     /// # Errors
     /// [`SubscribeError::NoSubscriber`], [`SubscribeError::NoSubscription`].
@@ -246,10 +247,10 @@ impl Fanout {
         Ok(())
     }
 
-    /// Gives a subscription another interval, from now on.
+    /// Changes a subscription's interval from now on.
     ///
     /// # Errors
-    /// [`SubscribeError`]: why not.
+    /// [`SubscribeError`]: the reason for the refusal.
     pub fn set_interval(
         &mut self,
         now: Nanos,
@@ -265,13 +266,14 @@ impl Fanout {
         Ok(())
     }
 
-    /// What subscribers began and ceased to want since the last time, for [`super::Conflator`].
+    /// Takes the interest that subscribers started and ended since the last call, for
+    /// [`super::Conflator`].
     pub fn take_interest(&mut self) -> impl Iterator<Item = Interest> + '_ {
         self.interest.drain(..)
     }
 
-    /// The subscribers that heard something since the last time, so that nobody has to ask for all:
-    /// each of them may have something to be told now or by [`Fanout::next_due`].
+    /// Takes the subscribers with new entries since the last call, so that the caller need not poll
+    /// all of them: each may have a message now or at [`Fanout::next_due`].
     pub fn take_ready(&mut self, mut take: impl FnMut(SubscriberId)) {
         for id in self.ready.drain(..) {
             if let Some(Some(subscriber)) = self.subscribers.get_mut(id.0 as usize) {
@@ -281,7 +283,7 @@ impl Fanout {
         }
     }
 
-    /// An entry of the first stage, in its order.
+    /// Takes the next entry of the first stage.
     pub fn apply(&mut self, now: Nanos, entry: &Entry) {
         let kind = entry.body.kind();
         let Some(topic) = self.topics.get_mut(entry.instrument_id, kind) else { return };
@@ -300,7 +302,7 @@ impl Fanout {
         }
     }
 
-    /// Hands out what a subscriber may be told now, oldest first.
+    /// Passes the messages that a subscriber may be sent now to `out`, oldest first.
     pub fn poll<B: BookView>(
         &mut self,
         poll: Poll,
@@ -324,14 +326,14 @@ impl Fanout {
         Polled::Sent { count, left: subscriber.outbox.queue_len() }
     }
 
-    /// When [`Fanout::poll`] may have something for a subscriber whose queue is empty; `None` when
-    /// nothing waits.
+    /// Returns the next time at which [`Fanout::poll`] may have a message for a subscriber whose
+    /// queue is empty; `None` when nothing waits.
     #[must_use]
     pub fn next_due(&self, id: SubscriberId) -> Option<Nanos> {
         self.subscribers.get(id.0 as usize)?.as_ref()?.outbox.next_due()
     }
 
-    /// How a subscriber stands; `None` when there is none.
+    /// Returns the progress of a subscriber; `None` when it does not exist.
     #[must_use]
     pub fn standing(&self, id: SubscriberId) -> Option<Standing> {
         let subscriber = self.subscribers.get(id.0 as usize)?.as_ref()?;
@@ -345,8 +347,9 @@ impl Fanout {
         })
     }
 
-    /// The feed's numbers begin anew: what a snapshot of orders has in it is no longer told by
-    /// them. To be called before the first entry of the new session.
+    /// Prepares for a new session, in which the feed's sequence numbers restart: they no longer
+    /// tell which changes an orders snapshot contains. Call it before the first entry of the new
+    /// session.
     pub fn new_session(&mut self) {
         for subscriber in self.subscribers.iter_mut().flatten() {
             for active in subscriber.active.iter().flatten() {
@@ -401,7 +404,7 @@ impl Fanout {
         }
     }
 
-    /// The number stands for nothing any more: nobody listens to it.
+    /// Undefines an instrument number and removes all its listeners.
     fn forget(&mut self, id: InstrumentId) {
         let symbol = self.symbols.get_mut(id.0 as usize).and_then(Option::take);
         let Some(symbol) = symbol else { return };
@@ -463,7 +466,7 @@ impl Fanout {
 }
 
 impl Subscriber {
-    /// Takes room for so many instruments of a subscription at once.
+    /// Allocates for this many instruments of a subscription at once.
     fn reserve(&mut self, group: u32, instruments: usize) {
         self.outbox.reserve(instruments);
         if let Some(active) = &mut self.active[group as usize] {
@@ -477,7 +480,8 @@ impl Subscriber {
         Some(Disconnect { subscription: SubscriptionId(group), queue_len_max })
     }
 
-    /// The message of an entry; `None` for a change of an order that is in the last snapshot.
+    /// Returns the message of an entry; `None` for a change of an order that the last snapshot
+    /// contains.
     fn message(&mut self, slot: u32, entry: Entry, books: &impl BookView) -> Option<Message> {
         let slot_state = self.outbox.slot_mut(slot);
         match entry.body {

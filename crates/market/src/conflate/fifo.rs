@@ -1,7 +1,7 @@
-//! The priority queue's order, and the events that lie in it.
+//! The order of the priority queue, and the pool of its events.
 //!
-//! Items have positions that stay as they are while others come and go, so that an item can be
-//! exchanged where it stands. Storage grows to its peak and is used again.
+//! An item's position stays fixed while others come and go, so that an item can be replaced in
+//! place. Storage grows to its peak and is reused.
 
 use std::collections::VecDeque;
 
@@ -10,53 +10,53 @@ use super::entry::Entry;
 /// An item of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item {
-    /// Whose.
+    /// The slot of the item.
     pub(super) slot: u32,
-    /// Which event; `None` for the slot's state as it will be when the item's turn comes.
+    /// The event; `None` for the slot's state as of the time the item is popped.
     pub(super) event: Option<EventNo>,
 }
 
-/// An event's place in its pool.
+/// The index of an event in its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventNo(u32);
 
-/// An event as it lies in the queue.
+/// A queued event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
-    /// What it says.
+    /// The content.
     pub(super) entry: Entry,
-    /// It counts against its group's bound.
+    /// True when it counts against its group's limit.
     pub(super) is_counted: bool,
-    /// A state that was put before an event of this slot; else [`super::slot::NONE`].
+    /// For a state frozen ahead of an event, the slot of that event; else [`super::slot::NONE`].
     pub(super) before: u32,
-    /// It is about to be thrown out.
+    /// True when a purge is about to drop it.
     pub(super) is_doomed: bool,
 }
 
-/// Items in order.
+/// The items in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fifo {
     items: VecDeque<Item>,
-    /// The first item's position.
+    /// The position of the first item.
     head: u64,
     events: Vec<Event>,
     free: Vec<u32>,
 }
 
 impl Fifo {
-    /// The slot's state goes to the end; returns its position.
+    /// Appends the slot's state; returns its position.
     pub(super) fn push_state(&mut self, slot: u32) -> u64 {
         self.items.push_back(Item { slot, event: None });
         self.head + self.items.len() as u64 - 1
     }
 
-    /// An event goes to the end.
+    /// Appends an event.
     pub(super) fn push_event(&mut self, slot: u32, event: Event) {
         let event = Some(self.keep(event));
         self.items.push_back(Item { slot, event });
     }
 
-    /// An event takes the place of the state at a position.
+    /// Replaces the state at a position with an event.
     pub(super) fn replace_state(&mut self, position: u64, event: Event) {
         let event = self.keep(event);
         let index = position - self.head;
@@ -65,58 +65,58 @@ impl Fifo {
         item.event = Some(event);
     }
 
-    /// The first item.
+    /// Removes and returns the first item.
     pub(super) fn pop(&mut self) -> Option<Item> {
         let item = self.items.pop_front()?;
         self.head += 1;
         Some(item)
     }
 
-    /// An event of an item that is no longer in the queue.
+    /// Takes the event of an item that has left the queue.
     pub(super) fn take(&mut self, event: EventNo) -> Event {
         self.free.push(event.0);
         self.events[event.0 as usize]
     }
 
-    /// What an item's event is, without taking it.
+    /// Returns an item's event.
     pub(super) fn event(&self, event: EventNo) -> &Event {
         &self.events[event.0 as usize]
     }
 
-    /// The same, to be changed.
+    /// Returns an item's event for modification.
     pub(super) fn event_mut(&mut self, event: EventNo) -> &mut Event {
         &mut self.events[event.0 as usize]
     }
 
-    /// The item at a place from the front.
+    /// Returns the item at an index from the front.
     pub(super) fn get(&self, index: usize) -> Item {
         self.items[index]
     }
 
-    /// The first item, which stays.
+    /// Returns the first item and leaves it in the queue.
     pub(super) fn first(&self) -> Option<Item> {
         self.items.front().copied()
     }
 
-    /// Items in the queue.
+    /// Returns the number of items in the queue.
     pub(super) fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Takes the first item to decide whether it stays; to be called [`Fifo::len`] times, each with
-    /// [`Fifo::put_back`] or not. Positions change.
+    /// Removes the first item, so that the caller can decide whether it stays. A round makes
+    /// [`Fifo::len`] calls, each followed by [`Fifo::put_back`] or not. Positions change.
     pub(super) fn turn(&mut self) -> Item {
         self.items.pop_front().expect("called as often as there are items")
     }
 
-    /// The item taken by [`Fifo::turn`] stays, in its order: `kept` items of this round did before.
-    /// Returns its position from now on.
+    /// Puts the item taken by [`Fifo::turn`] back, in its order; `kept` is the number of items of
+    /// this round put back before. Returns its new position.
     pub(super) fn put_back(&mut self, item: Item, kept: u64) -> u64 {
         self.items.push_back(item);
         self.head + kept
     }
 
-    /// Throws all away, and the storage.
+    /// Drops all items and the storage.
     pub(super) fn clear(&mut self) {
         *self = Fifo { head: self.head + self.items.len() as u64, ..Fifo::default() };
     }

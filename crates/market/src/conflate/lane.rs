@@ -1,8 +1,8 @@
-//! Lanes: the slots whose interval runs, in the order in which they were last sent.
+//! Lanes: the slots whose interval is running, in the order in which they were last sent.
 //!
-//! All slots of a lane have the same interval, so the first one's is over first: the timer looks at
-//! heads only, and each step costs the same however many slots there are. A slot is put in when it
-//! is sent, not when it changes; that is what keeps the order. Those in a lane that changed since
+//! All slots of a lane have the same interval, so the first one's ends first: the timer looks at
+//! the heads only, and each step costs the same for any number of slots. A slot is added when it is
+//! sent, not when it changes; that preserves the order. The slots of a lane that have changed since
 //! are the throttle queue.
 
 use weir_types::Nanos;
@@ -13,7 +13,7 @@ use super::slot::{NONE, Slot};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lane {
     pub(super) interval: Nanos,
-    /// Groups that use it; a lane without any is used again.
+    /// Groups that use the lane; a lane without any is reused.
     pub(super) group_count: u32,
     first: u32,
     last: u32,
@@ -24,22 +24,22 @@ impl Lane {
         Lane { interval, group_count: 0, first: NONE, last: NONE }
     }
 
-    /// The slot that was sent longest ago.
+    /// Returns the slot that was sent longest ago.
     pub(super) fn first(&self) -> Option<u32> {
         (self.first != NONE).then_some(self.first)
     }
 
-    /// When a slot's interval is over.
+    /// Returns the end of a slot's interval.
     pub(super) fn due(&self, slot: &Slot) -> Nanos {
         Nanos(slot.sent_at.0.saturating_add(self.interval.0))
     }
 
-    /// When the first slot's interval is over.
+    /// Returns the end of the first slot's interval.
     pub(super) fn next_due(&self, slots: &[Slot]) -> Option<Nanos> {
         self.first().map(|first| self.due(&slots[first as usize]))
     }
 
-    /// Puts a slot that is in no lane at the end.
+    /// Appends a slot that is in no lane.
     pub(super) fn push(&mut self, slots: &mut [Slot], index: u32) {
         let slot = &mut slots[index as usize];
         assert!(!slot.is_in_lane, "a slot is in one lane at most");
@@ -51,7 +51,7 @@ impl Lane {
         self.last = index;
     }
 
-    /// Takes a slot out that is in this lane.
+    /// Removes a slot of this lane.
     pub(super) fn unlink(&mut self, slots: &mut [Slot], index: u32) {
         let slot = &mut slots[index as usize];
         assert!(slot.is_in_lane, "only what is in a lane is taken out");

@@ -1,21 +1,22 @@
-//! Conflation: who gets what of a market that changes faster than it can be told.
+//! Conflation: bounded delivery of a market that changes faster than subscribers can read.
 //!
-//! Two stages, both pure; time comes in as an argument and never runs backwards (an earlier one
-//! counts as the latest seen).
+//! Two stages, both pure; time is an argument and never goes back (an earlier time counts as the
+//! latest one seen).
 //! 1. [`Conflator`], before fan-out: per instrument and [`Kind`] one slot with the latest state, a
-//!    throttle queue that the timer empties, and the priority queue, the only door to flush.
-//! 2. [`Fanout`], per subscriber the same machine again: a slow reader gets fewer, newer messages
-//!    and never a longer queue. One `Fanout` per flush thread, each fed the same entries.
+//!    throttle queue that the timer empties, and the priority queue, the only path to flush.
+//! 2. [`Fanout`], the same mechanism per subscriber: a slow reader gets fewer, newer messages and
+//!    never a longer queue. One `Fanout` per flush thread, each with the same entries as input.
 //!
-//! INVARIANT: a state is in at most one place, the throttle queue or the priority queue, and there
-//! once. Trades, orders and changes of status are never merged while their bounded queue has room.
-//! What a trade or status overtakes (a quote that waits) goes out before it as it was then.
+//! INVARIANT: a state is in at most one place, the throttle queue or the priority queue, and only
+//! once. Trades, changes of orders and of status are never merged while their bounded queue has
+//! room. A quote that waits when a trade or status would overtake it is sent first, as it is at
+//! that time.
 //!
-//! * [`entry`]: what goes through both stages.
-//! * [`urgency`]: when a quote cannot wait.
-//! * [`view`]: what conflation reads of the books.
+//! * [`entry`]: the entries of both stages.
+//! * [`urgency`]: the rule for quotes that cannot wait.
+//! * [`view`]: the interface through which conflation reads the books.
 //! * [`conflator`]: the first stage. [`fanout`]: the second.
-//! * [`subscription`]: what a subscriber asks for.
+//! * [`subscription`]: the terms of a subscription.
 
 pub mod conflator;
 pub mod entry;

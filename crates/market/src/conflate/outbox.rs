@@ -1,8 +1,8 @@
-//! The machine of both stages: slots, the throttle queue (in lanes) and the priority queue.
+//! The mechanism of both stages: slots, the throttle queue (in lanes) and the priority queue.
 //!
-//! The first stage is one outbox with a group per kind; in the second each subscriber has one, with
-//! a group per subscription. Every step costs the same however much waits, but for removals and for
-//! what [`Full::Skip`] throws away.
+//! The first stage is one outbox with a group per kind. In the second stage each subscriber has an
+//! outbox with a group per subscription. Each step has constant cost, except for removals and for
+//! the purge of [`Full::Skip`].
 //!
 //! INVARIANT: a slot has at most one state item in the priority queue, and then it is in no lane. A
 //! slot in the throttle queue is in its group's lane.
@@ -22,28 +22,28 @@ use super::slot::{Held, NONE, Slot};
 use super::step::{Place, Step, step};
 use super::urgency::Urgency;
 
-/// What happens to an event that finds its group's bound reached.
+/// The treatment of an event when its group's limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// It and what follows is merged at the end of the queue: states into the latest, others into a
-    /// gap.
+    /// The event and later ones are merged at the end of the queue: states into the latest, others
+    /// into a gap.
     Collapse,
-    /// What the group has in the queue becomes gaps; the new event has its place.
+    /// The group's queued events become gaps; the new event is queued.
     Skip,
-    /// It is not taken, and nothing changed.
+    /// The event is refused, and nothing changes.
     Refuse,
     /// The outbox closes.
     Close,
 }
 
-/// What slots have in common.
+/// The common settings of a set of slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
     pub(super) urgency: Urgency,
-    /// Changes of states wait and are merged; else each is an event.
+    /// True when changes of states wait and are merged; else each is an event.
     pub(super) is_merging: bool,
     pub(super) on_full: Full,
-    /// Events in the queue at most.
+    /// The most queued events.
     pub(super) queue_len_max: u32,
     queued: u32,
     lane: u32,
@@ -56,7 +56,7 @@ impl Group {
     }
 }
 
-/// See the file's head.
+/// The slots and queues of one stage or subscriber.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outbox {
     slots: Vec<Slot>,
@@ -64,12 +64,12 @@ pub(super) struct Outbox {
     groups: Vec<Option<Group>>,
     lanes: Vec<Lane>,
     fifo: Fifo,
-    /// A slot of each instrument; the others are its siblings.
+    /// One slot of each instrument; a ring of siblings links to the others.
     rings: HashMap<InstrumentId, u32, FxBuildHasher>,
     now: Nanos,
     waiting_count: usize,
     closed_by: Option<u32>,
-    /// Empty but while the queue is gone over.
+    /// Slots with carried changes; empty except during a purge.
     carrying: Vec<u32>,
 }
 
@@ -84,7 +84,7 @@ impl Outbox {
         u32::try_from(index).expect("fewer groups than 2^32")
     }
 
-    /// The group's slots must have been removed.
+    /// Removes a group, whose slots must have been removed before.
     pub(super) fn remove_group(&mut self, group: u32) {
         let group = self.groups[group as usize].take().expect("the group is there");
         self.lanes[group.lane as usize].group_count -= 1;
@@ -114,8 +114,8 @@ impl Outbox {
         self.closed_by
     }
 
-    /// The entry that has been in the priority queue for longest, as far as it can be known before
-    /// its turn.
+    /// Returns the changes of the entry that has been in the priority queue longest, as known so
+    /// far.
     pub(super) fn oldest(&self) -> Option<Merged> {
         let item = self.fifo.first()?;
         Some(match item.event {
@@ -124,8 +124,8 @@ impl Outbox {
         })
     }
 
-    /// Takes room for so many more slots, and no more than that where they are many: by doubling it
-    /// would be up to twice as much.
+    /// Allocates for this many more slots; exactly that many when they are many, because doubling
+    /// could take up to twice as much.
     pub(super) fn reserve(&mut self, slots: usize) {
         let more = slots.saturating_sub(self.free_slots.len());
         if more >= self.slots.len() / 8 {
@@ -133,7 +133,7 @@ impl Outbox {
         }
     }
 
-    /// A slot for a kind of an instrument, without anything to say yet.
+    /// Adds a slot for a kind of an instrument, without a state.
     pub(super) fn add_slot(&mut self, instrument_id: InstrumentId, kind: Kind, group: u32) -> u32 {
         let slot = Slot::new(instrument_id, kind, group);
         let index = match self.free_slots.pop() {
@@ -156,7 +156,7 @@ impl Outbox {
         index
     }
 
-    /// Removes slots and all that they have in the queues.
+    /// Removes slots and all their queued items.
     pub(super) fn remove_slots(&mut self, slots: &[u32]) {
         let mut has_items = false;
         for &index in slots {
@@ -173,7 +173,7 @@ impl Outbox {
         self.free_slots.extend_from_slice(slots);
     }
 
-    /// Gives a group another interval. It begins now for all that were sent within the old one.
+    /// Changes a group's interval. It restarts now for all slots sent within the old one.
     pub(super) fn set_interval(&mut self, now: Nanos, group: u32, interval: Nanos) {
         self.tick(now);
         let lane = self.join_lane(interval);
@@ -194,7 +194,7 @@ impl Outbox {
         self.tick(now);
     }
 
-    /// Whatever waited for its interval goes to the priority queue.
+    /// Moves the states whose interval has ended to the priority queue.
     pub(super) fn tick(&mut self, now: Nanos) {
         self.see(now);
         for lane in 0..self.lanes.len() {
@@ -211,7 +211,7 @@ impl Outbox {
         }
     }
 
-    /// When [`Outbox::tick`] has something to do next.
+    /// Returns the next time at which [`Outbox::tick`] has work.
     pub(super) fn next_due(&self) -> Option<Nanos> {
         if self.waiting_count == 0 {
             return None;
@@ -219,7 +219,7 @@ impl Outbox {
         self.lanes.iter().filter_map(|lane| lane.next_due(&self.slots)).min()
     }
 
-    /// A change of a slot.
+    /// Takes a change of a slot.
     pub(super) fn take(&mut self, now: Nanos, index: u32, entry: &Entry) -> Outcome {
         self.see(now);
         let slot = &self.slots[index as usize];
@@ -231,8 +231,9 @@ impl Outbox {
         }
     }
 
-    /// What the first stage sent. The first that a slot hears is its snapshot; of orders that is
-    /// the marker from which on all changes come. Others pass over states without a change.
+    /// Takes an entry of the first stage. The first entry that a slot takes is its snapshot; for
+    /// orders that is the marker after which all changes follow. Later states without a change are
+    /// ignored.
     pub(super) fn hear(&mut self, now: Nanos, index: u32, entry: &Entry) {
         let slot = &self.slots[index as usize];
         if slot.is_snapshot_due && slot.place == Place::Clean {
@@ -244,7 +245,7 @@ impl Outbox {
         }
     }
 
-    /// The slot's state goes to the priority queue now, with this in it.
+    /// Moves the slot's state, updated by this entry, to the priority queue now.
     pub(super) fn go(&mut self, now: Nanos, index: u32, entry: &Entry) {
         self.see(now);
         self.slots[index as usize].fold(entry.merged, &entry.body);
@@ -253,7 +254,7 @@ impl Outbox {
         }
     }
 
-    /// The next of the priority queue, and its slot. It counts as sent.
+    /// Takes the next entry off the priority queue, with its slot. It counts as sent.
     pub(super) fn pop(&mut self, now: Nanos) -> Option<(u32, Entry)> {
         self.see(now);
         let Item { slot: index, event } = self.fifo.pop()?;
@@ -278,8 +279,8 @@ impl Outbox {
         Some((index, event.entry))
     }
 
-    /// Puts a marker at the end: an event of which a slot has one at most, outside of any bound. If
-    /// there is one that says the same to whoever takes it.
+    /// Appends a marker: an event outside any limit, of which a slot has at most one. A queued
+    /// marker serves later requests too.
     pub(super) fn mark(&mut self, now: Nanos, index: u32, entry: Entry) {
         self.see(now);
         let slot = &mut self.slots[index as usize];
@@ -292,8 +293,8 @@ impl Outbox {
         }
     }
 
-    /// After a gap: the slot's state is told once more, unless something newer of it is queued.
-    /// Orders are always told anew. `gap` is what was lost.
+    /// Repairs a slot after a gap: queues its state again, unless a newer one is queued. Orders are
+    /// always sent again in full. `gap` holds the lost changes.
     pub(super) fn heal(&mut self, index: u32, gap: Merged) {
         let slot = &mut self.slots[index as usize];
         let is_needed = slot.kind == Kind::Orders || (slot.kind.is_state() && slot.item_count == 0);
@@ -386,8 +387,8 @@ impl Outbox {
         }
     }
 
-    /// What is pending of the quote and the status of the slot's instrument is put before what
-    /// comes now, as it is now.
+    /// Freezes the pending quote and status of the slot's instrument: queues them, as they are now,
+    /// ahead of the coming event.
     fn freeze_siblings(&mut self, index: u32) {
         let mut sibling = self.slots[index as usize].sibling;
         while sibling != index {
@@ -417,7 +418,7 @@ impl Outbox {
         self.note_sent(index);
     }
 
-    /// True when the slot's state item tells of a gap.
+    /// Returns true when the slot's state item reports a gap.
     fn is_gap(&self, index: u32) -> bool {
         let slot = &self.slots[index as usize];
         if slot.is_snapshot_due {
@@ -449,7 +450,7 @@ impl Outbox {
         }
     }
 
-    /// Out of the lane, and so out of the throttle queue.
+    /// Removes a slot from its lane, and thereby from the throttle queue.
     fn leave_lane(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         if slot.place == Place::Waiting {

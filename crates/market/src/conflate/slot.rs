@@ -1,4 +1,4 @@
-//! A slot: the latest state of one kind of an instrument for one reader, and what was merged.
+//! Slots: the latest state of one kind of an instrument for one reader, and its merged changes.
 
 use weir_types::{InstrumentId, Nanos};
 
@@ -8,7 +8,7 @@ use super::step::Place;
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The state that a slot keeps. Levels, statistics and orders are read from the book in time.
+/// The state in a slot. Levels, statistics and orders are read from the book when they are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
     Nothing,
@@ -17,7 +17,7 @@ pub(super) enum Held {
 }
 
 impl Held {
-    /// What of an entry is kept.
+    /// Returns the part of an entry that a slot stores.
     pub(super) fn of(body: &Body) -> Held {
         match body {
             Body::Bbo(bbo) => Held::Bbo(*bbo),
@@ -26,7 +26,7 @@ impl Held {
         }
     }
 
-    /// The body of the state; `None` for a status that nobody has told yet.
+    /// Returns the body of the state; `None` for a status that was never set.
     pub(super) fn body(&self, kind: Kind) -> Option<Body> {
         match (kind, self) {
             (Kind::Book, _) => Some(Body::Book),
@@ -39,45 +39,44 @@ impl Held {
     }
 }
 
-/// See the file's head.
+/// The state and queue position of one kind of an instrument for one reader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) instrument_id: InstrumentId,
     pub(super) kind: Kind,
-    /// It will get its first state, marked as such.
+    /// True until the slot's first state, which is marked as snapshot, is sent.
     pub(super) is_snapshot_due: bool,
-    /// What was lost had the mark of a snapshot: what is sent next gets it.
+    /// True when a lost entry was marked as snapshot: the next state sent gets the mark.
     pub(super) owes_snapshot: bool,
-    /// It stands in its lane.
+    /// True while the slot is in its lane.
     pub(super) is_in_lane: bool,
     pub(super) is_removed: bool,
-    /// A marker of it is in the priority queue.
+    /// True while a marker of the slot is in the priority queue.
     pub(super) has_marker: bool,
-    /// [`Slot::carried`] and this say something.
+    /// True when `carried` and `carries_snapshot` are valid.
     pub(super) is_carrying: bool,
     pub(super) carries_snapshot: bool,
-    /// Whose: the group's rules are the slot's.
+    /// The group whose rules apply.
     pub(super) group: u32,
     pub(super) place: Place,
     pub(super) held: Held,
     pub(super) merged: Merged,
-    /// What was thrown out of the queue and belongs to what comes next of the slot. Empty but while
-    /// the queue is gone over.
+    /// Changes of dropped states, to be merged into the slot's next entry. Empty except during a
+    /// purge.
     pub(super) carried: Merged,
-    /// While the queue is gone over: the slot of a trade or status that comes before the next of
-    /// this one.
+    /// During a purge: the slot of the trade or status that precedes the next item of this slot.
     pub(super) followed_by: u32,
-    /// The quote that was last sent.
+    /// The last quote sent.
     pub(super) sent: Option<Bbo>,
     pub(super) sent_at: Nanos,
-    /// Items of the priority queue that are the slot's.
+    /// The slot's items in the priority queue.
     pub(super) item_count: u32,
-    /// Neighbours in the lane, if it is in one.
+    /// Neighbours in the lane, when in one.
     pub(super) previous: u32,
     pub(super) next: u32,
-    /// The next of the ring of this instrument's slots.
+    /// The next slot in the ring of this instrument.
     pub(super) sibling: u32,
-    /// Changes of orders up to this number are in the snapshot that was sent.
+    /// The last sequence number of order changes that the sent snapshot contains.
     pub(super) floor: u64,
 }
 
@@ -115,7 +114,7 @@ impl Slot {
         self.hold(body);
     }
 
-    /// Marks what is sent as snapshot if that is owed and it is a state.
+    /// Marks a state as snapshot when the slot owes that.
     pub(super) fn pay_snapshot(&mut self, entry: &mut Entry) {
         if self.owes_snapshot && !matches!(entry.body, Body::Gap(_)) {
             self.owes_snapshot = false;
@@ -123,14 +122,14 @@ impl Slot {
         }
     }
 
-    /// Gives away what is carried, and whether it was a snapshot.
+    /// Takes the carried changes, and whether they included a snapshot.
     pub(super) fn put_down(&mut self) -> (Merged, bool) {
         self.is_carrying = false;
         let carries_snapshot = std::mem::take(&mut self.carries_snapshot);
         (std::mem::take(&mut self.carried), carries_snapshot)
     }
 
-    /// Keeps the state that is told.
+    /// Stores the state of an entry.
     pub(super) fn hold(&mut self, body: &Body) {
         let held = Held::of(body);
         if held != Held::Nothing {
@@ -138,8 +137,8 @@ impl Slot {
         }
     }
 
-    /// What the slot has to say, said: nothing is merged any more. A status that nobody has told
-    /// yet, and what is not a state, is a gap.
+    /// Turns the slot's state into an entry and resets its merged changes. A status that was never
+    /// set, and a kind that is no state, yields a gap.
     pub(super) fn speak(&mut self, is_gap: bool) -> Entry {
         let body = if is_gap { None } else { self.held.body(self.kind) };
         let entry = Entry {

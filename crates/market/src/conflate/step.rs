@@ -1,9 +1,9 @@
-//! What happens to a change of a state: the decision table of the throttle, and nothing else.
+//! The decision table of the throttle: the step for a change of a state, and nothing else.
 
-/// Where a state is that was not sent yet.
+/// The location of a state that was not sent yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Nowhere: what was sent is what is.
+    /// In no queue: the state that was sent is current.
     Clean,
     /// In the throttle queue.
     Waiting,
@@ -11,29 +11,32 @@ pub(super) enum Place {
     Queued(u64),
 }
 
-/// What to do with a change.
+/// The action for a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Merge it with what is where it is.
+    /// Merge the change with the state where that is.
     Merge,
     /// Put the state into the throttle queue.
     Wait,
-    /// Put the state into the priority queue, out of the throttle queue if it is there.
+    /// Put the state into the priority queue, removing it from the throttle queue if it is there.
     Go,
 }
 
+/// Returns the step for a change of a state.
+///
 /// | the state is      | it is urgent | the interval is over | step  |
 /// |-------------------|--------------|----------------------|-------|
 /// | in priority queue | either       | either               | merge |
 /// | in throttle queue | yes          | either               | go    |
 /// | in throttle queue | no           | yes                  | go    |
 /// | in throttle queue | no           | no                   | merge |
-/// | nowhere           | yes          | either               | go    |
-/// | nowhere           | no           | yes (leading edge)   | go    |
-/// | nowhere           | no           | no                   | wait  |
+/// | in no queue       | yes          | either               | go    |
+/// | in no queue       | no           | yes (leading edge)   | go    |
+/// | in no queue       | no           | no                   | wait  |
 ///
-/// The interval is over also for a state that never was sent. What waits goes when the timer finds
-/// that its interval is over (trailing edge), or before a trade or status of its instrument.
+/// The interval is also over for a state that was never sent. A waiting state goes when the timer
+/// finds that its interval is over (trailing edge), or ahead of a trade or status of its
+/// instrument.
 pub(super) const fn step(place: Place, is_urgent: bool, is_over: bool) -> Step {
     match (place, is_urgent, is_over) {
         (Place::Queued(_), _, _) => Step::Merge,

@@ -1,5 +1,5 @@
-//! What a subscriber asks for: which instruments, what of them, how often at most, and what is to
-//! happen when it does not keep up.
+//! The terms of a subscription: instruments, content, maximum frequency, and the policy for a
+//! subscriber that does not keep up.
 
 use weir_types::Nanos;
 
@@ -8,28 +8,28 @@ use super::outbox::Full;
 use super::urgency::Urgency;
 use crate::instrument::SymbolText;
 
-/// A subscriber of one `Fanout`. Used again after it was removed.
+/// A subscriber of one `Fanout`. Numbers are reused after removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriberId(pub u32);
 
-/// A subscription of one subscriber. Used again after it was ended.
+/// A subscription of one subscriber. Numbers are reused after it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriptionId(pub u32);
 
-/// Which instruments. Those that are defined later are among them.
+/// The instruments of a subscription, including those defined later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pattern {
-    /// The one with this symbol.
+    /// The instrument with this symbol.
     Symbol(SymbolText),
-    /// Those whose symbol begins so.
+    /// Instruments whose symbol begins with this text.
     Prefix(SymbolText),
-    /// All.
+    /// All instruments.
     All,
 }
 
 impl Pattern {
-    /// Reads `AAPL`, `AAPL*` or `*`; a star anywhere else is a character of the symbol. `None`
-    /// where a symbol would be empty, too long or not printable.
+    /// Parses `AAPL`, `AAPL*` or `*`; a star anywhere else is a character of the symbol. Returns
+    /// `None` where a symbol would be empty, too long or not printable.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Pattern> {
         match text {
@@ -39,7 +39,7 @@ impl Pattern {
         }
     }
 
-    /// True when the instrument of this symbol is among them.
+    /// Returns true when the pattern includes the instrument of this symbol.
     #[must_use]
     pub fn matches(&self, symbol: &SymbolText) -> bool {
         match self {
@@ -50,16 +50,16 @@ impl Pattern {
     }
 }
 
-/// What of an instrument.
+/// The content of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// The best bid and offer.
     Bbo,
-    /// The best levels of each side, so many.
+    /// The best levels of each side, this many.
     Depth(u16),
     /// All levels.
     Levels,
-    /// The book order by order. After a gap all orders are told anew.
+    /// The book order by order. After a gap all orders are sent again.
     Orders,
     /// Trades.
     Trades,
@@ -70,7 +70,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// The kind of entries that it is made of.
+    /// Returns the kind of entries that provide the content.
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
@@ -84,25 +84,25 @@ impl Content {
     }
 }
 
-/// What happens to a subscription that does not keep up.
+/// The treatment of a subscription that does not keep up.
 ///
 /// | policy          | while it keeps up     | its queue is full: states          | others      |
 /// |-----------------|-----------------------|------------------------------------|-------------|
 /// | `None`          | everything            | the newest merged, behind the rest | newest: gap |
-/// | `Conflate`      | the latest, throttled | (nothing but one per instrument)   | (refused)   |
+/// | `Conflate`      | the latest, throttled | (never: one per instrument)        | (refused)   |
 /// | `SkipAndNotify` | everything            | the queued: gap; then the latest   | queued: gap |
 /// | `Disconnect`    | everything            | the subscriber is disconnected     | as states   |
 ///
 /// Changes of status are queued under `Conflate` too, and merged when their queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// What was queued comes first, complete; what came when there was no room is missing after it.
+    /// Keeps all queued messages; later ones that find no room are lost after them.
     None,
-    /// One message for each instrument with the latest state, within the interval at most once.
+    /// Sends one message with the latest state for each instrument, at most once per interval.
     Conflate,
-    /// What was queued is given up for what is new.
+    /// Drops queued messages in favour of new ones.
     SkipAndNotify,
-    /// All or nothing.
+    /// Disconnects the subscriber rather than lose a message.
     Disconnect,
 }
 
@@ -116,27 +116,28 @@ impl Policy {
     }
 }
 
-/// A subscription.
+/// The terms of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscription {
-    /// Which instruments.
+    /// The instruments.
     pub pattern: Pattern,
-    /// What of them.
+    /// The content.
     pub content: Content,
-    /// The least time between two messages of an instrument, where nothing is urgent. Zero: as
-    /// often as there is room.
+    /// The minimum time between two messages of an instrument, unless one is urgent. With zero,
+    /// messages go as soon as there is room.
     pub interval: Nanos,
-    /// What happens when it does not keep up.
+    /// The policy when the subscriber does not keep up.
     pub policy: Policy,
-    /// When a quote does not wait for the interval, against what this subscription was sent.
+    /// The rule for quotes that do not wait for the interval, compared with the last one sent to
+    /// this subscription.
     pub urgency: Urgency,
-    /// Messages that are queued at most, beside one per instrument; from 1.
+    /// The most queued messages, in addition to one per instrument; at least 1.
     pub queue_len_max: u32,
 }
 
 impl Subscription {
-    /// A subscription without an interval: states conflated, others skipped with notice when 1,024
-    /// are queued.
+    /// Creates a subscription without an interval: states are conflated, others are skipped with
+    /// notice when 1,024 are queued.
     #[must_use]
     pub fn new(pattern: Pattern, content: Content) -> Subscription {
         let policy =
@@ -173,7 +174,7 @@ impl Subscription {
         Ok(())
     }
 
-    /// Levels of each side that its messages have, if they have any.
+    /// Returns the levels of each side in its messages; zero for content without levels.
     pub(super) const fn depth(&self) -> usize {
         match self.content {
             Content::Depth(depth) => depth as usize,
@@ -183,31 +184,31 @@ impl Subscription {
     }
 }
 
-/// Why something was not done for a subscriber. Nothing changed.
+/// The reason a request of a subscriber was refused. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubscribeError {
-    /// There is no such subscriber.
+    /// The subscriber does not exist.
     #[error("there is no {0:?}")]
     NoSubscriber(SubscriberId),
-    /// The subscriber has no such subscription.
+    /// The subscription does not exist.
     #[error("there is no {0:?}")]
     NoSubscription(SubscriptionId),
-    /// The subscriber is disconnected; all that is left is to remove it.
+    /// The subscriber is disconnected and can only be removed.
     #[error("the subscriber is disconnected")]
     Disconnected,
-    /// It has as many as it may.
+    /// The subscriber has the maximum of subscriptions.
     #[error("there are {0} subscriptions already")]
     TooMany(u32),
     /// Trades and orders are never conflated.
     #[error("{0:?} are never conflated")]
     NeverConflated(Kind),
-    /// An interval makes sense for quotes, levels and statistics that are conflated.
+    /// An interval is valid only for conflated quotes, levels and statistics.
     #[error("an interval without conflation")]
     IntervalWithoutConflation,
-    /// A depth of no levels.
+    /// The depth is zero levels.
     #[error("a depth of 0 levels")]
     NoDepth,
-    /// A queue without room.
+    /// The queue has no room for a message.
     #[error("a queue of 0 messages")]
     NoQueue,
 }

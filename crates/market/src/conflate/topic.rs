@@ -1,4 +1,4 @@
-//! Who of a `Fanout` wants what: per instrument and kind the listeners and the latest entry.
+//! The topics of a `Fanout`: the listeners and the latest entry of each instrument and kind.
 
 use weir_types::InstrumentId;
 
@@ -12,15 +12,15 @@ pub(super) struct Listener {
     pub(super) slot: u32,
 }
 
-/// A kind of an instrument that somebody wants.
+/// A kind of an instrument with at least one listener.
 #[derive(Clone, Debug)]
 pub(super) struct Topic {
     pub(super) listeners: Vec<Listener>,
-    /// The latest, since the first listener came: where a new one begins.
+    /// The latest entry since the first listener joined: the snapshot for a new one.
     pub(super) latest: Option<Entry>,
 }
 
-/// All of them.
+/// All topics.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Topics {
     by_instrument: Vec<[u32; Kind::COUNT]>,
@@ -34,7 +34,7 @@ impl Topics {
         self.topics.get_mut(index as usize)
     }
 
-    /// Adds a listener; says whether it is the first, and the topic's latest entry.
+    /// Adds a listener. Returns whether it is the first, and the topic's latest entry.
     pub(super) fn join(
         &mut self,
         id: InstrumentId,
@@ -58,7 +58,7 @@ impl Topics {
         (is_first, topic.latest)
     }
 
-    /// Removes a listener; true when it was the last.
+    /// Removes a listener; returns true when it was the last.
     pub(super) fn leave(&mut self, id: InstrumentId, kind: Kind, listener: Listener) -> bool {
         let index = &mut self.by_instrument[id.0 as usize][kind as usize];
         let topic = &mut self.topics[*index as usize];
@@ -72,7 +72,7 @@ impl Topics {
         is_last
     }
 
-    /// All listeners of an instrument, by kind.
+    /// Returns all listeners of an instrument, with their kinds.
     pub(super) fn of_instrument(&self, id: InstrumentId) -> Vec<(Kind, Listener)> {
         let Some(indices) = self.by_instrument.get(id.0 as usize) else { return Vec::new() };
         let topics = Kind::ALL.into_iter().zip(indices);

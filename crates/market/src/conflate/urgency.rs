@@ -1,24 +1,24 @@
-//! When a quote cannot wait: its price moved too far from what was last sent.
+//! The urgency rule: a quote goes at once when a price has moved too far from the last one sent.
 
 use super::entry::Bbo;
 
-/// How far a price may be from what was last sent before the quote goes at once. Either side
-/// decides; a side that comes or goes has moved further than any rule allows.
+/// The move of a price that makes a quote urgent, relative to the last quote sent. Either side
+/// suffices; a side that appears or disappears is always urgent, unless the rule is `NEVER`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Urgency {
-    /// In millionths of the price last sent: 10,000 is one per cent. `None`: not judged so.
+    /// The move in millionths of the price last sent: 10,000 is one per cent. `None` disables it.
     pub move_ppm: Option<u32>,
-    /// In 10^-9. `None`: not judged so.
+    /// The move in 10^-9. `None` disables it.
     pub move_abs: Option<u64>,
 }
 
 impl Urgency {
     /// No price makes a quote urgent.
     pub const NEVER: Urgency = Urgency { move_ppm: None, move_abs: None };
-    /// A move of one per cent and more.
+    /// A move of at least one per cent.
     pub const ONE_PERCENT: Urgency = Urgency { move_ppm: Some(10_000), move_abs: None };
 
-    /// True when `quote` cannot wait after `sent`.
+    /// Returns true when `quote` cannot wait after `sent`.
     #[must_use]
     pub fn is_urgent(&self, sent: &Bbo, quote: &Bbo) -> bool {
         if *self == Urgency::NEVER {

@@ -1,4 +1,5 @@
-//! What conflation, and whoever writes its messages, reads of the books at the time of a flush.
+//! The interface through which conflation, and the writers of its messages, read the books at flush
+//! time.
 
 use weir_types::{Cash, InstrumentId, Price, Qty, Side};
 
@@ -7,31 +8,31 @@ use super::entry::{Bbo, Stamp, Status};
 /// The statistics of an instrument's day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DayStatistics {
-    /// The first price, in 10^-9; `None` before it.
+    /// The first price, in 10^-9; `None` before the first trade.
     pub open: Option<Price>,
-    /// The highest.
+    /// The highest price.
     pub high: Option<Price>,
-    /// The lowest.
+    /// The lowest price.
     pub low: Option<Price>,
-    /// The last.
+    /// The last price.
     pub last: Option<Price>,
-    /// What traded.
+    /// The traded quantity.
     pub volume: Qty,
-    /// Prices times quantities; the VWAP is this by the volume.
+    /// The sum of price times quantity; divided by the volume it is the VWAP.
     pub turnover: Cash,
-    /// How many trades.
+    /// The number of trades.
     pub trade_count: u64,
 }
 
-/// The books as they are now. An instrument that they do not know is one with an empty book.
+/// The current books. An unknown instrument has an empty book.
 ///
-/// They may be ahead of the entries on their way to a subscriber, and must never be behind one.
+/// The books may be ahead of the entries on their way to a subscriber, but never behind one.
 pub trait BookView {
-    /// The best bid and offer.
+    /// Returns the best bid and offer.
     fn best(&self, instrument_id: InstrumentId) -> Bbo;
 
-    /// The best `depth` levels of a side from the best on, as price, quantity and number of orders
-    /// (zero where the feed does not say).
+    /// Passes `level` the best `depth` levels of a side, the best first: price, quantity and number
+    /// of orders (zero where the feed does not report it).
     fn levels(
         &self,
         instrument_id: InstrumentId,
@@ -40,12 +41,12 @@ pub trait BookView {
         level: &mut dyn FnMut(Price, Qty, u32),
     );
 
-    /// The day's statistics.
+    /// Returns the day's statistics.
     fn statistics(&self, instrument_id: InstrumentId) -> DayStatistics;
 
-    /// The trading state; `None` before the feed said.
+    /// Returns the trading state; `None` until the feed reports it.
     fn status(&self, instrument_id: InstrumentId) -> Option<Status>;
 
-    /// The last change that is in the book.
+    /// Returns the stamp of the last change in the book.
     fn last_change(&self, instrument_id: InstrumentId) -> Stamp;
 }

@@ -1,9 +1,10 @@
-//! The best bid and offer over an instrument's venues, from each venue's own quote.
+//! The consolidator: computes the best bid and offer over an instrument's venues from each venue's
+//! own quote.
 //!
-//! Better price first, then larger size, then the venue that stands first in the order given. A
-//! quote that is no better than the best and not of the venue that has it costs one comparison;
-//! when the venue that has the best side makes it worse, all venues are looked through once. No
-//! allocation after a venue's first quote of an instrument.
+//! The better price wins, then the larger size, then the venue that comes first in the given order.
+//! A quote that is no better than the best, from another venue than the best, costs one comparison.
+//! When the venue of the best side makes it worse, all venues are scanned once. Nothing is
+//! allocated after a venue's first quote of an instrument.
 
 use std::collections::HashMap;
 
@@ -12,37 +13,37 @@ use weir_types::{InstrumentId, Price, Qty};
 
 use crate::update::{Action, Venue};
 
-/// One venue's side of an instrument. Without a quote its size is zero.
+/// One side of a venue's quote; size zero when it is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Side {
     price: Price,
     size: Qty,
 }
 
-/// The best of one side: which venue's, by its place among the venues, and what.
+/// The best of one side: the index of its venue, and its price and size.
 type Best = Option<(usize, Side)>;
 
-/// What an instrument's venues quote, and the best of it.
+/// The quotes of an instrument's venues, and the best of them.
 #[derive(Clone, Debug, Default)]
 struct Book {
-    /// Bid and offer by the venue's place.
+    /// Bid and offer by venue index.
     quotes: Vec<[Side; 2]>,
     best: [Best; 2],
 }
 
-/// Keeps the venues' quotes of many instruments.
+/// The venues' quotes of many instruments.
 #[derive(Clone, Debug)]
 pub struct Consolidator {
-    /// The place of each venue's code, beginning at one; zero for those not seen yet.
+    /// The index of each venue code plus one; zero for codes not seen yet.
     places: [u16; 256],
     venues: Vec<Venue>,
     books: HashMap<InstrumentId, Book, FxBuildHasher>,
 }
 
-/// Which side; only a better bid is a higher one.
+/// The index of the bid; the offer has index 1.
 const BID: usize = 0;
 
-/// True when `this` comes before `that` on a side; of equals the one that stands first.
+/// Returns true when `this` ranks before `that` on a side; among equals the lower index wins.
 fn is_better(side: usize, this: (usize, Side), that: (usize, Side)) -> bool {
     let (bid, ask) = (this.1.price.cmp(&that.1.price), that.1.price.cmp(&this.1.price));
     let by_price = if side == BID { bid } else { ask };
@@ -50,7 +51,7 @@ fn is_better(side: usize, this: (usize, Side), that: (usize, Side)) -> bool {
 }
 
 impl Book {
-    /// Sets one side of the venue at `place`; true when the best of that side is another now.
+    /// Sets one side of the venue at `place`; returns true when the best of that side changed.
     fn set(&mut self, side: usize, place: usize, quoted: Side) -> bool {
         if self.quotes[place][side] == quoted {
             return false;
@@ -83,8 +84,8 @@ impl Book {
 }
 
 impl Consolidator {
-    /// A consolidator that among equals prefers venues in this order; venues that are not in it
-    /// come after it, as they are first seen.
+    /// Creates a consolidator that, among equals, prefers venues in this order. Other venues follow
+    /// in the order in which they first appear.
     #[must_use]
     pub fn new(order: &[Venue]) -> Consolidator {
         let books = HashMap::default();
@@ -95,8 +96,9 @@ impl Consolidator {
         it
     }
 
-    /// Takes an update: a quote changes its venue's, a clear takes all of the instrument's away, of
-    /// instrument zero those of all. What the best bid and offer are now, if it is another.
+    /// Takes an update: a quote replaces its venue's, a clear removes all quotes of the instrument,
+    /// or of all instruments with instrument zero. Returns the best bid and offer if it changed;
+    /// after a clear of all instruments, returns `None`.
     pub fn update(&mut self, instrument_id: InstrumentId, action: &Action) -> Option<Action> {
         match *action {
             Action::Quote { venue, bid_px, bid_sz, ask_px, ask_sz } => {
@@ -123,7 +125,7 @@ impl Consolidator {
         }
     }
 
-    /// The best bid and offer: [`Action::Consolidated`], a side without a quote of size zero.
+    /// Returns the best bid and offer as [`Action::Consolidated`]; an empty side has size zero.
     #[must_use]
     pub fn best(&self, instrument_id: InstrumentId) -> Action {
         let best = self.books.get(&instrument_id).map_or([None; 2], |book| book.best);

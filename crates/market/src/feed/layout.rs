@@ -1,18 +1,18 @@
-//! Messages whose fields lie one after the other at fixed places.
+//! Message layouts: fields at fixed, consecutive offsets.
 //!
-//! A feed's layouts are written once, as structures; what reads them, how long they are and how
-//! tools list their fields all come from that. Nothing here knows a feed or judges a value.
+//! A feed's layouts are declared once, as structures; the reader, the length and the field listing
+//! are generated from them. Nothing here knows a feed or validates a value.
 
 use std::fmt;
 
-/// A field's value as it stands in a message.
+/// The value of a field in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// A whole number without a sign.
+    /// An unsigned integer.
     Unsigned(u64),
-    /// A whole number with a sign.
+    /// A signed integer.
     Signed(i64),
-    /// Characters, with their padding.
+    /// Text, with its padding.
     Text(&'a [u8]),
 }
 
@@ -26,18 +26,18 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-/// What a field can be.
+/// A type of a field.
 pub trait Field: Sized {
-    /// Its bytes.
+    /// The length of the field in bytes.
     const LEN: usize;
 
-    /// Reads it from exactly [`Field::LEN`] bytes, least significant first.
+    /// Reads the field from exactly [`Field::LEN`] bytes, little-endian.
     fn little(bytes: &[u8]) -> Self;
 
-    /// Reads it from exactly [`Field::LEN`] bytes, most significant first.
+    /// Reads the field from exactly [`Field::LEN`] bytes, big-endian.
     fn big(bytes: &[u8]) -> Self;
 
-    /// Its value.
+    /// Returns the field's value.
     fn value(&self) -> Value<'_>;
 }
 
@@ -86,7 +86,7 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-/// Structures read in the order of their fields, in the byte order named first.
+/// Declares structures that are read field by field, in the byte order named first.
 macro_rules! layouts {
     ($order:ident; $(
         $(#[$about:meta])*
@@ -99,10 +99,10 @@ macro_rules! layouts {
         }
 
         impl $name {
-            /// Its bytes.
+            /// The length of the structure in bytes.
             pub const LEN: usize = 0 $(+ <$kind as $crate::feed::layout::Field>::LEN)*;
 
-            /// Reads it from the beginning of `bytes`; `None` when they are fewer than
+            /// Reads the structure from the beginning of `bytes`; `None` when they are fewer than
             /// [`Self::LEN`].
             #[must_use]
             #[inline]
@@ -117,7 +117,7 @@ macro_rules! layouts {
                 Some($name { $($field,)* })
             }
 
-            /// Names its fields in their order, with their values.
+            /// Passes `each` the name and value of every field, in order.
             #[allow(unused_variables)] // Some messages have a header and nothing else.
             pub fn fields(
                 &self,
@@ -130,21 +130,21 @@ macro_rules! layouts {
 }
 pub(crate) use layouts;
 
-/// A feed's messages, each with the two characters that name its kind.
+/// Declares a feed's messages, each with the two characters of its kind.
 macro_rules! kinds {
     ($(#[$about:meta])* $name:ident { $($(#[$what:meta])* $variant:ident = $kind:pat,)* }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[allow(clippy::large_enum_variant)] // Lives on the stack, between reading and meaning.
+        #[allow(clippy::large_enum_variant)] // It lives on the stack, from parsing to decoding.
         pub enum $name {
             $($(#[$what])* $variant($variant),)*
         }
 
         impl $name {
-            /// Reads the fixed part of a message of this kind; also says what follows it.
+            /// Reads the fixed part of a message of this kind; returns it with the remaining bytes.
             ///
             /// # Errors
-            /// [`FeedError::UnknownType`], and [`FeedError::Length`] when it is too short.
+            /// [`FeedError::UnknownType`], and [`FeedError::Length`] when the bytes are too few.
             #[inline]
             pub fn read(kind: [u8; 2], bytes: &[u8]) -> Result<($name, &[u8]), FeedError> {
                 match &kind {
@@ -161,13 +161,13 @@ macro_rules! kinds {
                 }
             }
 
-            /// The name of its kind.
+            /// Returns the name of the message's kind.
             #[must_use]
             pub fn name(&self) -> &'static str {
                 match self { $($name::$variant(_) => stringify!($variant),)* }
             }
 
-            /// Names its fields in their order, with their values.
+            /// Passes `each` the name and value of every field, in order.
             pub fn fields(
                 &self,
                 each: &mut dyn FnMut(&'static str, $crate::feed::layout::Value<'_>),
@@ -189,7 +189,7 @@ mod tests {
             number: u16,
             /// Characters.
             text: [u8; 3],
-            /// A number with a sign.
+            /// A signed number.
             signed: i32,
         }
     }

@@ -1,8 +1,8 @@
-//! Feeds: how a datagram says which messages it holds, and what each message says.
+//! Feeds: framing and codec of each market data protocol.
 //!
-//! A feed has two layers. Its *framing* names a datagram's channel, session and the numbers of its
-//! messages, which is all that arbitration and gap detection need. Its *codec* turns one message
-//! into [`Update`]s. Both borrow; nothing is copied or allocated but for new instruments.
+//! A feed has two layers. Its *framing* reads a datagram's channel, session and sequence numbers,
+//! which is all that arbitration and gap detection need. Its *codec* turns one message into
+//! [`Update`]s. Both borrow their input; nothing is copied, and only new instruments allocate.
 
 pub mod consolidate;
 pub mod cta;
@@ -21,148 +21,148 @@ use weir_types::Nanos;
 use crate::instrument::Definition;
 use crate::update::Update;
 
-/// A datagram, as far as its header goes.
+/// A datagram with its parsed header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Which of the channels that share a socket or a capture; zero when there is but one.
+    /// The channel, among those that share a socket or a capture; zero for a single one.
     pub channel: u32,
-    /// The session, as one number: MoldUDP64's ten bytes without padding folded, IEX-TP's session
-    /// identifier. Numbers begin anew with each session.
+    /// The session as one number: MoldUDP64's ten bytes folded without padding, or IEX-TP's session
+    /// identifier. Sequence numbers restart with each session.
     pub session: u64,
-    /// The number of the first message; for a packet without messages that of the next one.
+    /// The sequence number of the first message; of the next one for a packet without messages.
     pub sequence: u64,
-    /// How many messages it holds.
+    /// The number of messages.
     pub count: u32,
-    /// What it is.
+    /// The kind of packet.
     pub kind: PacketKind,
-    /// When it was sent by the venue's clock, since the Unix epoch; zero when it does not say.
+    /// The send time by the venue's clock, since the Unix epoch; zero when the packet has none.
     pub ts_send: Nanos,
-    /// The messages, one after the other, as [`Feed::next_message`] takes them apart.
+    /// The consecutive messages, which [`Feed::next_message`] splits.
     pub messages: &'a [u8],
 }
 
-/// What a packet is.
+/// The kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {
-    /// Messages.
+    /// The packet holds messages.
     Data,
-    /// Nothing new: it says which number is next.
+    /// The packet only gives the next sequence number.
     Heartbeat,
     /// The session is over; `sequence` is the number that the next message would have had.
     EndOfSession,
-    /// Messages that were sent before, outside the order of their numbers' first sending: what the
-    /// aggregators repeat on the same line.
+    /// The packet repeats earlier messages on the same line, out of sequence, as the aggregators
+    /// do.
     Retransmission,
-    /// Messages, and the numbers begin anew with the first of them, whatever came before: a new
-    /// day, or a source that took over.
+    /// The packet holds messages, and sequence numbers restart with the first of them: a new day,
+    /// or a source that took over.
     Reset,
 }
 
-/// Where a message stands.
+/// The position of a message in its feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// Its number.
+    /// The sequence number.
     pub sequence: u64,
-    /// Its channel.
+    /// The channel.
     pub channel: u32,
-    /// When its packet was sent by the venue's clock; zero when it does not say.
+    /// The send time of its packet by the venue's clock; zero when the packet has none.
     pub ts_send: Nanos,
 }
 
-/// Why bytes of a feed were not understood. What could be is understood nonetheless.
+/// The reason bytes of a feed could not be decoded. The rest of the feed is decoded regardless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeedError {
     /// A datagram ends inside its header.
     #[error("a datagram of {len} bytes, and its header has {header_len}")]
     ShortPacket {
-        /// What it has.
+        /// The length of the datagram in bytes.
         len: usize,
-        /// What its header has.
+        /// The length of the header in bytes.
         header_len: usize,
     },
-    /// A header's field has a value that the protocol does not know.
+    /// A header field has a value that the protocol does not define.
     #[error("{field} is {value}")]
     Header {
-        /// Which.
+        /// The name of the field.
         field: &'static str,
-        /// What it is.
+        /// The value of the field.
         value: u64,
     },
-    /// A message is longer than what is left of its packet.
+    /// A message extends beyond its packet.
     #[error("message {index} of a packet begins at {offset} and ends beyond it")]
     Truncated {
-        /// Its place in the packet, from 0.
+        /// The index of the message in the packet, from 0.
         index: u32,
-        /// Where it begins among the packet's messages.
+        /// The offset of the message among the packet's messages.
         offset: usize,
     },
     /// A packet has bytes after its last message.
     #[error("{len} bytes after the last message of a packet")]
     Trailing {
-        /// How many.
+        /// The number of bytes.
         len: usize,
     },
-    /// A message of a type that the protocol does not know: it is passed over.
+    /// The protocol does not define this message type; the message is skipped.
     #[error("a message of type {kind:?}")]
     UnknownType {
-        /// Its type.
+        /// The type.
         kind: [u8; 2],
     },
-    /// A message is not as long as its type is.
+    /// A message has the wrong length for its type.
     #[error("a message of type {kind:?} with {len} bytes; it has {want}")]
     Length {
-        /// Its type.
+        /// The type.
         kind: [u8; 2],
-        /// Its length.
+        /// The length of the message.
         len: usize,
-        /// What it should be.
+        /// The length that the type requires.
         want: usize,
     },
-    /// A field has a value that the protocol does not know, or that does not fit.
+    /// A field has a value that the protocol does not define, or that does not fit.
     #[error("{field} of a message of type {kind:?} is {value}")]
     Field {
-        /// The message's type.
+        /// The type of the message.
         kind: [u8; 2],
-        /// Which field.
+        /// The name of the field.
         field: &'static str,
-        /// Its value.
+        /// The value of the field.
         value: u64,
     },
 }
 
-/// Takes what a codec says.
+/// A receiver of decoded definitions and updates.
 pub trait Sink {
-    /// An instrument became known, or is described anew.
+    /// Takes a new or changed definition of an instrument.
     fn define(&mut self, definition: &Definition);
-    /// Something happened.
+    /// Takes an update.
     fn update(&mut self, update: Update);
 }
 
-/// A feed's two layers.
+/// The two layers of a feed.
 pub trait Feed {
-    /// The feed's name, as configuration and tools have it: `itch`, `iex-deep`, `opra`.
+    /// Returns the feed's name in configurations and tools: `itch`, `iex-deep`, `opra`.
     fn name(&self) -> &'static str;
 
-    /// Reads a datagram's header.
+    /// Parses a datagram's header.
     ///
     /// # Errors
     /// [`FeedError::ShortPacket`], [`FeedError::Header`]: the datagram is not of this feed.
     fn packet<'a>(&self, datagram: &'a [u8]) -> Result<Packet<'a>, FeedError>;
 
-    /// Takes the first message off `messages`: the message without its framing, and the rest.
+    /// Splits the first message off `messages`: returns it without its framing, and the rest.
     ///
     /// # Errors
-    /// [`FeedError::Truncated`] with index and offset zero: whoever iterates knows them; and
-    /// [`FeedError::UnknownType`] where a feed's messages have no length of their own.
+    /// [`FeedError::Truncated`] with index and offset zero, which the iterating caller fills in;
+    /// and [`FeedError::UnknownType`] where a feed's messages have no length of their own.
     fn next_message<'a>(&self, messages: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), FeedError>;
 
-    /// Asks memory for what decoding these messages will look up, so that it waits once and not for
-    /// each. Changes nothing; only where a feed looks up what no cache holds.
+    /// Prefetches the memory that decoding these messages will look up, so that the lookups wait
+    /// together. Changes nothing; only feeds with lookups beyond the caches implement it.
     fn look_ahead(&self, messages: &[u8]) {
         let _ = messages;
     }
 
-    /// Says what a message means.
+    /// Decodes a message into `sink`.
     ///
     /// # Errors
     /// [`FeedError::UnknownType`], [`FeedError::Length`], [`FeedError::Field`]: nothing of the
@@ -175,12 +175,12 @@ pub trait Feed {
     ) -> Result<(), FeedError>;
 }
 
-/// A sink that keeps all it is told: for tests and tools.
+/// A sink that stores everything, for tests and tools.
 #[derive(Clone, Debug, Default)]
 pub struct Collected {
-    /// Definitions in the order in which they came.
+    /// The definitions in order of arrival.
     pub definitions: Vec<Definition>,
-    /// Updates in the order in which they came.
+    /// The updates in order of arrival.
     pub updates: Vec<Update>,
 }
 

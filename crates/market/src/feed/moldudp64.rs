@@ -1,7 +1,7 @@
-//! MoldUDP64: messages numbered and packed into datagrams, and the requests for what was lost.
+//! MoldUDP64: numbered messages packed into datagrams, and requests for lost ones.
 //!
-//! Both directions: what reads a venue's packets, and what writes Weir's own. It knows nothing of
-//! what the messages say, keeps no message and never asks for one by itself.
+//! It implements both directions: reading a venue's packets and writing Weir's own. It does not
+//! interpret or store messages, and never sends a request by itself.
 //!
 //! Source: Nasdaq, MoldUDP64 Protocol Specification, version 1.00. All integers are big-endian.
 //!
@@ -13,10 +13,10 @@
 use super::{FeedError, Packet, PacketKind};
 use weir_types::Nanos;
 
-/// Bytes of a packet's header, and of a request.
+/// Length of a packet's header, and of a request, in bytes.
 pub const HEADER_LEN: usize = 20;
 
-/// Bytes of a session's name.
+/// Length of a session's name in bytes.
 pub const SESSION_LEN: usize = 10;
 
 /// The count of a heartbeat.
@@ -25,7 +25,7 @@ const HEARTBEAT: u16 = 0;
 /// The count of the last packet of a session.
 const END_OF_SESSION: u16 = 0xFFFF;
 
-/// The payload that a datagram can have without being cut up on an Ethernet of 1,500 bytes.
+/// The largest UDP payload that is not fragmented on an Ethernet with an MTU of 1,500 bytes.
 pub const PAYLOAD_LEN_ETHERNET: usize = 1472;
 
 /// A session's name: ten bytes, letters and digits, padded with spaces.
@@ -33,8 +33,8 @@ pub const PAYLOAD_LEN_ETHERNET: usize = 1472;
 pub struct Session(pub [u8; SESSION_LEN]);
 
 impl Session {
-    /// The session of this name, padded on the right; `None` when it is longer than ten bytes or
-    /// not printable ASCII.
+    /// Returns the session of this name, padded on the right; `None` when it is longer than ten
+    /// bytes or not printable ASCII.
     #[must_use]
     pub fn new(name: &str) -> Option<Session> {
         let name = name.as_bytes();
@@ -46,9 +46,9 @@ impl Session {
         Some(Session(bytes))
     }
 
-    /// The name as one number, the same whatever side it is padded on: 64-bit FNV-1a of the name
-    /// without spaces around it. Two names of one channel that share a number are as likely as two
-    /// equal draws out of 2^64.
+    /// Returns the name as one number, regardless of the side of its padding: the 64-bit FNV-1a
+    /// hash of the name without surrounding spaces. Two names of a channel collide with the
+    /// probability of two equal draws out of 2^64.
     #[must_use]
     pub fn number(&self) -> u64 {
         let name = self.0.trim_ascii();
@@ -58,14 +58,14 @@ impl Session {
     }
 }
 
-/// A header, as downstream packets and requests have it.
+/// The header of downstream packets and of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The session.
     pub session: Session,
-    /// The number of the first message, from 1.
+    /// The sequence number of the first message, from 1.
     pub sequence: u64,
-    /// Messages; zero in a heartbeat, 65,535 at the end of a session.
+    /// The number of messages; zero in a heartbeat, 65,535 at the end of a session.
     pub count: u16,
 }
 
@@ -87,7 +87,7 @@ impl Header {
         })
     }
 
-    /// The header's bytes.
+    /// Returns the bytes of the header.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
@@ -121,7 +121,7 @@ pub fn read_packet(datagram: &[u8], channel: u32) -> Result<Packet<'_>, FeedErro
     })
 }
 
-/// Takes the first message off a packet's messages: the message, and the rest.
+/// Splits the first message off a packet's messages; returns it and the rest.
 ///
 /// # Errors
 /// [`FeedError::Truncated`] with index and offset zero.
@@ -132,7 +132,8 @@ pub fn next_message(messages: &[u8]) -> Result<(&[u8], &[u8]), FeedError> {
     rest.split_at_checked(usize::from(u16::from_be_bytes(*len))).ok_or(truncated)
 }
 
-/// The messages of a packet, each with its number. After an error there is nothing more.
+/// An iterator over the messages of a packet, each with its sequence number. It ends after an
+/// error.
 #[derive(Clone, Debug)]
 pub struct Messages<'a> {
     all: &'a [u8],
@@ -143,7 +144,7 @@ pub struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// The messages of this packet.
+    /// Creates an iterator over the messages of this packet.
     #[must_use]
     pub fn new(packet: &Packet<'a>) -> Messages<'a> {
         Messages {
@@ -182,19 +183,19 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// Asks a re-request server for messages again.
+/// A request to a re-request server for lost messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Of this session.
+    /// The session of the messages.
     pub session: Session,
-    /// From this number on.
+    /// The sequence number of the first message.
     pub sequence: u64,
-    /// So many, at least one. The server answers with as many as fit one packet.
+    /// The number of messages, at least one. The server answers with as many as fit one packet.
     pub count: u16,
 }
 
 impl Request {
-    /// Reads a request. Bytes after it are not looked at.
+    /// Reads a request; ignores bytes after it.
     ///
     /// # Errors
     /// [`FeedError::ShortPacket`]; [`FeedError::Header`] for a request of no message.
@@ -206,7 +207,7 @@ impl Request {
         Ok(Request { session, sequence, count })
     }
 
-    /// The request's bytes.
+    /// Returns the bytes of the request.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let Request { session, sequence, count } = *self;
@@ -214,21 +215,21 @@ impl Request {
     }
 }
 
-/// What became of a message that was to go into a packet.
+/// The outcome of adding a message to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Pushed {
-    /// It is in the packet.
+    /// The message is in the packet.
     Added,
-    /// The packet has no room for it: take the packet first.
+    /// The packet has no room for the message: take the packet first.
     Full,
-    /// No packet has room for it.
+    /// The message fits no packet.
     TooLong,
 }
 
-/// Packs messages into datagrams and numbers them. One buffer serves all packets.
+/// A writer that packs messages into datagrams and numbers them. One buffer serves all packets.
 ///
-/// INVARIANT: `datagram` holds a header's room and then `count` messages with their lengths, and is
+/// INVARIANT: `datagram` has room for a header, then `count` messages with their lengths, and is
 /// never longer than `len_max`.
 #[derive(Clone, Debug)]
 pub struct PacketWriter {
@@ -240,8 +241,8 @@ pub struct PacketWriter {
 }
 
 impl PacketWriter {
-    /// Writes packets of `session` of at most `len_max` bytes, the next message having the number
-    /// `sequence`. A `len_max` that has no room for a message of one byte counts as one that has.
+    /// Creates a writer of packets of `session` of at most `len_max` bytes; the next message gets
+    /// the number `sequence`. `len_max` is raised to fit at least a message of one byte.
     #[must_use]
     pub fn new(session: Session, sequence: u64, len_max: usize) -> PacketWriter {
         let len_max = len_max.max(HEADER_LEN + 3);
@@ -250,13 +251,13 @@ impl PacketWriter {
         PacketWriter { session, sequence, count: 0, len_max, datagram }
     }
 
-    /// The number that the next message gets, of those that are not in a packet yet.
+    /// Returns the sequence number of the next message to be pushed.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
         self.sequence.saturating_add(u64::from(self.count))
     }
 
-    /// Messages in the packet that is being filled.
+    /// Returns the number of messages in the current packet.
     #[must_use]
     pub fn count(&self) -> u16 {
         self.count
@@ -279,7 +280,7 @@ impl PacketWriter {
         Pushed::Added
     }
 
-    /// Gives the packet to `send` when it has a message, and begins the next one.
+    /// Passes the packet to `send` if it has a message, and begins the next one.
     pub fn take<T>(&mut self, send: impl FnOnce(&[u8]) -> T) -> Option<T> {
         if self.count == 0 {
             return None;
@@ -290,24 +291,25 @@ impl PacketWriter {
         Some(sent)
     }
 
-    /// A heartbeat: says which number is next.
+    /// Returns a heartbeat, which gives the next sequence number.
     ///
     /// # Panics
-    /// When the packet has messages: they come first.
+    /// Panics when the packet has messages: they must be taken first.
     pub fn heartbeat(&mut self) -> &[u8] {
         self.empty_packet(HEARTBEAT)
     }
 
-    /// The end of the session. It is repeated for a while, as a heartbeat is.
+    /// Returns the packet that ends the session. The caller repeats it for a while, like a
+    /// heartbeat.
     ///
     /// # Panics
-    /// When the packet has messages: they come first.
+    /// Panics when the packet has messages: they must be taken first.
     pub fn end_of_session(&mut self) -> &[u8] {
         self.empty_packet(END_OF_SESSION)
     }
 
-    /// Begins a packet whose first message has another number: to answer a request. What was pushed
-    /// and not taken is dropped.
+    /// Begins a packet at another sequence number, to answer a request. Drops messages that were
+    /// pushed but not taken.
     pub fn restart_at(&mut self, sequence: u64) {
         self.datagram.truncate(HEADER_LEN);
         (self.sequence, self.count) = (sequence, 0);

@@ -1,21 +1,21 @@
-//! What the aggregators OPRA and CTA have in common: blocks with a checksum, and quotes that say
-//! what they do to the best bid and offer over all venues.
+//! The common parts of the aggregators OPRA and CTA: blocks with a checksum, and quotes that state
+//! their effect on the best bid and offer over all venues.
 //!
-//! Such a quote rarely repeats the whole of the best bid and offer, so that it is remembered here.
+//! Such a quote rarely repeats the whole best bid and offer, so [`Bests`] remembers it.
 
 use weir_types::{InstrumentId, Price, Qty};
 
 use super::FeedError;
 use crate::update::{Action, Venue};
 
-/// The sum of a block's bytes without those of its checksum, which stands at `place`, modulo 2^16.
+/// Returns the sum of a block's bytes modulo 2^16, except those of the checksum itself at `place`.
 fn checksum(block: &[u8], place: usize) -> u16 {
     let sum =
         |bytes: &[u8]| bytes.iter().fold(0_u16, |sum, byte| sum.wrapping_add(u16::from(*byte)));
     sum(&block[..place]).wrapping_add(sum(&block[place + 2..]))
 }
 
-/// What follows the header of a block that is as long as it says and whole.
+/// Returns the bytes after the header of a block, after checking its size and checksum.
 pub(super) fn block_of(
     datagram: &[u8],
     header_len: usize,
@@ -38,18 +38,18 @@ pub(super) fn block_of(
     Ok(&datagram[header_len..])
 }
 
-/// Seconds and nanoseconds since the Unix epoch as one number.
+/// Returns seconds and nanoseconds since the Unix epoch as one number.
 pub(super) fn nanos(seconds: u32, nanoseconds: u32) -> u64 {
     // Less than 2^32 * 10^9 + 2^32: it fits.
     u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds)
 }
 
-/// A block is padded to an even length: what is left when one byte is left is that.
+/// Drops the pad byte: a block is padded to an even length, so a single byte left is padding.
 pub(super) fn without_pad(rest: &[u8]) -> &[u8] {
     if rest.len() == 1 { &[] } else { rest }
 }
 
-/// One side of a quote. Without a quote its size is zero.
+/// One side of a quote; size zero when it is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Best {
     pub(super) venue: Venue,
@@ -57,27 +57,27 @@ pub(super) struct Best {
     pub(super) size: Qty,
 }
 
-/// What a quote does to one side of the best bid and offer.
+/// The effect of a quote on one side of the best bid and offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Nothing.
+    /// The side does not change.
     Same,
-    /// The quote is the best now.
+    /// The quote is the new best.
     Quote,
-    /// Another venue's is: the quote says which.
+    /// Another venue's quote is the best; an appendage states it.
     Appended(Best),
-    /// There is none now.
+    /// The side has no best.
     Gone,
 }
 
-/// The best bids and offers that a feed has stated, by instruments' numbers.
+/// The best bids and offers stated by a feed, by instrument number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bests {
     sides: Vec<[Best; 2]>,
 }
 
 impl Bests {
-    /// Applies a quote's changes of bid and offer; what to tell of it, if anything.
+    /// Applies a quote's changes of bid and offer; returns the new best if there is a change.
     pub(super) fn apply(
         &mut self,
         instrument_id: InstrumentId,
@@ -113,7 +113,7 @@ impl Bests {
     }
 }
 
-/// A venue's quote of both sides as an update has it.
+/// Returns the update of a venue's two-sided quote.
 pub(super) fn quote_of(venue: Venue, bid: Best, ask: Best) -> Action {
     Action::Quote {
         venue,

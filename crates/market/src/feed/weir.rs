@@ -1,12 +1,12 @@
-//! Weir's own market as another Weir, or whoever else, takes it in: the messages of ITCH 5.0 over
-//! MoldUDP64, with what the names of Weir's sessions say besides.
+//! The codec of Weir's own market: the messages of ITCH 5.0 over MoldUDP64, plus the information in
+//! the names of Weir's sessions.
 //!
-//! A session's name says by which rules its messages were made, on which day of which hour it
-//! began, and in which epoch of the log: so times are moments without anybody saying the day, and
-//! a session of rules that this codec does not know is refused, never read by guess. What becomes
-//! of each event of an exchange is on the page `docs/protocols/market-itch.md`.
+//! A session's name holds the version of the rules that made its messages, the day and hour at
+//! which it began, and the epoch of the log. Hence times are absolute although no message states
+//! the day, and a session with unknown rules is refused, never guessed. The page
+//! `docs/protocols/market-itch.md` lists the messages of each exchange event.
 //!
-//! Keeps nothing between messages but the day.
+//! The codec holds no state between messages except the day.
 
 use weir_types::Nanos;
 
@@ -28,15 +28,15 @@ impl Default for Weir {
 }
 
 impl Weir {
-    /// The codec before any session: times are those since the session's beginning.
+    /// Creates a codec before any session: times are relative to the session's beginning.
     #[must_use]
     pub fn new() -> Weir {
         Weir { itch: Itch::new(Nanos(0)) }
     }
 
-    /// A session began, the first packet of which came at `ts_recv`, since the Unix epoch: times
-    /// are counted from the beginning of its day. A name that is none of Weir's leaves them as
-    /// those since the session's beginning.
+    /// Begins a session whose first packet was received at `ts_recv`, since the Unix epoch: times
+    /// become absolute, counted from the beginning of its day. With a name that is not Weir's they
+    /// stay relative to the session's beginning.
     pub fn begin_session(&mut self, session: Session, ts_recv: Nanos) {
         let name = SessionName::read(session);
         self.itch = Itch::new(name.map_or(Nanos(0), |name| name.midnight(ts_recv)));
@@ -126,7 +126,7 @@ mod tests {
             told.updates[0].ts_event.0
         };
         let session = session_name(calendar, midnight, Epoch(3));
-        // Heard on the day itself, shortly before it by a clock that is behind, and late.
+        // Received on the day itself, just before it by a slow clock, and days later.
         for ts_recv in [midnight.0 + 5, midnight.0 - 5, midnight.0 + 3 * DAY] {
             assert_eq!(at(session, ts_recv), midnight.0 + 7, "{ts_recv}");
         }

@@ -1,4 +1,4 @@
-//! What happens to instruments in, their statistics by interval out.
+//! The interval builder: it takes in events of instruments and reports closed intervals.
 
 use core::num::NonZeroU64;
 
@@ -9,28 +9,30 @@ use super::record::{Activity, BookStated, Called, IntervalStatistics, Quote, Quo
 use crate::bar::BarKind;
 use crate::book::directory::Directory;
 
-/// The longest interval: sums of prices times durations fit 128 bits.
+/// The longest interval: with it, sums of prices times durations fit 128 bits.
 const INTERVAL_MAX: u64 = 1 << 62;
 
-/// What a builder makes and for what it takes room. Times in nanoseconds.
+/// Configuration of an [`IntervalBuilder`]. Times in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct IntervalConfig {
-    /// How long an interval is; 2^62 at most, more is taken for that.
+    /// The length of an interval; longer ones than 2^62 are reduced to that.
     pub interval: NonZeroU64,
     /// Intervals begin here and every `interval` before and after it.
     pub origin: Nanos,
-    /// An interval of an instrument that rests is closed when others are so far past its end.
+    /// The time past an interval's end, on other instruments' clocks, at which a quiet instrument's
+    /// interval is closed.
     pub lateness: u64,
-    /// Beyond so long a silence of all instruments time does not pass.
+    /// The longest silence of all instruments during which time passes.
     pub silence: u64,
-    /// Instruments that room is taken for ahead.
+    /// Instruments to preallocate memory for.
     pub instruments: u32,
-    /// Instruments at most; what happens to others is refused and counted.
+    /// The most instruments; events of further instruments are refused and counted.
     pub instruments_max: u32,
 }
 
 impl IntervalConfig {
-    /// Intervals of a length, with room for all of a market's instruments.
+    /// Returns the configuration for intervals of this length, with room for all of a market's
+    /// instruments.
     #[must_use]
     pub fn new(interval: NonZeroU64) -> IntervalConfig {
         IntervalConfig {
@@ -44,46 +46,46 @@ impl IntervalConfig {
     }
 }
 
-/// What a builder counted.
+/// Counters of a builder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IntervalCounts {
-    /// What happened to an instrument and counts.
+    /// Events that count for an instrument.
     pub events: u64,
-    /// What did not count: without instrument, or of too many.
+    /// Events refused: without instrument, or over the limit of instruments.
     pub refused: u64,
-    /// Of what counts, what came with a time whose interval was over.
+    /// Counted events whose time lies in an interval that had already ended.
     pub late: u64,
     /// Silences that were too long for time to pass.
     pub silences: u64,
-    /// Intervals told.
+    /// Intervals reported.
     pub told: u64,
 }
 
-/// Tells closed intervals.
+/// A callback for closed intervals.
 type Tell<'a> = dyn FnMut(&IntervalStatistics) + 'a;
 
-/// Makes the statistics by interval of all instruments of a feed.
+/// Builds the statistics by interval of all instruments of a feed.
 pub struct IntervalBuilder {
-    /// Where intervals begin.
+    /// The rule for the start of intervals.
     kind: BarKind,
     interval: u64,
     phase: u64,
     config: IntervalConfig,
     directory: Directory,
     places: Vec<Place>,
-    /// The latest time of all; `None` before the session's first.
+    /// The latest time of any instrument; `None` before the session's first.
     clock: Option<Nanos>,
-    /// Intervals before this are over for all.
+    /// Intervals before this one are over for all instruments.
     floor: Nanos,
-    /// What was not told.
+    /// The number of times that events did not reach the builder.
     untold: u64,
-    /// Of each channel, how often messages of it were missed.
+    /// The number of gaps by channel.
     missed: Vec<u64>,
     counts: IntervalCounts,
 }
 
 impl IntervalBuilder {
-    /// Knows no instrument yet.
+    /// Creates a builder without instruments.
     #[must_use]
     pub fn new(config: &IntervalConfig) -> IntervalBuilder {
         let interval = config.interval.min(NonZeroU64::new(INTERVAL_MAX).expect("it is not zero"));
@@ -103,13 +105,13 @@ impl IntervalBuilder {
         }
     }
 
-    /// What was counted so far.
+    /// Returns the counters.
     #[must_use]
     pub fn counts(&self) -> &IntervalCounts {
         &self.counts
     }
 
-    /// True when nothing is open: no session is under way.
+    /// Returns true when no interval is open and no session is under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.clock.is_none()
@@ -123,20 +125,20 @@ impl IntervalBuilder {
         }
     }
 
-    /// Takes another best bid and offer.
+    /// Takes a new best bid and offer.
     pub fn quote(&mut self, quoted: &Quoted, tell: &mut Tell<'_>) {
         let Quoted { instrument_id, channel, sequence, ts_event, .. } = *quoted;
         let heard = self.hear((instrument_id, channel), (sequence, ts_event), tell);
         let Some((place, gaps)) = heard else { return };
         place.quote(quoted.quote);
-        // Who was not told of a change of state has it by this.
+        // The quote makes up for a change of state that may have been missed.
         if place.is_in_doubt(gaps) || place.state.is_none() {
             place.state = quoted.state.or(place.state);
         }
         place.trust(gaps, quoted.is_whole);
     }
 
-    /// Takes another trading state, of one instrument or of all that are known.
+    /// Takes a new trading state, of one instrument or of all known ones.
     pub fn call(&mut self, called: &Called, tell: &mut Tell<'_>) {
         let Called { instrument_id, channel, sequence, ts_event, state } = *called;
         if instrument_id != InstrumentId(0) {
@@ -157,7 +159,7 @@ impl IntervalBuilder {
         }
     }
 
-    /// Takes an instrument's book as a snapshot has it.
+    /// Takes an instrument's book from a snapshot.
     pub fn state_book(&mut self, stated: &BookStated, tell: &mut Tell<'_>) {
         let Some(at) = self.place_of((stated.instrument_id, stated.channel)) else {
             self.counts.refused += 1;
@@ -173,7 +175,7 @@ impl IntervalBuilder {
         place.trust(gaps, true);
     }
 
-    /// Something became of all books of a channel.
+    /// Applies a change of all books of a channel.
     pub fn void(&mut self, channel: u16, voided: Voided, tell: &mut Tell<'_>) {
         if voided == Voided::GivenUp {
             self.miss(channel);
@@ -202,7 +204,7 @@ impl IntervalBuilder {
         }
     }
 
-    /// Messages of a channel were missed.
+    /// Records a gap: messages of a channel were missed.
     pub fn miss(&mut self, channel: u16) {
         let channel = usize::from(channel);
         if self.missed.len() <= channel {
@@ -211,13 +213,13 @@ impl IntervalBuilder {
         self.missed[channel] += 1;
     }
 
-    /// Something that happened was not told here, and nobody knows what.
+    /// Records that events of unknown instruments never reached the builder.
     pub fn mark_untold(&mut self) {
         self.untold += 1;
     }
 
-    /// A channel's session is over: the open intervals of its instruments are told as they are, and
-    /// nothing is known of them any more.
+    /// Ends a channel's session: reports the open intervals of its instruments as they are, and
+    /// forgets their state.
     pub fn end_session(&mut self, channel: u16, tell: &mut Tell<'_>) {
         let gaps = self.gaps_of(channel);
         for at in 0..self.places.len() {
@@ -233,7 +235,7 @@ impl IntervalBuilder {
         }
     }
 
-    /// All sessions are over.
+    /// Ends all sessions.
     pub fn end_all(&mut self, tell: &mut Tell<'_>) {
         for at in 0..self.places.len() {
             let gaps = self.gaps_of(self.places[at].channel);
@@ -242,14 +244,14 @@ impl IntervalBuilder {
         self.forget();
     }
 
-    /// No session is under way: time and gaps begin anew.
+    /// Resets time and gaps, when no session is under way.
     fn forget(&mut self) {
         (self.clock, self.floor, self.untold) = (None, Nanos(0), 0);
         self.missed.fill(0);
         self.places.iter_mut().for_each(|place| place.end(Gaps::default()));
     }
 
-    /// Tells what is open of an instrument, and ends its time.
+    /// Reports the open interval of an instrument and stops its clock.
     fn end(&mut self, at: usize, gaps: Gaps, tell: &mut Tell<'_>) {
         if let (true, Some(clock)) = (self.places[at].is_begun, self.clock) {
             self.reach(at, clock, tell);
@@ -266,7 +268,7 @@ impl IntervalBuilder {
         Gaps { untold: self.untold, of_channel }
     }
 
-    /// Something happened to an instrument: lets time pass up to it, and counts it.
+    /// Advances time to an event of an instrument and counts the event.
     fn hear(
         &mut self,
         whose: (InstrumentId, u16),
@@ -289,7 +291,7 @@ impl IntervalBuilder {
         Some((place, gaps))
     }
 
-    /// The place of an instrument; it is made when it is new.
+    /// Returns the index of an instrument; adds it when it is new.
     fn place_of(&mut self, (id, channel): (InstrumentId, u16)) -> Option<usize> {
         if let Some(place) = self.directory.get(id) {
             return Some(place as usize);
@@ -303,7 +305,7 @@ impl IntervalBuilder {
         Some(place_no as usize)
     }
 
-    /// The venue's clock shows this: closes what is over for all.
+    /// Advances the venue's clock; closes the intervals that are over for all.
     fn pass(&mut self, ts: Nanos, tell: &mut Tell<'_>) {
         let Some(clock) = self.clock else {
             self.clock = Some(ts);
@@ -328,14 +330,14 @@ impl IntervalBuilder {
         }
     }
 
-    /// Time begins, or after a silence goes on, for all that is known.
+    /// Starts, or after a silence continues, the time of all known instruments.
     #[cold]
     fn resume(&mut self, silent_since: Option<Nanos>, to: Nanos, tell: &mut Tell<'_>) {
         let start = self.kind.start_of(to);
         for at in 0..self.places.len() {
             let place = &mut self.places[at];
             let Some(since) = silent_since else {
-                // What a snapshot said before any time was known.
+                // Its state comes from a snapshot received before any time was known.
                 if place.quote.is_some() || place.state.is_some() {
                     place.begin(start, to);
                 }
@@ -356,7 +358,8 @@ impl IntervalBuilder {
         }
     }
 
-    /// An instrument's own time is `ts`, unless it is past that: closes intervals that are over.
+    /// Advances an instrument's own time to `ts`, unless it is already later; closes the intervals
+    /// that are over.
     fn reach(&mut self, at: usize, ts: Nanos, tell: &mut Tell<'_>) {
         let place = &mut self.places[at];
         if !place.is_begun {
@@ -378,7 +381,7 @@ impl IntervalBuilder {
         place.clock = place.clock.max(ts);
     }
 
-    /// Where the interval that begins at `start` ends; `None` beyond the end of time.
+    /// Returns the end of the interval that begins at `start`; `None` when it exceeds 64 bits.
     fn end_of(&self, start: Nanos) -> Option<Nanos> {
         if start.0 < self.phase {
             return Some(Nanos(self.phase));

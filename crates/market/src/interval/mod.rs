@@ -1,24 +1,23 @@
-//! Statistics by interval: how an instrument was quoted and traded, over each interval of a fixed
-//! length that it was known in.
+//! Statistics by interval: quotes, orders and trades of an instrument, over each interval of a
+//! fixed length.
 //!
-//! Pure: what books say of updates comes in, closed intervals go out through a callback; no clock,
-//! no file, no float. Means are left to whoever reads: sums over time and durations go out, whose
-//! ratios are exact. Nothing is allocated once every instrument was heard of.
+//! Pure: updates with the books' changes come in, closed intervals go out through a callback; no
+//! clock, no file, no float. The output holds sums over time and durations, whose ratios are exact;
+//! the reader computes the means. Nothing is allocated once every instrument has appeared.
 //!
 //! Rules (`builder.rs`, and [`IntervalStatistics`] for each field):
 //!
-//! * Time is the venue's. An instrument's own time never goes back: what happened earlier than what
-//!   was heard of it before counts as if it had happened just then, and in `late_count` where its
-//!   interval was over.
-//! * An instrument's interval ends with the first thing that happens to it in a later one, or when
-//!   another instrument's time is `lateness` past its end.
-//! * What stands when an interval ends stands when the next one begins. So a quote that rests makes
-//!   a statistic of each interval that it rests in; an interval in which nothing happened to an
-//!   instrument, nobody quoted it and it was neither halted nor paused makes none.
-//! * While the whole feed is silent for longer than `silence`, time does not pass: nobody knows
-//!   whether what stood then stands still, and no gap of a clock makes a statistic for each of its
+//! * Time is the venue's. An instrument's own time never goes back: an event earlier than a
+//!   previous one counts as if it happened just then, and in `late_count` if its interval was over.
+//! * An instrument's interval ends with its first event in a later interval, or when another
+//!   instrument's time is `lateness` past its end.
+//! * The state at the end of an interval is the state at the beginning of the next. So a resting
+//!   quote yields statistics for each interval it rests in. An interval in which an instrument had
+//!   no event and no quote, and was neither halted nor paused, yields none.
+//! * While the whole feed is silent for longer than `silence`, time does not pass: the state may
+//!   have changed unseen, and a gap of the clock must not yield statistics for each of its
 //!   intervals.
-//! * What was missed marks what may lack it: see `has_gap` and `is_certain`.
+//! * Gaps mark the statistics that they may affect: see `has_gap` and `is_certain`.
 
 mod builder;
 mod place;

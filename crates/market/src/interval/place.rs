@@ -1,47 +1,47 @@
-//! One instrument: what stands, and the interval that is open.
+//! An instrument's current state and open interval.
 
 use weir_types::{InstrumentId, Nanos, Qty, TradingState};
 
 use super::record::{Activity, IntervalStatistics, OrderAct, Quote};
 
-/// How many gaps there were before something.
+/// Counts of gaps at some point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gaps {
-    /// Things that were not told.
+    /// The number of times that events did not reach the builder.
     pub(super) untold: u64,
-    /// Messages of the instrument's channel that were missed.
+    /// Gaps in the instrument's channel.
     pub(super) of_channel: u64,
 }
 
-/// An instrument that was heard of.
+/// A known instrument.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) id: InstrumentId,
     pub(super) channel: u16,
-    /// Its time runs. It does not before anything was heard of its session.
+    /// True while its time runs, from the first event of its session.
     pub(super) is_begun: bool,
-    /// `None` while it is not known.
+    /// The best bid and offer; `None` while unknown.
     pub(super) quote: Option<Quote>,
     pub(super) state: Option<TradingState>,
-    /// The latest of its times.
+    /// The latest time of the instrument.
     pub(super) clock: Nanos,
-    /// What stands was counted up to here.
+    /// The time up to which the current state was counted.
     at: Nanos,
-    /// Bid and offer together when both last were there.
+    /// The sum of bid and offer when both last existed.
     sum: Option<i128>,
-    /// Gaps that statistics told of.
+    /// The gaps already marked in reported statistics.
     marked: Gaps,
-    /// Gaps before the quote was had anew.
+    /// The gaps before the quote was last refreshed.
     certain_from: Gaps,
-    /// Something happened in the interval.
+    /// True when the interval has an event.
     has_happened: bool,
-    /// The interval that is open.
+    /// The open interval.
     pub(super) row: IntervalStatistics,
 }
 
 impl Place {
-    /// An instrument that is heard of for the first time: what was missed before may have been
-    /// its, but nothing that was not told makes its first quote doubtful.
+    /// Creates a new instrument. Earlier gaps of its channel may have affected it, but earlier
+    /// events that never reached the builder do not make its first quote uncertain.
     pub(super) fn new(id: InstrumentId, channel: u16, gaps: Gaps) -> Place {
         Place {
             id,
@@ -59,33 +59,34 @@ impl Place {
         }
     }
 
-    /// Its time begins to run, or goes on, at a moment of the interval that begins at `start`.
+    /// Starts or continues its time at `at`, in the interval that begins at `start`.
     pub(super) fn begin(&mut self, start: Nanos, at: Nanos) {
         self.is_begun = true;
         (self.clock, self.at) = (at, at);
         self.open(start);
     }
 
-    /// Its time goes on at a moment of the same interval; what lay between was not seen.
+    /// Continues its time at a later moment of the same interval; the time between was not
+    /// observed.
     pub(super) fn skip(&mut self, to: Nanos) {
         (self.clock, self.at) = (to, to);
         self.row.is_complete = false;
     }
 
-    /// The session is over; the next one lacks nothing of what was missed before.
+    /// Ends the session; earlier gaps do not affect the next one.
     pub(super) fn end(&mut self, gaps: Gaps) {
         (self.is_begun, self.quote, self.state, self.sum) = (false, None, None, None);
         (self.marked, self.certain_from) = (gaps, gaps);
     }
 
-    /// An interval that begins with what stands.
+    /// Opens an interval with the current state.
     pub(super) fn open(&mut self, start: Nanos) {
         self.row = empty(self.id, start, self.quote);
         self.has_happened = false;
         self.note_spread();
     }
 
-    /// The open interval as it is told; `None` when there is nothing to tell of.
+    /// Returns the open interval for reporting; `None` when it has nothing to report.
     pub(super) fn close(&mut self, gaps: Gaps) -> Option<IntervalStatistics> {
         let row = &mut self.row;
         let was_quoted = row.two_sided > 0 || row.crossed > 0 || row.one_sided > 0;
@@ -98,14 +99,14 @@ impl Place {
         Some(*row)
     }
 
-    /// True when time can pass without anything to tell of.
+    /// Returns true when time can pass without anything to report.
     pub(super) fn is_idle(&self) -> bool {
         let is_quoted = self.quote.is_some_and(|quote| quote != Quote::default());
         let is_stopped = matches!(self.state, Some(TradingState::Halted | TradingState::Paused));
         !is_quoted && !is_stopped
     }
 
-    /// Counts what stands up to the instrument's own time.
+    /// Counts the current state up to the instrument's own time.
     pub(super) fn settle(&mut self) {
         let elapsed = self.clock.since(self.at).0;
         self.at = self.clock;
@@ -127,7 +128,7 @@ impl Place {
         *of_state += elapsed;
     }
 
-    /// A quote stood so long. No interval is longer than 2^62, so that no sum overflows.
+    /// Counts a quote that stood for `elapsed`. No interval exceeds 2^62, so no sum overflows.
     fn stand(&mut self, quote: &Quote, elapsed: u64) {
         let row = &mut self.row;
         let Some(market) = quote.market() else {
@@ -152,7 +153,7 @@ impl Place {
         row.relative_time = row.relative_time.zip(relative).map(|(sum, more)| sum + more);
     }
 
-    /// The best bid and offer is this from now on.
+    /// Changes the best bid and offer.
     pub(super) fn quote(&mut self, new: Quote) {
         self.settle();
         let old = self.quote.unwrap_or_default();
@@ -174,14 +175,14 @@ impl Place {
         }
     }
 
-    /// The best bid and offer is known to be this; how it came to it was not heard.
+    /// Sets the best bid and offer from a snapshot; the changes that led to it were not observed.
     pub(super) fn state_quote(&mut self, new: Quote) {
         self.settle();
         self.stands(new);
         self.sum = new.market().map(|market| market.sum);
     }
 
-    /// The best bid and offer is not known any more.
+    /// Marks the best bid and offer as unknown.
     pub(super) fn forget_quote(&mut self) {
         self.settle();
         (self.quote, self.sum) = (None, None);
@@ -200,13 +201,13 @@ impl Place {
         row.spread_max = row.spread_max.max(Some(spread));
     }
 
-    /// True when the quote may be another, by what was missed.
+    /// Returns true when a gap may have changed the quote.
     pub(super) fn is_in_doubt(&self, gaps: Gaps) -> bool {
         self.certain_from != gaps
     }
 
-    /// The quote does not rest on anything that was not told; nor, where it is whole, on messages
-    /// that were missed.
+    /// Marks the quote as independent of events that never reached the builder and, if it is whole,
+    /// of missed messages.
     pub(super) fn trust(&mut self, gaps: Gaps, is_whole: bool) {
         self.row.is_certain &= !self.is_in_doubt(gaps);
         self.certain_from.untold = gaps.untold;
@@ -215,7 +216,7 @@ impl Place {
         }
     }
 
-    /// A message counts in the open interval.
+    /// Counts a message in the open interval.
     pub(super) fn hear(&mut self, sequence: u64, is_late: bool) {
         self.has_happened = true;
         self.row.late_count += u64::from(is_late);
@@ -250,7 +251,7 @@ impl Place {
     }
 }
 
-/// An interval in which nothing happened yet.
+/// Returns an interval without events.
 fn empty(instrument_id: InstrumentId, start: Nanos, first: Option<Quote>) -> IntervalStatistics {
     IntervalStatistics {
         instrument_id,

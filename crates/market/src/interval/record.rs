@@ -1,23 +1,23 @@
-//! What goes into statistics by interval and what comes out: plain values.
+//! Plain values: the input and output of statistics by interval.
 
 use weir_types::{InstrumentId, Nanos, Price, Qty, TradingState};
 
 use crate::book::{BestBidOffer, BestChange, Change};
 use crate::update::{Action, TradeFlags, Update, Venue};
 
-/// Billionths: what relative spreads are counted in.
+/// Billionths, the unit of relative spreads.
 const BILLION: u128 = 1_000_000_000;
 
-/// The best bid and offer by price and quantity. A side without one has size and price zero.
+/// The best bid and offer by price and quantity. An empty side has size and price zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quote {
     /// The highest bid, in 10^-9.
     pub bid_px: Price,
-    /// All that is bid for there, in the feed's units.
+    /// The total quantity bid at that price, in the feed's units.
     pub bid_sz: Qty,
     /// The lowest offer, in 10^-9.
     pub ask_px: Price,
-    /// All that is offered there.
+    /// The total quantity offered at that price.
     pub ask_sz: Qty,
 }
 
@@ -29,26 +29,26 @@ impl From<&BestBidOffer> for Quote {
 }
 
 impl Quote {
-    /// The bid; `None` when there is none.
+    /// Returns the bid, if there is one.
     #[must_use]
     pub fn bid(&self) -> Option<(Price, Qty)> {
         (!self.bid_sz.is_zero()).then_some((self.bid_px, self.bid_sz))
     }
 
-    /// The offer; `None` when there is none.
+    /// Returns the offer, if there is one.
     #[must_use]
     pub fn ask(&self) -> Option<(Price, Qty)> {
         (!self.ask_sz.is_zero()).then_some((self.ask_px, self.ask_sz))
     }
 
-    /// Bid and offer where both are there and the bid is not above the offer.
+    /// Returns the two-sided market, if both sides exist and the bid is not above the offer.
     #[must_use]
     pub fn market(&self) -> Option<Market> {
         let ((bid, _), (ask, _)) = (self.bid()?, self.ask()?);
         let (bid, ask) = (i128::from(bid.0), i128::from(ask.0));
         let spread = u64::try_from(ask - bid).ok()?;
         let relative = u128::try_from(bid + ask).ok().filter(|sum| *sum > 0).map(|sum| {
-            // Half of the sum is the middle; u64 times 2 * 10^9 fits.
+            // The mid price is half of the sum; a u64 times 2 * 10^9 fits.
             let billionths = u128::from(spread) * 2 * BILLION / sum;
             u64::try_from(billionths).unwrap_or(u64::MAX)
         });
@@ -56,63 +56,63 @@ impl Quote {
     }
 }
 
-/// A bid and an offer that is not below it.
+/// A bid and an offer not below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Market {
-    /// Offer less bid, in 10^-9.
+    /// Offer minus bid, in 10^-9.
     pub spread: u64,
-    /// Bid and offer together: twice the middle, in 10^-9.
+    /// Bid plus offer: twice the mid price, in 10^-9.
     pub sum: i128,
-    /// The spread by the middle, in billionths, rounded down, at most 2^64 - 1; `None` where the
-    /// middle is not above zero.
+    /// The spread relative to the mid price, in billionths, rounded down, at most 2^64 - 1; `None`
+    /// where the mid price is not above zero.
     pub relative: Option<u64>,
 }
 
-/// What happened to an order.
+/// An action on an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderAct {
-    /// It came to rest.
+    /// The order was added.
     Add,
-    /// It traded.
+    /// The order traded.
     Execute,
-    /// It got smaller.
+    /// The order was reduced.
     Reduce,
-    /// It is gone.
+    /// The order was deleted.
     Delete,
-    /// Another took its place.
+    /// The order was replaced by another.
     Replace,
-    /// It has another price or quantity.
+    /// The price or quantity of the order changed.
     Modify,
 }
 
-/// An order or a trade of an instrument.
+/// An action on an order, or a trade, of an instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activity {
-    /// Whose.
+    /// The instrument.
     pub instrument_id: InstrumentId,
-    /// The channel that it came by.
+    /// The channel of the message.
     pub channel: u16,
-    /// What happened to an order.
+    /// The action on an order, if any.
     pub order: Option<OrderAct>,
-    /// A trade that counts for the volume.
+    /// True for a trade that counts for the volume.
     pub is_trade: bool,
-    /// A trade is undone.
+    /// True for a trade break.
     pub is_break: bool,
-    /// The number of the source's message.
+    /// The sequence number of the source's message.
     pub sequence: u64,
-    /// When it happened by the venue's clock.
+    /// The time of the event by the venue's clock.
     pub ts_event: Nanos,
-    /// By so much orders came to rest or grew.
+    /// The quantity added by new or grown orders.
     pub added: Qty,
-    /// By so much orders are gone or shrank.
+    /// The quantity removed from resting orders.
     pub removed: Qty,
-    /// What traded.
+    /// The traded quantity.
     pub traded: Qty,
 }
 
 impl Activity {
-    /// What an update, by what the books said of it, is for statistics; `None` when it is neither
-    /// an order nor a trade, or nobody knows whose.
+    /// Returns the activity of an update, from the change that the books reported; `None` when it
+    /// is neither an order nor a trade, or its instrument is unknown.
     #[must_use]
     pub fn of(channel: u16, update: &Update, change: &Change) -> Option<Activity> {
         let order = match update.action {
@@ -142,28 +142,29 @@ impl Activity {
     }
 }
 
-/// The best bid and offer of an instrument is another.
+/// A change of the best bid and offer of an instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quoted {
-    /// Whose.
+    /// The instrument.
     pub instrument_id: InstrumentId,
-    /// The channel that it came by.
+    /// The channel of the message.
     pub channel: u16,
-    /// Nothing that was missed before can be in it: it does not follow from what stood before.
+    /// True when the quote does not depend on earlier messages, so that earlier gaps cannot affect
+    /// it.
     pub is_whole: bool,
-    /// How the instrument trades, as far as it is known: for who was not told before.
+    /// The trading state, as far as known, for a builder that missed its change.
     pub state: Option<TradingState>,
-    /// The number of the source's message.
+    /// The sequence number of the source's message.
     pub sequence: u64,
-    /// When it happened by the venue's clock.
+    /// The time of the change by the venue's clock.
     pub ts_event: Nanos,
-    /// What it is.
+    /// The new best bid and offer.
     pub quote: Quote,
 }
 
 impl Quoted {
-    /// What an update, by what the books said of it, is for statistics; `None` when it leaves
-    /// prices and quantities of the best bid and offer as they were.
+    /// Returns the quote change of an update, from the change that the books reported; `None` when
+    /// prices and quantities of the best bid and offer stay the same.
     #[must_use]
     pub fn of(
         (channel, state): (u16, Option<TradingState>),
@@ -194,23 +195,23 @@ impl Quoted {
     }
 }
 
-/// How an instrument trades is another.
+/// A change of an instrument's trading state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Called {
-    /// Whose; zero for all that are known.
+    /// The instrument; zero for all known ones.
     pub instrument_id: InstrumentId,
-    /// The channel that it came by.
+    /// The channel of the message.
     pub channel: u16,
-    /// How it trades.
+    /// The new trading state.
     pub state: TradingState,
-    /// The number of the source's message.
+    /// The sequence number of the source's message.
     pub sequence: u64,
-    /// When it happened by the venue's clock.
+    /// The time of the change by the venue's clock.
     pub ts_event: Nanos,
 }
 
 impl Called {
-    /// What an update, by what the books said of it, is for statistics.
+    /// Returns the state change of an update, from the change that the books reported.
     #[must_use]
     pub fn of(channel: u16, update: &Update, change: &Change) -> Option<Called> {
         let &Update { sequence, ts_event, .. } = update;
@@ -219,128 +220,125 @@ impl Called {
     }
 }
 
-/// A snapshot is whole: an instrument's book as it is from now on. No change of it: what lies
-/// between what was known before and this was not heard.
+/// An instrument's book from a complete snapshot. It is no change of the book: events between the
+/// previous state and the snapshot were not observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BookStated {
-    /// Whose.
+    /// The instrument.
     pub instrument_id: InstrumentId,
-    /// The channel that it is of.
+    /// The channel of the instrument.
     pub channel: u16,
-    /// How it trades, where that is known.
+    /// The trading state, where known.
     pub state: Option<TradingState>,
-    /// Its best bid and offer.
+    /// The best bid and offer.
     pub quote: Quote,
 }
 
-/// What became of all books of a channel.
+/// A change of all books of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Voided {
-    /// The source says that they are empty.
+    /// The source states that they are empty.
     Emptied,
-    /// What they hold is given up for a snapshot that is under way, or that failed.
+    /// Their contents are discarded for a snapshot that is under way or has failed.
     GivenUp,
-    /// Another session begins.
+    /// A new session begins.
     NewSession,
 }
 
-/// An instrument's interval. Prices and spreads in 10^-9, quantities in the feed's units, durations
-/// in nanoseconds of the venue's clock. Counts of quantities stand at 2^64 - 1 where they would be
-/// more.
+/// The statistics of an instrument's interval. Prices and spreads in 10^-9, quantities in the
+/// feed's units, durations in nanoseconds of the venue's clock. Sums of quantities saturate at 2^64
+/// - 1.
 ///
 /// `two_sided`, `crossed`, `one_sided` and `empty` add up to the time over which the quote was
-/// known, which is less than the interval where that was learnt, or forgotten, within it, or the
-/// feed was silent for too long.
+/// known. That is less than the interval when the quote became known or unknown within it, or when
+/// the feed was silent for too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IntervalStatistics {
-    /// Whose.
+    /// The instrument.
     pub instrument_id: InstrumentId,
-    /// Where the interval begins.
+    /// The start of the interval.
     pub start: Nanos,
-    /// The numbers of the first and the last message that counted here; `None` when nothing
-    /// happened.
+    /// The sequence numbers of the first and the last message counted; `None` without any.
     pub sequences: Option<(u64, u64)>,
-    /// The quote that stood when the interval began, or else the first that was heard of in it;
-    /// `None` when none was.
+    /// The quote at the start of the interval, or else the first one within it; `None` without any.
     pub first: Option<Quote>,
-    /// The quote that stood when it ended; `None` when it was not known.
+    /// The quote at the end; `None` when unknown.
     pub last: Option<Quote>,
-    /// Times that price or quantity of the best bid or offer became another.
+    /// Changes of price or quantity of the best bid or offer.
     pub quote_changes: u64,
-    /// Of them those in which a price did, or a side came or went.
+    /// Quote changes in which a price changed, or a side appeared or disappeared.
     pub price_changes: u64,
-    /// With bid and offer, the bid not above the offer.
+    /// The time with a bid and an offer, the bid not above the offer.
     pub two_sided: u64,
-    /// Of it with both at the same price.
+    /// The part of `two_sided` with both at the same price.
     pub locked: u64,
-    /// With the bid above the offer.
+    /// The time with the bid above the offer.
     pub crossed: u64,
-    /// With a bid or an offer alone.
+    /// The time with only a bid or only an offer.
     pub one_sided: u64,
-    /// Without either.
+    /// The time with neither.
     pub empty: u64,
-    /// The smallest spread of the quotes that stood or came, however short, with a bid not above
-    /// the offer.
+    /// The smallest spread of all quotes with a bid not above the offer, however short-lived.
     pub spread_min: Option<u64>,
-    /// The largest.
+    /// The largest such spread.
     pub spread_max: Option<u64>,
     /// The sum over `two_sided` of spread times duration.
     pub spread_time: u128,
-    /// The same of the spread by the middle, in billionths, each rounded down; `None` when a middle
-    /// was not above zero.
+    /// The sum over `two_sided` of relative spread times duration, in billionths, each spread
+    /// rounded down; `None` when a mid price was not above zero.
     pub relative_time: Option<u128>,
-    /// The same of bid and offer together, which is twice the middle.
+    /// The sum over `two_sided` of bid plus offer (twice the mid price) times duration.
     pub sum_time: i128,
-    /// The same of the bid's quantity.
+    /// The sum over `two_sided` of the bid's quantity times duration.
     pub bid_size_time: u128,
-    /// The same of the offer's.
+    /// The sum over `two_sided` of the offer's quantity times duration.
     pub ask_size_time: u128,
-    /// Times that the middle was another than the one known before, with a bid not above the offer.
+    /// Changes of the mid price from the previous known one, with a bid not above the offer.
     pub mid_changes: u64,
-    /// The sum over them of the square of by how much bid and offer together changed, in 10^-18:
-    /// four times the sum of squared moves of the middle. `None` where it does not fit.
+    /// The sum over `mid_changes` of the squared change of bid plus offer, in 10^-18: four times
+    /// the sum of squared moves of the mid price. `None` on overflow.
     pub sum_moves_squared: Option<u128>,
-    /// Trading continuously.
+    /// The time in continuous trading.
     pub trading: u64,
-    /// Before an auction: quotes or orders alone are taken.
+    /// The time before an auction, when only quotes or orders are accepted.
     pub auction: u64,
-    /// Paused by a rule of volatility.
+    /// The time paused by a volatility rule.
     pub paused: u64,
-    /// Halted.
+    /// The time halted.
     pub halted: u64,
-    /// Closed, or not open yet.
+    /// The time closed, or before the open.
     pub closed: u64,
-    /// Orders that came.
+    /// Orders added.
     pub adds: u64,
-    /// Executions of orders that rest.
+    /// Executions of resting orders.
     pub executions: u64,
-    /// Orders that got smaller.
+    /// Orders reduced.
     pub reductions: u64,
-    /// Orders that were taken out.
+    /// Orders deleted.
     pub deletions: u64,
-    /// Orders whose place another took.
+    /// Orders replaced.
     pub replacements: u64,
-    /// Orders with another price or quantity.
+    /// Orders whose price or quantity changed.
     pub modifications: u64,
-    /// What came to rest, and by how much orders grew.
+    /// The quantity added by new or grown orders.
     pub added: Qty,
-    /// What of resting orders traded.
+    /// The quantity of resting orders that traded.
     pub executed: Qty,
-    /// What of resting orders went without trading.
+    /// The quantity of resting orders removed without trading.
     pub cancelled: Qty,
     /// Trades that count for the volume.
     pub trades: u64,
-    /// What they traded.
+    /// The traded quantity.
     pub volume: Qty,
     /// Trades that were undone.
     pub breaks: u64,
-    /// What was told with a time from before `start`.
+    /// Events reported with a time before `start`.
     pub late_count: u64,
     /// False when the session ended, or the feed fell silent, before the interval was over.
     pub is_complete: bool,
-    /// False when quote or trading state may have been others than is said here, since messages
-    /// were missed, in this interval or before it, and the instrument's book was not had anew.
+    /// False when missed messages, in this interval or earlier, may have changed the quote or
+    /// trading state, and the instrument's book was not refreshed since.
     pub is_certain: bool,
-    /// Messages were missed that may have counted here.
+    /// True when missed messages may have counted here.
     pub has_gap: bool,
 }

@@ -1,7 +1,7 @@
-//! One channel of a feed: arbitration of its lines, holes, requests, sessions, recovery.
+//! One channel of a feed: line arbitration, gaps, retransmission requests, sessions, recovery.
 //!
-//! INVARIANT: messages are handed on by rising number without a hole, but for the ranges that an
-//! [`Event::Stale`] names and for what [`Event::Joined`] and [`Event::Session`] say is void.
+//! INVARIANT: messages are delivered by rising sequence number without a gap, except for the ranges
+//! named by [`Event::Stale`] and the state voided by [`Event::Joined`] and [`Event::Session`].
 
 use weir_types::Nanos;
 
@@ -11,67 +11,67 @@ use super::seen::Seen;
 use super::{ChannelCounts, Event, Handler, LateJoin, Line, LineConfig, Run, StaleReason, State};
 use crate::feed::{Packet, PacketKind};
 
-/// The number of a session's first message.
+/// The sequence number of a session's first message.
 const FIRST: u64 = 1;
-/// Two resets so close together by the venue's clock are one, on two lines.
+/// Two resets within this time by the venue's clock are one reset, seen on two lines.
 const SAME_RESET: Nanos = Nanos(1_000_000_000);
 
-/// The first hole.
+/// The first gap: messages from `from` up to, but excluding, `to`.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     from: u64,
     to: u64,
-    /// When it was noticed.
+    /// The time at which it was detected.
     since: Nanos,
 }
 
-/// Where asking stands.
+/// The progress of retransmission requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
-    /// All that is missing before this number was asked for.
+    /// All missing messages before this number were requested.
     to: u64,
-    /// So often since the first hole is the first one.
+    /// Requests since the first gap became the first one.
     attempts: u32,
-    /// When the last request went out or the last answer came.
+    /// The time of the last request or answer.
     last: Option<Nanos>,
-    /// When the first hole was last asked for or a part of it came.
+    /// The time at which the first gap was last requested or a part of it arrived.
     first: Option<Nanos>,
 }
 
-/// One channel.
+/// The state of one channel.
 #[derive(Clone, Debug)]
 pub struct Channel {
     channel: u32,
     config: LineConfig,
     session: Option<u64>,
-    /// True once `next` means something.
+    /// True once `next` is valid.
     is_joined: bool,
-    /// What is handed on next.
+    /// The sequence number of the next message to deliver.
     next: u64,
-    /// All messages before this number exist.
+    /// All messages before this number are known to exist.
     horizon: u64,
-    /// When the horizon was last moved.
+    /// The time at which the horizon last moved.
     horizon_at: Nanos,
     held: Held,
     gap: Option<Gap>,
     asked: Asked,
     is_stale: bool,
     is_recovering: bool,
-    /// The number after the session's last message, once it was said.
+    /// The number after the session's last message, once announced.
     end: Option<u64>,
     is_ended: bool,
     state: State,
     past: PastSessions,
-    /// When the numbers last began anew within a session, by the venue's clock.
+    /// The time of the last reset within a session, by the venue's clock.
     reset_at: Option<Nanos>,
     given_up: GivenUp,
-    /// What came on each line in this session.
+    /// The numbers seen on each line in this session.
     seen: [Seen; 3],
     counts: ChannelCounts,
 }
 
 impl Channel {
-    /// A channel of which nothing was heard.
+    /// Creates a channel without any input.
     #[must_use]
     pub fn new(channel: u32, config: LineConfig) -> Channel {
         Channel {
@@ -98,60 +98,61 @@ impl Channel {
         }
     }
 
-    /// What it is in.
+    /// Returns the state of the channel.
     #[must_use]
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// What became of it so far.
+    /// Returns the counters of the channel.
     #[must_use]
     pub fn counts(&self) -> &ChannelCounts {
         &self.counts
     }
 
-    /// The number of the message that is handed on next.
+    /// Returns the sequence number of the next message to deliver.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// The session, once one was heard.
+    /// Returns the session; `None` before the first packet.
     #[must_use]
     pub fn session(&self) -> Option<u64> {
         self.session
     }
 
-    /// Packets that wait.
+    /// Returns the number of held packets.
     #[must_use]
     pub fn held_len(&self) -> usize {
         self.held.len()
     }
 
-    /// All messages before this number exist, as far as was heard in this session.
+    /// Returns the number before which all messages of this session are known to exist.
     #[must_use]
     pub fn heard_to(&self) -> u64 {
         self.horizon
     }
 
-    /// Takes a packet that came at `now`; hands on what it makes complete, and does what time
-    /// demands.
+    /// Takes a packet received at `now`, delivers the messages that it completes, and runs the
+    /// timers.
     pub fn packet(&mut self, line: Line, packet: &Packet<'_>, now: Nanos, out: &mut impl Handler) {
         if self.admit(line, packet, now, out) {
             self.tick(now, out);
         }
     }
 
-    /// The same without what time demands: for who has more packets that came before `now` and
-    /// takes them all before [`Channel::tick`], so that nothing is given up that waits to be read.
+    /// Takes a packet without running the timers: for a caller with more packets received before
+    /// `now`, which it passes on before [`Channel::tick`], so that no gap is given up while the
+    /// missing packet waits to be read.
     pub fn arrive(&mut self, line: Line, packet: &Packet<'_>, now: Nanos, out: &mut impl Handler) {
         if self.admit(line, packet, now, out) {
             self.tell_state(out);
         }
     }
 
-    /// Takes a packet; false when it was not of what is followed. What state that leads to is told
-    /// by who calls.
+    /// Takes a packet; returns false for one that is not of the followed session. The caller
+    /// reports the resulting state.
     fn admit(
         &mut self,
         line: Line,
@@ -171,7 +172,7 @@ impl Channel {
             return false;
         }
         self.note_line(line, packet, end, is_again);
-        // A number of zero is a heartbeat before the first message of some venues.
+        // Some venues send heartbeats with number zero before the first message.
         let first = packet.sequence.max(FIRST);
         self.join_late(first, is_again, out);
         if end > self.horizon {
@@ -187,8 +188,8 @@ impl Channel {
         true
     }
 
-    /// Does what time alone demands: asks for what is missing, gives up. To be called when
-    /// [`Channel::deadline`] is reached; more often does no harm.
+    /// Runs the timers: requests missing messages and gives gaps up. Call it when
+    /// [`Channel::deadline`] is reached; more frequent calls are harmless.
     pub fn tick(&mut self, now: Nanos, out: &mut impl Handler) {
         while let Some(gap) = self.gap {
             let waited = now.since(gap.since);
@@ -207,8 +208,8 @@ impl Channel {
         self.tell_state(out);
     }
 
-    /// When [`Channel::tick`] has something to do next; `None` when only a packet can change
-    /// anything.
+    /// Returns the next time at which [`Channel::tick`] has work; `None` when only a packet can
+    /// change anything.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         let gap = self.gap?;
@@ -225,17 +226,17 @@ impl Channel {
         Some(due.map_or(give_up, |due| due.max(paced).min(give_up)))
     }
 
-    /// A snapshot is under way: from now on all that comes waits for [`Channel::join`]. When there
-    /// is no room the oldest goes, which the snapshot most likely covers.
+    /// Starts recovery from a snapshot: all packets are held until [`Channel::join`]. When there is
+    /// no room, the oldest is dropped, which the snapshot most likely covers.
     pub fn begin_recovery(&mut self, out: &mut impl Handler) {
         self.is_recovering = true;
         self.gap = None;
         self.tell_state(out);
     }
 
-    /// A snapshot of `session` took the place of all before `next`: what waited goes on from there.
-    /// What is missing between the snapshot and the first packet that waited is a hole like any
-    /// other. False, and nothing is done, when the channel is in another session.
+    /// Continues after a snapshot of `session` that covers all messages before `next`, with the
+    /// held packets. Messages missing between the snapshot and the first held packet are a gap like
+    /// any other. Returns false, and changes nothing, when the channel is in another session.
     #[must_use]
     pub fn join(&mut self, session: u64, next: u64, now: Nanos, out: &mut impl Handler) -> bool {
         if *self.session.get_or_insert(session) != session {
@@ -259,7 +260,7 @@ impl Channel {
         true
     }
 
-    /// The snapshot failed: what waited is handed on, STALE.
+    /// Abandons a failed recovery: delivers the held packets, STALE.
     pub fn abandon_recovery(&mut self, now: Nanos, out: &mut impl Handler) {
         self.is_recovering = false;
         self.is_stale = true;
@@ -267,13 +268,13 @@ impl Channel {
         self.tick(now, out);
     }
 
-    /// Somebody who looks at the messages found them to contradict each other.
+    /// Marks the channel STALE: a consumer found its messages to contradict each other.
     pub fn mark_stale(&mut self, out: &mut impl Handler) {
         self.is_stale = true;
         self.tell_state(out);
     }
 
-    /// True when the packet is of the session that is followed, which it may begin.
+    /// Returns true when the packet is of the followed session, which it may begin.
     fn enter_session(
         &mut self,
         packet: &Packet<'_>,
@@ -305,7 +306,7 @@ impl Channel {
         true
     }
 
-    /// Begins anew where the venue does; false for a packet that was sent before it did.
+    /// Follows a reset of the venue; returns false for a packet sent before it.
     fn follow_resets(&mut self, packet: &Packet<'_>, out: &mut impl Handler) -> bool {
         if self.reset_at.is_some_and(|at| packet.ts_send < at) {
             self.counts.old_session_packets += 1;
@@ -325,14 +326,15 @@ impl Channel {
         true
     }
 
-    /// Gives up what is missing of a session, hands on what waited for it, and forgets it.
+    /// Gives up the gaps of a session, delivers its held packets, and records it as past.
     fn leave_session(&mut self, old: u64, out: &mut impl Handler) {
         let reached = self.finish_session(out);
         self.past.push(old, reached);
         self.reset_at = None;
     }
 
-    /// The same, and does not forget its number; returns where it had come to.
+    /// Gives up the gaps of the session and delivers its held packets; returns the number it
+    /// reached.
     fn finish_session(&mut self, out: &mut impl Handler) -> u64 {
         self.is_recovering = false;
         self.drain(out);
@@ -351,7 +353,7 @@ impl Channel {
         reached
     }
 
-    /// Decides where to begin when the first packet is not the first one.
+    /// Decides the starting number when the first packet is not the session's first.
     fn join_late(&mut self, first: u64, is_again: bool, out: &mut impl Handler) {
         if self.is_joined || is_again {
             return;
@@ -366,7 +368,7 @@ impl Channel {
         }
     }
 
-    /// Counts what the packet says of its line.
+    /// Counts the packet for its line.
     fn note_line(&mut self, line: Line, packet: &Packet<'_>, end: u64, is_again: bool) {
         let counts = &mut self.counts.lines[line.index()];
         counts.bytes = counts.bytes.saturating_add(packet.messages.len() as u64);
@@ -378,7 +380,7 @@ impl Channel {
         counts.lost = counts.lost.saturating_add(skipped).saturating_sub(filled);
     }
 
-    /// Counts which of a packet's messages are new, and hands it on or lets it wait.
+    /// Counts a packet's new messages, and delivers or holds it.
     fn take(&mut self, coming: &Coming<'_>, is_again: bool, out: &mut impl Handler) {
         let &Coming { sequence, end, line, .. } = coming;
         let passed = end.min(self.next).saturating_sub(sequence);
@@ -425,7 +427,7 @@ impl Channel {
         self.hold(coming);
     }
 
-    /// Hands on what of a packet is new; it begins at or before what is next.
+    /// Delivers the new messages of a packet that begins at or before `next`.
     fn deliver(&mut self, coming: &Coming<'_>, out: &mut impl Handler) {
         let &Coming { sequence, end, ts_send, line, messages, .. } = coming;
         let fits = "a packet's messages are counted in 32 bits";
@@ -438,7 +440,7 @@ impl Channel {
         out.deliver(&Run { channel, session, sequence, count, skip, ts_send, messages, line });
     }
 
-    /// Hands on those that wait and whose turn it is.
+    /// Delivers the held packets whose turn it is.
     fn drain(&mut self, out: &mut impl Handler) {
         while self.held.front().is_some_and(|first| first.sequence <= self.next) {
             let Some(waiting) = self.held.pop() else { return };
@@ -449,7 +451,7 @@ impl Channel {
         }
     }
 
-    /// Hands on what can be, and finds what is missing now.
+    /// Delivers all that is possible, and finds the first gap.
     fn settle(&mut self, now: Nanos, out: &mut impl Handler) {
         if self.is_recovering || !self.is_joined {
             self.tell_state(out);
@@ -474,7 +476,7 @@ impl Channel {
             return;
         };
         match &mut self.gap {
-            // Its end comes nearer when a packet from within it comes.
+            // A packet from within the gap moves its end closer.
             Some(gap) if gap.from == from => gap.to = to,
             Some(gap) if to <= gap.to => (gap.from, gap.to) = (from, to),
             other => {
@@ -491,7 +493,7 @@ impl Channel {
         }
     }
 
-    /// Gives up the first hole, as far as it lies before `before`.
+    /// Gives up the first gap, as far as it lies before `before`.
     fn give_up(&mut self, before: u64, reason: StaleReason, out: &mut impl Handler) {
         let to = self.held.front().map_or(self.horizon, |first| first.sequence);
         let (from, session) = (self.next, self.session.unwrap_or_default());
@@ -517,8 +519,8 @@ impl Channel {
         out.event(self.channel, &Event::Stale { session, from, to, reason });
     }
 
-    /// An answer that ends before all that was asked for may be all that there will be of it: what
-    /// follows is asked for again.
+    /// Records an answer. One that ends before the end of its request may be all that the server
+    /// sends, so the messages after it are requested again.
     fn note_answer(&mut self, end: u64, now: Nanos) {
         self.asked.last = self.asked.last.map(|last| last.max(now));
         self.asked.first = self.asked.first.map(|first| first.max(now));
@@ -528,8 +530,8 @@ impl Channel {
         }
     }
 
-    /// Asks for the next of what is missing, if it is time to; true when the first hole was asked
-    /// for as often as is allowed.
+    /// Requests the next missing messages when due; returns true when the first gap was requested
+    /// as often as allowed.
     fn ask(&mut self, now: Nanos, out: &mut impl Handler) -> bool {
         let (Some(request), Some(session)) = (self.config.request, self.session) else {
             return false;

@@ -1,58 +1,58 @@
-//! What lines and channels count. All of it only grows, but for a line's lost messages.
+//! Counters of lines and channels. They only grow, except for a line's lost messages.
 
-/// What came on one line.
+/// Counters of one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineCounts {
-    /// Packets, heartbeats too.
+    /// Packets, including heartbeats.
     pub packets: u64,
     /// Packets without messages.
     pub heartbeats: u64,
     /// Bytes of messages.
     pub bytes: u64,
-    /// Messages that came here first.
+    /// Messages that arrived first on this line.
     pub first: u64,
-    /// Messages that had come before.
+    /// Messages that had arrived before.
     pub duplicate: u64,
-    /// Messages that came after they were given up.
+    /// Messages that arrived after they were given up.
     pub late: u64,
-    /// Messages that the line jumped over and that did not come on it since; what comes more than
-    /// some 4,000 messages late counts as lost.
+    /// Messages that the line skipped and has not delivered since. One that is more than some 4,000
+    /// messages late stays counted as lost.
     pub lost: u64,
 }
 
-/// What became of a channel.
+/// Counters of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelCounts {
-    /// By [`Line::ALL`](super::Line::ALL)'s order.
+    /// Counters of the lines, in the order of [`Line::ALL`](super::Line::ALL).
     pub lines: [LineCounts; 3],
-    /// Messages handed on.
+    /// Messages delivered.
     pub delivered: u64,
     /// Messages given up.
     pub lost: u64,
-    /// Holes noticed.
+    /// Gaps detected.
     pub gaps: u64,
-    /// Holes filled.
+    /// Gaps filled.
     pub gaps_filled: u64,
-    /// Holes given up.
+    /// Gaps given up.
     pub gaps_given_up: u64,
-    /// Requests.
+    /// Retransmission requests.
     pub requests: u64,
-    /// Requests for what was asked for before.
+    /// Requests that repeat an earlier one.
     pub retries: u64,
-    /// Packets that had to wait.
+    /// Packets held.
     pub held: u64,
-    /// Most packets that waited at once.
+    /// The largest number of packets held at a time.
     pub held_peak: u32,
-    /// Packets that were thrown away unread while a snapshot was under way, for want of room.
+    /// Packets dropped unread during recovery for lack of room.
     pub dropped: u64,
     /// Snapshots joined.
     pub recoveries: u64,
-    /// Sessions heard.
+    /// Sessions seen.
     pub sessions: u64,
-    /// Packets of a session that is over.
+    /// Packets of a past session.
     pub old_session_packets: u64,
-    /// Answers of another session.
+    /// Retransmissions of another session.
     pub foreign_packets: u64,
-    /// Packets whose numbers make no sense.
+    /// Packets with invalid sequence numbers.
     pub malformed_packets: u64,
 }

@@ -1,4 +1,5 @@
-//! Packets that came before their turn: sorted by number, bounded, their memory used again.
+//! Held packets: packets ahead of their turn, sorted by sequence number, bounded, with reused
+//! memory.
 
 use std::collections::VecDeque;
 
@@ -6,23 +7,23 @@ use weir_types::Nanos;
 
 use super::Line;
 
-/// Memory of more than so many bytes is not kept for the next packet: no feed's datagrams need it.
+/// The largest buffer, in bytes, that is reused for another packet: no feed's datagrams need more.
 const SPARE_BYTES_MAX: usize = 16 << 10;
 
-/// A packet that waits.
+/// A held packet.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
     pub sequence: u64,
     /// The number after its last message.
     pub end: u64,
     pub ts_send: Nanos,
-    /// When it came.
+    /// The receive time.
     pub arrived: Nanos,
     pub line: Line,
     pub messages: Vec<u8>,
 }
 
-/// What a packet is that is to wait.
+/// A received packet, before it is held or delivered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Coming<'a> {
     pub sequence: u64,
@@ -33,7 +34,7 @@ pub(super) struct Coming<'a> {
     pub messages: &'a [u8],
 }
 
-/// Packets that wait.
+/// The held packets of a channel.
 // INVARIANT: `packets` is sorted by `sequence`; `bytes` is the sum of their messages' lengths and
 // never over `bytes_max`.
 #[derive(Clone, Debug)]
@@ -43,7 +44,7 @@ pub(super) struct Held {
     packets_max: usize,
     bytes: usize,
     bytes_max: usize,
-    /// No packet that waits ends after this number.
+    /// No held packet ends after this number.
     end: u64,
 }
 
@@ -68,7 +69,7 @@ impl Held {
         self.packets.front()
     }
 
-    /// When the first of those that wait came.
+    /// Returns the receive time of the packet that was received first.
     pub(super) fn earliest(&self) -> Option<Nanos> {
         self.packets.iter().map(|packet| packet.arrived).min()
     }
@@ -78,7 +79,7 @@ impl Held {
         self.packets.len() < self.packets_max && bytes.is_some_and(|bytes| bytes <= self.bytes_max)
     }
 
-    /// How many of `from..to` are not among what waits.
+    /// Returns how many of the numbers `from..to` are in no held packet.
     pub(super) fn missing_count(&self, from: u64, to: u64) -> u64 {
         if from >= self.end {
             return to.saturating_sub(from);
@@ -94,8 +95,8 @@ impl Held {
         missing + to.saturating_sub(cursor)
     }
 
-    /// The first range at or after `from` and before `to` that is not among what waits, and when
-    /// the packet that ends it came, if one does.
+    /// Returns the first range at or after `from` and before `to` that is in no held packet, with
+    /// the receive time of the packet that ends it, if there is one.
     pub(super) fn first_missing(&self, from: u64, to: u64) -> Option<(u64, u64, Option<Nanos>)> {
         let mut cursor = from;
         for packet in &self.packets {
@@ -108,7 +109,7 @@ impl Held {
         (cursor < to).then_some((cursor, to, None))
     }
 
-    /// Lets a packet wait; `has_room` said that it may.
+    /// Adds a packet; the caller has checked `has_room`.
     pub(super) fn insert(&mut self, coming: &Coming<'_>) {
         debug_assert!(self.has_room(coming.messages.len()));
         let mut messages = self.spare.pop().unwrap_or_default();
@@ -121,7 +122,7 @@ impl Held {
         self.packets.insert(at, Waiting { sequence, end, ts_send, arrived, line, messages });
     }
 
-    /// Takes the first one off; [`Held::recycle`] takes its memory back.
+    /// Removes the first packet; [`Held::recycle`] reuses its memory.
     pub(super) fn pop(&mut self) -> Option<Waiting> {
         let packet = self.packets.pop_front()?;
         self.bytes -= packet.messages.len();

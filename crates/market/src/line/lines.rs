@@ -1,4 +1,4 @@
-//! The channels of a feed, each by its number.
+//! The channels of a feed, by number.
 
 use std::collections::HashMap;
 
@@ -8,20 +8,20 @@ use weir_types::Nanos;
 use super::{Channel, Handler, Line, LineConfig};
 use crate::feed::Packet;
 
-/// Why a packet was not taken.
+/// The reason a packet was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinesError {
-    /// It is of a channel beyond those that there is room for.
+    /// The packet belongs to a channel over the limit.
     #[error("channel {channel} is one more than the {channels_max} that were allowed")]
     TooManyChannels {
-        /// Which.
+        /// The number of the channel.
         channel: u32,
-        /// How many there may be.
+        /// The most channels.
         channels_max: usize,
     },
 }
 
-/// Several channels with one configuration.
+/// Several channels with a common configuration.
 #[derive(Clone, Debug)]
 pub struct Lines {
     config: LineConfig,
@@ -31,13 +31,13 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// No channel yet; each comes to be with its first packet, up to `channels_max`.
+    /// Creates an empty set; a channel's first packet creates it, up to `channels_max` channels.
     #[must_use]
     pub fn new(config: LineConfig, channels_max: usize) -> Lines {
         Lines { config, channels_max, places: HashMap::default(), channels: Vec::new() }
     }
 
-    /// Takes a packet that came on `line` at `now`.
+    /// Takes a packet received on `line` at `now`.
     ///
     /// # Errors
     /// [`LinesError::TooManyChannels`]: the packet was not taken.
@@ -52,7 +52,7 @@ impl Lines {
         Ok(())
     }
 
-    /// The same, as [`Channel::arrive`] does it.
+    /// Takes a packet as [`Channel::arrive`] does, without running the timers.
     ///
     /// # Errors
     /// [`LinesError::TooManyChannels`]: the packet was not taken.
@@ -67,18 +67,18 @@ impl Lines {
         Ok(())
     }
 
-    /// Does for all channels what time alone demands.
+    /// Runs the timers of all channels.
     pub fn tick(&mut self, now: Nanos, out: &mut impl Handler) {
         self.channels.iter_mut().for_each(|(_, channel)| channel.tick(now, out));
     }
 
-    /// When [`Lines::tick`] has something to do next.
+    /// Returns the next time at which [`Lines::tick`] has work.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         self.channels.iter().filter_map(|(_, channel)| channel.deadline()).min()
     }
 
-    /// A channel, made when there is none of that number.
+    /// Returns the channel of this number; creates it if necessary.
     ///
     /// # Errors
     /// [`LinesError::TooManyChannels`].
@@ -97,7 +97,7 @@ impl Lines {
         Ok(&mut self.channels[place].1)
     }
 
-    /// All channels with their numbers, in the order in which they were first heard.
+    /// Iterates over all channels with their numbers, in order of first appearance.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Channel)> {
         self.channels.iter().map(|(number, channel)| (*number, channel))
     }

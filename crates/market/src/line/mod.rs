@@ -1,19 +1,20 @@
-//! Lines: one feed sent twice, and what is asked for again, as one sequence without holes.
+//! Lines: merges the two copies of a feed and its retransmissions into one sequence without gaps.
 //!
-//! A venue sends each channel on two multicast lines, A and B; what both lost can be asked for
-//! again, or is in a snapshot. [`Channel`] hands each message on once, in the order of the numbers,
-//! and says what is missing; [`Lines`] holds several channels. Numbers of packets are all that they
-//! look at, so they serve every feed. Time comes in, requests and events go out by [`Handler`];
-//! nothing is allocated once the buffer for what came too early has its size.
+//! A venue sends each channel on two multicast lines, A and B; messages lost on both can be
+//! requested again, or are covered by a snapshot. [`Channel`] delivers each message once, in
+//! sequence, and reports missing ones; [`Lines`] holds several channels. They look only at the
+//! sequence numbers of packets, so they serve every feed. Time comes in as an argument; requests
+//! and events go out through [`Handler`]. Nothing is allocated once the buffer of early packets has
+//! its size.
 //!
-//! | state | means | ends by |
+//! | state | meaning | ends with |
 //! | --- | --- | --- |
-//! | WAITING | nothing was heard | the first packet, or a snapshot |
-//! | LIVE | all there is was handed on | a hole; the end of the session |
-//! | GAP | messages are missing, later ones wait | filled: LIVE; given up: STALE |
-//! | STALE | messages are lost; newer ones are handed on | a snapshot; a new session |
-//! | RECOVERING | all that comes waits for a snapshot | [`Channel::join`], or it is abandoned |
-//! | ENDED | all of the session was handed on | a new session |
+//! | WAITING | nothing was received | the first packet, or a snapshot |
+//! | LIVE | all known messages were delivered | a gap; the end of the session |
+//! | GAP | messages are missing, later ones are held | filled: LIVE; given up: STALE |
+//! | STALE | messages are lost; newer ones are delivered | a snapshot; a new session |
+//! | RECOVERING | all packets are held for a snapshot | [`Channel::join`], or it is abandoned |
+//! | ENDED | the whole session was delivered | a new session |
 
 mod channel;
 mod counts;
@@ -28,7 +29,7 @@ pub use lines::{Lines, LinesError};
 
 use weir_types::Nanos;
 
-/// Where a packet came from.
+/// The source of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Line {
     /// The first line.
@@ -40,7 +41,7 @@ pub enum Line {
 }
 
 impl Line {
-    /// All, in the order of their counts.
+    /// All lines, in the order of their counters.
     pub const ALL: [Line; 3] = [Line::A, Line::B, Line::Retransmission];
 
     pub(crate) const fn index(self) -> usize {
@@ -52,45 +53,46 @@ impl Line {
     }
 }
 
-/// What to do when the first packet heard of a channel is not its first one.
+/// The treatment of a channel whose first packet is not the session's first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LateJoin {
-    /// Begin here, STALE until a snapshot comes.
+    /// Start at this packet, STALE until a snapshot arrives.
     FromHere,
-    /// Ask for all from number 1. For a session's first minutes: what waits meanwhile needs room.
+    /// Request all messages from number 1. Only for a session's first minutes: the packets received
+    /// meanwhile must be held.
     FromStart,
 }
 
-/// What a channel waits for, and how long.
+/// Limits of waiting and requesting on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineConfig {
-    /// Packets that may wait behind a hole, at least 1.
+    /// The most packets held behind a gap, at least 1.
     pub held_packets_max: u32,
-    /// Their bytes together.
+    /// The most bytes of held packets.
     pub held_bytes_max: usize,
-    /// So long a hole may be filled by the other line before it is asked for.
+    /// The time for which the other line may fill a gap before it is requested.
     pub reorder: Nanos,
-    /// So long after it was noticed a hole is given up, whatever was asked.
+    /// The time after its detection at which a gap is given up, regardless of requests.
     pub give_up: Nanos,
-    /// Asking for what is missing; `None` where the venue has no server for it.
+    /// Retransmission requests; `None` where the venue has no server for them.
     pub request: Option<RequestConfig>,
-    /// More missing messages than these are neither waited nor asked for.
+    /// The largest gap, in messages, that is waited for or requested.
     pub gap_messages_max: u64,
-    /// When the first packet is not the first one.
+    /// The treatment of a first packet that is not the session's first.
     pub late_join: LateJoin,
 }
 
-/// How missing messages are asked for.
+/// Limits of retransmission requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestConfig {
-    /// Messages of one request; at least 1. MoldUDP64 1.00 has 16 bits for it, of which 65,535 is
-    /// not a count.
+    /// The most messages of one request; at least 1. MoldUDP64 1.00 has 16 bits for it, of which
+    /// 65,535 is not a count.
     pub count_max: u16,
-    /// From one request, or a part of an answer, to the next request.
+    /// The time from one request, or a part of an answer, to the next request.
     pub interval: Nanos,
-    /// From a request without an answer to the next one for the same.
+    /// The time from a request without an answer to its repetition.
     pub timeout: Nanos,
-    /// So often the same is asked for.
+    /// The most requests for the same messages.
     pub attempts_max: u32,
 }
 
@@ -119,35 +121,35 @@ impl Default for LineConfig {
     }
 }
 
-/// Messages to hand on: the next ones of their channel.
+/// The next messages of a channel, for delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run<'a> {
     /// The channel.
     pub channel: u32,
     /// The session.
     pub session: u64,
-    /// The number of the first message that is new.
+    /// The sequence number of the first new message.
     pub sequence: u64,
-    /// How many are new.
+    /// The number of new messages.
     pub count: u32,
-    /// So many of `messages` stand before the first new one: they were handed on already, and
-    /// [`Feed::next_message`](crate::Feed::next_message) passes over them.
+    /// The number of `messages` before the first new one: they were delivered already, and the
+    /// receiver skips them with [`Feed::next_message`](crate::Feed::next_message).
     pub skip: u32,
-    /// When their packet was sent by the venue's clock; zero when it does not say.
+    /// The send time of the packet by the venue's clock; zero when it has none.
     pub ts_send: Nanos,
     /// All messages of the packet.
     pub messages: &'a [u8],
-    /// Whose packet it was.
+    /// The source of the packet.
     pub line: Line,
 }
 
-/// What a channel is in.
+/// The state of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Nothing was heard.
+    /// Nothing was received.
     #[default]
     Waiting,
-    /// All there is was handed on.
+    /// All known messages were delivered.
     Live,
     /// Messages are missing that may still come.
     Gap,
@@ -159,84 +161,84 @@ pub enum State {
     Ended,
 }
 
-/// Why messages are given up.
+/// The reason messages are given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StaleReason {
     /// The channel was joined late.
     JoinedLate,
-    /// Their time was up.
+    /// The time limit expired.
     Timeout,
-    /// They were asked for as often as is allowed.
+    /// The messages were requested as often as allowed.
     Unanswered,
-    /// There is no room for what waits behind them.
+    /// There is no room for the packets held behind them.
     NoRoom,
-    /// There are too many.
+    /// The gap is too large.
     TooMany,
-    /// Their session is over.
+    /// The session is over.
     SessionOver,
 }
 
-/// What happened to a channel.
+/// An event of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It is in another state.
+    /// The state changed.
     State {
-        /// The one before.
+        /// The previous state.
         from: State,
-        /// The one now.
+        /// The new state.
         to: State,
     },
     /// Messages `from..to` are missing and may still come.
     Gap {
-        /// The first.
+        /// The first missing number.
         from: u64,
-        /// The one after the last.
+        /// The number after the last missing one.
         to: u64,
     },
-    /// Ask for these.
+    /// The caller should request these messages.
     Request {
-        /// Of this session.
+        /// The session.
         session: u64,
-        /// The first.
+        /// The first message.
         sequence: u64,
-        /// How many.
+        /// The number of messages.
         count: u16,
     },
-    /// Messages `from..to` will not come.
+    /// Messages `from..to` are lost.
     Stale {
-        /// Of this session.
+        /// The session.
         session: u64,
-        /// The first.
+        /// The first lost number.
         from: u64,
-        /// The one after the last.
+        /// The number after the last lost one.
         to: u64,
-        /// Why.
+        /// The reason.
         reason: StaleReason,
     },
-    /// A snapshot took the place of all before `next`.
+    /// A snapshot replaced all messages before `next`.
     Joined {
-        /// What is handed on next.
+        /// The sequence number of the next message to deliver.
         next: u64,
     },
-    /// Another session: numbers begin anew, and what was known of the old one is void.
+    /// A new session began: sequence numbers restart, and the old session's state is void.
     Session {
-        /// The new one.
+        /// The new session.
         session: u64,
     },
-    /// All of the session was handed on or given up.
+    /// All messages of the session were delivered or given up.
     EndOfSession {
         /// The session.
         session: u64,
-        /// The number that its next message would have had.
+        /// The number that the next message would have had.
         next: u64,
     },
 }
 
-/// Takes what channels hand on.
+/// A receiver of the output of channels.
 pub trait Handler {
-    /// Messages, the next ones of their channel.
+    /// Takes the next messages of a channel.
     fn deliver(&mut self, run: &Run<'_>);
-    /// Something happened to a channel.
+    /// Takes an event of a channel.
     fn event(&mut self, channel: u32, event: &Event);
 }
 

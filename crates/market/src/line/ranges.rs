@@ -1,6 +1,6 @@
-//! The last ranges that were given up, and the last sessions: bounded memories.
+//! Bounded memories of the last ranges that were given up, and of the last sessions.
 
-/// Ranges of numbers that are remembered at once.
+/// The number of ranges remembered.
 const RANGES_MAX: usize = 16;
 
 /// The last ranges that were given up.
@@ -20,17 +20,17 @@ impl GivenUp {
         *self = GivenUp::default();
     }
 
-    /// How many of `from..to` are in a range.
+    /// Returns how many of the numbers `from..to` are in a range.
     pub(super) fn count_in(&self, from: u64, to: u64) -> u64 {
         let inside = |range: &(u64, u64)| range.1.min(to).saturating_sub(range.0.max(from));
         self.ranges.iter().map(inside).sum::<u64>().min(to.saturating_sub(from))
     }
 }
 
-/// Sessions that are remembered at once.
+/// The number of sessions remembered.
 const SESSIONS_MAX: usize = 4;
 
-/// The last sessions that are over, each with the number it had come to.
+/// The last past sessions, each with the number it reached.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PastSessions {
     sessions: [Option<(u64, u64)>; SESSIONS_MAX],
@@ -43,7 +43,7 @@ impl PastSessions {
         self.next = (self.next + 1) % SESSIONS_MAX;
     }
 
-    /// Where the session had come to, to read and to move.
+    /// Returns the number that a past session reached, for reading and updating.
     pub(super) fn reached(&mut self, session: u64) -> Option<&mut u64> {
         self.sessions.iter_mut().flatten().find(|past| past.0 == session).map(|past| &mut past.1)
     }

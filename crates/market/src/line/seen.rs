@@ -1,7 +1,7 @@
-//! Which of the last numbers came on a line: what it lost, though packets overtake each other and
-//! come twice.
+//! The numbers recently seen on a line, to count its losses although packets may be reordered or
+//! duplicated.
 
-/// Words of 64 numbers: what comes later than 4,096 numbers after its turn counts as lost.
+/// Words of 64 numbers: a message more than 4,096 numbers late counts as lost.
 const WORDS: u64 = 64;
 const WORD_BITS: u64 = 64;
 
@@ -10,17 +10,17 @@ const WORD_BITS: u64 = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     words: [u64; WORDS as usize],
-    /// The number after the highest that came; zero before the first.
+    /// The number after the highest one seen; zero before the first.
     top: u64,
-    /// Numbers before this one were never waited for.
+    /// Numbers before this one were never expected.
     start: u64,
 }
 
 impl Seen {
     pub(super) const NONE: Seen = Seen { words: [0; WORDS as usize], top: 0, start: 0 };
 
-    /// Messages `from..to` came, of which there may be none. How many numbers were jumped over, and
-    /// how many that had been jumped over came now.
+    /// Records the messages `from..to`, which may be none. Returns how many numbers were skipped,
+    /// and how many of the numbers skipped earlier arrived now.
     pub(super) fn note(&mut self, from: u64, to: u64) -> (u64, u64) {
         if self.top == 0 {
             (self.top, self.start) = (from, from);
@@ -33,12 +33,12 @@ impl Seen {
         (skipped, filled)
     }
 
-    /// The lowest number that is remembered.
+    /// Returns the lowest number that is remembered.
     fn oldest(&self) -> u64 {
         (self.top.saturating_sub(1) / WORD_BITS).saturating_sub(WORDS - 1) * WORD_BITS
     }
 
-    /// Makes room up to `top`.
+    /// Moves the window up to `top`.
     fn advance(&mut self, top: u64) {
         if top <= self.top {
             return;
@@ -50,7 +50,7 @@ impl Seen {
         self.top = top;
     }
 
-    /// Marks `from..to`; how many were not marked before.
+    /// Marks `from..to`; returns how many were not marked before.
     fn set(&mut self, from: u64, to: u64) -> u64 {
         let (mut cursor, mut fresh) = (from, 0);
         while cursor < to {

@@ -1,4 +1,4 @@
-//! Scenes: what comes, and what must come of it, word for word.
+//! Scenarios: packets in, and the exact log of deliveries and events out.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use weir_types::Nanos;
 use super::*;
 use crate::feed::{Packet, PacketKind};
 
-/// Writes down all that happens, one word each.
+/// Logs each delivery and event as one word.
 #[derive(Default)]
 struct Log(String);
 
@@ -42,7 +42,7 @@ struct Scene {
     log: Log,
     now: u64,
     session: u64,
-    /// When the venue sends, by its clock.
+    /// The send time by the venue's clock.
     sent: Nanos,
 }
 
@@ -52,7 +52,7 @@ impl Scene {
         Scene { channel, log: Log::default(), now: 0, session: 1, sent }
     }
 
-    /// What happened since the last look.
+    /// Returns the log since the last call.
     fn said(&mut self) -> String {
         std::mem::take(&mut self.log.0).trim_end().to_owned()
     }
@@ -373,7 +373,7 @@ fn what_arrives_gives_nothing_up_before_time_is_looked_at() {
     let mut scene = Scene::new(LineConfig { request: None, ..config() });
     scene.a(1, 3);
     assert_eq!(scene.a(4, 5), "gap:3..4 Gap");
-    // Much later more comes, and what is missing behind it.
+    // Much later, more packets arrive, and after them the missing one.
     scene.now = 5_000;
     for (from, to, want) in [(5, 6, ""), (3, 4, "3..4 4..5 5..6 Live")] {
         let messages: Vec<u8> = (from..to).map(|number| (number % 251) as u8).collect();

@@ -1,9 +1,9 @@
-//! What becomes of each change of an order.
+//! Publication of each change of an order.
 //!
-//! Where an order comes to stand no event says: it follows from what the book shows, and is said
-//! as soon as it follows. An order that matches is on its way until nothing reaches it any more;
-//! while something does, the engine has more to tell of it in the same command. So what is said
-//! does not depend on when the events are heard.
+//! No event states that an order starts to rest: that follows from the book, and is published as
+//! soon as it follows. A matching order is incoming until no resting order meets its limit any
+//! more; while one does, the engine has more events in the same command. So the messages do not
+//! depend on the timing of events.
 
 use weir_types::{ExecType, Liquidity, OrdType, Phase, Qty, Rec, SelfTradePrevention, TimeInForce};
 
@@ -12,7 +12,7 @@ use super::publication::Publication;
 use super::{OrderChange, PublishSink};
 
 impl Publication {
-    /// Takes in a change of an order.
+    /// Takes a change of an order.
     pub fn order(&mut self, change: &OrderChange, out: &mut impl PublishSink) {
         if change.rec.is_none() {
             return;
@@ -29,7 +29,7 @@ impl Publication {
         }
     }
 
-    /// The order as it is known; counts those that are not.
+    /// Returns a known order; counts unknown ones.
     fn known(&mut self, rec: Rec) -> Option<Order> {
         let found = self.orders.get(&rec).copied();
         self.counts.strangers += u64::from(found.is_none());
@@ -71,7 +71,7 @@ impl Publication {
         }
     }
 
-    /// An order that is in no place begins to match, or joins a call's book.
+    /// Starts matching an order that is in no place, or adds it to a call's book.
     fn come_in(&mut self, rec: Rec, out: &mut impl PublishSink) {
         let Some(order) = self.orders.get_mut(&rec) else { return };
         order.place = Place::Incoming;
@@ -85,7 +85,7 @@ impl Publication {
         }
     }
 
-    /// An order that matches comes to stand when it may and nothing reaches it any more.
+    /// Adds a matching order to the book when it may rest and no resting order meets its limit.
     fn stand_if_open(&mut self, rec: Rec, out: &mut impl PublishSink) {
         let Some(order) = self.orders.get(&rec) else { return };
         let is_open = order.place == Place::Incoming
@@ -97,7 +97,7 @@ impl Publication {
         }
     }
 
-    /// An order comes to stand in the book, behind all others at its price.
+    /// Adds an order to the book, behind all others at its price.
     fn stand(&mut self, rec: Rec, out: &mut impl PublishSink) {
         let Some(order) = self.orders.get_mut(&rec) else { return };
         order.place = Place::Book;
@@ -112,7 +112,7 @@ impl Publication {
         self.publish(rec, out);
     }
 
-    /// Shows what stands, under a new number, if it can be said.
+    /// Publishes the shown part of an order under a new reference, if ITCH can represent it.
     pub(super) fn publish(&mut self, rec: Rec, out: &mut impl PublishSink) {
         let Some(mut order) = self.orders.get(&rec).copied() else { return };
         order.reference = self.next_reference;
@@ -161,7 +161,7 @@ impl Publication {
         }
         let is_empty = order.shown_qty.is_zero();
         if is_empty {
-            // The next slice stands behind the others.
+            // The next slice queues behind the other orders.
             order.shown_qty = order.slice();
             self.next_rank += 1;
             order.rank = self.next_rank;
@@ -172,7 +172,7 @@ impl Publication {
         }
     }
 
-    /// A trade with an order that the book does not show.
+    /// Publishes a trade with an order that the book does not show.
     fn say_unseen(&self, order: &Order, change: &OrderChange, out: &mut impl PublishSink) {
         let of = &self.instruments[order.instrument];
         let Some(fit) = of.published() else { return };
@@ -182,7 +182,8 @@ impl Publication {
         }
     }
 
-    /// A trade of a call: the cross tells its volume, so only what the book shows less is said.
+    /// Handles a trade of a call: the cross message reports its volume, so only the reduction of
+    /// the shown quantity is published.
     fn traded_in_call(
         &mut self,
         mut order: Order,
@@ -205,13 +206,13 @@ impl Publication {
             return self.forget(change.rec, &order);
         }
         if order.reference != 0 && order.shown_qty > before {
-            // Its slice is whole again where it stands, which ITCH can only say of a new order.
+            // The slice is refilled in place; ITCH can express that only as a new order.
             self.publish_instead(&mut order, out);
         }
         self.orders.insert(change.rec, order);
     }
 
-    /// Shows an order in the place of what was shown of it, under a new number.
+    /// Replaces the shown part of an order with a new one, under a new reference.
     fn publish_instead(&mut self, order: &mut Order, out: &mut impl PublishSink) {
         let original = core::mem::replace(&mut order.reference, self.next_reference);
         if self.say_replace(original, order, out) {
@@ -262,7 +263,7 @@ impl Publication {
         }
     }
 
-    /// An order shows less where it stands.
+    /// Reduces the shown quantity of an order in place.
     fn show_less(&mut self, rec: Rec, before: &Order, order: Order, out: &mut impl PublishSink) {
         let less = Qty(before.shown_qty.0.saturating_sub(order.shown_qty.0));
         if order.reference != 0 && !less.is_zero() {
@@ -271,7 +272,7 @@ impl Publication {
         self.orders.insert(rec, order);
     }
 
-    /// Nothing of an order is shown any more.
+    /// Withdraws an order from the published book.
     fn hide(&self, order: &mut Order, out: &mut impl PublishSink) {
         if order.reference != 0 {
             self.say_delete(order, out);
@@ -298,13 +299,14 @@ impl Publication {
         self.come_in(change.rec, out);
     }
 
-    /// An order ends without a trade.
+    /// Handles the end of an order without a trade.
     fn ended(&mut self, change: &OrderChange, out: &mut impl PublishSink) {
         let Some(mut order) = self.known(change.rec) else { return };
         self.hide(&mut order, out);
         self.forget(change.rec, &order);
-        // It may have been the last that stood in the way of the one that matches, and then no
-        // event says that this one stands now. By its other choices one does.
+        // The ended order may have been the last one that the matching order meets, and then no
+        // event states that the matching order rests now. With the other kinds of self-trade
+        // prevention an event does.
         if let Some(incoming) = self.incoming
             && let Some(waiting) = self.orders.get(&incoming)
             && waiting.self_trade_prevention == SelfTradePrevention::CancelOldest
@@ -313,7 +315,7 @@ impl Publication {
         }
     }
 
-    /// An order has ended, and what was to be said of it was said.
+    /// Forgets an order that has ended, after its messages.
     fn forget(&mut self, rec: Rec, order: &Order) {
         self.orders.remove(&rec);
         let of = &mut self.instruments[order.instrument];
@@ -329,15 +331,15 @@ impl Publication {
         }
     }
 
-    /// The closing call begins: what waited for it joins the book.
+    /// Adds parked orders to the book when the closing call begins.
     pub(super) fn release_parked(&mut self, index: usize, out: &mut impl PublishSink) {
         for rec in core::mem::take(&mut self.instruments[index].parked) {
             self.come_in(rec, out);
         }
     }
 
-    /// A trade that would have been too far away has begun a call in the middle of matching: what
-    /// may stand does.
+    /// Adds the matching order to the book, if it may rest, when a trade beyond the price limit
+    /// started a call during its matching.
     pub(super) fn stand_interrupted(&mut self, index: usize, out: &mut impl PublishSink) {
         let Some(rec) = self.incoming else { return };
         let Some(order) = self.orders.get(&rec) else { return };

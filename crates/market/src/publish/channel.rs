@@ -1,16 +1,16 @@
-//! A session's messages on their way out: numbered, kept, packed.
+//! The outgoing channel of a session: numbers, stores and packs messages.
 //!
-//! Nothing is sent here: packets are handed to whoever has the socket. While the channel is not
-//! live, messages are numbered and kept only: they were sent before, or can be asked for.
+//! It sends nothing: packets are passed to the owner of the socket. While the channel is not live,
+//! messages are only numbered and stored: they were sent earlier, or can be requested.
 
 use super::PublishSink;
 use super::store::Store;
 use crate::feed::moldudp64::{PacketWriter, Pushed, Session};
 
-/// How often the end of a session is said.
+/// The number of times that the end of a session is sent.
 const END_REPEATS: usize = 3;
 
-/// A session that can be asked for, and how packets of it are written.
+/// A session whose messages can be requested, and the writer of the answers.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) session: Session,
@@ -18,8 +18,7 @@ pub(super) struct Kept {
     pub(super) answers: PacketWriter,
 }
 
-/// See the module's documentation. Holds at most two sessions: the one that is open and the one
-/// before it.
+/// A channel with at most two sessions: the open one and the previous one.
 #[derive(Clone, Debug)]
 pub struct Channel {
     messages_max: usize,
@@ -31,8 +30,8 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// A channel that fills packets up to `len_max` bytes and keeps `messages_max` messages of each
-    /// of two sessions. A `len_max` without room for the longest message counts as one that has.
+    /// Creates a channel that fills packets up to `len_max` bytes and stores `messages_max`
+    /// messages of each of two sessions. `len_max` is raised to fit the longest message.
     #[must_use]
     pub fn new(messages_max: usize, len_max: usize) -> Channel {
         let len_max = len_max.max(crate::feed::moldudp64::HEADER_LEN + 2 + super::MESSAGE_LEN_MAX);
@@ -40,48 +39,49 @@ impl Channel {
         Channel { messages_max, len_max, open: None, before: None, packets, is_live: false }
     }
 
-    /// Sends from now on, beginning with the next message.
+    /// Starts sending, beginning with the next message.
     pub fn go_live(&mut self) {
         self.is_live = true;
         self.packets.restart_at(self.next_sequence());
     }
 
-    /// Whether it sends.
+    /// Returns true when the channel sends.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.is_live
     }
 
-    /// The session that is open.
+    /// Returns the open session.
     #[must_use]
     pub fn session(&self) -> Option<Session> {
         self.open.as_ref().map(|kept| kept.session)
     }
 
-    /// The number that the next message gets, from 1.
+    /// Returns the sequence number of the next message, from 1.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
         self.open.as_ref().map_or(1, |kept| kept.store.next_sequence())
     }
 
-    /// The oldest message of the open session that is kept.
+    /// Returns the number of the oldest stored message of the open session.
     #[must_use]
     pub fn oldest(&self) -> u64 {
         self.open.as_ref().map_or(1, |kept| kept.store.oldest())
     }
 
-    /// Takes messages, and gives `send` each packet that is full.
+    /// Returns a sink for messages, which passes each full packet to `send`.
     pub fn sink<F: FnMut(&[u8])>(&mut self, send: F) -> ChannelSink<'_, F> {
         ChannelSink { channel: self, send }
     }
 
-    /// Gives the packet that is being filled to `send`, if it has messages.
+    /// Passes the partly filled packet to `send`, if it has messages.
     pub fn flush(&mut self, send: impl FnOnce(&[u8])) {
         self.packets.take(send);
     }
 
-    /// A packet that says which number is next; `None` where nothing is said yet. What is being
-    /// filled goes before it, by [`Channel::flush`].
+    /// Returns a heartbeat, which gives the next sequence number; `None` before the channel is
+    /// live, without an open session, and while a packet is partly filled: [`Channel::flush`] sends
+    /// that first.
     pub fn heartbeat(&mut self) -> Option<&[u8]> {
         let is_due = self.is_live && self.open.is_some() && self.packets.count() == 0;
         is_due.then(|| self.packets.heartbeat())
@@ -104,7 +104,7 @@ impl Channel {
     }
 }
 
-/// A channel with what sends its packets.
+/// A channel together with the sender of its packets.
 #[derive(Debug)]
 pub struct ChannelSink<'a, F> {
     channel: &'a mut Channel,
@@ -113,7 +113,8 @@ pub struct ChannelSink<'a, F> {
 
 impl<F: FnMut(&[u8])> PublishSink for ChannelSink<'_, F> {
     fn session(&mut self, session: Session) {
-        // Of a session that breaks off all that was said goes out: others may hear it as well.
+        // Sends all messages of a session that breaks off, because other readers may have received
+        // them.
         self.channel.packets.take(&mut self.send);
         self.channel.begin(session);
     }

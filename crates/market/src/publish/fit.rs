@@ -1,7 +1,8 @@
-//! What of an instrument ITCH can say: symbols of eight letters, prices of 32 bits in 10^-4,
+//! The limits of ITCH for an instrument: symbols of eight characters, prices of 32 bits in 10^-4,
 //! quantities of 32 bits.
 //!
-//! Never rounds and never cuts: what does not fit is named and left out.
+//! Values are never rounded or truncated: an instrument that does not fit is left out, with its
+//! reason.
 
 use weir_types::{Price, Qty};
 
@@ -11,10 +12,10 @@ use crate::feed::itch::encode;
 /// The exponent of ITCH's prices.
 const ITCH_EXPONENT: i32 = -4;
 
-/// Why an instrument is not published.
+/// The reason an instrument is not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// ITCH has eight letters for a symbol.
+    /// ITCH's symbols have eight characters.
     #[error("its symbol is longer than eight letters or not printable ASCII")]
     Symbol,
     /// ITCH has no negative prices.
@@ -34,7 +35,7 @@ pub enum Unfit {
     TooMany,
 }
 
-/// How a price becomes one of ITCH: times `up`, by `down`; one of them is 1.
+/// The conversion of a price to ITCH's: times `up`, divided by `down`; one of them is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scale {
     up: i128,
@@ -42,14 +43,14 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// `None` where no price but zero would fit.
+    /// Returns the scale of an exponent; `None` where no price but zero would fit.
     fn new(price_exponent: i8) -> Option<Scale> {
         let shift = i32::from(price_exponent) - ITCH_EXPONENT;
         let power = 10i128.checked_pow(shift.unsigned_abs()).filter(|power| *power < 1 << 64)?;
         Some(if shift >= 0 { Scale { up: power, down: 1 } } else { Scale { up: 1, down: power } })
     }
 
-    /// The price in 10^-4; `None` when it does not fit.
+    /// Returns the price in 10^-4; `None` when it does not fit.
     pub(super) fn price(self, price: Price) -> Option<u32> {
         // Both factors have less than 64 bits.
         let scaled = i128::from(price.0) * self.up;
@@ -57,14 +58,14 @@ impl Scale {
     }
 }
 
-/// How an instrument is said.
+/// The form of an instrument in ITCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fit {
     pub(super) stock: [u8; 8],
     pub(super) scale: Scale,
 }
 
-/// How an instrument is said, or why it cannot be.
+/// Returns the form of an instrument in ITCH, or the reason that it has none.
 pub(super) fn fit(listing: &Listing) -> Result<Fit, Unfit> {
     let text = listing.symbol.0;
     let len = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());

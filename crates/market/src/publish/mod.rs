@@ -1,13 +1,13 @@
-//! A market of one's own as ITCH 5.0: from what an engine says of orders to messages that others
-//! read, numbered and kept for those who missed some.
+//! Publication of an engine's own market as ITCH 5.0: turns the engine's events into messages,
+//! numbered and stored for retransmission.
 //!
-//! [`Publication`] knows every order of a partition and says of it what is public: what is shown,
-//! at which price, in whose place; never whose it is. [`Channel`] numbers its messages, fills
-//! packets and keeps messages for [`RequestServer`]. All of it is a function of the events: the
-//! same events give the same messages with the same numbers in a session of the same name.
+//! [`Publication`] tracks every order of a partition and publishes its public part: the shown
+//! quantity, price and priority, never the owner. [`Channel`] numbers the messages, fills packets
+//! and stores messages for [`RequestServer`]. The output is a function of the events: equal events
+//! yield equal messages with equal numbers in a session of the same name.
 //!
-//! It opens no socket and reads no clock. What becomes of each event, and what is left out and
-//! why, is on the page `docs/protocols/market-itch.md`.
+//! It opens no socket and reads no clock. The page `docs/protocols/market-itch.md` lists the
+//! messages of each event, and the omissions with their reasons.
 //!
 //! ```text
 //! event ─► Publication ─► message ─► Channel ─┬─► packets, as they fill
@@ -42,22 +42,22 @@ use weir_types::{
 
 use crate::feed::moldudp64::Session;
 
-/// Takes what a [`Publication`] says.
+/// A receiver of the messages of a [`Publication`].
 pub trait PublishSink {
-    /// A session begins: numbers begin anew. The one before, if there was one, goes no further.
+    /// Begins a session: sequence numbers restart. A previous open session is not continued.
     fn session(&mut self, session: Session);
-    /// The session's next message.
+    /// Takes the session's next message.
     fn message(&mut self, message: &[u8]);
-    /// All of the session was said.
+    /// Ends the session after its last message.
     fn end(&mut self);
 }
 
-/// An instrument as it is defined.
+/// The definition of an instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listing {
     /// The instrument.
     pub instrument_id: InstrumentId,
-    /// Its name.
+    /// The symbol.
     pub symbol: Symbol,
     /// Prices are multiples of this.
     pub tick_size: Price,
@@ -71,44 +71,44 @@ pub struct Listing {
     pub price_max: Price,
     /// A price of mantissa m is m times ten to this power.
     pub price_exponent: i8,
-    /// The phase it begins in; of a later definition it is not looked at.
+    /// The initial phase; ignored in a later definition.
     pub phase: Phase,
 }
 
-/// A change of an order and what it is after it, without whose it is.
+/// A change of an order and its state after it, without its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderChange {
     /// The log's time.
     pub time: Nanos,
-    /// The order, by a number that is never published; none: nothing changed.
+    /// The order, by a number that is never published; zero when nothing changed.
     pub rec: Rec,
-    /// Its instrument.
+    /// The instrument.
     pub instrument_id: InstrumentId,
-    /// Its side.
+    /// The side.
     pub side: Side,
-    /// Its type now.
+    /// The current type.
     pub ord_type: OrdType,
-    /// How long it stands.
+    /// The time in force.
     pub time_in_force: TimeInForce,
-    /// What is done when it meets its own account's orders.
+    /// The self-trade prevention of the order.
     pub self_trade_prevention: SelfTradePrevention,
-    /// What happened.
+    /// The kind of change.
     pub exec_type: ExecType,
-    /// Its limit; zero without one.
+    /// The limit price; zero without one.
     pub price: Price,
-    /// All that it asked for.
+    /// The total quantity ordered.
     pub order_qty: Qty,
-    /// What may still trade; zero when it has ended.
+    /// The quantity that may still trade; zero when the order has ended.
     pub leaves_qty: Qty,
-    /// The most that it shows at once; zero: all.
+    /// The largest quantity shown at a time; zero for all.
     pub display_qty: Qty,
-    /// The trade's price, when it traded.
+    /// The price of the trade, for a trade.
     pub last_px: Price,
-    /// The trade's quantity, when it traded.
+    /// The quantity of the trade, for a trade.
     pub last_qty: Qty,
-    /// The trade, when it traded.
+    /// The number of the trade, for a trade.
     pub match_id: MatchId,
-    /// Whether it rested or came in, when it traded.
+    /// The order's side of the trade (resting, incoming or in an auction), for a trade.
     pub liquidity: Liquidity,
 }
 
@@ -117,12 +117,12 @@ pub struct OrderChange {
 pub struct Uncross {
     /// The log's time.
     pub time: Nanos,
-    /// Its instrument.
+    /// The instrument.
     pub instrument_id: InstrumentId,
     /// The price of all trades; zero when there was none.
     pub price: Price,
     /// The volume traded.
     pub qty: Qty,
-    /// Demand less supply at the price.
+    /// Demand minus supply at the price.
     pub surplus: i64,
 }

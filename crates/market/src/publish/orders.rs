@@ -1,31 +1,32 @@
-//! The orders that a publication knows, and the prices at which some stand.
+//! The orders known to a publication, and the prices of those in the book.
 //!
-//! Every live order is known, shown or not: what is not shown decides what becomes public next.
+//! Every live order is tracked, shown or not, because hidden state decides what becomes public
+//! next.
 
 use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
 use weir_types::{OrdType, Price, Qty, Rec, SelfTradePrevention, Side, TimeInForce};
 
-/// Where an order is.
+/// The place of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// On its way to one of the others.
+    /// Matching, or between the other places.
     Incoming,
     /// In the book.
     Book,
-    /// A market order of a call: in the book at no price.
+    /// In the book of a call as a market order, at no price.
     Market,
-    /// Waits for a trade at its stop price.
+    /// Waiting for a trade at its stop price.
     Stop,
-    /// Waits for the closing call.
+    /// Waiting for the closing call.
     Parked,
 }
 
 /// A live order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
-    /// Its instrument's place in the list of instruments.
+    /// The index of its instrument.
     pub(super) instrument: usize,
     pub(super) side: Side,
     pub(super) ord_type: OrdType,
@@ -36,11 +37,11 @@ pub(super) struct Order {
     pub(super) order_qty: Qty,
     pub(super) leaves_qty: Qty,
     pub(super) display_qty: Qty,
-    /// What the book shows of it.
+    /// The quantity that the book shows.
     pub(super) shown_qty: Qty,
-    /// Of two at a price the one with the smaller rank stands before.
+    /// The priority: of two orders at a price, the one with the smaller rank is first.
     pub(super) rank: u64,
-    /// Its public number; zero while nothing of it is public.
+    /// The public order reference; zero while the order is not published.
     pub(super) reference: u64,
 }
 
@@ -49,17 +50,17 @@ impl Order {
         !self.display_qty.is_zero()
     }
 
-    /// What it shows when it comes to stand, or stands anew.
+    /// Returns the quantity to show when the order enters the book or its slice is refilled.
     pub(super) fn slice(&self) -> Qty {
         if self.is_iceberg() { self.display_qty.min(self.leaves_qty) } else { self.leaves_qty }
     }
 
-    /// What it shows where it stands when no more than `leaves_qty` is left of it.
+    /// Returns the quantity to show in place when no more than `leaves_qty` is left.
     pub(super) fn shown_of(&self, leaves_qty: Qty) -> Qty {
         if self.is_iceberg() { self.shown_qty.min(leaves_qty) } else { leaves_qty }
     }
 
-    /// Whether what is left of it after matching stands in the book.
+    /// Returns true when the order's remainder after matching rests in the book.
     pub(super) fn can_stand(&self) -> bool {
         use TimeInForce::{Day, Gtc, Gtd};
         self.ord_type == OrdType::Limit && matches!(self.time_in_force, Day | Gtc | Gtd)
@@ -69,15 +70,15 @@ impl Order {
 /// Live orders by the engine's number.
 pub(super) type Orders = HashMap<Rec, Order, FxBuildHasher>;
 
-/// One side's prices, the best at the end, each with how many orders stand there.
+/// The prices of one side, the best at the end, each with its number of orders.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Prices {
     rungs: Vec<(i64, u32)>,
 }
 
-/// A price as its side ranks it: the better, the greater.
+/// Returns the rank of a price on its side: a better price has a greater rank.
 fn rank_of(side: Side, price: Price) -> i64 {
-    // The complement orders the other way round and cannot overflow.
+    // The complement reverses the order and cannot overflow.
     if side == Side::Buy { price.0 } else { !price.0 }
 }
 
@@ -100,7 +101,7 @@ impl Prices {
         }
     }
 
-    /// Whether an order of the other side with this limit reaches the best of them.
+    /// Returns true when an order of the other side with this limit meets the best price.
     pub(super) fn is_reached_by(&self, own_side: Side, limit: Price) -> bool {
         let Some((rank, _)) = self.rungs.last() else { return false };
         match own_side {

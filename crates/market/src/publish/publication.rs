@@ -1,7 +1,7 @@
-//! What a partition publishes: its instruments, its sessions, and what calls come to.
+//! The publication of a partition: its instruments, sessions and auction results.
 //!
-//! Changes of orders are in [`super::changes`]. INVARIANT: what was said since the session began
-//! gives, by the rules of ITCH, exactly what is shown of the orders that stand in published books.
+//! [`super::changes`] handles changes of orders. INVARIANT: the messages since the session began
+//! yield, by the rules of ITCH, exactly the shown quantities of the orders in published books.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,28 +14,27 @@ use super::session::{Calendar, session_name};
 use super::{Listing, PublishSink, Uncross};
 use crate::feed::moldudp64::Session;
 
-/// What could not be said.
+/// Counters of events that could not be published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PublishCounts {
-    /// Orders that came to stand with a price or quantity that ITCH cannot say: orders of before
-    /// their instrument's bounds were drawn closer.
+    /// Orders in the book with a price or quantity that ITCH cannot represent; such orders are
+    /// older than the current limits of their instrument.
     pub unsayable_orders: u64,
-    /// Changes of orders or instruments that were never heard of: none where events begin with the
-    /// first.
+    /// Changes of unknown orders or instruments; zero when the events are complete from the first.
     pub strangers: u64,
 }
 
-/// An instrument and its book, as far as others' messages depend on it.
+/// An instrument and the part of its book that messages depend on.
 #[derive(Debug)]
 pub(super) struct Instrument {
     pub(super) listing: Listing,
     pub(super) fit: Result<Fit, Unfit>,
-    /// Its number in this session; zero when it has none.
+    /// The instrument's number in this session; zero without one.
     pub(super) locate: u16,
     pub(super) phase: Phase,
     pub(super) bids: Prices,
     pub(super) asks: Prices,
-    /// At-the-close orders that wait, by the engine's number.
+    /// Parked at-the-close orders, by the engine's number.
     pub(super) parked: BTreeSet<Rec>,
 }
 
@@ -44,22 +43,22 @@ impl Instrument {
         if side == Side::Buy { &mut self.bids } else { &mut self.asks }
     }
 
-    /// Whether an order with this limit meets the best price of the other side.
+    /// Returns true when an order with this limit meets the best price of the other side.
     pub(super) fn is_crossed_by(&self, side: Side, limit: weir_types::Price) -> bool {
         let others = if side == Side::Buy { &self.asks } else { &self.bids };
         others.is_reached_by(side, limit)
     }
 }
 
-/// The session that is open.
+/// The open session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     pub(super) midnight: Nanos,
-    /// Start and end of market hours were said.
+    /// True once the start and the end of market hours were published.
     pub(super) hours: (bool, bool),
 }
 
-/// What is published of one partition. See the module's documentation.
+/// The publisher of one partition's market.
 #[derive(Debug)]
 pub struct Publication {
     calendar: Calendar,
@@ -69,10 +68,10 @@ pub struct Publication {
     pub(super) instruments: Vec<Instrument>,
     by_id: HashMap<InstrumentId, usize, FxBuildHasher>,
     pub(super) orders: Orders,
-    /// The order that is being matched, when one is.
+    /// The order that is being matched, if any.
     pub(super) incoming: Option<Rec>,
     pub(super) next_rank: u64,
-    /// Public numbers of orders, instruments and crosses of the session.
+    /// The next public numbers of orders, instruments and crosses in the session.
     pub(super) next_reference: u64,
     next_locate: u16,
     crosses: u64,
@@ -83,7 +82,7 @@ pub struct Publication {
 }
 
 impl Publication {
-    /// Before the first event; `epoch` is that of the first one.
+    /// Creates a publication before the first event, whose epoch is `epoch`.
     #[must_use]
     pub fn new(calendar: Calendar, epoch: Epoch) -> Publication {
         Publication {
@@ -105,32 +104,32 @@ impl Publication {
         }
     }
 
-    /// Instruments that are not published, and why.
+    /// Iterates over the instruments that are not published, with the reasons.
     pub fn unfit(&self) -> impl Iterator<Item = (InstrumentId, Unfit)> {
         self.unfit.iter().map(|(id, why)| (*id, *why))
     }
 
-    /// What could not be said.
+    /// Returns the counters.
     #[must_use]
     pub fn counts(&self) -> PublishCounts {
         self.counts
     }
 
-    /// Live orders that are known, shown or not.
+    /// Returns the number of live orders, shown or not.
     #[must_use]
     pub fn order_count(&self) -> usize {
         self.orders.len()
     }
 
-    /// Instruments that are published in this session.
+    /// Returns the number of instruments published in this session.
     #[must_use]
     pub fn published_count(&self) -> usize {
         self.instruments.iter().filter(|of| of.published().is_some()).count()
     }
 
-    /// What was said may be taken back from here on: all events of the epoch before that live on
-    /// were heard, and those to come are of `epoch`. A session begins; the one before is left as it
-    /// is, since some of what others heard of it is lost.
+    /// Enters a new epoch: all surviving events of the previous one were taken, and later events
+    /// belong to `epoch`. Begins a new session and leaves the previous one without an end, because
+    /// some of its published messages may be of events that did not survive.
     pub fn enter_epoch(&mut self, epoch: Epoch, out: &mut impl PublishSink) {
         if epoch == self.epoch {
             return;
@@ -141,17 +140,17 @@ impl Publication {
         }
     }
 
-    /// The name of the session of the day that begins at `midnight`.
+    /// Returns the name of the session of the day that begins at `midnight`.
     pub(super) fn session_of(&self, midnight: Nanos) -> Session {
         session_name(self.calendar, midnight, self.epoch)
     }
 
-    /// Where the session's times begin.
+    /// Returns the time from which the session's times count.
     pub(super) fn midnight(&self) -> Nanos {
         self.open.map_or(Nanos(0), |open| open.midnight)
     }
 
-    /// Goes on to an event's time; ends the session of the day before.
+    /// Advances to an event's time; ends the session of the previous day.
     pub(super) fn advance(&mut self, time: Nanos, out: &mut impl PublishSink) {
         let time = time.max(self.now);
         let midnight = self.calendar.midnight(time);
@@ -170,7 +169,7 @@ impl Publication {
         self.now = time;
     }
 
-    /// Begins the session of the time that it is: the instruments, then what is shown of orders.
+    /// Begins the session of the current time: publishes the instruments, then the shown orders.
     fn begin(&mut self, out: &mut impl PublishSink) {
         let midnight = self.calendar.midnight(self.now);
         self.open = Some(Open { midnight, hours: (false, false) });
@@ -191,7 +190,7 @@ impl Publication {
         self.show_again(|_| true, out);
     }
 
-    /// Ends the session: all of it was said.
+    /// Ends the session after its last message.
     fn finish(&mut self, out: &mut impl PublishSink) {
         self.end_hours(out);
         self.say_system(b'E', out);
@@ -199,7 +198,7 @@ impl Publication {
         out.end();
     }
 
-    /// All instruments' places, by the numbers that the exchange gave them.
+    /// Returns the indices of all instruments, by the exchange's numbers.
     fn by_number(&self) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.instruments.len()).collect();
         all.sort_unstable_by_key(|index| self.instruments[*index].listing.instrument_id);
@@ -222,7 +221,8 @@ impl Publication {
         }
     }
 
-    /// Says what an instrument is, if it can be said; gives it a number if it has none.
+    /// Publishes an instrument's definition if ITCH can represent it; assigns a number if it has
+    /// none.
     fn list(&mut self, index: usize, out: &mut impl PublishSink) {
         let of = &mut self.instruments[index];
         let id = of.listing.instrument_id;
@@ -239,7 +239,7 @@ impl Publication {
         }
         if of.locate == 0 {
             of.locate = self.next_locate;
-            // Zero behind the last number: there are no more.
+            // Wraps to zero after the last number: there are no more.
             self.next_locate = self.next_locate.wrapping_add(1);
         }
         self.unfit.remove(&id);
@@ -248,7 +248,7 @@ impl Publication {
         self.say_state(of, &fit, out);
     }
 
-    /// An instrument is defined, or defined anew.
+    /// Defines or redefines an instrument.
     pub fn define(&mut self, time: Nanos, listing: &Listing, out: &mut impl PublishSink) {
         self.advance(time, out);
         let Some(index) = self.by_id.get(&listing.instrument_id).copied() else {
@@ -265,7 +265,8 @@ impl Publication {
             }
             return;
         }
-        // Under another symbol, or no longer, or only now: what was shown of it is taken back.
+        // The symbol changed, or the instrument stopped or started to fit: withdraw what was shown
+        // of it.
         self.take_back(index, out);
         if let (Ok(old), true) = (old, self.instruments[index].locate != 0) {
             self.say_gone(&self.instruments[index], &old, out);
@@ -293,7 +294,7 @@ impl Publication {
         }
     }
 
-    /// Deletes all that is shown of an instrument.
+    /// Withdraws all shown orders of an instrument.
     fn take_back(&mut self, index: usize, out: &mut impl PublishSink) {
         let is_shown = |order: &Order| order.instrument == index && order.reference != 0;
         for rec in self.in_order(is_shown) {
@@ -305,7 +306,7 @@ impl Publication {
         }
     }
 
-    /// Orders of the book for which `is_meant` holds, in the order in which they came to stand.
+    /// Returns the orders in the book that satisfy `is_meant`, by instrument and then by priority.
     pub(super) fn in_order(&self, is_meant: impl Fn(&Order) -> bool) -> Vec<Rec> {
         let is_there = |order: &Order| order.place == Place::Book && is_meant(order);
         let mut found: Vec<(usize, u64, Rec)> = (self.orders.iter())
@@ -324,14 +325,14 @@ impl Publication {
         }
     }
 
-    /// Where an instrument is in the list; counts those that are nowhere.
+    /// Returns the index of an instrument; counts unknown ones.
     pub(super) fn find(&mut self, instrument_id: InstrumentId) -> Option<usize> {
         let found = self.by_id.get(&instrument_id).copied();
         self.counts.strangers += u64::from(found.is_none());
         found
     }
 
-    /// An instrument is in another phase.
+    /// Changes the phase of an instrument.
     pub fn phase(
         &mut self,
         time: Nanos,
@@ -359,7 +360,7 @@ impl Publication {
         self.stand_interrupted(index, out);
     }
 
-    /// A call has traded, or found nothing to trade. Its trades come before.
+    /// Takes the result of a call, after its trades; the call may have had none.
     pub fn uncrossed(&mut self, uncross: &Uncross, out: &mut impl PublishSink) {
         self.advance(uncross.time, out);
         let Some(index) = self.find(uncross.instrument_id) else { return };
@@ -367,7 +368,7 @@ impl Publication {
         self.say_cross(&self.instruments[index], uncross, self.crosses, out);
     }
 
-    /// A trade was taken back.
+    /// Busts a trade.
     pub fn bust(
         &mut self,
         time: Nanos,

@@ -1,8 +1,8 @@
-//! Requests for messages, and their answers: one packet each, as many messages as fit.
+//! Retransmission requests and their answers: one packet each, with as many messages as fit.
 //!
-//! What cannot be served is not answered: MoldUDP64 has no refusal. Each is counted by its reason
-//! by whoever has the socket. Who asks too often is not heard for a while, and costs nobody else
-//! anything.
+//! A request that cannot be served gets no answer, because MoldUDP64 has no refusal. The owner of
+//! the socket counts each by its reason. A requester that exceeds its rate is ignored for a while,
+//! at no cost to others.
 
 use core::net::Ipv4Addr;
 use std::collections::HashMap;
@@ -14,49 +14,49 @@ use super::Channel;
 use super::channel::Kept;
 use crate::feed::moldudp64::{Pushed, Request};
 
-/// Requesters that are remembered at the same time.
+/// The most requesters remembered at a time.
 const REQUESTERS_MAX: usize = 1_024;
-/// So much of its allowance a requester may use up at once.
+/// The part of its allowance, as time in nanoseconds, that a requester may use at once.
 const BURST: u64 = 1_000_000_000;
 
-/// Why a request is not answered.
+/// The reason a request is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// It is no request of messages.
+    /// The datagram is no request for messages.
     Malformed,
-    /// It asks for a session that is neither the open one nor the one before it.
+    /// The session is neither the open one nor the previous one.
     Session,
-    /// It asks for what was not said yet.
+    /// The messages were not published yet.
     NotYet,
-    /// It asks for what is not kept any more.
+    /// The messages are no longer stored.
     Gone,
-    /// Its sender has asked too often.
+    /// The sender exceeded its rate.
     TooOften,
 }
 
 impl Refusal {
-    /// All, in the order of their counts.
+    /// All reasons, in the order of their counters.
     pub const ALL: [Refusal; 5] =
         [Refusal::Malformed, Refusal::Session, Refusal::NotYet, Refusal::Gone, Refusal::TooOften];
 
-    /// Its place in [`Refusal::ALL`].
+    /// Returns its index in [`Refusal::ALL`].
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 }
 
-/// Answers requests out of a channel's messages.
+/// A server that answers requests from a channel's messages.
 #[derive(Clone, Debug)]
 pub struct RequestServer {
     interval: u64,
-    /// When each requester's allowance will be whole again.
+    /// The time at which each requester's allowance is full again.
     requesters: HashMap<Ipv4Addr, Nanos, FxBuildHasher>,
 }
 
 impl RequestServer {
-    /// A server that answers each address at most so many requests a second, at least one; all of
-    /// a second's at once, if it likes.
+    /// Creates a server that answers each address at most this many requests a second, at least
+    /// one. A requester may use a second's allowance at once.
     #[must_use]
     pub fn new(per_second: u32) -> RequestServer {
         let interval = 1_000_000_000 / u64::from(per_second.max(1));
@@ -64,7 +64,7 @@ impl RequestServer {
         RequestServer { interval: interval.max(1), requesters }
     }
 
-    /// Answers one datagram: gives `send` the packet, and says how many messages it has.
+    /// Answers one datagram: passes the packet to `send`, and returns its number of messages.
     ///
     /// # Errors
     /// [`Refusal`]: nothing is sent.
@@ -85,10 +85,11 @@ impl RequestServer {
         serve(kept.ok_or(Refusal::Session)?, &request, send)
     }
 
-    /// Whether a requester has allowance left; takes one request's of it if so.
+    /// Returns true when a requester has allowance left, and takes one request's share of it.
     fn may_ask(&mut self, from: Ipv4Addr, now: Nanos) -> bool {
         if self.requesters.len() >= REQUESTERS_MAX && !self.requesters.contains_key(&from) {
-            // Who has not asked for a second is whole again and need not be remembered.
+            // A requester that was quiet for a second has its full allowance and need not be
+            // remembered.
             self.requesters.retain(|_, whole_at| *whole_at > now);
             if self.requesters.len() >= REQUESTERS_MAX {
                 return false;

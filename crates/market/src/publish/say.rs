@@ -1,4 +1,4 @@
-//! The messages themselves, as a publication fills them in.
+//! The messages of a publication, built from its state.
 
 use weir_types::{MatchId, Phase, Qty, Side};
 
@@ -12,7 +12,7 @@ use crate::feed::itch::encode::{
     SystemEvent, Trade,
 };
 
-/// What is added to the number of a cross, so that it is not that of a trade.
+/// The bit added to the number of a cross, to keep it apart from those of trades.
 const CROSS: u64 = 1 << 62;
 
 impl Publication {
@@ -59,7 +59,7 @@ impl Publication {
         out.message(&message.to_bytes(&self.header(of.locate)));
     }
 
-    /// What was known under this symbol is no more.
+    /// Publishes that the instrument under this symbol no longer exists.
     pub(super) fn say_gone(&self, of: &Instrument, fit: &Fit, out: &mut impl PublishSink) {
         let message = StockTradingAction {
             stock: fit.stock,
@@ -70,7 +70,7 @@ impl Publication {
         out.message(&message.to_bytes(&self.header(of.locate)));
     }
 
-    /// An order is shown, under its new number; false when ITCH cannot say it.
+    /// Publishes an order under its new reference; returns false when ITCH cannot represent it.
     pub(super) fn say_add(&self, order: &Order, out: &mut impl PublishSink) -> bool {
         let of = &self.instruments[order.instrument];
         let Some((fit, shares, price)) = of.sayable(order) else { return false };
@@ -85,7 +85,7 @@ impl Publication {
         true
     }
 
-    /// An order takes the place of the one of `original`; false when ITCH cannot say it.
+    /// Publishes the replacement of order `original`; returns false when ITCH cannot represent it.
     pub(super) fn say_replace(
         &self,
         original: u64,
@@ -117,7 +117,7 @@ impl Publication {
         out.message(&message.to_bytes(&self.header(locate)));
     }
 
-    /// A shown order traded at its price.
+    /// Publishes a trade of a shown order at its price.
     pub(super) fn say_executed(
         &self,
         order: &Order,
@@ -132,7 +132,7 @@ impl Publication {
         out.message(&message.to_bytes(&self.header(locate)));
     }
 
-    /// What is shown of an order traded in a call, which tells of the volume itself.
+    /// Publishes a trade of an order's shown quantity in a call, whose cross reports the volume.
     pub(super) fn say_crossed(
         &self,
         order: &Order,
@@ -152,7 +152,7 @@ impl Publication {
         out.message(&message.to_bytes(&self.header(locate)));
     }
 
-    /// A trade with an order that is not shown.
+    /// Publishes a trade with an order that is not shown.
     pub(super) fn say_trade(
         &self,
         of: &Instrument,
@@ -172,8 +172,8 @@ impl Publication {
         out.message(&message.to_bytes(&self.header(of.locate)));
     }
 
-    /// The outcome of a call that traded: how orders stood against each other, and the cross; of
-    /// one that did not: a cross of nothing. `number` counts the session's crosses.
+    /// Publishes the result of a call: the imbalance and the cross; without trades, a cross of zero
+    /// shares. `number` counts the session's crosses.
     pub(super) fn say_cross(
         &self,
         of: &Instrument,
@@ -231,12 +231,12 @@ impl Publication {
 }
 
 impl Instrument {
-    /// How it is said, if it is published in this session.
+    /// Returns the form of the instrument in ITCH, if it is published in this session.
     pub(super) fn published(&self) -> Option<&Fit> {
         self.fit.as_ref().ok().filter(|_| self.locate != 0)
     }
 
-    /// What is shown of an order and its price, as ITCH says them.
+    /// Returns the shown quantity and the price of an order in ITCH's form.
     fn sayable(&self, order: &Order) -> Option<(&Fit, u32, u32)> {
         let fit = self.published()?;
         let shares = u32::try_from(order.shown_qty.0).ok()?;

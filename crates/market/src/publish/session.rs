@@ -1,43 +1,45 @@
-//! Sessions: which day a time is of, and what a session is called.
+//! Sessions: the trading day of a time, and the name of a session.
 //!
-//! A session is a day of an epoch of the log. Its name says both, and by which rules messages were
-//! made, so that one name and number never stand for two different messages.
+//! A session is one day in one epoch of the log. Its name holds both, and the version of the rules
+//! that made its messages, so that one name and sequence number never identify two different
+//! messages.
 
 use weir_types::{Epoch, Nanos};
 
 use crate::feed::moldudp64::{SESSION_LEN, Session};
 
-/// The version of the rules by which events become messages: raised with every change of what is
-/// said of an event, since a session that goes on over a new program's start would say other bytes
-/// under old numbers.
+/// The version of the rules that turn events into messages. Raise it with every change of the
+/// messages of an event: otherwise a session that continues after a program's restart would have
+/// other bytes under old numbers.
 pub const MAPPING: u8 = 1;
 
 const HOUR: u64 = 3_600_000_000_000;
 const DAY: u64 = 24 * HOUR;
 
-/// When days begin.
+/// The rule for the start of days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calendar {
     begins_hour: u8,
 }
 
 impl Calendar {
-    /// Days that begin at this hour of UTC, 0 to 23; beyond, it is taken modulo 24.
+    /// Creates a calendar whose days begin at this hour of UTC, 0 to 23; larger values wrap modulo
+    /// 24.
     #[must_use]
     pub fn new(begins_hour: u8) -> Calendar {
         Calendar { begins_hour: begins_hour % 24 }
     }
 
-    /// The beginning of the day that a time is of.
+    /// Returns the beginning of the day of a time.
     #[must_use]
     pub fn midnight(self, time: Nanos) -> Nanos {
         let offset = u64::from(self.begins_hour) * HOUR;
-        // What is before the first such hour of all is of a first, shorter day.
+        // Times before the first such hour belong to a first, shorter day.
         time.0.checked_sub(offset).map_or(Nanos(0), |since| Nanos(since - since % DAY + offset))
     }
 }
 
-/// The name of the session of a day: the mapping, the hour, the day, the epoch.
+/// Returns the name of a day's session: the mapping, the hour, the day, the epoch.
 #[must_use]
 pub fn session_name(calendar: Calendar, midnight: Nanos, epoch: Epoch) -> Session {
     let mut name = [b'0'; SESSION_LEN];
@@ -48,22 +50,21 @@ pub fn session_name(calendar: Calendar, midnight: Nanos, epoch: Epoch) -> Sessio
     Session(name)
 }
 
-/// What a session's name says.
+/// The contents of a session's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionName {
-    /// The version of the rules by which its messages were made: [`MAPPING`] are the ones known
-    /// here.
+    /// The version of the rules that made its messages; [`MAPPING`] is the one known here.
     pub mapping: u8,
     /// The hour of UTC at which its day begins, 0 to 23.
     pub begins_hour: u8,
-    /// The number of its day, from 1970 on, modulo 1,296.
+    /// The number of its day since 1970, modulo 1,296.
     pub day: u16,
     /// The epoch of the log, modulo 36^6.
     pub epoch: u32,
 }
 
 impl SessionName {
-    /// Reads a name; `None` for one that [`session_name`] does not give.
+    /// Parses a name; `None` for one that [`session_name`] does not produce.
     #[must_use]
     pub fn read(session: Session) -> Option<SessionName> {
         let name = session.0;
@@ -76,24 +77,24 @@ impl SessionName {
         })
     }
 
-    /// The beginning of its day, since the Unix epoch: of the days that the name may mean the one
-    /// nearest to `near`, in which the session was heard. Days return after three years and a half.
+    /// Returns the beginning of its day, since the Unix epoch: the possible day nearest to `near`,
+    /// a time at which the session was received. Days repeat after three and a half years.
     #[must_use]
     pub fn midnight(self, near: Nanos) -> Nanos {
         let offset = u64::from(self.begins_hour) * HOUR;
         let today = near.0.saturating_sub(offset) / DAY;
         let (day, half) = (u64::from(self.day) % DAYS, DAYS / 2);
-        // The days from half a cycle before today on are a whole cycle: one of them it is.
+        // The days from half a cycle before today form a whole cycle, which contains the day.
         let first = today.saturating_sub(half);
         let ahead = (day + DAYS - first % DAYS) % DAYS;
         Nanos((first + ahead).saturating_mul(DAY).saturating_add(offset))
     }
 }
 
-/// Days that a name tells apart: two digits in base 36.
+/// Days that a name distinguishes: two digits in base 36.
 const DAYS: u64 = 36 * 36;
 
-/// A number of digits in base 36, at most twelve; `None` when one is none.
+/// Returns the number of at most twelve digits in base 36; `None` for any other character.
 fn base36(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0, |number: u64, digit| {
         let digit = match digit {
@@ -105,7 +106,7 @@ fn base36(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// The last digits of a number in base 36.
+/// Writes the last digits of a number in base 36.
 fn put_base36(mut number: u64, digits: &mut [u8]) {
     for digit in digits.iter_mut().rev() {
         *digit = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[(number % 36) as usize];

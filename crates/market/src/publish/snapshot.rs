@@ -1,7 +1,7 @@
-//! What a session has come to, for who joins late: all that is shown, under the numbers that it
-//! has on the lines, and with which message to go on.
+//! Snapshots of a session for late joiners: everything shown, under the same references as on the
+//! lines, and the sequence number at which to continue.
 //!
-//! Says nothing of how it came so: trades and crosses of before are not in it.
+//! A snapshot holds the state, not its history: earlier trades and crosses are not included.
 
 use super::PublishSink;
 use super::orders::Order;
@@ -11,15 +11,15 @@ use crate::feed::soupbin::SoupPacket;
 use crate::feed::soupbin::glimpse::end_of_snapshot;
 
 impl Publication {
-    /// The session that is open.
+    /// Returns the open session.
     #[must_use]
     pub fn session(&self) -> Option<Session> {
         self.open.map(|open| self.session_of(open.midnight))
     }
 
-    /// Says all of the open session as it is now, to `out` as messages: the system's events, the
-    /// instruments with their states, the orders that are shown, first those that stand first. It
-    /// changes nothing, and says nothing before the first session.
+    /// Writes the state of the open session to `out` as messages: the system events, the
+    /// instruments with their states, and the shown orders by priority. Changes nothing; writes
+    /// nothing before the first session.
     pub fn snapshot(&self, out: &mut impl PublishSink) {
         let Some(open) = self.open else { return };
         self.say_system(b'O', out);
@@ -47,7 +47,7 @@ impl Publication {
     }
 }
 
-/// Puts each message of a snapshot into a packet of SoupBinTCP.
+/// A sink that appends each message of a snapshot as a SoupBinTCP packet.
 #[derive(Debug)]
 struct Packing<'a>(&'a mut Vec<u8>);
 
@@ -62,9 +62,9 @@ impl PublishSink for Packing<'_> {
     fn end(&mut self) {}
 }
 
-/// Appends a snapshot of the open session as the packets of SoupBinTCP that a GLIMPSE server
-/// sends behind the answer to a login: the messages, then that which says that the lines go on
-/// with `next_sequence`.
+/// Appends a snapshot of the open session as the SoupBinTCP packets that a GLIMPSE server sends
+/// after the answer to a login: the messages, then the message that names `next_sequence` as the
+/// number at which the lines continue.
 pub fn put_snapshot(publication: &Publication, next_sequence: u64, out: &mut Vec<u8>) {
     publication.snapshot(&mut Packing(out));
     Packing(out).message(&end_of_snapshot(next_sequence));

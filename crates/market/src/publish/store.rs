@@ -1,47 +1,48 @@
-//! The messages of a session, kept for who asks again: the last so many, by number.
+//! The stored messages of a session for retransmission: the latest ones, by sequence number.
 //!
-//! A slot a message, as long as the longest of ITCH: what is found is found at once, and what it
-//! takes is known before. INVARIANT: message n lies in slot n − 1 modulo the slots, if it is kept.
+//! Each message has a slot of the length of ITCH's longest message, so that lookups take constant
+//! time and memory is known in advance. INVARIANT: message n, if stored, is in slot n − 1 modulo
+//! the number of slots.
 
-/// Bytes of the longest message that is kept.
+/// Length of the longest message that can be stored, in bytes.
 pub const MESSAGE_LEN_MAX: usize = SLOT_LEN - 1;
 
-/// Bytes that a message takes in a store.
+/// Length of a message's slot, in bytes.
 pub const SLOT_LEN: usize = 52;
 
-/// See the module's documentation. Takes memory as it fills, up to its slots; then none.
+/// The latest messages of a session. Allocates while it fills, up to its limit, and never after.
 #[derive(Clone, Debug)]
 pub struct Store {
-    /// The length, then the message.
+    /// Each slot holds the length, then the message.
     slots: Vec<[u8; SLOT_LEN]>,
     slots_max: usize,
-    /// Messages so far, kept or not.
+    /// Messages so far, stored or not.
     count: u64,
 }
 
 impl Store {
-    /// An empty store of at most `messages_max` messages, at least one.
+    /// Creates an empty store of at most `messages_max` messages, at least one.
     #[must_use]
     pub fn new(messages_max: usize) -> Store {
         Store { slots: Vec::new(), slots_max: messages_max.max(1), count: 0 }
     }
 
-    /// The number that the next message gets, from 1.
+    /// Returns the sequence number of the next message, from 1.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
         self.count + 1
     }
 
-    /// The number of the oldest message that is kept; that of the next one when none is.
+    /// Returns the number of the oldest stored message, or of the next one when none is stored.
     #[must_use]
     pub fn oldest(&self) -> u64 {
         self.next_sequence() - self.slots.len() as u64
     }
 
-    /// Keeps the next message.
+    /// Stores the next message.
     ///
     /// # Panics
-    /// When it is longer than [`MESSAGE_LEN_MAX`]: messages of ITCH are not.
+    /// Panics when it is longer than [`MESSAGE_LEN_MAX`], which no message of ITCH is.
     pub fn push(&mut self, message: &[u8]) {
         let mut slot = [0; SLOT_LEN];
         slot[0] = u8::try_from(message.len()).expect("messages of ITCH are short");
@@ -55,7 +56,7 @@ impl Store {
         self.count += 1;
     }
 
-    /// Message `sequence`; `None` when it was not said yet or is not kept any more.
+    /// Returns message `sequence`; `None` when it does not exist yet or is no longer stored.
     #[must_use]
     pub fn get(&self, sequence: u64) -> Option<&[u8]> {
         if sequence < self.oldest() || sequence >= self.next_sequence() {
@@ -65,7 +66,7 @@ impl Store {
         Some(&slot[1..=usize::from(slot[0])])
     }
 
-    /// Forgets all; numbers begin anew, the memory stays.
+    /// Removes all messages; numbers restart, the memory stays allocated.
     pub fn clear(&mut self) {
         self.slots.clear();
         self.count = 0;

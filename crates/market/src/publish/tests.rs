@@ -1,4 +1,4 @@
-//! What is tested here needs what only this module sees; the rest is in `tests/publish`.
+//! Tests of private parts; those of the public interface are in `crates/node/tests/publish`.
 
 use weir_types::{Epoch, Nanos};
 
@@ -114,7 +114,7 @@ fn what_itch_cannot_say_is_left_out_by_its_reason() {
     assert_eq!(scale.price(Price(-1)), None);
 }
 
-/// Numbered messages of all lengths.
+/// Returns a numbered message; the lengths vary.
 fn message(number: u64) -> Vec<u8> {
     let len = 2 + usize::try_from(number % 49).expect("a short length");
     let mut message = vec![0; len];

@@ -1,4 +1,4 @@
-//! The made-up day of `tests/oracle/bars`, whose bars a script computed without Weir.
+//! The synthetic day of `tests/oracle/bars`, whose bars an independent script computed.
 
 use std::collections::BTreeMap;
 

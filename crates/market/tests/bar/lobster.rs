@@ -1,5 +1,5 @@
-//! Recorded days of LOBSTER, sent as ITCH and taken in by codec and books: their bars of a minute
-//! are what the day's own list of executions adds up to.
+//! Recorded days of LOBSTER, sent as ITCH through codec and books: their one-minute bars equal the
+//! sums over the day's own list of executions.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -18,7 +18,7 @@ mod lobster_itch;
 
 const MINUTE: u64 = 60_000_000_000;
 
-/// Time, price and shares of each execution, by the file.
+/// Time, price and shares of each execution in the file.
 type Executions = Vec<(u64, i64, u64)>;
 
 fn executions(items: &[FlowItem]) -> Executions {

@@ -1,4 +1,4 @@
-//! Bars: against a slow obvious model, a made-up day computed elsewhere, recorded days, and single
+//! Tests of bars: against a slow model, an independently computed day, recorded days, and single
 //! rules.
 
 mod day;
@@ -14,7 +14,7 @@ use weir_market::book::TradePrint;
 use weir_market::{TradeFlags, Venue};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
-/// A trade of instrument, time, price and size; its sequence is its match number.
+/// Builds a trade from instrument, time, price and size; its sequence is its match number.
 pub fn trade(instrument: u32, ts: u64, price: i64, size: u64, match_id: u64) -> BarTrade {
     BarTrade {
         instrument_id: InstrumentId(instrument),
@@ -31,7 +31,7 @@ pub fn trade(instrument: u32, ts: u64, price: i64, size: u64, match_id: u64) -> 
     }
 }
 
-/// That a trade is undone, as feeds say it that give its number only.
+/// Builds a trade break, as sent by feeds that give only the trade's number.
 pub fn undone(instrument: u32, match_id: u64) -> BarBreak {
     BarBreak {
         instrument_id: InstrumentId(instrument),

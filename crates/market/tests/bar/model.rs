@@ -1,4 +1,4 @@
-//! The slow, obvious bars: every trade is kept in a list, and a bar is computed from its list.
+//! A slow, simple model of bars: it keeps every trade in a list and computes a bar from its list.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use weir_types::{Cash, InstrumentId, Nanos, Price, Qty};
 struct Known {
     trade: BarTrade,
     bar: (u64, Nanos),
-    /// Breaks find it by its number.
+    /// True when a break can find it by its number.
     is_named: bool,
     is_undone: bool,
 }
 
 struct Open {
-    /// Prices and ends as they would be told.
+    /// Prices and ends as they would be reported.
     bar: Bar,
-    /// All its trades by their place in the list, undone ones too.
+    /// The indices of all its trades in the list, including undone ones.
     trades: Vec<usize>,
 }
 
@@ -57,7 +57,7 @@ impl Model {
         }
     }
 
-    /// By counting up from the first interval that begins at or after zero.
+    /// Counts up from the first interval that begins at or after zero.
     fn start_of(&self, ts: Nanos) -> Option<Nanos> {
         let (interval, origin) = self.interval()?;
         let mut start = 0;

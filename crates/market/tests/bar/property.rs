@@ -1,4 +1,5 @@
-//! Whatever trades, breaks, gaps and clocks come, in any order: what the slow model tells.
+//! Property test: for any trades, breaks, gaps and clocks, in any order, bars equal the slow
+//! model's.
 
 use core::num::NonZeroU64;
 
@@ -25,7 +26,7 @@ fn a_trade() -> impl Strategy<Value = Step> {
     (0_u32..4, 0_u64..90, price, size, 0_u64..12, 0_u8..16, 0_u64..4).prop_map(
         |(instrument, ts, price, size, match_id, flags, sequence)| {
             let mut trade = trade(instrument, ts, price, size, match_id);
-            // Most trades count for everything; some messages bring two.
+            // Most trades count for everything; some messages carry two trades.
             trade.print.flags = TradeFlags(if flags < 8 { flags } else { 0 });
             trade.sequence = match_id / 2 + sequence;
             Step::Trade(trade)

@@ -1,4 +1,4 @@
-//! One rule each.
+//! Tests of single rules.
 
 use weir_market::bar::{Bar, BarBuilder, BarBuilderConfig, BarEvent, BarTrade};
 use weir_market::{Action, Books, BooksConfig, TradeFlags, Update, Venue};
@@ -11,7 +11,7 @@ fn builder(kind: &str) -> BarBuilder {
     BarBuilder::new(&BarBuilderConfig::new(kind))
 }
 
-/// All bars of these trades, the open ones too.
+/// Returns all bars of these trades, including open ones.
 fn bars(kind: &str, trades: &[BarTrade]) -> Vec<Bar> {
     let (mut builder, mut bars) = (builder(kind), Vec::new());
     let mut tell = |event: &BarEvent| {
@@ -66,7 +66,7 @@ fn time_that_has_passed_closes_bars_of_instruments_that_rest() {
     builder.trade(&trade(2, 12, 1, 1, 2), &mut tell);
     builder.advance(Nanos(9), &mut tell);
     builder.advance(Nanos(10), &mut tell);
-    // What comes for the closed interval is late in the next.
+    // A trade of the closed interval is late in the next one.
     builder.trade(&trade(1, 6, 4, 1, 3), &mut tell);
     builder.advance(Nanos(20), &mut tell);
     let told: Vec<_> = (told.iter())

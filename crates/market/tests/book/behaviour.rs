@@ -46,7 +46,7 @@ fn a_group_of_levels_tells_the_best_price_with_its_last() {
     let mut books = books();
     for (action, want) in [
         (level(Side::Buy, 10, 5, true), Some((10, 5, 0, 0))),
-        // The bid moves above the old offer's place only after that is gone.
+        // The bid reaches the old offer's price only after that offer is gone.
         (level(Side::Sell, 11, 7, true), Some((10, 5, 11, 7))),
         (level(Side::Buy, 11, 1, false), None),
         (level(Side::Sell, 11, 0, false), None),
@@ -77,7 +77,7 @@ fn a_crossed_book_is_an_anomaly_only_while_trading_is_continuous() {
         {
             _ = books.apply(&update(1, add(order_id, side, price, 1)));
         }
-        // Still crossed: it is told once.
+        // The book is still crossed, which is reported once.
         _ = books.apply(&update(1, add(4, Side::Buy, 11, 1)));
         assert_eq!(books.anomalies().of(Anomaly::Crossed), want, "{state:?}");
         assert_eq!(books.is_suspect(ONE), want == 1);
@@ -184,7 +184,7 @@ fn a_venue_s_quote_stands_beside_what_the_feed_consolidates() {
     let quotes: Vec<_> =
         books.quotes(ONE).map(|quote| (quote.venue.0, quote.quote.bid_px.0)).collect();
     assert_eq!(quotes, [(b'N', 12), (b'Q', 11)]);
-    // A feed of one venue: its quote is the best there is.
+    // For a feed of one venue, its quote is the best one.
     _ = books.apply(&update(2, quote(0, 7, 5)));
     assert_eq!(prices(books.best(TWO)), (7, 5, 0, 0));
     let change = books.apply(&update(2, add(1, Side::Buy, 1, 1)));

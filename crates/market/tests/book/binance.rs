@@ -1,8 +1,8 @@
-//! Binance's captures as the oracle: a snapshot and the differences after it, level by level, give
-//! the best bid and offer that its bookTicker stream says for the same number.
+//! Binance's captures as oracle: a snapshot and the differences after it, applied level by level,
+//! yield the best bid and offer that the bookTicker stream reports for the same number.
 //!
-//! A difference names the first and the last number of what it sums up; the book after it is the
-//! book as of the last. The ticker in force then is the one with the greatest number up to it.
+//! A difference names the first and the last number of the changes it sums up; the book after it is
+//! current as of the last. The valid ticker is the one with the greatest number up to that.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ use crate::common::data;
 
 const PAIR: InstrumentId = InstrumentId(1);
 
-/// A decimal number with so many digits after its point.
+/// Parses a decimal number into units of the given number of digits after the point.
 fn decimal(text: &str, digits: usize) -> i64 {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     assert!(part.len() <= digits || part[digits..].bytes().all(|byte| byte == b'0'), "{text}");
@@ -77,7 +77,7 @@ fn read(path: &std::path::Path) -> Capture {
     capture
 }
 
-/// The levels of a message as one group.
+/// Returns the levels of a message as one group.
 fn levels(sequence: u64, bids: &Value, asks: &Value) -> Vec<Update> {
     let mut updates = Vec::new();
     for (side, levels) in [(Side::Buy, bids), (Side::Sell, asks)] {
@@ -104,7 +104,7 @@ fn ticker(value: &Value) -> BestBidOffer {
     }
 }
 
-/// How many times the best bid and offer was compared.
+/// Compares the best bid and offer after each difference; returns the number of comparisons.
 fn compare(capture: &Capture) -> u64 {
     let mut books = Books::new(&BooksConfig::default());
     let state = TradingState::Trading;
@@ -123,7 +123,7 @@ fn compare(capture: &Capture) -> u64 {
         if difference.last <= as_of {
             continue;
         }
-        // Numbers are of all pairs together in the futures' stream, which therefore says its last.
+        // Numbers in the futures stream count all pairs, so its messages name the previous number.
         let before = difference.message.get("pu").map_or(difference.first - 1, number);
         if as_of == start {
             assert!(before <= as_of, "the snapshot is older than the first difference");
@@ -143,7 +143,7 @@ fn compare(capture: &Capture) -> u64 {
     compared
 }
 
-/// Volume and turnover of the trades are those of plain sums.
+/// Checks volume and turnover of the trades against plain sums.
 fn check_trades(capture: &Capture) {
     let mut books = Books::new(&BooksConfig::default());
     let (mut volume, mut turnover) = (0_u64, 0_i128);

@@ -1,4 +1,4 @@
-//! What the tests of books share.
+//! Common helpers of the books' tests.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use weir_market::{Action, Update};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
-/// Where a recorded file is, if there are any.
+/// Returns the path of a recorded file, if recorded data is available.
 pub(crate) fn data(path: &str) -> Option<PathBuf> {
     let Some(root) = std::env::var_os("WEIR_DATA") else {
-        // Past the test harness, which keeps what a passing test prints to itself.
+        // Writes past the test harness, which captures the output of passing tests.
         let mut stderr = std::io::stderr();
         _ = writeln!(stderr, "NOT CHECKED: WEIR_DATA is not set, so {path} was not read");
         return None;

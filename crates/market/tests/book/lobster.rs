@@ -1,8 +1,8 @@
-//! LOBSTER's days as the oracle: after each message the book is the row of the orderbook file.
+//! LOBSTER's days as oracle: after each message the book equals the row of the orderbook file.
 //!
-//! Orders from before the file, and those that come into sight at its depth, are not in its
-//! messages: the reader of `weir-client` seeds them, and only there. What it seeds with a row is
-//! marked, so that it is known how many levels the messages alone account for.
+//! Orders that are older than the file, and those that come into view at its depth, are not in its
+//! messages; only the reader of `weir-client` seeds them. Orders seeded by a row are marked, so
+//! that the test knows how many levels the messages alone account for.
 
 use weir_client::flow::{FlowEvent, FlowItem, FlowKind, FlowRow, load};
 use weir_market::book::{BestBidOffer, BookLevel};
@@ -13,7 +13,7 @@ use crate::common::data;
 
 const STOCK: InstrumentId = InstrumentId(1);
 
-/// From ten-thousandths.
+/// Converts a price from ten-thousandths.
 fn price_of(price: Price) -> Price {
     Price(price.0 * 100_000)
 }
@@ -69,7 +69,7 @@ fn compare_row(books: &Books, best: BestBidOffer, row: &FlowRow, compared: &mut 
     }
 }
 
-/// Plays a day; the best bid and offer is that of one who only hears of changes.
+/// Plays a day; tracks the best bid and offer from reported changes alone.
 fn play(items: &[FlowItem]) -> (Compared, Books) {
     let mut books = Books::new(&BooksConfig::default());
     let mut best = BestBidOffer::default();

@@ -1,8 +1,8 @@
-//! Books by their public face: against a slow obvious model, against recorded markets, and single
+//! Tests of the books' public interface: against a slow model, against recorded markets, and single
 //! behaviours.
 //!
-//! Recorded data is found by `WEIR_DATA`. Without it the tests that need it say so, loudly, and
-//! check nothing.
+//! `WEIR_DATA` names the folder of recorded data. Without it, the tests that need it print a
+//! warning and check nothing.
 
 mod behaviour;
 mod binance;

@@ -1,4 +1,4 @@
-//! A book as slow and as plain as can be: sorted maps of prices, lists of orders, sums over all.
+//! A slow, simple model of a book: sorted maps of prices, lists of orders, sums over all.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) struct Trade {
     is_broken: bool,
 }
 
-/// What rests at a price: orders, oldest first, or what the feed said.
+/// The orders at a price, oldest first, or the total stated by the feed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModelLevel {
     pub(crate) orders: Vec<(u64, u64)>,
@@ -61,7 +61,7 @@ pub(crate) fn index_of(side: Side) -> usize {
 }
 
 impl ModelBook {
-    /// Levels, the best first.
+    /// Returns the levels of a side, the best first.
     pub(crate) fn levels(&self, side: Side) -> Vec<(i64, &ModelLevel)> {
         let mut levels: Vec<_> =
             self.sides[index_of(side)].iter().map(|(price, level)| (*price, level)).collect();
@@ -148,7 +148,7 @@ impl ModelBook {
 }
 
 impl Model {
-    /// Takes an update; returns what cannot be.
+    /// Takes an update; returns its anomalies.
     pub(crate) fn apply(&mut self, update: &Update) -> Vec<Anomaly> {
         let mut anomalies = Vec::new();
         let owner = self.act(update, &mut anomalies);
@@ -178,7 +178,7 @@ impl Model {
         Some(self.books.entry(id).or_default())
     }
 
-    /// Whose an order is.
+    /// Returns the instrument of an order.
     fn owner(&mut self, id: u32, order_id: u64, anomalies: &mut Vec<Anomaly>) -> Option<u32> {
         let of_feed = self.order_ids == OrderIds::OfFeed;
         if !of_feed {
@@ -197,7 +197,7 @@ impl Model {
         Some(*owner)
     }
 
-    /// Lets an order rest at the end of its price's queue.
+    /// Adds an order at the end of its price's queue.
     fn rest(&mut self, id: u32, order: (u64, Side, i64, u64), anomalies: &mut Vec<Anomaly>) {
         let (order_id, side, price, size) = order;
         let of_feed = self.order_ids == OrderIds::OfFeed;
@@ -230,7 +230,7 @@ impl Model {
         book.sides[index_of(side)][&price].orders[at].1
     }
 
-    /// Does what an update says; the instrument where the update does not say it.
+    /// Applies an update; returns the instrument where the update does not name it.
     fn act(&mut self, update: &Update, anomalies: &mut Vec<Anomaly>) -> Option<u32> {
         let id = update.instrument_id.0;
         match update.action {
@@ -407,13 +407,13 @@ impl ModelBook {
                     Action::Consolidated { bid_venue, ask_venue, bid_px, bid_sz, ask_px, ask_sz };
                 self.act(consolidated, anomalies);
             }
-            // A venue's own quote is beside the best one.
+            // A venue's own quote is separate from the best one.
             Action::Quote { .. } if !self.becomes(BookKind::Quotes) => anomalies.push(MixedKinds),
             _ => {}
         }
     }
 
-    /// Volume, turnover, how many trades, and open, high, low and last.
+    /// Returns volume, turnover, number of trades, and open, high, low and last.
     pub(crate) fn day(&self) -> (u64, i128, u64, [Option<i64>; 4]) {
         let standing = || self.trades.iter().filter(|trade| !trade.is_broken);
         let without = |flag| standing().filter(move |trade: &&Trade| !trade.flags.contains(flag));
@@ -429,7 +429,7 @@ impl ModelBook {
     }
 }
 
-/// The instruments of a model's books.
+/// Iterates over the instruments of a model's books.
 pub(crate) fn ids(model: &Model) -> impl Iterator<Item = InstrumentId> {
     model.books.keys().map(|id| InstrumentId(*id))
 }

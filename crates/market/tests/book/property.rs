@@ -1,4 +1,5 @@
-//! Any sequence of updates, sensible or not, leaves the books as the slow model has them.
+//! Property test: any sequence of updates, valid or not, leaves the books equal to the slow
+//! model's.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 use crate::common::update;
 use crate::model::{Model, ModelBook, ids, index_of};
 
-/// A hundred thousand steps.
+/// About a hundred thousand steps in all.
 const CASES: u32 = 150;
 const STEPS: usize = 700;
 
@@ -20,12 +21,12 @@ fn side() -> impl Strategy<Value = Side> {
     prop_oneof![Just(Side::Buy), Just(Side::Sell)]
 }
 
-/// Small, so that sums meet; now and then so large that they do not fit.
+/// Mostly small, so that sums coincide; occasionally so large that sums overflow.
 fn size() -> impl Strategy<Value = Qty> {
     prop_oneof![40 => 1..6_u64, 2 => Just(0), 1 => (u64::MAX - 3)..=u64::MAX].prop_map(Qty)
 }
 
-/// Bids and offers overlap by a little.
+/// Bids and offers overlap slightly.
 fn price(side: Side) -> impl Strategy<Value = Price> {
     let prices = match side {
         Side::Buy => -8..2_i64,
@@ -38,7 +39,7 @@ fn any_price() -> impl Strategy<Value = Price> {
     side().prop_flat_map(price)
 }
 
-/// Few, so that they meet.
+/// Mostly few numbers, so that they collide.
 fn order_id() -> impl Strategy<Value = u64> {
     prop_oneof![30 => 1..50_u64, 1 => any::<u64>()]
 }
@@ -128,7 +129,7 @@ fn of_any() -> impl Strategy<Value = Action> {
     prop_oneof![12 => trade, 6 => broken, 6 => status, 1 => Just(Action::Clear), 1 => new_day]
 }
 
-/// Two instruments by order, one by price, one of quotes; now and then another's action.
+/// Two instruments by order, one by price, one of quotes; occasionally an action of another kind.
 fn step() -> impl Strategy<Value = Update> {
     let strange = prop_oneof![of_orders(), of_prices(), of_quotes()];
     prop_oneof![
@@ -143,7 +144,7 @@ fn step() -> impl Strategy<Value = Update> {
     .prop_map(|(instrument, action)| update(instrument, action))
 }
 
-/// What the model has at a price.
+/// Returns the model's level at a price.
 fn stated(book: &ModelBook, side: Side, price: i64) -> BookLevel {
     let level = book.sides[index_of(side)].get(&price);
     let (size, order_count) = level.map_or((0, 0), |level| level.total());
@@ -178,7 +179,7 @@ fn check_book(books: &Books, model: &Model, id: InstrumentId) -> Result<(), Test
     Ok(())
 }
 
-/// The levels as one who only hears of changes has them.
+/// The levels as rebuilt from reported changes alone.
 type Heard = BTreeMap<(u32, usize, i64), BookLevel>;
 
 fn hear(heard: &mut Heard, change: &Change) {
@@ -207,7 +208,7 @@ fn held(model: &Model) -> Heard {
     held
 }
 
-/// What rests of each instrument whose book is of orders.
+/// Returns the total resting quantity of each instrument whose book is not by price.
 fn resting(model: &Model) -> BTreeMap<u32, i128> {
     let books = model.books.iter().filter(|(_, book)| book.kind != BookKind::ByPrice);
     let total = |book: &ModelBook| {
@@ -247,7 +248,7 @@ fn check(updates: &[Update], order_ids: OrderIds) -> Result<(), TestCaseError> {
         if model.books.contains_key(&id.0) {
             check_book(&books, &model, id)?;
         }
-        // Two of the largest sizes together do not fit.
+        // Two of the largest sizes together saturate the sum.
         let fits = change.removed.0 < u64::MAX;
         if let Some(after) = resting(&model).get(&id.0).filter(|_| fits && !change.is_cleared) {
             let grown = i128::from(change.added.0) - i128::from(change.removed.0);
@@ -259,7 +260,7 @@ fn check(updates: &[Update], order_ids: OrderIds) -> Result<(), TestCaseError> {
             told.insert(id, best.new);
         }
         hear(&mut heard, &change);
-        // An order whose number comes again at another instrument goes without being told.
+        // An order whose number is reused at another instrument is removed without a report.
         if anomalies.contains(&weir_market::book::Anomaly::DuplicateOrder)
             || change.is_cleared && id.0 == 0
         {
@@ -275,7 +276,7 @@ fn check(updates: &[Update], order_ids: OrderIds) -> Result<(), TestCaseError> {
     check_copy(&books, &model, &config)
 }
 
-/// Whoever loads what is exported holds the same.
+/// Checks that books loaded from an export equal the exported ones.
 fn check_copy(books: &Books, model: &Model, config: &BooksConfig) -> Result<(), TestCaseError> {
     let mut copy = Books::new(config);
     let mut updates = Vec::new();
@@ -286,7 +287,7 @@ fn check_copy(books: &Books, model: &Model, config: &BooksConfig) -> Result<(), 
     for id in ids(model) {
         prop_assert_eq!(copy.digest(id), books.digest(id));
         prop_assert_eq!(copy.state(id), books.state(id));
-        // Within a group of updates by price the best one told is older than the levels.
+        // Within a group of updates by price, the best price reported is older than the levels.
         if books.kind(id) != BookKind::ByPrice {
             prop_assert_eq!(copy.best(id), books.best(id));
         }

@@ -1,4 +1,4 @@
-//! The first stage's promises, one by one.
+//! Tests of the first stage's guarantees, one by one.
 
 use weir_market::conflate::{
     Body, Conflator, ConflatorConfig, Entry, Interest, Kind, OnFull, Outcome,
@@ -20,7 +20,7 @@ impl Bench {
         for kind in kinds {
             bench.want(*kind, true);
         }
-        // The snapshots, long before.
+        // The snapshots go out long before.
         bench.sent(Nanos(0));
         bench
     }
@@ -41,7 +41,7 @@ impl Bench {
     }
 }
 
-/// What was sent, at which microsecond.
+/// Returns the bodies sent, with the microsecond of each.
 fn sent_of(quotes: &[(u64, i64, u64)]) -> Vec<(u64, Body)> {
     let mut bench = Bench::new(&ConflatorConfig::default(), &[Kind::Bbo]);
     let start = 1_000_000;
@@ -66,8 +66,8 @@ fn the_cases_own_table_is_sent_at_the_first_quote_and_at_the_end_of_the_interval
 
 #[test]
 fn a_move_of_one_per_cent_against_the_last_sent_price_goes_at_once() {
-    // At +5 by 0.5 %, merged; at +10 by 1 % against what was sent, though by 0.5 % against +5; at
-    // +12 by 0.2 % against that, so it waits; at +25 that is sent.
+    // At +5 a move of 0.5 %, merged; at +10 of 1 % from the quote sent, although of 0.5 % from +5,
+    // so it goes at once; at +12 of 0.2 % from that, so it waits until +25.
     let quotes = [(0, 1_000, 100), (5, 1_005, 101), (10, 1_010, 102), (12, 1_012, 103)];
     let want = [
         (0, Body::Bbo(quote(1_000, 100))),
@@ -103,7 +103,7 @@ fn the_quote_that_goes_with_a_trade_is_sent_before_it_and_the_next_one_after() {
     bench.says(101_000, trade(1));
     bench.says(101_000, Body::Bbo(quote(1_000, 3)));
     bench.says(101_500, trade(2));
-    // Urgent, and yet not merged into what stands before the trades.
+    // The quote is urgent, yet not merged into the one ahead of the trades.
     bench.says(101_600, Body::Bbo(quote(1_100, 4)));
     let sent: Vec<Body> = bench.sent(Nanos(101_600)).iter().map(|entry| entry.body).collect();
     let [before, between, last] =
@@ -144,7 +144,7 @@ fn nothing_is_queued_for_what_nobody_wants() {
         assert_eq!(bench.conflator.apply(Nanos(5), &entry), Outcome::Unwanted);
     }
     assert_eq!(bench.sent(Nanos(u64::MAX)), []);
-    // Wanted twice and given up once it is still wanted, given up twice it is not.
+    // After two requests and one withdrawal it is still subscribed, after two withdrawals not.
     bench.want(Kind::Trades, true);
     bench.want(Kind::Trades, true);
     bench.want(Kind::Trades, false);

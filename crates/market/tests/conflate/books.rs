@@ -1,4 +1,4 @@
-//! A feed and the books that follow it, as plain as they can be.
+//! A simple feed and the books that follow it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 /// Prices are given in cents.
 pub const CENT: i64 = 10_000_000;
 
-/// A quote of one price on both sides' distance of a cent.
+/// Returns a quote with a spread of one cent.
 pub fn quote(cents: i64, size: u64) -> Bbo {
     Bbo {
         bid_px: Price(cents * CENT),
@@ -44,7 +44,7 @@ pub struct Books {
 }
 
 impl Books {
-    /// The next change of the feed: the book has it, and the entry that says so is returned.
+    /// Makes the next change of the feed: applies it to the book and returns its entry.
     pub fn next(&mut self, id: InstrumentId, now: Nanos, body: Body) -> Entry {
         self.sequence += 1;
         let stamp = Stamp { sequence: self.sequence, ts_event: now, ts_recv: Nanos(now.0 + 1) };
@@ -61,7 +61,7 @@ impl Books {
         Entry::change(id, stamp, body)
     }
 
-    /// A change of a kind, with a value that depends on `number`.
+    /// Makes a change of a kind, with a value that depends on `number`.
     pub fn next_of(&mut self, id: InstrumentId, now: Nanos, kind: Kind, number: u64) -> Entry {
         let body = match kind {
             Kind::Bbo => Body::Bbo(quote(1_000 + (number % 16) as i64, number)),

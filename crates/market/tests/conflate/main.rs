@@ -1,5 +1,5 @@
-//! Conflation by its public face: the case's own table, urgency, trade safety, policies; both
-//! stages against slow, obvious models over random steps.
+//! Tests of conflation through its public interface: the table of the requirements, urgency, the
+//! order of trades and quotes, policies; both stages against slow models over random steps.
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 

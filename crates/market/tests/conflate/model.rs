@@ -1,4 +1,4 @@
-//! The first stage as it would be written if it might be slow: one list, searched each time.
+//! A slow, simple model of the first stage: one list, searched each time.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ type Key = (InstrumentId, Kind);
 struct State {
     wanted: u32,
     value: Option<Body>,
-    /// What was not put into an event or sent yet.
+    /// Changes that are neither in an event nor sent yet.
     pending: Option<Merged>,
     is_snapshot: bool,
     sent: Option<Bbo>,
@@ -26,14 +26,14 @@ struct State {
 struct Item {
     key: Key,
     event: Option<Entry>,
-    /// The kind of the event that it was put before.
+    /// The kind of the event that it was frozen ahead of.
     before: Option<Kind>,
     is_marker: bool,
-    /// What came at the same tick may go in any order.
+    /// The number of its tick; items of the same tick may be sent in any order.
     batch: u64,
 }
 
-/// See the file's head.
+/// The model of the first stage.
 pub struct Model {
     config: ConflatorConfig,
     now: u64,
@@ -147,7 +147,7 @@ impl Model {
         Outcome::Queued
     }
 
-    /// What the state has to say now, said.
+    /// Returns the state's entry and resets its changes.
     fn speak(&mut self, key: &Key) -> Entry {
         let now = self.now;
         let state = self.states.get_mut(key).unwrap();
@@ -202,7 +202,7 @@ impl Model {
             return;
         }
         for (_, state) in self.states.iter_mut().filter(|(key, _)| key.1 == kind) {
-            // What is idle stays idle.
+            // An idle state stays idle.
             let is_running = state.sent_at.is_some_and(|at| at.saturating_add(old.0) > self.now);
             state.sent_at = is_running.then_some(self.now);
         }
@@ -261,7 +261,7 @@ impl Model {
                 index += 1;
                 continue;
             }
-            // It may stand before something else too, before the next of its own.
+            // It may also precede another event, ahead of the next item of its own slot.
             let is_event = |other: &&Item| {
                 matches!(other.key.1, Kind::Trades | Kind::Status)
                     && other.event.is_some()
@@ -281,7 +281,7 @@ impl Model {
         }
         for item in left_over.into_iter().rev() {
             let entry = item.event.unwrap();
-            // With what comes next of it, or with the state.
+            // Merge it into the next event of its slot, or into the state.
             let next = self.queue.iter_mut().find(|other| {
                 other.key == item.key && other.batch > item.batch && other.event.is_some()
             });
@@ -299,7 +299,7 @@ impl Model {
         }
     }
 
-    /// Judges what was taken out of the queue: it must be next, and say this.
+    /// Checks an entry taken from the queue: it must be a next one, and equal the model's.
     pub fn popped(&mut self, entry: &Entry) {
         let first = self.queue.iter().map(|item| item.batch).min();
         let key = (entry.instrument_id, entry.body.kind());

@@ -1,4 +1,4 @@
-//! The second stage's promises, one by one.
+//! Tests of the second stage's guarantees, one by one.
 
 use weir_market::conflate::{
     Body, Content, Disconnect, Entry, Fanout, Interest, Kind, Message, Pattern, Policy, Poll,
@@ -18,7 +18,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// Knows instruments A and B, and has one subscriber.
+    /// Creates a desk with instruments A and B, and one subscriber.
     fn new() -> Desk {
         let mut fanout = Fanout::new(InstrumentId(10), 4);
         fanout.define(Nanos(0), &definition(A, "AAPL"));
@@ -206,7 +206,7 @@ fn quotes_that_are_not_conflated_end_in_the_latest_state_however_many_were_lost(
         (Policy::None, vec![bbo(1_000, 1), bbo(1_000, 2), bbo(1_000, 5), bbo(2_000, 9)]),
         (
             Policy::SkipAndNotify,
-            // A's state is told after its gap, though nothing new came of it.
+            // A's state follows its gap, although nothing new changed it.
             vec![Body::Gap(Kind::Bbo), bbo(2_000, 9), bbo(1_000, 5)],
         ),
     ] {
@@ -215,7 +215,7 @@ fn quotes_that_are_not_conflated_end_in_the_latest_state_however_many_were_lost(
             terms.policy = policy;
             terms.queue_len_max = 2;
         });
-        // The snapshots are no changes.
+        // Snapshots count as no changes.
         for (id, body) in [(A, bbo(1_000, 0)), (B, bbo(2_000, 0))] {
             desk.says(1, id, body);
         }
@@ -279,7 +279,7 @@ fn orders_are_told_anew_after_a_gap_and_never_twice() {
     order(&mut desk, true);
     let want = [first.body, second.body, Body::Gap(Kind::Orders), Body::OrdersSnapshot];
     assert_eq!(desk.bodies(1, 9), want);
-    // A new session's numbers are low again.
+    // Sequence numbers restart with a new session.
     desk.fanout.new_session();
     desk.books.sequence = 0;
     let low = order(&mut desk, true);
@@ -304,7 +304,7 @@ fn patterns_have_what_is_defined_later_and_interest_is_told_once() {
     assert_eq!(desk.polled(1, 9).0[0].depth, 5);
     desk.fanout.unsubscribe(desk.id, whole).unwrap();
     assert_eq!(desk.interest(), [bbo_of(B, false)]);
-    // The number goes to another symbol.
+    // The number is assigned to another symbol.
     desk.fanout.define(Nanos(0), &definition(c, "ZZZ"));
     assert_eq!(desk.interest(), [bbo_of(c, false), (c, Kind::Book, false)]);
     desk.fanout.define(Nanos(0), &definition(InstrumentId(11), "AAZ"));
@@ -320,7 +320,7 @@ fn nothing_of_an_ended_subscription_is_sent() {
     desk.says(2, A, trade(1));
     desk.says(3, B, bbo(2_000, 1));
     desk.fanout.unsubscribe(desk.id, trades).unwrap();
-    // The quote that was put before the trade is a quote like any other again.
+    // The quote frozen ahead of the trade is an ordinary quote again.
     assert_eq!(desk.bodies(4, 9), [bbo(2_000, 1), bbo(1_000, 1)]);
     desk.fanout.unsubscribe(desk.id, quotes).unwrap();
     let missing = Err(SubscribeError::NoSubscription(quotes));

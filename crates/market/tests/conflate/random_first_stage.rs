@@ -1,4 +1,4 @@
-//! The first stage over random steps: beside the model, and against the feed itself.
+//! Random tests of the first stage: against the model, and against the feed itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ enum Op {
 }
 
 fn kind() -> impl Strategy<Value = Kind> {
-    // Quotes and trades most, as in a market.
+    // Mostly quotes and trades, as in a market.
     prop_oneof![
         4 => Just(Kind::Bbo),
         3 => Just(Kind::Trades),
@@ -47,16 +47,16 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What must hold whatever the model says: judged by the feed and by what is sent alone.
+/// Invariants that are independent of the model, checked from the feed and the sent entries alone.
 #[derive(Default)]
 struct Ledger {
     accepted: BTreeMap<Key, u64>,
     told: BTreeMap<Key, u64>,
     last: BTreeMap<Key, Entry>,
-    /// Of trades in the queue, the quote as it was.
+    /// For each queued trade, the quote at its time.
     quote_at: BTreeMap<u64, Body>,
     last_sequence: BTreeMap<InstrumentId, u64>,
-    /// Merged changes of status: the latest takes the oldest's place in the order.
+    /// Merged changes of status: the latest takes the oldest one's place in the order.
     merged_status: BTreeSet<u64>,
 }
 
@@ -78,7 +78,7 @@ impl Ledger {
         self.accepted.remove(&key);
         self.told.remove(&key);
         self.last.remove(&key);
-        // Whether a quote was before a trade is not judged across its being wanted anew.
+        // The order of quotes and trades is not checked across a renewed subscription.
         self.quote_at.clear();
     }
 
@@ -104,7 +104,7 @@ impl Ledger {
         self.last.insert(key, *entry);
     }
 
-    /// All was sent: nothing is missing, and the states are the books'.
+    /// Checks, after everything was sent, that nothing is missing and the states equal the books'.
     fn settle(&self, books: &Books) {
         assert_eq!(
             self.accepted.iter().filter(|(_, count)| **count > 0).collect::<Vec<_>>(),
@@ -153,7 +153,7 @@ impl Run {
                 let has_quote = self.model.is_wanted(id, Kind::Bbo);
                 self.ledger.accept(&entry, outcome, &self.books, has_quote);
                 if outcome == Outcome::Refused && kind == Kind::Status {
-                    // Refused is not told: nothing of it may be expected.
+                    // A refused change was not sent, so nothing of it may be expected.
                     self.pop(usize::MAX);
                     let outcome = self.conflator.apply(self.now, &entry);
                     assert_eq!(outcome, self.model.apply(&entry), "{entry:?} again");
@@ -181,7 +181,7 @@ impl Run {
         }
         assert_eq!(self.conflator.queue_len(), self.model.queue_len(), "after {op:?}");
         assert_eq!(self.conflator.waiting_count(), self.model.waiting_count(), "after {op:?}");
-        // States and markers, and three kinds of events with two states before each.
+        // States and markers, plus three kinds of events with two states ahead of each.
         assert!(self.conflator.queue_len() <= 3 * 6 * 2 + 3 * 3 * self.events_max);
     }
 

@@ -1,5 +1,5 @@
-//! Both stages over random steps, judged by what the feed said and what each subscriber was told:
-//! subscribers that come and go, that are slow in any pattern, with any policy.
+//! Random tests of both stages, checked against the feed and the messages that each subscriber
+//! received: subscribers come and go, read slowly in any pattern, with any policy.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ enum Op {
     },
     Advance(u64),
     Tick,
-    /// Of the first stage's queue, so many entries go on.
+    /// Pass this many entries of the first stage's queue on.
     Flush(usize),
     Poll {
         subscriber: usize,
@@ -110,27 +110,27 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A trade that was heard: the quote that each of the subscriber's subscriptions must have had.
+/// The quotes that must precede a trade, for each of the subscriber's subscriptions.
 type QuoteBefore = Vec<(u64, Body)>;
 
-/// One subscription and one instrument.
+/// The state of one subscription for one instrument.
 #[derive(Clone, Debug, Default)]
 struct Track {
     heard: u64,
     told: u64,
-    /// The latest that was heard, and that was told.
+    /// The latest body received by the fan-out, and the latest sent.
     latest: Option<Body>,
     last: Option<Body>,
     last_sequence: u64,
     quotes_before: BTreeMap<u64, QuoteBefore>,
-    /// The number of the last change of an order, since the snapshot; `None` without one.
+    /// The number of the last change of an order since the snapshot; `None` without a snapshot.
     orders: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
 struct Held {
     id: SubscriptionId,
-    /// Never used again.
+    /// A number that is never reused.
     number: u64,
     terms: Subscription,
     tracks: BTreeMap<InstrumentId, Track>,
@@ -265,7 +265,7 @@ impl World {
                 let tracks = BTreeMap::new();
                 reader.held.push(Held { id, number: self.numbers, terms: *terms, tracks });
             }
-            // It is behind and does not know yet.
+            // The subscriber is behind and not disconnected yet.
             Err(refused) => {
                 assert_eq!(refused, SubscribeError::Disconnected);
                 assert!(reader.may_be_disconnected());
@@ -296,7 +296,7 @@ impl World {
             Polled::Sent { count, .. } => assert!(count == got.len() && count <= room),
             Polled::Disconnect(why) => {
                 let held = reader.held.iter().find(|held| held.id == why.subscription);
-                // It may have been ended since.
+                // The subscription may have ended since.
                 assert!(held.is_none_or(|held| held.terms.policy == Policy::Disconnect));
                 assert_eq!(got, []);
                 reader.is_closed = true;
@@ -320,7 +320,7 @@ impl World {
         }
     }
 
-    /// Everybody takes everything; then nobody misses anything.
+    /// Lets every subscriber read everything, then checks that none misses anything.
     fn settle(&mut self) {
         self.now.0 += 10_000_000;
         self.step(&Op::Tick);
@@ -339,7 +339,7 @@ impl World {
 }
 
 impl Reader {
-    /// Also by a subscription that was ended since.
+    /// Returns true when any subscription, even an ended one, may disconnect the subscriber.
     fn may_be_disconnected(&self) -> bool {
         self.had_disconnect
     }

@@ -1,10 +1,9 @@
-//! Recorded days of LOBSTER: what their orderbook files come to minute by minute, added up from the
-//! rows alone, is what the books' quotes come to.
+//! Recorded days of LOBSTER: minute by minute, statistics of the books' quotes equal sums over the
+//! rows of the orderbook files alone.
 //!
-//! A line of the files may be several updates here (what comes into sight at the file's depth, an
-//! order that trades at once, an execution of which a part is of orders from before the file): the
-//! quote is taken after the last of them, as the file has it, and executions are counted as they
-//! are sent.
+//! A line of the files may be several updates here (orders that come into view at the file's depth,
+//! an order that trades at once, an execution partly of orders from before the file). The quote is
+//! read after the last of them, as in the file, and executions are counted as sent.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +42,7 @@ fn action_of(event: &FlowEvent, match_id: u64) -> Action {
     }
 }
 
-/// Books of the day's events, and statistics of what they say.
+/// Builds books from the day's events, and statistics from the books' changes.
 fn by_books(items: &[FlowItem]) -> Vec<IntervalStatistics> {
     let (mut books, mut told) = (Books::new(&BooksConfig::default()), Told::new(&config(MINUTE)));
     let mut sequence = 0;
@@ -71,7 +70,7 @@ fn by_books(items: &[FlowItem]) -> Vec<IntervalStatistics> {
     told.end()
 }
 
-/// The best bid and the best offer of a row: price in 10^-9, and quantity.
+/// The best bid and offer of a row: price in 10^-9, and quantity.
 type Top = [Option<(i64, u64)>; 2];
 
 fn top_of(row: &BookRow) -> Top {
@@ -79,7 +78,7 @@ fn top_of(row: &BookRow) -> Top {
         .map(|side| side.first().map(|level| (level.price.0 * SCALE, level.qty.0)))
 }
 
-/// A minute by the rows: what [`IntervalStatistics`] has under the same names.
+/// A minute computed from the rows, with the names of [`IntervalStatistics`].
 #[derive(Debug, Default, PartialEq)]
 struct Minute {
     first: Option<Top>,
@@ -120,7 +119,7 @@ impl Day {
         }
     }
 
-    /// A row stood from one line to the next, over the ends of minutes.
+    /// Counts a row that stood from one line to the next, across the ends of minutes.
     fn stands(&mut self, top: &Top, (mut from, to): (u64, u64)) {
         loop {
             let minute = self.minutes.entry(from / MINUTE).or_default();

@@ -1,4 +1,4 @@
-//! Statistics by interval: against a slow obvious model, recorded days, and single rules.
+//! Tests of statistics by interval: against a slow model, recorded days, and single rules.
 
 mod lobster;
 mod model;
@@ -14,14 +14,14 @@ use weir_market::interval::{
 };
 use weir_types::{InstrumentId, Nanos, Price, Qty, TradingState};
 
-/// A quote of bid, its size, offer, its size; size zero for none.
+/// Builds a quote from bid, bid size, offer, offer size; size zero for an empty side.
 pub fn quote(bid: i64, bid_sz: u64, ask: i64, ask_sz: u64) -> Quote {
     let of = |px: i64, sz: u64| (Price(if sz == 0 { 0 } else { px }), Qty(sz));
     let ((bid_px, bid_sz), (ask_px, ask_sz)) = (of(bid, bid_sz), of(ask, ask_sz));
     Quote { bid_px, bid_sz, ask_px, ask_sz }
 }
 
-/// Another best bid and offer of an instrument of channel 0.
+/// Builds a change of the best bid and offer of an instrument of channel 0.
 pub fn quoted(instrument: u32, ts: u64, quote: Quote) -> Quoted {
     Quoted {
         instrument_id: InstrumentId(instrument),
@@ -34,7 +34,7 @@ pub fn quoted(instrument: u32, ts: u64, quote: Quote) -> Quoted {
     }
 }
 
-/// An order that comes.
+/// Builds the addition of an order.
 pub fn added(instrument: u32, ts: u64, size: u64) -> Activity {
     Activity {
         instrument_id: InstrumentId(instrument),
@@ -50,19 +50,19 @@ pub fn added(instrument: u32, ts: u64, size: u64) -> Activity {
     }
 }
 
-/// Another trading state.
+/// Builds a change of the trading state.
 pub fn called(instrument: u32, ts: u64, state: TradingState) -> Called {
     let instrument_id = InstrumentId(instrument);
     Called { instrument_id, channel: 0, state, sequence: ts, ts_event: Nanos(ts) }
 }
 
-/// Intervals of so many nanoseconds from zero on, closed at once.
+/// Returns the configuration of intervals of this many nanoseconds from zero, closed at once.
 pub fn config(interval: u64) -> IntervalConfig {
     let interval = NonZeroU64::new(interval).expect("it is not zero");
     IntervalConfig { lateness: 0, ..IntervalConfig::new(interval) }
 }
 
-/// A builder and what it told.
+/// A builder and the intervals it reported.
 #[expect(missing_docs, reason = "they say it")]
 pub struct Told {
     pub builder: IntervalBuilder,

@@ -1,5 +1,5 @@
-//! The slow, obvious statistics: everything that happened is kept with the time at which it counts,
-//! and at the end each interval is added up nanosecond by nanosecond.
+//! A slow, simple model of the statistics: it keeps every event with the time at which it counts,
+//! and at the end adds up each interval nanosecond by nanosecond.
 
 use std::collections::BTreeMap;
 
@@ -19,41 +19,41 @@ enum What {
     Act(Activity),
 }
 
-/// Something at the time at which it counts.
+/// An event with the time at which it counts.
 #[derive(Clone, Copy)]
 struct Item {
     at: u64,
-    /// Known before the instrument's time began.
+    /// True when it was known before the instrument's time began.
     is_early: bool,
     what: What,
 }
 
-/// What was missed: not told, and of a channel.
+/// Gaps: events that never reached the builder, and missed messages of a channel.
 type Gaps = (u64, u64);
 
-/// One instrument from the beginning of its time to the end of its session.
+/// An instrument from the beginning of its time to the end of its session.
 #[derive(Default)]
 struct Life {
     items: Vec<Item>,
-    /// Over which times its time ran.
+    /// The spans over which its time ran.
     spans: Vec<(u64, u64)>,
     own: u64,
-    /// Of each step since it began: what was missed before it, whether that made the quote
-    /// doubtful, and the instrument's time after it.
+    /// For each step since its beginning: the gaps before it, whether they made the quote
+    /// uncertain, and the instrument's time after it.
     steps: Vec<(Gaps, bool, u64)>,
-    /// Beginnings of intervals that were cut short.
+    /// The starts of intervals that were cut short.
     cut: Vec<u64>,
 }
 
 #[derive(Default)]
 struct One {
     channel: u16,
-    /// What was known before its time began.
+    /// Its state before its time began.
     early: Vec<What>,
     life: Option<Life>,
     marked: Gaps,
     certain_from: Gaps,
-    /// As known now.
+    /// The state as currently known.
     has_quote: bool,
     state: Option<TradingState>,
 }
@@ -74,7 +74,7 @@ impl Model {
         Model { config: *config, ones, clock: None, floor: 0, untold: 0, missed, told }
     }
 
-    /// By counting up from zero.
+    /// Counts up from zero.
     fn start_of(&self, ts: u64) -> u64 {
         let (interval, mut next) = (self.config.interval.get(), self.config.origin.0);
         while next >= interval {
@@ -92,7 +92,7 @@ impl Model {
         (self.untold, self.missed.get(&channel).copied().unwrap_or(0))
     }
 
-    /// Every step is noted with every instrument before anything happens in it.
+    /// Records the step for every instrument before anything happens in it.
     fn begin_step(&mut self) {
         for id in self.ones.keys().copied().collect::<Vec<_>>() {
             let gaps = self.gaps(self.ones[&id].channel);
@@ -127,7 +127,7 @@ impl Model {
         one.life = Some(life);
     }
 
-    /// An instrument's own time is `ts` unless it is later.
+    /// Advances an instrument's own time to `ts`, unless it is already later.
     fn reach(&mut self, id: u32, ts: u64) -> u64 {
         if self.ones[&id].life.is_none() {
             self.begin_life(id, ts.max(self.floor));
@@ -361,7 +361,7 @@ impl Model {
     }
 }
 
-/// What stands after all items for which this holds.
+/// Returns the quote and state after all items that satisfy `holds`.
 fn standing(life: &Life, holds: impl Fn(&Item) -> bool) -> (Option<Quote>, Option<TradingState>) {
     let mut standing = (None, None);
     for item in life.items.iter().filter(|item| holds(item)) {

@@ -1,4 +1,5 @@
-//! Whatever happens, in any order, with any clocks and gaps: what the slow model adds up.
+//! Property test: for any events, in any order, with any clocks and gaps, the statistics equal the
+//! slow model's.
 
 use core::num::NonZeroU64;
 
@@ -24,7 +25,7 @@ enum Step {
     EndSession(u16),
 }
 
-/// Instrument 4 is one too many.
+/// Instrument 4 exceeds the limit.
 const INSTRUMENTS_MAX: u32 = 3;
 
 fn a_quote() -> impl Strategy<Value = Quote> {
@@ -39,7 +40,7 @@ fn a_state() -> impl Strategy<Value = TradingState> {
     proptest::sample::select(vec![Trading, Quoting, Auction, Paused, Halted, Closed])
 }
 
-/// Instruments 1 and 3 are of channel 1, 2 and 4 of channel 0; none is 0.
+/// Instruments 1 and 3 are on channel 1, instruments 2 and 4 on channel 0; 0 is no instrument.
 fn whose() -> impl Strategy<Value = (InstrumentId, u16)> {
     prop_oneof![20 => 1_u32..4, 1 => Just(4), 1 => Just(0)]
         .prop_map(|id| (InstrumentId(id), (id % 2) as u16))
@@ -108,7 +109,7 @@ fn a_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Steps with times that go on, jump and go back, and numbers.
+/// Numbered steps whose times advance, jump and go back.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let on = prop_oneof![20 => 0_u64..6, 1 => 0_u64..90];
     let back = prop_oneof![6 => Just(0_u64), 1 => 0_u64..12];

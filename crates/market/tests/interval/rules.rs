@@ -1,4 +1,4 @@
-//! One rule each.
+//! Tests of single rules.
 
 use weir_market::interval::{
     Activity, BookStated, Called, IntervalStatistics, OrderAct, Quoted, Voided,
@@ -23,7 +23,7 @@ fn a_quote_that_rests_makes_a_row_of_each_interval_and_an_empty_book_none() {
     assert_eq!((first.two_sided, first.spread_time, first.quote_changes), (8, 8 * 4, 1));
     assert_eq!((second.two_sided, second.spread_time, second.quote_changes), (10, 10 * 4, 0));
     assert_eq!((second.sum_time, second.ask_size_time), (10 * 204, 10 * 5));
-    // 4 by 102 is 0.039215686 and some more.
+    // 4 / 102 is slightly more than 0.039215686.
     assert_eq!(second.relative_time, Some(10 * 39_215_686));
     assert_eq!((second.first, second.last), (first.last, Some(quote(100, 3, 104, 5))));
     assert_eq!((first.sequences, second.sequences), (Some((2, 2)), None));
@@ -77,7 +77,7 @@ fn crossed_locked_one_sided_and_empty_times_are_apart() {
     assert_eq!(row.spread_time, 10 * 2 + 10);
     assert_eq!((row.spread_min, row.spread_max), (Some(0), Some(2)));
     assert_eq!((row.quote_changes, row.price_changes), (6, 6));
-    // The middles are 11, 12 and, past the crossed market, 10.5.
+    // The mid prices are 11, 12 and, after the crossed market, 10.5.
     assert_eq!((row.mid_changes, row.sum_moves_squared), (2, Some(2 * 2 + 3 * 3)));
 }
 
@@ -97,7 +97,7 @@ fn what_comes_late_counts_where_the_instrument_is_and_time_does_not_go_back() {
     let mut told = Told::new(&config(10));
     told.quote(&quoted(1, 5, quote(10, 1, 12, 1)));
     told.quote(&quoted(2, 17, quote(10, 1, 12, 1)));
-    // The first interval is over for all.
+    // The first interval is over for all instruments.
     told.quote(&quoted(1, 8, quote(10, 1, 14, 1)));
     told.quote(&quoted(2, 16, quote(10, 1, 15, 1)));
     told.act(&added(1, 20, 1));

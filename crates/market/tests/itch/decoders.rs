@@ -1,4 +1,4 @@
-//! Every field of every message as an independent decoder reads it.
+//! Every field of every message, compared with independent decoders.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,7 +18,7 @@ const OWN: &str = include_str!("../oracle/itch/own.txt");
 const OWN_DAY: &[u8] = include_bytes!("../oracle/itch/own_day.itch");
 const MADE: &str = include_str!("../oracle/itch/made.txt");
 
-/// A message as the oracle's script writes it.
+/// Formats a message like the oracle's script.
 fn line(bytes: &[u8]) -> String {
     let message = Message::new(bytes).expect("a message");
     let mut line = char::from(bytes[0]).to_string();
@@ -39,7 +39,7 @@ fn bytes_of(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// The made-up messages: bytes and line.
+/// Iterates over the synthetic messages: bytes and formatted line.
 fn made() -> impl Iterator<Item = (Vec<u8>, &'static str)> {
     MADE.lines().map(|row| {
         let (hex, want) = row.split_once(' ').expect("bytes and fields");
@@ -95,7 +95,7 @@ fn every_other_letter_is_an_unknown_type() {
     }
 }
 
-/// The lines of one capture.
+/// Returns the formatted lines of one capture.
 fn capture_lines(file: &[u8]) -> Vec<String> {
     let mut lines = Vec::new();
     for datagram in payloads(file) {
@@ -124,7 +124,8 @@ fn every_real_frame_is_read_as_tshark_reads_it() {
     assert_eq!(checked, 227, "messages in the captures");
 }
 
-/// A file's line, as the oracle's script writes it, when it is read in pieces of this length.
+/// Returns a file's summary line, formatted like the oracle's script, when read in pieces of
+/// `piece_len`.
 fn file_line(name: &str, file: &[u8], piece_len: usize) -> String {
     let mut counts = BTreeMap::new();
     let mut digest = 0xCBF2_9CE4_8422_2325_u64;

@@ -1,4 +1,4 @@
-//! LOBSTER's days as ITCH over MoldUDP64: what is decoded gives the book of every row.
+//! LOBSTER's days as ITCH over MoldUDP64: the decoded messages yield the book of every row.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Cursor;
@@ -16,7 +16,7 @@ use crate::lobster_itch::{Datagrams, Transcoder};
 /// The rows that the book must equal after a message, by its number.
 type Rows = HashMap<u64, Vec<FlowRow>>;
 
-/// The slowest book that is right.
+/// A slow, simple book.
 #[derive(Default)]
 struct SlowBook {
     orders: HashMap<u64, (Side, Price, u64)>,
@@ -60,7 +60,7 @@ impl SlowBook {
         }
     }
 
-    /// True when the top of the book is the row.
+    /// Returns true when the top of the book equals the row.
     fn is(&self, row: &FlowRow) -> bool {
         // LOBSTER's prices are in 10^-4, a feed's in 10^-9.
         let same = |level: &RowLevel, (price, size): (&Price, &u64)| {
@@ -75,7 +75,7 @@ impl SlowBook {
     }
 }
 
-/// The day in datagrams, and after which message which row holds.
+/// Returns the day in datagrams, and the rows that hold after each message number.
 fn sent(items: &[FlowItem]) -> (Vec<Vec<u8>>, Rows) {
     let mut transcoder = Transcoder::new("AMZN", 7);
     let mut datagrams = Datagrams::new("LOBSTER", 1_472);
@@ -97,7 +97,7 @@ fn sent(items: &[FlowItem]) -> (Vec<Vec<u8>>, Rows) {
     (datagrams.end(), rows)
 }
 
-/// Rows that the decoded book equals, and those that it does not.
+/// Returns the number of rows that equal the decoded book, and of those that do not.
 fn compared(items: &[FlowItem]) -> (usize, usize) {
     let (datagrams, rows) = sent(items);
     let mut itch = Itch::new(Nanos(0));
@@ -142,8 +142,8 @@ fn a_day_sent_as_itch_gives_the_book_of_every_row() {
     }
 }
 
-/// A made-up day: a seed on each side, a new order, a part cancelled, an execution, a hidden one, a
-/// halt, and the end of an order.
+/// A synthetic day: a seed on each side, a new order, a partial cancel, an execution, a hidden one,
+/// a halt, and the end of an order.
 const MESSAGES: &str = "\
 34200.000000001,1,11,100,1000000,1
 34200.000000002,2,11,40,1000000,1
@@ -173,7 +173,7 @@ fn a_made_up_day_gives_the_book_of_every_row() {
         flow.push(message, row, &mut items);
     }
     assert_eq!(compared(&items), (7, 0));
-    // The message that a decoder got wrong shows in the rows.
+    // A wrongly decoded message shows in the rows.
     let event = items.iter_mut().find_map(|item| match item {
         FlowItem::Event(event) if event.source_order_id == 11 => Some(event),
         _ => None,

@@ -1,8 +1,8 @@
-//! ITCH 5.0 against independent decoders, and what its messages mean.
+//! Tests of ITCH 5.0 against independent decoders, and of the updates of its messages.
 //!
-//! What the other decoders said lies in `../oracle/itch`, with the script that asked them. The real
-//! frames and files do not ship with the project: `WEIR_DATA` names a folder that has them, and
-//! without it those tests say loudly that they did not check.
+//! The readings of the other decoders are in `../oracle/itch`, with the script that produced them.
+//! The real frames and files are not part of the project: `WEIR_DATA` names their folder; without
+//! it, their tests print a warning that they did not check anything.
 
 #[path = "../support/data.rs"]
 mod data;

@@ -1,4 +1,4 @@
-//! What each message means, in updates; and which codes and numbers are refused.
+//! The updates of each message, and the codes and numbers that are refused.
 
 use weir_market::feed::Collected;
 use weir_market::feed::itch::encode::{self, Header, stock};
@@ -23,7 +23,7 @@ fn decode(message: &[u8]) -> Result<Collected, FeedError> {
     Itch::new(MIDNIGHT).decode(&CONTEXT, message, &mut sink).map(|()| sink)
 }
 
-/// The actions of a message; each has the message's place, number and time.
+/// Returns the actions of a message, and checks the instrument, number and time of each.
 fn actions(message: &[u8]) -> Vec<Action> {
     let sink = decode(message).expect("a good message");
     assert!(sink.definitions.is_empty());
@@ -39,7 +39,7 @@ fn actions(message: &[u8]) -> Vec<Action> {
     sink.updates.iter().map(|update| update.action).collect()
 }
 
-/// `message` with another byte, and the error that it then is.
+/// Changes one byte of `message` and checks the resulting error.
 fn refused(message: &[u8], at: usize, code: u8, field: &'static str) {
     let mut message = message.to_vec();
     message[at] = code;
@@ -328,7 +328,7 @@ fn levels_of_the_circuit_breaker_are_in_billionths_or_refused() {
     let Ok(Message::MwcbDeclineLevel(view)) = Message::new(&bytes) else { panic!("a V message") };
     let want = [Price(4_185_000_000_000), Price(50), Price(9_223_372_036_854_775_800)];
     assert_eq!(mwcb_levels(view), Ok(want));
-    // The second one would be 14 if it were cut to 64 bits.
+    // The second value would be 14 if it were truncated to 64 bits.
     for value in [i64::MAX as u64 / 10 + 1, u64::MAX / 10 + 2, u64::MAX] {
         let too_high = encode::MwcbDeclineLevel { level_2: value, ..levels }.to_bytes(&HEADER);
         let want = FeedError::Field { kind: [b'V', 0], field: "level_2", value };

@@ -1,4 +1,4 @@
-//! The protocols' pages say what the code does: every offset of `docs/protocols/itch.md`, and the
+//! Checks the protocol pages against the code: every offset of `docs/protocols/itch.md`, and the
 //! example of `docs/protocols/moldudp64.md`.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ fn rows(section: &str) -> Vec<Row> {
     cells.collect()
 }
 
-/// What the table says a field of `bytes` holds.
+/// Returns the value of a field of `bytes` according to the table.
 fn held(bytes: &[u8], (offset, size, _): &Row, is_text: bool) -> Value {
     let field = &bytes[*offset..offset + size];
     if is_text {
@@ -49,7 +49,7 @@ fn the_page_of_itch_has_every_field_of_every_message_at_its_offset() {
             .and_then(|before| before.lines().last()?.parse().ok())
             .expect("a length");
         lengths.insert(kind, len);
-        // Every byte is another one, so that no two fields hold the same.
+        // Every byte is different, so that no two fields have the same value.
         let mut bytes: Vec<u8> = (0..len).map(|at| 0x20 + at as u8).collect();
         bytes[0] = kind;
         let table: Vec<Row> = common.iter().cloned().chain(rows(section)).collect();

@@ -1,8 +1,8 @@
-//! A venue with two lossy lines and a server for what was lost, and the obvious model of what a
-//! channel must make of them.
+//! A venue with two lossy lines and a retransmission server, and a simple model of the output that
+//! a channel must produce.
 //!
-//! Simulated time, one seed. The model knows for each message whether it ever came; the checks are
-//! made at every message and event, so a run that ends has held throughout.
+//! Time is simulated, with one seed. The model tracks for each message whether it ever arrived. The
+//! checks run at every message and event, so a completed run was correct throughout.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,30 +18,30 @@ const SESSION: u64 = 77;
 const MILLION: u64 = 1_000_000;
 const MICROSECOND: u64 = 1_000;
 
-/// What goes wrong, how often. Shares are in millionths of packets.
+/// The faults of a run. Shares are in millionths of packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
     pub seed: u64,
     pub message_count: u64,
-    /// Lost on each line.
+    /// The share lost on each line.
     pub loss: [u64; 2],
-    /// Lost packets in a row, at most.
+    /// The longest burst of lost packets.
     pub burst_max: u64,
-    /// Sent twice on each line.
+    /// The share sent twice on each line.
     pub duplication: u64,
-    /// How late a packet may come, in microseconds.
+    /// The largest delay of a packet, in microseconds.
     pub delay_max: u64,
-    /// Answers lost; `None` without a server.
+    /// The share of answers lost; `None` without a server.
     pub answer_loss: Option<u64>,
-    /// Lost messages are healed by snapshots.
+    /// True when snapshots repair lost messages.
     pub has_snapshots: bool,
     pub held_packets_max: u32,
-    /// The first so many messages were sent before anybody listened.
+    /// Messages sent before the channel started to listen.
     pub missed: u64,
     pub late_join: LateJoin,
 }
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
     pub counts: ChannelCounts,
@@ -75,17 +75,17 @@ impl Chance {
 enum Coming {
     /// Messages `from..to` on a line.
     Packet { line: u8, from: u64, to: u64 },
-    /// The session ends at this number.
+    /// The end of the session, at this number.
     End { line: u8, next: u64 },
-    /// A snapshot of all before this number.
+    /// A snapshot of all messages before this number.
     Snapshot { next: u64 },
 }
 
-/// The model: what must be handed on next, and what came so far.
+/// The model: the next message to deliver, and the messages that arrived so far.
 struct Model {
     next: u64,
     has_come: Vec<bool>,
-    /// Messages whose packets found no room are excused.
+    /// True while no packet was dropped for lack of room; messages of such packets may be lost.
     is_strict: bool,
     state: State,
     requests: Vec<(u64, u64)>,
@@ -142,7 +142,7 @@ impl Handler for Model {
     }
 }
 
-/// The venue, its lines, and the channel that listens.
+/// The venue, its lines, and the listening channel.
 pub struct Stand {
     faults: Faults,
     chance: Chance,
@@ -150,7 +150,7 @@ pub struct Stand {
     queued: u64,
     channel: Channel,
     model: Model,
-    /// Lost in a row from now on, on each line.
+    /// The packets still to be lost of the current burst, on each line.
     burst: [u64; 2],
     published: u64,
     snapshots: u64,
@@ -165,7 +165,7 @@ impl Stand {
             timeout: Nanos(2_000 * MICROSECOND),
             attempts_max: 8,
         });
-        // Without a server, waiting longer than packets overtake each other brings nothing.
+        // Without a server, waiting longer than the reordering of packets is useless.
         let give_up_ms = if request.is_some() { 50 } else { 3 };
         let config = LineConfig {
             held_packets_max: faults.held_packets_max,
@@ -200,7 +200,7 @@ impl Stand {
         }
     }
 
-    /// Sends the whole session, and sees that all of it was handed on or said to be lost.
+    /// Sends the whole session and checks that every message was delivered or reported as lost.
     pub fn run(mut self) -> Outcome {
         let mut now = 0;
         while self.published < self.faults.message_count {
@@ -208,7 +208,7 @@ impl Stand {
             self.arrive_until(now);
             self.publish(now);
         }
-        // The end is told until it is heard, as venues do.
+        // Venues repeat the end of a session, so it is not lost here.
         let next = self.published + 1;
         for line in [0, 1] {
             self.queue_at(now + 5_000 * MICROSECOND, Coming::End { line, next });
@@ -256,7 +256,7 @@ impl Stand {
         self.queue.push(Reverse((at, self.queued, coming)));
     }
 
-    /// Lets come what comes until `until`, and the time that the channel asked for.
+    /// Delivers everything due until `until`, and runs the timers at the channel's deadlines.
     fn arrive_until(&mut self, until: u64) {
         loop {
             let next = self.queue.peek().map(|Reverse((at, ..))| *at);
@@ -299,7 +299,7 @@ impl Stand {
         let (channel, session) = (3, SESSION);
         let messages = messages.as_slice();
         let packet = Packet { channel, session, sequence, count, kind, ts_send, messages };
-        // What comes with the packet that takes the last room may be lost with it.
+        // Messages that arrive with the packet that takes the last room may be lost with it.
         self.model.is_strict &= !self.is_full();
         self.channel.packet(line, &packet, Nanos(now), &mut self.model);
         numbers.for_each(|number| self.model.has_come[number as usize] = true);
@@ -309,7 +309,7 @@ impl Stand {
         self.channel.held_len() >= self.faults.held_packets_max as usize
     }
 
-    /// Answers what was asked for, and sends a snapshot when messages were lost.
+    /// Answers requests, and sends a snapshot when messages were lost.
     fn react(&mut self, now: u64) {
         while let Some((from, to)) = self.model.requests.pop() {
             let mut start = from;

@@ -1,8 +1,9 @@
-//! Recorded captures, packed with gzip or not.
+//! Recorded captures, gzipped or not.
 
 use std::io::Read;
 
-/// A file of the sample data, by `WEIR_DATA`; `None`, told loudly, where there is none.
+/// Returns a file of the sample data in `WEIR_DATA`; prints a warning and returns `None` without
+/// it.
 pub(crate) fn data(path: &str) -> Option<Vec<u8>> {
     let path = crate::data::data(path)?;
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));

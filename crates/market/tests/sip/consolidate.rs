@@ -1,4 +1,4 @@
-//! The consolidator against the obvious model, and against what a feed states.
+//! Tests of the consolidator against a simple model, and against a feed's own statements.
 
 use proptest::prelude::*;
 use weir_market::feed::consolidate::Consolidator;
@@ -39,10 +39,10 @@ fn the_best_is_by_price_then_size_then_order_of_venues() {
         (quote(b'P', (9, 9), (13, 9)), None),
         (quote(b'P', (10, 1), (12, 2)), Some(best((b'P', 10, 1), (b'P', 12, 2)))),
         (quote(b'N', (10, 2), (12, 1)), Some(best((b'N', 10, 2), (b'P', 12, 2)))),
-        // The best venue's quote gets worse, then goes: the next one has the best.
+        // The best venue's quote gets worse, then disappears: the next one becomes the best.
         (quote(b'N', (8, 2), (12, 1)), Some(best((b'P', 10, 1), (b'P', 12, 2)))),
         (quote(b'P', (0, 0), (0, 0)), Some(best((b'Z', 10, 1), (b'N', 12, 1)))),
-        // A venue that is not in the order comes after those that are.
+        // A venue outside the given order ranks after those in it.
         (quote(b'A', (10, 1), (12, 1)), None),
         (quote(b'A', (10, 1), (11, 1)), Some(best((b'Z', 10, 1), (b'A', 11, 1)))),
         (Action::Clear, Some(best((0, 0, 0), (0, 0, 0)))),
@@ -62,7 +62,7 @@ fn instruments_do_not_touch_each_other() {
     assert_eq!(it.best(InstrumentId(u32::MAX)), best((0, 0, 0), (0, 0, 0)));
 }
 
-/// The best of one side, looked for among all venues: bids as they are, offers turned round.
+/// Returns the best of one side, searched among all venues.
 fn slow_best(quotes: &[(i64, u64); 4], is_bid: bool) -> (u8, i64, u64) {
     let venues = [b'N', b'P', b'Z', b'A'];
     let sign = if is_bid { 1 } else { -1 };
@@ -78,7 +78,7 @@ proptest! {
         steps in prop::collection::vec(
             (0_usize..4, -3_i64..3, 0_u64..3, -3_i64..3, 0_u64..3), 1..200),
     ) {
-        // The fourth venue is in no order: it is seen first of all here.
+        // The fourth venue is outside the given order: here it is seen first.
         let mut it = Consolidator::new(&ORDER);
         let one = InstrumentId(1);
         it.update(one, &quote(b'A', (0, 0), (0, 0)));
@@ -97,7 +97,7 @@ proptest! {
     }
 }
 
-/// A long quote of OPRA in cents with the appendages that its indicator names.
+/// Builds a long quote of OPRA in cents, with the appendages that its indicator names.
 fn opra_quote(
     venue: u8,
     quote: [(i64, u64); 2],

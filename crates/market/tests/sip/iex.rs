@@ -1,4 +1,4 @@
-//! IEX: every real frame field by field, and a capture whose numbers have no gap.
+//! Tests of IEX: every real frame field by field, and a capture whose sequence numbers have no gap.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::capture::data;
 use crate::oracle::{Listing, compare};
 use crate::udp_capture::payloads;
 
-/// A datagram of one message, as IEX-TP frames it.
+/// Builds a datagram of one message in IEX-TP framing.
 pub(crate) fn framed(protocol: Protocol, message: &[u8]) -> Vec<u8> {
     let mut datagram = vec![1, 0];
     datagram.extend(protocol.id().to_le_bytes());
@@ -27,7 +27,7 @@ pub(crate) fn framed(protocol: Protocol, message: &[u8]) -> Vec<u8> {
     datagram
 }
 
-/// What a feed says of a message; its number is 9.
+/// Returns the updates of a message, whose sequence number is 9.
 fn decoded(feed: &mut Iex, message: &[u8]) -> Vec<Update> {
     let mut told = Collected::default();
     let context = Context { sequence: 9, channel: 1, ts_send: Nanos(11) };
@@ -61,7 +61,7 @@ fn each_field_of_real_frames_is_what_another_decoder_reads() {
     assert!(matches!(counts, (0, 0) | (26, 513)), "{counts:?}");
 }
 
-/// The name that iex-parser has for a message.
+/// Returns iex-parser's name of a message.
 fn name_of(message: &Message) -> &'static str {
     match message {
         Message::SystemEvent(_) => "system_event",
@@ -103,7 +103,7 @@ fn a_capture_of_tops_has_no_gap_and_as_many_messages_of_each_type_as_another_dec
     assert_eq!(unnamed, 6, "only the events of the system have no instrument");
 }
 
-/// Decodes a packet's messages and counts them by name; returns how many there were.
+/// Decodes a packet's messages and counts them by name; returns their number.
 fn each_message(
     feed: &mut Iex,
     packet: &Packet<'_>,
@@ -123,7 +123,7 @@ fn each_message(
     count
 }
 
-/// A message: its type, its first field, then the time 5, the symbol `ZIEXT` and the rest.
+/// Builds a message: its type, its first field, then the time 5, the symbol `ZIEXT` and the rest.
 fn message(kind: u8, first: u8, rest: &[&[u8]]) -> Vec<u8> {
     let mut message = vec![kind, first];
     message.extend(5_u64.to_le_bytes());

@@ -1,8 +1,8 @@
-//! IEX's feeds and the aggregators', on real frames and against independent decoders.
+//! Tests of IEX's and the aggregators' feeds, on real frames and against independent decoders.
 //!
-//! The frames are found by `WEIR_DATA`; what other decoders read in them is in `tests/oracle`.
-//! Without the frames the tests that need them say so, loudly; those of rules and of broken input
-//! need none.
+//! `WEIR_DATA` names the folder of the frames; the readings of other decoders are in
+//! `tests/oracle`. Without the frames, the tests that need them print a warning; the tests of rules
+//! and of malformed input need none.
 
 mod capture;
 mod consolidate;

@@ -1,20 +1,20 @@
-//! What an independent decoder read in real frames (`tests/oracle/expected.py`), beside what ours
-//! reads: field by field, in the order in which they lie.
+//! Compares our reading of real frames with that of an independent decoder
+//! (`tests/oracle/expected.py`), field by field in byte order.
 
 use weir_market::feed::layout::Value;
 
 use crate::capture;
 
-/// A field's name, without what says only where it is used, and its reading.
+/// A field's name, without parts that only state its context, and its value.
 type Line = (String, String);
 
-/// Fields in the order in which they lie.
+/// The fields of a frame in byte order.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) lines: Vec<Line>,
-    /// How many decimals prices have.
+    /// The number of decimals of prices.
     pub(crate) decimals: usize,
-    /// Goes before the names.
+    /// A prefix of the names.
     pub(crate) prefix: &'static str,
 }
 
@@ -23,7 +23,7 @@ impl Listing {
         self.lines.push(("message".into(), String::new()));
     }
 
-    /// What `fields` of a structure names.
+    /// Adds a field, as passed by the `fields` method of a structure.
     pub(crate) fn add(&mut self, name: &str, value: Value<'_>) {
         let name = format!("{}{}", self.prefix, name.replace('_', ""));
         if name.contains("reserved") {
@@ -57,14 +57,14 @@ impl Listing {
     }
 }
 
-/// A number with so many decimals, without zeros at its end.
+/// Formats a number with this many decimals, without trailing zeros.
 fn decimal(number: i64, decimals: usize) -> String {
     let unit = 10_i64.pow(u32::try_from(decimals).expect("a few"));
     let text = format!("{}.{:0decimals$}", number / unit, (number % unit).abs());
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A name without what says only in which part of a message it is, or in which of two times.
+/// Strips parts of a name that only state the part of the message or one of two times.
 fn normal(name: &str) -> String {
     let mut name = name;
     for prefix in ["corrected", "original", "consolidated", "participant"] {
@@ -80,7 +80,7 @@ fn normal(name: &str) -> String {
     if name == "dateandtime" { "seconds".to_owned() } else { name.to_owned() }
 }
 
-/// The frames of an oracle's file with what it read in each.
+/// Returns the frames of an oracle's file, each with the oracle's reading.
 fn expected(text: &str) -> Vec<(&str, Vec<Line>)> {
     let mut frames: Vec<(&str, Vec<Line>)> = Vec::new();
     for line in text.lines() {
@@ -95,7 +95,7 @@ fn expected(text: &str) -> Vec<(&str, Vec<Line>)> {
     frames
 }
 
-/// Compares all frames of an oracle's file; returns how many frames and messages there were.
+/// Compares all frames of an oracle's file; returns the number of frames and messages.
 pub(crate) fn compare(text: &str, list: impl Fn(&str, &[u8]) -> Listing) -> (usize, usize) {
     let (mut frames, mut messages) = (0, 0);
     for (path, want) in expected(text) {

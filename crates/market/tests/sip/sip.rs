@@ -1,4 +1,4 @@
-//! OPRA, CQS and CTS: every real frame field by field, and what updates come of them.
+//! Tests of OPRA, CQS and CTS: every real frame field by field, and the resulting updates.
 
 use weir_market::feed::layout::Value;
 use weir_market::feed::{Collected, Context, Feed, cta, opra};
@@ -9,7 +9,7 @@ use crate::capture::data;
 use crate::oracle::{Listing, compare};
 use crate::udp_capture::payloads;
 
-/// All that a feed says of a capture.
+/// Returns all definitions and updates of a capture.
 fn told(feed: &mut impl Feed, path: &str) -> Option<Collected> {
     let capture = data(&format!("omi/Siac/{path}"))?;
     let mut told = Collected::default();
@@ -88,11 +88,11 @@ fn cta_body(body: &cta::Message, line: cta::Line, listing: &mut Listing) {
     listing.decimals = if is_short { 2 } else { 6 };
     let is_prior = body.name().contains("PriorDay");
     body.fields(&mut |name, value| {
-        // The other decoder reads four bytes of eight here and takes the next for what follows.
+        // Here the other decoder reads four bytes of eight and takes the rest for the next field.
         let is_unread = is_prior && name == "prior_day_trade_nanoseconds";
         let is_misread = is_prior && name == "cancel_error_action";
         assert!(!is_misread || matches!(value, Value::Text(b"1" | b"2")), "{value}");
-        // A byte that CTS uses and CQS does not.
+        // CTS uses this byte, CQS does not.
         let is_reserved = line == cta::Line::Quotes && name == "minimum_price_increment_indicator";
         if !is_unread && !is_misread && !is_reserved {
             listing.add(name, value);
@@ -219,7 +219,8 @@ fn a_real_correction_undoes_one_trade_and_reports_another() {
 
 #[test]
 fn numbers_of_blocks_count_messages() {
-    // Between these two of one day there was no other block: a gap by any other way of counting.
+    // No other block of that day lies between these two: any other way of counting would show a
+    // gap.
     let path = |name: &str| format!("omi/Siac/Cts.Cta.v2.11.b/{name}.pcap");
     let Some(before) = data(&path("A_D_End_of_Start_of_Day_Summary")) else { return };
     let Some(after) = data(&path("T_R_Fractional_Long_Trade")) else { return };

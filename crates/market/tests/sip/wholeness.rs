@@ -1,4 +1,4 @@
-//! Frames cut short and with bytes changed: an error that says what is wrong, never a panic.
+//! Truncated and corrupted frames yield a specific error, never a panic.
 
 use weir_market::feed::cta::{Cta, Line};
 use weir_market::feed::iex::{Iex, Protocol};
@@ -9,7 +9,7 @@ use crate::capture::data;
 use crate::iex::framed;
 use crate::udp_capture::payloads;
 
-/// Decodes all of a datagram; the first error ends a packet, errors of messages do not.
+/// Decodes a whole datagram; the first framing error ends it, errors of messages do not.
 fn decode(feed: &mut impl Feed, datagram: &[u8]) -> Result<Collected, FeedError> {
     let packet = feed.packet(datagram)?;
     let (mut rest, mut told) = (packet.messages, Collected::default());
@@ -28,14 +28,14 @@ fn decode(feed: &mut impl Feed, datagram: &[u8]) -> Result<Collected, FeedError>
     Ok(told)
 }
 
-/// A message cut anywhere says nothing but an error, or what a shorter one means.
+/// Checks that splitting off a message truncated at any byte does not panic.
 fn cut_message(feed: &impl Feed, _: &Context, message: &[u8]) {
     for len in 0..message.len() {
         _ = feed.next_message(&message[..len]);
     }
 }
 
-/// Cuts a datagram at each byte and changes each of its bytes, which a checksum finds.
+/// Truncates a datagram at each byte, and changes each byte; a checksum must detect the change.
 fn ruin<F: Feed>(feed: impl Fn() -> F, has_checksum: bool, datagram: &[u8]) {
     assert!(decode(&mut feed(), datagram).is_ok());
     for len in 0..datagram.len() {

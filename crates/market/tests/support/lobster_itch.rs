@@ -1,8 +1,9 @@
-//! A LOBSTER day as Nasdaq would have sent it: ITCH 5.0 messages in packets of MoldUDP64.
+//! A LOBSTER day as Nasdaq would have sent it: ITCH 5.0 messages in MoldUDP64 packets.
 //!
-//! Takes the normal form of `weir_client::flow`, whose events, applied by order number alone, give
-//! the day's rows. What stood before the file begins, or comes into sight at its depth, is added
-//! like any order; what went out of sight is cancelled. Times are LOBSTER's, since midnight.
+//! The input is the normal form of `weir_client::flow`, whose events, applied by order number
+//! alone, yield the day's rows. Orders from before the file, or that come into view at its depth,
+//! are added like any order; those that go out of view are cancelled. Times are LOBSTER's, since
+//! midnight.
 //!
 //! | event | message |
 //! | --- | --- |
@@ -21,7 +22,7 @@ use weir_market::feed::itch::encode::{self, Header, stock};
 use weir_market::feed::moldudp64::{PacketWriter, Pushed, Session};
 use weir_types::Side;
 
-/// Makes messages of events, of one instrument.
+/// Converts the events of one instrument to messages.
 pub struct Transcoder {
     stock: [u8; 8],
     stock_locate: u16,
@@ -30,13 +31,14 @@ pub struct Transcoder {
 }
 
 impl Transcoder {
-    /// For an instrument of up to eight letters, under this number.
+    /// Creates a transcoder for an instrument with up to eight letters and this number.
     pub fn new(symbol: &str, stock_locate: u16) -> Transcoder {
         let stock = stock(symbol).expect("a symbol of up to eight letters");
         Transcoder { stock, stock_locate, standing: HashMap::new(), match_number: 0 }
     }
 
-    /// What a day begins with: start of messages, the instrument, and that it trades.
+    /// Passes `tell` the first messages of a day: start of messages, the instrument, and its
+    /// trading state.
     pub fn begin(&self, mut tell: impl FnMut(&[u8])) {
         let event = encode::SystemEvent { event_code: b'O' };
         tell(&event.to_bytes(&Header::default()));
@@ -60,7 +62,7 @@ impl Transcoder {
         tell(&self.trading_action(b'T').to_bytes(&self.header(0)));
     }
 
-    /// The message of an event.
+    /// Passes `tell` the message of an event.
     pub fn event(&mut self, event: &FlowEvent, mut tell: impl FnMut(&[u8])) {
         let header = self.header(event.ts.0);
         let order_reference = event.source_order_id;
@@ -121,7 +123,7 @@ impl Transcoder {
         self.match_number
     }
 
-    /// What is left of the event's order after it.
+    /// Returns the quantity left of the event's order after it.
     fn leave(&mut self, event: &FlowEvent) -> u64 {
         let standing = self.standing.get_mut(&event.source_order_id).expect("an order that stands");
         *standing = standing.checked_sub(event.qty.0).expect("no more than stands");
@@ -144,7 +146,7 @@ fn side(side: Side) -> u8 {
     }
 }
 
-/// Packs messages into datagrams, each as full as `len_max` lets it, and ends the session.
+/// Packs messages into datagrams of at most `len_max` bytes, and ends the session.
 pub struct Datagrams {
     writer: PacketWriter,
     /// The datagrams so far.
@@ -152,13 +154,13 @@ pub struct Datagrams {
 }
 
 impl Datagrams {
-    /// Of this session, from message 1 on.
+    /// Creates a packer for this session, from message 1 on.
     pub fn new(session: &str, len_max: usize) -> Datagrams {
         let session = Session::new(session).expect("a session's name");
         Datagrams { writer: PacketWriter::new(session, 1, len_max), sent: Vec::new() }
     }
 
-    /// The next message.
+    /// Adds the next message.
     pub fn push(&mut self, message: &[u8]) {
         let pushed = self.writer.push(message);
         if pushed == Pushed::Full {
@@ -169,13 +171,13 @@ impl Datagrams {
         }
     }
 
-    /// Sends what waits.
+    /// Flushes the partly filled datagram.
     pub fn flush(&mut self) {
         let Datagrams { writer, sent } = self;
         writer.take(|datagram| sent.push(datagram.to_vec()));
     }
 
-    /// Sends what waits and the end of the session.
+    /// Flushes the partly filled datagram, and adds the end of the session.
     pub fn end(mut self) -> Vec<Vec<u8>> {
         self.flush();
         self.sent.push(self.writer.end_of_session().to_vec());

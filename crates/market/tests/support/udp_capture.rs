@@ -2,10 +2,10 @@
 
 use weir_market::capture::{Decoder, Step, datagram};
 
-/// The payloads in the order of the file.
+/// Returns the payloads in the order of the file.
 ///
 /// # Panics
-/// At damage, and at a frame that is no UDP datagram.
+/// Panics at damage, and at a frame that is no UDP datagram.
 pub fn payloads(file: &[u8]) -> Vec<&[u8]> {
     let (mut decoder, mut rest, mut found) = (Decoder::new(), file, Vec::new());
     loop {

@@ -1,52 +1,52 @@
-//! Reads an audit capture back: lines, datagrams with both times, gaps, the end.
+//! The reader of audit captures: lines, datagrams with both times, gaps, the end.
 
 use weir_types::Nanos;
 
 use super::super::{CaptureError, Decoder, Step, datagram};
 use super::*;
 
-/// What the next bytes of an audit are.
+/// The next element of an audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuditStep<'a> {
     /// The name of the next line.
     Line(&'a str),
     /// A datagram.
     Datagram(AuditDatagram<'a>),
-    /// Datagrams that are missing.
+    /// A run of missing datagrams.
     Gap(AuditGap),
-    /// The file's end, of one line.
+    /// The totals of one line at the file's end.
     End(LineNo, LineTotals),
-    /// Something else.
+    /// A block that an audit reader ignores.
     Other,
 }
 
-/// Reads one audit.
+/// A reader of one audit.
 #[derive(Clone, Debug, Default)]
 pub struct AuditDecoder {
     decoder: Decoder,
-    /// Datagrams missing so far, of each line.
+    /// Datagrams missing so far, by line.
     missing: Vec<u64>,
     is_audit: bool,
 }
 
 impl AuditDecoder {
-    /// At the beginning of a file.
+    /// Creates a reader at the beginning of a file.
     #[must_use]
     pub fn new() -> AuditDecoder {
         AuditDecoder::default()
     }
 
-    /// Bytes of the file that were used so far.
+    /// Returns the number of bytes of the file consumed so far.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.decoder.offset()
     }
 
-    /// Looks at the next bytes of the file, those after all that were used. `is_last` says that the
-    /// file has no more than these.
+    /// Decodes the next element from `bytes`, which begin after all bytes consumed so far.
+    /// `is_last` states that the file has no more bytes than these.
     ///
     /// # Errors
-    /// [`CaptureError`]: nothing after this place can be read, or it is no audit.
+    /// [`CaptureError`]: nothing after this offset can be read, or the file is no audit.
     pub fn next<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -111,26 +111,26 @@ impl AuditDecoder {
     }
 }
 
-/// What became of a look at the next bytes.
+/// The result of decoding the next bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuditNext<'a> {
-    /// They begin with something whole.
+    /// The bytes begin with a whole element.
     Step {
-        /// The bytes that it took.
+        /// The bytes it consumed.
         used: usize,
-        /// It.
+        /// The element.
         step: AuditStep<'a>,
     },
-    /// So many bytes are needed at least to go on.
+    /// At least `len` bytes are needed to continue.
     More {
-        /// Counted from the first byte that was handed over.
+        /// Counted from the first byte of `bytes`.
         len: usize,
     },
     /// The file ends here.
     End,
 }
 
-/// A block that the capture's decoder found sound, little-endian.
+/// A block, little-endian, that the capture decoder accepted.
 struct Block<'a> {
     bytes: &'a [u8],
 }
@@ -150,7 +150,7 @@ impl<'a> Block<'a> {
         line.map(LineNo).ok_or("a line's number that cannot be")
     }
 
-    /// The first option of this code in a block whose options begin at `at`.
+    /// Returns the first option with this code in a block whose options begin at `at`.
     fn option(&self, at: usize, code: u16) -> Option<&'a [u8]> {
         let end = self.bytes.len().checked_sub(4)?;
         let mut rest = self.bytes.get(at..end)?;
@@ -173,7 +173,7 @@ impl<'a> Block<'a> {
         Some(u64::from_le_bytes(*self.option(at, code)?.first_chunk()?))
     }
 
-    /// The upper half comes first.
+    /// Reads a time, whose upper half comes first.
     fn time(&self, at: usize, code: u16) -> Option<Nanos> {
         Some(Nanos(self.number(at, code)?.rotate_left(32)))
     }

@@ -1,12 +1,12 @@
-//! Audit captures: each datagram that came, on which line, when by the kernel's clock and when it
-//! was polled, and what is missing.
+//! Audit captures: each received datagram with its line, the kernel's receive time and the poll
+//! time, and a record of missing datagrams.
 //!
-//! Format: pcapng 1.0 (draft-ietf-opsawg-pcapng), little-endian, one section, so that every tool
-//! for captures reads it; field by field in `docs/protocols/audit.md`. A line is an interface, a
-//! datagram an enhanced packet whose comment says when it was polled; a gap and the end of a file
-//! are interface statistics. Here it is written and read over bytes; files are the caller's.
+//! Format: pcapng 1.0 (draft-ietf-opsawg-pcapng), little-endian, one section, so that every capture
+//! tool can read it; field by field in `docs/protocols/audit.md`. A line is an interface. A
+//! datagram is an enhanced packet whose comment holds the poll time. Gaps and the end of a file are
+//! interface statistics. This module reads and writes bytes; files are the caller's.
 //!
-//! Ports and addresses come back, flow labels and scopes of IPv6 do not.
+//! Ports and addresses are preserved; IPv6 flow labels and scopes are not.
 
 mod decoder;
 mod writer;
@@ -18,38 +18,38 @@ use weir_types::Nanos;
 
 use super::Datagram;
 
-/// The number of a line in an audit, from 0 in the order in which the lines were named.
+/// The number of a line in an audit, from 0 in the order in which lines were named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LineNo(pub u16);
 
-/// A datagram with what is known of its coming. Its `ts_recv` is the kernel's time, or that of
-/// whoever received it where the kernel does not say.
+/// A datagram with its line and times. Its `ts_recv` is the kernel's time, or the receiver's own
+/// where the kernel gives none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditDatagram<'a> {
-    /// The line it came on.
+    /// The line it arrived on.
     pub line: LineNo,
-    /// When it was polled, since the Unix epoch.
+    /// The poll time, since the Unix epoch.
     pub polled: Nanos,
-    /// It.
+    /// The datagram.
     pub datagram: Datagram<'a>,
 }
 
-/// Datagrams of a line that came and are not in the audit. They came one after the other, with
-/// none of their line between that is there; between those of other lines their place is not kept.
+/// Datagrams that were received on a line but are missing from the audit. They are consecutive on
+/// their line; their order among datagrams of other lines is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuditGap {
     /// The line.
     pub line: LineNo,
-    /// How many.
+    /// The number of missing datagrams.
     pub datagrams: u64,
-    /// The first one's time by the kernel.
+    /// The kernel time of the first one.
     pub from: Nanos,
-    /// The last one's time by the kernel.
+    /// The kernel time of the last one.
     pub to: Nanos,
 }
 
 impl AuditGap {
-    /// Adds a later one of the same line.
+    /// Merges a later gap of the same line into this one.
     pub fn add(&mut self, later: &AuditGap) {
         if self.datagrams == 0 {
             *self = *later;
@@ -60,16 +60,16 @@ impl AuditGap {
     }
 }
 
-/// What a line has in a file.
+/// The totals of a line in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineTotals {
-    /// Datagrams.
+    /// Datagrams written.
     pub written: u64,
     /// Datagrams missing.
     pub missing: u64,
 }
 
-/// What a section of an audit says of who wrote it.
+/// The application name in the section header of an audit.
 const APPLICATION: &str = "weir audit 1";
 const POLLED: &str = "polled ";
 const GAP: &str = "gap";

@@ -1,4 +1,4 @@
-//! What is written is read back, whole, in pieces, cut anywhere; what is no audit is refused.
+//! Audits round-trip, whole, in pieces, and cut at any byte; other captures are refused.
 
 use core::net::SocketAddr;
 
@@ -60,7 +60,8 @@ fn put(out: &mut Vec<u8>, said: &Said) {
     }
 }
 
-/// A file of two lines; gaps' counts add up as they come.
+/// Writes a file of two lines, and returns it with the elements it should read back as; the missing
+/// counts of gaps accumulate.
 fn written(all: &[Said]) -> (Vec<u8>, Vec<Said>) {
     let (mut file, mut missing) = (Vec::new(), [0_u64; 2]);
     put_audit_head(&mut file, ["A 224.0.0.1:5", "B"].into_iter());
@@ -216,7 +217,7 @@ fn what_no_datagram_can_be_leaves_nothing_behind() {
 
 const PAGE: &str = include_str!("../../../../../docs/protocols/audit.md");
 
-/// The bytes of the page's example.
+/// Returns the bytes of the example on the page.
 fn example() -> Vec<u8> {
     let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
     let (src, dst) = (address("10.0.0.1:4"), address("224.0.0.1:5"));

@@ -1,4 +1,4 @@
-//! Blocks of an audit capture, appended to bytes.
+//! Writes the blocks of an audit capture, appending them to a byte vector.
 
 use core::fmt::Write;
 
@@ -8,20 +8,20 @@ use super::super::WriteError;
 use super::super::writer::put_frame;
 use super::*;
 
-/// Bytes of a frame that a reader has to expect at most.
+/// The longest frame that a reader must expect, in bytes.
 const SNAP_LEN: u32 = 1 << 17;
 const LINK_ETHERNET: u16 = 1;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 /// Time stamps are nanoseconds.
 const RESOLUTION: u8 = 9;
 
-/// Begins a file that has these lines.
+/// Appends the head of a file with these lines.
 pub fn put_audit_head<'a>(out: &mut Vec<u8>, lines: impl Iterator<Item = &'a str>) {
     put_block(out, SECTION_HEADER, |out| {
         out.extend_from_slice(&BYTE_ORDER.to_le_bytes());
         out.extend_from_slice(&1_u16.to_le_bytes());
         out.extend_from_slice(&0_u16.to_le_bytes());
-        // The length of the section is not known.
+        // The length of the section is unknown.
         out.extend_from_slice(&u64::MAX.to_le_bytes());
         put_option(out, SHB_USERAPPL, APPLICATION.as_bytes());
         end_options(out);
@@ -41,7 +41,7 @@ pub fn put_audit_head<'a>(out: &mut Vec<u8>, lines: impl Iterator<Item = &'a str
 /// Appends a datagram.
 ///
 /// # Errors
-/// [`WriteError`], when it is no datagram that IP carries: nothing was appended.
+/// Returns [`WriteError`], and appends nothing, when IP cannot carry the datagram.
 pub fn put_audit_datagram(out: &mut Vec<u8>, it: &AuditDatagram<'_>) -> Result<(), WriteError> {
     let start = out.len();
     let Datagram { ts_recv, src, dst, payload } = it.datagram;
@@ -62,8 +62,8 @@ pub fn put_audit_datagram(out: &mut Vec<u8>, it: &AuditDatagram<'_>) -> Result<(
     done.map(|_| ()).inspect_err(|_| out.truncate(start))
 }
 
-/// Appends what is missing of a line; `missing` is all that is missing of it in this file, this gap
-/// included.
+/// Appends a gap. `missing` is the total of missing datagrams of its line in this file, including
+/// this gap.
 pub fn put_audit_gap(out: &mut Vec<u8>, gap: &AuditGap, missing: u64) {
     put_block(out, STATISTICS, |out| {
         out.extend_from_slice(&u32::from(gap.line.0).to_le_bytes());
@@ -78,7 +78,7 @@ pub fn put_audit_gap(out: &mut Vec<u8>, gap: &AuditGap, missing: u64) {
     });
 }
 
-/// Appends what a line has in the file, which ends with these of all lines, at a time.
+/// Appends the totals of a line at time `now`. A file ends with the totals of every line.
 pub fn put_audit_end(out: &mut Vec<u8>, line: LineNo, totals: &LineTotals, now: Nanos) {
     put_block(out, STATISTICS, |out| {
         out.extend_from_slice(&u32::from(line.0).to_le_bytes());
@@ -90,19 +90,19 @@ pub fn put_audit_end(out: &mut Vec<u8>, line: LineNo, totals: &LineTotals, now: 
     });
 }
 
-/// A block with its type before and its length before and behind.
+/// Appends a block: its type, its length, the body, and its length again.
 fn put_block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&kind.to_le_bytes());
     out.extend_from_slice(&[0; 4]);
     body(out);
-    // A frame is at most 64 KiB and its headers, a name at most 64 KiB.
+    // Fits: a frame has at most 64 KiB plus headers, a name at most 64 KiB.
     let len = ((out.len() - start + 4) as u32).to_le_bytes();
     out[start + 4..start + 8].copy_from_slice(&len);
     out.extend_from_slice(&len);
 }
 
-/// The upper half of a time, then the lower one.
+/// Returns the upper half of a time, then the lower half.
 fn halves(time: Nanos) -> ([u8; 4], [u8; 4]) {
     (((time.0 >> 32) as u32).to_le_bytes(), (time.0 as u32).to_le_bytes())
 }
@@ -127,11 +127,11 @@ fn put_option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
     pad(out, from);
 }
 
-/// How much later it was polled than it came.
+/// Appends the delay from receipt to poll, as a comment.
 fn put_polled(out: &mut Vec<u8>, came: Nanos, polled: Nanos) {
     let later = i128::from(polled.0) - i128::from(came.0);
     let mut text = Text { bytes: [0; 48], len: 0 };
-    // A difference of two of 64 bits has at most 21 characters.
+    // The difference of two 64-bit numbers has at most 21 characters.
     _ = write!(text, "{POLLED}{later:+} ns");
     put_option(out, OPT_COMMENT, &text.bytes[..text.len]);
 }
@@ -140,7 +140,7 @@ fn end_options(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0; 4]);
 }
 
-/// A short text without memory of its own.
+/// A short text buffer that does not allocate.
 struct Text {
     bytes: [u8; 48],
     len: usize,

@@ -1,7 +1,8 @@
-//! Throwing things out of an outbox's priority queue: of a group that skips, of slots that end.
+//! Purges of an outbox's priority queue: the events of a group that skips, and the items of removed
+//! slots.
 //!
-//! The only work here that grows with the queue. It is done when a queue is full, once for all that
-//! is in it, or when a subscription ends.
+//! This is the only work here that grows with the queue. It runs when a queue is full, once for all
+//! its events, or when a subscription ends.
 
 use super::super::entry::{Entry, Kind};
 use super::super::fifo::{EventNo, Item};
@@ -10,16 +11,16 @@ use super::super::step::Place;
 use super::Outbox;
 
 impl Outbox {
-    /// Each of the group's events in the queue becomes part of its slot's gap, which stands where
-    /// the slot's first one stood.
+    /// Turns each of the group's queued events into part of its slot's gap, which takes the
+    /// position of the slot's first event.
     pub(super) fn skip(&mut self, group: u32) {
         self.purge(true, |slot| slot.group == group);
     }
 
-    /// Throws out of the queue what is of slots that are out: with `leaves_gaps` their counted
-    /// events, of which each slot's first becomes its gap, else everything. A state that was put
-    /// before what is thrown out, and before nothing else, is merged with what comes after it, so
-    /// that no more lies in the queue than what counts against a bound, and states.
+    /// Purges the queue of selected slots: with `leaves_gaps` of their counted events, the first of
+    /// which becomes its slot's gap; else of all their items. A frozen state that preceded only
+    /// purged events is merged with the slot's next entry, so that the queue holds no more than
+    /// counted events and states.
     pub(super) fn purge(&mut self, leaves_gaps: bool, is_out: impl Fn(&Slot) -> bool) {
         self.judge_frozen(leaves_gaps, &is_out);
         let mut kept = 0;
@@ -57,8 +58,8 @@ impl Outbox {
         self.merge_carried();
     }
 
-    /// From the end to the beginning: of the states that were put before what is out, which stand
-    /// before something that stays too, and which are to go.
+    /// Decides, from the end of the queue to its beginning, which of the states frozen ahead of
+    /// purged events still precede an event that stays. Dooms the others.
     fn judge_frozen(&mut self, leaves_gaps: bool, is_out: &impl Fn(&Slot) -> bool) {
         for index in (0..self.fifo.len()).rev() {
             let item = self.fifo.get(index);
@@ -77,7 +78,7 @@ impl Outbox {
         }
     }
 
-    /// Notes with a trade's or status' siblings that it follows them, or forgets it.
+    /// Records a trade or status as the follower of its siblings, or clears that.
     fn follow(&mut self, item: &Item, followed_by: u32) {
         let slot = &self.slots[item.slot as usize];
         let is_event = item.event.is_some_and(|event| self.fifo.event(event).is_counted);
@@ -102,7 +103,8 @@ impl Outbox {
         }
     }
 
-    /// An event becomes part of its slot's gap; true when that is new and needs the event's item.
+    /// Adds an event to its slot's gap. Returns true when the gap is new and needs the event's
+    /// item.
     fn begin_gap(&mut self, index: u32, entry: &Entry) -> bool {
         let slot = &mut self.slots[index as usize];
         slot.merged = slot.merged.and(entry.merged);
@@ -114,7 +116,7 @@ impl Outbox {
         true
     }
 
-    /// A state that was thrown out goes on with what comes next of its slot.
+    /// Carries the changes of a dropped state over to the slot's next entry.
     fn carry(&mut self, index: u32, entry: &Entry) {
         let slot = &mut self.slots[index as usize];
         slot.carried = slot.carried.and(entry.merged);
@@ -124,7 +126,7 @@ impl Outbox {
         }
     }
 
-    /// What a slot carries is merged with an event of it.
+    /// Merges a slot's carried changes into one of its events.
     fn put_down(&mut self, index: u32, event: EventNo) {
         let slot = &mut self.slots[index as usize];
         if slot.is_carrying {
@@ -144,7 +146,7 @@ impl Outbox {
             let (merged, is_snapshot) = slot.put_down();
             slot.merged = merged.and(slot.merged);
             slot.is_snapshot_due |= is_snapshot;
-            // It was as good as sent, so it does not wait again.
+            // The state had already left the throttle queue, so it does not wait again.
             if !matches!(slot.place, Place::Queued(_)) {
                 self.queue_state(index);
             }

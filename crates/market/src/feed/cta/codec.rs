@@ -1,4 +1,4 @@
-//! What the messages of CQS and CTS mean.
+//! The decoder of CQS and CTS: turns messages into updates.
 
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
@@ -10,10 +10,10 @@ use crate::feed::{Context, FeedError, Sink};
 use crate::instrument::{Definition, SymbolText};
 use crate::update::{Action, PriceKind, SystemEvent, TradeFlags, TradingState, Update, Venue};
 
-/// Whole shares in CTS' unit.
+/// One whole share in CTS' unit.
 const SHARE: u64 = 1_000_000;
 
-/// A message on its way to a sink.
+/// A message being decoded for a sink.
 pub(super) struct Decoder<'a, S> {
     pub(super) feed: &'a mut Cta,
     pub(super) context: &'a Context,
@@ -22,12 +22,12 @@ pub(super) struct Decoder<'a, S> {
     pub(super) sink: &'a mut S,
 }
 
-/// Shares as CTS has them in messages of whole ones.
+/// Converts whole shares to CTS' unit.
 fn shares(whole: u32) -> Qty {
     Qty(u64::from(whole) * SHARE)
 }
 
-/// A price of two decimals in 10^-9.
+/// Converts a price of two decimals to 10^-9.
 fn short_price(price: u16) -> Price {
     Price(i64::from(price) * 10_000_000)
 }
@@ -100,7 +100,7 @@ impl<S: Sink> Decoder<'_, S> {
         FeedError::Field { kind: self.kind, field, value }
     }
 
-    /// Six decimals in 10^-9.
+    /// Converts a price of six decimals to 10^-9.
     fn price(&self, field: &'static str, price: i64) -> Result<Price, FeedError> {
         price.checked_mul(1_000).map(Price).ok_or(self.fault(field, price.cast_unsigned()))
     }
@@ -109,7 +109,7 @@ impl<S: Sink> Decoder<'_, S> {
         Venue(self.header.participant_id[0])
     }
 
-    /// The venue's number of the message, as trades are named by.
+    /// Returns the venue's number of the message, which names the trade.
     fn match_id(&self) -> u64 {
         self.header.participant_reference_number.cast_unsigned()
     }
@@ -118,7 +118,7 @@ impl<S: Sink> Decoder<'_, S> {
         SymbolText::new(text).ok_or_else(|| self.fault("symbol", u64::from(text[0])))
     }
 
-    /// The number of a symbol, which is told to the sink when it is new.
+    /// Returns the number of a symbol; defines a new symbol in the sink.
     fn number_of(&mut self, text: &[u8]) -> Result<InstrumentId, FeedError> {
         let symbol = self.symbol(text)?;
         let (instrument_id, is_new) = self.feed.symbols.number_of(symbol);
@@ -177,7 +177,7 @@ impl<S: Sink> Decoder<'_, S> {
     ) -> Result<(), FeedError> {
         let changes = self.changes(indicator, rest)?;
         if sides_of(indicator).is_none() {
-            // What does not count for the best bid and offer cannot be traded against: no quote.
+            // A quote that is not eligible for the best bid and offer cannot be traded against.
             sides[0].size = Qty::ZERO;
             sides[1].size = Qty::ZERO;
         }
@@ -296,7 +296,7 @@ impl<S: Sink> Decoder<'_, S> {
         Ok(())
     }
 
-    /// A correction is the break of the one trade and the report of the other.
+    /// Translates a correction into the break of the original trade and a new trade.
     fn correction(&mut self, message: &Message) -> Result<(), FeedError> {
         let (symbol, original, before, after, conditions) = match message {
             Message::TradeCorrection(it) => (
@@ -318,7 +318,7 @@ impl<S: Sink> Decoder<'_, S> {
         let original_price = self.price("original trade price", before.0)?;
         let price = self.price("corrected trade price", after.0)?;
         self.broken(&symbol, original, original_price, before.1)?;
-        // Another trade may have been the last one since.
+        // The corrected trade may no longer be the last one.
         let flags = trade_flags(conditions).with(TradeFlags::NOT_LAST);
         self.traded(&symbol, price, after.1, flags)
     }
@@ -348,7 +348,7 @@ impl<S: Sink> Decoder<'_, S> {
             (b'2', b'M') => TradingState::Paused,
             (b'2', _) => TradingState::Halted,
             (b'3', _) => TradingState::Trading,
-            // Indications, imbalances, price bands: trading goes on, or not, as before.
+            // Indications, imbalances and price bands leave the trading state unchanged.
             _ => return Ok(()),
         };
         let instrument_id = self.number_of(symbol)?;
@@ -399,7 +399,7 @@ impl<S: Sink> Decoder<'_, S> {
     }
 }
 
-/// What conditions say that a trade counts for: in a short message one, else four.
+/// Returns the flags of a trade from its conditions: one in a short message, else four.
 fn trade_flags(conditions: [u8; 4]) -> TradeFlags {
     conditions.into_iter().fold(TradeFlags::default(), |flags, condition| {
         let extended = TradeFlags::EXTENDED_HOURS.with(TradeFlags::NOT_HIGH_LOW);

@@ -1,9 +1,9 @@
-//! The messages of CTA's feeds CQS and CTS as they lie in their bytes, most significant first.
+//! The messages of CTA's feeds CQS and CTS as laid out in bytes, big-endian.
 //!
-//! Sources: CQS Output Specification 2.10a, CTS Output Specification 2.11b, and 1.91 and 2.9 where
-//! they differ. Long prices have six decimals, short ones two; volumes called fractional
-//! have six decimals. A quote's and a trade's are in [`super::quote`], [`super::trade`] and
-//! [`super::other_days`].
+//! Sources: CQS Output Specification 2.10a, CTS Output Specification 2.11b, and versions 1.91 and
+//! 2.9 where they differ. Long prices have six decimals, short ones two; volumes called fractional
+//! have six decimals. The modules [`super::quote`], [`super::trade`] and [`super::other_days`] hold
+//! the layouts of quotes and trades.
 
 use super::other_days::*;
 use super::quote::*;
@@ -14,31 +14,31 @@ use crate::feed::layout::{kinds, layouts};
 layouts! {
     big;
 
-    /// What every message begins with, after its length.
+    /// The header of every message, after its length.
     MessageHeader {
-        /// What it is about.
+        /// The category of the message.
         message_category: [u8; 1],
-        /// What it says, by category.
+        /// The type of the message within its category.
         message_type: [u8; 1],
-        /// Whose message it is.
+        /// The participant (venue) of the message.
         participant_id: [u8; 1],
-        /// When its venue had it: seconds since the Unix epoch.
+        /// The time of the venue's message: seconds since the Unix epoch.
         timestamp_1_seconds: u32,
-        /// And nanoseconds.
+        /// The nanoseconds of that time.
         timestamp_1_nanoseconds: u32,
-        /// Its number among the messages of one event.
+        /// The number of the message among those of one event.
         message_id: u8,
-        /// The number that CTA gave it.
+        /// The transaction number assigned by CTA.
         transaction_id: u32,
-        /// The number that its venue gave it.
+        /// The reference number assigned by the venue.
         participant_reference_number: i64,
     }
 
-    /// The collar of an auction.
+    /// The price collar of an auction.
     AuctionStatus {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
         /// Auction collar reference price.
         auction_collar_reference_price: i64,
@@ -48,21 +48,21 @@ layouts! {
         auction_collar_lower_threshold_price: i64,
         /// Number of extensions.
         number_of_extensions: u8,
-        /// Whether short sales are restricted.
+        /// The short-sale restriction.
         short_sale_restriction_indicator: [u8; 1],
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// The issuer's standing.
+        /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
     }
 
-    /// A security of the day.
+    /// The reference data of a security for the day.
     SymbolReference {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
         /// Prior security symbol.
         prior_security_symbol: [u8; 11],
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
         /// Primary listing market previous closing price.
         primary_listing_market_previous_closing_price: i64,
@@ -74,35 +74,35 @@ layouts! {
         minimum_price_increment_indicator: u8,
         /// The tier of limit up-limit down.
         luld_tier: [u8; 1],
-        /// The leverage of the product, with six decimals.
+        /// The leverage ratio of the product, with six decimals.
         luld_leverage_ratio: u32,
-        /// Whether it is for tests only.
+        /// The flag of a test symbol.
         test: [u8; 1],
-        /// Whether it is a new issue.
+        /// The flag of a new issue.
         ipo: [u8; 1],
-        /// The issuer's standing.
+        /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
-        /// Whether short sales are restricted.
+        /// The short-sale restriction.
         short_sale_restriction_indicator: [u8; 1],
         /// Halt reason.
         halt_reason: [u8; 1],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
     }
 
-    /// At which values of the index the whole market halts.
+    /// The index values at which the whole market halts.
     MarketWideDeclineLevels {
-        /// Mwcb level 1.
+        /// MWCB level 1.
         mwcb_level_1: i64,
-        /// Mwcb level 2.
+        /// MWCB level 2.
         mwcb_level_2: i64,
-        /// Mwcb level 3.
+        /// MWCB level 3.
         mwcb_level_3: i64,
         /// Not used.
         reserved: [u8; 1],
     }
 
-    /// The whole market halts.
+    /// A halt of the whole market.
     MarketWideStatus {
         /// Market wide circuit breaker level indicator.
         market_wide_circuit_breaker_level_indicator: [u8; 1],
@@ -110,21 +110,21 @@ layouts! {
         reserved: [u8; 1],
     }
 
-    /// Volumes of venues, of which this many follow.
+    /// The head of a list of venue volumes, with their number.
     ApproximateVolumes {
         /// Number of participants.
         number_of_participants: u8,
     }
 
-    /// A venue's volume.
+    /// The volume of one venue.
     ParticipantVolume {
-        /// Whose message it is.
+        /// The venue.
         participant_id: [u8; 1],
         /// Trade total volume.
         trade_total_volume: u64,
     }
 
-    /// The market's trades and their value.
+    /// The market's number of trades and their value.
     ApproximateTotals {
         /// Total trades.
         total_trades: u32,
@@ -132,17 +132,17 @@ layouts! {
         dollar_value: u64,
     }
 
-    /// Volumes of the crossing sessions.
+    /// The volumes of the crossing sessions.
     CrossingSessions {
-        /// Crossing session i total trades volume.
+        /// Crossing session I total trades volume.
         crossing_session_i_total_trades_volume: u64,
-        /// Crossing session ii dollar value.
+        /// Crossing session II dollar value.
         crossing_session_ii_dollar_value: u64,
-        /// Crossing session ii total trades volume.
+        /// Crossing session II total trades volume.
         crossing_session_ii_total_trades_volume: u64,
     }
 
-    /// An index's value.
+    /// The value of an index.
     Index {
         /// Index symbol.
         index_symbol: [u8; 11],
@@ -150,7 +150,7 @@ layouts! {
         index_value: i64,
     }
 
-    /// An index's bid and offer.
+    /// The bid and offer of an index.
     IndexQuote {
         /// Index symbol.
         index_symbol: [u8; 11],
@@ -160,7 +160,7 @@ layouts! {
         offer_index_value: i64,
     }
 
-    /// A point in the day; all of it is in the header.
+    /// A point in the day; the header says which.
     Marker {
     }
 }
@@ -174,7 +174,7 @@ kinds! {
         SpecialLongQuote = b"QS",
         /// `QQ`.
         ShortQuote = b"QQ",
-        /// `QQ` too: [`super::parse`] tells which by the length.
+        /// `QQ` with a wide symbol; [`super::parse`] recognises it by its length.
         WideShortQuote = b"Qq",
         /// `QA`, `TA`.
         AuctionStatus = b"QA" | b"TA",
@@ -236,7 +236,7 @@ kinds! {
         Index = b"II",
         /// `IQ`.
         IndexQuote = b"IQ",
-        /// All of category `C`, all others of `A`.
+        /// All of category `C`, and all others of `A`.
         Marker = [b'C', _] | [b'A', _],
     }
 }

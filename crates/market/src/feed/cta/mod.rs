@@ -1,9 +1,9 @@
 //! CTA's feeds: CQS, all venues' quotes of listed securities, and CTS, their trades.
 //!
-//! CQS Output Specification 2.10a and CTS Output Specification 2.11b, and what of 1.91 and 2.9 is
-//! not the same. A datagram is a block: a header of 20 bytes, messages each after two bytes of
-//! length (which count themselves), a byte that makes the length even. Blocks are numbered by
-//! their first message.
+//! Sources: CQS Output Specification 2.10a and CTS Output Specification 2.11b, and versions 1.91
+//! and 2.9 where they differ. A datagram is a block: a header of 20 bytes, messages behind a
+//! two-byte length (which includes itself), and a pad byte to an even length. A block bears the
+//! number of its first message.
 
 mod codec;
 pub mod message;
@@ -20,37 +20,37 @@ use crate::instrument::Symbols;
 pub use message::{Message, MessageHeader};
 use quote::{LongAppendage, ShortAppendage, ShortQuote};
 
-/// The exponent of CTS' quantities, which are shares with six decimals whichever message they come
-/// in: trades of fractions of a share are told since version 2.11.
+/// The exponent of CTS' quantities: shares with six decimals, in every message. Trades of fractions
+/// of a share are reported since version 2.11.
 pub const CTS_SIZE_EXPONENT: i8 = -6;
 
 layouts! {
     big;
 
-    /// What a block begins with.
+    /// The header of a block.
     BlockHeader {
         /// 0 (specifications 1.x) or 2.
         version: u8,
-        /// Bytes of the whole block.
+        /// Length of the whole block in bytes.
         block_size: u16,
-        /// `Q` of CQS, `T` of CTS.
+        /// `Q` for CQS, `T` for CTS.
         data_feed_indicator: [u8; 1],
-        /// `O`, or `V` when it is sent again.
+        /// `O`, or `V` for a retransmission.
         retransmission_indicator: [u8; 1],
         /// The number of its first message.
         block_sequence_number: u32,
-        /// How many messages follow.
+        /// The number of messages that follow.
         messages_in_block: u8,
-        /// When it was sent.
+        /// The send time: seconds.
         seconds: u32,
-        /// And nanoseconds.
+        /// The nanoseconds of the send time.
         nanoseconds: u32,
-        /// The sum of the other bytes.
+        /// The sum of all other bytes.
         block_checksum: u16,
     }
 }
 
-/// Which of CTA's feeds.
+/// One of CTA's two feeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
     /// CQS: quotes.
@@ -59,23 +59,23 @@ pub enum Line {
     Trades,
 }
 
-/// What a quote does to one side of the national best bid and offer.
+/// The effect of a quote on one side of the national best bid and offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SideChange {
-    /// Nothing.
+    /// The side does not change.
     Same,
     /// The quote is the best.
     Quote,
-    /// A short appendage has the best.
+    /// A short appendage holds the best.
     Short,
-    /// A long appendage has the best.
+    /// A long appendage holds the best.
     Long,
-    /// There is none.
+    /// The side has no best.
     Gone,
 }
 
-/// What a quote's national BBO indicator says of bid and offer; `None` for one that says that the
-/// quote counts for neither, and for unknown ones.
+/// Returns the effect of a national BBO indicator on bid and offer; `None` when the quote counts
+/// for neither side, and for unknown indicators.
 #[must_use]
 pub fn sides_of(indicator: u8) -> Option<[SideChange; 2]> {
     use SideChange::{Gone, Long, Quote, Same, Short};
@@ -111,7 +111,7 @@ impl SideChange {
     }
 }
 
-/// One of CTA's feeds. Symbols get their numbers in the order in which they come.
+/// A decoder of one of CTA's feeds. Numbers symbols in order of appearance.
 #[derive(Clone, Debug)]
 pub struct Cta {
     line: Line,
@@ -120,24 +120,24 @@ pub struct Cta {
 }
 
 impl Cta {
-    /// The feed at the beginning of a day.
+    /// Creates a decoder for the beginning of a day.
     #[must_use]
     pub fn new(line: Line) -> Cta {
         Cta { line, symbols: Symbols::new(), bests: Bests::default() }
     }
 
-    /// The symbols seen, with their numbers.
+    /// Returns the symbols seen so far, with their numbers.
     #[must_use]
     pub fn symbols(&self) -> &Symbols {
         &self.symbols
     }
 }
 
-/// The layout of a message without its length: its header, its fixed part and what follows that: a
-/// quote's appendages, venues' volumes, what a later version added.
+/// Parses a message without its length: its header, its fixed part, and the rest: a quote's
+/// appendages, venues' volumes, or fields added by a later version.
 ///
 /// # Errors
-/// As [`Message::read`].
+/// The errors of [`Message::read`].
 pub fn parse(message: &[u8]) -> Result<(MessageHeader, Message, &[u8]), FeedError> {
     let header = MessageHeader::read(message).ok_or(FeedError::Length {
         kind: message.first_chunk().copied().unwrap_or(*b"  "),
@@ -153,13 +153,14 @@ pub fn parse(message: &[u8]) -> Result<(MessageHeader, Message, &[u8]), FeedErro
     Ok((header, body, rest))
 }
 
-/// Short quotes have had symbols of five bytes and of eleven: the length says which.
+/// Returns true for a short quote with a symbol of five bytes; the length distinguishes it from one
+/// of eleven.
 fn is_narrow(body: &[u8]) -> bool {
     let indicator = body.get(ShortQuote::LEN - 1).copied().unwrap_or(b' ');
     body.len() == ShortQuote::LEN + appendages_len(indicator)
 }
 
-/// What kind of packet a block is: control messages stand alone in theirs.
+/// Returns the kind of packet of a block: control messages are alone in their blocks.
 fn kind_of(header: &BlockHeader, messages: &[u8]) -> PacketKind {
     if header.retransmission_indicator == *b"V" {
         return PacketKind::Retransmission;

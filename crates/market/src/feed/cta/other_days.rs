@@ -1,32 +1,31 @@
-//! CTS' trades of other days and summaries of days, as they lie in their bytes
-//! ([`super::message`]).
+//! CTS' trades of prior days and summaries of days, as laid out in bytes (see [`super::message`]).
 
 use crate::feed::layout::layouts;
 
 layouts! {
     big;
 
-    /// A trade of another day.
+    /// A trade of a prior day, in whole shares.
     PriorDayTrade {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Four categories of conditions, a space for none in each.
+        /// The conditions in four categories; a space stands for none.
         sale_condition: [u8; 4],
         /// The price.
         trade_price: i64,
         /// Shares.
         trade_volume: u32,
-        /// Days until delivery, of a seller's sale.
+        /// Days until delivery, for a seller's sale.
         sellers_sale_days: u8,
-        /// Whether the price was guaranteed.
+        /// The flag of a guaranteed price (stopped stock).
         stop_stock_indicator: [u8; 1],
         /// `1` when exempt from the trade-through rule.
         trade_through_exempt_indicator: [u8; 1],
-        /// Whether short sales are restricted.
+        /// The short-sale restriction.
         short_sale_restriction_indicator: [u8; 1],
-        /// Which facility reported, of FINRA's trades.
+        /// The facility that reported a FINRA trade.
         trade_reporting_facility_id: [u8; 1],
         /// Prior day trade seconds.
         prior_day_trade_seconds: u32,
@@ -34,27 +33,27 @@ layouts! {
         prior_day_trade_nanoseconds: u32,
     }
 
-    /// A trade of another day.
+    /// A trade of a prior day, in fractional shares.
     FractionalPriorDayTrade {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Four categories of conditions, a space for none in each.
+        /// The conditions in four categories; a space stands for none.
         sale_condition: [u8; 4],
         /// The price.
         trade_price: i64,
         /// Shares, with six decimals.
         fractional_trade_volume: u64,
-        /// Days until delivery, of a seller's sale.
+        /// Days until delivery, for a seller's sale.
         sellers_sale_days: u8,
-        /// Whether the price was guaranteed.
+        /// The flag of a guaranteed price (stopped stock).
         stop_stock_indicator: [u8; 1],
         /// `1` when exempt from the trade-through rule.
         trade_through_exempt_indicator: [u8; 1],
-        /// Whether short sales are restricted.
+        /// The short-sale restriction.
         short_sale_restriction_indicator: [u8; 1],
-        /// Which facility reported, of FINRA's trades.
+        /// The facility that reported a FINRA trade.
         trade_reporting_facility_id: [u8; 1],
         /// Prior day trade seconds.
         prior_day_trade_seconds: u32,
@@ -62,11 +61,11 @@ layouts! {
         prior_day_trade_nanoseconds: u32,
     }
 
-    /// A trade of another day was another.
+    /// A correction of a trade of a prior day, in whole shares.
     PriorDayTradeCorrection {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
         /// Corrected sale condition.
         corrected_sale_condition: [u8; 4],
@@ -86,7 +85,7 @@ layouts! {
         corrected_prior_day_trade_seconds: u32,
         /// Corrected prior day trade nanoseconds.
         corrected_prior_day_trade_nanoseconds: u32,
-        /// Which facility reported, of FINRA's trades.
+        /// The facility that reported a FINRA trade.
         trade_reporting_facility_id: [u8; 1],
         /// Original sale condition.
         original_sale_condition: [u8; 4],
@@ -108,11 +107,11 @@ layouts! {
         original_prior_day_trade_nanoseconds: u32,
     }
 
-    /// A trade of another day was another.
+    /// A correction of a trade of a prior day, in fractional shares.
     FractionalPriorDayTradeCorrection {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
         /// Corrected sale condition.
         corrected_sale_condition: [u8; 4],
@@ -132,7 +131,7 @@ layouts! {
         corrected_prior_day_trade_seconds: u32,
         /// Corrected prior day trade nanoseconds.
         corrected_prior_day_trade_nanoseconds: u32,
-        /// Which facility reported, of FINRA's trades.
+        /// The facility that reported a FINRA trade.
         trade_reporting_facility_id: [u8; 1],
         /// Original sale condition.
         original_sale_condition: [u8; 4],
@@ -154,95 +153,95 @@ layouts! {
         original_prior_day_trade_nanoseconds: u32,
     }
 
-    /// A trade of another day was none.
+    /// A cancel or error of a trade of a prior day, in whole shares.
     PriorDayTradeCancelError {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Four categories of conditions, a space for none in each.
+        /// The conditions in four categories; a space stands for none.
         sale_condition: [u8; 4],
         /// The price.
         trade_price: i64,
         /// Shares.
         trade_volume: u32,
-        /// Days until delivery, of a seller's sale.
+        /// Days until delivery, for a seller's sale.
         sellers_sale_days: u8,
-        /// Whether the price was guaranteed.
+        /// The flag of a guaranteed price (stopped stock).
         stop_stock_indicator: [u8; 1],
         /// `1` when exempt from the trade-through rule.
         trade_through_exempt_indicator: [u8; 1],
-        /// Whether short sales are restricted.
+        /// The short-sale restriction.
         short_sale_restriction_indicator: [u8; 1],
-        /// Which facility reported, of FINRA's trades.
+        /// The facility that reported a FINRA trade.
         trade_reporting_facility_id: [u8; 1],
         /// Prior day trade seconds.
         prior_day_trade_seconds: u32,
         /// Prior day trade nanoseconds.
         prior_day_trade_nanoseconds: u32,
-        /// `1` cancelled, `2` an error.
+        /// `1` for a cancel, `2` for an error.
         cancel_error_action: [u8; 1],
     }
 
-    /// A trade of another day was none.
+    /// A cancel or error of a trade of a prior day, in fractional shares.
     FractionalPriorDayTradeCancelError {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Four categories of conditions, a space for none in each.
+        /// The conditions in four categories; a space stands for none.
         sale_condition: [u8; 4],
         /// The price.
         trade_price: i64,
         /// Shares, with six decimals.
         fractional_trade_volume: u64,
-        /// Days until delivery, of a seller's sale.
+        /// Days until delivery, for a seller's sale.
         sellers_sale_days: u8,
-        /// Whether the price was guaranteed.
+        /// The flag of a guaranteed price (stopped stock).
         stop_stock_indicator: [u8; 1],
         /// `1` when exempt from the trade-through rule.
         trade_through_exempt_indicator: [u8; 1],
-        /// Whether short sales are restricted.
+        /// The short-sale restriction.
         short_sale_restriction_indicator: [u8; 1],
-        /// Which facility reported, of FINRA's trades.
+        /// The facility that reported a FINRA trade.
         trade_reporting_facility_id: [u8; 1],
         /// Prior day trade seconds.
         prior_day_trade_seconds: u32,
         /// Prior day trade nanoseconds.
         prior_day_trade_nanoseconds: u32,
-        /// `1` cancelled, `2` an error.
+        /// `1` for a cancel, `2` for an error.
         cancel_error_action: [u8; 1],
     }
 
-    /// A security's day before.
+    /// The summary of a security's previous day.
     ConsolidatedStartOfDaySummary {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Summary participant id.
+        /// Summary participant ID.
         summary_participant_id: [u8; 1],
         /// Previous close price date.
         previous_close_price_date: u32,
         /// Previous close price.
         previous_close_price: i64,
-        /// Whether short sales are restricted.
+        /// The short-sale restriction.
         short_sale_restriction_indicator: [u8; 1],
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// The issuer's standing.
+        /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
         /// Number of participants.
         number_of_participants: u8,
     }
 
-    /// A security's day before at a venue.
+    /// The summary of a security's previous day at a venue.
     ParticipantStartOfDaySummary {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Summary participant id.
+        /// Summary participant ID.
         summary_participant_id: [u8; 1],
         /// Previous close price date.
         previous_close_price_date: u32,
@@ -250,13 +249,13 @@ layouts! {
         previous_close_price: i64,
     }
 
-    /// A security's day.
+    /// The summary of a security's day, in whole shares.
     ConsolidatedEndOfDaySummary {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Last participant id.
+        /// Last participant ID.
         last_participant_id: [u8; 1],
         /// Previous close price date.
         previous_close_price_date: u32,
@@ -268,23 +267,23 @@ layouts! {
         low_price: i64,
         /// Total volume.
         total_volume: u64,
-        /// Whether short sales are restricted.
+        /// The short-sale restriction.
         short_sale_restriction_indicator: [u8; 1],
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// The issuer's standing.
+        /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
         /// Number of participants.
         number_of_participants: u8,
     }
 
-    /// A security's day.
+    /// The summary of a security's day, in fractional shares.
     FractionalConsolidatedEndOfDaySummary {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Last participant id.
+        /// Last participant ID.
         last_participant_id: [u8; 1],
         /// Previous close price date.
         previous_close_price_date: u32,
@@ -296,23 +295,23 @@ layouts! {
         low_price: i64,
         /// Fractional total volume.
         fractional_total_volume: u64,
-        /// Whether short sales are restricted.
+        /// The short-sale restriction.
         short_sale_restriction_indicator: [u8; 1],
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// The issuer's standing.
+        /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
         /// Number of participants.
         number_of_participants: u8,
     }
 
-    /// A security's day at a venue.
+    /// The summary of a security's day at a venue, in whole shares.
     ParticipantEndOfDaySummary {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Summary participant id.
+        /// Summary participant ID.
         summary_participant_id: [u8; 1],
         /// Previous close price date.
         previous_close_price_date: u32,
@@ -330,13 +329,13 @@ layouts! {
         tick: [u8; 1],
     }
 
-    /// A security's day at a venue.
+    /// The summary of a security's day at a venue, in fractional shares.
     FractionalParticipantEndOfDaySummary {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Summary participant id.
+        /// Summary participant ID.
         summary_participant_id: [u8; 1],
         /// Previous close price date.
         previous_close_price_date: u32,

@@ -1,15 +1,15 @@
-//! CQS' quotes as they lie in their bytes ([`super::message`]).
+//! CQS' quotes as laid out in bytes (see [`super::message`]).
 
 use crate::feed::layout::layouts;
 
 layouts! {
     big;
 
-    /// A venue's quote, in full.
+    /// A venue's quote, with full-width fields.
     LongQuote {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
         /// Quote condition.
         quote_condition: [u8; 1],
@@ -29,35 +29,35 @@ layouts! {
         settlement_condition: [u8; 1],
         /// Market condition.
         market_condition: [u8; 1],
-        /// Finra market maker id.
+        /// FINRA market maker ID.
         finra_market_maker_id: [u8; 4],
-        /// Finra bbo indicator.
+        /// FINRA BBO indicator.
         finra_bbo_indicator: [u8; 1],
-        /// When FINRA's facility had it: seconds.
+        /// The time at FINRA's facility: seconds.
         timestamp_2_seconds: u32,
-        /// And nanoseconds.
+        /// The nanoseconds of that time.
         timestamp_2_nanoseconds: u32,
-        /// Whether short sales are restricted.
+        /// The short-sale restriction.
         short_sale_restriction_indicator: [u8; 1],
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// The issuer's standing.
+        /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
-        /// Sip generated message identifier.
+        /// SIP generated message identifier.
         sip_generated_message_identifier: [u8; 1],
-        /// Luld indicator.
+        /// LULD indicator.
         luld_indicator: [u8; 1],
-        /// National bbo luld indicator.
+        /// National BBO LULD indicator.
         national_bbo_luld_indicator: [u8; 1],
-        /// National bbo indicator.
+        /// National BBO indicator.
         national_bbo_indicator: [u8; 1],
     }
 
-    /// A quote of FINRA's facility with the best among its members.
+    /// A quote of FINRA's facility with the best bid and offer among its members.
     SpecialLongQuote {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
         /// Quote condition.
         quote_condition: [u8; 1],
@@ -77,47 +77,47 @@ layouts! {
         settlement_condition: [u8; 1],
         /// Market condition.
         market_condition: [u8; 1],
-        /// Finra market maker id.
+        /// FINRA market maker ID.
         finra_market_maker_id: [u8; 4],
-        /// Finra best bid quote condition.
+        /// FINRA best bid quote condition.
         finra_best_bid_quote_condition: [u8; 1],
-        /// Finra best bid price.
+        /// FINRA best bid price.
         finra_best_bid_price: i64,
-        /// Finra best bid size.
+        /// FINRA best bid size.
         finra_best_bid_size: u32,
-        /// Finra best bid market maker id.
+        /// FINRA best bid market maker ID.
         finra_best_bid_market_maker_id: [u8; 4],
-        /// Finra best offer quote condition.
+        /// FINRA best offer quote condition.
         finra_best_offer_quote_condition: [u8; 1],
-        /// Finra best offer price.
+        /// FINRA best offer price.
         finra_best_offer_price: i64,
-        /// Finra best offer size.
+        /// FINRA best offer size.
         finra_best_offer_size: u32,
-        /// Finra best offer market maker id.
+        /// FINRA best offer market maker ID.
         finra_best_offer_market_maker_id: [u8; 4],
-        /// When FINRA's facility had it: seconds.
+        /// The time at FINRA's facility: seconds.
         timestamp_2_seconds: u32,
-        /// And nanoseconds.
+        /// The nanoseconds of that time.
         timestamp_2_nanoseconds: u32,
-        /// Whether short sales are restricted.
+        /// The short-sale restriction.
         short_sale_restriction_indicator: [u8; 1],
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// The issuer's standing.
+        /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
-        /// Sip generated message identifier.
+        /// SIP generated message identifier.
         sip_generated_message_identifier: [u8; 1],
-        /// Finra bbo luld indicator.
+        /// FINRA BBO LULD indicator.
         finra_bbo_luld_indicator: [u8; 1],
-        /// National bbo luld indicator.
+        /// National BBO LULD indicator.
         national_bbo_luld_indicator: [u8; 1],
-        /// National bbo indicator.
+        /// National BBO indicator.
         national_bbo_indicator: [u8; 1],
     }
 
-    /// A venue's quote where small numbers do.
+    /// A venue's quote, with narrow fields.
     ShortQuote {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 5],
         /// Bid price.
         bid_price: u16,
@@ -127,15 +127,15 @@ layouts! {
         offer_price: u16,
         /// Offer size.
         offer_size: u16,
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// National bbo indicator.
+        /// National BBO indicator.
         national_bbo_indicator: [u8; 1],
     }
 
-    /// A short quote with room for a long symbol.
+    /// A short quote with a wide symbol.
     WideShortQuote {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
         /// Bid price.
         bid_price: u16,
@@ -145,15 +145,15 @@ layouts! {
         offer_price: u16,
         /// Offer size.
         offer_size: u16,
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// National bbo indicator.
+        /// National BBO indicator.
         national_bbo_indicator: [u8; 1],
     }
 
-    /// The best of one side, after a quote.
+    /// The best of one side, appended to a quote.
     LongAppendage {
-        /// Best participant id.
+        /// Best participant ID.
         best_participant_id: [u8; 1],
         /// Best quote condition.
         best_quote_condition: [u8; 1],
@@ -161,13 +161,13 @@ layouts! {
         best_price: i64,
         /// Best size.
         best_size: u32,
-        /// Finra best market maker id.
+        /// FINRA best market maker ID.
         finra_best_market_maker_id: [u8; 4],
     }
 
-    /// The best of one side where small numbers do.
+    /// The best of one side, with narrow fields.
     ShortAppendage {
-        /// Best participant id.
+        /// Best participant ID.
         best_participant_id: [u8; 1],
         /// Best price.
         best_price: u16,

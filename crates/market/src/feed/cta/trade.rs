@@ -1,4 +1,4 @@
-//! CTS' trades of the day as they lie in their bytes ([`super::message`]).
+//! CTS' trades of the day as laid out in bytes (see [`super::message`]).
 
 use crate::feed::layout::layouts;
 
@@ -7,83 +7,83 @@ layouts! {
 
     /// A trade of whole shares.
     LongTrade {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Four categories of conditions, a space for none in each.
+        /// The conditions in four categories; a space stands for none.
         sale_condition: [u8; 4],
         /// The price.
         trade_price: i64,
         /// Shares.
         trade_volume: u32,
-        /// Days until delivery, of a seller's sale.
+        /// Days until delivery, for a seller's sale.
         sellers_sale_days: u8,
-        /// Whether the price was guaranteed.
+        /// The flag of a guaranteed price (stopped stock).
         stop_stock_indicator: [u8; 1],
         /// `1` when exempt from the trade-through rule.
         trade_through_exempt_indicator: [u8; 1],
-        /// Which facility reported, of FINRA's trades.
+        /// The facility that reported a FINRA trade.
         trade_reporting_facility_id: [u8; 1],
-        /// When FINRA's facility had it: seconds.
+        /// The time at FINRA's facility: seconds.
         timestamp_2_seconds: u32,
-        /// And nanoseconds.
+        /// The nanoseconds of that time.
         timestamp_2_nanoseconds: u32,
-        /// Whether short sales are restricted.
+        /// The short-sale restriction.
         short_sale_restriction_indicator: [u8; 1],
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// The issuer's standing.
+        /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
-        /// Whether the trade was reported late while held.
+        /// The flag of a held trade, reported late.
         held_trade_indicator: [u8; 1],
-        /// Which of the day's consolidated prices it is: `A` none to `H`.
+        /// The day's consolidated prices that the trade sets: `A` (none) to `H`.
         consolidated_high_low_last_indicator: [u8; 1],
-        /// Which of the day's prices of its venue it is.
+        /// The day's prices of its venue that the trade sets.
         participant_open_high_low_last_indicator: [u8; 1],
     }
 
-    /// A trade.
+    /// A trade of fractional shares.
     FractionalLongTrade {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Four categories of conditions, a space for none in each.
+        /// The conditions in four categories; a space stands for none.
         sale_condition: [u8; 4],
         /// The price.
         trade_price: i64,
         /// Shares, with six decimals.
         fractional_trade_volume: u64,
-        /// Days until delivery, of a seller's sale.
+        /// Days until delivery, for a seller's sale.
         sellers_sale_days: u8,
-        /// Whether the price was guaranteed.
+        /// The flag of a guaranteed price (stopped stock).
         stop_stock_indicator: [u8; 1],
         /// `1` when exempt from the trade-through rule.
         trade_through_exempt_indicator: [u8; 1],
-        /// Which facility reported, of FINRA's trades.
+        /// The facility that reported a FINRA trade.
         trade_reporting_facility_id: [u8; 1],
-        /// When FINRA's facility had it: seconds.
+        /// The time at FINRA's facility: seconds.
         timestamp_2_seconds: u32,
-        /// And nanoseconds.
+        /// The nanoseconds of that time.
         timestamp_2_nanoseconds: u32,
-        /// Whether short sales are restricted.
+        /// The short-sale restriction.
         short_sale_restriction_indicator: [u8; 1],
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// The issuer's standing.
+        /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
-        /// Whether the trade was reported late while held.
+        /// The flag of a held trade, reported late.
         held_trade_indicator: [u8; 1],
-        /// Which of the day's consolidated prices it is: `A` none to `H`.
+        /// The day's consolidated prices that the trade sets: `A` (none) to `H`.
         consolidated_high_low_last_indicator: [u8; 1],
-        /// Which of the day's prices of its venue it is.
+        /// The day's prices of its venue that the trade sets.
         participant_open_high_low_last_indicator: [u8; 1],
     }
 
-    /// A trade of whole shares where small numbers do.
+    /// A trade of whole shares, with narrow fields.
     ShortTrade {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 5],
         /// Sale condition 1.
         sale_condition_1: [u8; 1],
@@ -93,17 +93,17 @@ layouts! {
         trade_price: u16,
         /// Shares.
         trade_volume: u16,
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// Which of the day's consolidated prices it is: `A` none to `H`.
+        /// The day's consolidated prices that the trade sets: `A` (none) to `H`.
         consolidated_high_low_last_indicator: [u8; 1],
-        /// Which of the day's prices of its venue it is.
+        /// The day's prices of its venue that the trade sets.
         participant_open_high_low_last_indicator: [u8; 1],
     }
 
-    /// A trade where small numbers do.
+    /// A trade of fractional shares, with narrow fields.
     FractionalShortTrade {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 5],
         /// Sale condition 1.
         sale_condition_1: [u8; 1],
@@ -113,19 +113,19 @@ layouts! {
         trade_price: u16,
         /// Shares, with six decimals.
         fractional_trade_volume: u32,
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// Which of the day's consolidated prices it is: `A` none to `H`.
+        /// The day's consolidated prices that the trade sets: `A` (none) to `H`.
         consolidated_high_low_last_indicator: [u8; 1],
-        /// Which of the day's prices of its venue it is.
+        /// The day's prices of its venue that the trade sets.
         participant_open_high_low_last_indicator: [u8; 1],
     }
 
-    /// A trade of the day was another.
+    /// A correction of a trade of the day, in whole shares.
     TradeCorrection {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
         /// Corrected sale condition.
         corrected_sale_condition: [u8; 4],
@@ -141,13 +141,13 @@ layouts! {
         corrected_trade_through_exempt_indicator: [u8; 1],
         /// Corrected short sale restriction indicator.
         corrected_short_sale_restriction_indicator: [u8; 1],
-        /// Which facility reported, of FINRA's trades.
+        /// The facility that reported a FINRA trade.
         trade_reporting_facility_id: [u8; 1],
-        /// When FINRA's facility had it: seconds.
+        /// The time at FINRA's facility: seconds.
         timestamp_2_seconds: u32,
-        /// And nanoseconds.
+        /// The nanoseconds of that time.
         timestamp_2_nanoseconds: u32,
-        /// The venue's number of the trade.
+        /// The venue's number of the original trade.
         original_participant_reference_number: i64,
         /// Original sale condition.
         original_sale_condition: [u8; 4],
@@ -163,13 +163,13 @@ layouts! {
         original_trade_through_exempt_indicator: [u8; 1],
         /// Original short sale restriction indicator.
         original_short_sale_restriction_indicator: [u8; 1],
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// The issuer's standing.
+        /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
         /// Consolidated previous close price date.
         consolidated_previous_close_price_date: u32,
-        /// Consolidated last participant id.
+        /// Consolidated last participant ID.
         consolidated_last_participant_id: [u8; 1],
         /// Consolidated last price.
         consolidated_last_price: i64,
@@ -197,11 +197,11 @@ layouts! {
         participant_tick: [u8; 1],
     }
 
-    /// A trade of the day was another.
+    /// A correction of a trade of the day, in fractional shares.
     FractionalTradeCorrection {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
         /// Corrected sale condition.
         corrected_sale_condition: [u8; 4],
@@ -217,13 +217,13 @@ layouts! {
         corrected_trade_through_exempt_indicator: [u8; 1],
         /// Corrected short sale restriction indicator.
         corrected_short_sale_restriction_indicator: [u8; 1],
-        /// Which facility reported, of FINRA's trades.
+        /// The facility that reported a FINRA trade.
         trade_reporting_facility_id: [u8; 1],
-        /// When FINRA's facility had it: seconds.
+        /// The time at FINRA's facility: seconds.
         timestamp_2_seconds: u32,
-        /// And nanoseconds.
+        /// The nanoseconds of that time.
         timestamp_2_nanoseconds: u32,
-        /// The venue's number of the trade.
+        /// The venue's number of the original trade.
         original_participant_reference_number: i64,
         /// Original sale condition.
         original_sale_condition: [u8; 4],
@@ -239,13 +239,13 @@ layouts! {
         original_trade_through_exempt_indicator: [u8; 1],
         /// Original short sale restriction indicator.
         original_short_sale_restriction_indicator: [u8; 1],
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// The issuer's standing.
+        /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
         /// Consolidated previous close price date.
         consolidated_previous_close_price_date: u32,
-        /// Consolidated last participant id.
+        /// Consolidated last participant ID.
         consolidated_last_participant_id: [u8; 1],
         /// Consolidated last price.
         consolidated_last_price: i64,
@@ -273,43 +273,43 @@ layouts! {
         participant_tick: [u8; 1],
     }
 
-    /// A trade of the day was none.
+    /// A cancel or error of a trade of the day, in whole shares.
     TradeCancelError {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Four categories of conditions, a space for none in each.
+        /// The conditions in four categories; a space stands for none.
         sale_condition: [u8; 4],
         /// The price.
         trade_price: i64,
         /// Shares.
         trade_volume: u32,
-        /// Days until delivery, of a seller's sale.
+        /// Days until delivery, for a seller's sale.
         sellers_sale_days: u8,
-        /// Whether the price was guaranteed.
+        /// The flag of a guaranteed price (stopped stock).
         stop_stock_indicator: [u8; 1],
         /// `1` when exempt from the trade-through rule.
         trade_through_exempt_indicator: [u8; 1],
-        /// Which facility reported, of FINRA's trades.
+        /// The facility that reported a FINRA trade.
         trade_reporting_facility_id: [u8; 1],
-        /// The venue's number of the trade.
+        /// The venue's number of the original trade.
         original_participant_reference_number: i64,
-        /// When FINRA's facility had it: seconds.
+        /// The time at FINRA's facility: seconds.
         timestamp_2_seconds: u32,
-        /// And nanoseconds.
+        /// The nanoseconds of that time.
         timestamp_2_nanoseconds: u32,
-        /// `1` cancelled, `2` an error.
+        /// `1` for a cancel, `2` for an error.
         cancel_error_action: [u8; 1],
-        /// Whether short sales are restricted.
+        /// The short-sale restriction.
         short_sale_restriction_indicator: [u8; 1],
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// The issuer's standing.
+        /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
         /// Consolidated previous close price date.
         consolidated_previous_close_price_date: u32,
-        /// Consolidated last participant id.
+        /// Consolidated last participant ID.
         consolidated_last_participant_id: [u8; 1],
         /// Consolidated last price.
         consolidated_last_price: i64,
@@ -337,43 +337,43 @@ layouts! {
         participant_tick: [u8; 1],
     }
 
-    /// A trade of the day was none.
+    /// A cancel or error of a trade of the day, in fractional shares.
     FractionalTradeCancelError {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Four categories of conditions, a space for none in each.
+        /// The conditions in four categories; a space stands for none.
         sale_condition: [u8; 4],
         /// The price.
         trade_price: i64,
         /// Shares, with six decimals.
         fractional_trade_volume: u64,
-        /// Days until delivery, of a seller's sale.
+        /// Days until delivery, for a seller's sale.
         sellers_sale_days: u8,
-        /// Whether the price was guaranteed.
+        /// The flag of a guaranteed price (stopped stock).
         stop_stock_indicator: [u8; 1],
         /// `1` when exempt from the trade-through rule.
         trade_through_exempt_indicator: [u8; 1],
-        /// Which facility reported, of FINRA's trades.
+        /// The facility that reported a FINRA trade.
         trade_reporting_facility_id: [u8; 1],
-        /// The venue's number of the trade.
+        /// The venue's number of the original trade.
         original_participant_reference_number: i64,
-        /// When FINRA's facility had it: seconds.
+        /// The time at FINRA's facility: seconds.
         timestamp_2_seconds: u32,
-        /// And nanoseconds.
+        /// The nanoseconds of that time.
         timestamp_2_nanoseconds: u32,
-        /// `1` cancelled, `2` an error.
+        /// `1` for a cancel, `2` for an error.
         cancel_error_action: [u8; 1],
-        /// Whether short sales are restricted.
+        /// The short-sale restriction.
         short_sale_restriction_indicator: [u8; 1],
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// The issuer's standing.
+        /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
         /// Consolidated previous close price date.
         consolidated_previous_close_price_date: u32,
-        /// Consolidated last participant id.
+        /// Consolidated last participant ID.
         consolidated_last_participant_id: [u8; 1],
         /// Consolidated last price.
         consolidated_last_price: i64,
@@ -401,11 +401,11 @@ layouts! {
         participant_tick: [u8; 1],
     }
 
-    /// How a security trades.
+    /// The trading status of a security.
     TradingStatus {
-        /// The security.
+        /// The symbol of the security.
         security_symbol: [u8; 11],
-        /// `0` eligible for CTA, else a kind of bond.
+        /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
         /// Last price.
         last_price: i64,
@@ -421,13 +421,13 @@ layouts! {
         security_status: [u8; 1],
         /// Halt reason.
         halt_reason: [u8; 1],
-        /// Whether short sales are restricted.
+        /// The short-sale restriction.
         short_sale_restriction_indicator: [u8; 1],
-        /// Where the security is listed.
+        /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// The issuer's standing.
+        /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
-        /// Luld indicator.
+        /// LULD indicator.
         luld_indicator: [u8; 1],
     }
 }

@@ -1,9 +1,9 @@
-//! What DBN's records mean, as updates.
+//! The decoder of DBN: turns records into updates.
 //!
 //! | record | update |
 //! | --- | --- |
 //! | `mbo` | `A` `Add`, `M` `Modify`, `C` `Reduce`, `R` `Clear`, `T` `Trade`; `F` and `N` nothing |
-//! | `mbp-1`, `tbbo` | `Trade` for `T`; `Quote`; `Consolidated` where the best is another now |
+//! | `mbp-1`, `tbbo` | `Trade` for `T`; `Quote`; `Consolidated` where the best changed |
 //! | `bbo-1s`, `bbo-1m` | `Quote`, `Consolidated` |
 //! | `mbp-10` | `Trade` for `T`; a `Level` for each that changed |
 //! | `trades` | `Trade` |
@@ -22,7 +22,7 @@ use crate::feed::{Context, FeedError, Sink};
 use crate::instrument::SymbolText;
 use crate::update::{Action, PriceKind, TradeFlags, TradingState, Update, Venue};
 
-/// Where an update stands.
+/// The instrument, sequence number and time of an update.
 #[derive(Clone, Copy)]
 struct Place {
     id: InstrumentId,
@@ -38,7 +38,7 @@ impl Place {
 }
 
 impl Dbn {
-    /// Says what a record means.
+    /// Decodes a record.
     pub(super) fn record(
         &mut self,
         context: &Context,
@@ -96,13 +96,13 @@ impl Dbn {
         }
     }
 
-    /// Whether another type of records has told already what one says of a book or of trades: of a
-    /// file with several of them the first makes an instrument's book.
+    /// Returns true when another type of records already provides the same book or trades: in a
+    /// file with several types, the first one builds an instrument's book.
     fn says_it_again(&mut self, header: &RecordHeader) -> bool {
         let has_trades = |kind: u8| !matches!(kind, rtype::BBO_1S | rtype::BBO_1M);
         match header.rtype {
             rtype::MBP_0 => self.known_or_new(header.instrument_id).source.is_some_and(has_trades),
-            // Of what is told of all instruments there is no book.
+            // Records of all instruments build no book.
             rtype::MBO if header.instrument_id == 0 => false,
             kind @ (rtype::MBO | rtype::MBP_1 | rtype::MBP_10 | rtype::BBO_1S | rtype::BBO_1M) => {
                 let known = self.known_or_new(header.instrument_id);
@@ -152,7 +152,7 @@ impl Dbn {
             b'M' => {
                 let price = price(header, mbo.price)?;
                 let before = self.orders.set(key, mbo.size);
-                // At another price it has lost its place whatever is said here.
+                // At another price it loses its priority, regardless of this flag.
                 let keeps_priority = before.is_none_or(|before| mbo.size <= before);
                 Action::Modify { order_id, price, size, keeps_priority }
             }
@@ -165,7 +165,7 @@ impl Dbn {
                 return self.clear(context, header, sink);
             }
             b'T' => print(header, (mbo.side, mbo.price, mbo.size))?,
-            // The trade is told, and what is left of the order.
+            // Other records report the trade, and the order's remaining size.
             b'F' | b'N' => return Ok(()),
             other => return Err(wrong(header, "action", u64::from(other))),
         };
@@ -173,7 +173,8 @@ impl Dbn {
         Ok(())
     }
 
-    /// All orders and levels of an instrument are gone; of all, when it names none.
+    /// Clears the orders and levels of an instrument, or of all instruments when the record names
+    /// none.
     fn clear(
         &mut self,
         context: &Context,
@@ -251,7 +252,7 @@ impl Dbn {
         Ok(())
     }
 
-    /// Refuses orders and levels of a second publisher: they would be another book.
+    /// Refuses orders and levels of a second publisher: they would form another book.
     fn check_publisher(&mut self, header: &RecordHeader) -> Result<(), FeedError> {
         let known = self.known_or_new(header.instrument_id);
         let first = *known.publisher.get_or_insert(header.publisher_id);
@@ -262,7 +263,7 @@ impl Dbn {
     }
 }
 
-/// Reads a part of a record behind its header.
+/// Reads a part of a record after its header.
 fn read<T>(
     header: &RecordHeader,
     body: &[u8],
@@ -276,7 +277,7 @@ fn wrong(header: &RecordHeader, field: &'static str, value: u64) -> FeedError {
     FeedError::Field { kind: [header.rtype, 0], field, value }
 }
 
-/// Refuses what is no order, and what comes behind a loss of the sender's.
+/// Refuses records that are no order, or that follow a loss at the sender.
 fn check_flags(header: &RecordHeader, flags: u8) -> Result<(), FeedError> {
     let bad = flags & (flag::TOB | flag::MBP | flag::MAYBE_BAD_BOOK);
     if bad == 0 { Ok(()) } else { Err(wrong(header, "flags", u64::from(bad))) }
@@ -297,12 +298,12 @@ fn side(header: &RecordHeader, code: u8) -> Result<Side, FeedError> {
     }
 }
 
-/// A dataset's publisher as a venue; zero beyond what a venue's number holds.
+/// Returns a dataset's publisher as a venue; zero when its number does not fit.
 fn venue(header: &RecordHeader) -> Venue {
     Venue(u8::try_from(header.publisher_id).unwrap_or(0))
 }
 
-/// A trade: side of the incoming order, price, size.
+/// Returns a trade, from the side of the incoming order, price and size.
 fn print(header: &RecordHeader, (code, px, size): (u8, i64, u32)) -> Result<Action, FeedError> {
     let aggressor = if code == b'N' { None } else { Some(side(header, code)?) };
     Ok(Action::Trade {
@@ -315,28 +316,28 @@ fn print(header: &RecordHeader, (code, px, size): (u8, i64, u32)) -> Result<Acti
     })
 }
 
-/// The trade of a record that shows levels too, where it is of one.
+/// Returns the trade of a record that also has levels, if it is one.
 fn trade_of(header: &RecordHeader, head: &Trade) -> Result<Option<Action>, FeedError> {
-    // Of what is shown each second the last trade's price is repeated.
+    // The records of each second or minute repeat the last trade's price.
     let is_trade = head.action == b'T' && !matches!(header.rtype, rtype::BBO_1S | rtype::BBO_1M);
     if is_trade { print(header, (head.side, head.price, head.size)).map(Some) } else { Ok(None) }
 }
 
-/// What an instrument's status comes to; `None` for what is no state.
+/// Returns the trading state of a status action; `None` for an action that is no state.
 fn trading_state(action: u16) -> Result<Option<TradingState>, u16> {
     Ok(Some(match action {
-        // Before the opening, calls, indications, before the close.
+        // Pre-open, auction calls, indications, pre-close.
         1..=6 | 11 => TradingState::Quoting,
         7 => TradingState::Trading,
         9 => TradingState::Paused,
-        // Halted, suspended, closed, after the close, not available.
+        // Halted, suspended, closed, post-close, not available.
         8 | 10 | 12 | 13 | 15 => TradingState::Halted,
         0 | 14 => return Ok(None),
         other => return Err(other),
     }))
 }
 
-/// The last four digits of a reason, with spaces behind them.
+/// Returns the last four digits of a reason, padded with spaces.
 fn digits(reason: u16) -> [u8; 4] {
     let (mut text, mut rest) = ([b' '; 4], reason % 10_000);
     let len = rest.checked_ilog10().unwrap_or(0) as usize;
@@ -347,7 +348,7 @@ fn digits(reason: u16) -> [u8; 4] {
     text
 }
 
-/// A price of the day, where the figure is one that was not taken back.
+/// Returns the price of the day in a statistic that is new and has a price.
 fn day_price(stat: &Stat) -> Option<Action> {
     let kind = match stat.stat_type {
         1 => PriceKind::Open,

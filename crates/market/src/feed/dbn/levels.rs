@@ -1,13 +1,13 @@
-//! The ten best levels of both sides, and what a record that shows them anew changes.
+//! The ten best levels of both sides, and the changes that a new record makes to them.
 //!
-//! A level that is no longer among them is removed: nothing more is told of it until it is back.
+//! A level that drops out of the ten is removed: no record reports it until it returns.
 
 use weir_types::{Price, Qty, Side};
 
 use super::record::{BidAsk, LEVELS, UNDEF_PRICE};
 use crate::update::Action;
 
-/// Price, size, orders; of a side the best first, and nothing behind the last one.
+/// Price, size, orders. A side has the best first, and no row after its last level.
 type Row = (i64, u32, u32);
 
 /// The levels of an instrument.
@@ -20,7 +20,7 @@ pub(super) struct Levels {
 const SIDES: [Side; 2] = [Side::Buy, Side::Sell];
 
 impl Levels {
-    /// Takes in what a record shows, and gives `tell` each change, the last marked as such.
+    /// Takes in the levels of a record, and passes `tell` each change; the last one is marked.
     pub fn show(&mut self, shown: &[BidAsk; LEVELS], mut tell: impl FnMut(Action)) {
         let Levels { sides, changes } = self;
         changes.clear();
@@ -48,7 +48,7 @@ impl Levels {
         }
     }
 
-    /// All levels are gone.
+    /// Removes all levels.
     pub fn clear(&mut self) {
         self.sides.iter_mut().for_each(Vec::clear);
     }

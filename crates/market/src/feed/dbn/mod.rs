@@ -1,14 +1,14 @@
-//! Databento's DBN: recorded feeds of many venues in one form. The codec of its records; the file
-//! around them (metadata, versions, compression) is read elsewhere.
+//! Databento's DBN: recorded feeds of many venues in one format. This is the codec of its records;
+//! the file around them (metadata, versions, compression) is read elsewhere.
 //!
 //! * [`record`]: the records' bytes.
-//! * `decode`: what each says. `orders`, `levels`: what must be remembered for it.
+//! * `decode`: the records' translation into updates. `orders`, `levels`: the state it needs.
 //!
-//! A record is a message behind its length. Records of versions before 3 are to be brought into
-//! version 3 first. Instruments get numbers of our own, from 1 on as they come: the dataset's have
-//! up to 32 bits. An instrument that nothing names is called by the dataset's number.
+//! A record is a message behind its length. Records of versions before 3 must first be converted to
+//! version 3. Instruments are renumbered from 1 in order of appearance, because the dataset's
+//! numbers have up to 32 bits. An instrument without a name has its dataset number as symbol.
 //!
-//! Which record becomes what is on the page `docs/protocols/dbn.md`.
+//! The page `docs/protocols/dbn.md` lists the updates of each record.
 
 mod decode;
 mod levels;
@@ -26,14 +26,14 @@ use super::consolidate::Consolidator;
 use super::{Context, Feed, FeedError, Packet, Sink, moldudp64};
 use crate::instrument::{Definition, SymbolText};
 
-/// What is remembered of an instrument.
+/// The state of an instrument.
 #[derive(Clone, Debug)]
 struct Known {
     id: InstrumentId,
     is_named: bool,
-    /// The type of records that its book is made of: those of others say the same once more.
+    /// The type of the records that build its book; records of other types would repeat it.
     source: Option<u8>,
-    /// Who publishes its orders or levels: those of others would be another book.
+    /// The publisher of its orders or levels; those of others would form another book.
     publisher: Option<u16>,
     levels: Option<Box<Levels>>,
 }
@@ -43,7 +43,7 @@ struct Known {
 pub struct Dbn {
     known: HashMap<u32, Known, FxBuildHasher>,
     orders: Orders,
-    /// The best over an instrument's publishers.
+    /// The best bid and offer over an instrument's publishers.
     best: Consolidator,
 }
 
@@ -54,14 +54,15 @@ impl Default for Dbn {
 }
 
 impl Dbn {
-    /// The codec before the first record.
+    /// Creates a codec before the first record.
     #[must_use]
     pub fn new() -> Dbn {
         let best = Consolidator::new(&[]);
         Dbn { known: HashMap::default(), orders: Orders::default(), best }
     }
 
-    /// The instrument of a dataset's number; a new one is told to `sink` by its number.
+    /// Returns the instrument of a dataset's number; defines a new one in `sink`, with its number
+    /// as symbol.
     fn instrument(&mut self, number: u32, sink: &mut impl Sink) -> &mut Known {
         let known = self.known_or_new(number);
         if !std::mem::replace(&mut known.is_named, true) {
@@ -73,7 +74,7 @@ impl Dbn {
     }
 
     fn known_or_new(&mut self, number: u32) -> &mut Known {
-        // Fewer than 2^32, as the numbers that they stand for are.
+        // There are fewer than 2^32, like the dataset's numbers.
         let next = u32::try_from(self.known.len()).unwrap_or(u32::MAX).saturating_add(1);
         let new = || Known {
             id: InstrumentId(next),
@@ -85,7 +86,7 @@ impl Dbn {
         self.known.entry(number).or_insert_with(new)
     }
 
-    /// An instrument has this name.
+    /// Sets the symbol of an instrument.
     fn name(&mut self, number: u32, symbol: SymbolText, lot: i32, sink: &mut impl Sink) {
         let known = self.known_or_new(number);
         known.is_named = true;
@@ -93,14 +94,14 @@ impl Dbn {
     }
 }
 
-/// `lot` is that of a definition: zero, less, or the greatest for none.
+/// Returns a definition. A `lot` of at most zero or of `i32::MAX` means none.
 fn definition(id: InstrumentId, symbol: SymbolText, lot: i32) -> Definition {
     let lot = u64::try_from(lot).ok().filter(|lot| *lot < i32::MAX as u64);
     Definition { instrument_id: id, symbol, round_lot: Qty(lot.unwrap_or(0)), previous_close: None }
 }
 
-/// When a record came to whoever recorded it, since the Unix epoch, or, where it does not say,
-/// when it happened; `None` where it says neither.
+/// Returns the time at which the recorder received a record, since the Unix epoch, or without that
+/// the time of its event; `None` when it has neither.
 #[must_use]
 pub fn received(record: &[u8]) -> Option<Nanos> {
     use record::rtype;
@@ -121,7 +122,7 @@ impl Feed for Dbn {
         "dbn"
     }
 
-    /// There are no datagrams of DBN.
+    /// Fails always: DBN has no datagrams.
     fn packet<'a>(&self, datagram: &'a [u8]) -> Result<Packet<'a>, FeedError> {
         Err(FeedError::Header { field: "a datagram's length", value: datagram.len() as u64 })
     }

@@ -1,5 +1,5 @@
-//! The sizes of resting orders: a modification that makes one larger costs it its place, and the
-//! record does not say whether it does.
+//! The sizes of resting orders. A modification that enlarges an order costs it its priority, and
+//! the record does not say whether it does.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,12 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// An order rests with this size; what it was before.
+    /// Sets the size of a resting order; returns its previous size.
     pub fn set(&mut self, order: (u32, u64), size: u32) -> Option<u32> {
         self.sizes.insert(order, size)
     }
 
-    /// So much of an order is gone.
+    /// Subtracts from the size of an order.
     pub fn reduce(&mut self, order: (u32, u64), by: u32) {
         let Some(size) = self.sizes.get_mut(&order) else { return };
         *size = size.saturating_sub(by);
@@ -26,7 +26,7 @@ impl Orders {
         }
     }
 
-    /// All orders of an instrument are gone; of all when it is zero.
+    /// Removes all orders of an instrument; of all instruments when it is zero.
     pub fn clear(&mut self, instrument: u32) {
         if instrument == 0 {
             self.sizes.clear();

@@ -1,4 +1,4 @@
-//! Records by hand; files by the format's own encoder are tested with the node.
+//! Tests of hand-made records. Files from the format's own encoder are tested with the node.
 
 use weir_types::{Nanos, Price, Side, TradingState};
 
@@ -20,7 +20,7 @@ fn header(kind: u8, publisher: u16, instrument: u32) -> Vec<u8> {
     record
 }
 
-/// An order's record: number, price, size, action, side, flags.
+/// Builds an order record from number, price, size, action, side and flags.
 fn mbo(order: u64, px: i64, size: u32, (action, side): (u8, u8), flags: u8) -> Vec<u8> {
     let mut record = header(rtype::MBO, 1, 5_000);
     record.extend(order.to_le_bytes());
@@ -31,7 +31,7 @@ fn mbo(order: u64, px: i64, size: u32, (action, side): (u8, u8), flags: u8) -> V
     record
 }
 
-/// Price, size, side and action of what happened, then ten or one levels.
+/// Builds a record of price, size and action, followed by one or ten levels.
 fn levels(kind: u8, (px, size): (i64, u32), action: u8, rows: &[[i64; 4]]) -> Vec<u8> {
     let mut record = header(kind, 1, 5_000);
     record.extend(px.to_le_bytes());
@@ -99,7 +99,7 @@ fn orders_keep_and_lose_their_places_as_the_venue_has_it() {
         (2, 10, 5, add),
         (3, 10, 5, add),
         (4, 11, 5, add),
-        // Smaller keeps its place, larger does not; another price does not.
+        // A smaller size keeps priority; a larger one or another price loses it.
         (1, 10, 4, modify),
         (2, 10, 6, modify),
         (4, 10, 5, modify),
@@ -109,7 +109,7 @@ fn orders_keep_and_lose_their_places_as_the_venue_has_it() {
     }
     let want = [(1, 10, 4), (3, 10, 3), (2, 10, 6), (4, 10, 5)];
     assert_eq!(follower.queue(Side::Buy), want);
-    // What was left of the second after a part of it was taken decides over its place, too.
+    // Priority also depends on the size left after a partial cancel.
     for (order, px, size, action) in [(2, 10, 3, cancel), (2, 10, 5, modify), (3, 10, 3, cancel)] {
         follower.take(&mbo(order, px * PX, size, (action, b'B'), 0)).expect("it is understood");
     }
@@ -300,7 +300,7 @@ fn what_is_no_order_or_no_record_is_refused_by_its_reason() {
     ];
     for record in &every {
         for len in 0..record.len() {
-            // Behind the last field that is read a record may end anywhere.
+            // A record may end anywhere after the last field that is read.
             let _ = Follower::new().take(&record[..len]);
         }
     }

@@ -1,7 +1,7 @@
-//! What IEX's messages mean.
+//! The decoder of IEX's feeds: turns messages into updates.
 //!
-//! Two messages say together whether a security trades: its trading status and IEX's own halt. The
-//! codec keeps both and tells the sum of them.
+//! Two messages together determine whether a security trades: its trading status and IEX's own
+//! halt. The decoder stores both and reports the combined state.
 
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
@@ -16,10 +16,10 @@ use crate::update::{
     Action, AuctionKind, PriceKind, SystemEvent as Event, TradeFlags, TradingState, Update, Venue,
 };
 
-/// The reason that goes with IEX's own halt.
+/// The reason reported with IEX's own halt.
 const OPERATIONAL: [u8; 4] = *b"IEX ";
 
-/// How a security trades.
+/// The trading condition of a security.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Condition {
     trading: Option<(TradingState, [u8; 4])>,
@@ -34,12 +34,12 @@ impl Condition {
     }
 }
 
-/// A field that the protocol does not know, of a message of type `message_type`.
+/// Returns the error for an unknown code in a field of a message of type `message_type`.
 fn unknown(message_type: [u8; 1], field: &'static str, value: u8) -> FeedError {
     FeedError::Field { kind: [message_type[0], b' '], field, value: u64::from(value) }
 }
 
-/// IEX's 10^-4 in our 10^-9.
+/// Converts a price from IEX's 10^-4 to 10^-9.
 fn price(message_type: [u8; 1], price: i64) -> Result<Price, FeedError> {
     price.checked_mul(100_000).map(Price).ok_or(FeedError::Field {
         kind: [message_type[0], b' '],
@@ -52,7 +52,8 @@ fn qty(shares: u32) -> Qty {
     Qty(u64::from(shares))
 }
 
-/// TOPS 1.66, appendix A: trades out of hours and of odd lots count for volume only.
+/// Returns the flags of a trade. TOPS 1.66, appendix A: extended-hours and odd-lot trades count for
+/// volume only.
 fn trade_flags(conditions: u8) -> TradeFlags {
     let mut flags = TradeFlags::default();
     for (bit, meaning) in [
@@ -99,7 +100,7 @@ impl Iex {
         Ok(())
     }
 
-    /// The number of a symbol, which is told to `sink` when it is new.
+    /// Returns the number of a symbol; defines a new symbol in `sink`.
     fn number_of(
         &mut self,
         symbol: [u8; 8],
@@ -211,7 +212,7 @@ fn system(context: &Context, message: &SystemEvent, sink: &mut impl Sink) -> Res
     Ok(())
 }
 
-/// What a message does to one security; `None` when nothing that an update can say.
+/// Returns the update that a message makes to one security; `None` for a message without one.
 fn action_of(message: &Message) -> Result<Option<([u8; 8], u64, Action)>, FeedError> {
     Ok(match message {
         Message::PriceLevelUpdate(it) => Some((it.symbol, it.timestamp, level(it)?)),
@@ -233,7 +234,7 @@ fn action_of(message: &Message) -> Result<Option<([u8; 8], u64, Action)>, FeedEr
     })
 }
 
-/// What the messages of DEEP+ do to the book.
+/// Returns the update of a DEEP+ message to the book.
 fn order_action(message: &Message) -> Result<Option<([u8; 8], u64, Action)>, FeedError> {
     Ok(match message {
         Message::AddOrder(it) => {

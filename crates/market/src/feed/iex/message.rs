@@ -1,8 +1,8 @@
-//! The messages of IEX's feeds as they lie in their bytes, least significant first.
+//! The messages of IEX's feeds as laid out in bytes, little-endian.
 //!
 //! Sources: IEX DEEP Specification 1.08, IEX DEEP+ Specification 1.04, IEX TOPS Specification 1.66.
 //! Prices are in 10^-4, times in nanoseconds since the Unix epoch. A message may grow at its end:
-//! what follows the fields known here is passed over.
+//! bytes after the fields known here are ignored.
 
 use crate::feed::FeedError;
 use crate::feed::layout::{kinds, layouts};
@@ -12,109 +12,109 @@ layouts! {
 
     /// A point in the day of the whole market.
     SystemEvent {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
         /// `O` start of messages, `S` of system hours, `R` of regular market hours; `M` end of
         /// regular market hours, `E` of system hours, `C` of messages.
         system_event: [u8; 1],
-        /// When.
+        /// The time of the event.
         timestamp: u64,
     }
 
     /// A security that trades on the day.
     SecurityDirectory {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
         /// 0x80 a test security, 0x40 when issued, 0x20 an exchange-traded product.
         security_directory_flags: u8,
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
-        /// Shares.
+        /// The number of shares.
         round_lot_size: u32,
-        /// The close of the day before, adjusted for corporate actions.
+        /// The previous day's close, adjusted for corporate actions.
         adjusted_poc_price: i64,
         /// The tier of limit up-limit down: 0 none, 1, 2.
         luld_tier: u8,
     }
 
-    /// How a security trades.
+    /// The trading status of a security.
     TradingStatus {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
         /// `H` halted, `O` orders are accepted after a halt, `P` paused with orders accepted,
         /// `T` trading.
         trading_status: [u8; 1],
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
-        /// Why.
+        /// The reason.
         reason: [u8; 4],
     }
 
     /// Retail interest beyond the displayed quote.
     RetailLiquidityIndicator {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
         /// A space for none, `A` buy, `B` sell, `C` both.
         retail_liquidity_indicator: [u8; 1],
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
     }
 
     /// IEX's own halt of a security.
     OperationalHaltStatus {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
         /// `O` halted, `N` not.
         operational_halt_status: [u8; 1],
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
     }
 
     /// The restriction of short sales (Rule 201).
     ShortSalePriceTestStatus {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
         /// 1 when it is in effect, else 0.
         short_sale_price_test_status: u8,
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
-        /// Why.
+        /// The reason.
         detail: [u8; 1],
     }
 
-    /// The opening or the closing of a security is done.
+    /// The opening or closing of a security is complete.
     SecurityEvent {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
         /// `O` opening, `C` closing.
         security_event: [u8; 1],
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
     }
 
-    /// What rests at a price (DEEP).
+    /// The resting quantity at a price (DEEP).
     PriceLevelUpdate {
         /// `8` buy, `5` sell.
         message_type: [u8; 1],
         /// 1 at the end of an event, 0 inside it.
         event_flags: u8,
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
-        /// Shares.
+        /// The number of shares.
         size: u32,
         /// The price.
         price: i64,
@@ -122,15 +122,15 @@ layouts! {
 
     /// The best bid and offer (TOPS).
     QuoteUpdate {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
         /// 0x80 not available for trading, 0x40 outside regular market hours.
         quote_update_flags: u8,
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
-        /// Shares bid for; zero for no bid.
+        /// Shares bid; zero for no bid.
         bid_size: u32,
         /// The bid.
         bid_price: i64,
@@ -142,168 +142,168 @@ layouts! {
 
     /// A trade (DEEP, TOPS), or one against an order that is not displayed (DEEP+).
     TradeReport {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
         /// 0x80 intermarket sweep, 0x40 extended hours, 0x20 odd lot, 0x10 exempt from the
         /// trade-through rule, 0x08 single-price cross.
         sale_condition_flags: u8,
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
-        /// Shares.
+        /// The number of shares.
         size: u32,
         /// The price.
         price: i64,
-        /// Its number.
+        /// The number of the trade.
         trade_id: u64,
     }
 
     /// An official opening or closing price.
     OfficialPrice {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
         /// `Q` opening, `M` closing.
         price_type: [u8; 1],
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
         /// The price.
         official_price: i64,
     }
 
-    /// A trade of the same day is undone.
+    /// The break of a trade of the same day.
     TradeBreak {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
-        /// Those of the trade.
+        /// The flags of the trade.
         sale_condition_flags: u8,
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
         /// Shares of the trade.
         size: u32,
-        /// The trade's price.
+        /// The price of the trade.
         price: i64,
-        /// The trade's number.
+        /// The number of the trade.
         trade_id: u64,
     }
 
-    /// What an auction would do now.
+    /// The indicative result of an auction.
     AuctionInformation {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
         /// `O` opening, `C` closing, `I` initial offering, `H` halt, `V` volatility.
         auction_type: [u8; 1],
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
         /// Shares paired at the reference price.
         paired_shares: u32,
-        /// The price that clears most inside the quote.
+        /// The price that clears the most shares inside the quote.
         reference_price: i64,
-        /// The price that clears most of the auction's and the continuous book.
+        /// The price that clears the most shares of the auction and continuous books together.
         indicative_clearing_price: i64,
-        /// Shares left over at the reference price.
+        /// Unpaired shares at the reference price.
         imbalance_shares: u32,
         /// `B` buy, `S` sell, `N` none.
         imbalance_side: [u8; 1],
-        /// Extensions that the auction has had.
+        /// Extensions of the auction so far.
         extension_number: u8,
-        /// When the auction is to be: seconds since the Unix epoch.
+        /// The scheduled time of the auction: seconds since the Unix epoch.
         scheduled_auction_time: u32,
-        /// The price that clears most of the auction's book alone.
+        /// The price that clears the most shares of the auction book alone.
         auction_book_clearing_price: i64,
-        /// The price from which the collar is reckoned.
+        /// The price on which the collar is based.
         collar_reference_price: i64,
-        /// The collar's lower end.
+        /// The lower end of the collar.
         lower_auction_collar: i64,
-        /// The collar's upper end.
+        /// The upper end of the collar.
         upper_auction_collar: i64,
     }
 
-    /// A displayed order (DEEP+).
+    /// A new displayed order (DEEP+).
     AddOrder {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
         /// `8` buy, `5` sell.
         side: [u8; 1],
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
-        /// The order.
+        /// The number of the order.
         order_id: u64,
-        /// Shares.
+        /// The number of shares.
         size: u32,
         /// The price.
         price: i64,
     }
 
-    /// A displayed order is changed (DEEP+).
+    /// A modification of a displayed order (DEEP+).
     OrderModify {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
-        /// 0x01 when it keeps its priority.
+        /// 0x01 when the order keeps its priority.
         modify_flags: u8,
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
-        /// The order.
+        /// The number of the order.
         order_id_reference: u64,
-        /// Shares now.
+        /// The new number of shares.
         size: u32,
-        /// The price now.
+        /// The new price.
         price: i64,
     }
 
-    /// A displayed order is gone (DEEP+).
+    /// A deletion of a displayed order (DEEP+).
     OrderDelete {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
         /// Not used.
         reserved: u8,
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
-        /// The order.
+        /// The number of the order.
         order_id_reference: u64,
     }
 
-    /// A displayed order trades (DEEP+).
+    /// An execution of a displayed order (DEEP+).
     OrderExecuted {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
-        /// As in [`TradeReport`].
+        /// The flags, as in [`TradeReport`].
         sale_condition_flags: u8,
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
-        /// The order.
+        /// The number of the order.
         order_id_reference: u64,
-        /// Shares that traded.
+        /// The number of shares traded.
         size: u32,
         /// The price.
         price: i64,
-        /// The trade's number.
+        /// The number of the trade.
         trade_id: u64,
     }
 
-    /// All orders of a security are gone (DEEP+).
+    /// A deletion of all orders of a security (DEEP+).
     ClearBook {
-        /// Its type.
+        /// The message type.
         message_type: [u8; 1],
         /// Not used.
         reserved: u8,
-        /// When.
+        /// The time of the event.
         timestamp: u64,
-        /// The security.
+        /// The symbol of the security.
         symbol: [u8; 8],
     }
 }

@@ -1,8 +1,8 @@
 //! IEX's feeds over IEX-TP: TOPS (best bid and offer), DEEP (price levels), DEEP+ (orders).
 //!
-//! IEX-TP Specification 1.25: a datagram has a header of 40 bytes and then messages, each after two
-//! bytes of length, all least significant byte first. A feed is known by its number in the header,
-//! so a capture of several can be told apart.
+//! IEX-TP Specification 1.25: a datagram has a header of 40 bytes, then messages behind a two-byte
+//! length, all little-endian. The header identifies the feed by number, so that a capture of
+//! several feeds can be separated.
 
 mod codec;
 pub mod message;
@@ -17,32 +17,32 @@ pub use message::Message;
 layouts! {
     little;
 
-    /// What a datagram begins with.
+    /// The header of a datagram.
     Header {
-        /// 1.
+        /// The version: 1.
         version: u8,
         /// Not used.
         reserved: u8,
-        /// Which feed: [`Protocol`].
+        /// The feed: the number of a [`Protocol`].
         message_protocol_id: u16,
-        /// Which of its channels.
+        /// The channel of the feed.
         channel_id: u32,
-        /// Which session.
+        /// The session.
         session_id: u32,
-        /// Bytes that follow.
+        /// Bytes after the header.
         payload_length: u16,
-        /// Messages that follow.
+        /// The number of messages.
         message_count: u16,
         /// Bytes of the session's stream before this payload.
         stream_offset: u64,
         /// The number of the first message, or of the next one when there is none.
         first_message_sequence_number: u64,
-        /// When it was sent: nanoseconds since the Unix epoch.
+        /// The send time: nanoseconds since the Unix epoch.
         send_time: u64,
     }
 }
 
-/// Which of IEX's feeds.
+/// One of IEX's feeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// TOPS 1.5 and 1.6: the best bid and offer, and trades.
@@ -54,7 +54,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The number that IEX-TP has for it.
+    /// Returns the feed's number in IEX-TP.
     #[must_use]
     pub const fn id(self) -> u16 {
         match self {
@@ -64,7 +64,7 @@ impl Protocol {
         }
     }
 
-    /// The protocol of a number.
+    /// Returns the feed with this number.
     #[must_use]
     pub const fn of(id: u16) -> Option<Protocol> {
         match id {
@@ -76,33 +76,33 @@ impl Protocol {
     }
 }
 
-/// One of IEX's feeds. Symbols get their numbers in the order in which they come.
+/// A decoder of one of IEX's feeds. Numbers symbols in order of appearance.
 #[derive(Clone, Debug)]
 pub struct Iex {
     protocol: Protocol,
     symbols: Symbols,
-    /// How each security trades, by its number less one.
+    /// The trading condition of each security, at its number minus one.
     conditions: Vec<codec::Condition>,
 }
 
 impl Iex {
-    /// The feed of a protocol, at the beginning of a day.
+    /// Creates a decoder for the beginning of a day.
     #[must_use]
     pub fn new(protocol: Protocol) -> Iex {
         Iex { protocol, symbols: Symbols::new(), conditions: Vec::new() }
     }
 
-    /// The symbols seen, with their numbers.
+    /// Returns the symbols seen so far, with their numbers.
     #[must_use]
     pub fn symbols(&self) -> &Symbols {
         &self.symbols
     }
 }
 
-/// The layout of a message without its framing.
+/// Parses a message without its framing.
 ///
 /// # Errors
-/// As [`Message::read`]; an empty message is of the type of two spaces.
+/// The errors of [`Message::read`]; an empty message has the type of two spaces.
 pub fn parse(message: &[u8]) -> Result<Message, FeedError> {
     let kind = [message.first().copied().unwrap_or(b' '), b' '];
     Message::read(kind, message).map(|(message, _grown)| message)

@@ -1,4 +1,4 @@
-//! What ITCH 5.0's messages mean, as updates.
+//! The decoder of ITCH 5.0: turns messages into updates.
 //!
 //! | message | update |
 //! | --- | --- |
@@ -11,8 +11,8 @@
 //! | `P` | `Trade` |
 //! | `Q` | `Trade` of an auction, and the day's open or close; nothing when no share traded |
 //! | `B` | `TradeBreak` |
-//! | `I` | `Auction` at the current reference price, which is what its shares are counted at |
-//! | `Y` `L` `V` `W` `K` `J` `N` `O` | judged, and no update: each halt of `W` comes as `H` |
+//! | `I` | `Auction` at the current reference price, the basis of its share counts |
+//! | `Y` `L` `V` `W` `K` `J` `N` `O` | validated, no update: each halt of `W` also comes as `H` |
 
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
@@ -33,7 +33,7 @@ const PRICE_4: i64 = 100_000;
 /// 10^-8 in 10^-9.
 const PRICE_8: u64 = 10;
 
-/// Says what `message` means.
+/// Decodes `message` into `sink`.
 ///
 /// # Errors
 /// [`FeedError::Field`]; nothing reached `sink`.
@@ -92,7 +92,7 @@ fn update(midnight: Nanos, context: &Context, message: Message<'_>, action: Acti
     }
 }
 
-/// Checks the codes of the messages that make no update.
+/// Validates the codes of the messages without an update.
 fn judge(message: Message<'_>) -> Result<(), FeedError> {
     match message {
         Message::RegShoRestriction(view) => {
@@ -116,7 +116,7 @@ fn judge(message: Message<'_>) -> Result<(), FeedError> {
     }
 }
 
-/// The levels of the market-wide circuit breaker, in 10^-9.
+/// Returns the levels of the market-wide circuit breaker, in 10^-9.
 ///
 /// # Errors
 /// [`FeedError::Field`] for a level that a [`Price`] cannot hold.
@@ -175,7 +175,7 @@ fn executed_with_price(view: OrderExecutedWithPrice<'_>) -> Result<Action, FeedE
     })
 }
 
-/// The side is not told: since 2014 the field is `B` for buys and sells alike.
+/// Leaves the side unset: since 2014 the field is `B` for buys and sells alike.
 fn trade(view: Trade<'_>) -> Result<Action, FeedError> {
     side(b'P', view.side())?;
     Ok(Action::Trade {

@@ -1,19 +1,19 @@
-//! ITCH 5.0's messages as plain records that become bytes: for Weir's own feed and for what is
-//! brought from other sources into this form.
+//! ITCH 5.0's messages as plain records that serialise to bytes, for Weir's own feed and for data
+//! converted from other sources.
 //!
-//! Made of the same table as the views of [`super::layout`]. A record is written as it is: whether
-//! its codes and numbers make sense is its maker's business.
+//! The records are generated from the same table as the views of [`super::layout`]. A record is
+//! written as it is: its codes and numbers are not validated.
 
 use super::layout::{self, Field, HEADER_LEN, itch_messages};
 
-/// What all messages begin with, beside the type.
+/// The header fields of every message, except the type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// The instrument's number; zero when it is about none.
+    /// The number of the instrument; zero for none.
     pub stock_locate: u16,
-    /// The venue's own.
+    /// The venue's internal tracking number.
     pub tracking_number: u16,
-    /// Nanoseconds since midnight; what does not fit 48 bits is cut off.
+    /// Nanoseconds since midnight, truncated to 48 bits.
     pub timestamp: u64,
 }
 
@@ -40,7 +40,7 @@ macro_rules! records {
             }
 
             impl $name {
-                /// The message's bytes.
+                /// Returns the bytes of the message.
                 #[must_use]
                 pub fn to_bytes(&self, header: &Header) -> [u8; $len] {
                     let mut bytes = [0; $len];
@@ -57,7 +57,7 @@ macro_rules! records {
             }
         )*
 
-        /// Writes a message that was read, out of its fields: the same bytes.
+        /// Serialises a parsed message from its fields; yields the same bytes.
         pub fn rewrite(message: layout::Message<'_>, out: &mut Vec<u8>) {
             match message {
                 $(layout::Message::$name(view) => {
@@ -75,7 +75,7 @@ macro_rules! records {
 
 itch_messages!(records);
 
-/// A symbol in eight bytes; `None` when it is longer or not printable ASCII.
+/// Returns a symbol in eight bytes; `None` when it is longer or not printable ASCII.
 #[must_use]
 pub fn stock(symbol: &str) -> Option<[u8; 8]> {
     let symbol = symbol.as_bytes();

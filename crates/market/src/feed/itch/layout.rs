@@ -1,33 +1,33 @@
-//! ITCH 5.0's messages as views over their bytes: every field at its offset, read when asked for.
+//! ITCH 5.0's messages as views over their bytes: every field is read at its offset on access.
 //!
-//! One table, `itch_messages`, says where each field lies; the views here and the records of
-//! [`super::encode`] are both made of it. A view has the right length and the right type and
-//! nothing more: values are not judged here.
+//! One table, `itch_messages`, defines the offset of each field; the views here and the records of
+//! [`super::encode`] are both generated from it. A view guarantees the right length and type, and
+//! nothing else: it does not validate values.
 //!
-//! Source: Nasdaq TotalView-ITCH 5.0, with what its revisions up to 2023 added (`h`, `O`). All
-//! integers are big-endian; text is padded with spaces on the right.
+//! Source: Nasdaq TotalView-ITCH 5.0, with the additions of its revisions up to 2023 (`h`, `O`).
+//! All integers are big-endian; text is padded with spaces on the right.
 
 use crate::feed::FeedError;
 
-/// Bytes that all messages begin with: type, stock locate, tracking number, time.
+/// Bytes of the header of every message: type, stock locate, tracking number, time.
 pub const HEADER_LEN: usize = 11;
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// An unsigned number; prices as they are sent.
+    /// An unsigned number; prices as sent.
     Number(u64),
     /// Text of up to eight bytes with its padding; the rest is zero.
     Text([u8; 8], usize),
 }
 
-/// A type that a field can have.
+/// A type of a field.
 pub(super) trait Field: Copy {
-    /// Reads it from exactly its bytes.
+    /// Reads the field from exactly its bytes.
     fn read(bytes: &[u8]) -> Self;
-    /// Writes it to exactly its bytes.
+    /// Writes the field to exactly its bytes.
     fn write(self, bytes: &mut [u8]);
-    /// What it holds.
+    /// Returns the field's value.
     fn value(self) -> Value;
 }
 
@@ -85,63 +85,64 @@ impl Field for u8 {
     }
 }
 
-/// Nanoseconds since midnight, in six bytes.
+/// Reads nanoseconds since midnight from six bytes.
 #[inline(always)]
 fn read_u48(bytes: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = bytes;
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// The table of messages: type, length, and each field's type and offset. `$apply` gets it.
+/// Passes the table of messages to `$apply`: type, length, and each field's type and offset.
 macro_rules! itch_messages {
     ($apply:ident) => {
         $apply! {
-            /// The day goes on. `O` start of messages, `S` start of system hours, `Q` start of
+            /// A point in the day. `O` start of messages, `S` start of system hours, `Q` start of
             /// market hours, `M` end of market hours, `E` end of system hours, `C` end of messages.
             SystemEvent = b'S', 12 {
-                /// What begins or ends.
+                /// The code of the event.
                 event_code: u8 = 11,
             }
             /// An instrument of the day.
             StockDirectory = b'R', 39 {
-                /// Its symbol.
+                /// The symbol.
                 stock: [u8; 8] = 11,
-                /// Where it is listed.
+                /// The market on which it is listed.
                 market_category: u8 = 19,
-                /// Whether its issuer meets the listing requirements.
+                /// The issuer's compliance with the listing requirements.
                 financial_status: u8 = 20,
                 /// Shares of a round lot.
                 round_lot_size: u32 = 21,
                 /// `Y` when only round lots are accepted.
                 round_lots_only: u8 = 25,
-                /// What kind of security it is.
+                /// The kind of security.
                 issue_classification: u8 = 26,
-                /// Which, more closely.
+                /// The subtype of security.
                 issue_sub_type: [u8; 2] = 27,
                 /// `P` production, `T` test.
                 authenticity: u8 = 29,
-                /// Whether Reg SHO's threshold list has it: `Y`, `N`, space.
+                /// Membership of Reg SHO's threshold list: `Y`, `N`, space.
                 short_sale_threshold: u8 = 30,
-                /// Whether it is set up for an initial offering: `Y`, `N`, `Z`, space.
+                /// Preparation for an initial offering: `Y`, `N`, `Z`, space.
                 ipo_flag: u8 = 31,
-                /// Its tier of limit up, limit down: `1`, `2`, space.
+                /// The tier of limit up, limit down: `1`, `2`, space.
                 luld_reference_price_tier: u8 = 32,
-                /// Whether it is an exchange-traded product: `Y`, `N`, space.
+                /// Exchange-traded product: `Y`, `N`, space.
                 etp_flag: u8 = 33,
-                /// Its leverage.
+                /// The leverage of the product.
                 etp_leverage_factor: u32 = 34,
-                /// Whether it is inverse: `Y`, `N`.
+                /// Inverse product: `Y`, `N`.
                 inverse_indicator: u8 = 38,
             }
-            /// How an instrument trades. `H` halted, `P` paused, `Q` quotation only, `T` trading.
+            /// The trading state of an instrument. `H` halted, `P` paused, `Q` quotation only, `T`
+            /// trading.
             StockTradingAction = b'H', 25 {
-                /// Its symbol.
+                /// The symbol.
                 stock: [u8; 8] = 11,
                 /// The state.
                 trading_state: u8 = 19,
                 /// Not used.
                 reserved: u8 = 20,
-                /// Why.
+                /// The reason.
                 reason: [u8; 4] = 21,
             }
             /// Reg SHO's restriction of short sales.
@@ -151,58 +152,58 @@ macro_rules! itch_messages {
                 /// `0` none, `1` in effect, `2` stays in effect.
                 reg_sho_action: u8 = 19,
             }
-            /// What a market participant is in an instrument.
+            /// A market participant's role in an instrument.
             MarketParticipantPosition = b'L', 26 {
                 /// The participant.
                 mpid: [u8; 4] = 11,
                 /// The symbol.
                 stock: [u8; 8] = 15,
-                /// `Y` when it is a primary market maker.
+                /// `Y` for a primary market maker.
                 primary_market_maker: u8 = 23,
-                /// Its mode as market maker.
+                /// The market maker's mode.
                 market_maker_mode: u8 = 24,
-                /// Its state.
+                /// The participant's state.
                 market_participant_state: u8 = 25,
             }
             /// The levels of the market-wide circuit breaker, in 10^-8.
             MwcbDeclineLevel = b'V', 35 {
-                /// Of level 1.
+                /// Level 1.
                 level_1: u64 = 11,
-                /// Of level 2.
+                /// Level 2.
                 level_2: u64 = 19,
-                /// Of level 3.
+                /// Level 3.
                 level_3: u64 = 27,
             }
-            /// A level of the market-wide circuit breaker was breached.
+            /// The breach of a level of the market-wide circuit breaker.
             MwcbStatus = b'W', 12 {
-                /// `1`, `2`, `3`.
+                /// The level: `1`, `2`, `3`.
                 breached_level: u8 = 11,
             }
-            /// When an initial offering will be quoted.
+            /// The quotation time of an initial offering.
             IpoQuotingPeriod = b'K', 28 {
                 /// The symbol.
                 stock: [u8; 8] = 11,
-                /// Seconds since midnight.
+                /// The release time, in seconds since midnight.
                 release_time: u32 = 19,
                 /// `A` anticipated, `C` cancelled or postponed.
                 release_qualifier: u8 = 23,
-                /// In 10^-4.
+                /// The price of the offering, in 10^-4.
                 ipo_price: u32 = 24,
             }
             /// The collar of the auction that ends a pause of limit up, limit down; in 10^-4.
             LuldAuctionCollar = b'J', 35 {
                 /// The symbol.
                 stock: [u8; 8] = 11,
-                /// What the collar is set from.
+                /// The price on which the collar is based.
                 reference_price: u32 = 19,
-                /// Its upper end.
+                /// The upper end of the collar.
                 upper_price: u32 = 23,
-                /// Its lower end.
+                /// The lower end of the collar.
                 lower_price: u32 = 27,
-                /// How many times it was extended.
+                /// The number of extensions.
                 extension: u32 = 31,
             }
-            /// One market's interruption of an instrument's service.
+            /// A halt of an instrument on one market.
             OperationalHalt = b'h', 21 {
                 /// The symbol.
                 stock: [u8; 8] = 11,
@@ -211,158 +212,158 @@ macro_rules! itch_messages {
                 /// `H` halted, `T` resumed.
                 action: u8 = 20,
             }
-            /// An order rests.
+            /// A new resting order.
             AddOrder = b'A', 36 {
-                /// Its number, of one day.
+                /// The order's number, unique within the day.
                 order_reference: u64 = 11,
                 /// `B` or `S`.
                 side: u8 = 19,
-                /// Shares.
+                /// The number of shares.
                 shares: u32 = 20,
                 /// The symbol.
                 stock: [u8; 8] = 24,
-                /// In 10^-4.
+                /// The price, in 10^-4.
                 price: u32 = 32,
             }
-            /// An order rests, and whose it is.
+            /// A new resting order, with its participant.
             AddOrderWithMpid = b'F', 40 {
-                /// Its number, of one day.
+                /// The order's number, unique within the day.
                 order_reference: u64 = 11,
                 /// `B` or `S`.
                 side: u8 = 19,
-                /// Shares.
+                /// The number of shares.
                 shares: u32 = 20,
                 /// The symbol.
                 stock: [u8; 8] = 24,
-                /// In 10^-4.
+                /// The price, in 10^-4.
                 price: u32 = 32,
                 /// The participant.
                 attribution: [u8; 4] = 36,
             }
-            /// A resting order was executed at its price.
+            /// An execution of a resting order at its price.
             OrderExecuted = b'E', 31 {
-                /// The order.
+                /// The number of the order.
                 order_reference: u64 = 11,
-                /// Shares.
+                /// The number of shares.
                 executed_shares: u32 = 19,
-                /// The trade's number, of one day.
+                /// The trade's number, unique within the day.
                 match_number: u64 = 23,
             }
-            /// A resting order was executed at another price.
+            /// An execution of a resting order at another price.
             OrderExecutedWithPrice = b'C', 36 {
-                /// The order.
+                /// The number of the order.
                 order_reference: u64 = 11,
-                /// Shares.
+                /// The number of shares.
                 executed_shares: u32 = 19,
-                /// The trade's number, of one day.
+                /// The trade's number, unique within the day.
                 match_number: u64 = 23,
-                /// `N` when a cross tells of the trade as well.
+                /// `N` when a cross also reports the trade.
                 printable: u8 = 31,
-                /// In 10^-4.
+                /// The price, in 10^-4.
                 execution_price: u32 = 32,
             }
-            /// A part of a resting order was cancelled.
+            /// A partial cancel of a resting order.
             OrderCancel = b'X', 23 {
-                /// The order.
+                /// The number of the order.
                 order_reference: u64 = 11,
-                /// Shares.
+                /// The number of shares.
                 cancelled_shares: u32 = 19,
             }
-            /// A resting order is gone.
+            /// The deletion of a resting order.
             OrderDelete = b'D', 19 {
-                /// The order.
+                /// The number of the order.
                 order_reference: u64 = 11,
             }
-            /// An order took another's place; side, symbol and attribution stay.
+            /// The replacement of an order by a new one; side, symbol and attribution stay.
             OrderReplace = b'U', 35 {
-                /// The order that is gone.
+                /// The number of the replaced order.
                 original_order_reference: u64 = 11,
-                /// The order that rests.
+                /// The number of the new order.
                 new_order_reference: u64 = 19,
-                /// Shares.
+                /// The number of shares.
                 shares: u32 = 27,
-                /// In 10^-4.
+                /// The price, in 10^-4.
                 price: u32 = 31,
             }
-            /// A trade with an order that was not displayed.
+            /// A trade against an order that was not displayed.
             Trade = b'P', 44 {
                 /// Zero.
                 order_reference: u64 = 11,
-                /// `B`, whatever the side was.
+                /// `B`, regardless of the side.
                 side: u8 = 19,
-                /// Shares.
+                /// The number of shares.
                 shares: u32 = 20,
                 /// The symbol.
                 stock: [u8; 8] = 24,
-                /// In 10^-4.
+                /// The price, in 10^-4.
                 price: u32 = 32,
-                /// The trade's number, of one day.
+                /// The trade's number, unique within the day.
                 match_number: u64 = 36,
             }
-            /// All that a cross traded. Zero shares when nothing met.
+            /// The trade of a cross. Zero shares when no orders matched.
             CrossTrade = b'Q', 40 {
-                /// Shares.
+                /// The number of shares.
                 shares: u64 = 11,
                 /// The symbol.
                 stock: [u8; 8] = 19,
-                /// In 10^-4.
+                /// The price of the cross, in 10^-4.
                 cross_price: u32 = 27,
-                /// The trade's number, of one day.
+                /// The trade's number, unique within the day.
                 match_number: u64 = 31,
                 /// `O` opening, `C` closing, `H` after a halt or of an initial offering,
                 /// `I` intraday, `A` extended trading close.
                 cross_type: u8 = 39,
             }
-            /// A trade is undone.
+            /// The break of a trade.
             BrokenTrade = b'B', 19 {
-                /// The trade.
+                /// The number of the trade.
                 match_number: u64 = 11,
             }
-            /// How orders for a cross stand against each other; prices in 10^-4.
+            /// The imbalance of orders for a cross; prices in 10^-4.
             NetOrderImbalance = b'I', 50 {
                 /// Shares that would trade at the current reference price.
                 paired_shares: u64 = 11,
-                /// Shares that would not.
+                /// Unpaired shares at that price.
                 imbalance_shares: u64 = 19,
                 /// `B` buy, `S` sell, `N` none, `O` too few orders, `P` paused.
                 imbalance_direction: u8 = 27,
                 /// The symbol.
                 stock: [u8; 8] = 28,
-                /// Where the cross's orders alone would clear.
+                /// The clearing price of the cross orders alone.
                 far_price: u32 = 36,
-                /// Where they and the book's would clear.
+                /// The clearing price of the cross and book orders together.
                 near_price: u32 = 40,
-                /// What the shares are counted at.
+                /// The price at which the shares are counted.
                 current_reference_price: u32 = 44,
-                /// As of a cross.
+                /// The type of cross, as in `CrossTrade`.
                 cross_type: u8 = 48,
-                /// How far the near price is from the reference price.
+                /// The deviation of the near price from the reference price.
                 price_variation: u8 = 49,
             }
-            /// Retail orders that improve the price wait: `B`, `S`, `A` on both sides, `N` none.
+            /// Waiting retail price-improvement orders: `B`, `S`, `A` on both sides, `N` none.
             RetailPriceImprovement = b'N', 20 {
                 /// The symbol.
                 stock: [u8; 8] = 11,
-                /// On which side.
+                /// The side.
                 interest_flag: u8 = 19,
             }
-            /// A direct listing with capital raise on its way to its first price; in 10^-4.
+            /// Price discovery of a direct listing with capital raise; prices in 10^-4.
             DirectListingPriceDiscovery = b'O', 48 {
                 /// The symbol.
                 stock: [u8; 8] = 11,
-                /// `Y` when it may be released.
+                /// `Y` when it may be released for trading.
                 open_eligibility: u8 = 19,
                 /// 20 % below the registered range.
                 minimum_allowable_price: u32 = 20,
                 /// 80 % above the registered range.
                 maximum_allowable_price: u32 = 24,
-                /// Where it would execute now.
+                /// The current indicative execution price.
                 near_execution_price: u32 = 28,
-                /// When that price was set, in nanoseconds since midnight.
+                /// The time at which that price was set, in nanoseconds since midnight.
                 near_execution_time: u64 = 32,
-                /// 10 % below the price of execution.
+                /// 10 % below the execution price.
                 lower_price_range_collar: u32 = 40,
-                /// 10 % above the price of execution.
+                /// 10 % above the execution price.
                 upper_price_range_collar: u32 = 44,
             }
         }
@@ -384,10 +385,10 @@ macro_rules! views {
             impl<'a> $name<'a> {
                 /// The type's letter.
                 pub const KIND: u8 = $kind;
-                /// Bytes of a message.
+                /// The length of a message in bytes.
                 pub const LEN: usize = $len;
 
-                /// The message of these bytes, whose first one is [`Self::KIND`].
+                /// Creates a view of these bytes, the first of which is [`Self::KIND`].
                 ///
                 /// # Errors
                 /// [`FeedError::Length`].
@@ -408,14 +409,14 @@ macro_rules! views {
                     }
                 )*
 
-                /// The instrument's number; zero when it is about none.
+                /// The number of the instrument; zero for none.
                 #[inline(always)]
                 #[must_use]
                 pub fn stock_locate(self) -> u16 {
                     Field::read(&self.0[1..3])
                 }
 
-                /// The venue's own.
+                /// The venue's internal tracking number.
                 #[inline(always)]
                 #[must_use]
                 pub fn tracking_number(self) -> u16 {
@@ -438,7 +439,7 @@ macro_rules! views {
         }
 
         impl<'a> Message<'a> {
-            /// The message of these bytes.
+            /// Creates a view of a message.
             ///
             /// # Errors
             /// [`FeedError::UnknownType`], [`FeedError::Length`].
@@ -451,7 +452,7 @@ macro_rules! views {
                 }
             }
 
-            /// The type's name, as it is in this module.
+            /// Returns the name of the message's type in this module.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -459,7 +460,7 @@ macro_rules! views {
                 }
             }
 
-            /// The instrument's number and the nanoseconds since midnight.
+            /// Returns the number of the instrument and the nanoseconds since midnight.
             #[inline(always)]
             #[must_use]
             pub fn place(self) -> (u16, u64) {
@@ -468,7 +469,7 @@ macro_rules! views {
                 }
             }
 
-            /// Tells every field with its name, in the order of the bytes.
+            /// Passes `tell` the name and value of every field, in byte order.
             pub fn visit(self, mut tell: impl FnMut(&'static str, Value)) {
                 match self {
                     $(Message::$name(view) => {
@@ -481,7 +482,7 @@ macro_rules! views {
             }
         }
 
-        /// Each type's letter and length.
+        /// The letter and length of each type.
         pub const TYPES: &[(u8, usize)] = &[$(($kind, $len)),*];
     };
 }

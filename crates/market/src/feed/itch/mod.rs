@@ -1,13 +1,13 @@
-//! Nasdaq TotalView-ITCH 5.0 over MoldUDP64: Nasdaq's, BX's and PSX's order-by-order feeds, and the
-//! form in which Weir publishes its own market.
+//! Nasdaq TotalView-ITCH 5.0 over MoldUDP64: the order-by-order feeds of Nasdaq, BX and PSX, and
+//! the format in which Weir publishes its own market.
 //!
-//! Keeps nothing between messages: which orders rest is the book's to know. The numbers of
-//! instruments are the feed's own (stock locate), valid for one day.
+//! The codec holds no state between messages: the books track the resting orders. Instrument
+//! numbers are the feed's own (stock locate), valid for one day.
 //!
 //! * [`layout`]: each message as a view over its bytes.
-//! * [`encode`]: each message as a record that becomes bytes.
+//! * [`encode`]: each message as a record that serialises to bytes.
 //!
-//! Every field with its offset is on the page `docs/protocols/itch.md`.
+//! The page `docs/protocols/itch.md` lists every field with its offset.
 
 mod decode;
 pub mod encode;
@@ -27,14 +27,14 @@ pub struct Itch {
 }
 
 impl Itch {
-    /// Decodes messages of the day that began at `midnight`, by the venue's clock, since the Unix
-    /// epoch. With zero, times are those since midnight.
+    /// Creates a codec for the day that began at `midnight` by the venue's clock, since the Unix
+    /// epoch. With zero, times are relative to midnight.
     #[must_use]
     pub fn new(midnight: Nanos) -> Itch {
         Itch { midnight, channel: 0 }
     }
 
-    /// The same, as one channel of several: packets carry this number.
+    /// Returns the codec as one channel of several; its packets carry this channel number.
     #[must_use]
     pub fn on_channel(self, channel: u32) -> Itch {
         Itch { channel, ..self }

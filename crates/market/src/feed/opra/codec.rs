@@ -1,4 +1,4 @@
-//! What OPRA's messages mean.
+//! The decoder of OPRA: turns messages into updates.
 
 use weir_types::{InstrumentId, Price, Qty};
 
@@ -12,7 +12,7 @@ use crate::feed::{Context, FeedError, Sink};
 use crate::instrument::Definition;
 use crate::update::{Action, PriceKind, SystemEvent, TradeFlags, Update, Venue};
 
-/// Finds fault with a field of a message.
+/// The kind of a message, for error reports.
 #[derive(Clone, Copy)]
 struct Kind([u8; 2]);
 
@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// A quote with its numbers made one form.
+/// A quote of either form, with its numbers converted.
 struct Quote {
     series: Series,
     bid: Best,
@@ -74,7 +74,7 @@ fn short_quote(kind: Kind, venue: Venue, it: &ShortQuote) -> Result<Quote, FeedE
     })
 }
 
-/// The series that a quote is of; `None` for everything else.
+/// Returns the series of a quote; `None` for any other message.
 pub(super) fn quoted(message: &[u8]) -> Option<Series> {
     let header = MessageHeader::read(message)?;
     let body = &message[MessageHeader::LEN..];
@@ -95,8 +95,8 @@ pub(super) fn quoted(message: &[u8]) -> Option<Series> {
     }
 }
 
-/// What cannot be traded against is no quote: those that count for no best bid or offer, and sides
-/// that are not firm.
+/// Sets sizes to zero that cannot be traded against: those of a quote not eligible for the best bid
+/// and offer, and of a side that is not firm.
 fn without_what_is_not_firm(header: &MessageHeader, quote: &mut Quote) {
     let counts_for_neither = sides_of(header.message_indicator[0]).is_none();
     let [kind] = header.message_type;
@@ -135,7 +135,8 @@ fn changes(kind: Kind, indicator: u8, mut rest: &[u8]) -> Result<[Change; 2], Fe
     Ok(changes)
 }
 
-/// Late reports do not change the last price, compressions no price at all.
+/// Returns the flags of a trade: late reports do not change the last price, compressions no price
+/// at all.
 fn trade_flags(message_type: u8) -> TradeFlags {
     match message_type {
         b'B' | b'H' => TradeFlags::NOT_LAST,

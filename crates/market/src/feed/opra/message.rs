@@ -1,7 +1,7 @@
-//! OPRA's messages as they lie in their bytes, most significant first.
+//! OPRA's messages as laid out in bytes, big-endian.
 //!
-//! Source: OPRA Pillar Output Specification 6.2; the series mapping is of 6.3. A message has no
-//! length of its own: its category and, of a quote, its indicator tell it.
+//! Source: OPRA Pillar Output Specification 6.2; the series mapping is from 6.3. A message has no
+//! length field: its category and, for a quote, its indicator determine the length.
 
 use crate::feed::FeedError;
 use crate::feed::layout::{kinds, layouts};
@@ -9,41 +9,41 @@ use crate::feed::layout::{kinds, layouts};
 layouts! {
     big;
 
-    /// What every message begins with.
+    /// The header of every message.
     MessageHeader {
-        /// Whose message it is.
+        /// The participant (venue) of the message.
         participant_id: [u8; 1],
-        /// What it is about.
+        /// The category of the message.
         message_category: [u8; 1],
-        /// What it says, by category.
+        /// The type of the message within its category.
         message_type: [u8; 1],
-        /// Of quotes: what they do to the best bid and offer ([`super::sides_of`]).
+        /// The effect of a quote on the best bid and offer ([`super::sides_of`]).
         message_indicator: [u8; 1],
-        /// OPRA's number of it.
+        /// OPRA's number of the message.
         transaction_id: u32,
-        /// The venue's number of it.
+        /// The venue's number of the message.
         participant_reference_number: u32,
     }
 
-    /// A trade, or what becomes of one.
+    /// A trade, or a cancel of one.
     LastSale {
         /// The root of the series.
         security_symbol: [u8; 5],
         /// Not used.
         reserved: u8,
-        /// `A` to `L` calls of January to December, `M` to `X` puts.
+        /// The expiration month: `A` to `L` calls of January to December, `M` to `X` puts.
         expiration_month: [u8; 1],
-        /// 1 to 31.
+        /// The expiration day, 1 to 31.
         expiration_day: u8,
-        /// Years since 2000.
+        /// The expiration year, as years since 2000.
         expiration_year: u8,
-        /// How many decimals ([`super::series::decimals`]).
+        /// The denominator code ([`super::series::decimals`]).
         strike_price_denominator_code: [u8; 1],
-        /// The strike.
+        /// The strike price.
         strike_price: u32,
-        /// Contracts.
+        /// The number of contracts.
         volume: u32,
-        /// How many decimals.
+        /// The denominator code.
         premium_price_denominator_code: [u8; 1],
         /// The price.
         premium_price: i32,
@@ -53,59 +53,59 @@ layouts! {
         reserved_4: [u8; 4],
     }
 
-    /// Open contracts.
+    /// The open interest of a series.
     OpenInterest {
         /// The root of the series.
         security_symbol: [u8; 5],
         /// Not used.
         reserved: u8,
-        /// As in [`LastSale`].
+        /// The expiration month, as in [`LastSale`].
         expiration_month: [u8; 1],
-        /// 1 to 31.
+        /// The expiration day, 1 to 31.
         expiration_day: u8,
-        /// Years since 2000.
+        /// The expiration year, as years since 2000.
         expiration_year: u8,
-        /// How many decimals.
+        /// The denominator code.
         strike_price_denominator_code: [u8; 1],
-        /// The strike.
+        /// The strike price.
         strike_price: u32,
-        /// Contracts.
+        /// The number of open contracts.
         open_interest_volume: u32,
     }
 
-    /// A series' day.
+    /// The summary of a series' day.
     EndOfDaySummary {
         /// The root of the series.
         security_symbol: [u8; 5],
         /// Not used.
         reserved: u8,
-        /// As in [`LastSale`].
+        /// The expiration month, as in [`LastSale`].
         expiration_month: [u8; 1],
-        /// 1 to 31.
+        /// The expiration day, 1 to 31.
         expiration_day: u8,
-        /// Years since 2000.
+        /// The expiration year, as years since 2000.
         expiration_year: u8,
-        /// How many decimals.
+        /// The denominator code.
         strike_price_denominator_code: [u8; 1],
-        /// The strike.
+        /// The strike price.
         strike_price: u32,
-        /// Contracts traded.
+        /// The number of contracts traded.
         volume: u32,
-        /// Contracts open.
+        /// The number of open contracts.
         open_interest_volume: u32,
-        /// How many decimals the prices have.
+        /// The denominator code of the prices.
         premium_price_denominator_code: [u8; 1],
-        /// The first.
+        /// The first price.
         open_price: i32,
-        /// The highest.
+        /// The highest price.
         high_price: i32,
-        /// The lowest.
+        /// The lowest price.
         low_price: i32,
-        /// The last.
+        /// The last price.
         last_price: i32,
-        /// Against the day before.
+        /// The change from the previous day.
         net_change: i32,
-        /// How many decimals the underlying's price has.
+        /// The denominator code of the underlying's price.
         underlying_price_denominator_code: [u8; 1],
         /// The underlying's price.
         underlying_price: i64,
@@ -115,27 +115,27 @@ layouts! {
         offer_price: i32,
     }
 
-    /// A venue's quote, in full.
+    /// A venue's quote, with full-width fields.
     LongQuote {
         /// The root of the series.
         security_symbol: [u8; 5],
         /// Not used.
         reserved: u8,
-        /// As in [`LastSale`].
+        /// The expiration month, as in [`LastSale`].
         expiration_month: [u8; 1],
-        /// 1 to 31.
+        /// The expiration day, 1 to 31.
         expiration_day: u8,
-        /// Years since 2000.
+        /// The expiration year, as years since 2000.
         expiration_year: u8,
-        /// How many decimals.
+        /// The denominator code.
         strike_price_denominator_code: [u8; 1],
-        /// The strike.
+        /// The strike price.
         strike_price: u32,
-        /// How many decimals bid and offer have.
+        /// The denominator code of bid and offer.
         premium_price_denominator_code: [u8; 1],
         /// The bid.
         bid_price: i32,
-        /// Contracts bid for.
+        /// Contracts bid.
         bid_size: u32,
         /// The offer.
         offer_price: i32,
@@ -143,21 +143,21 @@ layouts! {
         offer_size: u32,
     }
 
-    /// A venue's quote where small numbers do: the strike has one decimal, prices have two.
+    /// A venue's quote, with narrow fields: the strike has one decimal, prices have two.
     ShortQuote {
         /// The root of the series.
         security_symbol: [u8; 4],
-        /// As in [`LastSale`].
+        /// The expiration month, as in [`LastSale`].
         expiration_month: [u8; 1],
-        /// 1 to 31.
+        /// The expiration day, 1 to 31.
         expiration_day: u8,
-        /// Years since 2000.
+        /// The expiration year, as years since 2000.
         expiration_year: u8,
-        /// The strike.
+        /// The strike price.
         strike_price: u16,
         /// The bid.
         bid_price: u16,
-        /// Contracts bid for.
+        /// Contracts bid.
         bid_size: u16,
         /// The offer.
         offer_price: u16,
@@ -165,56 +165,56 @@ layouts! {
         offer_size: u16,
     }
 
-    /// The best of one side, after a quote.
+    /// The best of one side, appended to a quote.
     Appendage {
-        /// Whose.
+        /// The venue.
         participant_id: [u8; 1],
-        /// How many decimals.
+        /// The denominator code.
         denominator_code: [u8; 1],
         /// The price.
         price: i32,
-        /// Contracts.
+        /// The number of contracts.
         size: u32,
     }
 
-    /// Text, of which this is the length.
+    /// The head of a text message, with the length of the text.
     Administrative {
-        /// Bytes that follow.
+        /// Length of the text in bytes.
         message_data_length: u16,
     }
 
-    /// A point in the day; all of it is in the header.
+    /// A point in the day; the header says which.
     Control {}
 
-    /// An index's value, or its bid and offer.
+    /// The value of an index, or its bid and offer.
     UnderlyingValue {
         /// The index.
         security_symbol: [u8; 5],
         /// Not used.
         reserved: u8,
-        /// How many decimals.
+        /// The denominator code.
         index_value_denominator_code: [u8; 1],
-        /// The value, or its bid.
+        /// The value, or the bid.
         index_value: i32,
-        /// Of type `I` the offer, else not used.
+        /// The offer in a message of type `I`, else unused.
         offer_index_value: i32,
     }
 
-    /// On which line a series is sent.
+    /// The line on which a series is sent.
     SeriesMapping {
         /// The root of the series.
         security_symbol: [u8; 5],
-        /// As in [`LastSale`].
+        /// The expiration month, as in [`LastSale`].
         expiration_month: [u8; 1],
-        /// 1 to 31.
+        /// The expiration day, 1 to 31.
         expiration_day: u8,
-        /// Years since 2000.
+        /// The expiration year, as years since 2000.
         expiration_year: u8,
-        /// How many decimals.
+        /// The denominator code.
         strike_price_denominator_code: [u8; 1],
-        /// The strike.
+        /// The strike price.
         strike_price: u32,
-        /// The line.
+        /// The number of the multicast line.
         multicast_line_number: u16,
         /// Not used.
         reserved_128: [u8; 128],

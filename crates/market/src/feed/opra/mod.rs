@@ -1,8 +1,8 @@
-//! OPRA: the options' aggregator, all venues' quotes and trades, in its binary form.
+//! OPRA: the options aggregator with all venues' quotes and trades, in its binary protocol.
 //!
 //! OPRA Pillar Output Specification 6.2. A datagram is a block: a header of 21 bytes, messages
-//! without lengths of their own, a byte that makes the length even. Blocks are numbered by their
-//! first message. A venue's quote says what it does to the best bid and offer over all venues.
+//! without length fields, and a pad byte to an even length. A block bears the number of its first
+//! message. A venue's quote states its effect on the best bid and offer over all venues.
 
 mod codec;
 pub mod message;
@@ -20,46 +20,47 @@ use series::AllSeries;
 layouts! {
     big;
 
-    /// What a block begins with.
+    /// The header of a block.
     BlockHeader {
-        /// 6.
+        /// The version: 6.
         version: u8,
-        /// Bytes of the whole block.
+        /// Length of the whole block in bytes.
         block_size: u16,
         /// `O`.
         data_feed_indicator: [u8; 1],
-        /// A space, or `V` when it is sent again.
+        /// A space, or `V` for a retransmission.
         retransmission_indicator: [u8; 1],
-        /// 0 the regular session, `X` before it, 1 to 5 overnight.
+        /// 0 for the regular session, `X` for the pre-market session, 1 to 5 for overnight
+        /// sessions.
         session_indicator: u8,
         /// The number of its first message.
         block_sequence_number: u32,
-        /// How many messages follow.
+        /// The number of messages that follow.
         messages_in_block: u8,
-        /// When it was sent.
+        /// The send time: seconds.
         seconds: u32,
-        /// And nanoseconds.
+        /// The nanoseconds of the send time.
         nanoseconds: u32,
-        /// The sum of the other bytes.
+        /// The sum of all other bytes.
         block_checksum: u16,
     }
 }
 
-/// What a quote does to one side of the best bid and offer.
+/// The effect of a quote on one side of the best bid and offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SideChange {
-    /// Nothing.
+    /// The side does not change.
     Same,
     /// The quote is the best.
     Quote,
-    /// An appendage has the best.
+    /// An appendage holds the best.
     Appendage,
-    /// There is none.
+    /// The side has no best.
     Gone,
 }
 
-/// What a quote's indicator says of bid and offer: `A` to `P`, in fours by the bid. `None` for one
-/// that says that the quote counts for neither, and for unknown ones.
+/// Returns the effect of a quote's indicator on bid and offer: `A` to `P`, in fours by the bid.
+/// Returns `None` when the quote counts for neither side, and for unknown indicators.
 #[must_use]
 pub fn sides_of(indicator: u8) -> Option<[SideChange; 2]> {
     use SideChange::{Appendage, Gone, Quote, Same};
@@ -68,7 +69,7 @@ pub fn sides_of(indicator: u8) -> Option<[SideChange; 2]> {
     Some([[Same, Quote, Gone, Appendage][index / 4], offer])
 }
 
-/// The feed. Series get their numbers in the order in which they come.
+/// A decoder of OPRA. Numbers series in order of appearance.
 #[derive(Clone, Debug, Default)]
 pub struct Opra {
     series: AllSeries,
@@ -76,24 +77,24 @@ pub struct Opra {
 }
 
 impl Opra {
-    /// The feed at the beginning of a day.
+    /// Creates a decoder for the beginning of a day.
     #[must_use]
     pub fn new() -> Opra {
         Opra::default()
     }
 
-    /// The series seen, by OCC's names, with their numbers.
+    /// Returns the series seen so far, by OCC's names, with their numbers.
     #[must_use]
     pub fn symbols(&self) -> &Symbols {
         &self.series.symbols
     }
 }
 
-/// The layout of a message: its header, its fixed part and what follows that: a quote's appendages,
-/// an administrative message's text.
+/// Parses a message: its header, its fixed part, and the rest: a quote's appendages or an
+/// administrative message's text.
 ///
 /// # Errors
-/// As [`Message::read`].
+/// The errors of [`Message::read`].
 pub fn parse(message: &[u8]) -> Result<(MessageHeader, Message, &[u8]), FeedError> {
     let header = MessageHeader::read(message).ok_or(FeedError::Length {
         kind: [message.get(1).copied().unwrap_or(b' '), b' '],
@@ -105,7 +106,7 @@ pub fn parse(message: &[u8]) -> Result<(MessageHeader, Message, &[u8]), FeedErro
     Ok((header, body, rest))
 }
 
-/// How long the first of `messages` is.
+/// Returns the length of the first of `messages`.
 fn len_of(messages: &[u8]) -> Result<usize, FeedError> {
     let truncated = FeedError::Truncated { index: 0, offset: 0 };
     let header = MessageHeader::read(messages).ok_or(truncated)?;
@@ -134,7 +135,7 @@ fn appendages_len([indicator]: [u8; 1]) -> usize {
     count * Appendage::LEN
 }
 
-/// What kind of packet a block is: control messages stand alone in theirs.
+/// Returns the kind of packet of a block: control messages are alone in their blocks.
 fn kind_of(header: &BlockHeader, messages: &[u8]) -> PacketKind {
     if header.retransmission_indicator == *b"V" {
         return PacketKind::Retransmission;

@@ -1,10 +1,10 @@
-//! Option series: how OPRA names them, and OCC's names for them.
+//! Option series: OPRA's form, and the names assigned by OCC.
 
 use weir_types::{InstrumentId, Price};
 
 use crate::instrument::{SymbolText, Symbols};
 
-/// How many decimals a denominator code stands for; `None` for an unknown one.
+/// Returns the number of decimals of a denominator code; `None` for an unknown one.
 #[must_use]
 pub fn decimals(code: u8) -> Option<u32> {
     match code {
@@ -14,29 +14,29 @@ pub fn decimals(code: u8) -> Option<u32> {
     }
 }
 
-/// A number with so many decimals in 10^-9; `None` for an unknown code or what does not fit.
+/// Returns a number with that many decimals in 10^-9; `None` for an unknown code or on overflow.
 #[must_use]
 pub fn price(code: u8, number: i64) -> Option<Price> {
     number.checked_mul(10_i64.pow(9 - decimals(code)?)).map(Price)
 }
 
-/// A series by its parts.
+/// An option series by its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Series {
     /// The root, padded with spaces.
     pub root: [u8; 5],
-    /// `A` to `L` calls of January to December, `M` to `X` puts.
+    /// The expiration month: `A` to `L` calls of January to December, `M` to `X` puts.
     pub month: u8,
-    /// 1 to 31.
+    /// The expiration day, 1 to 31.
     pub day: u8,
-    /// Years since 2000.
+    /// The expiration year, as years since 2000.
     pub year: u8,
-    /// In 10^-3, as OCC has it.
+    /// The strike price in 10^-3, as in OCC's names.
     pub strike: u64,
 }
 
 impl Series {
-    /// The series of these parts; `None` for a strike finer than 10^-3 or an unknown code.
+    /// Returns the series of these parts; `None` for a strike finer than 10^-3 or an unknown code.
     #[must_use]
     pub fn new(root: [u8; 5], expiration: [u8; 3], code: u8, strike: u32) -> Option<Series> {
         let [month, day, year] = expiration;
@@ -51,8 +51,8 @@ impl Series {
         Some(Series { root, month, day, year, strike: thousandths })
     }
 
-    /// OCC's name: root, expiration as year, month, day, `C` or `P`, strike in 10^-3, as in
-    /// `AMZN  240119C00165250`. `None` when a part is out of its range.
+    /// Returns OCC's name: root, expiration as year, month and day, `C` or `P`, strike in 10^-3, as
+    /// in `AMZN  240119C00165250`. `None` when a part is out of range.
     #[must_use]
     pub fn name(&self) -> Option<SymbolText> {
         if !self.has_name() {
@@ -75,7 +75,7 @@ impl Series {
         SymbolText::new(&text)
     }
 
-    /// False when a part is out of its range.
+    /// Returns true when all parts are in range, so that the series has a name.
     #[must_use]
     pub fn has_name(&self) -> bool {
         self.root[0].is_ascii_graphic()
@@ -86,7 +86,7 @@ impl Series {
             && self.strike < 100_000_000
     }
 
-    /// All of it in one number; the strike of a series that has a name takes 27 bits.
+    /// Packs the series into one number; the strike of a series with a name takes 27 bits.
     fn key(&self) -> u128 {
         let mut key = u128::from(self.strike);
         for byte in self.root.into_iter().chain([self.month, self.day, self.year]) {
@@ -96,20 +96,21 @@ impl Series {
     }
 }
 
-/// A place of the table; free while its number is zero.
+/// An entry of the table; free while its number is zero.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     key: u128,
     number: u32,
 }
 
-/// Places of an empty table, a power of two.
+/// The size of an empty table in entries, a power of two.
 const PLACES_MIN: usize = 1_024;
 
-/// The numbers of series: found without making a series' name but for the first time.
+/// The numbers of series. Only the first lookup of a series builds its name.
 ///
-/// A table by itself, since a day's 1.5 million series are in no cache: a look costs one miss, and
-/// those of a block's messages can be asked for together. At most half of the places are taken.
+/// A table of its own, because a day's 1.5 million series fit no cache: a lookup costs one miss,
+/// and the lookups of a block's messages can be prefetched together. At most half of the entries
+/// are used.
 #[derive(Clone, Debug)]
 pub struct AllSeries {
     places: Vec<Place>,
@@ -125,7 +126,7 @@ impl Default for AllSeries {
 }
 
 impl AllSeries {
-    /// A series' number, and its name when it is new; `None` when it has no name.
+    /// Returns a series' number, and its name when it is new; `None` when it has no name.
     pub(super) fn number_of(
         &mut self,
         series: &Series,
@@ -145,25 +146,25 @@ impl AllSeries {
         Some((number, Some(name)))
     }
 
-    /// Asks for where a series is looked for first.
+    /// Prefetches the entry at which the search for a series begins.
     #[inline]
     pub(super) fn prefetch(&self, series: &Series) {
         weir_memory::prefetch(&self.places[self.home(series.key())]);
     }
 
     fn home(&self, key: u128) -> usize {
-        // Bits of the number's upper half are mixed with all others.
+        // Mixes the upper half of the key with all other bits.
         let (low, high) = (key as u64, (key >> 64) as u64);
         let mixed = (low ^ high.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
         (mixed >> 32) as usize & (self.places.len() - 1)
     }
 
-    /// Where a series is, or would be.
+    /// Returns the index of a series, or the index at which to insert it.
     #[inline]
     fn place_of(&self, key: u128) -> usize {
         let mut at = self.home(key);
-        // A free place ends each search: half of them are free.
+        // The search ends at a free entry, and at least half are free.
         while self.places[at].number != 0 && self.places[at].key != key {
             at = (at + 1) & (self.places.len() - 1);
         }

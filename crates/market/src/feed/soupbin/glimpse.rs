@@ -1,78 +1,79 @@
-//! The client of a snapshot session: logs in, takes the messages of the snapshot, and learns from
-//! the last one with which number the multicast goes on.
+//! The client of a GLIMPSE snapshot session: logs in, receives the snapshot's messages, and reads
+//! from the last one the sequence number at which to join the multicast.
 //!
-//! | state | what comes | then |
+//! | state | input | result |
 //! | --- | --- | --- |
-//! | asked | login accepted | the snapshot comes |
-//! | asked | login rejected | it failed |
-//! | asked | a message, end of session | it failed: nothing may come before an answer |
-//! | the snapshot comes | a message | it is one of the snapshot |
-//! | the snapshot comes | the message `G` | the snapshot is whole: log out |
-//! | the snapshot comes | another answer to the login | it failed |
-//! | the snapshot comes | end of session | it failed: the snapshot is not whole |
-//! | any | heartbeat, debug | the server is there |
-//! | any | a packet of a client, or nothing for 15 s | it failed |
-//! | over | anything | it is not looked at |
+//! | asked | login accepted | the snapshot begins |
+//! | asked | login rejected | failure |
+//! | asked | a message, end of session | failure: nothing may precede the answer |
+//! | coming | a message | a message of the snapshot |
+//! | coming | the message `G` | the snapshot is complete: log out |
+//! | coming | another answer to the login | failure |
+//! | coming | end of session | failure: the snapshot is incomplete |
+//! | any | heartbeat, debug | the server is alive |
+//! | any | a client's packet, or nothing for 15 s | failure |
+//! | over | anything | ignored |
 //!
-//! Sends nothing itself: it says what is to be sent. A snapshot that failed must be thrown away.
+//! It sends nothing itself: it returns the packets to send. A snapshot that failed must be
+//! discarded.
 //!
-//! Source: Nasdaq GLIMPSE 5.0: ITCH 5.0's messages, then `G` and twenty digits: the number of the
-//! ITCH message with which to go on.
+//! Source: Nasdaq GLIMPSE 5.0: ITCH 5.0's messages, then `G` and twenty digits: the sequence number
+//! of the ITCH message at which to continue.
 
 use weir_types::Nanos;
 
 use super::{HEARTBEAT_INTERVAL_NS, Login, Reject, SILENCE_MAX_NS, SoupError, SoupPacket, number};
 
-/// Bytes of the message that ends a snapshot.
+/// Length of the message that ends a snapshot, in bytes.
 const END_LEN: usize = 21;
 
-/// Why there is no snapshot.
+/// The reason a snapshot failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GlimpseError {
-    /// The login was refused.
+    /// The server refused the login.
     #[error("the login was refused: {0:?}")]
     Refused(Reject),
-    /// What came is no packet.
+    /// The bytes received are no packet.
     #[error(transparent)]
     Packet(#[from] SoupError),
-    /// A packet that may not come now.
+    /// A packet that is invalid in the current state.
     #[error("a packet of type {kind:?} that may not come now")]
     OutOfPlace {
-        /// Its type.
+        /// The type of the packet.
         kind: u8,
     },
-    /// The snapshot does not begin with its first message.
+    /// The snapshot does not begin at its first message.
     #[error("the snapshot begins with message {sequence}")]
     NotFromItsBeginning {
-        /// With which number it begins.
+        /// The sequence number at which it begins.
         sequence: u64,
     },
-    /// The last message does not say where to go on.
+    /// The last message does not state where to continue.
     #[error("the snapshot's last message does not say with which number to go on")]
     End,
-    /// The session ended before the snapshot did.
+    /// The session ended before the snapshot was complete.
     #[error("the session ended before the snapshot did")]
     CutOff,
-    /// The server said nothing for too long.
+    /// The server was silent for too long.
     #[error("the server said nothing for {silence_ns} ns")]
     Silence {
-        /// How long.
+        /// The duration of the silence in nanoseconds.
         silence_ns: u64,
     },
 }
 
-/// What a packet did.
+/// The outcome of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
-    /// Nothing that matters here.
+    /// The packet has no effect.
     Nothing,
-    /// The login was accepted: the snapshot comes.
+    /// The server accepted the login: the snapshot follows.
     Accepted,
-    /// A message of the snapshot, and its number in it, from 1.
+    /// A message of the snapshot with its sequence number there, from 1.
     Message(u64, &'a [u8]),
-    /// The snapshot is whole: go on with this number of the multicast, and log out.
+    /// The snapshot is complete: log out and continue with this message of the multicast.
     Complete {
-        /// The number.
+        /// The sequence number of that message.
         next_sequence: u64,
     },
 }
@@ -84,7 +85,7 @@ enum State {
     Over,
 }
 
-/// The client of one snapshot.
+/// The client of one snapshot session.
 #[derive(Clone, Debug)]
 pub struct Glimpse {
     login: Login,
@@ -94,30 +95,30 @@ pub struct Glimpse {
 }
 
 impl Glimpse {
-    /// Wants the snapshot that `login` may have. The connection was made at `now`: what
-    /// [`Glimpse::login`] says is to be sent at once.
+    /// Creates a client that requests the snapshot of `login`, on a connection made at `now`. The
+    /// caller sends [`Glimpse::login`] at once.
     #[must_use]
     pub fn new(login: Login, now: Nanos) -> Glimpse {
         let login = Login { sequence: 1, ..login };
         Glimpse { login, state: State::Asked, heard: now, said: now }
     }
 
-    /// The first packet to be sent.
+    /// Returns the first packet to send.
     #[must_use]
     pub fn login(&self) -> SoupPacket<'static> {
         SoupPacket::LoginRequest(self.login)
     }
 
-    /// True when the snapshot is whole or failed: nothing is looked at any more.
+    /// Returns true when the snapshot is complete or failed; all later input is ignored.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.state == State::Over
     }
 
-    /// A packet came, without its length.
+    /// Takes a received packet, without its length.
     ///
     /// # Errors
-    /// There will be no snapshot; see [`GlimpseError`].
+    /// The snapshot failed; [`GlimpseError`] gives the reason.
     pub fn take<'a>(&mut self, packet: &'a [u8], now: Nanos) -> Result<Outcome<'a>, GlimpseError> {
         if self.is_over() {
             return Ok(Outcome::Nothing);
@@ -130,10 +131,10 @@ impl Glimpse {
         outcome
     }
 
-    /// Time went on: true when a heartbeat is to be sent now.
+    /// Advances the time to `now`; returns true when a heartbeat must be sent.
     ///
     /// # Errors
-    /// [`GlimpseError::Silence`]: the server is gone, and there will be no snapshot.
+    /// [`GlimpseError::Silence`]: the server is gone, and the snapshot failed.
     pub fn on_time(&mut self, now: Nanos) -> Result<bool, GlimpseError> {
         if self.is_over() {
             return Ok(false);
@@ -175,12 +176,12 @@ impl Glimpse {
     }
 }
 
-/// With which number to go on, as the last message says.
+/// Returns the sequence number at which to continue, from the last message.
 fn next_sequence(message: &[u8]) -> Option<u64> {
     (message.len() == END_LEN).then(|| number(&message[1..]))?
 }
 
-/// The message that ends a snapshot: for who serves one.
+/// Returns the message that ends a snapshot, for a server.
 #[must_use]
 pub fn end_of_snapshot(next_sequence: u64) -> [u8; END_LEN] {
     let mut message = [b'G'; END_LEN];

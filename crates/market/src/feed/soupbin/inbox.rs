@@ -1,9 +1,9 @@
-//! Packets out of the bytes of a stream, which come in pieces of any size.
+//! Splits the bytes of a stream, which arrive in pieces of any size, into packets.
 //!
-//! Holds what has come and was not taken: at most one piece and the beginning of one packet, which
-//! has at most 65,537 bytes, as long as all packets are taken before more is put in.
+//! It buffers the bytes that were not taken: at most one piece and the beginning of one packet,
+//! which has at most 65,537 bytes, provided that all packets are taken before the next push.
 
-/// Bytes of a stream of SoupBinTCP.
+/// A buffer of the bytes of a SoupBinTCP stream.
 #[derive(Clone, Debug, Default)]
 pub struct Inbox {
     bytes: Vec<u8>,
@@ -11,20 +11,20 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Nothing has come.
+    /// Creates an empty buffer.
     #[must_use]
     pub fn new() -> Inbox {
         Inbox::default()
     }
 
-    /// More of the stream.
+    /// Appends a piece of the stream.
     pub fn push(&mut self, piece: &[u8]) {
         self.bytes.drain(..self.taken);
         self.taken = 0;
         self.bytes.extend_from_slice(piece);
     }
 
-    /// Takes the next whole packet, without its length; `None` when more must come first.
+    /// Takes the next whole packet, without its length; `None` until more bytes arrive.
     pub fn take(&mut self) -> Option<&[u8]> {
         let rest = &self.bytes[self.taken..];
         let (len, rest) = rest.split_first_chunk()?;
@@ -33,7 +33,8 @@ impl Inbox {
         Some(packet)
     }
 
-    /// Bytes that were not taken: not zero at a stream's end when it was cut off.
+    /// Returns the number of bytes that were not taken; at the end of a stream it is non-zero when
+    /// the stream was cut off.
     #[must_use]
     pub fn waiting_len(&self) -> usize {
         self.bytes.len() - self.taken

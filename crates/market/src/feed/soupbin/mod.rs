@@ -1,15 +1,15 @@
-//! SoupBinTCP: one ordered stream of messages over a TCP connection, with a login. Nasdaq's
-//! snapshots (GLIMPSE) and its ITCH replays come by it.
+//! SoupBinTCP: one ordered stream of messages over a TCP connection, with a login. It carries
+//! Nasdaq's snapshots (GLIMPSE) and ITCH replays.
 //!
-//! * here: the packets of both sides, read and written.
-//! * [`inbox`]: packets out of a stream's bytes.
-//! * [`glimpse`]: the client of a snapshot. [`server`]: who serves one.
+//! * this module: the packets of both sides, read and written.
+//! * [`inbox`]: splits a stream's bytes into packets.
+//! * [`glimpse`]: the client of a snapshot. [`server`]: the server of one.
 //!
-//! Numbers are counted, not sent: the login says with which one the stream begins. No socket and
-//! no clock is here.
+//! Sequence numbers are counted, not sent: the answer to the login gives the first one. There is no
+//! socket and no clock here.
 //!
 //! Source: Nasdaq, SoupBinTCP, version 3.00 and the 4.x that kept its packets. A packet is a length
-//! (u16, big-endian, of what follows), a type and a payload.
+//! (u16, big-endian, of the bytes that follow), a type and a payload.
 
 pub mod glimpse;
 pub mod inbox;
@@ -19,78 +19,78 @@ pub use self::glimpse::{Glimpse, GlimpseError, Outcome};
 pub use self::inbox::Inbox;
 pub use self::server::{Access, Ending, SnapshotServer};
 
-/// Bytes of a session's name.
+/// Length of a session's name in bytes.
 pub const SESSION_LEN: usize = 10;
 
-/// Digits of a number.
+/// Digits of a sequence number.
 const NUMBER_LEN: usize = 20;
 
-/// Bytes of a login request's payload.
+/// Length of a login request's payload in bytes.
 const LOGIN_LEN: usize = 46;
 
-/// How long a side may say nothing before it must send a heartbeat, in nanoseconds.
+/// The longest silence of a side before it must send a heartbeat, in nanoseconds.
 pub const HEARTBEAT_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// How long the other side may say nothing before it counts as gone, in nanoseconds.
+/// The silence of the other side after which it counts as gone, in nanoseconds.
 pub const SILENCE_MAX_NS: u64 = 15_000_000_000;
 
-/// Why bytes are no packet of SoupBinTCP.
+/// The reason bytes are no packet of SoupBinTCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SoupError {
     /// A packet without a type.
     #[error("a packet of length zero")]
     Empty,
-    /// A type that the protocol does not know.
+    /// A type that the protocol does not define.
     #[error("a packet of type {kind:?}")]
     UnknownType {
         /// Its type.
         kind: u8,
     },
-    /// A payload that is not as long as its type's is.
+    /// A payload of the wrong length for its type.
     #[error("a packet of type {kind:?} with {len} bytes of payload; it has {want}")]
     Length {
         /// Its type.
         kind: u8,
         /// The payload's length.
         len: usize,
-        /// What it should be.
+        /// The length that the type requires.
         want: usize,
     },
-    /// A field that is not a number, or of which there is no such value.
+    /// A field that is not a number, or has an undefined value.
     #[error("{field} of a packet of type {kind:?} is not known")]
     Field {
         /// The packet's type.
         kind: u8,
-        /// Which field.
+        /// The name of the field.
         field: &'static str,
     },
 }
 
-/// Why a login was refused.
+/// The reason a login was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reject {
-    /// Name or password are wrong.
+    /// The name or the password is wrong.
     NotAuthorized,
-    /// There is no such session.
+    /// The session does not exist.
     SessionNotAvailable,
 }
 
-/// Who wants to log in, and to what.
+/// The contents of a login request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Login {
-    /// Who, padded with spaces on the right.
+    /// The user, padded with spaces on the right.
     pub username: [u8; 6],
-    /// The password, likewise.
+    /// The password, padded likewise.
     pub password: [u8; 10],
     /// The session, padded on the left; spaces for the current one.
     pub session: [u8; SESSION_LEN],
-    /// The first message wanted; zero for what comes from now on.
+    /// The first message wanted; zero for only new ones.
     pub sequence: u64,
 }
 
 impl Login {
-    /// To the current session, from its first message on; `None` when a text is too long or not
-    /// printable ASCII.
+    /// Creates a login to the current session, from its first message on; `None` when a text is too
+    /// long or not printable ASCII.
     #[must_use]
     pub fn new(username: &str, password: &str) -> Option<Login> {
         Some(Login {
@@ -115,30 +115,30 @@ fn padded<const LEN: usize>(text: &str) -> Option<[u8; LEN]> {
 /// A packet of either side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SoupPacket<'a> {
-    /// `+`: text for people; either side.
+    /// `+`: human-readable text; either side.
     Debug(&'a [u8]),
-    /// `A`, server: the session, and the number of the first message that comes.
+    /// `A`, server: the session, and the sequence number of the first message to follow.
     LoginAccepted {
         /// The session's name, padded on the left.
         session: [u8; SESSION_LEN],
-        /// The number.
+        /// The sequence number.
         sequence: u64,
     },
-    /// `J`, server: the connection is over.
+    /// `J`, server: the login is refused and the connection ends.
     LoginRejected(Reject),
-    /// `S`, server: the next message.
+    /// `S`, server: the next sequenced message.
     Sequenced(&'a [u8]),
-    /// `U`: a message without a number; either side.
+    /// `U`: an unsequenced message; either side.
     Unsequenced(&'a [u8]),
-    /// `H`: the server is there.
+    /// `H`: the server's heartbeat.
     ServerHeartbeat,
     /// `Z`, server: the session is over.
     EndOfSession,
     /// `L`, client: the first packet.
     LoginRequest(Login),
-    /// `R`: the client is there.
+    /// `R`: the client's heartbeat.
     ClientHeartbeat,
-    /// `O`: the client goes.
+    /// `O`: the client logs out.
     LogoutRequest,
 }
 
@@ -146,7 +146,7 @@ impl<'a> SoupPacket<'a> {
     /// Reads a packet without its length: type and payload.
     ///
     /// # Errors
-    /// See [`SoupError`].
+    /// [`SoupError`] gives the reason.
     pub fn read(packet: &'a [u8]) -> Result<SoupPacket<'a>, SoupError> {
         let (kind, payload) = packet.split_first().ok_or(SoupError::Empty)?;
         let want = match kind {
@@ -181,8 +181,8 @@ impl<'a> SoupPacket<'a> {
         }
     }
 
-    /// Writes the packet with its length behind what `out` has; false, and nothing is written, when
-    /// its payload has more than 65,534 bytes.
+    /// Appends the packet with its length to `out`. Returns false, and writes nothing, when its
+    /// payload has more than 65,534 bytes.
     #[must_use]
     pub fn write(&self, out: &mut Vec<u8>) -> bool {
         match self {
@@ -229,13 +229,13 @@ fn reject(code: u8) -> Result<Reject, SoupError> {
     }
 }
 
-/// The number of a field of digits with spaces on the left.
+/// Returns the number in a field of digits padded with spaces on the left.
 fn sequence(kind: u8, field: &[u8]) -> Result<u64, SoupError> {
     number(field).ok_or(SoupError::Field { kind, field: "sequence number" })
 }
 
-/// A decimal number with spaces around it; `None` for anything else, nothing and what 64 bits do
-/// not hold included.
+/// Returns a decimal number surrounded by spaces; `None` for anything else, including an empty
+/// field and a number above 64 bits.
 fn number(field: &[u8]) -> Option<u64> {
     let field = field.trim_ascii();
     if field.is_empty() {
@@ -247,7 +247,8 @@ fn number(field: &[u8]) -> Option<u64> {
     })
 }
 
-/// A number in twenty digits with spaces on the left. Every u64 has at most twenty.
+/// Returns a number as twenty characters, padded with spaces on the left. A u64 has at most twenty
+/// digits.
 fn digits(mut number: u64) -> [u8; NUMBER_LEN] {
     let mut field = [b' '; NUMBER_LEN];
     for digit in field.iter_mut().rev() {

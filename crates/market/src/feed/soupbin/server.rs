@@ -1,18 +1,19 @@
-//! The server's side of one snapshot session: who may log in, when the snapshot is sent, when a
-//! heartbeat is due, why it ends.
+//! The server's side of one snapshot session: login checks, the start of the snapshot, heartbeats,
+//! and the reason for the session's end.
 //!
-//! | state | what comes | then |
+//! | state | input | result |
 //! | --- | --- | --- |
-//! | waiting | a login that may, and there is a session of that name | the snapshot is sent |
+//! | waiting | an authorised login to an existing session | the snapshot is sent |
 //! | waiting | any other login | rejected: over |
 //! | waiting | nothing for ten seconds | over |
 //! | waiting | anything but a login or a debug packet | over |
-//! | serving | heartbeat, debug, unsequenced | the client is there |
+//! | serving | heartbeat, debug, unsequenced | the client is alive |
 //! | serving | logout | over |
-//! | serving | another login, a packet of a server, or nothing for 15 s | over |
+//! | serving | another login, a server's packet, or nothing for 15 s | over |
 //!
-//! Sends nothing itself: it says what is to be sent. A snapshot is always sent from its first
-//! message on, whichever the login asks for: there is no older one to go on with.
+//! It sends nothing itself: its results tell the caller to send. A snapshot is always sent from its
+//! first message on, whichever one the login requests, because there is no older snapshot to
+//! continue.
 //!
 //! Source: Nasdaq, SoupBinTCP, version 3.00 and the 4.x that kept its packets; GLIMPSE 5.0.
 
@@ -21,15 +22,15 @@ use weir_types::Nanos;
 use super::{HEARTBEAT_INTERVAL_NS, Login, Reject, SILENCE_MAX_NS, SoupError, SoupPacket};
 use crate::feed::moldudp64::Session;
 
-/// How long a client may take to log in, in nanoseconds.
+/// The longest time from connection to login, in nanoseconds.
 pub const LOGIN_MAX_NS: u64 = 10_000_000_000;
 
-/// Who may log in.
+/// The clients that may log in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Whoever asks, by whatever name.
+    /// Any client, under any name.
     Everybody,
-    /// Who has this name and password; the rest of the login is not looked at.
+    /// Clients with this name and password; the rest of the login is ignored.
     Only(Login),
 }
 
@@ -45,35 +46,35 @@ impl core::fmt::Debug for Access {
 impl Access {
     fn may(&self, login: &Login) -> bool {
         let Access::Only(known) = self else { return true };
-        // All bytes are looked at, so that an answer's time says nothing of how many are right.
+        // Compares all bytes, so that the time of an answer does not reveal how many are right.
         let pairs = known.username.iter().chain(&known.password);
         let asked = login.username.iter().chain(&login.password);
         pairs.zip(asked).fold(0, |differs, (known, asked)| differs | (known ^ asked)) == 0
     }
 }
 
-/// Why a session is over.
+/// The reason a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ending {
     /// The client has logged out.
     #[error("the client has logged out")]
     LoggedOut,
-    /// The login was refused; the refusal is to be sent.
+    /// The login was refused; the caller sends the rejection.
     #[error("the login was refused: {0:?}")]
     Refused(Reject),
-    /// The client did not log in.
+    /// The client did not log in in time.
     #[error("nobody logged in")]
     NoLogin,
-    /// The client said nothing for too long.
+    /// The client was silent for too long.
     #[error("the client said nothing for too long")]
     Silence,
-    /// What came is no packet.
+    /// The bytes received are no packet.
     #[error(transparent)]
     Packet(#[from] SoupError),
-    /// A packet that may not come now.
+    /// A packet that is invalid in the current state.
     #[error("a packet of type {kind:?} that may not come now")]
     OutOfPlace {
-        /// Its type.
+        /// The type of the packet.
         kind: u8,
     },
 }
@@ -85,7 +86,7 @@ enum State {
     Over,
 }
 
-/// The server of one client.
+/// The server of one client's snapshot session.
 #[derive(Clone, Debug)]
 pub struct SnapshotServer {
     state: State,
@@ -94,20 +95,21 @@ pub struct SnapshotServer {
 }
 
 impl SnapshotServer {
-    /// A client has connected at `now`.
+    /// Creates the server of a client that connected at `now`.
     #[must_use]
     pub fn new(now: Nanos) -> SnapshotServer {
         SnapshotServer { state: State::Waiting, heard: now, said: now }
     }
 
-    /// True once the client was let in, until the session is over.
+    /// Returns true from the accepted login until the end of the session.
     #[must_use]
     pub fn is_serving(&self) -> bool {
         self.state == State::Serving
     }
 
-    /// A packet came, without its length; `session` is the one that there is a snapshot of. True
-    /// when the login is accepted by it: the answer, then the snapshot are to be sent.
+    /// Takes a received packet, without its length; `session` is the session of the snapshot.
+    /// Returns true when the packet is an accepted login: the caller sends the answer, then the
+    /// snapshot.
     ///
     /// # Errors
     /// [`Ending`]: the session is over.
@@ -151,12 +153,12 @@ impl SnapshotServer {
         }
     }
 
-    /// Something was sent.
+    /// Records that the caller sent something.
     pub fn has_said(&mut self, now: Nanos) {
         self.said = now;
     }
 
-    /// Time went on: true when a heartbeat is to be sent now.
+    /// Advances the time to `now`; returns true when a heartbeat must be sent.
     ///
     /// # Errors
     /// [`Ending::NoLogin`], [`Ending::Silence`]: the session is over.
@@ -180,7 +182,7 @@ impl SnapshotServer {
     }
 }
 
-/// Whether two names are one, whatever side they are padded on.
+/// Returns true for equal names, regardless of the side of their padding.
 fn is_same(one: Session, other: Session) -> bool {
     one.0.trim_ascii() == other.0.trim_ascii()
 }
