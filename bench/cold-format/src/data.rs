@@ -136,7 +136,7 @@ fn row(rec: u64, seq: u64, time: u64, chance: &mut Chance) -> OrderRow {
     }
 }
 
-/// One change of each order in the recorded five hours, its last one.
+/// The last change of each order in the recorded five hours.
 pub fn recorded(attributes: usize) -> Data {
     let bytes =
         std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/bitstamp-2015-05-01.wflow"))

@@ -63,7 +63,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Nanoseconds since the clock was made.
+    /// Returns the nanoseconds since the clock was created.
     #[must_use]
     pub fn now(&self) -> Nanos {
         nanos(self.start.elapsed())

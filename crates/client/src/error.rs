@@ -178,7 +178,7 @@ pub enum ClientError {
         /// The timeout.
         timeout: Duration,
     },
-    /// A session is not known to this client, or not open.
+    /// The session is unknown to this client, or not open.
     #[error("session {0} is not open on this connection")]
     NotOpen(SessionId),
     /// The node refused an operator's request.
@@ -210,7 +210,7 @@ pub enum ClientError {
     /// The delivery store is not the one that was fed before.
     #[error(transparent)]
     SourceHistory(#[from] crate::source::OtherHistory),
-    /// The instrument is not known to the node.
+    /// The node does not know the instrument.
     #[error("the node has no instrument {0}")]
     UnknownInstrument(InstrumentId),
     /// The node's status page cannot be read.

@@ -7,14 +7,14 @@
 //! twice, nothing is missed. It does no I/O and reads no clock: frames go to a buffer, times are
 //! arguments.
 //!
-//! | message from the node             | result                                              |
-//! | --------------------------------- | --------------------------------------------------- |
-//! | event number = last + 1           | accepted                                            |
-//! | event number ≤ last               | received before: dropped, reported as `Repeated`    |
-//! | event number > last + 1           | [`ClientError::Gap`]: log on again                  |
-//! | LogonAck, request ≤ last received | its answer comes with the resumed events: waits     |
-//! | LogonAck, request > last received | sent again under its number                         |
-//! | LogonReject, other history        | [`ClientError::OtherHistory`]: some events are void |
+//! | message from the node                | result                                              |
+//! | ------------------------------------ | --------------------------------------------------- |
+//! | event number = last + 1              | accepted                                            |
+//! | event number ≤ last                  | received before: dropped, reported as `Repeated`    |
+//! | event number > last + 1              | [`ClientError::Gap`]: log on again                  |
+//! | LogonAck, request ≤ its last request | its answer comes with the resumed events: waits     |
+//! | LogonAck, request > its last request | sent again under its number                         |
+//! | LogonReject, other history           | [`ClientError::OtherHistory`]: some events are void |
 //!
 //! A number names one event only within one history, so the position in a partition is the last
 //! number together with the node's epoch when the two last agreed.
@@ -423,8 +423,7 @@ impl Session {
         Submit::Sent(request_no)
     }
 
-    /// Sends a heartbeat when one is due; checks for silence of the node, last heard at
-    /// `last_heard`.
+    /// Sends a heartbeat when one is due; checks for silence of the node since `last_heard`.
     ///
     /// # Errors
     /// [`ClientError::HeartbeatLost`] after three intervals of silence.

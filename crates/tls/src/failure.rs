@@ -11,11 +11,11 @@ pub enum Failure {
     NotTls,
     /// No version or cipher in common.
     Incompatible,
-    /// The client showed no certificate where one is required.
+    /// The client presented no certificate, and one is required.
     NoCertificate,
     /// The client's certificate has an unknown issuer, is not valid now, or is broken.
     BadCertificate,
-    /// The client refused the node, mostly its certificate.
+    /// The client refused the node, usually because of its certificate.
     RefusedByPeer,
     /// The connection ended first.
     Ended,

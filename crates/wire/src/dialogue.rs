@@ -241,7 +241,7 @@ fn rows_of<'a, M: Message>(raw: &RawMessage<'a>) -> Result<Rows<'a>, DecodeError
 }
 
 impl<'a> ClientMessage<'a> {
-    /// Reads a client's message.
+    /// Decodes a client's message.
     ///
     /// # Errors
     /// Any [`DecodeError`]; [`DecodeError::Unexpected`] for messages that are not a client's.
@@ -319,7 +319,7 @@ impl<'a> ClientMessage<'a> {
 }
 
 impl<'a> NodeMessage<'a> {
-    /// Reads a node's message.
+    /// Decodes a node's message.
     ///
     /// # Errors
     /// Any [`DecodeError`]; [`DecodeError::Unexpected`] for messages that are not a node's.

@@ -99,13 +99,13 @@ messages! {
         event_no: EventNo,
         /// The refused request.
         request_no: RequestNo,
-        /// The order it named, when the engine knows it.
+        /// The order that it refers to, if the engine knows it.
         order_id: OrderId,
         /// The log's time.
         transact_time: Nanos,
         /// The request's name.
         cl_ord_id: ClOrdId,
-        /// The order's name that it gave.
+        /// The name of the order that it refers to.
         orig_cl_ord_id: ClOrdId,
         /// The session.
         session_id: SessionId,

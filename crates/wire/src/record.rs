@@ -206,7 +206,7 @@ impl Request {
         }
     }
 
-    /// Reads a request.
+    /// Decodes a request.
     ///
     /// # Errors
     /// Any [`DecodeError`]; [`DecodeError::UnknownTemplate`] for messages that are no requests.
@@ -233,7 +233,7 @@ pub enum Destination {
 }
 
 impl Definition {
-    /// Reads a definition.
+    /// Decodes a definition.
     ///
     /// # Errors
     /// Any [`DecodeError`].
@@ -261,7 +261,7 @@ impl Command {
         }
     }
 
-    /// Reads a log entry.
+    /// Decodes a log entry.
     ///
     /// # Errors
     /// Any [`DecodeError`]: the entry is not one that this version wrote.
@@ -294,7 +294,7 @@ impl Event {
         }
     }
 
-    /// Reads a record.
+    /// Decodes a record.
     ///
     /// # Errors
     /// Any [`DecodeError`]: the record is not one that this version wrote.

@@ -180,7 +180,7 @@ messages! {
     PartitionState = 0 {
         /// The highest request number that the partition has received from the session.
         last_request_no: RequestNo,
-        /// The number that the session's next event will have.
+        /// The number of the session's next event.
         next_event_no: EventNo,
         /// The oldest event that can still be requested.
         oldest_event_no: EventNo,

@@ -27,7 +27,7 @@ pub const SUBSCRIBER_FRAME_LEN_MAX: usize = BODY_LEN_MAX + 256;
 pub struct MessageFlags(pub u8);
 
 impl MessageFlags {
-    /// It was delivered before, since the node started.
+    /// The message was delivered before, since the node started.
     pub const AGAIN: MessageFlags = MessageFlags(1);
 
     /// True when `self` has all flags of `other`.

@@ -139,7 +139,7 @@ impl EmulatedCore {
         self.plan.source_id
     }
 
-    /// The live orders, in no order.
+    /// The live orders, in no particular order.
     #[must_use]
     pub fn live(&self) -> &[OrderRow] {
         &self.live

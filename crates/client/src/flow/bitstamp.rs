@@ -99,7 +99,7 @@ pub struct BitstampCsv<R> {
 /// An xz archive's text, streaming.
 pub type XzText = BufReader<lzma_rust2::XzReader<BufReader<File>>>;
 
-/// Opens the log as it is shipped, an xz archive.
+/// Opens the log in its published form, an xz archive.
 ///
 /// # Errors
 /// The file cannot be opened.
@@ -108,7 +108,7 @@ pub fn open_log(path: &Path) -> Result<BitstampLog<XzText>, FlowError> {
     Ok(BitstampLog::new(text, &name))
 }
 
-/// Opens the table as it is shipped, an xz archive.
+/// Opens the table in its published form, an xz archive.
 ///
 /// # Errors
 /// The file cannot be opened.
