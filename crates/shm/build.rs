@@ -1,4 +1,4 @@
-//! Tells the compiler that `--cfg loom` is a known switch; builds nothing.
+//! Declares `--cfg loom` as a known switch; builds nothing.
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(loom)");

@@ -1,8 +1,8 @@
-//! Any bytes as a spill file and as a slot of the broker's table, and a broker's own files with a
-//! change in them.
+//! Arbitrary bytes as a spill file and as a slot of the broker's table, and a broker's own files
+//! with a mutation.
 //!
-//! Holds that nothing panics, that a table reads back as it was written, and that a broker whose
-//! files were changed opens or refuses, and delivers only what was published.
+//! Checks that nothing panics, that a table reads back as written, and that a broker with mutated
+//! files opens or refuses, and delivers only published messages.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

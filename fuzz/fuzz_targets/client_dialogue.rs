@@ -1,8 +1,8 @@
-//! Any bytes as what a node says to a client: sessions with either kind of key, the follower and
-//! the reader of copies take it.
+//! Arbitrary bytes as a node's messages to a client: to sessions with either kind of key, the
+//! follower and the reader of copies.
 //!
-//! Holds that a node that says anything at all makes the client refuse or go on, and never panic;
-//! and that a session signs once for each challenge that it asked for, and nothing else.
+//! Checks that the client refuses or handles any message of a node without a panic; and that a
+//! session signs once for each challenge that it requested, and nothing else.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -67,7 +67,7 @@ fuzz_target!(|bytes: &[u8]| {
             NodeMessage::SourceAck(m) => feed_hears(&mut feed, SourceMessage::Ack(*m)),
             NodeMessage::SourceGap(m) => feed_hears(&mut feed, SourceMessage::Gap(*m)),
             NodeMessage::SourceReject(m) => feed_hears(&mut feed, SourceMessage::Reject(*m)),
-            // A subscriber's: a session's client hands them on.
+            // Messages for a subscriber: a session's client passes them on.
             NodeMessage::SubscriptionDone(_)
             | NodeMessage::SubscriptionState(..)
             | NodeMessage::SubscriptionAttached(..)
@@ -95,7 +95,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// The batches of a source go on whatever the store says of them.
+/// Feeds a message of the store to a source's feed, whose batches must survive it.
 fn feed_hears(feed: &mut SourceFeed, message: SourceMessage) {
     let before = feed.unacknowledged_count();
     let _ = feed.on_message(&message);
@@ -103,7 +103,7 @@ fn feed_hears(feed: &mut SourceFeed, message: SourceMessage) {
     feed.pump(&mut Vec::new(), FRAME_LEN_MAX);
 }
 
-/// How many signed logons are in what a client sends.
+/// The number of signed logons among a client's frames.
 fn signatures(mut sent: &[u8]) -> usize {
     let mut count = 0;
     while let Framing::Frame { len, message: Ok(raw) } = next_frame(sent, FRAME_LEN_MAX) {

@@ -1,8 +1,7 @@
-//! Any bytes as a cold segment, and a real one with changes in it under right checksums.
+//! Arbitrary bytes as a cold segment, and a real one with mutations under valid checksums.
 //!
-//! Holds that opening and reading never panic, that what is served is rows in the order of their
-//! places, and that a real file changed in any one byte without its checksums is never served as
-//! something else.
+//! Checks that opening and reading never panic, that pages hold rows in the order of their places,
+//! and that a real file with one mutated byte and old checksums never yields other rows.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -51,7 +50,7 @@ fn config() -> ColdConfig {
     ColdConfig { block_entries: 4, ..ColdConfig::new(PartitionId(1), Epoch(1)) }
 }
 
-/// The rows of a directory with this file in it; nothing when the file is refused.
+/// The rows of a directory with this file in it; empty when the file is refused.
 fn read(name: &str, bytes: &[u8]) -> Vec<u8> {
     let disk = SimDisk::new(1);
     disk.plant(name, bytes);
@@ -103,7 +102,7 @@ fn real_segment(recipe: &mut Recipe<'_>) -> (String, Vec<u8>) {
     (name, bytes)
 }
 
-/// A row of zeros where zero has a meaning, and of the first code where it has none.
+/// A row of zeros, or of the first valid code for fields in which zero is invalid.
 fn blank_row() -> Vec<u8> {
     let mut block = vec![0; ROW_LEN];
     for field in OrderRow::FIELDS {
@@ -121,7 +120,7 @@ fn blank_row() -> Vec<u8> {
     block
 }
 
-/// Puts the right checksums under whatever the file now says, as far as it can be followed.
+/// Recomputes the checksums of the mutated file, as far as its structure can be followed.
 fn seal(bytes: &mut [u8]) {
     let len = bytes.len();
     put_crc(bytes, 0, HEADER_LEN - 4, HEADER_LEN - 4);

@@ -1,9 +1,9 @@
-//! What a source's store is made of again after a restart: any bytes as entries of its log, as the
-//! stream's state and as a snapshot; and a real snapshot with a change in it.
+//! The restart of a source's store: arbitrary bytes as entries of its log, as the stream's state
+//! and as a snapshot; and a real snapshot with a mutation.
 //!
-//! Holds that nothing panics, that a store which took in whatever entries it did gives a snapshot
-//! of which the same store is made, that a changed byte is refused, and that what is read of a
-//! changed chunk whose checksum was made right again is refused or a store that serves.
+//! Checks that nothing panics, that a store after any entries gives a snapshot from which an equal
+//! store is restored, that a mutated byte is refused, and that a mutated chunk with a recomputed
+//! checksum is refused or restores a store that serves.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -26,9 +26,9 @@ const SOURCE: PartitionId = PartitionId(40);
 const SESSION: SessionId = SessionId(30);
 const CONFIG: StoreConfig = StoreConfig::new(SOURCE, Epoch::NONE);
 const WINDOW: Window = Window { batches: 16, bytes: 1 << 20 };
-/// Bytes of a snapshot's chunk.
+/// The length of a snapshot's chunk in bytes.
 const CHUNK_LEN: usize = 2_000;
-/// Where a chunk's checksum stands; it covers all else.
+/// The offset of a chunk's checksum; it covers everything else.
 const CRC_AT: usize = 20;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -40,7 +40,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut next = BatchNo(1);
     for _ in 0..recipe.byte() % 32 {
         let entry = entry(&mut recipe, &mut next);
-        // What follows a refused entry is of no use to anybody; here it shows that it is harmless.
+        // A real restart stops at a refused entry; continuing shows that it is harmless.
         let _ = stream.replay(&entry, &mut store);
     }
     let mut state = Vec::new();
@@ -57,7 +57,7 @@ fuzz_target!(|bytes: &[u8]| {
     damage(&mut recipe, &chunks);
 });
 
-/// An opening, a batch, or anything.
+/// Makes an opening, a batch, or arbitrary bytes.
 fn entry(recipe: &mut Recipe<'_>, next: &mut BatchNo) -> Vec<u8> {
     let mut frame = Vec::new();
     match recipe.byte() % 8 {
@@ -97,7 +97,7 @@ fn entry(recipe: &mut Recipe<'_>, next: &mut BatchNo) -> Vec<u8> {
     frame
 }
 
-/// A row with places and keys near each other, and any standing.
+/// Makes a row with places and keys close to each other, and any status.
 fn row(recipe: &mut Recipe<'_>) -> OrderRow {
     let rec = Rec(1 + u64::from(recipe.byte()));
     let keys = recipe.byte();
@@ -153,7 +153,7 @@ fn snapshot_of(store: &mut OrderStore) -> Vec<Vec<u8>> {
     }
 }
 
-/// One byte is changed, once as it is and once with a checksum that is right again.
+/// Mutates one byte, once without and once with a recomputed checksum.
 fn damage(recipe: &mut Recipe<'_>, chunks: &[Vec<u8>]) {
     let which = usize::from(recipe.short()) % chunks.len();
     let (at, flip) = (usize::from(recipe.short()) % chunks[which].len(), recipe.byte());

@@ -1,7 +1,7 @@
-//! Any bytes as a delivery token, and a real one with changes in it.
+//! Arbitrary bytes as a delivery token, and a real one with mutations.
 //!
-//! Holds that a token opens to what was sealed in it, for its own scope only, and that one with
-//! any changed byte does not open.
+//! Checks that a token opens to its sealed content, for its own scope only, and that a token with
+//! any mutated byte does not open.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,8 @@
-//! Any bytes as a script of commands, for the fast engine and the naive one side by side.
+//! Arbitrary bytes as a script of commands, for the fast and the naive engine in parallel.
 //!
-//! Holds that both say the same events and are in the same state after each command, that the
+//! Checks that both emit the same events and are in the same state after each command, that the
 //! invariants hold (money and shares conserved, books not crossed, quantities adding up, no number
-//! left out), and that a snapshot read back goes on the same way.
+//! skipped), and that a restored snapshot continues identically.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
-//! Any bytes as an engine's snapshot, and a real one with changes in it.
+//! Arbitrary bytes as an engine's snapshot, and a real one with mutations.
 //!
-//! Holds that restoring refuses or succeeds, and that an engine restored from changed bytes can
-//! still say what it holds and goes on with whatever commands come.
+//! Checks that restoring refuses or succeeds, and that an engine restored from mutated bytes can
+//! still write a snapshot and process any commands.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,7 +10,7 @@ use weir_engine::{Engine, EngineConfig};
 use weir_fuzz::Recipe;
 use weir_types::{Nanos, PartitionId, Position};
 
-/// The checksum at a snapshot's end.
+/// The length of the checksum at a snapshot's end.
 const CRC_LEN: usize = 4;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     restore(&snapshot, bytes);
-    // Once more with a checksum that holds, to get to what it guards.
+    // Once more with a valid checksum, to reach the code behind it.
     let body_len = snapshot.len() - CRC_LEN;
     let crc = crc32c::crc32c(&snapshot[..body_len]);
     snapshot[body_len..].copy_from_slice(&crc.to_le_bytes());
@@ -72,7 +72,7 @@ fn restore(snapshot: &[u8], script: &[u8]) {
     }
 }
 
-/// Plays a script to an engine that has been made of anything; its snapshot must still read back.
+/// Plays a script to a restored engine; its snapshot must still read back.
 fn go_on(mut engine: Engine, bytes: &[u8]) {
     let mut script = Script::new(bytes);
     let mut events = Vec::new();

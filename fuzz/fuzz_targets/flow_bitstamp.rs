@@ -1,4 +1,4 @@
-//! Any text as a Bitstamp day, as log and as table: its records, and the flow made of them.
+//! Arbitrary text as a Bitstamp day, as log and as table: its records, and the flow made of them.
 #![no_main]
 
 use std::io::Cursor;

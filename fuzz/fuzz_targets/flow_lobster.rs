@@ -1,6 +1,7 @@
-//! Any text as a LOBSTER day: its two files, the flow made of them, and the orders made of that.
+//! Arbitrary text as a LOBSTER day: its two files, the flow made of them, and the orders made of
+//! the flow.
 //!
-//! Holds that no line panics and that what is sent of an order never exceeds what stands of it.
+//! Checks that no line panics and that no order sent exceeds the remaining quantity.
 #![no_main]
 
 use std::io::Cursor;
@@ -10,7 +11,7 @@ use weir_client::flow::lobster::LobsterDay;
 use weir_client::flow::{FlowItem, FlowToOrders, LobsterFlow, Survey};
 
 fuzz_target!(|bytes: &[u8]| {
-    // The two files, one after the other, parted by a byte that neither has.
+    // The two files, back to back, separated by a byte that occurs in neither.
     let (messages, rows) = match bytes.iter().position(|byte| *byte == b'|') {
         Some(at) => (&bytes[..at], &bytes[at + 1..]),
         None => (bytes, bytes),

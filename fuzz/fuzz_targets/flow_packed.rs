@@ -1,7 +1,7 @@
-//! Any bytes as packed order flow, with and without its envelope.
+//! Arbitrary bytes as packed order flow, with and without its envelope.
 //!
-//! Holds that what unpacks can be packed again and unpacks to the same, and that playing it never
-//! panics.
+//! Checks that an unpacked stream can be packed again and unpacks to the same, and that playing it
+//! never panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

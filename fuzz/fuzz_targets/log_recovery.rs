@@ -1,5 +1,5 @@
-//! A real log, damaged: bytes changed, files cut, files gone. Opening refuses it or gives back a
-//! beginning of what was written; it never panics and never invents.
+//! A real log, damaged: bytes mutated, files truncated, files removed. Opening must refuse it or
+//! return a prefix of the written entries; it never panics and never invents entries.
 #![no_main]
 
 use std::cell::OnceCell;
@@ -38,7 +38,7 @@ fn config() -> LogConfig {
     }
 }
 
-/// Several segments of batches; closed cleanly, or left as a killed process leaves it.
+/// Writes several segments of batches; closed cleanly, or left as by a killed process.
 fn write(is_closed: bool) -> Written {
     let disk = SimDisk::new(3);
     let (mut log, _) = EmbeddedLog::open(config(), disk.clone()).expect("an empty disk opens");

@@ -1,9 +1,9 @@
-//! Any bytes as a segment file: scanned alone, opened as a command log, read as an event log.
+//! Arbitrary bytes as a segment file: scanned alone, opened as a command log, read as an event log.
 //!
-//! Blind bytes stop at the first checksum. So the bytes are also a recipe for a segment whose
-//! header and frames carry right checksums and whose fields deviate from a sound history where the
-//! recipe says so. Holds that opening never panics, that it repairs only once (a second opening
-//! finds nothing to cut), and that what was opened can be read.
+//! Blind bytes stop at the first checksum. So the bytes also serve as a recipe for a segment whose
+//! header and frames have valid checksums and whose fields deviate from a valid history as the
+//! recipe chooses. Checks that opening never panics, that it repairs only once (a second opening
+//! finds nothing to cut), and that an opened log can be read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -18,7 +18,7 @@ use weir_types::{Epoch, Nanos, PartitionId, Position};
 const LOG_ID: u128 = 0x5745_4952;
 
 fuzz_target!(|bytes: &[u8]| {
-    // The crate's own entry: a real log of two segments with the bytes planted in it.
+    // The crate's own entry point: a real log of two segments with the bytes planted in it.
     weir_log::fuzzing::fuzz_decode_segment(bytes);
     let _ = decode_frame(bytes);
     let _ = decode_segment(bytes);
@@ -64,7 +64,7 @@ fn open_log(disk: &SimDisk) {
     assert_eq!(log.committed(), last, "opening changed history");
 }
 
-/// A segment with a sound header and frames that follow one another unless the recipe deviates.
+/// Makes a segment with a valid header and consecutive frames, unless the recipe deviates.
 fn shaped_segment(kind: SegmentKind, recipe: &mut Recipe<'_>) -> (String, Vec<u8>) {
     let mut header = SegmentHeader {
         kind,

@@ -1,7 +1,7 @@
-//! Any bytes as an audit capture, and as one with a right beginning, in pieces of any size.
+//! Arbitrary bytes as an audit capture, and behind a valid header, in pieces of any size.
 //!
-//! Holds that nothing panics, that reading ends, that what is asked for is more than there is, and
-//! that a datagram or a gap that was found reads back when it is written again.
+//! Checks that nothing panics, that reading ends, that the decoder asks for more bytes than it has
+//! and at most a block, and that a datagram or gap reads back when it is written again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -17,7 +17,7 @@ fn lines(count: u16) -> Vec<u8> {
     head
 }
 
-/// What is found is written after so many lines, and read as the same.
+/// Writes a step after a header of enough lines, and checks that it reads back the same.
 fn written_again(step: &AuditStep<'_>) {
     let mut file = Vec::new();
     let line = match step {
@@ -71,7 +71,7 @@ fn read(file: &[u8], piece: usize) {
     panic!("it goes on for ever");
 }
 
-/// A block of some type around some bytes.
+/// Appends a block of a type around some bytes.
 fn put_block(file: &mut Vec<u8>, kind: u32, body: &[u8]) {
     let len = (body.len().next_multiple_of(4) + 12) as u32;
     file.extend_from_slice(&kind.to_le_bytes());

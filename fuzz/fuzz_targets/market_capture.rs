@@ -1,7 +1,7 @@
-//! Any bytes as a capture, as one with a right beginning, and as a day file, in pieces of any size.
+//! Arbitrary bytes as a capture, behind a valid header, and as a day file, in pieces of any size.
 //!
-//! Holds that nothing panics, that reading ends, that what is asked for is more than there is, and
-//! that a datagram that was found reads back when it is written again.
+//! Checks that nothing panics, that reading ends, that the decoder asks for more bytes than it has
+//! and at most a block, and that a datagram reads back when it is written again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,8 +11,8 @@ use weir_market::capture::{
     put_file_header,
 };
 
-/// Headers whose checks blind bytes seldom pass: pcap in two forms, a pcapng section with an
-/// Ethernet interface in each byte order.
+/// Headers that blind bytes seldom produce: pcap in two forms, a pcapng section with an Ethernet
+/// interface in each byte order.
 const HEADS: [&[u8]; 5] = [
     b"",
     b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xff\0\0\x01\0\0\0",

@@ -1,8 +1,8 @@
-//! Any bytes as records of DBN, each behind its length, of known types and others; and any one as
-//! a record.
+//! Arbitrary bytes as DBN records with their lengths, of known types and others; and as a single
+//! record.
 //!
-//! Holds that nothing panics, that a record that is refused says nothing, and that what
-//! instruments are told of was defined before.
+//! Checks that nothing panics, that a refused record emits nothing, and that updates name only
+//! instruments defined before.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,7 +12,7 @@ use weir_market::feed::dbn::{Dbn, received};
 use weir_market::feed::{Collected, Context, Feed};
 use weir_types::Nanos;
 
-/// Types and the lengths of their records in version 3.
+/// Record types and their lengths in version 3.
 const TYPES: [(u8, usize); 12] = [
     (rtype::MBO, 56),
     (rtype::MBO, 56),
@@ -49,7 +49,7 @@ fuzz_target!(|bytes: &[u8]| {
     while !recipe.is_empty() {
         let (kind, len) = TYPES[usize::from(recipe.byte()) % TYPES.len()];
         let mut record = vec![(len / 4) as u8, kind];
-        // Few publishers and instruments, so that records meet.
+        // Few publishers and instruments, so that records relate to each other.
         record.extend([recipe.byte() % 2, 0, recipe.byte() % 4, 0, 0, 0]);
         record.resize(len, 0);
         let rest = (len - 8).min(48);
@@ -57,7 +57,7 @@ fuzz_target!(|bytes: &[u8]| {
             *place = recipe.byte();
         }
         if kind == rtype::MBO {
-            // An order of few, of an action that there is.
+            // One of few orders, with a valid action.
             record[17..24].fill(0);
             record[38] = b"AMCRTFN"[usize::from(record[38]) % 7];
             record[39] = b"BAN"[usize::from(record[39]) % 3];

@@ -1,7 +1,7 @@
-//! Any bytes as a datagram of IEX's feeds, and as the messages of one whose header is right.
+//! Arbitrary bytes as a datagram of IEX's feeds, and as the messages of one with a valid header.
 //!
-//! Holds that nothing panics, that taking messages off a packet ends, that a message that is
-//! refused says nothing, and that what instruments are told of was defined before.
+//! Checks that nothing panics, that splitting a packet into messages ends, that a refused message
+//! emits nothing, and that updates name only instruments defined before.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

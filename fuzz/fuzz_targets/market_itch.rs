@@ -1,8 +1,8 @@
-//! Any bytes as a datagram of MoldUDP64 with ITCH 5.0, as a file of messages, as requests, and as
-//! either side of a GLIMPSE session; and the names of Weir's own sessions.
+//! Arbitrary bytes as a datagram of MoldUDP64 with ITCH 5.0, as a file of messages, as requests,
+//! and as either side of a GLIMPSE session; and the names of Weir's own sessions.
 //!
-//! Holds that nothing panics, that an error leaves the sink as it was, that a message which is read
-//! is written as the same bytes, and that a file read in pieces is the file read at once.
+//! Checks that nothing panics, that an error leaves the sink unchanged, that a decoded message
+//! encodes to the same bytes, and that a file read in pieces equals the file read at once.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -42,7 +42,7 @@ fn datagram(bytes: &[u8]) {
     }
 }
 
-/// Messages of known types and lengths with arbitrary content.
+/// Decodes messages of known types and lengths with arbitrary content.
 fn shaped(bytes: &[u8]) {
     let mut recipe = Recipe::new(bytes);
     while !recipe.is_empty() {
@@ -71,7 +71,7 @@ fn session(bytes: &[u8]) {
     }
 }
 
-/// What a client says to a server of snapshots.
+/// Plays a client's bytes to a snapshot server.
 fn client(bytes: &[u8]) {
     let access = Access::Only(Login::new("fuzz", "fuzz").expect("printable"));
     let mut server = SnapshotServer::new(Nanos(0));
@@ -103,7 +103,7 @@ fuzz_target!(|bytes: &[u8]| {
     datagram(bytes);
     shaped(bytes);
     session(bytes);
-    // Past the login, which blind mutation does not find.
+    // With a valid login, which blind mutation does not find.
     session(&[b"\0\x1fA         S                   1", bytes].concat());
     client(bytes);
     client(&[b"\0\x2fLfuzz  fuzz                                   1", bytes].concat());

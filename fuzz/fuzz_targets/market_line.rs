@@ -1,7 +1,7 @@
-//! Any packets on two lines and as answers, any times, any snapshots.
+//! Arbitrary packets on two lines and as retransmissions, at any times, with any snapshots.
 //!
-//! Holds that nothing panics, that messages are handed on by rising number with no hole that was
-//! not told, and that what waits stays within its bounds.
+//! Checks that nothing panics, that messages are delivered by increasing number without an
+//! unreported gap, and that buffers stay within their limits.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,7 @@ use weir_types::Nanos;
 
 const HELD_PACKETS_MAX: u32 = 8;
 
-/// What must be handed on next, of which session.
+/// The next message to be delivered, and its session.
 #[derive(Default)]
 struct Model {
     session: Option<u64>,
@@ -32,7 +32,7 @@ impl Handler for Model {
         match *event {
             Event::Stale { session, from, to, .. } => {
                 assert!(from < to);
-                // What is told of a session that is over changes nothing of this one.
+                // A report on an ended session does not affect this one.
                 if Some(session) == self.session {
                     assert_eq!(from, self.next);
                     self.next = to;

@@ -1,4 +1,4 @@
-//! Any text as a node's configuration file, and as an API key.
+//! Arbitrary text as a node's configuration file, and as an API key.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
-//! Any bytes as a file of DBN: as they are, and behind metadata that is right.
+//! Arbitrary bytes as a DBN file: as they are, and behind valid metadata.
 //!
-//! Holds that nothing panics, that reading ends, and that what was read is the same whether the
-//! file is whole or cut off behind it.
+//! Checks that nothing panics, that reading ends, and that a truncated file yields a prefix of the
+//! whole file's items.
 #![no_main]
 
 use std::io::Cursor;
@@ -9,7 +9,7 @@ use std::io::Cursor;
 use libfuzzer_sys::fuzz_target;
 use weir_marketgate::capture::{CaptureFile, Item};
 
-/// The items of a file, and how it ended.
+/// Reads the items of a file, and the error at its end.
 fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Option<String>) {
     let mut items = Vec::new();
     let mut file = match CaptureFile::new(Box::new(Cursor::new(bytes.to_vec()))) {
@@ -30,7 +30,7 @@ fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Option<String>) {
     }
 }
 
-/// Metadata of a version, with nothing in it.
+/// Makes empty metadata of a version.
 fn metadata(version: u8) -> Vec<u8> {
     let mut bytes = b"DBN".to_vec();
     bytes.push(version);

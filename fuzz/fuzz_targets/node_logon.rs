@@ -1,12 +1,12 @@
-//! Any bytes as what strangers and participants say at a node's door: frames, challenges, logons by
-//! key and by signature, resume points, replays, on several connections, while time passes, keys
-//! change and events come.
+//! Arbitrary bytes as frames to the gateway from strangers and participants: challenges, logons by
+//! key and by signature, resume points, replayed frames, on several connections, while time passes,
+//! keys change and events are emitted.
 //!
-//! What decides is the gateway's own, without its sockets. What is asserted is a second opinion:
-//! who holds a key, which challenge is open, what of an epoch is left, written down plainly.
-//! Holds that a session is opened exactly when it proved to be itself, is nowhere else and asks for
-//! what can be had; that every refusal has the reason that is due; that no session is on two
-//! connections; that streams begin where they were asked to; that the lobby counts right.
+//! The gateway's own code decides, without its sockets. The target asserts against a plain second
+//! implementation of the rules: each session's key, the open challenges, the valid part of each
+//! epoch. Checks that a session is opened exactly when it proves its identity, is logged on nowhere
+//! else and requests available events; that every refusal has the right reason; that no session is
+//! on two connections; that streams begin at the requested event; that the lobby counts correctly.
 #![no_main]
 
 use std::collections::{BTreeMap, HashSet};
@@ -46,15 +46,15 @@ const CONNECTIONS: usize = 4;
 const LIMITS: LobbyLimits =
     LobbyLimits { logon_time_max: Nanos(10_000_000_000), per_address_max: 2 };
 
-/// A connection, as it is written down here.
+/// A connection in the target's own model.
 #[derive(Default)]
 struct Peer {
-    /// While it is there.
+    /// The gateway's identifier, while it is open.
     id: Option<ConnectionId>,
     address: u8,
     sessions: Vec<SessionId>,
     challenges: Vec<(Challenge, Nanos)>,
-    /// Since when it has no session.
+    /// The time since which it has had no session.
     alone_since: Option<Nanos>,
 }
 
@@ -66,13 +66,13 @@ struct World {
     now: Nanos,
     next_connection: u64,
     peers: [Peer; CONNECTIONS],
-    /// The key that each session has now, and until when; none is sealed.
+    /// Each session's current key and expiry; `None` if no key can open it.
     keys: BTreeMap<SessionId, (Option<Key>, Nanos)>,
     /// By port: the epochs that ended, and the positions of each session's events.
     ended: Vec<Vec<EpochEnd>>,
     told: Vec<BTreeMap<SessionId, Vec<u64>>>,
     heads: Vec<u64>,
-    /// Every frame that was sent.
+    /// All frames sent.
     sent: Vec<Vec<u8>>,
 }
 
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// Defines a session anew, by one of the kinds of key; now and then it is about to expire.
+    /// Redefines a session, with one of the kinds of key; sometimes about to expire.
     fn define(&mut self, session_id: SessionId, kind: u8, number: u8) {
         if session_id.is_none() || session_id.0 >= SESSIONS {
             return;
@@ -178,7 +178,7 @@ impl World {
         }));
     }
 
-    /// A partition says something to a session, some commands later.
+    /// Emits an event of a partition to a session, `later` commands later.
     fn tell(&mut self, session_id: SessionId, port: usize, later: u8) {
         if session_id.is_none() {
             return;
@@ -229,7 +229,7 @@ impl World {
         self.reception.forget(id);
     }
 
-    /// A logon by a key that is often the right one.
+    /// Sends a logon by key, often the right one.
     fn say_logon(&mut self, who: usize, session_id: SessionId, recipe: &mut Recipe<'_>) {
         let right = match self.keys.get(&session_id) {
             Some((Some(Key::Api(key)), _)) => *key,
@@ -247,7 +247,8 @@ impl World {
         self.say(who, frame);
     }
 
-    /// The answer to a challenge that somebody has had, by a key that is often the right one.
+    /// Sends the answer to a challenge that some connection received, with a key that is often
+    /// right.
     fn say_signed_logon(&mut self, who: usize, session_id: SessionId, recipe: &mut Recipe<'_>) {
         let whose = if recipe.one_in(8) { recipe.byte() } else { who as u8 };
         let challenges = &self.peers[usize::from(whose) % CONNECTIONS].challenges;
@@ -287,7 +288,7 @@ impl World {
         (0..recipe.byte() % 4).map(|_| point(recipe)).collect()
     }
 
-    /// Says again what was said, here or elsewhere, with a change or as it was.
+    /// Repeats an earlier frame, on this or another connection, mutated or unchanged.
     fn repeat(&mut self, who: usize, recipe: &mut Recipe<'_>) {
         if self.sent.is_empty() {
             return;
@@ -300,7 +301,7 @@ impl World {
         self.say(who, frame);
     }
 
-    /// A connection says something; what is no frame or no message goes no further.
+    /// Sends bytes on a connection; invalid frames and messages are dropped.
     fn say(&mut self, who: usize, bytes: Vec<u8>) {
         let Some(connection) = self.peers[who].id else { return };
         let via = Via { connection, now: self.now };
@@ -355,7 +356,7 @@ impl World {
         self.answer(who, (due, known), Asked::of_signed(logon, points.clone()), points);
     }
 
-    /// What a logon by key is due, points aside.
+    /// The expected result of a logon by key, resume points aside.
     fn key_opens(&self, logon: &Logon) -> Result<(), Reason> {
         match self.keys.get(&logon.session_id) {
             Some((Some(Key::Api(key)), until)) if *key == logon.api_key => self.in_time(*until),
@@ -363,7 +364,7 @@ impl World {
         }
     }
 
-    /// What a logon by signature is due, points aside; its challenge is used up.
+    /// The expected result of a logon by signature, resume points aside; uses up its challenge.
     fn signature_opens(
         &mut self,
         who: usize,
@@ -378,7 +379,8 @@ impl World {
         }
         let text = signed_text(NODE, challenge.nonce, raw).expect("it is a signed logon");
         match self.keys.get(&logon.session_id) {
-            // Nobody here can make another signature of the same text than the key's own.
+            // Ed25519 is deterministic, so only the key's own signature of the text can be valid
+            // here.
             Some((Some(Key::Signing(key)), until)) if key.sign(&text) == logon.signature => {
                 self.in_time(*until)
             }
@@ -390,7 +392,7 @@ impl World {
         if until.0 > 0 && self.now >= until { Err(Reason::KeyExpired) } else { Ok(()) }
     }
 
-    /// Opens the session as the gateway does, and holds the outcome against what is due.
+    /// Opens the session as the gateway does, and compares the result with the expected one.
     fn answer(
         &mut self,
         who: usize,
@@ -426,7 +428,7 @@ impl World {
         }
     }
 
-    /// Where each stream is to begin, or the reason and the next event that a refusal is to give.
+    /// The expected first event of each stream, or the expected reason and next event of a refusal.
     fn due(
         &self,
         session_id: SessionId,
@@ -472,7 +474,7 @@ impl World {
         }
     }
 
-    /// What must hold at any time.
+    /// Checks the invariants that hold at any time.
     fn check(&self) {
         let mut on = HashSet::new();
         for peer in &self.peers {
@@ -490,7 +492,8 @@ impl World {
     }
 }
 
-/// How many of a session's events, by their positions, one who speaks of an ended epoch shares.
+/// The number of a session's events, by their positions, that are valid for a client of an ended
+/// epoch.
 fn shared_count(told: &[u64], epoch: Epoch, ended: &[EpochEnd]) -> u64 {
     if ended.iter().all(|end| end.epoch != epoch) {
         return 0;

@@ -1,9 +1,8 @@
-//! Any text as what a subscriber to market data says over a WebSocket, and any bytes as a message
-//! of market data that is put into JSON for one.
+//! Arbitrary text as a WebSocket request of a market data subscriber, and arbitrary bytes as a
+//! market data message converted to JSON.
 //!
-//! Holds that what is refused is named in few bytes, that what is taken is a request that the
-//! gateway reads as the same, and that whatever a message holds, what the reader gets is one JSON
-//! object of its type.
+//! Checks that a refusal's name is short, that an accepted request decodes to the same at the
+//! gateway, and that every message converts to one JSON object of its type.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -16,7 +15,7 @@ use weir_wire::market_dialogue::MarketRequest;
 use weir_wire::{ClientMessage, NodeMessage};
 
 const SESSION: SessionId = SessionId(11);
-/// Pieces of requests, so that texts get behind the first check.
+/// Pieces of requests, so that texts pass the first checks.
 const PIECES: [&str; 24] = [
     "{\"subscribe\":",
     "{\"setInterval\":",

@@ -1,13 +1,13 @@
-//! Any bytes as a capture of probe records: as they are, and behind a sound header.
+//! Arbitrary bytes as a capture of probe records: as they are, and behind a valid header.
 //!
-//! Holds that reading ends, stops at the first error, and yields no more than was there.
+//! Checks that reading ends, stops at the first error, and yields no more than the input holds.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use weir_fuzz::Recipe;
 use weir_probe::capture::{CaptureDecoder, Frame};
 
-/// A header as `CaptureWriter` writes it: magic, version, rate of the counter, start.
+/// A header as written by `CaptureWriter`: magic, version, counter rate, start.
 const HEADER: [u8; 32] = *b"WEIRCAP1\x01\0\0\0\0\0\0\0\x00\xca\x9a\x3b\0\0\0\0\0\0\0\0\0\0\0\0";
 
 fuzz_target!(|bytes: &[u8]| {
@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
     read(&shaped(&mut Recipe::new(bytes)));
 });
 
-/// Frames whose lengths are right, of any kind and content.
+/// Makes frames with valid lengths, of any kind and content.
 fn shaped(recipe: &mut Recipe<'_>) -> Vec<u8> {
     let mut capture = HEADER.to_vec();
     while !recipe.is_empty() {

@@ -1,7 +1,7 @@
-//! A ring's file of any content.
+//! A ring's file of arbitrary content.
 //!
-//! Holds that opening and reading never panics and never reads outside of the file, that no record
-//! is longer than a ring's longest, and that records' numbers rise.
+//! Checks that opening and reading never panic and never read outside of the file, that no record
+//! exceeds a ring's longest, and that sequence numbers increase.
 #![no_main]
 
 use std::cell::RefCell;
@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 use weir_shm::{Read, Reader};
 
 const WORDS_AT: usize = 512;
-/// Words of the ring.
+/// The number of words of the ring.
 const RING: usize = 64;
 const RECORD_LEN_MAX: usize = (RING / 8 - 2) * 8;
 
@@ -30,7 +30,7 @@ fn place() -> Place {
     let dir = if PathBuf::from("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" };
     let path = PathBuf::from(dir).join(format!("weir-fuzz-ring-{}", std::process::id()));
     let file = File::create(&path).expect("a file");
-    // Nothing is left of it when the fuzzer ends; it is opened through the process's own folder.
+    // Unlinked at once, so that the fuzzer leaves no file; opened through /proc/self/fd.
     let open = std::os::fd::AsRawFd::as_raw_fd(&file);
     std::fs::remove_file(&path).expect("it is there");
     Place { path: PathBuf::from(format!("/proc/self/fd/{open}")), file }
@@ -46,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
     let mut next = || bytes.next().unwrap_or(0);
     words[0] = u64::from_le_bytes(*b"WEIRSHM1");
     words[1] = RING as u64;
-    // Small numbers are where the ring works; any other now and then.
+    // Small numbers exercise the ring; other ones come now and then.
     let (is_wild, positions) = (next() % 4 == 0, [next(), next()]);
     let [intent, tail] = positions.map(|at| if is_wild { at } else { at % 256 });
     (words[16], words[32]) = (intent, tail);
@@ -54,7 +54,7 @@ fuzz_target!(|data: &[u8]| {
     let image: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     PLACE.with_borrow_mut(|slot| {
         let Place { path, file } = slot.get_or_insert_with(place);
-        // The reader begins at the tail that it finds; then another one is there.
+        // The reader starts at the tail that it finds; the tail is changed afterwards.
         file.write_all_at(&image, 0).expect("it is written");
         file.write_all_at(&0_u64.to_le_bytes(), 32 * 8).expect("it is written");
         let mut reader = Reader::open(path).expect("a ring");

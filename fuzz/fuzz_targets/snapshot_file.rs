@@ -1,7 +1,7 @@
-//! Any bytes as a snapshot file, and a real one with a change in it.
+//! Arbitrary bytes as a snapshot file, and a real one with a mutation.
 //!
-//! Holds that what was written is read back whole, and that a file changed in any one byte is
-//! refused or still says the same.
+//! Checks that a written snapshot is read back whole, and that a file with one mutated byte is
+//! refused or still reads the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

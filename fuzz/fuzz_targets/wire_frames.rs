@@ -1,7 +1,7 @@
-//! Any bytes as a TCP stream: framing, then every message that a client or a node may send.
+//! Arbitrary bytes as a TCP stream: framing, then every message that a client or a node may send.
 //!
-//! Holds that reading makes progress, that what reads as a message is written back as a frame which
-//! reads as the same message, and that an error names something.
+//! Checks that reading makes progress, that a decoded message encodes to a frame which decodes to
+//! the same message, and that an error has a text.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

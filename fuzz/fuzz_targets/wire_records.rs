@@ -1,7 +1,7 @@
-//! Any bytes as an entry of a command log and as a record of an event log.
+//! Arbitrary bytes as an entry of a command log and as a record of an event log.
 //!
-//! Holds that what reads is written back as bytes that read as the same, and that every event can
-//! be asked for its cause and its address.
+//! Checks that a decoded entry encodes to bytes that decode to the same, and that every event
+//! returns its position and its address.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

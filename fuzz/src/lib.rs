@@ -1,8 +1,8 @@
-//! What the fuzz targets share: turning arbitrary bytes into inputs that get past the first check.
+//! Shared code of the fuzz targets: converts arbitrary bytes to inputs that pass the first checks.
 //!
 //! A decoder's first checks (a magic number, a schema id, a checksum) keep blind mutation out of
-//! the code behind them. Each target therefore also takes its bytes as a recipe for an input whose
-//! envelope is right and whose content is arbitrary.
+//! the code behind them. Each target therefore also uses its bytes as a recipe for an input with a
+//! valid envelope and arbitrary content.
 
 pub mod market;
 
@@ -10,8 +10,8 @@ use weir_wire::catalogue::catalogue;
 use weir_wire::frame::{SOFH_LEN, put_frame_with};
 use weir_wire::{SCHEMA_ID, SCHEMA_VERSION};
 
-/// A message of some template of the schema with `bytes` as its content: the first one picks the
-/// template, the rest fills the block (with zeros where it is too short) and what follows it.
+/// Makes a message of some template of the schema with `bytes` as its content: the first byte picks
+/// the template, the rest fills the block (with zeros where it is too short) and its tail.
 #[must_use]
 pub fn shaped_message(bytes: &[u8]) -> Vec<u8> {
     let (pick, content) = bytes.split_first().unwrap_or((&0, &[]));
@@ -26,7 +26,7 @@ pub fn shaped_message(bytes: &[u8]) -> Vec<u8> {
     message
 }
 
-/// A stream of frames: `bytes` are cut at each of its own length bytes into shaped messages.
+/// Makes a stream of frames: length bytes in `bytes` cut it into shaped messages.
 #[must_use]
 pub fn shaped_stream(bytes: &[u8]) -> Vec<u8> {
     let mut stream = Vec::new();
@@ -40,26 +40,26 @@ pub fn shaped_stream(bytes: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// Arbitrary bytes as a source of choices; when they are used up, every choice is zero.
+/// Arbitrary bytes as a source of choices; once used up, every choice is zero.
 #[derive(Debug)]
 pub struct Recipe<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Recipe<'a> {
-    /// Choices from `bytes`.
+    /// Takes choices from `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Recipe<'a> {
         Recipe { rest: bytes }
     }
 
-    /// True when no choice is left.
+    /// True when no bytes are left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// All that is left.
+    /// Takes all bytes left.
     #[must_use]
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
@@ -83,12 +83,12 @@ impl<'a> Recipe<'a> {
         u64::from_le_bytes(word)
     }
 
-    /// True for one in `count` of the next byte's values, never when no choice is left.
+    /// Returns true for one in `count` of the next byte's values, never when no bytes are left.
     pub fn one_in(&mut self, count: u8) -> bool {
         !self.is_empty() && self.byte() % count == 1 % count
     }
 
-    /// A run of bytes, at most `len_max` long; the next byte says how long.
+    /// Takes a run of at most `len_max` bytes; the next byte gives the length.
     pub fn bytes_up_to(&mut self, len_max: u8) -> &'a [u8] {
         let len = usize::from(self.byte()) % (usize::from(len_max) + 1);
         self.take(len)

@@ -1,9 +1,9 @@
-//! What the targets of market data's feeds share.
+//! Shared code of the fuzz targets for market data feeds.
 
 use weir_market::feed::{Collected, Context, Feed};
 
-/// A block of an aggregator: `start` (version, two bytes for the size, the rest up to the number of
-/// the block), then number, count, times and checksum, then `messages`.
+/// Makes a block of an aggregator: `start` (version, two bytes for the size, the rest up to the
+/// block's number), then number, count, times and checksum, then `messages`.
 #[must_use]
 pub fn block(start: &[u8], messages: &[u8]) -> Vec<u8> {
     let mut block = start.to_vec();
@@ -20,7 +20,8 @@ pub fn block(start: &[u8], messages: &[u8]) -> Vec<u8> {
     block
 }
 
-/// Decodes a datagram; false when its header is not of this feed.
+/// Decodes a datagram and checks the feed's rules; returns false when its header is not of this
+/// feed.
 pub fn check(feed: &mut impl Feed, datagram: &[u8]) -> bool {
     let Ok(packet) = feed.packet(datagram) else { return false };
     let (mut rest, mut told) = (packet.messages, Collected::default());

@@ -2,7 +2,7 @@
 
     python feed.py 127.0.0.1:7002 SESSION KEY SOURCE EPOCH
 
-The epoch is above every one that the source was in before.
+The epoch must be above every earlier epoch of the source.
 """
 
 import itertools
@@ -22,7 +22,7 @@ def main() -> None:
     print(f"open; acknowledged batches survive at the level {opened.level}")
     seq = opened.head[0] + 1
     orders = {rec: 100 + rec for rec in range(1, 101)}
-    # All that there is, at one seq above the head; then changes, each at a seq of its own.
+    # A full resend at one seq above the head; then changes, each at a seq of its own.
     source.send(
         [{"rec": rec, "seq": seq, "price": price, "order_qty": 10, "leaves_qty": 10}
          for rec, price in orders.items()],

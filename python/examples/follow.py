@@ -1,8 +1,8 @@
-"""Follows order state into a table and prints how it changes.
+"""Follows order state into a table and prints its changes.
 
     python follow.py 127.0.0.1:7001 SESSION KEY [TOKEN_FILE]
 
-With a file for the token it goes on where it was: the token is kept behind what was printed, so
+With a token file it resumes at its position: the token is stored after the rows are printed, so
 that a crash repeats rows and skips none.
 """
 

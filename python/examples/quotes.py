@@ -1,9 +1,9 @@
-"""Prints best bids and offers and trades of a market-data gateway as they come.
+"""Prints best bids and offers and trades of a market data gateway as they come.
 
     python quotes.py GATEWAY SESSION KEY [PATTERN] [INTERVAL_SECONDS]
 
-GATEWAY is the gateway's listener for subscribers, 127.0.0.1:7003 where `weir market serve` says no
-other; the pattern is a symbol, the beginning of symbols and a star, or a star.
+GATEWAY is the gateway's listener for subscribers, by default 127.0.0.1:7003 for `weir market
+serve`; the pattern is a symbol, a symbol's prefix and a star, or a star.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Reads all orders once, as a table of Arrow, and counts them by state.
+"""Reads all orders once, as an Arrow table, and counts them by state.
 
     python to_arrow.py 127.0.0.1:7001 SESSION KEY
 """

@@ -1,7 +1,7 @@
-//! A page of order state as Python has it: its header, its token, its rows as they came.
+//! A page of order state for Python: its header, its token, its rows as received.
 //!
-//! Rows stay the bytes of the wire, one block after another; NumPy lays its type upon them without
-//! a copy, and Arrow's columns are made of them only when somebody asks.
+//! Rows stay the bytes of the wire, one block after another; NumPy maps its type onto them without
+//! a copy, and Arrow's columns are built only on demand.
 
 use std::sync::OnceLock;
 
@@ -15,29 +15,29 @@ use weir_wire::rows::Rows;
 
 use crate::columns;
 
-/// A page, copied off the connection.
+/// A page, copied from the connection.
 #[derive(Debug)]
 pub struct Page {
     head: OrderPage,
     token: Vec<u8>,
-    /// Each [`OrderRow::BLOCK_LENGTH`] bytes.
+    /// The rows' blocks, each of [`OrderRow::BLOCK_LENGTH`] bytes.
     blocks: Vec<u8>,
-    /// All rows' attributes, one behind another.
+    /// All rows' attributes, back to back.
     attributes: Vec<u8>,
-    /// Where each row's attributes end.
+    /// The end offset of each row's attributes.
     ends: Vec<usize>,
     sources: Vec<SourceState>,
     received_time: Nanos,
 }
 
 impl Page {
-    /// A page whose rows were looked at already.
+    /// Copies a page whose rows are validated.
     pub fn new(head: &OrderPage, token: &[u8], mut rows: Rows<'_>, states: &[SourceState]) -> Page {
         let count = rows.len();
         let mut blocks = Vec::with_capacity(count * OrderRow::BLOCK_LENGTH);
         let (mut attributes, mut ends) = (Vec::new(), Vec::with_capacity(count));
         while let Some((block, beside)) = rows.next_raw() {
-            // A later version's blocks are longer; what they have more is not known here.
+            // Blocks of a later version are longer; their further fields are unknown here.
             blocks.extend_from_slice(&block[..OrderRow::BLOCK_LENGTH]);
             attributes.extend_from_slice(beside);
             ends.push(attributes.len());
@@ -54,7 +54,7 @@ impl Page {
     }
 }
 
-/// Orders as they are now, in the order of their changes.
+/// Orders in their current state, in the order of their changes.
 #[pyclass(frozen, module = "weir._weir")]
 pub struct OrderBatch {
     page: Page,
@@ -63,7 +63,7 @@ pub struct OrderBatch {
 }
 
 impl OrderBatch {
-    /// For Python.
+    /// Makes the Python object of a page.
     pub fn new(py: Python<'_>, mut page: Page) -> PyResult<OrderBatch> {
         let blocks = PyBytes::new(py, &page.blocks).unbind();
         page.blocks = Vec::new();
@@ -92,7 +92,7 @@ impl OrderBatch {
         format!("<OrderBatch of {} rows{online}>", self.page.ends.len())
     }
 
-    /// The rows' bytes, as they came.
+    /// The rows' bytes, as received.
     #[getter]
     fn data(&self, py: Python<'_>) -> Py<PyBytes> {
         self.blocks.clone_ref(py)
@@ -105,45 +105,47 @@ impl OrderBatch {
         py.import("numpy")?.call_method1("frombuffer", (self.blocks.bind(py), kind))
     }
 
-    /// Where to go on from behind this batch, as bytes.
+    /// The token after this batch, as bytes.
     #[getter]
     fn token<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let bytes = PyBytes::new(py, &self.page.token);
         py.import("weir.token")?.getattr("Token")?.call1((bytes,))
     }
 
-    /// What each row's source says of it beside; mostly empty.
+    /// The attributes of each row from its source; mostly empty.
     #[getter]
     fn attributes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let count = self.page.ends.len();
         PyList::new(py, (0..count).map(|i| PyBytes::new(py, self.page.attributes_of(i))))
     }
 
-    /// When the oldest change in the batch was made, in nanoseconds since 1970; 0 without rows.
+    /// The time of the oldest change in the batch, in nanoseconds since 1970; 0 without rows.
     #[getter]
     fn oldest_created(&self) -> u64 {
         self.page.head.oldest_transact_time.0
     }
 
-    /// When the question reached the store, in nanoseconds since 1970, by the server's clock.
+    /// The time at which the fetch reached the store, in nanoseconds since 1970, by the server's
+    /// clock.
     #[getter]
     fn asked_time(&self) -> u64 {
         self.page.head.asked_time.0
     }
 
-    /// When the page was made, in nanoseconds since 1970, by the server's clock.
+    /// The time at which the page was made, in nanoseconds since 1970, by the server's clock.
     #[getter]
     fn served_time(&self) -> u64 {
         self.page.head.served_time.0
     }
 
-    /// When the page was taken off the connection, in nanoseconds since 1970, by this clock.
+    /// The time at which the page was read from the connection, in nanoseconds since 1970, by this
+    /// clock.
     #[getter]
     fn received_time(&self) -> u64 {
         self.page.received_time.0
     }
 
-    /// Changes that are not in the batch because a later one of the same order is.
+    /// The number of changes left out because a later change of the same order is in the batch.
     #[getter]
     fn merged(&self) -> u32 {
         self.page.head.merged_count
@@ -161,13 +163,13 @@ impl OrderBatch {
         self.page.head.flags.contains(PageFlags::PARTIAL)
     }
 
-    /// A source behind the service did not answer; `sources` says which.
+    /// A source behind the service did not answer; `sources` has the status of each.
     #[getter]
     fn source_away(&self) -> bool {
         self.page.head.flags.contains(PageFlags::SOURCE_AWAY)
     }
 
-    /// How the sources stand, by their numbers, where a router said so.
+    /// The status of the sources, with their numbers, if a router reported it.
     #[getter]
     fn sources(&self) -> Vec<(u16, String)> {
         let states = self.page.sources.iter();
@@ -186,7 +188,7 @@ impl OrderBatch {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        // A producer may leave the cast to another schema to who asked for it.
+        // A producer may leave the cast to another schema to the consumer.
         drop(requested_schema);
         let columns = self.columns(py)?;
         PyTuple::new(py, [columns.schema(py)?, columns.array(py)?])

@@ -1,8 +1,8 @@
-//! Rows as Arrow columns, handed out by Arrow's C data interface in PyCapsules, so that whoever
-//! speaks it (pyarrow, polars, DuckDB, pandas) takes them without a copy, and none need be there.
+//! Rows as Arrow columns, exported by Arrow's C data interface in PyCapsules, so that any library
+//! with that interface (pyarrow, polars, DuckDB, pandas) takes them without a copy, and none is
+//! required.
 //!
-//! Codes are dictionaries of their names; moments are timestamps in UTC. A place that has no
-//! moment is null.
+//! Codes are dictionaries of their names; times are timestamps in UTC, null when the row has none.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Of blocks of rows and their attributes.
+    /// Builds the columns from blocks of rows and their attributes.
     ///
     /// # Errors
-    /// `ProtocolError` for a block that is no row.
+    /// `ProtocolError` for a block that does not decode.
     pub fn of(blocks: &[u8], attributes: &[&[u8]]) -> PyResult<Columns> {
         let rows: Result<Vec<OrderRow>, _> =
             blocks.chunks_exact(OrderRow::BLOCK_LENGTH).map(OrderRow::decode_block).collect();
@@ -55,7 +55,7 @@ impl Columns {
         PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 
-    /// The columns, in a capsule that keeps them.
+    /// The columns, in a capsule that owns them.
     pub fn array<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let array = StructArray::from(self.batch.clone()).to_data();
         PyCapsule::new_with_value(py, FFI_ArrowArray::new(&array), c"arrow_array")
@@ -129,7 +129,7 @@ fn names(rows: &[OrderRow]) -> Vec<Named> {
     ]
 }
 
-/// A column of codes: where each row's is in the list of all.
+/// Builds a column of codes: each row's index in the list of all codes.
 fn coded<C: Copy + Eq + Debug>(rows: &[OrderRow], all: &[C], of: fn(&OrderRow) -> C) -> ArrayRef {
     let place = |code: C| all.iter().position(|known| *known == code);
     let keys: Int8Array =

@@ -1,4 +1,4 @@
-//! Where a node is, who comes, and how the two know each other, as Python says it.
+//! The endpoint of a connection as given from Python: address, session, key and TLS.
 
 use std::path::PathBuf;
 
@@ -13,14 +13,15 @@ use weir_wire::session::ApiKey;
 
 use crate::errors::Failure;
 
-/// Where and as whom: one argument of every class that connects, made by `weir._endpoint`.
+/// The address and identity of a connection: one argument of every class that connects, made by
+/// `weir.endpoint`.
 #[derive(FromPyObject)]
 pub struct Endpoint {
     address: String,
     session: u32,
     /// 32 bytes; never printed.
     key: PyBackedBytes,
-    /// The key signs what the node asks instead of being shown to it.
+    /// True: the key signs the node's challenge instead of being sent.
     is_signing: bool,
     heartbeat_ms: u32,
     tls_ca: Option<PathBuf>,
@@ -31,19 +32,19 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The node.
+    /// Returns the node's address and TLS configuration.
     ///
     /// # Errors
-    /// `WrongNode` for an address that does not resolve, `ValueError` for what TLS is told.
+    /// `WrongNode` for an address that does not resolve, `ValueError` for invalid TLS settings.
     pub fn target(&self) -> PyResult<Target> {
         let address = resolve(&self.address).map_err(Failure::from)?;
         Ok(Target { address, tls: self.tls()? })
     }
 
-    /// The session.
+    /// Returns the session's configuration.
     ///
     /// # Errors
-    /// `ValueError` for a key of another length, which is not repeated.
+    /// `ValueError` for a key of another length; the message does not contain the key.
     pub fn session(&self) -> PyResult<SessionConfig> {
         let bytes = <[u8; 32]>::try_from(&*self.key);
         let bytes = bytes.map_err(|_| PyValueError::new_err("a key has 32 bytes"))?;

@@ -1,13 +1,13 @@
-//! What the Rust client says is wrong, as the exceptions of `weir.errors`.
+//! Errors of the Rust client as the exceptions of `weir.errors`.
 //!
-//! The classes are Python's, so that they can be documented and subclassed there; here is the
-//! table of which error is which. An error keeps the server's reason by its name.
+//! The classes are Python's, so that they can be documented and subclassed there; this file has the
+//! table from errors to classes. An exception keeps the server's reason by its name.
 
 use pyo3::prelude::*;
 use weir_client::ClientError;
 use weir_types::Reason;
 
-/// An error before it is an exception, so that it can be kept without the interpreter's lock.
+/// An error not yet raised, which can be kept without the interpreter's lock.
 #[derive(Clone, Debug)]
 pub struct Failure {
     class: &'static str,
@@ -16,17 +16,17 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// An error of this class of `weir.errors`.
+    /// Creates an error of this class of `weir.errors`.
     pub fn new(class: &'static str, message: impl Into<String>) -> Failure {
         Failure { class, message: message.into(), reason: None }
     }
 
-    /// The same, with what the server said.
+    /// Adds the server's reason.
     pub fn because(self, reason: Reason) -> Failure {
         Failure { reason: Some(reason), ..self }
     }
 
-    /// The exception.
+    /// Creates the exception.
     pub fn raise(&self) -> PyErr {
         Python::attach(|py| {
             let made = py
@@ -44,7 +44,7 @@ impl From<Failure> for PyErr {
     }
 }
 
-/// A reason by its name in the schema.
+/// Returns a reason's name in the schema.
 pub fn name_of(reason: Reason) -> String {
     format!("{reason:?}")
 }
@@ -53,7 +53,7 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Failure {
         let (class, reason) = class_of(&error);
         let message = match &error {
-            // The subject is the field or name that the refusal is about.
+            // The subject is the field or name that was refused.
             ClientError::Refused { subject, .. } if !subject.is_empty() => {
                 format!("{error} ({subject})")
             }

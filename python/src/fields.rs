@@ -1,14 +1,14 @@
-//! A message of the wire as a Python dictionary: its fields by name, numbers as numbers, codes by
-//! their names, texts as texts.
+//! A wire message as a Python dictionary: its fields by name, numbers as numbers, codes by name,
+//! texts as texts.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir_wire::Message;
 
-/// Field types whose values are texts even where they look like numbers.
+/// Field types whose values are texts even if they look like numbers.
 const TEXTS: [&str; 4] = ["clOrdId", "symbol", "label", "stageTimes"];
 
-/// The message's fields, with its name as `type`.
+/// Converts the message's fields, with its name as `type`.
 pub fn to_dict<'py, M: Message>(py: Python<'py>, message: &M) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("type", M::NAME)?;

@@ -1,9 +1,9 @@
-//! `weir._weir`: what the Python package `weir` is made of beneath its Python.
+//! `weir._weir`: the native extension of the Python package `weir`.
 //!
-//! It is a layer over `weir-client` and says nothing of the protocol itself: every question, token,
-//! batch and acknowledgement is that crate's. What is here waits without the interpreter's lock,
-//! looks for signals meanwhile, and hands rows over as they came, for NumPy to lay a type upon, or
-//! as Arrow columns.
+//! It is a layer over `weir-client` without any protocol logic of its own: every fetch, token,
+//! batch and acknowledgement is that crate's. Its calls wait without the interpreter's lock, check
+//! for signals meanwhile, and return rows as received, for NumPy to map a type onto, or as Arrow
+//! columns.
 
 mod batch;
 mod columns;
@@ -51,13 +51,13 @@ fn _weir(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// Name, offset, size and schema type of each field of a row.
+/// Returns the name, offset, size and schema type of each field of a row.
 fn row_fields(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let fields = OrderRow::FIELDS;
     PyList::new(py, fields.iter().map(|f| (f.name, f.offset, f.size, f.schema_type)))
 }
 
-/// Of each enumeration its names with their codes.
+/// Returns the names and codes of each enumeration.
 fn codes(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let all = PyDict::new(py);
     macro_rules! add {

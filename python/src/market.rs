@@ -1,9 +1,9 @@
-//! Market data for Python: what a gateway tells, gathered into batches, the messages of each kind
-//! as the wire has them, one block after another, for NumPy to lay a type upon.
+//! Market data for Python: a gateway's messages gathered into batches, the messages of each kind as
+//! blocks of the wire, back to back, for NumPy to map a type onto.
 //!
-//! The connection is read only while somebody waits for a batch, so that whoever is slow is slow
-//! for the gateway too, which then does what the subscriptions' policies say. What is gathered here
-//! is bounded by what one batch may have.
+//! The connection is read only while a batch is being waited for, so that a slow program is a slow
+//! subscriber for the gateway too, which then applies the subscriptions' policies. The data
+//! gathered here is limited to one batch.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,12 +27,13 @@ use weir_wire::market_dialogue::MarketMessage;
 use crate::endpoint::Endpoint;
 use crate::errors::Failure;
 
-/// The longest wait without a look at signals, and the longest that a thread holds the connection.
+/// The longest wait without a check for signals, and the longest that a thread holds the
+/// connection.
 const SLICE: Duration = Duration::from_millis(25);
-/// Messages after which a batch is handed over though more may be there.
+/// The number of messages after which a batch is returned even if more are available.
 const MESSAGES_MAX: usize = 65_536;
 
-/// The kinds of messages, by their places in a batch.
+/// The kinds of messages, by their indices in a batch.
 const QUOTES: usize = 0;
 const TRADES: usize = 1;
 const LEVELS: usize = 2;
@@ -42,7 +43,7 @@ const STATISTICS: usize = 5;
 const STATUSES: usize = 6;
 const GAPS: usize = 7;
 const CHANNELS: usize = 8;
-/// Entries of groups: behind the kinds, since they are no messages.
+/// Entries of groups: behind the kinds, since they are not messages.
 const LEVEL_ROWS: usize = 9;
 const ORDER_ROWS: usize = 10;
 
@@ -61,7 +62,7 @@ const NAMES: [&str; 11] = [
     "order_rows",
 ];
 
-/// The layout of each: length, and name, offset, size and schema type of each field.
+/// Returns the layout of each kind: length, and name, offset, size and schema type of each field.
 pub fn layouts(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let all = PyDict::new(py);
     macro_rules! add {
@@ -86,13 +87,13 @@ pub fn layouts(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(all)
 }
 
-/// A batch while it is gathered.
+/// A batch being gathered.
 #[derive(Debug, Default)]
 struct Draft {
-    /// The kind of each message, in the order in which they came.
+    /// The kind of each message, in order of receipt.
     kinds: Vec<u8>,
     blocks: [Vec<u8>; NAMES.len()],
-    /// Where each message's entries end, among all of its kind.
+    /// The end index of each message's entries, among all of its kind.
     level_ends: Vec<u64>,
     order_ends: Vec<u64>,
     received_time: Nanos,
@@ -130,14 +131,14 @@ impl Draft {
             MarketMessage::Status(m) => self.put(STATUSES, m),
             MarketMessage::Gap(m) => self.put(GAPS, m),
             MarketMessage::Channel(m) => self.put(CHANNELS, m),
-            // What these say is asked for by name.
+            // Their content is available by name.
             MarketMessage::Instrument(..)
             | MarketMessage::Subscribed(_)
             | MarketMessage::Ended(_) => {}
         }
     }
 
-    /// For Python: bytes by name.
+    /// Converts to Python: bytes by name.
     fn into_dict(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         let dict = PyDict::new(py);
         for (name, blocks) in NAMES.iter().zip(&self.blocks) {
@@ -151,22 +152,22 @@ impl Draft {
     }
 }
 
-/// A connection and what came on it.
+/// A connection and the messages received on it.
 struct Inner {
     client: MarketClient,
     draft: Draft,
-    /// Intervals that the gateway has granted, by subscriptions.
+    /// Intervals in force at the gateway, by subscription, in nanoseconds.
     intervals: BTreeMap<u32, u64>,
-    /// Subscriptions that were refused, and why.
+    /// Refused subscriptions, with the reasons.
     refused: Vec<(u32, Reason)>,
-    /// Why it cannot go on.
+    /// The error that ended the feed for good.
     failed: Option<Failure>,
-    /// What last ended a connection.
+    /// The error that ended the last connection.
     lost: Option<Failure>,
 }
 
 impl Inner {
-    /// Waits for messages; true when there is something to be taken.
+    /// Waits for messages; returns true when there is something to take.
     fn poll(&mut self, timeout: Duration) -> bool {
         let Inner { client, draft, intervals, refused, .. } = self;
         client.poll(timeout, |message| {
@@ -196,7 +197,7 @@ impl Inner {
         !self.draft.kinds.is_empty() || !self.refused.is_empty() || self.failed.is_some()
     }
 
-    /// What was gathered, with what is there already; else why there will be nothing.
+    /// Returns the messages gathered and available; without any, the pending error.
     fn take(&mut self) -> Result<Option<Draft>, Failure> {
         while !self.draft.kinds.is_empty() && self.draft.kinds.len() < MESSAGES_MAX {
             let before = self.draft.kinds.len();
@@ -217,8 +218,8 @@ impl Inner {
     }
 }
 
-/// Whether to come back makes no sense: the gateway does not want the session, or has ended it as
-/// the session wished.
+/// Returns true if reconnecting is pointless: the gateway refuses the session, or has ended it by
+/// the session's own policy.
 fn is_final(error: &ClientError) -> bool {
     match error {
         ClientError::LogonRejected { reason, .. } => {
@@ -229,13 +230,13 @@ fn is_final(error: &ClientError) -> bool {
     }
 }
 
-/// What a subscription wants, made by `weir.market`.
+/// A subscription's parameters, made by `weir.market`.
 #[derive(FromPyObject)]
 pub struct Wish {
     pattern: String,
     content: u8,
     depth: u16,
-    /// A code; None for what fits the content.
+    /// A policy's code; None for the default of the content.
     policy: Option<u8>,
     interval_ns: u64,
     urgent_move_ppm: u32,
@@ -270,7 +271,7 @@ pub struct MarketFeed(Mutex<Option<Inner>>);
 
 impl MarketFeed {
     fn lock(&self) -> MutexGuard<'_, Option<Inner>> {
-        // What is in it is whole between any two statements.
+        // The data is consistent between any two statements, so a poisoned lock is safe.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -286,7 +287,7 @@ impl MarketFeed {
 
 #[pymethods]
 impl MarketFeed {
-    /// Connects at once, so that a wrong address or key is told here.
+    /// Connects at once, so that a wrong address or key is reported here.
     #[new]
     fn new(py: Python<'_>, endpoint: Endpoint) -> PyResult<MarketFeed> {
         let mut inner = Inner {
@@ -302,7 +303,7 @@ impl MarketFeed {
         Ok(MarketFeed(Mutex::new(Some(inner))))
     }
 
-    /// Subscribes; what messages call the subscription.
+    /// Subscribes; returns the subscription's handle.
     fn subscribe(&self, py: Python<'_>, wish: Wish) -> PyResult<u32> {
         let wanted = wish.wanted()?;
         self.with(py, |inner| inner.client.subscribe(wanted))
@@ -313,20 +314,20 @@ impl MarketFeed {
         self.with(py, |inner| inner.client.unsubscribe(handle))
     }
 
-    /// Gives a subscription another interval.
+    /// Changes a subscription's interval.
     fn set_interval(&self, py: Python<'_>, handle: u32, interval_ns: u64) -> PyResult<()> {
         let interval = Duration::from_nanos(interval_ns);
         self.with(py, |inner| inner.client.set_interval(handle, interval))
     }
 
-    /// Intervals in nanoseconds that the gateway has granted, by subscriptions.
+    /// Intervals in force at the gateway in nanoseconds, by subscription.
     #[getter]
     fn intervals(&self, py: Python<'_>) -> PyResult<BTreeMap<u32, u64>> {
         self.with(py, |inner| inner.intervals.clone())
     }
 
-    /// Symbol, exponent of prices, round lot and the price of the day before of an instrument that
-    /// a message named.
+    /// Symbol, price exponent, round lot and previous closing price of an instrument that a message
+    /// has named.
     fn instrument(&self, py: Python<'_>, id: u32) -> PyResult<Option<(String, i8, u64, i64)>> {
         self.with(py, |inner| {
             let one = inner.client.instrument(InstrumentId(id))?;
@@ -336,7 +337,8 @@ impl MarketFeed {
         })
     }
 
-    /// Waits up to `timeout` seconds, deaf to signals; True when something is there to be taken.
+    /// Waits up to `timeout` seconds without checking for signals; True when there is something to
+    /// take.
     fn wait(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
         let limit = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::ZERO);
         let begun = Instant::now();
@@ -350,13 +352,13 @@ impl MarketFeed {
         }
     }
 
-    /// What is there, as bytes by name; None for nothing.
+    /// The available messages, as bytes by name; None for none.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let taken = self.with(py, Inner::take)??;
         taken.map(|draft| draft.into_dict(py)).transpose()
     }
 
-    /// As `take`, waiting up to `timeout` seconds, or for ever; signals are heard meanwhile.
+    /// As `take`, but waits up to `timeout` seconds, or forever, checking for signals.
     #[pyo3(signature = (timeout=None))]
     fn next<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyDict>> {
         let limit = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -374,13 +376,13 @@ impl MarketFeed {
         }
     }
 
-    /// What ended the last connection, told once; None when nothing did.
+    /// The error that ended the last connection, returned once; None if there is none.
     fn take_failure(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let lost = self.with(py, |inner| inner.lost.take())?;
         Ok(lost.map(|failure| failure.raise().into_value(py).into_any()))
     }
 
-    /// Lets go of the connection. Whoever waits is told.
+    /// Closes the connection. A waiting thread gets `Closed`.
     fn close(&self, py: Python<'_>) {
         py.detach(|| drop(self.lock().take()));
     }

@@ -13,7 +13,7 @@ use crate::batch::OrderBatch;
 use crate::errors::{Failure, name_of};
 use crate::service::{Service, Shared, Told};
 
-/// What a follower asks for, made by `weir._orders`.
+/// The parameters of a follower, made by `weir.client`.
 #[derive(FromPyObject)]
 pub struct Question {
     firm: u32,
@@ -56,7 +56,7 @@ pub struct Feed {
 
 #[pymethods]
 impl Feed {
-    /// Asks the first question.
+    /// Sends the first fetch.
     #[new]
     fn new(py: Python<'_>, service: &Service, question: Question) -> Feed {
         let shared = service.shared.clone();
@@ -64,14 +64,15 @@ impl Feed {
             let mut io = shared.io();
             let required = (question.min_token.to_vec(), question.min_wait_us);
             let handle = io.follow_from(question.config(), question.token.to_vec(), required);
-            // A page can come to it only when somebody has the connection.
+            // The lock on the connection is still held, so no page can arrive before this.
             shared.add(handle);
             handle
         });
         Feed { shared, handle }
     }
 
-    /// Waits up to `timeout` seconds, deaf to signals; True when something is there to be taken.
+    /// Waits up to `timeout` seconds without checking for signals; True when there is something to
+    /// take.
     fn wait(&self, py: Python<'_>, timeout: f64) -> bool {
         let limit = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::ZERO);
         let begun = Instant::now();
@@ -88,7 +89,7 @@ impl Feed {
         })
     }
 
-    /// What is there: a batch, a pair (reason, token) of a resync, or None.
+    /// The next item: a batch, a pair (reason, token) of a resync, or None.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         Ok(match self.shared.take(self.handle)? {
             None => None,
@@ -101,7 +102,7 @@ impl Feed {
         })
     }
 
-    /// As `take`, waiting up to `timeout` seconds, or for ever; signals are heard meanwhile.
+    /// As `take`, but waits up to `timeout` seconds, or forever, checking for signals.
     #[pyo3(signature = (timeout=None))]
     fn next<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         let limit = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -119,7 +120,7 @@ impl Feed {
         }
     }
 
-    /// Takes the question back.
+    /// Cancels the fetch and ends the follower.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.shared.remove(self.handle));
     }

@@ -1,9 +1,9 @@
-//! One session on one connection, shared by whatever threads ask: followers' pages and the
+//! One session on one connection, shared by any number of threads: followers' pages and the
 //! session's own events, each in a queue of its own.
 //!
-//! Whoever waits first reads the connection for all (`is_pumping`); the others wait for what it
-//! finds. Nothing waits with the interpreter's lock. A queue that is full puts its follower on
-//! hold, so that memory is bounded by what is taken.
+//! The first thread that waits reads the connection for all (`is_pumping`); the others wait for its
+//! results. No wait holds the interpreter's lock. A full queue puts its follower on hold, so that
+//! memory is bounded.
 //!
 //! INVARIANT: `inbox` is never locked while `io` is being waited for.
 
@@ -20,35 +20,35 @@ use crate::batch::Page;
 use crate::endpoint::Endpoint;
 use crate::errors::Failure;
 
-/// The longest that a thread holds the connection or stays deaf to signals.
+/// The longest time that a thread holds the connection or does not check for signals.
 const SLICE: Duration = Duration::from_millis(25);
-/// Pages of a follower that may wait to be taken before it asks for no more.
+/// The number of untaken pages of a follower at which its next fetch is held.
 const PAGES_MAX: usize = 4;
-/// Events of the session that are kept for somebody to take; the oldest go first.
+/// The most untaken events of the session; beyond it the oldest are dropped.
 const EVENTS_MAX: usize = 65_536;
-/// How long a farewell may take.
+/// The longest time for a logout.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// What a follower was told.
+/// An item of a follower's queue.
 #[derive(Debug)]
 pub enum Told {
     /// A page.
     Page(Page),
-    /// What was known is void and comes again.
+    /// The state is void and comes again.
     Resync(Reason, Vec<u8>),
-    /// It goes no further.
+    /// The follower has ended.
     Ended(Failure),
 }
 
-/// What came and was not taken.
+/// Items received and not taken.
 #[derive(Debug, Default)]
 pub struct Inbox {
-    /// A thread is reading the connection.
+    /// True while a thread reads the connection.
     is_pumping: bool,
     is_closed: bool,
-    /// Why the session cannot go on.
+    /// The error that ended the session for good.
     failed: Option<Failure>,
-    /// What last ended a connection.
+    /// The error that ended the last connection.
     lost: Option<Failure>,
     feeds: HashMap<u32, VecDeque<Told>>,
     held: Vec<u32>,
@@ -57,7 +57,7 @@ pub struct Inbox {
     connections: u64,
 }
 
-/// See the module's documentation.
+/// The state shared by a service and its followers.
 #[derive(Debug)]
 pub struct Shared {
     pub io: Mutex<StateClient>,
@@ -66,28 +66,28 @@ pub struct Shared {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is in them is whole between any two statements.
+    // The data is consistent between any two statements, so a poisoned lock is safe.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
-    /// The connection, waited for.
+    /// Locks the connection.
     pub fn io(&self) -> MutexGuard<'_, StateClient> {
         lock(&self.io)
     }
 
-    /// A follower's queue.
+    /// Adds a follower's queue.
     pub fn add(&self, handle: u32) {
         lock(&self.inbox).feeds.insert(handle, VecDeque::new());
     }
 
-    /// Gives a follower up.
+    /// Removes a follower.
     pub fn remove(&self, handle: u32) {
         lock(&self.inbox).feeds.remove(&handle);
         self.io().unfollow(handle);
     }
 
-    /// The next that a follower was told.
+    /// Takes a follower's next item.
     pub fn take(&self, handle: u32) -> Result<Option<Told>, Failure> {
         let mut inbox = lock(&self.inbox);
         let failed = inbox.failure();
@@ -97,7 +97,7 @@ impl Shared {
         }
     }
 
-    /// The next event of the session.
+    /// Takes the session's next event.
     pub fn take_event(&self) -> Result<Option<SessionEvent>, Failure> {
         let mut inbox = lock(&self.inbox);
         match inbox.events.pop_front() {
@@ -106,7 +106,7 @@ impl Shared {
         }
     }
 
-    /// Waits at most a slice until a follower was told something.
+    /// Waits at most a slice until a follower has an item.
     pub fn wait_for(&self, handle: u32, timeout: Duration) -> bool {
         self.wait(timeout, |inbox| inbox.feeds.get(&handle).is_none_or(|feed| !feed.is_empty()))
     }
@@ -153,7 +153,7 @@ impl Shared {
     }
 }
 
-/// What came, as it is kept.
+/// A received item, to be queued.
 enum Came {
     Told(u32, Told),
     Event(Box<SessionEvent>),
@@ -176,7 +176,7 @@ impl Came {
     }
 }
 
-/// Whether an event is about orders, not about the session.
+/// Returns true if an event concerns orders, not the session.
 fn is_of_orders(event: &SessionEvent) -> bool {
     !matches!(
         event,
@@ -210,7 +210,7 @@ impl Inbox {
         }
     }
 
-    /// Followers to be put on hold, and those to be let go on.
+    /// Returns the followers to put on hold, and those to release.
     fn hold_changes(&mut self) -> (Vec<u32>, Vec<u32>) {
         let is_full = |feed: &VecDeque<Told>| feed.len() >= PAGES_MAX;
         let now: Vec<u32> = self
@@ -234,7 +234,7 @@ pub struct Service {
 
 #[pymethods]
 impl Service {
-    /// Connects at once, so that a wrong address or key is told here.
+    /// Connects at once, so that a wrong address or key is reported here.
     #[new]
     fn new(py: Python<'_>, endpoint: Endpoint) -> PyResult<Service> {
         let (target, session) = (endpoint.target()?, endpoint.session()?);
@@ -249,30 +249,30 @@ impl Service {
         Ok(Service { shared: Arc::new(Shared { io, inbox, changed: Condvar::new() }) })
     }
 
-    /// How many connections there have been.
+    /// The number of connections so far.
     #[getter]
     fn connections(&self) -> u64 {
         lock(&self.shared.inbox).connections
     }
 
-    /// Events that nobody took and that were dropped.
+    /// The number of untaken events that were dropped.
     #[getter]
     fn events_dropped(&self) -> u64 {
         lock(&self.shared.inbox).events_dropped
     }
 
-    /// What last ended a connection, told once; None when nothing did.
+    /// The error that ended the last connection, returned once; None if there is none.
     fn take_failure(&self) -> Option<Py<PyAny>> {
         let lost = lock(&self.shared.inbox).lost.take()?;
         Python::attach(|py| Some(lost.raise().into_value(py).into_any()))
     }
 
-    /// Logs out. Whoever waits is told.
+    /// Logs out. Waiting threads get `Closed`.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| {
             lock(&self.shared.inbox).is_closed = true;
             self.shared.changed.notify_all();
-            // A connection that is gone already is what this is for.
+            // An error is ignored: the connection may be gone already.
             let _ = self.shared.io().close(FAREWELL);
         });
         Ok(())

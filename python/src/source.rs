@@ -19,21 +19,21 @@ use crate::endpoint::Endpoint;
 use crate::errors::{Failure, name_of};
 use crate::fields::to_dict;
 
-/// The longest wait without a look at signals.
+/// The longest wait without a check for signals.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Which epoch, made by `weir.source`.
+/// The parameters of an epoch, made by `weir.source`.
 #[derive(Debug, FromPyObject)]
 pub struct EpochSettings {
     source: u16,
     epoch: u32,
     full_resend: bool,
-    /// Epoch, seq and rec of the last place that stays valid.
+    /// Epoch, seq and rec of the last place that is still valid.
     valid_to: Option<(u32, u64, u64)>,
     unacknowledged_max: usize,
 }
 
-/// Feeds one source.
+/// The writer of one source.
 #[pyclass(frozen, module = "weir._weir")]
 pub struct Writer {
     writer: Mutex<SourceWriter>,
@@ -60,7 +60,7 @@ impl Writer {
 
 #[pymethods]
 impl Writer {
-    /// A writer that connects with the first `poll`.
+    /// Creates a writer that connects with the first `poll`.
     #[new]
     fn new(endpoint: Endpoint, settings: EpochSettings) -> PyResult<Writer> {
         let config = Writer::config(&endpoint, &settings)?;
@@ -68,8 +68,8 @@ impl Writer {
         Ok(Writer { writer: Mutex::new(writer), endpoint })
     }
 
-    /// Takes a batch: blocks of rows one behind another, and each one's attributes or none at all;
-    /// its number, or None when as much waits for its acknowledgement as may.
+    /// Queues a batch: blocks of rows back to back, and the attributes of each row or none at all.
+    /// Returns its number, or None when too much is unacknowledged.
     fn push(
         &self,
         py: Python<'_>,
@@ -86,7 +86,7 @@ impl Writer {
         }
     }
 
-    /// Sends, and waits up to `timeout` seconds for something to come; what came.
+    /// Sends, and waits up to `timeout` seconds for events; returns them.
     fn poll<'py>(&self, py: Python<'py>, timeout: f64) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let limit = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::ZERO);
         let begun = Instant::now();
@@ -103,31 +103,31 @@ impl Writer {
         }
     }
 
-    /// Batches without acknowledgement.
+    /// The number of unacknowledged batches.
     #[getter]
     fn unacknowledged(&self) -> usize {
         self.lock().feed().unacknowledged_count()
     }
 
-    /// The store has said that the source is open.
+    /// True while the source is open.
     #[getter]
     fn is_open(&self) -> bool {
         self.lock().feed().is_open()
     }
 
-    /// Goes on in another epoch; batches of the one before are given up.
+    /// Starts another epoch; batches of the one before are discarded.
     fn begin(&self, settings: EpochSettings) -> PyResult<()> {
         let config = Writer::config(&self.endpoint, &settings)?;
         self.lock().begin(config);
         Ok(())
     }
 
-    /// Asks again for the source to be opened, after a refusal whose cause is gone.
+    /// Repeats the request to open the source, after a refusal whose cause is gone.
     fn open_again(&self) {
         self.lock().open_again();
     }
 
-    /// What ended the last connection, told once; None when nothing did.
+    /// The error that ended the last connection, returned once; None if there is none.
     fn take_failure(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         let failure = Failure::from(self.lock().take_failure()?);
         Some(failure.raise().into_value(py).into_any())
@@ -155,7 +155,7 @@ fn rows_of<'a>(
     chunks.enumerate().map(row).collect()
 }
 
-/// An event as a dictionary whose `type` says which.
+/// Converts an event to a dictionary with its name as `type`.
 fn tell<'py>(py: Python<'py>, event: &SourceEvent) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     match event {

@@ -22,16 +22,16 @@ use crate::endpoint::Endpoint;
 use crate::errors::{Failure, name_of};
 use crate::fields::to_dict;
 
-/// The longest wait without a look at signals.
+/// The longest wait without a check for signals.
 const SLICE: Duration = Duration::from_millis(50);
-/// How long a request waits for its session to be free.
+/// The longest time that a request waits for its session to be free.
 const FREE_TIME: Duration = Duration::from_secs(5);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One subscription, attached to by and by.
+/// One subscription, attached at the first wait.
 #[pyclass(frozen, module = "weir._weir")]
 pub struct Reader(Mutex<Option<Subscription>>);
 
@@ -51,7 +51,7 @@ pub struct Message {
 
 #[pymethods]
 impl Reader {
-    /// Attaches to a subscription; `seen` is of each source the last (epoch, record) dealt with.
+    /// Attaches to a subscription; `seen` has the last (epoch, record) processed per source.
     #[new]
     fn new(
         endpoint: Endpoint,
@@ -66,7 +66,7 @@ impl Reader {
         Ok(Reader(Mutex::new(Some(Subscription::on(client, name, credit, seen)))))
     }
 
-    /// The next message, waited for up to `timeout` seconds or for ever; None for none in time.
+    /// The next message, waiting up to `timeout` seconds or forever; None if there is none in time.
     #[pyo3(signature = (timeout=None))]
     fn next(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Message>> {
         let limit = timeout.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
@@ -93,12 +93,12 @@ impl Reader {
         self.with(|reader| reader.ack(&Came { head: message.head, body: Vec::new() }))
     }
 
-    /// Tells the node at once what was acknowledged.
+    /// Sends acknowledgements at once.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.with(Subscription::flush))
     }
 
-    /// Tells the node what was acknowledged and lets go of the connection.
+    /// Sends acknowledgements and closes the connection.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
             if let Some(mut reader) = lock(&self.0).take() {
@@ -107,7 +107,7 @@ impl Reader {
         });
     }
 
-    /// Of each source the last (epoch, record) that was dealt with.
+    /// The last (epoch, record) processed per source.
     #[getter]
     fn seen(&self) -> PyResult<BTreeMap<u32, (u32, u64)>> {
         self.with(|reader| {
@@ -116,12 +116,12 @@ impl Reader {
         })
     }
 
-    /// The node has said, since this was asked last, that messages may be missing.
+    /// True if the node has reported, since the last call, that messages may have been lost.
     fn take_may_have_lost(&self) -> PyResult<bool> {
         self.with(Subscription::take_may_have_lost)
     }
 
-    /// What ended the last connection, told once; None when nothing did.
+    /// The error that ended the last connection, returned once; None if there is none.
     fn take_failure(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         let failure = self.with(|reader| reader.client().take_failure()).ok().flatten()?;
         Some(Failure::from(failure).raise().into_value(py).into_any())
@@ -130,25 +130,25 @@ impl Reader {
 
 #[pymethods]
 impl Message {
-    /// Its number: rising, not dense.
+    /// Its number: increasing, not dense.
     #[getter]
     fn number(&self) -> u64 {
         self.head.message_no
     }
 
-    /// Source, epoch and record: what it is told from one that comes again by.
+    /// Source, epoch and record, which identify a redelivered message.
     #[getter]
     fn place(&self) -> (u32, u32, u64) {
         (self.head.source, self.head.epoch.0, self.head.record.0)
     }
 
-    /// When the node took it, in nanoseconds since 1970.
+    /// The time at which the node accepted it, in nanoseconds since 1970.
     #[getter]
     fn published_time(&self) -> u64 {
         self.head.published_time.0
     }
 
-    /// The node knows that it came before.
+    /// True for a known redelivery.
     #[getter]
     fn again(&self) -> bool {
         self.head.flags.contains(MessageFlags::AGAIN)
@@ -174,13 +174,13 @@ impl Message {
     }
 }
 
-/// Messages for other sessions.
+/// A publisher of messages to other sessions.
 #[pyclass(frozen, module = "weir._weir")]
 pub struct Sender(Mutex<Publisher>);
 
 #[pymethods]
 impl Sender {
-    /// A publisher that begins in an epoch with the number after `last`.
+    /// Creates a publisher that starts in an epoch with the number after `last`.
     #[new]
     fn new(endpoint: Endpoint, epoch: u32, last: u64) -> PyResult<Sender> {
         if epoch == 0 {
@@ -191,7 +191,7 @@ impl Sender {
         Ok(Sender(Mutex::new(publisher)))
     }
 
-    /// Takes a message for a session; its number.
+    /// Queues a message for a session; returns its number.
     fn publish(&self, to: u32, body: &[u8]) -> PyResult<u64> {
         if body.len() > BODY_LEN_MAX {
             let message = format!("a body of {} bytes, of at most {BODY_LEN_MAX}", body.len());
@@ -200,8 +200,8 @@ impl Sender {
         Ok(lock(&self.0).publish(SessionId(to), body))
     }
 
-    /// Sends, and waits up to `timeout` seconds until all is acknowledged or refused; up to which
-    /// number all is.
+    /// Sends, and waits up to `timeout` seconds until all messages are acknowledged or refused;
+    /// returns the number up to which they are acknowledged.
     fn poll(&self, py: Python<'_>, timeout: f64) -> PyResult<u64> {
         let limit = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::ZERO);
         let begun = Instant::now();
@@ -215,27 +215,27 @@ impl Sender {
         }
     }
 
-    /// Messages without acknowledgement.
+    /// The number of unacknowledged messages.
     #[getter]
     fn unacknowledged(&self) -> usize {
         lock(&self.0).unacknowledged()
     }
 
-    /// Number and reason of those refused since this was asked last.
+    /// Number and reason of the messages refused since the last call.
     fn take_refused(&self) -> Vec<(u64, String)> {
         let refused = lock(&self.0).take_refused();
         refused.iter().map(|reject| (reject.message_no, name_of(reject.reason))).collect()
     }
 
-    /// What ended the last connection, told once; None when nothing did.
+    /// The error that ended the last connection, returned once; None if there is none.
     fn take_failure(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         let failure = Failure::from(lock(&self.0).take_failure()?);
         Some(failure.raise().into_value(py).into_any())
     }
 }
 
-/// Requests about subscriptions, each on a connection of its own: a session is logged on once, and
-/// one that only waits here would keep its subscriptions from being read.
+/// Requests about subscriptions, each on a connection of its own: a session can be logged on only
+/// once, and an idle logon here would keep its subscriptions from being read.
 #[pyclass(frozen, module = "weir._weir")]
 pub struct Manager {
     target: Target,
@@ -243,7 +243,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Asks, once the session is free.
+    /// Sends a request, once the session is free.
     fn ask<T: Send>(
         &self,
         py: Python<'_>,
@@ -254,7 +254,7 @@ impl Manager {
             let asked =
                 py.detach(|| ask(&mut BrokerClient::new(self.target.clone(), self.session)));
             match asked {
-                // A connection that was closed a moment ago may not have ended at the node.
+                // The node may not have noticed the end of a connection closed a moment ago.
                 Err(error) if error.is_session_taken() && begun.elapsed() < FREE_TIME => {
                     py.check_signals()?;
                     py.detach(|| std::thread::sleep(Duration::from_millis(10)));
@@ -267,13 +267,13 @@ impl Manager {
 
 #[pymethods]
 impl Manager {
-    /// Connects with each request.
+    /// Creates a manager, which connects for each request.
     #[new]
     fn new(endpoint: Endpoint) -> PyResult<Manager> {
         Ok(Manager { target: endpoint.target()?, session: endpoint.session()? })
     }
 
-    /// Makes a subscription; `quota` is bytes, messages, and the age in seconds.
+    /// Creates a subscription; `quota` is bytes, messages, and the age in seconds.
     fn create(
         &self,
         py: Python<'_>,
@@ -298,13 +298,13 @@ impl Manager {
         self.ask(py, |client| client.create(&new))
     }
 
-    /// Deletes, drains or evicts one.
+    /// Deletes, drains or evicts a subscription.
     fn act(&self, py: Python<'_>, action: &str, name: &str, firm: u32) -> PyResult<()> {
         let action = of_name(action, SubscriptionAction::ALL, "an action")?;
         self.ask(py, |client| client.act(action, FirmId(firm), name))
     }
 
-    /// All of a firm's, or of those that the session sees.
+    /// All subscriptions of a firm, or of those that the session may see.
     fn list<'py>(&self, py: Python<'py>, firm: u32) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let listed = self.ask(py, |client| client.list(FirmId(firm)))?;
         let tell = |one: &weir_client::subscription::Listed| {
@@ -316,7 +316,7 @@ impl Manager {
     }
 }
 
-/// The value whose name, in whatever case, is `text`.
+/// Returns the value whose name is `text`, ignoring case.
 fn of_name<C: Copy + std::fmt::Debug>(text: &str, all: &[C], what: &str) -> PyResult<C> {
     let is_it = |code: &&C| format!("{code:?}").eq_ignore_ascii_case(text);
     all.iter().find(is_it).copied().ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! A session's own orders, for Python: requests out, what became of them in.
+//! A session's own orders, for Python: requests out, their outcomes in.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -81,14 +81,14 @@ impl Order {
     }
 }
 
-/// A session's requests and what becomes of them.
+/// A session's requests and their outcomes.
 #[pyclass(frozen, module = "weir._weir")]
 pub struct Trader {
     shared: Arc<Shared>,
 }
 
 impl Trader {
-    /// Sends a request to a partition, by default the first that trades; its number.
+    /// Sends a request to a partition, by default the first with instruments; returns its number.
     fn submit(&self, py: Python<'_>, partition: u16, request: Request) -> PyResult<u64> {
         let submitted = py.detach(|| {
             let mut io = self.shared.io();
@@ -118,7 +118,7 @@ impl Trader {
 
 #[pymethods]
 impl Trader {
-    /// The orders of a session.
+    /// Creates the trader of a service's session.
     #[new]
     fn new(service: &Service) -> Trader {
         Trader { shared: service.shared.clone() }
@@ -161,7 +161,7 @@ impl Trader {
         self.submit(py, partition, replace.request())
     }
 
-    /// The next event, waited for up to `timeout` seconds or for ever; None for none in time.
+    /// The next event, waiting up to `timeout` seconds or forever; None if there is none in time.
     #[pyo3(signature = (timeout=None))]
     fn next<'py>(
         &self,
@@ -184,8 +184,8 @@ impl Trader {
     }
 }
 
-/// An event as a dictionary whose `type` is the message's name; `answered` is the number of the
-/// request that it is the first answer to.
+/// Converts an event to a dictionary whose `type` is the message's name; `answered` is the number
+/// of the request of which it is the first answer.
 fn tell<'py>(py: Python<'py>, event: &SessionEvent) -> PyResult<Bound<'py, PyDict>> {
     let (dict, answered) = match event {
         SessionEvent::Report { report, answered } => (to_dict(py, report)?, answered),

@@ -1,7 +1,7 @@
 """A real node for the tests: `weir serve` on ports that the system chooses, in its own directory.
 
-WEIR_BINARY names the program; `./x test` builds it. No wait here has a length of its own: each ends
-with what is waited for, and HANG only keeps a hang from being for ever.
+WEIR_BINARY names the program; `./x test` builds it. No wait has a fixed length: each ends with the
+awaited event, and HANG limits a hang.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 
 import weir
 
-# Shells start background jobs deaf to interrupts, and what those start is deaf too.
+# Shells start background jobs with SIGINT ignored, and their children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HANG = 60.0
@@ -49,7 +49,7 @@ class Node:
         self.start()
 
     def start(self) -> None:
-        """Starts it and waits until it is ready."""
+        """Starts the node and waits until it is ready."""
         command = [os.environ["WEIR_BINARY"], "serve", "--durability", "os"]
         command += ["--listen", self.listen, "--http", "127.0.0.1:0"]
         command += ["--config", self.home / "weir.toml", "--dir", self.home / "data"]
@@ -70,14 +70,14 @@ class Node:
         self.listen = self.address
 
     def kill(self) -> None:
-        """Ends it as `kill -9` does."""
+        """Ends the node as `kill -9` does."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         if self.process.stdout is not None:
             self.process.stdout.close()
 
     def status(self) -> dict[str, Any]:
-        """What its status page says."""
+        """Returns the status page."""
         with urllib.request.urlopen(f"http://{self.http}/status", timeout=HANG) as page:
             return json.load(page)
 
@@ -102,7 +102,7 @@ class Node:
         )
 
     def admin(self, *words: object) -> dict[str, Any]:
-        """Runs `weir admin WORDS`; what it says."""
+        """Runs `weir admin WORDS` and returns its output."""
         return json.loads(self.command("admin", "--json", *words).stdout)
 
     def define_session(self, number: int, role: str, firm: int = 0) -> None:
@@ -121,7 +121,7 @@ class Node:
         return weir.Source(self.ingest, session=30, source=SOURCE, epoch=epoch, **options)
 
     def token(self, at: weir.Token) -> dict[str, Any]:
-        """What a token says."""
+        """Decodes a token."""
         command = [os.environ["WEIR_BINARY"], "token", "decode", str(at), "--json", "--dir"]
         done = subprocess.run(
             [*command, str(self.home / "data")], capture_output=True, text=True, check=True
@@ -157,7 +157,7 @@ def market(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, st
 
 @pytest.fixture
 def node(tmp_path: Path, market: tuple[Path, dict[int, str]]) -> Iterator[Node]:
-    """A node of its own with that market."""
+    """A fresh node with that market."""
     data, keys = market
     shutil.copytree(data, tmp_path / "data")
     node = Node(tmp_path, keys)
@@ -169,7 +169,7 @@ def node(tmp_path: Path, market: tuple[Path, dict[int, str]]) -> Iterator[Node]:
 
 
 def until(what: str, look: Callable[[], Any]) -> Any:
-    """Looks until there is something."""
+    """Polls until there is a result."""
     begun = time.monotonic()
     while not (found := look()):
         assert time.monotonic() - begun < HANG, f"{what} did not come"
@@ -178,7 +178,7 @@ def until(what: str, look: Callable[[], Any]) -> Any:
 
 
 def trade(node: Node, count: int, first: int = 0) -> None:
-    """So many buys of firm 11 that rest at prices of their own."""
+    """Enters `count` buys of firm 11 that rest, each at its own price."""
     with node.client(11) as client:
         for number in range(first, first + count):
             client.new_order(

@@ -9,7 +9,7 @@ from conftest import HANG, SOURCE, Node
 
 
 def batch_of(node: Node) -> weir.OrderBatch:
-    """A batch of an outside core's: two orders, and one that is gone."""
+    """A batch of an outside core: two orders, and one that is gone."""
     orders = [
         {"rec": 1, "seq": 1, "price": -5, "order_qty": 7, "cl_ord_id": "one", "side": "Sell"},
         {"rec": 2, "seq": 2, "transact_time": 1_700_000_000_000_000_001, "attributes": b"xyz"},

@@ -1,4 +1,4 @@
-"""The examples, run as somebody would run them."""
+"""The examples, run as a user would run them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(name: str, *words: object) -> subprocess.Popen[str]:
 
 
 def interrupt(example: subprocess.Popen[str]) -> None:
-    """Ends it as Ctrl-C does; it has nothing to complain about."""
+    """Ends the example as Ctrl-C does; it must end without errors."""
     example.send_signal(signal.SIGINT)
     _, complaints = example.communicate(timeout=HANG)
     assert (complaints, example.returncode) == ("", 0)

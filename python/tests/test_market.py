@@ -1,4 +1,4 @@
-"""Market data of a real gateway, fed by a venue of the test's own over UDP."""
+"""Market data of a real gateway, fed by the test's own venue over UDP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOUR = 3600.0
 
 
 class Venue:
-    """ITCH 5.0 over MoldUDP64, message by message, as Nasdaq's specifications lay them out."""
+    """ITCH 5.0 over MoldUDP64, message by message, by Nasdaq's specifications."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -31,7 +31,7 @@ class Venue:
         self.sequence = 1
 
     def say(self, kind: str, locate: int, *bodies: bytes, is_lost: bool = False) -> None:
-        """Sends messages of a kind in one packet, or loses them."""
+        """Sends messages of one type in one packet, or drops the packet."""
         start = kind.encode() + struct.pack(">HH6s", locate, 0, b"\0\0\0\0\x03\xe8")
         packet = struct.pack(">10sQH", b"A         ", self.sequence, len(bodies))
         for body in bodies:
@@ -67,7 +67,7 @@ class Gateway(Node):
     """A node that serves market data, and its venue."""
 
     def market(self, contents: Any = (), **options: Any) -> weir.Market:
-        """A subscriber that may look elsewhere for a while."""
+        """A subscriber that may stop reading for a while."""
         with self.client(11, heartbeat=60.0) as client:
             return client.market(self.places, contents=contents, **options)
 
@@ -76,11 +76,11 @@ class Gateway(Node):
         return self.status()["market"]["addresses"][0]
 
     def subscribers(self) -> list[dict[str, Any]]:
-        """How the gateway's subscribers stand."""
+        """The status of the gateway's subscribers."""
         return self.status()["market"]["flush"][0]["subscribers"]
 
     def settle(self, venue: Venue) -> None:
-        """Waits until all that the venue said is taken."""
+        """Waits until the gateway has processed everything sent by the venue."""
         def is_taken() -> bool:
             channels = self.status()["market"]["receive"]["channels"]
             return [channel["next"] for channel in channels] == [venue.sequence]
@@ -128,7 +128,7 @@ def venue(gateway: Gateway, venue_port: int) -> Iterator[Venue]:
 def take(
     market: weir.Market, is_there: Callable[[list[weir.MarketBatch]], bool]
 ) -> list[weir.MarketBatch]:
-    """Batches until they have what is wanted."""
+    """Reads batches until they satisfy `is_there`."""
     batches: list[weir.MarketBatch] = []
     while not is_there(batches):
         batches.append(market.next(HANG))
@@ -136,7 +136,7 @@ def take(
 
 
 def subscriptions(gateway: Gateway, market: weir.Market) -> list[int]:
-    """How many each subscriber has; what was asked for goes out with a look."""
+    """The number of subscriptions per subscriber; a read sends the queued requests."""
     with contextlib.suppress(weir.Timeout):
         market.next(0.01)
     return [report["subscriptions"] for report in gateway.subscribers()]
@@ -185,13 +185,13 @@ def test_quotes_trades_levels_orders_and_the_day_are_the_venues(
         turnover = [batch.turnovers[-1] for batch in batches if len(batch.statistics)][-1]
         assert turnover == 20 * 7 * 90_500_000_000
         for batch in batches:
-            # The arrays together are what came, and the kinds say how they mix.
+            # The arrays together have all messages, and the kinds their order.
             count = sum(len(getattr(batch, name)) for name in weir.MARKET_KINDS)
             assert count == len(batch) == len(batch.kinds)
             for place, name in enumerate(weir.MARKET_KINDS):
                 assert np.count_nonzero(batch.kinds == place) == len(getattr(batch, name)), name
             assert not batch.stale and batch.received_time > 0
-        # Times are whole: the venue's is a microsecond after midnight, to the nanosecond.
+        # Times are exact: the venue's is a microsecond after midnight, to the nanosecond.
         times = [int(trade["event_time"]) for trade in rows(batches, "trades")]
         assert all(time % 86_400_000_000_000 == 1_000 for time in times)
         for batch in batches:
@@ -257,7 +257,7 @@ def test_who_wanted_to_be_disconnected_is_and_does_not_come_back(
     with gateway.market("trades", policy="disconnect", queue_len_max=50, timeout=HANG) as market:
         until("it is subscribed", lambda: subscriptions(gateway, market) == [1])
         count = 0
-        # Nobody asks for a batch: the sockets fill, then the queue.
+        # No batch is read: the sockets fill, then the queue.
         while len(gateway.subscribers()) > 0:
             for _ in range(20):
                 venue.trade(1, 1, 905_000, *range(count, count + 25))
@@ -289,7 +289,7 @@ def test_who_does_not_keep_up_is_told_what_is_lost(gateway: Gateway, venue: Venu
     with gateway.market(["trades", "status"], queue_len_max=100) as market:
         take(market, lambda batches: len(rows(batches, "statuses")) > 0)
         count = 0
-        # Nobody asks for a batch: the sockets fill, then the queue, then it is skipped.
+        # No batch is read: the sockets fill, then the queue, then messages are skipped.
         while not any(report["queue_len"] >= 50 for report in gateway.subscribers()):
             for _ in range(20):
                 venue.trade(1, 1, 905_000, *range(count, count + 25))
@@ -313,7 +313,7 @@ def test_refusals_and_wrong_keys_are_raised(gateway: Gateway, venue: Venue) -> N
             market.subscribe("*", "gossip")
         with pytest.raises(ValueError, match="25 bytes"):
             market.subscribe("A" * 26, "bbo")
-        # The session goes on.
+        # The session continues.
         market.subscribe("*", weir.MarketContent.Bbo)
         take(market, lambda batches: len(rows(batches, "quotes")) > 0)
         with pytest.raises(weir.Timeout):
@@ -329,7 +329,7 @@ def test_it_comes_back_after_a_loss_and_begins_with_what_is(
     gateway: Gateway, venue: Venue
 ) -> None:
     place = gateway.places
-    # The gateway comes back where it was.
+    # The gateway restarts at the same address.
     config = gateway.home / "weir.toml"
     text = config.read_text()
     before, now = ('[market]\nlisten = "' + at + '"' for at in ("127.0.0.1:0", place))

@@ -15,7 +15,7 @@ from conftest import HANG, SOURCE, Node, trade, until
 
 
 def snapshot(node: Node, session: int = 2, **options: object) -> tuple[weir.OrderTable, weir.Token]:
-    """All that is there, and the token behind it."""
+    """Reads everything up to the newest state; returns it with the token."""
     table = weir.OrderTable()
     with node.client(session) as client:
         orders = client.orders(until_online=True, timeout=HANG, **options)  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ def test_filters_and_rights_are_the_servers(node: Node) -> None:
         client.new_order("b", instrument=1, account=12, side=weir.Side.Buy, qty=1, price=99)
         assert client.event(HANG)
     assert [len(snapshot(node, firm=firm)[0]) for firm in (0, 11, 12)] == [3, 2, 1]
-    # A trader's firm is its own, and another's it may not name.
+    # A trader sees its own firm's orders and may not name another firm.
     assert len(snapshot(node, session=12)[0]) == 1
     with pytest.raises(weir.Refused) as refused:
         snapshot(node, session=12, firm=11)
@@ -94,7 +94,7 @@ def test_a_token_that_is_not_honoured_is_a_resync_with_its_reason_and_goes_on(no
     trade(node, 2)
     _, token = snapshot(node)
     with node.client(2) as client:
-        # Of another filter.
+        # A token of another filter.
         orders = client.orders(token=token, firm=11, until_online=True, timeout=HANG)
         with pytest.raises(weir.ResyncFilter) as resync:
             next(orders)
@@ -104,7 +104,7 @@ def test_a_token_that_is_not_honoured_is_a_resync_with_its_reason_and_goes_on(no
         for batch in orders:
             table.apply(batch)
         assert len(table) == 2
-        # As an event in place of a batch.
+        # The resync is returned in place of a batch.
         table = weir.OrderTable()
         for batch in client.orders(
             token=token, firm=11, until_online=True, timeout=HANG, resync="return"
@@ -138,7 +138,7 @@ def test_a_reader_that_was_busy_for_longer_than_its_heartbeat_goes_on(node: Node
         table = weir.OrderTable()
         while not orders.online:
             table.apply(next(orders))
-        # Nobody speaks for the session until the node has given it up.
+        # The client is not polled until the node has noticed the loss of the session.
         until("the session's end", lambda: node.status()["gateway"]["sessions_lost"])
         trade(node, 1, first=20)
         while len(table) < 3:
@@ -175,7 +175,7 @@ def test_a_follower_that_does_not_take_asks_for_no_more_than_a_few_pages(node: N
         quick = client.orders(until_online=True, rows_max=1, timeout=HANG)
         assert sum(len(batch) for batch in quick) == 40
         questions = until("the figures", lambda: node.status()["delivery"]["pages"])
-        # 40 pages for the quick one; the slow one has its queue and one more on its way.
+        # 40 pages for the quick one; the slow one has a full queue and one more under way.
         assert questions < 60, questions
         table = weir.OrderTable()
         while not slow.online:

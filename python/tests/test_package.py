@@ -1,4 +1,4 @@
-"""What the package says of itself."""
+"""The package's own consistency: codes, layouts, the stub, the public names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS and signing keys: the same orders for who may see them, a typed error for who may not."""
+"""TLS and signing keys: an entitled client sees its orders, any other gets a typed error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conftest import HANG, SOURCE, Node, trade
 
 @pytest.fixture
 def certificates(tmp_path: Path) -> Path:
-    """A certificate for the node as 127.0.0.1, and the authority to believe."""
+    """A certificate for the node as 127.0.0.1, and its authority."""
     home = tmp_path / "tls"
     command = [os.environ["WEIR_BINARY"], "certificate", "--dir", home, "--name", "127.0.0.1"]
     subprocess.run(command, check=True, capture_output=True)
@@ -27,7 +27,7 @@ def certificates(tmp_path: Path) -> Path:
 def secure(
     tmp_path: Path, certificates: Path, market: tuple[Path, dict[int, str]]
 ) -> Iterator[Node]:
-    """A node with the market that speaks TLS on all its doors."""
+    """A node with the market and TLS on all listeners."""
     data, keys = market
     shutil.copytree(data, tmp_path / "data")
     files = f'certificate = "{certificates}/node.pem"\nkey = "{certificates}/node.key"\n'
@@ -41,7 +41,7 @@ def secure(
 
 
 def names(node: Node, session: int = 2, **options: object) -> list[bytes]:
-    """The orders that a session is told of."""
+    """The orders that a session sees."""
     with node.client(session, **options) as client:
         batches = client.orders(until_online=True, timeout=HANG)
         return [name for batch in batches for name in batch.rows["cl_ord_id"].tolist()]

@@ -10,7 +10,7 @@ from conftest import HANG, SOURCE, Node
 
 
 def known(node: Node) -> dict[int, int]:
-    """What a reader of the source knows: of each record its price."""
+    """The price of each record, as seen by a reader of the source."""
     table = weir.OrderTable()
     with node.client(2) as client:
         for batch in client.orders(source=SOURCE, until_online=True, timeout=HANG):
@@ -19,7 +19,7 @@ def known(node: Node) -> dict[int, int]:
 
 
 def resend(source: weir.Source, orders: list[dict[str, int]]) -> None:
-    """All that there is, in one batch."""
+    """Sends a full resend in one batch."""
     source.send(orders, resend_begin=True, resend_end=True)
 
 
@@ -50,7 +50,7 @@ def test_what_was_not_acknowledged_is_sent_again_to_a_node_that_was_killed(node:
     source = node.source()
     resend(source, [])
     source.flush(HANG)
-    # The ingest listener is on another port after a restart: keep it where it is.
+    # A restart would choose another port for the ingest listener: fix the current one.
     config = node.home / "weir.toml"
     config.write_text(config.read_text().replace(
         '[ingest]\nlisten = "127.0.0.1:0"', f'[ingest]\nlisten = "{node.ingest}"'
@@ -95,7 +95,7 @@ def test_a_refusal_names_the_row_and_the_reason(node: Node) -> None:
         source.flush(HANG)
     assert refused.value.reason == "PlaceWentBack"
     assert refused.value.details["row_no"] == 2
-    # The same number again, as it should be, is for a new epoch here.
+    # The core recovers by a full resend in a new epoch.
     source.begin(2)
     head = source.open().head
     resend(source, [{"rec": 9, "seq": head[0] + 1, "price": 1}])

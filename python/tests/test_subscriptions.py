@@ -40,7 +40,7 @@ def test_executions_wait_for_who_is_away_and_acknowledged_ones_come_once(node: N
     reader.close()
     with pytest.raises(weir.Closed):
         reader.next(0.0)
-    # Whoever comes next has the second, and not the first.
+    # The next subscriber gets the second message, and not the first.
     with ours.subscribe("fills", seen=seen) as again:
         second = again.next(HANG)
         assert second is not None and second.place > first.place

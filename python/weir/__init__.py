@@ -1,7 +1,7 @@
 """The client of Weir, an exchange platform.
 
 Order state by token, market data, durable subscriptions, the feeding of an outside core's orders,
-order entry. All of it is the Rust client underneath; this package gives it Python's forms.
+order entry. The Rust client underneath does the work; this package gives it Python's forms.
 
     import weir
 

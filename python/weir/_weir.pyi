@@ -1,4 +1,4 @@
-"""The extension beneath the package: `weir` is what to import."""
+"""The extension beneath the package; programs import `weir`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CODES: dict[str, list[tuple[str, int]]]
 MARKET_LAYOUTS: dict[str, tuple[int, list[tuple[str, int, int, str]]]]
 
 class OrderBatch:
-    """Orders as they are now, in the order of their changes.
+    """Orders in their current state, in the order of their changes.
 
-    Speaks Arrow's PyCapsule interface: `pyarrow.record_batch(batch)`, `polars.DataFrame(batch)`.
+    Supports Arrow's PyCapsule interface: `pyarrow.record_batch(batch)`, `polars.DataFrame(batch)`.
     """
 
     def __len__(self) -> int: ...

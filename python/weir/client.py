@@ -16,15 +16,15 @@ from .errors import RESYNCS, Resync
 from .market import Market
 from .token import Token
 
-#: How long one look of an asynchronous iterator for the next batch takes at most, in seconds.
+#: The longest wait of an asynchronous iterator in its executor, in seconds.
 _LOOK = 0.5
 
 
 class Client:
-    """One session on one connection; it comes back by itself after a loss.
+    """One session on one connection; it reconnects automatically after a loss.
 
     Order state and orders share the connection. Several threads may use a client; a request may
-    then wait for as long as another thread looks for what has come, at most 25 ms.
+    then wait while another thread reads the connection, for at most 25 ms.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Client:
         tls: Tls | None = None,
         heartbeat: float = 5.0,
     ) -> None:
-        """Connects and logs on; raises ConnectionLost or LogonRejected when it cannot."""
+        """Connects and logs on; raises ConnectionLost or LogonRejected on failure."""
         self._endpoint = Endpoint(address, session, key, signing_key, tls, heartbeat)
         self._service = _weir.Service(self._endpoint)
         self._trader = _weir.Trader(self._service)
@@ -65,12 +65,12 @@ class Client:
         """Follows order state from a token on, batch by batch, without end.
 
         `firm`, `account`, `instrument` and `live` filter; `source` is an outside core's number,
-        0 for the node's own (or, of a router, all). `rows_max` bounds a batch, which waits for
-        `rows_min` rows for up to `wait` seconds. `min_token` is what the store is to have reached
-        within `min_wait` seconds. `until_online` ends when all that is there has been told;
-        `timeout` raises Timeout when nothing is heard for so long. `resync` says what becomes of a
-        token that is not honoured: "raise" a Resync, or "return" it in place of a batch. `empty`
-        gives batches without rows too.
+        0 for the node's own (or, of a router, all). `rows_max` limits a batch, which waits for
+        `rows_min` rows for up to `wait` seconds. `min_token` is the token that the store must reach
+        within `min_wait` seconds. `until_online` ends the iteration at the newest state; `timeout`
+        raises Timeout if nothing comes for that many seconds. `resync` selects the handling of a
+        refused token: "raise" a Resync, or "return" it in place of a batch. `empty` yields batches
+        without rows too.
         """
         if resync not in ("raise", "return"):
             raise ValueError(f"resync={resync!r}: want 'raise' or 'return'")
@@ -101,13 +101,13 @@ class Client:
         timeout: float | None = None,
         **options: Any,
     ) -> Market:
-        """Subscribes to market data at a gateway's own listener, by the same session and key.
+        """Subscribes to market data at a gateway's own listener, with the same session and key.
 
         `contents` are bbo, depth, levels, orders, trades, statistics, status; each is subscribed to
-        for each of `patterns` (a symbol, the beginning of symbols and a star, or a star).
-        `interval` and further options are those of Market.subscribe. Iterate what is returned;
-        with `timeout` it raises Timeout when nothing comes for so long. It has a connection of its
-        own, which this client's end does not close.
+        for each of `patterns` (a symbol, a symbol's prefix and a star, or a star). `interval` and
+        further options are those of Market.subscribe. Iterate the result; with `timeout` it raises
+        Timeout if nothing comes for that many seconds. It has a connection of its own, which this
+        client's `close` leaves open.
         """
         return Market(
             self._endpoint.at(address),
@@ -137,7 +137,7 @@ class Client:
         self_trade_prevention: int = 0,
         partition: int = 0,
     ) -> int:
-        """Enters an order; the number of the request. What becomes of it comes in `events`.
+        """Enters an order; returns the number of the request. Its outcome comes in `events`.
 
         It is sent again after a loss of the connection and executed once.
         """
@@ -162,7 +162,7 @@ class Client:
     def cancel_order(
         self, cl_ord_id: str, orig_cl_ord_id: str, *, instrument: int, partition: int = 0
     ) -> int:
-        """Cancels what is left of an order; the number of the request."""
+        """Cancels the remainder of an order; returns the number of the request."""
         return self._trader.cancel(partition, (cl_ord_id, orig_cl_ord_id, instrument))
 
     def replace_order(
@@ -175,21 +175,21 @@ class Client:
         qty: int,
         partition: int = 0,
     ) -> int:
-        """Changes an order's price and total quantity; the number of the request."""
+        """Changes an order's price and total quantity; returns the number of the request."""
         names = (cl_ord_id, orig_cl_ord_id, instrument)
         return self._trader.replace(partition, names, (price, qty))
 
     def event(self, timeout: float | None = None) -> dict[str, Any] | None:
-        """What next became of the session's orders, waited for; None when nothing did in time.
+        """Waits for the next event of the session's orders; None if there is none in time.
 
-        A dictionary of the message's fields: `type` is its name (ExecutionReport,
-        RequestRejected, Reject, TradeBusted ...), `answered` the number of the request that it is
-        the first answer to.
+        The event is a dictionary of the message's fields: `type` is its name (ExecutionReport,
+        RequestRejected, Reject, TradeBusted ...), `answered` the number of the request of which it
+        is the first answer.
         """
         return self._trader.next(timeout)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """What becomes of the session's orders, without end."""
+        """Iterates over the events of the session's orders, without end."""
         while True:
             event = self._trader.next(None)
             if event is not None:
@@ -197,15 +197,15 @@ class Client:
 
     @property
     def connections(self) -> int:
-        """How many connections there have been."""
+        """The number of connections so far."""
         return self._service.connections
 
     def take_failure(self) -> Exception | None:
-        """What ended the last connection, told once; None when nothing did."""
+        """The error that ended the last connection, returned once; None if there is none."""
         return self._service.take_failure()
 
     def close(self) -> None:
-        """Logs out; whoever waits for something is told so (Closed)."""
+        """Logs out; waiting threads get Closed."""
         self._service.close()
 
     def __enter__(self) -> Client:
@@ -221,10 +221,10 @@ class Client:
 
 
 class Orders:
-    """Order state on its way: an iterator and an asynchronous one.
+    """A stream of order state: an iterator and an asynchronous one.
 
-    `token` is that of the last batch that was given, never that of one that is on its way: kept
-    behind what was made of the batch, a crash repeats rows and skips none.
+    `token` is that of the last batch returned, never of one still under way: if it is stored after
+    the batch was processed, a crash repeats rows and skips none.
     """
 
     def __init__(
@@ -236,9 +236,9 @@ class Orders:
         self._feed = feed
         self._until_online, self._timeout, self._raises, self._empty = how
         self._is_done = False
-        #: Where to go on from behind all that was given.
+        #: The token after all batches returned so far.
         self.token = token
-        #: All that was there has been given: what comes is live.
+        #: True once the newest state was reached: further batches are live.
         self.online = False
 
     def __iter__(self) -> Orders:
@@ -258,7 +258,7 @@ class Orders:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while not self._is_done:
-            # Looking takes nothing: a look that is cancelled loses no batch.
+            # The wait takes nothing from the feed: a cancelled wait loses no batch.
             came = self._feed.take()
             if came is not None:
                 said = self._said(came)
@@ -274,7 +274,7 @@ class Orders:
         raise StopAsyncIteration
 
     def _said(self, came: OrderBatch | tuple[str, bytes]) -> OrderBatch | None:
-        """What is given for what came; None for nothing."""
+        """Converts an item of the feed to the iterator's value; None to skip it."""
         if isinstance(came, tuple):
             reason, token = came
             self.token, self.online = Token(token), False
@@ -294,7 +294,7 @@ class Orders:
         return None
 
     def close(self) -> None:
-        """Asks for nothing more."""
+        """Ends the follower."""
         self._is_done = True
         self._feed.close()
 

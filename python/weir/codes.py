@@ -1,4 +1,4 @@
-"""The values of fields that have names; their numbers are FIX's characters, as on the wire."""
+"""Enumerated field values by name; their numbers are those on the wire, mostly FIX's characters."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ._weir import CODES
 
 
 class Side(IntEnum):
-    """Buys or sells."""
+    """The side of an order."""
 
     Buy = ord("1")
     Sell = ord("2")
 
 
 class OrdType(IntEnum):
-    """At which price."""
+    """The type of an order."""
 
     Market = ord("1")
     Limit = ord("2")
@@ -24,7 +24,7 @@ class OrdType(IntEnum):
 
 
 class TimeInForce(IntEnum):
-    """How long an order stands."""
+    """The lifetime of an order."""
 
     Day = ord("0")
     Gtc = ord("1")
@@ -36,7 +36,7 @@ class TimeInForce(IntEnum):
 
 
 class ExecType(IntEnum):
-    """What last happened to an order."""
+    """The kind of an order's last change."""
 
     New = ord("0")
     Canceled = ord("4")
@@ -49,7 +49,7 @@ class ExecType(IntEnum):
 
 
 class OrdStatus(IntEnum):
-    """The state that an order is in; the first two are live."""
+    """The state of an order; the first two are live."""
 
     New = ord("0")
     PartiallyFilled = ord("1")
@@ -60,14 +60,14 @@ class OrdStatus(IntEnum):
 
 
 class RowFlag(IntFlag):
-    """What a row is when it is no order: see `weir.gone`."""
+    """Flags of a row that removes an order: see `weir.gone`."""
 
     TOMBSTONE = 1
     LEAVE = 2
 
 
 class AnySide(IntEnum):
-    """A side, where it is known."""
+    """A side that may be unknown."""
 
     Unknown = ord("0")
     Buy = ord("1")
@@ -75,7 +75,7 @@ class AnySide(IntEnum):
 
 
 class FeedState(IntEnum):
-    """How a channel of a feed stands."""
+    """The state of a feed's channel."""
 
     Waiting = 1
     Live = 2
@@ -86,7 +86,7 @@ class FeedState(IntEnum):
 
 
 class MarketContent(IntEnum):
-    """What of instruments a subscription to market data is to."""
+    """The content of a subscription to market data."""
 
     Bbo = 1
     Depth = 2
@@ -98,7 +98,7 @@ class MarketContent(IntEnum):
 
 
 class MarketFlag(IntFlag):
-    """How a message of market data stands."""
+    """Flags of a market data message."""
 
     SNAPSHOT = 1
     STALE = 2
@@ -106,7 +106,7 @@ class MarketFlag(IntFlag):
 
 
 class MarketPolicy(IntEnum):
-    """What happens to a subscription to market data that does not keep up."""
+    """The policy for a subscription to market data that does not keep up."""
 
     Keep = 1
     Conflate = 2
@@ -115,7 +115,7 @@ class MarketPolicy(IntEnum):
 
 
 class OrderAction(IntEnum):
-    """What happened to an order of a book."""
+    """The kind of change of an order in a book."""
 
     Add = 1
     Execute = 2
@@ -128,7 +128,7 @@ class OrderAction(IntEnum):
 
 
 class TradingState(IntEnum):
-    """How an instrument trades."""
+    """The trading state of an instrument."""
 
     Trading = 1
     Quoting = 2

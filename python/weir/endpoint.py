@@ -1,4 +1,4 @@
-"""Where a node is, and as whom one comes."""
+"""The endpoint of a connection: address, session, key and TLS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Tls:
-    """How the node is known where it wants TLS: by an authority, or by its very certificate."""
+    """The trust in a node that uses TLS: by an authority, or by its exact certificate."""
 
     ca: str | os.PathLike[str] | None = None
     pin: str | os.PathLike[str] | None = None
@@ -26,7 +26,7 @@ class Tls:
 
 
 class Endpoint:
-    """Address, session, key and TLS, as the extension takes them."""
+    """Address, session, key and TLS, in the form that the extension expects."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Endpoint:
 
 
 def _key_bytes(key: str | bytes) -> bytes:
-    """The 32 bytes of a key; what it is is not repeated in the error."""
+    """Returns the 32 bytes of a key; errors do not contain it."""
     try:
         key = bytes.fromhex(key.strip()) if isinstance(key, str) else bytes(key)
     except ValueError:
@@ -72,7 +72,7 @@ def _key_bytes(key: str | bytes) -> bytes:
 
 
 def _signing_key(key: str | bytes | os.PathLike[str] | None) -> str | bytes:
-    """A secret key, or that of a file of `weir keygen`, which nobody else may read."""
+    """Returns a secret key, or reads one from a `weir keygen` file readable by its owner only."""
     if not isinstance(key, os.PathLike):
         return key or b""
     path = Path(key)

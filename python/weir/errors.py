@@ -1,14 +1,14 @@
-"""What can go wrong, one class for each thing to do about it.
+"""Errors, one class for each way to handle them.
 
-Every error is a WeirError and has the server's reason by its name (`reason`, None where the server
-said nothing), as in the protocol's tables.
+Every error is a WeirError and has the server's reason by its name (`reason`, None without one), as
+in the protocol's tables.
 """
 
 from __future__ import annotations
 
 
 class WeirError(Exception):
-    """Anything that this package says is wrong."""
+    """The base class of this package's errors."""
 
     def __init__(self, message: str, reason: str | None = None) -> None:
         super().__init__(message)
@@ -16,11 +16,11 @@ class WeirError(Exception):
 
 
 class ConnectionLost(WeirError, ConnectionError):
-    """There is no connection. A client that had one comes back by itself."""
+    """There is no connection. A client that had one reconnects automatically."""
 
 
 class LogonRejected(WeirError):
-    """The node does not let the session in: a wrong key, a session that is not defined or open."""
+    """The node refused the logon: a wrong key, a session that is not defined or not allowed."""
 
 
 class LoggedOut(WeirError):
@@ -32,35 +32,35 @@ class Closed(WeirError):
 
 
 class WrongNode(WeirError):
-    """The address does not resolve, or another node than the one meant is there."""
+    """The address does not resolve, or another node than the expected one answered."""
 
 
 class Refused(WeirError):
-    """A request that would be refused again: see the reason."""
+    """The server refused a request and would refuse it again; `reason` has the cause."""
 
 
 class Timeout(WeirError, TimeoutError):
-    """Nothing came in the time that was given."""
+    """Nothing came within the timeout."""
 
 
 class TooManyUnanswered(WeirError):
-    """As many requests have no answer as may: read events first."""
+    """The limit of unanswered requests is reached: read events first."""
 
 
 class ProtocolError(WeirError):
-    """What came is not what a node says: a broken connection or a bug."""
+    """The bytes received are not valid messages of a node: a broken connection or a bug."""
 
 
 class OtherHistory(WeirError):
-    """The node has another past than the one that was told: something was lost."""
+    """The node's history differs from the one received: events were lost."""
 
 
 class SubscriptionEnded(WeirError):
-    """The subscription was evicted, expired or deleted; the message says what was taken."""
+    """The subscription was evicted, expired or deleted; the message has the places taken."""
 
 
 class SourceRefused(WeirError):
-    """The store does not open the source or refuses a batch.
+    """The store refused to open the source, or refused a batch.
 
     `details` has the fields of the protocol's SourceReject: batch, row, head, known epoch.
     """
@@ -73,20 +73,20 @@ class SourceRefused(WeirError):
 
 
 class Resync(WeirError):
-    """A token is not honoured: forget every order that was told before.
+    """A token was refused: all order state received before is void.
 
-    `token` is the oldest legal one. The follower goes on from there: iterate it again.
+    `token` is the oldest legal one. The follower continues from there: iterate it again.
     """
 
     token: bytes = b""
 
 
 class ResyncToken(Resync):
-    """No token, a damaged one, or one of another service."""
+    """The token is malformed, damaged, or of another service."""
 
 
 class ResyncFilter(Resync):
-    """The token was taken with another filter or other rights."""
+    """The token belongs to another filter or other rights."""
 
 
 class ResyncEpoch(Resync):
@@ -94,7 +94,7 @@ class ResyncEpoch(Resync):
 
 
 class ResyncFloor(Resync):
-    """The token is older than what ended orders are kept for."""
+    """The token is older than the retention of ended orders."""
 
 
 RESYNCS: dict[str, type[Resync]] = {

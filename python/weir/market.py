@@ -1,4 +1,4 @@
-"""Market data of a gateway: subscriptions, and what they are told, batch by batch."""
+"""Market data of a gateway: subscriptions, and their messages in batches."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .codes import FeedState, MarketContent, MarketFlag, MarketPolicy
 from .endpoint import Endpoint, Tls
 from .errors import Timeout
 
-#: How long one look of an asynchronous iterator for the next batch takes at most, in seconds.
+#: The longest wait of an asynchronous iterator in its executor, in seconds.
 _LOOK = 0.5
 
 _SIGNED = {"price"}
-#: What may be conflated: the rest has no interval.
+#: Contents that can be conflated; the others have no interval.
 _STATES = {
     MarketContent.Bbo,
     MarketContent.Depth,
@@ -50,37 +50,37 @@ def _dtype(length: int, fields: list[tuple[str, int, int, str]]) -> np.dtype:
     )
 
 
-#: The types of the arrays of a batch, by their names: fields are where the wire has them.
+#: The types of a batch's arrays, by name: fields have the offsets of the wire.
 MARKET_DTYPES = {name: _dtype(*layout) for name, layout in _weir.MARKET_LAYOUTS.items()}
 
-#: The names of the kinds of messages, by their numbers in `MarketBatch.kinds`.
+#: The names of the kinds of messages, by their index in `MarketBatch.kinds`.
 MARKET_KINDS = [name for name in MARKET_DTYPES if not name.endswith("_rows")]
 
 
 class Instrument(NamedTuple):
-    """An instrument as the gateway names it."""
+    """An instrument as reported by the gateway."""
 
     symbol: str
     #: The decimal exponent of all its prices.
     price_exponent: int
-    #: Shares of a round lot; 0 when the source does not say.
+    #: Shares of a round lot; 0 if the source does not provide it.
     round_lot: int
-    #: The price of the day before, as a mantissa; 0 when the source does not say.
+    #: The previous day's closing price, as a mantissa; 0 if the source does not provide it.
     previous_close: int
 
 
 class MarketBatch:
-    """What came, in the order in which it came, as a structured array for each kind of message.
+    """The messages received, in order, as a structured array for each kind of message.
 
     The arrays share the batch's memory. Prices are mantissas (`Market.decimal`), times nanoseconds
-    since 1970. Every message says how many changes it stands for (`change_count`), the source's
-    numbers of the first and the last, when the oldest of them happened and was received, when it
-    was written (`sending_time`), and by `flags` whether it is a SNAPSHOT or STALE.
+    since 1970. Every message has the number of changes merged into it (`change_count`), the
+    source's sequence numbers of the first and the last, the times at which the oldest of them
+    happened and was received, the gateway's `sending_time`, and `flags` (SNAPSHOT, STALE).
     """
 
     def __init__(self, came: dict[str, Any]) -> None:
         self._came = came
-        #: When it was taken off the connection, in nanoseconds since 1970, by this clock.
+        #: The time at which it was read from the connection, in ns since 1970, by this clock.
         self.received_time: int = came["received_time"]
 
     def _array(self, name: str) -> np.ndarray:
@@ -96,7 +96,7 @@ class MarketBatch:
 
     @property
     def kinds(self) -> np.ndarray:
-        """The kind of each message, in order, as a place in MARKET_KINDS: how the arrays mix."""
+        """The kind of each message, in order of receipt, as an index in MARKET_KINDS."""
         return np.frombuffer(self._came["kinds"], dtype=np.uint8)
 
     @property
@@ -106,17 +106,17 @@ class MarketBatch:
 
     @property
     def trades(self) -> np.ndarray:
-        """Trades, never merged; `conditions` has BROKEN (64) for one that is undone."""
+        """Trades, never merged; `conditions` has BROKEN (64) for a cancelled one."""
         return self._array("trades")
 
     @property
     def levels(self) -> np.ndarray:
-        """That an instrument's levels are others now: which, says `books`."""
+        """The heads of changed level books; `books` has them with their levels."""
         return self._array("levels")
 
     @property
     def orders(self) -> np.ndarray:
-        """That all orders of an instrument follow: which, says `order_books`."""
+        """The heads of order books; `order_books` has them with their orders."""
         return self._array("orders")
 
     @property
@@ -136,36 +136,36 @@ class MarketBatch:
 
     @property
     def gaps(self) -> np.ndarray:
-        """What a subscription was not told because it did not keep up."""
+        """Messages lost by a subscription that did not keep up."""
         return self._array("gaps")
 
     @property
     def channels(self) -> np.ndarray:
-        """How channels of the source stand from then on."""
+        """State changes of the source's channels."""
         return self._array("channels")
 
     @property
     def stale(self) -> bool:
-        """Some of it was said while the source had lost messages: books may be wrong."""
-        # Statistics have the same flag at the same place.
+        """True if messages of the source were lost: books may be wrong."""
+        # Statistics have the same flag bit.
         names = ("quotes", "trades", "levels", "orders", "changes", "statistics", "statuses")
         return any((self._array(name)["flags"] & MarketFlag.STALE).any() for name in names)
 
     @property
     def turnovers(self) -> list[int]:
-        """Of each row of `statistics` prices times quantities, as a mantissa of 128 bits."""
+        """The turnover of each row of `statistics`, as a mantissa of 128 bits."""
         fields = self.statistics["turnover"]
         return [int.from_bytes(bytes(field), "little", signed=True) for field in fields]
 
     def books(self) -> Iterator[tuple[np.void, np.ndarray]]:
         """Each row of `levels` with its levels: bids first, each side from the best on.
 
-        With the flag MORE the next of the instrument goes on with the same book.
+        With the flag MORE the next row of the instrument continues the same book.
         """
         return self._groups("levels", "level_rows", self._came["level_ends"])
 
     def order_books(self) -> Iterator[tuple[np.void, np.ndarray]]:
-        """Each row of `orders` with its orders: bids first, as they would trade."""
+        """Each row of `orders` with its orders: bids first, in the order of priority."""
         return self._groups("orders", "order_rows", self._came["order_ends"])
 
     def _groups(
@@ -180,9 +180,10 @@ class MarketBatch:
 class Market:
     """A session at a gateway: an iterator of batches and an asynchronous one.
 
-    Nothing is read while nobody asks for a batch: whoever is slow has what is latest, or a gap, as
-    its subscriptions' policies say, and is cut off after 2.5 heartbeats without a look. After a
-    loss it comes back by itself and subscribes anew: states follow with the flag SNAPSHOT.
+    The connection is read only while a batch is being waited for: a slow program gets the latest
+    states, or gaps, by its subscriptions' policies, and is disconnected after 2.5 heartbeats
+    without a read. After a loss it reconnects automatically and subscribes anew: states follow with
+    the flag SNAPSHOT.
     """
 
     def __init__(
@@ -194,15 +195,15 @@ class Market:
         timeout: float | None = None,
         **options: Any,
     ) -> None:
-        """See Client.market."""
+        """Subscribes with the parameters of Client.market."""
         self._feed = _weir.MarketFeed(endpoint)
         self._timeout = timeout
         self._is_closed = False
-        #: Pattern and content of each subscription, by what messages call it (`handle`).
+        #: Pattern and content of each subscription, by its handle (`handle` in messages).
         self.subscriptions: dict[int, tuple[str, MarketContent]] = {}
-        #: How each channel of the source stands.
+        #: The state of each channel of the source.
         self.channels: dict[int, FeedState] = {}
-        #: Messages that were told to be lost, so far.
+        #: The number of messages reported as lost so far.
         self.lost = 0
         patterns = [patterns] if isinstance(patterns, str) else list(patterns)
         single = isinstance(contents, (str, MarketContent))
@@ -222,7 +223,7 @@ class Market:
         heartbeat: float = 5.0,
         **options: Any,
     ) -> Market:
-        """Connects to a gateway's listener by itself; further options as of Client.market."""
+        """Connects to a gateway's listener without a Client; options as of Client.market."""
         return cls(Endpoint(address, session, key, signing_key, tls, heartbeat), **options)
 
     def subscribe(
@@ -236,13 +237,13 @@ class Market:
         urgent_move_ppm: int = 10_000,
         queue_len_max: int = 0,
     ) -> int:
-        """Subscribes to a symbol, the beginning of symbols and a star, or a star for all.
+        """Subscribes to a symbol, a symbol's prefix and a star, or a star for all.
 
-        `content` is bbo, depth, levels, orders, trades, statistics or status. What is a state is
-        told at most once in `interval` seconds, at once where the price moved by so many
+        `content` is bbo, depth, levels, orders, trades, statistics or status. A state is sent at
+        most once in `interval` seconds, but at once if the price moved by `urgent_move_ppm`
         millionths. `policy` is keep, conflate, skip_and_notify or disconnect; without it states are
-        conflated and events skipped with a notice. What the gateway refuses raises Refused when
-        the next batch is asked for.
+        conflated and events skipped with a notice. A subscription that the gateway refuses raises
+        Refused at the next batch.
         """
         what = _named(MarketContent, content)
         is_state = what in _STATES
@@ -260,12 +261,12 @@ class Market:
         return handle
 
     def unsubscribe(self, handle: int) -> None:
-        """Ends a subscription; what is on its way still comes."""
+        """Ends a subscription; messages under way still come."""
         self._feed.unsubscribe(handle)
         self.subscriptions.pop(handle, None)
 
     def change_interval(self, interval: float, handle: int | None = None) -> None:
-        """Gives a subscription, or all that are to states, another interval from now on."""
+        """Changes the interval of one subscription, or of all subscriptions to states."""
         mine = self.subscriptions.items()
         states = [number for number, (_, content) in mine if content in _STATES]
         for number in states if handle is None else [handle]:
@@ -273,21 +274,21 @@ class Market:
 
     @property
     def intervals(self) -> dict[int, float]:
-        """Intervals in seconds that the gateway has granted, by subscriptions."""
+        """Intervals in force at the gateway in seconds, by subscription."""
         return {handle: span / 1e9 for handle, span in self._feed.intervals.items()}
 
     def instrument(self, id: int) -> Instrument | None:
-        """The instrument of this number; None for one that no message has named."""
+        """The instrument with this number; None if no message has named it."""
         known = self._feed.instrument(int(id))
         return Instrument(*known) if known else None
 
     def symbol(self, id: int) -> str | None:
-        """Its symbol."""
+        """The symbol of an instrument; None if no message has named it."""
         known = self.instrument(id)
         return known.symbol if known else None
 
     def decimal(self, id: int, price: int) -> Decimal:
-        """A price of this instrument, exactly. Raises KeyError for one that nobody named."""
+        """A price of this instrument, exactly. Raises KeyError if no message has named it."""
         known = self.instrument(id)
         if known is None:
             raise KeyError(f"no message has named instrument {id}")
@@ -295,16 +296,16 @@ class Market:
 
     @property
     def stale(self) -> bool:
-        """A channel of the source has lost messages and is not whole again."""
+        """True if a channel of the source has lost messages and has not recovered yet."""
         states = (FeedState.Stale, FeedState.Recovering)
         return any(state in states for state in self.channels.values())
 
     def take_failure(self) -> Exception | None:
-        """What ended the last connection, told once; None when nothing did."""
+        """The error that ended the last connection, returned once; None if there is none."""
         return self._feed.take_failure()
 
     def next(self, timeout: float | None = None) -> MarketBatch:
-        """The next batch; raises Timeout when nothing comes for so long."""
+        """The next batch; raises Timeout if there is none within `timeout` seconds."""
         return self._noted(self._feed.next(timeout))
 
     def __iter__(self) -> Market:
@@ -322,7 +323,7 @@ class Market:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while not self._is_closed:
-            # Looking takes nothing: a look that is cancelled loses no batch.
+            # The wait takes nothing from the feed: a cancelled wait loses no batch.
             came = self._feed.take()
             if came is not None:
                 return self._noted(came)
@@ -339,7 +340,7 @@ class Market:
         return batch
 
     def close(self) -> None:
-        """Lets go of the connection; whoever waits for a batch is told so (Closed)."""
+        """Closes the connection; a thread that waits for a batch gets Closed."""
         self._is_closed = True
         self._feed.close()
 
@@ -356,7 +357,7 @@ class Market:
 
 
 def _named(kind: type[_Code], name: str | _Code) -> _Code:
-    """A value by its name, in capitals or not, with underscores or not."""
+    """Returns the value of a name, ignoring case and underscores."""
     if isinstance(name, kind):
         return name
     plain = str(name).replace("_", "").lower()

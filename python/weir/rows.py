@@ -1,4 +1,4 @@
-"""Rows of orders as structured arrays: each field where the wire has it, so nothing is copied."""
+"""Rows of orders as structured arrays with the wire's offsets, so that nothing is copied."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ _CODES: dict[str, type] = {
 
 
 def states(rows: np.ndarray) -> np.ndarray:
-    """The rows that say how an order is now."""
+    """The rows with an order's current state."""
     return rows[rows["flags"] == 0]
 
 
 def gone(rows: np.ndarray) -> np.ndarray:
-    """The numbers of the orders that the rows say are gone, or no longer pass the filter."""
+    """The numbers of the orders that are gone or no longer match the filter."""
     return rows["order_id"][rows["flags"] != 0]
 
 
 def rows_of(orders: Iterable[Mapping[str, Any]] | np.ndarray, source: int = 0) -> np.ndarray:
-    """Rows to be sent, from dictionaries or an array that has some of the fields.
+    """Makes rows to send, from dictionaries or an array with some of the fields.
 
-    A field that is not named has its usual value: a limit order to buy, new, for the day; the
-    source's number; an `order_id` of the source and `rec`. Codes may be said by name.
+    Missing fields have defaults: a limit order to buy, new, for the day; the source's number; an
+    `order_id` made of the source and `rec`. Codes may be given by name.
     """
     if isinstance(orders, np.ndarray):
         return _from_array(orders, source)

@@ -21,9 +21,10 @@ _RESEND_BEGIN, _RESEND_END = 1, 2
 
 @dataclass(frozen=True)
 class Opened:
-    """The store has opened the source: rows have to be above `head` (seq, rec).
+    """The store has opened the source: rows must be above `head` (seq, rec).
 
-    `next` is the number of the batch that it takes next, `level` what acknowledgements survive.
+    `next` is the number of the next batch expected, `level` the durability level of
+    acknowledgements.
     """
 
     head: tuple[int, int]
@@ -33,23 +34,23 @@ class Opened:
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """All batches up to this one are taken in."""
+    """All batches up to this one are applied."""
 
     batch_no: int
 
 
 @dataclass(frozen=True)
 class SentAgain:
-    """The store asked for batches again, from this one on."""
+    """The store requested batches again, from this one on."""
 
     batch_no: int
 
 
 class Source:
-    """Feeds one source: numbered batches, sent again until they are acknowledged.
+    """The writer of one source: numbered batches, sent again until they are acknowledged.
 
-    It connects with the first call that sends, and comes back by itself after a loss. Nothing
-    happens but in its calls: call `poll` or `flush` often enough for the heartbeat.
+    It connects with the first call that sends, and reconnects automatically after a loss. It works
+    only within its calls: call `poll` or `flush` often enough for the heartbeat.
     """
 
     def __init__(
@@ -67,8 +68,8 @@ class Source:
         tls: Tls | None = None,
         heartbeat: float = 5.0,
     ) -> None:
-        """`epoch` is above every one that the source was in before; `valid_to` (epoch, seq, rec)
-        is the last place of the past that stays valid; `unacknowledged_max` is in bytes."""
+        """`epoch` is above every earlier epoch of the source; `valid_to` (epoch, seq, rec) is the
+        last earlier place that is still valid; `unacknowledged_max` is in bytes."""
         endpoint = Endpoint(address, session, key, signing_key, tls, heartbeat)
         self._source, self._max = source, unacknowledged_max
         settings = self._settings(epoch, full_resend, valid_to)
@@ -96,11 +97,11 @@ class Source:
         resend_end: bool = False,
         timeout: float | None = 30.0,
     ) -> int:
-        """Hands a batch over, at most BATCH_ROWS_MAX orders in the order of (seq, rec); its number.
+        """Queues a batch of at most BATCH_ROWS_MAX orders in the order of (seq, rec).
 
         Orders are dictionaries (see `weir.rows_of`; `attributes` may be a key of each) or a
-        structured array. Waits for room up to `timeout` seconds where as much is without
-        acknowledgement as may be.
+        structured array. If too much is unacknowledged it waits up to `timeout` seconds for room.
+        Returns the batch's number.
         """
         if not isinstance(orders, np.ndarray):
             orders = list(orders)
@@ -117,9 +118,9 @@ class Source:
         return batch_no
 
     def poll(self, timeout: float = 0.0) -> list[Opened | Acknowledged | SentAgain]:
-        """Sends what may be sent and waits up to `timeout` seconds for something to come.
+        """Sends batches and waits up to `timeout` seconds for events; returns them.
 
-        Raises SourceRefused when the store refuses: what to do is the core's to decide.
+        Raises SourceRefused when the store refuses: the core decides what to do.
         """
         said: list[Opened | Acknowledged | SentAgain] = []
         refused: dict[str, Any] | None = None
@@ -141,7 +142,7 @@ class Source:
         return said
 
     def open(self, timeout: float = 10.0) -> Opened:
-        """Waits until the source is open; what the store said."""
+        """Waits until the source is open; returns the store's answer."""
         begun = monotonic()
         while True:
             for event in self.poll(0.1):
@@ -151,7 +152,7 @@ class Source:
                 raise Timeout(f"the source is not open: {self.take_failure()}")
 
     def flush(self, timeout: float | None = None) -> int:
-        """Waits until every batch is acknowledged; the last one's number."""
+        """Waits until every batch is acknowledged; returns the last one's number."""
         begun = monotonic()
         while self.unacknowledged:
             if timeout is not None and monotonic() - begun > timeout:
@@ -166,21 +167,21 @@ class Source:
         full_resend: bool = True,
         valid_to: tuple[int, int, int] | None = None,
     ) -> None:
-        """Goes on in another epoch; batches of the one before are given up."""
+        """Starts another epoch; batches of the one before are discarded."""
         self._writer.begin(self._settings(epoch, full_resend, valid_to))
         self.acknowledged = 0
 
     def open_again(self) -> None:
-        """Asks again for the source to be opened, after a refusal whose cause is gone."""
+        """Repeats the request to open the source, after a refusal whose cause is gone."""
         self._writer.open_again()
 
     @property
     def unacknowledged(self) -> int:
-        """Batches without acknowledgement."""
+        """The number of unacknowledged batches."""
         return self._writer.unacknowledged
 
     def take_failure(self) -> Exception | None:
-        """What ended the last connection, told once; None when nothing did."""
+        """The error that ended the last connection, returned once; None if there is none."""
         return self._writer.take_failure()
 
     def __enter__(self) -> Source:

@@ -1,4 +1,4 @@
-"""Durable subscriptions, which miss nothing while one is away, and messages for others."""
+"""Durable subscriptions, which keep messages for absent subscribers, and addressed messages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .errors import Timeout
 
 
 class Subscriptions:
-    """The subscriptions of a session's firm: made, listed, drained, evicted, deleted.
+    """The subscriptions of a session's firm: created, listed, drained, evicted, deleted.
 
-    Each request has a connection of its own. A session is logged on once: while it is attached to a
-    subscription or publishes, its requests are refused.
-    `address` is the node's listener for subscribers (`[broker]`), which carries no orders.
+    Each request has a connection of its own. A session can be logged on only once: while it is
+    attached to a subscription or publishes, its requests are refused.
+    `address` is the node's listener for subscribers (`[broker]`), which does not take orders.
     """
 
     def __init__(
@@ -46,44 +46,44 @@ class Subscriptions:
         quota_age: float = 0.0,
         expire_after: float = 0.0,
     ) -> None:
-        """Makes one, from the next message on: `kind` is executions, trades, messages or state.
+        """Creates a subscription, from the next message on.
 
-        `topic` is the firm, the instrument or the session, 0 for all or one's own; `level` is what
-        its messages are to survive at least (memory, os, disk). 0 in a limit is the node's own;
-        ages are in seconds.
+        `kind` is executions, trades, messages or state. `topic` is the firm, the instrument or the
+        session, 0 for all or one's own; `level` is the least durability level of its messages
+        (memory, os, disk). 0 in a limit is the node's own; ages are in seconds.
         """
         quota = (quota_bytes, quota_messages, quota_age)
         self._manager.create((name, kind, topic), level, quota, expire_after)
 
     def list(self, firm: int = 0) -> list[dict[str, Any]]:
-        """All, with how far each is behind."""
+        """All subscriptions, each with its lag."""
         return self._manager.list(firm)
 
     def drain(self, name: str, *, firm: int = 0) -> None:
-        """Gives up what it has not taken; it goes on with the next message."""
+        """Drops the messages not taken; the subscription continues with the next message."""
         self._manager.act("drain", name, firm)
 
     def evict(self, name: str, *, firm: int = 0) -> None:
-        """Gives up what it has not taken, and ends it."""
+        """Drops the messages not taken, and ends the subscription."""
         self._manager.act("evict", name, firm)
 
     def delete(self, name: str, *, firm: int = 0) -> None:
-        """Removes it."""
+        """Removes a subscription."""
         self._manager.act("delete", name, firm)
 
     def compact(self) -> None:
-        """Has files emptied which hold what nobody wants any more: for supervisors, operators."""
+        """Compacts files that hold messages no longer needed; for supervisors and operators."""
         self._manager.act("compact", "", 0)
 
     def subscribe(self, name: str, **options: Any) -> Subscription:
-        """Attaches to one: see Subscription."""
+        """Attaches to a subscription; options as of Subscription."""
         return Subscription(self._endpoint, name, **options)
 
 
 class Subscription:
-    """A subscription that is attached to: iterate, deal with the message, acknowledge it.
+    """An attached subscription: iterate, process each message, acknowledge it.
 
-    It comes back by itself after a loss; what was not acknowledged comes again, what was does not.
+    It reconnects automatically after a loss; only unacknowledged messages come again.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class Subscription:
         credit: tuple[int, int] = (1024, 4 << 20),
         seen: Mapping[int, tuple[int, int]] | None = None,
     ) -> None:
-        """`credit` is how many messages and bytes may be on their way; `seen` what was dealt with
-        before, as `seen` said it then."""
+        """`credit` is the limit of unacknowledged messages and of their bytes; `seen` has the
+        places processed before, from an earlier `seen`."""
         self._reader = _weir.Reader(endpoint, name, credit, dict(seen or {}))
 
     def next(self, timeout: float | None = None) -> Message | None:
-        """The next message; None when there is none in time. Raises SubscriptionEnded."""
+        """The next message; None if there is none in time. Raises SubscriptionEnded."""
         return self._reader.next(timeout)
 
     def __iter__(self) -> Iterator[Message]:
@@ -109,15 +109,15 @@ class Subscription:
                 yield message
 
     def ack(self, message: Message) -> None:
-        """Acknowledges a message and all before it; told with the next wait, or by `flush`."""
+        """Acknowledges a message and all before it; sent at the next wait, or by `flush`."""
         self._reader.ack(message)
 
     def flush(self) -> None:
-        """Tells the node at once what was acknowledged."""
+        """Sends acknowledgements at once."""
         self._reader.flush()
 
     def close(self) -> None:
-        """Tells the node what was acknowledged, and frees the session for another connection."""
+        """Sends acknowledgements, and frees the session for another connection."""
         self._reader.close()
 
     def __enter__(self) -> Subscription:
@@ -133,20 +133,20 @@ class Subscription:
 
     @property
     def seen(self) -> dict[int, tuple[int, int]]:
-        """Of each source the last (epoch, record) that was dealt with, to be kept."""
+        """The last (epoch, record) processed per source, to be stored."""
         return self._reader.seen
 
     def take_may_have_lost(self) -> bool:
-        """The node has said, since this was asked last, that messages may be missing."""
+        """True if the node has reported, since the last call, that messages may have been lost."""
         return self._reader.take_may_have_lost()
 
     def take_failure(self) -> Exception | None:
-        """What ended the last connection, told once; None when nothing did."""
+        """The error that ended the last connection, returned once; None if there is none."""
         return self._reader.take_failure()
 
 
 class Publisher:
-    """Messages for other sessions, sent again until their addressees have them."""
+    """A publisher of messages to other sessions, sent again until they are acknowledged."""
 
     def __init__(
         self,
@@ -160,16 +160,16 @@ class Publisher:
         tls: Tls | None = None,
         heartbeat: float = 5.0,
     ) -> None:
-        """Begins in an epoch with the number after `last`; a lost count wants a higher epoch."""
+        """Starts in an epoch with the number after `last`; a lost count needs a higher epoch."""
         endpoint = Endpoint(address, session, key, signing_key, tls, heartbeat)
         self._sender = _weir.Sender(endpoint, epoch, last)
 
     def publish(self, to: int, body: bytes) -> int:
-        """Takes a message for a session; its number. `poll` or `flush` sends it."""
+        """Queues a message for a session; returns its number. `poll` or `flush` sends it."""
         return self._sender.publish(to, body)
 
     def poll(self, timeout: float = 0.0) -> int:
-        """Sends; the number up to which all messages are acknowledged."""
+        """Sends; returns the number up to which all messages are acknowledged."""
         return self._sender.poll(timeout)
 
     def flush(self, timeout: float = 30.0) -> int:
@@ -181,13 +181,13 @@ class Publisher:
 
     @property
     def unacknowledged(self) -> int:
-        """Messages without acknowledgement."""
+        """The number of unacknowledged messages."""
         return self._sender.unacknowledged
 
     def take_refused(self) -> list[tuple[int, str]]:
-        """Number and reason of those refused since this was asked last."""
+        """Number and reason of the messages refused since the last call."""
         return self._sender.take_refused()
 
     def take_failure(self) -> Exception | None:
-        """What ended the last connection, told once; None when nothing did."""
+        """The error that ended the last connection, returned once; None if there is none."""
         return self._sender.take_failure()

@@ -1,4 +1,4 @@
-"""The latest state of every order, kept up by batches."""
+"""The latest state of every order, updated by batches."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _LIVE = (int(OrdStatus.New), int(OrdStatus.PartiallyFilled))
 
 
 class OrderTable:
-    """A copy of order state: feed it every batch, look at it as an array or row by row."""
+    """A copy of order state: apply every batch, read it as an array or row by row."""
 
     def __init__(self, *, live: bool = False) -> None:
-        """`live` keeps live orders only, as a follower with that filter hears of them."""
+        """`live` keeps live orders only, for a follower with that filter."""
         self._live = live
         self._rows: dict[int, np.void] = {}
 
     def apply(self, batch: OrderBatch | Resync) -> None:
-        """Takes a batch, or a Resync, which forgets everything."""
+        """Applies a batch, or a Resync, which clears the table."""
         if isinstance(batch, Resync):
             self._rows.clear()
             return
@@ -44,7 +44,7 @@ class OrderTable:
         return self._rows[order_id]
 
     def to_numpy(self) -> np.ndarray:
-        """All orders, in the order of their numbers."""
+        """All orders, by order number."""
         table = np.empty(len(self._rows), dtype=ORDER_DTYPE)
         for index, order_id in enumerate(sorted(self._rows)):
             table[index] = self._rows[order_id]

@@ -1,4 +1,4 @@
-"""A place in order state, to go on from: opaque bytes that may be kept, sent and compared."""
+"""A position in order state to resume from: opaque bytes to store, send and compare."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class Token(bytes):
-    """Where a follower is. Bytes with a text form; an empty one is the beginning."""
+    """A follower's position. Bytes with a text form; an empty one is the beginning."""
 
     __slots__ = ()
 
@@ -22,14 +22,14 @@ class Token(bytes):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Token:
-        """The token that a file holds; the beginning where there is no file."""
+        """Reads the token in a file; the beginning if there is no file."""
         try:
             return cls.of(Path(path).read_text(encoding="ascii"))
         except FileNotFoundError:
             return cls()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Keeps the token in a file: a crash leaves the old one or the new one."""
+        """Stores the token in a file: a crash leaves the old one or the new one."""
         path = Path(path)
         beside = path.with_name(path.name + ".new")
         with open(beside, "w", encoding="ascii") as file:

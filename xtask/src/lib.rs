@@ -1,6 +1,6 @@
-//! What the project demands of its own source, as code.
+//! The project's requirements on its own source, as checks.
 //!
-//! The rules are told with their reasons in `CONTRIBUTING.md`; here they are checked. Nothing in
-//! this crate changes a source file, and nothing in the product depends on it.
+//! `CONTRIBUTING.md` states the rules and their reasons; this crate checks them. Nothing in it
+//! changes a source file, and nothing in the product depends on it.
 
 pub mod tidy;

@@ -1,7 +1,7 @@
 //! The command line of the project's own checks: `cargo run -p xtask -- tidy`.
 //!
-//! Holds argument handling only; every check lives in `xtask::tidy`, where the test of the same
-//! name runs it too. Exits 0 when the tree is tidy, 1 with one line per finding when it is not.
+//! This file only handles arguments; the checks are in `xtask::tidy`, which the test of the same
+//! name runs too. Exits 0 when the tree is tidy, 1 with one line per finding when it is not.
 
 use std::path::Path;
 use std::process::ExitCode;

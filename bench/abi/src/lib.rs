@@ -1,11 +1,11 @@
 //! The real engine behind the C interface of a neutral benchmark of matching cores.
 //!
-//! The benchmark's harness loads this library, hands it messages one by one and takes the reports
-//! off its own queue on another core. Each message becomes a command, each command is applied by
-//! `weir_engine::Engine` as a partition would, each event becomes a report: no second book, no
-//! look ahead, nothing put off.
+//! The benchmark's harness loads this library, passes it messages one by one and takes the reports
+//! from its own queue on another core. Each message becomes a command, each command is applied by
+//! `weir_engine::Engine` as in a partition, each event becomes a report: no second book, no
+//! look-ahead, no deferred work.
 //!
-//! INVARIANT: one venue a process, used by one thread at a time: the interface has no handle.
+//! INVARIANT: one venue per process, used by one thread at a time: the interface has no handle.
 
 pub mod message;
 pub mod venue;
@@ -18,7 +18,7 @@ use venue::{Reports, Venue};
 
 /// The harness's queue.
 struct Queue {
-    // SAFETY: the harness's own function; `report` says why it may be called.
+    // SAFETY: the harness's own function; `report` states why the call is sound.
     push: unsafe extern "C" fn(*mut c_void, *const Report) -> i32,
     handle: *mut c_void,
 }
@@ -26,8 +26,8 @@ struct Queue {
 impl Reports for Queue {
     #[inline]
     fn report(&mut self, report: &Report) {
-        // SAFETY: `engine_init` was given this pair, to be used until `engine_shutdown`; the queue
-        // copies the report before it returns.
+        // SAFETY: `engine_init` received this pair, valid until `engine_shutdown`; the queue copies
+        // the report before it returns.
         while unsafe { (self.push)(self.handle, report) } == 0 {
             core::hint::spin_loop();
         }
@@ -39,7 +39,7 @@ struct Desk {
     queue: Queue,
 }
 
-/// Where the interface's calls, which carry no handle, find the venue.
+/// The static place of the venue, since the interface's calls carry no handle.
 struct Place(UnsafeCell<Option<Box<Desk>>>);
 
 // SAFETY: the interface is driven by one thread at a time, by its contract.
@@ -51,18 +51,18 @@ static PLACE: Place = Place(UnsafeCell::new(None));
 /// No other call of the interface is running, and `engine_init` came before.
 #[inline]
 unsafe fn desk<'a>() -> &'a mut Desk {
-    // SAFETY: by the caller's word nobody else has a reference into the place now.
+    // SAFETY: the caller guarantees that no other reference into the place exists now.
     let desk = unsafe { &mut *PLACE.0.get() };
     desk.as_mut().expect("engine_init comes before all other calls")
 }
 
-/// Makes the venue, which reports into `handle` by `transport`. The nonce is not used.
+/// Creates the venue, which reports to `handle` by `transport`. The nonce is unused.
 ///
 /// # Safety
 /// `transport` and `handle` are valid until `engine_shutdown`; calls do not overlap.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engine_init(_: u64, transport: *const Transport, handle: *mut c_void) {
-    // SAFETY: the caller hands a transport that is valid.
+    // SAFETY: the caller passes a valid transport.
     let push = unsafe { (*transport).push };
     let desk = Desk { venue: Venue::new(), queue: Queue { push, handle } };
     // SAFETY: no other call is running, by the interface's contract.
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn engine_shutdown() {
     unsafe { *PLACE.0.get() = None };
 }
 
-/// A new order.
+/// Handles a new order.
 ///
 /// # Safety
 /// `message` points to one; calls do not overlap.
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn engine_on_new_order(message: *const NewMessage) {
     desk.venue.new_order(message, &mut desk.queue);
 }
 
-/// A cancel.
+/// Handles a cancel.
 ///
 /// # Safety
 /// `message` points to one; calls do not overlap.
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn engine_on_cancel(message: *const CancelMessage) {
     desk.venue.cancel(message, &mut desk.queue);
 }
 
-/// A change of an order.
+/// Handles a change of an order.
 ///
 /// # Safety
 /// `message` points to one; calls do not overlap.
@@ -112,11 +112,11 @@ pub unsafe extern "C" fn engine_on_modify(message: *const ModifyMessage) {
     desk.venue.modify(message, &mut desk.queue);
 }
 
-/// Nothing is ever put off, so there is nothing to wait for.
+/// Does nothing: no work is ever deferred.
 #[unsafe(no_mangle)]
 pub extern "C" fn engine_flush() {}
 
-/// The highest bid; `INT64_MIN` when there is none.
+/// Returns the highest bid; `INT64_MIN` when there is none.
 ///
 /// # Safety
 /// Calls do not overlap.
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn engine_query_best_bid() -> i64 {
     unsafe { desk() }.venue.best_price(0).unwrap_or(i64::MIN)
 }
 
-/// The lowest offer; `INT64_MAX` when there is none.
+/// Returns the lowest offer; `INT64_MAX` when there is none.
 ///
 /// # Safety
 /// Calls do not overlap.
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn engine_query_best_ask() -> i64 {
     unsafe { desk() }.venue.best_price(1).unwrap_or(i64::MAX)
 }
 
-/// The open lots of a side (0 buys, 1 sells) at a price.
+/// Returns the open lots of a side (0 buys, 1 sells) at a price.
 ///
 /// # Safety
 /// Calls do not overlap.

@@ -1,7 +1,7 @@
-//! The interface's plain data: messages in, reports out, the transport that reports leave by.
+//! The interface's plain data: messages in, reports out, the transport of the reports.
 //!
-//! Field for field what the benchmark's public header says, with our names. Sizes are asserted
-//! here because a wrong one would read a neighbour's bytes and still look plausible.
+//! Field for field as in the benchmark's public header, with our names. Sizes are asserted here
+//! because a wrong one would read neighbouring bytes and still look plausible.
 
 use core::ffi::c_void;
 
@@ -9,9 +9,9 @@ use core::ffi::c_void;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct NewMessage {
-    /// The client's number for the order; free again once the order is gone.
+    /// The client's number for the order; reusable once the order is gone.
     pub order_id: u64,
-    /// The message's number, which all reports that it causes carry.
+    /// The message's number, carried by all reports that it causes.
     pub sequence_number: u64,
     /// The limit, in ticks.
     pub price: i64,
@@ -35,7 +35,7 @@ pub struct CancelMessage {
     pub sequence_number: u64,
 }
 
-/// A change of an order's price and open quantity, behind all others at its new price.
+/// A change of an order's price and open quantity; the order loses its time priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct ModifyMessage {
@@ -53,7 +53,7 @@ pub struct ModifyMessage {
     pub reserved: [u8; 3],
 }
 
-/// What a report tells.
+/// The kind of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ReportKind {
@@ -65,9 +65,9 @@ pub enum ReportKind {
     CancelAck = 2,
     /// An order was changed.
     ModifyAck = 3,
-    /// There was no such order to cancel.
+    /// The order to cancel is unknown.
     CancelReject = 4,
-    /// There was no such order to change.
+    /// The order to change is unknown.
     ModifyReject = 5,
 }
 
@@ -75,7 +75,7 @@ pub enum ReportKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Report {
-    /// What it tells.
+    /// Its kind.
     pub kind: ReportKind,
     /// The order's side; zero for trades and rejects.
     pub side: u8,
@@ -99,24 +99,24 @@ pub struct Report {
     pub padding: u64,
 }
 
-/// How reports leave; the harness hands one in.
+/// The transport of reports, provided by the harness.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Transport {
-    /// Makes a queue for at least so many reports.
-    // SAFETY: the harness's own function; who calls it keeps to its words above.
+    /// Creates a queue for at least this many reports.
+    // SAFETY: the harness's own function; callers keep to the contract above.
     pub create: unsafe extern "C" fn(u32) -> *mut c_void,
     /// Appends a report; 0 when the queue is full.
-    // SAFETY: the harness's own function; who calls it keeps to its words above.
+    // SAFETY: the harness's own function; callers keep to the contract above.
     pub push: unsafe extern "C" fn(*mut c_void, *const Report) -> i32,
-    /// Takes up to so many reports out.
-    // SAFETY: the harness's own function; who calls it keeps to its words above.
+    /// Removes up to this many reports.
+    // SAFETY: the harness's own function; callers keep to the contract above.
     pub drain: unsafe extern "C" fn(*mut c_void, *mut Report, u32) -> u32,
-    /// Makes visible what is buffered.
-    // SAFETY: the harness's own function; who calls it keeps to its words above.
+    /// Makes buffered reports visible.
+    // SAFETY: the harness's own function; callers keep to the contract above.
     pub flush: unsafe extern "C" fn(*mut c_void),
     /// Frees a queue.
-    // SAFETY: the harness's own function; who calls it keeps to its words above.
+    // SAFETY: the harness's own function; callers keep to the contract above.
     pub destroy: unsafe extern "C" fn(*mut c_void),
 }
 

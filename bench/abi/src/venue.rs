@@ -1,9 +1,10 @@
-//! One instrument, one session, one account of the real engine, spoken to by the interface's
-//! messages. Keeps no book and no orders of its own: what it says and answers, the engine said.
+//! One instrument, one session and one account of the real engine, driven by the interface's
+//! messages. It keeps no book and no orders of its own: every report and answer comes from the
+//! engine.
 //!
-//! The interface's order numbers become the orders' client identifiers. Its modify takes an order
-//! out and puts it back with a new open quantity; our replace has the total quantity and keeps the
-//! place of an order that only shrinks, so that case goes in as a cancel and a new order.
+//! The interface's order numbers become the orders' client identifiers. Its modify removes an order
+//! and re-enters it with a new open quantity; our replace has the total quantity and keeps the
+//! priority of an order that only shrinks, so that case is sent as a cancel and a new order.
 
 use weir_engine::{Engine, EngineConfig, EventSink, OrderState};
 use weir_types::{
@@ -23,14 +24,14 @@ const TRADER: SessionId = SessionId(2);
 const FIRM: FirmId = FirmId(1);
 const ACCOUNT: AccountId = AccountId(1);
 const INSTRUMENT: InstrumentId = InstrumentId(1);
-/// Live orders at one time: the benchmark's workloads come to 42,284 at most, fills left aside.
+/// The limit of live orders: the benchmark's workloads reach 42,284 at most, even without fills.
 const ORDERS_MAX: u32 = 45_056;
-/// No price of 64-bit ticks that a cash sum could not hold.
+/// The highest price in 64-bit ticks whose cash sums do not overflow.
 const PRICE_MAX: Price = Price(1 << 40);
 
-/// Takes reports.
+/// A sink of reports.
 pub trait Reports {
-    /// Takes one, for good.
+    /// Delivers a report.
     fn report(&mut self, report: &Report);
 }
 
@@ -40,18 +41,18 @@ impl Reports for Vec<Report> {
     }
 }
 
-/// The engine and what the interface leaves to us: positions and request numbers.
+/// The engine and the numbers that the interface lacks: positions and request numbers.
 pub struct Venue {
     engine: Engine,
     position: u64,
     request_no: u64,
 }
 
-/// What the events of a message become.
+/// The events of a message that become reports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
     All,
-    /// The way out and the way back in of an order that the interface says was changed.
+    /// Trades only: the removal and re-entry of an order that the interface reports as changed.
     OnlyTrades,
 }
 
@@ -77,7 +78,7 @@ fn config() -> EngineConfig {
 }
 
 impl Venue {
-    /// A venue with an empty book, open for trading.
+    /// Creates a venue with an empty book, open for trading.
     #[must_use]
     pub fn new() -> Venue {
         let mut venue = Venue { engine: Engine::new(config()), position: 0, request_no: 0 };
@@ -100,7 +101,7 @@ impl Venue {
         RequestNo(self.request_no)
     }
 
-    /// Takes a new order.
+    /// Handles a new order.
     #[inline]
     pub fn new_order<R: Reports>(&mut self, message: &NewMessage, out: &mut R) {
         let order = Entry {
@@ -137,7 +138,7 @@ impl Venue {
         self.apply(&command, &mut telling);
     }
 
-    /// Takes a cancel.
+    /// Handles a cancel.
     #[inline]
     pub fn cancel<R: Reports>(&mut self, message: &CancelMessage, out: &mut R) {
         let name = ClOrdId::from_number(message.order_id);
@@ -158,7 +159,7 @@ impl Venue {
         self.apply(&command, &mut telling);
     }
 
-    /// Takes a change of an order.
+    /// Handles a change of an order.
     #[inline]
     pub fn modify<R: Reports>(&mut self, message: &ModifyMessage, out: &mut R) {
         let name = ClOrdId::from_number(message.order_id);
@@ -186,7 +187,7 @@ impl Venue {
         self.apply(&command, &mut Telling::new(message.order_id, message.sequence_number, out));
     }
 
-    /// A change by which our replace would leave the order its place.
+    /// Handles a change for which our replace would keep the order's priority.
     #[cold]
     fn reinsert<R: Reports>(&mut self, message: &ModifyMessage, order: &OrderState, out: &mut R) {
         let name = ClOrdId::from_number(message.order_id);
@@ -229,7 +230,7 @@ impl Venue {
     }
 }
 
-/// An order about to be entered.
+/// An order to be entered.
 struct Entry {
     name: ClOrdId,
     side: Side,
@@ -238,7 +239,7 @@ struct Entry {
     is_ioc: bool,
 }
 
-/// Turns the events that one message caused into reports.
+/// Converts the events of one message to reports.
 struct Telling<'a, R> {
     order_id: u64,
     sequence_number: u64,
@@ -247,7 +248,7 @@ struct Telling<'a, R> {
 }
 
 impl<R: Reports> EventSink for Telling<'_, R> {
-    // Always: then an event of which four fields are read is never made in memory.
+    // Always inlined: an event of which only four fields are read is then never built in memory.
     #[inline(always)]
     fn event(&mut self, event: &Event) {
         match event {
@@ -290,8 +291,7 @@ impl<'a, R: Reports> Telling<'a, R> {
         self.out.report(&report);
     }
 
-    /// Of a trade's two events the resting order's makes the report; the incoming one's would
-    /// repeat it.
+    /// Reports a trade from the resting order's event; the incoming order's event would repeat it.
     #[inline]
     fn trade(&mut self, e: &OrderEvent) {
         if e.liquidity != Liquidity::Maker {
@@ -308,7 +308,7 @@ impl<'a, R: Reports> Telling<'a, R> {
         self.out.report(&report);
     }
 
-    /// A report about the message's order.
+    /// Makes a report about the message's order.
     #[inline]
     fn report(&self, kind: ReportKind) -> Report {
         Report {

@@ -4,29 +4,29 @@ use std::ffi::c_void;
 
 use weir_abi::message::{CancelMessage, ModifyMessage, NewMessage, Report, ReportKind, Transport};
 
-// SAFETY: called by the library only, with what `create` made.
+// SAFETY: called by the library only, with the handle from `create`.
 unsafe extern "C" fn create(_: u32) -> *mut c_void {
     Box::into_raw(Box::<Vec<Report>>::default()).cast()
 }
 
-// SAFETY: called by the library only, with what `create` made.
+// SAFETY: called by the library only, with the handle from `create`.
 unsafe extern "C" fn push(handle: *mut c_void, report: *const Report) -> i32 {
     // SAFETY: the handle is `create`'s, the report the library's.
     unsafe { (*handle.cast::<Vec<Report>>()).push(*report) };
     1
 }
 
-// SAFETY: called by the library only, with what `create` made.
+// SAFETY: called by the library only, with the handle from `create`.
 unsafe extern "C" fn drain(_: *mut c_void, _: *mut Report, _: u32) -> u32 {
     0
 }
 
-// SAFETY: called by the library only, with what `create` made.
+// SAFETY: called by the library only, with the handle from `create`.
 unsafe extern "C" fn flush(_: *mut c_void) {}
 
-// SAFETY: called by the library only, with what `create` made.
+// SAFETY: called by the library only, with the handle from `create`.
 unsafe extern "C" fn destroy(handle: *mut c_void) {
-    // SAFETY: the handle is `create`'s and given back once.
+    // SAFETY: the handle is `create`'s and is freed once.
     drop(unsafe { Box::from_raw(handle.cast::<Vec<Report>>()) });
 }
 
@@ -42,7 +42,7 @@ fn modify(order_id: u64, side: u8, quantity: u32, price: i64) -> ModifyMessage {
     ModifyMessage { order_id, sequence_number, price, quantity, side, reserved: [0; 3] }
 }
 
-/// The interface has one venue a process, so one test plays all of it.
+/// The interface has one venue per process, so one test covers all of it.
 #[test]
 fn messages_become_reports_and_the_queries_show_the_book() {
     // SAFETY: one thread, `engine_init` first, the list freed after `engine_shutdown`.
@@ -53,13 +53,13 @@ fn messages_become_reports_and_the_queries_show_the_book() {
         assert_eq!(weir_abi::engine_query_best_ask(), i64::MAX);
         weir_abi::engine_on_new_order(&new(1, 1, 10, 105));
         weir_abi::engine_on_new_order(&new(2, 1, 5, 105));
-        // Shrinks at its price: by the interface's rule it goes behind order 2.
+        // It shrinks at its price: by the interface's rule it loses priority to order 2.
         weir_abi::engine_on_modify(&modify(1, 1, 8, 105));
         assert_eq!(weir_abi::engine_query_best_ask(), 105);
         assert_eq!(weir_abi::engine_query_depth_at(105, 1), 13);
         let taker = NewMessage { is_ioc: 1, ..new(3, 0, 6, 106) };
         weir_abi::engine_on_new_order(&raw const taker);
-        // Half filled: the modify names the open quantity, not the total.
+        // Half filled: the modify has the open quantity, not the total.
         weir_abi::engine_on_modify(&modify(1, 1, 20, 104));
         assert_eq!(weir_abi::engine_query_depth_at(104, 1), 20);
         let cancel = CancelMessage { order_id: 1, sequence_number: 301 };

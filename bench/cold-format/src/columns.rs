@@ -1,6 +1,6 @@
-//! Rows taken apart into columns of bytes: numbers that grow as differences, each column's first
-//! bytes together, then its second ones. Keys are packed by themselves, so that a filter that
-//! matches nothing unpacks nothing else.
+//! Rows split into columns of bytes: growing numbers as differences, first all first bytes of a
+//! column, then the second ones. Keys are packed separately, so that a filter without matches
+//! unpacks nothing else.
 
 use weir_wire::Message;
 use weir_wire::delivery::OrderRow;

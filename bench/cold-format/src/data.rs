@@ -1,4 +1,4 @@
-//! Rows to write: of the recorded day, and made up with the numbers of a busy venue.
+//! The rows to write: of the recorded day, and synthetic ones with the volumes of a busy venue.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use weir_wire::rows::put_attributes;
 pub const FIRM_LARGE: u32 = 1;
 pub const FIRM_SMALL: u32 = 77;
 pub const FIRM_NONE: u32 = 9_999;
-/// Where the firm is in a row.
+/// The offset of the firm in a row.
 pub const FIRM_AT: usize = at("firm_id");
 
-/// Where a field is in a row.
+/// The offset of a field in a row.
 pub const fn at(name: &str) -> usize {
     let mut index = 0;
     while index < OrderRow::FIELDS.len() {
@@ -58,7 +58,7 @@ impl Data {
     }
 }
 
-/// A generator of numbers by splitting and mixing.
+/// A random generator (SplitMix64).
 pub struct Chance(u64);
 
 impl Chance {
@@ -74,7 +74,7 @@ impl Chance {
     }
 }
 
-/// What an outside core may put there: tags and values, some of which repeat, some not.
+/// Attributes typical of an outside core: tags and values, some repeating, some not.
 fn attributes(len: usize, row: &OrderRow, chance: &mut Chance) -> Vec<u8> {
     let mut text = String::new();
     while text.len() < len {
@@ -136,7 +136,7 @@ fn row(rec: u64, seq: u64, time: u64, chance: &mut Chance) -> OrderRow {
     }
 }
 
-/// One change of each order in the recorded five hours, its last one.
+/// The last change of each order in the recorded five hours.
 pub fn recorded(attributes: usize) -> Data {
     let bytes =
         std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/bitstamp-2015-05-01.wflow"))
@@ -177,7 +177,7 @@ pub fn recorded(attributes: usize) -> Data {
     data
 }
 
-/// Orders of 202 firms in 500 instruments; three in ten of the changes are of an earlier one.
+/// Orders of 202 firms in 500 instruments; three in ten of the changes are to an earlier order.
 pub fn synthetic(count: u64, attributes: usize) -> Data {
     let mut chance = Chance(2);
     let mut data = Data { name: "synthetic", attributes, rows: Vec::new() };

@@ -1,8 +1,9 @@
-//! Candidates for the format of cold segments: bytes a row, rows a second written, and read with
-//! and without a filter. Each reads back what it wrote as rows of the wire, byte for byte.
+//! Candidates for the format of cold segments: bytes per row, rows per second written, and rows per
+//! second read with and without a filter. Each reads its file back as rows of the wire, byte for
+//! byte.
 //!
-//! `cargo run --release` here; the table goes into `docs/adr/0006-cold-segments.md`. `--quick` for
-//! a small run.
+//! `cargo run --release` here; the table goes into `docs/adr/0006-cold-segments.md`. `--quick`
+//! makes a small run.
 
 mod columns;
 mod data;
@@ -13,7 +14,7 @@ use std::time::Instant;
 
 use data::{Data, FIRM_AT};
 
-/// How a block is compressed.
+/// The compression of a block.
 #[derive(Clone, Copy, Debug)]
 pub enum Packer {
     /// LZ4 blocks.
@@ -44,13 +45,13 @@ impl Packer {
     }
 }
 
-/// A way to write rows and to read them again.
+/// A format of rows in a file.
 pub trait Format {
     /// Its name in the table.
     fn name(&self) -> String;
-    /// The file of these rows.
+    /// Writes these rows as a file.
     fn write(&self, data: &Data) -> Vec<u8>;
-    /// Appends the rows of `firm` (of all: zero) as they go on the wire; returns how many.
+    /// Appends the rows of `firm` (zero: of all) in the wire's form; returns their number.
     fn read(&self, file: &[u8], firm: u32, out: &mut Vec<u8>) -> usize;
 }
 
@@ -81,7 +82,7 @@ fn main() {
     }
 }
 
-/// The best of five, since others may use the machine.
+/// Returns the best of five runs, since the machine may be shared.
 fn best<T>(mut run: impl FnMut() -> T) -> (f64, T) {
     let mut best: Option<(f64, T)> = None;
     for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! Rows as they are on the wire, in blocks.
+//! Rows in the wire's form, in blocks.
 
 use weir_wire::rows::put_attributes;
 

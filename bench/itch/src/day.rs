@@ -1,5 +1,5 @@
-//! Streams of ITCH messages without an end, made a stretch at a time, each message with its length
-//! before it: a made flow, or a recorded day on thousands of instruments at once.
+//! Endless streams of ITCH messages, generated in stretches, each message with a length prefix:
+//! synthetic flow, or a recorded day on thousands of instruments at once.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ use crate::flow::{Flow, Shape};
 use crate::frame;
 use crate::lobster_itch::Transcoder;
 
-/// Where messages come from.
+/// A source of messages.
 pub trait Stream {
-    /// The messages that all begins with.
+    /// Appends the opening messages.
     fn begin(&mut self, out: &mut Vec<u8>);
 
-    /// The next message.
+    /// Appends the next message.
     fn next(&mut self, out: &mut Vec<u8>);
 
-    /// Instruments in it.
+    /// The number of instruments.
     fn instruments(&self) -> u32;
 }
 
@@ -30,7 +30,8 @@ pub struct Made {
 }
 
 impl Made {
-    /// So many instruments and orders; of ten orders that change seven are among the newest.
+    /// Creates a flow of this many instruments and orders; seven of ten changed orders are among
+    /// the newest.
     pub fn new(instruments: u32, live_orders: usize) -> Made {
         let shape = Shape { instruments, live_orders, recent_of_ten: 7 };
         Made { flow: Flow::new(shape), shape }
@@ -100,14 +101,14 @@ fn put(update: &Update, out: &mut Vec<u8>) {
     }
 }
 
-/// A recorded day's messages, one after the other.
+/// A recorded day's messages, back to back.
 struct Template {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-/// LOBSTER days as ITCH, copied over many instruments, each of which goes through its day at a pace
-/// of its own; one that is at its end begins anew with other order numbers.
+/// LOBSTER days as ITCH, copied over many instruments, each of which plays its day at a pace of its
+/// own and, at its end, again with other order numbers.
 pub struct Copies {
     days: Vec<Template>,
     at: Vec<Cursor>,
@@ -117,15 +118,15 @@ pub struct Copies {
 #[derive(Clone, Copy, Default)]
 struct Cursor {
     next: usize,
-    /// How many times its day was played.
+    /// The number of complete plays of its day.
     turn: u64,
 }
 
-/// Where an order's number stands in a message that has one, and of how many bytes it is.
+/// The byte range of an order's number in a message that has one.
 const REFERENCE: std::ops::Range<usize> = 11..19;
 
 impl Copies {
-    /// Copies of the days of these LOBSTER archives, over so many instruments.
+    /// Copies the days of these LOBSTER archives over this many instruments.
     ///
     /// # Panics
     /// When an archive cannot be read.
@@ -181,7 +182,7 @@ fn template(path: &Path) -> Template {
 }
 
 impl Stream for Copies {
-    /// A million messages, so that most instruments have begun.
+    /// Appends a million messages, so that most instruments have begun.
     fn begin(&mut self, out: &mut Vec<u8>) {
         for _ in 0..1 << 20 {
             self.next(out);
@@ -190,7 +191,7 @@ impl Stream for Copies {
 
     fn next(&mut self, out: &mut Vec<u8>) {
         let count = self.at.len() as u64;
-        // Real instruments are heard of unevenly.
+        // Activity is uneven over instruments, as in a real market.
         let (a, b) = (self.random(count), self.random(count));
         let copy = self.random(a.min(b) + 1) as usize;
         self.put_next(copy, out);

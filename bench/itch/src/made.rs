@@ -1,11 +1,11 @@
-//! A made-up day: orders that come, shrink, trade, are replaced and go, in about the mix of a real
-//! one, on 5,000 instruments. The same at each run.
+//! A synthetic day: orders that are added, reduced, executed, replaced and deleted, in about the
+//! mix of a real day, on 5,000 instruments. The same at each run.
 
 use weir_market::feed::itch::encode::{self, Header};
 
 use crate::frame;
 
-/// This many messages, each with its length before it.
+/// Generates this many messages, each with a length prefix.
 pub fn day(message_count: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;

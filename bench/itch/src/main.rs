@@ -1,20 +1,20 @@
-//! What a message of ITCH 5.0 costs, in nanoseconds, one JSON line at the end: decoding it, beside
-//! the crates `itch5` and `itchy`; and all the way from its bytes to the best bid and offer of its
-//! book.
+//! Benchmark of ITCH 5.0 messages in nanoseconds, printed as one JSON line: decoding, compared with
+//! the crates `itch5` and `itchy`; and the whole path from the bytes to the book's best bid and
+//! offer.
 //!
 //! ```text
 //! cargo run --release --manifest-path bench/itch/Cargo.toml [FILE]
 //! ```
 //!
-//! To the book ([`update`]): a made flow over 8,000 instruments with 400,000 and with a million
-//! orders at rest, and, where `WEIR_DATA` names a folder with LOBSTER's sample archives, their days
-//! copied over 8,000 instruments.
+//! To the book ([`update`]): a synthetic flow over 8,000 instruments with 400,000 and with a
+//! million resting orders, and, if `WEIR_DATA` names a folder with LOBSTER's sample archives, their
+//! days copied over 8,000 instruments.
 //!
-//! Decoding: all read the same bytes, taking turns within each of 31 rounds: FILE, a day's messages
-//! each with its length before it, or a made-up day of 200,000 messages. Each must have read the
-//! same: orders, shares, prices and times of the messages of orders and trades are summed up and
-//! compared. Weir is measured three times: its views, as the others' work is, the same out of a
-//! file's pieces, and all the way to updates. Nothing is asserted about time.
+//! Decoding: all decoders read the same bytes, alternating within each of 31 rounds: FILE, a day's
+//! messages each with a length prefix, or a synthetic day of 200,000 messages. All must read the
+//! same: orders, shares, prices and times of order and trade messages are summed and compared. Weir
+//! is measured three times: its views, which match the others' work, the same from a file in
+//! pieces, and the full conversion to updates. Nothing is asserted about time.
 
 mod day;
 #[path = "../../../crates/market/examples/bench_market/flow.rs"]
@@ -42,7 +42,7 @@ static ALLOCATOR: Counting = Counting;
 
 const ROUND_COUNT: usize = 31;
 
-/// Stretches of 65,536 messages that are timed in each way.
+/// The number of stretches of 65,536 messages timed in each way.
 const STRETCHES: usize = 24;
 
 fn main() {
@@ -70,7 +70,7 @@ fn main() {
 
 type Begin = Box<dyn FnMut() -> Box<dyn Stream>>;
 
-/// What is measured, each made anew for each way.
+/// The streams measured, created anew for each way.
 fn streams() -> Vec<(&'static str, Begin)> {
     let mut streams: Vec<(&'static str, Begin)> = vec![
         ("made, 400,000 orders", Box::new(|| Box::new(Made::new(8_000, 400_000)))),
@@ -105,14 +105,14 @@ fn json(name: &str, how: How, figures: &Figures) -> String {
     )
 }
 
-/// A message with its length before it.
+/// Appends a message with its length prefix.
 fn frame(bytes: &mut Vec<u8>, message: &[u8]) {
     let len = u16::try_from(message.len()).expect("a message has at most 50 bytes");
     bytes.extend_from_slice(&len.to_be_bytes());
     bytes.extend_from_slice(message);
 }
 
-/// Decodes only, all sides in turn; one JSON object.
+/// Measures decoding only, alternating between the decoders; returns one JSON object.
 fn decode(file: Option<&str>) -> String {
     let bytes = match file {
         Some(path) => std::fs::read(path).expect("the file reads"),
@@ -121,7 +121,7 @@ fn decode(file: Option<&str>) -> String {
     let want = SIDES[0].1(&bytes);
     let mut rounds: Vec<Vec<f64>> = vec![Vec::new(); SIDES.len()];
     for round in 0..ROUND_COUNT {
-        // Another one begins in each round.
+        // Each round starts with another decoder.
         for turn in 0..SIDES.len() {
             let side = (round + turn) % SIDES.len();
             let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! The decoders that are measured, each reading the same fields of the same messages.
+//! The decoders compared, each reading the same fields of the same messages.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use weir_market::feed::moldudp64::next_message;
 use weir_market::{Action, Context, Definition, Feed, Sink, Update};
 use weir_types::Nanos;
 
-/// What was read, summed up: of orders added (unattributed or not), deleted, executed at their
+/// The sums over the fields read: of orders added (attributed or not), deleted, executed at their
 /// price, reduced and replaced, and of trades. Prices in 10^-4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
@@ -32,7 +32,7 @@ impl Sums {
     }
 }
 
-/// Name and decoder.
+/// The decoders by name.
 pub const SIDES: [(&str, fn(&[u8]) -> Sums); 5] = [
     ("weir_views", weir_views),
     ("weir_updates", weir_updates),
@@ -107,7 +107,7 @@ impl Sink for Summing {
             Action::Trade { size, price, .. } => (0, size, price.0),
             _ => return,
         };
-        // In 10^-9 here; brought back to 10^-4 at the end.
+        // In 10^-9 here; converted to 10^-4 at the end.
         self.0.add(order, size.0 as u32, price as u64, update.ts_event.0);
     }
 }
@@ -128,7 +128,7 @@ fn weir_updates(bytes: &[u8]) -> Sums {
 
 struct Handler(Sums);
 
-/// Methods that sum up a message of one type and count it.
+/// Makes methods that sum up a message of one type and count it.
 macro_rules! summing {
     ($($method:ident: $kind:ident, $order:ident, $shares:ident $(, $price:ident)?;)*) => {
         $(
@@ -143,7 +143,7 @@ macro_rules! summing {
     };
 }
 
-/// Methods that count a message.
+/// Makes methods that count a message.
 macro_rules! counting {
     ($($method:ident: $kind:ident;)*) => {
         $(

@@ -1,9 +1,9 @@
-//! What a message of ITCH 5.0 costs from its bytes to its book's best bid and offer: decoded, taken
-//! into the book, the change looked at. One at a time, and 64 decoded and then taken in together.
+//! The cost of an ITCH 5.0 message from its bytes to its book's best bid and offer: decoded,
+//! applied to the book, the change read. One at a time, and 64 decoded and then applied together.
 //!
-//! Messages are made between stretches of 65,536, so that making them is not timed. A stretch is
-//! timed as a whole, then one in batches of 64, then, one at a time, single messages (less what the
-//! clock itself costs).
+//! Messages are generated between stretches of 65,536, so that generation is not timed. A stretch
+//! is timed as a whole, then one in batches of 64, then, one at a time, single messages (less the
+//! cost of the clock).
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -19,16 +19,16 @@ use crate::memory::allocation_count;
 const STRETCH: usize = 1 << 16;
 const BATCH: usize = 64;
 
-/// How messages are taken in.
+/// The way in which messages are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// Each by itself.
     OneByOne,
-    /// Decoded into a batch, then taken in together.
+    /// Decoded into a batch, then applied together.
     Batches,
 }
 
-/// Nanoseconds of a message.
+/// Nanoseconds per message.
 pub struct Figures {
     /// Over whole stretches.
     pub mean: f64,
@@ -38,15 +38,15 @@ pub struct Figures {
     pub batch: [f64; 3],
     /// At 50, 99 and 99.9 %: single messages; zero for batches.
     pub single: [f64; 3],
-    /// Orders that rested at the end.
+    /// The number of resting orders at the end.
     pub live_orders: u32,
-    /// Messages that changed a best bid or offer.
+    /// The share of messages that changed a best bid or offer, in per cent.
     pub best_changes_percent: f64,
-    /// Allocations while it was measured.
+    /// The number of allocations during the measurement.
     pub allocations: u64,
 }
 
-/// Books that take updates as they are decoded.
+/// Books that apply updates as they are decoded.
 struct Direct<'a> {
     books: &'a mut Books,
     changed: u64,
@@ -61,7 +61,7 @@ impl Sink for Direct<'_> {
     }
 }
 
-/// Keeps updates for a batch.
+/// Collects updates for a batch.
 struct Kept<'a>(&'a mut Vec<Update>);
 
 impl Sink for Kept<'_> {
@@ -82,7 +82,7 @@ struct Side {
 }
 
 impl Side {
-    /// Takes in the next `count` messages of `bytes`; returns those behind them.
+    /// Applies the next `count` messages of `bytes`; returns the bytes after them.
     #[inline]
     fn play<'a>(&mut self, mut bytes: &'a [u8], count: usize, how: How) -> &'a [u8] {
         let mut left = count;
@@ -146,7 +146,7 @@ fn made(stream: &mut dyn Stream, bytes: &mut Vec<u8>) {
     (0..STRETCH).for_each(|_| stream.next(bytes));
 }
 
-/// Measures so many stretches of each kind.
+/// Measures this many stretches of each kind.
 pub fn measure(stream: &mut dyn Stream, how: How, stretches: usize) -> Figures {
     let mut bytes = Vec::new();
     stream.begin(&mut bytes);

@@ -1,5 +1,5 @@
-//! What Weir publishes of its own market, read by the crates `itch5` and `itchy`: all read the same
-//! orders, shares, prices and times.
+//! Weir's published feed of its own market, read by the crates `itch5` and `itchy`: all read the
+//! same orders, shares, prices and times.
 
 #[path = "../src/sides.rs"]
 mod sides;
@@ -14,7 +14,7 @@ fn itch5_and_itchy_read_what_weir_publishes_as_weir_does() {
     let bytes = std::fs::read(path).expect("the day lies beside the other decoders' answers");
     let want = SIDES[0].1(&bytes);
     assert!(want.messages > 50, "{want:?} is no day");
-    // Updates tell of a cross as of a trade, which the sums of messages leave out.
+    // Updates report a cross as a trade, which the sums of messages leave out.
     for (name, read) in SIDES.into_iter().filter(|(name, _)| *name != "weir_updates") {
         assert_eq!(read(&bytes), want, "{name}");
     }

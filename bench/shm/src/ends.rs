@@ -1,4 +1,5 @@
-//! The ways: each can send a message to the other process and take what it sent, without waiting.
+//! The transports: each end can send a message to the other process and receive one, without
+//! waiting.
 
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
@@ -11,18 +12,18 @@ use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
 use weir_shm::{Options, Read, Reader, Writer};
 
-/// Bytes of a message: its number, and what a quote's message is long.
+/// The length of a message in bytes: its number, padded to the length of a quote.
 pub const LEN: usize = 256;
 /// A message.
 pub type Message = [u8; LEN];
 
-/// One end of a way.
+/// One end of a transport.
 pub trait End {
-    /// Sends a message; over a socket it may stay in a buffer until `flush`.
+    /// Sends a message; a socket may buffer it until `flush`.
     fn send(&mut self, message: &Message);
-    /// Sends what is in a buffer.
+    /// Sends buffered messages.
     fn flush(&mut self) {}
-    /// Takes the next message, if there is one.
+    /// Receives the next message, if there is one.
     fn receive(&mut self) -> Option<Message>;
 }
 
@@ -74,7 +75,7 @@ impl<S: std::io::Read + std::io::Write> End for Stream<S> {
     }
 }
 
-/// Weir's ring, one each way.
+/// Weir's ring, one in each direction.
 pub struct Rings {
     writer: Writer,
     reader: Reader,
@@ -95,7 +96,7 @@ impl End for Rings {
     }
 }
 
-/// Services of iceoryx2, one each way.
+/// Services of iceoryx2, one in each direction.
 pub struct Services {
     publisher: Publisher<ipc::Service, Message, ()>,
     subscriber: Subscriber<ipc::Service, Message, ()>,
@@ -113,10 +114,10 @@ impl End for Services {
     }
 }
 
-/// Messages that a subscriber may have waiting, of iceoryx2 and of the ring.
+/// The most messages that may wait for a subscriber, for iceoryx2 and for the ring.
 const WAITING: usize = 4_096;
 
-/// Opens this process's end of a way; both processes do, the first one before the second.
+/// Opens this process's end of a transport; both processes do, the first one before the second.
 pub fn open(way: &str, dir: &Path, is_first: bool) -> Box<dyn End> {
     let names = if is_first { ["there", "back"] } else { ["back", "there"] };
     match way {
@@ -169,12 +170,12 @@ pub fn open(way: &str, dir: &Path, is_first: bool) -> Box<dyn End> {
 type Service =
     iceoryx2::service::port_factory::publish_subscribe::PortFactory<ipc::Service, Message, ()>;
 
-/// A service that never waits for a subscriber.
+/// Opens a service that never waits for a subscriber.
 pub fn service(node: &Node<ipc::Service>, name: &str) -> Service {
     try_service(node, name).expect("a service")
 }
 
-/// The same; what it says where there is none.
+/// As [`service`], but returns the error if the service does not open.
 pub fn try_service(node: &Node<ipc::Service>, name: &str) -> Result<Service, String> {
     let name = name.try_into().expect("a name");
     let builder = node.service_builder(&name).publish_subscribe::<Message>();
@@ -182,7 +183,7 @@ pub fn try_service(node: &Node<ipc::Service>, name: &str) -> Result<Service, Str
     builder.open_or_create().map_err(|error| format!("{error:?}"))
 }
 
-/// Removes the locks that rings leave.
+/// Removes the lock files of the rings.
 pub fn clear(dir: &Path) {
     for name in ["there", "back"] {
         let lock = label(dir, name) + ".lock";

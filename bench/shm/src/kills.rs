@@ -1,4 +1,4 @@
-//! What is left of iceoryx2's processes that were killed, and whether others can go on.
+//! The remains of killed iceoryx2 processes, and whether others can still open the service.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use super::ends::try_service;
 
-/// Kills and starts, so many times.
+/// Starts and kills processes, `count` times.
 pub fn kills(count: u32) -> Value {
     let before = files();
     let name = format!("weir-kills-{}", std::process::id());
     let (mut refused, mut most, mut longest) = (Vec::new(), 0, Duration::ZERO);
     for round in 0..count {
         let mut children = ["publisher", "subscriber"].map(|role| start(role, &name));
-        // Some are killed while they begin, some while they exchange messages.
+        // Some are killed while they start, some while they exchange messages.
         std::thread::sleep(Duration::from_millis(u64::from(round % 10) * 10));
         for child in &mut children {
             child.kill().expect("it is killed");
@@ -45,7 +45,7 @@ fn start(role: &str, name: &str) -> Child {
     command.spawn().expect("it starts")
 }
 
-/// What is killed.
+/// The process to be killed.
 pub fn victim(role: &str, name: &str) {
     let node = NodeBuilder::new().create::<ipc::Service>().expect("a node");
     let service = try_service(&node, name).expect("a service");
@@ -61,7 +61,7 @@ pub fn victim(role: &str, name: &str) {
     }
 }
 
-/// Files of iceoryx2 on this machine.
+/// The number of iceoryx2's files on this machine.
 fn files() -> usize {
     count(Path::new("/dev/shm")) + count(Path::new("/tmp/iceoryx2"))
 }

@@ -1,18 +1,18 @@
-//! Ways of handing market data to a strategy on the same machine, beside each other: TCP and Unix
-//! sockets, iceoryx2, and Weir's own ring.
+//! Transports of market data to a strategy on the same machine, compared: TCP and Unix sockets,
+//! iceoryx2, and Weir's own ring.
 //!
 //! ```text
 //! cargo run --release --manifest-path bench/shm/Cargo.toml -- ways [--seconds N]
 //! cargo run --release --manifest-path bench/shm/Cargo.toml -- kills [--count N]
 //! ```
-//! `ways`: two processes, each pinned to a core and spinning, messages of 256 bytes. A message goes
-//! there and back, one at a time; then as many as go one way, counted at the other end, with
-//! those that were lost because nobody waits for the reader. Sockets send 32 messages with one
-//! call, as a flush thread does. Rounds in turn; the median is printed.
+//! `ways`: two processes, each pinned to a core and spinning, with messages of 256 bytes. First
+//! round trips, one message at a time; then one way at full rate, counted at the receiver, with the
+//! messages lost because the sender does not wait for it. Sockets send 32 messages per call, as a
+//! flush thread does. The transports alternate over the rounds; the median is printed.
 //!
-//! `kills`: a publisher and a subscriber of iceoryx2, of another process each, killed while they
-//! exchange messages, started anew, many times: how often the service could not be opened again,
-//! and what is left in `/dev/shm` and under iceoryx2's folder.
+//! `kills`: a publisher and a subscriber of iceoryx2, each in a process of its own, are killed
+//! while they exchange messages and started anew, many times. It counts the failures to reopen the
+//! service, and the files left in `/dev/shm` and iceoryx2's folder.
 
 mod ends;
 mod kills;
@@ -25,7 +25,7 @@ use ends::{End, LEN, Message, open};
 use serde_json::{Value, json};
 use weir_probe::{Histogram, thread::pin_to_core};
 
-/// Sent with one call.
+/// The messages per call of a socket.
 const BATCH: u64 = 32;
 /// The number of the message that ends a phase.
 const LAST: u64 = u64::MAX;
@@ -58,7 +58,7 @@ fn number_of(message: &Message) -> u64 {
     u64::from_le_bytes(*message.first_chunk().expect("it is longer"))
 }
 
-/// What a way came to in one round.
+/// The result of one transport in one round.
 struct Outcome {
     p50_ns: f64,
     p99_ns: f64,
@@ -100,7 +100,7 @@ fn ways(seconds: u64) -> Value {
     })
 }
 
-/// A folder that is gone when this is.
+/// A folder that is removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -143,7 +143,7 @@ fn measure(way: &str, span: Duration) -> Outcome {
     }
 }
 
-/// Until the other end is there, which may miss what came before it was.
+/// Sends until the other end answers, which may miss messages sent before it was open.
 fn greet(end: &mut dyn End) {
     loop {
         end.send(&message(0));
@@ -178,7 +178,8 @@ fn round_trips(end: &mut dyn End, span: Duration) -> Histogram {
     trips
 }
 
-/// Sends all that goes; how many, how long it took, and how many the other end says it got.
+/// Sends at full rate; returns the number sent, the time taken, and the number that the other end
+/// received.
 fn one_way(end: &mut dyn End, span: Duration) -> (u64, Duration, u64) {
     let begun = Instant::now();
     let mut number = 0;
@@ -190,7 +191,7 @@ fn one_way(end: &mut dyn End, span: Duration) -> (u64, Duration, u64) {
         end.flush();
     }
     let took = begun.elapsed();
-    // What is not waited for may be lost, the word that it is over too: it is said until answered.
+    // Any message may be lost, the final one too: it is repeated until it is answered.
     loop {
         end.send(&message(LAST));
         end.flush();
@@ -201,7 +202,7 @@ fn one_way(end: &mut dyn End, span: Duration) -> (u64, Duration, u64) {
     }
 }
 
-/// The other end: sends back what comes, then counts what comes.
+/// The other end: first echoes messages, then counts them.
 fn echo(way: &str, dir: &Path) {
     let _ = pin_to_core(1);
     let mut end = open(way, dir, false);
@@ -225,6 +226,6 @@ fn echo(way: &str, dir: &Path) {
         end.send(&message(count));
         end.flush();
     }
-    // The answer is read before this end goes.
+    // The answer must be read before this end closes.
     std::thread::sleep(Duration::from_millis(200));
 }

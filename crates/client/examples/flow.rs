@@ -1,6 +1,6 @@
-//! Packs a file of order flow, or plays it to the slow book of the tests and prints the report.
+//! Packs a file of order flow, or replays it against the tests' slow book and prints the report.
 //!
-//! `flow pack IN OUT.wflow` and `flow report FILE…`; files of any kind that `flow::load` knows.
+//! `flow pack IN OUT.wflow` and `flow report FILE…`; files of any format that `flow::load` reads.
 
 use std::path::Path;
 use std::process::ExitCode;

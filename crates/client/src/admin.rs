@@ -1,9 +1,10 @@
-//! The operator's side: reference data, money, phases, busts, kill switches, each waited for.
+//! The operator's client: reference data, transfers, phases, busts, kill switches, one request at a
+//! time.
 //!
-//! An [`Admin`] is a client with one operator session and one request under way at a time. A
-//! request that the node refuses is [`ClientError::Refused`], with the engine's reason. It retries
-//! one thing only: a partition learns of a definition a moment after the control log accepted it,
-//! so what a partition does not know yet is asked again for a while.
+//! An [`Admin`] is a client with one operator session; it waits for each answer. A request that the
+//! node refuses is [`ClientError::Refused`], with the engine's reason. It retries in one case only:
+//! partitions import a definition a moment after the control log accepted it, so requests refused
+//! for an unknown definition are repeated for a while.
 
 use std::time::Duration;
 
@@ -22,14 +23,14 @@ use crate::error::ClientError;
 use crate::key::Key;
 use crate::session::{SessionConfig, SessionEvent, Submit, Times};
 
-/// The partition of firms, accounts, sessions and instruments.
+/// The control partition: firms, accounts, sessions and instruments.
 pub const CONTROL: PartitionId = PartitionId(0);
 
-/// How long a partition may take to learn of a definition.
+/// The longest time for a partition to import a definition.
 const IMPORT_TIMEOUT: Duration = Duration::from_secs(5);
 const IMPORT_RETRY: Duration = Duration::from_millis(5);
 
-/// An operator at work.
+/// A connected operator session.
 #[derive(Debug)]
 pub struct Admin {
     client: Client,
@@ -43,7 +44,7 @@ enum Answer {
 }
 
 impl Admin {
-    /// Connects and opens the operator's session; `timeout` holds for each answer.
+    /// Connects and opens the operator's session; `timeout` applies to each answer.
     ///
     /// # Errors
     /// As [`Client::log_on`].
@@ -68,10 +69,10 @@ impl Admin {
             .collect()
     }
 
-    /// Defines an instrument, or changes it.
+    /// Defines or changes an instrument.
     ///
     /// # Errors
-    /// [`ClientError::Refused`], [`ClientError::Timeout`], or the connection's; as all below.
+    /// [`ClientError::Refused`], [`ClientError::Timeout`], or those of the connection.
     pub fn define_instrument(&mut self, definition: DefineInstrument) -> Result<(), ClientError> {
         self.request(CONTROL, Request::DefineInstrument(definition)).map(drop)
     }
@@ -100,7 +101,7 @@ impl Admin {
         self.request(CONTROL, Request::DefineSession(definition)).map(drop)
     }
 
-    /// Moves cash or a position in or out of an account of a partition.
+    /// Moves cash or a position into or out of an account of a partition.
     ///
     /// # Errors
     /// As [`Admin::define_instrument`].
@@ -123,8 +124,7 @@ impl Admin {
         self.request(partition_id, Request::SetPhase(set)).map(drop)
     }
 
-    /// Files a change of phase at `at`, by log time; one that stands for the same time is
-    /// replaced.
+    /// Schedules a change of phase at log time `at`; replaces one scheduled for the same time.
     ///
     /// # Errors
     /// As [`Admin::define_instrument`].
@@ -139,7 +139,7 @@ impl Admin {
         self.request(partition_id, Request::SchedulePhase(schedule)).map(drop)
     }
 
-    /// Forgets all changes of phase filed for an instrument; how many there were.
+    /// Clears an instrument's schedule of phase changes; returns the number of changes removed.
     ///
     /// # Errors
     /// As [`Admin::define_instrument`].
@@ -158,7 +158,7 @@ impl Admin {
         self.request(partition_id, Request::SchedulePhase(schedule))
     }
 
-    /// Takes a trade of a partition back.
+    /// Busts a trade of a partition.
     ///
     /// # Errors
     /// As [`Admin::define_instrument`].
@@ -172,7 +172,7 @@ impl Admin {
         self.request(partition_id, Request::BustTrade(bust)).map(drop)
     }
 
-    /// Stops entry for somebody in a partition, or allows it again.
+    /// Stops entry in a partition for a session, an account, a firm or all, or allows it again.
     ///
     /// # Errors
     /// As [`Admin::define_instrument`].
@@ -180,7 +180,7 @@ impl Admin {
         self.request(kill.partition_id, Request::KillSwitch(kill)).map(drop)
     }
 
-    /// Sends any request and waits for its outcome: how many orders it changed.
+    /// Sends any request, waits for its outcome and returns the number of orders that it changed.
     ///
     /// # Errors
     /// As [`Admin::define_instrument`].
@@ -238,13 +238,13 @@ impl Admin {
     /// Closes the session.
     ///
     /// # Errors
-    /// The connection's.
+    /// Those of the connection.
     pub fn close(self) -> Result<(), ClientError> {
         self.client.log_out(self.timeout)
     }
 }
 
-/// True for a refusal that a definition on its way from the control log explains.
+/// Returns true for a refusal that a definition still to be imported would explain.
 fn is_import_pending(reason: Reason) -> bool {
     matches!(
         reason,
@@ -273,7 +273,7 @@ fn answer_in(event: &SessionEvent, wanted: RequestNo) -> Option<Answer> {
     }
 }
 
-/// The switch for `on`.
+/// Returns the switch for `on`.
 #[must_use]
 pub fn switch(on: bool) -> Switch {
     if on { Switch::On } else { Switch::Off }

@@ -1,8 +1,9 @@
-//! A client: one connection to a node and the sessions on it, with their state kept over losses.
+//! A client: one connection to a node and the sessions on it, whose state survives lost
+//! connections.
 //!
-//! [`Client::poll`] is the whole of its duty cycle: send, wait, receive, hand each message to its
-//! session, keep the heartbeats going. It blocks only as long as it is told to, starts no thread
-//! and never reconnects on its own: [`Client::reconnect`] is the caller's decision.
+//! [`Client::poll`] is its duty cycle: send, wait, receive, dispatch each message to its session,
+//! send heartbeats. It blocks no longer than its timeout, starts no thread and never reconnects on
+//! its own: [`Client::reconnect`] is the caller's decision.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -25,26 +26,26 @@ use crate::error::ClientError;
 use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times};
 use crate::source::SourceMessage;
 
-/// What came from the node.
+/// A message from the node.
 #[derive(Debug)]
 pub enum Incoming<'a> {
-    /// Something for a session.
+    /// A session's event.
     Session(SessionId, SessionEvent),
     /// A page's header with the next token, for a follower.
     Page(OrderPage, &'a [u8]),
     /// A page's rows, for a follower.
     Rows(OrderPageBody, Rows<'a>),
-    /// How the sources of a page stand, for a follower.
+    /// The status of a page's sources, for a follower.
     Sources(SourceStates, Group<'a, SourceState>),
-    /// How a stream of copies stands.
+    /// The state of a stream of copies.
     CopyState(DropCopyState),
     /// A copy of a report.
     Copy(ReportCopy, CopiedReport),
-    /// How far a stream of copies goes.
+    /// The high-water mark of a stream of copies.
     CopyMark(CopyMark),
-    /// How the stream of a source stands, for its writer.
+    /// An ingest message, for a source's writer.
     Source(SourceMessage),
-    /// Something of subscriptions, for a subscriber or publisher.
+    /// A message about subscriptions, for a subscriber or publisher.
     Broker(NodeMessage<'a>),
     /// Market data.
     Market(MarketMessage<'a>),
@@ -57,19 +58,19 @@ pub struct Client {
     limits: Limits,
     connection: Connection,
     sessions: Vec<Session>,
-    /// Where each session is in `sessions`.
+    /// The index of each session in `sessions`.
     places: HashMap<SessionId, usize>,
-    /// Challenges asked for and not yet answered: a node gives a connection only so many.
+    /// The number of challenges requested and not yet answered; a node limits them per connection.
     challenge_count: usize,
-    /// Places of the sessions that ask for theirs when others have answered.
+    /// Indices of sessions whose challenge request waits for others to be answered.
     to_challenge: VecDeque<usize>,
     clock: Clock,
     last_heard: Nanos,
-    /// An error left messages behind that are there already.
+    /// An error interrupted the dispatch; received messages are still unread.
     is_interrupted: bool,
-    /// Heartbeats are looked after every so often, not at every poll.
+    /// The time of the next heartbeat check, which runs at an interval and not at every poll.
     next_care: Nanos,
-    /// The head of a copy whose report is due.
+    /// The head of a copy whose report comes next.
     copy_head: Option<ReportCopy>,
 }
 
@@ -100,18 +101,18 @@ impl Client {
         })
     }
 
-    /// Opens a session and waits until it is open. Events that come at the same time are dropped:
-    /// where a session has live orders already, take [`Client::start_logon`] and
+    /// Opens a session and waits until it is open. Events received meanwhile are dropped: for a
+    /// session that already has live orders, use [`Client::start_logon`] and
     /// [`Client::wait_until_open`] with a sink.
     ///
     /// # Errors
-    /// [`ClientError::LogonRejected`], [`ClientError::Timeout`], or the connection's.
+    /// [`ClientError::LogonRejected`], [`ClientError::Timeout`], or those of the connection.
     pub fn log_on(&mut self, config: SessionConfig, timeout: Duration) -> Result<(), ClientError> {
         self.start_logon(Session::new(config));
         self.wait_until_open(timeout, &mut |_, _| {})
     }
 
-    /// Sends a session's logon without waiting; its state may be one that has been open before.
+    /// Queues a session's logon without waiting; the session may have been open before.
     ///
     /// # Panics
     /// When the session is on this client already.
@@ -123,7 +124,7 @@ impl Client {
         self.put_logon(place);
     }
 
-    /// Sends a session's logon, or keeps it until there is room for one more challenge.
+    /// Queues a session's logon, or defers it until another challenge may be requested.
     fn put_logon(&mut self, place: usize) {
         let session = &mut self.sessions[place];
         if session.signs() {
@@ -136,7 +137,7 @@ impl Client {
         session.put_logon(self.clock.now(), self.connection.outbox());
     }
 
-    /// Waits until every session is open. What else comes goes to `sink`, as in [`Client::poll`].
+    /// Waits until every session is open. Other messages go to `sink`, as in [`Client::poll`].
     ///
     /// # Errors
     /// As [`Client::log_on`].
@@ -156,8 +157,8 @@ impl Client {
         Ok(())
     }
 
-    /// Makes a new connection and opens every session where it stood: missed events come to
-    /// `sink`, requests that the node has not had are sent again.
+    /// Makes a new connection and reopens every session at its state: missed events go to `sink`,
+    /// requests that the node did not receive are sent again.
     ///
     /// # Errors
     /// As [`Client::log_on`]; the state is kept, so that it can be called again.
@@ -177,19 +178,18 @@ impl Client {
         self.wait_until_open(timeout, sink)
     }
 
-    /// Connects to another address from the next [`Client::reconnect`] on: a node that was
-    /// restarted may listen elsewhere.
+    /// Sets the address for the next [`Client::reconnect`]: a restarted node may listen elsewhere.
     pub fn set_address(&mut self, address: SocketAddr) {
         self.target.address = address;
     }
 
-    /// The client's clock, in which [`Times`] are.
+    /// The client's clock, on which [`Times`] are based.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Shares another client's clock, so that their times compare. To be called before the first
+    /// Shares another client's clock, so that their times are comparable. Call it before the first
     /// logon.
     pub fn set_clock(&mut self, clock: Clock) {
         self.clock = clock;
@@ -208,25 +208,25 @@ impl Client {
         &self.sessions
     }
 
-    /// Gives up the connection and hands the sessions' state out.
+    /// Closes the connection and returns the sessions with their state.
     #[must_use]
     pub fn into_sessions(mut self) -> Vec<Session> {
         self.sessions.iter_mut().for_each(Session::connection_lost);
         self.sessions
     }
 
-    /// Where frames can be appended beside the sessions' own, such as a follower's questions.
+    /// The outbox, for frames other than the sessions' own, such as a follower's fetches.
     pub fn outbox(&mut self) -> &mut Vec<u8> {
         self.connection.outbox()
     }
 
-    /// The connection, to wait for several clients at once.
+    /// The connection, for waiting on several clients at once.
     #[must_use]
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// Hands a request to a session; [`Client::flush`] or [`Client::poll`] sends it.
+    /// Submits a request to a session; [`Client::flush`] or [`Client::poll`] sends it.
     pub fn submit(
         &mut self,
         session_id: SessionId,
@@ -239,7 +239,7 @@ impl Client {
         }
     }
 
-    /// As [`Client::submit`], by the session's place in [`Client::sessions`]: for those who
+    /// As [`Client::submit`], by the session's index in [`Client::sessions`]: for callers that
     /// submit often.
     ///
     /// # Panics
@@ -254,19 +254,19 @@ impl Client {
         self.sessions[index].submit(destination, times, self.connection.outbox())
     }
 
-    /// Sends what waits, as far as the system takes it.
+    /// Sends queued bytes until the socket would block.
     ///
     /// # Errors
-    /// The connection's.
+    /// Those of the connection.
     pub fn flush(&mut self) -> Result<(), ClientError> {
         self.connection.flush()
     }
 
-    /// Sends what waits, waits up to `timeout` for something to come, and hands it to `sink`
-    /// together with the outbox, so that an answer can be given at once. How many messages came.
+    /// Sends queued bytes, waits up to `timeout` for messages, and passes each to `sink` with the
+    /// outbox, so that it can be answered at once. Returns the number of messages.
     ///
     /// # Errors
-    /// The connection's; [`ClientError::Gap`], [`ClientError::LogonRejected`],
+    /// Those of the connection; [`ClientError::Gap`], [`ClientError::LogonRejected`],
     /// [`ClientError::LoggedOut`], [`ClientError::HeartbeatLost`].
     pub fn poll(
         &mut self,
@@ -285,7 +285,7 @@ impl Client {
         self.receive(sink)
     }
 
-    /// As [`Client::poll`] without waiting: for callers that wait for several clients at once.
+    /// As [`Client::poll`] without waiting: for callers that wait on several clients at once.
     ///
     /// # Errors
     /// As [`Client::poll`].
@@ -356,10 +356,11 @@ impl Client {
         Ok(count)
     }
 
-    /// Asks the node to close every session, and waits until it has or `timeout` is over.
+    /// Asks the node to close every session, and waits until it has done so or `timeout` has
+    /// passed.
     ///
     /// # Errors
-    /// The connection's, but for its end.
+    /// Those of the connection, except for its end.
     pub fn log_out(mut self, timeout: Duration) -> Result<(), ClientError> {
         for session in self.sessions.iter_mut().filter(|session| session.is_open()) {
             session.put_logout(self.connection.outbox());
@@ -378,7 +379,7 @@ impl Client {
     }
 }
 
-/// What is handed on as it comes, whichever session it names; any other message back.
+/// Converts a message that is passed on without dispatch to a session; returns any other one.
 #[expect(clippy::result_large_err, reason = "it is handed back, and no failure")]
 fn of_no_session(message: NodeMessage<'_>) -> Result<Incoming<'_>, NodeMessage<'_>> {
     Ok(match message {
@@ -396,7 +397,7 @@ fn of_no_session(message: NodeMessage<'_>) -> Result<Incoming<'_>, NodeMessage<'
     })
 }
 
-/// Whether a message is for a subscriber or publisher.
+/// Returns true if a message is for a subscriber or publisher.
 fn is_of_broker(message: &NodeMessage<'_>) -> bool {
     matches!(
         message,
@@ -448,7 +449,7 @@ fn addressee(message: &NodeMessage<'_>) -> SessionId {
     }
 }
 
-/// The report that follows a copy's head; anything else in its place is no copy.
+/// Returns the report that follows a copy's head; any other message is an error.
 fn copied(head: &ReportCopy, message: &NodeMessage<'_>) -> Result<CopiedReport, DecodeError> {
     let report = CopiedReport::of(message).ok_or(DecodeError::Unexpected(ReportCopy::NAME))?;
     let wrong = |field, index| {
@@ -468,7 +469,7 @@ fn logged_out(event: &SessionEvent) -> Option<Reason> {
     }
 }
 
-/// What a message says that names no session of ours: the end of the connection, or nothing.
+/// Handles a message without a session of this client: the end of the connection, or nothing.
 fn unaddressed(message: &NodeMessage<'_>) -> Result<(), ClientError> {
     match message {
         NodeMessage::Logout(logout) => {

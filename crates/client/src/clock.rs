@@ -1,9 +1,9 @@
-//! The client's clocks, and waiting on sockets with a precision that open-loop load needs.
+//! The client's clocks, and waiting on sockets with the precision of open-loop load.
 //!
 //! Timeouts of `epoll` and `mio` are whole milliseconds and the kernel adds 50 µs of slack to a
 //! thread's timers; both would show in every latency measured here. Hence `ppoll` with nanoseconds
-//! and a timer slack of 1 ns. Nothing here spins unless asked to: on few cores a spinning client
-//! steals the time that it measures.
+//! and a timer slack of 1 ns. Nothing spins unless asked to: on few cores a spinning client takes
+//! the time that it measures from the node.
 
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,15 +15,15 @@ use weir_types::Nanos;
 use crate::connection::Connection;
 use crate::error::ClientError;
 
-/// How a thread waits when it has nothing to do.
+/// The action of a thread that has nothing to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitStrategy {
-    /// Sleeps until bytes come or a time is due: for cores that others need too.
+    /// Sleeps until bytes come or a time is due: for shared cores.
     #[default]
     Park,
-    /// Gives its core away and looks again.
+    /// Yields its core and checks again.
     Yield,
-    /// Looks again at once: for a core of its own.
+    /// Checks again at once: for a dedicated core.
     Spin,
 }
 
@@ -63,7 +63,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Nanoseconds since the clock was made.
+    /// Returns the nanoseconds since the clock was created.
     #[must_use]
     pub fn now(&self) -> Nanos {
         nanos(self.start.elapsed())
@@ -76,20 +76,20 @@ pub fn unix_time() -> Nanos {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(Nanos(0), nanos)
 }
 
-/// A span as [`Nanos`]; the longest span is 584 years.
+/// Converts a span to [`Nanos`]; the longest span is 584 years.
 #[must_use]
 pub fn nanos(span: Duration) -> Nanos {
     Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Lets this thread's timers fire when they are due instead of up to 50 µs later. Where the system
-/// refuses, timers stay coarse and the generator's lag, which is measured, shows it.
+/// Lets this thread's timers fire when they are due instead of up to 50 µs later. If the system
+/// refuses, timers stay coarse, which shows in the measured lag of the generator.
 pub fn sharpen_timers() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
-/// Waits until one of `connections` can be read, or can be written and has bytes to send, or
-/// `timeout` is over.
+/// Waits until one of `connections` is readable, or is writable and has bytes to send, or `timeout`
+/// has passed.
 ///
 /// # Errors
 /// [`ClientError::Io`]; an interrupted wait is no error.
@@ -103,7 +103,7 @@ pub fn wait<'a>(
     poll_fds(&mut fds, if more { Duration::ZERO } else { timeout })
 }
 
-/// As [`wait`], also for a new connection to `listener`.
+/// As [`wait`], and for a new connection to `listener`.
 ///
 /// # Errors
 /// As [`wait`].
@@ -118,10 +118,10 @@ pub fn wait_readable(
     poll_fds(&mut fds, if more { Duration::ZERO } else { timeout })
 }
 
-/// Waits until a socket can be read, or written where `writes`, or `timeout` is over.
+/// Waits until a socket is readable, or writable if `writes` is set, or `timeout` has passed.
 ///
 /// # Errors
-/// The system's; an interrupted wait is no error.
+/// Those of the system call; an interrupted wait is no error.
 pub(crate) fn wait_for(fd: BorrowedFd<'_>, writes: bool, timeout: Duration) -> std::io::Result<()> {
     let out = if writes { PollFlags::OUT } else { PollFlags::empty() };
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN | out)];

@@ -1,7 +1,9 @@
-//! A non-blocking connection to a node, plain or with TLS: frames in, frames out, both bounded.
+//! A non-blocking connection to a node, plain or with TLS: frames in, frames out, both buffers
+//! bounded.
 //!
-//! It never blocks but in [`Connection::open`], never interprets a message and never drops a byte:
-//! a reader that falls behind stops reading (TCP pushes back), a writer over its limit is told so.
+//! It blocks only in [`Connection::open`], never interprets a message and never drops a byte: a
+//! reader that falls behind stops reading (TCP back-pressure), a writer over its limit gets an
+//! error.
 //!
 //! INVARIANT: `head <= tail <= inbox.len()`, `sent <= outbox.len()`.
 
@@ -18,14 +20,14 @@ use weir_wire::frame::{FRAME_HEADER_LEN, Framing, RawMessage, next_frame};
 use crate::clock::wait_for;
 use crate::error::ClientError;
 
-/// The bounds of a connection's buffers.
+/// The limits of a connection's buffers.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The longest frame taken from the node, in bytes; also the size of the receive buffer.
+    /// The longest frame accepted from the node, in bytes; also the size of the receive buffer.
     pub frame_len_max: usize,
     /// The most bytes that may wait to be sent.
     pub outbox_len_max: usize,
-    /// How long to wait for the connection to be made.
+    /// The timeout for connecting.
     pub connect_timeout: Duration,
 }
 
@@ -39,12 +41,12 @@ impl Default for Limits {
     }
 }
 
-/// Where a node is and how it is spoken to. An address alone means without TLS.
+/// A node's address and transport. An address alone means without TLS.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The node's order entry.
+    /// The address of the node's order entry.
     pub address: SocketAddr,
-    /// How the node is known, where it wants TLS.
+    /// The TLS configuration, if the node uses TLS.
     pub tls: Option<ClientTls>,
 }
 
@@ -54,7 +56,7 @@ impl From<SocketAddr> for Target {
     }
 }
 
-/// What carries the frames.
+/// The transport of the frames.
 #[derive(Debug)]
 enum Transport {
     Plain(TcpStream),
@@ -66,7 +68,7 @@ struct TlsTransport {
     stream: TcpStream,
     link: Link,
     scratch: Vec<u8>,
-    /// Whether something may be had without waiting: poll does not see what a link holds.
+    /// True if bytes may be available without waiting: poll does not see bytes held by the link.
     more: bool,
 }
 
@@ -95,7 +97,7 @@ pub fn resolve(address: &str) -> Result<SocketAddr, ClientError> {
 }
 
 impl Connection {
-    /// Connects, and agrees on TLS where the target says so.
+    /// Connects, and completes the TLS handshake if the target has TLS.
     ///
     /// # Errors
     /// [`ClientError::Connect`], [`ClientError::Handshake`].
@@ -123,17 +125,17 @@ impl Connection {
         }
     }
 
-    /// Over a stream that is connected already, without TLS.
+    /// Wraps a connected stream, without TLS.
     ///
     /// # Errors
-    /// The system's, when the stream cannot be made non-blocking.
+    /// Those of the system, when the stream cannot be made non-blocking.
     pub fn of(stream: TcpStream, limits: Limits) -> std::io::Result<Connection> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         Ok(Connection::over(Transport::Plain(stream), limits))
     }
 
-    /// Over a stream that is connected already, with TLS whose handshake goes on as bytes come.
+    /// Wraps a connected stream with TLS; the handshake proceeds as bytes come.
     ///
     /// # Errors
     /// As [`Connection::of`].
@@ -147,7 +149,7 @@ impl Connection {
     fn over(transport: Transport, limits: Limits) -> Connection {
         Connection {
             transport,
-            // Zeroed pages come from the system untouched: a large limit costs nothing until used.
+            // The system maps zeroed pages on first use: a large limit costs nothing until then.
             inbox: vec![0; limits.frame_len_max],
             head: 0,
             tail: 0,
@@ -157,12 +159,12 @@ impl Connection {
         }
     }
 
-    /// Where frames to send are appended; [`Connection::flush`] sends them, in one write.
+    /// The buffer to which frames are appended; [`Connection::flush`] sends them, in one write.
     pub fn outbox(&mut self) -> &mut Vec<u8> {
         &mut self.outbox
     }
 
-    /// Bytes that wait to be sent.
+    /// The number of bytes not sent yet.
     #[must_use]
     pub fn backlog_len(&self) -> usize {
         let in_records = match &self.transport {
@@ -172,7 +174,7 @@ impl Connection {
         self.outbox.len() - self.sent + in_records
     }
 
-    /// Sends what the system takes now; the rest stays.
+    /// Sends until the socket would block; the rest stays queued.
     ///
     /// # Errors
     /// [`ClientError::Io`], [`ClientError::Closed`], [`ClientError::OutboxFull`].
@@ -200,7 +202,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes what has come, in one read; how many bytes.
+    /// Reads the socket once; returns the number of bytes.
     ///
     /// # Errors
     /// [`ClientError::Io`], [`ClientError::Closed`], and with TLS [`ClientError::Cut`],
@@ -216,7 +218,7 @@ impl Connection {
         Ok(len)
     }
 
-    /// Whether [`Connection::receive`] may bring something that waiting on the socket would miss.
+    /// True if [`Connection::receive`] may return bytes that a wait on the socket would not see.
     #[must_use]
     pub fn has_more(&self) -> bool {
         match &self.transport {
@@ -235,10 +237,11 @@ impl Connection {
         }
     }
 
-    /// The next frame's message, undecoded, and the outbox. `None` when more bytes are needed.
+    /// Returns the next frame's message, undecoded, and the outbox. `None` when more bytes are
+    /// needed.
     ///
     /// # Errors
-    /// [`ClientError::Broken`], [`ClientError::Decode`] for what is wrong with the header.
+    /// [`ClientError::Broken`]; [`ClientError::Decode`] for an error in the header.
     pub fn next_raw(&mut self) -> Result<Option<(RawMessage<'_>, &mut Vec<u8>)>, ClientError> {
         match next_frame(&self.inbox[self.head..self.tail], self.limits.frame_len_max) {
             Framing::Incomplete => Ok(None),
@@ -250,7 +253,7 @@ impl Connection {
         }
     }
 
-    /// The next frame that is there in whole, as it came. `None` when more bytes are needed.
+    /// Returns the next complete frame as bytes. `None` when more bytes are needed.
     ///
     /// # Errors
     /// [`ClientError::Broken`].
@@ -266,7 +269,7 @@ impl Connection {
         }
     }
 
-    /// Sends what waits and takes what comes, for up to `timeout`; how many bytes came.
+    /// Sends queued bytes and waits up to `timeout` for bytes; returns the number received.
     ///
     /// # Errors
     /// As [`Connection::flush`] and [`Connection::receive`].
@@ -286,8 +289,8 @@ impl Connection {
         }
     }
 
-    /// The next message that is there in whole, and the outbox, so that it can be answered before
-    /// it is decoded further. `None` when more bytes are needed.
+    /// Returns the next complete message, and the outbox, so that it can be answered before its
+    /// group is decoded. `None` when more bytes are needed.
     ///
     /// # Errors
     /// [`ClientError::Broken`], [`ClientError::Decode`].
@@ -310,7 +313,7 @@ impl AsFd for Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // The farewell, as far as the system takes it: without it the node sees a cut connection.
+        // Sends close_notify if the socket takes it: without it the node sees a cut connection.
         if let Transport::Tls(tls) = &mut self.transport {
             tls.link.say_farewell();
             let _ = tls.link.write(&mut tls.stream, &[]);
@@ -324,16 +327,16 @@ impl TlsTransport {
         TlsTransport { stream, link, scratch, more: false }
     }
 
-    /// Bytes that were put into records; the stream has what it takes now.
+    /// Encrypts bytes and sends what the stream accepts; returns the number of bytes encrypted.
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if self.link.is_handshaking() {
-            // What is sent now would be sent before the other side is known.
+            // Before the handshake ends, bytes would go to an unauthenticated peer.
             return Ok(0);
         }
         self.link.write(&mut self.stream, bytes).map(|written| written.len)
     }
 
-    /// What one read of the stream brings.
+    /// Reads the stream once; returns the number of decrypted bytes.
     fn read(&mut self, room: &mut [u8]) -> Result<usize, ClientError> {
         self.more = false;
         if self.link.is_handshaking()
@@ -374,7 +377,7 @@ fn read_plain(stream: &mut TcpStream, room: &mut [u8]) -> Result<usize, ClientEr
     }
 }
 
-/// Waits for the handshake until `deadline`.
+/// Performs the handshake, until `deadline`.
 fn shake_hands(
     stream: TcpStream,
     link: Link,
@@ -389,7 +392,8 @@ fn shake_hands(
         }
         wait_for(tls.stream.as_fd(), tls.link.unsent_len() > 0, left)?;
     }
-    // What came behind the handshake is in the link, where no wait on the socket sees it.
+    // The link may hold bytes that came behind the handshake, which a wait on the socket does not
+    // see.
     tls.more = true;
     Ok(tls)
 }
@@ -442,7 +446,7 @@ mod tests {
 
     #[test]
     fn frames_that_arrive_in_pieces_are_put_together() {
-        // A buffer of two and a half frames wraps within every third.
+        // The buffer holds two and a half frames, so every third frame wraps.
         let mut bytes = Vec::new();
         for mark in 0..50 {
             put_frame(&heartbeat(mark), &mut bytes);

@@ -1,21 +1,21 @@
-//! Drop copy: the reports to a firm's sessions, in order, without a gap, resumed by themselves.
+//! Drop copy: the reports to a firm's sessions, in order, without gaps, resumed automatically.
 //!
-//! [`DropCopy`] is a stream of copies per partition: what to ask, what came, what is still wanted.
-//! It does no I/O and reads no clock. Each copy names the one before it, and the node names the one
-//! before the first; what does not fit is [`ClientError::CopyGap`], never passed over.
-//! [`DropCopyReader`] puts it on a connection and goes on after a loss where it was.
+//! [`DropCopy`] holds a stream of copies per partition: the request to send, the copies received,
+//! the next one wanted. It does no I/O and reads no clock. Each copy names the one before it, and
+//! the node names the one before the first; a mismatch is [`ClientError::CopyGap`], never skipped.
+//! [`DropCopyReader`] runs it on a connection and resumes it after a loss.
 //!
-//! | the node says                        | and then                                          |
+//! | message from the node                | result                                            |
 //! | ------------------------------------ | ------------------------------------------------- |
 //! | state On, the copy before is ours    | copies come                                       |
 //! | state On, the copy before is another | [`ClientError::CopyGap`]                          |
-//! | state Off, `SlowConsumer`            | asked again from the last copy had                |
+//! | state Off, `SlowConsumer`            | requested again from the last copy received       |
 //! | state Off, another reason            | [`ClientError::CopiesRefused`], with the range    |
-//! | copy, the one before is the last had | taken                                             |
+//! | copy, the one before is our last     | accepted                                          |
 //! | copy, the one before is another      | [`ClientError::CopyGap`]                          |
 //!
-//! INVARIANT: a point is of a copy that was taken, or of a place that the node named; all copies up
-//! to it were taken.
+//! INVARIANT: a point is a copy that was received, or a number that the node named; all copies up
+//! to it were received.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ use crate::connection::{Limits, Target};
 use crate::error::ClientError;
 use crate::session::{Session, SessionConfig, SessionEvent};
 
-/// A report that was copied, as its session got it; stage times are zero.
+/// A copied report, as its session got it; stage times are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopiedReport {
     /// An order changed.
@@ -42,12 +42,12 @@ pub enum CopiedReport {
     Rejected(RequestRejected),
     /// A mass cancel or an operator's request was carried out.
     Done(RequestDone),
-    /// A trade was taken back.
+    /// A trade was busted.
     TradeBusted(TradeBusted),
 }
 
 impl CopiedReport {
-    /// The report in a message; `None` for messages that cannot be copied.
+    /// Returns the report in a message; `None` for messages that are never copied.
     #[must_use]
     pub fn of(message: &NodeMessage<'_>) -> Option<CopiedReport> {
         match message {
@@ -59,7 +59,7 @@ impl CopiedReport {
         }
     }
 
-    /// The session that it is addressed to, and the partition that said it.
+    /// The session that the report is addressed to, and its partition.
     #[must_use]
     pub fn address(&self) -> (SessionId, PartitionId) {
         match self {
@@ -71,45 +71,45 @@ impl CopiedReport {
     }
 }
 
-/// How far a reader is in a partition: all copies up to this one are had.
+/// A reader's position in a partition: all copies up to this one are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyPoint {
     /// The partition.
     pub partition_id: PartitionId,
-    /// The partition's epoch when the point was learnt; none where the node named none.
+    /// The partition's epoch when the point was received; none if the node named none.
     pub epoch: Epoch,
-    /// The last copy had, or the last before the first wanted.
+    /// The last copy received, or the last before the first wanted.
     pub copy_no: CopyNo,
 }
 
-/// Where a partition is begun that there is no point for.
+/// The start of a partition without a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beginning {
-    /// With what comes next.
+    /// The next new copy.
     Now,
-    /// With the oldest that the node has.
+    /// The oldest copy that the node has.
     Oldest,
 }
 
-/// What a node's message means to a reader.
+/// The result of a node's message for a reader.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyOutcome {
-    /// It is taken.
+    /// The message was accepted.
     Taken,
-    /// It is another stream's, or of before the stream was asked for again.
+    /// The message belongs to another stream, or to this one before it was requested again.
     NotOurs,
-    /// The stream has to be asked for again.
+    /// The stream has to be requested again.
     AskAgain(PartitionId),
 }
 
-/// Where a stream stands.
+/// The state of a stream.
 #[derive(Debug)]
 struct Progress {
     epoch: Epoch,
-    /// The first copy wanted; none where nothing is known yet.
+    /// The first copy wanted; none if unknown.
     from: CopyNo,
-    /// The copy before that, where it is known.
+    /// The copy before `from`, if known.
     previous: Option<CopyNo>,
     high_water: CopyNo,
     is_open: bool,
@@ -126,8 +126,8 @@ pub struct DropCopy {
 }
 
 impl DropCopy {
-    /// Copies of a firm's reports, or of all that the session may see for none, to be had by
-    /// `session_id`; from the points on, and in other partitions as `beginning` says.
+    /// Creates the copies of a firm's reports for `session_id`; with no firm, of all that the
+    /// session may copy. It starts from `points`, and in other partitions from `beginning`.
     #[must_use]
     pub fn new(
         (session_id, firm_id): (SessionId, FirmId),
@@ -146,7 +146,7 @@ impl DropCopy {
         DropCopy { session_id, firm_id, beginning, partitions }
     }
 
-    /// Asks for the copies of a partition, from where they stand.
+    /// Requests the copies of a partition, from its current point.
     pub fn ask(&mut self, partition_id: PartitionId, out: &mut Vec<u8>) {
         let beginning = self.beginning;
         let progress = self.partitions.entry(partition_id).or_insert_with(Progress::unknown);
@@ -167,7 +167,7 @@ impl DropCopy {
         put_frame(&request, out);
     }
 
-    /// The connection is gone; the points stay.
+    /// Marks all streams closed after a lost connection; the points stay.
     pub fn connection_lost(&mut self) {
         self.partitions.values_mut().for_each(|progress| progress.is_open = false);
     }
@@ -176,7 +176,7 @@ impl DropCopy {
         (session_id == self.session_id && firm_id == self.firm_id).then_some(self)
     }
 
-    /// Takes word of how a stream stands.
+    /// Handles the state of a stream.
     ///
     /// # Errors
     /// [`ClientError::CopyGap`], [`ClientError::CopiesRefused`].
@@ -206,7 +206,7 @@ impl DropCopy {
             return Err(ClientError::CopyGap { partition_id, expected, got });
         }
         if progress.from.is_none() {
-            // What lies between is no copy of this stream, now and later.
+            // Numbers in between belong to no copy of this stream, now or later.
             progress.from = CopyNo(got.0.saturating_add(1)).max(state.oldest_copy_no);
         }
         progress.previous = Some(got);
@@ -216,7 +216,7 @@ impl DropCopy {
         Ok(CopyOutcome::Taken)
     }
 
-    /// Takes a copy's head; the report belongs to it.
+    /// Handles a copy's head; its report follows.
     ///
     /// # Errors
     /// [`ClientError::CopyGap`].
@@ -238,7 +238,7 @@ impl DropCopy {
         Ok(CopyOutcome::Taken)
     }
 
-    /// Takes word of how far a stream goes.
+    /// Handles the high-water mark of a stream.
     pub fn on_mark(&mut self, mark: &CopyMark) -> CopyOutcome {
         let ours = self.own((mark.session_id, mark.firm_id));
         let progress = ours.and_then(|ours| ours.partitions.get_mut(&mark.partition_id));
@@ -249,8 +249,8 @@ impl DropCopy {
         CopyOutcome::Taken
     }
 
-    /// Where it stands, by partition: what to keep, to go on from there. A partition that the node
-    /// has not answered for has no point.
+    /// Returns the point of each partition, to be stored and resumed from. A partition without an
+    /// answer of the node has none.
     #[must_use]
     pub fn points(&self) -> Vec<CopyPoint> {
         let point = |(partition_id, progress): (&PartitionId, &Progress)| {
@@ -260,8 +260,8 @@ impl DropCopy {
         self.partitions.iter().filter_map(point).collect()
     }
 
-    /// True when every stream that was asked for is open and has had all that the node last said
-    /// that there is.
+    /// True when every requested stream is open and has received all copies up to the node's last
+    /// high-water mark.
     #[must_use]
     pub fn is_current(&self) -> bool {
         let is_current = |progress: &Progress| {
@@ -284,7 +284,7 @@ impl Progress {
     }
 }
 
-/// A reader of copies on a connection of its own, that comes back by itself.
+/// A reader of copies on a connection of its own, which reconnects automatically.
 #[derive(Debug)]
 pub struct DropCopyReader {
     client: Client,
@@ -293,11 +293,11 @@ pub struct DropCopyReader {
     timeout: Duration,
 }
 
-/// How long a reader waits between two attempts to come back.
+/// The time between two attempts to reconnect.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 impl DropCopyReader {
-    /// Connects, logs on and asks for the copies of every partition.
+    /// Connects, logs on and requests the copies of every partition.
     ///
     /// # Errors
     /// As [`Client::log_on`].
@@ -323,12 +323,13 @@ impl DropCopyReader {
         }
     }
 
-    /// Takes what comes within `timeout`; after a lost connection, tries to come back once. Copies
-    /// go to `take`, in each partition in order and each once. How many came.
+    /// Processes messages for up to `timeout`; after a lost connection, tries once to reconnect.
+    /// Passes each copy to `take` once, in order within its partition. Returns the number of
+    /// copies.
     ///
     /// # Errors
     /// [`ClientError::CopiesRefused`], [`ClientError::CopyGap`], [`ClientError::LogonRejected`]:
-    /// what coming back does not mend.
+    /// errors that reconnecting does not resolve.
     pub fn poll(
         &mut self,
         timeout: Duration,
@@ -385,8 +386,8 @@ impl DropCopyReader {
         Ok(count)
     }
 
-    /// Tries to log on again; false when the node cannot be reached, has not noticed yet that the
-    /// session was lost, or has no time or room for it.
+    /// Tries to log on again; false when the node is unreachable, has not noticed yet that the
+    /// session was lost, or is busy or full.
     fn come_back(&mut self, timeout: Duration) -> Result<bool, ClientError> {
         match self.client.reconnect(self.timeout, &mut |_, _| {}) {
             Ok(()) => {
@@ -402,13 +403,14 @@ impl DropCopyReader {
         }
     }
 
-    /// Where it stands: see [`DropCopy::points`].
+    /// Returns the points; see [`DropCopy::points`].
     #[must_use]
     pub fn points(&self) -> Vec<CopyPoint> {
         self.copies.points()
     }
 
-    /// True when it is connected and has had all that the node last said that there is.
+    /// True when it is connected and has received all copies up to the node's last high-water
+    /// marks.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.is_connected && self.copies.is_current()
@@ -420,7 +422,7 @@ impl DropCopyReader {
         self.is_connected
     }
 
-    /// Comes back to another address from now on: a node that was restarted may listen elsewhere.
+    /// Sets the address for the next reconnect: a restarted node may listen elsewhere.
     pub fn set_address(&mut self, address: SocketAddr) {
         self.client.set_address(address);
     }
@@ -477,7 +479,7 @@ mod tests {
         }
     }
 
-    /// What is asked now.
+    /// The point of the request that it sends now.
     fn asked(copies: &mut DropCopy) -> (CopyNo, Epoch) {
         let mut out = Vec::new();
         copies.ask(HERE, &mut out);
@@ -511,7 +513,7 @@ mod tests {
     #[test]
     fn it_goes_on_behind_the_last_copy_had_in_the_epoch_that_it_was_told_in() {
         let mut copies = opened(Beginning::Now, &state(50, 60));
-        // What lies between the newest copy and now is none of the stream's.
+        // Copies between the newest one and the start are not part of the stream.
         assert_eq!(asked(&mut copies), (CopyNo(51), Epoch(2)));
         assert_eq!(copies.on_state(&state(50, 60)).unwrap(), CopyOutcome::Taken);
         assert_eq!(copies.on_copy(&head(50, 61)).unwrap(), CopyOutcome::Taken);

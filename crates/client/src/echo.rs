@@ -1,5 +1,5 @@
-//! A node that only echoes: the yardstick of a round trip. Same frames, same sessions, same
-//! sockets as a real one, and nothing between reading a request and writing its report.
+//! An echo node: the baseline of a round trip. It uses the same frames, sessions and sockets as a
+//! real node, with nothing between reading a request and writing its report.
 //!
 //! It accepts every logon, answers every order request with one execution report that carries the
 //! request's number, and every other request as carried out. It keeps no order and no log.
@@ -26,10 +26,10 @@ use crate::clock::{WaitStrategy, unix_time, wait_readable};
 use crate::connection::{Connection, Limits};
 use crate::error::ClientError;
 
-/// The partition that the echo says it has.
+/// The echo's only partition.
 pub const PARTITION: PartitionId = PartitionId(1);
 
-/// How often a stop is looked for.
+/// The interval at which `stop` is checked.
 const CARE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Serves connections of `listener` until `stop` is set.
@@ -45,12 +45,13 @@ pub fn serve(
     let mut connections: Vec<Connection> = Vec::new();
     let mut events: HashMap<SessionId, u64> = HashMap::new();
     let mut turn = 0u32;
-    // SYNC: pairs with the store of whoever stops the echo; only the flag itself is told.
+    // SYNC: pairs with the store of `stop` by the thread that ends the echo; only the flag itself
+    // is communicated.
     while !stop.load(Ordering::Relaxed) {
         if strategy == WaitStrategy::Park {
             wait_readable(listener, &connections, CARE_INTERVAL)?;
         }
-        // Connections come rarely: not every turn of a spin asks for one.
+        // Connections are rare: a spinning echo accepts only every 1,024th turn.
         turn = turn.wrapping_add(1);
         if strategy == WaitStrategy::Park || turn.is_multiple_of(1_024) {
             accept(listener, &mut connections)?;
@@ -68,7 +69,7 @@ pub fn serve(
 fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) -> Result<(), ClientError> {
     match listener.accept() {
         Ok((stream, _)) => {
-            // A peer that is gone already is nobody's error.
+            // A peer that is already gone is no error.
             connections.extend(Connection::of(stream, Limits::default()));
             Ok(())
         }
@@ -77,10 +78,10 @@ fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) -> Result<(
     }
 }
 
-/// Answers what has come on a connection.
+/// Answers the messages received on a connection.
 ///
 /// # Errors
-/// The connection's.
+/// Those of the connection.
 pub(crate) fn answer(
     connection: &mut Connection,
     events: &mut HashMap<SessionId, u64>,

@@ -1,5 +1,5 @@
-//! The echo for many connections, plain or with TLS (rustls, as the node's): it asks the system
-//! which of them have something instead of trying each.
+//! The echo for many connections, plain or with TLS (rustls, as the node's): it uses epoll instead
+//! of trying each connection.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -17,7 +17,7 @@ use crate::connection::{Connection, Limits};
 use crate::echo::answer;
 use crate::error::ClientError;
 
-/// How often a stop is looked for.
+/// The interval at which `stop` is checked.
 const CARE_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 const LISTENER: u64 = u64::MAX;
 /// Requests are small.
@@ -29,11 +29,11 @@ const LIMITS: Limits = Limits {
 
 struct Served {
     connection: Connection,
-    /// Whether the system was asked to tell when it can be written.
+    /// True while epoll reports when the socket is writable.
     wants_out: bool,
 }
 
-/// Serves connections of `listener` until `stop` is set; with TLS where `tls` is given.
+/// Serves connections of `listener` until `stop` is set; with TLS if `tls` is given.
 ///
 /// # Errors
 /// [`ClientError::Io`] of the listener; a connection's error ends that connection only.
@@ -50,7 +50,8 @@ pub fn serve(
     let mut numbers = 0..LISTENER;
     let mut sessions: HashMap<SessionId, u64> = HashMap::new();
     let mut ready: Vec<Event> = Vec::with_capacity(1_024);
-    // SYNC: pairs with the store of whoever stops the echo; only the flag itself is told.
+    // SYNC: pairs with the store of `stop` by the thread that ends the echo; only the flag itself
+    // is communicated.
     while !stop.load(Ordering::Relaxed) {
         ready.clear();
         match epoll::wait(&poll, spare_capacity(&mut ready), Some(&CARE_INTERVAL)) {
@@ -71,7 +72,7 @@ pub fn serve(
             } else if let Some(one) = served.get_mut(&number)
                 && serve_one(one, &mut sessions, (&poll, number)).is_err()
             {
-                // A socket that is closed leaves the poll by itself.
+                // Closing a socket removes it from epoll.
                 served.remove(&number);
             }
         }
@@ -95,7 +96,7 @@ fn accept(
             Some(Ok(link)) => Connection::with_link(stream, link, LIMITS),
             Some(Err(error)) => return Err(ClientError::Tls(error.into())),
         };
-        // A peer that is gone already is nobody's error.
+        // A peer that is already gone is no error.
         connection.into_iter().for_each(&mut *take);
     }
 }

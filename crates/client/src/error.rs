@@ -1,7 +1,7 @@
-//! What can go wrong between a client and a node, as typed errors.
+//! Errors between a client and a node.
 //!
-//! Expected outcomes of a request (a reject, a refusal) are not here: they come as
-//! [`SessionEvent`](crate::session::SessionEvent)s. What is here ends a connection, a session or a
+//! Expected outcomes of a request (a reject, a refusal) are not errors: they come as
+//! [`SessionEvent`](crate::session::SessionEvent)s. An error here ends a connection, a session or a
 //! tool's work.
 
 use std::io;
@@ -14,29 +14,29 @@ use weir_wire::DecodeError;
 use weir_wire::frame::BrokenFrame;
 use weir_wire::session::NodeId;
 
-/// Why the client cannot go on.
+/// An error of the client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// No connection to the node.
+    /// The connection failed to open.
     #[error("cannot connect to {address}: {source}")]
     Connect {
-        /// Where to.
+        /// The node's address.
         address: SocketAddr,
         /// The system's error.
         source: io::Error,
     },
-    /// The two ends do not agree on TLS: a certificate that one does not believe, no TLS at all.
+    /// The TLS handshake failed: an untrusted certificate, no common version, no TLS at all.
     #[error("no TLS with {address}: {source}")]
     Handshake {
-        /// Where to.
+        /// The node's address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: LinkError,
     },
-    /// The connection ended without TLS's farewell: it may have been cut by somebody.
+    /// The connection ended without TLS's close_notify: an attacker may have cut it.
     #[error("the connection to the node was cut")]
     Cut,
-    /// What came over TLS was changed on its way, or the node refused this client's certificate.
+    /// TLS records were altered in transit, or the node refused this client's certificate.
     #[error("TLS with the node: {0}")]
     Tls(LinkError),
     /// The address does not resolve.
@@ -45,7 +45,7 @@ pub enum ClientError {
     /// The connection failed.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The system's error.
         source: io::Error,
@@ -53,16 +53,16 @@ pub enum ClientError {
     /// The node closed the connection.
     #[error("the node closed the connection")]
     Closed,
-    /// The byte stream from the node cannot be followed.
+    /// The byte stream from the node cannot be parsed any further.
     #[error("the node's byte stream is broken: {0}")]
     Broken(#[from] BrokenFrame),
     /// A frame from the node is not a message that a node may send.
     #[error("a message from the node cannot be read: {0}")]
     Decode(#[from] DecodeError),
-    /// The node does not take what it is sent; the buffer is full.
+    /// The node does not read its connection; the outbox is full.
     #[error("{len} bytes wait to be sent, over the limit of {max}")]
     OutboxFull {
-        /// Bytes waiting.
+        /// Bytes not sent.
         len: usize,
         /// The limit.
         max: usize,
@@ -75,18 +75,19 @@ pub enum ClientError {
     LogonRejected {
         /// The session.
         session_id: SessionId,
-        /// Why.
+        /// The reason.
         reason: Reason,
         /// The partition, when the resume point was the reason.
         partition_id: PartitionId,
-        /// The oldest event that can be asked for.
+        /// The oldest event that can be requested.
         oldest_event_no: EventNo,
         /// The number of the session's next event.
         next_event_no: EventNo,
     },
-    /// The node's history is not the one that the session was told: something was lost at a crash,
-    /// or the node was made of a backup. [`Session::forget_from`](crate::Session::forget_from)
-    /// makes the session one that can go on.
+    /// The node's history differs from the one that the session received: events were lost at a
+    /// crash, or the node was restored from a backup.
+    /// [`Session::forget_from`](crate::Session::forget_from) brings the session to a state from
+    /// which it can resume.
     #[error(
         "session {session_id}, partition {partition_id}: what it was told from event \
          {other_from} on is not in the node's history (oldest retained {oldest_event_no}, \
@@ -97,19 +98,19 @@ pub enum ClientError {
         session_id: SessionId,
         /// The partition.
         partition_id: PartitionId,
-        /// The first event that is not the one that the session was told: it and all after it are
-        /// void.
+        /// The first event that differs from the one that the session received: it and all later
+        /// ones are void.
         other_from: EventNo,
-        /// The oldest event that can be asked for. Where the node does not know the session's epoch
-        /// this is `other_from`, and nothing is said of what comes before.
+        /// The oldest event that can be requested. If the node does not know the session's epoch
+        /// this equals `other_from`, and earlier events are not confirmed either.
         oldest_event_no: EventNo,
         /// The partition's epoch.
         epoch: Epoch,
     },
-    /// Another node than the one meant asks for a signature.
+    /// The challenge comes from another node than the expected one.
     #[error("node {got} answered where {expected} was meant")]
     WrongNode {
-        /// The node that was meant.
+        /// The expected node.
         expected: NodeId,
         /// The node that answered.
         got: NodeId,
@@ -119,7 +120,7 @@ pub enum ClientError {
     LoggedOut {
         /// The session; zero for the whole connection.
         session_id: SessionId,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
     /// Events of a session are missing: log on again with the resume point.
@@ -131,22 +132,22 @@ pub enum ClientError {
         session_id: SessionId,
         /// The partition.
         partition_id: PartitionId,
-        /// The number that was due.
+        /// The event number expected.
         expected: EventNo,
-        /// The number that came.
+        /// The event number received.
         got: EventNo,
     },
-    /// Copies are missing, or the node's are others than those had before.
+    /// Copies are missing, or differ from the copies received before.
     #[error("partition {partition_id}: copy {got} came before where {expected} was due")]
     CopyGap {
         /// The partition.
         partition_id: PartitionId,
-        /// The copy that was the last.
+        /// The last copy received.
         expected: CopyNo,
-        /// The copy that the node says is before the next.
+        /// The copy that the node names as the one before the next.
         got: CopyNo,
     },
-    /// The node gives no copies.
+    /// The node refused a stream of copies.
     #[error(
         "no copies of partition {partition_id}: {reason} \
          (they can be asked from {oldest_copy_no} to {next_copy_no})"
@@ -154,11 +155,11 @@ pub enum ClientError {
     CopiesRefused {
         /// The partition.
         partition_id: PartitionId,
-        /// Why.
+        /// The reason.
         reason: Reason,
-        /// The lowest number that can be asked from.
+        /// The lowest number that can be requested.
         oldest_copy_no: CopyNo,
-        /// The highest.
+        /// The highest number that can be requested.
         next_copy_no: CopyNo,
     },
     /// The node was silent for longer than three heartbeat intervals.
@@ -166,18 +167,18 @@ pub enum ClientError {
     HeartbeatLost {
         /// The session.
         session_id: SessionId,
-        /// How long.
+        /// The duration of the silence.
         silent: Duration,
     },
     /// The answer did not come in time.
     #[error("no answer within {timeout:?}: {waiting_for}")]
     Timeout {
-        /// For what.
+        /// The answer awaited.
         waiting_for: &'static str,
-        /// How long.
+        /// The timeout.
         timeout: Duration,
     },
-    /// A session is not known to this client, or not open.
+    /// The session is unknown to this client, or not open.
     #[error("session {0} is not open on this connection")]
     NotOpen(SessionId),
     /// The node refused an operator's request.
@@ -185,12 +186,12 @@ pub enum ClientError {
     Refused {
         /// The request's name.
         request: &'static str,
-        /// Why.
+        /// The reason.
         reason: Reason,
         /// The order or instrument named, as text; empty when there is none.
         subject: String,
     },
-    /// Order state came out of order: (seq, rec) fell within a partition.
+    /// Order state came out of order: (`seq`, `rec`) decreased within a partition.
     #[error("order {order_id} of partition {partition_id} came out of (seq, rec) order")]
     StateOutOfOrder {
         /// The order.
@@ -198,18 +199,18 @@ pub enum ClientError {
         /// Its partition.
         partition_id: PartitionId,
     },
-    /// Order state came that nobody asked for.
+    /// Order state came without a fetch.
     #[error("rows of question {got} came where rows of question {expected} were due")]
     UnexpectedRows {
-        /// The question whose rows were due; zero for none.
+        /// The fetch whose rows were due; zero for none.
         expected: u64,
-        /// The question that the rows name.
+        /// The fetch that the rows name.
         got: u64,
     },
-    /// The delivery store is not the one that was fed.
+    /// The delivery store is not the one that was fed before.
     #[error(transparent)]
     SourceHistory(#[from] crate::source::OtherHistory),
-    /// The instrument is not known to the node.
+    /// The node does not know the instrument.
     #[error("the node has no instrument {0}")]
     UnknownInstrument(InstrumentId),
     /// The node's status page cannot be read.
@@ -217,7 +218,7 @@ pub enum ClientError {
     Status {
         /// The page's address.
         address: String,
-        /// What is wrong with it.
+        /// The cause.
         why: String,
     },
 }
@@ -237,12 +238,12 @@ impl From<LinkError> for ClientError {
 }
 
 impl ClientError {
-    /// An I/O error with what was being done.
+    /// Wraps an I/O error with the operation that failed.
     pub(crate) fn io(doing: &'static str, source: io::Error) -> ClientError {
         ClientError::Io { doing, source }
     }
 
-    /// True when logging on again, with the state kept, can mend it.
+    /// True when another logon with the same state can recover.
     #[must_use]
     pub fn is_connection_lost(&self) -> bool {
         matches!(
@@ -263,18 +264,18 @@ impl ClientError {
     }
 
     /// True when the session is logged on by another connection, or by one that was lost and has
-    /// not ended at the node yet: then the same logon may be accepted a moment later.
+    /// not ended at the node yet: the same logon may then be accepted a moment later.
     #[must_use]
     pub fn is_session_taken(&self) -> bool {
         matches!(self, ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. })
     }
 
-    /// True when coming back, now or after a rest, may mend it: the connection was lost, the
-    /// session is taken, or the node has no time or no room at the moment.
+    /// True when reconnecting, now or later, may recover: the connection was lost, the session is
+    /// taken, or the node is busy or full at the moment.
     #[must_use]
     pub fn is_passing(&self) -> bool {
-        // A node that does not answer a logon in time may do better in a moment; and a caller that
-        // was busy elsewhere for longer than its heartbeat was logged out for that alone.
+        // A node that did not answer a logon in time may do so later; and a caller that was busy
+        // for longer than its heartbeat interval was logged out for that alone.
         let may_mend = matches!(
             self,
             ClientError::Timeout { .. }

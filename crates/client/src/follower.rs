@@ -1,12 +1,14 @@
-//! Following order state by token: ask, page, ask again before the rows are decoded.
+//! A follower of order state by token: it fetches, gets a page, and fetches again before it decodes
+//! the rows.
 //!
-//! A follower is told the latest state of each order that it may see and asked for. Its token says
-//! how far it is; kept on disk it resumes there, on any replica. The token that
-//! [`Follower::token`] gives is that of the last page whose rows were taken, never that of a page
-//! that was announced only: a crash between the two loses nothing.
+//! A follower receives the latest state of each order within its entitlement and filter. Its token
+//! is its position; stored on disk, it resumes there, on any replica. [`Follower::token`] is the
+//! token of the last page whose rows were processed, never that of a page whose header alone has
+//! come: a crash between the two loses nothing.
 //!
-//! It does no I/O and reads no clock; [`Client::poll`](crate::client::Client::poll) hands it what
-//! comes. INVARIANT: at most one page's rows are due at a time.
+//! It does no I/O and reads no clock; the owner of the connection passes it the messages that
+//! [`Client::poll`](crate::client::Client::poll) delivers. INVARIANT: at most one page's rows are
+//! due at a time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,10 +31,10 @@ use weir_wire::session::Reject;
 use crate::error::ClientError;
 use crate::source::Backoff;
 
-/// What a follower asks for.
+/// The parameters of a follower's fetches.
 #[derive(Clone, Copy, Debug)]
 pub struct FollowerConfig {
-    /// The session that asks.
+    /// The follower's session.
     pub session_id: SessionId,
     /// Distinguishes the followers of one session; below 2^32.
     pub follower_no: u32,
@@ -42,28 +44,29 @@ pub struct FollowerConfig {
     pub account_id: AccountId,
     /// Only this instrument's; none for all.
     pub instrument_id: InstrumentId,
-    /// Only live orders, and the ends of those seen live.
+    /// Only live orders, and the final change of orders seen live.
     pub live_only: bool,
-    /// Whose orders: an outside core's number; none for the node's own.
+    /// The source of the orders: an outside core's number; none for the node's own.
     pub source_id: PartitionId,
     /// The most rows of a page; zero for the node's own limit.
     pub rows_max: u32,
-    /// A page waits for as many rows until `wait_max_us` is over.
+    /// A page waits for this many rows until `wait_max_us` has passed.
     pub rows_min: u32,
-    /// How long a page may wait, in microseconds.
+    /// The longest time that a page may wait, in microseconds.
     pub wait_max_us: u32,
-    /// How many pages may come in answer to one question; at least one.
+    /// The number of pages that may come in answer to one fetch; at least one.
     pub credit: u32,
-    /// How many rows may, until [`Follower::add_credit`] gives more; zero for no bound.
+    /// The number of rows that may come, until [`Follower::add_credit`] grants more; zero for no
+    /// limit.
     pub credit_rows: u32,
-    /// How many bytes of rows may; zero for no bound.
+    /// The number of row bytes that may come; zero for no limit.
     pub credit_bytes: u32,
     /// Keep the latest state of every order: [`Follower::orders`].
     pub keep_orders: bool,
 }
 
 impl FollowerConfig {
-    /// Everything that the session may see; pages wait up to half a second when there is nothing.
+    /// Everything that the session may see; pages wait up to half a second when nothing is new.
     #[must_use]
     pub fn new(session_id: SessionId) -> FollowerConfig {
         FollowerConfig {
@@ -85,47 +88,45 @@ impl FollowerConfig {
     }
 }
 
-/// What a page's header says.
+/// The result of a page's header.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageEvent {
-    /// The page is another follower's, or of a question given up.
+    /// The page belongs to another follower, or to an earlier fetch of this one.
     NotOurs,
-    /// Rows follow, or none; the next question is asked.
+    /// The page was accepted; the next fetch is sent if this one's credit is used up.
     Page {
         /// The page reaches the newest state.
         is_online: bool,
-        /// The page ends inside the changes of one `seq`.
+        /// The page ends among the changes of one `seq`.
         is_partial: bool,
         /// A source did not answer.
         is_source_away: bool,
-        /// Rows to come.
+        /// The number of rows to come.
         row_count: u32,
-        /// Changes merged away.
+        /// The number of changes merged into others.
         merged_count: u32,
     },
-    /// The token is not honoured: what was known is forgotten, and asked for again from the
-    /// oldest legal token.
+    /// The token was refused: the state is cleared, and fetched again from the oldest legal token.
     Resync(Reason),
 }
 
-/// What a row says about an order.
+/// The content of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowEvent<'a> {
-    /// The order is now so; with what its source says of it beside, which only the source
-    /// understands.
+    /// The order's current state, with its attributes, which only its source understands.
     State(OrderRow, &'a [u8]),
-    /// The order is gone, or no longer matches the filter: forget it, if it was known.
+    /// The order is gone, or no longer matches the filter: remove it, if it is known.
     Gone(OrderId),
 }
 
-/// True for refusals after which a follower starts again; others would come again as well.
+/// Returns true for refusals after which a follower starts again; other refusals would recur.
 fn is_resync(reason: Reason) -> bool {
     use Reason::{ResyncEpoch, ResyncFilter, ResyncFloor, ResyncToken};
     matches!(reason, ResyncEpoch | ResyncFilter | ResyncFloor | ResyncToken)
 }
 
-/// True for refusals that pass: the same question may be answered a moment later.
+/// Returns true for temporary refusals: the same fetch may succeed a moment later.
 fn is_passing(reason: Reason) -> bool {
     use Reason::{LimitReached, Overloaded, PartitionAway, Throttled, TooManyInFlight};
     matches!(reason, LimitReached | Overloaded | PartitionAway | Throttled | TooManyInFlight)
@@ -143,31 +144,32 @@ struct Taken {
 #[derive(Debug)]
 pub struct Follower {
     config: FollowerConfig,
-    /// Of the last page whose rows were taken.
+    /// The token of the last page whose rows were processed.
     token: Vec<u8>,
-    /// Of the page whose rows are due.
+    /// The fetch and token of the page whose rows are due.
     pending: Option<(u64, Vec<u8>)>,
     question_no: u32,
     orders: BTreeMap<OrderId, OrderRow>,
-    /// Of the orders that have any.
+    /// Attributes of the orders that have any.
     attributes: BTreeMap<OrderId, Vec<u8>>,
     marks: Vec<(PartitionId, Seq, Rec)>,
-    /// As last told; empty when all sources answer.
+    /// The sources' last reported status; empty when all sources answer.
     sources: Vec<SourceState>,
     is_online: bool,
-    /// How long a refused question rests.
+    /// The pause before a refused fetch is repeated.
     backoff: Backoff,
-    /// The question was refused and is asked again when the rest is over.
+    /// True when the fetch was refused and is repeated after the pause.
     is_resting: bool,
-    /// What the store is to have reached before it answers next, and within how many microseconds.
+    /// The token that the store must reach before the next answer, and the time allowed in
+    /// microseconds.
     min_token: Vec<u8>,
     min_wait_us: u32,
-    /// What was taken in answer to the question since its credit was last added to.
+    /// The pages, rows and bytes processed since the fetch's credit was last added to.
     taken: Taken,
 }
 
 impl Follower {
-    /// A follower that begins at `token`; an empty one begins at the beginning.
+    /// Creates a follower that starts at `token`; with an empty one, at the beginning.
     ///
     /// # Panics
     /// When the configuration has no credit.
@@ -192,47 +194,48 @@ impl Follower {
         }
     }
 
-    /// Asks for the next page only of a store that has reached `min_token` within `wait_us`
-    /// microseconds, zero for the server's own time: to read at a replica what was seen elsewhere.
-    /// The token is of the same filter and rights. A store that has not is
-    /// [`ClientError::Refused`] with [`Reason::MinTokenNotReached`]; ask again.
+    /// Sets the minimum token of the next fetch: the store answers only if it reaches `min_token`
+    /// within `wait_us` microseconds (zero for the server's own limit). With it a client reads at
+    /// one replica at least the state that it has seen at another. The token must be of the same
+    /// filter and rights. If the store does not reach it, the result is [`ClientError::Refused`]
+    /// with [`Reason::MinTokenNotReached`]; ask again.
     pub fn require(&mut self, min_token: Vec<u8>, wait_us: u32) {
         (self.min_token, self.min_wait_us) = (min_token, wait_us);
     }
 
-    /// The token of all that was taken: to be kept, and to go on from.
+    /// The token after all rows processed so far: store it to resume from there.
     #[must_use]
     pub fn token(&self) -> &[u8] {
         &self.token
     }
 
-    /// The latest state of every order, where the configuration keeps it.
+    /// The latest state of every order, if the configuration keeps orders.
     #[must_use]
     pub fn orders(&self) -> &BTreeMap<OrderId, OrderRow> {
         &self.orders
     }
 
-    /// What an order's source says of it beside its row, where the configuration keeps orders;
-    /// empty for an order without attributes and for one that is not known.
+    /// An order's attributes, if the configuration keeps orders; empty for an order without
+    /// attributes and for an unknown one.
     #[must_use]
     pub fn attributes(&self, order_id: OrderId) -> &[u8] {
         self.attributes.get(&order_id).map_or(&[], Vec::as_slice)
     }
 
-    /// How the sources stand, as last told by a router some of whose sources are or were away;
-    /// empty since a page said that none is and nothing else.
+    /// The status of the sources, as last reported by a router with sources away; empty once a page
+    /// reports none away.
     #[must_use]
     pub fn sources(&self) -> &[SourceState] {
         &self.sources
     }
 
-    /// True once all that was there has been taken: what comes now is live.
+    /// True once all rows up to the newest state are processed: further rows are live.
     #[must_use]
     pub fn is_online(&self) -> bool {
         self.is_online && self.pending.is_none()
     }
 
-    /// Asks the first question, or the first on a new connection.
+    /// Sends the first fetch, or the first on a new connection.
     pub fn ask(&mut self, out: &mut Vec<u8>) {
         self.pending = None;
         self.is_resting = false;
@@ -241,20 +244,19 @@ impl Follower {
         self.token = token;
     }
 
-    /// Takes the question that waits back; a page that was made already comes all the same.
+    /// Cancels the current fetch; a page that is already made still comes.
     pub fn put_cancel(&self, out: &mut Vec<u8>) {
         let (correlation_id, session_id) = (self.correlation_id(), self.config.session_id);
         put_frame(&CancelFetch { correlation_id, session_id }, out);
     }
 
-    /// Takes a refusal of a question. One that passes (a source that is away, a node that has too
-    /// much to do) is no error: the question rests, longer after each refusal and never as long as
-    /// others that were refused at the same time ([`Backoff`]), so that followers do not come down
-    /// on a node that is in trouble; [`Follower::ask_when_due`] asks it again. False when the
-    /// refusal is not of this follower's question.
+    /// Handles the refusal of a fetch. A temporary one (a source away, an overloaded node) is no
+    /// error: the fetch is repeated by [`Follower::ask_when_due`] after a pause that grows with
+    /// each refusal and is randomised ([`Backoff`]), so that followers do not all return at once to
+    /// a node in trouble. Returns false when the refusal is not of this follower's fetch.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when the question would be refused again.
+    /// [`ClientError::Refused`] when the fetch would be refused again.
     pub fn on_reject(&mut self, reject: &Reject, now: Nanos) -> Result<bool, ClientError> {
         let is_ours = reject.ref_template_id == FetchOrders::TEMPLATE_ID
             && reject.session_id == self.config.session_id
@@ -271,8 +273,8 @@ impl Follower {
         Ok(true)
     }
 
-    /// Asks a refused question again when its rest is over at `now`, by the clock that
-    /// [`Follower::on_reject`] was given. True when it was asked.
+    /// Repeats a refused fetch when its pause is over at `now`, by the clock used for
+    /// [`Follower::on_reject`]. Returns true if it was sent.
     pub fn ask_when_due(&mut self, now: Nanos, out: &mut Vec<u8>) -> bool {
         let is_due = self.is_resting && self.backoff.left(now).is_none();
         if is_due {
@@ -281,7 +283,7 @@ impl Follower {
         is_due
     }
 
-    /// How long a refused question still rests; `None` when none does.
+    /// The rest of a refused fetch's pause; `None` when no fetch was refused.
     #[must_use]
     pub fn rest(&self, now: Nanos) -> Option<Duration> {
         self.is_resting.then(|| self.backoff.left(now).unwrap_or(Duration::ZERO))
@@ -315,12 +317,12 @@ impl Follower {
         put_question(&fetch, Tokens { token, min_token: &self.min_token }, out);
     }
 
-    /// Takes a page's header and asks the next question when this one's credit is used up, before
-    /// the rows are looked at.
+    /// Handles a page's header and sends the next fetch if this one's credit is used up, before the
+    /// rows are decoded.
     ///
     /// # Errors
-    /// [`ClientError::UnexpectedRows`] when the rows of the page before never came;
-    /// [`ClientError::Refused`] when the node refuses the question for good.
+    /// [`ClientError::UnexpectedRows`] when the rows of the page before are missing;
+    /// [`ClientError::Refused`] when the node refuses the fetch for good.
     pub fn on_page(
         &mut self,
         page: &OrderPage,
@@ -361,7 +363,8 @@ impl Follower {
         }
         self.is_online = page.flags.contains(PageFlags::ONLINE);
         if !page.flags.contains(PageFlags::SOURCE_AWAY) {
-            // A router that forgot this reader meanwhile has nobody to tell that all are back.
+            // A router that has forgotten this reader meanwhile cannot report that all sources are
+            // back.
             self.sources.clear();
         }
         Ok(PageEvent::Page {
@@ -373,16 +376,16 @@ impl Follower {
         })
     }
 
-    /// Questions asked so far.
+    /// The number of fetches sent.
     #[must_use]
     pub fn question_count(&self) -> u32 {
         self.question_no
     }
 
-    /// Gives back the credit of what was taken, once that is half of it: call it when rows were
-    /// dealt with. So a question goes on for as long as its rows are taken, and who stops taking
-    /// them is sent no more than the credit. True when it did; without a bound on rows or bytes
-    /// there is nothing to give.
+    /// Returns the credit of processed rows once it is half of the total: call it after processing
+    /// rows. A fetch thus continues for as long as its rows are processed, and a slow reader is
+    /// sent no more than its credit. Returns true if credit was sent; without a limit on rows or
+    /// bytes there is none to send.
     pub fn add_credit(&mut self, out: &mut Vec<u8>) -> bool {
         let (config, taken) = (&self.config, self.taken);
         let is_half = |taken: u32, credit: u32| credit > 0 && taken >= credit.div_ceil(2);
@@ -396,7 +399,7 @@ impl Follower {
         is_due
     }
 
-    /// Takes how the sources of a page stand. False when they are not this follower's.
+    /// Handles the status of a page's sources. Returns false when it is not for this follower.
     ///
     /// # Errors
     /// [`ClientError::Decode`].
@@ -405,7 +408,7 @@ impl Follower {
         states: &SourceStates,
         sources: Group<'_, SourceState>,
     ) -> Result<bool, ClientError> {
-        // The question of the page may have been answered for good: the next one is asked already.
+        // The page's fetch may be complete: the next one may already be sent.
         let is_ours = states.session_id == self.config.session_id
             && states.correlation_id >> 32 == u64::from(self.config.follower_no);
         if is_ours {
@@ -414,7 +417,8 @@ impl Follower {
         Ok(is_ours)
     }
 
-    /// Takes a page's rows, each to `sink`. False when they are not this follower's.
+    /// Processes a page's rows and passes each to `sink`. Returns false when they are not for this
+    /// follower.
     ///
     /// # Errors
     /// [`ClientError::StateOutOfOrder`]; [`ClientError::Decode`].
@@ -453,7 +457,8 @@ impl Follower {
         Ok(true)
     }
 
-    /// (seq, rec) only grows within a partition; a leave has no partition but in its `order_id`.
+    /// Checks that (`seq`, `rec`) grows within a partition; a LEAVE names its partition only by its
+    /// `order_id`.
     fn check_order(&mut self, row: &OrderRow) -> Result<(), ClientError> {
         let partition_id = row.order_id.partition();
         match self.marks.iter_mut().find(|mark| mark.0 == partition_id) {
@@ -486,7 +491,7 @@ impl Follower {
                     self.attributes.insert(order_id, attributes.to_vec());
                 }
             }
-            // A leave of an order that was never known is in order: see the protocol.
+            // A LEAVE of an unknown order is legal: see the protocol.
             RowEvent::State(..) | RowEvent::Gone(_) => {
                 self.orders.remove(&order_id);
             }

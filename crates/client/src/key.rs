@@ -1,5 +1,5 @@
-//! What a session proves itself by at logon: an API key, which the node is shown, or an Ed25519
-//! key, which nobody is: it signs what the node asks.
+//! A session's key for logon: an API key, which is sent to the node, or an Ed25519 key, which signs
+//! the node's challenge and is never sent.
 
 use std::fmt;
 
@@ -21,13 +21,13 @@ impl fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// The key of a seed.
+    /// Creates the key of a seed.
     #[must_use]
     pub fn from_seed(seed: [u8; 32]) -> SigningKey {
         SigningKey(seed)
     }
 
-    /// A fresh key from the system's randomness.
+    /// Creates a fresh key from the system's randomness.
     ///
     /// # Errors
     /// [`ClientError::Io`].
@@ -35,26 +35,26 @@ impl SigningKey {
         random_bytes().map(SigningKey)
     }
 
-    /// The seed: whoever has it is the session.
+    /// The seed: its holder can log on as the session.
     #[must_use]
     pub fn seed(&self) -> [u8; 32] {
         self.0
     }
 
-    /// The public half: what a node keeps.
+    /// The public half, which a node stores.
     #[must_use]
     pub fn public(&self) -> [u8; 32] {
         ed25519_dalek::SigningKey::from_bytes(&self.0).verifying_key().to_bytes()
     }
 
-    /// The signature of a text.
+    /// Signs a text.
     #[must_use]
     pub fn sign(&self, text: &[u8]) -> Signature {
         Signature(ed25519_dalek::SigningKey::from_bytes(&self.0).sign(text).to_bytes())
     }
 }
 
-/// What a session proves itself by.
+/// A session's key.
 #[derive(Clone, Copy, Debug)]
 pub enum Key {
     /// A shared secret.
@@ -64,7 +64,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// What a node keeps of it, and of which kind that is: a definition's last words.
+    /// The credential that a node stores and its kind, as in the session's definition.
     #[must_use]
     pub fn credential(&self) -> (Credential, CredentialKind) {
         match self {
@@ -86,7 +86,7 @@ impl From<SigningKey> for Key {
     }
 }
 
-/// A fresh API key from the system's randomness.
+/// Creates a fresh API key from the system's randomness.
 ///
 /// # Errors
 /// [`ClientError::Io`].
@@ -94,14 +94,14 @@ pub fn fresh_key() -> Result<ApiKey, ClientError> {
     random_bytes().map(ApiKey)
 }
 
-/// What a node keeps of an API key.
+/// The credential that a node stores for an API key.
 #[must_use]
 pub fn key_hash(key: &ApiKey) -> Credential {
     Credential(*blake3::hash(&key.0).as_bytes())
 }
 
-/// Whether 32 bytes are a public key that a node takes: a point of the curve, and not one of the
-/// few under which signatures are worth nothing.
+/// Returns true if 32 bytes are a public key that a node accepts: a point of the curve, and not one
+/// of the few weak ones under which signatures prove nothing.
 #[must_use]
 pub fn is_public_key(bytes: &[u8; 32]) -> bool {
     ed25519_dalek::VerifyingKey::from_bytes(bytes).is_ok_and(|key| !key.is_weak())

@@ -1,24 +1,25 @@
 //! The client of a Weir node: order entry, order state by token, an operator's requests, load.
 //!
-//! Everything runs in the caller's thread over non-blocking sockets; nothing spawns. State machines
-//! ([`session`], [`follower`]) do no I/O, so that they are tested without any; [`client`] puts them
-//! on a connection, and [`state`], [`source`] and [`subscription`] come back after its loss.
+//! Everything runs in the caller's thread over non-blocking sockets; nothing is spawned. State
+//! machines ([`session`], [`follower`]) do no I/O, so that they can be tested without it;
+//! [`client`] puts them on a connection, and [`state`], [`source`] and [`subscription`] reconnect
+//! after its loss.
 //!
-//! * [`connection`]: frames over TCP or TLS, bounded both ways.
-//! * [`session`]: request numbers, gaps, resume, what to send again.
-//! * [`key`]: what a session proves itself by.
+//! * [`connection`]: frames over TCP or TLS, with bounded buffers.
+//! * [`session`]: request numbers, gaps, resume, retransmission of requests.
+//! * [`key`]: the key of a session's logon.
 //! * [`client`]: a connection and its sessions.
-//! * [`follower`]: order state by token; [`open_orders`]: what is live now, once.
-//! * [`state`]: followers and a session's orders over losses of the connection.
-//! * [`drop_copy`]: copies of a firm's reports, in order and without a gap.
-//! * [`source`]: an outside core's orders on their way into a delivery store.
-//! * [`subscription`]: durable subscriptions, and messages for others.
+//! * [`follower`]: order state by token; [`open_orders`]: a one-time list of live orders.
+//! * [`state`]: followers and a session's orders across losses of the connection.
+//! * [`drop_copy`]: copies of a firm's reports, in order and without gaps.
+//! * [`source`]: feeding an outside core's orders into a delivery store.
+//! * [`subscription`]: durable subscriptions, and messages to other sessions.
 //! * [`market`]: market data from a gateway; [`market_ring`]: the same on its machine, from memory.
-//! * [`admin`]: reference data, money, phases, kill switches.
+//! * [`admin`]: reference data, transfers, phases, kill switches.
 //! * [`status`]: the node's status page.
 //! * [`flow`]: recorded order flow as orders.
-//! * [`load`]: open-loop load and what it measures; [`echo`], [`echo_many`]: a round trip's
-//!   yardstick. [`emulate`]: cores and followers of a venue that is not there.
+//! * [`load`]: open-loop load and its measurement; [`echo`], [`echo_many`]: the baseline of a round
+//!   trip. [`emulate`]: emulated cores and followers of a venue.
 
 pub mod admin;
 pub mod client;

@@ -1,9 +1,9 @@
-//! Market data from a gateway, over losses of the connection.
+//! Market data from a gateway, across losses of the connection.
 //!
-//! [`MarketClient`] is one session on one connection with any number of subscriptions. It blocks
-//! only as long as [`MarketClient::poll`] is told to and starts no thread. After a loss it comes
-//! back by itself, later each time, and subscribes anew: each subscription then begins with
-//! snapshots as it did first.
+//! [`MarketClient`] is one session on one connection with any number of subscriptions. It blocks no
+//! longer than the timeout of [`MarketClient::poll`] and starts no thread. After a loss it
+//! reconnects automatically, with growing pauses, and subscribes anew: each subscription then
+//! begins with snapshots again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -21,32 +21,32 @@ use crate::error::ClientError;
 use crate::session::{Session, SessionConfig};
 use crate::source::Backoff;
 
-/// How long a logon may take.
+/// The timeout of a logon.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
-/// A subscription to be.
+/// The parameters of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// `AAPL`, `AAPL*` or `*`: at most 25 bytes.
     pub pattern: String,
-    /// What of the instruments.
+    /// The content: quotes, depth, trades, ...
     pub content: MarketContent,
-    /// Levels of each side, of [`MarketContent::Depth`].
+    /// Levels of each side, for [`MarketContent::Depth`] only.
     pub depth: u16,
-    /// What happens when it does not keep up.
+    /// The policy for a subscriber that does not keep up.
     pub policy: MarketPolicy,
-    /// The least time between two messages of an instrument where nothing is urgent.
+    /// The least time between two messages of an instrument unless one is urgent.
     pub interval: Duration,
-    /// How far a price has to move for a quote not to wait, in millionths of the one last sent;
-    /// zero: however far, it waits.
+    /// The price move from which a quote does not wait, in millionths of the last price sent; zero:
+    /// every quote waits.
     pub urgent_move_ppm: u32,
-    /// Messages queued at most; zero for the gateway's own limit.
+    /// The limit of queued messages; zero for the gateway's own limit.
     pub queue_len_max: u32,
 }
 
 impl Wanted {
-    /// States conflated as often as there is room, a move of one per cent at once; trades and
-    /// orders with a notice of what was skipped.
+    /// Creates a subscription with the usual policy: states are conflated under back-pressure only,
+    /// and a move of one per cent is sent at once; trades and orders are skipped with a notice.
     #[must_use]
     pub fn new(pattern: &str, content: MarketContent) -> Wanted {
         let is_event = matches!(content, MarketContent::Trades | MarketContent::Orders);
@@ -61,7 +61,7 @@ impl Wanted {
         }
     }
 
-    /// The best levels of each side, so many.
+    /// Subscribes to the best `depth` levels of each side.
     #[must_use]
     pub fn depth(pattern: &str, depth: u16) -> Wanted {
         Wanted { depth, ..Wanted::new(pattern, MarketContent::Depth) }
@@ -86,7 +86,7 @@ fn nanos_of(span: Duration) -> Nanos {
     Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// An instrument, as the gateway names it.
+/// An instrument as reported by the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instrument {
     /// Its symbol.
@@ -107,7 +107,7 @@ impl Instrument {
     }
 }
 
-/// One session of a market-data gateway.
+/// A client of a market data gateway with one session.
 #[derive(Debug)]
 pub struct MarketClient {
     target: Target,
@@ -122,7 +122,7 @@ pub struct MarketClient {
 }
 
 impl MarketClient {
-    /// A client that is not connected yet; the first [`MarketClient::poll`] connects.
+    /// Creates a client without a connection; the first [`MarketClient::poll`] connects.
     #[must_use]
     pub fn new(target: impl Into<Target>, session: SessionConfig) -> MarketClient {
         MarketClient {
@@ -138,24 +138,24 @@ impl MarketClient {
         }
     }
 
-    /// The connection, to wait for several at once; `None` while there is none.
+    /// The connection, for waiting on several at once; `None` while there is none.
     #[must_use]
     pub fn connection(&self) -> Option<&Connection> {
         self.client.as_ref().map(Client::connection)
     }
 
-    /// What ended the last connection or kept one from being made; each is told once.
+    /// Returns the error that ended the last connection or prevented one; each is returned once.
     pub fn take_failure(&mut self) -> Option<ClientError> {
         self.failure.take()
     }
 
-    /// An instrument that a message named.
+    /// Returns an instrument that a message has named.
     #[must_use]
     pub fn instrument(&self, id: InstrumentId) -> Option<&Instrument> {
         self.instruments.get(&id)
     }
 
-    /// Subscribes, now and after each loss; returns what messages call the subscription.
+    /// Subscribes, now and after each loss; returns the subscription's handle.
     ///
     /// # Panics
     /// When the pattern is longer than [`PATTERN_LEN_MAX`].
@@ -174,7 +174,7 @@ impl MarketClient {
         handle
     }
 
-    /// Ends a subscription; what is on its way still comes, up to the gateway's answer.
+    /// Ends a subscription; messages under way still come, up to the gateway's answer.
     pub fn unsubscribe(&mut self, handle: u32) {
         if self.subscriptions.remove(&handle).is_none() {
             return;
@@ -186,7 +186,7 @@ impl MarketClient {
         }
     }
 
-    /// Gives a subscription another interval, now and after each loss.
+    /// Changes a subscription's interval, now and after each loss.
     pub fn set_interval(&mut self, handle: u32, interval: Duration) {
         let Some(wanted) = self.subscriptions.get_mut(&handle) else { return };
         wanted.interval = interval;
@@ -197,10 +197,10 @@ impl MarketClient {
         }
     }
 
-    /// Connects where it is time, waits up to `timeout` for something to come and tells it to
-    /// `sink`. How many messages came. A lost connection is no error: it goes on by itself, and
-    /// [`MarketClient::take_failure`] tells. A subscription that ends (a message `Ended`) is not
-    /// made again.
+    /// Connects if it is due, waits up to `timeout` for messages and passes them to `sink`. Returns
+    /// the number of messages. A lost connection is no error: the client reconnects, and
+    /// [`MarketClient::take_failure`] returns the cause. A subscription that ends (a message
+    /// `Ended`) is not made again.
     pub fn poll(&mut self, timeout: Duration, mut sink: impl FnMut(&MarketMessage<'_>)) -> usize {
         if self.client.is_none() {
             if let Some(left) = self.backoff.left(self.clock.now()) {
@@ -232,7 +232,8 @@ impl MarketClient {
         }
     }
 
-    /// Connects, logs on and subscribes; how the source's channels stand may come with the logon.
+    /// Connects, logs on and subscribes; the states of the source's channels may come with the
+    /// logon.
     fn connect(&mut self, sink: &mut impl FnMut(&MarketMessage<'_>)) -> Result<(), ClientError> {
         let limits = Limits { connect_timeout: ANSWER_TIME, ..Limits::default() };
         let mut client = Client::connect(self.target.clone(), limits)?;

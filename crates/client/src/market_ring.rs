@@ -1,14 +1,14 @@
 //! Market data of a gateway on the same machine, from its ring in shared memory.
 //!
-//! [`MarketRing`] reads what the gateway's section `[market.shm]` says: the same messages as over a
-//! socket, with the session zero and as handle the place of the subscription in the configuration.
-//! It reads and nothing else: a reader that stands still or dies is nothing to the gateway. It
-//! never waits and starts no thread; how to wait is the caller's business.
+//! [`MarketRing`] reads the subscriptions of the gateway's section `[market.shm]`: the same
+//! messages as over a socket, with session zero and, as handle, the index of the subscription in
+//! the configuration. It only reads: a reader that stops or dies does not affect the gateway. It
+//! never waits and starts no thread; the caller chooses how to wait.
 //!
-//! Who opens the ring, and who lost messages, has asked for snapshots: each instrument then comes
-//! as it is now, with the flag SNAPSHOT, among what is told to all. Until then what is known of it
-//! may be old, and changes of its orders have nothing to be applied to. Others' snapshots come too
-//! and say nothing wrong.
+//! After opening the ring and after a loss it requests snapshots: each instrument's state then
+//! comes with the flag SNAPSHOT among the messages to all readers. Until then its known state may
+//! be old, and changes of its orders cannot be applied. Snapshots requested by other readers come
+//! too and are valid as well.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,12 +24,12 @@ use weir_wire::market_dialogue::MarketMessage;
 
 use crate::market::Instrument;
 
-/// The datagram that asks for snapshots.
+/// The datagram that requests snapshots.
 pub const ASK: [u8; 8] = *b"WEIRSNAP";
-/// How often it is looked whether there is a gateway, when nothing comes.
+/// The interval at which it checks for a live gateway when nothing comes.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The socket that takes what asks for snapshots of the ring at this path.
+/// Returns the path of the socket for snapshot requests of the ring at this path.
 #[must_use]
 pub fn asks_at(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -37,38 +37,38 @@ pub fn asks_at(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Why the ring is not read.
+/// The reason why the ring is not read.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
-    /// It does not open.
+    /// The ring does not open.
     #[error(transparent)]
     Open(#[from] ShmError),
-    /// Snapshots cannot be asked for.
+    /// Snapshots cannot be requested.
     #[error("snapshots cannot be asked for: {0}")]
     Ask(io::Error),
-    /// It holds what no gateway writes.
+    /// The ring holds data that no gateway writes.
     #[error("the ring holds what no gateway writes")]
     Broken,
-    /// A message cannot be read.
+    /// A message does not decode.
     #[error(transparent)]
     Message(#[from] DecodeError),
 }
 
-/// What comes out of a ring.
+/// An event of a ring.
 #[derive(Debug)]
 pub enum RingEvent<'a> {
-    /// A gateway's ring is open, and all that is known of another's is void.
+    /// A gateway's ring is open; all state of an earlier one is void.
     Opened,
     /// A message.
     Message(&'a MarketMessage<'a>),
-    /// Messages were written over before they were read: what is known is old until snapshots
-    /// come, which were asked for. How many is in [`MarketRing::lost`] with the next message.
+    /// Messages were overwritten before they were read: the state is old until the requested
+    /// snapshots come. [`MarketRing::lost`] has the number once the next message is read.
     Lost,
-    /// The gateway is gone; its next one is looked for.
+    /// The gateway is gone; the ring of its successor is awaited.
     Closed,
 }
 
-/// A reader of one ring, over losses and the gateway's restarts.
+/// A reader of one ring, across losses and the gateway's restarts.
 #[derive(Debug)]
 pub struct MarketRing {
     path: PathBuf,
@@ -76,7 +76,7 @@ pub struct MarketRing {
     reader: Option<Reader>,
     record: Vec<u8>,
     must_ask: bool,
-    /// The writer is gone: nothing comes but what it had written.
+    /// True when the writer is gone: only messages written before are left.
     is_gone: bool,
     next_look: Option<Instant>,
     failure: Option<RingError>,
@@ -85,7 +85,7 @@ pub struct MarketRing {
 }
 
 impl MarketRing {
-    /// A reader of the ring at this path, which may not be there yet.
+    /// Creates a reader of the ring at this path, which need not exist yet.
     #[must_use]
     pub fn new(path: &Path) -> MarketRing {
         MarketRing {
@@ -102,24 +102,25 @@ impl MarketRing {
         }
     }
 
-    /// What closed the ring, or keeps it from being opened or asked; each is told once.
+    /// Returns the error that closed the ring or prevented opening or requests; each is returned
+    /// once.
     pub fn take_failure(&mut self) -> Option<RingError> {
         self.failure.take()
     }
 
-    /// Messages that were lost, as far as it is known.
+    /// The number of lost messages, as far as known.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost_before + self.reader.as_ref().map_or(0, Reader::lost)
     }
 
-    /// An instrument that a message named.
+    /// Returns an instrument that a message has named.
     #[must_use]
     pub fn instrument(&self, id: InstrumentId) -> Option<&Instrument> {
         self.instruments.get(&id)
     }
 
-    /// Tells what is there, up to `max` messages, to `sink`; how many messages it was. Never waits.
+    /// Passes up to `max` available messages to `sink`; returns their number. Never waits.
     pub fn poll(&mut self, max: usize, mut sink: impl FnMut(RingEvent<'_>)) -> usize {
         let mut count = 0;
         while count < max {
@@ -141,7 +142,7 @@ impl MarketRing {
                     sink(RingEvent::Lost);
                 }
                 Read::Broken => self.close(Some(RingError::Broken), &mut sink),
-                // What it wrote before it went is read.
+                // The messages written before the writer ended have been read.
                 Read::Nothing if self.is_gone => self.close(None, &mut sink),
                 Read::Nothing if self.is_time() => {
                     self.is_gone = !self.reader.as_ref().is_some_and(Reader::has_writer);
@@ -156,7 +157,7 @@ impl MarketRing {
         count
     }
 
-    /// Whether to look after what is not read.
+    /// Returns true when the next check is due.
     fn is_time(&mut self) -> bool {
         let now = Instant::now();
         let is_time = self.next_look.is_none_or(|at| now >= at);
@@ -171,7 +172,7 @@ impl MarketRing {
             return false;
         }
         match Reader::open(&self.path) {
-            // A gateway that died left it; its next one is waited for.
+            // A gateway that died left the ring; its successor is awaited.
             Ok(reader) if !reader.has_writer() => false,
             Ok(reader) => {
                 self.reader = Some(reader);
@@ -195,13 +196,13 @@ impl MarketRing {
         sink(RingEvent::Closed);
     }
 
-    /// Asks for snapshots, if it must.
+    /// Requests snapshots, if they are needed.
     fn ask(&mut self) {
         if !self.must_ask {
             return;
         }
         let asked = UnixDatagram::unbound().and_then(|socket| {
-            // A gateway that has no room for it is asked again.
+            // A request without room at the gateway is repeated.
             socket.set_nonblocking(true)?;
             socket.send_to(&ASK, &self.asks_at)
         });

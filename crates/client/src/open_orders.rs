@@ -1,7 +1,7 @@
-//! The open-order query: all live orders that a session may see, as they are now, once.
+//! The open-order query: all live orders that a session may see, in their current state, once.
 //!
-//! It is a question for order state (`FetchOrders`) with `liveOnly` and no token, asked on until a
-//! page is ONLINE. The node answers with at least all that it had reported when the question
+//! It is a fetch of order state (`FetchOrders`) with `liveOnly` and no token, continued until a
+//! page is ONLINE. The node answers with at least everything that it had reported when the query
 //! reached it: an order whose acceptance was seen is in the answer unless it has ended meanwhile.
 
 use std::collections::BTreeMap;
@@ -18,23 +18,23 @@ use crate::client::{Client, Incoming};
 use crate::error::ClientError;
 use crate::session::SessionEvent;
 
-/// The correlation id of open-order queries: the last one of a follower that nobody has.
+/// The correlation id of open-order queries: the last one of a follower number that is never used.
 const CORRELATION: u64 = u64::MAX;
 
-/// Which live orders are asked for; "none" in a field means any.
+/// The filter of an open-order query; "none" in a field means any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOrders {
-    /// Only those that this session entered.
+    /// Only orders entered by this session.
     pub entered_by: SessionId,
-    /// Only this firm's; a trader sees its own firm's in any case.
+    /// Only this firm's orders; a trader sees its own firm's in any case.
     pub firm_id: FirmId,
-    /// Only this account's.
+    /// Only this account's orders.
     pub account_id: AccountId,
-    /// Only this instrument's.
+    /// Only this instrument's orders.
     pub instrument_id: InstrumentId,
 }
 
-/// A query under way: one question at a time, the next once the rows of the last are taken.
+/// The state of a query: one fetch at a time, the next once the rows of the last are processed.
 struct Query {
     session_id: SessionId,
     wanted: OpenOrders,
@@ -118,12 +118,12 @@ impl Query {
 }
 
 impl Client {
-    /// The live orders that are wanted, in the order of their identifiers. What comes for others
-    /// meanwhile goes to `sink`, as from [`Client::poll`].
+    /// Returns the live orders that match, by identifier. Other messages go to `sink`, as from
+    /// [`Client::poll`].
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when the session may not see them; [`ClientError::Timeout`]; the
-    /// connection's.
+    /// [`ClientError::Refused`] when the session may not see them; [`ClientError::Timeout`]; those
+    /// of the connection.
     pub fn open_orders(
         &mut self,
         session_id: SessionId,

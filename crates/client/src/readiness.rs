@@ -1,8 +1,8 @@
-//! Which of many connections have something: asked of the system once, not of each of them.
+//! The readiness of many connections, by one system call.
 //!
-//! The system keeps the list of what it was told to watch (`epoll`), so that a wait costs what is
-//! ready and not what is open. Its own waits are counted in milliseconds, too coarse for a load
-//! generator: the wait is `ppoll` on the one descriptor of the list, in nanoseconds.
+//! `epoll` keeps the list of watched connections, so that a wait costs in proportion to the ready
+//! ones and not to the open ones. Its own timeouts are milliseconds, too coarse for a load
+//! generator: the wait is `ppoll` on epoll's descriptor, in nanoseconds.
 //!
 //! INVARIANT: a connection is watched for room to write exactly while it has bytes to send.
 
@@ -16,22 +16,22 @@ use crate::clock::wait_for;
 use crate::connection::Connection;
 use crate::error::ClientError;
 
-/// Connections told of in one go; the others are told of next time.
+/// The most connections reported per call; the others follow in the next.
 const READY_MAX: usize = 256;
 const NOT_AT_ALL: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// Connections that are watched, each by its place.
+/// Watched connections, each by its index.
 pub struct Readiness {
     list: OwnedFd,
     events: [Event; READY_MAX],
-    /// By place: whether the system tells when the connection can be written.
+    /// By index: true while epoll reports when the connection is writable.
     wants_out: Vec<bool>,
-    /// Places whose connections hold more than the socket shows.
+    /// Indices of connections that hold more bytes than the socket shows.
     more: Vec<usize>,
 }
 
 impl Readiness {
-    /// Watches these connections; their places are in the order given.
+    /// Watches these connections; their indices are in the order given.
     ///
     /// # Errors
     /// [`ClientError::Io`] when the system has no descriptor left.
@@ -51,14 +51,14 @@ impl Readiness {
         Ok(readiness)
     }
 
-    /// Takes note of what a connection was left with after it was written or read: bytes to send,
-    /// bytes that the socket does not show.
+    /// Records the state of a connection after it was written or read: bytes to send, bytes that
+    /// the socket does not show.
     ///
     /// # Errors
     /// [`ClientError::Io`].
     ///
     /// # Panics
-    /// When no connection has this place.
+    /// When no connection has this index.
     pub fn note(&mut self, place: usize, connection: &Connection) -> Result<(), ClientError> {
         if connection.has_more() && !self.more.contains(&place) {
             self.more.push(place);
@@ -73,7 +73,7 @@ impl Readiness {
         Ok(())
     }
 
-    /// Waits until one of the connections is ready or `timeout` is over.
+    /// Waits until one of the connections is ready or `timeout` has passed.
     ///
     /// # Errors
     /// [`ClientError::Io`]; an interrupted wait is no error.
@@ -85,7 +85,7 @@ impl Readiness {
         Ok(())
     }
 
-    /// Puts the places of those that are ready now into `ready`, a bounded number at a time.
+    /// Writes the indices of the ready connections to `ready`, a bounded number at a time.
     ///
     /// # Errors
     /// [`ClientError::Io`].
@@ -140,7 +140,7 @@ mod tests {
         assert!(ready.is_empty(), "{ready:?}");
         for place in [3, 1] {
             peers[place].write_all(b"x").unwrap();
-            // The byte is there when the peer's own end says so.
+            // The byte has arrived when the peer's own end is readable.
             crate::clock::wait([&connections[place]], Duration::from_secs(60)).unwrap();
         }
         for _ in 0..2 {
@@ -160,7 +160,7 @@ mod tests {
         let (mut connections, mut peers) = pairs(2);
         let mut readiness = Readiness::of(&connections).unwrap();
         let mut ready = Vec::new();
-        // More than the system takes for a peer that does not read.
+        // More than the system buffers for a peer that does not read.
         while connections[0].backlog_len() == 0 {
             connections[0].outbox().extend_from_slice(&[7; 1 << 20]);
             connections[0].flush().unwrap();

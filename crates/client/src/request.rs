@@ -1,4 +1,4 @@
-//! Making requests: the number and session of any request, and short ways to the common ones.
+//! Construction of requests: session and number of any request, and short forms of the common ones.
 //!
 //! Nothing here sends; the values go to [`Session::submit`](crate::session::Session::submit).
 
@@ -9,7 +9,7 @@ use weir_types::{
 use weir_wire::Request;
 use weir_wire::order_entry::{CancelOrder, NewOrder, ReplaceOrder};
 
-/// The request with its session and number set.
+/// Sets the session and number of a request.
 #[must_use]
 pub fn stamp(mut request: Request, session_id: SessionId, request_no: RequestNo) -> Request {
     macro_rules! set {
@@ -29,14 +29,14 @@ pub fn stamp(mut request: Request, session_id: SessionId, request_no: RequestNo)
     request
 }
 
-/// What most limit orders differ in.
+/// The parameters in which most limit orders differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitOrder {
     /// The client's name for it.
     pub cl_ord_id: ClOrdId,
-    /// What to trade.
+    /// The instrument.
     pub instrument_id: InstrumentId,
-    /// For whom.
+    /// The account.
     pub account_id: AccountId,
     /// Buy or sell.
     pub side: Side,
@@ -44,19 +44,18 @@ pub struct LimitOrder {
     pub price: Price,
     /// Lots to trade.
     pub order_qty: Qty,
-    /// How long it stands.
+    /// The order's lifetime.
     pub time_in_force: TimeInForce,
 }
 
 impl LimitOrder {
-    /// The request: no minimum, all shown, no flag, no self-trade prevention.
+    /// Makes the request: no minimum, fully displayed, no flag, no self-trade prevention.
     #[must_use]
     pub fn request(self) -> Request {
         Request::NewOrder(self.new_order())
     }
 
-    /// The same as a value, to change what a limit order need not say: a stop price, what is
-    /// shown, when it expires.
+    /// Makes the message, for changes to its optional fields: stop price, display quantity, expiry.
     #[must_use]
     pub fn new_order(self) -> NewOrder {
         NewOrder {
@@ -81,7 +80,7 @@ impl LimitOrder {
     }
 }
 
-/// A cancel of the order named `orig_cl_ord_id`.
+/// Makes a cancel of the order named `orig_cl_ord_id`.
 #[must_use]
 pub fn cancel(cl_ord_id: ClOrdId, orig_cl_ord_id: ClOrdId, instrument_id: InstrumentId) -> Request {
     Request::CancelOrder(CancelOrder {
@@ -95,23 +94,23 @@ pub fn cancel(cl_ord_id: ClOrdId, orig_cl_ord_id: ClOrdId, instrument_id: Instru
     })
 }
 
-/// What a replace changes.
+/// The parameters of a replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replace {
-    /// The order's name from now on.
+    /// The order's new name.
     pub cl_ord_id: ClOrdId,
-    /// The order's name so far.
+    /// The order's current name.
     pub orig_cl_ord_id: ClOrdId,
     /// The order's instrument.
     pub instrument_id: InstrumentId,
     /// The new limit price.
     pub price: Price,
-    /// The new total quantity, what is filled already included.
+    /// The new total quantity, including the quantity already filled.
     pub order_qty: Qty,
 }
 
 impl Replace {
-    /// The request.
+    /// Makes the request.
     #[must_use]
     pub fn request(self) -> Request {
         Request::ReplaceOrder(ReplaceOrder {

@@ -1,22 +1,23 @@
-//! One trading session's state: what it sent, what it heard, where it goes on after a loss.
+//! The state of one session: its requests, the events received, the resume points after a loss.
 //!
-//! A session numbers its requests per partition and keeps those without an answer; the node
-//! numbers the session's events per partition, densely. The state outlives connections: after a
-//! loss it logs on with the next event that it wants of each partition, hears what it missed, and
-//! sends again, under the same numbers, what the node has not had. Nothing is executed twice,
-//! nothing is missed. It does no I/O and reads no clock: frames go to a buffer, times come in.
+//! A session numbers its requests per partition and keeps the unanswered ones; the node numbers the
+//! session's events per partition, densely. The state outlives connections: after a loss it logs on
+//! with the next event that it wants of each partition, receives the missed events, and sends the
+//! requests that the node has not received again, under the same numbers. Nothing is executed
+//! twice, nothing is missed. It does no I/O and reads no clock: frames go to a buffer, times are
+//! arguments.
 //!
-//! | the node says                     | and then                                            |
-//! | --------------------------------- | --------------------------------------------------- |
-//! | event number = last + 1           | taken                                               |
-//! | event number ≤ last               | heard before: dropped, told as `Repeated`           |
-//! | event number > last + 1           | [`ClientError::Gap`]: log on again                  |
-//! | LogonAck, request ≤ last had      | its answer comes with the resumed events: waits     |
-//! | LogonAck, request > last had      | sent again under its number                         |
-//! | LogonReject, other history        | [`ClientError::OtherHistory`]: some events are void |
+//! | message from the node                | result                                              |
+//! | ------------------------------------ | --------------------------------------------------- |
+//! | event number = last + 1              | accepted                                            |
+//! | event number ≤ last                  | received before: dropped, reported as `Repeated`    |
+//! | event number > last + 1              | [`ClientError::Gap`]: log on again                  |
+//! | LogonAck, request ≤ its last request | its answer comes with the resumed events: waits     |
+//! | LogonAck, request > its last request | sent again under its number                         |
+//! | LogonReject, other history           | [`ClientError::OtherHistory`]: some events are void |
 //!
-//! A number is one event only within one history, so what was heard of a partition is known by the
-//! last number and the epoch in which the node was when it last agreed.
+//! A number names one event only within one history, so the position in a partition is the last
+//! number together with the node's epoch when the two last agreed.
 //!
 //! INVARIANT: `unanswered` is sorted by request number.
 
@@ -42,31 +43,31 @@ use crate::error::ClientError;
 use crate::key::Key;
 use crate::request::stamp;
 
-/// How many outcomes an engine remembers: more requests than this without an answer could not all
-/// be sent again safely.
+/// The number of outcomes that an engine remembers per session: of more unanswered requests, not
+/// all could be sent again safely.
 pub const UNANSWERED_COUNT_MAX: usize = 1_024;
 
-/// Who a session is and what it wants.
+/// A session's identity and options.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionConfig {
     /// The session.
     pub session_id: SessionId,
-    /// Its secret.
+    /// Its key.
     pub key: Key,
-    /// The node that it logs on to; a challenge of any other is not answered. None takes every
-    /// node. An API key goes to whoever is there.
+    /// The expected node; a challenge of any other is not answered. None accepts every node. An API
+    /// key is sent to any node.
     pub node_id: Option<NodeId>,
-    /// How often each side is heard at least, in milliseconds, at least 1.
+    /// The heartbeat interval of both sides in milliseconds, at least 1.
     pub heartbeat_interval_ms: u32,
-    /// Whether the loss of the connection cancels the session's live orders.
+    /// True: the loss of the connection cancels the session's live orders.
     pub cancel_on_disconnect: bool,
-    /// The most requests without an answer, per partition; beyond [`UNANSWERED_COUNT_MAX`] a
-    /// request that is sent again may be refused as too old.
+    /// The most unanswered requests per partition; beyond [`UNANSWERED_COUNT_MAX`] a request that
+    /// is sent again may be refused as too old.
     pub unanswered_count_max: usize,
 }
 
 impl SessionConfig {
-    /// The usual: heartbeats every 5 s, orders stay when the connection is lost.
+    /// Creates a configuration with heartbeats every 5 s; orders stay when the connection is lost.
     #[must_use]
     pub fn new(session_id: SessionId, key: impl Into<Key>) -> SessionConfig {
         SessionConfig {
@@ -80,28 +81,27 @@ impl SessionConfig {
     }
 }
 
-/// When a request was due and when it was handed over, on the caller's clock; what a latency is
-/// measured from.
+/// The due and sent times of a request, on the caller's clock: the base of its latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// When it should have been sent.
+    /// The time at which it was due.
     pub due: Nanos,
-    /// When it was.
+    /// The time at which it was sent.
     pub sent: Nanos,
 }
 
-/// A request that waits for its answer, or has just had it.
+/// A request that waits for its answer, or has just been answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unanswered {
     /// The request, with its number.
     pub request: Request,
     /// Its number.
     pub request_no: RequestNo,
-    /// When it was due and sent.
+    /// Its due and sent times.
     pub times: Times,
 }
 
-/// What became of a request handed to [`Session::submit`].
+/// The outcome of [`Session::submit`].
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submit {
@@ -109,19 +109,19 @@ pub enum Submit {
     Sent(RequestNo),
     /// The session is not open.
     NotOpen,
-    /// Too many requests have no answer yet: of this partition, by the configuration, or of all
-    /// together, by what the node allows.
+    /// Too many requests are unanswered: of this partition, by the configuration, or of all
+    /// partitions, by the node's limit.
     Full,
 }
 
-/// What a message of the node means to a session.
+/// The meaning of a node's message for a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
     /// The session is open.
     Opened {
-        /// What the session may do, its firm, the node's clock.
+        /// The session's role, its firm, the node's clock.
         ack: LogonAck,
-        /// How many requests were sent again.
+        /// The number of requests sent again.
         resubmitted_count: usize,
     },
     /// An order changed.
@@ -133,32 +133,32 @@ pub enum SessionEvent {
     },
     /// The engine refused a request.
     Rejected {
-        /// Which and why.
+        /// The refusal, with its reason.
         rejected: RequestRejected,
         /// The request, when this is its first answer.
         answered: Option<Unanswered>,
     },
     /// A mass cancel or an operator's request was carried out.
     Done {
-        /// Which.
+        /// The request's outcome.
         done: RequestDone,
         /// The request, when this is its first answer.
         answered: Option<Unanswered>,
     },
-    /// An operator took a trade of the session's back.
+    /// An operator busted a trade of the session.
     TradeBusted(TradeBusted),
     /// The gateway refused a message; no engine has seen it.
     Refused {
-        /// Which and why.
+        /// The reject, with its reason.
         reject: Reject,
         /// The request, when it was one.
         answered: Option<Unanswered>,
     },
-    /// The node asked for a signature and has it.
+    /// The node's challenge was answered.
     Challenged,
-    /// The node is there.
+    /// A sign of life of the node.
     Heartbeat(Heartbeat),
-    /// An event that was heard before.
+    /// An event received before.
     Repeated,
     /// The session is closed.
     LoggedOut(Logout),
@@ -172,15 +172,14 @@ enum Phase {
     Open,
 }
 
-/// Where a session stands in one partition.
+/// A session's state in one partition.
 #[derive(Debug)]
 struct Progress {
     partition_id: PartitionId,
     next_request_no: RequestNo,
-    /// `None` until the node has said where the session stands, or the program has.
+    /// The last event received; `None` until the node or the program has set it.
     last_event_no: Option<EventNo>,
-    /// The epoch in which the node was when that event was told, or was last agreed upon; zero
-    /// when it is not known.
+    /// The node's epoch when that event was received or last agreed on; zero if unknown.
     epoch: Epoch,
     unanswered: VecDeque<Unanswered>,
 }
@@ -196,12 +195,12 @@ pub struct Session {
     in_flight_max: u32,
     heartbeat_interval: Nanos,
     last_put: Nanos,
-    /// Sorted by partition; a handful, so that looking through beats a map.
+    /// Sorted by partition; a handful, for which a linear search beats a map.
     partitions: Vec<Progress>,
 }
 
 impl Session {
-    /// A session that has not been opened.
+    /// Creates a session that is not open.
     ///
     /// # Panics
     /// When the heartbeat interval is zero.
@@ -233,27 +232,27 @@ impl Session {
         self.firm_id
     }
 
-    /// What the session may do, as the node said at the last logon.
+    /// The session's role, from the last logon.
     #[must_use]
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// New orders and replaces a second that the session may enter in each partition, as the node
-    /// said at the last logon; zero for no bound.
+    /// The limit of new orders and replaces per second in each partition, from the last logon; zero
+    /// for no limit.
     #[must_use]
     pub fn order_rate_max(&self) -> u32 {
         self.order_rate_max
     }
 
-    /// Requests that may be without an answer, over all partitions, as the node said at the last
-    /// logon; zero for no bound. [`Session::submit`] keeps to it.
+    /// The limit of unanswered requests, over all partitions, from the last logon; zero for no
+    /// limit. [`Session::submit`] enforces it.
     #[must_use]
     pub fn in_flight_max(&self) -> u32 {
         self.in_flight_max
     }
 
-    /// True when the session logs on by a signature, which a challenge comes before.
+    /// True when the session logs on by a signature, which needs a challenge first.
     #[must_use]
     pub fn signs(&self) -> bool {
         matches!(self.config.key, Key::Signing(_))
@@ -270,13 +269,13 @@ impl Session {
         self.partitions.iter().map(|progress| progress.partition_id)
     }
 
-    /// Requests without an answer, over all partitions.
+    /// The number of unanswered requests, over all partitions.
     #[must_use]
     pub fn unanswered_count(&self) -> usize {
         self.partitions.iter().map(|progress| progress.unanswered.len()).sum()
     }
 
-    /// The last event taken of a partition; none before the first logon.
+    /// The last event received of a partition; none before the first logon.
     #[must_use]
     pub fn last_event_no(&self, partition_id: PartitionId) -> EventNo {
         self.partitions
@@ -286,8 +285,8 @@ impl Session {
             .unwrap_or(EventNo::NONE)
     }
 
-    /// The epoch that goes with [`Session::last_event_no`]; zero before the first logon. A program
-    /// that keeps the one on disk keeps the other with it.
+    /// The epoch of [`Session::last_event_no`]; zero before the first logon. A program that stores
+    /// one must store both.
     #[must_use]
     pub fn epoch(&self, partition_id: PartitionId) -> Epoch {
         self.partitions
@@ -296,18 +295,18 @@ impl Session {
             .map_or(Epoch::NONE, |progress| progress.epoch)
     }
 
-    /// Takes it that `event_no` is the last event taken of a partition, told in `epoch`: how a
-    /// program that kept the mark on disk goes on. Without an epoch the node cannot tell whether
-    /// the event is one of its history. To be called before the first logon.
+    /// Sets the last event received of a partition and its epoch: a program that stored them
+    /// resumes by this. Without an epoch the node cannot tell whether the event is in its history.
+    /// Call it before the first logon.
     pub fn resume_after(&mut self, partition_id: PartitionId, event_no: EventNo, epoch: Epoch) {
         let progress = self.progress(partition_id);
         progress.last_event_no = Some(event_no);
         progress.epoch = epoch;
     }
 
-    /// Gives up what was heard of a partition from event `other_from` on, and agrees to the node's
-    /// history in `epoch`: what [`ClientError::OtherHistory`] asks for. Requests without an answer
-    /// are given up too and returned, since in another history they may mean something else.
+    /// Discards the events of a partition from `other_from` on, and accepts the node's history in
+    /// `epoch`: the recovery from [`ClientError::OtherHistory`]. Unanswered requests are discarded
+    /// too and returned, since in another history they may have another meaning.
     pub fn forget_from(
         &mut self,
         partition_id: PartitionId,
@@ -336,8 +335,8 @@ impl Session {
         &mut self.partitions[place]
     }
 
-    /// Asks the node to open the session, from where it stood before; with an Ed25519 key, asks for
-    /// the challenge first.
+    /// Sends the logon, with the resume points of its state; with an Ed25519 key, requests the
+    /// challenge first.
     pub fn put_logon(&mut self, now: Nanos, out: &mut Vec<u8>) {
         let session_id = self.config.session_id;
         self.last_put = now;
@@ -356,7 +355,7 @@ impl Session {
         self.phase = Phase::LoggingOn;
     }
 
-    /// Signs a challenge that was asked for; any other is not the node's to send.
+    /// Signs a requested challenge; an unrequested one is an error.
     fn answer(&mut self, challenge: &Challenge, out: &mut Vec<u8>) -> Result<(), ClientError> {
         let (Key::Signing(key), Phase::Challenging) = (&self.config.key, self.phase) else {
             return Err(DecodeError::Unexpected(Challenge::NAME).into());
@@ -391,7 +390,7 @@ impl Session {
         put_frame(&logout, out);
     }
 
-    /// The connection is gone; the state stays for the next logon.
+    /// Closes the session after a lost connection; the state stays for the next logon.
     pub fn connection_lost(&mut self) {
         self.phase = Phase::Closed;
     }
@@ -424,8 +423,7 @@ impl Session {
         Submit::Sent(request_no)
     }
 
-    /// Sends a heartbeat when one is due; complains when the node, last heard at `last_heard`, has
-    /// been silent too long.
+    /// Sends a heartbeat when one is due; checks for silence of the node since `last_heard`.
     ///
     /// # Errors
     /// [`ClientError::HeartbeatLost`] after three intervals of silence.
@@ -445,9 +443,10 @@ impl Session {
                 silent: Duration::from_nanos(silent.0),
             });
         }
-        // Half the interval, so that a heartbeat that is late by a scheduler's slice is in time.
+        // Half the interval, so that a delay by a scheduler's time slice does not make it late.
         if now.since(self.last_put).0 >= self.heartbeat_interval.0 / 2 {
-            // The mark is of one partition: the first with events, the rest follow at resume.
+            // The mark is of one partition, the first with events; the others are settled at
+            // resume.
             let (partition_id, high_water) = self
                 .partitions
                 .iter()
@@ -466,13 +465,13 @@ impl Session {
         Ok(())
     }
 
-    /// Takes a message that is addressed to this session.
+    /// Handles a message addressed to this session.
     ///
     /// # Errors
-    /// [`ClientError::Gap`], [`ClientError::LogonRejected`], [`ClientError::OtherHistory`]; of a
-    /// challenge,
-    /// [`ClientError::WrongNode`], and [`ClientError::Decode`] when none was asked for; the latter
-    /// also of what is no session's: pages, copies, sources, subscriptions, market data.
+    /// [`ClientError::Gap`], [`ClientError::LogonRejected`], [`ClientError::OtherHistory`]; for a
+    /// challenge, [`ClientError::WrongNode`], and [`ClientError::Decode`] when none was requested;
+    /// the latter also for messages of no session: pages, copies, sources, subscriptions, market
+    /// data.
     #[inline]
     pub fn on_message(
         &mut self,
@@ -524,7 +523,7 @@ impl Session {
                 self.phase = Phase::Closed;
                 SessionEvent::LoggedOut(*logout)
             }
-            // A replica's, of whom this is none.
+            // Messages for a replica, which a session is not.
             NodeMessage::FollowState(_) | NodeMessage::SnapshotChunk(..) => {
                 return Err(DecodeError::Unexpected(FollowState::NAME).into());
             }
@@ -532,8 +531,8 @@ impl Session {
         })
     }
 
-    /// Takes an event's number: `None` when it was heard before, else the request that it is the
-    /// first answer to.
+    /// Checks an event's number: `None` when it was received before, else the request of which it
+    /// is the first answer.
     fn take(
         &mut self,
         partition_id: PartitionId,
@@ -546,7 +545,7 @@ impl Session {
             // A partition that does not know the session yet refuses without a number.
             return Ok(Some(progress.answer(request_no)));
         }
-        // A partition that no logon has named yet begins with whatever comes first.
+        // A partition that no logon has named begins at the first event received.
         let first = EventNo(event_no.0.min(NUMBER_MAX));
         let expected = progress.last_event_no.map_or(first, EventNo::next);
         if event_no < expected {
@@ -559,9 +558,9 @@ impl Session {
         Ok(Some(progress.answer(request_no)))
     }
 
-    /// The request that a gateway refused. A reject does not name the partition: of several
-    /// partitions' requests with the number and the kind it is the one sent first, since gateways
-    /// refuse in the order of arrival.
+    /// Finds the request that a gateway refused. A reject does not name the partition: among
+    /// several partitions' requests with the number and the kind it is the one sent first, since
+    /// gateways refuse in the order of arrival.
     fn take_refused(&mut self, reject: &Reject) -> Option<Unanswered> {
         let matching = |progress: &&mut Progress| {
             progress.position(reject.request_no).is_some_and(|index| {
@@ -588,9 +587,10 @@ impl Session {
         let mut resubmitted_count = 0;
         for state in states {
             let progress = self.progress(state.partition_id);
-            // Without a resume point the session goes on with what comes next.
+            // Without a resume point the session receives new events only.
             progress.last_event_no.get_or_insert(EventNo(state.next_event_no.0.saturating_sub(1)));
-            // The node has agreed that what was heard is its own history, in this epoch too.
+            // The node has confirmed that the received events are its own history, in this epoch
+            // too.
             progress.epoch = state.epoch;
             let next_request_no = state.last_request_no.next();
             progress.next_request_no = progress.next_request_no.max(next_request_no);
@@ -627,7 +627,7 @@ impl Session {
 
 impl Progress {
     fn position(&self, request_no: RequestNo) -> Option<usize> {
-        // Answers come in the order of the requests, but for a gateway's own refusals.
+        // Answers come in the order of the requests, except for a gateway's own rejects.
         match self.unanswered.front() {
             Some(front) if front.request_no == request_no => Some(0),
             _ => self.unanswered.binary_search_by_key(&request_no, |u| u.request_no).ok(),
@@ -647,10 +647,10 @@ fn switch(on: bool) -> Switch {
     if on { Switch::On } else { Switch::Off }
 }
 
-/// Numbers that no session reaches: counting on from them would end beyond 64 bits.
+/// The limit of plausible numbers: counting on from higher ones could overflow 64 bits.
 const NUMBER_MAX: u64 = u64::MAX >> 1;
 
-/// Refuses a state with numbers that no honest node has.
+/// Refuses a state with implausible numbers.
 fn check_state(state: &PartitionState) -> Result<(), DecodeError> {
     let wrong = |field, index| {
         Err(DecodeError::FieldOutOfRange { message: PartitionState::NAME, field, index })
@@ -702,7 +702,7 @@ mod tests {
         session
     }
 
-    /// The resume points that a session logs on with: (partition, next event, epoch).
+    /// The resume points of a session's logon: (partition, next event, epoch).
     fn points_of(session: &Session) -> Vec<(u16, u64, u32)> {
         let point = |p: &ResumePoint| (p.partition_id.0, p.next_event_no.0, p.epoch.0);
         session.resume_points().iter().map(point).collect()

@@ -1,12 +1,12 @@
-//! Order state over losses of the connection: any number of followers on one session, and the
-//! session's own orders beside them.
+//! Order state across losses of the connection: any number of followers on one session, together
+//! with the session's own orders.
 //!
-//! [`StateClient::poll`] is the whole of its duty cycle and blocks only as long as it is told to,
-//! but to connect. It starts no thread and comes back by itself after a loss, later each time and
-//! never as late as others that failed with it ([`Backoff`]); each follower then goes on from its
-//! token and the session from its last event, so that nothing is skipped.
+//! [`StateClient::poll`] is its duty cycle and blocks no longer than its timeout, except to
+//! connect. It starts no thread and reconnects automatically after a loss, with growing, randomised
+//! pauses ([`Backoff`]); each follower then resumes from its token and the session from its last
+//! event, so that nothing is skipped.
 //!
-//! A follower whose pages nobody takes is put on [`StateClient::hold`]: its next question waits
+//! A follower whose pages are not consumed is put on [`StateClient::hold`]: its next fetch waits
 //! here, and the node keeps its place at no cost to others.
 
 use std::collections::BTreeMap;
@@ -25,64 +25,64 @@ use crate::follower::{Follower, FollowerConfig, PageEvent};
 use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times};
 use crate::source::Backoff;
 
-/// How long a logon may take.
+/// The timeout of a logon.
 const LOGON_TIME: Duration = Duration::from_secs(5);
 
-/// What came.
+/// An event of a state client.
 #[derive(Debug)]
 pub enum StateEvent<'a> {
     /// The session is open on a connection, for the first time or again.
     Connected,
-    /// A page whose rows were taken; the next question is asked already, or held.
+    /// A page whose rows are decoded; the next fetch is already sent, or held.
     Page {
-        /// Whose.
+        /// The follower's handle.
         handle: u32,
         /// Its header.
         head: &'a OrderPage,
-        /// The token behind it.
+        /// The next token.
         token: &'a [u8],
-        /// Its rows, in whole and in order.
+        /// Its rows, complete and in order.
         rows: Rows<'a>,
-        /// How the sources stand, where a router said so; empty when all answer.
+        /// The status of the sources, if a router reported it; empty when all answer.
         sources: &'a [SourceState],
     },
-    /// The token is not honoured: what was known is void, and comes again from `token` on.
+    /// The token was refused: all state is void, and comes again from `token` on.
     Resync {
-        /// Whose.
+        /// The follower's handle.
         handle: u32,
-        /// Why.
+        /// The reason.
         reason: Reason,
         /// The oldest legal token.
         token: &'a [u8],
     },
-    /// The follower has ended: it would be refused again, or what came cannot be.
+    /// The follower has ended: its fetch would be refused again, or a page was invalid.
     Ended {
-        /// Which.
+        /// The follower's handle.
         handle: u32,
-        /// Why.
+        /// The cause.
         error: ClientError,
     },
-    /// Something of the session's own orders.
+    /// An event of the session's own orders.
     Session(Box<SessionEvent>),
 }
 
 #[derive(Debug)]
 struct Following {
     follower: Follower,
-    /// Of the page whose rows are due, with its token.
+    /// The header of the page whose rows are due.
     head: Option<OrderPage>,
-    /// Questions that are to be sent when somebody takes pages again.
+    /// Fetches to be sent after the release.
     held: Vec<u8>,
     is_held: bool,
 }
 
-/// One session, its followers and its orders.
+/// A client with one session, its followers and its orders.
 #[derive(Debug)]
 pub struct StateClient {
     target: Target,
     session: SessionConfig,
     client: Option<Client>,
-    /// The connection of `client` has failed.
+    /// True when the connection of `client` has failed.
     is_lost: bool,
     followings: BTreeMap<u32, Following>,
     last_handle: u32,
@@ -93,7 +93,7 @@ pub struct StateClient {
 }
 
 impl StateClient {
-    /// A client that is not connected yet; the first [`StateClient::poll`] connects.
+    /// Creates a client without a connection; the first [`StateClient::poll`] connects.
     #[must_use]
     pub fn new(target: impl Into<Target>, session: SessionConfig) -> StateClient {
         StateClient {
@@ -113,20 +113,20 @@ impl StateClient {
     /// Connects now.
     ///
     /// # Errors
-    /// Whatever keeps the session from being open, also what would pass.
+    /// Any error that keeps the session from being open, including temporary ones.
     pub fn connect(&mut self, sink: &mut dyn FnMut(StateEvent<'_>)) -> Result<(), ClientError> {
         self.open(sink).inspect_err(|_| self.backoff.failed(self.clock.now()))
     }
 
-    /// Follows order state from a token on, now and after each loss; the handle tells its events
-    /// from others'. [`FollowerConfig::session_id`] and [`FollowerConfig::follower_no`] are set
-    /// here.
+    /// Follows order state from a token on, now and after each loss; returns the handle that
+    /// identifies its events. Sets [`FollowerConfig::session_id`] and
+    /// [`FollowerConfig::follower_no`].
     pub fn follow(&mut self, config: FollowerConfig, token: Vec<u8>) -> u32 {
         self.follow_from(config, token, (Vec::new(), 0))
     }
 
-    /// As [`StateClient::follow`], of a store that has reached a second token within so many
-    /// microseconds: see [`Follower::require`].
+    /// As [`StateClient::follow`], with a minimum token and the time allowed in microseconds: see
+    /// [`Follower::require`].
     pub fn follow_from(
         &mut self,
         config: FollowerConfig,
@@ -147,7 +147,7 @@ impl StateClient {
         handle
     }
 
-    /// Ends a follower; the question that waits for it is taken back.
+    /// Ends a follower and cancels its fetch.
     pub fn unfollow(&mut self, handle: u32) {
         let Some(following) = self.followings.remove(&handle) else { return };
         if let (Some(client), false) = (&mut self.client, self.is_lost) {
@@ -155,14 +155,14 @@ impl StateClient {
         }
     }
 
-    /// Sends no further question of a follower until [`StateClient::release`].
+    /// Holds a follower's fetches until [`StateClient::release`].
     pub fn hold(&mut self, handle: u32) {
         if let Some(following) = self.followings.get_mut(&handle) {
             following.is_held = true;
         }
     }
 
-    /// Sends what was held.
+    /// Sends the fetches that were held.
     pub fn release(&mut self, handle: u32) {
         let Some(following) = self.followings.get_mut(&handle) else { return };
         following.is_held = false;
@@ -171,13 +171,13 @@ impl StateClient {
         }
     }
 
-    /// The token of all that a follower has been told.
+    /// The token of all rows that a follower has delivered.
     #[must_use]
     pub fn token(&self, handle: u32) -> Option<&[u8]> {
         self.followings.get(&handle).map(|following| following.follower.token())
     }
 
-    /// Hands a request to the session; the next [`StateClient::poll`] sends it.
+    /// Submits a request to the session; the next [`StateClient::poll`] sends it.
     pub fn submit(&mut self, destination: (PartitionId, Request)) -> Submit {
         match (&mut self.client, self.is_lost) {
             (Some(client), false) => {
@@ -187,8 +187,8 @@ impl StateClient {
         }
     }
 
-    /// Sends what waits, as far as the system takes it; what goes wrong the next
-    /// [`StateClient::poll`] finds as well.
+    /// Sends queued bytes until the socket would block; the next [`StateClient::poll`] handles an
+    /// error.
     pub fn flush(&mut self) {
         if let (Some(client), false) = (&mut self.client, self.is_lost)
             && let Err(error) = client.flush()
@@ -199,35 +199,35 @@ impl StateClient {
         }
     }
 
-    /// The session's number.
+    /// The session's identifier.
     #[must_use]
     pub fn session_id(&self) -> SessionId {
         self.session.session_id
     }
 
-    /// The session, once it was open.
+    /// The session, once it has been open.
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
         self.client.as_ref().and_then(|client| client.session(self.session.session_id))
     }
 
-    /// What ended the last connection or kept one from being made; each is told once.
+    /// Returns the error that ended the last connection or prevented one; each is returned once.
     pub fn take_failure(&mut self) -> Option<ClientError> {
         self.failure.take()
     }
 
-    /// How many connections there have been.
+    /// The number of connections so far.
     #[must_use]
     pub fn connection_count(&self) -> u64 {
         self.connection_count
     }
 
-    /// Connects where it is time, sends what may be sent, waits up to `timeout` for something to
-    /// come and tells it to `sink`. A lost connection is no error: it goes on by itself, and
-    /// [`StateClient::take_failure`] tells.
+    /// Connects if it is due, sends queued bytes, waits up to `timeout` for messages and passes
+    /// events to `sink`. A lost connection is no error: the client reconnects, and
+    /// [`StateClient::take_failure`] returns the cause.
     ///
     /// # Errors
-    /// What would come again: a logon that is refused, a history that is another.
+    /// Errors that would recur: a refused logon, another history.
     pub fn poll(
         &mut self,
         timeout: Duration,
@@ -262,10 +262,10 @@ impl StateClient {
         }
     }
 
-    /// Closes the session and the connection; what comes meanwhile is dropped.
+    /// Closes the session and the connection; messages received meanwhile are dropped.
     ///
     /// # Errors
-    /// The connection's.
+    /// Those of the connection.
     pub fn close(&mut self, timeout: Duration) -> Result<(), ClientError> {
         self.followings.clear();
         match (self.client.take(), self.is_lost) {
@@ -315,7 +315,7 @@ impl StateClient {
     }
 }
 
-/// Hands what came to whom it is for.
+/// Dispatches a message to its follower or the session.
 fn hear(
     followings: &mut BTreeMap<u32, Following>,
     incoming: Incoming<'_>,
@@ -369,14 +369,14 @@ fn handle_of(correlation_id: u64) -> u32 {
 
 type Sink<'s> = dyn FnMut(StateEvent<'_>) + 's;
 
-/// What came for a follower; one that cannot go on is ended.
+/// Handles a message for a follower; an error ends the follower.
 fn on_follower(
     followings: &mut BTreeMap<u32, Following>,
     handle: u32,
     sink: &mut Sink<'_>,
     hear: impl FnOnce(&mut Following, &mut Sink<'_>) -> Result<(), ClientError>,
 ) {
-    // A page may still come for one that was ended.
+    // A page may still come for a follower that was ended.
     let Some(following) = followings.get_mut(&handle) else { return };
     if let Err(error) = hear(following, sink) {
         followings.remove(&handle);
@@ -410,7 +410,8 @@ impl Following {
         rows: Rows<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<(), ClientError> {
-        // Every row is looked at before any is told of: a page is taken in whole or not at all.
+        // All rows are checked before any is delivered: a page is accepted as a whole or not at
+        // all.
         if !self.follower.on_rows(body, rows.clone(), |_| {})? {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! A node's status page over HTTP: one GET, one JSON object.
 //!
-//! HTTP/1.1 as far as this needs it: `Connection: close`, a body of a stated length, up to the
-//! end of the connection or in chunks. Answers over 16 MiB are refused.
+//! It supports just the HTTP/1.1 that it needs: `Connection: close`, a body with a content length,
+//! up to the end of the connection or in chunks. Answers over 16 MiB are refused.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,18 +16,18 @@ use crate::error::ClientError;
 const BODY_LEN_MAX: u64 = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An instrument as the status page tells it.
+/// An instrument on the status page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstrumentStatus {
     /// Its identifier.
     pub id: u32,
     /// Its name.
     pub symbol: String,
-    /// A price of mantissa m is m times ten to this power.
+    /// The decimal exponent of its prices.
     pub price_exponent: i8,
     /// The partition that trades it.
     pub partition: u16,
-    /// A lot is ten to this power units.
+    /// The decimal exponent of a lot in units.
     #[serde(default)]
     pub qty_exponent: i8,
     /// Prices are multiples of this.
@@ -42,7 +42,7 @@ pub struct InstrumentStatus {
     /// The highest price, to which market buys trade, as a mantissa; absent from older nodes.
     #[serde(default)]
     pub price_max: Option<i64>,
-    /// The name of the phase it is in; absent when the node has not kept what told it.
+    /// The name of its phase; absent when the node has not kept the event that set it.
     #[serde(default)]
     pub phase: Option<String>,
     /// The price of its last trade, as a mantissa.
@@ -66,20 +66,20 @@ impl InstrumentStatus {
         PartitionId(self.partition)
     }
 
-    /// The phase it is in; `None` also for one that this program does not know.
+    /// Its phase; `None` also for one that this program does not know.
     #[must_use]
     pub fn phase(&self) -> Option<Phase> {
         self.phase.as_deref().and_then(phase_named)
     }
 
-    /// The price that an uncrossing is to be near to: the last price, else the static reference.
+    /// The price near which an uncrossing is expected: the last price, else the static reference.
     #[must_use]
     pub fn reference(&self) -> Option<Price> {
         self.last_price.or(self.static_reference).map(Price)
     }
 }
 
-/// A phase's name on the status page and on the command line.
+/// Returns a phase's name on the status page and on the command line.
 #[must_use]
 pub fn phase_name(phase: Phase) -> &'static str {
     match phase {
@@ -92,13 +92,13 @@ pub fn phase_name(phase: Phase) -> &'static str {
     }
 }
 
-/// The phase of a name.
+/// Returns the phase of a name.
 #[must_use]
 pub fn phase_named(name: &str) -> Option<Phase> {
     Phase::ALL.iter().copied().find(|phase| phase_name(*phase) == name)
 }
 
-/// The status page: instruments as values, all of it as JSON.
+/// The status page: instruments as values, the whole page as JSON.
 #[derive(Clone, Debug)]
 pub struct StatusPage {
     /// The node's instruments.
@@ -124,14 +124,14 @@ impl StatusPage {
         Ok(StatusPage { instruments, json })
     }
 
-    /// The instrument of a name.
+    /// Returns the instrument of a name.
     #[must_use]
     pub fn instrument(&self, symbol: &str) -> Option<&InstrumentStatus> {
         self.instruments.iter().find(|instrument| instrument.symbol == symbol)
     }
 }
 
-/// Gets what a node's HTTP side at `HOST:PORT` has at `path`, as JSON.
+/// Gets `path` from a node's HTTP server at `HOST:PORT`, as JSON.
 ///
 /// # Errors
 /// [`ClientError::Address`], [`ClientError::Status`].
@@ -142,7 +142,7 @@ pub fn fetch_json(address: &str, path: &str) -> Result<serde_json::Value, Client
     serde_json::from_slice(&body).map_err(|error| failed(error.to_string()))
 }
 
-/// The whole answer to a GET.
+/// Sends a GET and returns the whole answer.
 fn get(address: &str, path: &str) -> Result<Vec<u8>, ClientError> {
     let target = resolve(address)?;
     let exchange = || {
@@ -161,7 +161,7 @@ fn get(address: &str, path: &str) -> Result<Vec<u8>, ClientError> {
     })
 }
 
-/// The body of an answer that says 200.
+/// Returns the body of an answer with status 200.
 fn body_of(answer: &[u8]) -> Result<Vec<u8>, String> {
     let end = answer
         .windows(4)

@@ -1,6 +1,6 @@
-//! The load generator against the echo: everything sent is answered, in open and closed loops.
+//! The load generator against the echo: every request is answered, in open and closed loops.
 //!
-//! No figure is asserted but counts: how fast this machine is does not decide an outcome.
+//! Only counts are asserted: the machine's speed does not decide the outcome.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
 
@@ -36,7 +36,7 @@ fn start_echo(strategy: WaitStrategy) -> Echo {
 
 impl Echo {
     fn stop(self) {
-        // SYNC: pairs with the echo's load; only the flag itself is told.
+        // SYNC: pairs with the echo's load; only the flag itself is communicated.
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap();
     }
@@ -108,7 +108,7 @@ fn an_open_loop_sends_every_order_that_was_due_and_hears_of_each() {
 #[test]
 fn a_closed_loop_never_has_more_under_way_than_its_window() {
     let echo = start_echo(WaitStrategy::Park);
-    // As many sessions as connections as orders under way: a session never needs a second.
+    // As many sessions as orders in flight: no session needs a second one.
     let mut few = traders(4);
     few.iter_mut().for_each(|trader| trader.session.unanswered_count_max = 1);
     let mut generator = Generator::connect(echo.address, &few, 1).unwrap();

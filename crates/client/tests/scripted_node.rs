@@ -1,7 +1,7 @@
-//! The client against a node that follows a script: logon, resume, gaps, resubmission, pages.
+//! The client against a node that follows a script: logon, resume, gaps, retransmission, pages.
 //!
-//! The script runs in a thread over a real socket and asserts what the client sends; what the
-//! client makes of the answers is asserted here. No clock decides any outcome.
+//! The script runs in a thread over a real socket and asserts the client's messages; the client's
+//! handling of the answers is asserted here. No clock decides any outcome.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
 
@@ -47,7 +47,7 @@ struct Peer {
     inbox: Vec<u8>,
 }
 
-/// What a client said, owned.
+/// A client's message, owned.
 #[derive(Debug)]
 enum Said {
     Logon {
@@ -55,7 +55,7 @@ enum Said {
         cancel_on_disconnect: bool,
     },
     ChallengeRequest,
-    /// A signed logon, and whether its signature is over the text of [`challenge`].
+    /// A signed logon; `is_signed` is true if its signature covers the text of [`challenge`].
     SignedLogon {
         resume: Vec<(u16, u64)>,
         is_signed: bool,
@@ -160,7 +160,7 @@ impl Peer {
         self.say(|out| messages.iter().for_each(|message| put_frame(message, out)));
     }
 
-    /// Acknowledges a logon: (partition, last request, next event) of each partition.
+    /// Acknowledges a logon with (partition, last request, next event) of each partition.
     fn open(&mut self, states: &[(u16, u64, u64)]) {
         let ack = LogonAck {
             server_time: Nanos(1),
@@ -194,7 +194,7 @@ struct Node {
     script: JoinHandle<()>,
 }
 
-/// Starts a node whose connections are played by `scripts`, one after the other.
+/// Starts a node that plays `scripts`, one per connection.
 fn node(scripts: Vec<Box<dyn FnOnce(Peer) + Send>>) -> Node {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -273,7 +273,7 @@ fn log_on(node: &Node) -> Client {
     client
 }
 
-/// The request numbers first answered, until `count` are.
+/// Returns the request numbers first answered, once there are `count`.
 fn answers(client: &mut Client, count: usize) -> Result<Vec<u64>, ClientError> {
     let mut answered = Vec::new();
     while answered.len() < count {
@@ -614,7 +614,7 @@ fn an_operator_waits_for_outcomes_and_for_a_partition_to_learn() {
         let define = peer.hear_request();
         assert!(matches!(define, Request::DefineFirm(_)));
         peer.say(|out| put_frame(&done(1, 1, PartitionId(0)), out));
-        // The partition has not imported the account yet: the transfer is asked for again.
+        // The partition has not imported the account yet: the transfer is sent again.
         let transfer = |peer: &mut Peer| match peer.hear_request() {
             Request::Transfer(transfer) => transfer,
             other => panic!("{other:?}"),
@@ -710,10 +710,10 @@ fn page(correlation_id: u64, row_count: usize, reason: Reason) -> OrderPage {
     }
 }
 
-/// What each row of a page carries beside its fields.
+/// The attributes of each row of a page.
 const ATTRIBUTES: &[u8] = b"only its source knows";
 
-/// Says a page's header, waits for the next question, and only then says the rows.
+/// Sends a page's header, waits for the next fetch, and only then sends the rows.
 fn serve(peer: &mut Peer, asked: u64, token: &[u8], rows: &[OrderRow]) -> u64 {
     peer.say(|out| put_order_page(&page(asked, rows.len(), Reason::None), token, out));
     let (next, next_token) = peer.hear_fetch();
@@ -886,9 +886,9 @@ fn a_resync_forgets_everything_and_asks_from_the_oldest_legal_token() {
         peer.say(|out| put_order_page(&refused, b"oldest", out));
         let (again, token) = peer.hear_fetch();
         assert_eq!(token, b"oldest");
-        // A late page of the question that was given up is nobody's.
+        // A late page of an abandoned fetch is ignored.
         peer.say(|out| put_order_page(&page(asked, 0, Reason::None), b"late", out));
-        // From the floor (seq, rec) begins anew.
+        // From the floor on, (`seq`, `rec`) starts anew.
         serve(&mut peer, again.correlation_id, b"fresh", &[row(3, 1, RowFlags(0))]);
         peer.wait_until_gone();
     })]);

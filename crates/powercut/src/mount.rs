@@ -1,9 +1,9 @@
 //! The disk as a mounted file system: the kernel's requests, passed to [`PowerDisk`].
 //!
-//! Nothing is cached by the kernel: names and attributes are valid for no time, files are opened
-//! for direct I/O. So what a process reads is what the disk has, before a power cut and after it.
-//! `O_DIRECT` changes nothing then; `mmap` of a file for writing is refused by the kernel.
-//! Not served: links, renames between directories, holes, extended attributes.
+//! The kernel caches nothing: names and attributes have no lifetime, files are opened for direct
+//! I/O. A process thus reads the disk's actual contents, before and after a power cut. `O_DIRECT`
+//! makes no difference; the kernel refuses `mmap` of a file for writing. Not supported: links,
+//! renames between directories, holes, extended attributes.
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -22,25 +22,25 @@ use thiserror::Error;
 use crate::medium::{Ino, MediumError, Stat};
 use crate::power::{Act, PowerDisk, Refused};
 
-/// Threads that serve requests: as many may wait for a sync at the same time.
+/// The number of threads that serve requests, and so of syncs that may wait at the same time.
 const THREADS: usize = 4;
-/// How long the kernel may believe a name or an attribute.
+/// The time for which the kernel may cache a name or an attribute.
 const NO_TIME: Duration = Duration::ZERO;
-/// Blocks that the disk says to have: it never fills.
+/// The reported number of blocks: the disk never fills up.
 const BLOCKS: u64 = 1 << 24;
 
-/// Why a disk is not mounted.
+/// The reason why a disk is not mounted.
 #[derive(Debug, Error)]
 pub enum MountError {
-    /// This machine, or this user, cannot mount a file system of its own.
+    /// This machine, or this user, cannot mount a FUSE file system.
     #[error("this machine cannot mount a file system served by FUSE: {0}")]
     Unavailable(std::io::Error),
-    /// It can, and it did not work.
+    /// The mount failed.
     #[error("cannot mount: {0}")]
     Failed(#[from] std::io::Error),
 }
 
-/// A mounted disk. Dropped, it is unmounted, whoever still has files of it open.
+/// A mounted disk. Dropping it unmounts it, even if processes have files open.
 pub struct Mounted {
     disk: PowerDisk,
     path: PathBuf,
@@ -51,7 +51,7 @@ impl Mounted {
     /// Mounts a disk on an existing directory.
     ///
     /// # Errors
-    /// [`MountError::Unavailable`] where there is no `/dev/fuse` or no right to mount.
+    /// [`MountError::Unavailable`] without `/dev/fuse` or the right to mount.
     pub fn mount(disk: &PowerDisk, path: &Path) -> Result<Mounted, MountError> {
         OpenOptions::new()
             .read(true)
@@ -65,7 +65,7 @@ impl Mounted {
         config.n_threads = Some(THREADS);
         let mounted = fuser::spawn_mount(Served { disk: disk.clone() }, &path, &config);
         let session = mounted.map_err(|error| match error.kind() {
-            // Without the right to mount, the set-uid helper is asked for, which may be missing.
+            // Without the right to mount, fuser tries the set-uid helper, which may be missing.
             ErrorKind::PermissionDenied | ErrorKind::NotFound => MountError::Unavailable(error),
             _ => MountError::Failed(error),
         })?;
@@ -78,7 +78,7 @@ impl Mounted {
         &self.disk
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -87,10 +87,10 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Whoever still waits for the disk must be able to end.
+        // Operations still waiting for the disk must be able to end.
         self.disk.switch_off();
-        // Detached: files that a process has open keep nobody from going. It is gone all the
-        // same when this fails, since the session's end takes the mount with it.
+        // Detached, so that files held open by processes do not prevent it. The mount disappears
+        // even if this fails, since it ends with the session.
         let _ = rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::DETACH);
         drop(self.session.take());
     }
@@ -141,7 +141,7 @@ fn attributes(stat: Stat) -> FileAttr {
     }
 }
 
-/// The bits that a new file gets.
+/// The permission bits of a new file.
 fn mode_of(mode: u32, umask: u32) -> u16 {
     (mode & !umask & 0o777) as u16
 }
@@ -177,7 +177,7 @@ impl Served {
         self.disk.look(|medium| medium.stat(about)).map_err(errno)
     }
 
-    /// Allocates as `posix_fallocate` wants it: the length grows, by zeros.
+    /// Allocates for `posix_fallocate`: extends the length with zeros.
     fn allocate(&self, about: Ino, end: u64, mode: i32) -> Result<(), Errno> {
         if mode != 0 {
             return Err(Errno::EOPNOTSUPP);
@@ -189,7 +189,7 @@ impl Served {
     }
 }
 
-/// Answers with what was found, or says why not.
+/// Replies with the entry found, or with the error.
 fn answer_entry(reply: ReplyEntry, stat: Result<Stat, Errno>) {
     match stat {
         Ok(stat) => reply.entry(&NO_TIME, &attributes(stat), Generation(0)),

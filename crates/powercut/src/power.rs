@@ -1,17 +1,17 @@
-//! The disk with its power switch, shared by the threads that serve it and by who tests.
+//! The disk with its power switch, shared by the threads that serve it and by the test.
 //!
 //! INVARIANT: once the disk is frozen no operation takes effect before the power is on again, and
-//! none that began in one life takes effect in another.
+//! no operation that began in one life takes effect in another.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::medium::{Ino, Losses, Medium, MediumError, PowerLoss};
 
-/// What an operation does, as far as triggers and counts tell apart.
+/// The kind of an operation, as distinguished by triggers and counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Looks, and changes nothing.
+    /// Reads, and changes nothing.
     Look,
     /// Writes bytes or sets a length.
     Write,
@@ -23,29 +23,29 @@ pub enum Act {
     SyncNames,
 }
 
-/// On which side of the operation the disk freezes.
+/// The side of the operation on which the disk freezes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Before it took effect.
+    /// Before it takes effect.
     Before,
-    /// When it took effect and before anybody is told.
+    /// After it took effect, before it is acknowledged.
     After,
 }
 
-/// When the disk freezes by itself.
+/// The condition on which the disk freezes by itself.
 #[derive(Clone, Debug)]
 pub struct Trigger {
-    /// Which acts count; empty for all that change something.
+    /// The kinds of operations that count; empty for all that change something.
     pub acts: Vec<Act>,
-    /// What the file's name, or its directory's for names, must hold; empty for every one.
+    /// A part of the file's name, or of the directory's for changes of names; empty matches all.
     pub name_has: String,
-    /// How many that fit are let through first.
+    /// The number of matching operations that pass first.
     pub skip: u64,
-    /// On which side of the next one it freezes.
+    /// The side of the next one on which it freezes.
     pub side: Side,
 }
 
-/// Lies that the disk tells: to see whether anybody notices.
+/// Lies of the disk, to test whether they are detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Syncs of files succeed and do nothing.
@@ -54,7 +54,7 @@ pub struct Faults {
     pub ignores_name_syncs: bool,
 }
 
-/// What the disk has done.
+/// The number of operations done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Writes and changed lengths.
@@ -67,10 +67,10 @@ pub struct Counts {
     pub name_syncs: u64,
 }
 
-/// Why the disk did not do what was asked.
+/// The reason why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The power went, before or during the operation.
+    /// The power was lost before or during the operation.
     NoPower,
     /// The file system's own answer.
     Medium(MediumError),
@@ -92,7 +92,7 @@ enum Power {
 struct State {
     medium: Medium,
     power: Power,
-    /// Counts power cuts: an operation belongs to the life in which it began.
+    /// The number of power cuts: an operation belongs to the life in which it began.
     life: u64,
     trigger: Option<Trigger>,
     faults: Faults,
@@ -113,7 +113,7 @@ impl Default for PowerDisk {
 }
 
 impl PowerDisk {
-    /// An empty disk, switched on, on which a sync takes at least `sync_time`.
+    /// Creates an empty disk, switched on, on which a sync takes at least `sync_time`.
     #[must_use]
     pub fn new(sync_time: Duration) -> PowerDisk {
         let state = State {
@@ -137,18 +137,18 @@ impl PowerDisk {
         self.state().faults = faults;
     }
 
-    /// What it has done so far.
+    /// The number of operations done so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.state().counts
     }
 
-    /// Freezes at an operation to come; `None` takes a trigger back.
+    /// Freezes the disk at a later operation; `None` clears the trigger.
     pub fn arm(&self, trigger: Option<Trigger>) {
         self.state().trigger = trigger;
     }
 
-    /// Freezes now. Operations wait until the power is lost.
+    /// Freezes the disk now. Operations wait until the power is lost.
     pub fn freeze(&self) {
         self.state().freeze();
         self.shared.1.notify_all();
@@ -164,8 +164,8 @@ impl PowerDisk {
         waited.unwrap_or_else(PoisonError::into_inner).0.power != Power::On
     }
 
-    /// Loses power: chooses what of the unsynced survives, and fails every operation, those that
-    /// waited first, until [`PowerDisk::power_on`].
+    /// Loses power: chooses the unsynced changes that survive, and fails every operation, including
+    /// the waiting ones, until [`PowerDisk::power_on`].
     pub fn lose_power(&self, loss: PowerLoss) -> Losses {
         let mut state = self.state();
         let (medium, losses) = state.medium.after_power_loss(loss);
@@ -178,13 +178,13 @@ impl PowerDisk {
         losses
     }
 
-    /// Switches the disk on. Whoever used it before must be gone.
+    /// Switches the disk on. Its earlier users must be gone.
     pub fn power_on(&self) {
         self.state().power = Power::On;
         self.shared.1.notify_all();
     }
 
-    /// Switches the disk off as it is: every operation fails from now on.
+    /// Switches the disk off as it is: every later operation fails.
     pub(crate) fn switch_off(&self) {
         let mut state = self.state();
         state.life += 1;
@@ -193,12 +193,12 @@ impl PowerDisk {
         self.shared.1.notify_all();
     }
 
-    /// Notes that a file is open once less; that happens in every state.
+    /// Counts a close of a file, which is possible in every state.
     pub(crate) fn close(&self, ino: Ino) {
         self.state().medium.close(ino);
     }
 
-    /// Looks at the medium.
+    /// Reads the medium.
     pub(crate) fn look<T>(
         &self,
         what: impl FnOnce(&mut Medium) -> Result<T, MediumError>,
@@ -240,19 +240,19 @@ impl PowerDisk {
             state.freeze();
             self.shared.1.notify_all();
             drop(state);
-            // The power comes back in another life only: nobody is told.
+            // The power returns only in another life: the operation is never acknowledged.
             drop(self.enter(life)?);
         }
         Ok(done)
     }
 
-    /// Syncs a file or a directory's names: what was there when it began is durable when it ends.
+    /// Syncs a file or a directory's names: changes from before its start are durable at its end.
     pub(crate) fn sync(&self, act: Act, ino: Ino) -> Result<(), Refused> {
         let (life, until, sync_time) = {
             let state = self.state();
             (state.life, state.medium.moment(), state.sync_time)
         };
-        // A medium takes its time; others go on meanwhile.
+        // A sync takes time, in which other operations proceed.
         if !sync_time.is_zero() {
             std::thread::sleep(sync_time);
         }
@@ -271,7 +271,7 @@ impl PowerDisk {
         )
     }
 
-    /// Waits while the disk is frozen, and lets in what belongs to this life.
+    /// Waits while the disk is frozen, and admits operations of this life only.
     fn enter(&self, life: u64) -> Result<MutexGuard<'_, State>, Refused> {
         let frozen = |state: &mut State| state.power == Power::Frozen && state.life == life;
         let state = self.shared.1.wait_while(self.state(), frozen);
@@ -292,7 +292,7 @@ impl State {
         }
     }
 
-    /// Whether the disk freezes at this operation, and on which side of it.
+    /// Returns the side on which the disk freezes at this operation, if it does.
     fn fires(&mut self, act: Act, about: Ino) -> Option<Side> {
         let trigger = self.trigger.as_mut()?;
         let fits =

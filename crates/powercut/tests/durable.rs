@@ -10,11 +10,11 @@ use weir_io::durable::{create_dir, write_file};
 use weir_powercut::mount::{MountError, Mounted};
 use weir_powercut::{PowerDisk, PowerLoss, Side, Trigger};
 
-/// More operations than any of it needs.
+/// More operations than any of the cases needs.
 const OPERATIONS_MAX: u64 = 40;
 
-/// Does `act` on an empty disk that freezes at each operation in turn, loses what is unsynced,
-/// and shows what is left, and whether `act` had returned.
+/// Runs `act` on an empty disk that freezes at each operation in its own run and loses unsynced
+/// changes; passes the remaining contents to `check`, with whether `act` had returned.
 fn at_each_operation(act: fn(&Path) -> std::io::Result<()>, check: fn(&Path, bool)) {
     for skip in 0..OPERATIONS_MAX {
         for side in [Side::Before, Side::After] {
@@ -61,7 +61,7 @@ fn a_directory_that_was_made_stays_with_those_above_it() {
     );
 }
 
-/// The start that made a directory ended before it had synced its name; the next one uses it.
+/// A start made a directory and ended before it synced the name; the next start uses the directory.
 #[test]
 fn a_directory_that_an_ended_start_left_is_made_durable_by_the_next() {
     at_each_operation(

@@ -1,5 +1,5 @@
-//! The medium against the simulated disk of `weir-io`, which has the same fault model for a flat
-//! directory and was written apart from it; and the rules that the simulated disk does not know.
+//! The medium against the simulated disk of `weir-io`, an independent implementation of the same
+//! fault model for a flat directory; and the rules that the simulated disk lacks.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
@@ -41,11 +41,11 @@ fn name(file: u8) -> String {
     char::from(b'a' + file).to_string()
 }
 
-/// Does the same to both; what one refuses the other must refuse.
+/// Applies an operation to both; both must refuse the same ones.
 fn apply(op: &Op, medium: &mut Medium, sim: &mut SimDisk) {
     let find = |medium: &Medium, file: u8| medium.lookup(Ino::ROOT, &name(file)).ok();
     match op {
-        // The simulated disk makes a new file of one that is emptied; that is not done here.
+        // The simulated disk replaces a truncated file by a new one, which the medium does not.
         Op::Create(file) if find(medium, *file).is_some() => {}
         Op::Create(file) => {
             medium.create(Ino::ROOT, &name(*file), 0o644).unwrap();
@@ -94,7 +94,7 @@ fn contents_of_sim(sim: &mut SimDisk) -> BTreeMap<String, Vec<u8>> {
     names.map(|name| (name.clone(), sim.contents(&name).unwrap())).collect()
 }
 
-/// Every sector of `found` is that of one of the histories of the file.
+/// Checks that every sector of `found` is from one of the file's histories.
 fn check_sectors(found: &[u8], histories: &[Vec<u8>]) {
     for (index, sector) in found.chunks(SECTOR).enumerate() {
         let at = index * SECTOR;
@@ -143,7 +143,7 @@ proptest! {
         }
         let (after, _) = medium.after_power_loss(PowerLoss::Random(seed));
         let file = after.lookup(Ino::ROOT, "a").unwrap();
-        // What was never written within the length that survived reads as zeros.
+        // Unwritten bytes within the surviving length read as zeros.
         let zeros = vec![0; if synced < writes.len() { 0 } else { 13 * SECTOR }];
         histories.push(zeros);
         let found = after.read(file, 0, usize::MAX / 2).unwrap();

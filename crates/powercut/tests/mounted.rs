@@ -1,6 +1,6 @@
-//! The real mount: what a process sees of it, and what is left of that after a power cut.
+//! The real mount as seen by a process, before and after a power cut.
 //!
-//! Where this machine cannot mount (no `/dev/fuse`, no right to), the tests say so and pass.
+//! On a machine that cannot mount (no `/dev/fuse`, no right to) the tests print a warning and pass.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
@@ -14,22 +14,22 @@ use tempfile::TempDir;
 use weir_powercut::mount::{MountError, Mounted};
 use weir_powercut::{Act, Faults, PowerDisk, PowerLoss, Side, Trigger};
 
-/// Longer than anything takes on a machine that still moves.
+/// Longer than anything takes on a machine that makes progress.
 const HANG: Duration = Duration::from_secs(60);
 
 struct Mount {
     mounted: Mounted,
-    // Behind the mount: it is unmounted before its directory is removed.
+    // After the mount: it is unmounted before its directory is removed.
     _dir: TempDir,
 }
 
-/// A new disk, mounted; nothing where that cannot be had.
+/// Mounts a new disk; `None` on a machine that cannot.
 fn mount() -> Option<Mount> {
     let dir = tempfile::tempdir().unwrap();
     let mounted = match Mounted::mount(&PowerDisk::default(), dir.path()) {
         Ok(mounted) => mounted,
         Err(why @ MountError::Unavailable(_)) => {
-            // Straight to the terminal: a test that passes keeps what it prints to itself.
+            // Directly to stderr: the test harness captures the output of passing tests.
             drop(writeln!(std::io::stderr(), "*** SKIPPED: {why}"));
             return None;
         }

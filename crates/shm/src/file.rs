@@ -1,4 +1,4 @@
-//! The ends of a ring over a file, and whether its writer lives.
+//! The writer and readers of a ring over a file, and the locks that show a live writer.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -13,27 +13,27 @@ use crate::ring::{Read, RingReader, RingWriter, TooLong};
 
 /// The smallest ring, in bytes.
 const RING_LEN_MIN: u64 = 1 << 10;
-/// The largest.
+/// The largest ring, in bytes.
 const RING_LEN_MAX: u64 = 1 << 36;
 
-/// Why a ring cannot be made or opened.
+/// The reason why a ring cannot be made or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ShmError {
-    /// The length is none that a ring may have.
+    /// The length is not valid for a ring.
     #[error("a ring of {0} bytes: want a power of two from 1024 to 2^36")]
     Len(u64),
-    /// Another process writes there.
+    /// Another process has this ring open for writing.
     #[error("{0}: another process writes there")]
     InUse(PathBuf),
-    /// The file is no ring, or one of another version.
+    /// The file is not a ring, or is of another version.
     #[error("{0}: no ring")]
     NotARing(PathBuf),
-    /// The system refused.
+    /// A system call failed.
     #[error("{path}: {error}")]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
 }
@@ -48,29 +48,29 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// How a ring is made.
+/// Options for a new ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Bytes of the ring, a power of two. The longest record is an eighth of it, less 16.
+    /// The ring's length in bytes, a power of two. The longest record is an eighth of it, less 16.
     pub len: u64,
-    /// Who may read it: the file's permissions, such as `0o640`.
+    /// The file's permissions, such as `0o640`; they decide who may read the ring.
     pub mode: u32,
 }
 
-/// The end that writes.
+/// The writing end.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
     memory: Memory,
     ring: RingWriter,
-    /// Locked while this lives: by the first readers know that it does, by the second another
-    /// writer that it must not begin.
+    /// Locked while the writer lives: the ring's file, by which readers detect a live writer, and
+    /// `PATH.lock`, which keeps a second writer out.
     _locked: [File; 2],
 }
 
 impl Writer {
-    /// Makes a ring at this path; one that a writer left that is gone is replaced. Its memory is
-    /// taken at once.
+    /// Creates a ring at this path; replaces one whose writer is gone. Its memory is allocated at
+    /// once.
     ///
     /// # Errors
     /// [`ShmError`].
@@ -96,13 +96,13 @@ impl Writer {
         self.ring.write(self.memory.cells(), record)
     }
 
-    /// Records written.
+    /// The number of records written.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.ring.sequence()
     }
 
-    /// Bytes of the longest record.
+    /// The length of the longest record in bytes.
     #[must_use]
     pub fn record_len_max(&self) -> usize {
         self.memory.cells().record_len_max()
@@ -111,12 +111,13 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Who has it mapped keeps it. One that cannot be removed is replaced by the next writer.
+        // Readers that have the file mapped keep it. If it cannot be removed, the next writer
+        // replaces it.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Locks `PATH.lock`, which stays there: to remove it would let two writers lock one each.
+/// Locks `PATH.lock`. The file is never removed: two writers could then lock one file each.
 fn lock_for_writing(path: &Path) -> Result<File, ShmError> {
     let name = with_suffix(path, ".lock");
     let mut options = OpenOptions::new();
@@ -129,7 +130,7 @@ fn lock_for_writing(path: &Path) -> Result<File, ShmError> {
     }
 }
 
-/// A new file of this length, whose memory is there, locked.
+/// Creates a locked file of this length, with its blocks allocated.
 fn make(path: &Path, len: u64, mode: u32) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -137,14 +138,14 @@ fn make(path: &Path, len: u64, mode: u32) -> io::Result<File> {
     }
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
-    // A file system without the room says so here, and not when the memory is touched.
+    // A file system without room fails here, not when the memory is first touched.
     fallocate(&file, FallocateFlags::empty(), 0, len)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     file.set_permissions(Permissions::from_mode(mode))?;
     Ok(file)
 }
 
-/// An end that reads.
+/// A reading end.
 #[derive(Debug)]
 pub struct Reader {
     memory: Memory,
@@ -153,7 +154,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens the ring at this path, to read what is written from now on.
+    /// Opens the ring at this path, to read records written from now on.
     ///
     /// # Errors
     /// [`ShmError`].
@@ -165,25 +166,25 @@ impl Reader {
         Ok(Reader { memory, ring, file })
     }
 
-    /// Takes the next record into `record`, whose content is of no use unless there was one. Never
+    /// Reads the next record into `record`, whose content is undefined unless there was one. Never
     /// waits.
     #[inline]
     pub fn read(&mut self, record: &mut Vec<u8>) -> Read {
         self.ring.read(self.memory.cells(), record)
     }
 
-    /// Records that were lost: of the last loss as soon as a record came after it.
+    /// The number of lost records; the last loss counts once a record was read after it.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.ring.lost()
     }
 
-    /// Whether something may still be written. When nothing is, there may be something that was
-    /// written since the last look. A system call: to be asked now and then, when there is nothing
-    /// to read.
+    /// True while a writer lives. After it returns false, records written since the last read may
+    /// still be unread. It makes a system call: call it now and then, when there is nothing to
+    /// read.
     #[must_use]
     pub fn has_writer(&self) -> bool {
-        // Its writer has the file locked for as long as it lives, however it ends.
+        // The writer has the file locked for as long as it lives, however it ends.
         match flock(&self.file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => {
                 let _ = flock(&self.file, FlockOperation::Unlock);

@@ -1,16 +1,16 @@
 //! A ring in shared memory: one process writes records, any number of others read all of them.
 //!
-//! The writer never waits and knows nothing of its readers: what is not read in time is written
-//! over. A reader that was overtaken is told so, and how many records it lost once the next one
-//! came; it never gets half a record or one that was written over while it was read. Readers map
-//! the file read-only, so that nothing they do reaches the writer. What records say is no matter
-//! of this crate, and neither is how a reader gets the state that came before it.
+//! The writer never waits and knows nothing of its readers: it overwrites records that were not
+//! read in time. A reader that was overtaken is notified, and learns the number of lost records
+//! with the next one; it never gets half a record or one that was overwritten during the read.
+//! Readers map the file read-only, so they cannot affect the writer. The crate does not interpret
+//! records and does not provide the state before the first record read.
 //!
 //! * [`Writer`], [`Reader`]: the ends, over a file.
-//! * `ring`: what is written where; `memory`: the mapping, and all that is unsafe.
+//! * `ring`: the layout and the protocol; `memory`: the mapping, and all unsafe code.
 //!
 //! Files are `PATH`, which the writer replaces when it starts and removes when it ends, `PATH.new`
-//! for as long as that takes, and `PATH.lock`, which the writer has locked while it lives.
+//! during the start, and `PATH.lock`, which the writer locks while it lives.
 
 #[cfg(not(loom))]
 mod file;

@@ -1,54 +1,55 @@
-//! What is written where, and how a reader knows that it was not written over.
+//! The layout of records in the ring, and the protocol by which a reader detects an overwritten
+//! record.
 //!
-//! Positions count 64-bit words since the ring began and never come back; a word's place is its
-//! position modulo the ring's length, a power of two. A record is its length in bytes, its number,
-//! and its bytes, padded to words; it never lies across the ring's end, in front of which a word
-//! says that the rest is empty.
+//! Positions count 64-bit words since the ring began and are never reused; a word's index is its
+//! position modulo the ring's length, a power of two. A record is its length in bytes, its sequence
+//! number, and its bytes, padded to words. It never wraps around the ring's end: if it does not
+//! fit, a marker word declares the rest of the ring empty.
 //!
-//! The writer says up to where it is about to write (`intent`), writes, and then says up to where
-//! records are whole (`tail`). A reader takes what is before `tail`, and looks at `intent`
-//! afterwards: if that is no more than one round ahead of where the record began, none of what was
-//! read had been written over. Readers load and never store.
+//! The writer first stores the end of the record that it is about to write (`intent`), writes the
+//! record, and then stores the end of the last complete record (`tail`). A reader copies a record
+//! before `tail` and loads `intent` afterwards: if `intent` is at most one round ahead of the
+//! record's begin, none of the words read had been overwritten. Readers load and never store.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// In the place of a record's length: nothing more up to the ring's end.
+/// A marker in place of a record's length: the rest of the ring is empty.
 const EMPTY: u64 = u64::MAX;
-/// Words before a record's bytes.
+/// The number of words before a record's bytes.
 const HEAD: u64 = 2;
-/// A record is at most this part of the ring, so that a reader has time to read it.
+/// The longest record is this fraction of the ring, so that a reader has time to read it.
 const RECORD_PART: u64 = 8;
 
-/// A record is longer than the ring takes.
+/// A record is longer than the ring allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a record of {len} bytes, and at most {max} fit")]
 pub struct TooLong {
-    /// Its bytes.
+    /// The record's length in bytes.
     pub len: usize,
-    /// The most there may be.
+    /// The longest allowed length in bytes.
     pub max: usize,
 }
 
-/// What a reader got.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// There is nothing new.
     Nothing,
     /// A record, with its number, from zero.
     Record(u64),
-    /// Records were written over before they were read. Reading goes on with the newest; how many
-    /// were lost is known when it comes.
+    /// Records were overwritten before they were read. Reading continues with the newest; the
+    /// number of lost records is known when it comes.
     Lost,
-    /// The ring holds what no writer writes.
+    /// The ring holds data that no writer writes.
     Broken,
 }
 
-/// What both ends share.
+/// The cells that both ends share.
 #[derive(Clone, Copy)]
 pub(crate) struct Cells<'a> {
     pub(crate) intent: &'a AtomicU64,
     pub(crate) tail: &'a AtomicU64,
-    /// As many as a power of two.
+    /// The ring's words; their number is a power of two.
     pub(crate) words: &'a [AtomicU64],
 }
 
@@ -58,7 +59,7 @@ impl Cells<'_> {
     }
 
     fn at(&self, position: u64) -> &AtomicU64 {
-        // The remainder is below the length, which is one of memory.
+        // The remainder is below the length, which fits `usize`.
         &self.words[(position & (self.len() - 1)) as usize]
     }
 
@@ -70,13 +71,13 @@ impl Cells<'_> {
         self.len() / RECORD_PART
     }
 
-    /// Bytes of the longest record.
+    /// The length of the longest record in bytes.
     pub(crate) fn record_len_max(&self) -> usize {
         (self.record_words_max().saturating_sub(HEAD) * 8) as usize
     }
 }
 
-/// The end that writes.
+/// The writing end.
 #[derive(Debug, Default)]
 pub(crate) struct RingWriter {
     at: u64,
@@ -84,7 +85,7 @@ pub(crate) struct RingWriter {
 }
 
 impl RingWriter {
-    /// Records written.
+    /// The number of records written.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence
     }
@@ -100,8 +101,8 @@ impl RingWriter {
         let begin = if left < words { self.at + left } else { self.at };
         let end = begin + words;
         cells.intent.store(end, Ordering::Relaxed);
-        // SYNC: pairs with the acquire fence in `is_whole`: who read any word that is stored below
-        // sees this intent.
+        // SYNC: pairs with the acquire fence in `is_whole`: a reader that sees any word stored
+        // below sees this intent.
         fence(Ordering::Release);
         if begin != self.at {
             cells.at(self.at).store(EMPTY, Ordering::Relaxed);
@@ -119,41 +120,42 @@ impl RingWriter {
             last[..rest.len()].copy_from_slice(rest);
             cells.at(place).store(u64::from_le_bytes(last), Ordering::Relaxed);
         }
-        // SYNC: pairs with the acquire fence in `read`: who sees the tail sees the words before it.
+        // SYNC: pairs with the acquire fence in `read`: a reader that sees the tail sees the words
+        // before it.
         cells.tail.store(end, Ordering::Release);
         (self.at, self.sequence) = (end, self.sequence + 1);
         Ok(())
     }
 }
 
-/// An end that reads.
+/// A reading end.
 #[derive(Debug)]
 pub(crate) struct RingReader {
     at: u64,
-    /// The number of the next record, once one was read.
+    /// The sequence number of the next record, once one was read.
     next: Option<u64>,
-    /// Records were lost since the last one.
+    /// True when records were lost since the last one read.
     is_behind: bool,
     lost: u64,
 }
 
 impl RingReader {
-    /// Reads what is written from now on.
+    /// Starts to read at the current tail.
     pub(crate) fn new(cells: Cells<'_>) -> RingReader {
         let at = cells.tail.load(Ordering::Relaxed);
         RingReader { at, next: None, is_behind: false, lost: 0 }
     }
 
-    /// Records that were lost, as far as it is known.
+    /// The number of lost records, as far as known.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Takes the next record into `out`, whose content is of no use unless there was one.
+    /// Reads the next record into `out`, whose content is undefined unless there was one.
     pub(crate) fn read(&mut self, cells: Cells<'_>, out: &mut Vec<u8>) -> Read {
         let tail = cells.tail.load(Ordering::Relaxed);
-        // SYNC: pairs with the release store of the tail in `write`. Loads are relaxed and a fence
-        // orders them, since the memory may be read-only.
+        // SYNC: pairs with the release store of the tail in `write`. The load is relaxed and a
+        // fence orders it, since the memory may be read-only.
         fence(Ordering::Acquire);
         let Some(ready) = tail.checked_sub(self.at) else { return Read::Broken };
         if ready == 0 {
@@ -194,7 +196,7 @@ impl RingReader {
         Read::Record(sequence)
     }
 
-    /// Whether nothing from where this reads on had been written over when it was read.
+    /// True if no word from the read position on had been overwritten when it was read.
     fn is_whole(&self, cells: Cells<'_>) -> bool {
         // SYNC: pairs with the release fence in `write`.
         fence(Ordering::Acquire);
@@ -204,13 +206,13 @@ impl RingReader {
 
     fn skip(&mut self, cells: Cells<'_>) -> Read {
         self.at = cells.tail.load(Ordering::Relaxed);
-        // What is lost before the first record is not missed: reading begins with the next.
+        // Losses before the first record do not count: reading begins with the next one.
         self.is_behind = true;
         Read::Lost
     }
 }
 
-/// Copies a record's bytes, which lie in one piece.
+/// Copies a record's bytes, which are contiguous.
 fn copy(cells: Cells<'_>, begin: u64, len: usize, out: &mut Vec<u8>) {
     out.clear();
     out.reserve(len + 8);

@@ -1,4 +1,4 @@
-//! The atomics of the ring: loom's where loom explores it, else the standard library's.
+//! The atomics of the ring: loom's in a build for loom, else the standard library's.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};

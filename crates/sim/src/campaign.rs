@@ -1,4 +1,4 @@
-//! Many seeds, one after another: what they came to, and which broke a rule.
+//! Campaigns: many seeds, one after another, with the sum of their figures and the violations.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,18 +7,18 @@ use crate::oracle::Violation;
 use crate::plant::{Plant, Planted};
 use crate::world::{Outcome, Tally, run};
 
-/// What a campaign came to.
+/// The result of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Seeds run.
     pub seeds: u64,
-    /// All their figures, added up.
+    /// The sum of all figures.
     pub total: Tally,
-    /// The seeds that broke a rule, and how.
+    /// The seeds that broke a rule, with the violation.
     pub violations: Vec<(u64, Violation)>,
 }
 
-/// Runs a seed; an assertion that fails in any part is a violation too.
+/// Runs a seed; a failed assertion in any part is a violation too.
 #[must_use]
 pub fn run_seed(seed: u64, plant: Option<Plant>) -> Outcome {
     let _planted = Planted::put(plant);
@@ -30,7 +30,7 @@ pub fn run_seed(seed: u64, plant: Option<Plant>) -> Outcome {
     })
 }
 
-/// Runs all `seeds`, telling `watch` of each.
+/// Runs all `seeds` and calls `watch` after each.
 pub fn run_seeds(seeds: Range<u64>, mut watch: impl FnMut(u64, &Outcome)) -> Report {
     let mut report = Report::default();
     for seed in seeds {
@@ -61,7 +61,7 @@ impl Tally {
 }
 
 impl Report {
-    /// One line of JSON.
+    /// Formats the report as one line of JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         let t = &self.total;

@@ -1,8 +1,8 @@
-//! The clients and the control feed: they outlive every crash, and send again what got no answer.
+//! The clients and the control feed: they outlive every crash, and send unanswered requests again.
 //!
-//! A client numbers its requests densely and keeps each until an event answers it. After a crash
-//! it sends all unanswered ones again, in order, under their old numbers. Each order has a name
-//! that no other order ever has, by which it is known whether one was executed twice.
+//! A client numbers its requests densely and keeps each until an event answers it. After a crash it
+//! sends all unanswered ones again, in order, under their old numbers. Each order has a name that
+//! is never reused, by which an order executed twice is detected.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,19 +17,19 @@ use crate::plan::Plan;
 use crate::plant::Plant;
 use crate::workload::{KnownOrder, OPERATOR, TRADERS, definitions, operate, trade};
 
-/// Names per session: more than any run makes.
+/// The names per session: more than any run uses.
 const NAMES_MAX: u64 = 1_000_000;
 
-/// Requests that a client has under way at most: a cycle's batch must fit in a small segment.
+/// The most requests of a client in flight: the batch of a cycle must fit in a small segment.
 const IN_FLIGHT_MAX: usize = 12;
 
 /// One session's client.
 struct Client {
     session_id: SessionId,
-    /// All that was ever asked, by number.
+    /// All requests ever made, by number.
     sent: BTreeMap<RequestNo, Command>,
     unanswered: BTreeSet<RequestNo>,
-    /// Those of the unanswered that the node has, as far as the client knows.
+    /// The unanswered requests that the node has received, as far as the client knows.
     in_flight: BTreeSet<RequestNo>,
     live: BTreeMap<OrderId, KnownOrder>,
     names: u64,
@@ -66,7 +66,7 @@ impl Client {
         self.unanswered.insert(request_no);
     }
 
-    /// What a broken client does: the same request under a new number.
+    /// Sends a request again under a new number, as a broken client would.
     fn renumber(&mut self, old: RequestNo) {
         let new = self.next_no();
         if let Some(Command::Request(Request::NewOrder(order))) = self.sent.get(&old).copied() {
@@ -100,12 +100,12 @@ pub struct Crowd {
     feed: Vec<(Position, Definition)>,
     fed: usize,
     plant: Option<Plant>,
-    /// Requests that the node refused because its log was full.
+    /// The number of requests refused because the node's log was full.
     pub refused: u64,
 }
 
 impl Crowd {
-    /// The crowd of `seed`.
+    /// Creates the crowd of `seed`.
     #[must_use]
     pub fn new(seed: u64, plant: Option<Plant>) -> Crowd {
         let mut rng = SeededRng::new(seed, "workload");
@@ -115,14 +115,14 @@ impl Crowd {
         Crowd { rng, clients, feed, fed: 0, plant, refused: 0 }
     }
 
-    /// The process is gone: what is unanswered must be sent again.
+    /// Handles the end of the process: unanswered requests must be sent again.
     pub fn disconnect(&mut self) {
         for client in &mut self.clients {
             client.in_flight.clear();
         }
     }
 
-    /// Answers that clients had were taken back: they know only what `events` say.
+    /// Discards answers that were lost: the clients' state is rebuilt from `events` alone.
     pub fn forget(&mut self, events: &[Vec<u8>]) {
         for client in &mut self.clients {
             client.unanswered = client.sent.keys().copied().collect();
@@ -135,12 +135,12 @@ impl Crowd {
         }
     }
 
-    /// The partition has the definitions up to `position`: the feed goes on behind it.
+    /// Continues the feed after `position`, the partition's last imported definition.
     pub fn resume_feed(&mut self, position: Position) {
         self.fed = self.feed.iter().filter(|(at, _)| *at <= position).count();
     }
 
-    /// True when the feed has handed everything on.
+    /// True when the feed has sent everything.
     #[must_use]
     pub fn has_fed(&self) -> bool {
         self.fed == self.feed.len()
@@ -152,20 +152,20 @@ impl Crowd {
         &self.feed
     }
 
-    /// Requests without an answer.
+    /// The number of unanswered requests.
     #[must_use]
     pub fn unanswered(&self) -> usize {
         self.clients.iter().map(|client| client.unanswered.len()).sum()
     }
 
-    /// What a session asked under a number.
+    /// Returns a session's request by its number.
     #[must_use]
     pub fn asked(&self, session_id: SessionId, request_no: RequestNo) -> Option<&Command> {
         let client = self.clients.iter().find(|client| client.session_id == session_id)?;
         client.sent.get(&request_no)
     }
 
-    /// A turn of everybody: new requests, old ones again, what must be sent again.
+    /// Lets each client act: new requests, old ones again, and all that are due.
     pub fn act(&mut self, port: &mut PartitionPort, plan: &Plan) {
         for index in 0..self.clients.len() {
             let client = &mut self.clients[index];
@@ -186,7 +186,7 @@ impl Crowd {
         self.send_due(port);
     }
 
-    /// Sends what is due, and nothing new.
+    /// Sends the requests that are due, and no new ones.
     pub fn send_due(&mut self, port: &mut PartitionPort) {
         for client in &mut self.clients {
             for request_no in &client.unanswered {
@@ -199,7 +199,7 @@ impl Crowd {
 
     fn send_again(&mut self, index: usize, port: &mut PartitionPort) {
         let client = &mut self.clients[index];
-        // Mostly one of the last: those are remembered.
+        // Usually one of the latest: the engine remembers their outcomes.
         let back = self.rng.below(client.sent.len().min(20) as u64);
         let request_no = RequestNo(client.next_no().0 - 1 - back);
         if self.plant == Some(Plant::RequestRenumbered) {
@@ -209,14 +209,14 @@ impl Crowd {
         }
     }
 
-    /// What a broken recovery does: a request that the log holds, under a new number.
+    /// Sends a request that the log holds again under a new number, as a broken recovery would.
     pub fn repeat(&mut self, session_id: SessionId, request_no: RequestNo) {
         if let Some(client) = self.clients.iter_mut().find(|c| c.session_id == session_id) {
             client.renumber(request_no);
         }
     }
 
-    /// The control feed's turn.
+    /// Lets the control feed act.
     pub fn feed(&mut self, port: &mut PartitionPort) {
         if self.fed < self.feed.len() && (self.fed < 13 || self.rng.chance(1, 40)) {
             let (at, definition) = self.feed[self.fed];
@@ -225,7 +225,7 @@ impl Crowd {
         }
     }
 
-    /// Takes what the partition says beside the events.
+    /// Handles the partition's feedback other than events.
     pub fn take_feedback(&mut self, port: &mut PartitionPort) {
         while let Ok(feedback) = port.feedback.pop() {
             let Feedback::Refused { session_id, request_no, reason, .. } = feedback else {
@@ -239,7 +239,7 @@ impl Crowd {
         }
     }
 
-    /// Takes an event.
+    /// Handles an event.
     pub fn hear(&mut self, event: &Event) {
         let Some((session_id, _)) = event.address() else { return };
         let request_no = match event {

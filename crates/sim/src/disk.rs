@@ -1,40 +1,42 @@
-//! The simulated disk as one process sees it: it can stand still, and by a planted bug it lies.
+//! The simulated disk as one process sees it: it can stall, and with a planted bug it lies about
+//! syncs.
 //!
-//! Everything else is [`SimDisk`]'s doing. While the gate is closed, nothing that was submitted
-//! ends; blocking calls go through, because a process that blocks has all the time there is.
+//! [`SimDisk`] does everything else. While the gate is closed, no submitted operation completes;
+//! blocking calls go through, because a blocked process loses no simulated time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_io::{Access, Completion, Disk, DiskError, FileId, Op, Outcome, SimDisk};
 
-/// Whether operations in flight may end. Clones are the same gate.
+/// The gate for operations in flight: closed, none completes. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Gate {
     closed: Arc<AtomicBool>,
 }
 
 impl Gate {
-    /// Opens or closes it.
+    /// Opens or closes the gate.
     pub fn set_closed(&self, closed: bool) {
         // SYNC: one thread; the atomic is there because agents must be `Send`.
         self.closed.store(closed, Ordering::Relaxed);
     }
 }
 
-/// See the module's documentation.
+/// A simulated disk with a gate, for one process.
 pub struct ProcessDisk {
     inner: SimDisk,
     gate: Gate,
     skips_syncs: bool,
-    /// Writes that asked for a sync and get none: their tags, and where they began.
+    /// Writes whose sync was skipped: their tags and start offsets.
     cheated: Vec<(u64, usize)>,
-    /// Syncs that were asked for and are only said to be done.
+    /// Syncs that were skipped and will be reported as done.
     unsynced: Vec<u64>,
 }
 
 impl ProcessDisk {
-    /// A handle on `inner`; with `skips_syncs` submitted syncs are said to be done and are not.
+    /// Creates a handle on `inner`; with `skips_syncs`, submitted syncs are reported as done
+    /// without being done.
     #[must_use]
     pub fn new(inner: SimDisk, gate: Gate, skips_syncs: bool) -> ProcessDisk {
         ProcessDisk { inner, gate, skips_syncs, cheated: Vec::new(), unsynced: Vec::new() }

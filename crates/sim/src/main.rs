@@ -1,7 +1,9 @@
-//! `weir-sim run --seeds A..B`: runs seeds and prints one line; a seed that broke a rule is told.
-//! `weir-sim run --seed N`: replays one. Exit status 1 when a rule was broken.
-//! `weir-sim plants [STARTS]`: puts each planted bug in and counts the seeds that it takes to find
-//! it, from several starts. With the feature `planted`, also those in the log and the engine.
+//! The command line of the simulation.
+//!
+//! `weir-sim run --seeds A..B` runs seeds, reports each seed that broke a rule, and prints one
+//! line. `weir-sim run --seed N` replays one. The exit status is 1 when a rule was broken.
+//! `weir-sim plants [STARTS]` plants each bug and counts the seeds needed to find it, from several
+//! starts; with the feature `planted`, also the bugs in the log and the engine.
 
 use std::ops::Range;
 use std::process::ExitCode;
@@ -11,7 +13,7 @@ use weir_sim::plant::Plant;
 
 const USAGE: &str =
     "usage: weir-sim run --seeds A..B | weir-sim run --seed N | weir-sim plants [STARTS]";
-/// Seeds in which a planted bug must be found.
+/// The number of seeds within which a planted bug must be found.
 const SEEDS_MAX: u64 = 400;
 
 fn seeds_of(arguments: &[String]) -> Option<Range<u64>> {
@@ -30,9 +32,9 @@ fn seeds_of(arguments: &[String]) -> Option<Range<u64>> {
     }
 }
 
-/// Prints a row for each planted bug: seeds needed, the median and the most of all starts.
+/// Prints a row per planted bug: the median and the maximum of the seeds needed over all starts.
 fn find_plants(starts: u64) -> ExitCode {
-    // Assertions that fail are what is looked for.
+    // Silences the output of assertions, whose failures are expected here.
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = 0;
     println!("| planted | seeds, median | most of {starts} starts |");

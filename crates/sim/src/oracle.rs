@@ -1,7 +1,7 @@
-//! What must hold, whatever happened to the disk and the process.
+//! The oracle: the rules that must hold after any fault of the disk or the process.
 //!
-//! The oracle remembers what was said to the outside and what each recovery found, and runs the
-//! naive engine over the recovered log. It knows nothing of how the parts work inside.
+//! It remembers the events published and the result of each recovery, and runs the naive engine
+//! over the recovered log. It knows nothing of the parts' internals.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Display};
@@ -15,18 +15,18 @@ use weir_wire::{Command, Event, PlainEvent};
 use crate::crowd::Crowd;
 use crate::workload::HERE;
 
-/// Something that must not be.
+/// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {detail}")]
 pub struct Violation {
-    /// Which rule.
+    /// The rule.
     pub what: &'static str,
     /// The case.
     pub detail: String,
 }
 
 impl Violation {
-    /// The rule `what` is broken.
+    /// Creates a violation of the rule `what`.
     pub fn new(what: &'static str, detail: impl Display) -> Violation {
         Violation { what, detail: detail.to_string() }
     }
@@ -40,7 +40,7 @@ fn ensure(
     if holds { Ok(()) } else { Err(Violation { what, detail: detail() }) }
 }
 
-/// Equal, or a violation that shows both.
+/// Returns a violation with both values unless they are equal.
 fn same<T: PartialEq + Debug>(
     what: &'static str,
     found: &T,
@@ -49,7 +49,7 @@ fn same<T: PartialEq + Debug>(
     ensure(found == expected, what, || format!("found {found:?}, expected {expected:?}"))
 }
 
-/// The limits of both engines: small, so that they are made quickly.
+/// The limits of both engines: small, for fast construction.
 #[must_use]
 pub fn engine_config() -> EngineConfig {
     EngineConfig {
@@ -75,33 +75,34 @@ pub struct LogEntry {
     pub bytes: Vec<u8>,
 }
 
-/// What a recovery came to.
+/// The result of a recovery.
 pub struct Found<'a> {
     /// The recovered engine.
     pub engine: &'a Engine,
-    /// How many events it says it has said.
+    /// The number of events published, by the recovered state.
     pub event_count: u64,
     /// The whole log, from position 1.
     pub log: Vec<LogEntry>,
-    /// The first record of the event log, and all its records.
+    /// The first record's number in the event log, and all its records.
     pub events: (u64, Vec<Vec<u8>>),
-    /// The epoch that the new run leads in.
+    /// The epoch of the new run.
     pub epoch: Epoch,
-    /// The epochs before.
+    /// The epochs before, with their ends.
     pub ended: &'a [EpochEnd],
-    /// Whether acknowledged commands may be gone: what the level does not promise was done.
+    /// True when acknowledged commands may be lost, because the crash exceeded the durability
+    /// level.
     pub may_lose: bool,
 }
 
-/// See the module's documentation.
+/// The oracle of one run.
 pub struct Oracle {
     log: Vec<LogEntry>,
     naive: NaiveEngine,
-    /// A fast engine that never saw a snapshot: each bit of a recovered one must be its own.
+    /// A fast engine that never used a snapshot: a recovered engine must equal it bit by bit.
     straight: Engine,
-    /// What the naive engine says of the log.
+    /// The naive engine's events of the log.
     expected: Vec<Vec<u8>>,
-    /// What the outside was told.
+    /// The events published.
     seen: Vec<Vec<u8>>,
     event_nos: BTreeMap<SessionId, EventNo>,
     orders: BTreeMap<(SessionId, ClOrdId), Rec>,
@@ -124,13 +125,13 @@ impl Default for Oracle {
 }
 
 impl Oracle {
-    /// All events that the outside was told.
+    /// All events published.
     #[must_use]
     pub fn seen(&self) -> &[Vec<u8>] {
         &self.seen
     }
 
-    /// Commands in the log as last recovered.
+    /// The number of commands in the log as last recovered.
     #[must_use]
     pub fn command_count(&self) -> u64 {
         self.log.len() as u64
@@ -145,11 +146,11 @@ impl Oracle {
         })
     }
 
-    /// An event becomes known outside.
+    /// Records that an event was published.
     ///
     /// # Errors
-    /// When it is not the next one, or not the session's next one, or tells of a second order for
-    /// what was asked once.
+    /// When it is not the next record, or not the session's next event, or reports a second order
+    /// for one request.
     pub fn see(&mut self, record: u64, bytes: &[u8]) -> Result<Event, Violation> {
         same("the events have a gap", &record, &(self.seen.len() as u64 + 1))?;
         let event = Event::decode(bytes)
@@ -174,8 +175,8 @@ impl Oracle {
         Ok(event)
     }
 
-    /// Holds a recovery against all that is known. True when acknowledged commands are gone, which
-    /// the level then allowed.
+    /// Checks a recovery against everything known. Returns true when acknowledged commands are
+    /// lost, within the durability level.
     ///
     /// # Errors
     /// The first rule that is broken.
@@ -203,7 +204,7 @@ impl Oracle {
         Ok(has_lost)
     }
 
-    /// What the log says beyond what was seen.
+    /// The events of the log that were not published.
     #[must_use]
     pub fn unseen(&self) -> Vec<(u64, Vec<u8>)> {
         let new = self.expected[self.seen.len()..].to_vec();
@@ -273,7 +274,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Forgets what was said of commands that are gone.
+    /// Discards the events of lost commands.
     fn forget(&mut self) -> Result<(), Violation> {
         let kept = std::mem::take(&mut self.seen);
         self.event_nos.clear();

@@ -1,19 +1,19 @@
-//! What a seed draws: durability, sizes, how busy the clients are, which faults and how often.
+//! The plan of a seed: durability, sizes, the clients' load, the kinds and rates of faults.
 //!
-//! Each purpose has its own stream of chance, so that one draw more in one place leaves the others
-//! as they were.
+//! Each purpose has a random stream of its own, so that an additional draw in one place leaves the
+//! others unchanged.
 
 use weir_io::{DiskErrorKind, Rng, SeededRng};
 use weir_types::Durability;
 
-/// How a life of the process ends.
+/// The end of a life of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Killed: the system and its page cache live on.
+    /// Killed: the system and its page cache survive.
     Kill,
     /// The machine loses power.
     PowerLoss,
-    /// It is asked to stop and does.
+    /// The process is asked to stop and does.
     CleanStop,
 }
 
@@ -26,67 +26,67 @@ pub enum DiskFault {
     SyncFails(u64),
     /// The command log's n-th write fails.
     WriteFails(u64),
-    /// The command log's disk is full from its n-th write on, for so many steps.
+    /// The command log's disk is full from its n-th write on, for a number of steps.
     Full(u64, u64),
-    /// The event log's disk is full from its n-th write on, for so many steps.
+    /// The event log's disk is full from its n-th write on, for a number of steps.
     EventsFull(u64, u64),
-    /// One call of whatever kind to one of the disks fails so.
+    /// The n-th call of any kind to one of the disks fails with this error.
     CallFails(FailingDisk, u64, DiskErrorKind),
 }
 
-/// Which of a partition's disks fails a call.
+/// The disk whose call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailingDisk {
-    /// The command log's.
+    /// The command log's disk.
     Commands,
-    /// The event log's.
+    /// The event log's disk.
     Events,
-    /// The snapshots'.
+    /// The snapshots' disk.
     Snapshots,
 }
 
 /// One life of the process.
 #[derive(Clone, Copy, Debug)]
 pub struct LifePlan {
-    /// Steps until it ends.
+    /// The number of steps until it ends.
     pub steps: u64,
-    /// How it ends.
+    /// Its end.
     pub ending: Ending,
-    /// What the disk does to it.
+    /// Its disk fault.
     pub fault: DiskFault,
-    /// In how many of 1,000 steps the disk stands still for some steps.
+    /// The number of steps in 1,000 at which the disk stalls for some steps.
     pub stall_per_mille: u64,
-    /// In how many of 1,000 writes only a part is taken.
+    /// The number of writes in 1,000 that are short.
     pub short_writes_per_mille: u64,
-    /// In how many of 1,000 steps a snapshot is taken.
+    /// The number of steps in 1,000 at which a snapshot is taken.
     pub snapshot_per_mille: u64,
-    /// Whether the recovery before it is cut short by another crash first.
+    /// True: the recovery before this life is first interrupted by another crash.
     pub recovery_crashes: bool,
 }
 
-/// What a seed draws for a whole run.
+/// The plan of a whole run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What a commit promises.
+    /// The durability level of commits.
     pub durability: Durability,
     /// The size of segment files in bytes.
     pub segment_bytes: u64,
-    /// In how many of 1,000 steps each client sends.
+    /// The number of steps in 1,000 at which each client sends.
     pub send_per_mille: u64,
-    /// Unanswered requests that a client has at most.
+    /// The most unanswered requests of a client.
     pub window: usize,
-    /// In how many of 1,000 steps a client sends an old request again.
+    /// The number of steps in 1,000 at which a client sends an old request again.
     pub again_per_mille: u64,
     /// The longest step in nanoseconds of simulated time.
     pub step_ns_max: u64,
-    /// In how many of 1,000 steps the clock steps back.
+    /// The number of steps in 1,000 at which the clock steps back.
     pub clock_back_per_mille: u64,
     /// The lives before the last, which has no faults.
     pub lives: Vec<LifePlan>,
 }
 
 impl Plan {
-    /// The plan of `seed`.
+    /// Draws the plan of `seed`.
     #[must_use]
     pub fn draw(seed: u64) -> Plan {
         let mut rng = SeededRng::new(seed, "plan");

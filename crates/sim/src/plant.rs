@@ -1,31 +1,31 @@
-//! Bugs to put in on purpose: how it is known that the simulation would find them.
+//! Planted bugs: they prove that the simulation would find such bugs.
 //!
-//! Most are wrappers of the simulation that behave as a broken part would; nothing in the parts
-//! themselves knows of them. Those of the log and of the engine are in the parts, behind their
-//! feature `planted`.
+//! Most are wrappers of the simulation that behave as a broken part would; the parts themselves do
+//! not know of them. Those of the log and of the engine are in the parts, behind their feature
+//! `planted`.
 
 use crate::campaign::run_seed;
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
-    /// The disk says that it synced and did not.
+    /// The disk reports a sync that it did not do.
     SyncSkipped,
     /// The log reports commits that it has only queued.
     CommitTooEarly,
-    /// The level `disk` is asked for and the log runs at `os`.
+    /// The log runs at level `os` though `disk` was configured.
     PageCacheTrusted,
-    /// The node goes on after a failed sync.
+    /// The node continues after a failed sync.
     FailedSyncIgnored,
     /// Snapshots count one event too few.
     SnapshotMiscounts,
-    /// A request that is sent again gets a new number: nobody can know it for the same.
+    /// A request that is sent again gets a new number, so that it cannot be recognised.
     RequestRenumbered,
     /// The last request of the log is executed once more after a recovery.
     RequestRepeatedByRecovery,
     /// Now and then an event is not published.
     EventUnpublished,
-    /// The order store is not told that an epoch ended, so tokens of what was lost are honoured.
+    /// The order store is not told that an epoch ended, so tokens of lost changes are honoured.
     EpochEndUntold,
     /// A snapshot holds the state of the snapshot before it.
     SnapshotWithoutLastBatch,
@@ -38,7 +38,7 @@ pub enum Plant {
 }
 
 impl Plant {
-    /// Those that are the simulation's own.
+    /// The simulation's own bugs.
     pub const ALL: [Plant; 10] = [
         Plant::SyncSkipped,
         Plant::CommitTooEarly,
@@ -52,7 +52,7 @@ impl Plant {
         Plant::SnapshotWithoutLastBatch,
     ];
 
-    /// All that this program can plant and the simulation can meet.
+    /// All bugs that this program can plant and the simulation can trigger.
     #[must_use]
     pub fn all() -> Vec<Plant> {
         #[allow(unused_mut, reason = "without the feature there are no more")]
@@ -61,8 +61,8 @@ impl Plant {
         {
             use weir_log::plant::Plant as InLog;
             all.push(Plant::TimersOutOfOrderOnReplay);
-            // For the log's own campaign: a node never truncates its command log, and passes over
-            // a torn snapshot, which costs it nothing but time.
+            // Left to the log's own campaign: a node never truncates its command log, and skips a
+            // torn snapshot, which costs it only time.
             let unmet = [
                 InLog::SpareNotZeroed,
                 InLog::TruncateOffByOne,
@@ -75,18 +75,19 @@ impl Plant {
         all
     }
 
-    /// How many seeds from `first` on it takes to find it, if at most `seeds_max`.
+    /// Returns the number of seeds from `first` on that it takes to find the bug, if at most
+    /// `seeds_max`.
     #[must_use]
     pub fn seeds_needed(self, first: u64, seeds_max: u64) -> Option<u64> {
         (0..seeds_max).find(|n| run_seed(first + n, Some(self)).violation.is_some()).map(|n| n + 1)
     }
 }
 
-/// Takes out again what it put in.
+/// A guard that removes a planted bug when dropped.
 pub struct Planted;
 
 impl Planted {
-    /// Puts a bug into the parts, if it is one of theirs.
+    /// Plants a bug, if it is one of the parts'.
     #[must_use]
     pub fn put(plant: Option<Plant>) -> Planted {
         #[cfg(feature = "planted")]
@@ -98,7 +99,7 @@ impl Planted {
         Planted
     }
 
-    /// Puts a bug into what a recovery does, if it is one of that.
+    /// Plants a bug for the time of a recovery, if it is one of the recovery's.
     #[must_use]
     pub fn put_in_recovery(plant: Option<Plant>) -> PlantedInRecovery {
         #[cfg(feature = "planted")]
@@ -117,7 +118,7 @@ impl Drop for Planted {
     }
 }
 
-/// Takes out again what was put into a recovery.
+/// A guard that removes a bug planted in a recovery when dropped.
 pub struct PlantedInRecovery;
 
 impl Drop for PlantedInRecovery {

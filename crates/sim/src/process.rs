@@ -1,7 +1,7 @@
-//! The node between two crashes: the partition's agent over the real logs, what follows it, and
-//! the directories that outlive it.
+//! The node between two crashes: the partition's agent over the real logs, its followers, and the
+//! directories that outlive it.
 //!
-//! Mirrors what the node puts together on its threads, one cycle after another. The shadow engine,
+//! It runs the parts that the node runs on its threads, one cycle after another. The shadow engine,
 //! which writes events and snapshots, is the node's own, on simulated files.
 
 use std::sync::Arc;
@@ -29,33 +29,33 @@ use crate::workload::HERE;
 
 /// The identity of every simulated log.
 const LOG_ID: u128 = 0x5157;
-/// Commands that the shadow applies in one turn.
+/// The most commands that the shadow applies in one cycle.
 const FOLLOW_MAX: usize = 4096;
 /// The size of the event log's segment files in bytes.
 const EVENT_SEGMENT_BYTES: u64 = 128 << 10;
-/// Snapshots kept.
+/// The number of snapshots kept.
 const SNAPSHOTS_KEPT: usize = 2;
 
 /// The directories of a partition.
 #[derive(Clone)]
 pub struct Disks {
-    /// The command log's.
+    /// The command log's directory.
     pub commands: SimDisk,
-    /// The event log's.
+    /// The event log's directory.
     pub events: SimDisk,
-    /// The snapshots'.
+    /// The snapshots' directory.
     pub snapshots: SimDisk,
 }
 
 impl Disks {
-    /// Empty ones.
+    /// Creates empty directories.
     #[must_use]
     pub fn new(seed: u64) -> Disks {
         let [commands, events, snapshots] = [0, 1, 2].map(|n| SimDisk::new(seed * 3 + n));
         Disks { commands, events, snapshots }
     }
 
-    /// One of them.
+    /// Returns one of the disks.
     #[must_use]
     pub fn of(&self, which: FailingDisk) -> &SimDisk {
         match which {
@@ -65,7 +65,7 @@ impl Disks {
         }
     }
 
-    /// Each, changed by `change`.
+    /// Returns the disks, each changed by `change`.
     #[must_use]
     pub fn map(&self, mut change: impl FnMut(&SimDisk) -> SimDisk) -> Disks {
         Disks {
@@ -75,7 +75,7 @@ impl Disks {
         }
     }
 
-    /// Copies of what they hold now; what is done from now on is recorded.
+    /// Returns copies of the current contents; operations from now on are recorded.
     #[must_use]
     pub fn begin_recording(&self) -> Disks {
         let before = self.map(SimDisk::after_process_crash);
@@ -85,8 +85,8 @@ impl Disks {
         before
     }
 
-    /// What was done since, with the number of the disk: in the order of a cycle or, with
-    /// `recovering`, of a recovery.
+    /// Returns the recorded operations, with the number of the disk: in the order of a cycle or,
+    /// with `recovering`, of a recovery.
     #[must_use]
     pub fn take_recording(&self, recovering: bool) -> Vec<(usize, TraceOp)> {
         let [commands, events, snapshots] =
@@ -101,12 +101,12 @@ impl Disks {
         order.into_iter().flat_map(numbered).collect()
     }
 
-    /// Does a recorded operation.
+    /// Applies a recorded operation.
     pub fn apply(&self, (disk, op): &(usize, TraceOp)) {
         [&self.commands, &self.events, &self.snapshots][*disk].apply(op);
     }
 
-    /// The whole command log.
+    /// Reads the whole command log.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -121,7 +121,7 @@ impl Disks {
         Ok(log)
     }
 
-    /// The event log's records from `first` on.
+    /// Reads the event log's records from `first` on.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -138,7 +138,7 @@ impl Disks {
 /// Rebuilds the partition, as the node does at its start.
 ///
 /// # Errors
-/// When a log or a snapshot is not sound.
+/// When a log or a snapshot is damaged.
 pub fn recover(
     disks: &Disks,
     plan: &Plan,
@@ -176,14 +176,15 @@ pub struct Process {
     gate: Gate,
     stalled_for: u64,
     plant: Option<Plant>,
-    /// The newest snapshot's state, where a bug needs it.
+    /// The newest snapshot's state, kept for a planted bug.
     last_state: Vec<u8>,
-    /// The shadow could not read the command log: no more events in files and no snapshots.
+    /// True once the shadow failed to read the command log: no more events in files and no
+    /// snapshots.
     has_lost_shadow: bool,
 }
 
 impl Process {
-    /// Starts over what was recovered.
+    /// Starts a process from the result of a recovery.
     ///
     /// # Errors
     /// When the engine's own snapshot does not restore.
@@ -199,7 +200,7 @@ impl Process {
         let (writer, handle): (_, TailHandle) = tail(tail_config);
         let (port, source) = gateway_to_partition(HERE, Wake::new());
         let (feed, fed) = gateway_to_partition(HERE, Wake::new());
-        // As in the node: nobody listens on the control feed's side.
+        // As in the node: the control feed takes no feedback.
         let fed = SourcePort { feedback: None, ..fed };
         let figures = Arc::new(PartitionFigures::default());
         figures.position.store(engine.position().0, Ordering::Relaxed);
@@ -241,13 +242,13 @@ impl Process {
         })
     }
 
-    /// Why the process ended itself, once it did.
+    /// The reason why the process ended itself, once it did.
     #[must_use]
     pub fn why_stopped(&self) -> Option<String> {
         self.fate.why()
     }
 
-    /// Lets the command log's disk stand still for some cycles, by chance.
+    /// Stalls the command log's disk for some cycles, by chance.
     pub fn stall(&mut self, rng: &mut SeededRng, per_mille: u64) {
         if self.stalled_for == 0 && rng.chance(per_mille, 1000) {
             self.stalled_for = 1 + rng.below(20);
@@ -256,15 +257,15 @@ impl Process {
         self.stalled_for = self.stalled_for.saturating_sub(1);
     }
 
-    /// The partition's cycle.
+    /// Runs the partition's cycle.
     pub fn work(&mut self, now: Nanos) {
         self.partition.do_work(now);
     }
 
-    /// The shadow's cycle: it applies what is in the log's files and writes the events.
+    /// Runs the shadow's cycle: it applies commands from the log's files and writes the events.
     ///
     /// # Errors
-    /// When the log cannot be followed. A failing disk is no error: it ends the process.
+    /// When the log cannot be followed. A failing event disk is no error: it ends the process.
     pub fn keep_events(&mut self, now: Nanos) -> Result<(), ShadowError> {
         if self.fate.why().is_some() || self.has_lost_shadow {
             return Ok(());
@@ -274,7 +275,7 @@ impl Process {
         self.survive(followed).map(|_| ())
     }
 
-    /// The shadow ends, as the node's does when it cannot read the command log.
+    /// Ends the shadow, as the node does when it cannot read the command log.
     pub fn lose_shadow(&mut self) {
         self.has_lost_shadow = true;
     }
@@ -291,10 +292,10 @@ impl Process {
         }
     }
 
-    /// Takes a snapshot of where the shadow is; true when it was taken.
+    /// Takes a snapshot at the shadow's position; returns true when it was taken.
     ///
     /// # Errors
-    /// When the log cannot be followed. A full or failing disk is no error: there is no snapshot.
+    /// When the log cannot be followed. A full or failing disk is no error: no snapshot is taken.
     pub fn snapshot(&mut self, now: Nanos) -> Result<bool, ShadowError> {
         self.keep_events(now)?;
         if self.fate.why().is_some() || self.has_lost_shadow {
@@ -320,7 +321,7 @@ impl Process {
         }
     }
 
-    /// The next event that was published.
+    /// Reads the next published event.
     pub fn next_event(&mut self, into: &mut Vec<u8>) -> Option<u64> {
         match self.tail.next(into) {
             weir_log::TailRead::Record(number) => Some(number),
@@ -329,7 +330,8 @@ impl Process {
         }
     }
 
-    /// Stops as asked: false when there is more to do. The last call closes the event log.
+    /// Stops the process: returns false when there is more to do. The last call closes the event
+    /// log.
     ///
     /// # Errors
     /// As [`Process::keep_events`].

@@ -1,8 +1,8 @@
-//! The shell around the real log: where a failed log would abort the process, the life ends.
+//! A shell around the real log: a failed log, which would abort the process, ends the life instead.
 //!
-//! A partition aborts when its log fails. Here the shell notes the failure first and then answers
-//! as a process that is gone: no more commits, no more work. Whoever drives the partition looks at
-//! [`Fate`] after every cycle and lets nothing out that came later.
+//! A partition aborts when its log fails. Here the shell records the failure first and then behaves
+//! like a dead process: no more commits, no more work. The driver of the partition checks [`Fate`]
+//! after every cycle and discards any later output.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use weir_types::{Epoch, Nanos, Position};
 
 use crate::plant::Plant;
 
-/// Why the process ended itself, once it did. Clones are the same fate.
+/// The reason why the process ended itself, once it did. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Fate {
     why: Arc<Mutex<Option<String>>>,
@@ -23,14 +23,14 @@ impl Fate {
         self.why.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }
 
-    /// Why it ended; `None` while it runs.
+    /// The reason; `None` while it runs.
     #[must_use]
     pub fn why(&self) -> Option<String> {
         self.why.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// See the module's documentation.
+/// A log that ends the life when it fails.
 pub struct Shell<L> {
     inner: L,
     fate: Fate,
@@ -39,7 +39,7 @@ pub struct Shell<L> {
 }
 
 impl<L: SequencedLog> Shell<L> {
-    /// A shell around `inner`.
+    /// Creates a shell around `inner`.
     #[must_use]
     pub fn new(inner: L, fate: Fate, plant: Option<Plant>) -> Shell<L> {
         Shell { inner, fate, plant, is_broken: false }

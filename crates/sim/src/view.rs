@@ -1,7 +1,7 @@
-//! The order store over the partition's events, and followers that go on by their tokens.
+//! The order store over the partition's events, and followers that resume by their tokens.
 //!
 //! The store is built anew in every life from the event log, as the node's delivery agent does;
-//! followers outlive crashes with nothing but their last token and what they were told.
+//! followers outlive crashes with only their last token and the rows that they received.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -34,7 +34,8 @@ pub struct View {
 }
 
 impl View {
-    /// An empty store in the first of its epochs. `nonce` is one that no other view had.
+    /// Creates an empty store in the first of its epochs. `nonce` must differ from every other
+    /// view's.
     #[must_use]
     pub fn new(epoch: Epoch, ended: &[EpochEnd], nonce: u64, plant: Option<Plant>) -> View {
         let ended = if plant == Some(Plant::EpochEndUntold) { &[] } else { ended };
@@ -53,7 +54,7 @@ impl View {
         }
     }
 
-    /// Takes an event in.
+    /// Applies an event.
     ///
     /// # Errors
     /// When the store refuses it.
@@ -69,7 +70,7 @@ impl View {
             .map_err(|error| Violation::new("the order store refuses an event", error))
     }
 
-    /// All that the event log held is in: what is left of old epochs is over.
+    /// Ends all old epochs, after the whole event log was applied.
     ///
     /// # Errors
     /// When the store refuses.
@@ -90,7 +91,7 @@ impl View {
             .map_err(|error| Violation::new("the order store refuses an epoch", error))
     }
 
-    /// Holds the store against the model.
+    /// Compares the store with the model.
     ///
     /// # Errors
     /// When an order's latest state differs.
@@ -126,7 +127,7 @@ pub struct Reader {
     follower: Follower,
     connection: Connection,
     questions: Vec<u8>,
-    /// How often its token was refused.
+    /// The number of refused tokens.
     pub resyncs: u64,
 }
 
@@ -144,17 +145,17 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// Begins on a new connection, with the token it has.
+    /// Starts on a new connection, with its current token.
     pub fn connect(&mut self) {
         self.connection.bytes.clear();
         self.questions.clear();
         self.follower.ask(&mut self.questions);
     }
 
-    /// Takes what is new, and asks on.
+    /// Reads everything new, fetching until there is no more.
     ///
     /// # Errors
-    /// When a page is not what the protocol says.
+    /// When a page violates the protocol.
     pub fn follow(&mut self, view: &mut View, now: Nanos) -> Result<(), Violation> {
         loop {
             self.ask(view, now)?;
@@ -213,7 +214,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Holds what it was told against the latest state of every order.
+    /// Compares the follower's orders with the latest state of every order.
     ///
     /// # Errors
     /// When they differ.

@@ -1,4 +1,4 @@
-//! What clients ask for: mostly sensible, so that books cross and orders live long enough to be
+//! The clients' requests: mostly sensible, so that books cross and orders live long enough to be
 //! replaced and cancelled, sometimes not.
 
 use weir_io::{Rng, SeededRng};
@@ -22,7 +22,7 @@ pub const OPERATOR: SessionId = SessionId(90);
 pub const TRADERS: [SessionId; 5] =
     [SessionId(1), SessionId(2), SessionId(3), SessionId(4), SessionId(5)];
 
-/// When simulated time begins, in nanoseconds since the Unix epoch.
+/// The start of simulated time, in nanoseconds since the Unix epoch.
 pub const BEGINNING: u64 = 1_700_000_000_000_000_000;
 const TIMES_IN_FORCE: [TimeInForce; 4] =
     [TimeInForce::Gtc, TimeInForce::Day, TimeInForce::Gtc, TimeInForce::Ioc];
@@ -35,7 +35,7 @@ pub struct KnownOrder {
     pub order_id: OrderId,
     /// Its name.
     pub cl_ord_id: ClOrdId,
-    /// What it trades.
+    /// Its instrument.
     pub instrument_id: InstrumentId,
 }
 
@@ -48,7 +48,7 @@ fn account_of(rng: &mut SeededRng, session_id: SessionId) -> AccountId {
     AccountId(one_of(rng, &accounts))
 }
 
-/// The next request of a trader; `name` is one that no other order has.
+/// Draws the next request of a trader; `name` must be unused.
 pub fn trade(
     rng: &mut SeededRng,
     (session_id, request_no): (SessionId, RequestNo),
@@ -120,8 +120,8 @@ fn new_order(
     }
 }
 
-/// A moment of the run, which takes milliseconds or seconds of simulated time; where it is over,
-/// the order is refused.
+/// Draws an expiry within the milliseconds or seconds of simulated time that a run takes; one in
+/// the past gets the order refused.
 fn expiry(rng: &mut SeededRng) -> Nanos {
     Nanos(BEGINNING + (1 << (17 + rng.below(17))) + rng.below(1 << 20))
 }
@@ -134,7 +134,7 @@ fn qty(rng: &mut SeededRng) -> Qty {
     Qty(10 * (1 + rng.below(20)))
 }
 
-/// The next request of the operator: money mostly, now and then a halt or a kill switch.
+/// Draws the next request of the operator: usually cash, now and then a halt or a kill switch.
 pub fn operate(rng: &mut SeededRng, request_no: RequestNo) -> Request {
     let session_id = OPERATOR;
     match rng.below(11) {
@@ -172,7 +172,7 @@ pub fn operate(rng: &mut SeededRng, request_no: RequestNo) -> Request {
     }
 }
 
-/// The control log's definitions, in order: all that traders need, then changes of it.
+/// Returns the control log's definitions, in order: those that traders need, then changes of them.
 #[must_use]
 pub fn definitions(rng: &mut SeededRng) -> Vec<(Position, Definition)> {
     let mut definitions = vec![

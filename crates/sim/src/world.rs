@@ -3,7 +3,7 @@
 //! ```text
 //! recover ─► judge ─► step, step, step ... ─► crash within a step ─► recover ─► judge ...
 //!                                             the step's operations on the disks are cut at a
-//!                                             drawn one; nothing that the step said gets out
+//!                                             drawn one; no output of the step is published
 //! ```
 
 use weir_io::disk::sim::{CrashChoice, TraceOp};
@@ -22,27 +22,27 @@ use crate::process::{Disks, Process, recover};
 use crate::view::{Reader, View};
 use crate::workload::BEGINNING;
 
-/// Steps within which the last life must answer everything.
+/// The number of steps within which the last life must answer everything.
 const LIVENESS_STEPS: u64 = 20_000;
 
-/// What a run came to.
+/// The figures of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Commands in the log at the end.
     pub commands: u64,
-    /// Events said at the end.
+    /// Events published by the end.
     pub events: u64,
-    /// Cycles.
+    /// Cycles run.
     pub steps: u64,
     /// Processes that were killed or lost their machine.
     pub crashes: u64,
-    /// Of them, during recovery.
+    /// Of these, crashes during recovery.
     pub recovery_crashes: u64,
     /// Processes that ended themselves because a disk failed.
     pub self_stops: u64,
-    /// Recoveries that were judged.
+    /// Recoveries checked.
     pub recoveries: u64,
-    /// Recoveries after which acknowledged commands were gone, as their level allows.
+    /// Recoveries with lost acknowledged commands, within the durability level.
     pub lost_tails: u64,
     /// Snapshots taken.
     pub snapshots: u64,
@@ -50,26 +50,26 @@ pub struct Tally {
     pub refused: u64,
     /// Tokens refused.
     pub resyncs: u64,
-    /// Calls that were to fail and were made.
+    /// Injected call failures that occurred.
     pub failed_calls: u64,
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What it came to.
+    /// Its figures.
     pub tally: Tally,
-    /// A fold of everything that was said and drawn.
+    /// A hash of all events and draws.
     pub trace_hash: u64,
     /// The rule that was broken, if one was.
     pub violation: Option<Violation>,
 }
 
-/// Why a life is over.
+/// The end of a life.
 enum LifeEnd {
-    /// These are the disks that the next one finds; whether the process ended itself.
+    /// A crash, or a process that ended itself; with the disks that the next life finds.
     Crashed(Disks),
-    /// It stopped as asked.
+    /// A requested stop.
     Stopped,
 }
 
@@ -94,7 +94,7 @@ pub fn run(seed: u64, plant: Option<Plant>) -> Outcome {
     run_plan(Plan::draw(seed), seed, plant)
 }
 
-/// Runs a plan; all that it does not say is drawn from `seed`.
+/// Runs a plan; everything else is drawn from `seed`.
 #[must_use]
 pub fn run_plan(plan: Plan, seed: u64, plant: Option<Plant>) -> Outcome {
     let mut world = World {
@@ -141,7 +141,7 @@ impl World {
         self.begin(&calm).map(|_| ())
     }
 
-    /// Recovers, judges, and starts a process.
+    /// Recovers, checks the recovery, and starts a process.
     fn begin(&mut self, life: &LifePlan) -> Result<Process, Violation> {
         if life.recovery_crashes {
             self.crash_a_recovery()?;
@@ -178,7 +178,7 @@ impl World {
             .map_err(|error| Violation::new("the process does not start", format!("{error:#}")))
     }
 
-    /// Clients and a new order store learn what the recovered log says.
+    /// Feeds the recovered log's events to the clients and to a new order store.
     fn catch_up(&mut self, found: &Found<'_>) -> Result<(), Violation> {
         for (record, bytes) in self.oracle.unseen() {
             let event = self.oracle.see(record, &bytes)?;
@@ -198,7 +198,7 @@ impl World {
         Ok(())
     }
 
-    /// Begins a recovery and loses it at a drawn operation.
+    /// Starts a recovery and crashes it at a drawn operation.
     fn crash_a_recovery(&mut self) -> Result<(), Violation> {
         let before = self.disks.begin_recording();
         let recovered = recover(&self.disks, &self.plan, (&Gate::default(), self.plant));
@@ -212,7 +212,7 @@ impl World {
         Ok(())
     }
 
-    /// The disks after a crash at a drawn one of the operations in `done`.
+    /// Returns the disks after a crash at a drawn one of the operations in `done`.
     fn crash(&mut self, before: &Disks, done: &[(usize, TraceOp)], ending: Ending) -> Disks {
         let kept = self.rng.below(done.len() as u64 + 1);
         for op in &done[..usize::try_from(kept).expect("an index")] {
@@ -284,7 +284,8 @@ impl World {
         }
     }
 
-    /// A shadow whose look at the command log fails ends, and the node trades on.
+    /// Handles the shadow's failure to read the command log: the shadow ends, and the node trades
+    /// on.
     fn bear(&self, process: &mut Process, error: ShadowError) -> Result<(), Violation> {
         let is_asked_for = self.disks.commands.failed_call().is_some();
         match error {
@@ -296,7 +297,7 @@ impl World {
         }
     }
 
-    /// The process ended itself.
+    /// Handles a process that ended itself.
     fn stopped_itself(&mut self, ending: Ending) -> LifeEnd {
         self.tally.self_stops += 1;
         let disks = self.disks.clone();
@@ -304,7 +305,7 @@ impl World {
         LifeEnd::Crashed(self.crash(&disks, &[], ending))
     }
 
-    /// One cycle of everything in the process, at a later time.
+    /// Advances the clock and runs one cycle of everything in the process.
     fn cycle(&mut self, process: &mut Process, life: &LifePlan) -> Result<(), Violation> {
         self.tally.steps += 1;
         self.clock.advance(Nanos(1 + self.rng.below(self.plan.step_ns_max)));
@@ -328,7 +329,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes what was published to everybody outside.
+    /// Delivers published events to the clients, the oracle and the store.
     fn observe(&mut self, process: &mut Process) -> Result<(), Violation> {
         self.crowd.take_feedback(&mut process.port);
         let mut bytes = Vec::new();
@@ -352,7 +353,8 @@ impl World {
         Ok(())
     }
 
-    /// A process whose log failed must end itself; when it did, that is how this life ends.
+    /// Checks that a process whose log failed ended itself; if it did, returns the end of this
+    /// life.
     fn look_at_disks(
         &mut self,
         process: &Process,
@@ -423,7 +425,7 @@ impl World {
             self.clock.advance(Nanos(1_000_000));
             let has_stopped = process.stop(self.clock.now()).map_err(shadow_fails)?;
             if process.why_stopped().is_some() {
-                // A disk that was full a moment ago: the event log is not retried at once.
+                // The disk was full a moment ago, and the event log does not retry at once.
                 return Ok(self.stopped_itself(Ending::Kill));
             }
             self.observe(process)?;
@@ -434,7 +436,7 @@ impl World {
         Err(Violation::new("a stop does not end", format!("{LIVENESS_STEPS} steps")))
     }
 
-    /// The second phase: no faults, nothing new; everything outstanding is answered.
+    /// Runs the last life: no faults, no new requests; everything outstanding must be answered.
     fn finish(&mut self, process: &mut Process, calm: &LifePlan) -> Result<(), Violation> {
         self.may_lose = false;
         self.set_faults(calm, false);
@@ -457,8 +459,8 @@ impl World {
         Err(Violation::new("requests stay without an answer", left))
     }
 
-    /// Every definition of the control log is in the partition's, in order and once; but for those
-    /// that its rules may pass over, of which the naive engine knows better.
+    /// Checks that the partition has every definition of the control log, in order and once, except
+    /// for those that its rules may skip, which the naive engine checks.
     fn check_feed(&self) -> Result<(), Violation> {
         let events = self.oracle.seen().iter().map(|bytes| weir_wire::Event::decode(bytes));
         let mut told = events.filter_map(|event| match event {
@@ -490,7 +492,8 @@ impl World {
     }
 }
 
-/// An account that owes stays unlimited in its partition until it owes nothing.
+/// Returns true for a definition that may be skipped: an account with debts stays unlimited in its
+/// partition until they are settled.
 fn may_be_passed_over(definition: &Definition) -> bool {
     matches!(definition, Definition::DefineAccount(d) if d.unlimited == Switch::Off)
 }

@@ -1,7 +1,7 @@
 //! Every call that a partition makes to its disks fails once, with "no space" and with "the medium
-//! failed", under the real agent, its shadow and its clients: the oracle finds nothing wrong, a
-//! failed write or sync of the command log ends the process, and where there is no space clients
-//! are told so by a typed reject and the node goes on by itself.
+//! failed", under the real agent, its shadow and its clients. The oracle must find no violation, a
+//! failed write or sync of the command log ends the process, and without space clients get a typed
+//! reject and the node recovers by itself.
 
 use weir_io::DiskErrorKind;
 use weir_sim::plan::{DiskFault, Ending, FailingDisk, LifePlan, Plan};
@@ -10,7 +10,7 @@ use weir_types::Durability;
 
 const SEED: u64 = 11;
 
-/// One life in which the n-th call fails, then the life without faults that every run ends with.
+/// A plan of one life in which the n-th call fails, and the faultless life that ends every run.
 fn plan(durability: Durability, fault: DiskFault) -> Plan {
     let life = LifePlan {
         steps: 90,
@@ -31,7 +31,8 @@ fn plan(durability: Durability, fault: DiskFault) -> Plan {
     }
 }
 
-/// Lets each call to one disk fail; returns how many there were and what they came to.
+/// Fails each call to one disk in its own run; returns the number of calls and the sum of the
+/// figures.
 fn fail_each(which: FailingDisk, durability: Durability, kind: DiskErrorKind) -> (u64, Tally) {
     let mut sum = Tally::default();
     for n in 0.. {

@@ -5,7 +5,7 @@ use std::process::Command;
 use weir_sim::campaign::{run_seed, run_seeds};
 use weir_sim::plant::Plant;
 
-/// Seeds in which a planted bug must be found.
+/// The number of seeds within which a planted bug must be found.
 const SEEDS_MAX: u64 = 400;
 
 #[test]

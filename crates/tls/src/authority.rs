@@ -1,20 +1,20 @@
-//! An authority that signs certificates on the spot: for tests, benchmarks and private networks.
+//! A certificate authority in memory, for tests, benchmarks and private networks.
 //!
-//! It lives as long as its value: its key is never written, so that what it signed cannot be
-//! added to later.
+//! Its private key is never written and dies with the value, so no later certificate can be signed
+//! by it.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
 };
 
-/// Why a certificate cannot be made.
+/// The error of a certificate that cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[error("no certificate for {name:?}: {source}")]
 pub struct AuthorityError {
-    /// For whom.
+    /// The subject's names.
     name: String,
-    /// Why.
+    /// The cause.
     source: rcgen::Error,
 }
 
@@ -32,7 +32,7 @@ pub struct Signed {
     pub key: String,
 }
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
     /// A node.
@@ -42,7 +42,7 @@ pub enum Usage {
 }
 
 impl Authority {
-    /// A new one, called `name`.
+    /// Creates an authority with the common name `name`.
     ///
     /// # Errors
     /// When no key can be made.
@@ -57,21 +57,21 @@ impl Authority {
         Ok(Authority { issuer })
     }
 
-    /// Its own certificate, as PEM: what the other side is to believe.
+    /// The authority's own certificate as PEM, for the peer's trust store.
     #[must_use]
     pub fn certificate(&self) -> String {
         self.issuer.pem()
     }
 
-    /// A certificate for these DNS names and addresses.
+    /// Signs a certificate for these DNS names and addresses.
     ///
     /// # Errors
-    /// When a name is none, or no key can be made.
+    /// When a name is invalid or no key can be made.
     pub fn sign(&self, names: &[&str], usage: Usage) -> Result<Signed, AuthorityError> {
         self.sign_until(names, usage, None)
     }
 
-    /// As [`Authority::sign`], valid up to a day that is past, for tests of what is then seen.
+    /// As [`Authority::sign`], with an expiry date in the past, for tests of expired certificates.
     ///
     /// # Errors
     /// As [`Authority::sign`].

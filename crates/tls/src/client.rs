@@ -1,4 +1,5 @@
-//! The client's end: which node it believes, and as whom it comes.
+//! The client's end of a TLS connection: the trust in the node's certificate, and the client's own
+//! certificate.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,25 +15,24 @@ use rustls::{
 use crate::link::Link;
 use crate::{TlsError, VERSIONS, certificates, private_key, provider, roots};
 
-/// A client's end of TLS connections to be. A clone is the same end.
+/// The client's configuration for TLS connections. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
-/// How a client knows the node.
+/// The rule by which a client accepts the node's certificate.
 #[derive(Clone, Copy, Debug)]
 pub enum Trust<'a> {
-    /// By a certificate for its name, signed by one of the authorities in this file.
+    /// A certificate for the node's name, signed by one of the authorities in this file.
     Authority(&'a Path),
-    /// By showing exactly the first certificate in this file: neither its name nor its dates nor
-    /// its issuer matter then.
+    /// Exactly the first certificate in this file; its name, dates and issuer are not checked.
     Pinned(&'a Path),
 }
 
 impl ClientTls {
-    /// For connections to the server called `name`, a DNS name or an address.
+    /// Configures connections to the server called `name`, a DNS name or an address.
     ///
     /// # Errors
     /// [`TlsError`], naming the file or the name.
@@ -40,7 +40,7 @@ impl ClientTls {
         ClientTls::build(trust, name, None)
     }
 
-    /// As [`ClientTls::new`], with a certificate of the client's own and its key, both PEM files.
+    /// As [`ClientTls::new`], with a certificate and key of the client, both PEM files.
     ///
     /// # Errors
     /// As [`ClientTls::new`].
@@ -76,13 +76,13 @@ impl ClientTls {
                 .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
                 .map_err(|source| TlsError::Unusable { path: certificate.to_owned(), source })?,
         };
-        // The node resumes none.
+        // The node does not resume sessions.
         config.resumption = Resumption::disabled();
         Ok(ClientTls { config: Arc::new(config), name })
     }
 
-    /// The same without TLS 1.3 and with the authorities in `ca`: for tests of a node that serves
-    /// old clients.
+    /// The same configuration without TLS 1.3, trusting the authorities in `ca`: for tests of a
+    /// node that serves old clients.
     ///
     /// # Errors
     /// As [`ClientTls::new`].
@@ -95,17 +95,17 @@ impl ClientTls {
         Ok(ClientTls { config: Arc::new(config), name: self.name })
     }
 
-    /// A link to the node, to be opened.
+    /// Creates a link to the node, with the handshake still to be done.
     ///
     /// # Errors
-    /// What rustls refuses of the configuration; none is known.
+    /// Those of rustls for the configuration; none is known.
     pub fn connect(&self) -> Result<Link, rustls::Error> {
         let client = ClientConnection::new(self.config.clone(), self.name.clone())?;
         Ok(Link::new(client.into()))
     }
 }
 
-/// Takes one certificate, and its holder's signature on the handshake.
+/// Accepts exactly one certificate, and checks its holder's signature on the handshake.
 #[derive(Debug)]
 struct PinVerifier {
     pinned: CertificateDer<'static>,

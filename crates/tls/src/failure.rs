@@ -1,21 +1,21 @@
-//! What ended a handshake, by kind: few enough to count, telling enough to act on.
+//! The kinds of failed handshakes: few enough to count, specific enough to act on.
 
 use rustls::{AlertDescription, Error};
 
 use crate::link::LinkError;
 
-/// Why there was no session of TLS. The names are those of the metrics' label.
+/// The reason why a TLS handshake failed. The names are those of the metrics' label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// What came was no TLS: a client without it, a scanner, garbage.
+    /// The bytes received were not TLS: a client without TLS, a scanner, garbage.
     NotTls,
     /// No version or cipher in common.
     Incompatible,
-    /// The client showed no certificate where one is required.
+    /// The client presented no certificate, and one is required.
     NoCertificate,
-    /// The client's certificate is of nobody known, not valid now, or broken.
+    /// The client's certificate has an unknown issuer, is not valid now, or is broken.
     BadCertificate,
-    /// The client refused the node, mostly its certificate.
+    /// The client refused the node, usually because of its certificate.
     RefusedByPeer,
     /// The connection ended first.
     Ended,
@@ -26,7 +26,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// All of them; a failure's place here is `failure as usize`.
+    /// All kinds; the index of a failure is `failure as usize`.
     pub const ALL: [Failure; 8] = [
         Failure::NotTls,
         Failure::Incompatible,
@@ -38,7 +38,7 @@ impl Failure {
         Failure::Misbehaved,
     ];
 
-    /// The kind of an error in a handshake.
+    /// Returns the kind of a handshake error.
     #[must_use]
     pub fn of(error: &LinkError) -> Failure {
         match error {
@@ -55,7 +55,7 @@ impl Failure {
         }
     }
 
-    /// Its name.
+    /// The kind's name, as in the metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

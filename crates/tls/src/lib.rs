@@ -1,12 +1,13 @@
 //! TLS beneath the frames of order entry, for both ends of a connection.
 //!
-//! * [`link`]: bytes in, bytes out, over a stream that never blocks.
-//! * [`server`], [`client`]: who each end is and whom it believes, from PEM files.
-//! * [`failure`]: what ended a handshake, by kind, to be counted.
+//! * [`link`]: plain bytes over an encrypted non-blocking stream.
+//! * [`server`], [`client`]: each end's identity and trust, from PEM files.
+//! * [`failure`]: the kinds of failed handshakes, to be counted.
 //! * [`authority`]: certificates for tests, benchmarks and private networks.
 //!
-//! It opens no socket, starts no thread and asks no clock but through rustls. Everything about the
-//! protocol is rustls's, with the cryptography of `ring`; what is here is the plumbing.
+//! The crate opens no socket, starts no thread and reads no clock except through rustls. The
+//! protocol is rustls's, with the cryptography of `ring`; this crate only connects it to the
+//! streams.
 
 pub mod authority;
 pub mod client;
@@ -26,40 +27,40 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// The protocol versions that both ends speak.
+/// The protocol versions that both ends support.
 const VERSIONS: &[&rustls::SupportedProtocolVersion] =
     &[&rustls::version::TLS13, &rustls::version::TLS12];
 
-/// Why certificates or keys are not taken.
+/// The reason why certificates or keys are refused.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read, or holds nothing of the kind.
+    /// A file cannot be read, or holds no item of the kind expected.
     #[error("{path}: {what}: {source}")]
     File {
         /// The file.
         path: PathBuf,
-        /// What was looked for in it.
+        /// The kind of item expected in it.
         what: &'static str,
-        /// What is wrong with it.
+        /// The cause.
         source: pem::Error,
     },
-    /// Certificates and key are no pair, or a certificate cannot be used.
+    /// Certificate and key do not match, or a certificate cannot be used.
     #[error("{path}: {source}")]
     Unusable {
         /// The file.
         path: PathBuf,
-        /// Why, as rustls says it.
+        /// The cause, from rustls.
         source: rustls::Error,
     },
-    /// The clients' authorities make no verifier.
+    /// The client authorities cannot be made a verifier.
     #[error("{path}: {source}")]
     Verifier {
         /// The file.
         path: PathBuf,
-        /// Why, as rustls says it.
+        /// The cause, from rustls.
         source: rustls::server::VerifierBuilderError,
     },
-    /// A server's name is neither a DNS name nor an address.
+    /// A server's name is neither a DNS name nor an IP address.
     #[error("{0:?} is no name of a server: want a DNS name or an IP address")]
     Name(String),
 }

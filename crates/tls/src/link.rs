@@ -1,58 +1,59 @@
-//! TLS over a stream that never blocks: bytes in, bytes out, both bounded.
+//! TLS over a non-blocking stream, with bounded buffers.
 //!
-//! A link holds records, not a socket; each call is lent the stream. It reads once a call, however
-//! many records that brings, and writes until the stream takes no more. What it holds at most: the
-//! records of [`UNSENT_MAX`] bytes going out, one record coming in, 16 KiB taken out of records and
-//! what one read brought beyond that.
+//! A link holds records, not a socket; each call borrows the stream. A read call reads the stream
+//! once, however many records that yields; a write call writes until the stream would block. A link
+//! buffers at most [`UNSENT_MAX`] bytes in outgoing records, one incoming record, 16 KiB of
+//! decrypted bytes and the remainder of one read.
 //!
-//! An end without the protocol's own farewell is [`LinkError::Truncated`]: somebody may have cut
-//! the connection, so it is lost, not closed.
+//! A stream that ends without TLS's close_notify is [`LinkError::Truncated`]: the connection may
+//! have been cut by an attacker, so it counts as lost, not closed.
 
 use std::io::{self, ErrorKind, Read, Write};
 
 use rustls::Connection;
 
-/// The most bytes that are in records and not yet taken by the stream.
+/// The most bytes in records that the stream has not accepted yet.
 pub const UNSENT_MAX: usize = 32 * 1024;
-/// A good length of the buffer that a link reads the stream with.
+/// The recommended length of the buffer with which a link reads the stream.
 pub const SCRATCH_LEN: usize = 32 * 1024;
 
-/// Why a link cannot go on.
+/// The reason why a link ended.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// The peer said that nothing more comes.
+    /// The peer sent close_notify.
     #[error("the peer closed the connection")]
     Closed,
-    /// The stream ended without the peer's farewell.
+    /// The stream ended without close_notify.
     #[error("the connection was cut")]
     Truncated,
     /// The stream failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// What came is not what the protocol wants; or the other side says so.
+    /// The peer violated the protocol, or sent an alert.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
 }
 
-/// What a read gave.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Bytes of the peer's.
+    /// The number of decrypted bytes.
     pub len: usize,
-    /// Whether another read may give more without waiting for the stream.
+    /// True if another read may yield more without waiting for the stream.
     pub more: bool,
-    /// Whether the stream gave anything.
+    /// True if the stream yielded any bytes.
     pub moved: bool,
 }
 
-/// What a write did.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes put into records. They count as unsent until the stream has all of them.
+    /// The number of bytes put into records. They count as unsent until the stream has accepted all
+    /// of them.
     pub len: usize,
-    /// Whether the stream took something.
+    /// True if the stream accepted any bytes.
     pub moved: bool,
-    /// Whether the stream takes nothing more now.
+    /// True if the stream would block.
     pub blocked: bool,
 }
 
@@ -60,13 +61,14 @@ pub struct Written {
 #[derive(Debug)]
 pub struct Link {
     tls: Connection,
-    /// Read from the stream and not yet given to `tls`: only where the caller had no room.
+    /// Bytes read from the stream and not yet passed to `tls`; used only when the caller had no
+    /// room.
     unfed: Vec<u8>,
-    /// Bytes in records that the stream has not taken in whole.
+    /// The number of bytes in records that the stream has not accepted in full.
     unsent_len: usize,
-    /// What ended the link, once what came before it is taken.
+    /// The error that ended the link, returned once all bytes before it are read.
     end: Option<LinkError>,
-    /// Whether the peer has said that nothing more comes.
+    /// True once the peer has sent close_notify.
     peer_closed: bool,
     farewell_said: bool,
 }
@@ -84,23 +86,23 @@ impl Link {
         }
     }
 
-    /// Whether the two ends have not agreed yet.
+    /// True until the handshake is complete.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()
     }
 
-    /// Bytes handed to [`Link::write`] that the stream may not have yet; at least 1 while any
-    /// record waits.
+    /// The number of bytes passed to [`Link::write`] that the stream may not have accepted; at
+    /// least 1 while any record is unsent.
     #[must_use]
     pub fn unsent_len(&self) -> usize {
         if self.tls.wants_write() { self.unsent_len.max(1) } else { 0 }
     }
 
-    /// Takes what the peer said into `into`, after at most one read of the stream with `scratch`.
+    /// Decrypts the peer's bytes into `into`, after at most one read of the stream with `scratch`.
     ///
     /// # Errors
-    /// [`LinkError`], once all that came before it was taken.
+    /// [`LinkError`], once all bytes before it are read.
     pub fn read(
         &mut self,
         stream: &mut impl Read,
@@ -137,12 +139,12 @@ impl Link {
         Ok(Taken { len, more, moved })
     }
 
-    /// Gives bytes of the stream to rustls and takes what they hold; what finds no room waits.
+    /// Passes bytes of the stream to rustls and decrypts them; bytes without room are kept.
     fn feed(&mut self, mut bytes: &[u8], into: &mut [u8]) -> usize {
         let mut len = 0;
         while !bytes.is_empty() && self.end.is_none() && !self.peer_closed {
             if self.tls.read_tls(&mut bytes).is_err() {
-                // 16 KiB of the peer's are out of their records already: no room.
+                // rustls already holds 16 KiB of decrypted bytes: no room.
                 self.unfed = bytes.to_vec();
                 break;
             }
@@ -155,7 +157,7 @@ impl Link {
         len
     }
 
-    /// Takes what records held.
+    /// Copies decrypted bytes to `into`.
     fn take(&mut self, into: &mut [u8]) -> usize {
         let mut len = 0;
         while len < into.len() {
@@ -167,10 +169,10 @@ impl Link {
         len
     }
 
-    /// Puts bytes into records and the records on the stream, until it takes no more.
+    /// Encrypts bytes into records and writes the records until the stream would block.
     ///
     /// # Errors
-    /// The stream's.
+    /// Those of the stream.
     pub fn write(&mut self, stream: &mut impl Write, from: &[u8]) -> io::Result<Written> {
         let mut written = Written { len: 0, moved: false, blocked: false };
         loop {
@@ -197,18 +199,18 @@ impl Link {
         }
     }
 
-    /// Says farewell, once; [`Link::write`] sends it.
+    /// Queues close_notify, once; [`Link::write`] sends it.
     pub fn say_farewell(&mut self) {
         if !std::mem::replace(&mut self.farewell_said, true) {
             self.tls.send_close_notify();
         }
     }
 
-    /// Takes the handshake as far as the stream allows; true when it is done. Bytes of the peer's
-    /// that came behind it are kept for [`Link::read`].
+    /// Advances the handshake as far as the stream allows; returns true when it is done. Bytes of
+    /// the peer behind the handshake are kept for [`Link::read`].
     ///
     /// # Errors
-    /// [`LinkError`]; what is to be told to the peer is sent as far as the stream takes it.
+    /// [`LinkError`]; the alert for the peer is sent as far as the stream accepts it.
     pub fn handshake(
         &mut self,
         stream: &mut (impl Read + Write),
@@ -223,7 +225,7 @@ impl Link {
                 Ok(taken) if taken.moved || taken.more => {}
                 Ok(_) => return Ok(false),
                 Err(error) => {
-                    // The alert that says why; a peer that does not take it goes without.
+                    // The alert with the reason; a peer that does not accept it closes without one.
                     let _ = self.write(stream, &[]);
                     return Err(error);
                 }

@@ -1,7 +1,7 @@
-//! The node's end: who it is, and whether its clients must say who they are.
+//! The node's end of a TLS connection: its certificate, and the certificates asked of its clients.
 //!
-//! Sessions are never resumed: a client that comes back shows what a new one shows, so that a
-//! certificate or an authority that was taken away is refused at the next connection.
+//! Sessions are never resumed: a returning client does the full handshake, so a revoked certificate
+//! or a removed authority is refused at the next connection.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use rustls::{ServerConfig, ServerConnection};
 use crate::link::Link;
 use crate::{TlsError, VERSIONS, certificates, private_key, provider, roots};
 
-/// Where a node's certificates are.
+/// The paths of a node's certificates.
 #[derive(Clone, Debug)]
 pub struct ServerFiles {
-    /// The node's certificate and those between it and its authority, PEM.
+    /// The node's certificate and the intermediates up to its authority, PEM.
     pub certificate: PathBuf,
     /// The certificate's private key, PEM.
     pub key: PathBuf,
-    /// Authorities of clients' certificates, PEM; without it no client is asked for one.
+    /// Authorities of client certificates, PEM; without it clients are not asked for a certificate.
     pub client_ca: Option<PathBuf>,
-    /// Whether a client without a certificate is refused, where clients are asked for one.
+    /// Refuse clients without a certificate; only with `client_ca`.
     pub client_required: bool,
 }
 
-/// A node's end of TLS connections to be. A clone is the same end.
+/// The node's configuration for TLS connections. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ServerTls {
     config: Arc<ServerConfig>,
@@ -38,7 +38,7 @@ impl ServerTls {
     /// [`TlsError`], naming the file.
     ///
     /// # Panics
-    /// Never: the provider speaks all versions that are asked of it.
+    /// Never: the provider supports both protocol versions.
     pub fn load(files: &ServerFiles) -> Result<ServerTls, TlsError> {
         let builder = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(VERSIONS)
@@ -65,10 +65,10 @@ impl ServerTls {
         Ok(ServerTls { config: Arc::new(config) })
     }
 
-    /// A link to a client that has just connected.
+    /// Creates a link to a client that has just connected.
     ///
     /// # Errors
-    /// What rustls refuses of the configuration; none is known.
+    /// Those of rustls for the configuration; none is known.
     pub fn accept(&self) -> Result<Link, rustls::Error> {
         ServerConnection::new(self.config.clone()).map(|server| Link::new(server.into()))
     }

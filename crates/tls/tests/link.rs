@@ -1,4 +1,4 @@
-//! Links over a stream in memory that gives and takes as many bytes as a test says.
+//! Links over a stream in memory that moves as many bytes at a time as the test sets.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
 
@@ -11,13 +11,13 @@ use weir_tls::client::Trust;
 use weir_tls::link::{SCRATCH_LEN, UNSENT_MAX};
 use weir_tls::{ClientTls, Failure, Link, LinkError, ServerFiles, ServerTls};
 
-/// One end of a stream: what it may read, what it wrote, and how much it does at once.
+/// One end of a stream: the bytes to read, the bytes written, and its limits.
 struct Pipe {
     to_read: VecDeque<u8>,
     written: VecDeque<u8>,
-    /// Bytes that a read or a write moves at most.
+    /// The most bytes that one read or write moves.
     step: usize,
-    /// Bytes written that nobody has taken over, at most.
+    /// The most bytes written that the other end has not read.
     room: usize,
     ended: bool,
 }
@@ -67,14 +67,14 @@ impl End {
         self.link.read(&mut self.pipe, into, &mut vec![0; SCRATCH_LEN])
     }
 
-    /// All that is there, a little at a time; and the end, if there is one.
+    /// Reads all available bytes in pieces of `room`, and the error at the end, if there is one.
     fn read_all(&mut self, room: usize) -> (Vec<u8>, Option<LinkError>) {
         let (mut all, mut into) = (Vec::new(), vec![0; room]);
         loop {
             match self.read(&mut into) {
                 Ok(taken) => {
                     all.extend_from_slice(&into[..taken.len]);
-                    // A stream that has ended tells so at the next read.
+                    // A stream that has ended reports it at the next read.
                     if !taken.more && !self.pipe.ended {
                         return (all, None);
                     }
@@ -84,7 +84,7 @@ impl End {
         }
     }
 
-    /// Hands what was written to the other end's stream.
+    /// Moves the bytes written to the other end's stream.
     fn deliver(&mut self, to: &mut End) {
         to.pipe.to_read.extend(self.pipe.written.drain(..));
     }
@@ -109,7 +109,7 @@ fn ends(step: usize, room: usize) -> (End, End) {
     (end(client.unwrap().connect().unwrap()), end(server.unwrap().accept().unwrap()))
 }
 
-/// Two ends that have agreed.
+/// Two ends after a complete handshake.
 fn agreed(step: usize, room: usize) -> (End, End) {
     let (mut client, mut server) = ends(step, room);
     let mut scratch = vec![0; SCRATCH_LEN];
@@ -131,7 +131,7 @@ fn text(len: usize) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whatever the stream takes and gives at once, and whatever room the reader has.
+    /// For any step of the stream and any room of the reader.
     #[test]
     fn what_one_end_writes_the_other_reads(
         len in 0_usize..150_000,
@@ -182,7 +182,7 @@ fn many_records_in_one_read_are_taken_by_as_many_reads_as_the_room_needs() {
 
 #[test]
 fn an_end_comes_behind_all_that_was_said_before_it() {
-    // By a farewell, by a cut between records, by a cut in a record.
+    // With close_notify, with a cut between records, with a cut inside a record.
     for (farewell, cut) in [(true, 0), (false, 0), (false, 1)] {
         let (mut client, mut server) = agreed(1 << 20, 1 << 20);
         client.link.write(&mut client.pipe, b"last words").unwrap();
@@ -213,7 +213,7 @@ fn a_bit_that_was_turned_ends_the_link_behind_what_was_whole() {
     let (bytes, end) = server.read_all(64);
     assert_eq!(bytes, b"whole");
     assert!(matches!(end, Some(LinkError::Tls(_))), "{end:?}");
-    // The other end is told why.
+    // The other end receives the reason.
     server.link.write(&mut server.pipe, b"").unwrap();
     server.deliver(&mut client);
     let (_, end) = client.read_all(64);
@@ -235,7 +235,7 @@ fn what_is_no_tls_is_known_by_its_kind() {
 fn a_reader_with_little_room_loses_nothing_of_a_full_read() {
     let (mut client, mut server) = agreed(1 << 20, 1 << 20);
     let sent = text(30_000);
-    // Three records: with the second open there is more than a link takes out of records at once.
+    // Three records: decrypting the second exceeds the bytes that a link decrypts ahead.
     for record in sent.chunks(10_000) {
         client.link.write(&mut client.pipe, record).unwrap();
     }

@@ -1,7 +1,8 @@
-//! What a message costs on the hot path: nanoseconds per operation, one JSON line at the end.
+//! Benchmark of the codec's hot path: nanoseconds per message and operation, printed as one JSON
+//! line.
 //!
-//! Frames of a working set that fits the cache are read and written in rounds; the figure is the
-//! median of the rounds' means, beside the fastest round. Nothing is asserted about time.
+//! Reads and writes frames of a working set that fits the cache, in rounds. Reports the median of
+//! the rounds' means and the fastest round. It asserts nothing about time.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -17,9 +18,9 @@ use weir_wire::order_entry::NewOrder;
 use weir_wire::report::{ExecutionReport, StageTimes};
 use weir_wire::{ClientMessage, Event, Message, NodeMessage, PlainEvent};
 
-/// Messages of the working set.
+/// The number of messages in the working set.
 const MESSAGE_COUNT: usize = 64;
-/// Passes over the working set in a round.
+/// The number of passes over the working set in a round.
 const PASS_COUNT: usize = 1_000;
 const ROUND_COUNT: usize = 101;
 
@@ -55,7 +56,7 @@ fn main() {
     println!("{{\"bench\":\"wire\",{}}}", fields.join(","));
 }
 
-/// The median and the least of the rounds' nanoseconds per message.
+/// Returns the median and the minimum of the rounds' nanoseconds per message.
 fn measure(mut pass: impl FnMut()) -> (f64, f64) {
     let mut rounds: Vec<f64> = (0..ROUND_COUNT)
         .map(|_| {
@@ -102,7 +103,7 @@ fn decode_all(records: &[u8]) {
     }
 }
 
-/// How a gateway makes reports of records: no field is looked at.
+/// Makes reports from event records as a gateway does: without reading a field.
 fn extend_all(records: &[u8], out: &mut Vec<u8>) {
     out.clear();
     for record in black_box(records).chunks_exact(8 + OrderEvent::BLOCK_LENGTH) {
@@ -120,7 +121,7 @@ fn frames_of<M: Message>(messages: &[M]) -> Vec<u8> {
 fn new_order(i: u64) -> NewOrder {
     NewOrder {
         request_no: RequestNo(i + 1),
-        // Names of every length: none is the easy one.
+        // Names of all lengths: equal lengths would favour the branch predictor.
         cl_ord_id: ClOrdId::new(&"order-0123456789"[..1 + (i as usize * 7) % 16]).expect("short"),
         price: Price(58_653 + i as i64),
         order_qty: Qty(100),

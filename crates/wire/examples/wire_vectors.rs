@@ -1,20 +1,21 @@
-//! Vectors for round trips with codecs that other tools generate from `schema/weir.xml`.
+//! Test vectors for round trips with codecs generated from `schema/weir.xml` by other tools.
 //!
 //! ```text
 //! wire_vectors write DIR   writes DIR/frames.bin and DIR/frames.txt
 //! wire_vectors check DIR   compares DIR/frames.bin, another codec's, with what `write` writes
 //! ```
-//! The other codec decodes `frames.bin`, compares every value with `frames.txt`, encodes the
-//! values of `frames.txt` again into a `frames.bin` of its own, and `check` wants the same bytes.
-//! Both runs make the same frames, always: the values come from a fixed pseudo-random sequence.
+//! The other codec decodes `frames.bin`, compares every value with `frames.txt`, encodes the values
+//! of `frames.txt` into a `frames.bin` of its own, and `check` requires the same bytes. Every run
+//! makes the same frames: the values come from a fixed pseudo-random sequence.
 //!
-//! `frames.bin`: frames one after the other. A frame is 6 bytes of framing header (length of the
+//! `frames.bin` holds frames back to back. A frame is 6 bytes of framing header (length of the
 //! whole frame, 4 bytes big-endian; 0xEB50, 2 bytes big-endian), SBE's message header, the block,
 //! then the message's group or data field, if it has one. `Import` and `Defined` come without the
 //! definition that follows them in a log.
 //!
-//! `frames.txt`: ASCII, a line per value, each ended by one LF, in the order of the frames and, in
-//! a frame, of the schema. N is the frame's index in the file from 0, names are the schema's:
+//! `frames.txt` is ASCII, one value per line, each line ended by one LF, in the order of the frames
+//! and, within a frame, of the schema. N is the frame's index in the file from 0; names are the
+//! schema's:
 //!
 //! ```text
 //! Message.N.field=value                 a field of the block
@@ -22,8 +23,8 @@
 //! Message.N.group.I.field=value         a field of its entry I, from 0
 //! Message.N.data=value                  a data field
 //! ```
-//! A value by the schema type of its field (nothing is quoted or escaped; a value may be empty and
-//! may hold `=`, so split at the first one):
+//! Values by the schema type of the field (nothing is quoted or escaped; a value may be empty and
+//! may contain `=`, so split at the first one):
 //!
 //! ```text
 //! integers                    decimal; 64-bit unsigned ones are written as unsigned
@@ -45,7 +46,8 @@ use weir_wire::group::put_data;
 use weir_wire::message::camel_case;
 use weir_wire::{FieldInfo, MessageInfo, SCHEMA_ID, SCHEMA_VERSION, catalogue};
 
-/// Frames of each message: enough that every code of every enumeration occurs in every field.
+/// The number of frames per message type: enough for every enumeration code to occur in every
+/// field.
 const ROUND_COUNT: usize = 160;
 const FRAME_LEN_MAX: usize = 1 << 20;
 
@@ -105,7 +107,7 @@ fn split_frame(bytes: &[u8], index: usize) -> Result<(&[u8], &[u8]), String> {
     }
 }
 
-/// Says where two frames begin to differ, by field where it is in the block.
+/// Describes the first difference of two frames, with the field's name if it is in the block.
 fn difference(index: usize, ours: &[u8], theirs: &[u8]) -> String {
     let differs = ours.iter().zip(theirs).position(|(a, b)| a != b);
     let at = differs.unwrap_or(ours.len().min(theirs.len()));
@@ -124,7 +126,7 @@ fn difference(index: usize, ours: &[u8], theirs: &[u8]) -> String {
     )
 }
 
-/// The frames, and what they say.
+/// The frames and their text form.
 struct Vectors {
     frames: Vec<u8>,
     text: String,
@@ -167,7 +169,7 @@ impl Vectors {
         self.frame_count += 1;
     }
 
-    /// Appends a block with arbitrary values, by way of the message's own struct.
+    /// Appends a block of arbitrary values, encoded through the message's own struct.
     fn push_block(
         &mut self,
         name: &str,
@@ -215,11 +217,11 @@ impl Vectors {
     }
 }
 
-/// Appends a value of the field's type: its lowest, its highest, then whatever comes.
+/// Appends a value of the field's type: the lowest, the highest, then random ones.
 fn value_bytes(field: &FieldInfo, round: usize, random: &mut SplitMix, out: &mut Vec<u8>) {
     if let Some(codes) = codes(field.schema_type) {
         assert!(codes.len() <= ROUND_COUNT, "{}: too few rounds", field.schema_type);
-        // The first rounds take every code once, so that none is missed.
+        // The first rounds take each code once, so that none is left out.
         let index =
             if round < codes.len() { round } else { random.below(codes.len() as u64) as usize };
         return out.extend_from_slice(&codes[index].to_le_bytes()[..field.size]);
@@ -236,14 +238,15 @@ fn value_bytes(field: &FieldInfo, round: usize, random: &mut SplitMix, out: &mut
         }
         (_, 0) => out.extend(std::iter::repeat_n(0, field.size)),
         (_, 1) => out.extend(std::iter::repeat_n(0xff, field.size)),
-        // The lowest and the highest of signed numbers.
+        // The lowest and the highest signed value.
         (_, 2) => out.extend((1..=field.size).map(|i| if i == field.size { 0x80 } else { 0 })),
         (_, 3) => out.extend((1..=field.size).map(|i| if i == field.size { 0x7f } else { 0xff })),
         _ => out.extend((0..field.size).map(|_| random.byte())),
     }
 }
 
-/// The value as `frames.txt` has it; only secrets and 128-bit numbers differ from what tools show.
+/// Formats the value for `frames.txt`; only secrets and 128-bit numbers differ from
+/// `Field::write_text`.
 fn value_text(field: &FieldInfo, shown: String, bytes: &[u8]) -> String {
     match field.schema_type {
         "apiKey" => hex(bytes),
@@ -259,7 +262,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// SplitMix64: the same sequence on every machine.
+/// SplitMix64: yields the same sequence on every machine.
 struct SplitMix(u64);
 
 impl SplitMix {

@@ -1,8 +1,8 @@
-//! The list of all messages as data: names, template ids, fields, groups.
+//! The catalogue of all messages as data: names, template ids, fields, groups.
 //!
-//! For what must speak of messages without knowing them one by one: the test against the schema,
-//! tools that print messages, the answer to a message that cannot be decoded. Each entry is made
-//! from its `messages!` declaration; nothing here is written twice.
+//! It serves code that handles messages without knowing each type: the test against the schema,
+//! tools that print messages, the reject of a message that cannot be decoded. Each entry is built
+//! from its `messages!` declaration; nothing is declared twice.
 
 use weir_types::{
     AckLevel, AnySide, CredentialKind, ExecInst, ExecType, FeedState, KillScope, Liquidity,
@@ -48,7 +48,7 @@ use crate::subscription::{
     SubscriptionState, TakenPlace,
 };
 
-/// What can be done with a block whose message is known by its template id only.
+/// Operations on a block whose message type is known only by its template id.
 #[derive(Clone, Copy, Debug)]
 pub struct Codec {
     visit: fn(&[u8], &mut VisitField<'_>) -> Result<(), DecodeError>,
@@ -69,7 +69,7 @@ impl Codec {
         }
     }
 
-    /// Shows every field's value in a block.
+    /// Visits every field of a block with its value.
     ///
     /// # Errors
     /// As [`Message::decode_block`].
@@ -77,7 +77,7 @@ impl Codec {
         (self.visit)(block, visit)
     }
 
-    /// Reads a block and appends it as this version writes it.
+    /// Decodes a block and appends it as this version encodes it.
     ///
     /// # Errors
     /// As [`Message::decode_block`].
@@ -86,7 +86,7 @@ impl Codec {
     }
 }
 
-/// What there is to know of a message's layout.
+/// A message's layout.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageInfo {
     /// The name, as in the schema.
@@ -97,13 +97,13 @@ pub struct MessageInfo {
     pub block_length: usize,
     /// The block's fields, in order.
     pub fields: &'static [FieldInfo],
-    /// What follows the block.
+    /// The kind of data that follows the block.
     pub tail: Tail,
-    /// How to read and write a block.
+    /// Decodes and encodes a block.
     pub codec: Codec,
 }
 
-/// What follows a message's block.
+/// The data that follows a message's block.
 #[derive(Clone, Copy, Debug)]
 pub enum Tail {
     /// Nothing.
@@ -112,24 +112,24 @@ pub enum Tail {
     Group(GroupInfo),
     /// Data fields of these names.
     Data(&'static [&'static str]),
-    /// A definition's own message, header and block: only in the logs, never in a frame.
+    /// A definition's own message, header and block: in the logs only, never in a frame.
     Definition,
 }
 
-/// What there is to know of a repeating group.
+/// A repeating group's layout.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupInfo {
     /// The group's name in its message, in snake case.
     pub name: &'static str,
-    /// The name of an entry.
+    /// The entry's message name.
     pub entry: &'static str,
     /// An entry's length in bytes.
     pub block_length: usize,
     /// An entry's fields, in order.
     pub fields: &'static [FieldInfo],
-    /// How to read and write an entry.
+    /// Decodes and encodes an entry.
     pub codec: Codec,
-    /// The data field that follows each entry's block, if one does.
+    /// The data field that follows each entry's block, if any.
     pub data: Option<&'static str>,
 }
 
@@ -252,22 +252,22 @@ const MESSAGES: &[MessageInfo] = &[
     plain::<SessionLost>(),
 ];
 
-/// Every message of the schema, by template id. The event log's `OrderEvent` is the head of
-/// `ExecutionReport` and shares its template id, so that it has no entry of its own.
+/// Returns every message of the schema, by template id. The event log's `OrderEvent` is the head of
+/// `ExecutionReport` and shares its template id, so it has no entry of its own.
 #[must_use]
 pub fn catalogue() -> &'static [MessageInfo] {
     MESSAGES
 }
 
-/// The message with this template id.
+/// Returns the message with this template id.
 #[must_use]
 pub fn message_info(template_id: u16) -> Option<&'static MessageInfo> {
     let index = MESSAGES.binary_search_by_key(&template_id, |info| info.template_id).ok()?;
     Some(&MESSAGES[index])
 }
 
-/// The codes of a type of the schema whose values are enumerated or flags, in the schema's order;
-/// `None` for texts and for types of which every bit pattern is a value.
+/// Returns the codes of an enumeration or flag type of the schema, in the schema's order; `None`
+/// for texts and for types in which every bit pattern is a value.
 #[must_use]
 pub fn codes(schema_type: &str) -> Option<Vec<u16>> {
     macro_rules! enums {

@@ -1,4 +1,4 @@
-//! What a session with an Ed25519 key signs to log on.
+//! The text that a session with an Ed25519 key signs to log on.
 //!
 //! ```text
 //!  0   context      32   CONTEXT: no signature of anything else begins like this
@@ -8,8 +8,8 @@
 //! 88   the rest          of the SignedLogon behind its signature: session, choices, resume points
 //! ```
 //!
-//! The rest is taken as it is on the wire, so that fields of later versions are signed too. This
-//! crate makes the text; keys and signatures are their owners'.
+//! The rest is taken byte for byte from the wire, so that fields of later schema versions are
+//! signed too. This crate builds the text; it never holds keys or makes signatures.
 
 use crate::dialogue::put_signed_logon;
 use crate::frame::{
@@ -18,17 +18,17 @@ use crate::frame::{
 use crate::session::{Challenge, NodeId, Nonce, ResumePoint, Signature, SignedLogon};
 use crate::{Message, SCHEMA_ID};
 
-/// What every signed text begins with.
+/// The prefix of every signed text.
 pub const CONTEXT: [u8; 32] = *b"Weir SignedLogon Ed25519, form 1";
-/// How long a challenge is good.
+/// The lifetime of a challenge: 10 seconds.
 pub const CHALLENGE_LIFETIME: weir_types::Nanos = weir_types::Nanos(10_000_000_000);
-/// The most challenges that a connection may have open, each of another session.
+/// The most open challenges of a connection, each for another session.
 pub const CHALLENGE_COUNT_MAX: usize = 16;
 
 const SIGNATURE_LEN: usize = 64;
 
-/// The text that a signature of this logon is over. `None` for any other message and for a block
-/// without a signature's length.
+/// Returns the text that this logon's signature covers; `None` for any other message and for a
+/// block shorter than a signature.
 #[must_use]
 pub fn signed_text(node_id: NodeId, nonce: Nonce, raw: &RawMessage<'_>) -> Option<Vec<u8>> {
     let signed = raw.body.get(SIGNATURE_LEN..)?;
@@ -47,7 +47,7 @@ pub fn signed_text(node_id: NodeId, nonce: Nonce, raw: &RawMessage<'_>) -> Optio
     Some(text)
 }
 
-/// Appends the frame of a logon that answers `challenge`; `sign` makes the signature of a text.
+/// Appends the frame of a logon that answers `challenge`; `sign` signs the text.
 ///
 /// # Panics
 /// As [`put_signed_logon`].

@@ -1,7 +1,7 @@
-//! Order state by token: the question, the page's header and its rows.
+//! Delivery of order state by token: the fetch, the page's header and its rows.
 //!
-//! The header comes as a frame of its own before the rows and holds all that is needed to ask for
-//! the next page, so that a client can ask before it decodes.
+//! The header is a frame of its own ahead of the rows and holds everything needed to ask for the
+//! next page, so that a client can ask before it decodes the rows.
 
 use core::fmt;
 
@@ -23,7 +23,7 @@ impl PageFlags {
     pub const ONLINE: PageFlags = PageFlags(1);
     /// The page ends inside the changes of one `seq`.
     pub const PARTIAL: PageFlags = PageFlags(2);
-    /// A source behind the service did not answer; the page holds what the others had.
+    /// A source behind the service did not answer; the page holds the other sources' rows.
     pub const SOURCE_AWAY: PageFlags = PageFlags(4);
 
     /// True when `self` has all flags of `other`.
@@ -32,7 +32,7 @@ impl PageFlags {
         self.0 & other.0 == other.0
     }
 
-    /// Both sets together.
+    /// The union of both sets of flags.
     #[must_use]
     pub const fn with(self, other: PageFlags) -> PageFlags {
         PageFlags(self.0 | other.0)
@@ -44,9 +44,9 @@ impl PageFlags {
 pub struct RowFlags(pub u8);
 
 impl RowFlags {
-    /// The record is gone: forget it.
+    /// The record is gone: the client removes it.
     pub const TOMBSTONE: RowFlags = RowFlags(1);
-    /// The record no longer matches the filter: forget it. The row has no other fields than
+    /// The record no longer matches the filter: the client removes it. The row has no fields but
     /// `rec`, `seq` and `order_id`.
     pub const LEAVE: RowFlags = RowFlags(2);
 
@@ -85,10 +85,10 @@ flag_fields! {
 }
 
 messages! {
-    /// Asks for what is new since a token. The token follows as a data field, an empty one asks
-    /// from the beginning; then a second one, which the store is to have reached before it answers.
+    /// Asks for the changes since a token. Two data fields follow: the token (empty: from the
+    /// beginning) and the minimum token, which the store must reach before it answers.
     FetchOrders = 50 {
-        /// The client's number for this question; pages carry it.
+        /// The client's number for this fetch; pages carry it.
         correlation_id: u64,
         /// The session.
         session_id: SessionId,
@@ -100,88 +100,89 @@ messages! {
         instrument_id: InstrumentId,
         /// The most rows of a page; zero for the server's own limit.
         rows_max: u32,
-        /// A page waits until it has as many, or `wait_max_us` is over.
+        /// A page waits until it has this many rows or `wait_max_us` has passed.
         rows_min: u32,
         /// The most bytes of a page's rows; zero for the server's own limit.
         bytes_max: u32,
-        /// How long a page may wait to fill, in microseconds.
+        /// The longest time that a page may wait to fill, in microseconds.
         wait_max_us: u32,
-        /// How many pages may be sent in answer, each when it is due; at least one.
+        /// The number of pages that may be sent in answer, each when it is due; at least one.
         credit: u32,
-        /// Only live orders (and the ends of those seen live).
+        /// Only live orders (and the final change of orders that the client has seen live).
         live_only: Switch,
-        /// Whose orders; zero for the node's own.
+        /// The source of the orders; zero for the node's own.
         source_id: PartitionId,
-        /// How long the store may take to reach the data field `min_token`, in microseconds; zero
-        /// for the server's own time.
+        /// The time that the store may take to reach the data field `min_token`, in microseconds;
+        /// zero for the server's own limit.
         min_wait_us: u32,
-        /// How many rows may be sent in answer, until [`AddCredit`] gives more; zero for no bound.
+        /// The number of rows that may be sent in answer, until [`AddCredit`] grants more; zero for
+        /// no limit.
         credit_rows: u32,
-        /// How many bytes of rows may be; zero for no bound.
+        /// The number of row bytes that may be sent in answer; zero for no limit.
         credit_bytes: u32,
     }
 
     /// A page's header. The next token follows as a data field.
     OrderPage = 51 {
-        /// The question's number.
+        /// The fetch's `correlation_id`.
         correlation_id: u64,
         /// The creation time of the oldest change in the page; zero when empty.
         oldest_transact_time: Nanos,
-        /// When the question reached the store, since the Unix epoch.
+        /// The time at which the fetch reached the store, since the Unix epoch.
         asked_time: Nanos,
-        /// When the page was made, since the Unix epoch.
+        /// The time at which the page was made, since the Unix epoch.
         served_time: Nanos,
         /// The session.
         session_id: SessionId,
-        /// Rows in the body.
+        /// The number of rows in the body.
         row_count: u32,
-        /// Changes that are not in the page because a later one of the same order is.
+        /// The number of changes left out because a later change of the same order is in the page.
         merged_count: u32,
-        /// Pages that may still come in answer to this question.
+        /// The number of pages that may still come in answer to this fetch.
         credit_left: u32,
-        /// Why the question is refused; the token is then the oldest legal one.
+        /// The reason of a refusal; the token is then the oldest legal one.
         reason: Reason,
-        /// ONLINE, PARTIAL.
+        /// ONLINE, PARTIAL, SOURCE_AWAY.
         flags: PageFlags,
     }
 
-    /// A page's rows: a group of [`OrderRow`]s follows. Absent when the header says no rows.
+    /// A page's rows: a group of [`OrderRow`]s follows. Not sent when the header's `row_count` is
+    /// zero.
     OrderPageBody = 52 {
-        /// The question's number.
+        /// The fetch's `correlation_id`.
         correlation_id: u64,
         /// The session.
         session_id: SessionId,
     }
 
-    /// How the sources of a page stand: a group of [`SourceState`]s follows. Comes right behind the
-    /// header of a page that says SOURCE_AWAY, and of the next one that does not.
+    /// The status of a page's sources: a group of [`SourceState`]s follows. Sent right after the
+    /// header of a page with SOURCE_AWAY, and of the first page without it again.
     SourceStates = 53 {
-        /// The question's number.
+        /// The fetch's `correlation_id`.
         correlation_id: u64,
         /// The session.
         session_id: SessionId,
     }
 
-    /// Takes a question back. Nothing answers it; a page that was made already comes all the same.
+    /// Cancels a fetch. There is no answer; a page that is already made still comes.
     CancelFetch = 54 {
-        /// The question's number.
+        /// The fetch's `correlation_id`.
         correlation_id: u64,
-        /// The session that asked.
+        /// The session that sent the fetch.
         session_id: SessionId,
     }
 
-    /// Gives more credit to a question: what it had is added to. Nothing answers it, and nothing
-    /// happens when the question has had its last page.
+    /// Adds credit to a fetch. There is no answer; it has no effect after the fetch's last page.
     AddCredit = 55 {
-        /// The question's number.
+        /// The fetch's `correlation_id`.
         correlation_id: u64,
-        /// The session that asked.
+        /// The session that sent the fetch.
         session_id: SessionId,
-        /// Pages; with those that may still come, no more than the server's own limit.
+        /// Pages to add; the total outstanding may not exceed the server's own limit.
         pages: u32,
-        /// Rows; nothing where rows are not bounded.
+        /// Rows to add; no effect if the fetch has no row limit.
         rows: u32,
-        /// Bytes of rows; nothing where they are not bounded.
+        /// Bytes of rows to add; no effect if the fetch has no byte limit.
         bytes: u32,
     }
 
@@ -189,11 +190,11 @@ messages! {
     SourceState = 0 {
         /// The source.
         source_id: PartitionId,
-        /// How it stands.
+        /// The source's status.
         status: SourceStatus,
     }
 
-    /// An entry of `OrderPageBody`'s group: an order as it is now.
+    /// An entry of `OrderPageBody`'s group: an order's current state.
     OrderRow = 0 {
         /// Its record number.
         rec: Rec,
@@ -201,9 +202,9 @@ messages! {
         seq: Seq,
         /// The order.
         order_id: OrderId,
-        /// When it last changed.
+        /// The time of its latest change.
         transact_time: Nanos,
-        /// When it was created.
+        /// The time of its creation.
         created_time: Nanos,
         /// The client's name for it.
         cl_ord_id: ClOrdId,
@@ -217,13 +218,13 @@ messages! {
         last_qty: Qty,
         /// Its total quantity.
         order_qty: Qty,
-        /// What can still trade.
+        /// The quantity that can still trade.
         leaves_qty: Qty,
-        /// What has traded.
+        /// The quantity traded so far.
         cum_qty: Qty,
-        /// When it expires.
+        /// The expiry time.
         expire_time: Nanos,
-        /// How many changes are merged into this row, itself not counted.
+        /// The number of changes merged into this row, not counting the row's own.
         merged_count: u32,
         /// The session that entered it.
         session_id: SessionId,
@@ -235,29 +236,29 @@ messages! {
         instrument_id: InstrumentId,
         /// The partition.
         partition_id: PartitionId,
-        /// Why it ended.
+        /// The reason why it ended.
         reason: Reason,
         /// Buy or sell.
         side: Side,
         /// Limit, market, ...
         ord_type: OrdType,
-        /// How long it stands.
+        /// The order's lifetime: day, GTC, IOC, FOK, ...
         time_in_force: TimeInForce,
         /// Flags of the order.
         exec_inst: ExecInst,
-        /// What last happened.
+        /// The kind of the last change.
         exec_type: ExecType,
-        /// The state it is in.
+        /// The order's state.
         ord_status: OrdStatus,
         /// Tombstone, leave.
         flags: RowFlags,
-        /// The most that it shows at a time; zero shows all.
+        /// The most that it shows at a time; zero: all of it.
         display_qty: Qty,
     }
 }
 
-/// Where a field of [`OrderRow`] lies in its block, by the field's name: for those that keep rows
-/// as bytes. Evaluated when it is compiled.
+/// Returns the byte offset of a field of [`OrderRow`] in its block, by the field's name, for code
+/// that keeps rows as bytes. Evaluated at compile time.
 ///
 /// # Panics
 /// When a row has no such field.

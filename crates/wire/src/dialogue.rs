@@ -1,9 +1,9 @@
-//! Who may say what: the messages of a client and those of a node, each as one type, with what
-//! follows their blocks.
+//! The messages that a client may send and those that a node may send, one type for each direction,
+//! with the groups and data fields behind their blocks.
 //!
-//! [`ClientMessage::decode`] is what a gateway calls on each frame, [`NodeMessage::decode`] what a
-//! client calls. A message that exists and is not the sender's to send is
-//! [`DecodeError::Unexpected`]. Groups and tokens borrow from the frame; nothing is allocated.
+//! A gateway calls [`ClientMessage::decode`] on each frame, a client [`NodeMessage::decode`]. A
+//! message of the schema that the sender may not send is [`DecodeError::Unexpected`]. Groups and
+//! tokens borrow from the frame; nothing is allocated.
 
 use weir_types::{Reason, RequestNo, SessionId};
 
@@ -42,77 +42,77 @@ use crate::subscription::{
 
 /// The most resume points of a logon: one per partition.
 pub const RESUME_POINT_COUNT_MAX: usize = 64;
-/// The longest token in bytes: 32, and 26 for each of 64 sources.
+/// The longest token in bytes: 32, plus 26 for each of 64 sources.
 pub const TOKEN_LEN_MAX: usize = 32 + 26 * 64;
 
-/// The tokens of a question, each at most [`TOKEN_LEN_MAX`] bytes.
+/// The tokens of a fetch, each at most [`TOKEN_LEN_MAX`] bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens<'a> {
-    /// Where to go on; empty for the beginning.
+    /// The token to continue from; empty for the beginning.
     pub token: &'a [u8],
-    /// What the store is to have reached before it answers; empty for nothing.
+    /// The token that the store must reach before it answers; empty for none.
     pub min_token: &'a [u8],
 }
 
 /// A message that a client may send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientMessage<'a> {
-    /// Opens a session; where to go on, per partition: at most [`RESUME_POINT_COUNT_MAX`].
+    /// Opens a session; at most [`RESUME_POINT_COUNT_MAX`] resume points, one per partition.
     Logon(Logon, Group<'a, ResumePoint>),
     /// Asks for a challenge.
     ChallengeRequest(ChallengeRequest),
-    /// Opens a session by a signature; where to go on, as in a logon.
+    /// Opens a session by a signature; resume points as in a logon.
     SignedLogon(SignedLogon, Group<'a, ResumePoint>),
     /// Closes a session or the connection.
     Logout(Logout),
-    /// I am here.
+    /// A sign of life.
     Heartbeat(Heartbeat),
     /// A request for a log.
     Request(Request),
-    /// A question for order state, with its tokens.
+    /// A fetch of order state, with its tokens.
     FetchOrders(FetchOrders, Tokens<'a>),
-    /// Takes a question back.
+    /// Cancels a fetch.
     CancelFetch(CancelFetch),
-    /// More credit for a question.
+    /// More credit for a fetch.
     AddCredit(AddCredit),
-    /// A question for copies of reports, or for their end.
+    /// Starts or ends a stream of copies of reports.
     DropCopyRequest(DropCopyRequest),
     /// Opens the source of an outside core.
     OpenSource(OpenSource),
     /// Changes of a source.
     SourceBatch(SourceBatch, Rows<'a>),
-    /// A replica asks for what comes next of a source.
+    /// A replica's request for the next entries of a source.
     FollowSource(FollowSource),
-    /// Makes a subscription of this name: at most [`SUBSCRIPTION_NAME_LEN_MAX`] bytes.
+    /// Creates a subscription of this name: at most [`SUBSCRIPTION_NAME_LEN_MAX`] bytes.
     CreateSubscription(CreateSubscription, &'a [u8]),
-    /// Asks something of the subscription of this name.
+    /// An action on the subscription of this name.
     SubscriptionRequest(SubscriptionRequest, &'a [u8]),
     /// Attaches to the subscription of this name.
     AttachSubscription(AttachSubscription, &'a [u8]),
-    /// Leaves a subscription.
+    /// Detaches from a subscription.
     DetachSubscription(DetachSubscription),
-    /// Messages are taken, more may come.
+    /// Acknowledges messages and grants credit for more.
     AckMessages(AckMessages),
     /// A message for another session: at most [`BODY_LEN_MAX`] bytes.
     PublishMessage(PublishMessage, &'a [u8]),
-    /// A token to be kept: at most [`TOKEN_LEN_MAX`] bytes.
+    /// A token to store: at most [`TOKEN_LEN_MAX`] bytes.
     NamedToken(NamedToken, &'a [u8]),
-    /// About market data.
+    /// A market data request.
     Market(MarketRequest<'a>),
 }
 
 /// A message that a node may send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeMessage<'a> {
-    /// The session is open; where it stands, per partition.
+    /// The session is open; its state per partition.
     LogonAck(LogonAck, Group<'a, PartitionState>),
     /// The session is not opened.
     LogonReject(LogonReject),
-    /// What is to be signed.
+    /// The nonce to sign.
     Challenge(Challenge),
     /// The session or the connection is closed.
     Logout(Logout),
-    /// I am here.
+    /// A sign of life.
     Heartbeat(Heartbeat),
     /// A message was refused before it reached a log.
     Reject(Reject),
@@ -122,53 +122,53 @@ pub enum NodeMessage<'a> {
     RequestRejected(RequestRejected),
     /// A request was carried out.
     RequestDone(RequestDone),
-    /// A trade was taken back.
+    /// A trade was busted.
     TradeBusted(TradeBusted),
     /// A page's header, with the next token.
     OrderPage(OrderPage, &'a [u8]),
     /// A page's rows.
     OrderPageBody(OrderPageBody, Rows<'a>),
-    /// How the sources of a page stand.
+    /// The status of a page's sources.
     SourceStates(SourceStates, Group<'a, SourceState>),
-    /// How a stream of copies stands.
+    /// The state of a stream of copies.
     DropCopyState(DropCopyState),
     /// The head of a copy; the next message is the report.
     ReportCopy(ReportCopy),
-    /// How far a stream of copies goes.
+    /// The high-water mark of a stream of copies.
     CopyMark(CopyMark),
     /// A source is open.
     SourceOpened(SourceOpened),
-    /// Batches are taken in.
+    /// Batches are applied.
     SourceAck(SourceAck),
     /// A batch is missing.
     SourceGap(SourceGap),
     /// A source is not opened, or a batch refused.
     SourceReject(SourceReject),
-    /// What a replica is given, and where the master stands.
+    /// The head of an answer to a replica, with the master's position.
     FollowState(FollowState),
     /// A piece of a snapshot.
     SnapshotChunk(SnapshotChunk, &'a [u8]),
     /// A request about subscriptions was carried out, or refused.
     SubscriptionDone(SubscriptionDone),
-    /// How the subscription of this name stands.
+    /// The state of the subscription of this name.
     SubscriptionState(SubscriptionState, &'a [u8]),
-    /// A subscription is attached to; what was taken of it.
+    /// A subscription is attached; the last place taken per source.
     SubscriptionAttached(SubscriptionAttached, Group<'a, TakenPlace>),
     /// A message of a subscription, with its body.
     SubscribedMessage(SubscribedMessage, &'a [u8]),
-    /// A subscription has ended; what was taken of it.
+    /// A subscription has ended; the last place taken per source.
     SubscriptionEnded(SubscriptionEnded, Group<'a, TakenPlace>),
-    /// A publisher's messages are taken in.
+    /// A publisher's messages are accepted.
     PublishAck(PublishAck),
-    /// A publisher's message was not taken.
+    /// A publisher's message was refused.
     PublishReject(PublishReject),
-    /// The token that is kept.
+    /// The stored token.
     NamedToken(NamedToken, &'a [u8]),
     /// Market data.
     Market(MarketMessage<'a>),
 }
 
-/// What a template that is not the sender's is called.
+/// The decode error for a template that the sender may not send.
 fn misplaced(template_id: u16) -> DecodeError {
     match message_info(template_id) {
         Some(info) => DecodeError::Unexpected(info.name),
@@ -176,7 +176,8 @@ fn misplaced(template_id: u16) -> DecodeError {
     }
 }
 
-/// The error of what follows the block of `M`: named as the field after the last.
+/// The out-of-range error of the data behind the block of `M`: its index is one past the last
+/// field.
 fn tail_out_of_range<M: Message>(field: &'static str) -> DecodeError {
     let index = u16::try_from(M::FIELDS.len() + 1).expect("no message has 65,535 fields");
     DecodeError::FieldOutOfRange { message: M::NAME, field, index }
@@ -240,7 +241,7 @@ fn rows_of<'a, M: Message>(raw: &RawMessage<'a>) -> Result<Rows<'a>, DecodeError
 }
 
 impl<'a> ClientMessage<'a> {
-    /// Reads a client's message.
+    /// Decodes a client's message.
     ///
     /// # Errors
     /// Any [`DecodeError`]; [`DecodeError::Unexpected`] for messages that are not a client's.
@@ -280,7 +281,7 @@ impl<'a> ClientMessage<'a> {
         }
     }
 
-    /// Appends its frame.
+    /// Appends the message's frame.
     pub fn put(&self, out: &mut Vec<u8>) {
         match self {
             ClientMessage::Logon(logon, points) => {
@@ -318,7 +319,7 @@ impl<'a> ClientMessage<'a> {
 }
 
 impl<'a> NodeMessage<'a> {
-    /// Reads a node's message.
+    /// Decodes a node's message.
     ///
     /// # Errors
     /// Any [`DecodeError`]; [`DecodeError::Unexpected`] for messages that are not a node's.
@@ -370,7 +371,7 @@ impl<'a> NodeMessage<'a> {
         })
     }
 
-    /// Appends its frame.
+    /// Appends the message's frame.
     pub fn put(&self, out: &mut Vec<u8>) {
         match self {
             NodeMessage::LogonAck(ack, partitions) => {
@@ -421,7 +422,7 @@ impl<'a> NodeMessage<'a> {
     }
 }
 
-/// What subscribers and publishers say.
+/// Decodes the messages of subscribers and publishers.
 fn subscriber_message<'a>(raw: &RawMessage<'a>) -> Result<ClientMessage<'a>, DecodeError> {
     Ok(match raw.template_id {
         CreateSubscription::TEMPLATE_ID => {
@@ -445,7 +446,7 @@ fn subscriber_message<'a>(raw: &RawMessage<'a>) -> Result<ClientMessage<'a>, Dec
     })
 }
 
-/// What they are told.
+/// Decodes the messages to subscribers and publishers.
 fn broker_message<'a>(raw: &RawMessage<'a>) -> Result<NodeMessage<'a>, DecodeError> {
     Ok(match raw.template_id {
         SubscriptionDone::TEMPLATE_ID => NodeMessage::SubscriptionDone(raw.decode_whole()?),
@@ -471,7 +472,7 @@ fn broker_message<'a>(raw: &RawMessage<'a>) -> Result<NodeMessage<'a>, DecodeErr
     })
 }
 
-/// Appends the frame of a message with a data field behind it.
+/// Appends the frame of a message followed by a data field.
 ///
 /// # Panics
 /// When the data has more than 65,535 bytes.
@@ -482,7 +483,7 @@ pub fn put_with_data<M: Message>(message: &M, data: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-/// Appends the frame of a message with the places that a subscription took.
+/// Appends the frame of a message followed by a group of a subscription's taken places.
 ///
 /// # Panics
 /// When there are more than 65,535 places.
@@ -543,7 +544,7 @@ pub fn put_request(request: &Request, out: &mut Vec<u8>) {
     put_frame_with(out, |out| request.encode(out));
 }
 
-/// Appends the frame of a question for order state; an empty token asks from the beginning.
+/// Appends the frame of a fetch of order state; an empty token asks from the beginning.
 ///
 /// # Panics
 /// When the token is longer than [`TOKEN_LEN_MAX`].
@@ -551,7 +552,7 @@ pub fn put_fetch_orders(fetch: &FetchOrders, token: &[u8], out: &mut Vec<u8>) {
     put_question(fetch, Tokens { token, min_token: &[] }, out);
 }
 
-/// Appends the frame of a question for order state, which says what the store is to have reached.
+/// Appends the frame of a fetch of order state with both tokens.
 ///
 /// # Panics
 /// When a token is longer than [`TOKEN_LEN_MAX`].
@@ -583,7 +584,7 @@ fn put_message_and_token<M: Message>(message: &M, token: &[u8], out: &mut Vec<u8
     });
 }
 
-/// Appends the frame of how a page's sources stand.
+/// Appends the frame of the status of a page's sources.
 ///
 /// # Panics
 /// When there are more than 65,535 sources.
@@ -597,8 +598,8 @@ pub fn put_source_states(states: &SourceStates, sources: &[SourceState], out: &m
 /// Appends the frame of a page's rows, each with its attributes.
 ///
 /// # Panics
-/// When there are more than 65,535 rows, or not as many as the iterator said, or attributes are
-/// longer than [`ATTRIBUTES_LEN_MAX`](crate::rows::ATTRIBUTES_LEN_MAX).
+/// When there are more than 65,535 rows, or their number differs from the iterator's length, or
+/// attributes are longer than [`ATTRIBUTES_LEN_MAX`](crate::rows::ATTRIBUTES_LEN_MAX).
 pub fn put_order_page_body<'r, I>(body: &OrderPageBody, rows: I, out: &mut Vec<u8>)
 where
     I: IntoIterator<Item = (OrderRow, &'r [u8]), IntoIter: ExactSizeIterator>,
@@ -609,8 +610,9 @@ where
 /// Appends the frame of a batch.
 ///
 /// # Panics
-/// When there are more than [`BATCH_ROW_COUNT_MAX`] rows, or not as many as the iterator said, or
-/// attributes are longer than [`ATTRIBUTES_LEN_MAX`](crate::rows::ATTRIBUTES_LEN_MAX).
+/// When there are more than [`BATCH_ROW_COUNT_MAX`] rows, or their number differs from the
+/// iterator's length, or attributes are longer than
+/// [`ATTRIBUTES_LEN_MAX`](crate::rows::ATTRIBUTES_LEN_MAX).
 pub fn put_source_batch<'r, I>(batch: &SourceBatch, rows: I, out: &mut Vec<u8>)
 where
     I: IntoIterator<Item = (OrderRow, &'r [u8]), IntoIter: ExactSizeIterator>,
@@ -634,8 +636,8 @@ fn put_message_and_rows<'r, M: Message>(
     });
 }
 
-/// The session and the request number of a message that may not decode, for its reject: read from
-/// where its template has them; zero where it has none or the bytes are not there.
+/// Reads the session and the request number of a message that may not decode, for its reject, at
+/// their offsets in its template; zero when the template lacks the field or the block is too short.
 #[must_use]
 pub fn peek_session_and_request(raw: &RawMessage<'_>) -> (SessionId, RequestNo) {
     let session_id = peek(raw, "session_id")
@@ -653,7 +655,7 @@ fn peek<const N: usize>(raw: &RawMessage<'_>, name: &str) -> Option<[u8; N]> {
 }
 
 impl DecodeError {
-    /// The reason that a reject gives for it.
+    /// The reject reason for this error.
     #[must_use]
     pub const fn reason(&self) -> Reason {
         match self {
@@ -666,7 +668,7 @@ impl DecodeError {
         }
     }
 
-    /// The field, or the part of the frame, that is wrong; empty where it is the whole message.
+    /// The field or part of the frame at fault; empty when it is the whole message.
     #[must_use]
     pub const fn field(&self) -> &'static str {
         match self {

@@ -1,56 +1,56 @@
-//! Drop copy: the reports to a firm's sessions, told to one session more.
+//! Drop copy: the reports to a firm's sessions, copied to another session.
 //!
-//! A stream of copies is known by its session, the firm asked for and the partition. A copy is two
-//! frames with nothing between them: [`ReportCopy`], and the report as its owner gets it, with
-//! stage times of zero. Each copy names the one before it, so that who has that one has no gap.
+//! A stream of copies is identified by its session, the firm requested and the partition. A copy is
+//! two frames with nothing between them: [`ReportCopy`], and the report as its owner gets it, with
+//! stage times of zero. Each copy names the one before it, so a reader that has that one has no
+//! gap.
 
 use weir_types::{CopyNo, Epoch, FirmId, Nanos, PartitionId, Reason, SessionId, Switch};
 
 use crate::message::messages;
 
 messages! {
-    /// Asks for a stream of copies, or for its end. To ask again for a stream that is there begins
-    /// it anew.
+    /// Starts or ends a stream of copies. A request for a running stream starts it anew.
     DropCopyRequest = 60 {
-        /// The first copy wanted: the number of the last one had plus one; zero wants none of the
-        /// old ones.
+        /// The first copy wanted: the last one received plus one; zero for new copies only.
         from_copy_no: CopyNo,
         /// The session.
         session_id: SessionId,
-        /// Whose reports; zero for all that the session may see copies of.
+        /// The firm whose reports are wanted; zero for every firm that the session may copy.
         firm_id: FirmId,
-        /// The partition's epoch when `from_copy_no` was learnt; zero where it is not known.
+        /// The partition's epoch when `from_copy_no` was received; zero if unknown.
         epoch: Epoch,
         /// The partition.
         partition_id: PartitionId,
-        /// On begins the copies, Off ends them.
+        /// On starts the stream, Off ends it.
         wanted: Switch,
     }
 
-    /// How a stream stands: the answer to a [`DropCopyRequest`], and the word that comes when the
-    /// node ends a stream by itself.
+    /// The state of a stream: the answer to a [`DropCopyRequest`], and the notice of a stream that
+    /// the node ends itself.
     DropCopyState = 61 {
-        /// The lowest number that can be asked from.
+        /// The lowest copy number that can be requested.
         oldest_copy_no: CopyNo,
-        /// The last copy before the first that comes; zero for none, and when refused.
+        /// The copy before the first one that will come; zero for none, and on a refusal.
         previous_copy_no: CopyNo,
-        /// The first copy that comes, where it is there already, else a number that it is not
-        /// below. When refused, the highest number that can be asked from, or, with
-        /// [`Reason::ResumeOtherHistory`], the first that may be another report than was copied.
+        /// The first copy that will come, if it exists already, else a lower bound of its number.
+        /// On a refusal, the highest number that can be requested, or, with
+        /// [`Reason::ResumeOtherHistory`], the first number whose report may differ from the one
+        /// copied before.
         next_copy_no: CopyNo,
-        /// The newest copy that there is; zero for none.
+        /// The newest copy number; zero for none.
         high_water: CopyNo,
         /// The session.
         session_id: SessionId,
-        /// As asked.
+        /// The value of the request.
         firm_id: FirmId,
-        /// The partition's epoch now; with a copy's number it is a point to ask from.
+        /// The partition's current epoch; with a copy's number it makes a resume point.
         epoch: Epoch,
-        /// As asked.
+        /// The value of the request.
         partition_id: PartitionId,
-        /// On when copies come from now on, Off when none do.
+        /// On when the stream is running, Off when it is not.
         wanted: Switch,
-        /// Why the request was refused, or the stream ended.
+        /// The reason of a refusal or of the stream's end.
         reason: Reason,
     }
 
@@ -62,7 +62,7 @@ messages! {
         previous_copy_no: CopyNo,
         /// The session that gets the copy.
         session_id: SessionId,
-        /// The firm that was asked for; with the partition, which stream.
+        /// The firm requested; with the partition it identifies the stream.
         firm_id: FirmId,
         /// The session that the report is addressed to.
         owner_session_id: SessionId,
@@ -72,15 +72,15 @@ messages! {
         partition_id: PartitionId,
     }
 
-    /// How far a stream goes: sent when no copy was sent for a heartbeat interval.
+    /// The high-water mark of a stream: sent when no copy was sent for a heartbeat interval.
     CopyMark = 63 {
         /// The node's clock.
         sending_time: Nanos,
-        /// The newest copy that there is; zero for none.
+        /// The newest copy number; zero for none.
         high_water: CopyNo,
         /// The session.
         session_id: SessionId,
-        /// The firm that was asked for.
+        /// The firm requested.
         firm_id: FirmId,
         /// The partition.
         partition_id: PartitionId,

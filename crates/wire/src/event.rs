@@ -1,8 +1,8 @@
-//! What the engine says: the records of the event log, and the reports made of them.
+//! The engine's events: the records of the event log, from which reports are made.
 //!
-//! An [`OrderEvent`] tells one change of one order and its whole state after it, so that a view
-//! needs no other record to know the order. Events addressed to a session carry its dense
-//! `event_no`; (`seq`, `rec`) order the changes within a partition.
+//! An [`OrderEvent`] holds one change of one order and the order's whole state after it, so that a
+//! view needs no other record. Events addressed to a session carry its dense `event_no`; (`seq`,
+//! `rec`) orders the changes within a partition.
 
 use weir_types::{
     AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
@@ -13,22 +13,22 @@ use weir_types::{
 use crate::message::messages;
 
 messages! {
-    /// One change of one order, with its state after the change. The same block followed by the
-    /// stage times is what the client gets: an [`ExecutionReport`](crate::report::ExecutionReport).
+    /// One change of one order, with its state after the change. The client gets the same block
+    /// followed by the stage times: an [`ExecutionReport`](crate::report::ExecutionReport).
     OrderEvent = 40 {
-        /// The command that caused it.
+        /// The position of the command that caused it.
         position: Position,
         /// Its number among the session's events of this partition.
         event_no: EventNo,
-        /// The request that caused it; zero when the session did not ask for it.
+        /// The request that caused it; zero when no request of the session did.
         request_no: RequestNo,
-        /// The order's record number; zero when it was rejected and never became one.
+        /// The order's record number; zero for an order that was rejected on entry.
         rec: Rec,
-        /// The change's number in the partition; zero as above.
+        /// The change's number in the partition; zero as `rec`.
         seq: Seq,
         /// The order.
         order_id: OrderId,
-        /// This report's own number.
+        /// The report's own number.
         exec_id: ExecId,
         /// The trade; zero unless `exec_type` is trade.
         match_id: MatchId,
@@ -50,15 +50,15 @@ messages! {
         last_qty: Qty,
         /// The order's total quantity.
         order_qty: Qty,
-        /// What can still trade; zero when ended.
+        /// The quantity that can still trade; zero once the order has ended.
         leaves_qty: Qty,
-        /// What has traded.
+        /// The quantity traded so far.
         cum_qty: Qty,
         /// The shown quantity asked for.
         display_qty: Qty,
         /// The minimum quantity asked for; zero once the order is accepted, since it is met then.
         min_qty: Qty,
-        /// When it expires.
+        /// The expiry time.
         expire_time: Nanos,
         /// The session that entered it.
         session_id: SessionId,
@@ -70,42 +70,42 @@ messages! {
         instrument_id: InstrumentId,
         /// The partition.
         partition_id: PartitionId,
-        /// Why it ended or was refused.
+        /// The reason why it ended or was refused.
         reason: Reason,
         /// Buy or sell.
         side: Side,
         /// Limit, market, ...
         ord_type: OrdType,
-        /// How long it stands.
+        /// The order's lifetime: day, GTC, IOC, FOK, ...
         time_in_force: TimeInForce,
         /// Flags.
         exec_inst: ExecInst,
         /// Self-trade prevention.
         self_trade_prevention: SelfTradePrevention,
-        /// What happened.
+        /// The kind of change.
         exec_type: ExecType,
-        /// The state it is in now.
+        /// The order's state after the change.
         ord_status: OrdStatus,
         /// Maker or taker.
         liquidity: Liquidity,
     }
 
-    /// A replace, cancel, mass cancel or operator's request was refused, or any request whose
-    /// number was used before is answered by its first outcome.
+    /// The refusal of a replace, cancel, mass cancel or operator's request. Also the answer to any
+    /// request whose number was used before; it repeats the first outcome.
     RequestRejected = 41 {
-        /// The command that caused it.
+        /// The position of the command that caused it.
         position: Position,
         /// Its number among the session's events of this partition.
         event_no: EventNo,
         /// The refused request.
         request_no: RequestNo,
-        /// The order it named, when the engine knows it.
+        /// The order that it refers to, if the engine knows it.
         order_id: OrderId,
         /// The log's time.
         transact_time: Nanos,
         /// The request's name.
         cl_ord_id: ClOrdId,
-        /// The order's name that it gave.
+        /// The name of the order that it refers to.
         orig_cl_ord_id: ClOrdId,
         /// The session.
         session_id: SessionId,
@@ -113,7 +113,7 @@ messages! {
         instrument_id: InstrumentId,
         /// The partition.
         partition_id: PartitionId,
-        /// Why.
+        /// The reason.
         reason: Reason,
         /// The template id of the request.
         ref_template_id: u16,
@@ -121,7 +121,7 @@ messages! {
 
     /// A mass cancel or an operator's request was carried out.
     RequestDone = 42 {
-        /// The command that caused it.
+        /// The position of the command that caused it.
         position: Position,
         /// Its number among the session's events of this partition.
         event_no: EventNo,
@@ -131,7 +131,7 @@ messages! {
         transact_time: Nanos,
         /// The request's name; empty for an operator's request.
         cl_ord_id: ClOrdId,
-        /// How many orders it changed.
+        /// The number of orders that it changed.
         affected_count: u64,
         /// The session.
         session_id: SessionId,
@@ -143,7 +143,7 @@ messages! {
 
     /// An instrument's phase changed.
     PhaseChanged = 43 {
-        /// The command that caused it.
+        /// The position of the command that caused it.
         position: Position,
         /// The log's time.
         transact_time: Nanos,
@@ -151,7 +151,7 @@ messages! {
         instrument_id: InstrumentId,
         /// The partition.
         partition_id: PartitionId,
-        /// The phase it is in now.
+        /// The phase after the change.
         phase: Phase,
     }
 
@@ -170,9 +170,9 @@ messages! {
         /// The partition.
         partition_id: PartitionId,
     }
-    /// A trade was taken back, told to one side of it.
+    /// A trade was busted; addressed to one side of it.
     TradeBusted = 46 {
-        /// The command that caused it.
+        /// The position of the command that caused it.
         position: Position,
         /// Its number among the session's events of this partition.
         event_no: EventNo,
@@ -200,9 +200,9 @@ messages! {
         side: Side,
     }
 
-    /// A call's book was uncrossed; its trades come before.
+    /// A call auction's book was uncrossed; its trades come before this event.
     Uncrossed = 47 {
-        /// The command that caused it.
+        /// The position of the command that caused it.
         position: Position,
         /// The log's time.
         transact_time: Nanos,
@@ -221,7 +221,7 @@ messages! {
     /// A definition was accepted (in the control log) or imported (in a partition). The
     /// definition's own message follows in the same record.
     Defined = 45 {
-        /// The command that caused it.
+        /// The position of the command that caused it.
         position: Position,
         /// The log's time.
         transact_time: Nanos,

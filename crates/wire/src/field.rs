@@ -1,5 +1,5 @@
-//! How each type of `weir-types` lies on the wire: its little-endian bytes and its name in the
-//! schema. A field that has values without meaning refuses them here and nowhere else.
+//! The wire form of each type of `weir-types`: its little-endian bytes and its name in the schema.
+//! A field type with invalid values refuses them here and nowhere else.
 
 use core::fmt;
 
@@ -21,21 +21,22 @@ pub trait Field: Copy {
     /// The name of its type in `schema/weir.xml`.
     const SCHEMA_TYPE: &'static str;
 
-    /// The value of these bytes; `None` when they have no meaning.
+    /// Decodes the bytes; `None` when they are no valid value.
     fn from_wire(wire: Self::Wire) -> Option<Self>;
 
-    /// Its bytes.
+    /// Encodes the value.
     fn to_wire(self) -> Self::Wire;
 
-    /// Writes it for people and scripts: numbers in decimal, values by name, texts as they are,
-    /// other bytes in hexadecimal, flags as names joined by commas, secrets not at all.
+    /// Writes the value for people and scripts: numbers in decimal, enumerations by name, texts as
+    /// they are, other bytes in hexadecimal, flags as names joined by commas. Secrets are not
+    /// written.
     ///
     /// # Errors
     /// Those of the formatter.
     fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
-/// A field's value as [`Field::write_text`] writes it.
+/// Displays a field's value by [`Field::write_text`].
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a, F>(pub &'a F);
 
@@ -176,7 +177,7 @@ code_fields! {
     Phase "phase";
     MassCancelScope "massCancelScope";
     KillScope "killScope";
-    // `switch` is a keyword of most languages that clients are generated in.
+    // `switch` is a keyword in most languages for which client codecs are generated.
     Switch "onOff";
     Role "role";
     CredentialKind "credentialKind";
@@ -265,18 +266,18 @@ impl Field for ExecInst {
     }
 }
 
-/// True when the bytes are printable ASCII without spaces, padded with zeroes to the right only:
-/// `ClOrdId::is_valid` for all bytes at once, since each order's name passes here and no two are
-/// of a length that a branch could learn.
+/// Returns true when the bytes are printable ASCII without spaces, padded with zeros to the right
+/// only. This is `ClOrdId::is_valid` for all bytes at once: it runs on every order, and the lengths
+/// vary too much for branch prediction.
 #[inline]
 fn is_valid_text(bytes: [u8; 16]) -> bool {
     const EACH: u128 = u128::from_le_bytes([1; 16]);
     const TOP: u128 = EACH << 7;
     let text = u128::from_le_bytes(bytes);
-    // Bytes without their top bit do not carry into the next one; those with it are refused.
+    // Bytes without their top bit do not carry into the next byte; those with it are refused.
     let top_where = |at_least: u128| text.wrapping_add(EACH * (0x80 - at_least)) & TOP;
     let (is_used, is_printable, is_delete) = (top_where(1), top_where(0x21), top_where(0x7f));
-    // 0xff in each used byte: padded to the right only when it is one less than a power of two.
+    // 0xff in each used byte: the padding is on the right only if this is a power of two less one.
     let used = is_used | (is_used - (is_used >> 7));
     let hole = used & used.wrapping_add(1);
     (text & TOP) | is_delete | (is_used ^ is_printable) | hole == 0

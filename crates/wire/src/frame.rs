@@ -9,7 +9,7 @@
 //! 12 version
 //! 14 block, then groups and data
 //! ```
-//! A reader takes the length from the frame but never more than its own limit.
+//! A reader takes the length from the frame and refuses one above its own limit.
 
 use crate::message::{DecodeError, Message};
 use crate::{SCHEMA_ID, SCHEMA_VERSION};
@@ -25,7 +25,7 @@ pub const ENCODING_SBE_LE: u16 = 0xEB50;
 /// The longest frame a client may send, in bytes.
 pub const CLIENT_FRAME_LEN_MAX: usize = 4096;
 
-/// A message's header and what follows it: block, groups, data.
+/// A message's header and the bytes behind it: block, groups, data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawMessage<'a> {
     /// The template id.
@@ -38,23 +38,23 @@ pub struct RawMessage<'a> {
     pub body: &'a [u8],
 }
 
-/// What the bytes at the head of a buffer are.
+/// The state of the bytes at the head of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing<'a> {
     /// A whole frame of `len` bytes.
     Frame {
         /// The frame's length in bytes.
         len: usize,
-        /// Its message, or what is wrong with the message's header.
+        /// The message, or the error in its header.
         message: Result<RawMessage<'a>, DecodeError>,
     },
     /// More bytes are needed.
     Incomplete,
-    /// The stream cannot be followed any further: close the connection.
+    /// The stream cannot be parsed any further: close the connection.
     Broken(BrokenFrame),
 }
 
-/// Why a byte stream cannot be followed.
+/// The reason why a byte stream cannot be parsed any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BrokenFrame {
     /// The encoding type is not SBE little-endian.
@@ -65,7 +65,7 @@ pub enum BrokenFrame {
     Length(u32),
 }
 
-/// Looks at the head of `bytes` for a frame of at most `len_max` bytes.
+/// Parses the frame at the head of `bytes`, of at most `len_max` bytes.
 #[must_use]
 pub fn next_frame(bytes: &[u8], len_max: usize) -> Framing<'_> {
     let Some((sofh, _)) = bytes.split_first_chunk::<SOFH_LEN>() else {
@@ -86,7 +86,7 @@ pub fn next_frame(bytes: &[u8], len_max: usize) -> Framing<'_> {
     }
 }
 
-/// Reads a message header and checks that its schema is ours and its block is there.
+/// Reads a message header and checks that the schema is known and the block complete.
 ///
 /// # Errors
 /// [`DecodeError::Truncated`], [`DecodeError::UnknownSchema`].
@@ -97,7 +97,7 @@ pub fn parse_message(bytes: &[u8]) -> Result<RawMessage<'_>, DecodeError> {
     let word = |i: usize| u16::from_le_bytes([head[i], head[i + 1]]);
     let (block_length, template_id, schema, version) = (word(0), word(2), word(4), word(6));
     if schema != SCHEMA_ID || version < SCHEMA_VERSION {
-        // Versions only append fields: a later one reads as ours, an earlier one has too few.
+        // Versions only append fields: a later one decodes as ours, an earlier one lacks fields.
         return Err(DecodeError::UnknownSchema { schema, version });
     }
     let block_length = usize::from(block_length);
@@ -120,8 +120,8 @@ impl<'a> RawMessage<'a> {
         &self.body[self.block_length..]
     }
 
-    /// Checks that nothing follows what was read of `M`, up to `rest`. A later version may have
-    /// more; ours may not, so that no second message is dropped behind the first.
+    /// Checks that `rest`, the bytes behind `M` and its tail, is empty. A later version may append
+    /// data; ours may not, so that a second message behind the first is never dropped.
     ///
     /// # Errors
     /// [`DecodeError::TrailingBytes`].
@@ -133,7 +133,7 @@ impl<'a> RawMessage<'a> {
         Err(DecodeError::TrailingBytes { message: M::NAME, count: rest.len() })
     }
 
-    /// The block as message `M` that neither group nor data follows.
+    /// Decodes a message `M` without groups or data.
     ///
     /// # Errors
     /// As [`Message::decode_block`], and [`DecodeError::TrailingBytes`].
@@ -143,7 +143,7 @@ impl<'a> RawMessage<'a> {
         self.decode()
     }
 
-    /// The block as message `M`.
+    /// Decodes the block as message `M`.
     ///
     /// # Errors
     /// As [`Message::decode_block`].
@@ -167,13 +167,13 @@ fn put_header(block_length: usize, template_id: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes);
 }
 
-/// Appends header and block of a message, without frame.
+/// Appends a message's header and block, without a framing header.
 pub fn put_message<M: Message>(message: &M, out: &mut Vec<u8>) {
     put_message_header::<M>(out);
     message.encode_block(out);
 }
 
-/// Appends a frame; `fill` appends what follows the framing header.
+/// Appends a frame; `fill` appends everything behind the framing header.
 pub fn put_frame_with(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; SOFH_LEN]);
@@ -188,8 +188,8 @@ pub fn put_frame<M: Message>(message: &M, out: &mut Vec<u8>) {
     put_frame_with(out, |out| put_message(message, out));
 }
 
-/// Appends a frame whose header and block are `message` and whose block goes on with `tail`: how a
-/// gateway makes an execution report of an event record.
+/// Appends a frame whose block is `block` followed by `tail`: a gateway makes an execution report
+/// of an event record this way.
 pub fn put_extended_frame(template_id: u16, block: &[u8], tail: &[u8], out: &mut Vec<u8>) {
     put_frame_with(out, |out| {
         put_header(block.len() + tail.len(), template_id, out);

@@ -1,5 +1,5 @@
-//! Repeating groups and data fields, by SBE's standard composites: a group is a block length and
-//! a count (2 bytes each), then the entries; a data field is a length (2 bytes), then the bytes.
+//! Repeating groups and data fields, as SBE's standard composites: a group is a block length and a
+//! count (2 bytes each), then the entries; a data field is a length (2 bytes), then the bytes.
 
 use core::marker::PhantomData;
 
@@ -8,7 +8,7 @@ use crate::message::{DecodeError, Message};
 /// Appends a group of entries.
 ///
 /// # Panics
-/// When there are more than 65,535 entries: the caller bounds them.
+/// When there are more than 65,535 entries; the caller limits them.
 pub fn put_group<E: Message>(entries: &[E], out: &mut Vec<u8>) {
     put_group_header::<E>(entries.len(), out);
     for entry in entries {
@@ -40,11 +40,11 @@ pub struct Group<'a, E> {
     entry: PhantomData<E>,
 }
 
-/// Takes a group off the head of `bytes`.
+/// Parses the group at the head of `bytes`; returns it and the rest.
 ///
 /// # Errors
-/// [`DecodeError::Truncated`] when the entries are not all there, [`DecodeError::BlockTooShort`]
-/// when they are shorter than `E`.
+/// [`DecodeError::Truncated`] when entries are missing, [`DecodeError::BlockTooShort`] when they
+/// are shorter than `E`.
 pub fn take_group<'a, E: Message>(
     bytes: &'a [u8],
 ) -> Result<(Group<'a, E>, &'a [u8]), DecodeError> {
@@ -67,9 +67,8 @@ pub fn take_group<'a, E: Message>(
 }
 
 impl<E: Message> Group<'_, E> {
-    /// Appends the group's remaining entries as they came, with a header.
-    ///
-    /// A longer entry, of a later version, keeps its length.
+    /// Appends the group's remaining entries unchanged, with a header. A longer entry, of a later
+    /// version, keeps its length.
     pub fn put(&self, out: &mut Vec<u8>) {
         put_dimensions(self.block_length, self.count, out);
         out.extend_from_slice(self.bytes);
@@ -99,14 +98,14 @@ impl<E: Message> ExactSizeIterator for Group<'_, E> {}
 /// Appends a data field.
 ///
 /// # Panics
-/// When `data` has more than 65,535 bytes: the caller bounds it.
+/// When `data` has more than 65,535 bytes; the caller limits it.
 pub fn put_data(data: &[u8], out: &mut Vec<u8>) {
     let len = u16::try_from(data.len()).expect("a data field has at most 65,535 bytes");
     out.extend_from_slice(&len.to_le_bytes());
     out.extend_from_slice(data);
 }
 
-/// Takes a data field off the head of `bytes`.
+/// Parses the data field at the head of `bytes`; returns it and the rest.
 ///
 /// # Errors
 /// [`DecodeError::Truncated`].

@@ -1,8 +1,8 @@
-//! An outside core feeds its orders: it opens its source in an epoch, sends numbered batches of
-//! rows and hears how far they are taken in.
+//! Ingest from an outside core: it opens its source in an epoch, sends numbered batches of rows and
+//! receives acknowledgements.
 //!
 //! A row of a batch is an [`OrderRow`](crate::delivery::OrderRow) as on a page, with its
-//! attributes. How a stream goes is told in `docs/protocols/ingest.md`.
+//! attributes. `docs/protocols/ingest.md` specifies the protocol.
 
 use core::fmt;
 
@@ -25,7 +25,7 @@ pub struct BatchFlags(pub u8);
 impl BatchFlags {
     /// The batch is the first of a full resend.
     pub const RESEND_BEGIN: BatchFlags = BatchFlags(1);
-    /// The batch is the last of a full resend: what was not in it is gone.
+    /// The batch is the last of a full resend: orders that were not in the resend are gone.
     pub const RESEND_END: BatchFlags = BatchFlags(2);
 
     /// True when `self` has all flags of `other`.
@@ -34,7 +34,7 @@ impl BatchFlags {
         self.0 & other.0 == other.0
     }
 
-    /// Both sets together.
+    /// The union of both sets of flags.
     #[must_use]
     pub const fn with(self, other: BatchFlags) -> BatchFlags {
         BatchFlags(self.0 | other.0)
@@ -59,30 +59,30 @@ impl Field for BatchFlags {
 }
 
 messages! {
-    /// Opens a source: from now on the session feeds it.
+    /// Opens a source: from now on this session feeds it.
     OpenSource = 70 {
-        /// The last place that stays valid of what was said in `valid_epoch` and since: its `seq`;
-        /// zero for none.
+        /// The last place of the changes sent in `valid_epoch` or earlier that is still valid: its
+        /// `seq`; zero for none.
         valid_seq: Seq,
         /// Its `rec`.
         valid_rec: Rec,
         /// The session.
         session_id: SessionId,
-        /// The epoch that the batches will be of.
+        /// The epoch of the batches to come.
         epoch: Epoch,
-        /// The epoch that the place is told for: the one that the store knows; zero for none.
+        /// The epoch that the place belongs to, the one known to the store; zero for none.
         valid_epoch: Epoch,
-        /// Whose orders they are.
+        /// The source that the orders belong to.
         source_id: PartitionId,
-        /// On when all that there is will be sent: what is not is gone.
+        /// On when all live orders will be sent: orders not sent are gone.
         full_resend: Switch,
     }
 
     /// The source is open.
     SourceOpened = 71 {
-        /// The number of the batch that is taken next.
+        /// The number of the next batch expected.
         next_batch_no: BatchNo,
-        /// The last place that the store has taken in: its `seq`.
+        /// The place of the last change that the store has applied: its `seq`.
         head_seq: Seq,
         /// Its `rec`.
         head_rec: Rec,
@@ -90,13 +90,13 @@ messages! {
         session_id: SessionId,
         /// The source's epoch.
         epoch: Epoch,
-        /// Batches that may be without acknowledgement.
+        /// The number of batches that may be unacknowledged.
         window_batches: u32,
-        /// Bytes of frames that may be.
+        /// The number of frame bytes that may be unacknowledged.
         window_bytes: u32,
-        /// Whose orders they are.
+        /// The source that the orders belong to.
         source_id: PartitionId,
-        /// What acknowledgements survive.
+        /// The durability level of acknowledgements.
         level: AckLevel,
     }
 
@@ -109,15 +109,15 @@ messages! {
         sending_time: Nanos,
         /// The session.
         session_id: SessionId,
-        /// The epoch that was opened.
+        /// The epoch opened by [`OpenSource`].
         epoch: Epoch,
-        /// Whose orders they are.
+        /// The source that the orders belong to.
         source_id: PartitionId,
-        /// Whether a full resend begins or ends here.
+        /// Marks the first or the last batch of a full resend.
         flags: BatchFlags,
     }
 
-    /// All batches up to this one are taken in.
+    /// All batches up to this one are applied.
     SourceAck = 73 {
         /// The last of them; zero for none.
         batch_no: BatchNo,
@@ -125,15 +125,15 @@ messages! {
         session_id: SessionId,
         /// The source's epoch.
         epoch: Epoch,
-        /// Whose orders they are.
+        /// The source that the orders belong to.
         source_id: PartitionId,
-        /// What they survive.
+        /// The durability level that they have reached.
         level: AckLevel,
     }
 
-    /// A batch is missing: send again from there on.
+    /// A batch is missing: the core sends again from `next_batch_no` on.
     SourceGap = 74 {
-        /// The number of the batch that is taken next.
+        /// The number of the next batch expected.
         next_batch_no: BatchNo,
         /// The number of the batch that came instead.
         got_batch_no: BatchNo,
@@ -141,29 +141,29 @@ messages! {
         session_id: SessionId,
         /// The source's epoch.
         epoch: Epoch,
-        /// Whose orders they are.
+        /// The source that the orders belong to.
         source_id: PartitionId,
     }
 
     /// A source is not opened, or a batch is refused and its source closed.
     SourceReject = 75 {
-        /// The number of the batch that is refused; zero when it was not a batch.
+        /// The number of the refused batch; zero when no batch was refused.
         batch_no: BatchNo,
-        /// The number of the batch that would be taken next.
+        /// The number of the next batch expected.
         next_batch_no: BatchNo,
-        /// The last place that the store has taken in: its `seq`.
+        /// The place of the last change that the store has applied: its `seq`.
         head_seq: Seq,
         /// Its `rec`.
         head_rec: Rec,
         /// The session.
         session_id: SessionId,
-        /// The epoch that the store knows of the source; zero when it knows none.
+        /// The source's epoch as known to the store; zero for none.
         epoch: Epoch,
-        /// Which row of the batch is wrong, from 1; zero when none is.
+        /// The index of the faulty row in the batch, from 1; zero for none.
         row_no: u32,
-        /// Whose orders they are.
+        /// The source that the orders belong to.
         source_id: PartitionId,
-        /// Why.
+        /// The reason.
         reason: Reason,
     }
 }

@@ -1,18 +1,18 @@
-//! Weir's wire: messages as fixed layouts over bytes, their framing, and the records of the logs.
+//! Weir's wire format: messages as fixed layouts over bytes, their framing, and the log records.
 //!
 //! `schema/weir.xml` is the contract (SBE 1.0, little-endian, under FIX's Simple Open Framing
-//! Header); a test compares every message here with it, offset by offset. The crate does no I/O
-//! and never panics on bytes from outside: what cannot be read is a [`DecodeError`] that names
-//! the message and the field.
+//! Header); a test compares every message here with it, offset by offset. The crate does no I/O and
+//! never panics on bytes from outside: bytes that cannot be decoded are a [`DecodeError`] that
+//! names the message and the field.
 //!
-//! * [`frame`]: where a message begins and ends in a byte stream.
-//! * [`challenge`]: what a session with an Ed25519 key signs to log on.
+//! * [`frame`]: the framing of messages in a byte stream.
+//! * [`challenge`]: the text that a session with an Ed25519 key signs to log on.
 //! * [`session`], [`order_entry`], [`reference`], [`delivery`], [`drop_copy`], [`ingest`],
-//!   [`subscription`], [`market`]: what both say.
+//!   [`replica`], [`subscription`], [`market`]: the messages, by protocol.
 //! * [`rows`]: orders with their attributes, on pages and in batches.
-//! * [`event`], [`report`]: what the engine says, and how its sender hears it.
-//! * [`dialogue`]: all that a client may say, and all that a node may, as one type each;
-//!   [`market_dialogue`] the part of it that is about market data.
+//! * [`event`], [`report`]: the engine's events, and the execution report made of them.
+//! * [`dialogue`]: all messages of a client and all of a node, as one type each;
+//!   [`market_dialogue`] is its market data part.
 //! * [`record`]: commands and events as the logs hold them.
 //! * [`catalogue`]: the list of all messages as data.
 

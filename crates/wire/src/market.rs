@@ -1,7 +1,7 @@
-//! Market data: subscriptions, and what they are told.
+//! Market data: the messages of subscribers and those to them.
 //!
-//! What the messages mean is told in `docs/protocols/market-data.md`. Prices are mantissas of the
-//! exponent that [`MarketInstrument`] says.
+//! `docs/protocols/market-data.md` specifies their meaning. Prices are mantissas with the exponent
+//! of [`MarketInstrument`].
 
 use core::fmt;
 
@@ -17,7 +17,7 @@ use crate::message::messages;
 pub const PATTERN_LEN_MAX: usize = 25;
 /// The longest symbol in bytes.
 pub const MARKET_SYMBOL_LEN_MAX: usize = 24;
-/// The most levels or orders in one message: what there is beyond goes on in the next.
+/// The most levels or orders in one message; further ones follow in the next message.
 pub const MARKET_GROUP_COUNT_MAX: usize = 1_000;
 
 /// Flags of a message of market data.
@@ -25,11 +25,11 @@ pub const MARKET_GROUP_COUNT_MAX: usize = 1_000;
 pub struct MarketFlags(pub u8);
 
 impl MarketFlags {
-    /// The state was asked for, not changed: the first that a subscription gets of an instrument.
+    /// The message is a snapshot: the first that a subscription gets of an instrument.
     pub const SNAPSHOT: MarketFlags = MarketFlags(1);
-    /// Messages of the source are lost: what is said may be wrong until the feed is live.
+    /// Messages of the source are lost: the data may be wrong until the feed is live again.
     pub const STALE: MarketFlags = MarketFlags(2);
-    /// The next message goes on with the same.
+    /// The next message continues this one.
     pub const MORE: MarketFlags = MarketFlags(4);
 
     /// True when `self` has all flags of `other`.
@@ -38,7 +38,7 @@ impl MarketFlags {
         self.0 & other.0 == other.0
     }
 
-    /// These and those.
+    /// The union of both sets of flags.
     #[must_use]
     pub const fn with(self, other: MarketFlags) -> MarketFlags {
         MarketFlags(self.0 | other.0)
@@ -63,7 +63,7 @@ impl Field for MarketFlags {
     }
 }
 
-/// What a trade counts for.
+/// The statistics that a trade counts for, and its kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TradeConditions(pub u8);
 
@@ -74,13 +74,13 @@ impl TradeConditions {
     pub const NOT_HIGH_LOW: TradeConditions = TradeConditions(2);
     /// Does not count for the volume.
     pub const NOT_VOLUME: TradeConditions = TradeConditions(4);
-    /// An auction's.
+    /// An auction trade.
     pub const AUCTION: TradeConditions = TradeConditions(8);
-    /// Before the market opened, or after it closed.
+    /// A trade before the market opened or after it closed.
     pub const EXTENDED_HOURS: TradeConditions = TradeConditions(16);
-    /// Of fewer shares than a round lot.
+    /// A trade of fewer shares than a round lot.
     pub const ODD_LOT: TradeConditions = TradeConditions(32);
-    /// The trade of this number is undone.
+    /// The trade of this number is cancelled.
     pub const BROKEN: TradeConditions = TradeConditions(64);
 
     /// True when `self` has all flags of `other`.
@@ -89,7 +89,7 @@ impl TradeConditions {
         self.0 & other.0 == other.0
     }
 
-    /// These and those.
+    /// The union of both sets of flags.
     #[must_use]
     pub const fn with(self, other: TradeConditions) -> TradeConditions {
         TradeConditions(self.0 | other.0)
@@ -115,14 +115,14 @@ impl Field for TradeConditions {
     }
 }
 
-/// Which statistics there are, and how they stand.
+/// Flags of the statistics: the prices that exist, and the message's kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatisticsFlags(pub u8);
 
 impl StatisticsFlags {
-    /// The state was asked for, not changed.
+    /// The message is a snapshot.
     pub const SNAPSHOT: StatisticsFlags = StatisticsFlags(1);
-    /// Messages of the source are lost: what is said may be wrong.
+    /// Messages of the source are lost: the data may be wrong.
     pub const STALE: StatisticsFlags = StatisticsFlags(2);
     /// There is a first price.
     pub const OPEN: StatisticsFlags = StatisticsFlags(4);
@@ -139,7 +139,7 @@ impl StatisticsFlags {
         self.0 & other.0 == other.0
     }
 
-    /// These and those.
+    /// The union of both sets of flags.
     #[must_use]
     pub const fn with(self, other: StatisticsFlags) -> StatisticsFlags {
         StatisticsFlags(self.0 | other.0)
@@ -164,7 +164,7 @@ impl Field for StatisticsFlags {
     }
 }
 
-/// Why an instrument does not trade: the source's own code, padded with spaces; any bytes are one.
+/// The reason of a trading state: the source's own code, padded with spaces; any bytes are valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatusReason(pub [u8; 4]);
 
@@ -191,59 +191,59 @@ impl Field for StatusReason {
 }
 
 messages! {
-    /// Subscribes to market data. Which instruments follows as a data field: a symbol, the
-    /// beginning of symbols and a star, or a star for all.
+    /// Subscribes to market data. The instruments follow as a data field: a symbol, a symbol's
+    /// prefix and a star, or a star for all.
     SubscribeMarket = 110 {
-        /// How far a price has to be from the one last sent, in 10^-9, for a quote not to wait for
-        /// the interval; zero: not judged so.
+        /// The distance from the last price sent, in 10^-9, from which a quote is urgent and does
+        /// not wait for the interval; zero switches this criterion off.
         urgent_move: u64,
-        /// The least time between two messages of an instrument where nothing is urgent; zero: as
-        /// often as there is room.
+        /// The least time between two messages of an instrument unless one is urgent; zero: no
+        /// conflation by time, only by back-pressure.
         interval: Nanos,
         /// The session.
         session_id: SessionId,
-        /// What the session calls the subscription from now on.
+        /// The handle that the session gives the subscription.
         handle: u32,
-        /// The same in millionths of the price last sent; zero: not judged so.
+        /// As `urgent_move`, in millionths of the last price sent; zero switches it off.
         urgent_move_ppm: u32,
-        /// Messages that are queued at most, beside one for each instrument; zero for the gateway's
+        /// The limit of queued messages, in addition to one per instrument; zero for the gateway's
         /// own limit.
         queue_len_max: u32,
-        /// Levels of each side, of depth alone; else zero.
+        /// Levels of each side, for depth only; else zero.
         depth: u16,
-        /// What of the instruments.
+        /// The content: quotes, depth, trades, ...
         content: MarketContent,
-        /// What happens when it does not keep up.
+        /// The policy for a subscriber that does not keep up.
         policy: MarketPolicy,
     }
 
-    /// Ends a subscription to market data. Nothing of it comes behind the answer.
+    /// Ends a subscription to market data. Nothing of it comes after the answer.
     UnsubscribeMarket = 111 {
         /// The session.
         session_id: SessionId,
-        /// Which.
+        /// The subscription's handle.
         handle: u32,
     }
 
-    /// Gives a subscription to market data another interval, from now on.
+    /// Changes the interval of a subscription to market data.
     SetMarketInterval = 112 {
-        /// The least time between two messages of an instrument where nothing is urgent.
+        /// The least time between two messages of an instrument unless one is urgent.
         interval: Nanos,
         /// The session.
         session_id: SessionId,
-        /// Which.
+        /// The subscription's handle.
         handle: u32,
     }
 
-    /// A subscription to market data stands, or stands as asked from now on.
+    /// A subscription to market data is active, or its change is in force.
     MarketSubscribed = 113 {
         /// Its interval.
         interval: Nanos,
         /// The session.
         session_id: SessionId,
-        /// Which.
+        /// The subscription's handle.
         handle: u32,
-        /// Messages that are queued at most.
+        /// The limit of queued messages.
         queue_len_max: u32,
     }
 
@@ -251,94 +251,93 @@ messages! {
     MarketEnded = 114 {
         /// The session.
         session_id: SessionId,
-        /// Which.
+        /// The subscription's handle.
         handle: u32,
-        /// Why.
+        /// The reason.
         reason: Reason,
     }
 
-    /// An instrument, before the first message that names it. Its symbol follows as a data field.
+    /// An instrument, sent before the first message that refers to it. Its symbol follows as a data
+    /// field.
     MarketInstrument = 115 {
-        /// Shares of a round lot; zero when the source does not say.
+        /// Shares of a round lot; zero if the source does not provide it.
         round_lot: Qty,
-        /// The price of the day before; zero when the source does not say.
+        /// The previous day's closing price; zero if the source does not provide it.
         previous_close: Price,
         /// The session.
         session_id: SessionId,
-        /// Its number, until it is said anew.
+        /// The instrument's number, until a later `MarketInstrument` replaces it.
         instrument_id: InstrumentId,
         /// The decimal exponent of all its prices.
         price_exponent: i8,
     }
 
-    /// How a channel of the source stands: said after logon and when it changes.
+    /// The state of a source's channel: sent after logon and on each change.
     MarketChannel = 116 {
-        /// When this was written.
+        /// The time at which the node wrote this message.
         sending_time: Nanos,
         /// The session.
         session_id: SessionId,
         /// The channel.
         channel: u32,
-        /// How it stands.
+        /// The channel's state.
         state: FeedState,
     }
 
     /// The best bid and offer. A side without a quote has quantity zero.
     MarketQuote = 117 {
-        /// The source's number of the oldest change in it.
+        /// The source's sequence number of the oldest change in the message.
         first_sequence: u64,
-        /// The source's number of the newest.
+        /// The source's sequence number of the newest change.
         last_sequence: u64,
-        /// When the oldest happened by the source's clock.
+        /// The source's time of the oldest change.
         event_time: Nanos,
-        /// When the oldest was received.
+        /// The time at which the oldest change was received.
         receive_time: Nanos,
-        /// When this was written.
+        /// The time at which the node wrote this message.
         sending_time: Nanos,
         /// The bid.
         bid_px: Price,
-        /// What is bid for.
+        /// The bid's size.
         bid_size: Qty,
         /// The offer.
         ask_px: Price,
-        /// What is offered.
+        /// The offer's size.
         ask_size: Qty,
         /// The session.
         session_id: SessionId,
-        /// Which subscription.
+        /// The subscription's handle.
         handle: u32,
         /// The instrument.
         instrument_id: InstrumentId,
-        /// Changes that were merged into it: 1 when it stands for one alone, 0 when the state was
-        /// asked for.
+        /// The number of changes merged into it: 1 for a single change, 0 for a snapshot.
         change_count: u32,
-        /// How it stands.
+        /// The message's flags.
         flags: MarketFlags,
     }
 
-    /// The levels of a book as they are now; a group of [`MarketLevel`] follows, bids first and
-    /// each side from the best on. All that is not in it is gone.
+    /// The current levels of a book; a group of [`MarketLevel`] follows, bids first, each side from
+    /// the best level on. It replaces all levels sent before.
     MarketLevels = 118 {
-        /// The source's number of the oldest change in it.
+        /// The source's sequence number of the oldest change in the message.
         first_sequence: u64,
-        /// The source's number of the newest.
+        /// The source's sequence number of the newest change.
         last_sequence: u64,
-        /// When the oldest happened by the source's clock.
+        /// The source's time of the oldest change.
         event_time: Nanos,
-        /// When the oldest was received.
+        /// The time at which the oldest change was received.
         receive_time: Nanos,
-        /// When this was written.
+        /// The time at which the node wrote this message.
         sending_time: Nanos,
         /// The session.
         session_id: SessionId,
-        /// Which subscription.
+        /// The subscription's handle.
         handle: u32,
         /// The instrument.
         instrument_id: InstrumentId,
-        /// Changes that were merged into it: 1 when it stands for one alone, 0 when the state was
-        /// asked for.
+        /// The number of changes merged into it: 1 for a single change, 0 for a snapshot.
         change_count: u32,
-        /// How it stands.
+        /// The message's flags.
         flags: MarketFlags,
     }
 
@@ -346,26 +345,26 @@ messages! {
     MarketLevel = 0 {
         /// The price.
         price: Price,
-        /// What rests there.
+        /// The quantity resting at the price.
         size: Qty,
-        /// Orders that rest there; zero when the source does not say.
+        /// The number of orders resting at the price; zero if the source does not provide it.
         order_count: u32,
         /// The side.
         side: Side,
     }
 
-    /// The statistics of an instrument's day. The volume-weighted average price is the turnover by
-    /// the volume.
+    /// The statistics of an instrument's day. The volume-weighted average price is the turnover
+    /// divided by the volume.
     MarketStatistics = 119 {
-        /// The source's number of the oldest change in it.
+        /// The source's sequence number of the oldest change in the message.
         first_sequence: u64,
-        /// The source's number of the newest.
+        /// The source's sequence number of the newest change.
         last_sequence: u64,
-        /// When the oldest happened by the source's clock.
+        /// The source's time of the oldest change.
         event_time: Nanos,
-        /// When the oldest was received.
+        /// The time at which the oldest change was received.
         receive_time: Nanos,
-        /// When this was written.
+        /// The time at which the node wrote this message.
         sending_time: Nanos,
         /// The first price.
         open_px: Price,
@@ -375,154 +374,153 @@ messages! {
         low_px: Price,
         /// The last.
         last_px: Price,
-        /// What traded.
+        /// The quantity traded.
         volume: Qty,
-        /// Prices times quantities.
+        /// The sum of price times quantity over the trades.
         turnover: Cash,
-        /// How many trades.
+        /// The number of trades.
         trade_count: u64,
         /// The session.
         session_id: SessionId,
-        /// Which subscription.
+        /// The subscription's handle.
         handle: u32,
         /// The instrument.
         instrument_id: InstrumentId,
-        /// Changes that were merged into it: 1 when it stands for one alone, 0 when the state was
-        /// asked for.
+        /// The number of changes merged into it: 1 for a single change, 0 for a snapshot.
         change_count: u32,
-        /// Which there are.
+        /// The prices that exist, and the message's flags.
         flags: StatisticsFlags,
     }
 
     /// The trading state of an instrument.
     MarketStatus = 120 {
-        /// The source's number of the oldest change in it.
+        /// The source's sequence number of the oldest change in the message.
         first_sequence: u64,
-        /// The source's number of the newest.
+        /// The source's sequence number of the newest change.
         last_sequence: u64,
-        /// When the oldest happened by the source's clock.
+        /// The source's time of the oldest change.
         event_time: Nanos,
-        /// When the oldest was received.
+        /// The time at which the oldest change was received.
         receive_time: Nanos,
-        /// When this was written.
+        /// The time at which the node wrote this message.
         sending_time: Nanos,
         /// The session.
         session_id: SessionId,
-        /// Which subscription.
+        /// The subscription's handle.
         handle: u32,
         /// The instrument.
         instrument_id: InstrumentId,
-        /// Changes that were merged into it: 1 when it stands for one alone, 0 when the state was
-        /// asked for.
+        /// The number of changes merged into it: 1 for a single change, 0 for a snapshot.
         change_count: u32,
-        /// Why, in the source's own code.
+        /// The reason, as the source's own code.
         status_reason: StatusReason,
-        /// How it trades.
+        /// The trading state.
         state: TradingState,
-        /// How it stands.
+        /// The message's flags.
         flags: MarketFlags,
     }
 
-    /// A trade, or that one is undone.
+    /// A trade, or the cancellation of one.
     MarketTrade = 121 {
-        /// The source's number of the oldest change in it.
+        /// The source's sequence number of the oldest change in the message.
         first_sequence: u64,
-        /// The source's number of the newest.
+        /// The source's sequence number of the newest change.
         last_sequence: u64,
-        /// When the oldest happened by the source's clock.
+        /// The source's time of the oldest change.
         event_time: Nanos,
-        /// When the oldest was received.
+        /// The time at which the oldest change was received.
         receive_time: Nanos,
-        /// When this was written.
+        /// The time at which the node wrote this message.
         sending_time: Nanos,
-        /// At.
+        /// The trade's price.
         last_px: Price,
-        /// So much.
+        /// The trade's quantity.
         last_qty: Qty,
-        /// The source's number of it; zero when it has none.
+        /// The source's trade number; zero for none.
         match_id: u64,
         /// The session.
         session_id: SessionId,
-        /// Which subscription.
+        /// The subscription's handle.
         handle: u32,
         /// The instrument.
         instrument_id: InstrumentId,
-        /// Where, by the source's own letter; zero for a source of one venue.
+        /// The venue, by the source's own letter; zero for a source of one venue.
         venue: u8,
         /// The side that took liquidity.
         aggressor: AnySide,
-        /// What it counts for.
+        /// The statistics it counts for, and its kind.
         conditions: TradeConditions,
-        /// How it stands.
+        /// The message's flags.
         flags: MarketFlags,
     }
 
     /// A change of one order of a book.
     MarketOrder = 122 {
-        /// The source's number of the oldest change in it.
+        /// The source's sequence number of the oldest change in the message.
         first_sequence: u64,
-        /// The source's number of the newest.
+        /// The source's sequence number of the newest change.
         last_sequence: u64,
-        /// When the oldest happened by the source's clock.
+        /// The source's time of the oldest change.
         event_time: Nanos,
-        /// When the oldest was received.
+        /// The time at which the oldest change was received.
         receive_time: Nanos,
-        /// When this was written.
+        /// The time at which the node wrote this message.
         sending_time: Nanos,
-        /// The source's number of it.
+        /// The source's order number.
         order_id: u64,
-        /// Of a replaced order the number of the one that took its place; else zero.
+        /// For a replace, the number of the new order; else zero.
         new_order_id: u64,
-        /// Its price; of an execution the trade's where it is not the order's, else zero.
+        /// The order's price; for an execution, the trade's price if it differs from the order's,
+        /// else zero.
         price: Price,
-        /// What rests, traded or was taken away.
+        /// The quantity that rests, traded or was removed.
         size: Qty,
-        /// Of an execution the source's number of the trade; else zero.
+        /// For an execution, the source's trade number; else zero.
         match_id: u64,
         /// The session.
         session_id: SessionId,
-        /// Which subscription.
+        /// The subscription's handle.
         handle: u32,
         /// The instrument.
         instrument_id: InstrumentId,
-        /// What happened.
+        /// The kind of change.
         action: OrderAction,
-        /// The side of an order that is added.
+        /// The side of an added order.
         side: AnySide,
-        /// How it stands.
+        /// The message's flags.
         flags: MarketFlags,
     }
 
-    /// All orders of a book as they are now: changes follow from here. A group of
-    /// [`MarketRestingOrder`] follows, bids first and each side in the order in which they trade.
+    /// All orders of a book as a snapshot; changes follow from here. A group of
+    /// [`MarketRestingOrder`] follows, bids first, each side in the order of execution priority.
     MarketOrders = 123 {
-        /// The source's number of the oldest change in it.
+        /// The source's sequence number of the oldest change in the message.
         first_sequence: u64,
-        /// The source's number of the newest.
+        /// The source's sequence number of the newest change.
         last_sequence: u64,
-        /// When the oldest happened by the source's clock.
+        /// The source's time of the oldest change.
         event_time: Nanos,
-        /// When the oldest was received.
+        /// The time at which the oldest change was received.
         receive_time: Nanos,
-        /// When this was written.
+        /// The time at which the node wrote this message.
         sending_time: Nanos,
         /// The session.
         session_id: SessionId,
-        /// Which subscription.
+        /// The subscription's handle.
         handle: u32,
         /// The instrument.
         instrument_id: InstrumentId,
-        /// How it stands.
+        /// The message's flags.
         flags: MarketFlags,
     }
 
     /// An entry of a group: an order that rests in a book.
     MarketRestingOrder = 0 {
-        /// The source's number of it.
+        /// The source's order number.
         order_id: u64,
         /// Its price.
         price: Price,
-        /// What rests of it.
+        /// The quantity that rests.
         size: Qty,
         /// Its side.
         side: Side,
@@ -530,17 +528,17 @@ messages! {
 
     /// Messages of a subscription are lost: its queue was full.
     MarketGap = 124 {
-        /// How many.
+        /// The number of lost messages.
         lost_count: u64,
-        /// The source's number of the first.
+        /// The source's sequence number of the first.
         first_sequence: u64,
-        /// The source's number of the last.
+        /// The source's sequence number of the last.
         last_sequence: u64,
-        /// When this was written.
+        /// The time at which the node wrote this message.
         sending_time: Nanos,
         /// The session.
         session_id: SessionId,
-        /// Which subscription.
+        /// The subscription's handle.
         handle: u32,
         /// The instrument.
         instrument_id: InstrumentId,

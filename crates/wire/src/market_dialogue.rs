@@ -1,4 +1,4 @@
-//! What subscribers to market data say, and what they are told, each as one type.
+//! The messages that subscribers to market data send and those that they receive, one type each.
 
 use weir_types::SessionId;
 
@@ -12,27 +12,27 @@ use crate::market::{
 };
 use crate::message::{DecodeError, Message};
 
-/// What a subscriber to market data may say.
+/// A message that a subscriber to market data may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarketRequest<'a> {
     /// Subscribes to the instruments of a pattern: at most [`PATTERN_LEN_MAX`] bytes.
     Subscribe(SubscribeMarket, &'a [u8]),
     /// Ends a subscription.
     Unsubscribe(UnsubscribeMarket),
-    /// Gives a subscription another interval.
+    /// Changes a subscription's interval.
     SetInterval(SetMarketInterval),
 }
 
-/// What a subscriber to market data may be told.
+/// A message that a subscriber to market data may receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MarketMessage<'a> {
-    /// A subscription stands.
+    /// A subscription is active.
     Subscribed(MarketSubscribed),
     /// A subscription has ended, or was refused.
     Ended(MarketEnded),
     /// An instrument, with its symbol: at most [`MARKET_SYMBOL_LEN_MAX`] bytes.
     Instrument(MarketInstrument, &'a [u8]),
-    /// How a channel of the source stands.
+    /// The state of a source's channel.
     Channel(MarketChannel),
     /// The best bid and offer.
     Quote(MarketQuote),
@@ -76,14 +76,15 @@ fn group_of<'a, M: Message, E: Message>(
     Ok(group)
 }
 
-/// The error of what follows the block of `M`: named as the field after the last.
+/// The out-of-range error of the data behind the block of `M`: its index is one past the last
+/// field.
 fn tail_out_of_range<M: Message>(field: &'static str) -> DecodeError {
     let index = u16::try_from(M::FIELDS.len() + 1).expect("no message has 65,535 fields");
     DecodeError::FieldOutOfRange { message: M::NAME, field, index }
 }
 
 impl<'a> MarketRequest<'a> {
-    /// Reads what a subscriber says; `None` when the template is of none of these.
+    /// Decodes a subscriber's message; `None` when the template is none of these.
     ///
     /// # Errors
     /// Any [`DecodeError`].
@@ -99,7 +100,7 @@ impl<'a> MarketRequest<'a> {
         })
     }
 
-    /// Appends its frame.
+    /// Appends the message's frame.
     ///
     /// # Panics
     /// When the pattern has more than 65,535 bytes.
@@ -118,7 +119,7 @@ impl<'a> MarketRequest<'a> {
 }
 
 impl<'a> MarketMessage<'a> {
-    /// Reads what a subscriber is told; `None` when the template is of none of these.
+    /// Decodes a message to a subscriber; `None` when the template is none of these.
     ///
     /// # Errors
     /// Any [`DecodeError`].
@@ -168,7 +169,7 @@ impl<'a> MarketMessage<'a> {
         }
     }
 
-    /// Appends its frame.
+    /// Appends the message's frame.
     ///
     /// # Panics
     /// When a symbol has more than 65,535 bytes.
@@ -201,8 +202,8 @@ impl<'a> MarketMessage<'a> {
     }
 }
 
-/// Appends the frame of a message with a group of at most [`MARKET_GROUP_COUNT_MAX`] entries
-/// behind it.
+/// Appends the frame of a message followed by a group of at most [`MARKET_GROUP_COUNT_MAX`]
+/// entries.
 ///
 /// # Panics
 /// When there are more.

@@ -1,18 +1,18 @@
-//! What a message is: a template id and a block of fixed fields, declared once by `messages!`.
+//! Messages: a template id and a block of fixed fields, declared once by `messages!`.
 //!
-//! The macro makes, for each message, the struct that the program works with and a layout over
-//! bytes with the same fields in the same order, so that decoding is a bounds check, a copy and
-//! one check per field that has meaningless values. `schema/weir.xml` says the same in SBE's
-//! words; a test compares every offset.
+//! For each message the macro makes the struct that the program works with and a layout over bytes
+//! with the same fields in the same order, so that decoding is a bounds check, a copy and one check
+//! per field that has invalid values. `schema/weir.xml` describes the same layout in SBE; a test
+//! compares every offset.
 
 use core::fmt;
 
-/// The name, place and schema type of one field of a message's block.
+/// The name, offset, size and schema type of one field of a message's block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldInfo {
     /// The field's name, in snake case.
     pub name: &'static str,
-    /// Its place in the block, in bytes.
+    /// Its offset in the block, in bytes.
     pub offset: usize,
     /// Its size in bytes.
     pub size: usize,
@@ -21,8 +21,8 @@ pub struct FieldInfo {
 }
 
 impl FieldInfo {
-    /// The field's name in the schema: in camel case. A word that is a keyword of languages that
-    /// clients are generated in has another name there: `switch` is `switchTo`.
+    /// Returns the field's name in the schema: in camel case. A name that is a keyword of a
+    /// language for which codecs are generated is replaced: `switch` is `switchTo`.
     #[must_use]
     pub fn schema_name(&self) -> String {
         match self.name {
@@ -32,7 +32,7 @@ impl FieldInfo {
     }
 }
 
-/// A name in camel case: `cl_ord_id` becomes `clOrdId`.
+/// Converts a name to camel case: `cl_ord_id` becomes `clOrdId`.
 #[must_use]
 pub fn camel_case(name: &str) -> String {
     let mut words = name.split('_');
@@ -45,7 +45,7 @@ pub fn camel_case(name: &str) -> String {
     camel
 }
 
-/// Why bytes are not the message that they claim to be.
+/// The reason why bytes do not decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The block is shorter than the message's fields.
@@ -53,12 +53,12 @@ pub enum DecodeError {
     BlockTooShort {
         /// The message's name.
         message: &'static str,
-        /// Bytes there.
+        /// Bytes found.
         got: usize,
-        /// Bytes wanted.
+        /// Bytes needed.
         want: usize,
     },
-    /// A field's value has no meaning.
+    /// A field's value is invalid.
     #[error("{message}: field {field} has a value without meaning")]
     FieldOutOfRange {
         /// The message's name.
@@ -71,7 +71,7 @@ pub enum DecodeError {
     /// No message has this template id.
     #[error("no message has template id {0}")]
     UnknownTemplate(u16),
-    /// The schema or its version is not ours.
+    /// The schema or its version is not supported.
     #[error("schema {schema} version {version} is not served")]
     UnknownSchema {
         /// The schema id found.
@@ -82,15 +82,15 @@ pub enum DecodeError {
     /// The bytes end inside the header, a group or a data field.
     #[error("{0}: the bytes end early")]
     Truncated(&'static str),
-    /// The message exists and has no place here.
+    /// The message exists but is not allowed here.
     #[error("{0} has no place here")]
     Unexpected(&'static str),
-    /// Bytes that belong to nothing follow a message of our own version.
+    /// Bytes follow a message of our own version.
     #[error("{message}: {count} bytes too many")]
     TrailingBytes {
         /// The message's name.
         message: &'static str,
-        /// How many bytes.
+        /// The number of extra bytes.
         count: usize,
     },
 }
@@ -106,7 +106,8 @@ pub trait Message: Copy + fmt::Debug {
     /// The block's fields, in order.
     const FIELDS: &'static [FieldInfo];
 
-    /// Reads the block. Longer blocks, of a later version, are read as far as this one knows.
+    /// Decodes the block. Of a longer block, of a later version, it decodes the fields that this
+    /// version knows.
     ///
     /// # Errors
     /// [`DecodeError::BlockTooShort`], [`DecodeError::FieldOutOfRange`].
@@ -115,11 +116,11 @@ pub trait Message: Copy + fmt::Debug {
     /// Appends the block.
     fn encode_block(&self, out: &mut Vec<u8>);
 
-    /// Shows every field's value, in order: for tools that print messages.
+    /// Visits every field with its value, in order: for tools that print messages.
     fn visit_fields(&self, visit: &mut VisitField<'_>);
 }
 
-/// What is shown a field and its value as text.
+/// A visitor of fields and their values as text.
 pub type VisitField<'a> = dyn FnMut(&'static FieldInfo, &dyn fmt::Display) + 'a;
 
 /// Declares messages: `Name = template_id { field: Type, ... }`.

@@ -1,7 +1,7 @@
-//! What trading sessions send: new orders, replaces, cancels.
+//! Order entry: new orders, replaces, cancels.
 //!
-//! Each request carries the session it belongs to, since one connection serves many, and the
-//! session's next request number for the partition it goes to.
+//! Each request carries its session, since one connection serves many, and the session's next
+//! request number for the partition that the request goes to.
 
 use weir_types::{
     AccountId, ClOrdId, ExecInst, FirmId, InstrumentId, MassCancelScope, Nanos, OrdType, OrderId,
@@ -27,25 +27,25 @@ messages! {
         display_qty: Qty,
         /// The stop price; zero when there is none.
         stop_px: Price,
-        /// When the order expires; zero unless good till date.
+        /// The expiry time; zero unless good till date.
         expire_time: Nanos,
-        /// When the client sent it, by its own clock; for its own use.
+        /// The client's sending time, by its own clock; for the client's own use.
         sending_time: Nanos,
         /// The trading session.
         session_id: SessionId,
-        /// What to trade.
+        /// The instrument.
         instrument_id: InstrumentId,
-        /// For whom.
+        /// The account.
         account_id: AccountId,
         /// Buy or sell.
         side: Side,
         /// Limit, market, ...
         ord_type: OrdType,
-        /// How long it stands.
+        /// The order's lifetime: day, GTC, IOC, FOK, ...
         time_in_force: TimeInForce,
         /// Post-only.
         exec_inst: ExecInst,
-        /// What to do about the account's own orders.
+        /// The action on a match with an order of the same account.
         self_trade_prevention: SelfTradePrevention,
     }
 
@@ -55,15 +55,15 @@ messages! {
         request_no: RequestNo,
         /// The order's name from now on; may equal the old one.
         cl_ord_id: ClOrdId,
-        /// The order's name so far; empty when `order_id` says which.
+        /// The order's current name; empty when `order_id` names the order.
         orig_cl_ord_id: ClOrdId,
-        /// The order; zero when `orig_cl_ord_id` says which.
+        /// The order; zero when `orig_cl_ord_id` names it.
         order_id: OrderId,
         /// The new limit price.
         price: Price,
-        /// The new total quantity, what is filled already included.
+        /// The new total quantity, including the quantity already filled.
         order_qty: Qty,
-        /// When the client sent it, by its own clock.
+        /// The client's sending time, by its own clock.
         sending_time: Nanos,
         /// The trading session.
         session_id: SessionId,
@@ -71,17 +71,17 @@ messages! {
         instrument_id: InstrumentId,
     }
 
-    /// Cancels what is left of an order.
+    /// Cancels the remainder of an order.
     CancelOrder = 12 {
         /// The session's request number.
         request_no: RequestNo,
         /// The client's name for this request.
         cl_ord_id: ClOrdId,
-        /// The order's name; empty when `order_id` says which.
+        /// The order's name; empty when `order_id` names the order.
         orig_cl_ord_id: ClOrdId,
-        /// The order; zero when `orig_cl_ord_id` says which.
+        /// The order; zero when `orig_cl_ord_id` names it.
         order_id: OrderId,
-        /// When the client sent it, by its own clock.
+        /// The client's sending time, by its own clock.
         sending_time: Nanos,
         /// The trading session.
         session_id: SessionId,
@@ -95,17 +95,17 @@ messages! {
         request_no: RequestNo,
         /// The client's name for this request.
         cl_ord_id: ClOrdId,
-        /// When the client sent it, by its own clock.
+        /// The client's sending time, by its own clock.
         sending_time: Nanos,
         /// The trading session.
         session_id: SessionId,
         /// Only this instrument; zero for all.
         instrument_id: InstrumentId,
-        /// The account, where the scope is one.
+        /// The account, if the scope is one.
         account_id: AccountId,
-        /// The firm, where the scope is one: the session's own unless it is an operator's.
+        /// The firm, if the scope is one: the session's own, except for an operator.
         firm_id: FirmId,
-        /// Which partition.
+        /// The partition.
         partition_id: PartitionId,
         /// Session, account, firm or instrument.
         scope: MassCancelScope,

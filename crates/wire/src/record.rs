@@ -1,4 +1,4 @@
-//! Commands and events as one type each, and their bytes in the logs: SBE's message header, the
+//! Commands and events as one type each, and their encoding in the logs: SBE's message header, the
 //! block, and for an import or a definition's event the definition's own header and block.
 
 use weir_types::{EventNo, InstrumentId, PartitionId, Position, RequestNo, SessionId};
@@ -78,9 +78,9 @@ records! {
         SetPhase,
         /// A kill switch.
         KillSwitch,
-        /// A trade taken back.
+        /// A trade bust.
         BustTrade,
-        /// A change of phase to come.
+        /// A scheduled change of phase.
         SchedulePhase,
         /// An instrument.
         DefineInstrument,
@@ -104,19 +104,19 @@ records! {
         PhaseChanged,
         /// A digest.
         Checkpoint,
-        /// A trade taken back.
+        /// A busted trade.
         TradeBusted,
         /// An uncrossing.
         Uncrossed,
     }
 }
 
-/// An entry of a command log: all that an engine is ever told.
+/// An entry of a command log: the engine's only input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// A client's request.
     Request(Request),
-    /// A definition of the control log, taken in by a partition.
+    /// A definition of the control log, imported by a partition.
     Import(Position, Definition),
     /// Timers are due.
     Tick,
@@ -124,7 +124,7 @@ pub enum Command {
     SessionLost(SessionLost),
 }
 
-/// A record of an event log: all that an engine ever says.
+/// A record of an event log: the engine's only output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Orders, requests, phases, digests.
@@ -174,7 +174,7 @@ impl Request {
         }
     }
 
-    /// Where it is to go.
+    /// Returns the log that the request belongs in.
     #[must_use]
     pub fn destination(&self) -> Destination {
         match self {
@@ -194,7 +194,7 @@ impl Request {
         }
     }
 
-    /// The definition in it, if it is one.
+    /// Returns the definition in it, if it is one.
     #[must_use]
     pub fn definition(&self) -> Option<Definition> {
         match self {
@@ -206,7 +206,7 @@ impl Request {
         }
     }
 
-    /// Reads a request.
+    /// Decodes a request.
     ///
     /// # Errors
     /// Any [`DecodeError`]; [`DecodeError::UnknownTemplate`] for messages that are no requests.
@@ -221,7 +221,7 @@ impl Request {
     }
 }
 
-/// Which log a request belongs in.
+/// The log that a request belongs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// The partition of the instrument.
@@ -233,7 +233,7 @@ pub enum Destination {
 }
 
 impl Definition {
-    /// Reads a definition.
+    /// Decodes a definition.
     ///
     /// # Errors
     /// Any [`DecodeError`].
@@ -248,7 +248,7 @@ impl Definition {
 }
 
 impl Command {
-    /// Appends the log entry's bytes.
+    /// Appends the log entry's encoding.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Command::Request(request) => request.encode(out),
@@ -261,7 +261,7 @@ impl Command {
         }
     }
 
-    /// Reads a log entry.
+    /// Decodes a log entry.
     ///
     /// # Errors
     /// Any [`DecodeError`]: the entry is not one that this version wrote.
@@ -282,7 +282,7 @@ impl Command {
 }
 
 impl Event {
-    /// Appends the record's bytes.
+    /// Appends the record's encoding.
     #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
@@ -294,7 +294,7 @@ impl Event {
         }
     }
 
-    /// Reads a record.
+    /// Decodes a record.
     ///
     /// # Errors
     /// Any [`DecodeError`]: the record is not one that this version wrote.
@@ -308,7 +308,7 @@ impl Event {
         PlainEvent::decode_own_message(&raw).map(Event::Plain)
     }
 
-    /// The command that caused it.
+    /// The position of the command that caused it.
     #[must_use]
     pub fn position(&self) -> Position {
         match self {
@@ -323,7 +323,8 @@ impl Event {
         }
     }
 
-    /// The session it is addressed to and its number there; `None` for events to all.
+    /// The session that the event is addressed to and its event number; `None` for an event without
+    /// addressee.
     #[must_use]
     pub fn address(&self) -> Option<(SessionId, EventNo)> {
         match self {

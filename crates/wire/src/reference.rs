@@ -1,5 +1,5 @@
-//! Reference data and the operator's requests: what the control log holds, and how the other
-//! partitions learn of it.
+//! Reference data and the operator's requests: the entries of the control log, and their import by
+//! the other partitions.
 //!
 //! A definition replaces the one before it with the same identifier. The control log accepts
 //! definitions from operators and numbers them; the partitions import them in that order.
@@ -30,15 +30,17 @@ messages! {
         price_max: Price,
         /// The static reference until an uncrossing trades; zero for none.
         reference_price: Price,
-        /// How long a volatility call lasts; zero until an operator ends it.
+        /// The duration of a volatility call; zero: until an operator ends it.
         volatility_call: Nanos,
         /// The operator's session.
         session_id: SessionId,
         /// The instrument.
         instrument_id: InstrumentId,
-        /// How far from the static reference a trade may be, in basis points; zero for no collar.
+        /// The most that a trade may differ from the static reference, in basis points; zero for no
+        /// collar.
         static_collar: u32,
-        /// How far from the last price a trade may be, in basis points; zero for no collar.
+        /// The most that a trade may differ from the last price, in basis points; zero for no
+        /// collar.
         dynamic_collar: u32,
         /// The partition that trades it.
         partition_id: PartitionId,
@@ -72,16 +74,17 @@ messages! {
         account_id: AccountId,
         /// Its firm.
         firm_id: FirmId,
-        /// Whether the account may sell what it does not hold and buy on credit: checks of cash
-        /// and position are off for it (market makers, test accounts). Books are kept all the same.
+        /// On: the account may sell without holdings and buy on credit; its cash and position
+        /// checks are off (market makers, test accounts). Its cash and positions are recorded all
+        /// the same.
         unlimited: Switch,
     }
 
-    /// Defines a session and by what it proves that it is itself.
+    /// Defines a session and its credential.
     DefineSession = 23 {
         /// The session's request number; zero in an import.
         request_no: RequestNo,
-        /// When its key's time is over, since the Unix epoch (UTC); zero for never.
+        /// The expiry of its key, since the Unix epoch (UTC); zero for never.
         valid_until: Nanos,
         /// The BLAKE3 hash of its API key, or its Ed25519 public key.
         credential: Credential,
@@ -91,13 +94,13 @@ messages! {
         defined_session_id: SessionId,
         /// Its firm; zero for supervisors and operators.
         firm_id: FirmId,
-        /// New orders and replaces a second in each partition; zero for no bound.
+        /// The limit of new orders and replaces per second in each partition; zero for no limit.
         order_rate_max: u32,
-        /// Requests that may be without an answer, over all partitions; zero for no bound.
+        /// The limit of unanswered requests, over all partitions; zero for no limit.
         in_flight_max: u32,
-        /// What it may do.
+        /// Its role.
         role: Role,
-        /// Which of the two the credential is.
+        /// The credential's kind.
         credential_kind: CredentialKind,
     }
 
@@ -130,11 +133,12 @@ messages! {
         session_id: SessionId,
         /// The instrument.
         instrument_id: InstrumentId,
-        /// The phase to be in.
+        /// The new phase.
         phase: Phase,
     }
 
-    /// Stops entry for somebody, or allows it again; cancels are served all the same.
+    /// Stops entry for a session, an account, a firm or all, or allows it again; cancels are served
+    /// all the same.
     KillSwitch = 26 {
         /// The session's request number.
         request_no: RequestNo,
@@ -144,13 +148,13 @@ messages! {
         id: u32,
         /// The partition.
         partition_id: PartitionId,
-        /// Whom it stops.
+        /// The kind of `id`.
         scope: KillScope,
         /// On or off.
         switch: Switch,
     }
 
-    /// Takes a trade back: cash and lots return, the orders stay as they are.
+    /// Busts a trade: cash and lots return, the orders stay as they are.
     BustTrade = 27 {
         /// The session's request number.
         request_no: RequestNo,
@@ -162,22 +166,22 @@ messages! {
         partition_id: PartitionId,
     }
 
-    /// Changes an instrument's phase at a time to come, or forgets such changes.
+    /// Schedules a change of an instrument's phase, or clears its schedule.
     SchedulePhase = 28 {
         /// The session's request number.
         request_no: RequestNo,
-        /// When, by log time; zero forgets all that the instrument's schedule holds.
+        /// The log time of the change; zero clears the instrument's schedule.
         at: Nanos,
         /// The operator's session.
         session_id: SessionId,
         /// The instrument.
         instrument_id: InstrumentId,
-        /// The phase to be in then.
+        /// The phase to change to.
         phase: Phase,
     }
 
-    /// A partition records that it took in the control log's definition at `control_position`;
-    /// the definition's own message follows in the same log entry.
+    /// A partition imports the control log's definition at `control_position`; the definition's own
+    /// message follows in the same log entry.
     Import = 200 {
         /// The definition's place in the control log.
         control_position: Position,
@@ -193,7 +197,7 @@ messages! {
     SessionLost = 202 {
         /// The session.
         session_id: SessionId,
-        /// Whether it wanted its orders cancelled.
+        /// On when the session asked for cancel on disconnect.
         cancel_on_disconnect: Switch,
     }
 }

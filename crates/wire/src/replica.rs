@@ -1,10 +1,10 @@
-//! A replica follows a source: it asks a master for what comes after a position of the source's
-//! history, and takes that in as the master did.
+//! Replication of a source: a replica asks a master for the entries after a position of the
+//! source's history and applies them as the master did.
 //!
-//! An answer begins with a [`FollowState`]. Entries follow it as the frames that they came in, of
+//! An answer begins with a [`FollowState`]. Entries follow it as the frames in which they came, of
 //! [`OpenSource`](crate::ingest::OpenSource) and [`SourceBatch`](crate::ingest::SourceBatch), or,
-//! where the replica's position is not to be had any more, the chunks of a snapshot. How it goes
-//! is told in `docs/protocols/replica.md`.
+//! if the master no longer holds the entries after the replica's position, the chunks of a
+//! snapshot. `docs/protocols/replica.md` specifies the protocol.
 
 use weir_types::{Nanos, PartitionId, Rec, Seq, SessionId, Switch};
 
@@ -12,37 +12,37 @@ use crate::frame::{RawMessage, put_frame_with, put_message};
 use crate::group::{put_data, take_data};
 use crate::message::{DecodeError, messages};
 
-/// The longest piece of a snapshot in a [`SnapshotChunk`].
+/// The longest chunk of a snapshot in a [`SnapshotChunk`], in bytes.
 pub const CHUNK_LEN_MAX: usize = 60 * 1024;
 
 messages! {
-    /// Asks for what comes after a position of a source's history. One answer comes to each.
+    /// Asks for the entries after a position of a source's history. Each request gets one answer.
     FollowSource = 76 {
-        /// Of which history the position is: as the master said; zero for none.
+        /// The upper half of the id of the position's history, from the master; zero for none.
         history_high: u64,
         /// Its lower half.
         history_low: u64,
-        /// The last entry that was taken in; zero for none.
+        /// The last entry applied; zero for none.
         position: u64,
         /// The session.
         session_id: SessionId,
-        /// The number of the snapshot's chunk that is due; zero outside of a snapshot.
+        /// The next snapshot chunk wanted; zero outside of a snapshot.
         chunk_no: u32,
-        /// Whose orders they are.
+        /// The source that the orders belong to.
         source_id: PartitionId,
     }
 
-    /// What is given: entries, or a snapshot, and where the master stands.
+    /// The head of an answer: entries or a snapshot follow; with the master's own position.
     FollowState = 77 {
-        /// The source's history at this master.
+        /// The upper half of the id of the source's history at this master.
         history_high: u64,
         /// Its lower half.
         history_low: u64,
-        /// The last entry that is given here, or that the snapshot holds.
+        /// The last entry of this answer or of the snapshot.
         position: u64,
         /// The master's last entry.
         head_position: u64,
-        /// The place of its latest change: its `seq`.
+        /// The place of the master's latest change: its `seq`.
         head_seq: Seq,
         /// Its `rec`.
         head_rec: Rec,
@@ -50,30 +50,30 @@ messages! {
         sending_time: Nanos,
         /// The session.
         session_id: SessionId,
-        /// How many entries follow, each as a frame of its own.
+        /// The number of entries that follow, each as a frame of its own.
         entry_count: u32,
-        /// Whose orders they are.
+        /// The source that the orders belong to.
         source_id: PartitionId,
-        /// On when chunks of a snapshot follow in the place of entries.
+        /// On when chunks of a snapshot follow instead of entries.
         is_snapshot: Switch,
     }
 
-    /// A piece of a snapshot: bytes follow as a data field, at most [`CHUNK_LEN_MAX`].
+    /// A chunk of a snapshot: bytes follow as a data field, at most [`CHUNK_LEN_MAX`].
     SnapshotChunk = 78 {
         /// The last entry that the snapshot holds.
         position: u64,
         /// The session.
         session_id: SessionId,
-        /// The piece's number, from zero.
+        /// The chunk's number, from zero.
         chunk_no: u32,
-        /// Whose orders they are.
+        /// The source that the orders belong to.
         source_id: PartitionId,
         /// On for the last one.
         is_last: Switch,
     }
 }
 
-/// Appends the frame of a piece of a snapshot.
+/// Appends the frame of a snapshot chunk.
 ///
 /// # Panics
 /// When it is longer than [`CHUNK_LEN_MAX`].
@@ -85,7 +85,7 @@ pub fn put_snapshot_chunk(chunk: &SnapshotChunk, bytes: &[u8], out: &mut Vec<u8>
     });
 }
 
-/// A piece of a snapshot with its bytes.
+/// Decodes a snapshot chunk and its bytes.
 ///
 /// # Errors
 /// Any [`DecodeError`].

@@ -1,8 +1,8 @@
-//! The execution report: an order event as its sender gets it, with the times of its stages.
+//! The execution report: an order event as its sender gets it, with its stage times.
 //!
-//! The stage times are measured, not decided: they are outside the event log and the digest, and
-//! zero in a report that is sent again. They lie behind the event's block, so that a gateway makes
-//! a report by appending 32 bytes to a record of the event log.
+//! The stage times are measured, not decided: they are not part of the event log or the digest, and
+//! are zero in a report that is sent again. They lie behind the event's block, so that a gateway
+//! makes a report by appending 32 bytes to a record of the event log.
 
 use core::fmt;
 
@@ -14,12 +14,12 @@ use crate::event::OrderEvent;
 use crate::field::{Field, Text};
 use crate::message::{DecodeError, FieldInfo, Message, VisitField};
 
-/// When an order passed the points t0 to t6 (see `weir-probe`), in nanoseconds.
+/// The times at which an order passed the points t0 to t6 (see `weir-probe`), in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageTimes {
-    /// t0 since the Unix epoch; zero when the times are not known.
+    /// t0 since the Unix epoch; zero when the times are unknown.
     pub t0: Nanos,
-    /// t1 to t6 as nanoseconds after t0, at most `u32::MAX` (4.29 s), which means "that or more".
+    /// t1 to t6 as nanoseconds after t0; `u32::MAX` (4.29 s) means "that or more".
     pub after_t0: [u32; 6],
 }
 
@@ -49,12 +49,12 @@ impl Field for StageTimes {
     }
 }
 
-/// What a session hears of each change of its orders.
+/// The report of one change of a session's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecutionReport {
     /// The change and the order's state after it.
     pub event: OrderEvent,
-    /// Where its time went.
+    /// The stage times of the command.
     pub stage_times: StageTimes,
 }
 

@@ -1,9 +1,9 @@
-//! Rows of orders with their attributes: the group that a page's body and a batch end with. Each
+//! Rows of orders with their attributes: the group at the end of a page's body and of a batch. Each
 //! entry is a block of [`OrderRow`], then a data field with bytes that only the source understands.
 //!
-//! [`take_rows`] walks the lengths once, so that what lies behind the group is found and a row can
-//! be taken without a check of where it ends. Fields and the attributes' length are checked as the
-//! rows are taken, so that what is wrong is told by its row.
+//! [`take_rows`] walks the lengths once, which finds the end of the group and lets rows be taken
+//! without further bounds checks. Fields and the attributes' length are checked as the rows are
+//! taken, so that an error names its row.
 
 use crate::delivery::OrderRow;
 use crate::group::{put_data, take_data};
@@ -11,10 +11,10 @@ use crate::message::{DecodeError, Message};
 
 /// The most bytes of a row's attributes.
 pub const ATTRIBUTES_LEN_MAX: usize = 600;
-/// The longest that a row is on the wire in bytes: block, length, attributes.
+/// The longest row on the wire in bytes: block, length, attributes.
 pub const ROW_WIRE_LEN_MAX: usize = OrderRow::BLOCK_LENGTH + 2 + ATTRIBUTES_LEN_MAX;
 
-/// Rows with their attributes, decoded one by one. By default there are none.
+/// Rows with their attributes, decoded one by one. The default is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows<'a> {
     bytes: &'a [u8],
@@ -22,11 +22,11 @@ pub struct Rows<'a> {
     count: usize,
 }
 
-/// Takes the rows off the head of `bytes`.
+/// Parses the rows at the head of `bytes`; returns them and the rest.
 ///
 /// # Errors
-/// [`DecodeError::Truncated`] when they are not all there, [`DecodeError::BlockTooShort`] when
-/// their blocks are shorter than a row's.
+/// [`DecodeError::Truncated`] when rows are missing, [`DecodeError::BlockTooShort`] when their
+/// blocks are shorter than a row's.
 pub fn take_rows(bytes: &[u8]) -> Result<(Rows<'_>, &[u8]), DecodeError> {
     let Some((head, entries)) = bytes.split_first_chunk::<4>() else {
         return Err(DecodeError::Truncated("group header"));
@@ -49,8 +49,8 @@ pub fn take_rows(bytes: &[u8]) -> Result<(Rows<'_>, &[u8]), DecodeError> {
 }
 
 impl<'a> Rows<'a> {
-    /// The next row as its bytes: a block of at least [`OrderRow::BLOCK_LENGTH`] bytes, of which no
-    /// field was looked at, and its attributes, which may be too long.
+    /// Returns the next row as bytes: a block of at least [`OrderRow::BLOCK_LENGTH`] bytes with
+    /// unchecked fields, and its attributes, which may be too long.
     #[inline]
     pub fn next_raw(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         if self.count == 0 {
@@ -63,7 +63,7 @@ impl<'a> Rows<'a> {
         Some((block, attributes))
     }
 
-    /// Appends the remaining rows as they came, with a group header.
+    /// Appends the remaining rows unchanged, with a group header.
     pub fn put(&self, out: &mut Vec<u8>) {
         put_rows_header(self.block_length, self.count, out);
         out.extend_from_slice(self.bytes);
@@ -91,7 +91,7 @@ impl ExactSizeIterator for Rows<'_> {}
 /// Checks that attributes are not longer than a row may carry.
 ///
 /// # Errors
-/// [`DecodeError::FieldOutOfRange`] that names them.
+/// [`DecodeError::FieldOutOfRange`] that names the attributes.
 pub fn check_attributes(attributes: &[u8]) -> Result<(), DecodeError> {
     if attributes.len() <= ATTRIBUTES_LEN_MAX {
         return Ok(());
@@ -125,7 +125,7 @@ pub fn put_row(row: &OrderRow, attributes: &[u8], out: &mut Vec<u8>) {
     put_attributes(attributes, out);
 }
 
-/// Appends what follows a row's block.
+/// Appends a row's attributes, which follow its block.
 ///
 /// # Panics
 /// When the attributes are longer than [`ATTRIBUTES_LEN_MAX`].

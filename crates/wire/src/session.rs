@@ -1,7 +1,7 @@
 //! Messages of the session layer: logon and resume, heartbeats, rejects, logout.
 //!
-//! One connection carries any number of sessions; each message names its own. The messages with a
-//! repeating group (`Logon`, `LogonAck`) are not on the hot path.
+//! One connection carries any number of sessions; each message names its session. The messages with
+//! a repeating group (`Logon`, `LogonAck`) are not on the hot path.
 
 use core::fmt;
 
@@ -12,7 +12,7 @@ use weir_types::{
 use crate::field::{Field, write_hex};
 use crate::message::messages;
 
-/// A secret: 32 bytes, by which a session is known.
+/// An API key: the 32-byte secret that authenticates a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ApiKey(pub [u8; 32]);
 
@@ -90,7 +90,7 @@ byte_fields! {
 pub struct Label(pub [u8; 32]);
 
 impl Label {
-    /// As much of `text` as fits; bytes beyond ASCII become `?`.
+    /// Truncates `text` to 32 bytes; bytes beyond ASCII become `?`.
     #[must_use]
     pub fn new(text: &str) -> Label {
         let mut bytes = [0; 32];
@@ -134,27 +134,27 @@ impl Field for Label {
 }
 
 messages! {
-    /// Opens a session on this connection. A group of [`ResumePoint`]s follows: where to go on,
-    /// per partition; a partition without one goes on with what comes next.
+    /// Opens a session on this connection. A group of [`ResumePoint`]s follows, one per partition;
+    /// in a partition without one the session receives new events only.
     Logon = 1 {
         /// The session's secret.
         api_key: ApiKey,
         /// The session.
         session_id: SessionId,
-        /// A heartbeat is sent, and expected, at least this often, in milliseconds.
+        /// The heartbeat interval in milliseconds, for both directions.
         heartbeat_interval_ms: u32,
-        /// Whether the loss of this connection cancels the session's live orders.
+        /// On: the loss of this connection cancels the session's live orders.
         cancel_on_disconnect: Switch,
     }
 
-    /// An entry of `Logon`'s group: from which event on this session wants its events.
+    /// An entry of `Logon`'s group: the first event that the session wants of a partition.
     ResumePoint = 0 {
-        /// The first event wanted; zero wants none of the old ones.
+        /// The first event wanted; zero for new events only.
         next_event_no: EventNo,
-        /// The partition's epoch when the event before that one was told, as the last `LogonAck`
-        /// said; zero when it is not known.
+        /// The partition's epoch when the event before that one was received, as in the last
+        /// `LogonAck`; zero if unknown.
         epoch: Epoch,
-        /// Of which partition.
+        /// The partition.
         partition_id: PartitionId,
     }
 
@@ -168,21 +168,21 @@ messages! {
         firm_id: FirmId,
         /// The heartbeat interval in force, in milliseconds.
         heartbeat_interval_ms: u32,
-        /// New orders and replaces a second in each partition; zero for no bound.
+        /// The limit of new orders and replaces per second in each partition; zero for no limit.
         order_rate_max: u32,
-        /// Requests that may be without an answer, over all partitions; zero for no bound.
+        /// The limit of unanswered requests, over all partitions; zero for no limit.
         in_flight_max: u32,
-        /// What the session may do.
+        /// The session's role.
         role: Role,
     }
 
-    /// An entry of `LogonAck`'s group: where the session stands in a partition.
+    /// An entry of `LogonAck`'s group: the session's state in a partition.
     PartitionState = 0 {
-        /// The highest request number that the partition has had from the session.
+        /// The highest request number that the partition has received from the session.
         last_request_no: RequestNo,
-        /// The number that the session's next event will have.
+        /// The number of the session's next event.
         next_event_no: EventNo,
-        /// The oldest event that can still be asked for.
+        /// The oldest event that can still be requested.
         oldest_event_no: EventNo,
         /// The partition's epoch.
         epoch: Epoch,
@@ -190,12 +190,13 @@ messages! {
         partition_id: PartitionId,
     }
 
-    /// The session is not opened.
+    /// The session was not opened.
     LogonReject = 3 {
-        /// The oldest event that can be asked for, when a resume point was the reason.
+        /// The oldest event that can be requested, when a resume point was the reason.
         oldest_event_no: EventNo,
-        /// When a resume point was the reason: the number of the session's next event, or, with
-        /// `ResumeOtherHistory`, of the first that is not the one that the session was told.
+        /// The number of the session's next event, when a resume point was the reason; with
+        /// `ResumeOtherHistory`, the number of the first event that differs from the one that the
+        /// session received.
         next_event_no: EventNo,
         /// The session.
         session_id: SessionId,
@@ -203,56 +204,56 @@ messages! {
         epoch: Epoch,
         /// The partition, when a resume point was the reason.
         partition_id: PartitionId,
-        /// Why.
+        /// The reason.
         reason: Reason,
     }
 
-    /// Closes a session, or asks for it; with session zero, the connection.
+    /// Closes a session, or requests its end; with session zero, the connection.
     Logout = 4 {
         /// The session.
         session_id: SessionId,
-        /// Why.
+        /// The reason.
         reason: Reason,
     }
 
-    /// I am here; sent both ways when nothing else was within the heartbeat interval.
+    /// A sign of life; sent both ways when nothing else was sent within the heartbeat interval.
     Heartbeat = 5 {
         /// The sender's clock.
         sending_time: Nanos,
-        /// The last event sent (by the node) or taken in (by a client).
+        /// The last event sent (by the node) or received (by a client).
         high_water: EventNo,
         /// The session.
         session_id: SessionId,
         /// The partition of the mark.
         partition_id: PartitionId,
-        /// The node's load, in thousandths of what it can take.
+        /// The node's load, in thousandths of its capacity.
         load_permille: u16,
     }
 
     /// A message was refused before it reached the log: malformed, not entitled, no room. It has
     /// no event number and is not sent again.
     Reject = 6 {
-        /// The request's number, where it could be read.
+        /// The request's number, if it could be read.
         request_no: RequestNo,
-        /// The field that was wrong, where one was.
+        /// The faulty field, if there is one.
         field: Label,
-        /// The session, where it could be read.
+        /// The session, if it could be read.
         session_id: SessionId,
         /// The template id of the refused message.
         ref_template_id: u16,
-        /// Why.
+        /// The reason.
         reason: Reason,
     }
 
-    /// Asks for a challenge: how a session with an Ed25519 key begins to log on.
+    /// Asks for a challenge: the first step of a logon with an Ed25519 key.
     ChallengeRequest = 7 {
         /// The session.
         session_id: SessionId,
     }
 
-    /// What is to be signed: good once, on this connection, for this session, for ten seconds.
+    /// The nonce to sign: valid once, on this connection, for this session, for ten seconds.
     Challenge = 8 {
-        /// Drawn by the node.
+        /// The nonce, drawn by the node.
         nonce: Nonce,
         /// The node that asks.
         node_id: NodeId,
@@ -260,16 +261,16 @@ messages! {
         session_id: SessionId,
     }
 
-    /// Opens a session by a signature of the challenge; as `Logon` in all else. A group of
+    /// Opens a session by a signature of the challenge; otherwise as `Logon`. A group of
     /// [`ResumePoint`]s follows.
     SignedLogon = 9 {
-        /// Of the text that [`signed_text`](crate::challenge::signed_text) makes.
+        /// The signature of the text that [`signed_text`](crate::challenge::signed_text) returns.
         signature: Signature,
         /// The session.
         session_id: SessionId,
-        /// A heartbeat is sent, and expected, at least this often, in milliseconds.
+        /// The heartbeat interval in milliseconds, for both directions.
         heartbeat_interval_ms: u32,
-        /// Whether the loss of this connection cancels the session's live orders.
+        /// On: the loss of this connection cancels the session's live orders.
         cancel_on_disconnect: Switch,
     }
 }

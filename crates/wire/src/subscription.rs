@@ -1,9 +1,9 @@
-//! Durable subscriptions: made, listed, attached to, acknowledged; and messages that are addressed
-//! to a participant.
+//! Durable subscriptions: created, listed, attached to, acknowledged; and messages addressed to a
+//! participant.
 //!
-//! What the messages mean is told in `docs/protocols/subscriptions.md`. A message that is
-//! delivered carries another one, header and block, as its body: an execution report, a trade, or
-//! bytes that only its publisher and its addressee understand.
+//! `docs/protocols/subscriptions.md` specifies their meaning. A delivered message carries another
+//! one, header and block, as its body: an execution report, a trade, or bytes that only its
+//! publisher and its addressee understand.
 
 use core::fmt;
 
@@ -27,7 +27,7 @@ pub const SUBSCRIBER_FRAME_LEN_MAX: usize = BODY_LEN_MAX + 256;
 pub struct MessageFlags(pub u8);
 
 impl MessageFlags {
-    /// It was delivered before, since the node started.
+    /// The message was delivered before, since the node started.
     pub const AGAIN: MessageFlags = MessageFlags(1);
 
     /// True when `self` has all flags of `other`.
@@ -55,39 +55,40 @@ impl Field for MessageFlags {
 }
 
 messages! {
-    /// Makes a subscription, from the next message on. Its name follows as a data field.
+    /// Creates a subscription, from the next message on. Its name follows as a data field.
     CreateSubscription = 90 {
         /// The client's number for this request.
         correlation_id: u64,
-        /// Bytes that may be untaken before it is evicted; zero for the node's own limit.
+        /// The limit of bytes not taken before the subscription is evicted; zero for the node's own
+        /// limit.
         quota_bytes: u64,
-        /// Messages that may be untaken; zero for the node's own limit.
+        /// The limit of messages not taken; zero for the node's own limit.
         quota_messages: u64,
-        /// How old an untaken message may be; zero for the node's own limit.
+        /// The maximum age of a message not taken; zero for the node's own limit.
         quota_age: Nanos,
-        /// How long nobody may be attached; zero for the node's own limit.
+        /// The longest time without an attached session; zero for the node's own limit.
         expire_after: Nanos,
         /// The session.
         session_id: SessionId,
-        /// Of executions a firm, of trades an instrument; zero for all. Of messages the session
-        /// itself. Else zero.
+        /// The topic's key: for executions a firm, for trades an instrument, zero for all; for
+        /// messages the session itself; else zero.
         topic_key: u32,
-        /// What it is to.
+        /// The kind of its topic.
         kind: SubscriptionKind,
-        /// What its messages are to survive at least.
+        /// The least durability level of its messages.
         level: AckLevel,
     }
 
-    /// Asks something of a subscription, whose name follows as a data field. When it lists, the
-    /// name is the one to go on behind, empty for the first.
+    /// An action on a subscription, whose name follows as a data field. For a list, the name is the
+    /// last one listed before, empty for the first request.
     SubscriptionRequest = 91 {
         /// The client's number for this request.
         correlation_id: u64,
         /// The session.
         session_id: SessionId,
-        /// Whose subscription; zero for the session's own firm, or the supervisors'.
+        /// The owner of the subscription; zero for the session's own firm, or the supervisors.
         firm_id: FirmId,
-        /// What is asked.
+        /// The action.
         action: SubscriptionAction,
     }
 
@@ -97,64 +98,65 @@ messages! {
         correlation_id: u64,
         /// The session.
         session_id: SessionId,
-        /// Why it was refused.
+        /// The reason of a refusal.
         reason: Reason,
-        /// On when a list goes on behind the last name.
+        /// On when the list continues after the last name.
         has_more: Switch,
     }
 
-    /// How a subscription stands. Its name follows as a data field.
+    /// A subscription's state. Its name follows as a data field.
     SubscriptionState = 93 {
         /// The request's number.
         correlation_id: u64,
-        /// Messages not taken.
+        /// The number of messages not taken.
         lag_messages: u64,
         /// Bytes of their bodies.
         lag_bytes: u64,
-        /// Of these, bytes that are on the disk alone.
+        /// The number of these bytes that are only on disk.
         spilled_bytes: u64,
         /// The age of the oldest of them.
         lag_age: Nanos,
-        /// Bytes that may be untaken.
+        /// The limit of bytes not taken.
         quota_bytes: u64,
-        /// Messages that may be untaken.
+        /// The limit of messages not taken.
         quota_messages: u64,
-        /// How old an untaken message may be.
+        /// The maximum age of a message not taken.
         quota_age: Nanos,
-        /// How long nobody may be attached.
+        /// The longest time without an attached session.
         expire_after: Nanos,
-        /// When the last one attached left; zero while somebody is.
+        /// The time at which the last session detached; zero while one is attached.
         detached_time: Nanos,
         /// The session.
         session_id: SessionId,
-        /// Whose it is: a firm; zero for supervisors.
+        /// The owner: a firm; zero for supervisors.
         firm_id: FirmId,
-        /// Which firm, instrument or session it is to; zero for all.
+        /// The topic's key: a firm, an instrument or a session; zero for all.
         topic_key: u32,
-        /// What it is to.
+        /// The kind of its topic.
         kind: SubscriptionKind,
-        /// How it stands.
+        /// The subscription's status.
         status: SubscriptionStatus,
-        /// Why it was evicted.
+        /// The reason of its eviction.
         reason: Reason,
     }
 
-    /// Attaches to a subscription: its messages come from the first one not taken. Its name
-    /// follows as a data field.
+    /// Attaches to a subscription: its messages come from the first one not taken. Its name follows
+    /// as a data field.
     AttachSubscription = 94 {
         /// The client's number for this request.
         correlation_id: u64,
         /// The session.
         session_id: SessionId,
-        /// What the connection calls the subscription from now on.
+        /// The handle that the connection gives the subscription.
         handle: u32,
-        /// Messages that may come.
+        /// The number of messages that may be sent.
         credit_messages: u32,
-        /// Bytes of bodies that may come.
+        /// The number of body bytes that may be sent.
         credit_bytes: u32,
     }
 
-    /// The subscription is attached to: a group of [`TakenPlace`]s follows, of what was taken.
+    /// The subscription is attached: a group of [`TakenPlace`]s follows, the last place taken per
+    /// source.
     SubscriptionAttached = 95 {
         /// The request's number.
         correlation_id: u64,
@@ -162,66 +164,67 @@ messages! {
         message_no: u64,
         /// The session.
         session_id: SessionId,
-        /// As asked.
+        /// The handle of the request.
         handle: u32,
-        /// On when messages may be missing, by the node's durability level.
+        /// On when messages may have been lost, because of the node's durability level.
         may_have_lost: Switch,
     }
 
-    /// Leaves a subscription. What was not acknowledged comes again to who attaches next.
+    /// Detaches from a subscription. Messages not acknowledged come again to the next session that
+    /// attaches.
     DetachSubscription = 96 {
         /// The client's number for this request.
         correlation_id: u64,
         /// The session.
         session_id: SessionId,
-        /// Which.
+        /// The subscription's handle.
         handle: u32,
     }
 
-    /// All messages of a subscription up to one are taken, and more may come.
+    /// Acknowledges all messages of a subscription up to one, and adds credit.
     AckMessages = 97 {
-        /// The message; zero to give credit alone.
+        /// The message; zero to add credit only.
         message_no: u64,
         /// The session.
         session_id: SessionId,
-        /// Which subscription.
+        /// The subscription's handle.
         handle: u32,
-        /// Messages that may come beside those of before.
+        /// The number of messages to add to the credit.
         credit_messages: u32,
-        /// Bytes of bodies that may.
+        /// The number of body bytes to add to the credit.
         credit_bytes: u32,
     }
 
     /// A message of a subscription. Its body follows as a data field.
     SubscribedMessage = 98 {
-        /// Its number: rising, not dense.
+        /// Its number: increasing, not dense.
         message_no: u64,
-        /// Its place in what its source says: a client has had it if it has had this one or a
-        /// later one of the source.
+        /// Its place in its source: a client has received it if it has received this or a later
+        /// place of the source.
         record: Position,
-        /// When the node took it.
+        /// The time at which the node accepted it.
         published_time: Nanos,
         /// The session.
         session_id: SessionId,
-        /// Which subscription.
+        /// The subscription's handle.
         handle: u32,
-        /// Its source: a partition of an event, the publisher's session of a message.
+        /// Its source: an event's partition, or the session that published the message.
         source: u32,
         /// The source's epoch.
         epoch: Epoch,
-        /// Whether it came before.
+        /// AGAIN for a redelivery.
         flags: MessageFlags,
     }
 
-    /// A subscription has ended: a group of [`TakenPlace`]s follows, to go on from.
+    /// A subscription has ended: a group of [`TakenPlace`]s follows, to resume from.
     SubscriptionEnded = 99 {
         /// The number of the request to attach; zero when it ended while attached.
         correlation_id: u64,
         /// The session.
         session_id: SessionId,
-        /// As asked.
+        /// The handle of the request.
         handle: u32,
-        /// Why.
+        /// The reason.
         reason: Reason,
     }
 
@@ -235,61 +238,61 @@ messages! {
         epoch: Epoch,
     }
 
-    /// A message for another session, whether it is there or not. Its body follows as a data
-    /// field.
+    /// A message for another session, connected or not. Its body follows as a data field.
     PublishMessage = 100 {
-        /// The publisher's own number: rising in an epoch, from 1.
+        /// The publisher's own number: increasing within an epoch, from 1.
         message_no: u64,
         /// The session.
         session_id: SessionId,
-        /// For whom it is; zero in an outside core's execution.
+        /// The addressee; zero in an outside core's execution.
         to_session_id: SessionId,
-        /// The publisher's epoch: numbers begin anew with a higher one.
+        /// The publisher's epoch: numbers start anew with a higher one.
         epoch: Epoch,
     }
 
-    /// All messages of a publisher up to this one are taken, or survive what the level says.
+    /// Each message of a publisher up to this one is taken already or has reached `level`.
     PublishAck = 101 {
-        /// The publisher's number.
+        /// The publisher's message number.
         message_no: u64,
         /// The session.
         session_id: SessionId,
         /// The publisher's epoch.
         epoch: Epoch,
-        /// What they survive until they are taken.
+        /// The durability level that they have until they are taken.
         level: AckLevel,
     }
 
-    /// A message was not taken. For want of room none behind it is either, until it comes again.
+    /// A message was refused. If it was refused for lack of room, all later ones are too, until it
+    /// is sent again.
     PublishReject = 102 {
-        /// The publisher's number.
+        /// The publisher's message number.
         message_no: u64,
         /// The session.
         session_id: SessionId,
-        /// For whom it was.
+        /// The addressee.
         to_session_id: SessionId,
         /// The publisher's epoch.
         epoch: Epoch,
-        /// Why.
+        /// The reason.
         reason: Reason,
     }
 
-    /// The token of a subscription to state, which follows as a data field. From a client: to be
-    /// kept from now on. From a node: what is kept.
+    /// The token of a subscription to state, which follows as a data field. From a client: the
+    /// token to store. From a node: the stored token.
     NamedToken = 103 {
-        /// The client's number for this request; of a node's, the number of the request to attach.
+        /// The client's number for this request; from a node, the number of the request to attach.
         correlation_id: u64,
         /// The session.
         session_id: SessionId,
-        /// Which subscription.
+        /// The subscription's handle.
         handle: u32,
     }
 
-    /// A trade, as everybody may know it: the body of a message of trades.
+    /// A trade without its parties: the body of a message on trades.
     PublicTrade = 104 {
         /// The trade.
         match_id: MatchId,
-        /// The log's time of it.
+        /// The log's time of the trade.
         transact_time: Nanos,
         /// Its price.
         last_px: Price,
@@ -299,7 +302,7 @@ messages! {
         instrument_id: InstrumentId,
         /// The partition.
         partition_id: PartitionId,
-        /// On when it was taken back.
+        /// On when the trade was busted.
         busted: Switch,
     }
 }

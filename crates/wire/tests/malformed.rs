@@ -1,4 +1,4 @@
-//! What is not a message is refused with a reason that names the field, and nothing panics.
+//! Malformed messages are refused with a reason that names the field, and nothing panics.
 
 mod support;
 
@@ -27,7 +27,7 @@ use weir_wire::{
     SCHEMA_ID, SCHEMA_VERSION, catalogue,
 };
 
-/// Everything that reads bytes from outside, on these bytes.
+/// Runs every decoder of outside bytes on these bytes.
 fn read_by_all(bytes: &[u8]) {
     if let Framing::Frame { len, message } = next_frame(bytes, CLIENT_FRAME_LEN_MAX) {
         assert!(len <= bytes.len());
@@ -160,7 +160,7 @@ proptest! {
             let want = info.block_length;
             let error = DecodeError::BlockTooShort { message: info.name, got, want };
             match info.codec.recode(&raw.block()[..got], &mut out) {
-                // A report's head is a message of its own, and says so of itself.
+                // A report's head is a message of its own and reports errors under its own name.
                 Err(DecodeError::BlockTooShort { message: "OrderEvent", got: g, .. }) => {
                     prop_assert_eq!((info.name, g), ("ExecutionReport", got));
                 }
@@ -182,7 +182,8 @@ fn plain_block(info: &MessageInfo) -> Vec<u8> {
     block
 }
 
-/// What a block is refused with; whose fields an `ExecutionReport` shares is left out.
+/// Returns the field that refuses a block, with its index. `ExecutionReport` shares `OrderEvent`'s
+/// fields.
 fn refusal(info: &MessageInfo, block: &[u8]) -> Option<(&'static str, u16)> {
     match info.codec.recode(block, &mut vec![]) {
         Ok(()) => None,
@@ -342,7 +343,7 @@ fn a_group_of_entries_that_are_too_short_is_refused() {
     assert_eq!(take_rows(&short(len)).err(), Some(error("OrderRow", len)));
 }
 
-/// A batch of rows of zeroes, with attributes of these lengths.
+/// Makes a batch of zeroed rows with attributes of these lengths.
 fn batch_of(attribute_lens: &[usize]) -> Vec<u8> {
     let row = MessageInfo {
         block_length: OrderRow::BLOCK_LENGTH,
@@ -398,7 +399,7 @@ proptest! {
             let mut frame = vec![];
             put_request(&request, &mut frame);
             let whole = (request.session_id(), request.request_no());
-            // The first byte of the name becomes a space: the message does not decode any more.
+            // The first byte of the name becomes a space: the message no longer decodes.
             frame[FRAME_HEADER_LEN + 8] = b' ';
             let raw = raw_of(&frame);
             let refused = ClientMessage::decode(&raw).map_err(|e| e.field());

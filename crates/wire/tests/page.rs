@@ -1,9 +1,8 @@
-//! The page on order entry says what the schema says: its tables and its example frames are made
-//! from `schema/weir.xml` and the codec, between marks in the page.
+//! Keeps the order entry page equal to the schema: its tables and example frames are generated from
+//! `schema/weir.xml` and the codec, between marks in the page.
 //!
-//! After a change of the schema, `UPDATE_PAGE=1 cargo test -p weir-wire --test page` writes them
-//! anew; the prose around them is for people to read again and mend. Without it, a difference
-//! fails the test.
+//! After a change of the schema, `UPDATE_PAGE=1 cargo test -p weir-wire --test page` rewrites them;
+//! the prose around them is to be checked by hand. Without it, a difference fails the test.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -39,7 +38,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// The page with every generated part made anew, and the names of the parts.
+/// Returns the page with every generated part made anew, and the names of the parts.
 fn regenerated(page: &str, doc: &Document<'_>) -> (String, Vec<String>) {
     let (mut fresh, mut parts, mut rest) = (String::new(), vec![], page);
     while let Some((before, after)) = rest.split_once(BEGIN) {
@@ -281,7 +280,7 @@ fn report_frame() -> Vec<u8> {
     frame
 }
 
-/// A frame's bytes, a line per field, with what they say.
+/// Formats a frame's bytes, one line per field, with their meaning.
 fn annotated(frame: &[u8]) -> String {
     let template_id = u16::from_le_bytes([frame[8], frame[9]]);
     let info = message_info(template_id).expect("ours");
@@ -339,7 +338,7 @@ fn the_pages_tables_and_examples_are_those_of_the_schema() {
     assert_eq!(page, fresh);
 }
 
-/// Nothing of the schema is left out of the page.
+/// Checks that the page leaves no part of the schema out.
 fn check_parts(parts: &[String]) {
     for info in catalogue() {
         assert!(parts.contains(&format!("message {}", info.name)), "{}", info.name);
@@ -348,14 +347,14 @@ fn check_parts(parts: &[String]) {
     assert!(others.iter().all(|part| parts.contains(part)), "{parts:?}");
 }
 
-/// The bytes that the page on ingest shows are those of the codec.
+/// The bytes on the ingest page are the codec's.
 #[test]
 fn the_example_frames_of_the_page_on_ingest_are_the_codecs() {
     let page = read(&format!("{ROOT}/docs/protocols/ingest.md"));
     let (_, examples) = page.split_once("## Worked example").expect("the page has examples");
     let shown: Vec<u8> = examples
         .split("```")
-        // What is shown as text stands between two marks.
+        // Text blocks stand between two marks.
         .skip(1)
         .step_by(2)
         .take(2)

@@ -1,4 +1,4 @@
-//! What is written reads back the same: every message, frames in pieces, groups, data, records.
+//! Encoding and decoding are inverse: every message, frames in pieces, groups, data, records.
 
 mod support;
 
@@ -32,7 +32,7 @@ use weir_wire::{
     SCHEMA_ID, SCHEMA_VERSION, catalogue,
 };
 
-/// Value to frame to value, for each message type; with the names of those tested.
+/// Tests value to frame to value for each message type, and lists the types tested.
 macro_rules! round_trips {
     ($($test:ident $type:ident,)*) => {
         const TESTED: &[&str] = &[$($type::NAME),*];
@@ -479,7 +479,7 @@ proptest! {
         match (ClientMessage::decode(&raw), NodeMessage::decode(&raw)) {
             (Ok(message), _) => message.put(&mut again),
             (_, Ok(message)) => message.put(&mut again),
-            _ => return Ok(()), // A record of the logs is nobody's to send.
+            _ => return Ok(()), // No peer sends a record of the logs.
         }
         prop_assert_eq!(again, frame, "{}", info.name);
     }
@@ -498,7 +498,7 @@ proptest! {
     }
 }
 
-/// The longest rows that fit a frame of an outside core are as many as the limits say.
+/// The longest rows that fit an outside core's frame are as many as the limits promise.
 #[test]
 fn a_frame_of_an_outside_core_holds_three_hundred_of_the_longest_rows() {
     use weir_wire::frame::FRAME_HEADER_LEN;

@@ -1,8 +1,8 @@
-//! The Rust declarations say what `schema/weir.xml` says: messages, fields, offsets, codes.
+//! The Rust declarations match `schema/weir.xml`: messages, fields, offsets, codes.
 //!
-//! Offsets are computed from the schema's types and compared with the layouts; where the schema
-//! states an offset or a block length itself, that is compared too. Whoever changes one side
-//! without the other is told which field.
+//! Offsets are computed from the schema's types and compared with the layouts; an offset or block
+//! length stated in the schema is compared too. A change of one side only fails the test with the
+//! field's name.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ fn type_size(node: Node<'_, '_>) -> usize {
     primitive_size(primitive).unwrap_or_else(|| panic!("{primitive} is no primitive")) * length
 }
 
-/// The size of every type that a field can have, by name.
+/// Returns the size of every type that a field can have, by name.
 fn type_sizes(doc: &Document<'_>) -> BTreeMap<String, usize> {
     let mut sizes = BTreeMap::new();
     for name in ["int8", "uint8", "uint16", "uint32", "uint64", "int64"] {
@@ -191,7 +191,7 @@ fn an_order_event_is_the_head_of_an_execution_report() {
     assert_eq!(report.len(), event.len() + 1);
 }
 
-/// Names and codes of an enumeration, as the schema has them.
+/// Returns the names and codes of an enumeration in the schema.
 fn schema_codes(doc: &Document<'_>, name: &str) -> Vec<(String, u16)> {
     let node = types(doc, "enum")
         .find(|node| attr(*node, "name") == name)

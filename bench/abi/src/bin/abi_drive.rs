@@ -1,11 +1,11 @@
-//! Feeds recorded workloads to libraries behind the interface, and times each by the processor
-//! time of the thread that calls it.
+//! Plays recorded workloads through libraries behind the interface, and times each by the CPU time
+//! of the calling thread.
 //!
 //! `abi_drive ROUNDS WORKLOAD... -- LIBRARY...`. Each round plays every workload through every
-//! library, one after the other, each in a process of its own, so that slow spells of a shared
-//! machine meet all alike and no engine inherits another's memory. Prints one JSON object.
-//! Reports go to a queue of our own that copies each into a ring that nobody drains and counts it
-//! by kind: what a matcher pays to report, without a second thread to disturb it.
+//! library, one after the other, each in a process of its own, so that slow periods of a shared
+//! machine affect all alike and no engine inherits another's memory. Prints one JSON object.
+//! Reports go to the driver's own queue, which copies each into a ring that is never drained and
+//! counts it by kind: the matcher's cost of reporting, without interference from a second thread.
 
 use std::ffi::{CString, c_void};
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use weir_abi::message::{CancelMessage, ModifyMessage, NewMessage, Report, Report
 const MAGIC: u64 = 0x4d45_4257_5f30_3031;
 const HEADER_LEN: usize = 16;
 const RECORD_LEN: usize = 40;
-/// Reports that the ring holds: 64 KiB of them, as a queue that is kept drained would reuse.
+/// The reports that the ring holds: 64 KiB, as a drained queue would reuse.
 const RING_LEN: usize = 1 << 10;
 const KINDS: usize = 6;
 
@@ -68,14 +68,14 @@ fn message(record: &[u8]) -> Message {
     }
 }
 
-/// The queue of [`RING`]: counts and keeps the last reports.
+/// The queue of [`RING`]: counts reports and keeps the last ones.
 struct Ring {
     reports: Vec<Report>,
     pushed: usize,
     counts: [u64; KINDS],
 }
 
-// SAFETY: called by a library only, with what `create` made.
+// SAFETY: called by a library only, with the handle from `create`.
 unsafe extern "C" fn create(_: u32) -> *mut c_void {
     let empty = Report {
         kind: ReportKind::OrderAck,
@@ -94,10 +94,10 @@ unsafe extern "C" fn create(_: u32) -> *mut c_void {
     Box::into_raw(Box::new(ring)).cast()
 }
 
-// SAFETY: called by a library only, with what `create` made.
+// SAFETY: called by a library only, with the handle from `create`.
 unsafe extern "C" fn push(handle: *mut c_void, report: *const Report) -> i32 {
-    // SAFETY: the handle is `create`'s, the report the engine's; the engine is called by one
-    // thread and, as far as it reports from it, reports by one.
+    // SAFETY: the handle is `create`'s, the report the engine's; one thread calls the engine, and
+    // the engine reports from that thread only.
     let (ring, report) = unsafe { (&mut *handle.cast::<Ring>(), *report) };
     ring.reports[ring.pushed % RING_LEN] = report;
     ring.pushed += 1;
@@ -105,17 +105,17 @@ unsafe extern "C" fn push(handle: *mut c_void, report: *const Report) -> i32 {
     1
 }
 
-// SAFETY: called by a library only, with what `create` made.
+// SAFETY: called by a library only, with the handle from `create`.
 unsafe extern "C" fn drain(_: *mut c_void, _: *mut Report, _: u32) -> u32 {
     0
 }
 
-// SAFETY: called by a library only, with what `create` made.
+// SAFETY: called by a library only, with the handle from `create`.
 unsafe extern "C" fn flush(_: *mut c_void) {}
 
-// SAFETY: called by a library only, with what `create` made.
+// SAFETY: called by a library only, with the handle from `create`.
 unsafe extern "C" fn destroy(handle: *mut c_void) {
-    // SAFETY: the handle is `create`'s and given back once.
+    // SAFETY: the handle is `create`'s and is freed once.
     drop(unsafe { Box::from_raw(handle.cast::<Ring>()) });
 }
 
@@ -128,7 +128,7 @@ type Take<M> = unsafe extern "C" fn(*const M);
 // SAFETY: the interface's own function; `play_once` keeps its order of calls.
 type Signal = unsafe extern "C" fn();
 
-/// A library's calls.
+/// The functions of a library.
 struct Library {
     init: Init,
     shutdown: Signal,
@@ -141,7 +141,8 @@ struct Library {
 impl Library {
     fn open(path: &str) -> Library {
         let name = CString::new(path).expect("a path without a zero byte");
-        // SAFETY: the name ends in a zero; what the library does when loaded is its caller's wish.
+        // SAFETY: the name ends in a zero; the caller is responsible for the library's
+        // initialisers.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
         assert!(!handle.is_null(), "{path} cannot be loaded");
         let symbol = |name: &str| {
@@ -167,7 +168,7 @@ impl Library {
     }
 
     fn play(&self, message: &Message) {
-        // SAFETY: the messages live across the call; `init` came before.
+        // SAFETY: the messages live across the call; `init` was called before.
         unsafe {
             match message {
                 Message::New(m) => (self.new_order)(m),
@@ -178,24 +179,25 @@ impl Library {
     }
 }
 
-/// Seconds of processor time of this thread.
+/// Returns the CPU time of this thread in seconds.
 fn thread_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes one timespec to the given place and keeps nothing of it.
+    // SAFETY: the call writes one timespec to the given address and does not keep the pointer.
     let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     assert_eq!(status, 0, "the thread's clock can be read");
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// Plays one workload through one library, in this process: seconds, messages, reports by kind.
+/// Plays one workload through one library in this process; returns seconds, messages, reports by
+/// kind.
 fn play_once(workload: &str, library: &str) -> (f64, usize, [u64; KINDS]) {
     let messages = read_workload(workload);
     let (seconds, counts) = play_all(&Library::open(library), &messages, thread_seconds);
     (seconds, messages.len(), counts)
 }
 
-/// Plays all messages through a library, on a ring of their own: seconds by a clock, reports by
-/// kind.
+/// Plays all messages through a library, with a ring of its own; returns seconds by `clock` and
+/// reports by kind.
 fn play_all(
     library: &Library,
     messages: &[Message],
@@ -207,7 +209,7 @@ fn play_all(
     unsafe { (library.init)(1, &RING, ring) };
     let start = clock();
     messages.iter().for_each(|message| library.play(message));
-    // SAFETY: `init` came before.
+    // SAFETY: `init` was called before.
     unsafe { (library.flush)() };
     let seconds = clock() - start;
     // SAFETY: the library is done and the ring is ours.
@@ -220,7 +222,7 @@ fn play_all(
     (seconds, counts)
 }
 
-/// One play in a process of its own: messages a second, and its reports as text.
+/// Plays once in a process of its own; returns messages per second, and the reports as text.
 fn play_apart(workload: &str, library: &str) -> (f64, String) {
     let itself = std::env::current_exe().expect("this program has a path");
     let output = Command::new(itself)
@@ -256,7 +258,7 @@ fn main() {
     for round in 0..rounds {
         for (w, workload) in workloads.iter().enumerate() {
             let mut first_reports: Option<String> = None;
-            // Every other round backwards, so that none always follows the same one.
+            // Every other round in reverse order, so that no library always follows the same one.
             for step in 0..libraries.len() {
                 let l = if round % 2 == 0 { step } else { libraries.len() - 1 - step };
                 let (rate, reports) = play_apart(workload, &libraries[l]);
@@ -298,7 +300,7 @@ mod tests {
 
     use super::*;
 
-    /// A record of a workload: type, side, quantity, and its words.
+    /// Makes a record of a workload: type, side, quantity, and its words.
     fn record(kind: u8, side: u8, quantity: u32, words: [u64; 3]) -> [u8; RECORD_LEN] {
         let mut bytes = [0; RECORD_LEN];
         (bytes[0], bytes[1]) = (kind, side);
@@ -319,7 +321,7 @@ mod tests {
             modify: engine_on_modify,
             flush: engine_flush,
         };
-        // More of them than the ring holds.
+        // More reports than the ring holds.
         let mut records: Vec<_> = (1..=RING_LEN as u64 / 2)
             .flat_map(|id| {
                 [record(0, 1, 5, [2 * id, id, 105]), record(1, 0, 0, [2 * id + 1, id, 0])]

@@ -1,4 +1,4 @@
-//! The orders of an emulated core: how many live, how they change, what they look like.
+//! The orders of an emulated core: their number, changes and contents.
 //!
 //! No I/O and no clock; one seed gives one run. INVARIANT: (`seq`, `rec`) only grows.
 
@@ -13,19 +13,20 @@ use weir_wire::rows::ATTRIBUTES_LEN_MAX;
 
 use crate::load::Rng;
 
-/// With 159 bytes of fields and the length, 600 bytes an order.
+/// The default length of attributes: with 159 bytes of fields and the length, 600 bytes an order.
 pub const ATTRIBUTES_LEN: usize = 439;
-/// Bytes that the attributes of all orders are cut from, each at a place of its own.
+/// The length of the pool from which the attributes of all orders are cut, each at an offset of its
+/// own.
 const POOL_LEN: usize = 1 << 16;
 
 /// Shares of creations, updates and deletions among the changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// A new order.
+    /// Share of new orders.
     pub creates: u32,
-    /// A fill or a replacement of a live one.
+    /// Share of fills and replacements of live orders.
     pub updates: u32,
-    /// A live one is removed.
+    /// Share of removals of live orders.
     pub deletes: u32,
 }
 
@@ -38,7 +39,7 @@ impl Default for Profile {
 impl FromStr for Profile {
     type Err = String;
 
-    /// `CREATES/UPDATES/DELETES`, shares of any sum above zero.
+    /// Parses `CREATES/UPDATES/DELETES`, shares of any sum above zero.
     fn from_str(text: &str) -> Result<Profile, String> {
         let wrong = || format!("profile {text:?}: want CREATES/UPDATES/DELETES, such as 20/60/20");
         let parts: Result<Vec<u32>, _> = text.split('/').map(str::parse).collect();
@@ -60,16 +61,16 @@ impl std::fmt::Display for Profile {
     }
 }
 
-/// What a core has and does.
+/// The parameters of a core.
 #[derive(Clone, Copy, Debug)]
 pub struct CorePlan {
     /// The source.
     pub source_id: PartitionId,
-    /// Live orders to begin with; creations and deletions keep them between half and twice as many.
+    /// Live orders at the start; creations and deletions keep them between half and twice as many.
     pub order_count: u32,
-    /// What becomes of them.
+    /// The mix of changes.
     pub profile: Profile,
-    /// Updates go to so many orders only; zero for all of them alike.
+    /// The number of orders that get all updates; zero spreads updates evenly over all orders.
     pub hot_count: u32,
     /// Bytes of attributes of each order, at most 600.
     pub attributes_len: usize,
@@ -79,7 +80,7 @@ pub struct CorePlan {
     pub firm_count: u32,
     /// Instruments, numbered from 1.
     pub instrument_count: u32,
-    /// One seed, one run.
+    /// The seed; one seed gives one run.
     pub seed: u64,
 }
 
@@ -113,7 +114,7 @@ pub struct EmulatedCore {
 }
 
 impl EmulatedCore {
-    /// A core with its first orders, created at `now`.
+    /// Creates a core with its first orders, created at `now`.
     ///
     /// # Panics
     /// When the plan has no order, firm, account or instrument, or too long attributes.
@@ -138,13 +139,13 @@ impl EmulatedCore {
         self.plan.source_id
     }
 
-    /// The live orders, in no order.
+    /// The live orders, in no particular order.
     #[must_use]
     pub fn live(&self) -> &[OrderRow] {
         &self.live
     }
 
-    /// What the source says of a record beside its row.
+    /// Returns the attributes of a record.
     #[inline]
     #[must_use]
     pub fn attributes(&self, rec: Rec) -> &[u8] {
@@ -152,7 +153,7 @@ impl EmulatedCore {
         &self.pool[at..at + self.plan.attributes_len]
     }
 
-    /// The next change, made at `now`.
+    /// Makes the next change at `now` and returns its row.
     #[inline]
     pub fn change(&mut self, now: Nanos) -> OrderRow {
         let Profile { creates, updates, deletes } = self.plan.profile;
@@ -171,8 +172,8 @@ impl EmulatedCore {
         }
     }
 
-    /// Gives every live order a place above `head`, as a full resend wants it, and leaves one `seq`
-    /// to the resend's end.
+    /// Gives every live order a place above `head`, as a full resend requires, and leaves one `seq`
+    /// for the resend's end.
     pub fn number_again(&mut self, head: (Seq, Rec)) {
         self.seq = self.seq.max(head.0.0);
         for row in &mut self.live {
@@ -231,7 +232,7 @@ impl EmulatedCore {
         row
     }
 
-    /// Half of the updates are trades of one lot, half change the price.
+    /// Updates a live order: half of the updates are trades of one lot, half change the price.
     fn update(&mut self, now: Nanos) -> OrderRow {
         let index = self.pick();
         let seq = self.next_seq();

@@ -1,9 +1,9 @@
-//! A crowd of followers of order state, each with its filter, on connections of their own, and what
-//! reached them when.
+//! A crowd of followers of order state, each with its filter and its own connection, and their
+//! measured delays.
 //!
-//! One thread drives them all and sleeps while nothing comes. A row's delay is from the moment that
-//! it carries as its change's, by the wall clock, to when its page was read; it means something
-//! where the writer's clock is this machine's, and the writer says when a change was due.
+//! One thread drives them all and sleeps while nothing comes. A row's delay is measured by the wall
+//! clock from the time of the change that it carries until its page was read; it is meaningful only
+//! if the writer runs on this machine's clock and stamps changes with their due time.
 
 use std::time::{Duration, Instant};
 
@@ -28,123 +28,123 @@ const LIMITS: Limits = Limits {
 };
 const LOGON_TIMEOUT: Duration = Duration::from_secs(20);
 const LOGON_RETRY: Duration = Duration::from_millis(20);
-/// How long the crowd may take to be told all that there is.
+/// The longest time until every member is ONLINE.
 const ONLINE_TIMEOUT: Duration = Duration::from_secs(120);
-/// The longest sleep; each member is looked after once in this time and as many times more as
-/// there are hundreds of them.
+/// The longest sleep.
 const SLEEP_MAX: Nanos = Nanos(10_000_000);
-/// Members looked after in one go: heartbeats go out where nothing comes in.
+/// The number of members checked every `CARE_INTERVAL`, in rotation: their heartbeats go out even
+/// if nothing comes in.
 const CARE_COUNT: usize = 16;
 const CARE_INTERVAL: Nanos = Nanos(20_000_000);
 const PROGRESS_INTERVAL: Nanos = Nanos(100_000_000);
 
-/// Whose orders a member wants.
+/// The orders that a member wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Everybody's.
+    /// All orders.
     All,
-    /// A firm's.
+    /// Orders of a firm.
     Firm(FirmId),
-    /// An account's.
+    /// Orders of an account.
     Account(AccountId),
-    /// Those of an instrument.
+    /// Orders of an instrument.
     Instrument(InstrumentId),
 }
 
 /// A follower of the crowd.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
-    /// Its session; it is alone on its connection.
+    /// Its session, the only one on its connection.
     pub session: SessionConfig,
-    /// What it wants.
+    /// The orders that it wants.
     pub interest: Interest,
-    /// Which of the plan's classes its figures belong to.
+    /// The index of its class in the plan.
     pub class: usize,
 }
 
-/// How a crowd asks.
+/// The parameters of a crowd's fetches.
 #[derive(Clone, Debug)]
 pub struct CrowdPlan {
-    /// The names of the classes of members, whose figures are kept apart.
+    /// The names of the members' classes; each class has its own figures.
     pub classes: Vec<String>,
-    /// Whose orders; none for the node's own.
+    /// The source of the orders; none for the node's own.
     pub source_id: PartitionId,
     /// The most rows of a page; zero for the node's own limit.
     pub rows_max: u32,
-    /// A page waits for so many rows until `wait_max_us` is over.
+    /// A page waits for this many rows until `wait_max_us` has passed.
     pub rows_min: u32,
-    /// How long a page may wait, in microseconds.
+    /// The longest time that a page may wait, in microseconds.
     pub wait_max_us: u32,
     /// Only live orders.
     pub live_only: bool,
-    /// How long before measuring begins, once all are told all that there is.
+    /// The time before measuring begins, once all members are ONLINE.
     pub warm_up: Duration,
-    /// How long is measured.
+    /// The duration of the measurement.
     pub duration: Duration,
 }
 
-/// What reached a class of members in the measured time.
+/// The figures of a class of members in the measured time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassReport {
     /// The class.
     pub class: String,
-    /// Its members.
+    /// The number of its members.
     pub members: usize,
-    /// Nanoseconds from a change's creation to when its row was read, every row counted.
+    /// Nanoseconds from a change's creation to the reading of its row, over all rows.
     pub delay: Quantiles,
-    /// The same for the oldest row of each page, as the page's header says.
+    /// The same for the oldest row of each page, as in the page's header.
     pub oldest: Quantiles,
-    /// Rows of a page that has any.
+    /// Rows per page, over pages with rows.
     pub page_rows: Quantiles,
-    /// Pages with rows.
+    /// The number of pages with rows.
     pub pages: u64,
-    /// Pages without.
+    /// The number of pages without rows.
     pub empty_pages: u64,
-    /// Rows.
+    /// The number of rows.
     pub rows: u64,
-    /// Changes merged into others.
+    /// The number of changes merged into other rows.
     pub merged: u64,
-    /// Times that members were told to begin again.
+    /// The number of RESYNCs.
     pub resyncs: u64,
-    /// Questions that were refused for a while, asked again.
+    /// The number of fetches refused temporarily and sent again.
     pub asked_again: u64,
 }
 
-/// What reached a crowd.
+/// The figures of a crowd.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CrowdReport {
     /// By class, in the plan's order.
     pub classes: Vec<ClassReport>,
-    /// Seconds until all members were told all that there was.
+    /// Seconds until all members were ONLINE.
     pub online_after: f64,
-    /// Members that were cut off or refused, with the first one's reason.
+    /// The number of members disconnected or refused.
     pub lost: u64,
-    /// Why the first was.
+    /// The reason of the first loss.
     pub lost_why: Option<String>,
 }
 
-/// What is counted of a class while a run goes on.
+/// The counters of a class during a run.
 #[derive(Debug)]
 pub struct ClassFigures {
     /// Its name.
     pub class: String,
-    /// Its members.
+    /// The number of its members.
     pub members: usize,
     /// Delays of rows in nanoseconds.
     pub delay: Histogram<u64>,
     /// Delays of pages' oldest rows in nanoseconds.
     pub oldest: Histogram<u64>,
-    /// Rows of pages.
+    /// Rows per page.
     pub page_rows: Histogram<u64>,
-    /// Pages without rows.
+    /// The number of pages without rows.
     pub empty_pages: u64,
-    /// Rows.
+    /// The number of rows.
     pub rows: u64,
-    /// Changes merged into others.
+    /// The number of changes merged into other rows.
     pub merged: u64,
-    /// Times that members were told to begin again.
+    /// The number of RESYNCs.
     pub resyncs: u64,
-    /// Questions that were refused for a while, asked again.
+    /// The number of fetches refused temporarily and sent again.
     pub asked_again: u64,
 }
 
@@ -162,22 +162,24 @@ pub struct Crowd {
     figures: Vec<ClassFigures>,
     clock: Clock,
     ready: Vec<usize>,
-    /// Members whose questions were refused for a while.
+    /// Members whose fetches were refused temporarily.
     resting: Vec<usize>,
     cared_for: usize,
     care_at: Nanos,
     lost: u64,
     lost_why: Option<String>,
     online_after: f64,
-    /// Changes from then on are measured, by the wall clock; none are before there is a time.
+    /// The start of the measurement by the wall clock; changes before it, or without it, are not
+    /// measured.
     measured_from: Option<Nanos>,
 }
 
 impl Crowd {
-    /// Connects and logs on each member, and asks its first question.
+    /// Connects and logs on each member, and sends its first fetch.
     ///
     /// # Errors
-    /// As [`Client::log_on`]. A key that the node does not know yet is tried again for a while.
+    /// As [`Client::log_on`]. A logon with a key that the node does not know yet is repeated for a
+    /// while.
     ///
     /// # Panics
     /// When a member's class is none of the plan's.
@@ -218,10 +220,10 @@ impl Crowd {
         })
     }
 
-    /// Follows until all members were told all that there is; the seconds that it took.
+    /// Follows until all members are ONLINE; returns the seconds that it took.
     ///
     /// # Errors
-    /// [`ClientError::Timeout`]; a member that is lost is counted and not waited for.
+    /// [`ClientError::Timeout`]; a lost member is counted and not waited for.
     pub fn until_online(&mut self) -> Result<f64, ClientError> {
         let begun = Instant::now();
         while !self.is_online() {
@@ -235,11 +237,11 @@ impl Crowd {
         Ok(self.online_after)
     }
 
-    /// Follows for as long as the plan says. `progress` is called about ten times a second with
+    /// Follows for the plan's warm-up and duration. Calls `progress` about ten times a second with
     /// the figures so far.
     ///
     /// # Errors
-    /// [`ClientError::Io`] when the system cannot be asked; a member that is lost is counted.
+    /// [`ClientError::Io`] when epoll fails; a lost member is only counted.
     pub fn run(
         mut self,
         progress: &mut dyn FnMut(&[ClassFigures], Duration),
@@ -271,7 +273,7 @@ impl Crowd {
         self.readers.iter().flatten().all(|reader| reader.follower.is_online())
     }
 
-    /// Sleeps until something comes and takes it.
+    /// Sleeps until a member is readable and processes its messages.
     fn turn(&mut self) -> Result<(), ClientError> {
         self.readiness.wait(Duration::from_nanos(SLEEP_MAX.0))?;
         let mut ready = std::mem::take(&mut self.ready);
@@ -296,7 +298,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Takes what came for a member.
+    /// Processes a member's messages.
     fn take(&mut self, place: usize) -> Result<(), ClientError> {
         let Some(reader) = &mut self.readers[place] else { return Ok(()) };
         let (follower, figures) = (&mut reader.follower, &mut self.figures[reader.class]);
@@ -307,7 +309,7 @@ impl Crowd {
         }
         let mut failure = None;
         let received = reader.client.receive(|incoming, out| {
-            // One read, one time: all that it brought was there at the same moment.
+            // All messages of one read get one time: they were available at the same moment.
             if now.0 == 0 {
                 now = unix_time();
             }
@@ -402,7 +404,7 @@ fn log_on(target: &Target, session: SessionConfig) -> Result<Client, ClientError
         let mut client = Client::connect(target.clone(), LIMITS)?;
         match client.log_on(session, LOGON_TIMEOUT) {
             Ok(()) => return Ok(client),
-            // A session that was defined a moment ago is on its way to the gateway.
+            // The gateway may not have imported a session defined a moment ago.
             Err(ClientError::LogonRejected {
                 reason: Reason::UnknownKey | Reason::KeyExpired | Reason::UnknownSession,
                 ..
@@ -428,7 +430,7 @@ impl ClassFigures {
         }
     }
 
-    /// What there is so far.
+    /// Returns the figures so far.
     #[must_use]
     pub fn report(&self) -> ClassReport {
         ClassReport {

@@ -1,10 +1,10 @@
-//! Emulated cores on their way into a store: changes at the times at which they are due, cut into
-//! batches, and how late they were.
+//! Emulated cores that feed a store: changes at their due times, cut into batches, with the
+//! lateness measured.
 //!
-//! An open loop in one thread. It does not spin: it sleeps until the oldest change that waits has
-//! waited for as long as the plan lets a batch fill, and cuts then. A change is late when its batch
-//! was handed to the connection later than that by more than the plan's allowance, whoever is the
-//! reason: this thread, the connection, or a store that takes no more.
+//! An open loop in one thread. It does not spin: it sleeps until the oldest queued change has
+//! waited for the plan's `batch_wait`, and cuts a batch then. A change is late when its batch was
+//! handed to the connection later than that by more than the plan's allowance, whatever the cause:
+//! this thread, the connection, or a store that is full.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -24,56 +24,56 @@ use crate::load::{Arrivals, Quantiles, Schedule, Verdict};
 use crate::session::SessionConfig;
 use crate::source::{PushError, SourceConfig, SourceEvent, SourceWriter};
 
-/// Rows of a batch of a full resend.
+/// The number of rows per batch of a full resend.
 const RESEND_ROWS: usize = 256;
-/// Changes that are made before the connections are looked at again.
+/// The most changes made before the connections are polled again.
 const CHANGES_MAX: usize = 4_096;
-/// The longest sleep, and how long to wait for the last acknowledgements.
+/// The longest sleep, and the longest wait for the last acknowledgements.
 const SLEEP_MAX: Nanos = Nanos(100_000_000);
 const DRAIN: Nanos = Nanos(10_000_000_000);
-/// How long a store may take for the first full resend.
+/// The longest time for the first full resend.
 const FILL_TIMEOUT: Duration = Duration::from_secs(120);
-/// A source that another connection still feeds is asked for again after so long.
+/// The interval at which a source that another connection still feeds is opened again.
 const OPEN_RETRY: Nanos = Nanos(100_000_000);
 const PROGRESS_INTERVAL: Nanos = Nanos(100_000_000);
 
-/// A run.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct FeedPlan {
-    /// How changes are spread in time.
+    /// The distribution of the changes in time.
     pub arrivals: Arrivals,
     /// Changes per second, all cores together.
     pub rate: f64,
-    /// One seed, one sequence of due times.
+    /// The seed of the due times; one seed gives one sequence.
     pub seed: u64,
-    /// How long before measuring begins.
+    /// The time before measuring begins.
     pub warm_up: Duration,
-    /// How long is measured.
+    /// The duration of the measurement.
     pub duration: Duration,
     /// The most rows of a batch.
     pub batch_rows_max: usize,
-    /// How long a change may wait for its batch to fill.
+    /// The longest time that a change waits for its batch to fill.
     pub batch_wait: Duration,
-    /// A change sent later than `batch_wait` and this after it was due was late.
+    /// A change is late if it is sent more than this after its due time plus `batch_wait`.
     pub late_after: Nanos,
-    /// With a larger share of late changes there is no verdict.
+    /// With a larger share of late changes the run gives no verdict.
     pub late_share_max: f64,
 }
 
-/// What a run came to; times in nanoseconds.
+/// The result of a run; times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FeedReport {
-    /// Whether the cores kept their times.
+    /// The verdict on the cores' punctuality.
     pub verdict: Verdict,
-    /// Changes per second of the measured time.
+    /// Changes per second in the measured time.
     pub rate_measured: f64,
     /// The share of changes that were sent late.
     pub late_share: f64,
-    /// From when a change was due to when its batch was handed to the connection.
+    /// The time from a change's due time until its batch was handed to the connection.
     pub lag: Quantiles,
-    /// From then to when the store's acknowledgement was read.
+    /// The time from then until the store's acknowledgement was read.
     pub acknowledged: Quantiles,
-    /// Rows of a batch.
+    /// Rows per batch.
     pub batch_rows: Quantiles,
     /// Changes made, warm-up included.
     pub changes: u64,
@@ -87,18 +87,18 @@ pub struct FeedReport {
     pub unacknowledged: u64,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct FeedProgress {
-    /// Since the start, warm-up included.
+    /// The time since the start, warm-up included.
     pub elapsed: Duration,
     /// Changes made.
     pub changes: u64,
     /// Batches acknowledged.
     pub batches: u64,
-    /// The share of changes that were late so far.
+    /// The share of late changes so far.
     pub late_share: f64,
-    /// Live orders of all cores.
+    /// Live orders over all cores.
     pub live: u64,
     /// Connections lost.
     pub losses: u64,
@@ -106,11 +106,11 @@ pub struct FeedProgress {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// The store is asked whether it takes a full resend.
+    /// The source is being opened for a full resend.
     Opening,
-    /// It gets what there is, from this place of the live orders on.
+    /// The full resend is under way; the index of the next live order.
     Resending(usize),
-    /// It gets what changes.
+    /// Changes are sent as they are made.
     Live,
 }
 
@@ -121,28 +121,28 @@ struct Fed {
     writer: SourceWriter,
     config: SourceConfig,
     phase: Phase,
-    /// Changes that are made and not yet handed over, with when they were due in the run.
+    /// Changes made and not yet handed over, with their due times in the run.
     batch: Vec<(OrderRow, Nanos)>,
     under_way: VecDeque<(BatchNo, Nanos)>,
-    /// When to ask for the source again.
+    /// The time to open the source again.
     open_at: Option<Nanos>,
     resends: u64,
     losses: u64,
 }
 
-/// Cores that feed a store.
+/// A group of cores that feed a store.
 #[derive(Debug)]
 pub struct Feeder {
     cores: Vec<Fed>,
     clock: Clock,
 }
 
-/// A run under way.
+/// The state of a run.
 struct Run<'a> {
     plan: &'a FeedPlan,
     schedule: Schedule,
     start: Nanos,
-    /// The wall clock's time at `start`.
+    /// The wall clock at `start`.
     base: Nanos,
     /// The core that makes the next change.
     turn: usize,
@@ -155,7 +155,7 @@ struct Run<'a> {
 }
 
 impl Feeder {
-    /// Cores with the sessions that feed them, at a node's ingest listener. Nothing is sent yet.
+    /// Creates the cores and their writers for a node's ingest listener. Nothing is sent yet.
     #[must_use]
     pub fn new(target: &Target, cores: Vec<(EmulatedCore, SessionConfig)>) -> Feeder {
         let feed = |(core, session): (EmulatedCore, SessionConfig)| {
@@ -180,11 +180,11 @@ impl Feeder {
         self.cores.iter().map(|fed| &fed.core)
     }
 
-    /// Sends all that the cores have, and waits until the store has taken it in.
+    /// Sends all orders of the cores, and waits until the store has acknowledged them.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when a source is refused for good, [`ClientError::Timeout`], or
-    /// what kept a connection from being made.
+    /// [`ClientError::Refused`] when a source is refused for good, [`ClientError::Timeout`], or the
+    /// error of a failed connection.
     pub fn fill(&mut self) -> Result<(), ClientError> {
         let deadline = Instant::now() + FILL_TIMEOUT;
         while self.cores.iter().any(|fed| fed.phase != Phase::Live || !fed.under_way.is_empty()) {
@@ -202,11 +202,11 @@ impl Feeder {
         Ok(())
     }
 
-    /// Carries out a plan and waits for its last acknowledgements. `progress` is called about ten
-    /// times a second.
+    /// Executes a plan and waits for its last acknowledgements. Calls `progress` about ten times a
+    /// second.
     ///
     /// # Errors
-    /// As [`Feeder::fill`]; a connection that is lost is none.
+    /// As [`Feeder::fill`]; a lost connection is no error.
     pub fn run(
         &mut self,
         plan: &FeedPlan,
@@ -242,7 +242,7 @@ impl Feeder {
         Ok(self.report(&run))
     }
 
-    /// Makes the changes that are due, each core one in turn, while every core can take one.
+    /// Makes the changes that are due, round-robin over the cores, until a core cannot take one.
     fn make_changes(&mut self, run: &mut Run<'_>, elapsed: Nanos) {
         for _ in 0..CHANGES_MAX {
             let due = run.schedule.peek();
@@ -267,13 +267,13 @@ impl Feeder {
         }
     }
 
-    /// How long nothing is to be sent.
+    /// Returns the time until the next batch is due.
     fn sleep(&self, run: &Run<'_>, elapsed: Nanos, is_over: bool) -> Nanos {
         let wait = nanos(run.plan.batch_wait).0;
         let oldest = self.cores.iter().filter_map(|fed| fed.batch.first()).map(|(_, due)| *due);
         let oldest = oldest.min().or_else(|| (!is_over).then(|| run.schedule.peek()));
         let until = oldest.map_or(SLEEP_MAX, |due| Nanos(due.0 + wait).since(elapsed));
-        // What waits longer waits for the store: its acknowledgement ends the sleep.
+        // An overdue batch waits for the store, whose acknowledgement ends the sleep.
         let is_stuck = until.0 == 0 && self.cores.iter().any(|fed| !fed.batch.is_empty());
         let full = |fed: &Fed| fed.batch.len() >= run.plan.batch_rows_max;
         if is_stuck && self.cores.iter().any(full) {
@@ -347,7 +347,7 @@ impl<'a> Run<'a> {
         due >= nanos(self.plan.warm_up)
     }
 
-    /// A change that was due at `due` was handed over at `now`.
+    /// Records that a change due at `due` was handed over at `now`.
     fn handed_over(&mut self, due: Nanos, now: Nanos) {
         if self.is_measured(due) {
             let lag = now.since(due).0;
@@ -368,8 +368,8 @@ impl Fed {
         self.under_way.is_empty()
     }
 
-    /// Hands the changes that wait to the writer, when the oldest has waited long enough, they are
-    /// as many as a batch may have, or `at_once`.
+    /// Hands the queued changes to the writer if the oldest has waited long enough, the batch is
+    /// full, or `at_once` is set.
     fn cut(&mut self, run: &mut Run<'_>, elapsed: Nanos, at_once: bool) {
         let Some((_, oldest)) = self.batch.first() else { return };
         let is_due = elapsed.0 >= oldest.0 + nanos(run.plan.batch_wait).0;
@@ -387,13 +387,13 @@ impl Fed {
                     run.handed_over(due, elapsed);
                 }
             }
-            // The store takes no more now; what waits is late, and counted when it goes.
+            // The store accepts no more now; queued changes will count as late when they are sent.
             Err(PushError::Full { .. }) => {}
             Err(error) => panic!("an emulated core cuts batches that may be sent: {error}"),
         }
     }
 
-    /// Sends, hears, resends.
+    /// Sends, receives and continues a full resend.
     fn poll(&mut self, now: Nanos, mut run: Option<&mut Run<'_>>) -> Result<(), ClientError> {
         if self.open_at.take_if(|at| *at <= now).is_some() {
             self.writer.open_again();
@@ -401,7 +401,7 @@ impl Fed {
         self.resend();
         let mut events = Vec::new();
         match self.writer.poll(Duration::ZERO, |event| events.push(event)) {
-            // The store was made anew, or goes on from a copy: everything is sent again.
+            // The store was created anew or restored from a copy: everything is sent again.
             Err(ClientError::SourceHistory(other)) => self.begin(other.epoch),
             outcome => drop(outcome?),
         }
@@ -461,18 +461,18 @@ impl Fed {
         }
     }
 
-    /// Begins the epoch after the one that the store knows, with all that there is.
+    /// Begins a full resend in the epoch after the one that the store knows.
     fn begin(&mut self, known: Epoch) {
         let epoch = Epoch(known.0.max(self.config.epoch.0) + 1);
         self.config = SourceConfig { epoch, ..self.config };
         self.phase = Phase::Opening;
-        // Both are in what is sent again.
+        // The full resend covers both.
         self.batch.clear();
         self.under_way.clear();
         self.writer.begin(self.config);
     }
 
-    /// Hands over as much of a full resend as the writer takes.
+    /// Hands over as much of a full resend as the writer accepts.
     fn resend(&mut self) {
         while let Phase::Resending(from) = self.phase {
             let live = self.core.live();

@@ -1,14 +1,13 @@
-//! Emulators: trading cores that feed a delivery store, and clients that follow it, for whoever
-//! wants to see a store under the load of a venue without one.
+//! Emulators: trading cores that feed a delivery store, and clients that follow it, to test a store
+//! under the load of a venue without a venue.
 //!
-//! Every change carries the moment at which it was due ([`OrderRow::transact_time`]), by the wall
-//! clock, so that a client on the same machine knows each row's delay from its creation on. The
-//! cores are open loops: what they sent late is counted, and a run with too much of it gives no
-//! verdict.
+//! Every change carries its due time ([`OrderRow::transact_time`]) by the wall clock, so that a
+//! client on the same machine can measure each row's delay from its creation. The cores are open
+//! loops: late changes are counted, and a run with too many of them gives no verdict.
 //!
-//! * [`core`]: the orders of a core and how they change.
-//! * [`feeder`]: cores on their way into a store.
-//! * [`crowd`]: followers with filters, and what reached them when.
+//! * [`core`]: a core's orders and their changes.
+//! * [`feeder`]: cores that feed a store.
+//! * [`crowd`]: followers with filters, and their measured delays.
 //! * [`setup`]: the sessions of both, defined by an operator.
 //!
 //! [`OrderRow::transact_time`]: weir_wire::delivery::OrderRow::transact_time

@@ -8,11 +8,11 @@ use crate::error::ClientError;
 use crate::key::{fresh_key, key_hash};
 use crate::session::SessionConfig;
 
-/// An emulated session looks after itself seldom: there are thousands of them.
+/// Heartbeats are rare, since there are thousands of emulated sessions.
 const HEARTBEAT_MS: u32 = 30_000;
 
-/// Defines `count` sessions of a role with fresh keys, numbered from `first_id` on. A node lets
-/// them in a moment after it is told.
+/// Defines `count` sessions of a role with fresh keys, numbered from `first_id` on. The node
+/// accepts their logons a moment later.
 ///
 /// # Errors
 /// As [`Admin::define_session`].

@@ -1,8 +1,8 @@
-//! Bitstamp's order-by-order records of a day: the log with its snapshots and trades, and the
-//! table of order events made from it.
+//! Bitstamp's order-by-order records of a day: the log with its snapshots and trades, and the table
+//! of order events made from it.
 //!
-//! Streaming, one line at a time. Prices become cents and volumes 10^-8 BTC, read as decimals
-//! without floating point. A line that is not one of the known records is an error.
+//! Streaming, one line at a time. Prices become cents and volumes 10^-8 BTC, parsed as decimals
+//! without floating point. A line of unknown format is an error.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -25,23 +25,23 @@ pub const QTY_DECIMALS: u32 = 8;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// What happened to an order.
+/// The kind of an order event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// It was entered.
     Created,
     /// Its volume or price changed: a fill, or a market order that walks the book.
     Changed,
-    /// It is gone: filled when no volume is left, cancelled otherwise.
+    /// It left the book: filled if no volume is left, cancelled otherwise.
     Deleted,
 }
 
 /// An order event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderRecord {
-    /// When it was received, since the Unix epoch.
+    /// The time of receipt, since the Unix epoch.
     pub ts: Nanos,
-    /// What happened.
+    /// The kind of event.
     pub action: Action,
     /// The order.
     pub order_id: u64,
@@ -56,7 +56,7 @@ pub struct OrderRecord {
 /// The book as the exchange published it, 20 levels a side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotRecord {
-    /// When it was received, since the Unix epoch.
+    /// The time of receipt, since the Unix epoch.
     pub ts: Nanos,
     /// Bids, best first.
     pub bids: Vec<Level>,
@@ -67,11 +67,11 @@ pub struct SnapshotRecord {
 /// A trade as the exchange published it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TradeRecord {
-    /// When it was received, since the Unix epoch.
+    /// The time of receipt, since the Unix epoch.
     pub ts: Nanos,
-    /// In cents.
+    /// The price, in cents.
     pub price: Price,
-    /// In 10^-8 BTC.
+    /// The quantity, in 10^-8 BTC.
     pub qty: Qty,
 }
 
@@ -99,7 +99,7 @@ pub struct BitstampCsv<R> {
 /// An xz archive's text, streaming.
 pub type XzText = BufReader<lzma_rust2::XzReader<BufReader<File>>>;
 
-/// Opens the log as it is shipped, an xz archive.
+/// Opens the log in its published form, an xz archive.
 ///
 /// # Errors
 /// The file cannot be opened.
@@ -108,7 +108,7 @@ pub fn open_log(path: &Path) -> Result<BitstampLog<XzText>, FlowError> {
     Ok(BitstampLog::new(text, &name))
 }
 
-/// Opens the table as it is shipped, an xz archive.
+/// Opens the table in its published form, an xz archive.
 ///
 /// # Errors
 /// The file cannot be opened.

@@ -1,19 +1,19 @@
-//! A Bitstamp day brought to the normal form: fills go to the order that made them.
+//! Transcodes a Bitstamp day to the normal form: fills are attached to the aggressor.
 //!
-//! The exchange reports an order about a tenth of a second before it reports what it traded, and
-//! a trade as two events, one of each order. A matching engine trades at once. So the day is read
-//! whole, the two events of each trade are found, and its fill is put right behind the entry
-//! (or the change of price) of whichever order came last: the aggressor.
+//! The exchange reports an order about a tenth of a second before it reports its trades, and a
+//! trade as two events, one per order. A matching engine trades at once. So the whole day is read,
+//! the two events of each trade are paired, and the fill is placed right behind the entry (or the
+//! change of price) of whichever order came last: the aggressor.
 //!
 //! | in the log | becomes |
 //! | --- | --- |
-//! | first seen changed or deleted | stood before: seeded at the start under its id |
-//! | created | new order, then the fills it is the aggressor of |
-//! | a lower volume, or none, with its counterpart | nothing: the fill stands elsewhere |
+//! | first seen changed or deleted | existed before: seeded at the start under its id |
+//! | created | new order, then the fills of which it is the aggressor |
+//! | a lower volume, or none, with its counterpart | nothing: the fill is emitted elsewhere |
 //! | another price (a market order walks the book) | deletion and new order |
 //! | a lower volume without counterpart | partial cancel |
 //! | deleted with volume | deletion |
-//! | a snapshot | a row; what it shows beyond all earlier ones and no event explains is seeded |
+//! | a snapshot | a row; levels beyond all earlier snapshots that no event explains are seeded |
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ use super::ledger::{Ledger, Standing, at_least_as_good};
 use super::model::{ANONYMOUS_ID_FIRST, FlowEvent, FlowItem, FlowKind, FlowRow, Level, RowLevel};
 use super::pairing::{Life, Pairing};
 
-/// What the transcoding of a day met.
+/// Counts from the transcoding of a day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BitstampNotes {
     /// Order events read.
@@ -34,8 +34,8 @@ pub struct BitstampNotes {
     pub trades_published: u64,
     /// Trades found as two order events.
     pub trades_paired: u64,
-    /// Of those, with an aggressor whose money ended before its volume: the exchange leaves the
-    /// rest of its volume in its last event, we enter it without.
+    /// Of those, the trades whose aggressor ran out of money before its volume: the exchange leaves
+    /// the rest of its volume in its last event, we enter it without.
     pub trades_short_of_money: u64,
     /// Lower volumes for which no counterpart was found.
     pub unpaired: u64,
@@ -43,11 +43,11 @@ pub struct BitstampNotes {
     pub deleted_twice: u64,
     /// Orders whose deletion was reported before their creation, dropped.
     pub deleted_before_created: u64,
-    /// Last changes reported after their deletion, exchanged with it.
+    /// Last changes reported after their deletion; the two are swapped.
     pub changed_after_deleted: u64,
     /// Rows taken between an order and the report of its fills.
     pub rows_under_way: u64,
-    /// Rows that do not equal the book by the events before them.
+    /// Rows that differ from the book built from the events before them.
     pub rows_contradicting: u64,
     /// Of those, rows that equal it up to [`STEPS_MAX`](super::STEPS_MAX) events earlier or later.
     pub rows_out_of_step: u64,
@@ -58,11 +58,11 @@ pub struct BitstampNotes {
 pub struct BitstampFlow {
     /// Events and rows.
     pub items: Vec<FlowItem>,
-    /// What was met.
+    /// Counts from the transcoding.
     pub notes: BitstampNotes,
 }
 
-/// Brings the records of a day to the normal form.
+/// Transcodes the records of a day to the normal form.
 #[must_use]
 pub fn bitstamp_flow(records: &[Record]) -> BitstampFlow {
     let mut notes = BitstampNotes::default();
@@ -82,8 +82,8 @@ pub fn bitstamp_flow(records: &[Record]) -> BitstampFlow {
     day.flow
 }
 
-/// The order events by their place among the records, doubles dropped and exchanged ones put
-/// right.
+/// Returns the order events by their index among the records, with duplicates dropped and swapped
+/// ones reordered.
 fn put_in_order(records: &[Record], notes: &mut BitstampNotes) -> BTreeMap<usize, OrderRecord> {
     let mut orders: BTreeMap<usize, OrderRecord> = BTreeMap::new();
     let mut deleted: BTreeMap<u64, usize> = BTreeMap::new();
@@ -123,7 +123,7 @@ struct Day {
     /// The worst price a snapshot has shown so far, per side.
     widest: [Option<Price>; 2],
     anonymous_next: u64,
-    /// Per order, fills that are applied and not yet reported.
+    /// Per order, the fills applied and not yet reported.
     under_way: BTreeMap<u64, u64>,
     in_step: InStep,
     flow: BitstampFlow,
@@ -182,7 +182,7 @@ impl Day {
         }
     }
 
-    /// Enters an order and the fills it is the aggressor of.
+    /// Enters an order and the fills of which it is the aggressor.
     fn aggress(&mut self, at: usize, order: &OrderRecord) {
         let OrderRecord { ts, order_id: id, side, price, .. } = *order;
         let leaves = self.pairing.entry_qty.get(&at).copied().unwrap_or(order.qty);
@@ -226,8 +226,8 @@ impl Day {
         self.flow.items.push(FlowItem::Row(row));
     }
 
-    /// Seeds what a level holds beyond the events, where no snapshot reached before, and takes
-    /// back of an earlier seed what is gone. Says whether it did either.
+    /// Seeds the quantity that a level holds beyond the events, if no earlier snapshot reached it,
+    /// and removes quantity of an earlier seed that is gone. Returns true if it did either.
     fn complete(&mut self, ts: Nanos, side: Side, level: Level) -> bool {
         let Level { price, qty } = level;
         let known = self.ledger.qty_at(side, price);
@@ -253,7 +253,7 @@ impl Day {
         }
     }
 
-    /// Takes up to `qty` off an order and tells it; returns how much it was.
+    /// Takes up to `qty` off an order and emits the event; returns the quantity taken.
     fn leave(&mut self, ts: Nanos, kind: FlowKind, id: u64, qty: Qty) -> Qty {
         let Some(order) = self.ledger.get(id) else { return Qty::ZERO };
         let taken = self.ledger.take(id, qty);

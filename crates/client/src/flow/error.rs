@@ -1,9 +1,9 @@
-//! What can be wrong with a file of market data, said so that a person finds the place.
+//! Errors in files of market data, with their position.
 //!
 //! Every error of the parsers names the file, the line and the field. No input makes a parser
-//! panic: what it cannot read is one of these values.
+//! panic: input that it cannot parse is one of these values.
 
-/// Why a file of order flow could not be read.
+/// The reason why a file of order flow could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FlowError {
     /// The file could not be opened or read, or its archive is damaged.
@@ -11,11 +11,11 @@ pub enum FlowError {
     Io {
         /// The file, as the caller named it.
         file: String,
-        /// What the reader said.
+        /// The reader's error.
         #[source]
         source: std::io::Error,
     },
-    /// A field does not hold what the format says.
+    /// A field does not conform to the format.
     #[error("{file}:{line}: field {field}: {why}")]
     Field {
         /// The file, as the caller named it.
@@ -24,7 +24,7 @@ pub enum FlowError {
         line: u64,
         /// The field's name in the format's own description.
         field: &'static str,
-        /// What is wrong with it.
+        /// The cause.
         why: &'static str,
     },
     /// A line is longer than any line of the format can be.
@@ -37,7 +37,7 @@ pub enum FlowError {
         /// The most bytes a line may have.
         max: usize,
     },
-    /// The file has more lines than a reader takes.
+    /// The file has more lines than a reader accepts.
     #[error("{file}: more than {max} lines")]
     TooManyLines {
         /// The file, as the caller named it.
@@ -45,15 +45,15 @@ pub enum FlowError {
         /// The most lines a file may have.
         max: u64,
     },
-    /// Two files that belong together do not have as many lines as each other.
+    /// Two files that belong together differ in their number of lines.
     #[error("{file}:{line}: the message file and the book file differ in length")]
     Unpaired {
         /// The file that ended first.
         file: String,
-        /// The line it lacks, from 1.
+        /// The missing line, from 1.
         line: u64,
     },
-    /// An archive does not hold the member that is needed.
+    /// An archive lacks the required member.
     #[error("{file}: no member whose name contains {wanted:?}")]
     NoMember {
         /// The archive.
@@ -66,11 +66,11 @@ pub enum FlowError {
     Packed {
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: super::packed::UnpackError,
     },
-    /// A file's name does not tell what it is.
+    /// A file's name does not tell its format.
     #[error("{file}: neither .zip (LOBSTER), .log.xz or .csv.xz (Bitstamp) nor .wflow")]
     UnknownKind {
         /// The file.

@@ -1,8 +1,8 @@
-//! Tells a snapshot that is a few events early or late from one that is wrong.
+//! Distinguishes a snapshot that is a few events early or late from a wrong one.
 //!
-//! Bitstamp publishes its book and its order events on separate channels. A snapshot that does
-//! not equal the book by the events before it may equal the book a few events away: then the
-//! two are out of step, and neither is wrong.
+//! Bitstamp publishes its book and its order events on separate channels. A snapshot that differs
+//! from the book built from the events before it may equal the book a few events away: then the two
+//! channels are out of step, and neither is wrong.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use weir_types::Side;
 use super::ledger::Ledger;
 use super::model::Level;
 
-/// How many order events a snapshot may be early or late.
+/// The most order events by which a snapshot may be early or late.
 pub const STEPS_MAX: usize = 8;
 
 /// The most levels a side of a snapshot has.
@@ -23,13 +23,13 @@ type Sides = [Vec<Level>; 2];
 pub(super) struct InStep {
     /// The book before each of the latest events.
     before: VecDeque<Sides>,
-    /// Snapshots still looked for, with the events left to look.
+    /// Snapshots not found yet, with the number of events left to compare.
     open: Vec<(Sides, usize)>,
     found: u64,
 }
 
 impl InStep {
-    /// Takes the book after an event.
+    /// Compares the open snapshots with the book after an event.
     pub(super) fn event(&mut self, ledger: &Ledger) {
         let book = [Side::Buy, Side::Sell].map(|side| ledger.levels(side).take(DEPTH).collect());
         let found = &mut self.found;
@@ -45,7 +45,7 @@ impl InStep {
         }
     }
 
-    /// Takes a snapshot that does not equal the book.
+    /// Handles a snapshot that differs from the book.
     pub(super) fn snapshot(&mut self, bids: &[Level], asks: &[Level]) {
         let row = [bids.to_vec(), asks.to_vec()];
         if self.before.iter().any(|book| equals(book, &row)) {
@@ -55,7 +55,7 @@ impl InStep {
         }
     }
 
-    /// How many of the snapshots equal the book a few events away.
+    /// The number of snapshots that equal the book a few events away.
     pub(super) fn found(&self) -> u64 {
         self.found
     }

@@ -1,6 +1,6 @@
-//! The book as a source tells it: each order by its id, each event applied to the order that it
-//! names. There is no matching here, so that the engine under test has something independent
-//! to be measured against.
+//! The book as a source reports it: each order by its id, each event applied to the order that it
+//! names. There is no matching here, so that the engine under test is compared with something
+//! independent.
 //!
 //! INVARIANT: a level's quantity is the sum of its orders' and never zero.
 
@@ -13,10 +13,10 @@ use super::model::Level;
 /// The most lots of one order: far above any real one, low enough that no sum overflows.
 pub const ORDER_QTY_MAX: u64 = 1 << 44;
 
-/// The most orders that may stand at once.
+/// The most live orders.
 pub const ORDER_COUNT_MAX: usize = 1 << 19;
 
-/// An order that stands.
+/// A live order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     pub side: Side,
@@ -27,14 +27,14 @@ pub(super) struct Standing {
 #[derive(Debug, Default)]
 struct Shelf {
     qty: Qty,
-    /// By arrival.
+    /// Order ids by arrival number.
     queue: BTreeMap<u64, u64>,
 }
 
-/// All orders that stand, by id and by level.
+/// All live orders, by id and by level.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// With the arrival that finds an order in its queue.
+    /// Each order with its arrival number, the key in its level's queue.
     orders: BTreeMap<u64, (Standing, u64)>,
     arrivals: u64,
     bids: BTreeMap<Price, Shelf>,
@@ -60,8 +60,8 @@ impl Ledger {
         self.orders.get(&id).map(|(order, _)| *order)
     }
 
-    /// Puts an order behind those at its level; `false` when it cannot stand: its id stands
-    /// already, or it has no quantity or too much, or the ledger is full.
+    /// Adds an order at the end of its level; `false` when it is refused: its id is live already,
+    /// its quantity is zero or too large, or the ledger is full.
     pub(super) fn insert(&mut self, id: u64, order: Standing) -> bool {
         let full = self.orders.len() >= ORDER_COUNT_MAX;
         let sane = (1..=ORDER_QTY_MAX).contains(&order.leaves.0);
@@ -77,7 +77,8 @@ impl Ledger {
         true
     }
 
-    /// Takes up to `qty` off an order and says how much it was; the order goes with its last lot.
+    /// Takes up to `qty` off an order and returns the quantity taken; an order without quantity is
+    /// removed.
     pub(super) fn take(&mut self, id: u64, qty: Qty) -> Qty {
         let Some((order, arrival)) = self.orders.get_mut(&id) else { return Qty::ZERO };
         let taken = qty.min(order.leaves);
@@ -99,7 +100,7 @@ impl Ledger {
         taken
     }
 
-    /// Puts an order last at its level.
+    /// Moves an order to the end of its level.
     pub(super) fn move_back(&mut self, id: u64) {
         self.arrivals += 1;
         let last = self.arrivals;
@@ -112,12 +113,12 @@ impl Ledger {
         queue.insert(last, id);
     }
 
-    /// What stands at a price.
+    /// The quantity at a price.
     pub(super) fn qty_at(&self, side: Side, price: Price) -> Qty {
         self.shelves(side).get(&price).map_or(Qty::ZERO, |shelf| shelf.qty)
     }
 
-    /// The ids at a price in order of arrival.
+    /// The order ids at a price, by arrival.
     pub(super) fn ids_at(&self, side: Side, price: Price) -> Vec<u64> {
         let shelf = self.shelves(side).get(&price);
         shelf.map_or_else(Vec::new, |shelf| shelf.queue.values().copied().collect())
@@ -133,7 +134,7 @@ impl Ledger {
     }
 }
 
-/// True when `price` is at least as good as `other` for orders of this side.
+/// Returns true when `price` is at least as good as `other` for orders of this side.
 pub(super) fn at_least_as_good(side: Side, price: Price, other: Price) -> bool {
     match side {
         Side::Buy => price >= other,

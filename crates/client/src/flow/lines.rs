@@ -1,19 +1,19 @@
-//! Bounded reading of text files, line by line, and of the numbers in their fields.
+//! Bounded reading of text files, line by line, and parsing of their numbers.
 //!
-//! Never holds more than one line, never reads past its bounds, never panics on any bytes.
-//! Numbers are read as integers with a fixed number of decimals: no floating point.
+//! Never holds more than one line, never reads past its limits, never panics on any bytes. Numbers
+//! are parsed as integers with a fixed number of decimals: no floating point.
 
 use std::io::{BufRead, Read};
 
 use super::error::FlowError;
 
-/// The most bytes of a line: a Bitstamp book of 20 levels a side has about 1,300.
+/// The most bytes of a line; a Bitstamp book of 20 levels a side has about 1,300.
 pub const LINE_LEN_MAX: usize = 64 * 1024;
 
-/// The most lines of a file: a busy stock's day has a few million.
+/// The most lines of a file; a busy stock's day has a few million.
 pub const LINE_COUNT_MAX: u64 = 100_000_000;
 
-/// Reads lines and knows where it is.
+/// A reader of lines that counts them.
 pub(super) struct Lines<R> {
     input: R,
     file: String,
@@ -68,18 +68,18 @@ impl<R: BufRead> Lines<R> {
         &self.file
     }
 
-    /// An error at a field of the current line.
+    /// Makes an error at a field of the current line.
     pub(super) fn bad(&self, field: &'static str, why: &'static str) -> FlowError {
         FlowError::Field { file: self.file.clone(), line: self.line, field, why }
     }
 }
 
-/// A whole number, signed, within `i64`.
+/// Parses a signed whole number within `i64`.
 pub(super) fn integer(text: &[u8]) -> Result<i64, &'static str> {
     decimal(text, 0)
 }
 
-/// A whole number that is not negative.
+/// Parses a whole number that is not negative.
 pub(super) fn unsigned(text: &[u8]) -> Result<u64, &'static str> {
     u64::try_from(integer(text)?).map_err(|_| "negative")
 }
@@ -87,8 +87,8 @@ pub(super) fn unsigned(text: &[u8]) -> Result<u64, &'static str> {
 /// The most digits and the largest exponent of a number; no field comes near.
 const DIGITS_MAX: usize = 64;
 
-/// A decimal number as a mantissa with `scale` decimals, so that `decimal(b"1.5", 2)` is 150.
-/// Digits beyond `scale` round to the nearest; an exponent (`1e-05`) shifts the point.
+/// Parses a decimal number as a mantissa with `scale` decimals: `decimal(b"1.5", 2)` is 150. Digits
+/// beyond `scale` round to the nearest; an exponent (`1e-05`) shifts the point.
 pub(super) fn decimal(text: &[u8], scale: u32) -> Result<i64, &'static str> {
     let (negative, text) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -110,7 +110,7 @@ pub(super) fn decimal(text: &[u8], scale: u32) -> Result<i64, &'static str> {
         Ok(index) => whole.iter().chain(fraction).nth(index).copied().unwrap_or(b'0'),
         Err(_) => b'0',
     };
-    // How many digits stand before the point once it has moved.
+    // The number of digits before the point once it has been shifted.
     let kept = whole.len() as i64 + i64::from(scale) + shift;
     let mut mantissa: i64 = 0;
     for index in 0..kept {

@@ -1,7 +1,7 @@
-//! LOBSTER's two files of a stock's day: the messages, and the top of the book after each.
+//! LOBSTER's two files of a stock's day: the messages, and the top of the book after each message.
 //!
-//! Streaming: one line of each at a time. A row has as many levels as the file was ordered
-//! with; unoccupied ones carry a price of ±9999999999 and are left out.
+//! Streaming: one line of each at a time. A row has as many levels as the file was ordered with;
+//! unoccupied ones have a price of ±9999999999 and are left out.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
@@ -13,13 +13,13 @@ use super::error::FlowError;
 use super::lines::{Lines, decimal, integer, unsigned};
 use super::model::Level;
 
-/// The most levels a side of a row may have; LOBSTER sells up to 200.
+/// The most levels per side of a row; LOBSTER sells up to 200.
 pub const DEPTH_MAX: usize = 256;
 
 /// The most bytes an archive's member may unpack to.
 const MEMBER_LEN_MAX: u64 = 1 << 30;
 
-/// The price, without its sign, that fills the place of a level that is not there.
+/// The price, without its sign, of an unoccupied level.
 const NO_LEVEL: i64 = 9_999_999_999;
 
 /// A message's type, in LOBSTER's codes.
@@ -27,7 +27,7 @@ const NO_LEVEL: i64 = 9_999_999_999;
 pub enum MessageKind {
     /// 1: a new limit order.
     Submission,
-    /// 2: a part of an order is cancelled.
+    /// 2: a partial cancellation.
     PartialCancel,
     /// 3: an order is cancelled.
     Deletion,
@@ -35,7 +35,7 @@ pub enum MessageKind {
     ExecuteVisible,
     /// 5: a hidden order is executed.
     ExecuteHidden,
-    /// 7 with price -1: trading stops.
+    /// 7 with price -1: trading halts.
     Halt,
     /// 7 with price 0: quoting resumes.
     QuoteResume,
@@ -46,15 +46,15 @@ pub enum MessageKind {
 /// A line of the message file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Since midnight of the day, at the exchange.
+    /// The time since midnight of the day, at the exchange.
     pub ts: Nanos,
     /// Its type.
     pub kind: MessageKind,
     /// The order, 0 for a hidden one.
     pub order_id: u64,
-    /// Shares.
+    /// The quantity in shares.
     pub qty: Qty,
-    /// In ten-thousandths of a dollar.
+    /// The price in ten-thousandths of a dollar.
     pub price: Price,
     /// The side of the order concerned, not of its aggressor.
     pub side: Side,
@@ -67,7 +67,7 @@ pub struct BookRow {
     pub bids: Vec<Level>,
     /// Asks.
     pub asks: Vec<Level>,
-    /// How many levels a side may have in this file.
+    /// The most levels per side in this file.
     pub depth: usize,
 }
 
@@ -77,7 +77,7 @@ pub struct LobsterDay<M, B> {
     rows: Lines<B>,
 }
 
-/// A day whose files are in memory, as [`open_zip`] hands it out.
+/// A day whose files are in memory, as [`open_zip`] returns it.
 pub type LobsterMemory = LobsterDay<Cursor<Vec<u8>>, Cursor<Vec<u8>>>;
 
 impl<M: BufRead, B: BufRead> LobsterDay<M, B> {
@@ -107,10 +107,10 @@ impl<M: BufRead, B: BufRead> Iterator for LobsterDay<M, B> {
     }
 }
 
-/// Opens a day as the vendor ships it: a zip with a message and an orderbook file.
+/// Opens a day from the vendor's zip with a message and an orderbook file.
 ///
 /// # Errors
-/// The file cannot be read, is no zip, or lacks one of the two members.
+/// The file cannot be read, is not a zip, or lacks one of the two members.
 pub fn open_zip(path: &Path) -> Result<LobsterMemory, FlowError> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let failed = |source| FlowError::Io { file: name.clone(), source };

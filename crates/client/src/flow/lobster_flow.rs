@@ -1,18 +1,18 @@
-//! LOBSTER's messages and rows brought to the normal form, with the seeds that make the book
-//! complete at the file's depth.
+//! Transcodes LOBSTER's messages and rows to the normal form, with the seeds that complete the book
+//! at the file's depth.
 //!
-//! What the file does not show: orders from before it, and whatever happens beyond its depth.
-//! A level that comes into sight is brought to the quantity of its row, by these rules:
+//! The file shows neither orders from before it nor changes beyond its depth. A level that comes
+//! into sight is brought to the quantity of its row, by these rules:
 //!
-//! | at the level | what is done |
+//! | at the level | action |
 //! | --- | --- |
 //! | ids that later messages name, below that of the next submission | seeded under their ids |
 //! | quantity above that | one anonymous seed, last in the queue |
-//! | an order never named again, ahead of executions to come | it went: `Vanish` |
-//! | known quantity above the row's | orders never named again went: `Vanish`, oldest first |
+//! | an order never named again, ahead of executions to come | removed: `Vanish` |
+//! | known quantity above the row's | orders never named again removed: `Vanish`, oldest first |
 //!
-//! Looking ahead serves what was out of sight alone. A level in sight is never touched: if its
-//! row and its messages differ, the row says `contradicts_events`.
+//! Look-ahead is used only for levels that were out of sight. A level in sight is never touched: if
+//! its row and its messages differ, the row has `contradicts_events` set.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,13 +22,13 @@ use super::ledger::{Ledger, Standing, at_least_as_good};
 use super::lobster::{BookRow, Message, MessageKind};
 use super::model::{ANONYMOUS_ID_FIRST, FlowEvent, FlowItem, FlowKind, FlowRow, Level, RowLevel};
 
-/// What the whole file says about its orders: the look-ahead that seeding needs. The default
-/// one knows nothing: all seeds are then anonymous, and more of their places are wrong.
+/// The look-ahead that seeding needs: a summary of the whole file's messages on its orders. The
+/// default is empty: all seeds are then anonymous, and more of their queue positions are wrong.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// Per order, what later messages do to it.
+    /// Per order, the effect of later messages.
     ahead: BTreeMap<u64, Ahead>,
-    /// Per level, how many later messages execute an order there.
+    /// Per level, the number of later executions.
     executions: BTreeMap<(Side, Price), u64>,
     /// Ids named at a level whose submission is not in the file.
     ghosts: BTreeMap<(Side, Price), Vec<u64>>,
@@ -36,7 +36,7 @@ pub struct Survey {
     submissions: VecDeque<u64>,
 }
 
-/// What the messages still to come do to an order.
+/// The effect of later messages on an order.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ahead {
     qty: Qty,
@@ -44,7 +44,7 @@ struct Ahead {
 }
 
 impl Survey {
-    /// Reads all messages of a file once.
+    /// Surveys all messages of a file.
     pub fn of<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Survey {
         let mut survey = Survey::default();
         let mut places: BTreeMap<u64, Option<(Side, Price)>> = BTreeMap::new();
@@ -84,7 +84,7 @@ impl Survey {
         self.ahead.get(&id).copied().unwrap_or_default()
     }
 
-    /// A message is being applied: it is no longer ahead.
+    /// Removes a message from the look-ahead when it is applied.
     fn passed(&mut self, message: &Message) {
         let executed = u64::from(message.kind == MessageKind::ExecuteVisible);
         if let Some(ahead) = self.ahead.get_mut(&message.order_id) {
@@ -96,8 +96,8 @@ impl Survey {
         }
     }
 
-    /// Takes the ids that stand at a level unseen: those that the exchange gave out before the
-    /// next submission of the file. The level is in sight from now on, so none comes later.
+    /// Takes the ids of unseen orders at a level: those that the exchange assigned before the next
+    /// submission of the file. The level is in sight from now on, so none comes later.
     fn ghosts_at(&mut self, side: Side, price: Price) -> Vec<u64> {
         let next = self.submissions.front().copied().unwrap_or(ANONYMOUS_ID_FIRST);
         let Some(ids) = self.ghosts.get_mut(&(side, price)) else { return Vec::new() };
@@ -107,7 +107,7 @@ impl Survey {
     }
 }
 
-/// How far into a side the last row let us see.
+/// The depth of a side visible in the last row.
 #[derive(Clone, Copy, Debug)]
 enum Sight {
     Nothing,
@@ -132,7 +132,7 @@ impl Sight {
     }
 }
 
-/// Turns messages and rows into events and rows, one message at a time.
+/// Transcodes messages and rows into events and rows, one message at a time.
 #[derive(Debug)]
 pub struct LobsterFlow {
     survey: Survey,
@@ -143,7 +143,7 @@ pub struct LobsterFlow {
 }
 
 impl LobsterFlow {
-    /// Begins before the first message of the surveyed file.
+    /// Starts before the first message of the surveyed file.
     #[must_use]
     pub fn new(survey: Survey) -> LobsterFlow {
         LobsterFlow {
@@ -155,7 +155,7 @@ impl LobsterFlow {
         }
     }
 
-    /// Appends what a message and the row after it amount to.
+    /// Appends the events of a message, and the row after it.
     pub fn push(&mut self, message: &Message, row: &BookRow, out: &mut Vec<FlowItem>) {
         if !self.started {
             self.started = true;
@@ -183,7 +183,7 @@ impl LobsterFlow {
         self.survey.passed(message);
         let mut left = message.qty;
         left -= self.take(message.order_id, left, (message.ts, kind), out);
-        // What the named order does not have must stand in the level's anonymous seeds.
+        // Quantity that the named order lacks must be in the level's anonymous seeds.
         let ids = self.ledger.ids_at(message.side, message.price);
         for id in ids.into_iter().filter(|id| *id >= ANONYMOUS_ID_FIRST) {
             if left.is_zero() {
@@ -208,7 +208,7 @@ impl LobsterFlow {
         }
     }
 
-    /// Takes quantity off an order and tells it; returns how much it had to give.
+    /// Takes quantity off an order and emits the event; returns the quantity taken.
     fn take(
         &mut self,
         id: u64,
@@ -232,7 +232,7 @@ impl LobsterFlow {
         taken
     }
 
-    /// Makes the ledger agree with a row where levels have just come into sight.
+    /// Makes the ledger agree with a row at levels that have just come into sight.
     fn bring_into_sight(&mut self, ts: Nanos, row: &BookRow, out: &mut Vec<FlowItem>) -> FlowRow {
         let mut contradicts = false;
         let mut sides = [Vec::new(), Vec::new()];
@@ -255,8 +255,8 @@ impl LobsterFlow {
         FlowRow { ts, bids, asks, contradicts_events: contradicts }
     }
 
-    /// Levels that the row would show and does not have: their orders went out of sight.
-    /// Says whether one of them was in sight all along.
+    /// Clears levels that the row would show and lacks: their orders left while out of sight.
+    /// Returns true if one of them was in sight all along.
     fn clear_gone(
         &mut self,
         ts: Nanos,
@@ -281,7 +281,7 @@ impl LobsterFlow {
         contradicts
     }
 
-    /// Brings a level to the quantity of its row: see the table above.
+    /// Brings a level to the quantity of its row, by the table above.
     fn reconcile(&mut self, ts: Nanos, side: Side, level: Level, out: &mut Vec<FlowItem>) {
         self.drop_overtaken(ts, (side, level.price), out);
         let price = level.price;
@@ -311,13 +311,13 @@ impl LobsterFlow {
         }
     }
 
-    /// How much of a standing order later messages take: so much of it stands for sure.
+    /// The quantity of a live order that later messages take: at least this much is really there.
     fn sure(&self, id: u64) -> Qty {
         let order = self.ledger.get(id).expect("listed at its level");
         order.leaves.min(self.survey.ahead(id).qty)
     }
 
-    /// Orders never named again cannot stand ahead of others that are still to be executed.
+    /// Removes orders that are never named again but precede orders still to be executed.
     fn drop_overtaken(&mut self, ts: Nanos, at: (Side, Price), out: &mut Vec<FlowItem>) {
         let to_come = self.survey.executions.get(&at).copied().unwrap_or_default();
         let mut of_those_ahead = 0;
@@ -361,7 +361,7 @@ fn note(message: &Message, kind: FlowKind) -> FlowItem {
     })
 }
 
-/// The row as it was before a message: the book that stands when the file begins.
+/// Reconstructs the row before a message: the book at the start of the file.
 fn row_before(message: &Message, row: &BookRow) -> BookRow {
     let mut before = row.clone();
     let side = message.side;

@@ -1,4 +1,4 @@
-//! Real order flow: recorded markets turned into orders for a matching engine, and the oracle
+//! Real order flow: recorded markets transcoded to orders for a matching engine, and the oracle
 //! that proves from the same files that the engine reproduces them.
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Never reads the environment or a clock; files only where a function's argument names one.
-//! What each source shows and hides, and the shares measured: `docs/real-flow.md`.
+//! `docs/real-flow.md` describes the limits of each source and the measured shares.
 
 pub mod bitstamp;
 mod bitstamp_flow;

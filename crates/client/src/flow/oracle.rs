@@ -1,10 +1,10 @@
-//! The oracle in the files: does the book under test go the way the market went?
+//! The oracle: checks whether the book under test reproduces the recorded market.
 //!
-//! Two questions after every event: does the execution hit the resting order that the source
-//! names, and do the top levels equal the source's row? Whatever differs is put in a class;
-//! only `Unexplained` speaks against the book under test. After a difference the book is mended
-//! to what the source says, each mend counted, so that one difference is not reported forever and
-//! none is hidden: the comparison always comes before the mend.
+//! It makes two comparisons after every event: the execution against the resting order that the
+//! source names, and the top levels against the source's row. Each difference gets a class; only
+//! unexplained classes count against the book under test. After a difference the book is repaired
+//! to the source's state, and the repair counted, so that one difference is not reported forever.
+//! The comparison always precedes the repair, so that none is hidden.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -25,18 +25,18 @@ pub struct Hit {
     pub qty: Qty,
 }
 
-/// What the book under test made of an order.
+/// The book's response to an order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// False when it was refused.
     pub accepted: bool,
-    /// The resting orders that it hit, in order.
+    /// The resting orders hit, in order.
     pub hits: Vec<Hit>,
 }
 
 /// An engine's book for one instrument, seen from outside.
 pub trait BookUnderTest {
-    /// Sends an order and reports what came of it.
+    /// Sends an order and returns the outcome.
     fn submit(&mut self, intent: &OrderIntent) -> Outcome;
 
     /// Writes the best `depth` levels of a side to `out`, best first.
@@ -53,24 +53,24 @@ impl<B: BookUnderTest + ?Sized> BookUnderTest for &mut B {
     }
 }
 
-/// Why something differs from the source.
+/// The class of a difference from the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deviation {
-    /// A row whose own events, applied by id without any matching, do not give it: the source
+    /// A row that differs from its own events, applied by id without matching: the source
     /// contradicts itself, and the book under test agrees with the events.
     SourceContradiction,
-    /// A seeded order stands ahead of the one named, or is the one named: nobody knows the place
-    /// in the queue of an order whose arrival the source does not show.
+    /// A seeded order is ahead of the one named, or is the one named: the queue position of an
+    /// order is unknown if the source does not show its arrival.
     SeededPriority,
-    /// The source executes an order ahead of an older one at the same price that, by its own
-    /// events and rows, still stands: the market itself did not keep time priority there.
-    /// Without look-ahead the older one may also have gone while out of sight.
+    /// The source executes an order ahead of an older one at the same price that, by its own events
+    /// and rows, is still live: the market itself did not keep time priority there. Without
+    /// look-ahead the older one may also have left while out of sight.
     SourceOvertakes,
     /// The order named was hit with another quantity or at another price.
     QuantityOrPrice,
-    /// Another order was hit, though the one named is first in its queue by the source's events.
+    /// Another order was hit, though the named one is first in its queue by the source's events.
     OtherMaker,
-    /// The book under test traded where the source shows no trade.
+    /// The book under test traded without a trade in the source.
     ExtraTrade,
     /// The source shows a trade and the book under test did not trade.
     MissingTrade,
@@ -94,14 +94,14 @@ impl Deviation {
         Deviation::Levels,
     ];
 
-    /// True for the classes that the source's own limits explain.
+    /// True for the classes explained by the source's own limits.
     #[must_use]
     pub fn is_explained(self) -> bool {
         use Deviation::{SeededPriority, SourceContradiction, SourceOvertakes};
         matches!(self, SourceContradiction | SeededPriority | SourceOvertakes)
     }
 
-    /// One line for the report.
+    /// The class in one line, for the report.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -121,9 +121,9 @@ impl Deviation {
 /// A comparison's count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// How many were compared.
+    /// The number compared.
     pub compared: u64,
-    /// How many were equal.
+    /// The number equal.
     pub equal: u64,
 }
 
@@ -133,7 +133,7 @@ impl Share {
         self.equal += u64::from(equal);
     }
 
-    /// Equal ones per million compared; a million when nothing was compared.
+    /// The share equal in parts per million; a million when nothing was compared.
     #[must_use]
     pub fn ppm(self) -> u64 {
         (self.equal * 1_000_000).checked_div(self.compared).unwrap_or(1_000_000)
@@ -147,7 +147,7 @@ impl fmt::Display for Share {
     }
 }
 
-/// What the oracle found.
+/// The oracle's findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OracleReport {
     /// Rows whose unseeded levels all equal the book's.
@@ -158,28 +158,28 @@ pub struct OracleReport {
     pub levels_seeded: u64,
     /// Executions of orders whose arrival the source shows.
     pub executions: Share,
-    /// Executions of seeded orders: told, and left out of the count above.
+    /// Executions of seeded orders, counted separately.
     pub executions_of_seeds: Share,
     /// Orders seeded.
     pub seeds: u64,
-    /// Reductions and cancels of quantity gone out of the source's sight.
+    /// Reductions and cancels of quantity that left out of the source's sight.
     pub vanished: u64,
     /// Executions of hidden orders, which no visible book can show.
     pub hidden: u64,
     /// Halts and resumptions.
     pub halts: u64,
-    /// Events that name an order that does not stand.
+    /// Events that name an order that is not live.
     pub orphans: u64,
-    /// Orders sent, mends not counted.
+    /// Orders sent, repairs not counted.
     pub orders: u64,
-    /// Orders entered again to mend a level after a difference.
+    /// Orders re-entered to repair a level after a difference.
     pub mended: u64,
     /// Differences by class.
     pub deviations: BTreeMap<Deviation, u64>,
 }
 
 impl OracleReport {
-    /// Differences that nothing in the source explains.
+    /// The number of differences that the source's limits do not explain.
     #[must_use]
     pub fn unexplained(&self) -> u64 {
         self.deviations.iter().filter(|(class, _)| !class.is_explained()).map(|(_, n)| n).sum()
@@ -215,7 +215,7 @@ impl fmt::Display for OracleReport {
     }
 }
 
-/// An execution as the source names it.
+/// An execution as in the source.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     maker: LocalId,
@@ -225,16 +225,16 @@ struct Expected {
     qty: Qty,
 }
 
-/// Feeds a stream to a book and compares.
+/// Feeds a stream to a book and compares them.
 #[derive(Debug)]
 pub struct Oracle<B> {
     book: B,
     orders: FlowToOrders,
     report: OracleReport,
-    /// The executions of the order under way, by the source and by the book.
+    /// The executions of the current order, by the source and by the book.
     expected: Vec<Expected>,
     hits: Vec<Hit>,
-    /// What stands in the book under test, by its own reports.
+    /// Live quantity in the book under test, by its own reports.
     standing: BTreeMap<LocalId, Qty>,
     seeded: BTreeSet<LocalId>,
     to_mend: BTreeSet<LocalId>,
@@ -242,7 +242,7 @@ pub struct Oracle<B> {
 }
 
 impl<B: BookUnderTest> Oracle<B> {
-    /// Begins with an empty book.
+    /// Starts with an empty book.
     pub fn new(book: B) -> Oracle<B> {
         Oracle {
             book,
@@ -262,13 +262,13 @@ impl<B: BookUnderTest> Oracle<B> {
         &self.book
     }
 
-    /// What was found so far, and with the last item closed.
+    /// Closes the last item and returns the findings.
     pub fn finish(mut self) -> (OracleReport, B) {
         self.close();
         (self.report, self.book)
     }
 
-    /// Takes the next item of the stream.
+    /// Processes the next item of the stream.
     pub fn apply(&mut self, item: &FlowItem) {
         match item {
             FlowItem::Event(event) if event.kind == FlowKind::Fill => self.expect(event),
@@ -306,7 +306,7 @@ impl<B: BookUnderTest> Oracle<B> {
         }
     }
 
-    /// An execution: sends its order, if the source does not show the aggressor's.
+    /// Handles an execution: sends the aggressor's order, if the source does not show it.
     fn expect(&mut self, event: &FlowEvent) {
         let ahead = self.orders.ahead_of(event.source_order_id);
         let planned = self.orders.apply(event);
@@ -359,7 +359,7 @@ impl<B: BookUnderTest> Oracle<B> {
         }
     }
 
-    /// Compares the executions of the order under way.
+    /// Compares the executions of the current order.
     fn close(&mut self) {
         let expected = std::mem::take(&mut self.expected);
         let hits = std::mem::take(&mut self.hits);
@@ -389,7 +389,7 @@ impl<B: BookUnderTest> Oracle<B> {
                 self.report.note(found);
             }
         }
-        // A seed that the source passed over shows that it stands further back.
+        // A seed that the source passed over is further back in the queue.
         for hit in &hits {
             if class == Some(Deviation::SeededPriority) && self.seeded.contains(&hit.maker) {
                 self.orders.move_back(hit.maker);
@@ -413,8 +413,8 @@ impl<B: BookUnderTest> Oracle<B> {
         }
     }
 
-    /// Brings what a difference touched to what the source says: the levels concerned are
-    /// entered again, order by order, so that every place in their queues is right again.
+    /// Repairs the book after a difference: re-enters the levels concerned, order by order, so that
+    /// every queue position is right again.
     fn mend(&mut self) {
         let mut levels = BTreeSet::new();
         for local_id in std::mem::take(&mut self.to_mend) {
@@ -440,7 +440,7 @@ impl<B: BookUnderTest> Oracle<B> {
                 self.submit(&intent);
             }
         }
-        // A mend that trades is a difference of its own.
+        // A repair that trades is a difference of its own.
         for _ in std::mem::take(&mut self.hits) {
             self.report.note(Deviation::ExtraTrade);
         }
@@ -454,7 +454,7 @@ impl<B: BookUnderTest> Oracle<B> {
     }
 
     fn row(&mut self, row: &FlowRow) {
-        // A row that its own events do not give was seeded to be given: that is no equality.
+        // A row that contradicts its own events was seeded to match: that does not count as equal.
         let mut equal = !row.contradicts_events;
         let mut as_events = true;
         for (side, levels) in [(Side::Buy, &row.bids), (Side::Sell, &row.asks)] {

@@ -1,5 +1,5 @@
-//! From events to orders: what a participant would have to send for the book to go the way the
-//! source says. Independent of any session, clock or engine.
+//! Converts events to orders: the orders that a participant would have to send to reproduce the
+//! source's book. Independent of any session, clock or engine.
 //!
 //! | event | order |
 //! | --- | --- |
@@ -17,7 +17,7 @@ use weir_types::{Price, Qty, Side, TimeInForce};
 use super::ledger::{Ledger, ORDER_QTY_MAX, Standing};
 use super::model::{FlowEvent, FlowKind, Level};
 
-/// Our number of an order, dense from 1, never used twice in a stream.
+/// Our number of an order, dense from 1, never reused in a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LocalId(pub u64);
 
@@ -34,7 +34,7 @@ pub enum OrderIntent {
         price: Price,
         /// Its quantity.
         qty: Qty,
-        /// How long it stands.
+        /// Its lifetime.
         tif: TimeInForce,
     },
     /// Enter a limit order that trades at once or not at all.
@@ -48,16 +48,16 @@ pub enum OrderIntent {
         /// Its quantity.
         qty: Qty,
     },
-    /// Lower a standing order's quantity.
+    /// Lower a live order's quantity.
     ReplaceQty {
         /// The order.
         local_id: LocalId,
-        /// Its new total quantity as FIX counts it: what has traded and what still stands.
+        /// Its new total quantity as in FIX: traded plus remaining.
         order_qty: Qty,
-        /// What still stands of it.
+        /// Its remaining quantity.
         leaves_qty: Qty,
     },
-    /// Cancel a standing order.
+    /// Cancel a live order.
     Cancel {
         /// The order.
         local_id: LocalId,
@@ -77,26 +77,25 @@ impl OrderIntent {
     }
 }
 
-/// What an event amounts to.
+/// The result of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Planned {
     /// The order to send, if any.
     pub intent: Option<OrderIntent>,
-    /// The order that stands or stood at the source: the one an execution must hit.
+    /// The source's order: the one that an execution must hit.
     pub local_id: LocalId,
     /// True when that order is a seed.
     pub seeded: bool,
-    /// True when the event names an order that does not stand, or no quantity: nothing was
-    /// done.
+    /// True when the event names an order that is not live, or no quantity: nothing was done.
     pub orphan: bool,
 }
 
-/// Who stands ahead of an order in its queue.
+/// The orders ahead of an order in its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ahead {
-    /// It is the first.
+    /// None: it is the first.
     Nobody,
-    /// At least one seed, whose true place nobody knows.
+    /// At least one seed, whose true position is unknown.
     Seeds,
     /// Only orders whose arrival the source shows.
     Orders,
@@ -109,7 +108,7 @@ struct Known {
     done: Qty,
 }
 
-/// Turns the events of one stream into orders.
+/// Converts the events of one stream to orders.
 #[derive(Debug, Default)]
 pub struct FlowToOrders {
     ledger: Ledger,
@@ -121,13 +120,13 @@ pub struct FlowToOrders {
 }
 
 impl FlowToOrders {
-    /// Begins with an empty book.
+    /// Starts with an empty book.
     #[must_use]
     pub fn new() -> FlowToOrders {
         FlowToOrders::default()
     }
 
-    /// Takes the next event.
+    /// Processes the next event.
     pub fn apply(&mut self, event: &FlowEvent) -> Planned {
         if event.kind.enters() {
             return self.enter(event);
@@ -188,7 +187,7 @@ impl FlowToOrders {
         Planned { intent: Some(new(local_id, side, price, qty)), local_id, seeded, orphan: false }
     }
 
-    /// A fill takes as much off the aggressor, the latest new order, as off its maker.
+    /// Takes a fill's quantity off the aggressor, the latest new order.
     fn fill_aggressor(&mut self, qty: Qty) {
         let id = self.aggressor;
         if let Some(known) = self.known.get_mut(&id) {
@@ -201,7 +200,7 @@ impl FlowToOrders {
         }
     }
 
-    /// Who stands ahead of an order at its level, by the events alone.
+    /// Returns the kind of orders ahead of an order at its level, by the events alone.
     pub(super) fn ahead_of(&self, source_order_id: u64) -> Ahead {
         let Some(order) = self.ledger.get(source_order_id) else { return Ahead::Nobody };
         let ids = self.ledger.ids_at(order.side, order.price);
@@ -215,34 +214,34 @@ impl FlowToOrders {
         }
     }
 
-    /// What must stand of an order now: zero when it is gone.
+    /// Returns the quantity of an order that must be live now; zero when it is gone.
     #[must_use]
     pub fn leaves(&self, local_id: LocalId) -> Qty {
         let order = self.sources.get(&local_id).and_then(|id| self.ledger.get(*id));
         order.map_or(Qty::ZERO, |order| order.leaves)
     }
 
-    /// The level at which an order stands.
+    /// The level of a live order.
     pub(super) fn place(&self, local_id: LocalId) -> Option<(Side, Price)> {
         let order = self.ledger.get(*self.sources.get(&local_id)?)?;
         Some((order.side, order.price))
     }
 
-    /// The orders of a level in order of arrival.
+    /// The orders of a level, by arrival.
     pub(super) fn queue(&self, side: Side, price: Price) -> Vec<LocalId> {
         let ids = self.ledger.ids_at(side, price).into_iter();
         ids.map(|id| self.known[&id].local_id).collect()
     }
 
-    /// Puts an order last in its queue.
+    /// Moves an order to the end of its queue.
     pub(super) fn move_back(&mut self, local_id: LocalId) {
         if let Some(id) = self.sources.get(&local_id) {
             self.ledger.move_back(*id);
         }
     }
 
-    /// Gives an order a new number and the order that enters what is left of it again: the
-    /// oracle's way to mend a book that has left the source's path.
+    /// Gives an order a new number and returns the intent that re-enters its remainder: by this the
+    /// oracle repairs a book that has left the source's path.
     pub(super) fn reissue(&mut self, local_id: LocalId) -> Option<OrderIntent> {
         let id = self.sources.remove(&local_id)?;
         let order = self.ledger.get(id).expect("a known order stands");
@@ -253,13 +252,13 @@ impl FlowToOrders {
         Some(new(fresh, order.side, order.price, order.leaves))
     }
 
-    /// The source's id of an order that stands.
+    /// The source's id of a live order.
     #[must_use]
     pub fn source_order_id(&self, local_id: LocalId) -> Option<u64> {
         self.sources.get(&local_id).copied()
     }
 
-    /// The levels of a side as the events alone give them, best first.
+    /// The levels of a side by the events alone, best first.
     pub fn levels(&self, side: Side) -> impl Iterator<Item = Level> + '_ {
         self.ledger.levels(side)
     }

@@ -1,8 +1,8 @@
 //! The packed form of a stream: a real market's day in a few hundred kilobytes.
 //!
-//! Never trusts its input: every length is bounded, the checksum comes first, and a stream whose
-//! events do not fit each other (an order that leaves without having entered) is refused.
-//! The layout, byte by byte, is in `docs/real-flow.md`; a change of it takes a new version.
+//! Never trusts its input: every length is bounded, the checksum is verified first, and a stream
+//! with inconsistent events (an order that leaves without having entered) is refused.
+//! `docs/real-flow.md` specifies the layout byte by byte; a change of it takes a new version.
 
 use std::io::{Read, Write};
 
@@ -23,7 +23,7 @@ pub const BODY_LEN_MAX: usize = 64 << 20;
 /// The most items of a stream.
 pub const ITEM_COUNT_MAX: u32 = 8_000_000;
 
-/// Where the times of a stream count from.
+/// The origin of a stream's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum TimeBase {
@@ -33,34 +33,34 @@ pub enum TimeBase {
     Midnight = 1,
 }
 
-/// What a stream is of.
+/// The description of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowHeader {
-    /// Where the facts are from, in words; at most 65,535 bytes.
+    /// The origin of the data, as text; at most 65,535 bytes.
     pub source: String,
-    /// The instrument, in the source's words; at most 255 bytes.
+    /// The instrument, as the source names it; at most 255 bytes.
     pub instrument: String,
-    /// A price is its mantissa times ten to this.
+    /// The decimal exponent of prices.
     pub price_exponent: i8,
-    /// A quantity is its lots times ten to this.
+    /// The decimal exponent of quantities.
     pub qty_exponent: i8,
-    /// Where its times count from.
+    /// The origin of its times.
     pub time_base: TimeBase,
 }
 
 /// A stream with its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackedFlow {
-    /// What it is of.
+    /// The stream's description.
     pub header: FlowHeader,
     /// Events and rows.
     pub items: Vec<FlowItem>,
 }
 
-/// Why bytes are not a packed stream.
+/// The reason why bytes are not a packed stream.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnpackError {
-    /// The file does not begin as one.
+    /// The file lacks the magic.
     #[error("not a packed order flow: it does not begin with WEIRFLOW")]
     NotAFlow,
     /// A version that this program does not know.
@@ -72,41 +72,41 @@ pub enum UnpackError {
     /// The checksum over the file is wrong.
     #[error("the checksum is {found:#010x}, the file says {expected:#010x}")]
     Checksum {
-        /// Of the bytes.
+        /// The checksum of the bytes.
         found: u32,
-        /// In the file.
+        /// The checksum in the file.
         expected: u32,
     },
-    /// A field of the header has no meaning.
+    /// A field of the header is invalid.
     #[error("header: {0}")]
     Header(&'static str),
     /// The items cannot be unpacked.
     #[error("the compressed items are damaged or longer than the header says")]
     Inflate,
-    /// An item makes no sense where it stands.
+    /// An item is invalid in its context.
     #[error("item {index}, byte {offset}: {why}")]
     Item {
         /// Its number, from 0.
         index: u32,
-        /// Where it begins in the unpacked items.
+        /// Its offset in the unpacked items.
         offset: usize,
-        /// What is wrong.
+        /// The cause.
         why: &'static str,
     },
 }
 
-/// Why a stream cannot be packed.
+/// The reason why a stream cannot be packed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PackError {
-    /// An item makes no sense where it stands.
+    /// An item is invalid in its context.
     #[error("item {index}: {why}")]
     Item {
         /// Its number, from 0.
         index: usize,
-        /// What is wrong.
+        /// The cause.
         why: &'static str,
     },
-    /// Something is longer than the form can hold.
+    /// A part is longer than the packed form can hold.
     #[error("{0} too long for the packed form")]
     TooLong(&'static str),
 }
@@ -114,7 +114,7 @@ pub enum PackError {
 /// Packs a stream.
 ///
 /// # Errors
-/// An event names an order that does not stand, times run back, or something is too long.
+/// An event names an order that is not live, times decrease, or a part is too long.
 pub fn encode(header: &FlowHeader, items: &[FlowItem]) -> Result<Vec<u8>, PackError> {
     let count = u32::try_from(items.len()).ok().filter(|count| *count <= ITEM_COUNT_MAX);
     let count = count.ok_or(PackError::TooLong("stream"))?;
@@ -148,7 +148,7 @@ pub fn encode(header: &FlowHeader, items: &[FlowItem]) -> Result<Vec<u8>, PackEr
     Ok(out)
 }
 
-/// Unpacks a stream, whole.
+/// Unpacks a whole stream.
 ///
 /// # Errors
 /// The bytes are not a stream of this form, or not a whole and consistent one.
@@ -169,8 +169,8 @@ pub fn decode(bytes: &[u8]) -> Result<PackedFlow, UnpackError> {
     unpack(&content[MAGIC.len() + 1..])
 }
 
-/// Unpacks what lies between the version and the checksum: the part that a fuzzer must reach
-/// without guessing a checksum.
+/// Unpacks the bytes between the version and the checksum, so that a fuzzer reaches them without
+/// guessing a checksum.
 ///
 /// # Errors
 /// As [`decode`].

@@ -1,8 +1,8 @@
-//! The items of a packed stream, one by one: small numbers against what both sides know.
+//! The items of a packed stream, encoded one by one as differences from the shared state.
 //!
-//! Writer and reader keep the same ledger, so that an event that takes quantity off an order
-//! names neither side nor price, a whole one no quantity, and a row only where it differs from
-//! the ledger. INVARIANT: both change their state by `State::apply` alone.
+//! Writer and reader keep the same ledger, so that an event that takes quantity off an order names
+//! neither side nor price, a full removal no quantity, and a row only its differences from the
+//! ledger. INVARIANT: both change their state by `State::apply` alone.
 
 use weir_types::{Nanos, Price, Qty, Side};
 
@@ -18,11 +18,11 @@ const ROW: u8 = 0x40;
 /// The first byte of a row that contradicts its events.
 const ROW_CONTRADICTS: u8 = 0x41;
 
-/// The most levels a side of a row may have.
+/// The most levels per side of a row.
 const ROW_LEN_MAX: u64 = 255;
 
-/// The most levels of all rows together: a row that equals the ledger is a few bytes long, and
-/// a small file must not unpack to all memory.
+/// The most levels over all rows: a row that equals the ledger takes a few bytes, and a small file
+/// must not unpack to all memory.
 const LEVEL_COUNT_MAX: usize = 4_000_000;
 
 const SIDES: [Side; 2] = [Side::Buy, Side::Sell];
@@ -37,7 +37,7 @@ struct State {
 }
 
 impl State {
-    /// Puts an event into the ledger; an error when it does not fit.
+    /// Applies an event to the ledger; an error when it is inconsistent.
     fn apply(&mut self, event: &FlowEvent) -> Result<(), &'static str> {
         let FlowEvent { source_order_id: id, side, price, qty, kind, .. } = *event;
         if kind.enters() {
@@ -72,7 +72,7 @@ pub(super) struct ItemWriter {
 }
 
 impl ItemWriter {
-    /// The largest of a second, a millisecond, a microsecond and a nanosecond that measures all
+    /// The largest of a second, a millisecond, a microsecond and a nanosecond that divides all
     /// times.
     pub(super) fn time_unit(items: &[FlowItem]) -> u32 {
         let units = [1_000_000_000u32, 1_000_000, 1_000];
@@ -166,7 +166,7 @@ impl ItemWriter {
         self.body.push(value as u8);
     }
 
-    /// Small negative numbers are as short as small positive ones.
+    /// Zigzag encoding: small negative numbers are as short as small positive ones.
     fn signed(&mut self, value: i64) {
         self.varint((value << 1 ^ value >> 63) as u64);
     }
@@ -187,7 +187,7 @@ impl<'a> ItemReader<'a> {
         ItemReader { state: State::default(), unit_ns, body, offset: 0, levels: 0 }
     }
 
-    /// Where the next item begins.
+    /// The offset of the next item.
     pub(super) fn offset(&self) -> usize {
         self.offset
     }

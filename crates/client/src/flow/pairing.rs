@@ -1,8 +1,8 @@
-//! Finds the two events that report one Bitstamp trade, and which of the two orders aggressed.
+//! Pairs the two events that report one Bitstamp trade, and determines the aggressor.
 //!
-//! Each side of a trade is an event that lowers an order's volume by the same amount, the two a
-//! few events and milliseconds apart. The aggressor is the order whose entry, or change of
-//! price, came last.
+//! Each side of a trade is an event that lowers an order's volume by the same amount, the two a few
+//! events and milliseconds apart. The aggressor is the order whose entry, or change of price, came
+//! last.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,19 +11,19 @@ use weir_types::{Nanos, Price, Qty, Side};
 use super::bitstamp::{Action, OrderRecord};
 use super::bitstamp_flow::BitstampNotes;
 
-/// The most lowered volumes between the two of a trade.
+/// The most lowered volumes between the two events of a trade.
 const DISTANCE_MAX: usize = 12;
 
-/// The most time between the two of a trade.
+/// The most time between the two events of a trade.
 const APART_MAX: Nanos = Nanos(500_000_000);
 
-/// The most that the two may differ by: the table rounds volumes, the log does not.
+/// The most by which the two events may differ: the table rounds volumes, the log does not.
 const ROUNDING_MAX: u64 = 2;
 
-/// The most volume that an aggressor short of money leaves: 0.001 BTC, far above any seen.
+/// The most volume that an aggressor out of money leaves: 0.001 BTC, far above any observed.
 const SHORT_MAX: u64 = 100_000;
 
-/// An order as it stood when the file began.
+/// An order at the start of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Life {
     pub side: Side,
@@ -34,20 +34,20 @@ pub(super) struct Life {
 /// All trades of a day.
 #[derive(Debug, Default)]
 pub(super) struct Pairing {
-    /// Per entry of an aggressor, by the place of its record: its makers and how much of each.
+    /// Per entry of an aggressor, by the index of its record: its makers and the quantity of each.
     pub fills: BTreeMap<usize, Vec<(u64, Qty)>>,
-    /// Places of records that report a side of a trade.
+    /// Indices of records that report a side of a trade.
     pub reports: BTreeSet<usize>,
-    /// Places of records that enter an order or give it another price.
+    /// Indices of records that enter an order or change its price.
     pub entries: BTreeSet<usize>,
     /// Orders from before the file.
     pub standing: BTreeMap<u64, Life>,
-    /// Per entry of an order that traded to its end, what it traded: the volume it entered
-    /// with, but for rounding in the table and what a buyer's money did not reach for.
+    /// Per entry of an order that traded to its end, the quantity that it traded: its volume at
+    /// entry, except for rounding in the table and the part that a buyer's money did not cover.
     pub entry_qty: BTreeMap<usize, Qty>,
-    /// Per order and entry, what it traded since.
+    /// Per order and entry, the quantity traded since.
     traded: BTreeMap<(u64, Option<usize>), Qty>,
-    /// Places of deletions that end an order short of money.
+    /// Indices of deletions that end an order whose money ran out.
     short: BTreeSet<usize>,
 }
 
@@ -58,9 +58,9 @@ struct Lowered {
     order: OrderRecord,
     /// The price before the event.
     price: Price,
-    /// By how much; unknown for an order whose first event this is.
+    /// The decrease; unknown if this is the order's first event.
     by: Option<Qty>,
-    /// The place of the order's latest entry, if it is in the file.
+    /// The index of the order's latest entry, if it is in the file.
     entry: Option<usize>,
 }
 
@@ -91,7 +91,7 @@ impl Pairing {
         pairing
     }
 
-    /// Walks every order's life and lists where its volume is lowered.
+    /// Walks every order's life and returns the events that lower a volume.
     fn lowered(&mut self, orders: &BTreeMap<usize, OrderRecord>) -> Vec<Lowered> {
         let mut lives: BTreeMap<u64, (OrderRecord, Option<usize>)> = BTreeMap::new();
         let mut lowered = Vec::new();
@@ -127,7 +127,7 @@ impl Pairing {
         lowered
     }
 
-    /// Gives orders that traded to their end the volume that they traded.
+    /// Sets the entry volume of orders that traded to their end to the volume that they traded.
     fn balance(&mut self, orders: &BTreeMap<usize, OrderRecord>) {
         let mut latest: BTreeMap<u64, usize> = BTreeMap::new();
         for (at, order) in orders {
@@ -167,14 +167,15 @@ impl Pairing {
         self.fills.entry(entry).or_default().push((maker, qty));
     }
 
-    /// An order first seen lowered stood with that much more.
+    /// Adds to an order from before the file the quantity of a decrease that was its first event.
     fn unsee(&mut self, side: &Lowered, qty: Qty) {
         if let (None, Some(life)) = (side.by, self.standing.get_mut(&side.order.order_id)) {
             life.qty += qty;
         }
     }
 
-    /// A buyer whose money ends is deleted with its volume as it was before its last trade.
+    /// Pairs an event with the deletion of a buyer whose money ran out; it is deleted with its
+    /// volume before its last trade.
     fn pair_with_short(
         &mut self,
         one: &Lowered,

@@ -1,8 +1,8 @@
-//! A plan for playing a stream into a running system: which order, when, on which instrument.
+//! A plan for replaying a stream into a running system: orders, due times, instruments.
 //!
-//! Pure: it hands out due times counted from the start of the replay and waits for nothing.
-//! One stream can be played on several instruments at once, each copy later than the one before
-//! it, so that their bursts do not coincide; copies share the plan and no order number.
+//! Pure: it returns due times counted from the start of the replay and never waits. One stream can
+//! be replayed on several instruments at once, each copy later than the one before it, so that
+//! their bursts do not coincide; copies share the plan but no order number.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,23 +13,23 @@ use weir_types::Nanos;
 use super::model::{FlowItem, FlowKind};
 use super::orders::{FlowToOrders, LocalId, OrderIntent};
 
-/// How to play a plan.
+/// The parameters of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayConfig {
-    /// Times faster than the market was.
+    /// The speed as a multiple of the market's.
     pub speed: NonZeroU64,
-    /// On how many instruments.
+    /// The number of instruments.
     pub copies: u32,
-    /// How much later each copy begins than the one before it, in the time of the replay.
+    /// The delay of each copy after the one before it, in the time of the replay.
     pub shift: Nanos,
 }
 
-/// An order and when it is due.
+/// An order and its due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Since the start of the replay.
+    /// The due time since the start of the replay.
     pub at: Nanos,
-    /// Which copy of the stream, from 0: its instrument.
+    /// The copy of the stream, from 0; it determines the instrument.
     pub copy: u32,
     /// The order; its number is unique over all copies.
     pub intent: OrderIntent,
@@ -43,7 +43,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Turns a stream into orders.
+    /// Converts a stream to orders.
     pub fn of<'a>(items: impl IntoIterator<Item = &'a FlowItem>) -> Plan {
         let mut orders = FlowToOrders::new();
         let mut steps = Vec::new();
@@ -61,13 +61,14 @@ impl Plan {
         Plan { steps, seed_count }
     }
 
-    /// How many orders of one copy come first because they stood before the recording began.
+    /// The number of orders per copy that come first because they were live before the recording
+    /// began.
     #[must_use]
     pub fn seed_count(&self) -> usize {
         self.seed_count
     }
 
-    /// How many orders one copy has.
+    /// The number of orders per copy.
     #[must_use]
     pub fn len(&self) -> usize {
         self.steps.len()
@@ -79,7 +80,7 @@ impl Plan {
         self.steps.is_empty()
     }
 
-    /// How long a replay of one copy lasts.
+    /// The duration of a replay of one copy.
     #[must_use]
     pub fn span(&self, speed: NonZeroU64) -> Nanos {
         let ends = self.steps.first().zip(self.steps.last());
@@ -102,12 +103,12 @@ impl Plan {
 pub struct Replay<'a> {
     plan: &'a Plan,
     config: ReplayConfig,
-    /// Per copy, when its next step is due and which one it is.
+    /// Per copy, the due time and the index of its next step.
     next: BinaryHeap<Reverse<(Nanos, u32, usize)>>,
 }
 
 impl Replay<'_> {
-    /// How many orders are still to come.
+    /// The number of orders still to come.
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.next.iter().map(|Reverse((_, _, index))| self.plan.steps.len() - index).sum()
@@ -134,7 +135,7 @@ impl Iterator for Replay<'_> {
     }
 }
 
-/// Numbers of different copies never meet: they differ by the copy modulo the copies.
+/// Renumbers an order: numbers of different copies differ modulo the number of copies.
 fn renumber(intent: OrderIntent, copy: u32, copies: u32) -> OrderIntent {
     let renumbered = |id: LocalId| LocalId((id.0 - 1) * u64::from(copies) + u64::from(copy) + 1);
     match intent {

@@ -1,4 +1,4 @@
-//! One table per file: what was played and what the oracle found.
+//! The report of a file: the stream replayed and the oracle's findings.
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use weir_types::Nanos;
 use super::model::FlowItem;
 use super::oracle::{BookUnderTest, Oracle, OracleReport};
 
-/// What came of playing a stream to a book.
+/// The result of replaying a stream to a book.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowReport {
-    /// What was played.
+    /// The name of the stream.
     pub name: String,
     /// Events of the stream.
     pub events: u64,
-    /// From the first to the last item.
+    /// The time from the first to the last item.
     pub span: Nanos,
-    /// What the oracle found.
+    /// The oracle's findings.
     pub oracle: OracleReport,
 }
 
-/// Plays a stream to a book through the oracle; hands the book back.
+/// Replays a stream to a book through the oracle; returns the book as well.
 pub fn report<'a, B: BookUnderTest>(
     name: &str,
     items: impl IntoIterator<Item = &'a FlowItem>,

@@ -1,4 +1,5 @@
-//! Opens any file of order flow that Weir knows, by its name, and brings it to the normal form.
+//! Opens a file of order flow in any supported format, by its name, and transcodes it to the normal
+//! form.
 //!
 //! The whole stream is held in memory, at about 100 bytes an event: look-ahead needs it anyway.
 
@@ -15,10 +16,10 @@ use super::packed::{FlowHeader, PackedFlow, TimeBase, decode};
 /// The most bytes of a packed file.
 const PACKED_LEN_MAX: u64 = 256 << 20;
 
-/// A file's kind, told by the end of its name.
+/// A file's format, by the end of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceKind {
-    /// `.zip`: a LOBSTER day as the vendor ships it.
+    /// `.zip`: a LOBSTER day in the vendor's form.
     Lobster,
     /// `.log.xz`: a Bitstamp day with snapshots and trades.
     BitstampLog,
@@ -29,7 +30,7 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
-    /// The kind of a file; `None` for a name that tells none.
+    /// Returns the format of a file; `None` for an unknown name.
     #[must_use]
     pub fn of(path: &Path) -> Option<SourceKind> {
         let name = path.file_name()?.to_str()?;
@@ -43,10 +44,10 @@ impl SourceKind {
     }
 }
 
-/// Reads a file of any known kind.
+/// Reads a file of any supported format.
 ///
 /// # Errors
-/// The name tells no kind, or the file is not what its name says.
+/// The name is of no known format, or the file is not of the format of its name.
 pub fn load(path: &Path) -> Result<PackedFlow, FlowError> {
     match SourceKind::of(path) {
         Some(SourceKind::Lobster) => load_lobster(path),
@@ -58,10 +59,10 @@ pub fn load(path: &Path) -> Result<PackedFlow, FlowError> {
     }
 }
 
-/// Reads a Bitstamp day, with what its transcoding met.
+/// Reads a Bitstamp day, with the counts from its transcoding.
 ///
 /// # Errors
-/// The file is not what its name says.
+/// The file is not of the format of its name.
 pub fn load_bitstamp(path: &Path) -> Result<(PackedFlow, BitstampNotes), FlowError> {
     let records: Vec<_> = if SourceKind::of(path) == Some(SourceKind::BitstampTable) {
         bitstamp::open_csv(path)?.collect::<Result<_, _>>()?

@@ -1,6 +1,6 @@
-//! When orders are due: arrival processes, drawn beforehand and independent of any answer.
+//! Arrival processes: the due times of orders, drawn beforehand and independent of any answer.
 //!
-//! Times are nanoseconds from the start of the run and never fall. One seed gives one schedule.
+//! Times are nanoseconds from the start of the run and never decrease. One seed gives one schedule.
 
 use std::str::FromStr;
 
@@ -10,25 +10,25 @@ use super::Rng;
 
 const SECOND: f64 = 1e9;
 
-/// How arrivals are spread in time.
+/// The distribution of arrivals in time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Arrivals {
-    /// Independent of each other, as orders of many participants are.
+    /// Independent arrivals, as of many participants.
     #[default]
     Poisson,
-    /// Evenly.
+    /// Evenly spaced.
     Uniform,
-    /// This many at once, the bursts evenly spread.
+    /// Bursts of this many at once, evenly spaced.
     Bursts(u32),
-    /// Poisson, at one rate after the other, each for a time: (orders per second, seconds). The
-    /// last one holds until the end.
+    /// Poisson at a sequence of rates, each for a time: (orders per second, seconds). The last one
+    /// holds until the end.
     Staircase(Vec<(f64, f64)>),
 }
 
 impl FromStr for Arrivals {
     type Err = String;
 
-    /// `poisson`, `uniform`, `bursts:SIZE`, `staircase:RATE*SECONDS,RATE*SECONDS,...`.
+    /// Parses `poisson`, `uniform`, `bursts:SIZE`, `staircase:RATE*SECONDS,RATE*SECONDS,...`.
     fn from_str(text: &str) -> Result<Arrivals, String> {
         let wrong = || {
             format!(
@@ -72,19 +72,19 @@ impl std::fmt::Display for Arrivals {
     }
 }
 
-/// The due times of a run, one after the other.
+/// The due times of a run, in order.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     arrivals: Arrivals,
     rate: f64,
     rng: Rng,
-    /// In ns, with the fraction kept, so that a million gaps do not add up a rounding error.
+    /// In ns, with the fraction kept, so that rounding errors do not add up over a million gaps.
     next: f64,
     left_in_burst: u32,
 }
 
 impl Schedule {
-    /// Arrivals at `rate` per second on average; a staircase has its own rates.
+    /// Creates arrivals at `rate` per second on average; a staircase has its own rates.
     ///
     /// # Panics
     /// When the rate is not above zero.
@@ -97,7 +97,7 @@ impl Schedule {
         schedule
     }
 
-    /// When the next one is due.
+    /// The next due time.
     #[inline]
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times of a run")]
@@ -105,7 +105,7 @@ impl Schedule {
         Nanos(self.next as u64)
     }
 
-    /// Goes on to the one after.
+    /// Advances to the due time after.
     #[inline]
     pub fn advance(&mut self) {
         self.next += match &self.arrivals {

@@ -1,11 +1,10 @@
-//! The loop that sends what is due, takes what comes, and waits in between.
+//! The generator's loop: sends the orders that are due, receives answers, and waits in between.
 //!
-//! One thread drives any number of sessions over any number of connections. On few cores it
-//! sleeps with nanosecond timeouts until shortly before the next order is due, and spins for the
-//! rest, since a sleeping core comes back late; but for no more than a fifth of the time, since a
-//! spinning one is taken from the node. Orders
-//! that became due while it slept or was kept from the core are sent at once, their latency
-//! counted from when they were due.
+//! One thread drives any number of sessions over any number of connections. On few cores it sleeps
+//! with nanosecond timeouts until shortly before the next order is due, and spins for the rest,
+//! since a sleeping core wakes late; it spins for at most a fifth of the time, since that core time
+//! is taken from the node. Orders that became due while it slept or was preempted are sent at once,
+//! their latency counted from their due time.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -27,52 +26,51 @@ use crate::error::ClientError;
 use crate::readiness::Readiness;
 use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times, Unanswered};
 
-/// The longest time to spin for when parking: about what a sleeping core is late by.
+/// The longest time to spin when parking: about the wake-up delay of a sleeping core.
 const SPIN_MAX: Nanos = Nanos(20_000);
-/// Shorter times are spun through whatever the budget: no sleep is as short.
+/// Shorter waits are always spun, whatever the budget: no sleep is as short.
 const SLEEP_MIN: Nanos = Nanos(3_000);
-/// One in so many nanoseconds may be spun.
+/// The spin budget: one in this many nanoseconds.
 const SPIN_SHARE: u64 = 5;
-/// Orders that are due at once go out in writes of at most so many.
+/// The most orders due at once that are sent before answers are read.
 const BATCH_MAX: u32 = 64;
-/// So many connections are tried in turn: asking which of them can be read would cost more.
+/// Up to this many connections are polled one by one: epoll would cost more.
 const FEW: usize = 4;
-/// Connections whose answers are taken before an order that has become due is sent.
+/// The number of connections whose answers are read before an order that has become due is sent.
 const TAKE_MIN: usize = 8;
-/// A connection that hears nothing is looked after in turn, one in this time.
+/// The interval at which one idle connection, in rotation, is checked.
 const CARE_INTERVAL: Nanos = Nanos(1_000_000);
-/// How long to wait for the last answers.
+/// The longest wait for the last answers.
 const DRAIN: Nanos = Nanos(5_000_000_000);
-/// Connections that are made before their sessions log on: a node gives a connection only so long
-/// for its first logon, and many take long to make.
+/// The number of connections opened before their sessions log on: a node limits the time until the
+/// first logon, and opening many connections takes long.
 const CONNECT_BATCH: usize = 64;
 const LOGON_RETRY: Duration = Duration::from_millis(10);
 const LOGON_TIMEOUT: Duration = Duration::from_secs(10);
 const PROGRESS_INTERVAL: Nanos = Nanos(100_000_000);
 
-/// How fast orders come.
+/// The pace of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// An open loop: when the source says that they are due.
+    /// Open loop: orders are sent at their due times.
     Open,
-    /// A closed loop: so many requests are under way at any time, whenever they are due.
+    /// Closed loop: this many requests are in flight at any time, whatever their due times.
     Window(u32),
 }
 
-/// Where orders come from: when the next is due, who sends it, what it is.
+/// A source of orders: the next due time, the trader, the request.
 pub trait Source {
-    /// When the next one is due, since the start of the run; `None` when there are no more. Never
-    /// falls.
+    /// The next due time, since the start of the run; `None` at the end. Never decreases.
     fn peek(&self) -> Option<Nanos>;
 
-    /// The next one: the trader who sends it, by place, where it goes, what it is.
+    /// Returns the next order: the index of its trader, its partition, the request.
     fn next(&mut self) -> (usize, PartitionId, Request);
 
-    /// A trader's order changed.
+    /// Notifies the source of a change of a trader's order.
     fn on_report(&mut self, trader: usize, event: &OrderEvent);
 }
 
-/// A session of a load and the account that it trades for.
+/// A session of a load and its account.
 #[derive(Clone, Copy, Debug)]
 pub struct Trader {
     /// The session.
@@ -81,29 +79,29 @@ pub struct Trader {
     pub account_id: AccountId,
 }
 
-/// A run.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct LoadPlan {
-    /// How fast.
+    /// The pace.
     pub pace: Pace,
-    /// How long before measuring begins.
+    /// The time before measuring begins.
     pub warm_up: Duration,
-    /// How long is measured.
+    /// The duration of the measurement.
     pub duration: Duration,
-    /// How to wait.
+    /// The wait strategy.
     pub wait: WaitStrategy,
-    /// An order sent later than this after it was due was late.
+    /// An order is late if it is sent more than this after its due time.
     pub late_after: Nanos,
-    /// With a larger share of late orders there is no verdict.
+    /// With a larger share of late orders the run gives no verdict.
     pub late_share_max: f64,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Since the start, warm-up included.
+    /// The time since the start, warm-up included.
     pub elapsed: Duration,
-    /// Warm-up and measured time together.
+    /// The total of warm-up and measurement.
     pub total: Duration,
     /// Requests sent.
     pub sent: u64,
@@ -117,35 +115,35 @@ pub struct Progress {
 #[derive(Debug)]
 pub struct Generator {
     clients: Vec<Client>,
-    /// Each trader's connection and place there.
+    /// Each trader's connection and the session's index there.
     traders: Vec<(usize, usize)>,
-    /// Which trader a session is.
+    /// The trader of each session.
     places: HashMap<SessionId, usize>,
     clock: Clock,
 }
 
-/// A run under way: what it needs besides the connections.
+/// The state of a run other than the connections.
 struct Run<'a> {
     plan: &'a LoadPlan,
     source: &'a mut dyn Source,
     recorder: Recorder,
     start: Nanos,
     under_way: u64,
-    /// Time spun, and the due time that was last spun for.
+    /// The time spun, and the due time last spun for.
     spun: Nanos,
     spun_for: Nanos,
-    /// Which connections are ready; nothing where they are few.
+    /// The readiness of the connections; none if they are few.
     readiness: Option<Readiness>,
     ready: Vec<usize>,
-    /// Connections that have something to send.
+    /// Connections with bytes to send.
     touched: Vec<usize>,
-    /// The connection that is looked after next, and when.
+    /// The idle connection checked last, and the time of the next check.
     cared_for: usize,
     care_at: Nanos,
 }
 
 impl Generator {
-    /// Logs `traders` on over `connection_count` connections, dealt out in turn.
+    /// Logs `traders` on over `connection_count` connections, assigned round-robin.
     ///
     /// # Errors
     /// As [`Client::log_on`].
@@ -199,7 +197,7 @@ impl Generator {
             for client in &mut clients[first..] {
                 client.wait_until_open(LOGON_TIMEOUT, &mut |_, _| {})?;
             }
-            // Those that are open already say that they are alive while others come.
+            // Sends heartbeats of the open sessions while others log on.
             for client in &mut clients[..first] {
                 client.poll(Duration::ZERO, |_, _| {})?;
             }
@@ -207,14 +205,14 @@ impl Generator {
         Ok(Generator { clients, traders: seats, places, clock })
     }
 
-    /// Carries out a plan and waits for its last answers. `progress` is called about ten times a
-    /// second, between sends.
+    /// Executes a plan and waits for its last answers. Calls `progress` about ten times a second,
+    /// between sends.
     ///
     /// # Errors
-    /// The connection's.
+    /// Those of the connection.
     ///
     /// # Panics
-    /// When the source names a trader that there is not.
+    /// When the source names an unknown trader.
     pub fn run(
         &mut self,
         plan: &LoadPlan,
@@ -253,13 +251,13 @@ impl Generator {
         Ok(run.recorder.report(measured, plan.late_share_max))
     }
 
-    /// Watches the connections, where trying each would cost more.
+    /// Watches the connections by epoll, if they are too many to poll one by one.
     fn watch(&self) -> Result<Option<Readiness>, ClientError> {
         let is_worth_it = self.clients.len() > FEW;
         is_worth_it.then(|| Readiness::of(self.clients.iter().map(Client::connection))).transpose()
     }
 
-    /// Sends what is due now, a batch at most, each connection's share in one write.
+    /// Sends the orders due now, one batch at most, with one write per connection.
     fn send(&mut self, run: &mut Run<'_>) -> Result<(), ClientError> {
         for _ in 0..BATCH_MAX {
             let now = self.clock.now();
@@ -310,7 +308,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Takes what came on the connections that have something, until an order is due.
+    /// Reads answers from the ready connections, until an order is due.
     fn take(&mut self, run: &mut Run<'_>) -> Result<(), ClientError> {
         let mut ready = std::mem::take(&mut run.ready);
         match &mut run.readiness {
@@ -319,7 +317,7 @@ impl Generator {
         }
         run.care(self.clock.now(), self.clients.len(), &mut ready);
         for (taken, index) in ready.drain(..).enumerate() {
-            // Answers that are there stay there; an order that is sent late is late for good.
+            // Unread answers can wait; a late order stays late.
             if taken < TAKE_MIN || !run.is_due(self.clock.now()) {
                 self.take_from(index, run)?;
             }
@@ -336,7 +334,7 @@ impl Generator {
         let mut now = Nanos(0);
         self.clients[index].receive(|incoming, _| {
             if let Incoming::Session(session_id, event) = incoming {
-                // One read, one time: all that it brought was there at the same moment.
+                // All messages of one read get one time: they were available at the same moment.
                 if now.0 == 0 {
                     now = clock.now();
                 }
@@ -349,10 +347,10 @@ impl Generator {
         Ok(())
     }
 
-    /// Takes in what an earlier run left unanswered, until nothing is.
+    /// Reads answers until no request of an earlier run is unanswered.
     ///
     /// # Errors
-    /// The connection's; [`ClientError::Timeout`].
+    /// Those of the connection; [`ClientError::Timeout`].
     pub fn settle(&mut self, timeout: Duration) -> Result<(), ClientError> {
         let deadline = Nanos(self.clock.now().0 + crate::clock::nanos(timeout).0);
         for client in &mut self.clients {
@@ -367,17 +365,18 @@ impl Generator {
         Ok(())
     }
 
-    /// Takes all orders out of the book and closes the sessions.
+    /// Cancels all orders and closes the sessions.
     ///
     /// # Errors
-    /// The connection's; [`ClientError::Timeout`].
+    /// Those of the connection; [`ClientError::Timeout`].
     pub fn close(mut self, timeout: Duration) -> Result<(), ClientError> {
         for client in &mut self.clients {
             for index in 0..client.sessions().len() {
                 let partitions: Vec<_> = client.sessions()[index].partitions().collect();
                 for partition_id in partitions.into_iter().filter(|p| *p != CONTROL) {
                     let request = mass_cancel(partition_id);
-                    // A session that is full or gone keeps its orders: the wait below tells.
+                    // If the request is not accepted, the session's orders stay; `settle` below
+                    // reports open requests.
                     let _ = client.submit_at(index, (partition_id, request), Times::default());
                 }
             }
@@ -387,8 +386,8 @@ impl Generator {
     }
 }
 
-/// True for a refusal that a session defined a moment ago explains: gateways learn of it a moment
-/// after the operator was told that it is defined.
+/// Returns true for a refusal that a recent definition explains: gateways import a session a moment
+/// after the operator's request was answered.
 fn is_key_on_its_way(reason: Reason) -> bool {
     matches!(reason, Reason::UnknownKey | Reason::KeyExpired | Reason::UnknownSession)
 }
@@ -429,8 +428,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Adds a connection to those that are ready when it is time to look after one: heartbeats go
-    /// out where nothing comes in.
+    /// Adds a connection to the ready ones at the interval of checks: its heartbeats go out even if
+    /// nothing comes in.
     fn care(&mut self, now: Nanos, count: usize, ready: &mut Vec<usize>) {
         if now < self.care_at {
             return;
@@ -442,7 +441,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether an order of the open loop is to be sent now.
+    /// Returns true if an order of the open loop is to be sent now.
     fn is_due(&self, now: Nanos) -> bool {
         let due = self.source.peek().filter(|_| self.plan.pace == Pace::Open);
         due.is_some_and(|due| due < self.total() && due <= now.since(self.start))
@@ -456,7 +455,7 @@ impl<'a> Run<'a> {
         crate::clock::nanos(self.plan.warm_up + self.plan.duration)
     }
 
-    /// When the next order is due, if it is due by `now`.
+    /// Returns the next order's due time, if it is due by `now`.
     #[inline]
     fn take_due(&mut self, now: Nanos) -> Option<Nanos> {
         let due = self.source.peek()?;
@@ -466,7 +465,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// How long there is nothing to do unless something comes.
+    /// Returns the time until there is something to send.
     fn idle(&self, now: Nanos) -> Nanos {
         let elapsed = self.elapsed(now);
         let until_end = self.total().since(elapsed);
@@ -479,7 +478,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// How long to sleep; zero to look at the sockets once more and come back.
+    /// Returns the time to sleep; zero to poll the sockets once more.
     fn sleep(&mut self, now: Nanos) -> Nanos {
         let idle = self.idle(now);
         if self.plan.pace != Pace::Open || idle <= SLEEP_MIN {
@@ -541,10 +540,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Counts an answer; true when it belongs to the measured time.
+    /// Counts an answer; returns true when it belongs to the measured time.
     #[inline]
     fn on_answer(&mut self, answered: &Unanswered, now: Nanos) -> bool {
-        // A request of an earlier run that is answered late is not this run's.
+        // A late answer to a request of an earlier run does not count.
         if answered.times.due < self.start {
             return false;
         }

@@ -1,17 +1,18 @@
-//! What a run measured: latencies from due and from sent, the generator's own lag, the stages.
+//! The measurements of a run: latencies from due and from sent times, the generator's own lag, the
+//! stages.
 //!
-//! All times in nanoseconds. A quantile that fewer than ten samples lie beyond is not told. A run
-//! whose generator was late for too many orders has figures, and no verdict.
+//! All times in nanoseconds. A quantile with fewer than ten samples beyond it is not reported. A
+//! run whose generator was late for too many orders has figures but no verdict.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use weir_types::Nanos;
 use weir_wire::report::StageTimes;
 
-/// The longest time told apart; longer ones count as this one.
+/// The longest time resolved; longer ones count as this one.
 const TIME_MAX: u64 = 600_000_000_000;
 
-/// The spans between a node's probe points, in order, by the names of the design.
+/// The spans between a node's probe points, in order, by their names in the design.
 pub const SEGMENT_NAMES: [&str; 6] = [
     "t0-t1 gateway to partition",
     "t1-t2 to the sequencer",
@@ -24,28 +25,28 @@ pub const SEGMENT_NAMES: [&str; 6] = [
 /// A distribution, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Quantiles {
-    /// Samples.
+    /// The number of samples.
     pub count: u64,
     /// The mean.
     pub mean: f64,
-    /// The least.
+    /// The minimum.
     pub min: u64,
     /// The median.
     pub p50: u64,
-    /// Nine in ten are at most this; absent where the samples do not support it, as below.
+    /// The 90th percentile; absent if the samples do not support it, as the ones below.
     pub p90: Option<u64>,
-    /// 99 in 100.
+    /// The 99th percentile.
     pub p99: Option<u64>,
-    /// 999 in 1,000.
+    /// The 99.9th percentile.
     pub p99_9: Option<u64>,
-    /// 9,999 in 10,000.
+    /// The 99.99th percentile.
     pub p99_99: Option<u64>,
-    /// The greatest.
+    /// The maximum.
     pub max: u64,
 }
 
 impl Quantiles {
-    /// Of a histogram; zeroes for an empty one.
+    /// Computes the quantiles of a histogram; zeros for an empty one.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a count of samples, for a threshold")]
     pub fn of(histogram: &Histogram<u64>) -> Quantiles {
@@ -71,25 +72,25 @@ impl Quantiles {
     }
 }
 
-/// A histogram of three digits.
+/// Creates a histogram of three significant digits.
 #[must_use]
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, TIME_MAX, 3).expect("the bounds are valid")
 }
 
-/// Whether a run's figures can be believed.
+/// The validity of a run's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The generator was in time.
+    /// The generator was punctual.
     Valid,
-    /// The generator was late for too many orders: the figures are its own as much as the node's.
+    /// The generator was late for too many orders: the figures measure it as much as the node.
     GeneratorLate,
-    /// Requests were left without an answer, or not sent because too many were.
+    /// Requests were unanswered, or held back because too many were.
     Unanswered,
 }
 
-/// What is counted while a run goes on.
+/// The counters and histograms of a run.
 #[derive(Debug)]
 pub struct Recorder {
     from_due: Histogram<u64>,
@@ -100,22 +101,22 @@ pub struct Recorder {
     outside: Histogram<u64>,
     late_after: Nanos,
     late_count: u64,
-    /// Counts of everything, warm-up included.
+    /// Counts over the whole run, warm-up included.
     pub counts: Counts,
 }
 
-/// How many of what, warm-up included.
+/// The counts of a run, warm-up included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Requests sent.
     pub sent: u64,
     /// Requests answered.
     pub answered: u64,
-    /// Answered by a refusal of the engine.
+    /// Requests refused by the engine.
     pub rejected: u64,
-    /// Answered by a refusal of the gateway.
+    /// Requests refused by the gateway.
     pub refused: u64,
-    /// Requests that were due and not sent: too many had no answer.
+    /// Requests due and not sent: too many were unanswered.
     pub held_back: u64,
     /// Reports of trades, of both sides.
     pub trades: u64,
@@ -126,7 +127,7 @@ pub struct Counts {
 }
 
 impl Recorder {
-    /// Nothing yet; an order sent more than `late_after` after it was due was sent late.
+    /// Creates an empty recorder; an order sent more than `late_after` after its due time is late.
     #[must_use]
     pub fn new(late_after: Nanos) -> Recorder {
         Recorder {
@@ -148,7 +149,7 @@ impl Recorder {
         if self.from_due.is_empty() { 0 } else { self.from_due.value_at_quantile(0.5) }
     }
 
-    /// An answer that came at `now`, for a request that was due and sent at `times`.
+    /// Records an answer received at `now` for a request due and sent at `times`.
     #[inline]
     pub fn record(&mut self, times: crate::session::Times, now: Nanos) {
         let lag = times.sent.since(times.due);
@@ -158,7 +159,7 @@ impl Recorder {
         self.from_sent.saturating_record(now.since(times.sent).0);
     }
 
-    /// The stages that the answer brought along; `round_trip` is from sent to received.
+    /// Records the answer's stage times; `round_trip` is the time from sent to received.
     #[inline]
     pub fn record_stages(&mut self, stages: &StageTimes, round_trip: Nanos) {
         if stages.t0.0 == 0 {
@@ -173,7 +174,7 @@ impl Recorder {
         self.outside.saturating_record(round_trip.0.saturating_sub(u64::from(before)));
     }
 
-    /// The report of a run that measured for `duration`.
+    /// Returns the report of a run that measured for `duration`.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts of a run, for shares and rates")]
     pub fn report(&self, duration: Nanos, late_share_max: f64) -> LoadReport {
@@ -208,36 +209,36 @@ impl Recorder {
 /// One span of the node's own time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Segment {
-    /// Between which points.
+    /// Its two points.
     pub name: &'static str,
-    /// How long.
+    /// Its duration.
     pub span: Quantiles,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadReport {
-    /// Whether the figures can be believed.
+    /// The validity of the figures.
     pub verdict: Verdict,
     /// Answers per second of the measured time.
     pub rate_measured: f64,
     /// The share of orders that the generator sent late.
     pub late_share: f64,
-    /// What counts as late.
+    /// The lateness from which an order counts as late.
     pub late_after_ns: u64,
-    /// From when the order was due to when its answer was read: the latency.
+    /// The time from an order's due time until its answer was read: the latency.
     pub latency: Quantiles,
-    /// From when the order was sent: flatters a late generator.
+    /// The time from sending until the answer was read: flatters a late generator.
     pub latency_from_sent: Quantiles,
-    /// From due to sent: the generator's own.
+    /// The time from due to sent: the generator's own lag.
     pub generator_lag: Quantiles,
-    /// The node's stages, as its reports told them.
+    /// The node's stages, from its reports.
     pub segments: Vec<Segment>,
-    /// The stages together.
+    /// The sum of the stages.
     pub t0_to_t6: Quantiles,
-    /// From sent to received without the stages: sockets, gateway, client.
+    /// The time from sent to received less the stages: sockets, gateway, client.
     pub outside: Quantiles,
-    /// How many of what.
+    /// The counts.
     pub counts: Counts,
 }
 
@@ -250,7 +251,7 @@ mod tests {
     fn latency_counts_from_when_an_order_was_due() {
         let mut recorder = Recorder::new(Nanos(100));
         for i in 0..100 {
-            // One in four is sent 1,000 late and answered 50 after that.
+            // One in four is sent 1,000 ns late and answered 50 ns after that.
             let lag = if i % 4 == 0 { 1_000 } else { 0 };
             let times = Times { due: Nanos(i), sent: Nanos(i + lag) };
             recorder.record(times, Nanos(i + lag + 50));

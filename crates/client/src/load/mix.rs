@@ -1,11 +1,11 @@
-//! Which orders a load sends: adds, cancels, replaces and crosses in stated shares, over a book
-//! that stays bounded.
+//! The synthetic mix of a load: adds, cancels, replaces and crosses in given shares, over a bounded
+//! book.
 //!
 //! Adds rest at least one tick away from a fixed middle, so that they never trade by themselves;
-//! crosses are immediate-or-cancel orders through the other side. An order at its limit of live
-//! ones becomes a cancel, a cancel without a live order becomes an add. A share of the adds may be
-//! of kinds of their own: stops, which the crosses' trades reach now and then, icebergs, orders
-//! that expire.
+//! crosses are immediate-or-cancel orders through the other side. An add at the limit of live
+//! orders becomes a cancel, a cancel or replace without a live order an add. A share of the adds
+//! may be of special kinds: stops, which are now and then triggered by the crosses' trades,
+//! icebergs, orders that expire.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -22,11 +22,12 @@ use super::arrivals::{Arrivals, Schedule};
 use super::generator::Source;
 use crate::request::{LimitOrder, Replace, cancel};
 
-/// How many ticks deep each side of the book is.
+/// The depth of each side of the book in ticks.
 const DEPTH: u64 = 10;
-/// How many ticks beyond the middle a stop is: crosses trade there when the best levels are gone.
+/// The distance of a stop from the middle in ticks: crosses trade there when the best levels are
+/// gone.
 const STOP_DEPTH: u64 = 3;
-/// An order has up to so many lots.
+/// The largest order in lots.
 const LOTS_MAX: u64 = 10;
 
 /// Shares of adds, cancels, replaces and crosses.
@@ -52,7 +53,7 @@ impl Default for Mix {
 impl FromStr for Mix {
     type Err = String;
 
-    /// `ADDS/CANCELS/REPLACES/CROSSES`, any weights.
+    /// Parses `ADDS/CANCELS/REPLACES/CROSSES`, any weights.
     fn from_str(text: &str) -> Result<Mix, String> {
         let weights: Option<Vec<u32>> = text.split('/').map(|w| w.parse().ok()).collect();
         match weights.as_deref() {
@@ -70,20 +71,20 @@ impl std::fmt::Display for Mix {
     }
 }
 
-/// How many of a hundred adds are of which kind; the rest are plain limit orders.
+/// The number per hundred adds of each kind; the rest are plain limit orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kinds {
-    /// Stop orders, as many as stop-limit orders.
+    /// Stop orders, half of them stop-limit orders.
     pub stops: u32,
-    /// Orders that show a part of themselves.
+    /// Orders with a display quantity.
     pub icebergs: u32,
-    /// Orders good for [`EXPIRY`].
+    /// Orders that expire after [`EXPIRY`].
     pub gtd: u32,
-    /// Immediate orders that are not crosses: they meet nobody and end.
+    /// Immediate orders that are not crosses: they meet no order and end.
     pub ioc: u32,
 }
 
-/// How long an order that expires is good for.
+/// The lifetime of an order that expires.
 pub const EXPIRY: Nanos = Nanos(1_000_000_000);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,8 +98,8 @@ enum Kind {
 }
 
 impl Kinds {
-    /// Draws from the stream only where a kind is asked for: without one the sequence of orders
-    /// of a seed is what it always was.
+    /// Draws from the random stream only if a special kind is configured: without one, the sequence
+    /// of orders of a seed is unchanged.
     fn draw(&self, rng: &mut Rng) -> Kind {
         if *self == Kinds::default() {
             return Kind::Plain;
@@ -122,7 +123,7 @@ impl Kinds {
 impl FromStr for Kinds {
     type Err = String;
 
-    /// `stops=5,icebergs=10,gtd=5,ioc=0`: any of them, together at most 100.
+    /// Parses `stops=5,icebergs=10,gtd=5,ioc=0`: any of them, together at most 100.
     fn from_str(text: &str) -> Result<Kinds, String> {
         let mut kinds = Kinds::default();
         for part in text.split(',') {
@@ -201,11 +202,11 @@ struct Resting {
     name: u64,
     listing: u32,
     side: Side,
-    /// A replace may not give it a price: a stop order.
+    /// True for a stop order, whose price a replace may not change.
     keeps_price: bool,
 }
 
-/// A mix as a source of orders: each trader in turn, when the schedule says.
+/// A mix as a source of orders: the traders take turns, at the schedule's due times.
 #[derive(Debug)]
 pub struct MixSource {
     mix: Mix,
@@ -218,7 +219,8 @@ pub struct MixSource {
 }
 
 impl MixSource {
-    /// Orders for traders of these accounts, each with at most `live_count_max` live ones.
+    /// Creates a source for traders of these accounts, each with at most `live_count_max` live
+    /// orders.
     ///
     /// # Panics
     /// Without accounts, listings or live orders.
@@ -230,7 +232,7 @@ impl MixSource {
         live_count_max: usize,
     ) -> MixSource {
         assert!(!accounts.is_empty() && !listings.is_empty(), "a load has traders and instruments");
-        // Names go on from the time of day, so that they differ from an earlier run's.
+        // Names count up from the time of day, so that they differ from an earlier run's.
         let first_name = crate::clock::unix_time().0;
         let orders = |account_id: &AccountId| Orders::new(*account_id, live_count_max, first_name);
         let orders = accounts.iter().map(orders).collect();
@@ -239,7 +241,7 @@ impl MixSource {
         MixSource { mix, kinds, listings, schedule, orders, rng, turn: 0 }
     }
 
-    /// The same with adds of these kinds among the plain ones.
+    /// Sets the kinds of adds other than plain ones.
     #[must_use]
     pub fn with_kinds(mut self, kinds: Kinds) -> MixSource {
         self.kinds = kinds;
@@ -289,7 +291,8 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// No orders yet; names count up from `first_name`, so that a run can follow another.
+    /// Creates an empty set of orders; names count up from `first_name`, so that a run can follow
+    /// another.
     ///
     /// # Panics
     /// When no order may be live.
@@ -301,13 +304,13 @@ impl Orders {
         Orders { account_id, kinds, live_count_max, next_name: first_name, live, places }
     }
 
-    /// Orders that rest, as far as is known here.
+    /// The number of resting orders, by the reports received.
     #[must_use]
     pub fn live_count(&self) -> usize {
         self.live.len()
     }
 
-    /// The next request, and where it goes.
+    /// Returns the next request and its partition.
     ///
     /// # Panics
     /// When there are no listings.
@@ -399,7 +402,7 @@ impl Orders {
         (listing.partition_id, order.request())
     }
 
-    /// Learns from a report that an order ended.
+    /// Removes an order that has ended by this report.
     #[inline]
     pub fn on_report(&mut self, event: &OrderEvent) {
         if !event.ord_status.is_live()
@@ -418,7 +421,7 @@ impl Orders {
     }
 }
 
-/// A plain resting order as one of another kind. A stop's own price is on the far side of the
+/// Converts a plain resting order to another kind. A stop's trigger price is on the far side of the
 /// middle, where the trades of crosses reach it.
 fn of_kind(mut order: NewOrder, kind: Kind, listing: &Listing) -> Request {
     let stop_px = price_at(listing, order.side.opposite(), STOP_DEPTH);
@@ -450,7 +453,7 @@ fn passive_price(listing: &Listing, side: Side, rng: &mut Rng) -> Price {
     price_at(listing, side, 1 + rng.below(DEPTH))
 }
 
-/// The price `ticks` away from the middle, where `side` rests.
+/// The price `ticks` away from the middle, on the side where `side` rests.
 fn price_at(listing: &Listing, side: Side, ticks: u64) -> Price {
     let away = listing.tick_size.0 * i64::try_from(ticks).expect("a few ticks");
     match side {
@@ -490,7 +493,7 @@ mod tests {
             counts[kind] += 1;
             assert!(orders.live_count() <= 50);
         }
-        // Adds over the limit become cancels: the two meet between their shares.
+        // Adds over the limit become cancels: both shares end up halfway between the two.
         assert!(counts[0].abs_diff(42_500) < 1_500 && counts[1].abs_diff(42_500) < 1_500);
         assert!(counts[2].abs_diff(5_000) < 500 && counts[3].abs_diff(10_000) < 500, "{counts:?}");
     }
@@ -507,7 +510,7 @@ mod tests {
                     let side = orders.live[orders.places[&name]].side;
                     (side, replace.price.0, replace.order_qty.0)
                 }
-                // A full book: an add became a cancel.
+                // The book is full: an add became a cancel.
                 Request::CancelOrder(_) => continue,
                 other => panic!("{other:?}"),
             };

@@ -1,12 +1,12 @@
-//! Load: trading sessions that send at times decided beforehand, and what came of each order.
+//! Load: trading sessions that send at predetermined times, and the measured outcome of each order.
 //!
 //! The generator is an open loop: the times at which orders are due do not depend on answers, and
-//! latency counts from when an order was *due*. An order that the generator itself sent late is
-//! counted, never left out; a run with too many of those gives no verdict. A closed loop with a
-//! window of N is there too, for what one order at a time costs.
+//! latency counts from the time when an order was *due*. An order that the generator itself sent
+//! late is counted, never left out; a run with too many of those gives no verdict. A closed loop
+//! with a window of N exists too, to measure the cost of one order at a time.
 //!
-//! * [`arrivals`]: when orders are due.
-//! * [`mix`]: which orders, over a book that stays bounded.
+//! * [`arrivals`]: the due times of orders.
+//! * [`mix`]: synthetic orders over a bounded book.
 //! * [`measure`]: latencies, lag, stage times, and the report of a run.
 //! * [`generator`]: the loop.
 //! * [`playback`]: recorded flow as orders of a run.
@@ -33,7 +33,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The stream of a seed.
+    /// Creates the stream of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Rng {
         Rng { state: seed }
@@ -49,14 +49,14 @@ impl Rng {
         word ^ (word >> 31)
     }
 
-    /// A number below `bound`, which is at least 1.
+    /// Draws a number below `bound`, which is at least 1.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
-        // The bias of a product's upper half is bound / 2^64: nothing at these bounds.
+        // The bias of a product's upper half is bound / 2^64: negligible at these bounds.
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from the interval (0, 1].
+    /// Draws a number from the interval (0, 1].
     #[inline]
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit a double exactly")]
     pub fn unit(&mut self) -> f64 {

@@ -1,8 +1,7 @@
-//! Recorded flow as the orders of a run: each intent when it is due, by the trader of its copy.
+//! Recorded flow as the orders of a run: each intent at its due time, by the trader of its copy.
 //!
-//! Orders of one copy go out over one session, in the order of the recording: what a cancel or a
-//! replace names is on its way before it. Nothing is made up: what the recording does not have is
-//! not sent.
+//! Orders of one copy go over one session, in the order of the recording, so that the order named
+//! by a cancel or a replace is sent before it. Only orders of the recording are sent.
 
 use std::collections::HashMap;
 
@@ -14,16 +13,16 @@ use super::generator::Source;
 use crate::flow::{Due, LocalId, OrderIntent, Replay};
 use crate::request::{LimitOrder, Replace, cancel};
 
-/// What one copy of the recording trades, and for whom.
+/// The instrument, account and trader of one copy of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage {
     /// The instrument.
     pub instrument_id: InstrumentId,
     /// Its partition.
     pub partition_id: PartitionId,
-    /// The account that trades it.
+    /// The account.
     pub account_id: AccountId,
-    /// The trader who sends its orders, by place.
+    /// The index of the trader who sends its orders.
     pub trader: usize,
 }
 
@@ -34,23 +33,23 @@ pub struct Playback<'a> {
     next: Option<Due>,
     stages: &'a [Stage],
     first_name: u64,
-    /// Prices of orders that may stand: a replace repeats them.
+    /// The prices of orders that may be live: a replace repeats them.
     prices: HashMap<u64, Price>,
     left_count: usize,
 }
 
 impl<'a> Playback<'a> {
-    /// Plays `replay`; copy number i on stage number i.
+    /// Plays `replay`; copy i uses stage i.
     #[must_use]
     pub fn new(mut replay: Replay<'a>, stages: &'a [Stage]) -> Playback<'a> {
         let left_count = replay.remaining();
         let next = replay.next();
-        // Names go on from the time of day, so that they differ from an earlier run's.
+        // Names count up from the time of day, so that they differ from an earlier run's.
         let first_name = crate::clock::unix_time().0;
         Playback { replay, next, stages, first_name, prices: HashMap::new(), left_count }
     }
 
-    /// How many orders are still to come.
+    /// The number of orders still to come.
     #[must_use]
     pub fn left_count(&self) -> usize {
         self.left_count
@@ -92,7 +91,8 @@ impl<'a> Playback<'a> {
                 order.request()
             }
             OrderIntent::ReplaceQty { local_id, order_qty, .. } => {
-                // An order whose end has been heard of is replaced in vain: the node refuses it.
+                // The price of an order known to have ended is gone; the node refuses its replace
+                // anyway.
                 let price = self.prices.get(&local_id.0).copied().unwrap_or_default();
                 let orig_cl_ord_id = cl_ord_id;
                 let replace =

@@ -1,9 +1,9 @@
-//! What a load needs on a node, defined by an operator: a firm, accounts, sessions with fresh keys
-//! and, where asked, instruments.
+//! The setup of a load on a node, by an operator: a firm, accounts, sessions with fresh keys and,
+//! optionally, instruments.
 //!
-//! The accounts are unlimited: a load measures the way of an order, not how fast cash runs out.
-//! Definitions replace those of the same identifiers before them, so that loads can follow each
-//! other on one node with the same range of identifiers.
+//! The accounts are unlimited: a load measures the path of an order, not the consumption of cash.
+//! Definitions replace earlier ones with the same identifiers, so that loads can follow each other
+//! on one node with the same range of identifiers.
 
 use weir_types::{
     AccountId, Cash, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId, Phase, Price, Qty,
@@ -21,20 +21,20 @@ use crate::session::SessionConfig;
 /// The middle of the load's instruments, in their price units.
 const MIDDLE: Price = Price(10_000);
 
-/// Which identifiers a load takes.
+/// The identifiers that a load uses.
 #[derive(Clone, Copy, Debug)]
 pub struct SetupPlan {
-    /// Sessions and accounts get identifiers from here on, the firm and instruments too.
+    /// The first identifier of sessions, accounts and instruments, and the firm's.
     pub first_id: u32,
-    /// How many sessions, each with an account of its own.
+    /// The number of sessions, each with an account of its own.
     pub session_count: u32,
-    /// How many instruments to define, dealt out to the node's partitions in turn.
+    /// The number of instruments to define, assigned round-robin to the node's partitions.
     pub instrument_count: u32,
     /// The most unanswered requests of a session.
     pub unanswered_count_max: usize,
 }
 
-/// Defines all that the plan names; the traders and what they may trade.
+/// Defines everything in the plan; returns the traders and the instruments.
 ///
 /// # Errors
 /// As [`Admin::define_instrument`].
@@ -52,7 +52,7 @@ pub fn set_up(
     Ok((traders, listings))
 }
 
-/// Defines the plan's sessions and waits until every partition knows what was defined so far.
+/// Defines the plan's sessions and waits until every partition has imported all definitions so far.
 ///
 /// # Errors
 /// As [`set_up`].
@@ -70,12 +70,13 @@ pub fn hire_all(admin: &mut Admin, plan: &SetupPlan) -> Result<Vec<Trader>, Clie
     Ok(traders)
 }
 
-/// A partition that can book a transfer to the account defined last has imported all before it.
+/// Waits for imports: a partition that books a transfer to the account defined last has imported
+/// all definitions before it.
 fn wait_for_imports(admin: &mut Admin, account_id: AccountId) -> Result<(), ClientError> {
     for partition_id in admin.partitions() {
         admin.transfer(Transfer {
             request_no: RequestNo::NONE,
-            // Increasing per account, over runs too.
+            // Increasing per account, across runs too.
             transfer_id: crate::clock::unix_time().0,
             cash: Cash(1),
             position_qty: 0,

@@ -1,13 +1,13 @@
-//! How long to wait after a failure: a circuit breaker whose rests double, each drawn anew between
-//! half of its length and all of it, so that many that failed at once do not come back at once.
+//! Backoff after failures: a circuit breaker whose pauses double, each drawn at random between half
+//! of its length and all of it, so that clients that failed together do not return together.
 
 use std::time::Duration;
 
 use weir_types::Nanos;
 
-/// The rest after the first failure.
+/// The pause after the first failure, in nanoseconds.
 const REST_MIN: u64 = 10_000_000;
-/// The longest rest.
+/// The longest pause, in nanoseconds.
 const REST_MAX: u64 = 5_000_000_000;
 
 /// A circuit breaker.
@@ -19,13 +19,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// A breaker that has seen no failure; `seed` should differ among those that may fail together.
+    /// Creates a breaker without failures; `seed` should differ among those that may fail together.
     #[must_use]
     pub fn new(seed: u64) -> Backoff {
         Backoff { rest: REST_MIN, until: None, random: seed }
     }
 
-    /// A seed from the system; the process's number where it gives none.
+    /// Returns a seed from the system, or the process id if there is none.
     #[must_use]
     pub fn seed() -> u64 {
         let mut bytes = [0; 8];
@@ -35,21 +35,21 @@ impl Backoff {
         }
     }
 
-    /// How much of the rest is left; `None` when it may be tried now.
+    /// The rest of the pause; `None` when the next try is allowed.
     #[must_use]
     pub fn left(&self, now: Nanos) -> Option<Duration> {
         let until = self.until.filter(|until| *until > now)?;
         Some(Duration::from_nanos(until.since(now).0))
     }
 
-    /// It failed: the next try is after a rest.
+    /// Records a failure: the next try comes after a pause.
     pub fn failed(&mut self, now: Nanos) {
         let jitter = self.next() % (self.rest / 2);
         self.until = Some(Nanos(now.0 + self.rest - jitter));
         self.rest = (self.rest * 2).min(REST_MAX);
     }
 
-    /// It works: the next failure begins with the shortest rest.
+    /// Records a success: the next failure starts with the shortest pause.
     pub fn succeeded(&mut self) {
         self.rest = REST_MIN;
         self.until = None;

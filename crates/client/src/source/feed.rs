@@ -1,7 +1,7 @@
-//! What a core has cut into batches and the store has not acknowledged, and what of it is to be
-//! sent: a state machine without I/O or clock.
+//! A core's unacknowledged batches and their sending: a state machine without I/O or clock.
 //!
-//! INVARIANT: `batches` are numbered densely from `first`; those below `sent` are under way.
+//! INVARIANT: `batches` are numbered densely from `first`; those below `next_to_send` are in
+//! flight.
 
 use std::collections::VecDeque;
 
@@ -16,27 +16,27 @@ use weir_wire::ingest::{
 use weir_wire::rows::ATTRIBUTES_LEN_MAX;
 use weir_wire::{Message, NodeMessage};
 
-/// Which source is fed, in which epoch, and how much may wait.
+/// The parameters of a source's feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceConfig {
     /// The session that feeds it.
     pub session_id: SessionId,
-    /// Whose orders they are.
+    /// The source of the orders.
     pub source_id: PartitionId,
-    /// The epoch: above every one that the source was in before.
+    /// The epoch: above every earlier epoch of the source.
     pub epoch: Epoch,
-    /// Whether the epoch begins with all that there is; without it the store has to hold all up to
+    /// True: the epoch begins with a full resend; without it the store must hold everything up to
     /// `valid_to` already.
     pub full_resend: bool,
-    /// The last place that stays valid of what was said in the named epoch and since; `None` when
-    /// nothing does.
+    /// The last place of the changes sent in the named epoch or earlier that is still valid; `None`
+    /// when none is.
     pub valid_to: Option<(Epoch, Seq, Rec)>,
-    /// The most bytes of batches that may wait for their acknowledgement.
+    /// The most bytes of unacknowledged batches.
     pub unacknowledged_max: usize,
 }
 
 impl SourceConfig {
-    /// A source that begins `epoch` by sending all that there is, with 16 MiB of batches at most.
+    /// A source that begins `epoch` with a full resend, with at most 16 MiB of batches.
     #[must_use]
     pub fn full(session_id: SessionId, source_id: PartitionId, epoch: Epoch) -> SourceConfig {
         SourceConfig {
@@ -50,70 +50,71 @@ impl SourceConfig {
     }
 }
 
-/// Why a batch is not taken.
+/// The reason why a batch is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PushError {
-    /// As much waits for its acknowledgement as may: poll, and push it again.
+    /// Too many bytes are unacknowledged: poll, and push the batch again.
     #[error("{bytes} bytes wait for the store, of {max}")]
     Full {
-        /// Bytes that wait.
+        /// Unacknowledged bytes.
         bytes: usize,
         /// The limit.
         max: usize,
     },
-    /// More rows than a batch may have.
+    /// The batch has too many rows.
     #[error("{0} rows are more than a batch may have")]
     TooManyRows(usize),
-    /// A frame with these rows would be too long.
+    /// The frame of these rows would be too long.
     #[error("a batch of {0} bytes is longer than a frame may be")]
     TooLong(usize),
     /// A row's attributes are too long.
     #[error("row {row_no}: {len} bytes of attributes are more than 600")]
     AttributesTooLong {
-        /// Which row, from 1.
+        /// The row's number, from 1.
         row_no: usize,
-        /// How long they are.
+        /// The length of its attributes.
         len: usize,
     },
 }
 
-/// What a message of the store came to.
+/// The result of a message of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum SourceEvent {
-    /// The source is open. With a full resend the rows come next, all above the head.
+    /// The source is open. If a full resend follows, its rows must be above the head.
     Opened {
-        /// What the store has taken in.
+        /// The place of the last change that the store has applied.
         head: (Seq, Rec),
-        /// The number of the batch that is taken next.
+        /// The number of the next batch expected.
         next: BatchNo,
-        /// What acknowledgements survive.
+        /// The durability level of acknowledgements.
         level: AckLevel,
     },
-    /// All batches up to this one are taken in.
+    /// All batches up to this one are applied.
     Acknowledged(BatchNo),
-    /// The store asked for batches again.
+    /// The store requested batches again.
     SentAgain {
         /// The first of them.
         from: BatchNo,
     },
-    /// The store opens no source or refuses a batch: what to do is the core's to decide.
+    /// The store refused the source or a batch: the core decides what to do.
     Refused(SourceReject),
-    /// The message was another source's, or of an epoch that is over.
+    /// The message is for another source, or of an earlier epoch.
     NotOurs,
 }
 
-/// The store says what cannot be: it has batches that were never sent, or lacks acknowledged ones.
+/// The store's state is inconsistent with the feed: it has batches that were never sent, or lacks
+/// acknowledged ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store wants batch {wanted} of epoch {epoch}, and there are {first} to {last}")]
 pub struct OtherHistory {
     /// The batch that the store wants.
     pub wanted: BatchNo,
-    /// Of which epoch.
+    /// The epoch.
     pub epoch: Epoch,
-    /// The oldest batch that is kept.
+    /// The oldest batch kept.
     pub first: BatchNo,
-    /// The newest.
+    /// The newest batch kept.
     pub last: BatchNo,
 }
 
@@ -122,16 +123,16 @@ pub struct OtherHistory {
 pub enum SourceMessage {
     /// The source is open.
     Opened(SourceOpened),
-    /// Batches are taken in.
+    /// Batches are applied.
     Ack(SourceAck),
     /// A batch is missing.
     Gap(SourceGap),
-    /// A source is not opened, or a batch refused.
+    /// A source was not opened, or a batch refused.
     Reject(SourceReject),
 }
 
 impl SourceMessage {
-    /// The message, when it is one for a writer.
+    /// Returns the message, if it is for a writer.
     #[must_use]
     pub fn of(message: &NodeMessage<'_>) -> Option<SourceMessage> {
         Some(match message {
@@ -148,7 +149,7 @@ impl SourceMessage {
 #[derive(Debug)]
 pub struct SourceFeed {
     config: SourceConfig,
-    /// Frames without acknowledgement.
+    /// The frames of unacknowledged batches.
     batches: VecDeque<Vec<u8>>,
     /// The number of the first of them.
     first: u64,
@@ -161,7 +162,7 @@ pub struct SourceFeed {
 }
 
 impl SourceFeed {
-    /// A source that has sent nothing in its epoch.
+    /// Creates a feed that has sent nothing in its epoch.
     #[must_use]
     pub fn new(config: SourceConfig) -> SourceFeed {
         SourceFeed {
@@ -176,34 +177,34 @@ impl SourceFeed {
         }
     }
 
-    /// Which source, and in which epoch.
+    /// The feed's parameters.
     #[must_use]
     pub fn config(&self) -> &SourceConfig {
         &self.config
     }
 
-    /// Whether the store has said that the source is open on this connection.
+    /// True while the source is open on this connection.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// Batches without acknowledgement.
+    /// The number of unacknowledged batches.
     #[must_use]
     pub fn unacknowledged_count(&self) -> usize {
         self.batches.len()
     }
 
-    /// The connection is gone: what is without acknowledgement stays.
+    /// Closes the source after a lost connection; unacknowledged batches stay.
     pub fn connection_lost(&mut self) {
         self.is_open = false;
     }
 
-    /// Asks for the source to be opened.
+    /// Sends the request to open the source.
     pub fn put_open(&self, out: &mut Vec<u8>) {
         let (valid_epoch, valid_seq, valid_rec) =
             self.config.valid_to.unwrap_or((Epoch::NONE, Seq(0), Rec(0)));
-        // A full resend is asked for until the source was opened once, and never again.
+        // A full resend is requested until the source was opened once, then never again.
         let is_full = self.config.full_resend && !self.was_open;
         let open = OpenSource {
             valid_seq,
@@ -217,10 +218,10 @@ impl SourceFeed {
         put_frame(&open, out);
     }
 
-    /// Takes a batch of rows in the order of (`seq`, `rec`); its number.
+    /// Queues a batch of rows in the order of (`seq`, `rec`); returns its number.
     ///
     /// # Errors
-    /// [`PushError`]; nothing is kept then.
+    /// [`PushError`]; the batch is not queued then.
     pub fn push(
         &mut self,
         rows: &[(OrderRow, &[u8])],
@@ -248,7 +249,8 @@ impl SourceFeed {
         Ok(batch_no)
     }
 
-    /// Appends what may be sent now: within the window, and until `out` holds `out_max` bytes.
+    /// Appends the batches that may be sent now: within the window, and until `out` holds `out_max`
+    /// bytes.
     pub fn pump(&mut self, out: &mut Vec<u8>, out_max: usize) {
         if !self.is_open {
             return;
@@ -268,7 +270,7 @@ impl SourceFeed {
         }
     }
 
-    /// Takes what the store says.
+    /// Handles a message of the store.
     ///
     /// # Errors
     /// [`OtherHistory`]: the store is not the one that was fed.
@@ -286,7 +288,7 @@ impl SourceFeed {
                 Ok(SourceEvent::Opened { head, next, level })
             }
             SourceMessage::Ack(ack) if (ack.source_id, ack.epoch) == (source_id, epoch) => {
-                // An acknowledgement that was overtaken says nothing new.
+                // An overtaken acknowledgement carries nothing new.
                 let next = BatchNo(ack.batch_no.0.saturating_add(1));
                 if next.0 > self.first {
                     self.acknowledge(next)?;
@@ -305,7 +307,7 @@ impl SourceFeed {
         }
     }
 
-    /// The store takes batch `next` next: those before are acknowledged, and it goes on there.
+    /// Continues at batch `next`, the one expected by the store: those before are acknowledged.
     fn go_to(&mut self, next: BatchNo) -> Result<(), OtherHistory> {
         if next.0 < self.first {
             return Err(self.other_history(next));
@@ -338,7 +340,7 @@ impl SourceFeed {
     }
 }
 
-/// The length of the frame of these rows.
+/// Returns the length of the frame of these rows.
 fn check_rows(rows: &[(OrderRow, &[u8])]) -> Result<usize, PushError> {
     if rows.len() > BATCH_ROW_COUNT_MAX {
         return Err(PushError::TooManyRows(rows.len()));

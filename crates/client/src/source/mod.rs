@@ -1,10 +1,10 @@
-//! A writer of a source: an outside core's batches on their way into a delivery store, over losses
-//! of the connection.
+//! A writer of a source: feeds an outside core's batches into a delivery store, across losses of
+//! the connection.
 //!
-//! [`SourceWriter::poll`] is the whole of its duty cycle and blocks only as long as it is told to;
-//! with a timeout of zero, and [`SourceWriter::connection`] to wait on, it never does but to
-//! connect. It starts no thread. After failures it waits before it tries again, longer each time
-//! and never as long as others that failed at the same time ([`backoff`]).
+//! [`SourceWriter::poll`] is its duty cycle and blocks no longer than its timeout; with a timeout
+//! of zero, and [`SourceWriter::connection`] to wait on, it blocks only to connect. It starts no
+//! thread. After failures it pauses before the next try; the pauses grow and are randomised
+//! ([`backoff`]).
 
 pub mod backoff;
 pub mod feed;
@@ -26,12 +26,12 @@ use crate::connection::{Connection, Limits, Target};
 use crate::error::ClientError;
 use crate::session::{Session, SessionConfig};
 
-/// Bytes that wait in the connection before no more batches are handed to it.
+/// The most bytes in the connection's outbox before no more batches are added.
 const OUTBOX_LEN: usize = 1 << 20;
-/// How long a logon may take.
+/// The timeout of a logon.
 const LOGON_TIME: Duration = Duration::from_secs(5);
 
-/// Feeds one source.
+/// The writer of one source.
 #[derive(Debug)]
 pub struct SourceWriter {
     target: Target,
@@ -40,12 +40,12 @@ pub struct SourceWriter {
     client: Option<Client>,
     clock: Clock,
     backoff: Backoff,
-    /// What last ended a connection, until it is asked for.
+    /// The error that ended the last connection, until it is taken.
     failure: Option<ClientError>,
 }
 
 impl SourceWriter {
-    /// A writer that is not connected yet; the first [`SourceWriter::poll`] connects.
+    /// Creates a writer without a connection; the first [`SourceWriter::poll`] connects.
     ///
     /// # Panics
     /// When `session` is not the one of `config`.
@@ -67,29 +67,29 @@ impl SourceWriter {
         }
     }
 
-    /// Its batches.
+    /// The feed with its batches.
     #[must_use]
     pub fn feed(&self) -> &SourceFeed {
         &self.feed
     }
 
-    /// The connection, to wait for several at once; `None` while there is none.
+    /// The connection, for waiting on several at once; `None` while there is none.
     #[must_use]
     pub fn connection(&self) -> Option<&Connection> {
         self.client.as_ref().map(Client::connection)
     }
 
-    /// What ended the last connection or kept one from being made; each is told once.
+    /// Returns the error that ended the last connection or prevented one; each is returned once.
     pub fn take_failure(&mut self) -> Option<ClientError> {
         self.failure.take()
     }
 
-    /// Connects to another address from the next connection on.
+    /// Sets the target of the next connection.
     pub fn set_target(&mut self, target: impl Into<Target>) {
         self.target = target.into();
     }
 
-    /// Goes on in another epoch: batches of the one before are given up.
+    /// Starts another epoch: unacknowledged batches of the one before are discarded.
     ///
     /// # Panics
     /// When `config` is of another session.
@@ -101,14 +101,14 @@ impl SourceWriter {
         }
     }
 
-    /// Asks again for the source to be opened where it stands, after a refusal whose cause is gone.
+    /// Repeats the request to open the source, after a refusal whose cause is gone.
     pub fn open_again(&mut self) {
         if let Some(client) = &mut self.client {
             self.feed.put_open(client.outbox());
         }
     }
 
-    /// Takes a batch; the next [`SourceWriter::poll`] sends it.
+    /// Queues a batch; the next [`SourceWriter::poll`] sends it.
     ///
     /// # Errors
     /// As [`SourceFeed::push`].
@@ -120,9 +120,9 @@ impl SourceWriter {
         self.feed.push(rows, flags, unix_time())
     }
 
-    /// Connects where it is time, sends what may be sent, waits up to `timeout` for something to
-    /// come and tells it to `sink`. How many messages came. A lost connection is no error: the
-    /// writer goes on by itself, and [`SourceWriter::take_failure`] tells.
+    /// Connects if it is due, sends batches within the window, waits up to `timeout` for messages
+    /// and passes them to `sink`. Returns the number of messages. A lost connection is no error:
+    /// the writer reconnects, and [`SourceWriter::take_failure`] returns the cause.
     ///
     /// # Errors
     /// [`ClientError::SourceHistory`]: the store is not the one that was fed, and nothing is sent

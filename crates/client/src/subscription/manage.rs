@@ -1,4 +1,4 @@
-//! Requests about subscriptions, each answered before the call returns.
+//! Requests about subscriptions, each of which waits for its answer.
 
 use std::time::{Duration, Instant};
 
@@ -13,29 +13,29 @@ use super::{ANSWER_TIME, BrokerClient, BrokerEvent, hear};
 use crate::client::Incoming;
 use crate::error::ClientError;
 
-/// A subscription to be made. Zero in a limit means the node's own.
+/// The parameters of a new subscription. Zero in a limit means the node's own.
 #[derive(Clone, Copy, Debug)]
 pub struct NewSubscription<'a> {
     /// Its name: 1 to 48 printable ASCII characters without a space.
     pub name: &'a str,
-    /// What it is to.
+    /// The kind of its topic.
     pub kind: SubscriptionKind,
-    /// Which firm, instrument or session; zero for all, or the session's own.
+    /// The topic's key: a firm, an instrument or a session; zero for all, or the session's own.
     pub topic_key: u32,
-    /// What its messages are to survive at least.
+    /// The least durability level of its messages.
     pub level: AckLevel,
-    /// Bytes that may be untaken.
+    /// The limit of bytes not taken.
     pub quota_bytes: u64,
-    /// Messages that may be untaken.
+    /// The limit of messages not taken.
     pub quota_messages: u64,
-    /// How old an untaken message may be.
+    /// The maximum age of a message not taken.
     pub quota_age: Duration,
-    /// How long nobody may be attached.
+    /// The longest time without an attached session.
     pub expire_after: Duration,
 }
 
 impl<'a> NewSubscription<'a> {
-    /// With the node's own limits, at whatever level it is.
+    /// Uses the node's own limits, and accepts any durability level.
     #[must_use]
     pub fn new(name: &'a str, kind: SubscriptionKind) -> NewSubscription<'a> {
         NewSubscription {
@@ -54,17 +54,17 @@ impl<'a> NewSubscription<'a> {
 /// A subscription in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name; in a list of all firms', behind the firm and a stroke.
+    /// Its name; in a list of all firms', prefixed by the firm and a slash.
     pub name: String,
-    /// How it stands.
+    /// Its state.
     pub state: SubscriptionState,
 }
 
 impl BrokerClient {
-    /// Makes a subscription; it is saved when this returns.
+    /// Creates a subscription; it is saved when this returns.
     ///
     /// # Errors
-    /// [`ClientError::Refused`], [`ClientError::Timeout`], or the connection's.
+    /// [`ClientError::Refused`], [`ClientError::Timeout`], or those of the connection.
     pub fn create(&mut self, new: &NewSubscription<'_>) -> Result<(), ClientError> {
         let nanos = |time: Duration| Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         let create = CreateSubscription {
@@ -97,7 +97,8 @@ impl BrokerClient {
         Ok(())
     }
 
-    /// All subscriptions of a firm; with none, the session's own, or all for those who see all.
+    /// Returns all subscriptions of a firm; with none, those of the session's own firm, or of all
+    /// firms if the session may see them.
     ///
     /// # Errors
     /// As [`BrokerClient::create`].
@@ -116,7 +117,7 @@ impl BrokerClient {
         }
     }
 
-    /// Keeps a token under the name of a subscription to state; it is saved when this returns.
+    /// Stores a token under the name of a subscription to state; it is saved when this returns.
     ///
     /// # Errors
     /// As [`BrokerClient::create`].
@@ -145,8 +146,8 @@ impl BrokerClient {
         self.ask("a request about a subscription", (correlation_id, name), put, listed)
     }
 
-    /// Sends a request and waits for its answer. Messages that come meanwhile are kept for the next
-    /// poll; what else comes is not told of.
+    /// Sends a request and waits for its answer. Subscribed messages that come meanwhile are kept
+    /// for the next poll; other messages are dropped.
     fn ask(
         &mut self,
         request: &'static str,

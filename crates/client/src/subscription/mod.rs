@@ -1,9 +1,9 @@
-//! Durable subscriptions and messages for others, over losses of the connection.
+//! Durable subscriptions and messages to other sessions, across losses of the connection.
 //!
 //! [`BrokerClient`] is one session on one connection, with any number of subscriptions and one
-//! publisher; [`Subscription`] and [`Publisher`] are one of either. [`BrokerClient::poll`] is the
-//! whole of its duty cycle and blocks only as long as it is told to. It starts no thread, and comes
-//! back by itself after a loss, later each time, never as late as others that failed with it.
+//! publisher; [`Subscription`] and [`Publisher`] wrap a single one of either.
+//! [`BrokerClient::poll`] is its duty cycle and blocks no longer than its timeout. It starts no
+//! thread, and reconnects automatically after a loss, with growing, randomised pauses.
 
 mod manage;
 mod publishing;
@@ -29,16 +29,16 @@ use crate::error::ClientError;
 use crate::session::{Session, SessionConfig};
 use crate::source::Backoff;
 
-/// How long a logon or a request may take.
+/// The timeout of a logon or a request.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
-/// Of each source the last place that was dealt with.
+/// The last place processed, per source.
 pub type Seen = BTreeMap<u32, (Epoch, Position)>;
 
-/// How much of a subscription may be on its way.
+/// The credit of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
-    /// Messages that are not acknowledged; at most 4,096 are out whatever is given here.
+    /// Messages without acknowledgement; the node sends at most 4,096 whatever is given here.
     pub messages: u32,
     /// Bytes of their bodies.
     pub bytes: u32,
@@ -51,41 +51,41 @@ impl Default for Credit {
     }
 }
 
-/// What came.
+/// An event of a broker client.
 #[derive(Debug)]
 pub enum BrokerEvent<'a> {
-    /// A subscription is attached to, for the first time or again.
+    /// A subscription is attached, for the first time or again.
     Attached {
-        /// Which.
+        /// The subscription's handle.
         handle: u32,
-        /// Messages may be missing, by the node's level.
+        /// True when messages may have been lost, because of the node's durability level.
         may_have_lost: bool,
     },
-    /// A message that was not acknowledged before, by its place.
+    /// A message that was not acknowledged before, judged by its place.
     Message(&'a SubscribedMessage, &'a [u8]),
-    /// A subscription has ended, or is not to be attached to; it is not tried again.
+    /// A subscription has ended or cannot be attached to; no further attempt is made.
     Ended {
-        /// Which.
+        /// The subscription's handle.
         handle: u32,
-        /// Why.
+        /// The reason.
         reason: Reason,
-        /// What the node knows to be taken: where to go on.
+        /// The places known to the node as taken, to resume from.
         taken: Vec<TakenPlace>,
     },
-    /// The token that a name keeps.
+    /// The token stored under the subscription's name.
     Token {
-        /// Which subscription.
+        /// The subscription's handle.
         handle: u32,
         /// The token; empty for none.
         token: &'a [u8],
     },
-    /// All messages up to this number are taken, or survive what the node's level says.
+    /// Each message up to this number is taken already or has reached the node's durability level.
     Published(u64),
-    /// A message was not taken and will not be sent again.
+    /// A message was refused and will not be sent again.
     Refused(PublishReject),
 }
 
-/// One session of a node's broker.
+/// A client of a node's broker with one session.
 #[derive(Debug)]
 pub struct BrokerClient {
     target: Target,
@@ -97,12 +97,12 @@ pub struct BrokerClient {
     correlation_id: u64,
     readings: BTreeMap<u32, Reading>,
     publishing: Publishing,
-    /// Messages that came while a request waited for its answer.
+    /// Messages received while a request waited for its answer.
     early: VecDeque<(SubscribedMessage, Vec<u8>)>,
 }
 
 impl BrokerClient {
-    /// A client that is not connected yet; the first [`BrokerClient::poll`] or request connects.
+    /// Creates a client without a connection; the first [`BrokerClient::poll`] or request connects.
     #[must_use]
     pub fn new(target: impl Into<Target>, session: SessionConfig) -> BrokerClient {
         BrokerClient {
@@ -123,24 +123,24 @@ impl BrokerClient {
         self.session.session_id
     }
 
-    /// Connects to another address from the next connection on.
+    /// Sets the target of the next connection.
     pub fn set_target(&mut self, target: impl Into<Target>) {
         self.target = target.into();
     }
 
-    /// The connection, to wait for several at once; `None` while there is none.
+    /// The connection, for waiting on several at once; `None` while there is none.
     #[must_use]
     pub fn connection(&self) -> Option<&Connection> {
         self.client.as_ref().map(Client::connection)
     }
 
-    /// What ended the last connection or kept one from being made; each is told once.
+    /// Returns the error that ended the last connection or prevented one; each is returned once.
     pub fn take_failure(&mut self) -> Option<ClientError> {
         self.failure.take()
     }
 
-    /// Attaches to a subscription, now and after each loss; `seen` is what was dealt with before,
-    /// by somebody who kept it. Returns its handle.
+    /// Attaches to a subscription, now and after each loss; `seen` holds the places processed
+    /// before, from the caller's storage. Returns its handle.
     pub fn subscribe(&mut self, name: &str, credit: Credit, seen: Seen) -> u32 {
         let handle = self.readings.last_key_value().map_or(1, |(last, _)| last + 1);
         let mut reading = Reading::new(name, credit, seen);
@@ -160,36 +160,37 @@ impl BrokerClient {
         }
     }
 
-    /// What was dealt with of a subscription, to be kept by those who outlive their process.
+    /// The places processed of a subscription, to be stored by programs that resume after a
+    /// restart.
     #[must_use]
     pub fn seen(&self, handle: u32) -> Option<&Seen> {
         self.readings.get(&handle).map(Reading::seen)
     }
 
-    /// Begins to publish in an epoch, with the number after `last`.
+    /// Starts to publish in an epoch, with the number after `last`.
     pub fn publish_from(&mut self, epoch: Epoch, last: u64) {
         self.publishing = Publishing::new(epoch, last);
     }
 
-    /// Takes a message for another session; returns its number. It is sent again after losses until
-    /// it is acknowledged or refused.
+    /// Queues a message for another session; returns its number. It is sent again after losses
+    /// until it is acknowledged or refused.
     ///
     /// # Panics
     /// When the body is longer than [`weir_wire::subscription::BODY_LEN_MAX`], or no epoch was
-    /// begun.
+    /// started.
     pub fn publish(&mut self, to: SessionId, body: &[u8]) -> u64 {
         self.publishing.push(to, body)
     }
 
-    /// Messages that were published and are not acknowledged.
+    /// The number of published messages without acknowledgement.
     #[must_use]
     pub fn unacknowledged(&self) -> usize {
         self.publishing.len()
     }
 
-    /// Connects where it is time, sends what may be sent, waits up to `timeout` for something to
-    /// come and tells it to `sink`. How many messages came. A lost connection is no error: it goes
-    /// on by itself, and [`BrokerClient::take_failure`] tells.
+    /// Connects if it is due, sends queued messages, waits up to `timeout` for messages and passes
+    /// events to `sink`. Returns the number of messages. A lost connection is no error: the client
+    /// reconnects, and [`BrokerClient::take_failure`] returns the cause.
     pub fn poll(&mut self, timeout: Duration, mut sink: impl FnMut(BrokerEvent<'_>)) -> usize {
         let now = self.clock.now();
         if self.client.is_none() {
@@ -237,7 +238,7 @@ impl BrokerClient {
         }
     }
 
-    /// Puts acknowledgements and messages into the outbox, and asks again for what was in use.
+    /// Queues acknowledgements and messages, and retries subscriptions that were in use.
     fn put_due(&mut self, now: Nanos) {
         let session_id = self.session.session_id;
         let Some(client) = &mut self.client else { return };
@@ -298,13 +299,13 @@ fn hear(
             let taken = taken.clone().filter_map(Result::ok).collect();
             sink(BrokerEvent::Ended { handle, reason, taken });
         }
-        // Only a refused attachment has an answer here: requests wait for theirs.
+        // Only a refused attachment is handled here: requests wait for their own answers.
         NodeMessage::SubscriptionDone(done) if done.reason != Reason::None => {
             let refused = |(_, reading): &(&u32, &Reading)| reading.asked == done.correlation_id;
             let handle = readings.iter().find(refused).map(|(handle, _)| *handle);
             let Some(handle) = handle else { return };
             if done.reason == Reason::SubscriptionInUse {
-                // A connection of before may not have ended yet for the node.
+                // The node may not have noticed the end of an earlier connection yet.
                 readings.get_mut(&handle).expect("it was found").attach_later(now);
             } else {
                 readings.remove(&handle);

@@ -1,5 +1,5 @@
-//! Messages for others on their way: numbered, kept until they are acknowledged, sent again from
-//! the first one that the node has not taken.
+//! Published messages under way: numbered, kept until acknowledged, sent again from the first one
+//! that the node has not accepted.
 
 use std::collections::VecDeque;
 
@@ -7,35 +7,36 @@ use weir_types::{Epoch, Nanos, Reason, SessionId};
 use weir_wire::dialogue::put_with_data;
 use weir_wire::subscription::{BODY_LEN_MAX, PublishAck, PublishMessage, PublishReject};
 
-/// Bytes that wait in the connection before no more messages are handed to it.
+/// The most bytes in the connection's outbox before no more messages are added.
 const OUTBOX_LEN: usize = 1 << 20;
-/// How long a message waits that found no room.
+/// The pause before messages refused for lack of room are sent again, in nanoseconds.
 const REST: u64 = 20_000_000;
 
 #[derive(Debug)]
 struct Unacknowledged {
     message_no: u64,
     to: SessionId,
-    /// Where its body begins among all bodies there ever were, and how long it is.
+    /// The offset of its body in the stream of all bodies, and its length.
     at: u64,
     len: usize,
 }
 
-/// Bodies one behind the other, so that none is asked of the allocator by itself.
+/// Bodies stored back to back, without an allocation for each.
 #[derive(Debug, Default)]
 struct Bodies {
     bytes: Vec<u8>,
-    /// Where `bytes` begins among all bodies there ever were.
+    /// The offset of `bytes` in the stream of all bodies.
     first: u64,
 }
 
 impl Bodies {
-    /// Puts a body behind the others; `oldest` is where those that are still wanted begin, `None`
-    /// when none is. Returns where it begins.
+    /// Appends a body; `oldest` is the offset of the first one still needed, `None` when none is.
+    /// Returns the body's offset.
     fn push(&mut self, body: &[u8], oldest: Option<u64>) -> u64 {
         let end = self.first + self.bytes.len() as u64;
         let unwanted = (oldest.unwrap_or(end) - self.first) as usize;
-        // Half of it at least, so that moving the rest costs no more than putting it there did.
+        // Frees at least half of the buffer, so that moving the rest costs no more than appending
+        // it did.
         if unwanted >= self.bytes.len().div_ceil(2) {
             self.bytes.drain(..unwanted);
             self.first += unwanted as u64;
@@ -49,14 +50,14 @@ impl Bodies {
     }
 }
 
-/// See the module's documentation.
+/// The messages of one publisher that are not acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct Publishing {
     epoch: Epoch,
     last: u64,
     unacknowledged: VecDeque<Unacknowledged>,
     bodies: Bodies,
-    /// How many of them were sent on this connection.
+    /// The number of messages sent on this connection.
     sent: usize,
     rest_until: Option<Nanos>,
 }
@@ -81,13 +82,13 @@ impl Publishing {
         self.unacknowledged.len()
     }
 
-    /// A new connection: all that is not acknowledged is sent again.
+    /// Sends all unacknowledged messages again, on a new connection.
     pub(super) fn rewind(&mut self) {
         self.sent = 0;
         self.rest_until = None;
     }
 
-    /// Puts messages into the outbox as far as it has room.
+    /// Appends messages to the outbox as far as it has room.
     pub(super) fn pump(&mut self, session_id: SessionId, now: Nanos, out: &mut Vec<u8>) {
         if self.rest_until.is_some_and(|until| now < until) {
             return;
@@ -103,7 +104,7 @@ impl Publishing {
         }
     }
 
-    /// The node has all up to a number; how far that is, if it is news.
+    /// Handles an acknowledgement; returns the last message newly acknowledged, if any.
     pub(super) fn acknowledged(&mut self, ack: &PublishAck) -> Option<u64> {
         if ack.epoch != self.epoch {
             return None;
@@ -119,7 +120,7 @@ impl Publishing {
         upto
     }
 
-    /// A message was not taken; true when it is given up.
+    /// Handles a refusal; returns true when the message is dropped.
     pub(super) fn refused(&mut self, reject: &PublishReject, now: Nanos) -> bool {
         let at = self.unacknowledged.iter().position(|m| m.message_no == reject.message_no);
         let Some(at) = at.filter(|_| reject.epoch == self.epoch) else { return false };
@@ -144,7 +145,7 @@ mod tests {
         number.to_le_bytes().repeat(1 + number as usize % 5)
     }
 
-    /// The frames that a pump puts out.
+    /// The frames appended by a pump.
     fn pumped(publishing: &mut Publishing) -> Vec<u8> {
         let mut out = Vec::new();
         publishing.pump(SessionId(1), Nanos(1), &mut out);

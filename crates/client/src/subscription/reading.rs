@@ -1,4 +1,5 @@
-//! One subscription as its client holds it: what has come, what was dealt with, what to tell.
+//! The client's side of one subscription: messages received, places processed, acknowledgements
+//! due.
 
 use std::collections::VecDeque;
 
@@ -9,10 +10,10 @@ use weir_wire::subscription::{AckMessages, AttachSubscription, SubscribedMessage
 
 use super::{Credit, Seen};
 
-/// How long it waits where somebody else is attached.
+/// The pause before it retries a subscription that is in use, in nanoseconds.
 const ATTACH_REST: u64 = 50_000_000;
 
-/// A message that has come and is not acknowledged.
+/// A received message without acknowledgement.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     message_no: u64,
@@ -22,19 +23,19 @@ struct Open {
     is_done: bool,
 }
 
-/// See the module's documentation.
+/// The state of one subscription at its client.
 #[derive(Debug)]
 pub(super) struct Reading {
     name: String,
     credit: Credit,
     seen: Seen,
     open: VecDeque<Open>,
-    /// To be told: acknowledged up to, and credit that is free again.
+    /// The acknowledgement to send: the last message, and the credit to return.
     acked: u64,
     free: Credit,
-    /// The number of the request that attached.
+    /// The number of the request to attach.
     pub(super) asked: u64,
-    /// When to ask again, where somebody else is attached.
+    /// The time of the next try, when the subscription is in use.
     attach_at: Option<Nanos>,
 }
 
@@ -57,7 +58,7 @@ impl Reading {
         &self.seen
     }
 
-    /// Asks to attach. What came and was not acknowledged will come again.
+    /// Sends the request to attach. Messages without acknowledgement will come again.
     pub(super) fn put_attach(
         &mut self,
         (correlation_id, session_id, handle): (u64, SessionId, u32),
@@ -78,7 +79,7 @@ impl Reading {
         put_with_data(&attach, self.name.as_bytes(), out);
     }
 
-    /// Somebody is attached: it is to be asked for again.
+    /// Schedules another try, since another session is attached.
     pub(super) fn attach_later(&mut self, now: Nanos) {
         self.attach_at = Some(Nanos(now.0 + ATTACH_REST));
     }
@@ -87,7 +88,7 @@ impl Reading {
         self.attach_at.is_some_and(|at| now >= at)
     }
 
-    /// Takes a message; false when it was dealt with before, by its place.
+    /// Records a message; returns false when it was processed before, judged by its place.
     pub(super) fn take(&mut self, message: &SubscribedMessage, body_len: usize) -> bool {
         let place = (message.epoch, message.record);
         let is_done = self.seen.get(&message.source).is_some_and(|seen| place <= *seen);
@@ -98,7 +99,7 @@ impl Reading {
         !is_done
     }
 
-    /// All messages up to a number are dealt with.
+    /// Marks all messages up to a number as processed.
     pub(super) fn ack(&mut self, message_no: u64) {
         for open in self.open.iter_mut().take_while(|open| open.message_no <= message_no) {
             open.is_done = true;
@@ -117,7 +118,7 @@ impl Reading {
         }
     }
 
-    /// Tells what was acknowledged since it was told last.
+    /// Sends the acknowledgements since the last call.
     pub(super) fn put_acks(&mut self, (session_id, handle): (SessionId, u32), out: &mut Vec<u8>) {
         if self.free.messages == 0 {
             return;
@@ -159,7 +160,7 @@ mod tests {
         assert!(reading.take(&message(10, 1), 5) && reading.take(&message(12, 2), 5));
         reading.ack(10);
         let mut out = Vec::new();
-        // The node was killed: everything comes again, by other numbers.
+        // The node was killed: everything comes again, under other numbers.
         reading.put_attach((2, SessionId(7), 1), &mut out);
         assert!(!reading.take(&message(110, 1), 5), "it was dealt with");
         assert!(reading.take(&message(111, 2), 5), "it was not");

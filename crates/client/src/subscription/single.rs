@@ -1,4 +1,4 @@
-//! One subscription, and one publisher, each on a connection of its own.
+//! A single subscription, and a single publisher, each on a connection of its own.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,18 +22,18 @@ pub struct Message {
     pub body: Vec<u8>,
 }
 
-/// What a wait for a message came to.
+/// The result of a wait for a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// A message.
     Message(Message),
-    /// Nothing in time.
+    /// No message in time.
     Nothing,
-    /// The subscription has ended, or cannot be attached to; the places say where to go on.
+    /// The subscription has ended, or cannot be attached to; with the places to resume from.
     Ended(Reason, Vec<TakenPlace>),
 }
 
-/// One subscription: attached to, iterated, acknowledged; it comes back after a loss by itself.
+/// One subscription: attached to, iterated, acknowledged; it reconnects automatically.
 #[derive(Debug)]
 pub struct Subscription {
     client: BrokerClient,
@@ -44,7 +44,8 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Attaches by and by to the subscription of this name; `seen` is what was dealt with before.
+    /// Attaches to the subscription of this name at the next poll; `seen` holds the places
+    /// processed before.
     #[must_use]
     pub fn new(
         target: impl Into<Target>,
@@ -55,7 +56,7 @@ impl Subscription {
         Subscription::on(BrokerClient::new(target, session), name, Credit::default(), seen)
     }
 
-    /// The same, on a client that has no other subscription, with another credit.
+    /// As [`Subscription::new`], on a client that has no other subscription, with another credit.
     #[must_use]
     pub fn on(mut client: BrokerClient, name: &str, credit: Credit, seen: Seen) -> Subscription {
         let handle = client.subscribe(name, credit, seen);
@@ -63,7 +64,7 @@ impl Subscription {
         Subscription { client, handle, came, ended: None, may_have_lost: false }
     }
 
-    /// The next message, waited for at most `timeout`.
+    /// Returns the next message, waiting at most `timeout`.
     pub fn next(&mut self, timeout: Duration) -> Next {
         if self.came.is_empty() && self.ended.is_none() {
             self.pump(timeout);
@@ -75,7 +76,7 @@ impl Subscription {
         }
     }
 
-    /// Tells the node at once what was acknowledged; else it is told with the next wait.
+    /// Sends acknowledgements at once; otherwise they are sent at the next wait.
     pub fn flush(&mut self) {
         self.pump(Duration::ZERO);
     }
@@ -86,7 +87,7 @@ impl Subscription {
             BrokerEvent::Message(head, body) => {
                 came.push_back(Message { head: *head, body: body.to_vec() });
             }
-            // What was not acknowledged before comes again behind this.
+            // Messages without acknowledgement come again after this.
             BrokerEvent::Attached { may_have_lost, .. } => {
                 came.clear();
                 *lost |= may_have_lost;
@@ -96,30 +97,31 @@ impl Subscription {
         });
     }
 
-    /// Acknowledges a message and all before it; it is told with the next wait that finds none
-    /// here already, or by [`Subscription::flush`].
+    /// Acknowledges a message and all before it; sent at the next wait without a message at hand,
+    /// or by [`Subscription::flush`].
     pub fn ack(&mut self, message: &Message) {
         self.client.ack(self.handle, message.head.message_no);
     }
 
-    /// What was dealt with, to be kept by those who outlive their process.
+    /// The places processed, to be stored by programs that resume after a restart.
     #[must_use]
     pub fn seen(&self) -> Option<&Seen> {
         self.client.seen(self.handle)
     }
 
-    /// Whether the node has said, since this was asked last, that messages may be missing.
+    /// Returns true if the node has reported, since the last call, that messages may have been
+    /// lost.
     pub fn take_may_have_lost(&mut self) -> bool {
         std::mem::take(&mut self.may_have_lost)
     }
 
-    /// Its client, for the connection and its failures.
+    /// The client, for the connection and its failures.
     pub fn client(&mut self) -> &mut BrokerClient {
         &mut self.client
     }
 }
 
-/// Messages for others: sent again after losses until they are acknowledged.
+/// A publisher of messages to other sessions: sent again after losses until they are acknowledged.
 #[derive(Debug)]
 pub struct Publisher {
     client: BrokerClient,
@@ -128,7 +130,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// A publisher that begins in an epoch with the number after `last`.
+    /// Creates a publisher that starts in an epoch with the number after `last`.
     #[must_use]
     pub fn new(
         target: impl Into<Target>,
@@ -140,21 +142,21 @@ impl Publisher {
         Publisher { client, acknowledged: last, refused: Vec::new() }
     }
 
-    /// Takes a message for another session; returns its number. See [`BrokerClient::publish`].
+    /// Queues a message for another session; returns its number. See [`BrokerClient::publish`].
     pub fn publish(&mut self, to: SessionId, body: &[u8]) -> u64 {
         self.client.publish(to, body)
     }
 
-    /// Takes an execution of the source that the session feeds, for whoever may see its firm's;
-    /// returns its number.
+    /// Queues an execution of the source that the session feeds, for every subscriber that may see
+    /// its firm's executions; returns its number.
     pub fn publish_execution(&mut self, report: &ExecutionReport) -> u64 {
         let mut body = Vec::with_capacity(512);
         put_message(report, &mut body);
         self.publish(SessionId::NONE, &body)
     }
 
-    /// Sends, and waits at most `timeout` for something to come. Returns the number up to which all
-    /// messages are taken, or survive what the node's level says.
+    /// Sends queued messages, and waits at most `timeout` for answers. Returns the number up to
+    /// which each message is taken already or has reached the node's durability level.
     pub fn poll(&mut self, timeout: Duration) -> u64 {
         let (acknowledged, refused) = (&mut self.acknowledged, &mut self.refused);
         self.client.poll(timeout, |event| match event {
@@ -165,23 +167,23 @@ impl Publisher {
         self.acknowledged
     }
 
-    /// Messages that were published and are not acknowledged.
+    /// The number of published messages without acknowledgement.
     #[must_use]
     pub fn unacknowledged(&self) -> usize {
         self.client.unacknowledged()
     }
 
-    /// Messages that were refused since this was asked last; they are not sent again.
+    /// Returns the messages refused since the last call; they are not sent again.
     pub fn take_refused(&mut self) -> Vec<PublishReject> {
         std::mem::take(&mut self.refused)
     }
 
-    /// What ended the last connection; each is told once.
+    /// Returns the error that ended the last connection; each is returned once.
     pub fn take_failure(&mut self) -> Option<ClientError> {
         self.client.take_failure()
     }
 
-    /// Its client, for the connection.
+    /// The client, for the connection.
     pub fn client(&mut self) -> &mut BrokerClient {
         &mut self.client
     }

@@ -1,4 +1,4 @@
-//! The vendors' files: shares measured and held.
+//! The vendors' files: the measured shares must not fall.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::slow_book::{Fault, SlowBook};
 
 pub(crate) fn data(path: &str) -> Option<PathBuf> {
     let Some(root) = std::env::var_os("WEIR_DATA") else {
-        // Past the test harness, which keeps what a passing test prints to itself.
+        // Directly to stderr: the test harness captures the output of passing tests.
         let mut stderr = std::io::stderr();
         _ = writeln!(stderr, "NOT CHECKED: WEIR_DATA is not set, so {path} was not read");
         return None;
@@ -29,8 +29,8 @@ fn check(path: &str, fault: Fault) -> Option<OracleReport> {
 
 #[test]
 fn lobster_days_are_reproduced() {
-    // Rows must all be equal. Of the executions the market itself keeps time priority in all
-    // but about two in a thousand; the shares held are those measured, cut to three digits.
+    // All rows must be equal. Of the executions, the market itself keeps time priority in all but
+    // about two in a thousand; the shares required are those measured, cut to three digits.
     for (name, rows, executions, ppm_min) in [
         ("AAPL_2012-06-21_1", 118_497, 15_099, 998_000),
         ("AMZN_2012-06-21_1", 57_515, 5_903, 998_000),
@@ -96,7 +96,7 @@ fn lobster_days_are_reproduced_without_looking_ahead() {
         let (report, _) = report(name, &items, SlowBook::default());
         println!("{report}");
         let report = report.oracle;
-        // Unseen orders then lack their names, and rows show it.
+        // Unseen orders then lack their names, which shows in the rows.
         assert!(report.rows.ppm() >= 950_000, "{name}: {}", report.rows);
         assert!(report.executions.ppm() >= 985_000, "{name}: {}", report.executions);
         assert_eq!(report.unexplained(), 0, "{name}");

@@ -1,4 +1,4 @@
-//! Bytes that no market ever sent: readers say what is wrong, and never panic.
+//! Bytes that no market ever sent: readers report the error, and never panic.
 
 use weir_client::flow::{
     FlowEvent, FlowHeader, FlowItem, FlowKind, FlowRow, FlowToOrders, Level, LobsterFlow, Oracle,
@@ -9,7 +9,7 @@ use weir_types::{Nanos, Price, Qty, Side};
 
 use crate::slow_book::SlowBook;
 
-/// A small generator of its own, so that every run tries the same bytes.
+/// A small generator with a fixed seed, so that every run tries the same bytes.
 struct Dice(u64);
 
 impl Dice {

@@ -1,7 +1,7 @@
 //! Real order flow from the files, through the oracle, into a slow and obvious book.
 //!
-//! The files are found by `WEIR_DATA`. Without it the tests that need them say so, loudly, and
-//! check nothing; the shipped sample is checked always.
+//! `WEIR_DATA` is the directory of the files. Without it the tests that need them print a warning
+//! and check nothing; the shipped sample is always checked.
 
 mod files;
 mod hostile;

@@ -1,4 +1,4 @@
-//! The shipped sample: always there, always checked.
+//! The shipped sample: always present, always checked.
 
 use std::num::NonZeroU64;
 
@@ -69,7 +69,7 @@ fn the_sample_makes_a_plan_of_a_trading_day() {
     assert_eq!(hours, 5);
 }
 
-/// Plays a plan as the demo does, with nobody to mend, and counts what the book refuses.
+/// Plays a plan as the demo does, without repairs, and counts the orders refused by the book.
 fn refused(plan: &Plan, copies: u32) -> usize {
     let config = ReplayConfig { speed: NonZeroU64::MIN, copies, shift: Nanos(1_000_000_000) };
     let mut books: Vec<SlowBook> = (0..copies).map(|_| SlowBook::default()).collect();

@@ -1,7 +1,8 @@
-//! A book that is slow and obvious: per price the orders in order of arrival, matched by looking.
+//! A book that is slow and obvious: a list of orders per price by arrival, matched by linear
+//! search.
 //!
-//! It exists so that the oracle can be run without the engine, and so that a difference between
-//! the engine and a file can be told from an error of the oracle.
+//! With it the oracle runs without the engine, and a difference between the engine and a file can
+//! be told from an error of the oracle.
 
 #![allow(dead_code, reason = "the example of the crate uses a part of it")]
 
@@ -12,7 +13,7 @@ use weir_types::{Price, Qty, Side};
 
 type Shelves = BTreeMap<Price, Vec<(LocalId, Qty)>>;
 
-/// An error built in, to show that the oracle finds it.
+/// A deliberate fault, to show that the oracle finds it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// None.
@@ -22,9 +23,9 @@ pub(crate) enum Fault {
     LastInFirstOut,
     /// A replace that lowers the quantity moves the order to the end of its queue.
     ReplaceLosesPriority,
-    /// Every hundredth cancel is acknowledged and not done.
+    /// Every hundredth cancel is acknowledged and not carried out.
     CancelForgotten,
-    /// Orders trade at their own price or better only when it is strictly better.
+    /// Orders trade only at strictly better prices than their own.
     TouchDoesNotTrade,
 }
 

@@ -1,4 +1,4 @@
-//! Power loss: the durable image and a choice of what had not been synced.
+//! Power loss: the durable image and a chosen subset of the unsynced changes.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use super::{
     Body, Change, Dir, File, Ino, Inode, Medium, Names, apply, apply_name, index, write_bytes,
 };
 
-/// The unit that a power loss keeps or loses whole, in bytes.
+/// The unit that a power loss keeps or loses as a whole, in bytes.
 pub const SECTOR: usize = 512;
 
-/// What of the unsynced changes survives a power loss.
+/// The unsynced changes that survive a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerLoss {
     /// None.
@@ -22,27 +22,27 @@ pub enum PowerLoss {
     Random(u64),
 }
 
-/// What a power loss did.
+/// The effects of a power loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Unsynced writes that were there.
+    /// Unsynced writes.
     pub writes: u64,
-    /// Of them, writes that were lost whole.
+    /// Of these, writes lost as a whole.
     pub writes_lost: u64,
-    /// Of them, writes of which some sectors were kept and some lost.
+    /// Of these, writes with some sectors kept and some lost.
     pub writes_torn: u64,
-    /// Unsynced changes of a length, and those lost.
+    /// Unsynced changes of a length.
     pub lengths: u64,
-    /// Of them, those that were lost.
+    /// Of these, the lost ones.
     pub lengths_lost: u64,
     /// Unsynced changes of names.
     pub names: u64,
-    /// Of them, those that were lost.
+    /// Of these, the lost ones.
     pub names_lost: u64,
 }
 
 impl Losses {
-    /// Adds those of another power loss.
+    /// Adds the effects of another power loss.
     pub fn add(&mut self, other: Losses) {
         self.writes += other.writes;
         self.writes_lost += other.writes_lost;
@@ -54,7 +54,7 @@ impl Losses {
     }
 }
 
-/// Decides, change by change.
+/// Decides on each change.
 struct Chooser {
     loss: PowerLoss,
     rng: SeededRng,
@@ -62,13 +62,13 @@ struct Chooser {
 }
 
 impl Medium {
-    /// The medium as the machine finds it after losing power now: all clean, numbered anew.
+    /// Returns the medium after a power loss now: without pending changes, with new file numbers.
     #[must_use]
     pub fn after_power_loss(&self, loss: PowerLoss) -> (Medium, Losses) {
         let seed = if let PowerLoss::Random(seed) = loss { seed } else { 0 };
         let rng = SeededRng::new(seed, "power loss");
         let mut chooser = Chooser { loss, rng, losses: Losses::default() };
-        // Every change is decided about, also in files that lose their names thereby.
+        // Every change is decided on, even in files that lose their names by it.
         let bodies: BTreeMap<Ino, Body> =
             self.inodes.iter().map(|(ino, inode)| (*ino, chooser.survive(&inode.body))).collect();
         let mut after = Medium { inodes: BTreeMap::new(), next_ino: self.next_ino, now: self.now };
@@ -76,7 +76,7 @@ impl Medium {
         (after, chooser.losses)
     }
 
-    /// Takes `old` and all below it over as `new`, with new numbers.
+    /// Copies `old` and everything below it as `new`, with new numbers.
     fn adopt(&mut self, before: &Medium, bodies: &BTreeMap<Ino, Body>, old: Ino, new: Ino) {
         let body = match &bodies[&old] {
             Body::File(file) => Body::File(file.clone()),
@@ -140,7 +140,7 @@ impl Chooser {
             }
             return;
         };
-        // Whole writes survive, and are lost, more often than a fair coin for each sector has it.
+        // Whole writes survive or are lost more often than a fair coin per sector would give.
         let quarters = match self.loss {
             PowerLoss::LoseAll => 0,
             PowerLoss::KeepAll => 4,

@@ -1,10 +1,11 @@
-//! What is on the disk and what would be there after a power loss: directories and files in two
-//! images, live and durable, with the changes that lie between them.
+//! The contents of the disk now and after a power loss: directories and files in two images, live
+//! and durable, with the pending changes between them.
 //!
-//! Fault model: that of `docs/protocols/log-format.md` and, in names, the least that POSIX has:
-//! * A write changes the live image. A sync of the file brings over the writes and lengths that
-//!   were there when it began, and nothing else: not the file's name.
-//! * A sync of a directory brings over its names: creations, renames, removals.
+//! Fault model: that of `docs/protocols/log-format.md` and, for names, the minimum that POSIX
+//! guarantees:
+//! * A write changes the live image. A sync of the file makes the writes and lengths from before
+//!   its start durable, and nothing else: not the file's name.
+//! * A sync of a directory makes its names durable: creations, renames, removals.
 //! * At a power loss every unsynced write is lost, kept, or kept in any subset of its 512-byte
 //!   sectors; every unsynced change of a length or of a name is lost or kept.
 //!
@@ -21,7 +22,7 @@ use thiserror::Error;
 
 pub use crash::{Losses, PowerLoss, SECTOR};
 
-/// A file's or directory's number. Never given twice, not even across a power loss.
+/// A file's or directory's number. Never reused, not even across a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ino(pub u64);
 
@@ -30,22 +31,22 @@ impl Ino {
     pub const ROOT: Ino = Ino(1);
 }
 
-/// Why an operation is refused.
+/// The reason why an operation is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MediumError {
     /// No such name.
     #[error("no such file")]
     NotFound,
-    /// No such number: the file is gone, or belonged to a life before.
+    /// No such number: the file is gone, or belonged to an earlier life.
     #[error("stale file number")]
     Stale,
     /// The name is taken.
     #[error("the name is taken")]
     Exists,
-    /// A file was wanted.
+    /// The operation needs a file.
     #[error("is a directory")]
     IsDir,
-    /// A directory was wanted.
+    /// The operation needs a directory.
     #[error("is not a directory")]
     NotDir,
     /// The directory has entries.
@@ -55,12 +56,12 @@ pub enum MediumError {
 
 type Result<T> = std::result::Result<T, MediumError>;
 
-/// What is known of a file or directory.
+/// The attributes of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Its number.
     pub ino: Ino,
-    /// Whether it is a directory.
+    /// True for a directory.
     pub is_dir: bool,
     /// Its length in bytes; zero for a directory.
     pub len: u64,
@@ -68,18 +69,18 @@ pub struct Stat {
     pub mode: u16,
 }
 
-/// A moment in the order of changes: a sync that begins at it covers what was before.
+/// A moment in the order of changes: a sync that starts at it covers all earlier changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
 
-/// A change of a file's bytes that is not durable.
+/// A change of a file's bytes that is not yet durable.
 #[derive(Clone, Debug)]
 enum Change {
     Write { offset: u64, bytes: Vec<u8> },
     SetLen(u64),
 }
 
-/// A change of a directory's names that is not durable.
+/// A change of a directory's names that is not yet durable.
 #[derive(Clone, Debug)]
 enum NameChange {
     Add { name: String, ino: Ino },
@@ -87,7 +88,7 @@ enum NameChange {
     Remove { name: String },
 }
 
-/// A change and when it was made.
+/// A change and its moment.
 #[derive(Clone, Debug)]
 struct Pending<C> {
     at: Moment,
@@ -118,15 +119,15 @@ enum Body {
 
 #[derive(Clone, Debug)]
 struct Inode {
-    /// Its latest name, to say which file an operation is about.
+    /// Its latest name, which triggers match.
     name: String,
     mode: u16,
-    /// How often it is open: an open file outlives its name.
+    /// The number of opens: an open file outlives its name.
     opened: u32,
     body: Body,
 }
 
-/// See the module's documentation.
+/// The files and directories of a disk.
 #[derive(Clone, Debug)]
 pub struct Medium {
     inodes: BTreeMap<Ino, Inode>,
@@ -219,13 +220,13 @@ impl Medium {
         }
     }
 
-    /// The latest name of a file; empty for the top directory and for what is gone.
+    /// The latest name of a file; empty for the top directory and for a removed file.
     #[must_use]
     pub fn name_of(&self, ino: Ino) -> &str {
         self.inodes.get(&ino).map_or("", |inode| &inode.name)
     }
 
-    /// The file or directory of a name.
+    /// Finds a file or directory by its name.
     ///
     /// # Errors
     /// [`MediumError::NotFound`]; [`MediumError::NotDir`], [`MediumError::Stale`] of the parent.
@@ -233,7 +234,7 @@ impl Medium {
         self.dir(parent)?.live.get(name).copied().ok_or(MediumError::NotFound)
     }
 
-    /// What is known of a file or directory.
+    /// Returns the attributes of a file or directory.
     ///
     /// # Errors
     /// [`MediumError::Stale`].
@@ -246,7 +247,7 @@ impl Medium {
         Ok(Stat { ino, is_dir, len, mode: inode.mode })
     }
 
-    /// The names in a directory, sorted.
+    /// Lists the names in a directory, sorted.
     ///
     /// # Errors
     /// [`MediumError::NotDir`], [`MediumError::Stale`].
@@ -274,7 +275,7 @@ impl Medium {
         Ok(())
     }
 
-    /// Makes an empty file.
+    /// Creates an empty file.
     ///
     /// # Errors
     /// [`MediumError::Exists`]; [`MediumError::NotDir`], [`MediumError::Stale`] of the parent.
@@ -282,7 +283,7 @@ impl Medium {
         self.add(parent, name, mode, Body::File(File::default()))
     }
 
-    /// Makes an empty directory.
+    /// Creates an empty directory.
     ///
     /// # Errors
     /// As [`Medium::create`].
@@ -290,7 +291,7 @@ impl Medium {
         self.add(parent, name, mode, Body::Dir(Dir::default()))
     }
 
-    /// Removes a file's name; an open file lives on without one.
+    /// Removes a file's name; an open file continues to exist without one.
     ///
     /// # Errors
     /// [`MediumError::NotFound`], [`MediumError::IsDir`].
@@ -316,7 +317,7 @@ impl Medium {
         Ok(())
     }
 
-    /// Renames a file or directory within its directory, over a file that has the new name.
+    /// Renames a file or directory within its directory, replacing a file of the new name.
     ///
     /// # Errors
     /// [`MediumError::NotFound`]; [`MediumError::IsDir`] when the new name is a directory's.
@@ -353,7 +354,7 @@ impl Medium {
         Ok(())
     }
 
-    /// Writes bytes; what lies between the file's end and `offset` becomes zero.
+    /// Writes bytes; a hole between the file's end and `offset` is filled with zeros.
     ///
     /// # Errors
     /// [`MediumError::Stale`], [`MediumError::IsDir`].
@@ -361,7 +362,7 @@ impl Medium {
         self.change_file(ino, Change::Write { offset, bytes: bytes.to_vec() })
     }
 
-    /// Cuts a file or lengthens it with zeros.
+    /// Truncates a file or extends it with zeros.
     ///
     /// # Errors
     /// [`MediumError::Stale`], [`MediumError::IsDir`].
@@ -378,7 +379,7 @@ impl Medium {
         Ok(())
     }
 
-    /// Makes a file's bytes, or a directory's names, durable as they were at `until`.
+    /// Makes a file's bytes, or a directory's names, durable in their state at `until`.
     ///
     /// # Errors
     /// [`MediumError::Stale`].
@@ -401,7 +402,7 @@ impl Medium {
         Ok(())
     }
 
-    /// Notes that a file is open once more.
+    /// Counts an open of a file.
     ///
     /// # Errors
     /// [`MediumError::Stale`].
@@ -410,7 +411,7 @@ impl Medium {
         Ok(())
     }
 
-    /// Notes that a file is open once less. One of a life before is gone already.
+    /// Counts a close of a file. One of an earlier life is gone already.
     pub fn close(&mut self, ino: Ino) {
         if let Ok(inode) = self.inode_mut(ino) {
             inode.opened = inode.opened.saturating_sub(1);
@@ -418,7 +419,7 @@ impl Medium {
         }
     }
 
-    /// Forgets what has no name in any image, is open nowhere, and can have no name again.
+    /// Removes files that are not open and have no name in any image, now or after pending changes.
     fn collect(&mut self) {
         let mut named = BTreeSet::from([Ino::ROOT]);
         for inode in self.inodes.values() {

@@ -1,4 +1,4 @@
-//! Both ends over a file.
+//! Tests of both ends over a file.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn one_process_writes_and_what_a_dead_one_left_is_replaced() {
     let writer = Writer::create(&path, &OPTIONS).unwrap();
     assert!(matches!(Writer::create(&path, &OPTIONS), Err(ShmError::InUse(_))));
     let reader = Reader::open(&path).unwrap();
-    // As `kill -9` leaves it: the locks are gone, the files are there.
+    // As `kill -9` leaves it: the locks are released, the files remain.
     let Writer { _locked: locked, .. } = &*std::mem::ManuallyDrop::new(writer);
     for file in locked {
         flock(file, FlockOperation::Unlock).unwrap();

@@ -1,8 +1,8 @@
-//! The ring against a model, against itself in threads, and under loom.
+//! Tests of the ring against a model, with real threads, and under loom.
 
 use super::*;
 
-/// Memory of this process.
+/// A ring in this process's memory.
 struct Area {
     intent: AtomicU64,
     tail: AtomicU64,
@@ -20,8 +20,8 @@ impl Area {
     }
 }
 
-/// A ring of 16 words with six records of two, without bytes; three more come while a reader that
-/// is at `at` reads.
+/// Explores a ring of 16 words that holds six records of two words each, without bytes; three more
+/// are written while a reader at position `at` reads.
 #[cfg(loom)]
 fn explore(at: u64) {
     use loom::sync::Arc;
@@ -133,12 +133,12 @@ mod in_one_process {
         let (mut writer, mut out) = (RingWriter::default(), vec![]);
         let mut reader = RingReader::new(area.cells());
         for _ in 0..16 {
-            // Four words each: all that there is room for.
+            // Four words each: they fill the ring.
             writer.write(area.cells(), b"sixteen bytes 16").unwrap();
         }
         assert_eq!(area.intent.load(Ordering::Relaxed), 64);
         assert_eq!(area.tail.load(Ordering::Relaxed), 64);
-        // The writer has said that it begins with the next record, and has not begun.
+        // The writer has announced the next record and not begun to write it.
         area.intent.store(68, Ordering::Relaxed);
         assert_eq!(reader.read(area.cells(), &mut out), Read::Lost);
         let mut late = RingReader { at: 4, next: Some(1), is_behind: false, lost: 0 };
@@ -158,7 +158,7 @@ mod in_one_process {
                 for sequence in 0..COUNT {
                     let bytes = bytes_of(sequence, (sequence % 100) as usize);
                     writer.write(area.cells(), &bytes).unwrap();
-                    // Both are seen: a reader that follows, and one that is overtaken.
+                    // Provokes both cases: a reader that keeps up and one that is overtaken.
                     if sequence % 1_000 < 100 {
                         std::thread::yield_now();
                     }
@@ -211,7 +211,7 @@ mod in_one_process {
                             got += 1;
                         }
                         Read::Lost => {
-                            // No more than the ring holds can be unread otherwise.
+                            // The unread records must have exceeded the ring.
                             let held: usize =
                                 unread.iter().map(|(_, bytes)| 2 + bytes.len().div_ceil(8)).sum();
                             prop_assert!(held + max / 8 + 2 > words, "{} of {}", held, words);
@@ -225,7 +225,7 @@ mod in_one_process {
             writer.write(area.cells(), &[]).unwrap();
             if unread.is_empty() {
                 prop_assert_eq!(reader.read(area.cells(), &mut out), Read::Record(got + lost));
-                // Before the first record nothing is missed.
+                // Losses before the first record do not count.
                 prop_assert!(reader.lost() == lost || got == 0);
             }
         }

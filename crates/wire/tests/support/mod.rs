@@ -1,5 +1,5 @@
 //! Arbitrary messages: blocks made field by field from the catalogue, so that a new message or
-//! field is in every test without a line here.
+//! field enters every test without a change here.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -47,7 +47,7 @@ pub(crate) fn message<M: Message + 'static>() -> BoxedStrategy<M> {
     block(M::FIELDS).prop_map(|block| M::decode_block(&block).expect("a valid block")).boxed()
 }
 
-/// An arbitrary valid block of any message, what follows it, and its codec.
+/// An arbitrary valid body of a message: its block and its tail.
 pub(crate) fn any_body(info: &'static MessageInfo) -> BoxedStrategy<Vec<u8>> {
     let block = block(info.fields);
     match info.tail {
