@@ -22,7 +22,7 @@ use std::io;
 use std::path::Path;
 
 use source::Source;
-use tree::Tree;
+pub(crate) use tree::{TextFile, Tree};
 
 /// One broken rule at one place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +36,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(path: &str, line: usize, message: impl Into<String>) -> Finding {
+    pub(crate) fn new(path: &str, line: usize, message: impl Into<String>) -> Finding {
         Finding { path: path.to_string(), line, message: message.into() }
     }
 }
