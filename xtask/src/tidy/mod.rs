@@ -102,6 +102,7 @@ pub fn run(root: &Path, tighten: bool) -> io::Result<Report> {
     findings.extend(text::check(&tree, &sources));
     findings.extend(docs::check(&tree));
     findings.extend(tried::check(&tree, &tests));
+    findings.extend(crate::results::check(&tree));
     findings.sort();
     Ok(Report { findings, source_count: sources.len(), text_count: tree.files.len() })
 }
