@@ -1,19 +1,23 @@
 //! The command line of the project's own tools: `cargo run -p xtask -- tidy`, and others.
 //!
-//! Holds argument handling only; every check lives in `xtask::tidy`, where the test of the same
-//! name runs it too, and the tables of results in `xtask::results`. Exits 0 when all is well, 1
-//! with one line per finding when it is not, 2 when it could not run.
+//! This file only handles arguments; the checks are in `xtask::tidy`, which the test of the same
+//! name runs too, the tables of results in `xtask::results`. Exits 0 when the tree is tidy, 1 with
+//! one line per finding when it is not, 2 when a command could not run.
 
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use xtask::tidy::Ratchet;
 use xtask::{results, tidy};
 
 const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
 
   tidy             check the tree; one line per finding, exit 1 when there are any
   tidy --tighten   also lower every entry of xtask/ratchet.txt to today's size; raises none
+  tidy --write-ratchet
+                   write xtask/ratchet.txt anew from today's sizes, for merges; may raise entries
+  prose            list every place that counts against the limits of prose
   results          make the tables of results in all pages anew, from bench/results/*.jsonl
   results --check  fail where a page's tables are stale (tidy does it too)
   goals NAME       read a benchmark's JSON line, print its `goals` (bench/record.py asks for them)";
@@ -23,10 +27,13 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let done = match args.as_slice() {
-        ["tidy"] => tidy::run(&root, false).map(|report| told(&report, report.findings.is_empty())),
-        ["tidy", "--tighten"] => {
-            tidy::run(&root, true).map(|report| told(&report, report.findings.is_empty()))
-        }
+        ["tidy"] => checked(&root, Ratchet::Keep),
+        ["tidy", "--tighten"] => checked(&root, Ratchet::Tighten),
+        ["tidy", "--write-ratchet"] => checked(&root, Ratchet::Write),
+        ["prose"] => tidy::prose(&root).map(|places| {
+            places.iter().for_each(|place| println!("{place}"));
+            ExitCode::SUCCESS
+        }),
         ["results"] => results::write(&root).map(|pages| {
             pages.iter().for_each(|page| println!("wrote {page}"));
             ExitCode::SUCCESS
@@ -47,9 +54,10 @@ fn main() -> ExitCode {
     })
 }
 
-fn told(report: &tidy::Report, is_well: bool) -> ExitCode {
+fn checked(root: &Path, change: Ratchet) -> io::Result<ExitCode> {
+    let report = tidy::run(root, change)?;
     println!("{report}");
-    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn goals(root: &Path, name: &str) -> ExitCode {

@@ -30,9 +30,9 @@ pub(crate) struct Benchmark {
     pub(crate) name: String,
     /// The table that holds its rows.
     pub(crate) group: String,
-    /// What it measures, as a phrase.
+    /// The measurement, as a phrase.
     pub(crate) shows: String,
-    /// What it is compared with; empty for nothing.
+    /// The peers of the comparison; empty for none.
     pub(crate) beside: String,
     /// Conditions on a line by the variant's name.
     variants: BTreeMap<String, Vec<Condition>>,

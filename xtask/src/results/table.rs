@@ -115,7 +115,7 @@ fn value_and_verdict(row: &Row, figures: &Value) -> (String, String) {
     (told(reading, &row.unit), verdict)
 }
 
-/// What the line itself says of this goal, when it was recorded with the goal that holds today.
+/// The line's own entry for this goal, if it was recorded with the goal that holds today.
 fn recorded(row: &Row, figures: &Value) -> Option<(Option<Reading>, Option<bool>)> {
     let goals = figures.get("goals")?.as_array()?;
     let entry = goals.iter().find(|goal| goal["what"] == row.what.as_str())?;

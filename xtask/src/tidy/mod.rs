@@ -9,6 +9,8 @@ mod arrows;
 mod banned;
 mod docs;
 mod floor;
+mod prose;
+mod ratchet;
 mod sizes;
 mod source;
 mod text;
@@ -72,29 +74,39 @@ impl fmt::Display for Report {
     }
 }
 
-/// Checks the project under `root`. With `tighten`, lowers the ratchet to today's sizes first.
+/// A change of the ratchet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ratchet {
+    /// None.
+    Keep,
+    /// Entries come down to today's sizes.
+    Tighten,
+    /// Entries are made anew from today's sizes, also where they grew.
+    Write,
+}
+
+/// Checks the project under `root`, after a change of the ratchet.
 ///
 /// # Errors
 ///
 /// When a file of the tree cannot be read, or the ratchet cannot be written.
-pub fn run(root: &Path, tighten: bool) -> io::Result<Report> {
+pub fn run(root: &Path, change: Ratchet) -> io::Result<Report> {
     let tree = Tree::read(root)?;
-    let mut findings = Vec::new();
-    let mut sources = Vec::new();
-    for file in tree.with_extension("rs") {
-        match Source::parse(&file.path, &file.text) {
-            Ok(source) => sources.push(source),
-            Err(finding) => findings.push(finding),
-        }
+    let (sources, mut findings) = parse(&tree);
+    let mut excesses = sizes::excesses(&tree, &sources);
+    excesses.extend(prose::excesses(&tree, &sources));
+    let rewritten = match change {
+        Ratchet::Keep => None,
+        Ratchet::Tighten => Some(ratchet::tightened(&tree, &excesses)),
+        Ratchet::Write => Some(ratchet::written(&excesses)),
+    };
+    if let Some(text) = rewritten {
+        std::fs::write(root.join(ratchet::RATCHET_PATH), text)?;
+        return run(root, Ratchet::Keep);
     }
-    Source::mark_test_files(&mut sources);
-    if tighten {
-        let lowered = sizes::tightened(&tree, &sources);
-        std::fs::write(root.join(sizes::RATCHET_PATH), lowered)?;
-        return run(root, false);
-    }
+    findings.extend(ratchet::check(&tree, &excesses));
     findings.extend(floor::check(&tree));
-    findings.extend(sizes::check(&tree, &sources));
+    findings.extend(sizes::check(&tree));
     findings.extend(arrows::check(&tree));
     findings.extend(banned::check(&sources));
     let tests = tried::test_names(&sources);
@@ -105,4 +117,28 @@ pub fn run(root: &Path, tighten: bool) -> io::Result<Report> {
     findings.extend(crate::results::check(&tree));
     findings.sort();
     Ok(Report { findings, source_count: sources.len(), text_count: tree.files.len() })
+}
+
+/// Every place that counts against the limits of prose, in the ratchet or not.
+///
+/// # Errors
+///
+/// When a file of the tree cannot be read.
+pub fn prose(root: &Path) -> io::Result<Vec<Finding>> {
+    let tree = Tree::read(root)?;
+    let (sources, _) = parse(&tree);
+    Ok(prose::places(&tree, &sources).into_iter().map(|place| place.finding).collect())
+}
+
+fn parse(tree: &Tree) -> (Vec<Source>, Vec<Finding>) {
+    let mut findings = Vec::new();
+    let mut sources = Vec::new();
+    for file in tree.with_extension("rs") {
+        match Source::parse(&file.path, &file.text) {
+            Ok(source) => sources.push(source),
+            Err(finding) => findings.push(finding),
+        }
+    }
+    Source::mark_test_files(&mut sources);
+    (sources, findings)
 }
