@@ -26,8 +26,12 @@ pub(crate) struct Line {
 /// The lines of `name` that may be quoted, latest first; a line that is not JSON is an error.
 pub(crate) fn clean_lines(tree: &Tree, name: &str) -> Result<Vec<Line>, String> {
     let path = format!("{RESULTS_DIR}{name}.jsonl");
+    let text = match tree.text(&path) {
+        None if tree.has(&path) => return Err(format!("{path}: is too large, or is no text")),
+        text => text.unwrap_or(""),
+    };
     let mut lines = Vec::new();
-    for (index, text) in tree.text(&path).unwrap_or("").lines().enumerate() {
+    for (index, text) in text.lines().enumerate() {
         let figures: Value = serde_json::from_str(text)
             .map_err(|error| format!("{path}:{}: is not JSON: {error}", index + 1))?;
         let run = &figures["run"];
@@ -94,6 +98,14 @@ mod tests {
         let tree = Tree::of(&[("bench/results/a.jsonl", "{}\nfast\n")]);
         let error = clean_lines(&tree, "a").unwrap_err();
         assert!(error.starts_with("bench/results/a.jsonl:2: is not JSON"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_the_tree_has_not_read_is_an_error_and_not_an_absence() {
+        let mut tree = Tree::of(&[]);
+        tree.paths.push("bench/results/a.jsonl".to_string());
+        assert!(clean_lines(&tree, "a").unwrap_err().contains("too large"));
+        assert!(clean_lines(&tree, "b").unwrap().is_empty());
     }
 
     #[test]

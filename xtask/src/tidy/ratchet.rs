@@ -38,8 +38,8 @@ pub(crate) fn check(tree: &Tree, excesses: &Excesses) -> Vec<Finding> {
     let (allowed, mut findings) = read(tree);
     for (key, Excess { size, path, line, message }) in excesses {
         let found = match allowed.get(key) {
-            None => format!("{size}, {message} ({key})"),
-            Some(was) if size > was => format!("grew from {was} to {size}, {message} ({key})"),
+            None => format!("{message} ({key}: {size})"),
+            Some(was) if size > was => format!("{message} ({key}: {size}, grew from {was})"),
             Some(was) if size < was => {
                 format!("shrank from {was} to {size} ({key}): run tidy --tighten")
             }
@@ -122,8 +122,8 @@ mod tests {
         let key = "function a.rs::a";
         let cases = [
             ("function a.rs::a 80\n", ""),
-            ("", "a.rs:7: 80, split it (function a.rs::a)"),
-            ("function a.rs::a 79\n", "a.rs:7: grew from 79 to 80, split it (function a.rs::a)"),
+            ("", "a.rs:7: split it (function a.rs::a: 80)"),
+            ("function a.rs::a 79\n", "a.rs:7: split it (function a.rs::a: 80, grew from 79)"),
             ("function a.rs::a 90\n", "a.rs:7: shrank from 90 to 80 (function a.rs::a): run tidy"),
         ];
         for (ratchet, wanted) in cases {
