@@ -31,12 +31,13 @@ PANELS = [
 
 
 def newest(name):
-    """The last line that was recorded of a benchmark."""
+    """The newest line of a clean commit, as in the tables of results."""
     path = RESULTS / f"{name}.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    if not lines:
-        sys.exit(f"{path} holds no result: ./x bench {name} makes one")
-    return json.loads(lines[-1])
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    clean = [line for line in lines if line["run"]["commit_is_clean"] is True]
+    if not clean:
+        sys.exit(f"{path} holds no line of a clean commit: ./x bench {name} makes one")
+    return max(clean, key=lambda line: line["run"]["time_utc"])
 
 
 def draw_sweep(result, path):

@@ -1,7 +1,8 @@
-"""Adds to a benchmark's JSON object what it was run on, and checks that it is one.
+"""Adds a run's origin and its goals to a benchmark's JSON object, and checks that it is one.
 
-Reads the object from standard input, writes it back on one line. Knows nothing of what the figures
-mean. Never invents a value: what cannot be read here is null.
+Reads the object from standard input, writes it back on one line. The goals are those of
+bench/goals.toml, which `xtask goals` evaluates: a line that lacks one of its figures is refused, so
+that a changed layout is noticed at once. Never invents a value: what cannot be read here is null.
 """
 
 import datetime
@@ -35,6 +36,16 @@ def memory_bytes():
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def goals_of(name, line):
+    """The line's goals, each with its value and verdict; ends the program where one is missing."""
+    command = ("cargo", "run", "-q", "-p", "xtask", "--", "goals", name)
+    done = subprocess.run(command, input=line, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        # The run may have taken long: its figures are shown, though not recorded.
+        sys.exit(f"{line}\nbenchmark {name}: no goals for this line: nothing recorded")
+    return json.loads(done.stdout)
+
+
 def main():
     name, command = sys.argv[1:3]
     try:
@@ -43,8 +54,9 @@ def main():
         sys.exit(f"benchmark {name}: its last line is not JSON ({error}): nothing recorded")
     if not isinstance(figures, dict):
         sys.exit(f"benchmark {name}: its last line is not a JSON object: nothing recorded")
-    # Lines that other benchmarks have just added to bench/results change no program.
-    programs = ("--", ".", ":!bench/results")
+    figures["goals"] = goals_of(name, json.dumps(figures))
+    # Lines that other benchmarks have just added, and the tables made of them, change no program.
+    programs = ("--", ".", ":!bench/results", ":!bench/*.md")
     changed = first_line("git", "status", "--porcelain", "--untracked-files=no", *programs)
     figures["run"] = {
         "bench": name,

@@ -1,38 +1,74 @@
-//! The command line of the project's own checks: `cargo run -p xtask -- tidy`.
+//! The command line of the project's own tools: `cargo run -p xtask -- tidy`, and others.
 //!
 //! This file only handles arguments; the checks are in `xtask::tidy`, which the test of the same
-//! name runs too. Exits 0 when the tree is tidy, 1 with one line per finding when it is not.
+//! name runs too, the tables of results in `xtask::results`. Exits 0 when the tree is tidy, 1 with
+//! one line per finding when it is not, 2 when a command could not run.
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use xtask::tidy;
+use xtask::tidy::Ratchet;
+use xtask::{results, tidy};
 
-const USAGE: &str = "usage: cargo run -p xtask -- tidy [--tighten]
+const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
 
-  tidy            check the tree; one line per finding, exit 1 when there are any
-  tidy --tighten  also lower every entry of xtask/ratchet.txt to today's size; raises none";
+  tidy             check the tree; one line per finding, exit 1 when there are any
+  tidy --tighten   also lower every entry of xtask/ratchet.txt to today's size; raises none
+  tidy --write-ratchet
+                   write xtask/ratchet.txt anew from today's sizes, for merges; may raise entries
+  prose            list every place that counts against the limits of prose
+  results          make the tables of results in all pages anew, from bench/results/*.jsonl
+  results --check  fail where a page's tables are stale (tidy does it too)
+  goals NAME       read a benchmark's JSON line, print its `goals` (bench/record.py asks for them)";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let tighten = match args.as_slice() {
-        ["tidy"] => false,
-        ["tidy", "--tighten"] => true,
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let done = match args.as_slice() {
+        ["tidy"] => checked(&root, Ratchet::Keep),
+        ["tidy", "--tighten"] => checked(&root, Ratchet::Tighten),
+        ["tidy", "--write-ratchet"] => checked(&root, Ratchet::Write),
+        ["prose"] => tidy::prose(&root).map(|places| {
+            places.iter().for_each(|place| println!("{place}"));
+            ExitCode::SUCCESS
+        }),
+        ["results"] => results::write(&root).map(|pages| {
+            pages.iter().for_each(|page| println!("wrote {page}"));
+            ExitCode::SUCCESS
+        }),
+        ["results", "--check"] => results::check_tree(&root).map(|findings| {
+            findings.iter().for_each(|finding| println!("{finding}"));
+            if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }),
+        ["goals", name] => return goals(&root, name),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
         }
     };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    match tidy::run(&root, tighten) {
-        Ok(report) => {
-            println!("{report}");
-            if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    done.unwrap_or_else(|error: io::Error| {
+        eprintln!("xtask: {error}");
+        ExitCode::from(2)
+    })
+}
+
+fn checked(root: &Path, change: Ratchet) -> io::Result<ExitCode> {
+    let report = tidy::run(root, change)?;
+    println!("{report}");
+    Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn goals(root: &Path, name: &str) -> ExitCode {
+    match results::goals_of(root, name, io::stdin()) {
+        Ok(goals) => {
+            println!("{goals}");
+            ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("tidy could not read the tree: {error}");
-            ExitCode::from(2)
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
         }
     }
 }

@@ -9,6 +9,8 @@ mod arrows;
 mod banned;
 mod docs;
 mod floor;
+mod prose;
+mod ratchet;
 mod sizes;
 mod source;
 mod text;
@@ -22,7 +24,7 @@ use std::io;
 use std::path::Path;
 
 use source::Source;
-use tree::Tree;
+pub(crate) use tree::{TextFile, Tree};
 
 /// One broken rule at one place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +38,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(path: &str, line: usize, message: impl Into<String>) -> Finding {
+    pub(crate) fn new(path: &str, line: usize, message: impl Into<String>) -> Finding {
         Finding { path: path.to_string(), line, message: message.into() }
     }
 }
@@ -72,13 +74,63 @@ impl fmt::Display for Report {
     }
 }
 
-/// Checks the project under `root`. With `tighten`, lowers the ratchet to today's sizes first.
+/// A change of the ratchet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ratchet {
+    /// None.
+    Keep,
+    /// Entries come down to today's sizes.
+    Tighten,
+    /// Entries are made anew from today's sizes, also where they grew.
+    Write,
+}
+
+/// Checks the project under `root`, after a change of the ratchet.
 ///
 /// # Errors
 ///
 /// When a file of the tree cannot be read, or the ratchet cannot be written.
-pub fn run(root: &Path, tighten: bool) -> io::Result<Report> {
+pub fn run(root: &Path, change: Ratchet) -> io::Result<Report> {
     let tree = Tree::read(root)?;
+    let (sources, mut findings) = parse(&tree);
+    let mut excesses = sizes::excesses(&tree, &sources);
+    excesses.extend(prose::excesses(&tree, &sources));
+    let rewritten = match change {
+        Ratchet::Keep => None,
+        Ratchet::Tighten => Some(ratchet::tightened(&tree, &excesses)),
+        Ratchet::Write => Some(ratchet::written(&excesses)),
+    };
+    if let Some(text) = rewritten {
+        std::fs::write(root.join(ratchet::RATCHET_PATH), text)?;
+        return run(root, Ratchet::Keep);
+    }
+    findings.extend(ratchet::check(&tree, &excesses));
+    findings.extend(floor::check(&tree));
+    findings.extend(sizes::check(&tree));
+    findings.extend(arrows::check(&tree));
+    findings.extend(banned::check(&sources));
+    let tests = tried::test_names(&sources);
+    findings.extend(unsafety::check(&tree, &sources, &tests));
+    findings.extend(text::check(&tree, &sources));
+    findings.extend(docs::check(&tree));
+    findings.extend(tried::check(&tree, &tests));
+    findings.extend(crate::results::check(&tree));
+    findings.sort();
+    Ok(Report { findings, source_count: sources.len(), text_count: tree.files.len() })
+}
+
+/// Every place that counts against the limits of prose, in the ratchet or not.
+///
+/// # Errors
+///
+/// When a file of the tree cannot be read.
+pub fn prose(root: &Path) -> io::Result<Vec<Finding>> {
+    let tree = Tree::read(root)?;
+    let (sources, _) = parse(&tree);
+    Ok(prose::places(&tree, &sources).into_iter().map(|place| place.finding).collect())
+}
+
+fn parse(tree: &Tree) -> (Vec<Source>, Vec<Finding>) {
     let mut findings = Vec::new();
     let mut sources = Vec::new();
     for file in tree.with_extension("rs") {
@@ -88,20 +140,5 @@ pub fn run(root: &Path, tighten: bool) -> io::Result<Report> {
         }
     }
     Source::mark_test_files(&mut sources);
-    if tighten {
-        let lowered = sizes::tightened(&tree, &sources);
-        std::fs::write(root.join(sizes::RATCHET_PATH), lowered)?;
-        return run(root, false);
-    }
-    findings.extend(floor::check(&tree));
-    findings.extend(sizes::check(&tree, &sources));
-    findings.extend(arrows::check(&tree));
-    findings.extend(banned::check(&sources));
-    let tests = tried::test_names(&sources);
-    findings.extend(unsafety::check(&tree, &sources, &tests));
-    findings.extend(text::check(&tree, &sources));
-    findings.extend(docs::check(&tree));
-    findings.extend(tried::check(&tree, &tests));
-    findings.sort();
-    Ok(Report { findings, source_count: sources.len(), text_count: tree.files.len() })
+    (sources, findings)
 }

@@ -2,7 +2,8 @@
 //!
 //! Each section of the operator's page, and each entry of what to do when, ends its advice with
 //! "tried by" and the names of the tests that do what it says. A name stands in backquotes; names
-//! of one place are separated by commas or "and".
+//! of one place are separated by commas or "and". On the pages of `docs/testing/` every name that
+//! reads like a test's is one.
 
 use std::collections::BTreeSet;
 
@@ -14,6 +15,10 @@ const PAGE: &str = "docs/operations.md";
 /// The section of which each entry, which begins in bold, names a test of its own.
 const ENTRIES: &str = "## What to do when";
 const MARK: &str = "tried by";
+/// Pages on which each name in backquotes that reads like a test's is one.
+const TESTING_DIR: &str = "docs/testing/";
+/// Words of a test's name, at least; shorter names are of files and functions.
+const NAME_WORDS_MIN: usize = 5;
 
 /// The names of all tests, also of those that a macro makes.
 pub(crate) fn test_names(sources: &[Source]) -> BTreeSet<&str> {
@@ -61,7 +66,28 @@ pub(crate) fn check(tree: &Tree, tests: &BTreeSet<&str>) -> Vec<Finding> {
         }
     }
     findings.extend(section.and_then(unproven));
+    findings.extend(check_names(tree, tests));
     findings
+}
+
+/// Names of tests that do not exist, on the pages about testing.
+fn check_names(tree: &Tree, tests: &BTreeSet<&str>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for page in tree.with_extension("md").filter(|page| page.path.starts_with(TESTING_DIR)) {
+        for (index, line) in page.text.lines().enumerate() {
+            let names = line.split('`').skip(1).step_by(2).filter(|name| is_like_a_test(name));
+            for name in names.filter(|name| !tests.contains(name)) {
+                let message = format!("names `{name}`, and no test has that name");
+                findings.push(Finding::new(&page.path, index + 1, message));
+            }
+        }
+    }
+    findings
+}
+
+fn is_like_a_test(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    name.chars().all(is_plain) && name.split('_').count() >= NAME_WORDS_MIN
 }
 
 fn unproven((line, title, is_proven): (usize, &str, bool)) -> Option<Finding> {
@@ -128,6 +154,17 @@ mod tests {
         let entries = "## What to do when\n\n**It burns.** Run (tried by `one`).\n\n**It rains.** \
                        Wait.\n\nWho waits gets dry.\n";
         assert_eq!(findings(entries), [format!("{PAGE}:5: an entry names the test that tries it")]);
+    }
+
+    #[test]
+    fn a_page_about_testing_names_only_tests_that_exist() {
+        let text = "#[test]\nfn it_is_kept_as_it_was() {}";
+        let sources = [Source::parse("a.rs", text).unwrap()];
+        let page = "| a bug | `it_is_kept_as_it_was` |\n| b | `it_is_lost_as_it_was`, `a_b` |\n";
+        let tree = Tree::of(&[("docs/testing/a.md", page), ("docs/b.md", page)]);
+        let found = check_names(&tree, &test_names(&sources));
+        let wanted = "docs/testing/a.md:2: names `it_is_lost_as_it_was`, and no test has that name";
+        assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), [wanted]);
     }
 
     #[test]
