@@ -1,4 +1,4 @@
-//! Tests of private parts; those of the public interface are in `crates/node/tests/publish`.
+//! Tests of private parts; those of the public interface are in `crates/weir/tests/publish`.
 
 use weir_types::{Epoch, Nanos};
 
