@@ -5,11 +5,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use weir_feed::capture::BLOCK_LEN_MAX;
+use weir_feed::capture::audit::{AuditDecoder, AuditNext, AuditStep, put_audit_datagram, put_audit_gap, put_audit_head};
 use weir_fuzz::Recipe;
-use weir_market::capture::BLOCK_LEN_MAX;
-use weir_market::capture::audit::{
-    AuditDecoder, AuditNext, AuditStep, put_audit_datagram, put_audit_gap, put_audit_head,
-};
 
 fn lines(count: u16) -> Vec<u8> {
     let mut head = Vec::new();

@@ -5,11 +5,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use weir_feed::capture::{BLOCK_LEN_MAX, Datagram, Decoder, Record, Step, datagram, next_record, put_datagram, put_file_header};
 use weir_fuzz::Recipe;
-use weir_market::capture::{
-    BLOCK_LEN_MAX, Datagram, Decoder, Record, Step, datagram, next_record, put_datagram,
-    put_file_header,
-};
 
 /// Headers that blind bytes seldom produce: pcap in two forms, a pcapng section with an Ethernet
 /// interface in each byte order.

@@ -6,8 +6,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use weir_feed::cta::{Cta, Line};
 use weir_fuzz::market::{block, check};
-use weir_market::feed::cta::{Cta, Line};
 
 fuzz_target!(|bytes: &[u8]| {
     for (line, indicator) in [(Line::Quotes, b'Q'), (Line::Trades, b'T')] {

@@ -6,10 +6,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use weir_feed::dbn::record::rtype;
+use weir_feed::dbn::{Dbn, received};
+use weir_feed::{Collected, Context, Feed};
 use weir_fuzz::Recipe;
-use weir_market::feed::dbn::record::rtype;
-use weir_market::feed::dbn::{Dbn, received};
-use weir_market::feed::{Collected, Context, Feed};
 use weir_types::Nanos;
 
 /// Record types and their lengths in version 3.

@@ -5,8 +5,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use weir_feed::iex::{Iex, Protocol};
 use weir_fuzz::market::check;
-use weir_market::feed::iex::{Iex, Protocol};
 
 fuzz_target!(|bytes: &[u8]| {
     for protocol in [Protocol::Tops, Protocol::Deep, Protocol::DeepPlus] {

@@ -6,16 +6,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use weir_feed::itch::layout::TYPES;
+use weir_feed::itch::{Itch, Message, encode};
+use weir_feed::moldudp64::{Messages, Request, SESSION_LEN, Session, read_packet};
+use weir_feed::session_name::SessionName;
+use weir_feed::soupbin::{Access, Glimpse, Inbox, Login, SnapshotServer, SoupPacket};
+use weir_feed::weir::Weir;
+use weir_feed::{Collected, Context, Feed};
 use weir_fuzz::Recipe;
-use weir_market::feed::Collected;
-use weir_market::feed::itch::layout::TYPES;
-use weir_market::feed::itch::{Itch, Message, encode};
-use weir_market::feed::moldudp64::{Messages, Request, read_packet};
-use weir_market::feed::moldudp64::{SESSION_LEN, Session};
-use weir_market::feed::soupbin::{Access, Glimpse, Inbox, Login, SnapshotServer, SoupPacket};
-use weir_market::feed::weir::Weir;
-use weir_market::publish::SessionName;
-use weir_market::{Context, Feed};
 use weir_types::Nanos;
 
 fn decode(message: &[u8]) {

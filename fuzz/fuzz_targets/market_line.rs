@@ -5,11 +5,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use weir_feed::line::{Channel, Event, Handler, LateJoin, Line, LineConfig, RequestConfig, Run};
+use weir_feed::{Packet, PacketKind};
 use weir_fuzz::Recipe;
-use weir_market::line::{
-    Channel, Event, Handler, LateJoin, Line, LineConfig, RequestConfig, Run,
-};
-use weir_market::{Packet, PacketKind};
 use weir_types::Nanos;
 
 const HELD_PACKETS_MAX: u32 = 8;

@@ -5,8 +5,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use weir_feed::opra::Opra;
 use weir_fuzz::market::{block, check};
-use weir_market::feed::opra::Opra;
 
 fuzz_target!(|bytes: &[u8]| {
     check(&mut Opra::new(), bytes);

@@ -1,6 +1,6 @@
 //! Shared code of the fuzz targets for market data feeds.
 
-use weir_market::feed::{Collected, Context, Feed};
+use weir_feed::{Collected, Context, Feed};
 
 /// Makes a block of an aggregator: `start` (version, two bytes for the size, the rest up to the
 /// block's number), then number, count, times and checksum, then `messages`.
@@ -39,7 +39,7 @@ pub fn check(feed: &mut impl Feed, datagram: &[u8]) -> bool {
         }
     }
     for update in &told.updates {
-        let is_defined = |it: &weir_market::Definition| it.instrument_id == update.instrument_id;
+        let is_defined = |it: &weir_feed::Definition| it.instrument_id == update.instrument_id;
         assert!(update.instrument_id.is_none() || told.definitions.iter().any(is_defined));
     }
     true

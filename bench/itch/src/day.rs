@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use weir_client::flow::{FlowItem, load};
-use weir_market::feed::itch::encode::{self, Header};
-use weir_market::{Action, Update};
+use weir_feed::itch::encode::Header;
+use weir_feed::itch::encode;
+use weir_feed::{Action, Update};
 
 use crate::flow::{Flow, Shape};
 use crate::frame;

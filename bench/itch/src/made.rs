@@ -1,7 +1,8 @@
 //! A synthetic day: orders that are added, reduced, executed, replaced and deleted, in about the
 //! mix of a real day, on 5,000 instruments. The same at each run.
 
-use weir_market::feed::itch::encode::{self, Header};
+use weir_feed::itch::encode::Header;
+use weir_feed::itch::encode;
 
 use crate::frame;
 

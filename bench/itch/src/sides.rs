@@ -2,13 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use itch5::MessageHandler;
-use itch5::messages as theirs;
+use itch5::{MessageHandler, messages as theirs};
 use itchy::{Body, MessageStream};
-use weir_market::capture::{Record, next_record};
-use weir_market::feed::itch::{Itch, Message};
-use weir_market::feed::moldudp64::next_message;
-use weir_market::{Action, Context, Definition, Feed, Sink, Update};
+use weir_feed::capture::{Record, next_record};
+use weir_feed::itch::{Itch, Message};
+use weir_feed::moldudp64::next_message;
+use weir_feed::{Action, Context, Definition, Feed, Sink, Update};
 use weir_types::Nanos;
 
 /// The sums over the fields read: of orders added (attributed or not), deleted, executed at their

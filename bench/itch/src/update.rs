@@ -8,9 +8,10 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use weir_market::feed::itch::Itch;
-use weir_market::feed::moldudp64::next_message;
-use weir_market::{Books, BooksConfig, Context, Definition, Feed, Sink, Update};
+use weir_feed::itch::Itch;
+use weir_feed::moldudp64::next_message;
+use weir_feed::{Context, Definition, Feed, Sink, Update};
+use weir_market::{Books, BooksConfig};
 use weir_types::{InstrumentId, Nanos};
 
 use crate::day::Stream;

@@ -17,10 +17,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use weir_feed::itch::encode::{AddOrder, Header};
+use weir_feed::line::Line;
+use weir_feed::moldudp64::{PacketWriter, Pushed, Request, Session};
 use weir_io::{Clock as _, SystemClock};
-use weir_market::feed::itch::encode::{AddOrder, Header};
-use weir_market::feed::moldudp64::{PacketWriter, Pushed, Request, Session};
-use weir_market::line::Line;
 use weir_marketgate::gateway::receive::{ReceiveWhenFull, Received, Stage as _, Staged};
 use weir_marketgate::gateway::ring::{RingReader, ring};
 use weir_marketgate::gateway::stages::Sampler;

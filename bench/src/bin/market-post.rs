@@ -12,17 +12,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use weir_feed::capture::Datagram;
+use weir_feed::capture::audit::LineNo;
+use weir_feed::{TradeFlags, Venue};
 use weir_market::bar::{BarBuilder, BarBuilderConfig, BarTrade};
 use weir_market::book::TradePrint;
-use weir_market::capture::Datagram;
-use weir_market::capture::audit::LineNo;
 use weir_market::interval::{Activity, OrderAct, Quote, Quoted};
-use weir_market::{TradeFlags, Venue};
 use weir_marketgate::post::audit::{AuditWriter, Handed, audit_queue};
-use weir_marketgate::post::{
-    AuditSection, Bars, BarsSection, FileSystem, PostEvent, Statistics, StatisticsSection, Wants,
-    post_events,
-};
+use weir_marketgate::post::{AuditSection, Bars, BarsSection, FileSystem, PostEvent, Statistics, StatisticsSection, Wants, post_events};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
 /// Datagrams between two looks at the clock: fewer than the queue holds.

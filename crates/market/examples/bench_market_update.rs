@@ -21,8 +21,9 @@ use std::time::Instant;
 
 use flow::{Flow, Shape};
 use memory::{Counting, allocation_count};
+use weir_feed::Update;
 use weir_market::book::Anomaly;
-use weir_market::{Books, BooksConfig, Update};
+use weir_market::{Books, BooksConfig};
 use weir_types::InstrumentId;
 
 #[global_allocator]

@@ -6,7 +6,7 @@
 mod lossy;
 
 use lossy::{Faults, Stand};
-use weir_market::line::{LateJoin, State};
+use weir_feed::line::{LateJoin, State};
 
 fn main() {
     let number = |index: usize, default: u64| {

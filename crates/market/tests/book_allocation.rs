@@ -7,7 +7,8 @@ mod memory;
 
 use flow::{Flow, Shape};
 use memory::{Counting, allocation_count};
-use weir_market::{Books, BooksConfig, Update};
+use weir_feed::Update;
+use weir_market::{Books, BooksConfig};
 use weir_types::InstrumentId;
 
 #[global_allocator]

@@ -8,11 +8,8 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 
 use memory::{Counting, allocation_count};
-use weir_market::conflate::{
-    Bbo, Body, BookView, Content, DayStatistics, Entry, Fanout, Pattern, Poll, Polled, Stamp,
-    Status, SubscriberId, Subscription, Trade,
-};
-use weir_market::{Definition, SymbolText, TradeFlags, Venue};
+use weir_feed::{Definition, SymbolText, TradeFlags, Venue};
+use weir_market::conflate::{Bbo, Body, BookView, Content, DayStatistics, Entry, Fanout, Pattern, Poll, Polled, Stamp, Status, SubscriberId, Subscription, Trade};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 thread_local! {

@@ -5,7 +5,7 @@ mod lossy;
 
 use lossy::{Faults, Outcome, Stand};
 use proptest::prelude::*;
-use weir_market::line::{LateJoin, State};
+use weir_feed::line::{LateJoin, State};
 
 const CALM: Faults = Faults {
     seed: 1,

@@ -1,14 +1,14 @@
 //! The feeds that tools and gateways can name, chosen when they run.
 
+use weir_feed::cta::{Cta, Line};
+use weir_feed::dbn::Dbn;
+use weir_feed::iex::{Iex, Protocol};
+use weir_feed::itch::Itch;
+use weir_feed::moldudp64::Session;
+use weir_feed::opra::Opra;
+use weir_feed::weir::Weir;
+use weir_feed::{Context, Feed, FeedError, Packet, Sink};
 use weir_market::book::OrderIds;
-use weir_market::feed::cta::{Cta, Line};
-use weir_market::feed::dbn::Dbn;
-use weir_market::feed::iex::{Iex, Protocol};
-use weir_market::feed::itch::Itch;
-use weir_market::feed::moldudp64::Session;
-use weir_market::feed::opra::Opra;
-use weir_market::feed::weir::Weir;
-use weir_market::{Context, Feed, FeedError, Packet, Sink};
 use weir_types::Nanos;
 
 /// One of the feeds.

@@ -18,7 +18,7 @@ pub mod udp;
 
 use std::io;
 
-use weir_market::capture::Datagram;
+use weir_feed::capture::Datagram;
 
 /// What a source counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

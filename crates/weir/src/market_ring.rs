@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use weir_client::{MarketRing, RingEvent};
-use weir_market::SymbolText;
+use weir_feed::SymbolText;
 use weir_market::conflate::Pattern;
 use weir_types::InstrumentId;
 use weir_wire::market_dialogue::MarketMessage;

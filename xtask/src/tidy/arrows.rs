@@ -41,7 +41,8 @@ const ARROWS: &[Arrow] = &[
     arrow("log", &["types", "wire", "io", "probe"]),
     arrow("engine", VIEW_KNOWS),
     arrow("delivery", VIEW_KNOWS),
-    Arrow { name: "market", may_know: VIEW_KNOWS, tests_may_know: &["client"] },
+    arrow("feed", &["types", "memory"]),
+    Arrow { name: "market", may_know: MARKET_KNOWS, tests_may_know: &["client"] },
     arrow("broker", &["types", "wire", "io"]),
     Arrow { name: "cold", may_know: &["types", "wire", "io"], tests_may_know: &["delivery"] },
     arrow("client", &["types", "wire", "probe", "shm", "tls"]),
@@ -65,7 +66,7 @@ const ARROWS: &[Arrow] = &[
     arrow("abi", &["types", "wire", "engine"]),
     arrow("bench", &[ALL]),
     arrow("cold-format", &["types", "wire", "client"]),
-    arrow("itch-bench", &["types", "market", "client"]),
+    arrow("itch-bench", &["types", "feed", "market", "client"]),
     arrow("shm-bench", &["probe", "shm"]),
     arrow("fuzz", &[ALL]),
     Arrow { name: "xtask", may_know: &[], tests_may_know: &[] },
@@ -73,6 +74,8 @@ const ARROWS: &[Arrow] = &[
 
 /// The crates below the engine and the views.
 const VIEW_KNOWS: &[&str] = &["types", "wire", "probe", "memory"];
+
+const MARKET_KNOWS: &[&str] = &["types", "wire", "probe", "memory", "feed"];
 
 const ORDER_STATE_KNOWS: &[&str] = &[
     "types",
@@ -98,6 +101,7 @@ const MARKET_GATEWAY_KNOWS: &[&str] = &[
     "memory",
     "shm",
     "client",
+    "feed",
     "market",
     "runtime",
     "door",
@@ -105,7 +109,7 @@ const MARKET_GATEWAY_KNOWS: &[&str] = &[
 ];
 
 const WEB_KNOWS: &[&str] =
-    &["types", "wire", "io", "delivery", "market", "runtime", "door", "partition", "marketgate"];
+    &["types", "wire", "io", "delivery", "feed", "market", "runtime", "door", "partition", "marketgate"];
 
 /// All parts of a process, and not what drives or measures one.
 const NODE_KNOWS: &[&str] = &[
@@ -119,6 +123,7 @@ const NODE_KNOWS: &[&str] = &[
     "delivery",
     "cold",
     "broker",
+    "feed",
     "market",
     "runtime",
     "door",
@@ -155,6 +160,7 @@ const COMMAND_LINE_KNOWS: &[&str] = &[
     "tls",
     "client",
     "engine",
+    "feed",
     "market",
     "runtime",
     "partition",

@@ -28,6 +28,7 @@ const PURE: &[Pure] = &[
     pure("crates/engine/src/", true),
     Pure { prefix: "crates/delivery/src/", except: DELIVERY_SERVER, is_float_free: true },
     pure("crates/flow/src/", false),
+    pure("crates/feed/src/", true),
     pure("crates/market/src/", true),
 ];
 

@@ -7,6 +7,7 @@
 
 mod arrows;
 mod banned;
+mod circles;
 mod docs;
 mod floor;
 mod prose;
@@ -109,6 +110,7 @@ pub fn run(root: &Path, change: Ratchet) -> io::Result<Report> {
     findings.extend(sizes::check(&tree));
     findings.extend(arrows::check(&tree));
     findings.extend(banned::check(&sources));
+    findings.extend(circles::check(&sources));
     let tests = tried::test_names(&sources);
     findings.extend(unsafety::check(&tree, &sources, &tests));
     findings.extend(text::check(&tree, &sources));

@@ -1,6 +1,6 @@
 //! Updates that are made ahead: quotes of many instruments that change at every update.
 
-use weir_market::{Action, Definition, SymbolText, Update, Venue};
+use weir_feed::{Action, Definition, SymbolText, Update, Venue};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
 /// Instruments.

@@ -3,8 +3,9 @@
 
 use std::time::Instant;
 
-use weir_market::feed::opra::Opra;
-use weir_market::{BooksConfig, Context, Definition, Feed as _, Sink, Update};
+use weir_feed::opra::Opra;
+use weir_feed::{Context, Definition, Feed as _, Sink, Update};
+use weir_market::BooksConfig;
 use weir_marketgate::gateway::update::BATCH_MAX;
 use weir_marketgate::receiver::Output as _;
 use weir_types::Nanos;

@@ -4,7 +4,8 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use weir_market::{BooksConfig, Update};
+use weir_feed::Update;
+use weir_market::BooksConfig;
 use weir_marketgate::gateway::update::BATCH_MAX;
 use weir_marketgate::receiver::Output as _;
 use weir_types::Nanos;

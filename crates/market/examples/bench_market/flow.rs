@@ -6,7 +6,7 @@
 //! it uniformly up to the smaller of two uniform draws. Prices are drawn around a fixed one, near
 //! ones more often: the best price changes often, and the book never crosses.
 
-use weir_market::{Action, Update};
+use weir_feed::{Action, Update};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 /// One cent.

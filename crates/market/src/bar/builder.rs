@@ -1,12 +1,12 @@
 //! The bar builder: it takes trades in and reports closed bars and corrections through a callback.
 
+use weir_feed::update::TradeFlags;
 use weir_types::{Cash, InstrumentId, Nanos, Qty};
 
+use crate::book::directory::Directory;
 use super::kind::BarKind;
 use super::memory::{Kept, Memory, Serial, kept};
 use super::record::{Bar, BarBreak, BarEvent, BarTrade, Correction};
-use crate::book::directory::Directory;
-use crate::update::TradeFlags;
 
 /// The flags of a trade that counts for nothing in a bar.
 const FOR_NOTHING: TradeFlags =

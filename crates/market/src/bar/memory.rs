@@ -3,11 +3,11 @@
 //! A ring of fixed length: older trades are forgotten. Each trade links to its instrument's
 //! previous trade, so that an open bar can be rebuilt.
 
+use weir_feed::update::TradeFlags;
 use weir_types::{Nanos, Price, Qty};
 
-use super::record::Bar;
 use crate::book::index::{Found, Hash, Slot, SlotIndex};
-use crate::update::TradeFlags;
+use super::record::Bar;
 
 /// The number of a trade in order of arrival, from 1; zero for none.
 pub(super) type Serial = u64;

@@ -1,9 +1,9 @@
 //! Plain values: bars, corrections of bars, and the trades that bars are made of.
 
+use weir_feed::update::{Action, TradeFlags, Update};
 use weir_types::{Cash, InstrumentId, Nanos, Price, Qty};
 
 use crate::book::{Change, TradePrint};
-use crate::update::{Action, TradeFlags, Update};
 
 /// A trade, as input to bars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,8 @@
 //! located; a prefetch does not wait. Results never depend on the stages. This pays only where the
 //! resting orders exceed a core's own caches.
 
+use weir_feed::update::{Action, Update, Venue};
+use weir_memory::prefetch;
 use weir_types::Side;
 
 use super::books::Books;
@@ -14,8 +16,6 @@ use super::change::Change;
 use super::config::OrderIds;
 use super::index::{NIL, Slot};
 use super::ladder::rank_of;
-use crate::update::{Action, Update, Venue};
-use weir_memory::prefetch;
 
 /// Updates between one stage and the next: memory answers within the time that these take.
 const APART: usize = 6;

@@ -1,5 +1,6 @@
 //! All books of a feed and their single entry point, [`Books`].
 
+use weir_feed::update::{Action, SystemEvent, TradeFlags, TradingState, Update};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
 use super::anomaly::{Anomaly, AnomalyCounts, AnomalySet};
@@ -11,7 +12,6 @@ use super::quotes::VenueQuotes;
 use super::statistics::Counted;
 use super::store::Store;
 use super::trades::TradeLog;
-use crate::update::{Action, SystemEvent, TradeFlags, TradingState, Update};
 
 /// The books, best prices, trades and trading states of a feed's instruments, built from its
 /// updates alone.

@@ -1,9 +1,9 @@
 //! Changes: plain values that report the effect of an update.
 
+use weir_feed::update::{TradeFlags, TradingState, Venue};
 use weir_types::{InstrumentId, Price, Qty, Side};
 
 use super::anomaly::AnomalySet;
-use crate::update::{TradeFlags, TradingState, Venue};
 
 /// The best bid and offer of an instrument. An empty side has zero as size, price, count and venue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

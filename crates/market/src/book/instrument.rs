@@ -1,5 +1,6 @@
 //! An instrument's book, split into the fields that every update reads and those read rarely.
 
+use weir_feed::update::TradingState;
 use weir_types::{InstrumentId, Side};
 
 use super::anomaly::Anomaly;
@@ -8,7 +9,6 @@ use super::change::{BestBidOffer, BestChange, BookLevel, Change, LevelChange};
 use super::ladder::{Ladder, price_of, rank_of};
 use super::statistics::Statistics;
 use super::trades::Serial;
-use crate::update::TradingState;
 
 /// The form of an instrument's book.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Order books built from updates: resting orders, best bid and offer, trade statistics.
 //!
-//! [`Books`] takes [`Update`](crate::Update)s one at a time or in batches and reports the change
+//! [`Books`] takes [`Update`](weir_feed::Update)s one at a time or in batches and reports the change
 //! that each makes. It holds every instrument of a feed. Its state depends on the updates alone, so
 //! that two instances that took the same updates hold the same state.
 //!

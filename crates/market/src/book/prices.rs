@@ -1,5 +1,6 @@
 //! Updates of books by price and of quotes.
 
+use weir_feed::update::{Action, Update, Venue};
 use weir_types::{Price, Qty};
 
 use super::anomaly::Anomaly;
@@ -7,7 +8,6 @@ use super::books::Books;
 use super::change::{BestBidOffer, BookLevel, Change, LevelChange};
 use super::instrument::BookKind;
 use super::quotes::Sides;
-use crate::update::{Action, Update, Venue};
 
 impl Books {
     /// Sets a level of a book by price. The best bid and offer does not change before the last

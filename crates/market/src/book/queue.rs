@@ -1,5 +1,6 @@
 //! Updates of books by order.
 
+use weir_feed::update::{Action, TradeFlags, Update, Venue};
 use weir_types::{InstrumentId, Price, Qty, Side};
 
 use super::anomaly::Anomaly;
@@ -9,7 +10,6 @@ use super::config::OrderIds;
 use super::index::{Found, Hash};
 use super::instrument::BookKind;
 use super::store::NewOrder;
-use crate::update::{Action, TradeFlags, Update, Venue};
 
 /// A resting order that was found by its number.
 #[derive(Clone, Copy)]

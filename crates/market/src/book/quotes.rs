@@ -1,11 +1,11 @@
 //! Quotes of an instrument's venues, for feeds of several venues. One cache line lists the venues,
 //! so that a quote costs two memory accesses, however many venues there are.
 
+use weir_feed::update::Venue;
 use weir_types::{Price, Qty};
 
 use super::change::BestBidOffer;
 use super::view::VenueQuote;
-use crate::update::Venue;
 
 /// The most venues of an instrument: one for each letter and digit, the codes that feeds use.
 pub(crate) const VENUES_MAX: usize = 36;

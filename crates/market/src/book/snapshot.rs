@@ -1,10 +1,10 @@
 //! Snapshots: a book as the updates that rebuild it. A late joiner applies them like any others.
 
+use weir_feed::update::{Action, Update};
 use weir_types::{InstrumentId, Nanos, Qty, Side};
 
 use super::books::Books;
 use super::instrument::{BookKind, SIDES};
-use crate::update::{Action, Update};
 
 impl Books {
     /// Exports an instrument's book as updates: `Clear`, then its orders in priority, or its

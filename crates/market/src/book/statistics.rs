@@ -11,9 +11,8 @@
 //! trade. High, low and open are restored only when all of the instrument's trades are remembered;
 //! else they stay, and `is_range_certain` turns false until the day's end.
 
+use weir_feed::update::{PriceKind, TradeFlags, TradingState};
 use weir_types::{Cash, Nanos, Price, Qty};
-
-use crate::update::{PriceKind, TradeFlags, TradingState};
 
 /// Statistics of an instrument's day so far. Prices in 10^-9, quantities in the feed's units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -159,7 +159,7 @@ mod tests {
     use weir_types::{Nanos, Price, Qty};
 
     use super::*;
-    use crate::update::TradeFlags;
+    use weir_feed::update::TradeFlags;
 
     fn trade(price: i64) -> Counted {
         Counted { price: Price(price), size: Qty(1), ts: Nanos(1), flags: TradeFlags::default() }

@@ -1,5 +1,6 @@
 //! Queries of the books' state.
 
+use weir_feed::update::{TradingState, Venue};
 use weir_types::{InstrumentId, Price, Qty, Side};
 
 use super::arena::Order;
@@ -9,7 +10,6 @@ use super::index::{NIL, fold};
 use super::instrument::{BookKind, Cold, Instrument, SIDES, book_level};
 use super::quotes::VenueQuotes;
 use super::statistics::Statistics;
-use crate::update::{TradingState, Venue};
 
 /// A venue's last quote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -306,7 +306,7 @@ impl Conflator {
 impl Stamp {
     /// Returns the stamp of an update received at `ts_recv`.
     #[must_use]
-    pub fn of(update: &crate::Update, ts_recv: Nanos) -> Stamp {
+    pub fn of(update: &weir_feed::Update, ts_recv: Nanos) -> Stamp {
         Stamp { sequence: update.sequence, ts_event: update.ts_event, ts_recv }
     }
 }

@@ -1,8 +1,7 @@
 //! Entries of both stages of conflation: one change, or several merged ones.
 
+use weir_feed::update::{TradeFlags, TradingState, Update, Venue};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
-
-use crate::update::{TradeFlags, TradingState, Update, Venue};
 
 /// The kind of a change. Interest, queues and merging are separate for each kind of an instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

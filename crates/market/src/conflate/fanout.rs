@@ -8,17 +8,15 @@
 use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
+use weir_feed::instrument::{Definition, SymbolText};
 use weir_types::{InstrumentId, Nanos};
 
 use super::conflator::Interest;
 use super::entry::{Body, Entry, Kind, Merged};
 use super::outbox::{Group, Outbox};
-use super::subscription::{
-    Pattern, Policy, SubscribeError, SubscriberId, Subscription, SubscriptionId,
-};
+use super::subscription::{Pattern, Policy, SubscribeError, SubscriberId, Subscription, SubscriptionId};
 use super::topic::{Listener, Topics};
 use super::view::BookView;
-use crate::instrument::{Definition, SymbolText};
 
 /// A message to a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! The terms of a subscription: instruments, content, maximum frequency, and the policy for a
 //! subscriber that does not keep up.
 
+use weir_feed::instrument::SymbolText;
 use weir_types::Nanos;
 
 use super::entry::Kind;
 use super::outbox::Full;
 use super::urgency::Urgency;
-use crate::instrument::SymbolText;
 
 /// A subscriber of one `Fanout`. Numbers are reused after removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

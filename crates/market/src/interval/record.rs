@@ -1,9 +1,9 @@
 //! Plain values: the input and output of statistics by interval.
 
+use weir_feed::update::{Action, TradeFlags, Update, Venue};
 use weir_types::{InstrumentId, Nanos, Price, Qty, TradingState};
 
 use crate::book::{BestBidOffer, BestChange, Change};
-use crate::update::{Action, TradeFlags, Update, Venue};
 
 /// Billionths, the unit of relative spreads.
 const BILLION: u128 = 1_000_000_000;

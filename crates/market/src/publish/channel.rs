@@ -3,9 +3,10 @@
 //! It sends nothing: packets are passed to the owner of the socket. While the channel is not live,
 //! messages are only numbered and stored: they were sent earlier, or can be requested.
 
+use weir_feed::moldudp64::{PacketWriter, Pushed, Session};
+
 use super::PublishSink;
 use super::store::Store;
-use crate::feed::moldudp64::{PacketWriter, Pushed, Session};
 
 /// The number of times that the end of a session is sent.
 const END_REPEATS: usize = 3;
@@ -34,7 +35,7 @@ impl Channel {
     /// messages of each of two sessions. `len_max` is raised to fit the longest message.
     #[must_use]
     pub fn new(messages_max: usize, len_max: usize) -> Channel {
-        let len_max = len_max.max(crate::feed::moldudp64::HEADER_LEN + 2 + super::MESSAGE_LEN_MAX);
+        let len_max = len_max.max(weir_feed::moldudp64::HEADER_LEN + 2 + super::MESSAGE_LEN_MAX);
         let packets = PacketWriter::new(Session([b' '; 10]), 1, len_max);
         Channel { messages_max, len_max, open: None, before: None, packets, is_live: false }
     }

@@ -4,10 +4,10 @@
 //! Values are never rounded or truncated: an instrument that does not fit is left out, with its
 //! reason.
 
+use weir_feed::itch::encode;
 use weir_types::{Price, Qty};
 
 use super::Listing;
-use crate::feed::itch::encode;
 
 /// The exponent of ITCH's prices.
 const ITCH_EXPONENT: i32 = -4;

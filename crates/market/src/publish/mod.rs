@@ -21,7 +21,6 @@ mod orders;
 mod publication;
 mod requests;
 mod say;
-mod session;
 mod snapshot;
 mod store;
 #[cfg(test)]
@@ -31,16 +30,11 @@ pub use channel::{Channel, ChannelSink};
 pub use fit::Unfit;
 pub use publication::{Publication, PublishCounts};
 pub use requests::{Refusal, RequestServer};
-pub use session::{Calendar, MAPPING, SessionName, session_name};
 pub use snapshot::put_snapshot;
 pub use store::{MESSAGE_LEN_MAX, SLOT_LEN, Store};
 
-use weir_types::{
-    ExecType, InstrumentId, Liquidity, MatchId, Nanos, OrdType, Phase, Price, Qty, Rec,
-    SelfTradePrevention, Side, Symbol, TimeInForce,
-};
-
-use crate::feed::moldudp64::Session;
+use weir_feed::moldudp64::Session;
+use weir_types::{ExecType, InstrumentId, Liquidity, MatchId, Nanos, OrdType, Phase, Price, Qty, Rec, SelfTradePrevention, Side, Symbol, TimeInForce};
 
 /// A receiver of the messages of a [`Publication`].
 pub trait PublishSink {

@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rustc_hash::FxBuildHasher;
+use weir_feed::moldudp64::Session;
+use weir_feed::session_name::{Calendar, session_name};
 use weir_types::{Epoch, InstrumentId, MatchId, Nanos, Phase, Rec, Side};
 
 use super::fit::{Fit, Unfit, fit};
 use super::orders::{Order, Orders, Place, Prices};
-use super::session::{Calendar, session_name};
 use super::{Listing, PublishSink, Uncross};
-use crate::feed::moldudp64::Session;
 
 /// Counters of events that could not be published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,11 +8,11 @@ use core::net::Ipv4Addr;
 use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
+use weir_feed::moldudp64::{Pushed, Request};
 use weir_types::Nanos;
 
 use super::Channel;
 use super::channel::Kept;
-use crate::feed::moldudp64::{Pushed, Request};
 
 /// The most requesters remembered at a time.
 const REQUESTERS_MAX: usize = 1_024;

@@ -1,16 +1,12 @@
 //! The messages of a publication, built from its state.
 
+use weir_feed::itch::encode::{AddOrder, BrokenTrade, CrossTrade, Header, NetOrderImbalance, OrderCancel, OrderDelete, OrderExecuted, OrderExecutedWithPrice, OrderReplace, StockDirectory, StockTradingAction, SystemEvent, Trade};
 use weir_types::{MatchId, Phase, Qty, Side};
 
 use super::fit::Fit;
 use super::orders::Order;
 use super::publication::{Instrument, Publication};
 use super::{PublishSink, Uncross};
-use crate::feed::itch::encode::{
-    AddOrder, BrokenTrade, CrossTrade, Header, NetOrderImbalance, OrderCancel, OrderDelete,
-    OrderExecuted, OrderExecutedWithPrice, OrderReplace, StockDirectory, StockTradingAction,
-    SystemEvent, Trade,
-};
 
 /// The bit added to the number of a cross, to keep it apart from those of trades.
 const CROSS: u64 = 1 << 62;

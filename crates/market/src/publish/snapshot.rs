@@ -3,12 +3,13 @@
 //!
 //! A snapshot holds the state, not its history: earlier trades and crosses are not included.
 
+use weir_feed::moldudp64::Session;
+use weir_feed::soupbin::SoupPacket;
+use weir_feed::soupbin::glimpse::end_of_snapshot;
+
 use super::PublishSink;
 use super::orders::Order;
 use super::publication::Publication;
-use crate::feed::moldudp64::Session;
-use crate::feed::soupbin::SoupPacket;
-use crate::feed::soupbin::glimpse::end_of_snapshot;
 
 impl Publication {
     /// Returns the open session.

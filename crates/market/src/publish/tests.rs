@@ -1,52 +1,8 @@
 //! Tests of private parts; those of the public interface are in `crates/weir/tests/publish`.
 
-use weir_types::{Epoch, Nanos};
+use weir_types::Nanos;
 
 use super::*;
-
-#[test]
-fn a_day_begins_at_its_hour_and_a_session_is_named_for_both() {
-    const HOUR: u64 = 3_600_000_000_000;
-    for (hour, time, midnight) in [
-        (0, 25 * HOUR, 24 * HOUR),
-        (0, 24 * HOUR, 24 * HOUR),
-        (22, 46 * HOUR - 1, 22 * HOUR),
-        (22, 46 * HOUR, 46 * HOUR),
-        (22, 5, 0),
-    ] {
-        let found = Calendar::new(hour).midnight(Nanos(time));
-        assert_eq!(found, Nanos(midnight), "{hour} {time}");
-    }
-    let name = |hour, midnight, epoch| {
-        String::from_utf8(session_name(Calendar::new(hour), midnight, Epoch(epoch)).0.to_vec())
-    };
-    let day = Nanos(37 * 24 * HOUR);
-    assert_eq!(name(0, day, 36).as_deref(), Ok("1011000010"));
-    assert_eq!(name(23, day, u32::MAX).as_deref(), Ok("1N11Z141Z3"));
-}
-
-#[test]
-fn a_sessions_name_says_its_day_again_to_who_hears_it_near_the_day() {
-    const DAY: u64 = 86_400_000_000_000;
-    for (hour, day, epoch) in [(0, 20_416, 1), (22, 20_415, 36), (23, 1_296, u32::MAX), (5, 700, 0)]
-    {
-        let calendar = Calendar::new(hour);
-        let midnight = Nanos(day * DAY + u64::from(hour) * 3_600_000_000_000);
-        assert_eq!(calendar.midnight(midnight), midnight);
-        let name = SessionName::read(session_name(calendar, midnight, Epoch(epoch)));
-        let name = name.expect("it is a name");
-        let want = ((MAPPING, hour), day % 1_296, u64::from(epoch) % 36u64.pow(6));
-        let found = (name.mapping, name.begins_hour);
-        assert_eq!((found, u64::from(name.day), u64::from(name.epoch)), want);
-        for near in [midnight.0, midnight.0 + 600 * DAY, midnight.0.saturating_sub(600 * DAY)] {
-            assert_eq!(name.midnight(Nanos(near)), midnight, "{name:?} near {near}");
-        }
-    }
-    for text in ["1011 00010", "1Z11000010", "10110a0010", "          "] {
-        let session = Session::new(text).expect("ten letters");
-        assert_eq!(SessionName::read(session), None, "{text}");
-    }
-}
 
 #[test]
 fn a_store_keeps_the_last_messages_by_number() {
@@ -128,8 +84,8 @@ mod channels {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::feed::PacketKind;
-    use crate::feed::moldudp64::{Header, Messages, Request, read_packet};
+    use weir_feed::PacketKind;
+    use weir_feed::moldudp64::{Header, Messages, Request, read_packet};
 
     const SESSION: Session = Session(*b"SESSION001");
     const ASKER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_market::TradeFlags;
+use weir_feed::TradeFlags;
 use weir_market::bar::{Bar, BarBuilder, BarBuilderConfig, BarEvent, BarTrade};
 
 use crate::trade;

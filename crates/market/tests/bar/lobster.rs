@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use weir_client::flow::{FlowItem, FlowKind, load};
+use weir_feed::itch::Itch;
+use weir_feed::{Collected, Context, Feed};
 use weir_market::bar::{Bar, BarBuilder, BarBuilderConfig, BarEvent, BarKind, BarTrade};
-use weir_market::feed::Collected;
-use weir_market::feed::itch::Itch;
-use weir_market::{Books, BooksConfig, Context, Feed};
+use weir_market::{Books, BooksConfig};
 use weir_types::Nanos;
 
 use crate::support::data;

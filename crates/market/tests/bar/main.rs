@@ -9,9 +9,9 @@ mod rules;
 #[path = "../support/data.rs"]
 mod support;
 
+use weir_feed::{TradeFlags, Venue};
 use weir_market::bar::{BarBreak, BarTrade};
 use weir_market::book::TradePrint;
-use weir_market::{TradeFlags, Venue};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
 /// Builds a trade from instrument, time, price and size; its sequence is its match number.

@@ -4,7 +4,7 @@
 use core::num::NonZeroU64;
 
 use proptest::prelude::*;
-use weir_market::TradeFlags;
+use weir_feed::TradeFlags;
 use weir_market::bar::{BarBuilder, BarBuilderConfig, BarEvent, BarKind, BarTrade};
 use weir_types::{Nanos, Price, Qty};
 

@@ -1,7 +1,8 @@
 //! Tests of single rules.
 
+use weir_feed::{Action, TradeFlags, Update, Venue};
 use weir_market::bar::{Bar, BarBuilder, BarBuilderConfig, BarEvent, BarTrade};
-use weir_market::{Action, Books, BooksConfig, TradeFlags, Update, Venue};
+use weir_market::{Books, BooksConfig};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
 use crate::{trade, undone};

@@ -1,7 +1,8 @@
 //! Single behaviours of books.
 
+use weir_feed::{Action, TradingState, Venue};
 use weir_market::book::{Anomaly, BestBidOffer, BookKind, OrderIds};
-use weir_market::{Action, Books, BooksConfig, TradingState, Venue};
+use weir_market::{Books, BooksConfig};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 use crate::common::{add, level, update};

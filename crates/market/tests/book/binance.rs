@@ -9,8 +9,9 @@ use std::io::{BufRead, BufReader};
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
+use weir_feed::{Action, TradingState, Update};
 use weir_market::book::BestBidOffer;
-use weir_market::{Action, Books, BooksConfig, TradingState, Update};
+use weir_market::{Books, BooksConfig};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 use crate::common::data;
@@ -155,12 +156,12 @@ fn check_trades(capture: &Capture) {
         volume += size.0;
         turnover += i128::from(price.0) * i128::from(size.0);
         let action = Action::Trade {
-            venue: weir_market::Venue(0),
+            venue: weir_feed::Venue(0),
             aggressor: None,
             price,
             size,
             match_id: number(&trade["t"]),
-            flags: weir_market::TradeFlags::default(),
+            flags: weir_feed::TradeFlags::default(),
         };
         let update = Update { instrument_id: PAIR, sequence: 0, ts_event: Nanos(0), action };
         _ = books.apply(&update);

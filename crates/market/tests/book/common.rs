@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use weir_market::{Action, Update};
+use weir_feed::{Action, Update};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 /// Returns the path of a recorded file, if recorded data is available.

@@ -5,8 +5,9 @@
 //! that the test knows how many levels the messages alone account for.
 
 use weir_client::flow::{FlowEvent, FlowItem, FlowKind, FlowRow, load};
+use weir_feed::{Action, TradeFlags, TradingState, Update, Venue};
 use weir_market::book::{BestBidOffer, BookLevel};
-use weir_market::{Action, Books, BooksConfig, TradeFlags, TradingState, Update, Venue};
+use weir_market::{Books, BooksConfig};
 use weir_types::{InstrumentId, Price, Qty, Side};
 
 use crate::common::data;

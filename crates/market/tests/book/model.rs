@@ -2,14 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use Anomaly::{Crossed, DuplicateOrder, ExceedsOrder, LimitReached, MixedKinds, OtherInstrument, Overflow, UnknownInstrument, UnknownOrder, UnknownTrade, ZeroSize};
+use weir_feed::{Action, SystemEvent, TradeFlags, TradingState, Update, Venue};
 use weir_market::book::{Anomaly, BestBidOffer, BookKind, OrderIds};
-use weir_market::{Action, SystemEvent, TradeFlags, TradingState, Update, Venue};
 use weir_types::{InstrumentId, Price, Qty, Side};
-
-use Anomaly::{
-    Crossed, DuplicateOrder, ExceedsOrder, LimitReached, MixedKinds, OtherInstrument, Overflow,
-    UnknownInstrument, UnknownOrder, UnknownTrade, ZeroSize,
-};
 
 #[derive(Clone, Default)]
 pub(crate) struct Trade {

@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use weir_feed::{Action, SystemEvent, TradeFlags, TradingState, Update, Venue};
 use weir_market::book::{BookKind, BookLevel, OrderIds, RestingOrder};
-use weir_market::{
-    Action, Books, BooksConfig, Change, SystemEvent, TradeFlags, TradingState, Update, Venue,
-};
+use weir_market::{Books, BooksConfig, Change};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 use crate::common::update;

@@ -5,12 +5,8 @@ use std::collections::BTreeMap;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use weir_market::Action;
-use weir_market::conflate::{
-    Body, BookView, Conflator, ConflatorConfig, Content, Entry, Fanout, Kind, Message, OnFull,
-    Pattern, Policy, Poll, Polled, SubscribeError, SubscriberId, Subscription, SubscriptionId,
-    Urgency,
-};
+use weir_feed::Action;
+use weir_market::conflate::{Body, BookView, Conflator, ConflatorConfig, Content, Entry, Fanout, Kind, Message, OnFull, Pattern, Policy, Poll, Polled, SubscribeError, SubscriberId, Subscription, SubscriptionId, Urgency};
 use weir_types::{InstrumentId, Nanos};
 
 use crate::books::{Books, definition};
@@ -344,7 +340,7 @@ impl Reader {
         self.had_disconnect
     }
 
-    fn hear(&mut self, entry: &Entry, symbol: &weir_market::SymbolText) {
+    fn hear(&mut self, entry: &Entry, symbol: &weir_feed::SymbolText) {
         let (id, kind) = (entry.instrument_id, entry.body.kind());
         let quotes_before: QuoteBefore = self
             .held

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 use weir_client::flow::lobster::{BookRow, Message, MessageKind, open_zip};
 use weir_client::flow::{FlowEvent, FlowItem, FlowKind, load};
+use weir_feed::{Action, TradeFlags, TradingState, Update, Venue};
 use weir_market::interval::{Activity, Called, IntervalStatistics, Quote, Quoted};
-use weir_market::{Action, Books, BooksConfig, TradeFlags, TradingState, Update, Venue};
+use weir_market::{Books, BooksConfig};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
 use crate::support::data;

@@ -4,10 +4,7 @@
 use core::num::NonZeroU64;
 
 use proptest::prelude::*;
-use weir_market::interval::{
-    Activity, BookStated, Called, IntervalBuilder, IntervalConfig, IntervalStatistics, OrderAct,
-    Quote, Quoted, Voided,
-};
+use weir_market::interval::{Activity, BookStated, Called, IntervalBuilder, IntervalConfig, IntervalStatistics, OrderAct, Quote, Quoted, Voided};
 use weir_types::{InstrumentId, Nanos, Qty, TradingState};
 
 use crate::model::Model;

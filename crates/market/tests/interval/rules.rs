@@ -1,9 +1,8 @@
 //! Tests of single rules.
 
-use weir_market::interval::{
-    Activity, BookStated, Called, IntervalStatistics, OrderAct, Quoted, Voided,
-};
-use weir_market::{Action, Books, BooksConfig, Change, TradeFlags, TradingState, Update, Venue};
+use weir_feed::{Action, TradeFlags, TradingState, Update, Venue};
+use weir_market::interval::{Activity, BookStated, Called, IntervalStatistics, OrderAct, Quoted, Voided};
+use weir_market::{Books, BooksConfig, Change};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 use crate::{Told, added, called, config, quote, quoted};

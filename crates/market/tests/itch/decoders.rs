@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use weir_market::capture::{Record, next_record};
-use weir_market::feed::itch::layout::{TYPES, Value};
-use weir_market::feed::itch::{Message, encode};
-use weir_market::feed::moldudp64::{Messages, read_packet};
-use weir_market::{FeedError, PacketKind};
+use weir_feed::capture::{Record, next_record};
+use weir_feed::itch::layout::{TYPES, Value};
+use weir_feed::itch::{Message, encode};
+use weir_feed::moldudp64::{Messages, read_packet};
+use weir_feed::{FeedError, PacketKind};
 
 use crate::data::data;
 use crate::udp_capture::payloads;

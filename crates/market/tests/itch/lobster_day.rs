@@ -5,9 +5,8 @@ use std::io::Cursor;
 
 use weir_client::flow::lobster::LobsterDay;
 use weir_client::flow::{FlowItem, FlowRow, LobsterFlow, RowLevel, Survey, load};
-use weir_market::feed::Collected;
-use weir_market::feed::itch::Itch;
-use weir_market::{Action, Context, Feed, PacketKind};
+use weir_feed::itch::Itch;
+use weir_feed::{Action, Collected, Context, Feed, PacketKind};
 use weir_types::{InstrumentId, Nanos, Price, Side};
 
 use crate::data::data;

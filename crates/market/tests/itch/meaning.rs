@@ -1,12 +1,8 @@
 //! The updates of each message, and the codes and numbers that are refused.
 
-use weir_market::feed::Collected;
-use weir_market::feed::itch::encode::{self, Header, stock};
-use weir_market::feed::itch::{Itch, Message, mwcb_levels};
-use weir_market::{
-    Action, AuctionKind, Context, Feed, FeedError, PriceKind, SystemEvent, TradeFlags,
-    TradingState, Update, Venue,
-};
+use weir_feed::itch::encode::{Header, stock};
+use weir_feed::itch::{Itch, Message, encode, mwcb_levels};
+use weir_feed::{Action, AuctionKind, Collected, Context, Feed, FeedError, PriceKind, SystemEvent, TradeFlags, TradingState, Update, Venue};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 const MIDNIGHT: Nanos = Nanos(1_692_676_800_000_000_000);

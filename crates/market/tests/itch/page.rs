@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use weir_market::feed::itch::Message;
-use weir_market::feed::itch::encode::{Header, OrderDelete};
-use weir_market::feed::itch::layout::{TYPES, Value};
-use weir_market::feed::moldudp64::{PacketWriter, Pushed, Session};
+use weir_feed::itch::Message;
+use weir_feed::itch::encode::{Header, OrderDelete};
+use weir_feed::itch::layout::{TYPES, Value};
+use weir_feed::moldudp64::{PacketWriter, Pushed, Session};
 
 const ITCH: &str = include_str!("../../../../docs/protocols/itch.md");
 const MOLDUDP64: &str = include_str!("../../../../docs/protocols/moldudp64.md");

@@ -7,11 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use weir_market::feed::{Packet, PacketKind};
-use weir_market::line::{
-    Channel, ChannelCounts, Event, Handler, LateJoin, Line, LineConfig, RequestConfig, Run,
-    StaleReason, State,
-};
+use weir_feed::line::{Channel, ChannelCounts, Event, Handler, LateJoin, Line, LineConfig, RequestConfig, Run, StaleReason, State};
+use weir_feed::{Packet, PacketKind};
 use weir_types::Nanos;
 
 const SESSION: u64 = 77;

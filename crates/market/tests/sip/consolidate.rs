@@ -1,10 +1,9 @@
 //! Tests of the consolidator against a simple model, and against a feed's own statements.
 
 use proptest::prelude::*;
-use weir_market::feed::consolidate::Consolidator;
-use weir_market::feed::opra::Opra;
-use weir_market::feed::{Collected, Context, Feed};
-use weir_market::{Action, Venue};
+use weir_feed::consolidate::Consolidator;
+use weir_feed::opra::Opra;
+use weir_feed::{Action, Collected, Context, Feed, Venue};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
 const ORDER: [Venue; 3] = [Venue(b'N'), Venue(b'P'), Venue(b'Z')];

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use weir_market::feed::iex::{Header, Iex, Message, Protocol, parse};
-use weir_market::feed::{Collected, Context, Feed};
-use weir_market::{Action, Packet, PacketKind, SystemEvent, TradeFlags, TradingState, Update};
+use weir_feed::iex::{Header, Iex, Message, Protocol, parse};
+use weir_feed::{Action, Collected, Context, Feed, Packet, PacketKind, SystemEvent, TradeFlags, TradingState, Update};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 use crate::capture::data;
@@ -48,7 +47,7 @@ fn listing(datagram: &[u8]) -> Listing {
         rest = tail;
         listing.message();
         let len = message.len() as u64;
-        listing.add("message_length", weir_market::feed::layout::Value::Unsigned(len));
+        listing.add("message_length", weir_feed::layout::Value::Unsigned(len));
         let message = parse(message).expect("a real message");
         message.fields(&mut |name, value| listing.add(name, value));
     }

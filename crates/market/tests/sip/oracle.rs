@@ -1,7 +1,7 @@
 //! Compares our reading of real frames with that of an independent decoder
 //! (`tests/oracle/expected.py`), field by field in byte order.
 
-use weir_market::feed::layout::Value;
+use weir_feed::layout::Value;
 
 use crate::capture;
 

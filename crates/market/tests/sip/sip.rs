@@ -1,8 +1,7 @@
 //! Tests of OPRA, CQS and CTS: every real frame field by field, and the resulting updates.
 
-use weir_market::feed::layout::Value;
-use weir_market::feed::{Collected, Context, Feed, cta, opra};
-use weir_market::{Action, PacketKind, Venue};
+use weir_feed::layout::Value;
+use weir_feed::{Action, Collected, Context, Feed, PacketKind, Venue, cta, opra};
 use weir_types::{Nanos, Price, Qty};
 
 use crate::capture::data;

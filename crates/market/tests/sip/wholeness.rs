@@ -1,9 +1,9 @@
 //! Truncated and corrupted frames yield a specific error, never a panic.
 
-use weir_market::feed::cta::{Cta, Line};
-use weir_market::feed::iex::{Iex, Protocol};
-use weir_market::feed::opra::Opra;
-use weir_market::feed::{Collected, Context, Feed, FeedError};
+use weir_feed::cta::{Cta, Line};
+use weir_feed::iex::{Iex, Protocol};
+use weir_feed::opra::Opra;
+use weir_feed::{Collected, Context, Feed, FeedError};
 
 use crate::capture::data;
 use crate::iex::framed;

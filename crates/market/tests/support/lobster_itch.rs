@@ -18,8 +18,9 @@
 use std::collections::HashMap;
 
 use weir_client::flow::{FlowEvent, FlowKind};
-use weir_market::feed::itch::encode::{self, Header, stock};
-use weir_market::feed::moldudp64::{PacketWriter, Pushed, Session};
+use weir_feed::itch::encode::{Header, stock};
+use weir_feed::itch::encode;
+use weir_feed::moldudp64::{PacketWriter, Pushed, Session};
 use weir_types::Side;
 
 /// Converts the events of one instrument to messages.

@@ -1,6 +1,6 @@
 //! The UDP payloads of a whole capture, for tests of codecs.
 
-use weir_market::capture::{Decoder, Step, datagram};
+use weir_feed::capture::{Decoder, Step, datagram};
 
 /// Returns the payloads in the order of the file.
 ///

@@ -1,5 +1,5 @@
 //! Files of Databento's DBN: what is around their records. The records themselves are decoded by
-//! [`weir_market::feed::dbn`].
+//! [`weir_feed::dbn`].
 //!
 //! A file is metadata and records. Records of versions 1 and 2 are brought into the form of version
 //! 3; files of version 4 and later are refused. What the metadata says of instruments' names is
@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use dbn::decode::dbn::fsm::{DbnFsm, ProcessResult};
 use dbn::{Metadata, RecordRef, SType, VersionUpgradePolicy, v1, v2, v3};
-use weir_market::feed::dbn::received;
-use weir_market::feed::dbn::record::{RecordHeader, rtype};
+use weir_feed::dbn::received;
+use weir_feed::dbn::record::{RecordHeader, rtype};
 use weir_types::Nanos;
 
 use super::pieces::Pieces;

@@ -5,14 +5,12 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-use weir_market::capture::{
-    CaptureError, Datagram, Decoder, FrameError, Record, Step, datagram, next_record,
-};
+use weir_feed::capture::{CaptureError, Datagram, Decoder, FrameError, Record, Step, datagram, next_record};
 use weir_types::Nanos;
 
-use super::super::{Datagrams, ReceiveCounts};
 use super::dbn::{DbnError, DbnFile, MAGIC, Next};
 use super::pieces::{PIECE_LEN, Pieces};
+use super::super::{Datagrams, ReceiveCounts};
 
 /// How pcap files of each form and pcapng files begin.
 const CAPTURE_MAGICS: [[u8; 4]; 6] = [

@@ -7,11 +7,11 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use weir_market::capture::{CaptureError, Datagram};
+use weir_feed::capture::{CaptureError, Datagram};
 use weir_types::Nanos;
 
-use super::super::Datagrams;
 use super::*;
+use super::super::Datagrams;
 
 fn written(path: &Path, count: u32) {
     let mut writer = CaptureWriter::create(path).expect("a new file");

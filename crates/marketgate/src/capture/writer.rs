@@ -6,7 +6,7 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use weir_market::capture::{Datagram, put_datagram, put_file_header};
+use weir_feed::capture::{Datagram, put_datagram, put_file_header};
 
 enum Output {
     Plain(BufWriter<File>),

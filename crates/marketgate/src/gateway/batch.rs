@@ -4,7 +4,7 @@
 //! not. Books take many at once sooner than one by one, since what the later ones touch is fetched
 //! meanwhile.
 
-use weir_market::Update;
+use weir_feed::Update;
 
 use super::saying::Source;
 use super::stages::Begun;

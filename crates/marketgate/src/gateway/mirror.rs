@@ -3,10 +3,11 @@
 //! The update stage's books are far ahead when flush is behind; these stand exactly where the
 //! entries do.
 
+use weir_feed::Update;
+use weir_feed::line::State;
+use weir_market::Books;
 use weir_market::book::{BooksConfig, OrderIds};
 use weir_market::conflate::{Bbo, Body, BookView, DayStatistics, Entry, Kind, Stamp, Status};
-use weir_market::line::State;
-use weir_market::{Books, Update};
 use weir_types::{InstrumentId, Price, Qty, Side};
 
 use super::told::{ChannelIndex, Told, What};

@@ -3,22 +3,23 @@
 //! Neither the receiving nor the updating thread waits for it: what finds no room is counted and
 //! told in the files as a gap.
 
+use weir_feed::capture::Datagram;
+use weir_feed::capture::audit::LineNo;
+use weir_feed::line::Line;
+use weir_feed::{Action, Definition, FeedError, Update};
+use weir_market::Books;
 use weir_market::bar::{BarBreak, BarTrade};
 use weir_market::book::Change;
-use weir_market::capture::Datagram;
-use weir_market::capture::audit::LineNo;
 use weir_market::interval::{Activity, BookStated, Called, Quoted, Voided};
-use weir_market::line::Line;
-use weir_market::{Action, Books, Definition, FeedError, Update};
 use weir_runtime::Agent;
 use weir_types::{InstrumentId, Nanos};
 
-use super::receive::Stage;
-use super::saying::{Known, Source};
-use super::told::ChannelIndex;
 use crate::post::audit::AuditSender;
 use crate::post::{PostEvent, PostProcessor, PostSender};
 use crate::receiver::{ChannelEvent, ChannelKey, ClearReason, FeedSection, Origin, Output};
+use super::receive::Stage;
+use super::saying::{Known, Source};
+use super::told::ChannelIndex;
 
 /// What waits is looked at so often, in nanoseconds: the rings hold far more than comes meanwhile.
 const LOOK_INTERVAL: u64 = 1_000_000;

@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use weir_market::capture::Datagram;
-use weir_market::line::Line;
-use weir_market::{Definition, Update};
+use weir_feed::capture::Datagram;
+use weir_feed::line::Line;
+use weir_feed::{Definition, Update};
 use weir_runtime::{Agent, Poller, Wake};
 use weir_types::Nanos;
 
+use crate::receiver::{ChannelEvent, ChannelKey, Origin, Output, Receiver};
 use super::figures::{ReceiveFigures, UpdateFigures};
 use super::ring::{RingReader, RingWriter, Slots as _};
 use super::stages::{Begun, Sampler};
 use super::update::UpdateStage;
-use crate::receiver::{ChannelEvent, ChannelKey, Origin, Output, Receiver};
 
 const WAKER: Token = Token(0);
 const LINE: Token = Token(1);

@@ -3,18 +3,19 @@
 //! Apart from the books, so that these can take a batch in while of each update is said what it
 //! changed.
 
+use weir_feed::line::State;
+use weir_feed::{Action, TradeFlags, Update};
+use weir_market::Books;
 use weir_market::book::{BestBidOffer, Change, TradePrint};
 use weir_market::conflate::{Bbo, Body, Conflator, Entry, Stamp, Status, Trade};
-use weir_market::line::State;
-use weir_market::{Action, Books, TradeFlags, Update};
 use weir_types::{InstrumentId, Nanos};
 
+use crate::post::PostSender;
+use crate::receiver::{ChannelKey, Origin};
 use super::levels::PendingLevels;
 use super::post::tell_update;
 use super::stages::{Begun, UpdateProbe};
 use super::told::ChannelIndex;
-use crate::post::PostSender;
-use crate::receiver::{ChannelKey, Origin};
 
 /// What is known of an instrument beside its book.
 #[derive(Clone, Copy, Debug, Default)]
@@ -182,7 +183,7 @@ fn trade_of(update: &Update, change: &Change) -> Option<Trade> {
             price,
             size,
             match_id,
-            venue: weir_market::Venue(0),
+            venue: weir_feed::Venue(0),
             aggressor: None,
             flags: TradeFlags::default(),
             is_break: true,

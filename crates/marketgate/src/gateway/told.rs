@@ -4,13 +4,13 @@
 //! a book of its own for what somebody wants, and none for the rest: levels that changed since the
 //! last entry, or all; all orders where order by order begins; the day's statistics.
 
+use weir_feed::line::State;
+use weir_feed::{Definition, Update};
 use weir_market::conflate::{DayStatistics, Entry};
-use weir_market::line::State;
-use weir_market::{Definition, Update};
 use weir_types::Nanos;
 
-use super::stages::Trace;
 use crate::receiver::ChannelKey;
+use super::stages::Trace;
 
 /// A channel, by the order in which channels were first heard of.
 pub type ChannelIndex = u16;

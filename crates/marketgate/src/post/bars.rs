@@ -5,10 +5,8 @@
 use std::io;
 
 use parquet::errors::ParquetError;
-use weir_market::bar::{
-    Bar, BarBreak, BarBuilder, BarCounts, BarEvent, BarKind, BarTrade, Correction,
-};
-use weir_market::{Definition, SymbolText};
+use weir_feed::{Definition, SymbolText};
+use weir_market::bar::{Bar, BarBreak, BarBuilder, BarCounts, BarEvent, BarKind, BarTrade, Correction};
 use weir_types::{Cash, Nanos, Price};
 
 use super::config::BarsSection;

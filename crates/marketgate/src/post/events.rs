@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rtrb::{Consumer, Producer, RingBuffer};
-use weir_market::Definition;
+use weir_feed::Definition;
 use weir_market::bar::{BarBreak, BarTrade};
 use weir_market::interval::{Activity, BookStated, Called, Quoted, Voided};
 use weir_types::Nanos;

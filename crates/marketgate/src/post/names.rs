@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use weir_market::{Definition, SymbolText};
+use weir_feed::{Definition, SymbolText};
 use weir_types::InstrumentId;
 
 /// See the file's head.

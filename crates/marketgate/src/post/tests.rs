@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 use parquet::data_type::AsBytes;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
+use weir_feed::capture::Datagram;
+use weir_feed::capture::audit::LineNo;
+use weir_feed::{Definition, SymbolText, TradeFlags, Venue};
 use weir_io::SystemClock;
 use weir_market::bar::{BarBreak, BarBuilder, BarEvent, BarTrade};
 use weir_market::book::TradePrint;
-use weir_market::capture::Datagram;
-use weir_market::capture::audit::LineNo;
-use weir_market::{Definition, SymbolText, TradeFlags, Venue};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
+use super::*;
 use super::audit::{AuditFile, AuditItem, Handed};
 use super::storage::full::Filling;
-use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;

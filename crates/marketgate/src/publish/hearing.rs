@@ -6,8 +6,9 @@
 
 use std::collections::VecDeque;
 
+use weir_feed::session_name::Calendar;
 use weir_log::EpochEnd;
-use weir_market::publish::{Calendar, Publication, PublishSink};
+use weir_market::publish::{Publication, PublishSink};
 use weir_partition::event_reader::{EventReader, ReadEvent};
 use weir_types::{Epoch, PartitionId};
 use weir_wire::{Definition, Event};

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weir_market::capture::Datagram;
+use weir_feed::capture::Datagram;
 use weir_types::Nanos;
 
-use super::super::capture::{CaptureFile, FileError, Item};
-use super::counts::CaptureCounts;
 use crate::capture::{Pace, Speed};
+use super::counts::CaptureCounts;
+use super::super::capture::{CaptureFile, FileError, Item};
 
 /// Items of one call.
 const ITEMS_MAX: usize = 64;

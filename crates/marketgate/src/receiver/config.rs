@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::Deserialize;
-use weir_market::feed::soupbin::Login;
-use weir_market::line::{LateJoin, LineConfig, RequestConfig};
+use weir_feed::line::{LateJoin, LineConfig, RequestConfig};
+use weir_feed::soupbin::Login;
 use weir_runtime::ConfigError;
 use weir_runtime::civil::{Date, TimeOfDay, UtcOffset};
 use weir_types::Nanos;
 
-use super::super::feeds::{FeedEntry, feed_by_name};
 use crate::capture::Speed;
+use super::super::feeds::{FeedEntry, feed_by_name};
 
 /// The feed: what it is and where it comes from. Exactly one kind of source: lines, a connection or
 /// a file.

@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 
-use weir_market::FeedError;
-use weir_market::line::{ChannelCounts, Line, State};
+use weir_feed::FeedError;
+use weir_feed::line::{ChannelCounts, Line, State};
 use weir_types::Nanos;
 
-use super::super::ReceiveCounts;
 use super::output::ChannelKey;
 use super::recovery::RecoveryError;
 use super::stream::StreamError;
+use super::super::ReceiveCounts;
 
 /// What became of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! A pair of lines as their packets come in, whatever brings them: a socket, a capture, a
 //! connection.
 
-use weir_market::capture::Datagram;
-use weir_market::feed::moldudp64::{SESSION_LEN, Session};
-use weir_market::line::{Channel, Line, LineConfig, Lines};
-use weir_market::{Feed, Packet};
+use weir_feed::capture::Datagram;
+use weir_feed::line::{Channel, Line, LineConfig, Lines};
+use weir_feed::moldudp64::{SESSION_LEN, Session};
+use weir_feed::{Feed, Packet};
 use weir_types::Nanos;
 
 use super::counts::ChannelStatus;

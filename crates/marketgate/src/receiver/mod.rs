@@ -27,9 +27,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
-use weir_market::feed::moldudp64::Session;
-use weir_market::line::{Line, LineConfig};
-use weir_market::{FeedError, PacketKind};
+use weir_feed::line::{Line, LineConfig};
+use weir_feed::moldudp64::Session;
+use weir_feed::{FeedError, PacketKind};
 use weir_types::Nanos;
 
 pub use self::config::{FeedSection, PasswordError};

@@ -1,8 +1,8 @@
 //! What a receiver tells: the seam between the thread that receives and what makes books of it.
 
-use weir_market::capture::Datagram;
-use weir_market::line::{Line, StaleReason, State};
-use weir_market::{Definition, FeedError, Update};
+use weir_feed::capture::Datagram;
+use weir_feed::line::{Line, StaleReason, State};
+use weir_feed::{Definition, FeedError, Update};
 use weir_types::Nanos;
 
 /// A channel of a feed: the lines that it comes on, and its number among those that share them.

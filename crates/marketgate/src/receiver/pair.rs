@@ -4,11 +4,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, RawFd};
 
-use weir_market::line::Line;
+use weir_feed::line::Line;
 use weir_types::Nanos;
 
-use super::super::Datagrams;
-use super::super::udp::{BATCH_MAX, BatchReceiver, Listen, listen, listen_to_source};
 use super::config::LineAddress;
 use super::counts::{SocketCounts, SocketStatus};
 use super::inlet::{Inlet, Times};
@@ -16,6 +14,8 @@ use super::output::Output;
 use super::recovery::Recovery;
 use super::requests::Requester;
 use super::stream::Stream;
+use super::super::Datagrams;
+use super::super::udp::{BATCH_MAX, BatchReceiver, Listen, listen, listen_to_source};
 use super::taking::Decoding;
 
 /// So many calls in a row may find sockets with more in them before time is looked at all the same.

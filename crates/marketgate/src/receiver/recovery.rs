@@ -16,10 +16,10 @@
 
 use std::io;
 
-use weir_market::FeedError;
-use weir_market::feed::moldudp64::Session;
-use weir_market::feed::soupbin::{Glimpse, GlimpseError, Outcome, SoupPacket};
-use weir_market::line::Lines;
+use weir_feed::FeedError;
+use weir_feed::line::Lines;
+use weir_feed::moldudp64::Session;
+use weir_feed::soupbin::{Glimpse, GlimpseError, Outcome, SoupPacket};
 use weir_types::Nanos;
 
 use super::config::Glimpsing;
@@ -374,7 +374,7 @@ impl Recovery {
     }
 }
 
-fn abandon(lines: &mut Lines, now: Nanos, taking: &mut impl weir_market::line::Handler) {
+fn abandon(lines: &mut Lines, now: Nanos, taking: &mut impl weir_feed::line::Handler) {
     if let Ok(channel) = lines.channel_mut(CHANNEL) {
         channel.abandon_recovery(now, taking);
     }

@@ -3,10 +3,10 @@
 use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
 
-use weir_market::feed::moldudp64::{Request, Session};
+use weir_feed::moldudp64::{Request, Session};
 
-use super::super::udp::BatchReceiver;
 use super::counts::RequestCounts;
+use super::super::udp::BatchReceiver;
 
 /// The socket that asks and is answered.
 #[derive(Debug)]

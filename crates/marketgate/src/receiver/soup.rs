@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 
 use mio::net::TcpStream;
-use weir_market::feed::soupbin::{Inbox, SoupPacket};
+use weir_feed::soupbin::{Inbox, SoupPacket};
 
 /// Bytes of one read.
 const READ_LEN: usize = 64 << 10;

@@ -1,17 +1,17 @@
-//! Messages out of packets, and what events of a channel come to: between `weir_market::line` and
+//! Messages out of packets, and what events of a channel come to: between `weir_feed::line` and
 //! the [`Output`].
 
-use weir_market::feed::dbn::record::rtype;
-use weir_market::feed::itch::Itch;
-use weir_market::feed::moldudp64::Session;
-use weir_market::line::{Event, Handler, Run, StaleReason};
-use weir_market::{Context, Definition, Feed, FeedError, Sink, Update};
+use weir_feed::dbn::record::rtype;
+use weir_feed::itch::Itch;
+use weir_feed::line::{Event, Handler, Run, StaleReason};
+use weir_feed::moldudp64::Session;
+use weir_feed::{Context, Definition, Feed, FeedError, Sink, Update};
 use weir_types::Nanos;
 
-use super::super::feeds::AnyFeed;
 use super::config::Day;
 use super::counts::DecodeCounts;
 use super::output::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
+use super::super::feeds::AnyFeed;
 
 /// The feed's codec, and what it did not understand.
 #[derive(Debug)]

@@ -9,11 +9,11 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::{io, ptr};
 
-use weir_market::capture::Datagram;
+use weir_feed::capture::Datagram;
 use weir_types::Nanos;
 
-use super::super::{Datagrams, ReceiveCounts};
 use super::plain::now;
+use super::super::{Datagrams, ReceiveCounts};
 use super::{Listen, is_nothing, listen};
 
 /// Datagrams of one call at most.

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use weir_market::capture::Datagram;
+use weir_feed::capture::Datagram;
 use weir_types::Nanos;
 
 use super::super::{Datagrams, ReceiveCounts};

@@ -4,10 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use weir_market::feed::soupbin::{Access, Login};
+use weir_feed::soupbin::{Access, Login};
 use weir_marketgate::receiver::PasswordError;
 use weir_marketgate::receiver::config::login;
-
 use weir_runtime::ConfigError;
 
 /// Market data.
@@ -183,7 +182,7 @@ impl PublishSection {
 
 #[cfg(test)]
 mod tests {
-    use weir_market::feed::soupbin::Access;
+    use weir_feed::soupbin::Access;
 
     use crate::config::Config;
 

@@ -2,14 +2,13 @@
 
 use std::net::UdpSocket;
 
-use weir_market::publish::{Calendar, Channel, RequestServer};
-use weir_marketgate::publish::{
-    HearingParts, PublishAgent, PublishFigures, PublishParts, SnapshotAgent, SnapshotParts,
-};
+use weir_feed::session_name::Calendar;
+use weir_market::publish::{Channel, RequestServer};
+use weir_marketgate::publish::{HearingParts, PublishAgent, PublishFigures, PublishParts, SnapshotAgent, SnapshotParts};
 use weir_marketgate::udp;
 
-use super::*;
 use crate::config::PublishSection;
+use super::*;
 
 /// The publisher's threads, where it takes requests, and its figures.
 pub(super) struct Publisher {

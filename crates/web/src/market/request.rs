@@ -15,7 +15,7 @@ use crate::ask::BadParameter;
 /// What a quote's move is judged by when a subscription does not say: a hundredth.
 const URGENT_MOVE_PPM: u32 = 10_000;
 /// Decimal places of a price.
-const PLACES: usize = weir_market::PRICE_EXPONENT.unsigned_abs() as usize;
+const PLACES: usize = weir_feed::PRICE_EXPONENT.unsigned_abs() as usize;
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use weir_market::PRICE_EXPONENT;
+use weir_feed::PRICE_EXPONENT;
 use weir_types::Reason;
 use weir_wire::group::Group;
 use weir_wire::market_dialogue::MarketMessage;

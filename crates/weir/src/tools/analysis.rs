@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
-use weir_market::capture::Datagram;
-use weir_market::{Feed as _, Packet};
+use weir_feed::capture::Datagram;
+use weir_feed::{Feed as _, Packet};
+use weir_marketgate::capture::{CaptureFile, FileError, FileKind, Item};
+use weir_marketgate::feeds::AnyFeed;
 use weir_types::Nanos;
 
 use super::rates::Rates;
-use weir_marketgate::capture::{CaptureFile, FileError, FileKind, Item};
-use weir_marketgate::feeds::AnyFeed;
 
 /// A feed, of which only the framing is asked, and where in a message stands of which type it is.
 #[derive(Clone, Copy)]

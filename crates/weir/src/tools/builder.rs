@@ -7,16 +7,14 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use weir_market::capture::Datagram;
-use weir_market::feed::moldudp64::{SESSION_LEN, Session};
-use weir_market::line::{Event, Handler, Line, LineConfig, Lines, Run};
-use weir_market::{
-    Books, BooksConfig, Context, Definition, Feed, FeedError, Sink, SymbolText, Update,
-};
-use weir_types::{InstrumentId, Nanos};
-
+use weir_feed::capture::Datagram;
+use weir_feed::line::{Event, Handler, Line, LineConfig, Lines, Run};
+use weir_feed::moldudp64::{SESSION_LEN, Session};
+use weir_feed::{Context, Definition, Feed, FeedError, Sink, SymbolText, Update};
+use weir_market::{Books, BooksConfig};
 use weir_marketgate::capture::{CaptureFile, FileError, Item};
 use weir_marketgate::feeds::AnyFeed;
+use weir_types::{InstrumentId, Nanos};
 
 /// Channels of one group.
 const CHANNELS_MAX: usize = 1_024;

@@ -4,8 +4,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use weir_market::capture::Datagram;
-
+use weir_feed::capture::Datagram;
 use weir_marketgate::capture::{CaptureFile, FileError, Item, Pace, Speed};
 
 /// Shorter waits than this are spent in a loop: a sleep ends late.

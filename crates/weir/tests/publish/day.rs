@@ -4,12 +4,10 @@
 //! When what is said of an event changes on purpose, `MAPPING` is raised and the file written anew:
 //! run this test with `WEIR_WRITE_DAY` set.
 
-use weir_market::feed::moldudp64::Session;
-use weir_market::publish::{MAPPING, PublishSink};
-use weir_types::{
-    ClOrdId, MatchId, Nanos, OrdType, OrderId, Phase, Price, Qty, SelfTradePrevention, Side,
-    Symbol, TimeInForce,
-};
+use weir_feed::moldudp64::Session;
+use weir_feed::session_name::MAPPING;
+use weir_market::publish::PublishSink;
+use weir_types::{ClOrdId, MatchId, Nanos, OrdType, OrderId, Phase, Price, Qty, SelfTradePrevention, Side, Symbol, TimeInForce};
 use weir_wire::order_entry::{CancelOrder, NewOrder, ReplaceOrder};
 use weir_wire::reference::{BustTrade, DefineInstrument, SetPhase};
 use weir_wire::{Command, Definition, Event, Request};

@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use weir_engine::{Engine, Level};
-use weir_market::feed::itch::{Itch, Message};
-use weir_market::feed::moldudp64::Session;
-use weir_market::publish::{Calendar, Publication, PublishSink};
-use weir_market::{Books, BooksConfig, Context, Definition, Feed, Sink, Update};
+use weir_feed::itch::{Itch, Message};
+use weir_feed::moldudp64::Session;
+use weir_feed::session_name::Calendar;
+use weir_feed::{Context, Definition, Feed, Sink, Update};
+use weir_market::publish::{Publication, PublishSink};
+use weir_market::{Books, BooksConfig};
 use weir_marketgate::publish::publish_event;
 use weir_types::{Epoch, InstrumentId, Nanos, PartitionId, Price, Side};
 use weir_wire::Event;

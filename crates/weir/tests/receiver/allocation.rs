@@ -1,6 +1,6 @@
 //! A receiver in steady state takes nothing from the heap.
 
-use weir_market::{Definition, Update};
+use weir_feed::{Definition, Update};
 use weir_marketgate::receiver::{ChannelEvent, ChannelKey, Origin, Output};
 use weir_types::Nanos;
 

@@ -4,10 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use weir_client::flow::{FlowItem, load};
-use weir_market::feed::itch::encode::{
-    AddOrder, Header, OrderCancel, OrderDelete, OrderExecuted, OrderReplace, StockDirectory,
-    SystemEvent, stock,
-};
+use weir_feed::itch::encode::{AddOrder, Header, OrderCancel, OrderDelete, OrderExecuted, OrderReplace, StockDirectory, SystemEvent, stock};
 use weir_types::{InstrumentId, Price, Qty};
 
 use crate::data::data;

@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use weir_cli::tools::builder::Builder;
 use weir_cli::tools::replay::{ReplayPlan, replay};
-use weir_market::capture::Datagram;
-use weir_market::line::Line;
-use weir_marketgate::capture::Speed;
-use weir_marketgate::capture::{CaptureFile, CaptureWriter};
+use weir_feed::capture::Datagram;
+use weir_feed::line::Line;
+use weir_marketgate::capture::{CaptureFile, CaptureWriter, Speed};
 use weir_marketgate::feeds::feed_by_name;
 use weir_marketgate::receiver::{FeedSection, Receiver};
 use weir_marketgate::udp::sender;
@@ -127,8 +126,8 @@ struct Counting {
 }
 
 impl weir_marketgate::receiver::Output for Counting {
-    fn define(&mut self, _: &weir_marketgate::receiver::Origin, _: &weir_market::Definition) {}
-    fn update(&mut self, _: &weir_marketgate::receiver::Origin, _: weir_market::Update) {
+    fn define(&mut self, _: &weir_marketgate::receiver::Origin, _: &weir_feed::Definition) {}
+    fn update(&mut self, _: &weir_marketgate::receiver::Origin, _: weir_feed::Update) {
         self.updates += 1;
     }
     fn channel(

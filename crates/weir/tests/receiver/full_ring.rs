@@ -1,7 +1,7 @@
 //! What follows has no room, and datagrams are dropped in front of it: they are asked for again, or
 //! the books are marked.
 
-use weir_market::line::State;
+use weir_feed::line::State;
 
 use crate::day::{Chance, Day};
 use crate::stand::{MILLISECOND, Parts, SECOND, Stand};

@@ -1,6 +1,6 @@
 //! Two lines that lose, double and reorder: the books are those of every row, or marked.
 
-use weir_market::line::State;
+use weir_feed::line::State;
 use weir_marketgate::receiver::ChannelEvent;
 
 use crate::day::Day;

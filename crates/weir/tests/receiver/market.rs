@@ -3,8 +3,9 @@
 
 use std::rc::Rc;
 
-use weir_market::line::State;
-use weir_market::{Action, Books, BooksConfig, Definition, FeedError, Update};
+use weir_feed::line::State;
+use weir_feed::{Action, Definition, FeedError, Update};
+use weir_market::{Books, BooksConfig};
 use weir_marketgate::receiver::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
 use weir_types::{InstrumentId, Nanos, Side};
 

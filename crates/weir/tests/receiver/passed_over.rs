@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use weir_market::capture::Datagram;
+use weir_feed::capture::Datagram;
 use weir_marketgate::capture::CaptureWriter;
 use weir_marketgate::receiver::{FeedSection, Receiver};
 use weir_types::Nanos;

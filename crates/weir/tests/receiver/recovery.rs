@@ -1,6 +1,6 @@
 //! Snapshots: late joins and losses are healed by GLIMPSE, and by nothing less.
 
-use weir_market::line::State;
+use weir_feed::line::State;
 use weir_marketgate::receiver::{ChannelEvent, ClearReason, RecoveryError};
 
 use crate::day::Day;

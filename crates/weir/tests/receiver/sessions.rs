@@ -1,6 +1,6 @@
 //! Sessions begin, end, and begin again.
 
-use weir_market::line::State;
+use weir_feed::line::State;
 use weir_marketgate::receiver::{ChannelEvent, ClearReason};
 use weir_types::Nanos;
 

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use weir_market::feed::Collected;
-use weir_market::feed::itch::Itch;
-use weir_market::feed::itch::encode::{AddOrder, Header, stock};
-use weir_market::feed::moldudp64::Session;
-use weir_market::feed::soupbin::glimpse::end_of_snapshot;
-use weir_market::feed::soupbin::{Inbox, Login, Reject, SoupPacket};
-use weir_market::{Books, BooksConfig, Context, Feed};
+use weir_feed::itch::Itch;
+use weir_feed::itch::encode::{AddOrder, Header, stock};
+use weir_feed::moldudp64::Session;
+use weir_feed::soupbin::glimpse::end_of_snapshot;
+use weir_feed::soupbin::{Inbox, Login, Reject, SoupPacket};
+use weir_feed::{Collected, Context, Feed};
+use weir_market::{Books, BooksConfig};
 use weir_types::{InstrumentId, Nanos, Side};
 
 /// The books that follow from what was published, message by message.

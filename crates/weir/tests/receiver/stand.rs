@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use weir_market::line::Line;
+use weir_feed::line::Line;
 use weir_marketgate::receiver::{ChannelStatus, FeedSection, Receiver, SnapshotCounts};
 use weir_types::Nanos;
 

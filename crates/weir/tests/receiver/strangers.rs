@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use weir_market::FeedError;
-use weir_market::feed::moldudp64::{PacketWriter, Pushed, Session};
-use weir_market::line::{Line, State};
+use weir_feed::FeedError;
+use weir_feed::line::{Line, State};
+use weir_feed::moldudp64::{PacketWriter, Pushed, Session};
 use weir_marketgate::receiver::{ChannelEvent, FeedSection, Receiver};
 use weir_marketgate::udp::{Listen, listen, sender};
 use weir_types::Nanos;

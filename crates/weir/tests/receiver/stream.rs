@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_market::line::State;
+use weir_feed::line::State;
 use weir_marketgate::receiver::{ChannelEvent, FeedSection, Receiver, StreamCounts, StreamError};
 
 use crate::day::Day;

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::rc::Rc;
 
-use weir_market::feed::moldudp64::{PacketWriter, Pushed, Request, Session};
+use weir_feed::moldudp64::{PacketWriter, Pushed, Request, Session};
 use weir_marketgate::udp::sender;
 
 use crate::day::{Chance, Day};

@@ -76,7 +76,7 @@ impl Wire {
             let (socket, mut chance) = (UdpSocket::bind("127.0.0.1:0").unwrap(), 11_u64);
             while !ending.load(Ordering::Relaxed) {
                 for (at, line) in lines.iter_mut().enumerate() {
-                    let carry = &mut |datagram: &weir_market::capture::Datagram<'_>| {
+                    let carry = &mut |datagram: &weir_feed::capture::Datagram<'_>| {
                         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(3);
                         if (chance >> 33) % 100 < percents[at] {
                             losing.fetch_add(1, Ordering::Relaxed);

@@ -4,14 +4,12 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use weir_market::feed::moldudp64::Session;
-use weir_market::feed::soupbin::{Inbox, Login, Reject, SoupPacket};
+use weir_feed::moldudp64::Session;
+use weir_feed::soupbin::{Inbox, Login, Reject, SoupPacket};
 
 use crate::common::address::free_address;
 use crate::common::{ALICE, BOB, HANG, Node, open_market, until};
-use crate::own_feed::{
-    Venue, Wire, assert_follows, assert_has_book, book_of, channel, gateway, subscriber,
-};
+use crate::own_feed::{Venue, Wire, assert_follows, assert_has_book, book_of, channel, gateway, subscriber};
 use crate::publish::{Crowd, publish};
 
 /// A venue that keeps too few messages for who comes late, and serves snapshots.

@@ -1,16 +1,17 @@
 //! What leaves the updating thread for bars and statistics.
 
+use weir_feed::{Action, TradingState};
+use weir_market::BooksConfig;
 use weir_market::conflate::ConflatorConfig;
 use weir_market::interval::{OrderAct, Quote};
-use weir_market::{Action, BooksConfig, TradingState};
 use weir_types::{Price, Qty, Side};
 
+use crate::post::{PostReceiver, Wants, post_events};
+use super::*;
 use super::super::ring::Slots;
 use super::super::stages::UpdateProbe;
 use super::super::told::Told;
 use super::super::update::{BATCH_MAX, UpdateParts, UpdateStage, WhenFull};
-use super::*;
-use crate::post::{PostReceiver, Wants, post_events};
 
 /// Flush hears nothing.
 struct Deaf;

@@ -1,7 +1,7 @@
 //! The configuration of the door, and what it tells whom.
 
 use weir_client::{MarketRing, RingEvent};
-use weir_market::SymbolText;
+use weir_feed::SymbolText;
 use weir_market::conflate::{Bbo, Body, Entry, Stamp};
 use weir_types::Qty;
 use weir_wire::market::MarketFlags;

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use rtrb::RingBuffer;
+use weir_feed::TradingState;
 use weir_io::{Clock as _, SystemClock};
-use weir_market::TradingState;
 
 use super::*;
 
@@ -115,7 +115,7 @@ fn take(stage: &mut UpdateStage<Heard>, at: u64, step: &Step) {
         Step::Define(id) => {
             let definition = Definition {
                 instrument_id: InstrumentId(*id),
-                symbol: weir_market::SymbolText::new(b"WEIR").expect("a symbol"),
+                symbol: weir_feed::SymbolText::new(b"WEIR").expect("a symbol"),
                 round_lot: Qty(100),
                 previous_close: None,
             };

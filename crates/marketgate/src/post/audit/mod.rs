@@ -2,7 +2,7 @@
 //!
 //! [`audit_queue`] hands datagrams over without ever waiting, [`AuditWriter`] writes them down,
 //! [`AuditFile`] reads them back, [`AuditOverview`] says what there is and what is missing. The
-//! form is that of [`weir_market::capture::audit`], compressed in blocks by Zstandard.
+//! form is that of [`weir_feed::capture::audit`], compressed in blocks by Zstandard.
 
 mod files;
 mod overview;

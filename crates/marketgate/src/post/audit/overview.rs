@@ -5,11 +5,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use weir_market::capture::audit::{AuditGap, LineNo};
+use weir_feed::capture::audit::{AuditGap, LineNo};
 use weir_types::Nanos;
 
-use super::{AuditFile, AuditItem, is_audit_name};
 use crate::capture::FileError;
+use super::{AuditFile, AuditItem, is_audit_name};
 
 /// Gaps that are kept; of more the number alone.
 const GAPS_MAX: usize = 1 << 16;

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rtrb::{Consumer, Producer, RingBuffer};
-use weir_market::capture::Datagram;
-use weir_market::capture::audit::{AuditDatagram, AuditGap, LineNo};
+use weir_feed::capture::Datagram;
+use weir_feed::capture::audit::{AuditDatagram, AuditGap, LineNo};
 use weir_types::Nanos;
 
 /// Bytes before each datagram in the ring.

@@ -6,8 +6,8 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
-use weir_market::feed::moldudp64::Session;
-use weir_market::feed::soupbin::{Access, Ending, Inbox, SnapshotServer, SoupPacket};
+use weir_feed::moldudp64::Session;
+use weir_feed::soupbin::{Access, Ending, Inbox, SnapshotServer, SoupPacket};
 use weir_types::Nanos;
 
 /// Bytes of one read: a client says little.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde::Serialize;
-use weir_market::feed::soupbin::{Ending, Reject};
+use weir_feed::soupbin::{Ending, Reject};
 
 use super::client::Left;
 

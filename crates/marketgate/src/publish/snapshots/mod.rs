@@ -17,8 +17,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_market::feed::moldudp64::Session;
-use weir_market::feed::soupbin::Access;
+use weir_feed::moldudp64::Session;
+use weir_feed::soupbin::Access;
 use weir_market::publish::{PublishSink, put_snapshot};
 use weir_types::Nanos;
 

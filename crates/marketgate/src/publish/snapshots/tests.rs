@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
-use weir_market::feed::soupbin::{Ending, Glimpse, Inbox, Login, Outcome, Reject, SoupPacket};
+use weir_feed::soupbin::{Ending, Glimpse, Inbox, Login, Outcome, Reject, SoupPacket};
 
 use super::*;
 

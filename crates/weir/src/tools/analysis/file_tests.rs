@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Cursor, Read};
 use std::path::PathBuf;
 
-use weir_market::capture::CaptureError;
+use weir_feed::capture::CaptureError;
 use weir_types::Nanos;
 
 use super::*;

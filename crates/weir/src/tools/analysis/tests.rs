@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use weir_market::capture::{put_datagram, put_file_header};
+use weir_feed::capture::{put_datagram, put_file_header};
 use weir_marketgate::feeds::feed_by_name;
 
 use super::*;

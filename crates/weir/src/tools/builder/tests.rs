@@ -1,8 +1,8 @@
 //! A market made of packets that the tests make, and of a real capture where there is one.
 
+use weir_feed::itch::encode::{AddOrder, Header, OrderExecuted, stock};
+use weir_feed::moldudp64::{PacketWriter, Pushed, Session};
 use weir_market::book::BookLevel;
-use weir_market::feed::itch::encode::{AddOrder, Header, OrderExecuted, stock};
-use weir_market::feed::moldudp64::{PacketWriter, Pushed, Session};
 use weir_marketgate::feeds::feed_by_name;
 use weir_types::{Price, Qty, Side};
 

@@ -4,11 +4,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use weir_market::capture::Datagram;
-use weir_market::capture::audit::LineNo;
-use weir_marketgate::post::audit::{
-    AuditReceiver, AuditSender, AuditWriter, Handed, audit_files, audit_queue,
-};
+use weir_feed::capture::Datagram;
+use weir_feed::capture::audit::LineNo;
+use weir_marketgate::post::audit::{AuditReceiver, AuditSender, AuditWriter, Handed, audit_files, audit_queue};
 use weir_marketgate::post::{AuditSection, FileSystem};
 use weir_types::Nanos;
 
@@ -150,7 +148,7 @@ fn an_audit_that_was_cut_off_is_said_to_be_and_what_is_none_has_no_lines() {
     // A capture that others wrote, and a directory without an audit.
     let none = dir.path().join("none.pcap");
     let mut bytes = Vec::new();
-    weir_market::capture::put_file_header(&mut bytes);
+    weir_feed::capture::put_file_header(&mut bytes);
     std::fs::write(&none, bytes).unwrap();
     let (is_good, page) = inspect_json(&none);
     assert!(is_good && page.get("audit").is_none(), "{page}");

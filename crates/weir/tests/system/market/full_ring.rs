@@ -1,6 +1,6 @@
 //! An updating thread that does not keep up, and a ring of four slots in front of it.
 
-use weir_market::feed::moldudp64::{Header as Packet, Request};
+use weir_feed::moldudp64::{Header as Packet, Request};
 
 use super::*;
 

@@ -1,0 +1,43 @@
+//! Feeds of market data, pure: framings, codecs, captures, and two lines as one sequence.
+//!
+//! Bytes and times come in as arguments, updates go out: no socket, no file, no clock, no thread.
+//!
+//! ```text
+//! datagram ─► packet ─► line ─► codec ─► update
+//!            framing   A/B, gaps  ITCH…   one form
+//! ```
+//! * [`feed`]: the trait of every feed. Codecs: [`itch`], [`iex`], [`opra`], [`cta`], [`dbn`] and
+//!   [`weir`], a node's own market. Framings: [`moldudp64`], [`soupbin`].
+//! * [`line`]: lines A and B and retransmissions as one sequence; gaps, sessions, recovery.
+//! * [`update`]: the one form of all feeds' messages. [`instrument`]: definitions and symbols.
+//! * [`consolidate`]: the best quote over venues. [`layout`]: fixed layouts of big-endian messages.
+//! * [`capture`]: datagrams in captures, messages in day files, audits.
+//! * [`session_name`]: the names of sessions of a node's own market.
+
+pub mod capture;
+pub mod consolidate;
+pub mod cta;
+pub mod dbn;
+pub mod feed;
+pub mod iex;
+pub mod instrument;
+pub mod itch;
+pub mod layout;
+pub mod line;
+pub mod moldudp64;
+mod national;
+pub mod opra;
+pub mod session_name;
+pub mod soupbin;
+pub mod update;
+pub mod weir;
+
+pub use feed::{Collected, Context, Feed, FeedError, Packet, PacketKind, Sink};
+pub use instrument::{Definition, SymbolText, Symbols};
+pub use update::{
+    Action, AuctionKind, PriceKind, SystemEvent, TradeFlags, TradingState, Update, Venue,
+};
+
+/// The exponent of every price in this crate: `Price(1_000_000_000)` is 1.0. The same as in
+/// Databento's DBN: fine enough for every feed here, with a range of ±9.2 billion.
+pub const PRICE_EXPONENT: i8 = -9;

@@ -1,0 +1,135 @@
+//! The codec of Weir's own market: the messages of ITCH 5.0 over MoldUDP64, plus the information in
+//! the names of Weir's sessions.
+//!
+//! A session's name holds the version of the rules that made its messages, the day and hour at
+//! which it began, and the epoch of the log. Hence times are absolute although no message states
+//! the day, and a session with unknown rules is refused, never guessed. The page
+//! `docs/protocols/market-itch.md` lists the messages of each exchange event.
+//!
+//! The codec holds no state between messages except the day.
+
+use weir_types::Nanos;
+
+use crate::session_name::{MAPPING, SessionName};
+use super::itch::Itch;
+use super::moldudp64::{SESSION_LEN, Session};
+use super::{Context, Feed, FeedError, Packet, Sink, moldudp64};
+
+/// The codec of Weir's own feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weir {
+    itch: Itch,
+}
+
+impl Default for Weir {
+    fn default() -> Weir {
+        Weir::new()
+    }
+}
+
+impl Weir {
+    /// Creates a codec before any session: times are relative to the session's beginning.
+    #[must_use]
+    pub fn new() -> Weir {
+        Weir { itch: Itch::new(Nanos(0)) }
+    }
+
+    /// Begins a session whose first packet was received at `ts_recv`, since the Unix epoch: times
+    /// become absolute, counted from the beginning of its day. With a name that is not Weir's they
+    /// stay relative to the session's beginning.
+    pub fn begin_session(&mut self, session: Session, ts_recv: Nanos) {
+        let name = SessionName::read(session);
+        self.itch = Itch::new(name.map_or(Nanos(0), |name| name.midnight(ts_recv)));
+    }
+}
+
+impl Feed for Weir {
+    fn name(&self) -> &'static str {
+        "weir"
+    }
+
+    fn packet<'a>(&self, datagram: &'a [u8]) -> Result<Packet<'a>, FeedError> {
+        let packet = moldudp64::read_packet(datagram, 0)?;
+        let name = datagram.first_chunk::<SESSION_LEN>().copied().map(Session);
+        match name.and_then(SessionName::read) {
+            Some(name) if name.mapping == MAPPING => Ok(packet),
+            name => {
+                let value = name.map_or(u64::MAX, |name| u64::from(name.mapping));
+                Err(FeedError::Header { field: "the session's version of the rules", value })
+            }
+        }
+    }
+
+    #[inline]
+    fn next_message<'a>(&self, messages: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), FeedError> {
+        moldudp64::next_message(messages)
+    }
+
+    #[inline]
+    fn decode(
+        &mut self,
+        context: &Context,
+        message: &[u8],
+        sink: &mut impl Sink,
+    ) -> Result<(), FeedError> {
+        self.itch.decode(context, message, sink)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::Epoch;
+
+    use super::*;
+    use crate::Collected;
+    use crate::itch::encode::{Header, OrderDelete};
+    use crate::moldudp64::PacketWriter;
+    use crate::session_name::{Calendar, session_name};
+
+    const DAY: u64 = 86_400_000_000_000;
+
+    fn packet_of(session: Session) -> Vec<u8> {
+        let mut writer = PacketWriter::new(session, 1, 1_400);
+        writer.heartbeat().to_vec()
+    }
+
+    #[test]
+    fn a_session_is_read_by_the_rules_that_its_name_says_or_not_at_all() {
+        let ours = session_name(Calendar::new(22), Nanos(20_000 * DAY), Epoch(3));
+        let feed = Weir::new();
+        assert_eq!(feed.packet(&packet_of(ours)).map(|packet| packet.sequence), Ok(1));
+        let mut other = ours;
+        other.0[0] += 1;
+        for (session, value) in [
+            (other, u64::from(MAPPING) + 1),
+            (Session(*b"NASDAQ    "), u64::MAX),
+            (Session(*b"1Z00000000"), u64::MAX),
+        ] {
+            let field = "the session's version of the rules";
+            let refused = feed.packet(&packet_of(session)).map(|packet| packet.sequence);
+            assert_eq!(refused, Err(FeedError::Header { field, value }), "{session:?}");
+        }
+    }
+
+    #[test]
+    fn times_are_moments_of_the_day_that_the_session_names() {
+        let calendar = Calendar::new(22);
+        let midnight = calendar.midnight(Nanos(20_000 * DAY));
+        let mut feed = Weir::new();
+        let header = Header { timestamp: 7, ..Header::default() };
+        let message = OrderDelete { order_reference: 1 }.to_bytes(&header);
+        let context = Context { sequence: 1, channel: 0, ts_send: Nanos(0) };
+        let mut at = |session, ts_recv| {
+            feed.begin_session(session, Nanos(ts_recv));
+            let mut told = Collected::default();
+            feed.decode(&context, &message, &mut told).expect("it is understood");
+            told.updates[0].ts_event.0
+        };
+        let session = session_name(calendar, midnight, Epoch(3));
+        // Received on the day itself, just before it by a slow clock, and days later.
+        for ts_recv in [midnight.0 + 5, midnight.0 - 5, midnight.0 + 3 * DAY] {
+            assert_eq!(at(session, ts_recv), midnight.0 + 7, "{ts_recv}");
+        }
+        assert_eq!(at(Session(*b"NASDAQ    "), midnight.0), 7);
+    }
+}
