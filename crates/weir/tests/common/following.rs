@@ -25,7 +25,7 @@ pub struct Following {
     pub refusals: Vec<Reason>,
     /// The number of rows received.
     pub row_count: usize,
-    /// Whether the follower returns credit for the rows it takes.
+    /// True if the follower returns credit for the rows it takes.
     pub give_credit: bool,
 }
 
