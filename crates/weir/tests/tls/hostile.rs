@@ -37,7 +37,7 @@ fn garbage_in_the_middle_of_a_session_ends_it_and_it_resumes() {
     counted(&node, "tls_broken", 1);
     counted(&node, "sessions_lost", 1);
     bob.ask_for_report(BOB.buy(1, 50, 1));
-    // Nothing after the garbage was processed.
+    // The node processed nothing that was sent after the garbage.
     let next = weir_types::EventNo(after.0 + 1);
     let mut alice = Trader::resume_at(stand.target(&node), ALICE, next).unwrap();
     alice.settle();
