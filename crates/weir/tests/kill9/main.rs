@@ -48,7 +48,7 @@ impl Campaign {
         (Campaign { party, rng: Rng::new(seed), home, kills: 0 }, node)
     }
 
-    /// Kills the node after a while, whatever it is doing then.
+    /// Kills the node at a random moment within `within_ms`, from another thread.
     fn kill_later(&mut self, mut node: Node, within_ms: u64) -> JoinHandle<()> {
         self.kills += 1;
         let after = Duration::from_micros(self.rng.below(within_ms * 1000));

@@ -98,7 +98,7 @@ impl Party {
         }
     }
 
-    /// Waits until every request has its answer.
+    /// Waits until the answer to every request has been received.
     pub fn settle(&mut self) {
         for _ in 0..2 {
             // The second fence comes after all effects of other traders' requests before the first.

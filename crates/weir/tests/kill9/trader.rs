@@ -13,7 +13,7 @@ use weir_wire::dialogue::put_request;
 use crate::common::{HANG, INSTRUMENT, Node, TRADING, Who};
 use crate::ledger::Ledger;
 
-/// The number of requests in flight.
+/// The most requests in flight.
 const WINDOW: usize = 48;
 /// The most events by which a session rewinds its resume point.
 const REWIND_MAX: u64 = 100;

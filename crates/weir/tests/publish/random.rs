@@ -11,7 +11,7 @@ use super::reader::{HERE, Stand};
 /// The instrument of the scripts that ITCH can represent.
 const FIT: InstrumentId = InstrumentId(100);
 
-/// Shortens the symbol that scripts use for ITCH: sixteen digits do not fit.
+/// Shortens the scripts' symbols for ITCH: sixteen digits do not fit.
 pub fn with_short_symbol(events: &mut [weir_wire::Event]) {
     for event in events {
         if let weir_wire::Event::Defined(_, weir_wire::Definition::DefineInstrument(d)) = event {

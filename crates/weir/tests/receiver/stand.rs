@@ -133,7 +133,7 @@ impl Stand {
         while !is_so(self) {
             self.clock += 20 * MICROSECOND;
             if self.venue.serve() + self.poll() == 0 {
-                // A wait for simulated time does not depend on a busy machine.
+                // Without work, time advances faster: a busy machine must not prolong the wait.
                 self.clock += 180 * MICROSECOND;
                 std::thread::yield_now();
             }

@@ -135,7 +135,7 @@ fn a_firms_session_sees_its_own_orders_whatever_it_asks_for() {
     let mut supervisor = log_on(&router.node, SUPERVISOR);
     let seen = ask(&mut supervisor, &everything(SUPERVISOR), &[]).firms();
     assert_eq!(seen, [ALICE.firm_id, BOB.firm_id]);
-    // A query in another session's name on the own connection is rejected.
+    // A query in another session's name is rejected on this session's connection.
     let told = ask(&mut alice, &everything(SUPERVISOR), &[]);
     assert_eq!(told.reason(), Reason::NotLoggedOn);
 }

@@ -111,7 +111,7 @@ fn morning(durability: &'static str, config: &str) -> Morning {
         alice.ask_for_report(ALICE.sell(number, 60, 10));
         bob.ask_for_report(BOB.buy(number, 45, 3));
     }
-    // The order that this fills ended before the token was taken; the other resting orders did not.
+    // The orders that this fills end before the token is taken; the other resting orders stay live.
     bob.ask_for_report(BOB.buy(21, 60, 25));
     alice.settle();
     bob.settle();
@@ -244,7 +244,7 @@ fn a_token_older_than_what_is_kept_is_refused_and_the_reader_begins_anew() {
     assert!(count(&m.node, "resyncs") >= 1);
 }
 
-/// Returns a supervisor's current token, without comparing the reader's orders.
+/// Returns a supervisor's current token, although the store has dropped some orders.
 fn token_now_of_all(m: &mut Morning) -> Vec<u8> {
     let mut following = Following::start(&m.node, SUPERVISOR, Vec::new());
     following.until_online();

@@ -325,7 +325,7 @@ fn copies_are_refused_to_who_may_not_have_them() {
     assert_eq!(desk.states[1].reason, Reason::WrongPartition);
     let mut supervisor = Desk::log_on(&node, SUPERVISOR);
     assert_eq!(refusal(&mut supervisor, FirmId(404), CopyNo(1)).reason, Reason::UnknownFirm);
-    // For a session that is not on this connection, the answer states nothing else.
+    // For a session that is not on this connection, the answer states only that.
     desk.send(BOB.firm_id, CopyNo::NONE, Switch::On);
     let mut stranger = Desk::log_on(&node, BOBS_DESK);
     stranger.send_as(DESK.session_id, CopyNo(1));

@@ -28,7 +28,7 @@ use self::core::{Batch, Core, Random, SOURCE};
 
 pub const CORE: Who = Who { session_id: SessionId(30), role: Role::Source, ..OPERATOR };
 pub const STRANGER: Who = Who { session_id: SessionId(31), role: Role::Source, ..OPERATOR };
-/// The attribute bytes that make a row of 600 bytes, with its block and the length field.
+/// The length of attributes that, with block and length field, make a row of 600 bytes.
 const ATTRIBUTES_LEN: u64 = 439;
 
 fn node() -> (Home, Node) {

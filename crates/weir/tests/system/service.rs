@@ -104,7 +104,7 @@ fn a_service_manager_that_does_not_read_holds_nothing_up_and_is_told_once_it_doe
         let length = manager.recv(&mut bytes).expect("a notice");
         String::from_utf8(bytes[..length].to_vec()).unwrap()
     };
-    // The pending notice arrives, and then heartbeats again.
+    // The pending notice arrives, and then watchdog notices again.
     while !next().lines().any(|line| line == "READY=1") {}
     while next() != "WATCHDOG=1\n" {}
 }

@@ -10,8 +10,8 @@ use crate::common::trader::Trader;
 use crate::common::wire::{Wire, logon_of};
 use crate::common::{ALICE, BOB, HANG, Home, Node, Who, open_market, trader_of, until};
 
-/// The number of trades: more reports for Alice than all buffers between node and client hold, 5
-/// MB.
+/// The number of trades: 5 MB of reports for Alice, more than all buffers between node and client
+/// hold.
 const TRADES: u64 = 20_000;
 /// The number of Bob's orders in flight.
 const WINDOW: u64 = 500;

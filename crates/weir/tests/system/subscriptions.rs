@@ -305,7 +305,8 @@ fn a_subscription_that_nobody_attaches_to_expires() {
     make(&node, ALICE, &NewSubscription { expire_after, ..letters });
     let mut operator = broker(&node, OPERATOR);
     let begun = Instant::now();
-    // For as long again a subscriber is told of the expiry; then the name is free.
+    // The expired subscription stays listed for the same time again, so that its subscriber can
+    // still be told; then the name is free.
     while let Some(listed) = operator.list(FirmId::NONE).unwrap().pop() {
         assert!(begun.elapsed() < HANG, "it stays: {listed:?}");
     }

@@ -159,7 +159,7 @@ fn messages_reach_a_subscriber_over_tls_byte_by_byte_and_after_a_restart_of_his(
     });
     until("all acknowledged", || (publisher.poll(STEP) == 200).then_some(()));
     let proxy = Proxy::start(broker, Way::Dribble);
-    // The last acknowledgements may not have arrived, so that those messages are sent again.
+    // The last acknowledgements may be lost; their messages are then sent again.
     let mut got: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     for upto in [100, 200] {
         let target = at(&stand, proxy.address());

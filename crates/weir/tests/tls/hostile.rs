@@ -58,7 +58,7 @@ fn an_end_without_a_farewell_is_a_connection_that_was_cut() {
     });
     assert!(matches!(ended, ClientError::Cut | ClientError::Closed), "{ended:?}");
     counted(&node, "tls_truncated", 1);
-    // A connection closed with an alert is not counted as truncated.
+    // A connection closed with a `close_notify` alert is not counted as truncated.
     drop(stand.trader(&node, ALICE));
     counted(&node, "sessions", 0);
     counted(&node, "sessions_lost", 2);

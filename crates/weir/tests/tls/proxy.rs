@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum Way {
     /// Sends every byte as its own segment.
     Dribble,
-    /// Passes this number of bytes, then ends the connection without an alert.
+    /// Passes this number of bytes, then ends the connection without a `close_notify` alert.
     CutAfter(usize),
     /// Flips a bit of the stream's byte at this offset.
     Flip { byte: usize, bit: u8 },
