@@ -1,5 +1,5 @@
-//! Backups on the simulated disk: whatever ends one, whatever becomes of its bytes, what is there
-//! afterwards is a whole backup, or is told not to be one by file and place.
+//! Backups on the simulated disk: whatever interrupts a backup or damages its bytes, the result is
+//! a whole backup, or is refused with the file and the place.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
@@ -110,7 +110,7 @@ impl Live {
     }
 }
 
-/// Files of durable subscriptions: of no meaning here, but for their names.
+/// Returns a durable-subscription directory; only the names of its files matter here.
 fn broker() -> SimDisk {
     let mut disk = SimDisk::new(8);
     for (name, byte) in
@@ -130,7 +130,7 @@ fn put(disk: &mut SimDisk, name: &str, bytes: &[u8]) {
     disk.close(file);
 }
 
-/// A node of three logs, several segments each, and a broker.
+/// A node with three logs of several segments each, and a broker.
 struct Node {
     logs: Vec<Live>,
     broker: SimDisk,
@@ -160,7 +160,7 @@ impl Node {
     }
 }
 
-/// Logs alone.
+/// Returns a node's files with logs alone.
 fn of<D>(logs: Vec<LogSource<D>>) -> NodeFiles<D> {
     NodeFiles { logs, broker: None, keys: Vec::new() }
 }
@@ -249,7 +249,7 @@ fn a_restored_log_holds_what_was_backed_up_and_goes_on_in_an_epoch_that_nobody_h
 fn of_two_restores_and_the_lost_history_no_two_share_an_epoch() {
     let a_second_later = Nanos(NOW.0 + 1_000_000_000);
     assert!(epoch_at(a_second_later) > epoch_at(NOW));
-    // What a node begins by itself is the next one: far below all that a restore begins.
+    // A node on its own begins the next epoch: far below any epoch of a restore.
     assert!(epoch_at(NOW) > Epoch(1_000_000));
     assert!(epoch_at(Nanos(u64::MAX)).0 < 1 << 31, "a log's epochs stay below that");
 }
@@ -266,7 +266,7 @@ fn a_second_backup_copies_only_what_is_new() {
     node.go_on(60);
     let files = first.manifest.files().count() as u64;
     let later = node.back_up(&backup).unwrap();
-    // The newest segments went on and the snapshots are others; all else is there.
+    // The newest segments grew and the snapshots changed; all other files were kept.
     assert_eq!(later.files_kept, files - 2 * LOGS.len() as u64);
     assert!(later.bytes_copied < later.manifest.files().map(|file| file.bytes).sum());
     assert_eq!(check(&backup).unwrap(), later.manifest);
@@ -293,7 +293,7 @@ fn a_backup_of_another_node_is_not_written_over() {
     assert_eq!(check(&backup).unwrap(), first.manifest);
 }
 
-/// Crashes a recording at each of its operations, with every choice of what survives.
+/// Crashes a recording at each of its operations, with every choice of surviving data.
 fn crash_everywhere(
     before: &SimDisk,
     trace: &[TraceOp],
@@ -365,7 +365,7 @@ fn a_target_that_fails_or_is_full_at_any_call_keeps_the_backup_before() {
             assert_eq!(source.kind == DiskErrorKind::Full, is_full, "{source}");
             let found = check(&target.after_power_loss(CrashChoice::LoseAll));
             let found = found.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
-            // After the manifest has its name only the cleaning up can fail.
+            // Once the manifest has its name, only the cleanup can fail.
             assert!(found == first || found.taken_at == NOW.0, "{fault:?}");
             let again = target.after_process_crash();
             node.back_up(&again).unwrap();
@@ -412,7 +412,7 @@ fn a_source_that_cannot_be_read_at_any_call_leaves_no_backup() {
     assert!(failed > 10, "{failed} reads failed");
 }
 
-/// The file that an error is about.
+/// Returns the file that an error names.
 fn named(error: &BackupError) -> String {
     match error {
         BackupError::NoManifest
@@ -511,7 +511,7 @@ fn a_restore_that_is_interrupted_anywhere_leaves_nothing_that_looks_like_a_node(
     let done = Dirs::new();
     done.all.values().for_each(SimDisk::record);
     done.restore(&backup).unwrap();
-    // The mark's directory is the one that decides: it is written first and last.
+    // The directory with the mark decides: it is written first and last.
     let root = done.all[""].take_trace();
     let removed = root.iter().position(|op| matches!(op, TraceOp::Remove { .. })).unwrap();
     let mut finished = 0;
@@ -522,7 +522,7 @@ fn a_restore_that_is_interrupted_anywhere_leaves_nothing_that_looks_like_a_node(
         finished += u64::from(!is_marked && has_key);
     });
     assert!(finished > 0);
-    // When the mark's removal begins, every other directory has all that it is to have.
+    // When the mark's removal begins, every other directory is complete.
     assert!(removed + 2 == root.len(), "nothing is done after the mark is gone: {root:?}");
     for disk in done.all.values() {
         for choice in disk.crash_choices() {
@@ -557,7 +557,7 @@ fn a_disk_that_fails_or_is_full_in_a_restore_leaves_the_mark() {
                 let root = &dirs.all[""];
                 let is_marked = is_unfinished(&mut root.clone()).unwrap();
                 let has_nothing = root.clone().list().unwrap().is_empty();
-                // Only the very last sync comes after the mark is gone.
+                // Only the very last sync comes after the mark's removal.
                 let was_last = sub.is_empty() && root.contents("token.key").is_some();
                 assert!(is_marked || has_nothing || was_last, "{sub:?} {fault:?}: {error}");
             }
@@ -590,7 +590,7 @@ fn what_is_not_yet_whole_at_the_end_of_a_running_log_is_left_out() {
     let newest = name.iter().rfind(|name| name.ends_with(".wlog")).unwrap().clone();
     let mut bytes = live.commands.contents(&newest).unwrap();
     let used = bytes.iter().rposition(|&byte| byte != 0).unwrap() + 1;
-    // A frame of which only the first half is there.
+    // A frame of which only the first half is present.
     let frame = bytes[4096..4096 + 64].to_vec();
     bytes[used.next_multiple_of(8)..][..64].copy_from_slice(&frame);
     live.commands.plant(&newest, &bytes);
@@ -616,7 +616,7 @@ fn damage_in_the_source_is_named_and_not_backed_up() {
     }
 }
 
-/// A disk on which the log goes on, is trimmed and recycled while it is read.
+/// A disk on which the log grows, is trimmed and recycled while it is read.
 struct Meddled {
     inner: SimDisk,
     opens_left: u64,
@@ -716,7 +716,8 @@ fn the_files_of_a_broker_that_goes_on_are_copied_as_they_were_at_one_moment() {
     for opens in [1, 2, 3, 5, 8, 20, 1_000] {
         let inner = broker();
         let (files, mut generation) = (inner.clone(), 10);
-        // Table and newest spill file belong together; the oldest spill file goes in between.
+        // The table and the newest spill file belong together; the oldest spill file is removed in
+        // between.
         let meddle = Box::new(move || {
             generation += 1;
             files.plant(TABLE, &[generation; 700]);

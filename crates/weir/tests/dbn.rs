@@ -1,5 +1,5 @@
-//! Files of DBN, written by the format's own encoder: the books that they give, what becomes of
-//! damage, and Databento's own samples where `WEIR_DATA` names a folder that has them.
+//! DBN files written by the format's own encoder: their books, the handling of damage, and
+//! Databento's own samples if `WEIR_DATA` names a folder that has them.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
@@ -17,7 +17,7 @@ use weir_marketgate::feeds::{FeedEntry, feed_by_name};
 use weir_types::{InstrumentId, Qty, Side};
 
 const SYMBOLS: [&str; 3] = ["AAA", "BBB", "CCC"];
-/// The dataset's number of the first; the others' follow.
+/// The dataset's number of the first symbol; the others follow.
 const FIRST: u32 = 4_000_000_000;
 const DAY: u64 = 86_400_000_000_000;
 /// 2026-01-05.
@@ -28,7 +28,7 @@ fn metadata(version: u8, schema: Schema) -> Metadata {
     let mappings = (FIRST..).zip(SYMBOLS).map(|(number, symbol)| SymbolMapping {
         raw_symbol: symbol.to_owned(),
         intervals: vec![
-            // A number of another day is not today's.
+            // A mapping of an earlier day does not apply.
             MappingInterval { start_date: date(1), end_date: date(5), symbol: "77".to_owned() },
             MappingInterval { start_date: date(5), end_date: date(6), symbol: number.to_string() },
         ],
@@ -50,7 +50,7 @@ fn header<T: dbn::HasRType>(rtype: u8, instrument: usize, ts_event: u64) -> Reco
     RecordHeader::new::<T>(rtype, 2, FIRST + instrument as u32, ts_event)
 }
 
-/// A flow of orders, as ITCH's messages behind their lengths and as records.
+/// A flow of orders, as length-prefixed ITCH messages and as records.
 struct Flow {
     itch: Vec<u8>,
     records: Vec<MboMsg>,
@@ -121,7 +121,8 @@ impl Flow {
                 self.note(at, order_reference, (b'C', own), (cents, less));
             }
             2 => {
-                // A new number in ITCH, and so for Databento: gone, and another comes.
+                // A replace has a new number in ITCH, and so it does in Databento's records: a
+                // delete and an add.
                 self.next += 1;
                 let (new_order_reference, cents_now) = (self.next, cents - 1);
                 self.live[place] = (at, self.next, side, 5, cents_now);
@@ -220,7 +221,7 @@ fn read(feed: &str, bytes: Vec<u8>) -> (Builder, Option<String>) {
     (builder, error.map(|error| error.to_string()))
 }
 
-/// Orders of both sides by their places, and what traded.
+/// Returns the orders of both sides by their places, and the traded volume and trade count.
 fn state(builder: &Builder, symbol: &str) -> (Vec<(u64, i64, u64)>, Qty, u64) {
     let id = builder.instrument(symbol).unwrap();
     let books = builder.books();
@@ -293,14 +294,14 @@ fn other_versions_are_brought_up_or_refused_and_records_nobody_knows_are_counted
     bytes[at + 1] = 0x77;
     let (builder, error) = read("dbn", bytes.clone());
     assert_eq!((error, builder.counts().refused), (None, 1));
-    // Of length zero: where the next one begins nobody knows.
+    // A record of length zero: the next record's start is unknown.
     bytes[at] = 0;
     let (builder, error) = read("dbn", bytes);
     assert!(error.unwrap().contains(&format!("at byte {at}:")));
     assert!(builder.counts().messages > 0);
 }
 
-/// A definition of the oldest versions, one by itself too short.
+/// Reads a file with a definition of an old version and a definition that is too short.
 fn definitions<T: dbn::HasRType<Header = dbn::v3::RecordHeader> + dbn::encode::DbnEncodable>(
     version: u8,
     record: &T,
@@ -308,7 +309,7 @@ fn definitions<T: dbn::HasRType<Header = dbn::v3::RecordHeader> + dbn::encode::D
     let mut encoder = Encoder::new(Vec::new(), &metadata(version, Schema::Definition)).unwrap();
     encoder.encode_record(record).unwrap();
     let mut bytes = encoder.get_ref().clone();
-    // Its header says that it is shorter than its type is.
+    // Its header states a length below its type's.
     bytes.extend_from_slice(&[4, dbn::rtype::INSTRUMENT_DEF]);
     bytes.extend_from_slice(&[0; 14]);
     read("dbn", bytes)
@@ -357,7 +358,7 @@ fn metadata_of_any_length_is_read_and_records_of_lengths_that_none_has_are_not()
         for symbol in SYMBOLS {
             assert_eq!(state(&builder, symbol), state(&want.0, symbol), "{more} bytes more");
         }
-        // Where a record begins is told by the file's own bytes.
+        // The file's own bytes state each record's start.
         longer[end + more] += 1;
         let error = read("dbn", longer).1.unwrap();
         assert!(
@@ -393,7 +394,8 @@ fn samples() -> Vec<PathBuf> {
     files
 }
 
-/// A sample's records as the format's own decoder counts them; `None` for what it does not read.
+/// Returns a sample's record count by the format's own decoder; `None` for files that it does not
+/// read.
 fn counted(path: &Path) -> Option<(u64, Vec<Mbp10Msg>)> {
     let mut bytes = std::fs::read(path).unwrap();
     if bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
@@ -407,7 +409,7 @@ fn counted(path: &Path) -> Option<(u64, Vec<Mbp10Msg>)> {
         is_mixed |= record.header().rtype == dbn::rtype::MBO;
         levels.extend(record.get::<Mbp10Msg>().cloned());
     }
-    // With orders in it the book is made of those.
+    // In a file with orders, the book is built from them.
     Some((count, if is_mixed { Vec::new() } else { levels }))
 }
 
@@ -443,7 +445,7 @@ fn databentos_samples_are_read_whole() {
     println!("{read_files} files");
 }
 
-/// The book is what the last record of ten levels shows.
+/// Asserts that the book equals the last ten-level record.
 fn assert_shows(builder: &Builder, last: &Mbp10Msg) {
     let ids = builder.definitions().map(|one| one.instrument_id);
     let id = ids.filter(|id| builder.books().best(*id).bid_sz > Qty(0)).last();
@@ -460,7 +462,7 @@ fn assert_shows(builder: &Builder, last: &Mbp10Msg) {
     }
 }
 
-/// A made day's file, for what reads files by their names.
+/// A generated day file, read by the commands that take files by name.
 #[test]
 fn the_command_line_looks_into_a_file_and_shows_a_book() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,14 +1,14 @@
-//! Memory of large buffers goes back to the system: a process of its own, since the setting is the
-//! whole process's.
+//! Freed large buffers return to the system. The test is its own process, since the setting applies
+//! to the whole process.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
-/// Bytes of a page with many rows.
+/// The bytes of a page with many rows.
 const LONG: usize = 200 * 1024;
 const COUNT: usize = 500;
 
-/// Bytes of this process that are in memory.
+/// Returns this process's resident memory in bytes.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -19,7 +19,7 @@ fn resident() -> usize {
 #[test]
 fn what_was_freed_of_large_buffers_goes_back_though_small_ones_between_them_stay() {
     weir_node::heap::give_large_buffers_back();
-    // The allocator sees that such buffers come and go.
+    // By default, freeing a large buffer raises the allocator's threshold for such buffers.
     drop(vec![1u8; 2 * LONG]);
     let before = resident();
     let (mut long, mut short) = (Vec::new(), Vec::new());

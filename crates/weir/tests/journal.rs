@@ -1,6 +1,6 @@
-//! The log and the snapshots of a source under a loss of power at each of their write points, on a
-//! simulated disk: what was committed is there, in order and once, and store and stream are those
-//! that took in just these entries.
+//! A source's log and snapshots under a power loss at each of their write points, on a simulated
+//! disk: every committed entry is present, in order and once, and store and stream equal those that
+//! took in exactly these entries.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
@@ -47,7 +47,7 @@ fn bring_back(disk: &SimDisk, level: Durability) -> anyhow::Result<Kept<SimDisk,
     recover(&settings(), WINDOW, config(level), (disk.clone(), disk.clone()))
 }
 
-/// All that store and stream know, with a sweep that is due done.
+/// Returns the complete state of store and stream, after any due sweep.
 fn state_of(store: &mut OrderStore, stream: &mut SourceStream) -> (u64, u64, Vec<u8>) {
     while stream.is_sweeping() {
         let _ = stream.sweep(1_000, store);
@@ -60,7 +60,7 @@ fn state_of(store: &mut OrderStore, stream: &mut SourceStream) -> (u64, u64, Vec
 
 type State = (u64, u64, Vec<u8>);
 
-/// What was promised when the recording had this length.
+/// The promise at one length of the recording.
 #[derive(Clone, Copy, Default)]
 struct Promise {
     recorded: usize,
@@ -79,7 +79,7 @@ struct Workload {
     disk: SimDisk,
     now: u64,
     fed: usize,
-    /// After each entry, that before the first one at index 0.
+    /// The state after each entry; index 0 is the state before the first.
     states: Vec<State>,
     promises: Vec<Promise>,
     snapshot_count: u32,
@@ -202,7 +202,7 @@ impl Workload {
             let step = self.store.snapshot_chunk(1 << 10, &mut bytes).unwrap();
             self.snapshots.put(&mut part, &bytes).unwrap();
             bytes.clear();
-            // Changes come in meanwhile.
+            // Changes arrive meanwhile.
             self.feed();
             if step == SnapshotStep::Done {
                 break;
@@ -238,7 +238,7 @@ impl Workload {
     }
 }
 
-/// Holds what a start finds against what was promised; where it ended.
+/// Checks the state that a start finds against the promise; returns its position.
 fn judge(
     disk: &SimDisk,
     level: Durability,
@@ -285,7 +285,7 @@ fn crash_everywhere(level: Durability, seed: u64) -> (usize, u32, usize) {
             let place = format!("seed {seed}, write point {at}, {choice:?}");
             let range = (least(level == Durability::Disk), most);
             let first = judge(&lost, level, range, &states, &place);
-            // What a start has said must outlive it.
+            // A second start must find the same state.
             let again = lost.after_power_loss(CrashChoice::LoseAll);
             judge(&again, level, (first, first), &states, &format!("{place}, again"));
             recoveries += 2;
@@ -318,7 +318,7 @@ fn a_log_whose_snapshots_are_gone_asks_its_core_for_all_that_there_is() {
     while workload.journal.first() == Position(1) {
         workload.step();
     }
-    // The file goes in the background.
+    // The trimmed segment is removed in the background.
     (0..20).for_each(|_| workload.work());
     workload.journal.close().unwrap();
     let disk = workload.disk.after_process_crash();
@@ -329,7 +329,7 @@ fn a_log_whose_snapshots_are_gone_asks_its_core_for_all_that_there_is() {
     let kept = bring_back(&disk, Durability::Disk).unwrap();
     assert!(kept.notes.iter().any(|note| note.contains("send all again")), "{:?}", kept.notes);
     assert_eq!((kept.store.live_count(), kept.stream.is_whole()), (0, false));
-    // Its core does, and the next start has that.
+    // The core sends everything again, and the next start has it.
     let Kept { mut store, mut stream, mut journal, .. } = kept;
     workload.core.begin_resend();
     let open = workload.core.open(SESSION);

@@ -1,4 +1,4 @@
-//! The files of an installation say what this program understands.
+//! The program accepts an installation's files.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
@@ -24,8 +24,8 @@ fn the_unit_starts_the_node_with_the_configuration() {
     let words: Vec<_> = start.split_whitespace().collect();
     assert!(words.contains(&"/etc/weir/weir.toml"));
     Cli::try_parse_from(words).unwrap();
-    // The state directory that systemd makes is the one that the configuration names.
+    // The state directory that systemd creates is the configuration's.
     assert!(UNIT.contains("StateDirectory=weir") && CONFIG.contains("dir = \"/var/lib/weir\""));
-    // The program tells when it is ready and that it lives.
+    // The program reports readiness and sends watchdog notices.
     assert!(UNIT.contains("Type=notify") && UNIT.contains("WatchdogSec="));
 }

@@ -2,7 +2,7 @@
 //! each execution hits the resting order that the file names.
 //!
 //! The Bitstamp day ships with the project. LOBSTER's samples do not; `WEIR_DATA` names a folder
-//! that has them. Shares and the classes of deviation are explained in `docs/real-flow.md`.
+//! that has them. `docs/real-flow.md` explains the shares and the classes of deviation.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -27,7 +27,7 @@ const SESSION: SessionId = SessionId(2);
 const ACCOUNT: AccountId = AccountId(1);
 const INSTRUMENT: InstrumentId = InstrumentId(1);
 
-/// The real engine, with one instrument and one account that may do anything.
+/// The real engine, with one instrument and one unlimited account.
 struct EngineBook {
     engine: Engine,
     request_no: RequestNo,

@@ -1,17 +1,17 @@
-//! Addresses for nodes that are to be found where they were after they were killed.
+//! Fixed addresses for nodes that are killed and started again at the same address.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Ports that are looked at, below those that the system gives to connections on its own.
+/// The number of candidate ports, all below the kernel's ephemeral range.
 const PORTS: u16 = 10_000;
 
-/// An address of this machine that nobody listens on. Its port is none that the system gives to
-/// connections: a node that comes back does not find somebody else's connection there.
+/// Returns a free local address. Its port lies outside the kernel's ephemeral range, so that no
+/// outgoing connection can take it while the node is down.
 pub fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = first_of_the_systems() - PORTS;
-    // Programs of tests that run side by side begin at different ports.
+    // Test programs that run side by side start at different ports.
     let begin = u16::try_from(std::process::id() * 97 % u32::from(PORTS)).expect("below PORTS");
     for _ in 0..PORTS {
         let nth = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % PORTS;
@@ -22,7 +22,7 @@ pub fn free_address() -> SocketAddr {
     panic!("no port is free from {first} on");
 }
 
-/// The first of the ports that the system gives to connections.
+/// Returns the first port of the kernel's ephemeral range.
 fn first_of_the_systems() -> u16 {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
     let first = range.ok().and_then(|text| text.split_whitespace().next()?.parse().ok());

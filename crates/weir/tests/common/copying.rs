@@ -1,4 +1,5 @@
-//! A reader of copies that keeps every frame as it came, and what a session was told, as frames.
+//! A drop-copy client that keeps every frame as received, and the frames of a session's own
+//! reports.
 
 use std::time::{Duration, Instant};
 
@@ -13,21 +14,21 @@ use weir_wire::{Message, NodeMessage};
 use super::wire::logon_of;
 use super::{HANG, Node, TRADING, Who};
 
-/// A report as it came: its template, and what follows the message's header.
+/// A report as received: its template and the bytes after the message header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub template_id: u16,
     pub body: Vec<u8>,
 }
 
-/// A copy as it came.
+/// A report copy as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copy {
     pub head: ReportCopy,
     pub report: Frame,
 }
 
-/// A session that gets the copies of a firm.
+/// Returns a session that receives the copies of one firm.
 pub const fn desk_of(session_id: u32, firm: FirmId) -> Who {
     Who {
         session_id: SessionId(session_id),
@@ -60,7 +61,7 @@ impl Desk {
         desk
     }
 
-    /// Asks for copies without waiting for the answer.
+    /// Sends a drop-copy request without waiting for the answer.
     pub fn send(&mut self, firm_id: FirmId, from: CopyNo, wanted: Switch) {
         self.send_in(TRADING, firm_id, from, wanted);
     }
@@ -86,7 +87,7 @@ impl Desk {
         self.connection.flush().unwrap();
     }
 
-    /// Asks for copies and takes the answer.
+    /// Sends a drop-copy request and returns the answer.
     pub fn ask(&mut self, firm_id: FirmId, from: CopyNo) -> DropCopyState {
         let before = self.states.len();
         self.send(firm_id, from, Switch::On);
@@ -94,7 +95,7 @@ impl Desk {
         self.states[before]
     }
 
-    /// Takes what comes until there is what is waited for.
+    /// Receives messages until `is_there` holds.
     pub fn until(&mut self, what: &str, is_there: impl Fn(&Desk) -> bool) {
         let begun = Instant::now();
         while !is_there(self) {
@@ -105,7 +106,7 @@ impl Desk {
         }
     }
 
-    /// As [`Desk::until`], with a heartbeat now and then, for a desk that would be lost without.
+    /// As [`Desk::until`], with heartbeats, for a desk that would otherwise time out.
     pub fn beat_until(&mut self, what: &str, is_there: impl Fn(&Desk) -> bool) {
         let begun = Instant::now();
         while !is_there(self) {
@@ -125,14 +126,14 @@ impl Desk {
         }
     }
 
-    /// Asks for copies in the name of another session.
+    /// Sends a drop-copy request in the name of another session.
     pub fn send_as(&mut self, session_id: SessionId, from: CopyNo) {
         let me = std::mem::replace(&mut self.who.session_id, session_id);
         self.send(FirmId::NONE, from, Switch::On);
         self.who.session_id = me;
     }
 
-    /// Takes what has come.
+    /// Handles all received messages.
     fn take(&mut self) {
         while let Some((raw, _)) = self.connection.next_raw().unwrap() {
             let report = Frame { template_id: raw.template_id, body: raw.body.to_vec() };
@@ -157,8 +158,8 @@ impl Desk {
         assert_eq!(self.copies.len(), count);
     }
 
-    /// Checks that each copy names the one before it, the first the one that `state` named, and
-    /// that all are of its stream.
+    /// Asserts that each copy names its predecessor, that the first names the one stated in
+    /// `state`, and that all belong to that stream.
     pub fn check_chain(&self, state: &DropCopyState, copies: &[Copy]) {
         let mut previous = state.previous_copy_no;
         for Copy { head, .. } in copies {
@@ -170,7 +171,7 @@ impl Desk {
         }
     }
 
-    /// The reports of one owner among the copies.
+    /// Returns the copied reports of one owner.
     pub fn of_owner(&self, who: &Who) -> Vec<Frame> {
         let theirs = self.copies.iter().filter(|copy| copy.head.owner_session_id == who.session_id);
         theirs.map(|copy| copy.report.clone()).collect()
@@ -196,7 +197,8 @@ fn open(
     }
 }
 
-/// All that the trading partition has told a session, as it tells it again: stage times are zero.
+/// Resumes a session from its first event and returns all its frames from the trading partition.
+/// Stage times are zero in events that are sent again.
 pub fn told(node: &Node, who: &Who) -> Vec<Frame> {
     let mut connection = Connection::open(node.address(), Limits::default()).unwrap();
     let from_the_first =

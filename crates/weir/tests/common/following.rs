@@ -1,4 +1,4 @@
-//! A follower of order state by token, as a test uses it: what it knows, and how it came by it.
+//! A follower of order state by token: the orders it has received, and the refusals on the way.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,18 +19,18 @@ pub struct Following {
     pub who: Who,
     pub follower: Follower,
     client: Client,
-    /// Why it was told to begin again, each time.
+    /// The reason of each RESYNC.
     pub resyncs: Vec<Reason>,
-    /// Questions that were refused for good.
+    /// The reasons of queries refused for good.
     pub refusals: Vec<Reason>,
-    /// Rows that came.
+    /// The number of rows received.
     pub row_count: usize,
-    /// Whether it gives back the credit of what it took.
+    /// True if the follower returns credit for the rows it takes.
     pub give_credit: bool,
 }
 
 impl Following {
-    /// Logs on as `who` and follows all that it may see, from `token` on.
+    /// Logs on as `who` and follows everything it is entitled to, from `token` on.
     pub fn start(node: &Node, who: Who, token: Vec<u8>) -> Following {
         let config = FollowerConfig { keep_orders: true, ..FollowerConfig::new(who.session_id) };
         Following::start_as(node, who, Follower::new(config, token))
@@ -42,12 +42,12 @@ impl Following {
         following
     }
 
-    /// As [`Following::start_as`], and asks nothing yet.
+    /// As [`Following::start_as`], without sending a query.
     pub fn start_unasked(node: &Node, who: Who, follower: Follower) -> Following {
         Following::start_at(node.address(), who, follower)
     }
 
-    /// As [`Following::start_unasked`], at any address, with TLS or without.
+    /// As [`Following::start_unasked`], at any address, with or without TLS.
     pub fn start_at(target: impl Into<Target>, who: Who, follower: Follower) -> Following {
         let mut client = Client::connect(target, Limits::default()).unwrap();
         client.log_on(who.patient_config(), HANG).unwrap();
@@ -55,7 +55,7 @@ impl Following {
         Following { who, follower, client, resyncs, refusals, row_count: 0, give_credit: true }
     }
 
-    /// Asks its first question.
+    /// Sends the first query.
     pub fn ask(&mut self) {
         self.follower.ask(self.client.outbox());
     }
@@ -66,13 +66,13 @@ impl Following {
         Ok(())
     }
 
-    /// Goes on at a node that was started again, with the token of what was taken.
+    /// Reconnects to a restarted node with the token of the rows already taken.
     pub fn go_on(&mut self, address: SocketAddr) -> Result<(), ClientError> {
         self.client = Client::connect(address, Limits::default())?;
         self.log_on()
     }
 
-    /// Takes what comes within `timeout`.
+    /// Handles incoming messages for at most `timeout`.
     pub fn poll(&mut self, timeout: Duration) -> Result<usize, ClientError> {
         if self.give_credit {
             self.follower.add_credit(self.client.outbox());
@@ -100,7 +100,7 @@ impl Following {
         })
     }
 
-    /// Follows until it was told that it knows all.
+    /// Follows until ONLINE.
     pub fn until_online(&mut self) {
         let begun = Instant::now();
         while !self.follower.is_online() {
@@ -109,18 +109,18 @@ impl Following {
         }
     }
 
-    /// Leaves, so that the session can log on elsewhere.
+    /// Logs out, so that the session can log on elsewhere.
     pub fn log_out(self) {
         self.client.log_out(HANG).unwrap();
     }
 
-    /// The orders that it knows, as states.
+    /// Returns the known orders as states.
     pub fn states(&self) -> BTreeMap<OrderId, OrderState> {
         let orders = self.follower.orders();
         orders.iter().map(|(id, row)| (*id, OrderState::of_row(row))).collect()
     }
 
-    /// Follows until what it knows is `wanted`.
+    /// Follows until the known orders equal `wanted`.
     pub fn until(&mut self, wanted: &BTreeMap<OrderId, OrderState>) {
         let begun = Instant::now();
         while self.states() != *wanted {
@@ -135,7 +135,7 @@ impl Following {
     }
 }
 
-/// What a report and a row both say of an order.
+/// The fields that an execution report and a row have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderState {
     pub order_id: OrderId,
@@ -191,7 +191,8 @@ impl OrderState {
     }
 }
 
-/// The latest state of each order by its reports; refusals and answers given again are no change.
+/// Returns the latest state of each order from its reports. Rejects and repeated answers are
+/// skipped: they change nothing.
 pub fn latest_states<'a>(
     events: impl IntoIterator<Item = &'a OrderEvent>,
 ) -> BTreeMap<OrderId, OrderState> {

@@ -1,8 +1,8 @@
-//! A real node in a directory of its own, a small market on it, and the clients of the tests.
+//! Test harness: a real node in its own directory, a small market on it, and the tests' clients.
 //!
-//! The node is the `weir` binary as a process; it listens on ports that the system chooses, so
-//! that tests run side by side. Nothing here decides how long something may take: every wait ends
-//! with what is waited for, and its limit (`HANG`) only keeps a hang from being for ever.
+//! The node is the `weir` binary as a process. It listens on ports that the system chooses, so that
+//! tests run side by side. No wait here has a deadline of its own: each ends with its condition,
+//! and `HANG` only turns a hang into a failure.
 
 pub mod address;
 pub mod copying;
@@ -32,12 +32,12 @@ use weir_wire::Request;
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession, Transfer};
 use weir_wire::session::ApiKey;
 
-/// Longer than anything takes on a machine that still moves.
+/// The limit of every wait, longer than anything takes on a machine that still runs.
 pub const HANG: Duration = Duration::from_secs(60);
 pub const TRADING: PartitionId = PartitionId(1);
 pub const INSTRUMENT: InstrumentId = InstrumentId(1);
 
-/// A participant of the market: a session, its firm and the account it trades for.
+/// A participant of the market: a session, its firm and its account.
 #[derive(Clone, Copy, Debug)]
 pub struct Who {
     pub session_id: SessionId,
@@ -56,7 +56,7 @@ pub const SUPERVISOR: Who = Who { session_id: SessionId(2), role: Role::Supervis
 pub const ALICE: Who = trader_of(11);
 pub const BOB: Who = trader_of(12);
 
-/// A trader with a firm and an account of its own, all of the same number.
+/// Returns a trader with its own firm and account, all with the number `id`.
 pub const fn trader_of(id: u32) -> Who {
     Who {
         session_id: SessionId(id),
@@ -71,7 +71,7 @@ impl Who {
         ApiKey([u8::try_from(self.session_id.0).expect("test sessions have small numbers"); 32])
     }
 
-    /// The secret half of the key pair that the session has where a test gives it one.
+    /// Returns the private key of the session, for tests that register its public half.
     pub fn signing_key(&self) -> SigningKey {
         SigningKey::from_seed([self.key().0[0] ^ 0x80; 32])
     }
@@ -80,13 +80,13 @@ impl Who {
         SessionConfig::new(self.session_id, self.key())
     }
 
-    /// As [`Who::config`], for who is away for longer than a heartbeat: an audit of a long history
-    /// takes its time.
+    /// As [`Who::config`], with a heartbeat interval of one minute, for clients that pause to audit
+    /// a long history.
     pub fn patient_config(&self) -> SessionConfig {
         SessionConfig { heartbeat_interval_ms: 60_000, ..self.config() }
     }
 
-    /// A day order named `number`.
+    /// Returns a day order named `number`.
     pub fn order(&self, number: u64, side: Side, price: i64, qty: u64) -> LimitOrder {
         LimitOrder {
             cl_ord_id: ClOrdId::from_number(number),
@@ -108,12 +108,12 @@ impl Who {
     }
 }
 
-/// A node's directory and how its node is started; it outlives the node.
+/// A node's directory and its start command; it outlives the node.
 pub struct Home {
     dir: TempDir,
     data: PathBuf,
     durability: &'static str,
-    /// The words before the node's own command, if it is not started directly.
+    /// The command line that precedes the node's own, if the node is not started directly.
     wrapper: Vec<OsString>,
     program: PathBuf,
     listen: SocketAddr,
@@ -124,7 +124,7 @@ impl Home {
         Home::with_config(durability, "")
     }
 
-    /// A home whose node reads this configuration file.
+    /// Returns a home with this text as the node's configuration file.
     pub fn with_config(durability: &'static str, config: &str) -> Home {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
@@ -135,17 +135,17 @@ impl Home {
         home
     }
 
-    /// A home whose node keeps its data elsewhere and is started by way of other commands.
+    /// Moves the node's data to `data` and starts the node through `wrapper`.
     pub fn elsewhere(self, data: PathBuf, wrapper: Vec<OsString>) -> Home {
         Home { data, wrapper, ..self }
     }
 
-    /// The same home, whose node is another program from now on.
+    /// Replaces the node's binary for later starts.
     pub fn with_program(self, program: PathBuf) -> Home {
         Home { program, ..self }
     }
 
-    /// The same home, whose node listens on this address each time.
+    /// Fixes the node's listening address for later starts.
     pub fn listening_on(self, listen: SocketAddr) -> Home {
         Home { listen, ..self }
     }
@@ -154,7 +154,7 @@ impl Home {
         self.dir.path().join(name)
     }
 
-    /// The node's own directory.
+    /// Returns the node's data directory.
     pub fn data(&self) -> PathBuf {
         self.data.clone()
     }
@@ -163,7 +163,7 @@ impl Home {
         self.command(&["serve"])
     }
 
-    /// A node by these words of the command line.
+    /// Builds the command that runs `weir` with these arguments.
     fn command(&self, serve: &[&str]) -> Command {
         let key: String = OPERATOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut words = self.wrapper.iter().cloned().chain([self.program.clone().into()]);
@@ -180,26 +180,26 @@ impl Home {
         command
     }
 
-    /// Starts a node and waits until it says that it is ready.
+    /// Starts a node and waits until it reports that it is ready.
     pub fn start(&self) -> Node {
         self.run(self.serve())
     }
 
-    /// As [`Home::start`], with more options or environment.
+    /// As [`Home::start`], with more options or environment variables.
     pub fn start_with(&self, add: impl FnOnce(&mut Command)) -> Node {
         let mut serve = self.serve();
         add(&mut serve);
         self.run(serve)
     }
 
-    /// As [`Home::start`], a gateway of market data with these options.
+    /// As [`Home::start`], for a market-data gateway with these options.
     pub fn start_gateway(&self, options: &[&str]) -> Node {
         let mut serve = self.command(&["market", "serve", "--market-listen", "127.0.0.1:0"]);
         serve.args(options);
         self.run(serve)
     }
 
-    /// As [`Home::start`], without saying which key the first operator is to have.
+    /// As [`Home::start`], without the bootstrap key of the first operator.
     pub fn start_without_key(&self) -> Node {
         let mut serve = self.serve();
         serve.env_remove("WEIR_BOOTSTRAP_KEY");
@@ -224,19 +224,19 @@ impl Home {
         }
     }
 
-    /// Runs a node that cannot start, to its end.
+    /// Runs a node that must fail to start, and returns its output.
     pub fn fail_to_start(&self) -> Output {
         let output = self.serve().output().unwrap();
         assert!(!output.status.success(), "the node started: {output:?}");
         output
     }
 
-    /// What the newest node has told people so far.
+    /// Returns the newest node's standard error so far.
     pub fn said(&self) -> String {
         std::fs::read_to_string(self.path("stderr")).unwrap()
     }
 
-    /// What the newest node has told people up to the line that it is ready.
+    /// Returns the newest node's standard error once it contains the ready line.
     pub fn said_at_start(&self) -> String {
         until("the line that the node is ready", || {
             let said = self.said();
@@ -244,14 +244,14 @@ impl Home {
         })
     }
 
-    /// What `weir log verify` says of a partition's log.
+    /// Returns the output of `weir log verify` for a partition's log.
     pub fn verify(&self, partition_id: PartitionId) -> Value {
         let output = self.try_verify(partition_id);
         assert!(output.status.success(), "weir log verify: {output:?}");
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// As [`Home::verify`], whatever comes of it.
+    /// As [`Home::verify`], without requiring success.
     pub fn try_verify(&self, partition_id: PartitionId) -> Output {
         Command::new(env!("CARGO_BIN_EXE_weir"))
             .args(["log", "verify", "--json", "--partition", &partition_id.to_string()])
@@ -261,18 +261,18 @@ impl Home {
     }
 }
 
-/// A node that has not said that it is ready.
+/// A node that has not reported ready yet.
 pub struct Starting {
     child: Child,
 }
 
 impl Starting {
-    /// The process.
+    /// Returns the process id.
     pub fn pid(&self) -> Pid {
         pid_of(&self.child)
     }
 
-    /// Waits until the node says that it is ready, or has ended: then, what it said instead.
+    /// Waits until the node is ready. If it ends first, returns its first line of output.
     pub fn wait(mut self) -> Result<Node, String> {
         let mut said = String::new();
         let stdout = self.child.stdout.take().expect("stdout is piped");
@@ -309,22 +309,22 @@ impl Node {
         self.address
     }
 
-    /// The process.
+    /// Returns the process id.
     pub fn pid(&self) -> Pid {
         pid_of(&self.child)
     }
 
-    /// Where its HTTP side is.
+    /// Returns the node's HTTP address.
     pub fn http(&self) -> &str {
         &self.http
     }
 
-    /// Where it serves order state over HTTP.
+    /// Returns the address that serves order state over HTTP.
     pub fn web(&self) -> &str {
         self.web.as_deref().expect("the configuration has a [web]")
     }
 
-    /// The answer to a GET: its status line's code, and its body.
+    /// Sends a GET and returns the status code and the body.
     pub fn get(&self, path: &str) -> (u16, String) {
         try_get(&self.http, path).expect("the node serves HTTP")
     }
@@ -333,7 +333,8 @@ impl Node {
         weir_client::status::StatusPage::fetch(&self.http).unwrap().json
     }
 
-    /// The figures of a partition once they satisfy `is_there`: they lag the answers a little.
+    /// Waits until a partition's figures satisfy `is_there` and returns them: they lag the answers
+    /// a little.
     pub fn partition_when(
         &self,
         partition_id: PartitionId,
@@ -347,7 +348,8 @@ impl Node {
         })
     }
 
-    /// The operator. One that was dropped a moment ago may not be known to be gone yet.
+    /// Returns the operator's client. Retries while a connection dropped a moment ago still counts
+    /// as logged on.
     pub fn admin(&self) -> Admin {
         let who = (OPERATOR.session_id, OPERATOR.key());
         until("the operator's place", || match Admin::connect(self.address, who, HANG) {
@@ -356,23 +358,23 @@ impl Node {
         })
     }
 
-    /// Asks the node to stop and waits until it has.
+    /// Sends SIGTERM and waits for the node's end.
     pub fn terminate(self) -> ExitStatus {
         rustix::process::kill_process(self.pid(), rustix::process::Signal::TERM).unwrap();
         self.wait_for_end()
     }
 
-    /// Waits until the node has ended, for whatever reason.
+    /// Waits until the node has ended, for any reason.
     pub fn wait_for_end(mut self) -> ExitStatus {
         until("the node's end", || self.child.try_wait().unwrap())
     }
 
-    /// Tells the node to read its certificates anew.
+    /// Sends SIGHUP: the node reloads its certificates.
     pub fn hang_up(&self) {
         self.signal(rustix::process::Signal::HUP);
     }
 
-    /// Stops the node where it stands, or lets it go on.
+    /// Stops the node's process (SIGSTOP) or continues it (SIGCONT).
     pub fn pause(&self, paused: bool) {
         use rustix::process::Signal;
         self.signal(if paused { Signal::STOP } else { Signal::CONT });
@@ -393,13 +395,13 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // A node that has ended already is what this is for.
+        // Both calls fail if the node has already ended, which is the state wanted.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The answer to a GET: its status line's code, and its body; `None` when nobody answers.
+/// Sends a GET and returns the status code and the body, or `None` if no server answers.
 pub fn try_get(address: &str, path: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     let ask = format!("GET {path} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n");
@@ -411,7 +413,7 @@ pub fn try_get(address: &str, path: &str) -> Option<(u16, String)> {
     Some((code, body.to_owned()))
 }
 
-/// Looks until there is something.
+/// Calls `look` until it returns a value.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -423,13 +425,13 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Makes the market: one instrument, a supervisor, the traders named. Every partition knows all
-/// of it afterwards.
+/// Defines the market: one instrument, a supervisor and `traders`. On return every partition has
+/// imported all definitions.
 pub fn open_market(node: &Node, traders: &[Who]) {
     define_market(node.admin(), traders);
 }
 
-/// As [`open_market`], by this operator.
+/// As [`open_market`], through this operator's client.
 pub fn define_market(mut admin: Admin, traders: &[Who]) {
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     admin.define_instrument(instrument(INSTRUMENT)).unwrap();
@@ -446,13 +448,13 @@ pub fn define_market(mut admin: Admin, traders: &[Who]) {
         let unlimited = Switch::On;
         let account = DefineAccount { request_no, session_id, account_id, firm_id, unlimited };
         admin.define_account(account).unwrap();
-        // A partition that books to the account has imported all that was defined before it.
+        // A partition that books to the account has imported every earlier definition.
         admin.transfer(deposit(account_id)).unwrap();
     }
     admin.close().unwrap();
 }
 
-/// A session that its API key opens, without end or bounds.
+/// Returns the definition of a session with an API key, without expiry or limits.
 pub fn definition_of(who: &Who) -> DefineSession {
     DefineSession {
         request_no: RequestNo::NONE,
@@ -481,7 +483,7 @@ fn deposit(account_id: AccountId) -> Transfer {
     }
 }
 
-/// An instrument in continuous trading.
+/// Returns an instrument in continuous trading.
 pub fn instrument(instrument_id: InstrumentId) -> DefineInstrument {
     DefineInstrument {
         request_no: RequestNo::NONE,

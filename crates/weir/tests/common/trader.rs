@@ -1,4 +1,4 @@
-//! A trader of a test: the real client with one session, and what came that nobody took yet.
+//! A test's trader: the real client with one session, and an inbox of events not yet taken.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -19,24 +19,24 @@ pub struct Trader {
     heard: Heard,
 }
 
-/// What a program keeps of a session: the last event told, and in which epoch.
+/// A session's saved position: its last event and that event's epoch.
 pub type Mark = (EventNo, Epoch);
 
 #[derive(Default)]
 struct Heard {
-    /// What came and was not taken yet.
+    /// Received events that no caller has taken.
     inbox: VecDeque<SessionEvent>,
-    /// Every report that came, taken or not.
+    /// Every report received, taken or not.
     reports: Vec<ExecutionReport>,
 }
 
 impl Trader {
-    /// Logs on; nothing old is wanted.
+    /// Logs on without asking for old events.
     pub fn log_on(node: &Node, who: Who) -> Trader {
         Trader::log_on_as(node, who, who.config())
     }
 
-    /// As [`Trader::log_on`], by another way than the node's own address.
+    /// As [`Trader::log_on`], through a target other than the node's own address.
     pub fn log_on_at(target: Target, who: Who) -> Trader {
         Trader::open(target, who, Session::new(who.config())).unwrap()
     }
@@ -45,20 +45,20 @@ impl Trader {
         Trader::open(node.address().into(), who, Session::new(config)).unwrap()
     }
 
-    /// Logs on and asks for the partition's events from `from` on; who told what came before is
-    /// not said.
+    /// Logs on and asks for the partition's events from `from` on, without naming the epoch of the
+    /// earlier ones.
     pub fn resume(node: &Node, who: Who, from: EventNo) -> Result<Trader, ClientError> {
         Trader::resume_at(node.address().into(), who, from)
     }
 
-    /// As [`Trader::resume`], by another way than the node's own address.
+    /// As [`Trader::resume`], through a target other than the node's own address.
     pub fn resume_at(target: Target, who: Who, from: EventNo) -> Result<Trader, ClientError> {
         let mut session = Session::new(who.config());
         session.resume_after(TRADING, EventNo(from.0 - 1), Epoch::NONE);
         Trader::open(target, who, session)
     }
 
-    /// Logs on as one who was told `last` in `epoch`.
+    /// Logs on and resumes after event `last` of `epoch`.
     pub fn go_on(node: &Node, who: Who, (last, epoch): Mark) -> Result<Trader, ClientError> {
         let mut session = Session::new(who.config());
         session.resume_after(TRADING, last, epoch);
@@ -73,7 +73,7 @@ impl Trader {
         Ok(Trader { who, client, heard })
     }
 
-    /// Hands a request over without waiting for its answer.
+    /// Sends a request without waiting for its answer.
     pub fn send(&mut self, request: Request) -> RequestNo {
         let times = Times::default();
         match self.client.submit(self.who.session_id, (TRADING, request), times) {
@@ -82,13 +82,14 @@ impl Trader {
         }
     }
 
-    /// Takes what comes for a while.
+    /// Handles incoming messages for at most `timeout`.
     pub fn poll(&mut self, timeout: Duration) -> Result<usize, ClientError> {
         let heard = &mut self.heard;
         self.client.poll(timeout, |incoming, _| heard.keep(incoming))
     }
 
-    /// Takes the first that `pick` wants, whether it is here already or comes; the rest stays.
+    /// Takes the first event that `pick` selects, already received or still to come, and leaves the
+    /// others in the inbox.
     pub fn next<T>(&mut self, what: &str, mut pick: impl FnMut(&SessionEvent) -> Option<T>) -> T {
         let begun = Instant::now();
         let mut seen = 0;
@@ -105,7 +106,7 @@ impl Trader {
         }
     }
 
-    /// The first answer to a request.
+    /// Returns the first answer to a request.
     pub fn answer(&mut self, request_no: RequestNo) -> SessionEvent {
         self.next("an answer", |event| {
             let answered = match event {
@@ -119,7 +120,7 @@ impl Trader {
         })
     }
 
-    /// Sends a request and waits for its first answer.
+    /// Sends a request and returns its first answer.
     pub fn ask(&mut self, request: Request) -> SessionEvent {
         let request_no = self.send(request);
         self.answer(request_no)
@@ -133,7 +134,7 @@ impl Trader {
         }
     }
 
-    /// The next report that `is_wanted` says is the one.
+    /// Returns the next report that satisfies `is_wanted`.
     pub fn report_where(&mut self, is_wanted: impl Fn(&OrderEvent) -> bool) -> OrderEvent {
         self.next("a report", |event| match event {
             SessionEvent::Report { report, .. } if is_wanted(&report.event) => Some(report.event),
@@ -141,30 +142,30 @@ impl Trader {
         })
     }
 
-    /// Every report so far, in the order in which they came.
+    /// Returns every report so far, in order of arrival.
     pub fn reports(&self) -> &[ExecutionReport] {
         &self.heard.reports
     }
 
-    /// Waits until all is here that the partition has said to this session up to now: the answer
-    /// to a request that changes nothing comes behind it.
+    /// Waits for all events that the partition has reported to this session so far: sends a cancel
+    /// that changes nothing, and its reject comes after them.
     pub fn settle(&mut self) {
         let nothing = ClOrdId::new("no-such-order").expect("a short name");
         let answer = self.ask(cancel(nothing, nothing, INSTRUMENT));
         assert!(matches!(answer, SessionEvent::Rejected { .. }), "{answer:?}");
     }
 
-    /// Drops what came and was not taken; [`Trader::reports`] still has it.
+    /// Clears the inbox; [`Trader::reports`] keeps the reports.
     pub fn forget(&mut self) {
         self.heard.inbox.clear();
     }
 
-    /// The last event that was taken.
+    /// Returns the number of the last event received.
     pub fn last_event_no(&self) -> EventNo {
         self.mark().0
     }
 
-    /// The last event that was taken, and in which epoch.
+    /// Returns the number of the last event received, and its epoch.
     pub fn mark(&self) -> Mark {
         let session = self.client.session(self.who.session_id).expect("it has logged on");
         (session.last_event_no(TRADING), session.epoch(TRADING))

@@ -1,5 +1,5 @@
-//! A connection that says exactly what a test wants, well-formed or not, and nothing by itself:
-//! no heartbeat, no resume, no second try.
+//! A connection that sends exactly the bytes a test gives it, well-formed or not. It adds nothing:
+//! no heartbeat, no resume, no retry.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ impl Wire {
         Wire { connection: Connection::open(node.address(), Limits::default()).unwrap() }
     }
 
-    /// Over a connection that is open already.
+    /// Wraps a connection that is already open.
     pub fn over(connection: Connection) -> Wire {
         Wire { connection }
     }
@@ -34,7 +34,7 @@ impl Wire {
         &self.connection
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub fn send(&mut self, bytes: &[u8]) {
         self.connection.outbox().extend_from_slice(bytes);
         self.connection.flush().unwrap();
@@ -47,7 +47,7 @@ impl Wire {
         self.send(&bytes);
     }
 
-    /// Asks to log on and takes the answer.
+    /// Sends a logon and returns the answer.
     pub fn try_log_on(
         &mut self,
         logon: &Logon,
@@ -59,7 +59,7 @@ impl Wire {
         self.logon_answer()
     }
 
-    /// The next answer to a logon.
+    /// Returns the next answer to a logon.
     pub fn logon_answer(&mut self) -> Result<LogonAck, LogonReject> {
         self.expect("an answer to a logon", |message| match message {
             NodeMessage::LogonAck(ack, _) => Some(Ok(*ack)),
@@ -68,7 +68,7 @@ impl Wire {
         })
     }
 
-    /// Asks for a challenge of a session and takes the answer.
+    /// Requests a session's challenge and returns the answer.
     pub fn try_challenge(&mut self, session_id: SessionId) -> Result<Challenge, LogonReject> {
         let mut bytes = Vec::new();
         put_frame(&ChallengeRequest { session_id }, &mut bytes);
@@ -84,7 +84,7 @@ impl Wire {
         self.try_challenge(who.session_id).unwrap()
     }
 
-    /// Sends a signed logon and takes the answer.
+    /// Sends a signed logon and returns the answer.
     pub fn try_signed(&mut self, frame: &[u8]) -> Result<LogonAck, LogonReject> {
         self.send(frame);
         self.logon_answer()
@@ -94,7 +94,7 @@ impl Wire {
         self.try_log_on(logon, &[]).unwrap()
     }
 
-    /// Waits for the first message that `pick` wants; what comes before it is dropped.
+    /// Waits for the first message that `pick` selects; earlier messages are dropped.
     pub fn expect<T>(
         &mut self,
         what: &str,
@@ -124,7 +124,7 @@ impl Wire {
         })
     }
 
-    /// The reason of the next logout, and of which session it is.
+    /// Returns the session and the reason of the next logout.
     pub fn logout(&mut self) -> (SessionId, Reason) {
         self.expect("a logout", |message| match message {
             NodeMessage::Logout(logout) => Some((logout.session_id, logout.reason)),
@@ -147,7 +147,7 @@ impl Wire {
     }
 }
 
-/// A logon of `who` that wants a heartbeat every five seconds.
+/// Returns a logon of `who` with a heartbeat interval of five seconds.
 pub fn logon_of(who: &Who) -> Logon {
     Logon {
         api_key: who.key(),
@@ -157,7 +157,7 @@ pub fn logon_of(who: &Who) -> Logon {
     }
 }
 
-/// The frame of a logon of `who` that answers `challenge`.
+/// Returns a signed logon frame of `who` that answers `challenge`.
 pub fn signed_logon_of(who: &Who, challenge: &Challenge) -> Vec<u8> {
     let logon = SignedLogon {
         signature: Signature([0; 64]),

@@ -1,4 +1,4 @@
-//! The crowd of the benchmark on a thread of its own, round after round.
+//! The benchmark's crowd of hostile clients on its own thread, round after round.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use weir_bench::isolation::hostile::{Cast, Credentials, ROUND, Tallies};
 
 use crate::common::{INSTRUMENT, Who, trader_of};
 
-/// The sessions of those who may log on and mean no good all the same.
+/// The sessions of hostile clients that are allowed to log on.
 pub const INSIDERS: [Who; 20] = {
     let mut insiders = [trader_of(101); 20];
     let mut index = 0;
@@ -22,7 +22,7 @@ pub const INSIDERS: [Who; 20] = {
     insiders
 };
 
-/// What the thread and its owner share.
+/// The state that the thread and its owner share.
 #[derive(Default)]
 struct Shared {
     is_on: AtomicBool,
@@ -37,7 +37,8 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// A crowd of `count` that is not there yet. `victim` is whose logon is replayed.
+    /// Starts the thread with a crowd of `count`, not yet sent in. The logon of `victim` is
+    /// replayed.
     pub fn gather(node: SocketAddr, count: usize, victim: Who) -> Crowd {
         let shared = Arc::new(Shared::default());
         let of = |who: Who| Credentials { session_id: who.session_id, key: who.key() };
@@ -46,7 +47,7 @@ impl Crowd {
         let theirs = shared.clone();
         let thread = std::thread::spawn(move || {
             let mut crowd = hostile::Crowd::gather(&cast);
-            // The machine's cores are few: what is measured is the node, not a race with its foes.
+            // The machine has few cores, and the node is measured, not a race with its attackers.
             let _ = rustix::process::nice(10);
             while !theirs.is_over.load(Ordering::Relaxed) {
                 let begun = Instant::now();
@@ -59,17 +60,17 @@ impl Crowd {
         Crowd { shared, thread: Some(thread) }
     }
 
-    /// Sends the crowd in, or away.
+    /// Sends the crowd in, or withdraws it.
     pub fn set_on(&self, is_on: bool) {
         self.shared.is_on.store(is_on, Ordering::Relaxed);
     }
 
-    /// Rounds so far, idle ones too.
+    /// Returns the number of rounds so far, including idle ones.
     pub fn rounds(&self) -> u64 {
         self.shared.rounds.load(Ordering::Relaxed)
     }
 
-    /// Sends the crowd away for good.
+    /// Withdraws the crowd for good.
     pub fn disperse(mut self) -> Tallies {
         self.set_on(false);
         let rounds = self.rounds();

@@ -1,8 +1,8 @@
-//! Latencies of phases, in pairs, and how sure their ratio is.
+//! Latencies of paired phases, and the confidence interval of their ratio.
 
 use weir_client::load::Rng;
 
-/// Draws of the bootstrap.
+/// The number of bootstrap draws.
 const DRAWS: usize = 10_000;
 
 /// The latencies of a phase, in nanoseconds.
@@ -14,24 +14,24 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// Of latencies that are sorted.
+    /// Computes a phase's quantiles from sorted latencies.
     pub fn of(sorted: Vec<u64>) -> Phase {
         let at = |per_cent: usize| sorted[(sorted.len() - 1) * per_cent / 100];
         Phase { p50: at(50), p99: at(99), max: at(100) }
     }
 }
 
-/// Two phases one after the other.
+/// Two successive phases.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
     /// Without the crowd.
     pub off: Phase,
-    /// With it.
+    /// With the crowd.
     pub on: Phase,
 }
 
-/// The geometric mean of ratios, and the interval that holds 95 of 100 means of as many ratios
-/// drawn from them.
+/// Returns the geometric mean of ratios, and the interval that holds 95 of 100 means of as many
+/// ratios drawn from them.
 fn mean_ratio(ratios: &[f64]) -> (f64, f64, f64) {
     let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     let mean =

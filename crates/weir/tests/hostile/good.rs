@@ -1,4 +1,4 @@
-//! Ten sessions that trade by the clock, and how long they wait for each answer.
+//! Ten sessions that trade on a fixed schedule, and the latency of each answer.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -25,14 +25,14 @@ pub const GOOD: [Who; 10] = [
     trader_of(29),
     trader_of(30),
 ];
-/// Requests a second, over all ten.
+/// Requests per second, over all ten sessions.
 pub const RATE: u64 = 500;
 
 pub struct GoodTrader {
     who: Who,
     client: Client,
     pub ledger: Ledger,
-    /// When each unanswered request was due.
+    /// The time at which each unanswered request was due.
     due: BTreeMap<RequestNo, Instant>,
 }
 
@@ -44,7 +44,8 @@ impl GoodTrader {
     }
 
     fn send(&mut self, number: u64, due: Instant) {
-        // Even ones sell, odd ones buy, at one price: each order trades or rests, and is answered.
+        // Even sessions sell and odd ones buy, at one price: each order trades or rests, and is
+        // answered.
         let request = match self.who.session_id.0 % 2 {
             0 => self.who.sell(number, 100, 1),
             _ => self.who.buy(number, 100, 1),
@@ -75,7 +76,7 @@ impl GoodTrader {
                 let due = due.remove(&answered.request_no).expect("an answer to a request");
                 latencies.push(u64::try_from(due.elapsed().as_nanos()).expect("short"));
             }
-            // A logout, a refusal or a hole in the numbers ends the test here.
+            // A logout, a refusal or a gap in the numbers fails the test here.
             ledger.hear(&event);
         });
         received.expect("a good session is never cut");
@@ -92,8 +93,8 @@ impl Good {
         Good { traders: GOOD.map(|who| GoodTrader::log_on(node, who)).into(), numbers: 0 }
     }
 
-    /// Hears all that was said to them: the answer to a request that changes nothing comes behind
-    /// the fills of orders that rest.
+    /// Receives everything reported so far: the answer to a cancel that changes nothing comes after
+    /// the fills of resting orders.
     pub fn settle(&mut self) {
         let nothing = ClOrdId::new("no-such-order").expect("a short name");
         for trader in &mut self.traders {
@@ -102,9 +103,8 @@ impl Good {
         self.trade(Duration::ZERO);
     }
 
-    /// Trades for `length`, each request at its time whatever became of those before, and waits
-    /// for the last answer. Returns the time from when each was due to its answer, sorted, in
-    /// nanoseconds.
+    /// Trades for `length`, each request at its due time regardless of earlier ones, and waits for
+    /// the last answer. Returns the sorted times from due time to answer, in nanoseconds.
     pub fn trade(&mut self, length: Duration) -> Vec<u64> {
         let mut latencies = Vec::new();
         let begun = Instant::now();

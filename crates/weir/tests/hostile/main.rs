@@ -1,9 +1,9 @@
-//! A thousand hostile connections beside ten good sessions of the real client.
+//! A thousand hostile connections next to ten good sessions of the real client.
 //!
-//! In alternating phases the crowd is there or is not. Whatever it does: every good request is
-//! answered, once, nothing that a good session hears is lost, and every connection is accounted
-//! for. How much longer the good ones wait is measured and told, in pairs of phases of one run;
-//! it decides nothing, since the machine has a part in it.
+//! In alternating phases the crowd is present or absent. Whatever it does, every good request is
+//! answered exactly once, no event for a good session is lost, and every connection is accounted
+//! for. The added latency of the good sessions is measured in pairs of phases of one run and
+//! printed; it is not asserted, since it depends on the machine.
 //!
 //! `WEIR_HOSTILE` sets the size of the crowd (130), `WEIR_PAIRS` the pairs of phases (1),
 //! `WEIR_PHASE_MS` their length (1500), `WEIR_LEVEL` the durability (`memory`).
@@ -37,7 +37,8 @@ fn number_from(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Short deadlines, so that each is met in a phase, and fewer places than the crowd has.
+/// Returns a configuration with short deadlines, so that each expires within a phase, and a lobby
+/// smaller than the crowd.
 fn config(crowd_size: u64) -> String {
     format!(
         "[gateway]\nlogon_timeout_ms = 1000\nstall_max_ms = 1000\noutput_bytes_max = 65536\n\
@@ -50,7 +51,7 @@ fn gateway(node: &Node) -> Value {
     node.status()["gateway"].clone()
 }
 
-/// Waits until the node has no connections but the good ones'.
+/// Waits until only the good sessions' connections are left.
 fn wait_for_quiet(node: &Node) {
     until("the end of the crowd's connections", || {
         (gateway(node)["connections"] == GOOD.len() as u64).then_some(())
@@ -81,7 +82,7 @@ fn good_sessions_lose_nothing_beside_hostile_connections_and_each_of_those_is_ac
     good.trade(Duration::from_millis(500));
     let mut pairs = Vec::new();
     for number in 0..number_from("WEIR_PAIRS", 1) {
-        // Which phase is first changes, so that a drift of the machine favours neither.
+        // The order of the phases alternates, so that a drift of the machine favours neither.
         let is_first = !number.is_multiple_of(2);
         let first = phase(&mut good, &crowd, &node, is_first);
         let second = phase(&mut good, &crowd, &node, !is_first);
@@ -103,13 +104,14 @@ fn good_sessions_lose_nothing_beside_hostile_connections_and_each_of_those_is_ac
     assert!(node.terminate().success());
 }
 
-/// Every connection that was let in was cut, left, or is there; none is one that nobody opened.
+/// Asserts that every accepted connection was cut, left or is open, and that the node counts no
+/// more than were opened.
 fn account_for(node: &Node, tallies: &Tallies) -> Value {
     let counters = gateway(node);
     let count = |name: &str| counters[name].as_u64().unwrap_or_else(|| panic!("no {name}"));
     let ended = count("connections_cut") + count("connections_gone");
     assert_eq!(count("accepted"), ended + count("connections"), "{counters}");
-    // The operator who opened the market, and the good ones.
+    // The operator's connection, which opened the market, and the good sessions'.
     let others = 1 + GOOD.len() as u64;
     let opened: u64 = tallies.values().map(|tally| tally.opened).sum();
     assert!(count("accepted") + count("connections_refused") <= opened + others, "{counters}");

@@ -1,5 +1,5 @@
-//! Ledgers against the command log: the log is applied to a new engine, and what that says is what
-//! everybody must have heard, no more and no less.
+//! Compares ledgers with the command log: the events of a new engine that applies the log must be
+//! exactly the events that the sessions received.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use weir_wire::{Command, Event, PlainEvent, Request};
 use crate::common::{Home, TRADING};
 use crate::ledger::Ledger;
 
-/// What the log says to each session, by event number.
+/// Each session's events by the log, by event number.
 pub type History = BTreeMap<SessionId, BTreeMap<EventNo, PlainEvent>>;
 
 pub fn history_of(home: &Home) -> History {
@@ -39,15 +39,15 @@ pub fn history_of(home: &Home) -> History {
     history
 }
 
-/// The first event that a session heard and that the log does not tell, or tells otherwise.
+/// Returns the first event that a session received and that the log's events lack or contradict.
 pub fn lost_from(history: &History, ledger: &Ledger) -> Option<EventNo> {
     let said = history.get(&ledger.session_id);
     let is_said = |no: &EventNo, heard| said.and_then(|said| said.get(no)) == Some(heard);
     ledger.events.iter().find(|(event_no, heard)| !is_said(event_no, heard)).map(|(no, _)| *no)
 }
 
-/// Every event that was heard is in the log's history, and the other way round; every request has
-/// an answer, and was carried out at most once.
+/// Asserts that the received events equal those of the log's history, that every request has an
+/// answer, and that none was executed twice.
 pub fn check_against_log(home: &Home, ledgers: &[&Ledger]) {
     let mut history = history_of(home);
     for ledger in ledgers {
@@ -63,8 +63,8 @@ pub fn check_against_log(home: &Home, ledgers: &[&Ledger]) {
     }
 }
 
-/// No request changed anything twice: an order began once, was replaced and cancelled once by one
-/// request; what an answer says again has neither record nor change.
+/// Asserts that no request changed anything twice: an order began once, and one request replaced or
+/// cancelled it once. A repeated answer has neither record nor change.
 fn check_executed_once(ledger: &Ledger) {
     let mut began = BTreeSet::new();
     let mut done = BTreeSet::new();
@@ -100,8 +100,8 @@ fn check_executed_once(ledger: &Ledger) {
     }
 }
 
-/// Each trade has a maker and a taker who heard the same; each order's trades sum up to what its
-/// reports say.
+/// Asserts that each trade has a maker and a taker with the same report of it, and that each
+/// order's trades add up to its reports.
 pub fn check_fills(ledgers: &[&Ledger]) {
     let mut sides: BTreeMap<MatchId, Vec<&OrderEvent>> = BTreeMap::new();
     let mut filled = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! A reader of copies over all lives of the node, held to the ledgers of those whose reports it
-//! gets.
+//! A drop-copy client over all lives of the node, checked against the ledgers of the copied
+//! sessions.
 //!
-//! INVARIANT: a copy that is told again is equal to the first telling.
+//! INVARIANT: a copy that is sent again equals the first one.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,14 +18,14 @@ use crate::ledger::Ledger;
 
 pub struct CopyReader {
     who: Who,
-    /// None after a refusal, until it is connected anew.
+    /// `None` after a refusal, until it reconnects.
     reader: Option<DropCopyReader>,
     address: SocketAddr,
-    /// Whose report a copy is, its number there, and the report.
+    /// By copy number: the owner of the report, the owner's event number, and the report.
     heard: BTreeMap<(PartitionId, CopyNo), (SessionId, EventNo, PlainEvent)>,
-    /// Copies that were void because the node had lost them, as it may at its level.
+    /// The number of copies voided because the node had lost them, as its level allows.
     pub lost_count: u64,
-    /// How often the node refused to go on in another history.
+    /// The number of refusals because of another history.
     pub refused_count: u64,
 }
 
@@ -35,7 +35,7 @@ fn connect(who: Who, address: SocketAddr) -> Result<DropCopyReader, ClientError>
 }
 
 impl CopyReader {
-    /// Logs on and asks for all that there is.
+    /// Logs on and requests all copies.
     pub fn start(node: &Node, who: Who) -> CopyReader {
         let address = node.address();
         let (heard, lost_count, refused_count) = Default::default();
@@ -43,7 +43,7 @@ impl CopyReader {
         CopyReader { who, reader, address, heard, lost_count, refused_count }
     }
 
-    /// Comes back to a node that was started again, when it next takes something.
+    /// Sets the address of a restarted node; the next [`CopyReader::take`] connects to it.
     pub fn go_on(&mut self, address: SocketAddr) {
         self.address = address;
         if let Some(reader) = &mut self.reader {
@@ -51,10 +51,10 @@ impl CopyReader {
         }
     }
 
-    /// Takes what has come. Where the node has lost what was had, that is void from there on.
+    /// Receives copies. If the node has lost some of them, all from there on are void.
     pub fn take(&mut self, timeout: Duration) {
         if self.reader.is_none() {
-            // The node may be gone, or not have noticed yet that the last connection is.
+            // The node may be down, or may not have noticed the last connection's end.
             self.reader = connect(self.who, self.address).ok();
         }
         let (Some(reader), heard) = (&mut self.reader, &mut self.heard) else { return };
@@ -80,7 +80,8 @@ impl CopyReader {
         self.lost_count += (before - self.heard.len()) as u64;
         self.refused_count += 1;
         assert!(self.heard.len() < before, "only who had what is lost is refused");
-        // From the oldest again: what was kept is told again and must be the same.
+        // The next request starts at the oldest copy: the copies kept are sent again and must be
+        // equal.
         self.reader = None;
     }
 
@@ -98,7 +99,7 @@ impl CopyReader {
         self.heard.iter().filter(|(key, (owner, ..))| is_its(key, *owner)).count()
     }
 
-    /// What it has too little or too much of, for people.
+    /// Returns a message about missing and unknown copies.
     fn difference(&self, ledgers: &[&Ledger]) -> String {
         let of = |ledger: &&Ledger| {
             let heard = self.events_of(ledger.session_id);
@@ -115,12 +116,10 @@ impl CopyReader {
         format!("the copies of {:?}: {}", self.who, each.join("; "))
     }
 
-    /// Reads on until it has of each what that one has heard itself, no more and no less, in the
-    /// order in which it was said.
+    /// Receives until it has exactly each owner's own events, in the order in which they were sent.
     pub fn check_against(&mut self, ledgers: &[&Ledger]) {
         let begun = Instant::now();
-        // Counting is cheap: what is there is compared only where there is as much as there should
-        // be.
+        // Counting is cheap: the events are compared only once the numbers match.
         let is_same = |reader: &CopyReader, ledger: &Ledger| {
             reader.count_of(ledger.session_id) == ledger.events.len()
                 && reader.events_of(ledger.session_id) == ledger.events
@@ -135,7 +134,7 @@ impl CopyReader {
         }
     }
 
-    /// How many copies it has.
+    /// Returns the number of copies received.
     pub fn count(&self) -> usize {
         self.heard.len()
     }

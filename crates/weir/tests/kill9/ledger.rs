@@ -1,6 +1,7 @@
-//! What a trader sent and heard, over all lives of the node: the model that the node is held to.
+//! A trader's requests and received events, over all lives of the node: the model that the node is
+//! checked against.
 //!
-//! INVARIANT: events are dense from 1; an event that is told again is equal to the first telling.
+//! INVARIANT: events are dense from 1; an event that is sent again equals the first one.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +17,13 @@ pub struct Ledger {
     pub sent: BTreeMap<RequestNo, Request>,
     /// The event that first answered a request.
     pub answers: BTreeMap<RequestNo, EventNo>,
-    /// Every event that was heard.
+    /// Every event received.
     pub events: BTreeMap<EventNo, PlainEvent>,
-    /// Events that were known and were told again, the same.
+    /// The number of known events that were received again, unchanged.
     pub told_again_count: u64,
-    /// Answers that were first heard after the connection that they were meant for.
+    /// The number of answers first received after the connection of their request.
     pub resumed_count: u64,
-    /// Events that were heard and that the node has lost since, as it may at its level.
+    /// The number of received events that the node has lost since, as its level allows.
     pub lost_count: u64,
     /// Live orders, by name.
     live: Vec<ClOrdId>,
@@ -57,7 +58,7 @@ impl Ledger {
         })
     }
 
-    /// Takes what the session heard.
+    /// Records an event of the session.
     pub fn hear(&mut self, event: &SessionEvent) {
         match event {
             SessionEvent::Report { report, answered } => {
@@ -105,8 +106,8 @@ impl Ledger {
         }
     }
 
-    /// Forgets what the node has lost, from `next` on: at level memory it may. Requests without
-    /// an answer are given up, too.
+    /// Drops the events from `next` on, which the node has lost, as level `memory` allows. Requests
+    /// without an answer are dropped too.
     pub fn forget_from(&mut self, next: EventNo) {
         assert!(next <= self.last_event_no().next(), "only what was heard can be lost");
         self.lost_count += self.events.split_off(&next).len() as u64;

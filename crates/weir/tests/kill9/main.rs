@@ -1,13 +1,14 @@
-//! `kill -9` of the real process under load: nothing that anybody saw answered is lost, nothing is
-//! executed twice, sessions resume without a gap.
+//! `kill -9` of the real process under load: no answer that a client received is lost, no request
+//! is executed twice, and sessions resume without a gap.
 //!
-//! Traders keep a ledger of all that they sent and heard. The node is killed at times from a seed,
-//! sometimes while sessions still resume; traders log on again a random way back, so that they
-//! are told again what they know, send again what has no answer, and some of what has one. After
-//! every longer life all comes to rest and is compared: ledgers, the command log applied to a new
-//! engine, the follower's view by a token kept over all kills, the digest that the node shows.
+//! Traders keep a ledger of all requests and received events. The node is killed at times drawn
+//! from a seed, sometimes while sessions still resume. Traders log on again at a random earlier
+//! position, so that known events are sent again. They repeat requests without an answer, and some
+//! that have one. After every longer life the test waits for quiet and compares the ledgers, the
+//! command log applied to a new engine, the follower's orders by a token kept over all kills, and
+//! the node's digest.
 //!
-//! `WEIR_KILLS` sets how often each level is killed (3), `WEIR_SEED` the seed (1).
+//! `WEIR_KILLS` sets the number of kills at each level (3), `WEIR_SEED` the seed (1).
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
@@ -29,7 +30,7 @@ use party::{Party, SMALL_FILES, TRADERS, number_from};
 use trader::LoadedTrader;
 use weir_client::load::Rng;
 
-/// A node that is killed again and again, and everybody who uses it.
+/// A node that is killed repeatedly, and its clients.
 struct Campaign {
     home: Home,
     rng: Rng,
@@ -47,7 +48,7 @@ impl Campaign {
         (Campaign { party, rng: Rng::new(seed), home, kills: 0 }, node)
     }
 
-    /// Kills the node after a while, whatever it is doing then.
+    /// Kills the node at a random moment within `within_ms`, from another thread.
     fn kill_later(&mut self, mut node: Node, within_ms: u64) -> JoinHandle<()> {
         self.kills += 1;
         let after = Duration::from_micros(self.rng.below(within_ms * 1000));
@@ -63,13 +64,13 @@ impl Campaign {
         killer.join().unwrap();
     }
 
-    /// Says what was done.
+    /// Prints a summary of the campaign.
     fn tell(&self, durability: &str) {
         println!("{durability}: {} kills, {}", self.kills, self.party.summary());
     }
 }
 
-/// Kills a node at a level that outlives a process, and looks after every longer life.
+/// Kills a node at a level that survives a process's death, and audits after every longer life.
 fn check_that_kills_lose_nothing(durability: &'static str) {
     let (mut campaign, mut node) = Campaign::begin(durability);
     let kills = number_from("WEIR_KILLS", 3);
@@ -77,7 +78,7 @@ fn check_that_kills_lose_nothing(durability: &'static str) {
         let killer = campaign.kill_later(node, 200);
         campaign.trade_to_the_end(killer);
         node = campaign.home.start();
-        // Sometimes it is gone again before everybody is back.
+        // Sometimes the node is killed again before every client has reconnected.
         if campaign.kills < kills && campaign.rng.below(2) == 0 {
             let address = node.address();
             let killer = campaign.kill_later(node, 30);
@@ -112,7 +113,8 @@ fn after_a_kill_at_level_memory_a_new_epoch_begins_with_a_consistent_beginning_o
         let killer = campaign.kill_later(node, 200);
         campaign.trade_to_the_end(killer);
         node = campaign.home.start();
-        // What a session heard may be gone; then, and only then, its resume is refused.
+        // The node may have lost events that a session received; exactly then its resume is
+        // refused.
         campaign.party.look_for_losses(&campaign.home);
         campaign.party.reconnect(node.address(), LoadedTrader::come_back_to_less);
         let row = campaign.party.audit(&campaign.home, &node);

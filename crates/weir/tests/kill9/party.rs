@@ -1,4 +1,4 @@
-//! Traders and a follower of one node over all of its lives, and what they are held to at rest.
+//! Traders and a follower of one node over all its lives, and the checks on them at rest.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use crate::trader::LoadedTrader;
 
 pub const TRADERS: [Who; 4] = [trader_of(21), trader_of(22), trader_of(23), trader_of(24)];
 
-/// Gets copies of what the first trader's firm is told.
+/// Receives the copies of the first trader's firm.
 const DESK: Who = desk_of(31, TRADERS[0].firm_id);
-/// Gets copies of what everybody is told.
+/// Receives the copies of all firms.
 const AUDITOR: Who = Who { session_id: SessionId(32), ..SUPERVISOR };
 
 /// Small segments and frequent snapshots: recovery meets many of both.
@@ -27,7 +27,7 @@ pub const SMALL_FILES: &str = "[log]\nsegment_bytes = 1048576\n\
                                [events]\nsegment_bytes = 1048576\n\
                                [snapshots]\nevery_commands = 2000\n";
 
-/// A number of the environment, such as `WEIR_SEED`.
+/// Returns a number from the environment, such as `WEIR_SEED`.
 pub fn number_from(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
 }
@@ -40,7 +40,7 @@ pub struct Party {
 }
 
 impl Party {
-    /// Logs everybody on, each with a stream of chance of its own.
+    /// Logs all clients on, each with its own random stream.
     pub fn log_on(node: &Node, seed: u64) -> Party {
         let traders = (1..).zip(TRADERS);
         let traders =
@@ -78,8 +78,7 @@ impl Party {
         }
     }
 
-    /// Looks into the log of a node that has just started, for what of that which everybody heard
-    /// is lost.
+    /// Reads the log of a node that has just started, and notes the received events that it lost.
     pub fn look_for_losses(&mut self, home: &Home) {
         let history = audit::history_of(home);
         for trader in &mut self.traders {
@@ -87,7 +86,7 @@ impl Party {
         }
     }
 
-    /// Everybody comes back, each trader in the way that is given.
+    /// Reconnects all clients, each trader in the given way.
     pub fn reconnect(&mut self, address: SocketAddr, way: fn(&mut LoadedTrader, SocketAddr)) {
         for trader in &mut self.traders {
             way(trader, address);
@@ -99,10 +98,10 @@ impl Party {
         }
     }
 
-    /// Waits until every request has its answer and every answer is heard.
+    /// Waits until the answer to every request has been received.
     pub fn settle(&mut self) {
         for _ in 0..2 {
-            // The second round comes behind all that others' requests did in the first.
+            // The second fence comes after all effects of other traders' requests before the first.
             for trader in &mut self.traders {
                 trader.send_fence();
             }
@@ -117,10 +116,10 @@ impl Party {
         }
     }
 
-    /// Compares what everybody knows at rest. Returns the partition's row of the status page.
+    /// Compares all clients' states at rest. Returns the partition's row of the status page.
     pub fn audit(&mut self, home: &Home, node: &Node) -> Value {
         self.settle();
-        // At `memory` the files follow the answers by some milliseconds.
+        // At level `memory` the files lag the answers by some milliseconds.
         let (verified, row) = until("the same position in files and figures", || {
             let verified = home.verify(TRADING);
             let row = node.partition_when(TRADING, |_| true);
@@ -137,12 +136,13 @@ impl Party {
         row
     }
 
-    /// The sum of something over the traders.
+    /// Returns the sum of a figure over the traders.
     pub fn sum(&self, of: fn(&LoadedTrader) -> u64) -> u64 {
         self.traders.iter().map(of).sum()
     }
 
-    /// What was done: that nothing was lost or executed twice, the audits have asserted.
+    /// Returns a summary of the work done; the audits have asserted that nothing was lost or
+    /// executed twice.
     pub fn summary(&self) -> String {
         format!(
             "{} requests, all of them answered; sent again: {} without an answer, {} with one; \

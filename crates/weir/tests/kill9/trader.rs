@@ -1,4 +1,4 @@
-//! A trader that keeps a window of requests under way, loses its node and comes back.
+//! A trader that keeps a window of requests in flight, loses its node and comes back.
 
 use std::net::SocketAddr;
 
@@ -13,23 +13,23 @@ use weir_wire::dialogue::put_request;
 use crate::common::{HANG, INSTRUMENT, Node, TRADING, Who};
 use crate::ledger::Ledger;
 
-/// Requests under way.
+/// The most requests in flight.
 const WINDOW: usize = 48;
-/// How far back a session goes at most to be told again what it knows.
+/// The most events by which a session rewinds its resume point.
 const REWIND_MAX: u64 = 100;
-/// How many requests with an answer are sent again.
+/// The most answered requests that are sent again.
 const REPEATS: usize = 20;
 
 pub struct LoadedTrader {
     pub who: Who,
     pub ledger: Ledger,
-    /// Requests that were sent again because they had no answer.
+    /// The number of requests sent again because they had no answer.
     pub resubmitted_count: u64,
-    /// Requests that were sent again although they had one.
+    /// The number of requests sent again although they had one.
     pub repeated_count: u64,
-    /// Resumes refused.
+    /// The number of refused resumes.
     pub refused_count: u64,
-    /// The first event heard that the node has lost, as its log tells, before a way back.
+    /// The first received event that the node has lost, according to its log, before a reconnect.
     pub lost_from: Option<EventNo>,
     client: Option<Client>,
     is_connected: bool,
@@ -77,9 +77,9 @@ impl LoadedTrader {
         opened
     }
 
-    /// Comes back to a node that was started again, asks to be told some of what it knows again,
-    /// and sends again what has no answer and some of what has one. Where the node is gone
-    /// already, the trader stays away.
+    /// Reconnects to a restarted node, resumes before the last known event, and sends again the
+    /// requests without an answer and some of those with one. If the node is gone already, the
+    /// trader stays away.
     pub fn come_back(&mut self, address: SocketAddr) {
         let client = match Client::connect(address, Limits::default()) {
             Ok(client) => client,
@@ -96,9 +96,10 @@ impl LoadedTrader {
         }
     }
 
-    /// Comes back to a node that may have lost answers, and sends nothing by itself: what has no
-    /// answer is given up, since a new history could take it for something else. It is refused
-    /// exactly when it heard what is lost, and told which that is.
+    /// Reconnects to a node that may have lost answers, and repeats no request by itself: requests
+    /// without an answer are dropped, since in a new history their numbers could mean something
+    /// else. The resume is refused exactly if the trader received a lost event, and the refusal
+    /// names that event.
     pub fn come_back_to_less(&mut self, address: SocketAddr) {
         self.ledger.forget_from(self.ledger.last_event_no().next());
         let epoch = self.client().sessions()[0].epoch(TRADING);
@@ -114,7 +115,7 @@ impl LoadedTrader {
         }
     }
 
-    /// Logs on with a session that knows nothing but the last event and when it was told.
+    /// Logs on with a session that knows only the last event and its epoch.
     fn open_anew(&mut self, address: SocketAddr, epoch: Epoch) -> Result<(), ClientError> {
         let mut session = Session::new(self.who.patient_config());
         session.resume_after(TRADING, self.ledger.last_event_no(), epoch);
@@ -122,7 +123,7 @@ impl LoadedTrader {
         self.open(client, session)
     }
 
-    /// Sends some requests again that have an answer: a client that lost its notes does so.
+    /// Sends some answered requests again, as a client that lost its state does.
     fn repeat_some(&mut self) {
         if self.rng.below(2) == 0 {
             return;
@@ -136,7 +137,7 @@ impl LoadedTrader {
         self.repeated_count += requests.len() as u64;
     }
 
-    /// Sends requests until as many as may be are under way.
+    /// Sends requests until the window is full.
     pub fn fill_window(&mut self) {
         while self.unanswered_count() < WINDOW {
             let request = self.draw();
@@ -160,7 +161,7 @@ impl LoadedTrader {
         }
     }
 
-    /// Sends a request that changes nothing; its answer comes behind all that was before it.
+    /// Sends a cancel that changes nothing; its answer comes after those of all earlier requests.
     pub fn send_fence(&mut self) {
         let nothing = ClOrdId::new("no-such-order").expect("a short name");
         self.submit(cancel(nothing, nothing, INSTRUMENT));
@@ -168,7 +169,7 @@ impl LoadedTrader {
         client.flush().unwrap();
     }
 
-    /// Takes what came.
+    /// Receives events.
     pub fn receive(&mut self) {
         let (ledger, again) = (&mut self.ledger, &mut self.resubmitted_count);
         let client = self.client.as_mut().expect("it is open");
@@ -182,7 +183,7 @@ impl LoadedTrader {
         self.is_connected = false;
     }
 
-    /// A request of any kind about orders that cross now and then.
+    /// Returns a request of a random kind, about orders that sometimes cross.
     fn draw(&mut self) -> Request {
         self.name += 1;
         let name = self.name;

@@ -1,4 +1,4 @@
-//! Life after life of one machine, and what is held against it.
+//! Successive lives of one machine, and the checks after them.
 
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
@@ -13,32 +13,32 @@ use crate::machine::Machine;
 use crate::party::{Party, TRADERS, number_from};
 use crate::trader::LoadedTrader;
 
-/// What a node's level of durability promises at a power cut.
+/// A durability level's promise about power cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// Nothing that was acknowledged is lost.
+    /// No acknowledged request is lost.
     KeepsAll,
-    /// What is lost begins an epoch, and whoever saw it is told.
+    /// A loss begins an epoch, and every client that saw a lost event receives a refusal.
     TellsWhatIsLost,
 }
 
 pub struct Campaign {
-    // First: a node on the machine ends before its disk does.
+    // First: the node must end before the machine's disk.
     node: Option<Node>,
     machine: Machine,
     party: Party,
     promise: Promise,
     rng: Rng,
     epoch: u64,
-    /// Whether the power failed since the last look at the epoch.
+    /// True if the power failed since the epoch was last checked.
     has_lost_power: bool,
     cuts: Vec<Cut>,
-    /// How often the power was cut, by what the node wrote by.
+    /// The number of power cuts, by the node's way of writing.
     cuts_by_sync: BTreeMap<&'static str, u64>,
 }
 
 impl Campaign {
-    /// Opens a market on the machine; its definitions are on the disk then.
+    /// Opens a market on the machine and restarts the node, so that the definitions are on disk.
     pub fn begin(machine: Machine, promise: Promise) -> Campaign {
         let seed = number_from("WEIR_SEED", 1);
         let node = machine.home.start();
@@ -61,13 +61,13 @@ impl Campaign {
         }
     }
 
-    /// How often the power was cut; kills of the process alone do not count.
+    /// Returns the number of power cuts, without kills of the process alone.
     pub fn cut_count(&self) -> u64 {
         self.cuts.iter().filter(|cut| cut.aim != Aim::KillOnly).count() as u64
     }
 
-    /// One more life under load, to its cut; then as many as end before they have begun; then a
-    /// start in peace, and the audit.
+    /// Runs one more life under load until its cut, then some starts that are cut short, then an
+    /// undisturbed start with the audit.
     pub fn live_on(&mut self) {
         let node = self.node.take().expect("a node runs between lives");
         let aim = Aim::draw(&mut self.rng);
@@ -87,7 +87,7 @@ impl Campaign {
         self.node = Some(node);
     }
 
-    /// Waits for the end of a node that is aimed at, and brings the power back.
+    /// Waits for the cut of a node, reaps its process and boots the machine again.
     fn bury(&mut self, mut node: Node, cutter: JoinHandle<Cut>) {
         let cut = cutter.join().unwrap();
         node.kill();
@@ -103,16 +103,17 @@ impl Campaign {
         }
     }
 
-    /// A start that the power does not outlast, or not by long: the second of two cuts in quick
-    /// succession.
+    /// Starts a node whose power fails during the start or shortly after: the second of two cuts in
+    /// quick succession.
     fn start_to_be_cut(&mut self) {
         let starting = self.machine.home.spawn();
         let pid = starting.pid();
         let cutter = aim_at(pid, self.machine.disk(), Aim::Recovery, &mut self.rng);
         match starting.wait() {
             Ok(node) => {
-                // It came through. Who comes back now may meet the cut while resuming; where
-                // answers may be lost nobody does, for what is lost could not be told in peace.
+                // The start finished. Clients that come back now may meet the cut while resuming.
+                // Where answers may be lost no client comes back, since the cut could interrupt
+                // the report of a loss.
                 if self.promise == Promise::KeepsAll {
                     self.party.reconnect(node.address(), LoadedTrader::come_back);
                     self.party.trade_to_the_end();
@@ -153,7 +154,7 @@ impl Campaign {
         self.has_lost_power = false;
     }
 
-    /// Stops the node in order; both of its logs are sound.
+    /// Stops the node cleanly and verifies both of its logs.
     pub fn end(&mut self) {
         let node = self.node.take().expect("a node runs between lives");
         assert!(node.terminate().success());
@@ -162,7 +163,7 @@ impl Campaign {
         }
     }
 
-    /// Says what was done; that the promise was kept, the audits have asserted.
+    /// Prints a summary; the audits have asserted that the promise was kept.
     pub fn tell(&self, level: &str) {
         let mut losses = Losses::default();
         let mut hits: BTreeMap<Aim, (u64, u64)> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Where a node's power is cut: a plan drawn by chance, and the thread that carries it out.
+//! Power cuts: a randomly drawn plan, and the thread that carries it out.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use weir_client::load::Rng;
 use weir_powercut::{Act, Losses, PowerDisk, PowerLoss, Side, Trigger};
 
-/// The longest life under load, in milliseconds: then the power goes whatever is done.
+/// The longest life under load, in milliseconds: then the power fails in any case.
 const LIFE_MAX_MS: u64 = 400;
-/// How long a machine whose disk is gone may go on, in microseconds: what it should not
-/// acknowledge, it has time to.
+/// The longest time that a node runs on without its disk, in microseconds: it gives the node time
+/// for acknowledgements that it must not send.
 const AGONY_MAX_US: u64 = 4000;
 
-/// What the cut is aimed at.
+/// The operation at which the power fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Aim {
     /// Any change of the disk, under load.
@@ -24,7 +24,7 @@ pub enum Aim {
     Roll,
     /// A snapshot: its file, its name, the removal of an older one.
     Snapshot,
-    /// What a start does to the disk.
+    /// The disk operations of a start.
     Recovery,
     /// No power cut: the process alone is killed.
     KillOnly,
@@ -34,7 +34,7 @@ impl Aim {
     pub const ALL: [Aim; 6] =
         [Aim::Load, Aim::Sync, Aim::Roll, Aim::Snapshot, Aim::Recovery, Aim::KillOnly];
 
-    /// An aim of a life under load.
+    /// Draws an aim for a life under load.
     pub fn draw(rng: &mut Rng) -> Aim {
         let drawn = [
             Aim::Load,
@@ -71,17 +71,17 @@ impl Aim {
     }
 }
 
-/// What a cut came to.
+/// The outcome of a cut.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     pub aim: Aim,
-    /// Whether it hit what it was aimed at, and not just some moment.
+    /// True if the cut hit its aim rather than an arbitrary moment.
     pub has_hit: bool,
     pub losses: Losses,
 }
 
-/// Starts to aim at a process on the disk. When the thread ends, the process is as good as dead,
-/// and the disk is off unless the process alone was killed.
+/// Arms a cut of a process on the disk. When the thread ends, the process has been killed, and the
+/// disk is off unless the process alone was killed.
 pub fn aim_at(pid: Pid, disk: &PowerDisk, aim: Aim, rng: &mut Rng) -> JoinHandle<Cut> {
     let disk = disk.clone();
     let trigger = aim.trigger(rng);
@@ -91,7 +91,7 @@ pub fn aim_at(pid: Pid, disk: &PowerDisk, aim: Aim, rng: &mut Rng) -> JoinHandle
         _ => PowerLoss::Random(rng.below(u64::MAX)),
     };
     let limit = Duration::from_micros(rng.below(LIFE_MAX_MS * 1000));
-    // Rare moments are worth waiting for.
+    // A rare operation gets more time to occur.
     let limit = if aim == Aim::Load { limit } else { limit * 4 };
     let agony = Duration::from_micros(rng.below(AGONY_MAX_US));
     if let Some(trigger) = trigger {
@@ -107,13 +107,13 @@ pub fn aim_at(pid: Pid, disk: &PowerDisk, aim: Aim, rng: &mut Rng) -> JoinHandle
         disk.freeze();
         std::thread::sleep(agony);
         kill(pid);
-        // What waits in the kernel for the disk lets the process go only now.
+        // Requests that wait in the kernel for the disk release the process only now.
         let losses = disk.lose_power(loss);
         Cut { aim, has_hit, losses }
     })
 }
 
 fn kill(pid: Pid) {
-    // The process is a child that nobody has waited for: its number is its own.
+    // The process is a child that has not been reaped, so its id cannot belong to another process.
     kill_process(pid, Signal::KILL).expect("the node is there to be killed");
 }

@@ -1,5 +1,5 @@
-//! A machine whose power can be cut: a disk of ours, mounted, and a node on it that takes each
-//! return of the power for a new boot.
+//! A machine whose power can be cut: a mounted simulated disk, and a node on it that sees each
+//! return of the power as a new boot.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -13,10 +13,11 @@ use weir_powercut::mount::{MountError, Mounted};
 use crate::common::Home;
 use crate::party::SMALL_FILES;
 
-/// What a sync takes at least. Long enough that batches form, short enough for many a second.
+/// The least duration of a sync: long enough that batches form, short enough for many syncs per
+/// second.
 const SYNC_TIME: Duration = Duration::from_micros(200);
 
-/// Started in a mount namespace of its own, a process reads the boot id that its machine has.
+/// The command that runs the node in its own mount namespace, where it reads the machine's boot id.
 const WITH_BOOT_ID: &str =
     "mount --bind \"$1\" /proc/sys/kernel/random/boot_id && shift && exec \"$@\"";
 
@@ -32,13 +33,14 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine with an empty disk; nothing, said aloud, where no file system can be mounted.
+    /// Builds a machine with an empty disk. Prints a notice and returns `None` where no file system
+    /// can be mounted.
     pub fn build(durability: &'static str) -> Option<Machine> {
         let mount_point = tempfile::tempdir().unwrap();
         let mounted = match Mounted::mount(&PowerDisk::new(SYNC_TIME), mount_point.path()) {
             Ok(mounted) => mounted,
             Err(why @ MountError::Unavailable(_)) => {
-                // Straight to the terminal: a test that passes keeps what it prints to itself.
+                // Written to the terminal directly: the output of a passing test is captured.
                 drop(writeln!(std::io::stderr(), "*** SKIPPED: no power cuts: {why}"));
                 return None;
             }
@@ -66,21 +68,21 @@ impl Machine {
         self.mounted.disk()
     }
 
-    /// By what the node writes since the last boot.
+    /// Returns the node's way of writing since the last boot.
     pub fn sync(&self) -> &'static str {
         if self.refuses_uring { "thread, as io_uring is refused" } else { self.sync }
     }
 
-    /// Takes note of what a start said of io_uring: some systems refuse it.
+    /// Notes whether a start reported that io_uring is refused, as on some systems.
     pub fn hear(&mut self) {
         self.refuses_uring |= self.home.said_at_start().contains("no io_uring here");
     }
 
-    /// Switches the machine on again, after whoever ran on it is gone.
+    /// Boots the machine again after its node is gone.
     pub fn boot(&mut self) {
         self.boots += 1;
         let boots = self.boots;
-        // By turns, so that both ways to write meet what the other left.
+        // The two ways of writing alternate, so that each meets the other's files.
         self.sync = if boots.is_multiple_of(2) { "io_uring" } else { "thread" };
         let log = format!("[log]\nsync = \"{}\"\n", self.sync);
         let config = SMALL_FILES.replace("[log]\n", &log);

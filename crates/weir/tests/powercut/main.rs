@@ -1,17 +1,17 @@
-//! Power cuts of a machine under load: the real process on a file system of ours that loses what
-//! was not synced.
+//! Power cuts of a machine under load: the real process on a simulated file system that loses
+//! unsynced data.
 //!
-//! As in `kill9`, traders keep a ledger of all that they sent and heard, and after every life that
-//! begins in full all comes to rest and is compared. What is different: the disk freezes at an
-//! operation that is drawn (in the change to a new segment, in a snapshot, in a sync, in a
-//! recovery), the process is killed, and each unsynced sector and name is kept or lost by chance.
-//! The machine is then a new one: it has another boot id.
+//! As in `kill9`, traders keep a ledger of all requests and received events, and after every full
+//! life the test waits for quiet and compares. The difference: the disk freezes at a drawn
+//! operation (in the change to a new segment, in a snapshot, in a sync, in a recovery), the process
+//! is killed, and each unsynced sector and name is kept or lost at random. The machine then has a
+//! new boot id.
 //!
-//! At `disk` nothing may be lost. At `os` a power cut may lose, and the loss begins an epoch and
-//! is told to everybody. Two planted faults show that the check would see a loss.
+//! At level `disk` nothing may be lost. At `os` a power cut may lose entries; the loss begins an
+//! epoch, and every client is informed. Planted faults prove that the check detects a loss.
 //!
-//! `WEIR_CUTS` sets how often the power is cut (5), `WEIR_SEED` the seed (1). A machine that
-//! cannot mount (no `/dev/fuse`, no right to) is told so and skips all of it.
+//! `WEIR_CUTS` sets the number of power cuts (5), `WEIR_SEED` the seed (1). On a machine that
+//! cannot mount (no `/dev/fuse`, no permission) the tests print a notice and are skipped.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
@@ -70,7 +70,7 @@ fn what_power_cuts_at_level_os_lose_begins_an_epoch_and_is_told() {
     campaign.tell("os");
 }
 
-/// Goes on until somebody notices; returns after how many cuts.
+/// Runs until an audit fails; returns the number of cuts by then.
 fn cuts_until_found(durability: &'static str, faults: Faults) -> Option<u64> {
     const CUTS_MAX: u64 = 30;
     let machine = Machine::build(durability)?;
@@ -101,7 +101,7 @@ fn a_disk_that_ignores_syncs_of_names_is_noticed() {
     }
 }
 
-/// The medium fails and the process is left alone: it has to end by itself.
+/// The medium fails and the process is not killed: it must end by itself.
 #[test]
 fn a_node_whose_disk_fails_ends_by_itself_and_the_next_start_has_all_that_was_answered() {
     let Some(mut machine) = Machine::build("disk") else { return };
@@ -132,8 +132,8 @@ fn a_node_whose_disk_fails_ends_by_itself_and_the_next_start_has_all_that_was_an
     machine.home.verify(TRADING);
 }
 
-/// A node at `os` acknowledges after the write; held to the promise of `disk`, that is one that
-/// acknowledges before its sync.
+/// At level `os` a node acknowledges after the write. Held to the promise of `disk`, it stands for
+/// a node that acknowledges before its sync.
 #[test]
 fn a_node_that_acknowledges_before_its_sync_is_noticed() {
     if let Some(cuts) = cuts_until_found("os", Faults::default()) {

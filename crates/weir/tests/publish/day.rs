@@ -1,8 +1,9 @@
-//! A scripted day, byte for byte: what each kind of event comes to, and that it stays so.
+//! A scripted day, byte for byte: the messages of each kind of event, and a check that they stay
+//! the same.
 //!
-//! The file is read by independent decoders too (`crates/market/tests/oracle/itch`, `bench/itch`).
-//! When what is said of an event changes on purpose, `MAPPING` is raised and the file written anew:
-//! run this test with `WEIR_WRITE_DAY` set.
+//! Independent decoders read the file too (`crates/market/tests/oracle/itch`, `bench/itch`). When
+//! an event's messages change on purpose, raise `MAPPING` and write the file again: run this test
+//! with `WEIR_WRITE_DAY` set.
 
 use weir_feed::moldudp64::Session;
 use weir_feed::session_name::MAPPING;
@@ -45,7 +46,7 @@ impl Day {
         }
     }
 
-    /// Publishes what a command came to, and looks at the book.
+    /// Publishes the events of a command and compares the book with the engine's.
     fn tell(&mut self, events: &[Event]) {
         struct Copying<'a>(&'a mut Stand, &'a mut Vec<u8>, &'a mut Vec<Session>);
         impl PublishSink for Copying<'_> {
@@ -189,7 +190,7 @@ impl Day {
         self.cancel("stp");
         self.bust(1);
         self.define(DefineInstrument { lot_size: Qty(5), ..instrument() });
-        // Too large an order for ITCH: nothing of the instrument is shown until it fits again.
+        // An order size too large for ITCH: nothing of the instrument is shown until it fits again.
         self.is_left_out = true;
         self.define(DefineInstrument { order_qty_max: Qty(1 << 33), ..instrument() });
         self.sell("unseen", 10_070, 5);

@@ -1,6 +1,6 @@
-//! A recorded market through the engine: after every command the book that a reader has of what is
-//! published is the engine's. The recording ships with the project; LOBSTER's samples do not, and
-//! are played where `WEIR_DATA` names a folder that has them.
+//! A recorded market through the engine: after every command, a reader of the published messages
+//! has the engine's book. The recording ships with the project. LOBSTER's samples do not; they are
+//! played if `WEIR_DATA` names a folder that has them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,13 +13,14 @@ use weir_wire::{Event, Request};
 use super::market::{INSTRUMENT, Market, TRADER};
 use super::reader::Stand;
 
-/// Prices of recordings are told as numbers of ITCH's own unit, whatever they were.
+/// Prices of recordings are published in ITCH's own unit, whatever unit they had.
 const EXPONENT: i8 = -4;
-/// The whole book is compared so often, its best levels after every command.
+/// The number of commands between comparisons of the whole book; the best levels are compared after
+/// every command.
 const WHOLE_EVERY: u64 = 1_000;
 const DEPTH: usize = 5;
 
-/// The engine and, beside it, a reader of what is published of it.
+/// The engine, with a reader of its published messages.
 struct PublishedBook {
     market: Market,
     stand: Stand,

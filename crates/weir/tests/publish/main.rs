@@ -1,4 +1,4 @@
-//! What the node publishes of its market, in one process: engine, publication and a reader.
+//! The published market in one process: engine, publication and a reader.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

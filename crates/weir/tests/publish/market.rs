@@ -1,5 +1,5 @@
-//! A small market for the tests, without a node: an engine with one instrument, an operator and a
-//! trader whose account may do anything.
+//! A small market without a node: an engine with one instrument, an operator, and a trader with an
+//! unlimited account.
 
 use weir_engine::{Engine, EngineConfig};
 use weir_types::{
@@ -32,7 +32,7 @@ impl Market {
         Market { engine, time: Nanos(0), request_nos: [0; 2], imports: 0 }
     }
 
-    /// Who there is, and the instrument `WEIR`, closed or open.
+    /// Defines the participants and the instrument `WEIR`, closed or open.
     pub fn open(&mut self, price_exponent: i8, order_qty_max: Qty) -> Vec<Event> {
         let request_no = RequestNo::NONE;
         let session_id = OPERATOR;
@@ -74,7 +74,7 @@ impl Market {
         RequestNo(*number)
     }
 
-    /// A limit order until cancelled.
+    /// Returns a limit order, good till cancelled.
     pub fn order(&self, cl_ord_id: ClOrdId, side: Side, price: Price, qty: Qty) -> NewOrder {
         NewOrder {
             request_no: RequestNo::NONE,

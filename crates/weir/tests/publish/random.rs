@@ -1,5 +1,5 @@
-//! Random scripts, in which all kinds of orders meet in all phases: after each command the book
-//! that a reader has is the engine's.
+//! Random scripts in which all kinds of orders meet in all phases: after each command, the reader's
+//! book equals the engine's.
 
 use proptest::prelude::*;
 use weir_engine::script::{Script, readable_command};
@@ -8,10 +8,10 @@ use weir_types::{ClOrdId, InstrumentId};
 
 use super::reader::{HERE, Stand};
 
-/// The instrument of the scripts that ITCH can say.
+/// The instrument of the scripts that ITCH can represent.
 const FIT: InstrumentId = InstrumentId(100);
 
-/// The symbol that scripts give it, as ITCH would have it: sixteen digits do not fit.
+/// Shortens the scripts' symbols for ITCH: sixteen digits do not fit.
 pub fn with_short_symbol(events: &mut [weir_wire::Event]) {
     for event in events {
         if let weir_wire::Event::Defined(_, weir_wire::Definition::DefineInstrument(d)) = event {
@@ -49,7 +49,7 @@ fn play(bytes: &[u8]) -> Stand {
     stand
 }
 
-/// Bytes that look random, the same everywhere.
+/// Returns pseudo-random bytes, the same on every machine.
 pub fn random_bytes(count: usize, mut state: u64) -> Vec<u8> {
     let mut draw = || {
         state =

@@ -1,5 +1,5 @@
-//! Who reads what is published: every message through the codec into books, and what must hold of
-//! each.
+//! A reader of the published messages: each goes through the codec into books, with its invariants
+//! checked.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,9 @@ pub struct Reader {
     symbols: BTreeMap<String, InstrumentId>,
     pub session: Session,
     pub messages: Vec<Vec<u8>>,
-    /// Sessions that ended in order.
+    /// The number of sessions that ended cleanly.
     pub ended: u32,
-    /// Executions that did not hit who stood first, and were not of a call.
+    /// Executions that hit an order other than the first in its queue, outside a call.
     pub out_of_turn: u64,
     pub kinds: BTreeMap<char, u64>,
 }
@@ -40,7 +40,7 @@ impl Sink for Into<'_> {
 
     fn update(&mut self, update: Update) {
         let change = self.0.apply(&update);
-        // A trade of a call is told as a part of its cross; that it is taken back names itself.
+        // A call's trade is published as part of its cross, and its bust names the trade itself.
         let wrong: Vec<_> = change.anomalies.iter().filter(|found| found.is_of_book()).collect();
         assert!(wrong.is_empty(), "{wrong:?} by {update:?}");
     }
@@ -67,7 +67,7 @@ impl Reader {
         &self.books
     }
 
-    /// The number that a symbol has in this session.
+    /// Returns a symbol's number in this session.
     pub fn locate(&self, symbol: &str) -> Option<InstrumentId> {
         self.symbols.get(symbol).copied()
     }
@@ -107,14 +107,14 @@ impl PublishSink for Reader {
     }
 }
 
-/// What is published of an engine, its reader, and one that joined late by a snapshot.
+/// An engine's publication, its reader, and a reader that joined late by a snapshot.
 pub struct Stand {
     pub publication: Publication,
     pub reader: Reader,
     late: Option<Reader>,
 }
 
-/// Says the same to both.
+/// Forwards messages to both readers.
 struct Both<'a>(&'a mut Reader, Option<&'a mut Reader>);
 
 impl PublishSink for Both<'_> {
@@ -147,7 +147,7 @@ impl Stand {
         }
     }
 
-    /// Somebody joins by a snapshot of this moment; who joined before is heard of no more.
+    /// Joins a reader by a snapshot of this moment, in place of any earlier late reader.
     pub fn join_late(&mut self) {
         let mut late = Reader::new();
         late.session = self.reader.session;
@@ -156,8 +156,8 @@ impl Stand {
         self.late = Some(late);
     }
 
-    /// Where the book of who joined late, to each order and its place, is another than that of who
-    /// heard all.
+    /// Returns the first difference between the books of the late reader and of the full one, down
+    /// to each order and its place.
     pub fn late_differs(&self, symbol: &str) -> Option<String> {
         let late = self.late.as_ref()?;
         let (here, there) = (self.reader.locate(symbol), late.locate(symbol));
@@ -184,8 +184,8 @@ impl Stand {
         (states[0] != states[1]).then(|| format!("{states:?}"))
     }
 
-    /// What the reader's book of a symbol and the engine's say in so many levels, where they
-    /// differ. `exponent` is that of the instrument's prices.
+    /// Returns the first difference between the reader's and the engine's levels of a symbol, down
+    /// to this depth. `exponent` is that of the instrument's prices.
     pub fn differs(
         &self,
         engine: &Engine,

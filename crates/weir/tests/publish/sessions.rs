@@ -1,4 +1,4 @@
-//! Sessions: a day's end, a loss, a program that starts again. Whoever joins a session from its
+//! Sessions: a day's end, a loss of the log's end, a restart. A reader that joins a session at its
 //! first message has the engine's book, and one name and number never stand for two messages.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use super::reader::{HERE, Stand};
 const DAY: u64 = 86_400_000_000_000;
 const FIT: (InstrumentId, &str) = (InstrumentId(100), "64");
 
-/// The same event, days later.
+/// Moves an event's times by some days.
 fn later(event: &mut Event, days: u64) {
     let add = |time: &mut Nanos| time.0 += days * DAY;
     match event {
@@ -27,17 +27,17 @@ fn later(event: &mut Event, days: u64) {
     }
 }
 
-/// What became of a script whose days end often and whose log loses its end at times: all events,
-/// and behind how many of them which epoch began.
+/// The events of a script with frequent day ends and losses of the log's end, and each new epoch
+/// with the number of events before it.
 struct History {
     events: Vec<Event>,
     losses: Vec<(usize, Epoch)>,
 }
 
-/// What was said under each session's name and number.
+/// The messages by session name and sequence number.
 type Said = BTreeMap<([u8; 10], usize), Vec<u8>>;
 
-/// Takes down all of the session that is open; what was said before must be the same.
+/// Records all messages of the open session; those recorded earlier must be the same.
 fn take_down(stand: &Stand, said: &mut Said) {
     for (number, message) in stand.reader.messages.iter().enumerate() {
         let key = (stand.reader.session.0, number + 1);
@@ -82,7 +82,7 @@ fn live(bytes: &[u8], said: &mut Said) -> (History, Stand) {
     (history, stand)
 }
 
-/// The same events heard by a program that starts behind the last of them.
+/// Feeds the same events to a program that starts after the last of them.
 fn again(history: &History, said: &mut Said) -> Stand {
     let mut stand = Stand::new();
     let mut losses = history.losses.iter().peekable();

@@ -1,4 +1,4 @@
-//! A receiver in steady state takes nothing from the heap.
+//! A receiver in steady state does not allocate.
 
 use weir_feed::{Definition, Update};
 use weir_marketgate::receiver::{ChannelEvent, ChannelKey, Origin, Output};
@@ -44,12 +44,12 @@ fn a_receiver_that_has_seen_losses_allocates_nothing_for_further_ones() {
     assert!(filled > 10 && after.requests > before.requests, "{filled} holes were filled");
 }
 
-/// Publishes up to this message and takes what comes; how often the receiver took memory.
+/// Publishes up to this message and receives it; returns the number of the receiver's allocations.
 fn run(stand: &mut Stand, out: &mut Silent, until: usize) -> u64 {
     let mut allocated = 0;
     while stand.venue.published < until {
         stand.venue.publish(40);
-        // Lines first, then what was asked for, each as far as it has come by now.
+        // First the lines, then the requested messages, each as far as they have arrived.
         for _ in 0..4 {
             let start = allocation_count();
             while stand.receiver.poll(Nanos(stand.clock), out) > 0 {}

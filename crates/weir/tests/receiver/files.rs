@@ -1,5 +1,5 @@
-//! Captures and day files: what comes out of a receiver is what the books of a file are, whether it
-//! is read or sent again.
+//! Captures and day files: a receiver's books equal the books of the file, whether it reads the
+//! file or receives its datagrams again.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn socket(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
-/// A day on two lines, a datagram each millisecond, every tenth on one line alone.
+/// Writes a day on two lines: a datagram each millisecond, every tenth on one line only.
 fn capture(day: &Day, path: &Path) {
     let mut packed = Datagrams::new("DAY1", 1_400);
     day.messages.iter().for_each(|message| packed.push(message));
@@ -46,7 +46,7 @@ fn capture(day: &Day, path: &Path) {
     writer.finish().expect("it ends");
 }
 
-/// What `weir book --capture` makes of a file.
+/// Builds a file's books as `weir book --capture` does.
 fn built(path: &Path, feed: &str, pairs: &[(SocketAddr, SocketAddr)]) -> Builder {
     let mut builder = Builder::new((feed_by_name(feed).expect("it is known").feed)(), pairs);
     let mut file = CaptureFile::open(path).expect("it is there");
@@ -58,7 +58,7 @@ fn section(text: &str) -> FeedSection {
     FeedSection::parse(text).expect("a configuration")
 }
 
-/// Polls until the file is at its end.
+/// Polls until the file ends.
 fn read(receiver: &mut Receiver, market: &mut Market) {
     while !receiver.is_over() {
         receiver.poll(Nanos(SECOND), market);
@@ -156,7 +156,7 @@ fn a_capture_is_taken_at_its_pace_or_a_multiple_of_it() {
         while !receiver.is_over() {
             receiver.poll(Nanos(clock), &mut market);
             let counts = receiver.capture_counts().expect("it is a file");
-            // So many are due: one a millisecond and line, at this many times the speed.
+            // The number due: one per millisecond and line, at this multiple of the speed.
             let due = ((clock - start) * times / MILLISECOND + 1) * 2;
             assert!(counts.datagrams <= due, "{} came and {due} are due", counts.datagrams);
             taken = counts.datagrams;
@@ -219,7 +219,7 @@ fn a_damaged_capture_is_taken_up_to_the_damage() {
     assert!(market.right > 1_000 && market.wrong == 0);
 }
 
-/// Sends a capture's datagrams of one group again, and takes them from a socket.
+/// Sends a capture's datagrams of one group again, and receives them from a socket.
 fn sent_again(path: &Path, feed: &str, group: Option<SocketAddr>, want: &Builder) {
     let text = format!(
         "name = \"{feed}\"\nsilence_ms = 0\n[[lines]]\na = \"239.77.20.7:0@127.0.0.1\"\n\
@@ -230,7 +230,7 @@ fn sent_again(path: &Path, feed: &str, group: Option<SocketAddr>, want: &Builder
     let mut market = Market::new(nothing());
     let mut file = CaptureFile::open(path).expect("it is there");
     let socket = sender(Ipv4Addr::LOCALHOST, 0).expect("a sender");
-    // Faster than it was, and slow enough for any socket's memory.
+    // Faster than recorded, and slow enough for any socket's buffer.
     let speed = Speed::Times(20.0);
     let plan = ReplayPlan { to, group, speed, loss_millionths: 0, seed: 0 };
     let limit = Instant::now() + Duration::from_secs(60);

@@ -1,5 +1,5 @@
-//! What follows has no room, and datagrams are dropped in front of it: they are asked for again, or
-//! the books are marked.
+//! A consumer without room, so that datagrams are dropped in front of it: they are requested again,
+//! or the books are marked.
 
 use weir_feed::line::State;
 
@@ -17,9 +17,9 @@ fn what_was_dropped_for_want_of_room_is_asked_for_and_no_row_is_wrong() {
         let more = "[timing]\ngive_up_ms = 60000\nrequest_attempts_max = 1000\n";
         let parts = Parts { requests: true, more, ..Parts::default() };
         let mut stand = Stand::new(Day::made_up(seed, 3_000, 2), faults, parts);
-        // What comes before the first that is heard is not asked for.
+        // Messages before the first received one are not requested.
         stand.publish(15);
-        // One of two datagrams on average, whichever line and whether it is an answer.
+        // One in two datagrams on average, on either line or as an answer.
         stand.market.full = Some((Chance(seed), HALF));
         stand.publish_all();
         stand.market.full = None;
@@ -67,7 +67,7 @@ fn a_snapshot_waits_for_room_and_is_whole() {
     stand.pass(3 * SECOND);
     assert!(stand.market.is_marked);
     assert_eq!(stand.snapshots().attempts, 0, "it would have no room");
-    // Some have room now; the connection is looked at when there is some.
+    // Some datagrams now find room; the connection is read when there is some.
     stand.market.full = Some((Chance(2), HALF));
     stand.publish(300);
     stand.pass(3 * SECOND);

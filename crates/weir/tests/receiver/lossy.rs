@@ -1,4 +1,4 @@
-//! Two lines that lose, double and reorder: the books are those of every row, or marked.
+//! Two lines that lose, duplicate and reorder packets: the books equal every row, or are marked.
 
 use weir_feed::line::State;
 use weir_marketgate::receiver::ChannelEvent;
@@ -10,7 +10,7 @@ use crate::venue::Faults;
 const BAD: Faults =
     Faults { seed: 3, loss: [100_000; 2], duplication: 30_000, delay: 50_000, answer_loss: 50_000 };
 
-/// The end of the session, and the time that holes may take.
+/// Ends the session and waits as long as holes may stay open.
 fn end(stand: &mut Stand) {
     stand.pass(5 * MILLISECOND);
     stand.venue.end();
@@ -126,8 +126,8 @@ fn a_pause_of_the_thread_gives_nothing_up_that_waits_in_a_socket() {
     stand.venue.publish(3);
     stand.drain();
     assert_eq!(stand.market.state, State::Gap);
-    // The thread stands still for longer than holes may take. Meanwhile line A goes on, and the
-    // message comes on line B, which is read after it.
+    // The thread stalls for longer than holes may stay open. Meanwhile line A advances, and the
+    // message arrives on line B, which is read after A.
     stand.clock += SECOND;
     stand.venue.publish(1);
     stand.venue.send_again(1, 11);
@@ -135,7 +135,7 @@ fn a_pause_of_the_thread_gives_nothing_up_that_waits_in_a_socket() {
     assert_eq!((stand.channel().counts.gaps_given_up, stand.market.state), (0, State::Live));
     stand.publish_all();
     stand.assert_equal();
-    // Time is looked at all the same: a hole that nothing fills is given up.
+    // Time still counts: a hole that is never filled is given up.
     stand.venue.restart("DAY2");
     stand.publish(10);
     stand.venue.is_dead = [true; 2];
@@ -154,7 +154,7 @@ fn a_thread_that_never_catches_up_gives_up_what_nobody_sends() {
     stand.venue.is_dead = [true; 2];
     stand.publish(1);
     stand.venue.is_dead = [false; 2];
-    // There is always more to be read than one call reads.
+    // Each call leaves something unread.
     stand.venue.publish_singly(64);
     for _ in 0..70 {
         stand.venue.publish_singly(64);

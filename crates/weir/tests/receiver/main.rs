@@ -1,6 +1,5 @@
-//! A feed's receiver against a venue over real sockets of the loopback interface: two lossy lines,
-//! a server for requests, snapshots, a connection. Time is simulated, so that nothing depends on
-//! how fast the machine is.
+//! A feed's receiver against a venue over real loopback sockets: two lossy lines, a request server,
+//! snapshots, a connection. Time is simulated, so that the machine's speed does not matter.
 
 mod allocation;
 #[path = "../../../market/tests/support/data.rs"]

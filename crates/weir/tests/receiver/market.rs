@@ -1,5 +1,5 @@
-//! What is made of what a receiver tells: books that are marked as a consumer would, and checks at
-//! every message.
+//! A consumer of a receiver's output: books that are marked as a real consumer marks them, and
+//! checks at every message.
 
 use std::rc::Rc;
 
@@ -17,17 +17,17 @@ pub struct Market {
     day: Rc<Day>,
     pub state: State,
     pub session: Option<u64>,
-    /// Something is lost and not brought back: the books say nothing for sure.
+    /// True after an unrecovered loss: the books may be wrong.
     pub is_marked: bool,
     pub events: Vec<(ChannelKey, ChannelEvent)>,
     pub definitions: usize,
     pub updates: u64,
     pub refused: Vec<FeedError>,
-    /// Rows that books which are not marked equalled, and those that they did not.
+    /// The numbers of rows that unmarked books equalled, and that they did not.
     pub right: usize,
     pub wrong: usize,
     pub packets: u64,
-    /// Whether there is no room for a datagram, drawn for each, in millionths.
+    /// The chance that a datagram finds no room, in millionths, drawn for each datagram.
     pub full: Option<(Chance, u64)>,
     unended: bool,
 }
@@ -52,7 +52,7 @@ impl Market {
         }
     }
 
-    /// How often an event of this kind came.
+    /// Returns the number of events of this kind.
     pub fn count(&self, is_it: impl Fn(&ChannelEvent) -> bool) -> usize {
         self.events.iter().filter(|(_, event)| is_it(event)).count()
     }
@@ -142,7 +142,7 @@ impl Output for Market {
 }
 
 impl Market {
-    /// Nothing was told after the last end of a packet.
+    /// Returns whether the last packet has ended: no update came after its end.
     pub fn is_whole(&self) -> bool {
         !self.unended
     }

@@ -1,4 +1,5 @@
-//! What a feed says and updates do not have is read, so that what follows it is found, and counted.
+//! Messages of a feed that have no update are parsed, so that the next message is found, and are
+//! counted.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -12,12 +13,12 @@ use crate::day::Day;
 use crate::market::Market;
 use crate::stand::SECOND;
 
-/// A message of OPRA after its header: venue `C`, a category, a type, an indicator.
+/// Returns an OPRA message: venue `C`, then category, type and indicator, then the body.
 fn message(head: [u8; 3], body: &[u8]) -> Vec<u8> {
     [b"C", &head[..], &[0; 8], body].concat()
 }
 
-/// A long quote in cents that is the best on both sides.
+/// Returns a long quote in cents that is the best on both sides.
 fn quote() -> Vec<u8> {
     let mut body = b"SPY  \0A\x02\x18B\0\0\x11\x94B".to_vec();
     for number in [100_u32, 5, 110, 7] {
@@ -26,7 +27,7 @@ fn quote() -> Vec<u8> {
     message(*b"k F", &body)
 }
 
-/// A block with its size and checksum.
+/// Returns a block with its size and checksum.
 fn block(messages: &[Vec<u8>]) -> Vec<u8> {
     let mut block = vec![6, 0, 0, b'O', b' ', 0];
     block.extend(1_u32.to_be_bytes());
@@ -45,7 +46,8 @@ fn block(messages: &[Vec<u8>]) -> Vec<u8> {
 
 #[test]
 fn what_updates_do_not_have_is_passed_over_to_the_byte_and_counted() {
-    // An index by its last sale and by bid and offer, open contracts, on which line a series is.
+    // An index by its last sale and by bid and offer, open interest, a series' line assignment, and
+    // an administrative text.
     let passed_over = [
         message(*b"Y  ", b"SPX  \0B\0\0\x11\x94\0\0\0\0"),
         message(*b"YI ", b"SPX  \0B\0\0\x11\x94\0\0\x11\x95"),
@@ -69,7 +71,7 @@ fn what_updates_do_not_have_is_passed_over_to_the_byte_and_counted() {
         receiver.poll(Nanos(SECOND), &mut market);
     }
     let counts = receiver.decode_counts();
-    // The quote behind them is the venue's and the best of all.
+    // The quote after them is the venue's and the best of all.
     assert_eq!((counts.messages, counts.updates, counts.refused()), (6, 2, 0), "{counts:?}");
     assert_eq!(counts.without_update, passed_over.len() as u64);
 }

@@ -1,4 +1,4 @@
-//! Snapshots: late joins and losses are healed by GLIMPSE, and by nothing less.
+//! Snapshots: GLIMPSE recovers late joins and losses, and only a valid snapshot does.
 
 use weir_feed::line::State;
 use weir_marketgate::receiver::{ChannelEvent, ClearReason, RecoveryError};
@@ -21,11 +21,11 @@ fn clears(stand: &Stand, reason: ClearReason) -> usize {
 #[test]
 fn who_comes_late_has_the_venues_books_after_a_snapshot() {
     let mut stand = Stand::new(Day::recorded(4_000, 5), Faults::default(), PARTS);
-    // Nobody listens yet.
+    // The receiver hears neither line yet.
     stand.venue.is_dead = [true; 2];
     stand.venue.publish(7_000);
     stand.venue.is_dead = [false; 2];
-    // The snapshot comes slowly, while the day goes on.
+    // The snapshot arrives slowly, while the day continues.
     stand.venue.soup.piece_len = 500;
     stand.publish(10);
     assert!(stand.market.is_marked);
@@ -123,7 +123,7 @@ fn attempts_come_ever_later_up_to_a_bound() {
         stand.until("an attempt", |stand| stand.snapshots().attempts == attempt);
         starts.push(stand.clock);
     }
-    // The first one began while the day was published.
+    // The first attempt began while the day was published.
     for (pair, least) in starts[1..].windows(2).zip([20, 40, 80, 80]) {
         let pause = (pair[1] - pair[0]) / MILLISECOND;
         assert!(pause >= least, "{pause} ms and not {least}");
@@ -167,8 +167,8 @@ fn nobody_who_serves_snapshots_is_tried_again_and_changes_nothing() {
     assert_eq!(clears(&stand, ClearReason::SnapshotFailed), 0);
 }
 
-/// A day of which the lines told nothing at first, and a server whose snapshots are always so many
-/// milliseconds older than what the lines have said, until one has joined.
+/// Returns a day whose first messages are lost on both lines, and a server whose snapshots lag the
+/// lines by this number of milliseconds until one has joined.
 fn joined_behind(milliseconds: usize) -> Stand {
     let mut stand = Stand::new(Day::made_up(9, 3_000, 2), Faults::default(), PARTS);
     stand.venue.is_dead = [true; 2];
@@ -187,7 +187,7 @@ fn joined_behind(milliseconds: usize) -> Stand {
 
 #[test]
 fn a_server_that_is_behind_the_lines_leaves_no_hole() {
-    // The login comes 20 ms after the lines are held back.
+    // The login follows 20 ms after the receiver began to hold back the lines.
     for milliseconds in [0, 5, 15] {
         let mut stand = joined_behind(milliseconds);
         let counts = stand.channel().counts;

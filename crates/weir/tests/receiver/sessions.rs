@@ -1,4 +1,4 @@
-//! Sessions begin, end, and begin again.
+//! Sessions that begin, end, and begin again.
 
 use weir_feed::line::State;
 use weir_marketgate::receiver::{ChannelEvent, ClearReason};
@@ -82,7 +82,7 @@ fn who_waits_for_the_sockets_is_woken_by_what_comes() {
     poll.poll(&mut events, Some(std::time::Duration::from_secs(60))).expect("it waits");
     assert!(!events.is_empty());
     stand.drain();
-    // From the first packet on the lines may fall silent.
+    // From the first packet on, silence of the lines is timed.
     let silent_at = Nanos(stand.clock + 5 * SECOND);
     assert_eq!(stand.receiver.deadline(), Some(silent_at));
 }

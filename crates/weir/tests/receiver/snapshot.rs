@@ -1,5 +1,5 @@
-//! What a venue's books are, and the servers of SoupBinTCP that tell: snapshots as GLIMPSE has
-//! them, or the feed itself.
+//! A venue's reference books, and SoupBinTCP servers that serve GLIMPSE snapshots of them, or the
+//! feed itself.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use weir_feed::{Collected, Context, Feed};
 use weir_market::{Books, BooksConfig};
 use weir_types::{InstrumentId, Nanos, Side};
 
-/// The books that follow from what was published, message by message.
+/// The books that the published messages imply, message by message.
 pub struct Reference {
     itch: Itch,
     pub books: Books,
@@ -43,7 +43,7 @@ impl Reference {
         }
     }
 
-    /// The messages of a snapshot: instruments, whether they trade, and what rests.
+    /// Returns the messages of a snapshot: instruments, their trading states, and resting orders.
     fn snapshot(&self) -> Vec<Vec<u8>> {
         let mut messages: Vec<_> = self.states.values().cloned().collect();
         for id in self.books.instruments().filter(|id| *id != InstrumentId(0)) {
@@ -66,23 +66,23 @@ impl Reference {
     }
 }
 
-/// What a server does with who logs in.
+/// A server's behaviour after a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     Snapshot,
     Refuse,
     /// Ends the connection in the middle of the snapshot.
     CutOff,
-    /// Accepts and says nothing more.
+    /// Accepts the login and sends nothing more.
     Hang,
     OtherSession,
-    /// A snapshot that ends with a number that the lines will not come to.
+    /// A snapshot whose final number the lines will not reach.
     FarAhead,
-    /// What there was so many calls of [`SoupServer::freeze`] ago as it is behind.
+    /// The snapshot frozen [`SoupServer::behind`] calls of [`SoupServer::freeze`] ago.
     Behind,
-    /// A message of the snapshot has another length than its type.
+    /// A message of the snapshot has a length other than its type's.
     Damaged,
-    /// Something else than SoupBinTCP.
+    /// Bytes that are not SoupBinTCP.
     Nonsense,
     /// The feed itself.
     Feed,
@@ -95,20 +95,20 @@ struct Peer {
     stream: TcpStream,
     inbox: Inbox,
     unsent: Vec<u8>,
-    /// The feed's next message for who is logged in to it.
+    /// The feed's next message, for a client that logged in to the feed.
     next: Option<usize>,
     closes: bool,
 }
 
-/// A listener, and who came.
+/// A listener and its clients.
 pub struct SoupServer {
     listener: TcpListener,
     peers: Vec<Peer>,
     pub manner: Manner,
     pub logins: Vec<Login>,
-    /// Bytes that are written at a time at most.
+    /// The most bytes per write.
     pub piece_len: usize,
-    /// How far [`Manner::Behind`] is behind.
+    /// The lag of [`Manner::Behind`], in calls of [`SoupServer::freeze`].
     pub behind: usize,
     frozen: VecDeque<(Vec<Vec<u8>>, u64)>,
 }
@@ -126,7 +126,7 @@ impl SoupServer {
         self.listener.local_addr().expect("it is bound")
     }
 
-    /// Keeps the snapshot of now for who is told what was.
+    /// Stores the current snapshot for clients served with a lag.
     pub fn freeze(&mut self, reference: &Reference) {
         self.frozen.push_back((reference.snapshot(), reference.count + 1));
         while self.frozen.len() > self.behind + 1 {
@@ -139,7 +139,7 @@ impl SoupServer {
         self.peers.clear();
     }
 
-    /// Ends the session of who reads the feed.
+    /// Ends the session of all clients of the feed.
     pub fn end_session(&mut self) {
         for peer in &mut self.peers {
             assert!(SoupPacket::EndOfSession.write(&mut peer.unsent));
@@ -199,7 +199,7 @@ struct Asked {
     manner: Manner,
     session: Session,
     login: Login,
-    /// Its messages, and with which number to go on.
+    /// Its messages, and the sequence number that follows it.
     snapshot: (Vec<Vec<u8>>, u64),
 }
 

@@ -17,10 +17,10 @@ pub const MICROSECOND: u64 = 1_000;
 pub const MILLISECOND: u64 = 1_000 * MICROSECOND;
 pub const SECOND: u64 = 1_000 * MILLISECOND;
 
-/// How long anything may take.
+/// The real-time limit of every wait.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the receiver has.
+/// The parts that the receiver is configured with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parts {
     pub requests: bool,
@@ -75,7 +75,7 @@ impl Stand {
         self.receiver.poll(Nanos(self.clock), &mut self.market)
     }
 
-    /// Until all that was sent over UDP has been taken, at one moment.
+    /// Polls until everything sent over UDP has been received, without advancing the clock.
     pub fn drain(&mut self) {
         let limit = Instant::now() + LIMIT;
         loop {
@@ -104,21 +104,21 @@ impl Stand {
         is_drained && requests.sent == self.venue.requests_seen
     }
 
-    /// Publishes so many messages and takes them.
+    /// Publishes `count` messages and receives them.
     pub fn publish(&mut self, count: usize) {
         self.venue.publish(count);
         self.drain();
         self.clock += 50 * MICROSECOND;
     }
 
-    /// Publishes all that is left, some at a time.
+    /// Publishes all remaining messages, some at a time.
     pub fn publish_all(&mut self) {
         while !self.venue.is_over() {
             self.publish(15);
         }
     }
 
-    /// Lets time go on.
+    /// Advances time, and receives meanwhile.
     pub fn pass(&mut self, time: u64) {
         let end = self.clock + time;
         while self.clock < end {
@@ -127,13 +127,13 @@ impl Stand {
         }
     }
 
-    /// Goes on until it is so, in small steps.
+    /// Advances in small steps until `is_so` holds.
     pub fn until(&mut self, what: &str, is_so: impl Fn(&Stand) -> bool) {
         let limit = Instant::now() + LIMIT;
         while !is_so(self) {
             self.clock += 20 * MICROSECOND;
             if self.venue.serve() + self.poll() == 0 {
-                // What waits for time alone does not wait for a busy machine.
+                // Without work, time advances faster: a busy machine must not prolong the wait.
                 self.clock += 180 * MICROSECOND;
                 std::thread::yield_now();
             }
@@ -149,7 +149,7 @@ impl Stand {
         self.receiver.snapshots().next().expect("there is a server").1
     }
 
-    /// The books are those of all that was published, and say so.
+    /// Asserts that the books equal those of all published messages and are not marked.
     pub fn assert_equal(&self) {
         assert_eq!(self.market.wrong, 0, "rows that books which were not marked did not equal");
         assert!(!self.market.is_marked);
@@ -160,7 +160,7 @@ impl Stand {
     }
 }
 
-/// Where a receiver listens.
+/// Returns the address of a receiver's line.
 pub fn address_of(receiver: &Receiver, line: Line) -> SocketAddr {
     let found = receiver.sockets().find(|(_, socket)| socket.line == line);
     found.expect("there is such a line").1.address

@@ -1,4 +1,4 @@
-//! What is no packet of the feed, or not this session's, or not what its lengths say.
+//! Datagrams that are not packets of the feed, belong to another session, or have wrong lengths.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::market::Market;
 use crate::stand::{MILLISECOND, Parts, Stand, address_of};
 use crate::venue::Faults;
 
-/// How long anything may take.
+/// The real-time limit of every wait.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn stand(parts: Parts) -> Stand {
@@ -25,7 +25,7 @@ fn stand(parts: Parts) -> Stand {
     stand
 }
 
-/// A packet with these messages, which its session has next.
+/// Returns a packet with these messages, numbered as the session's next.
 fn packet(stand: &Stand, messages: &[&[u8]]) -> Vec<u8> {
     let next = stand.venue.published as u64 + 1;
     let mut writer = PacketWriter::new(stand.venue.session, next, 1_400);
@@ -44,7 +44,7 @@ fn trash_is_counted_and_changes_nothing() {
     let strangers: u64 = stand.receiver.sockets().map(|(_, socket)| socket.counts.strangers).sum();
     assert_eq!((strangers, stand.receiver.decode_counts().header), (6, 6));
     assert!(matches!(stand.receiver.last_error(), Some(FeedError::ShortPacket { len: 19, .. })));
-    // Numbers at their end make no sense either.
+    // Sequence numbers at the end of their range are malformed too.
     let mut wild = stand.venue.session.0.to_vec();
     wild.extend_from_slice(&[0xff; 8]);
     wild.extend_from_slice(&[0, 9]);
@@ -75,7 +75,7 @@ fn a_stranger_to_the_answers_begins_no_session() {
     stand.venue.is_dead = [true; 2];
     stand.publish(20);
     stand.venue.is_dead = [false; 2];
-    // An answer of another session, before the venue's own.
+    // An answer of another session arrives before the venue's own.
     let session = stand.venue.session;
     stand.venue.session = Session::new("OTHER").expect("a name");
     stand.publish(20);
@@ -151,7 +151,7 @@ fn a_line_takes_what_its_source_sends_and_nothing_else() {
                 .heartbeat()
                 .to_vec();
             let socket = sender(Ipv4Addr::LOCALHOST, 0).expect("a sender");
-            // One more of the group's listeners says when the datagram has been.
+            // Another listener of the group shows that the datagram has arrived.
             let SocketAddr::V4(address) = to else { panic!("{to}") };
             let (interface, wait) = (Ipv4Addr::LOCALHOST, Some(LIMIT));
             let other = address.ip().is_multicast().then(|| {

@@ -1,4 +1,4 @@
-//! A feed over SoupBinTCP: the books of every row, whatever becomes of connections.
+//! A feed over SoupBinTCP: the books of every row, whatever happens to connections.
 
 use std::rc::Rc;
 
@@ -48,7 +48,7 @@ fn a_feed_over_a_connection_gives_the_book_of_every_row_over_losses_of_the_conne
     stand.until("what was sent before", is_there);
     while !stand.venue.is_over() {
         stand.venue.publish(700);
-        // Some of it was read when the connection is lost.
+        // Part of it is read when the connection is lost.
         stand.venue.soup.piece_len = 3_000;
         let before = stand.market.updates;
         stand.until("a part", |stand| stand.market.updates > before);
@@ -78,7 +78,7 @@ fn another_session_over_a_connection_clears_the_books() {
     stand.venue.publish(200);
     stand.until("the second session", is_there);
     stand.assert_equal();
-    // A session that is gone when it is asked for again is over too.
+    // A session that no longer exists at the next login has ended, too.
     stand.venue.soup.hang_up();
     stand.venue.restart("DAY3");
     stand.venue.publish(100);

@@ -1,5 +1,6 @@
-//! A venue: a publisher on two lines that loses, doubles and reorders, a server for requests, and
-//! one of SoupBinTCP for snapshots or for the feed itself. All by real sockets, all when called.
+//! A venue: a publisher on two lines that loses, duplicates and reorders packets, a request server,
+//! and a SoupBinTCP server for snapshots or for the feed itself. All use real sockets and act only
+//! when called.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::rc::Rc;
@@ -10,25 +11,25 @@ use weir_marketgate::udp::sender;
 use crate::day::{Chance, Day};
 use crate::snapshot::{Reference, SoupServer};
 
-/// What goes wrong, in millionths of packets.
+/// The faults, in millionths of packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub seed: u64,
     pub loss: [u64; 2],
     pub duplication: u64,
-    /// Come after up to eight later ones.
+    /// Packets delayed behind up to eight later ones.
     pub delay: u64,
     pub answer_loss: u64,
 }
 
-/// Bytes of a datagram at most.
+/// The most bytes in a datagram.
 const DATAGRAM_LEN: usize = 1_472;
 
 pub struct Venue {
     day: Rc<Day>,
     pub session: Session,
     writer: PacketWriter,
-    /// Messages sent in this session.
+    /// The number of messages sent in this session.
     pub published: usize,
     pub faults: Faults,
     chance: Chance,
@@ -36,7 +37,7 @@ pub struct Venue {
     pub lines: Vec<SocketAddr>,
     pub is_dead: [bool; 2],
     delayed: [Vec<(u64, Vec<u8>)>; 2],
-    /// Datagrams sent on each line.
+    /// The number of datagrams sent on each line.
     pub sent: [u64; 2],
     requests: UdpSocket,
     pub is_answering: bool,
@@ -72,12 +73,12 @@ impl Venue {
         }
     }
 
-    /// Where requests go.
+    /// Returns the address of the request server.
     pub fn request_address(&self) -> SocketAddr {
         self.requests.local_addr().expect("it is bound")
     }
 
-    /// Another session from its first message on.
+    /// Begins another session at its first message.
     pub fn restart(&mut self, name: &str) {
         self.session = Session::new(name).expect("a name");
         self.writer = PacketWriter::new(self.session, 1, DATAGRAM_LEN);
@@ -90,7 +91,7 @@ impl Venue {
         self.published == self.day.messages.len()
     }
 
-    /// The next messages, in as few datagrams as they fit; how many there were.
+    /// Publishes the next messages in as few datagrams as possible; returns their number.
     pub fn publish(&mut self, count: usize) -> usize {
         let end = (self.published + count).min(self.day.messages.len());
         let day = Rc::clone(&self.day);
@@ -107,7 +108,7 @@ impl Venue {
         messages.len()
     }
 
-    /// The same, each in a datagram of its own.
+    /// Publishes the next messages, each in its own datagram.
     pub fn publish_singly(&mut self, count: usize) {
         for _ in 0..count {
             self.publish(1);
@@ -134,7 +135,7 @@ impl Venue {
         (0..self.lines.len()).for_each(|line| self.send(line, &datagram));
     }
 
-    /// The end of the session, after all that was delayed.
+    /// Ends the session, after all delayed packets.
     pub fn end(&mut self) {
         for line in 0..self.lines.len() {
             for (_, datagram) in std::mem::take(&mut self.delayed[line]) {
@@ -171,7 +172,7 @@ impl Venue {
         }
     }
 
-    /// Sends anything on a line that is not dead.
+    /// Sends a datagram on a line, unless the line is dead.
     pub fn send(&mut self, line: usize, datagram: &[u8]) {
         if !self.is_dead[line] {
             self.socket.send_to(datagram, self.lines[line]).expect("it sends");
@@ -179,7 +180,7 @@ impl Venue {
         }
     }
 
-    /// Answers what was asked, and goes on with what is sent over connections; how much it was.
+    /// Answers requests and serves connections; returns the amount of work done.
     pub fn serve(&mut self) -> usize {
         let mut done = 0;
         let mut buffer = [0; 64];
@@ -196,7 +197,7 @@ impl Venue {
         done + self.soup.serve(&self.reference, self.session, messages)
     }
 
-    /// One datagram with as many messages as fit, as servers do.
+    /// Answers with one datagram that holds as many messages as fit, as real servers do.
     fn answer(&mut self, request: &Request, to: SocketAddr) {
         let mut writer = PacketWriter::new(self.session, request.sequence, DATAGRAM_LEN);
         let from = usize::try_from(request.sequence - 1).expect("a number");

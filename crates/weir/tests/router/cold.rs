@@ -1,5 +1,5 @@
-//! A token of long ago is good at a router as at its node: what the node's stores let go comes from
-//! the node's files.
+//! A token from before the stores' oldest change is valid at a router as at its node: the dropped
+//! orders come from the node's files.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -68,7 +68,7 @@ fn a_token_of_the_morning_is_served_through_a_router() {
     again.until(&wanted);
     assert_eq!((&again.resyncs[..], &again.refusals[..]), (&[][..], &[][..]));
     assert!(pages_of(&node) > 0, "{}", node.status()["cold"]);
-    // It is live behind the seam.
+    // Past the files the reader is live.
     alice.ask_for_report(ALICE.sell(20, 61, 1));
     let mut wanted = states(&alice);
     wanted.retain(|id, state| before.get(id) != Some(state));
@@ -93,7 +93,7 @@ fn a_sources_token_of_the_morning_is_served_through_a_router() {
         (0..100).for_each(|_| stand.feeders[0].pass());
         stand.until_fed();
     }
-    // What was there before the token did not change since.
+    // The orders from before the token have not changed since.
     let before = std::mem::replace(&mut wanted, stand.feeders[0].rows.clone());
     wanted.retain(|rec, _| !before.contains_key(rec));
     let wanted: BTreeMap<_, _> = wanted.into_values().map(|row| (row.order_id, row)).collect();

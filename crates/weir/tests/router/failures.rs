@@ -1,4 +1,4 @@
-//! Nodes and routers that die, come back, and move: readers go on by their tokens.
+//! Nodes and routers that die, come back and move: readers continue by their tokens.
 
 use std::time::Duration;
 
@@ -27,14 +27,14 @@ fn a_node_that_is_killed_is_said_to_be_away_and_its_readers_go_on_when_it_is_bac
     stand.trade(100);
     router.until_serving(4);
     let mut reader = router.follow(SUPERVISOR, Vec::new());
-    // In the middle of its first copy.
+    // The node dies in the middle of the reader's first copy.
     follow_until(&mut reader, "some rows", |reader| reader.row_count >= 40);
     stand.backends[1].kill();
     let away = [(31, SourceStatus::Away), (32, SourceStatus::Away)];
     follow_until(&mut reader, "word of it", |reader| {
         away.iter().all(|state| statuses(reader).contains(state))
     });
-    // The others go on.
+    // The other sources continue.
     for feeder in &mut stand.feeders[..2] {
         (0..50).for_each(|_| feeder.trade(&mut stand.rng));
         while !feeder.is_fed() {
@@ -108,7 +108,7 @@ fn a_source_appears_and_another_moves_to_a_new_host_while_readers_follow() {
     router.until_serving(2);
     let mut reader = router.follow(SUPERVISOR, Vec::new());
     stand.until_same(&mut reader);
-    // Source 31 goes to the third node, where source 41 is new.
+    // Source 31 moves to the third node, where source 41 is new.
     let ingest = stand.backends[2].ingest;
     stand.feeders[1].move_to(ingest);
     stand.feeders.push(crate::feeder::Feeder::new(ingest, 41));
@@ -119,7 +119,7 @@ fn a_source_appears_and_another_moves_to_a_new_host_while_readers_follow() {
     stand.until_same(&mut reader);
     router.until_serving(3);
     assert_eq!(reader.resyncs, []);
-    // A configuration that cannot be is not taken.
+    // An invalid configuration is not applied.
     std::fs::write(router.home.path("weir.toml"), "role = \"router\"\n").unwrap();
     router.node.hang_up();
     until("the refusal", || {

@@ -17,10 +17,10 @@ use weir_wire::ingest::BatchFlags;
 
 use crate::common::{ALICE, BOB, OPERATOR, Who};
 
-/// Rows of a batch.
+/// The most rows in a batch.
 const BATCH_LEN: usize = 50;
 
-/// The session that feeds a source.
+/// Returns the session that feeds a source.
 pub fn core_of(source: u16) -> Who {
     Who { session_id: SessionId(u32::from(source) + 100), role: Role::Source, ..OPERATOR }
 }
@@ -30,7 +30,7 @@ pub struct Feeder {
     pub rows: BTreeMap<Rec, OrderRow>,
     epoch: Epoch,
     pub seq: u64,
-    /// Changes that no batch has yet.
+    /// Changes not yet in a batch.
     pending: Vec<OrderRow>,
     pushed: u64,
     acked: u64,
@@ -58,7 +58,7 @@ impl Feeder {
         feeder
     }
 
-    /// A new order of one of two firms, or a change of one.
+    /// Adds an order of one of two firms, or changes one.
     pub fn trade(&mut self, rng: &mut Rng) {
         self.seq += 1;
         let picked = Rec(1 + rng.below(self.rows.len().max(1) as u64));
@@ -79,7 +79,7 @@ impl Feeder {
         self.pending.push(self.rows[&row.rec]);
     }
 
-    /// A new order that ends at once.
+    /// Adds an order that ends at once.
     pub fn pass(&mut self) {
         self.seq += 1;
         let rec = Rec(self.rows.len() as u64 + 1);
@@ -89,7 +89,7 @@ impl Feeder {
         self.pending.push(row);
     }
 
-    /// Says all that there is from the beginning.
+    /// Sends all orders again in a full resend.
     fn resend(&mut self) {
         self.pending.clear();
         (self.pushed, self.acked) = (0, 0);
@@ -108,11 +108,11 @@ impl Feeder {
             push(&mut self.writer, batches.get(index).copied().unwrap_or(&[]), flags);
             self.pushed += 1;
         }
-        // The end of a resend takes a number too.
+        // The end of a resend takes a sequence number too.
         self.seq += 1;
     }
 
-    /// Sends what there is and hears the node, which may be away.
+    /// Sends pending changes and handles the node's messages; the node may be away.
     pub fn pump(&mut self, timeout: Duration) {
         while !self.pending.is_empty() {
             let rest = self.pending.split_off(self.pending.len().min(BATCH_LEN));
@@ -129,7 +129,7 @@ impl Feeder {
             SourceEvent::Opened { .. } | SourceEvent::SentAgain { .. } | SourceEvent::NotOurs => {}
         });
         if is_lost || polled.is_err() {
-            // The node was killed and has nothing any more.
+            // The node was killed and has lost its store.
             let session_id = core_of(self.source.0).session_id;
             self.writer.begin(SourceConfig::full(session_id, self.source, self.epoch));
             self.resend_count += 1;
@@ -137,12 +137,12 @@ impl Feeder {
         }
     }
 
-    /// Whether the node was heard to have all.
+    /// Returns whether the node has acknowledged everything.
     pub fn is_fed(&self) -> bool {
         self.pending.is_empty() && self.acked == self.pushed
     }
 
-    /// Feeds another node from now on, from the beginning.
+    /// Moves the source to another node, which receives everything from the beginning.
     pub fn move_to(&mut self, ingest: SocketAddr) {
         let session = core_of(self.source.0);
         let config = SourceConfig::full(session.session_id, self.source, self.epoch);
@@ -151,7 +151,8 @@ impl Feeder {
     }
 }
 
-/// The same in all cores of a test program, and of today: what is older than a day is not kept.
+/// Returns a change's time. All cores of a test program share the starting time, which is today's:
+/// orders older than a day are not kept.
 fn time_of(seq: u64) -> Nanos {
     static BEGUN: OnceLock<Nanos> = OnceLock::new();
     Nanos(BEGUN.get_or_init(unix_time).0 + seq * 1_000_000)

@@ -1,8 +1,8 @@
-//! `kill -9` of a node, of a router and of a client in turn, while cores trade and readers follow.
+//! `kill -9` of a node, a router and a client alternately, while cores trade and readers follow.
 //!
-//! After each kill all goes on at once: the node's cores feed it again, readers of the router go to
-//! the other one, the client begins again with the token that it kept. In the end each has exactly
-//! what the cores said last, and nobody was told to begin again.
+//! After each kill everything resumes at once: the node's cores feed it again, the router's readers
+//! move to the other router, and the client continues from its kept token. In the end each reader
+//! has exactly the cores' last states, and none was sent a RESYNC.
 
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,14 @@ fn number_from(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Readers, and at which router each is.
+/// The readers, each with the index of its router.
 struct Readers {
     readers: Vec<(Following, usize)>,
     lost_count: u64,
 }
 
 impl Readers {
-    /// Takes what came; who lost its router goes to the other one.
+    /// Handles incoming messages; a reader that lost its router moves to the other one.
     fn poll(&mut self, routers: &[Option<Router>]) {
         for (reader, at) in &mut self.readers {
             if reader.poll(Duration::from_millis(1)).is_ok() {
@@ -68,7 +68,7 @@ impl Campaign {
         Campaign { stand, routers, readers, rng }
     }
 
-    /// Cores trade and readers follow for a while.
+    /// Lets cores trade and readers follow for `cycles` rounds.
     fn run(&mut self, cycles: u64) {
         for _ in 0..cycles {
             for feeder in &mut self.stand.feeders {
@@ -97,19 +97,19 @@ impl Campaign {
         self.routers[index] = Some(Router { home, node });
     }
 
-    /// A client that dies has its mirror and token as of the last page that it took, as on a disk.
+    /// Kills a client; its orders and token survive as of the last page taken, as if on disk.
     fn kill_a_client(&mut self) {
         let index = self.rng.below(3) as usize;
         let (reader, at) = &mut self.readers.readers[index];
         let address = self.routers[*at].as_ref().expect("it runs").node.address();
         let begun = Instant::now();
-        // Its session is logged on until the router hears of its end.
+        // Its session stays logged on until the router notices the connection's end.
         while reader.go_on(address).is_err() {
             assert!(begun.elapsed() < HANG, "the client is not let in again");
         }
     }
 
-    /// All comes to rest, and is the same.
+    /// Waits until all cores are fed, and compares the readers with them.
     fn check(&mut self) {
         let begun = Instant::now();
         while !self.stand.feeders.iter().all(crate::feeder::Feeder::is_fed) {

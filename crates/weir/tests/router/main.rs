@@ -1,8 +1,8 @@
-//! A router before real nodes: `weir serve --role router` and the nodes behind it are processes,
-//! outside cores feed the nodes, readers follow by the binary protocol and over HTTP.
+//! A router in front of real nodes: `weir serve --role router` and its nodes are processes, outside
+//! cores feed the nodes, and readers follow over the binary protocol and HTTP.
 //!
-//! Whatever is killed, a reader goes on by its token, and what it has in the end is what the cores
-//! said last. `WEIR_DELIVERY_KILLS` sets how often each part is killed (1), `WEIR_SEED` the seed.
+//! Whichever process is killed, a reader continues by its token and ends with the cores' last
+//! states. `WEIR_DELIVERY_KILLS` sets the number of kills of each part (1), `WEIR_SEED` the seed.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 

@@ -1,4 +1,5 @@
-//! Stores that have the same: which of them is asked, and readers that go from one to another.
+//! Stores with the same orders: the router's choice between them, and readers that move from one to
+//! another.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use crate::common::{ALICE, Node, SUPERVISOR, until};
 use crate::feeder::Feeder;
 use crate::stand::{ROUTER, Router, Stand, mirror};
 
-/// Two nodes that are fed the same, and a router that takes the second for an unindexed replica.
+/// Returns two nodes with the same feed, and a router that treats the second as an unindexed
+/// replica.
 fn stand() -> (Stand, Router) {
     let mut stand = Stand::new(&[&[21]]);
     stand.add_backend(&[21]);
@@ -20,7 +22,7 @@ fn stand() -> (Stand, Router) {
     (stand, router)
 }
 
-/// Lets both cores say the same.
+/// Lets both cores make the same changes.
 fn trade(stand: &mut Stand, seed: u64) {
     for feeder in &mut stand.feeders {
         let mut rng = Rng::new(seed);
@@ -43,7 +45,7 @@ fn filters_are_asked_of_the_master_and_everything_of_the_unindexed_replica() {
     let waiting = |stand: &Stand| -> Vec<u64> {
         stand.backends.iter().map(|backend| parked(backend.node())).collect()
     };
-    // A question does not wait for ever: who is not heard in between has none after a while.
+    // A query's wait is limited: a reader that is not polled meanwhile has none pending.
     let listen = |readers: &mut [&mut Following]| {
         for one in readers {
             one.poll(Duration::from_millis(1)).unwrap();
@@ -59,7 +61,7 @@ fn filters_are_asked_of_the_master_and_everything_of_the_unindexed_replica() {
         listen(&mut [&mut supervisor, &mut alice]);
         (waiting(&stand) == [1, 1]).then_some(())
     });
-    // The replica dies: its reader goes on at the master, by the same token.
+    // The replica dies: its reader continues at the master, by the same token.
     stand.backends[1].kill();
     until("both at the master", || {
         listen(&mut [&mut supervisor, &mut alice]);
@@ -77,7 +79,7 @@ fn a_read_waits_at_a_lagging_replica_for_what_was_seen_at_the_master() {
     let (mut stand, router) = stand();
     trade(&mut stand, 1);
     router.until_serving(2);
-    // The master goes on, the replica does not.
+    // The master advances, the replica does not.
     let replica = stand.feeders.pop().expect("it was pushed");
     trade(&mut stand, 2);
     let mut at_master = router.follow(ALICE, Vec::new());
@@ -92,14 +94,14 @@ fn a_read_waits_at_a_lagging_replica_for_what_was_seen_at_the_master() {
         reader.ask();
         reader
     };
-    // In no time it does not come, and that is said.
+    // With a short wait the read is refused with the reason.
     let mut reader = ask(50_000);
     until("the refusal", || {
         reader.poll(std::time::Duration::from_millis(5)).unwrap();
         (reader.refusals == [weir_types::Reason::MinTokenNotReached]).then_some(())
     });
     reader.log_out();
-    // In time it does.
+    // With a long wait the page arrives.
     let mut reader = ask(30_000_000);
     stand.feeders.push(replica);
     let feeder = stand.feeders.last_mut().expect("pushed above");

@@ -1,4 +1,4 @@
-//! Each way around what a reader may see, through a router.
+//! Attempts to get around a reader's entitlement through a router.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::common::{ALICE, BOB, HANG, Node, SUPERVISOR, Who, definition_of, trad
 use crate::stand::{ROUTER, Router, Stand};
 use crate::{feeder, web};
 
-/// What was told to a question.
+/// The answer to a query.
 #[derive(Debug)]
 enum Told {
     Page { reason: Reason, token: Vec<u8>, rows: Vec<OrderRow> },
@@ -36,7 +36,7 @@ impl Told {
         token.clone()
     }
 
-    /// The firms of its rows.
+    /// Returns the firms of the page's rows.
     fn firms(&self) -> Vec<FirmId> {
         let Told::Page { reason: Reason::None, rows, .. } = self else { panic!("{self:?}") };
         let mut firms: Vec<FirmId> = rows.iter().map(|row| row.firm_id).collect();
@@ -72,7 +72,7 @@ fn log_on(node: &Node, who: Who) -> Client {
     client
 }
 
-/// Asks one question and hears its answer.
+/// Sends one query and returns its answer.
 fn ask(client: &mut Client, fetch: &FetchOrders, token: &[u8]) -> Told {
     put_fetch_orders(fetch, token, client.outbox());
     let begun = Instant::now();
@@ -99,7 +99,7 @@ fn ask(client: &mut Client, fetch: &FetchOrders, token: &[u8]) -> Told {
             _ => {}
         });
         match polled {
-            // What names a session that is not the client's own.
+            // The error of a query that names a session other than the client's.
             Err(ClientError::Refused { reason, .. }) => told = Some(Told::Refused(reason)),
             polled => drop(polled.unwrap()),
         }
@@ -135,7 +135,7 @@ fn a_firms_session_sees_its_own_orders_whatever_it_asks_for() {
     let mut supervisor = log_on(&router.node, SUPERVISOR);
     let seen = ask(&mut supervisor, &everything(SUPERVISOR), &[]).firms();
     assert_eq!(seen, [ALICE.firm_id, BOB.firm_id]);
-    // The name of another session on one's own connection is nobody's.
+    // A query in another session's name is rejected on this session's connection.
     let told = ask(&mut alice, &everything(SUPERVISOR), &[]);
     assert_eq!(told.reason(), Reason::NotLoggedOn);
 }
@@ -148,7 +148,7 @@ fn a_token_is_worth_nothing_to_another_reader_or_for_another_filter() {
     let mut supervisor = log_on(&router.node, SUPERVISOR);
     let alices = ask(&mut alice, &everything(ALICE), &[]).token();
     let supervisors = ask(&mut supervisor, &everything(SUPERVISOR), &[]).token();
-    // As the router itself asks stores for a reader of this firm.
+    // The router's own query to the stores for a reader of this firm.
     let of_alice = FetchOrders { firm_id: ALICE.firm_id, ..everything(SUPERVISOR) };
     let routers = ask(&mut supervisor, &of_alice, &[]).token();
     let live = FetchOrders { live_only: Switch::On, ..everything(ALICE) };
@@ -173,7 +173,7 @@ fn a_token_is_worth_nothing_to_another_reader_or_for_another_filter() {
         let Told::Page { rows, .. } = told else { panic!("{what}") };
         assert!(rows.is_empty(), "{what}");
     }
-    // And it is good for whom it is.
+    // The token is valid for its own session.
     assert_eq!(ask(&mut alice, &everything(ALICE), &alices).reason(), Reason::None);
 }
 
@@ -196,7 +196,7 @@ fn nobody_is_let_in_who_is_not_defined_at_the_router() {
     assert_eq!(web::get(&router.node, &trader_of(99), "/orders").0, 401);
     let (code, refusal) = web::get(&router.node, &ALICE, "/orders?firm=12");
     assert_eq!((code, &refusal["error"]), (403, &"NotEntitled".into()));
-    // A session that feeds sources reads nothing.
+    // A session that feeds sources may not read.
     let core = feeder::core_of(21);
     router.node.admin().define_session(definition_of(&core)).unwrap();
     let mut feeding = log_on(&router.node, core);

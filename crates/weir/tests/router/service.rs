@@ -1,4 +1,4 @@
-//! What readers get of a router: one service over all sources, tokens that are good everywhere.
+//! A router's service to readers: all sources as one, with tokens that are valid at every node.
 
 use serde_json::Value;
 use weir_client::follower::Follower;
@@ -65,7 +65,7 @@ fn order_state_over_http_is_the_routers_too() {
         }
     }
     assert_eq!(count, stand.wanted(ALICE).len());
-    // The token of the web goes on over the binary protocol.
+    // The token from HTTP continues over the binary protocol.
     stand.trade(10);
     let mut reader = router.follow(ALICE, web::bytes(&token));
     reader.until_online();
@@ -76,7 +76,7 @@ fn order_state_over_http_is_the_routers_too() {
     assert_eq!(reader.resyncs, []);
 }
 
-/// Follows one source of a node on from a token with what is known, and gives the token back.
+/// Follows one source at a node from a token. Returns the reader and its newest token.
 fn at_node(stand: &Stand, source: u16, (who, token): (Who, Vec<u8>)) -> (Following, Vec<u8>) {
     let follower = Follower::new(of_source(config_of(who), source), token);
     let mut reader = Following::start_as(stand.backends[0].node(), who, follower);

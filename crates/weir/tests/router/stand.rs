@@ -1,4 +1,5 @@
-//! Nodes with sources, cores that feed them, routers before them: all as processes but the cores.
+//! Nodes with sources, the cores that feed them, and routers in front of them: all but the cores
+//! are processes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,12 +20,12 @@ use crate::common::{
 };
 use crate::feeder::{Feeder, core_of};
 
-/// The session by which routers ask nodes.
+/// The session that routers use at nodes.
 pub const ROUTER: Who = Who { session_id: SessionId(90), role: Role::Supervisor, ..OPERATOR };
-/// By which a second router does: a session is logged on once.
+/// The second router's session: a session can be logged on only once.
 pub const ROUTER_2: Who = Who { session_id: SessionId(91), ..ROUTER };
 
-/// A node, which may be dead, at addresses that stay.
+/// A node with fixed addresses, which may be dead.
 pub struct Backend {
     pub home: Home,
     pub node: Option<Node>,
@@ -59,7 +60,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Stand {
-    /// Nodes with these sources, fed by a core each.
+    /// Starts nodes with these sources, each source fed by a core.
     pub fn new(nodes: &[&[u16]]) -> Stand {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("token.key"), [7; 32]).unwrap();
@@ -86,12 +87,12 @@ impl Stand {
         format!("[delivery]\ntoken_key = {:?}\n", self.path("token.key"))
     }
 
-    /// One more node.
+    /// Adds a node.
     pub fn add_backend(&mut self, sources: &[u16]) {
         self.add_backend_with(sources, "");
     }
 
-    /// One more node, with these settings of delivery.
+    /// Adds a node with these delivery settings.
     pub fn add_backend_with(&mut self, sources: &[u16], delivery: &str) {
         let (address, ingest) = (free_address(), free_address());
         let mut config =
@@ -108,7 +109,8 @@ impl Stand {
         self.backends.push(backend);
     }
 
-    /// The configuration of a router that logs on as `who` and asks these nodes for these sources.
+    /// Returns the configuration of a router that logs on as `who` and uses these nodes for these
+    /// sources.
     pub fn router_config(&self, who: Who, behind: &[(usize, &[u16])]) -> String {
         let mut config = "role = \"router\"\n".to_owned() + &self.token_key();
         config += "[web]\nlisten = \"127.0.0.1:0\"\n[router]\nheartbeat_ms = 200\nprobe_ms = 50\n";
@@ -124,14 +126,14 @@ impl Stand {
         config
     }
 
-    /// As [`Stand::router_config`], of all nodes and their sources.
+    /// As [`Stand::router_config`], for all nodes and their sources.
     pub fn config_of_all(&self, who: Who) -> String {
         let all: Vec<(usize, &[u16])> =
             self.backends.iter().enumerate().map(|(i, b)| (i, &b.sources[..])).collect();
         self.router_config(who, &all)
     }
 
-    /// Lets the cores trade and the nodes take it all in.
+    /// Lets the cores trade and waits until the nodes have everything.
     pub fn trade(&mut self, count: usize) {
         for feeder in &mut self.feeders {
             (0..count).for_each(|_| feeder.trade(&mut self.rng));
@@ -149,14 +151,14 @@ impl Stand {
         }
     }
 
-    /// The latest state of each order that the cores said, of those that `who` may see.
+    /// Returns the cores' latest rows, of those that `who` may see.
     pub fn wanted(&self, who: Who) -> BTreeMap<OrderId, OrderRow> {
         let rows = self.feeders.iter().flat_map(|feeder| feeder.rows.values());
         let is_seen = |row: &&OrderRow| who.role != Role::Trader || row.firm_id == who.firm_id;
         rows.filter(is_seen).map(|row| (row.order_id, *row)).collect()
     }
 
-    /// Lets a reader follow until what it has is what the cores said.
+    /// Polls a reader until its orders equal the cores'.
     pub fn until_same(&self, reader: &mut Following) {
         let (wanted, begun) = (self.wanted(reader.who), Instant::now());
         while mirror(reader) != wanted {
@@ -175,13 +177,13 @@ impl Stand {
     }
 }
 
-/// What a reader has.
+/// Returns a reader's orders.
 pub fn mirror(reader: &Following) -> BTreeMap<OrderId, OrderRow> {
     let orders = reader.follower.orders().iter();
     orders.map(|(id, row)| (*id, OrderRow { merged_count: 0, ..*row })).collect()
 }
 
-/// Sessions at a node or a router: readers, routers, and the cores of these sources.
+/// Defines the sessions at a node or a router: readers, routers, and the cores of these sources.
 pub fn define(node: &Node, sources: &[u16]) {
     let mut admin = node.admin();
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
@@ -197,7 +199,7 @@ pub fn define(node: &Node, sources: &[u16]) {
     admin.close().unwrap();
 }
 
-/// A router that runs, with the sessions of its readers.
+/// A running router, with the sessions of its readers.
 pub struct Router {
     pub home: Home,
     pub node: Node,
@@ -211,7 +213,7 @@ impl Router {
         Router { home, node }
     }
 
-    /// Until it can ask so many stores.
+    /// Waits until the router can query this number of stores.
     pub fn until_serving(&self, count: u64) {
         until("the stores", || (self.serving() == count).then_some(()));
     }
@@ -222,12 +224,12 @@ impl Router {
         sources.iter().map(|source| source["serving"].as_u64().expect("a number")).sum()
     }
 
-    /// Follows all that `who` may see, by pages of few rows.
+    /// Follows everything that `who` may see, in small pages.
     pub fn follow(&self, who: Who, token: Vec<u8>) -> Following {
         Following::start_as(&self.node, who, Follower::new(config_of(who), token))
     }
 
-    /// As [`Router::follow`], from the beginning, and asks nothing yet.
+    /// As [`Router::follow`], from the beginning and without sending a query.
     pub fn follow_unasked(&self, who: Who) -> Following {
         let follower = Follower::new(config_of(who), Vec::new());
         Following::start_unasked(&self.node, who, follower)
@@ -238,7 +240,7 @@ pub fn config_of(who: Who) -> FollowerConfig {
     FollowerConfig { keep_orders: true, rows_max: 20, ..FollowerConfig::new(who.session_id) }
 }
 
-/// A follower's configuration for one source.
+/// Returns a follower's configuration for one source.
 pub fn of_source(config: FollowerConfig, source: u16) -> FollowerConfig {
     FollowerConfig { source_id: PartitionId(source), ..config }
 }

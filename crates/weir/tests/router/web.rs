@@ -1,4 +1,4 @@
-//! Order state over HTTP, as a test asks for it.
+//! HTTP requests for order state.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::{HANG, Node, Who};
 
-/// The code and the JSON that `GET path` is answered with.
+/// Sends `GET path` and returns the status code and the JSON body.
 pub fn get(node: &Node, who: &Who, path: &str) -> (u16, Value) {
     let key: String = who.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut stream = TcpStream::connect(node.web()).unwrap();
@@ -25,7 +25,7 @@ pub fn get(node: &Node, who: &Who, path: &str) -> (u16, Value) {
     (code, serde_json::from_str(body).unwrap_or(Value::Null))
 }
 
-/// A token's bytes.
+/// Returns a token's bytes.
 pub fn bytes(hex: &str) -> Vec<u8> {
     let bytes = (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16));
     bytes.collect::<Result<_, _>>().unwrap()

@@ -1,5 +1,5 @@
-//! Who gets in and who does not: keys of both kinds, challenges, expiry, replaced keys, one live
-//! session each, and how much one session may have open.
+//! Authentication: both kinds of key, challenges, expiry, replaced keys, one live session per
+//! identity, and the limit on a session's unanswered requests.
 
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -23,10 +23,10 @@ use crate::common::{
 };
 
 const NOBODY: Who = trader_of(99);
-/// Malformed messages and refused logons after which a connection is closed.
+/// The number of malformed messages and refused logons after which a connection is closed.
 const ERRORS_MAX: usize = 16;
 
-/// A market where Alice signs and Bob has an API key.
+/// Returns a market where Alice has a key pair and Bob an API key.
 fn market() -> (Home, Node) {
     let home = Home::new("memory");
     let node = home.start();
@@ -47,7 +47,7 @@ fn signing_config(who: &Who) -> SessionConfig {
     SessionConfig::new(who.session_id, who.signing_key())
 }
 
-/// Logs `who` on by signature on a connection of its own.
+/// Logs `who` on by signature on a new connection.
 fn signed_on(node: &Node, who: &Who) -> Wire {
     let mut wire = Wire::connect(node);
     let challenge = wire.challenge(who);
@@ -64,7 +64,7 @@ fn counted(node: &Node, name: &str, want: u64) {
     assert_eq!(count(node, name), want, "{name}");
 }
 
-/// The connection was refused by the answer that strangers get, and is closed.
+/// Asserts that the logon was refused with the one answer for strangers and the connection closed.
 fn strangers_answer(mut wire: Wire, refused: Result<impl std::fmt::Debug, LogonReject>, of: &Who) {
     let refused = refused.unwrap_err();
     assert_eq!((refused.reason, refused.session_id), (Reason::UnknownKey, of.session_id));
@@ -139,7 +139,7 @@ fn a_signed_logon_that_is_sent_again_is_refused() {
     assert_eq!(again.reason, Reason::UnknownChallenge, "on its own connection");
     let again = Wire::connect(&node).try_signed(&frame).unwrap_err();
     assert_eq!(again.reason, Reason::UnknownChallenge, "on another connection");
-    // Who recorded it asks for a challenge too, and has another one then.
+    // A client that recorded the logon must ask for a challenge too, and receives another nonce.
     let mut other = Wire::connect(&node);
     assert_ne!(other.challenge(&ALICE).nonce, challenge.nonce);
     let again = other.try_signed(&frame);
@@ -179,7 +179,7 @@ fn a_signature_for_another_node_opens_nothing_here() {
     let challenge = here.challenge(&ALICE);
     let node_id = there.challenge(&ALICE).node_id;
     assert_ne!(node_id, challenge.node_id);
-    // A node that hands another one's nonce on as its own.
+    // A node that relays another node's nonce as its own.
     let relayed = Challenge { node_id, ..challenge };
     let refused = here.try_signed(&signed_logon_of(&ALICE, &relayed));
     strangers_answer(here, refused, &ALICE);
@@ -224,12 +224,12 @@ fn every_stranger_gets_the_same_answer_by_either_way() {
         let refused = wire.try_signed(&frame);
         strangers_answer(wire, refused, who);
     };
-    // Alice signs, Bob has an API key, the last one is not there.
+    // Alice has a key pair, Bob an API key, and the last session does not exist.
     let cases = [(ALICE, ALICE), (ALICE, BOB), (BOB, NOBODY), (NOBODY, ALICE), (NOBODY, NOBODY)];
     cases.iter().for_each(|(who, key_of)| by_key(who, key_of));
     let cases = [(BOB, BOB), (ALICE, BOB), (ALICE, NOBODY), (NOBODY, ALICE), (NOBODY, NOBODY)];
     cases.iter().for_each(|(who, key_of)| by_signature(who, key_of));
-    // The operator has logged on twice.
+    // Two of them are the operator's logons.
     counted(&node, "api_keys_checked", 2 + 5);
     counted(&node, "signatures_checked", 5);
     counted(&node, "logons_refused", 10);
@@ -250,7 +250,7 @@ fn that_a_key_has_expired_is_told_to_who_has_it_and_to_nobody_else() {
     let challenge = wire.challenge(&ALICE);
     let refused = wire.try_signed(&signed_logon_of(&ALICE, &challenge)).unwrap_err();
     assert_eq!(refused.reason, Reason::KeyExpired);
-    // The connection stays: nothing was guessed.
+    // The connection stays open: the client did not guess a key.
     let wrong = Logon { api_key: ALICE.key(), ..logon_of(&BOB) };
     let refused = wire.try_log_on(&wrong, &[]);
     strangers_answer(wire, refused, &BOB);
@@ -276,7 +276,7 @@ fn a_session_ends_when_its_key_expires() {
     alice.request(&stamp(ALICE.buy(1, 50, 1), ALICE.session_id, RequestNo(1)));
     assert_eq!(alice.reject().reason, Reason::NotLoggedOn);
     counted(&node, "keys_ended", 1);
-    // Others, and those whose key is good for longer, stay.
+    // Other sessions stay, and so do sessions whose key is valid for longer.
     let later = Nanos(u64::MAX);
     node.admin()
         .define_session(DefineSession { valid_until: later, ..definition_of(&BOB) })
@@ -314,7 +314,7 @@ fn the_same_key_again_leaves_a_session_where_it_is() {
     let (_home, node) = market();
     let mut alice = Trader::log_on_as(&node, ALICE, signing_config(&ALICE));
     node.admin().define_session(DefineSession { in_flight_max: 9, ..signing(&ALICE) }).unwrap();
-    // What the gateway tells next, it tells behind the end of those who are to end.
+    // The gateway handles the new definition, and any logout it causes, before this challenge.
     Wire::connect(&node).challenge(&BOB);
     counted(&node, "challenges", 2);
     alice.ask_for_report(ALICE.buy(1, 50, 1));
@@ -344,7 +344,7 @@ fn a_session_whose_connection_went_silent_logs_on_again_elsewhere() {
     assert_eq!(silent.logout(), (BOB.session_id, Reason::HeartbeatLost));
     let mut again = Wire::connect(&node);
     again.log_on(&logon_of(&BOB));
-    // The dead connection is not the session's any more.
+    // The dead connection no longer holds the session.
     silent.request(&stamp(BOB.buy(1, 50, 1), BOB.session_id, RequestNo(1)));
     assert_eq!(silent.reject().reason, Reason::NotLoggedOn);
 }
@@ -361,7 +361,7 @@ fn too_many_refused_logons_cost_the_connection() {
     }
     assert_eq!(wire.logout(), (SessionId::NONE, Reason::TooManyErrors));
     wire.closed();
-    // By API key it is the same count.
+    // Logons by API key count towards the same limit.
     let mut bob = Wire::connect(&node);
     bob.log_on(&logon_of(&BOB));
     let mut wire = Wire::connect(&node);
@@ -385,7 +385,7 @@ fn a_connection_has_so_many_open_challenges_and_no_more() {
     assert_eq!(refused.session_id, ALICE.session_id);
     let refused = wire.try_challenge(SessionId(2_000)).unwrap_err();
     assert_eq!(refused.reason, Reason::TooManyChallenges, "as for a session that is not there");
-    // Another connection has its own.
+    // Another connection has its own limit.
     signed_on(&node, &ALICE);
 }
 
@@ -453,12 +453,12 @@ fn a_session_has_no_more_unanswered_requests_than_it_may() {
             }
         }
     }
-    // One write is read at once, before anything of it can be answered.
+    // The node reads one write as a whole, before it can answer any request of it.
     assert_eq!(taken.first(), Some(&RequestNo(1)));
     assert!(!refused.is_empty());
     counted(&node, "in_flight_refused", refused.len() as u64);
     drop(wire);
-    // Answers open the window again, one for each, whatever else is reported of an order.
+    // Each answer reopens the window by one request, however many other reports an order causes.
     until("the end of the session", || (count(&node, "sessions") == 0).then_some(()));
     let mut bob = Trader::log_on(&node, BOB);
     let mut alice = Trader::log_on_as(&node, ALICE, signing_config(&ALICE));
@@ -470,7 +470,7 @@ fn a_session_has_no_more_unanswered_requests_than_it_may() {
     counted(&node, "in_flight_refused", refused.len() as u64);
 }
 
-/// `weir ARGS` of the operator.
+/// Runs `weir ARGS` as the operator.
 fn weir(node: &Node, args: &[&str]) -> Output {
     let key: String = OPERATOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
@@ -493,7 +493,7 @@ fn an_operator_gets_a_key_pair_and_works_with_it() {
     let firm = ["admin", "--session", "9", "--signing-key", &secret, "firm", "--id", "77"];
     let named = weir(&node, &[&firm[..], &["--name", "CAROL"]].concat());
     assert!(named.status.success(), "{named:?}");
-    // Lost: the same session gets an API key; the pair opens nothing any more.
+    // If the pair is lost, the same session gets an API key, and the pair is refused.
     let redefined = weir(&node, &["admin", "session", "--id", "9", "--role", "operator"]);
     assert!(redefined.status.success(), "{redefined:?}");
     let refused = weir(&node, &[&firm[..], &["--name", "CAROL"]].concat());

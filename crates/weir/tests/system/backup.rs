@@ -1,5 +1,5 @@
-//! A node is backed up while it trades, lost, and made again: what it has then is what it had, and
-//! nobody who was told more is believed.
+//! Backup and restore: a node is backed up while it trades, lost and restored. The restored state
+//! equals the state at the backup, and resume points and tokens from after the backup are refused.
 
 use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +38,7 @@ fn restore(from: &Home, to: &Home) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What `weir log verify` says of a log up to a position, but for the snapshots it met.
+/// Returns the output of `weir log verify` up to a position, without its list of snapshots.
 fn verified_to(home: &Home, partition_id: PartitionId, last: u64) -> Value {
     let (partition, last) = (partition_id.to_string(), last.to_string());
     let words = ["log", "verify", "--json", "--partition", &partition, "--to", &last];
@@ -131,7 +131,7 @@ fn after_a_restore_nobody_is_believed_who_was_told_of_what_came_after_the_backup
     };
     assert_eq!(other_from(&node), told_before.0.next());
     assert_eq!(Trader::go_on(&node, ALICE, told_before).unwrap().last_event_no(), told_before.0);
-    // The events before the snapshot are there too, though no event was backed up.
+    // The backup holds no events, yet those from before the snapshot are served too.
     let mut alice = Trader::resume(&node, ALICE, EventNo(1)).unwrap();
     alice.settle();
     assert!(alice.reports().len() >= 1_200);
@@ -146,8 +146,8 @@ fn after_a_restore_nobody_is_believed_who_was_told_of_what_came_after_the_backup
     assert_eq!(kept.resyncs, [], "a token of before the backup still holds");
     kept.log_out();
 
-    // The numbers are given again, and nobody takes the new events for the old ones, after a
-    // restart either.
+    // Event numbers are assigned again. No session mistakes the new events for the old ones, not
+    // even after a restart.
     trade(&node, 9_000, 60);
     assert!(Trader::log_on(&node, ALICE).last_event_no() > told.0);
     assert_eq!(other_from(&node), told_before.0.next());
@@ -197,7 +197,7 @@ fn keys_in_a_backup_are_for_the_owner_only_and_the_operators_only_by_choice() {
     use std::os::unix::fs::PermissionsExt;
     let home = Home::with_config("disk", SMALL);
     let node = home.start_without_key();
-    // Its answer says that it has come to where it hears the signal.
+    // The status page answers only once the node handles signals.
     node.status();
     assert!(node.terminate().success());
     let keys = |words: &[&str], to: &str| {
@@ -239,7 +239,7 @@ fn an_outside_cores_store_and_what_subscribers_have_not_taken_come_back_with_a_b
     let first = take(&mut away, 4);
     let seen = away.seen().expect("it is attached").clone();
     drop(away);
-    // Messages go to the disk a moment after nobody took them.
+    // The broker writes unclaimed messages to disk with a short delay.
     until("the messages on the disk", || {
         (node.status()["broker"]["written"].as_u64() >= Some(6)).then_some(())
     });
@@ -256,7 +256,7 @@ fn an_outside_cores_store_and_what_subscribers_have_not_taken_come_back_with_a_b
     let node = again.start();
     following.go_on(node.address()).unwrap();
     fed.check(&mut following);
-    // The core goes on where it stood.
+    // The core continues from the store's position.
     fed.writer.set_target(ingest_address(&node));
     (0..50).for_each(|_| fed.core.trade(&mut random));
     fed.until_fed();

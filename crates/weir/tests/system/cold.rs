@@ -1,5 +1,5 @@
-//! Tokens of long ago: what the store has let go comes from files, by the same tokens and pages, to
-//! whoever may see it, and goes on at the store; or it is refused by name.
+//! Cold order state: a token from before the store's oldest change is served from files, with the
+//! same pages and entitlements, and continues at the store. Otherwise it is refused with a reason.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,18 +25,18 @@ const MANY: u64 = 1_200;
 /// A second session of Alice's firm, which only reads.
 const DESK: Who = Who { session_id: SessionId(13), ..ALICE };
 
-/// And one of Bob's.
+/// A second session of Bob's firm, which only reads.
 const BOBS_DESK: Who = Who { session_id: SessionId(14), ..BOB };
 
 type States = BTreeMap<OrderId, OrderState>;
 
-/// An order that finds nobody and ends.
+/// Returns an IOC order that trades with no other and ends at once.
 fn passing(who: Who, number: u64) -> Request {
     let order = who.order(number, Side::Buy, 40, 1);
     weir_client::request::LimitOrder { time_in_force: TimeInForce::Ioc, ..order }.request()
 }
 
-/// Lets `count` orders come and end.
+/// Enters `count` orders that end at once.
 fn pass(trader: &mut Trader, numbers: std::ops::Range<u64>) {
     for (sent, number) in numbers.enumerate() {
         trader.send(passing(trader.who, number));
@@ -54,7 +54,7 @@ fn states_of(traders: &[&Trader]) -> States {
     latest_states(reports.map(|report| &report.event))
 }
 
-/// What became of what was known at `before`.
+/// Returns the states in `after` that differ from `before`.
 fn changed(before: &States, after: &States) -> States {
     let changed = after.iter().filter(|(id, state)| before.get(id) != Some(state));
     changed.map(|(id, state)| (*id, *state)).collect()
@@ -68,7 +68,7 @@ fn count(node: &Node, figure: &str) -> u64 {
     cold(node)[figure].as_u64().expect("a figure")
 }
 
-/// The token of a session that has seen all, and leaves.
+/// Returns the token of a session that has received `states` and logs out.
 fn token_now(node: &Node, who: Who, states: &States) -> Vec<u8> {
     let mut following = Following::start(node, who, Vec::new());
     following.until(states);
@@ -87,7 +87,7 @@ fn files(home: &Home) -> Vec<PathBuf> {
     files
 }
 
-/// A market with some live orders, and a supervisor's token of that time.
+/// A market with some live orders, and a supervisor's token from that time.
 struct Morning {
     home: Home,
     node: Node,
@@ -104,14 +104,14 @@ fn morning(durability: &'static str, config: &str) -> Morning {
     for who in [DESK, BOBS_DESK] {
         node.admin().define_session(definition_of(&who)).unwrap();
     }
-    // One is silent while the other trades.
+    // Each session is silent while the other trades.
     let patient = |who: Who| Trader::log_on_as(&node, who, who.patient_config());
     let (mut alice, mut bob) = (patient(ALICE), patient(BOB));
     for number in 1..=20 {
         alice.ask_for_report(ALICE.sell(number, 60, 10));
         bob.ask_for_report(BOB.buy(number, 45, 3));
     }
-    // Orders that have ended by now are in the past of the token, others are not.
+    // The orders that this fills end before the token is taken; the other resting orders stay live.
     bob.ask_for_report(BOB.buy(21, 60, 25));
     alice.settle();
     bob.settle();
@@ -125,11 +125,11 @@ impl Morning {
         states_of(&[&self.alice, &self.bob])
     }
 
-    /// Until the store keeps none of the orders that ended first.
+    /// Trades until the store has dropped the orders that ended first.
     fn trade(&mut self, from: u64) {
         pass(&mut self.alice, from..from + MANY);
         pass(&mut self.bob, from..from + MANY);
-        // An order of before the token ends, another goes on.
+        // This ends one order from before the token and trades part of another.
         self.bob.ask_for_report(BOB.buy(from + MANY, 60, 7));
         self.alice.settle();
         self.bob.settle();
@@ -160,7 +160,7 @@ fn a_token_of_the_morning_is_served_from_files_while_orders_flow() {
     assert_eq!(following.resyncs, [], "nothing was refused");
     assert!(count(&m.node, "pages") > 0 && count(&m.node, "rows") > 0, "{}", cold(&m.node));
     assert_eq!(count(&m.node, "holes"), 0);
-    // It is at the store now: what comes next is told, and not from files.
+    // The reader has reached the store: later changes come from it, not from files.
     let pages = count(&m.node, "pages");
     m.alice.ask_for_report(ALICE.sell(900, 61, 1));
     m.alice.settle();
@@ -177,7 +177,7 @@ fn kills_in_between_leave_no_hole() {
         m.trade(1_000 + 5_000 * round);
         m.node.kill();
         m.node = m.home.start();
-        // All that the node says from the first report on is what counts.
+        // The reports that the node sends from the first event on are the reference.
         let again = |who| Trader::resume(&m.node, who, EventNo(1)).unwrap();
         (m.alice, m.bob) = (again(ALICE), again(BOB));
         m.alice.settle();
@@ -194,7 +194,7 @@ fn kills_in_between_leave_no_hole() {
 
 #[test]
 fn what_a_kill_took_back_comes_from_no_file() {
-    // At `memory` the log's end may go with the process, though files have it.
+    // At level `memory` a kill may lose the end of the log, although files hold its changes.
     let mut m = morning("memory", CONFIG);
     m.trade(1_000);
     m.node.kill();
@@ -223,7 +223,7 @@ fn a_token_older_than_what_is_kept_is_refused_and_the_reader_begins_anew() {
     until("files to be let go", || {
         let before = std::mem::replace(&mut taken, count(&m.node, "changes"));
         if before == taken {
-            // It has taken what there was: more of it.
+            // The files hold everything so far: trade on, so that more come.
             m.trade(from);
             from += 10_000;
         }
@@ -233,7 +233,7 @@ fn a_token_older_than_what_is_kept_is_refused_and_the_reader_begins_anew() {
     let mut following = Following::start(&m.node, SUPERVISOR, m.token.clone());
     let mut live = m.states();
     live.retain(|_, state| state.ord_status.is_live());
-    // From the token that the refusal gave: all live orders, and what ended not long ago.
+    // From the refusal's token the reader receives all live orders and the recently ended ones.
     until("all live orders", || {
         following.poll(std::time::Duration::from_millis(5)).unwrap();
         let mut has = following.states();
@@ -244,7 +244,7 @@ fn a_token_older_than_what_is_kept_is_refused_and_the_reader_begins_anew() {
     assert!(count(&m.node, "resyncs") >= 1);
 }
 
-/// A supervisor's token of now, whatever the store has let go.
+/// Returns a supervisor's current token, although the store has dropped some orders.
 fn token_now_of_all(m: &mut Morning) -> Vec<u8> {
     let mut following = Following::start(&m.node, SUPERVISOR, Vec::new());
     following.until_online();
@@ -259,7 +259,7 @@ fn a_damaged_file_is_named_and_what_is_newer_is_served() {
     m.trade(1_000);
     m.trade(10_000);
     until("files", || (count(&m.node, "segments") > 1).then_some(()));
-    // A bit of the first block of each that is there; a merge may take some away meanwhile.
+    // Flips a bit in the first block of each file; a merge may remove some files meanwhile.
     let damaged: Vec<PathBuf> =
         files(&m.home).into_iter().filter(|file| flip(file).is_ok()).collect();
     let mut following = Following::start(&m.node, SUPERVISOR, m.token.clone());
@@ -277,7 +277,7 @@ fn a_damaged_file_is_named_and_what_is_newer_is_served() {
         let is_named = names.iter().any(|name| said.contains(name.to_str().expect("ASCII")));
         (said.contains("damaged") && is_named).then_some(())
     });
-    // What comes behind is served from files as before.
+    // Later changes are served from files as before.
     let (token, known) = (token_now_of_all(&mut m), m.states());
     let pages = count(&m.node, "pages");
     m.trade(20_000);
@@ -307,14 +307,14 @@ fn a_reader_gets_from_files_what_it_may_see_and_nothing_else() {
     let own = token_now(&m.node, DESK, &firm_of(DESK, &m.before));
     m.trade(1_000);
     let after = m.states();
-    // Its own firm's rows, and none of another's.
+    // The reader receives its own firm's rows and no other firm's.
     let mut following = Following::start(&m.node, DESK, own.clone());
     following.until(&changed(&firm_of(DESK, &m.before), &firm_of(DESK, &after)));
     assert_eq!(following.resyncs, []);
     following.log_out();
     assert!(count(&m.node, "pages") > 0);
     let pages = count(&m.node, "pages");
-    // One that sees all is good for nothing in its hands, nor is a forged one.
+    // A supervisor's token is refused to this session, and so is a forged one.
     let mut forged = own.clone();
     *forged.last_mut().unwrap() ^= 1;
     for (token, why) in [(m.token.clone(), Reason::ResyncFilter), (forged, Reason::ResyncToken)] {
@@ -330,7 +330,7 @@ fn a_reader_gets_from_files_what_it_may_see_and_nothing_else() {
     }
     assert_eq!((&*curious.refusals, curious.row_count), (&[Reason::NotEntitled][..], 0));
     curious.log_out();
-    // Nor is it good for another firm's session.
+    // The token is refused to another firm's session.
     let mut theirs = Following::start(&m.node, BOBS_DESK, own);
     theirs.until_online();
     assert!(theirs.states().values().all(|state| state.firm_id == BOB.firm_id));
@@ -373,7 +373,7 @@ fn a_token_of_the_morning_is_good_over_http_and_websocket_too() {
     assert!(count(&m.node, "pages") > pages);
 }
 
-/// The record and the number of the last change of each row of a page.
+/// Records each row's last `seq` by its `rec`.
 fn note_rows(page: &Value, seen: &mut BTreeMap<String, String>) {
     let plain = |value: &Value| value.to_string().trim_matches('"').to_owned();
     for row in page["rows"].as_array().expect("rows") {
@@ -398,7 +398,7 @@ fn orders_go_on_while_the_disk_of_files_is_full() {
     fill(&small.join("ballast"));
     pass(&mut alice, 100..100 + MANY);
     until("the disk to be full", || (cold(&node)["is_full"] == true).then_some(()));
-    // Orders and readers of the store go on; who needs what is not on the disk is told to wait.
+    // Trading and reads from the store continue; a read that needs unwritten files must wait.
     pass(&mut alice, 10_000..10_000 + MANY);
     let mut fresh = Following::start(&node, SUPERVISOR, Vec::new());
     fresh.until_online();
@@ -406,7 +406,7 @@ fn orders_go_on_while_the_disk_of_files_is_full() {
     assert!(home.said().contains("cold order state"));
     std::fs::remove_file(small.join("ballast")).unwrap();
     until("room", || (cold(&node)["is_full"] == false).then_some(()));
-    // What waited in memory is on the disk now: nothing is missing.
+    // The changes that waited in memory are on disk now, and none is missing.
     let mut following = Following::start(&node, SUPERVISOR, token);
     following.until(&changed(&before, &states_of(&[&alice])));
     assert_eq!(following.resyncs, []);

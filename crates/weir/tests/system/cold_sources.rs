@@ -1,5 +1,6 @@
-//! Tokens of long ago for an outside core's orders: what its store has let go comes from files of
-//! its own, through kills of the node and epochs of the core, to whoever may see it.
+//! Cold order state of an outside core: the orders that its store has dropped are served from the
+//! source's own files, through kills of the node and new epochs of the core, to the sessions
+//! entitled to them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use super::web;
 use crate::common::following::Following;
 use crate::common::{ALICE, HANG, Home, Node, SUPERVISOR, Who, definition_of, until};
 
-/// The least that a store keeps, and files that close soon.
+/// The smallest store that can be configured, and files that close soon.
 const COLD: &str = "[web]\nlisten = \"127.0.0.1:0\"\n[delivery]\nended_orders_max = 4096\n\
                     [delivery.cold]\ninterval_ms = 500\nsegment_bytes = 65536\n";
 /// More orders than the store keeps.
@@ -43,13 +44,13 @@ fn config_of(who: Who) -> FollowerConfig {
     FollowerConfig { source_id: SOURCE, keep_orders: true, ..FollowerConfig::new(who.session_id) }
 }
 
-/// Who goes on from a token, in pages of some rows.
+/// Starts a reader from a token, with small pages.
 fn resume(node: &Node, who: Who, token: &[u8]) -> Following {
     let config = FollowerConfig { rows_max: 90, ..config_of(who) };
     Following::start_as(node, who, Follower::new(config, token.to_vec()))
 }
 
-/// A core with some orders, and a supervisor's token of that time.
+/// A core with some orders, and a supervisor's token from that time.
 struct Morning {
     home: Home,
     node: Node,
@@ -57,9 +58,9 @@ struct Morning {
     random: Random,
     before: Orders,
     token: Vec<u8>,
-    /// Ended orders that the core knows no more: its store may have said that they are gone.
+    /// Ended orders that the core no longer has; its store may have sent their deletions.
     forgotten: Orders,
-    /// Ended orders that the store keeps.
+    /// The number of ended orders that the store keeps.
     ended_max: u64,
 }
 
@@ -91,7 +92,7 @@ fn morning_at(home: Home, node: Node) -> Morning {
 }
 
 impl Morning {
-    /// All orders as they are.
+    /// Returns the current rows of all orders.
     fn orders(&self) -> Orders {
         let records = self.fed.core.records.values().chain(self.fed.core.passed.values());
         records.map(|record| (record.row.order_id, record.row)).collect()
@@ -106,7 +107,7 @@ impl Morning {
         token
     }
 
-    /// Until the store keeps none of the orders that ended first.
+    /// Passes orders through until the store has dropped those that ended first.
     fn pass(&mut self) {
         self.pass_some(MANY);
     }
@@ -120,7 +121,7 @@ impl Morning {
         self.fed.until_fed();
     }
 
-    /// What is not as it was known at `before`; what went was told as a deletion.
+    /// Returns the orders that differ from `before`.
     fn changed(&self) -> Orders {
         let mut orders = self.orders();
         orders.retain(|id, row| self.before.get(id) != Some(row));
@@ -155,14 +156,14 @@ impl Morning {
         }
     }
 
-    /// Until the store keeps no more than it is to: after a start it has all that its log tells,
-    /// and lets it go a little at a time.
+    /// Waits until the store keeps no more ended orders than its limit: after a start it holds all
+    /// that its log has, and drops them gradually.
     fn until_let_go(&self) {
         let ended = || super::ingest::source_figure(&self.node, "ended_orders");
         until("what is to go", || (ended() <= self.ended_max).then_some(()));
     }
 
-    /// A reader with the token of the morning comes to know all that changed since, from files.
+    /// Asserts that a reader with the morning's token receives all later changes, from files.
     fn check_token(&self) {
         self.until_let_go();
         let pages = count(&self.node, "pages");
@@ -182,7 +183,7 @@ impl Morning {
     fn start(&mut self) {
         self.node = self.home.start();
         self.fed.writer.set_target(ingest_address(&self.node));
-        // Something to say, so that it hears how the store stands.
+        // A change to send, so that the writer receives the store's position.
         self.fed.core.pass(&mut self.random);
     }
 }
@@ -201,7 +202,7 @@ fn a_token_of_the_morning_is_served_from_a_sources_files_while_its_orders_flow()
     assert_eq!((&reader.resyncs[..], &reader.refusals[..]), (&[][..], &[][..]));
     assert!(count(&m.node, "pages") > 0 && count(&m.node, "rows") > 0, "{}", cold(&m.node));
     assert_eq!((count(&m.node, "holes"), count(&m.node, "source")), (0, 40));
-    // It is at the store now: what comes next is told, and not from files.
+    // The reader has reached the store: later changes come from it, not from files.
     let pages = count(&m.node, "pages");
     (0..10).for_each(|_| m.fed.core.touch(&mut m.random));
     m.fed.until_fed();
@@ -221,7 +222,7 @@ fn kills_leave_no_hole_in_a_sources_files() {
         for round in 0..3 {
             m.pass();
             if round > 0 {
-                // With changes under way that nobody heard acknowledged.
+                // Some changes are sent and not yet acknowledged.
                 (0..500).for_each(|_| m.fed.core.pass(&mut m.random));
                 m.fed.push();
                 m.fed.writer.poll(Duration::from_millis(5), |_| {}).unwrap();
@@ -235,7 +236,7 @@ fn kills_leave_no_hole_in_a_sources_files() {
     }
 }
 
-/// The name of the source's newest snapshot, which grows with its position.
+/// Returns the name of the source's newest snapshot, which increases with its position.
 fn snapshots(m: &Morning) -> Option<String> {
     let dir = m.home.data().join("source-40/snapshots");
     let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
@@ -243,8 +244,8 @@ fn snapshots(m: &Morning) -> Option<String> {
     names.filter(|name| name.ends_with(".wsnap")).max()
 }
 
-/// A snapshot takes the place of the log before it, and its store has let orders go: were they in
-/// no closed file when the node is killed, they would be nowhere.
+/// A snapshot replaces the log before it, and its store has dropped orders. Unless a closed file
+/// holds these orders, a kill loses them.
 #[test]
 fn a_snapshot_waits_until_what_its_store_let_go_is_in_files() {
     let lazy = COLD.replace("interval_ms = 500", "interval_ms = 600000");
@@ -254,7 +255,7 @@ fn a_snapshot_waits_until_what_its_store_let_go_is_in_files() {
     for _ in 0..2 {
         m.pass();
         m.until_let_go();
-        // The first one may have been begun before its store had let anything go.
+        // The first snapshot may have begun before its store dropped any order.
         for _ in 0..2 {
             let before = snapshots(&m);
             m.pass_some(200);
@@ -276,7 +277,7 @@ fn a_source_that_survives_no_restart_begins_its_files_anew() {
     assert_eq!(count(&m.node, "segments"), 0, "{}", cold(&m.node));
     m.fed.until_fed();
     assert_eq!(m.fed.refusals, [Reason::ResendNeeded]);
-    // The store knows nothing of the epoch that the token is of.
+    // The store does not know the token's epoch.
     let mut reader = resume(&m.node, SUPERVISOR, &m.token);
     reader.until_online();
     assert_eq!(reader.resyncs, [Reason::ResyncEpoch]);
@@ -286,7 +287,7 @@ fn a_source_that_survives_no_restart_begins_its_files_anew() {
     m.check_token();
 }
 
-/// The core comes back without what it said since it remembered last.
+/// Restarts the core without the changes since it last saved its state.
 fn lose(m: &mut Morning) {
     let epoch = m.fed.core.epoch;
     while m.fed.core.epoch == epoch {
@@ -311,17 +312,18 @@ fn what_a_core_disowns_comes_from_no_file_and_what_stays_valid_does() {
     m.ended_max = 8_192;
     m.pass();
     m.pass();
-    // What is in a file with what does not stay valid is told again by the store.
+    // A file that mixes valid and disowned changes is dropped, and the store sends the valid ones
+    // again.
     let passed = std::mem::take(&mut m.fed.core.passed).into_values();
     m.forgotten = passed.map(|record| (record.row.order_id, record.row)).collect();
     m.fed.core.remember();
     let taken = count(&m.node, "changes");
-    // Some of it is in files, and its store still has all.
+    // Files hold some of these changes, and the store still holds all of them.
     m.pass_some(4_000);
     until("what will be lost", || (count(&m.node, "changes") > taken + 3_900).then_some(()));
     let beyond = m.token_now(SUPERVISOR);
     lose(&mut m);
-    // All is said again at later places.
+    // The full resend sends all orders again, at later positions.
     assert!(m.fed.refusals.contains(&Reason::ResendNeeded), "{:?}", m.fed.refusals);
     for _ in 0..2 {
         m.check_token();
@@ -332,7 +334,7 @@ fn what_a_core_disowns_comes_from_no_file_and_what_stays_valid_does() {
         m.pass();
         m.check_token();
         assert_eq!(count(&m.node, "holes"), 0);
-        // A start finds the files of both epochs.
+        // The next start finds the files of both epochs.
         m.kill();
         m.fed.until_fed();
     }
@@ -353,7 +355,7 @@ fn what_a_core_disowns_after_its_store_let_it_go_costs_the_files() {
     assert_eq!(never_was, None);
     reader.log_out();
     until("a hole", || (count(&m.node, "holes") > 0).then_some(()));
-    // From then on there are files again.
+    // After the hole, changes go to files again.
     (m.before, m.token) = (m.orders(), m.token_now(SUPERVISOR));
     m.pass();
     m.check_token();
@@ -372,7 +374,7 @@ fn an_epoch_that_loses_nothing_costs_no_file() {
     m.check_token();
 }
 
-/// The files of a source, oldest first: names grow with epochs and places.
+/// Returns a source's files, oldest first: their names increase with epoch and position.
 fn files_of(home: &Home, source: u16) -> Vec<PathBuf> {
     let dirs = std::fs::read_dir(home.data().join("cold")).unwrap();
     let dirs = dirs.map(|dir| dir.unwrap().path());
@@ -442,7 +444,7 @@ fn a_reader_gets_from_a_sources_files_what_it_may_see_and_nothing_else() {
     reader.log_out();
     let pages = count(&m.node, "pages");
     assert!(pages > 0);
-    // One that sees all is good for nothing in its hands, nor is a question for another's.
+    // A supervisor's token is refused to this session, and so is a query for another firm's orders.
     let mut reader = resume(&m.node, FIRM, &m.token);
     reader.until_online();
     assert_eq!(reader.resyncs, [Reason::ResyncFilter]);
@@ -492,7 +494,7 @@ fn a_sources_token_of_the_morning_is_good_over_http_and_websocket_too() {
     assert!(count(&m.node, "pages") > pages);
 }
 
-/// The record and the number of the last change of each row of a page, but for what is gone.
+/// Records each row's last `seq` by its `rec`, and removes deleted records.
 fn note_rows(page: &Value, seen: &mut BTreeMap<String, String>) {
     let plain = |value: &Value| value.to_string().trim_matches('"').to_owned();
     for row in page["rows"].as_array().expect("rows") {
@@ -537,7 +539,7 @@ fn a_source_is_fed_while_the_disk_of_its_files_is_full() {
     fill(&small.join("ballast"));
     m.pass();
     until("the disk to be full", || (cold(&m.node)["is_full"] == true).then_some(()));
-    // Its core and readers of its store go on.
+    // The core and the readers of its store continue.
     let mut fresh = resume(&m.node, SUPERVISOR, &[]);
     fresh.until_online();
     fresh.log_out();
@@ -552,7 +554,7 @@ fn two_sources_have_files_of_their_own_and_damage_of_one_is_nobody_elses() {
     const OTHER: PartitionId = PartitionId(41);
     let settings = "durability = \"os\"\n[[ingest.source]]\nid = 41\nsession = 31\n";
     let mut m = morning(&format!("{settings}durability = \"os\"\n"));
-    // On a slow machine a file ends before the token was taken.
+    // On a slow machine a file closes before the token is taken.
     let earlier = files_of(&m.home, 40);
     let mut random = Random(6);
     let mut core = Core::new();
@@ -587,12 +589,12 @@ fn two_sources_have_files_of_their_own_and_damage_of_one_is_nobody_elses() {
     other.writer.set_target(ingest_address(&m.node));
     other.core.pass(&mut random);
     other.until_fed();
-    // Whoever comes back for what was in the damaged file begins anew.
+    // A reader that needs the damaged file must start again.
     let mut damaged = resume(&m.node, SUPERVISOR, &m.token);
     damaged.until_online();
     assert_eq!(damaged.resyncs, [Reason::ResyncFloor], "{}", cold(&m.node));
     damaged.log_out();
-    // Nobody else does.
+    // Other readers continue.
     let passed = other.core.passed.values().chain(other.core.records.values());
     let changed = passed.filter(|record| before.get(&record.row.rec) != Some(record));
     let rows = changed.map(|record| row_of(record.row, OTHER));

@@ -1,4 +1,4 @@
-//! A gateway that serves the market of a file of DBN.
+//! A gateway that serves the market of a DBN file.
 
 use ::dbn::encode::EncodeRecord;
 use ::dbn::encode::dbn::Encoder;
@@ -12,7 +12,7 @@ use crate::market::{Subscriber, addresses};
 const TODAY: u64 = 20_458 * 86_400_000_000_000;
 const NUMBER: u32 = 3_000_000_000;
 
-/// An order of the instrument: action and side, price in units, size.
+/// Returns an order message of the instrument: action and side, price in whole units, size.
 fn order(order_id: u64, (action, side): (u8, u8), (price, size): (i64, u32)) -> MboMsg {
     MboMsg {
         hd: RecordHeader::new::<MboMsg>(::dbn::rtype::MBO, 2, NUMBER, TODAY + order_id),

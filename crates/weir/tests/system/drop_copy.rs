@@ -1,5 +1,5 @@
-//! Drop copy: a firm's desk hears exactly what the firm's sessions are told, in order, over
-//! restarts, and nobody else does.
+//! Drop copy: a firm's desk receives exactly the reports of the firm's sessions, in order and
+//! across restarts, and no other client receives them.
 
 use std::process::{Command, Output};
 
@@ -51,7 +51,7 @@ fn define(node: &Node, all: &[Who]) {
     admin.close().unwrap();
 }
 
-/// A session that was just defined trades as soon as its partition knows it.
+/// Enters a session's first order: its partition learns of a new session with a delay.
 fn enter(trader: &mut Trader, request: Request) -> OrderEvent {
     until("the session's first order", || match trader.ask(request) {
         SessionEvent::Report { report, .. } => Some(report.event),
@@ -67,7 +67,7 @@ fn name(number: u64) -> ClOrdId {
     ClOrdId::from_number(number)
 }
 
-/// Orders of both firms that trade, are refused and are cancelled, by their own sessions.
+/// Enters orders of both firms that trade, are rejected and are cancelled by their own sessions.
 fn trade(alice: &mut Trader, anna: &mut Trader, bob: &mut Trader) {
     for number in 1..=8 {
         alice.ask_for_report(ALICE.sell(number, 100, 5));
@@ -76,7 +76,7 @@ fn trade(alice: &mut Trader, anna: &mut Trader, bob: &mut Trader) {
     for number in 1..=4 {
         bob.ask_for_report(BOB.buy(number, 120, 7));
     }
-    // Refused: a price of nobody's, an order that is not there.
+    // Rejected: a price out of range, and an order that does not exist.
     assert_eq!(alice.ask_for_report(ALICE.sell(90, 0, 5)).ord_status, OrdStatus::Rejected);
     anna.ask(cancel(name(91), name(92), INSTRUMENT));
     alice.ask_for_report(cancel(name(93), name(8), INSTRUMENT));
@@ -104,7 +104,8 @@ fn order_event(copy: &Copy) -> Option<OrderEvent> {
     is_order.then(|| OrderEvent::decode_block(&copy.report.body).unwrap())
 }
 
-/// What two desks have is what their firms' sessions were told, byte by byte, no more and no less.
+/// Asserts that a desk's copies equal the reports of its firm's sessions byte for byte, no more and
+/// no fewer.
 fn check_against_owners(node: &Node, desk: &Desk, owners: &[Who]) {
     let mut count = 0;
     for who in owners {
@@ -177,7 +178,7 @@ fn what_operators_and_switches_do_to_sessions_that_are_away_is_copied() {
     let refused = anna.ask_for_report(ANNA.buy(77, 40, 2));
     assert_eq!(refused.reason, Reason::Killed);
 
-    // The cancels, one side of the bust, the refusal.
+    // The cancels, one side of the bust, and the reject.
     desk.until_copies(cancelled as usize + 2);
     desk.check_chain(&state, &desk.copies);
     let orders: Vec<OrderEvent> = desk.copies.iter().filter_map(order_event).collect();
@@ -233,13 +234,13 @@ fn a_desk_goes_on_where_it_was_after_a_reconnect_and_after_the_node_was_killed()
     assert_eq!(had, rest[..had.len()], "numbers and bytes outlive the node");
 }
 
-/// A desk, unless its session is still on another connection.
+/// Logs a desk on, unless its session is still on another connection.
 fn try_log_on(node: &Node, who: Who) -> Option<Desk> {
     use crate::common::wire::Wire;
     let mut wire = Wire::connect(node);
     match wire.try_log_on(&logon_of(&who), &[]) {
         Ok(_) => {
-            // It is free: leave it in order, and come as a desk.
+            // The session is free: log out cleanly and log on as a desk.
             let logout = weir_wire::session::Logout {
                 session_id: who.session_id,
                 reason: Reason::LogoutRequested,
@@ -324,7 +325,7 @@ fn copies_are_refused_to_who_may_not_have_them() {
     assert_eq!(desk.states[1].reason, Reason::WrongPartition);
     let mut supervisor = Desk::log_on(&node, SUPERVISOR);
     assert_eq!(refusal(&mut supervisor, FirmId(404), CopyNo(1)).reason, Reason::UnknownFirm);
-    // Of a session that is not on this connection nothing is told but that.
+    // For a session that is not on this connection, the answer states only that.
     desk.send(BOB.firm_id, CopyNo::NONE, Switch::On);
     let mut stranger = Desk::log_on(&node, BOBS_DESK);
     stranger.send_as(DESK.session_id, CopyNo(1));
@@ -367,7 +368,7 @@ fn a_desk_reads_its_own_firms_order_state() {
 
 #[test]
 fn a_number_that_is_not_there_is_refused_with_the_range() {
-    // So few are retained that the oldest are gone after some thousand.
+    // So few copies are retained that some thousand orders push out the oldest.
     let (_home, node) = market_with("[gateway]\ncopies_retained_max = 1\n");
     let mut alice = Trader::log_on(&node, ALICE);
     for number in 1..=2_500 {
@@ -408,7 +409,7 @@ fn a_desk_that_does_not_read_misses_nothing_and_keeps_nobody_waiting() {
     let mut desk = Desk::log_on_as(&node, DESK, &patient);
     rustix::net::sockopt::set_socket_recv_buffer_size(&desk.connection, 64 << 10).unwrap();
     let state = desk.ask(FirmId::NONE, CopyNo::NONE);
-    // More copies than all buffers between node and desk take, while the desk reads nothing.
+    // More copies than all buffers between node and desk hold, while the desk reads nothing.
     let mut alice = Trader::log_on(&node, ALICE);
     for number in 1..=20_000 {
         alice.send(ALICE.buy(number, 50, 1));
@@ -465,7 +466,7 @@ fn a_session_has_so_many_streams_and_ends_them_one_by_one() {
     }
     let one_more = refusal(&mut supervisor, ALICE.firm_id, CopyNo::NONE);
     assert_eq!(one_more.reason, Reason::TooManyCopyStreams);
-    // One that is there is begun anew; one that is ended makes room.
+    // A request for a running stream restarts it; a stream that ends frees its slot.
     assert_eq!(supervisor.ask(FirmId(1_000), CopyNo::NONE).wanted, Switch::On);
     supervisor.send(FirmId(1_000), CopyNo::NONE, Switch::Off);
     assert_eq!(supervisor.ask(ALICE.firm_id, CopyNo::NONE).wanted, Switch::Off, "the end");

@@ -1,4 +1,4 @@
-//! Emulated cores and clients at a real node: what the ones create is what the others are told.
+//! Emulated cores and clients at a real node: readers receive the orders that the cores create.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ fn feeder(node: &Node) -> Feeder {
     Feeder::new(&Target::from(address), SOURCES.map(core).into_iter().zip(sessions).collect())
 }
 
-/// Everything that a reader of the source comes to know.
+/// Asserts that a reader of the source receives all of the core's orders.
 fn all_of(node: &Node, core: &EmulatedCore) {
     let config = FollowerConfig {
         source_id: core.source_id(),
@@ -84,7 +84,7 @@ fn what_emulated_cores_create_is_what_readers_are_told() {
         batch_rows_max: 20,
         batch_wait: Duration::from_millis(1),
         late_after: Nanos(1_000_000),
-        // Whatever else this machine has to do: here it is about what, not when.
+        // The test checks content, not timing, whatever else the machine runs.
         late_share_max: 1.0,
     };
     let report = feeder.run(&plan, &mut |_| {}).unwrap();
@@ -93,7 +93,7 @@ fn what_emulated_cores_create_is_what_readers_are_told() {
     assert!(report.changes > 1_000 && report.batches > 50, "{report:?}");
     feeder.cores().for_each(|core| all_of(&node, core));
 
-    // Other cores in the place of the first: all is sent again, in the next epoch.
+    // New cores replace the first: all orders are sent again, in the next epoch.
     drop(feeder);
     let mut feeder = self::feeder(&node);
     feeder.fill().unwrap();
@@ -114,7 +114,7 @@ fn the_emulators_of_the_command_line_tell_delays_and_page_sizes() {
             .unwrap();
     let words =
         ["emulate", "clients", "--json", "--source", "40", "--mix", "all:2,firm:3,account:4"];
-    // They are let in and told what there is whether the cores have begun or not.
+    // Clients are admitted and served whether the cores have begun or not.
     let mut clients = weir_at(&node, &words);
     clients.args([
         "--duration",

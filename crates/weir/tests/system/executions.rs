@@ -1,5 +1,5 @@
-//! Executions of outside cores: each core's a stream of its own, to whom its firm is, once and in
-//! order, through kills of the node and a core that says all again.
+//! Executions of outside cores: each core has its own stream, delivered to the entitled firms once
+//! and in order, through kills of the node and a core that publishes everything again.
 
 use weir_client::subscription::{
     BrokerClient, Message, NewSubscription, Publisher, Seen, Subscription,
@@ -22,7 +22,7 @@ use crate::ingest::CORE;
 use crate::subscriptions::{self, BACK_OFFICE, address, make, take};
 
 const SOURCE: PartitionId = PartitionId(40);
-/// Another core's session, which feeds source 41.
+/// The session of a second core, which feeds source 41.
 const OTHER: Who = Who { session_id: SessionId(31), ..CORE };
 
 fn market(durability: &'static str) -> (Home, Node) {
@@ -40,7 +40,7 @@ fn market(durability: &'static str) -> (Home, Node) {
     (home, node)
 }
 
-/// One side of the core's trade `number`.
+/// Returns one side of the core's trade `number`.
 fn execution(number: u64, firm_id: FirmId, side: Side) -> OrderEvent {
     OrderEvent {
         position: Position(number),
@@ -88,7 +88,7 @@ fn body_of(event: OrderEvent) -> Vec<u8> {
     body
 }
 
-/// Both sides of each trade: Alice buys, Bob sells.
+/// Publishes both sides of each trade: Alice buys, Bob sells.
 fn say(publisher: &mut Publisher, trades: std::ops::RangeInclusive<u64>) {
     for number in trades {
         for (firm_id, side) in [(ALICE.firm_id, Side::Buy), (BOB.firm_id, Side::Sell)] {
@@ -105,7 +105,7 @@ fn until_acknowledged(publisher: &mut Publisher, count: u64) {
     }
 }
 
-/// Of each execution its firm and its trade's number.
+/// Returns the firm and the trade number of each execution.
 fn told(messages: &[Message]) -> Vec<(FirmId, u64)> {
     let of = |message: &Message| {
         let raw = parse_message(&message.body).unwrap();
@@ -132,12 +132,12 @@ fn each_firm_gets_its_executions_of_an_outside_core_once_through_a_kill_of_the_n
     until_acknowledged(&mut core, 40);
     let mut fills = subscription(&node, BACK_OFFICE, "fills");
     let first = told(&take(&mut fills, 12));
-    // What it has dealt with a client knows, the node perhaps not after a crash.
+    // The client knows the messages that it has handled; after a crash the node may not.
     let seen = fills.seen().expect("it is attached").clone();
     drop((fills, core));
     node.kill();
     node = home.start();
-    // A core that does not know what arrived says all of it again, and then more.
+    // A core that does not know how much arrived publishes everything again, and then more.
     let mut core = Publisher::new(address(&node), CORE.config(), (Epoch(1), 0));
     say(&mut core, 1..=30);
     until_acknowledged(&mut core, 60);
@@ -231,7 +231,7 @@ fn what_is_no_execution_of_the_cores_own_source_is_refused_and_nothing_behind_it
     until_acknowledged(&mut core, 6);
     let mut all = subscription(&node, SUPERVISOR, "all");
     assert_eq!(told(&take(&mut all, 6)).len(), 6);
-    // Who may not see them cannot subscribe to them.
+    // A session without the entitlement cannot subscribe.
     let mut bob = BrokerClient::new(address(&node), BOB.config());
     let others = NewSubscription {
         topic_key: ALICE.firm_id.0,

@@ -1,4 +1,4 @@
-//! What one session may take of the node, and that the others have the rest.
+//! Fairness: one session's rate is limited, and the other sessions are served.
 
 use weir_client::SessionConfig;
 use weir_types::{OrdStatus, Reason};
@@ -7,7 +7,7 @@ use weir_wire::reference::DefineSession;
 use crate::common::trader::Trader;
 use crate::common::{ALICE, BOB, Home, Node, definition_of, open_market, until};
 
-/// More than a session may send at once whatever its rate.
+/// More requests than a session may send at once at any rate.
 const TOO_MANY: u64 = 1_500;
 
 fn counter(node: &Node, name: &str) -> u64 {
@@ -29,7 +29,7 @@ fn a_session_far_beyond_its_rate_is_held_and_stays_while_others_are_served() {
         number += 1;
         alice.ask_for_report(ALICE.buy(number, 50, 1)).reason
     };
-    // What the partition knows of the session its gateway knows too.
+    // Once the partition knows the session's limit, so does its gateway.
     until("the bound", || (enter(&mut alice) == Reason::Throttled).then_some(()));
     let before = counter(&node, "requests");
     for extra in 0..TOO_MANY {
@@ -40,7 +40,7 @@ fn a_session_far_beyond_its_rate_is_held_and_stays_while_others_are_served() {
     assert!(counter(&node, "requests") - before < TOO_MANY, "some were to wait");
     let report = bob.ask_for_report(BOB.buy(1, 40, 1));
     assert_eq!(report.ord_status, OrdStatus::New);
-    // With another bound, all that waited is read.
+    // With another limit, all waiting requests are read.
     let definition = DefineSession { order_rate_max: 0, ..definition };
     node.admin().define_session(definition).unwrap();
     alice.settle();

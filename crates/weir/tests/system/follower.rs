@@ -1,5 +1,5 @@
-//! Order state by token: the latest state of each order, over restarts, and never more than the
-//! session may see.
+//! Order state by token: the latest state of each order, across restarts, and never more than the
+//! session is entitled to.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use crate::common::{
     ALICE, BOB, HANG, Home, INSTRUMENT, Node, OPERATOR, SUPERVISOR, TRADING, open_market, until,
 };
 
-/// A morning's trade: live, replaced, cancelled, partly and wholly filled orders. `from` numbers
-/// the orders.
+/// Trades a morning's orders: live, replaced, cancelled, partly and wholly filled. `from` is the
+/// first order's number.
 fn trade(alice: &mut Trader, bob: &mut Trader, from: u64) {
     let name = ClOrdId::from_number;
     for number in from..from + 6 {
@@ -36,7 +36,7 @@ fn trade(alice: &mut Trader, bob: &mut Trader, from: u64) {
         order_qty: Qty(12),
     };
     alice.ask_for_report(replace.request());
-    // 12 lots at 59, then 4 of 10 at 60; the second order of Bob's rests.
+    // 12 lots at 59, then 4 of 10 at 60; Bob's second order rests.
     bob.ask_for_report(BOB.buy(from, 60, 16));
     bob.ask_for_report(BOB.buy(from + 1, 40, 3));
     alice.settle();
@@ -57,7 +57,7 @@ fn market() -> (Home, Node, Trader, Trader) {
     (home, node, alice, bob)
 }
 
-/// What a trader's session has open, as the open-order query tells it.
+/// Returns a session's open orders, by the open-order query.
 fn open_orders(trader: &mut Trader, wanted: OpenOrders) -> BTreeMap<OrderId, OrderState> {
     let session_id = trader.who.session_id;
     let rows = trader.client.open_orders(session_id, wanted, HANG, &mut |_, _| {}).unwrap();
@@ -119,7 +119,7 @@ fn a_trader_follows_its_own_firm_only_whatever_it_asks_for() {
     let mut own = everybody.clone();
     own.retain(|_, state| state.firm_id == ALICE.firm_id);
     assert!(!own.is_empty() && own.len() < everybody.len());
-    // The session is to follow on a connection of its own.
+    // The session is to follow on its own connection.
     alice.client.log_out(HANG).unwrap();
     for firm_id in [FirmId::NONE, ALICE.firm_id] {
         let config =
@@ -138,7 +138,7 @@ fn a_trader_follows_its_own_firm_only_whatever_it_asks_for() {
         curious.poll(Duration::from_millis(20)).unwrap();
     }
     assert_eq!((&*curious.refusals, curious.row_count), (&[Reason::NotEntitled][..], 0));
-    // An operator sees all.
+    // An operator sees all orders.
     let mut operator = Following::start(&node, OPERATOR, Vec::new());
     operator.until(&everybody);
 }
@@ -161,7 +161,7 @@ fn a_token_kept_over_a_restart_goes_on_where_it_was() {
     again.until(&changed.map(|(id, state)| (*id, *state)).collect());
     assert!(again.resyncs.is_empty());
     again.log_out();
-    // Who kept its orders with its token knows all.
+    // A reader that kept its orders with its token has the complete state.
     following.go_on(node.address()).unwrap();
     following.until(&after);
     assert!(following.resyncs.is_empty());
@@ -182,7 +182,7 @@ fn a_forged_token_is_refused_and_the_follower_begins_again() {
         assert_eq!(following.resyncs, [Reason::ResyncToken]);
         following.log_out();
     }
-    // A token that sees all is good for nothing in the hands of one who may not.
+    // A supervisor's token is refused to a session with a narrower entitlement.
     let mut own = states_of([&alice, &bob]);
     own.retain(|_, state| state.firm_id == ALICE.firm_id);
     alice.client.log_out(HANG).unwrap();

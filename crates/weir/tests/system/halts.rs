@@ -1,4 +1,4 @@
-//! Phases and kill switches: what they stop, and that cancels are always served.
+//! Phases and kill switches: the requests they stop, and cancels, which are always served.
 
 use serde_json::Value;
 use weir_client::admin::Admin;
@@ -19,7 +19,7 @@ fn market() -> (Home, Node) {
     (home, node)
 }
 
-/// Alice enters an order; whether it is live now, or why it was refused.
+/// Enters an order of Alice's; returns the reason if it is rejected.
 fn enter(alice: &mut Trader, number: u64) -> Result<(), Reason> {
     let report = alice.ask_for_report(ALICE.buy(number, 50, 1));
     match report.ord_status {
@@ -77,7 +77,7 @@ fn a_halt_outlives_a_restart() {
     assert_eq!(enter(&mut alice, 1), Err(Reason::WrongPhase));
 }
 
-/// The instrument's row of the status page once it satisfies `is_there`: the page follows events.
+/// Waits until the instrument's row of the status page, which follows events, satisfies `is_there`.
 fn row_when(node: &Node, is_there: impl Fn(&Value) -> bool) -> Value {
     until("the instrument's row", || {
         let row = node.status()["instruments"][0].clone();

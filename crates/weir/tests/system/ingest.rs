@@ -1,4 +1,4 @@
-//! An outside core feeds a node over its ingest listener, and readers follow its orders by token:
+//! An outside core feeds a node over its ingest listener, and readers follow its orders by token,
 //! through crashes of the core, gaps, epochs and full resends.
 
 use std::collections::BTreeMap;
@@ -28,14 +28,14 @@ use self::core::{Batch, Core, Random, SOURCE};
 
 pub const CORE: Who = Who { session_id: SessionId(30), role: Role::Source, ..OPERATOR };
 pub const STRANGER: Who = Who { session_id: SessionId(31), role: Role::Source, ..OPERATOR };
-/// With its block and the length field, a row of 600 bytes.
+/// The length of attributes that, with block and length field, make a row of 600 bytes.
 const ATTRIBUTES_LEN: u64 = 439;
 
 fn node() -> (Home, Node) {
     node_with("")
 }
 
-/// A node whose source has these settings too.
+/// Starts a node whose source has these additional settings.
 pub fn node_with(settings: &str) -> (Home, Node) {
     let config = format!(
         "[ingest]\nlisten = \"127.0.0.1:0\"\nsnapshot_every_bytes = 20000\n\
@@ -55,16 +55,16 @@ pub fn ingest_address(node: &Node) -> SocketAddr {
     node.status()["ingest"]["address"].as_str().expect("it listens").parse().unwrap()
 }
 
-/// A core with the writer that feeds it to a node.
+/// A core and the writer that feeds it to a node.
 pub struct Fed {
     pub core: Core,
-    /// The number that its rows are given, whichever they have.
+    /// The source number that replaces the one in the core's rows.
     source: PartitionId,
     who: Who,
     pub writer: SourceWriter,
     pushed: usize,
     pub refusals: Vec<Reason>,
-    /// What acknowledgements were last said to survive.
+    /// The durability level of the last acknowledgement.
     pub level: Option<AckLevel>,
 }
 
@@ -73,7 +73,7 @@ impl Fed {
         Fed::of(node, core, (SOURCE, CORE))
     }
 
-    /// The same of another source.
+    /// As [`Fed::new`], for another source.
     pub fn of(node: &Node, core: Core, (source, who): (PartitionId, Who)) -> Fed {
         let config = config_of(&core, (source, who));
         let writer = SourceWriter::new(ingest_address(node), who.config(), config);
@@ -88,13 +88,13 @@ impl Fed {
         }
     }
 
-    /// Goes on in the core's epoch, whatever was sent before.
+    /// Continues in the core's epoch and pushes all of its batches again.
     pub fn begin(&mut self) {
         self.pushed = 0;
         self.writer.begin(config_of(&self.core, (self.source, self.who)));
     }
 
-    /// Feeds until the store has all.
+    /// Feeds until the store has acknowledged every batch.
     pub fn until_fed(&mut self) {
         let begun = Instant::now();
         while !self.core.is_fed() {
@@ -127,7 +127,7 @@ impl Fed {
         }
     }
 
-    /// Trades, feeds it all and sees that a reader comes to know it.
+    /// Trades, feeds the changes, and checks that a reader receives them.
     fn trade(&mut self, count: usize, random: &mut Random, reader: &mut Following) {
         (0..count).for_each(|_| self.core.trade(random));
         self.until_fed();
@@ -160,7 +160,7 @@ fn rows(batch: &Batch, source: PartitionId) -> Vec<(OrderRow, &[u8])> {
     records.map(|record| (row_of(record.row, source), &record.attributes[..])).collect()
 }
 
-/// The row as this source says it.
+/// Returns the row with this source's number.
 pub fn row_of(row: OrderRow, source: PartitionId) -> OrderRow {
     OrderRow { partition_id: source, order_id: OrderId::new(source, row.order_id.rec()), ..row }
 }
@@ -198,14 +198,14 @@ fn a_reader_follows_an_outside_core_through_crashes_gaps_epochs_and_full_resends
     let mut reader = reader(&node);
     fed.trade(300, &mut random, &mut reader);
 
-    // The core's process is killed and comes back with all that it had.
+    // The core's process is killed and comes back with its whole state.
     let Fed { core, writer, .. } = fed;
     drop(writer);
     let mut fed = Fed::new(&node, core);
     fed.trade(100, &mut random, &mut reader);
     assert_eq!(source_figure(&node, "duplicates"), 0, "it went on where the store stood");
 
-    // It comes back without the end of its history.
+    // The core comes back without the end of its history.
     fed.core.remember();
     fed.trade(100, &mut random, &mut reader);
     let epoch = fed.core.epoch;
@@ -221,21 +221,21 @@ fn a_reader_follows_an_outside_core_through_crashes_gaps_epochs_and_full_resends
     assert!(node.get("/metrics").1.contains("weir_source_rows_total{source=\"40\"}"));
 }
 
-/// A session on the ingest listener, without a writer.
+/// Logs a session on at the ingest listener, without a writer.
 pub fn log_on(node: &Node, who: Who) -> Client {
     let address = ingest_address(node);
     until("a logon", || {
         let mut client = Client::connect(address, Limits::default()).unwrap();
         match client.log_on(who.patient_config(), HANG) {
             Ok(()) => Some(client),
-            // The agent has not heard of the session yet.
+            // The ingest agent does not know the session yet.
             Err(ClientError::LogonRejected { reason: Reason::UnknownKey, .. }) => None,
             Err(error) => panic!("{error}"),
         }
     })
 }
 
-/// Says something and hears what the store says to it.
+/// Sends a message and returns the store's answer.
 pub fn say(client: &mut Client, put: impl FnOnce(&mut Vec<u8>)) -> SourceMessage {
     put(client.outbox());
     let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! What a source's store survives a restart by: a node that is killed under its core's load has
-//! every acknowledged batch when it comes back, each once, and readers go on by their tokens.
+//! Restarts of a source's store: after a kill under load the node has every acknowledged batch
+//! exactly once, and readers continue by their tokens.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,13 @@ use crate::common::{HANG, Home, Node, until};
 use crate::ingest::core::{Core, Random};
 use crate::ingest::{Fed, ingest_address, node_with, reader, source_figure};
 
-/// How often a node is killed at each level.
+/// Returns the number of kills at each durability level.
 fn kills() -> u64 {
     std::env::var("WEIR_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(4)
 }
 
-/// The core trades until nobody listens any more; what it had heard acknowledged by then.
+/// Trades until the node is killed and the connection has ended. Returns the number of batches
+/// acknowledged by then.
 fn trade_to_the_end(fed: &mut Fed, random: &mut Random, mut node: Node, after: Duration) -> u64 {
     let killer = std::thread::spawn(move || {
         std::thread::sleep(after);
@@ -140,7 +141,7 @@ fn a_store_at_its_limit_refuses_what_is_new_and_serves_its_readers() {
         fed.writer.poll(Duration::from_millis(1), |event| events.push(event)).unwrap();
         for event in events {
             match event {
-                // What was sent behind it has no place any more, which may be told at once.
+                // The batches sent after the refused one may be refused as well, at once.
                 weir_client::SourceEvent::Refused(reject) => {
                     refused = refused.or(Some(reject.reason));
                 }
@@ -154,7 +155,7 @@ fn a_store_at_its_limit_refuses_what_is_new_and_serves_its_readers() {
     assert!(source["full_refusals"].as_u64() > Some(0), "{source}");
     let (bytes, most) = (&source["memory_bytes"], &source["memory_bytes_max"]);
     assert!(bytes.as_u64() <= most.as_u64() && most == 16_777_216, "{bytes} of {most}");
-    // Who reads gets all that is there.
+    // A reader receives all that the store holds.
     let mut reader = reader(&node);
     reader.until_online();
     let live = source["live_orders"].as_u64().unwrap();

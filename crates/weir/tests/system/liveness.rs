@@ -1,5 +1,5 @@
-//! Heartbeats both ways, and what silence means. Intervals are long where something must not
-//! happen in time, and as short as the protocol has them where it must only happen at last.
+//! Heartbeats in both directions, and timeouts on silence. Intervals are long where a timeout must
+//! not happen, and the shortest that the protocol allows where it must happen.
 
 use std::time::{Duration, Instant};
 
@@ -59,13 +59,13 @@ fn a_silent_session_is_lost_and_one_that_beats_is_not() {
     silent.log_on(&Logon { heartbeat_interval_ms: 1_000, ..logon_of(&BOB) });
     let config = SessionConfig { heartbeat_interval_ms: 1_000, ..ALICE.config() };
     let mut alive = Trader::log_on_as(&node, ALICE, config);
-    // The client sends nothing but its heartbeats here.
+    // The client sends only heartbeats here.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(3_500) {
         alive.poll(Duration::from_millis(100)).unwrap();
     }
     alive.ask_for_report(ALICE.buy(1, 50, 1));
     assert_eq!(silent.logout(), (BOB.session_id, Reason::HeartbeatLost));
-    // The connection stays, the session may log on again.
+    // The connection stays open, and the session may log on again.
     silent.log_on(&logon_of(&BOB));
 }

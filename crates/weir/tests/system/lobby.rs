@@ -1,4 +1,4 @@
-//! Connections that do not log on: how long they may stay, and how many of an address may.
+//! Connections without a logon: the time limit, and the limit per address.
 
 use weir_client::request::stamp;
 use weir_types::{Reason, RequestNo, SessionId};
@@ -27,7 +27,8 @@ fn a_connection_that_does_not_log_on_in_time_is_closed_with_the_reason_and_count
     assert_eq!(silent.logout(), (SessionId::NONE, Reason::LogonTimeout));
     silent.closed();
     until("the counter", || (counter(&node, "logon_timeouts") == 1).then_some(()));
-    // Who has logged on stays, whatever its time: it is heard, and told that a number is missing.
+    // A connection with a session stays, however long it is open: its request is read, and rejected
+    // for the missing number.
     alice.request(&stamp(ALICE.buy(1, 50, 1), ALICE.session_id, RequestNo::NONE));
     assert_eq!(alice.reject().reason, Reason::FieldOutOfRange);
 }
@@ -52,7 +53,7 @@ fn a_connection_that_its_last_session_left_has_the_time_of_a_new_one() {
 #[test]
 fn places_are_of_those_that_have_logged_on_and_of_those_that_have_not() {
     let (_home, node) = market("connections_max = 2");
-    // A place is free once the end of who had it is counted.
+    // A connection's slot is free once its end is counted.
     let ended = |want| {
         let count = || counter(&node, "connections_cut") + counter(&node, "connections_gone");
         until("an end", || (count() == want).then_some(()));
@@ -81,7 +82,7 @@ fn what_comes_with_a_logon_is_taken_after_it() {
     put_logon(&logon_of(&ALICE), &[], &mut bytes);
     put_request(&stamp(ALICE.buy(1, 50, 1), ALICE.session_id, RequestNo(1)), &mut bytes);
     put_request(&stamp(ALICE.buy(2, 50, 1), ALICE.session_id, RequestNo(2)), &mut bytes);
-    // The last one is cut, and comes whole when the connection is no newcomer's any more.
+    // The last request is cut, and its rest arrives when the connection has left the lobby.
     let cut = bytes.len() - 10;
     wire.send(&bytes[..cut]);
     wire.logon_answer().unwrap();
@@ -107,7 +108,7 @@ fn an_address_with_too_many_strangers_is_told_so_and_let_in_again_when_one_logs_
     let mut fourth = Wire::connect(&node);
     fourth.log_on(&logon_of(&BOB));
     drop(second);
-    // What is told is of a moment ago: before the third came it adds up as well.
+    // The figures lag: they also add up before the third connection is counted.
     until("the counters", || {
         let ended = counter(&node, "connections_cut") + counter(&node, "connections_gone");
         let accounted = ended + counter(&node, "connections") == counter(&node, "accepted");

@@ -1,4 +1,5 @@
-//! Who may log on, who may ask for what, and how a refusal reads.
+//! Logon and roles: the sessions that may log on, the requests that each may send, and the reasons
+//! of refusals.
 
 use weir_client::session::{SessionConfig, SessionEvent};
 use weir_client::{Client, ClientError, Limits};
@@ -104,11 +105,11 @@ fn a_request_without_a_logon_is_refused_and_names_its_session_and_number() {
     let reject = wire.reject();
     assert_eq!(reject.reason, Reason::NotLoggedOn);
     assert_eq!((reject.session_id, reject.request_no), (ALICE.session_id, RequestNo(7)));
-    // Another session's logon on the same connection changes nothing for this one.
+    // Another session's logon on the same connection does not change this session's state.
     wire.log_on(&logon_of(&BOB));
     wire.request(&numbered(ALICE.buy(1, 50, 1), &ALICE, 7));
     assert_eq!(wire.reject().reason, Reason::NotLoggedOn);
-    // The number is not used up.
+    // The rejected request did not use up its number.
     wire.log_on(&logon_of(&ALICE));
     wire.request(&numbered(ALICE.buy(1, 50, 1), &ALICE, 7));
     let event = wire.expect("a report", |message| match message {

@@ -1,7 +1,7 @@
-//! The whole system: real nodes as processes, real clients over TCP, one node a test.
+//! System tests: real nodes as processes, real clients over TCP, one node per test.
 //!
-//! Each test says one thing that the protocol page or the command line promises. The tests share
-//! nothing, so that they run side by side; none of them measures time.
+//! Each test checks one promise of a protocol page or of the command line. The tests share nothing,
+//! so they run side by side. None of them measures time.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 

@@ -1,5 +1,5 @@
-//! Bytes that are no message: each is answered with a reason, counted, and costs its sender the
-//! connection when it goes on. Nobody else notices.
+//! Malformed bytes: each frame is rejected with a reason and counted, and repeated ones close the
+//! connection. Other clients are not affected.
 
 use weir_client::request::stamp;
 use weir_types::{ExecType, Reason, RequestNo, SessionId};
@@ -20,7 +20,7 @@ fn market() -> (Home, Node) {
     (home, node)
 }
 
-/// The frame of an order of Alice's.
+/// Returns the frame of one of Alice's orders.
 fn order_frame(request_no: u64) -> Vec<u8> {
     let mut frame = Vec::new();
     let request = ALICE.buy(request_no, 50, 1);
@@ -28,7 +28,7 @@ fn order_frame(request_no: u64) -> Vec<u8> {
     frame
 }
 
-/// Where a field of an order's frame is.
+/// Returns the offset of a field in an order's frame.
 fn place_of(name: &str) -> usize {
     let field = NewOrder::FIELDS.iter().find(|field| field.name == name);
     FRAME_HEADER_LEN + field.expect("an order has it").offset
@@ -39,7 +39,7 @@ fn with_byte(mut frame: Vec<u8>, at: usize, byte: u8) -> Vec<u8> {
     frame
 }
 
-/// Makes the frame's length its own again.
+/// Sets the frame's length field to its actual length.
 fn with_length(mut frame: Vec<u8>) -> Vec<u8> {
     let len = u32::try_from(frame.len()).unwrap();
     frame[..4].copy_from_slice(&len.to_be_bytes());
@@ -101,7 +101,7 @@ fn each_wrong_frame_is_rejected_by_its_reason_and_field_while_others_trade() {
         }
         bob.ask_for_report(BOB.buy(number, 50, 1));
     }
-    // What was wrong before does no harm to what is right now, and no number was used up.
+    // The earlier rejects do not affect a valid frame and used up no request number.
     wire.send(&order_frame(1));
     let exec_type = wire.expect("a report", |message| match message {
         weir_wire::NodeMessage::ExecutionReport(report) => Some(report.event.exec_type),
@@ -162,7 +162,7 @@ fn a_frame_that_never_ends_harms_nobody_and_one_in_pieces_is_a_frame() {
     half.send(&frame[..frame.len() / 2]);
     bob.ask_for_report(BOB.buy(1, 50, 1));
     drop(half);
-    // The session is free once the node has seen the end of the connection.
+    // The session is free once the node has noticed the connection's end.
     crate::common::until("the end of the session", || {
         (node.status()["gateway"]["sessions"] == 1).then_some(())
     });

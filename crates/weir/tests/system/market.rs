@@ -1,4 +1,4 @@
-//! The market-data gateway against real nodes: a venue's datagrams in, subscribers served.
+//! The market-data gateway in real nodes: a venue's datagrams in, subscribers served.
 
 mod audit;
 mod full_ring;
@@ -26,10 +26,10 @@ use crate::common::{ALICE, BOB, HANG, Home, Node, open_market, until};
 use crate::tools::weir_at;
 
 pub const STEP: Duration = Duration::from_millis(20);
-/// Messages that are sent before the gateway has taken those before: fewer than its buffer holds.
+/// The most messages in flight to the gateway: fewer than its receive buffer holds.
 const AHEAD_MAX: u64 = 2_000;
 
-/// A venue: ITCH messages over MoldUDP64 to one address, and the books that they make.
+/// A venue: sends ITCH messages over MoldUDP64 to one address and keeps the resulting books.
 pub struct Venue {
     socket: UdpSocket,
     to: SocketAddr,
@@ -38,9 +38,9 @@ pub struct Venue {
     pub books: Books,
     pub trades: u64,
     pub sent: u64,
-    /// The messages, for a file.
+    /// The messages, if they are kept for a file.
     kept: Option<Vec<Vec<u8>>>,
-    /// The packets, to compare.
+    /// The packets, if they are kept for comparison.
     packets: Option<Vec<Vec<u8>>>,
 }
 
@@ -126,7 +126,7 @@ pub fn symbol_of(locate: u16) -> String {
     format!("{}{locate}", if locate.is_multiple_of(2) { "EVEN" } else { "ODD" })
 }
 
-/// Where a node's feed listens.
+/// Returns a free UDP address for a node's feed.
 pub fn free_udp() -> SocketAddr {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -153,13 +153,13 @@ fn received(node: &Node) -> u64 {
     node.status()["market"]["receive"]["messages"].as_u64().unwrap()
 }
 
-/// Sends what is left, and waits until the gateway has taken all.
+/// Sends the rest, and waits until the gateway has received everything.
 pub fn settle(venue: &mut Venue, node: &Node) {
     venue.send();
     until("the gateway has all", || (received(node) == venue.sent).then_some(()));
 }
 
-/// All that one subscriber was told.
+/// Everything that one subscriber received.
 #[derive(Default)]
 pub struct Told {
     pub quotes: HashMap<InstrumentId, (Price, Qty, Price, Qty)>,
@@ -279,7 +279,7 @@ fn action_of(order: &MarketOrder) -> Action {
     }
 }
 
-/// A subscriber and all that it was told.
+/// A subscriber and everything it received.
 pub struct Subscriber {
     pub client: MarketClient,
     pub told: Told,
@@ -313,7 +313,7 @@ impl Subscriber {
     }
 }
 
-/// A random day: the numbers of orders that rest, by instrument.
+/// A random day: the numbers of resting orders, by instrument.
 #[derive(Default)]
 pub struct Day {
     pub random: u64,
@@ -427,8 +427,8 @@ fn has_volumes(told: &Told, books: &Books) -> bool {
     })
 }
 
-/// Sends a random day, and has subscribers to everything on each flush thread follow it from the
-/// beginning, from the middle, and from its end.
+/// Sends a random day. Subscribers to everything, on each flush thread, follow it from the
+/// beginning, from the middle and from its end.
 fn follow_a_day(more: &str) {
     let (node, _home, feed) = start(more);
     let mut venue = Venue::new(feed, "DAY");
@@ -523,7 +523,7 @@ fn a_subscription_gets_what_its_pattern_and_content_name_and_nothing_else() {
     assert_eq!(subscriber.told.levels.len(), 1);
     let known = subscriber.client.instrument(odd).expect("it was named");
     assert_eq!((known.symbol.as_str(), known.price_exponent), ("ODD3", -9));
-    // One that is defined later is among them.
+    // An instrument defined later matches too.
     venue.directory(22, "EVEN22");
     venue.add(22, 9_999, Side::Sell, 5, 910_000);
     settle(&mut venue, &node);
@@ -534,7 +534,7 @@ fn a_subscription_gets_what_its_pattern_and_content_name_and_nothing_else() {
 
 #[test]
 fn an_interval_merges_and_can_be_changed_and_a_subscription_ended() {
-    // The first stage sends as it comes: the subscription's own interval is what merges.
+    // The first stage sends without delay: only the subscription's own interval merges.
     let (node, _home, feed) = start("bbo_interval_us = 0");
     let mut venue = Venue::new(feed, "A");
     venue.directory(1, "ODD1");
@@ -557,7 +557,7 @@ fn an_interval_merges_and_can_be_changed_and_a_subscription_ended() {
     subscriber.until("what waited", |told| told.quotes[&id].1 == Qty(90));
     assert_eq!(subscriber.told.quote_changes, 10, "all of them, merged");
     assert_eq!(subscriber.told.subscribed, [(1, Nanos(3_600_000_000_000)), (1, Nanos(1_000_000))]);
-    // What cannot wait does not: the price moves by more than one per cent.
+    // An urgent quote is sent at once: the price moves by more than one per cent.
     subscriber.client.set_interval(1, hour);
     subscriber.until("the answer", |told| told.subscribed.len() == 3);
     venue.add(1, 2, Side::Buy, 1, 920_000);
@@ -608,7 +608,7 @@ fn what_makes_no_sense_is_refused_with_its_reason_and_the_session_goes_on() {
         assert!(begun.elapsed() < HANG);
         client.poll(STEP, |message| told.take(message));
     }
-    // A handle that is taken, by bytes of our own.
+    // A handle that is in use; the test sends the raw messages itself.
     let mut raw = Client::connect(at, Limits::default()).unwrap();
     raw.log_on(BOB.config(), HANG).unwrap();
     let mut ended = vec![];
@@ -813,7 +813,7 @@ fn lost_messages_are_told_and_what_may_be_wrong_is_marked() {
     let id = InstrumentId(1);
     subscriber.until("the quote", |told| told.quotes.contains_key(&id));
     assert_eq!(subscriber.told.stale, 0);
-    // A message that nobody gets, and one behind it.
+    // A message that is lost, and one after it.
     venue.add(1, 2, Side::Buy, 1, 910_000);
     venue.writer.take(|_| ());
     venue.add(1, 3, Side::Buy, 1, 920_000);

@@ -1,5 +1,5 @@
-//! Market data over WebSocket against real nodes: the same as over the binary protocol, in JSON;
-//! who is let in; what a reader that is slow costs itself and nobody else.
+//! Market data over WebSocket at real nodes: the same content as over the binary protocol, in JSON;
+//! access; and slow readers, which harm only themselves.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
@@ -32,7 +32,7 @@ fn start(more: &str) -> (Node, Home, SocketAddr) {
     (node, home, feed)
 }
 
-/// A subscriber over a WebSocket, and what it was told by the types of messages.
+/// A subscriber over a WebSocket, with the messages it received by type.
 struct Reader {
     socket: WebSocket<TcpStream>,
     told: HashMap<String, Vec<Value>>,
@@ -43,7 +43,7 @@ impl Reader {
         Reader::open_with(node, who, |_| ())
     }
 
-    /// `prepare` sets options of the socket before anything is said.
+    /// Opens a socket; `prepare` sets options of the TCP stream before the handshake.
     fn open_with(node: &Node, who: &Who, prepare: impl Fn(&TcpStream)) -> Reader {
         let stream = TcpStream::connect(node.web()).unwrap();
         prepare(&stream);
@@ -59,7 +59,7 @@ impl Reader {
         self.socket.send(Message::text(message.to_string())).unwrap();
     }
 
-    /// What comes next; why, when the socket is closed.
+    /// Returns the next message, or the close reason.
     fn hear(&mut self) -> Result<Value, String> {
         loop {
             match self.socket.read().unwrap() {
@@ -70,7 +70,8 @@ impl Reader {
                     return Ok(message);
                 }
                 Message::Close(frame) => {
-                    // What answers it goes out with the next read; then the node closes.
+                    // The next read sends the answering close frame; then the node closes the
+                    // connection.
                     while self.socket.read().is_ok() {}
                     return Err(frame.map_or(String::new(), |frame| frame.reason.to_string()));
                 }
@@ -85,7 +86,7 @@ impl Reader {
         }
     }
 
-    /// Asks, and hears up to the answer of this type.
+    /// Sends a request and returns the answer of this type.
     fn ask(&mut self, request: &Value, answer: &str) -> Value {
         let before = self.all(answer).len();
         self.say(request);
@@ -101,7 +102,7 @@ impl Reader {
         self.all(kind).iter().rev().find(|one| one["instrumentId"] == id.0)
     }
 
-    /// The last quote of an instrument, as the books say it.
+    /// Returns an instrument's last quote, in the units of the books.
     fn quote(&self, id: InstrumentId) -> Option<(Price, Qty, Price, Qty)> {
         let q = self.last_of("MarketQuote", id)?;
         let (bid, ask) = (price(&q["bidPx"]), price(&q["askPx"]));
@@ -118,7 +119,7 @@ impl Reader {
     }
 }
 
-/// A decimal as a mantissa of billionths, read by its places.
+/// Parses a decimal into a mantissa of 10^-9.
 fn price(value: &Value) -> Price {
     let text = value.as_str().expect("a price is text");
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -159,7 +160,7 @@ fn a_websocket_is_told_what_a_binary_subscriber_is_told() {
             Wanted::new("*", MarketContent::Status),
         ],
     );
-    // One on each flush thread: they have their turns.
+    // The sockets are assigned to the flush threads alternately: one on each.
     let mut readers = [Reader::open(&node, &BOB), Reader::open(&node, &BOB)];
     for reader in &mut readers {
         for (handle, content) in [(1, "Bbo"), (3, "statistics"), (4, "Status"), (5, "Levels")] {
@@ -252,7 +253,7 @@ fn an_interval_over_a_websocket_merges_and_can_be_changed_and_a_subscription_end
         let cancel = OrderCancel { order_reference: 1, cancelled_shares: 1 };
         venue.say(&cancel.to_bytes(&header(1)));
     }
-    // A pattern has nothing of what it does not name.
+    // The pattern does not match this instrument.
     venue.add(2, 2, Side::Buy, 100, 900_000);
     settle(&mut venue, &node);
     until("what waits", || {
@@ -266,7 +267,7 @@ fn an_interval_over_a_websocket_merges_and_can_be_changed_and_a_subscription_end
     assert_eq!((&merged["changeCount"], numbers[1] - numbers[0]), (&json!(10), 9));
     let ended = reader.ask(&json!({"unsubscribe": 7}), "MarketEnded");
     assert_eq!((&ended["handle"], &ended["reason"]), (&json!(7), &json!("None")));
-    // The handle is free again, and nothing came of what was ended.
+    // The handle is free again, and the ended subscription sent nothing more.
     reader.ask(&subscribe(7, "EVEN2", "Bbo"), "MarketSubscribed");
     reader.until("the other", |reader| reader.quote(InstrumentId(2)).is_some());
     assert_eq!(reader.all("MarketQuote").len(), 3);
@@ -290,7 +291,7 @@ fn what_is_wrong_over_a_websocket_is_told_and_the_connection_stays() {
     reader.socket.send(Message::text("{no JSON")).unwrap();
     reader.socket.send(Message::binary(vec![1, 2, 3])).unwrap();
     reader.until("both are refused", |reader| reader.all("refusal").len() == 7);
-    // What the gateway refuses has its reasons, the same as over the binary protocol.
+    // The gateway refuses with the same reasons as over the binary protocol.
     for (request, reason) in [
         (subscribe(1, "", "Bbo"), "PatternMalformed"),
         (subscribe(1, "*", "Depth"), "FieldOutOfRange"),
@@ -317,7 +318,7 @@ fn what_is_wrong_over_a_websocket_is_told_and_the_connection_stays() {
         (&reject["reason"], &reject["field"]),
         (&json!("IntervalWithoutConflation"), &json!("interval"))
     );
-    // Too much of it is the end.
+    // Too many errors close the socket.
     for _ in 7..16 {
         reader.ask(&json!(null), "refusal");
     }
@@ -355,7 +356,7 @@ fn nobody_has_market_data_over_a_websocket_without_a_good_key_and_a_role_that_ma
     assert_eq!(refusal(&bearer(&nobody)), 403);
     assert_eq!(node.status()["web"]["keys_refused"], wrongs.len());
     assert_eq!(refusal(&bearer(&ALICE)), 101);
-    // Whoever came by a key that is replaced is sent away.
+    // A socket is closed when the key that opened it is replaced.
     let mut reader = Reader::open(&node, &ALICE);
     reader.ask(&subscribe(1, "*", "Bbo"), "MarketSubscribed");
     let other =
@@ -373,7 +374,7 @@ fn nobody_has_market_data_over_a_websocket_without_a_good_key_and_a_role_that_ma
 #[test]
 fn a_gateway_of_options_alone_serves_a_websocket_too() {
     let feed = free_udp();
-    // The address of the options counts, whatever the file has.
+    // The command line's address overrides the configuration file's.
     let home = Home::with_config("memory", "[web]\nlisten = \"127.0.0.1:1\"\nreaders_max = 8\n");
     let options = ["--feed", "itch", "--lines", &feed.to_string(), "--web", "127.0.0.1:0"];
     let node = home.start_gateway(&options);
@@ -406,7 +407,7 @@ fn a_websocket_that_is_not_read_delays_nobody_and_is_dealt_with_by_its_policies(
         rustix::net::sockopt::set_socket_recv_buffer_size(stream, 64 << 10).unwrap();
     };
     let mut slow = Reader::open_with(&node, &ALICE, small);
-    // Whole books at each change fill the sockets soon.
+    // Whole books at each change soon fill the sockets.
     slow.ask(&subscribe(1, "*", "Bbo"), "MarketSubscribed");
     slow.ask(&subscribe(3, "*", "Levels"), "MarketSubscribed");
     let skipped = json!({"subscribe": 2, "pattern": "*", "content": "Trades", "queueLenMax": 10});
@@ -417,7 +418,7 @@ fn a_websocket_that_is_not_read_delays_nobody_and_is_dealt_with_by_its_policies(
         "queueLenMax": 100,
     });
     cut.ask(&all_or_nothing, "MarketSubscribed");
-    // One that reads has all there is, while neither of the others reads anything.
+    // A socket that is read receives everything while the other two are not read.
     let mut quick = Subscriber::new(
         addresses(&node)[0],
         &[Wanted { policy: MarketPolicy::Keep, ..Wanted::new("*", MarketContent::Trades) }],
@@ -436,7 +437,7 @@ fn a_websocket_that_is_not_read_delays_nobody_and_is_dealt_with_by_its_policies(
         quick.until("all trades", |quick| quick.trades.len() == told);
         reader.until("all trades", |reader| reader.all("MarketTrade").len() == told);
         let reports = subscriber_reports(&node);
-        // The one with three subscriptions: what is told it does not grow, what waits for it does.
+        // The reader with three subscriptions: its sent count stands still while its queue grows.
         let Some(behind) = reports.iter().find(|one| one["subscriptions"] == 3) else { continue };
         let messages = behind["messages"].as_u64().unwrap();
         seen.0 |= messages == told_before && behind["queue_len"].as_u64().unwrap() > 20;
@@ -453,7 +454,8 @@ fn a_websocket_that_is_not_read_delays_nobody_and_is_dealt_with_by_its_policies(
         }
     };
     assert_eq!(reason, "SlowConsumer");
-    // Who is slow and may be skipped has what is newest when it reads again, and knows of the rest.
+    // A slow reader whose policies allow skipping receives the newest state when it reads again,
+    // and a gap message.
     slow.until("its quotes are the books'", |slow| slow.has_quotes(&venue));
     slow.until("what it was not told", |slow| !slow.all("MarketGap").is_empty());
     let gap = &slow.all("MarketGap")[0];
@@ -473,7 +475,7 @@ fn lost_messages_are_told_over_a_websocket_and_who_is_served_is_shown() {
     reader.ask(&subscribe(1, "*", "Bbo"), "MarketSubscribed");
     let id = InstrumentId(1);
     reader.until("the quote", |reader| reader.quote(id).is_some());
-    // A message that nobody gets, and one behind it.
+    // A message that is lost, and one after it.
     venue.add(1, 2, Side::Buy, 1, 910_000);
     venue.writer.take(|_| ());
     venue.add(1, 3, Side::Buy, 1, 920_000);
@@ -489,7 +491,7 @@ fn lost_messages_are_told_over_a_websocket_and_who_is_served_is_shown() {
         text.contains("websocket").then_some(())
     });
     assert_eq!(node.status()["web"]["market_sockets"], 1);
-    // It goes by its own will.
+    // The reader closes the socket itself.
     reader.socket.close(None).unwrap();
     while reader.hear().is_ok() {}
     until("it is gone", || (node.status()["web"]["market_sockets"] == 0).then_some(()));

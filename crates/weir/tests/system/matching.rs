@@ -1,6 +1,6 @@
 //! The rules of `docs/matching.md` through the whole system: calls, stops, icebergs, expiries,
-//! collars, schedules, busts and rates, over TCP and the command line. That each rule holds in
-//! every case is the engine's own tests' matter; here it is that clients and operators meet them.
+//! collars, schedules, busts and rates, over TCP and the command line. The engine's own tests cover
+//! each rule's cases; these tests check that clients and operators meet the rules.
 
 use std::process::Command;
 
@@ -30,7 +30,7 @@ fn market() -> (Home, Node) {
     let home = Home::new("os");
     let node = home.start();
     open_market(&node, &[ALICE, BOB, CAROL]);
-    // The status page, where the command line finds instruments, is a moment behind.
+    // The status page, where the command line finds instruments, lags a little.
     row_when(&node, |row| !row.is_null());
     (home, node)
 }
@@ -46,7 +46,7 @@ fn row_when(node: &Node, is_there: impl Fn(&Value) -> bool) -> Value {
     })
 }
 
-/// A day order, to be made another kind of order.
+/// Returns a day order as a base for other order types.
 fn special(who: Who, number: u64, side: Side, (price, qty): (i64, u64)) -> NewOrder {
     who.order(number, side, price, qty).new_order()
 }
@@ -56,7 +56,7 @@ fn is_trade_of(number: u64) -> impl Fn(&OrderEvent) -> bool {
     move |event| event.exec_type == ExecType::Trade && event.cl_ord_id == name
 }
 
-/// `weir ARGS` as the operator: what it printed, when it succeeded.
+/// Runs `weir ARGS` as the operator, requires success and returns the output.
 fn weir(node: &Node, args: &[&str]) -> Value {
     let key: String = OPERATOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
@@ -204,7 +204,7 @@ fn a_trade_beyond_the_collar_begins_a_call_that_ends_by_itself() {
     let mut bob = Trader::log_on(&node, BOB);
     row_when(&node, |row| row["static_reference"] == 1_000);
     bob.ask_for_report(BOB.sell(1, 1_100, 1));
-    // A partition learns of a definition a moment after the control log has it.
+    // A partition learns of a definition shortly after the control log has it.
     let mut number = 0;
     let stands = until("an interruption", || {
         number += 1;
@@ -298,7 +298,7 @@ fn a_session_beyond_its_rate_is_throttled_and_then_served_again() {
         throttled += u64::from(reason == Reason::Throttled);
         reason
     };
-    // A partition learns of the rate a moment after the control log has it.
+    // A partition learns of the rate shortly after the control log has it.
     until("the bound", || (enter(&mut alice) == Reason::Throttled).then_some(()));
     until("room again", || (enter(&mut alice) == Reason::None).then_some(()));
     until("the operator's count", || {

@@ -1,11 +1,11 @@
-//! What an operator of the machine sees: metrics, status, and errors that say what to do.
+//! The node as its machine's operator sees it: metrics, status, and errors that name the remedy.
 
 use std::process::Command;
 
 use crate::common::trader::Trader;
 use crate::common::{ALICE, BOB, Home, open_market};
 
-/// True for a comment, or `name value` or `name{label="value",...} value`.
+/// Returns whether a line is a comment, `name value` or `name{label="value",...} value`.
 fn is_prometheus(line: &str) -> bool {
     if line.starts_with("# HELP ") || line.starts_with("# TYPE ") {
         return true;
@@ -40,7 +40,7 @@ fn metrics_are_in_prometheus_format_and_hold_the_latencies_of_the_orders() {
     for number in 1..=50 {
         alice.ask_for_report(ALICE.buy(number, 50, 1));
     }
-    // The drain takes the stamps a moment after the answers.
+    // The drain takes the stamps shortly after the answers.
     let text = crate::common::until("the orders' latencies", || {
         let (code, text) = node.get("/metrics");
         assert_eq!(code, 200);

@@ -1,5 +1,5 @@
-//! Troubles of an operator's day that begin with people and their keys, by the words that
-//! `docs/operations.md` has for them: every step is the command line's.
+//! The troubles in `docs/operations.md` that begin with people and their keys. Every step uses the
+//! command line.
 
 use std::process::{Command, Output};
 
@@ -17,7 +17,7 @@ fn market() -> (Home, Node) {
     let home = Home::new("memory");
     let node = home.start();
     open_market(&node, &[ALICE, BOB]);
-    // The command line looks for instruments where the node tells of them, a moment later.
+    // The command line finds instruments on the status page, which lags a little.
     until("the instrument", || {
         (node.status()["instruments"][0]["symbol"] == "WEIR1").then_some(())
     });
@@ -28,7 +28,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `weir admin WORDS`, by whom the options say.
+/// Runs `weir admin WORDS` with these login options.
 fn try_admin(node: &Node, login: &[&str], words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["admin", "--node", &node.address().to_string(), "--http", node.http(), "--json"])
@@ -38,19 +38,19 @@ fn try_admin(node: &Node, login: &[&str], words: &[&str]) -> Output {
         .unwrap()
 }
 
-/// As [`try_admin`], by the first operator; what it printed.
+/// As [`try_admin`], as the first operator; requires success and returns the output.
 fn admin(node: &Node, words: &[&str]) -> Value {
     let output = try_admin(node, &["--key", &hex(&OPERATOR.key().0)], words);
     assert!(output.status.success(), "{words:?}: {output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The hash of a session's key, as it was printed when the key was drawn.
+/// Returns the hash of a session's key, as printed when the key was generated.
 fn key_hash(who: &Who) -> String {
     hex(&weir_client::load::setup::key_hash(&who.key()).0)
 }
 
-/// A counter of `/metrics`.
+/// Returns a counter of `/metrics`.
 fn counter(node: &Node, name: &str) -> u64 {
     let (_, text) = node.get("/metrics");
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -62,7 +62,7 @@ fn a_runaway_client_is_throttled_then_stopped_and_its_orders_are_taken_out() {
     let (_home, node) = market();
     let mut runaway = Trader::log_on(&node, ALICE);
     runaway.ask_for_report(ALICE.buy(1, 50, 1));
-    // Bounds for the key that it has: it stays logged on.
+    // Limits for the existing key: the session stays logged on.
     let hash = key_hash(&ALICE);
     let bounds = ["--order-rate", "5", "--in-flight", "100", "--key-hash", &hash];
     admin(&node, &[&["session", "--id", "11", "--firm", "11"], &bounds[..]].concat());
@@ -73,7 +73,7 @@ fn a_runaway_client_is_throttled_then_stopped_and_its_orders_are_taken_out() {
     };
     until("the bound", || (enter(&mut runaway) == Reason::Throttled).then_some(()));
     until("its count", || (counter(&node, "weir_gateway_throttled_total") > 0).then_some(()));
-    // Whoever keeps to the rules notices nothing.
+    // A session within its limits is not affected.
     let mut bob = Trader::log_on(&node, BOB);
     assert_eq!(bob.ask_for_report(BOB.buy(1, 40, 1)).reason, Reason::None);
 
@@ -83,7 +83,7 @@ fn a_runaway_client_is_throttled_then_stopped_and_its_orders_are_taken_out() {
     node.partition_when(TRADING, |row| row["live_orders"] == 1);
     let told = "weir_gateway_told_by_reason_total{reason=\"Killed\"}";
     until("its count", || (counter(&node, told) > 0).then_some(()));
-    // When its owner has mended it, the switch is taken back and the bound lifted.
+    // Once the client is repaired, the kill switch is taken back and the limits are lifted.
     admin(&node, &["kill", "session", "11", "--off"]);
     admin(&node, &["session", "--id", "11", "--firm", "11", "--key-hash", &hash]);
     until("entry again", || (enter(&mut runaway) == Reason::None).then_some(()));
@@ -139,7 +139,7 @@ fn a_key_that_was_lost_is_replaced_and_whoever_has_it_is_out() {
     assert!(is_it, "{ended}");
     let refused = Wire::connect(&node).try_log_on(&logon_of(&ALICE), &[]).unwrap_err();
     assert_eq!(refused.reason, Reason::UnknownKey);
-    // Its orders are there until they are cancelled.
+    // The session's orders stay until they are cancelled.
     node.partition_when(TRADING, |row| row["live_orders"] == 1);
     admin(&node, &["cancel", "account", "11"]);
     node.partition_when(TRADING, |row| row["live_orders"] == 0);
@@ -181,7 +181,7 @@ fn a_start_gives_the_operator_a_new_key_when_every_one_is_lost() {
     let node = home.start_with(|serve| {
         serve.env_remove("WEIR_BOOTSTRAP_KEY").arg("--new-operator-key");
     });
-    // Whoever finds the old one has found nothing.
+    // The old key no longer opens anything.
     let words = ["firm", "--id", "8", "--name", "TWO"];
     let refused = try_admin(&node, &["--key", old.trim()], &words);
     let said = String::from_utf8(refused.stderr).unwrap();
@@ -189,7 +189,7 @@ fn a_start_gives_the_operator_a_new_key_when_every_one_is_lost() {
     let admitted = try_admin(&node, &login, &words);
     assert!(admitted.status.success(), "{admitted:?}");
     assert!(node.terminate().success());
-    // It is the log's from then on.
+    // From then on the key is in the log.
     let node = home.start_without_key();
     let again = try_admin(&node, &login, &["firm", "--id", "9", "--name", "THREE"]);
     assert!(again.status.success(), "{again:?}");

@@ -1,6 +1,6 @@
-//! One node's market taken in by another: A matches orders and publishes, B is a gateway of the
-//! feed `weir`. Whatever is lost on the way and however late B comes, its subscribers end with A's
-//! book.
+//! One node's market as another node's feed: A matches orders and publishes, B is a gateway of the
+//! feed `weir`. However many packets are lost and however late B starts, its subscribers end with
+//! A's book.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::tools::weir_at;
 
 const SYMBOL: &str = "WEIR1";
 
-/// Where A sends, and where it answers.
+/// A's home, and the addresses of its lines and its request server.
 pub struct Venue {
     pub home: Home,
     pub lines: [SocketAddrV4; 2],
@@ -29,7 +29,7 @@ pub struct Venue {
 }
 
 impl Venue {
-    /// A home whose node publishes on two groups; `more` stands in its section.
+    /// Returns a home whose node publishes on two groups; `more` is appended to that section.
     pub fn new(durability: &'static str, more: &str) -> Venue {
         let group = |last| SocketAddrV4::new(Ipv4Addr::new(239, 255, 41, last), free_port());
         let lines = [group(8), group(9)];
@@ -49,7 +49,7 @@ impl Venue {
     }
 }
 
-/// What carries A's lines to B and loses some of it.
+/// Forwards A's lines to B and drops some packets.
 pub struct Wire {
     pub ends: [SocketAddr; 2],
     is_over: Arc<AtomicBool>,
@@ -58,7 +58,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Loses so many of a hundred packets of each line, and nothing of both alike.
+    /// Starts forwarding; drops this percentage of each line's packets, independently.
     pub fn new(venue: &Venue, percents: [u64; 2]) -> Wire {
         let ends = [free_udp(), free_udp()];
         let mut lines = venue.lines.map(|address| {
@@ -81,7 +81,7 @@ impl Wire {
                         if (chance >> 33) % 100 < percents[at] {
                             losing.fetch_add(1, Ordering::Relaxed);
                         } else {
-                            // Nobody may listen there yet.
+                            // B may not be listening yet.
                             let _is_sent = socket.send_to(datagram.payload, ends[at]);
                         }
                     };
@@ -105,7 +105,7 @@ impl Drop for Wire {
     }
 }
 
-/// Starts B; `timing` stands in its feed's section, `more` behind its lines.
+/// Starts B; `timing` is appended to its feed's timing section, `more` to its lines.
 pub fn gateway(wire: &Wire, timing: &str, more: &str) -> (Node, Home) {
     let [a, b] = wire.ends;
     let config = format!(
@@ -121,7 +121,7 @@ pub fn gateway(wire: &Wire, timing: &str, more: &str) -> (Node, Home) {
 
 pub type Rows = Vec<(Side, i64, u64, u64)>;
 
-/// A's book as `weir book` shows it: side, price, quantity, orders.
+/// Returns A's book by `weir book`: side, price, quantity, number of orders.
 pub fn book_of(node: &Node) -> Rows {
     let words = ["book", SYMBOL, "--once", "--json", "--depth", "1000"];
     let output = weir_at(node, &words).output().unwrap();
@@ -137,7 +137,7 @@ pub fn book_of(node: &Node) -> Rows {
     rows
 }
 
-/// The instrument as B numbers it.
+/// Returns B's number for the instrument.
 pub fn instrument(subscriber: &Subscriber) -> Option<InstrumentId> {
     let ids = subscriber.told.levels.keys().copied();
     ids.into_iter().find(|id| {
@@ -153,9 +153,9 @@ fn rows_of(told: &Told, id: InstrumentId) -> Rows {
     told.levels.get(&id).map_or_else(Rows::new, |levels| levels.iter().map(row).collect())
 }
 
-/// Waits until a subscriber of B has the book that A shows.
+/// Waits until a subscriber of B has A's book.
 pub fn assert_follows(subscriber: &mut Subscriber, a: &Node, crowd: &Crowd) {
-    // Who says nothing for long is logged out, so the subscriber goes on meanwhile.
+    // A silent client is logged out, so the subscriber is polled meanwhile.
     let want = std::thread::scope(|scope| {
         let asking = scope.spawn(|| book_of(a));
         while !asking.is_finished() {
@@ -191,7 +191,7 @@ pub fn subscriber(b: &Node) -> Subscriber {
     Subscriber::new(addresses(b)[0], &wanted)
 }
 
-/// A feed's state as B's page shows it.
+/// Returns the feed's state on B's status page.
 pub fn channel(b: &Node) -> String {
     b.status()["market"]["receive"]["channels"][0]["state"].as_str().unwrap_or("").to_owned()
 }

@@ -1,5 +1,5 @@
-//! A node that follows the orders of another node's own engine: it has no engine, the same store,
-//! and takes the same tokens, through kills of either.
+//! A replica of another node's engine orders: it has no engine but the same store, and takes the
+//! same tokens, through kills of either node.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,9 +17,9 @@ use crate::common::{
 };
 use crate::tools::weir_at;
 
-/// Looks at the master's store beside a test's other readers.
+/// Reads the master's store next to a test's other readers.
 const AUDITOR: Who = Who { session_id: SessionId(4), ..SUPERVISOR };
-/// The session by which a router asks its nodes.
+/// The session that a router uses at its nodes.
 const ROUTER: Who = Who { session_id: SessionId(3), ..SUPERVISOR };
 
 /// A market on a node that can be followed.
@@ -49,7 +49,7 @@ impl Market {
         (market, listen)
     }
 
-    /// Orders that rest, that trade in part, and that end.
+    /// Enters orders that rest, trade in part, and end.
     fn trade(&mut self, count: u64) {
         self.send(count);
         self.alice.settle();
@@ -65,7 +65,7 @@ impl Market {
         self.number += count;
     }
 
-    /// As many orders as it takes until the partition has said so much.
+    /// Trades until the partition has published this many events.
     fn trade_until(&mut self, events: u64) {
         while self.node.partition_when(TRADING, |_| true)["events"].as_u64() < Some(events) {
             (0..10).for_each(|_| self.trade(100));
@@ -74,18 +74,18 @@ impl Market {
         }
     }
 
-    /// The node is killed while orders are under way, and comes back.
+    /// Kills the node while orders are in flight, and starts it again.
     fn kill(&mut self) {
         self.send(30);
         self.node.kill();
         self.node = self.home.start();
         self.alice = Trader::log_on(&self.node, ALICE);
         self.bob = Trader::log_on(&self.node, BOB);
-        // Names of orders that came through are taken.
+        // The names of orders that arrived before the kill are taken.
         self.number += 1_000;
     }
 
-    /// The orders that the store has, as a reader from the beginning finds them.
+    /// Returns the store's orders, read from the beginning.
     fn states(&self) -> BTreeMap<OrderId, OrderState> {
         let mut reader = Following::start(&self.node, AUDITOR, Vec::new());
         reader.until_online();
@@ -95,7 +95,7 @@ impl Market {
     }
 }
 
-/// A node that follows partition 1 of the one that listens there.
+/// Starts a node that follows partition 1 of the master listening at `master`.
 fn replica_of(master: SocketAddr, token_key: &Home, settings: &str) -> (Home, Node) {
     let home = Home::with_config("os", "");
     let key: String = SUPERVISOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -112,7 +112,7 @@ fn replica_of(master: SocketAddr, token_key: &Home, settings: &str) -> (Home, No
     (home, node)
 }
 
-/// The sessions of readers, at a node that has no market.
+/// Defines the sessions of readers, at a node without a market.
 fn define_readers(node: &Node) {
     let mut admin = node.admin();
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
@@ -134,7 +134,7 @@ fn figure(node: &Node, name: &str) -> u64 {
     followed(node)[name].as_u64().unwrap_or_default()
 }
 
-/// Waits until the replica has all that the master has, and holds its digest against that one's.
+/// Waits until the replica has everything the master has, with the same digest.
 fn until_even(master: &Node, replica: &Node) {
     until("the replica to have what the master has", || {
         let (there, here) = (master.status()["delivery"]["store"].clone(), followed(replica));
@@ -157,7 +157,7 @@ fn a_replica_of_the_engines_orders_equals_it_and_takes_its_tokens_through_kills_
     let mut following = reader(&market.node, SUPERVISOR);
     following.until(&market.states());
     for round in 1..=kills {
-        // The token of the master is good here, and the other way round.
+        // The master's token is valid here, and the replica's at the master.
         market.trade(20);
         until_even(&market.node, &replica);
         following.go_on(replica.address()).unwrap();
@@ -198,7 +198,7 @@ fn a_read_at_the_replica_waits_for_what_was_seen_at_the_master() {
     let (mut market, listen) = Market::open("os", "");
     let (_home, replica) = replica_of(listen, &market.home, "[delivery]\nindexes = \"none\"\n");
     until_even(&market.node, &replica);
-    // The master stands still for the replica, not for its readers' tokens.
+    // The replica has caught up with the master; later reads require the master's newest token.
     let mut seen = reader(&market.node, SUPERVISOR);
     for _ in 0..20 {
         market.trade(5);
@@ -224,7 +224,7 @@ fn what_the_master_lost_its_replica_loses_too() {
     following.until(&market.states());
     market.kill();
     market.trade(20);
-    // Another epoch: what a position meant may be lost.
+    // A new epoch: the meaning of a position may be lost.
     until("another store", || (figure(&replica, "snapshots") > 1).then_some(()));
     until_even(&market.node, &replica);
     following.until(&market.states());
@@ -241,7 +241,7 @@ fn a_replica_that_stood_still_while_its_master_lost_and_went_on_is_even_again() 
     let known = figure(&replica, "position");
     replica.pause(true);
     market.kill();
-    // The numbers that it knows mean something else by now.
+    // The sequence numbers that the replica knows now belong to other changes.
     market.trade_until(known + 1_000);
     replica.pause(false);
     until_even(&market.node, &replica);
@@ -251,14 +251,15 @@ fn a_replica_that_stood_still_while_its_master_lost_and_went_on_is_even_again() 
 
 #[test]
 fn a_replica_that_is_too_far_behind_takes_the_engines_store_anew() {
-    // At `os` all of it is in files, so that only the bound on what is read there is in the way.
+    // At level `os` all events are in files, so that only the limit on reading them stands in the
+    // way.
     let (mut market, listen) = Market::open("os", "[events]\nmemory_bytes = 8388608\n");
     let (_home, replica) = replica_of(listen, &market.home, "");
     until_even(&market.node, &replica);
     let mut following = reader(&replica, SUPERVISOR);
     following.until(&market.states());
     replica.pause(true);
-    // More than there is in memory, and than is read from files for a replica.
+    // More than memory holds, and more than the master reads from files for a replica.
     market.trade_until(80_000);
     until("the master's store to have it", || {
         (market.node.status()["delivery"]["ingested"].as_u64() > Some(70_000)).then_some(())
@@ -300,7 +301,7 @@ fn a_node_that_follows_the_partition_has_none_and_takes_no_orders() {
     let said = format!("{answer:?}");
     assert!(said.starts_with("Refused") && said.contains("UnknownInstrument"), "{said}");
     drop(replica);
-    // Orders of its own would be hidden behind the master's.
+    // Orders of its own would be hidden by the master's.
     std::fs::create_dir(home.data().join("partition-1")).unwrap();
     let refusal = home.fail_to_start();
     let said = String::from_utf8_lossy(&refusal.stderr).into_owned() + &home_said(&refusal);
@@ -321,7 +322,7 @@ fn a_token_key_is_replaced_while_nodes_run_and_no_reader_begins_again() {
     let homes = [&market.home, &replica_home];
     let configs = homes.map(|home| std::fs::read_to_string(home.path("weir.toml")).unwrap());
     let old = std::fs::read(market.home.data().join("token.key")).unwrap();
-    // First the new key opens everywhere, then it seals, then the old one is gone.
+    // First the new key opens everywhere, then it seals, then the old key is removed.
     let steps: [(&[u8], &[u8]); 3] = [(&old, &[9; 32]), (&[9; 32], &old), (&[9; 32], &[9; 32])];
     let mut told = 0;
     for (seals, opens) in steps {
@@ -336,7 +337,7 @@ fn a_token_key_is_replaced_while_nodes_run_and_no_reader_begins_again() {
             node.hang_up();
             let count = |home: &Home| home.said().matches("the keys of tokens are read").count();
             until("the keys", || (count(home) > told).then_some(()));
-            // Readers that wait at the one get their next page there, and go on at the other.
+            // Waiting readers receive their next page at one node and continue at the other.
             following.go_on(market.node.address()).unwrap();
             following.until(&BTreeMap::from_iter(following.states()));
         }
@@ -350,7 +351,7 @@ fn a_token_key_is_replaced_while_nodes_run_and_no_reader_begins_again() {
         }
     }
     assert_eq!(following.resyncs, []);
-    // A token of the key that is gone opens nowhere: its reader is told so.
+    // A token sealed by the removed key is refused, and its reader receives the reason.
     std::fs::write(market.home.data().join("token.key"), [3; 32]).unwrap();
     std::fs::write(market.home.path("other.key"), [3; 32]).unwrap();
     market.node.hang_up();
@@ -359,7 +360,7 @@ fn a_token_key_is_replaced_while_nodes_run_and_no_reader_begins_again() {
         following.poll(std::time::Duration::from_millis(50)).unwrap();
         (following.resyncs == [Reason::ResyncToken]).then_some(())
     });
-    // A key that cannot be read changes nothing.
+    // A key file that cannot be read leaves the keys unchanged.
     std::fs::remove_file(market.home.path("other.key")).unwrap();
     market.node.hang_up();
     until("the line", || market.home.said().contains("the keys of tokens stay").then_some(()));
@@ -398,7 +399,7 @@ fn a_router_asks_the_unindexed_replica_for_everything_and_the_master_for_a_firms
     let parked = |node: &Node| node.status()["delivery"]["parked"].as_u64();
     let mut all = reader(&router, SUPERVISOR);
     all.until(&market.states());
-    // A question does not wait for ever: who is not heard in between has none after a while.
+    // A query's wait is limited: a reader that is not polled meanwhile has none pending.
     let listen = |readers: &mut [&mut Following]| {
         for one in readers {
             one.poll(Duration::from_millis(1)).unwrap();
@@ -414,12 +415,12 @@ fn a_router_asks_the_unindexed_replica_for_everything_and_the_master_for_a_firms
         listen(&mut [&mut all, &mut firm]);
         ([parked(&market.node), parked(&replica)] == [Some(1), Some(1)]).then_some(())
     });
-    // A router has no readers to list, and shows the rest.
+    // A router has no readers to list, and shows the other sections.
     let top = weir_at(&router, &["delivery", "top", "--once", "--json"]).output().unwrap();
     assert!(top.status.success(), "{top:?}");
     let top: serde_json::Value = serde_json::from_slice(&top.stdout).unwrap();
     assert_eq!(top["readers"], serde_json::json!([]), "{top}");
-    // The replica dies: its reader goes on at the master, by the same token.
+    // The replica dies: its reader continues at the master, by the same token.
     replica.kill();
     market.trade(10);
     until("both at the master", || {

@@ -1,5 +1,5 @@
-//! The store of the node's own orders comes back from its snapshot and the events since, as it
-//! comes back from all events: the same states, tombstones, floors and tokens.
+//! The store of the node's own orders, restored from its snapshot and the later events, equals one
+//! built from all events: the same states, tombstones, floors and tokens.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::common::following::Following;
 use crate::common::trader::Trader;
 use crate::common::{ALICE, BOB, Home, Node, SUPERVISOR, open_market, until};
 
-/// A market whose store is snapshotted every few events.
+/// Starts a market whose store takes a snapshot every few events.
 fn market(durability: &'static str) -> (Home, Node) {
     let config = "[delivery]\nsnapshot_every_bytes = 20000\nended_orders_max = 300\n";
     let home = Home::with_config(durability, config);
@@ -45,14 +45,14 @@ fn until_snapshots(home: &Home) -> Vec<PathBuf> {
     until("two snapshots", || Some(snapshots(home)).filter(|files| files.len() >= 2))
 }
 
-/// What the store says of itself, apart from memory: a restored one has no holes in it.
+/// Returns the store's figures except memory: a restored store has no holes in its memory.
 fn store(node: &Node) -> Value {
     let store = node.status()["delivery"]["store"].clone();
     ["live_orders", "ended_orders", "digest"].map(|name| store[name].clone()).into_iter().collect()
 }
 
-/// Starts a node, looks at its store and at what a reader of all finds, with a token of before too;
-/// what it said.
+/// Starts a node and kills it. Returns its store's figures; the orders that a full reader and a
+/// reader with `token` receive, and the instruments' rows; and the diagnostics of the start.
 fn looked_at(home: &Home, token: &[u8]) -> (Value, Vec<String>, String) {
     let mut node = home.start();
     let said = home.said_at_start();
@@ -70,7 +70,7 @@ fn looked_at(home: &Home, token: &[u8]) -> (Value, Vec<String>, String) {
     (store, states, said)
 }
 
-/// A node that has traded, was killed, and has snapshots; a token of somewhere in between.
+/// Returns a node's home after trading, snapshots and a kill, and a token from in between.
 fn killed_market() -> (Home, Vec<u8>) {
     let (home, mut node) = market("os");
     trade(&node, 1);
@@ -112,7 +112,7 @@ fn a_snapshot_that_cannot_be_used_is_passed_over_with_a_word_and_all_events_are_
     let (home, token) = killed_market();
     let kept = copy_of(&snapshots(&home));
     let (wanted, read, _) = looked_at(&home, &token);
-    // The state begins behind a header of 64 bytes; its first byte is the format.
+    // The state follows a header of 64 bytes; its first byte is the format.
     type Change = fn(&mut Vec<u8>);
     let newer: Change = |bytes| bytes[8] = 99;
     let flipped: Change = |bytes| bytes[200] ^= 1;

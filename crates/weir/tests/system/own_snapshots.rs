@@ -1,5 +1,5 @@
-//! Snapshots of a node's own market: who comes too late to ask for all joins by one, whoever hangs
-//! or may not have one.
+//! Snapshots of a node's own market: a gateway that starts too late for retransmission joins by
+//! one, while other clients hang or are refused.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use crate::common::{ALICE, BOB, HANG, Node, open_market, until};
 use crate::own_feed::{Venue, Wire, assert_follows, assert_has_book, book_of, channel, gateway, subscriber};
 use crate::publish::{Crowd, publish};
 
-/// A venue that keeps too few messages for who comes late, and serves snapshots.
+/// Returns a venue that keeps too few messages for late gateways, and serves snapshots.
 fn venue(durability: &'static str, more: &str) -> (Venue, SocketAddr) {
     let free = free_address();
     let more = format!("messages_max = 1000\nsnapshots = \"{free}\"\n{more}");
@@ -24,7 +24,7 @@ fn snapshots(node: &Node, name: &str) -> u64 {
     report[name].as_u64().unwrap_or_else(|| panic!("no {name}: {report}"))
 }
 
-/// A client by hand.
+/// A raw SoupBinTCP client.
 struct Raw {
     stream: TcpStream,
     inbox: Inbox,
@@ -53,7 +53,7 @@ impl Raw {
         self.stream.write_all(&bytes).unwrap();
     }
 
-    /// The next packet; `None` when the server has closed the connection.
+    /// Returns the next packet, or `None` once the server has closed the connection.
     fn hear(&mut self) -> Option<Vec<u8>> {
         let mut bytes = [0; 1_024];
         loop {
@@ -117,7 +117,7 @@ fn a_snapshot_is_refused_by_its_reason_and_only_so_many_have_one() {
     );
     let (venue, server) = venue("memory", &more);
     let a = venue.start();
-    // Nothing has happened, so there is no session yet.
+    // Nothing has been published, so there is no session yet.
     let none = Raw::log_in(server, ("weir", "open"), "").hear();
     assert_eq!(none.as_deref(), Some(&b"JS"[..]));
     open_market(&a, &[ALICE]);
@@ -169,7 +169,7 @@ fn a_gateway_joins_the_next_session_too_after_the_other_node_was_killed() {
     a.kill();
     let a = venue.start();
     assert_ne!(publish(&a)["session"], session, "some of it may be lost");
-    // What was lost with it nobody knows but its own book.
+    // Only the node's own book shows the state after the loss.
     let mut crowd = Crowd::new(&a, 1_000_000);
     crowd.trade(100);
     let want = book_of(&a);

@@ -1,4 +1,4 @@
-//! Many requests under way at once, and the times that their answers carry.
+//! Many requests in flight at once, and the stage times of their answers.
 
 use weir_types::{EventNo, ExecType, RequestNo};
 use weir_wire::NodeMessage;
@@ -40,7 +40,7 @@ fn a_thousand_orders_in_one_write_are_answered_each_once_and_in_order() {
     }
 }
 
-/// t0 is known and no later point is before an earlier one.
+/// Returns whether t0 is known and no later point precedes an earlier one.
 fn are_in_order(times: &StageTimes) -> bool {
     times.t0.0 > 0 && times.after_t0.is_sorted() && times.after_t0[5] > 0
 }

@@ -1,5 +1,5 @@
-//! The node's own market as others hear it: real packets on a loopback group, some lost on the way,
-//! asked for again, over restarts of the node.
+//! The node's own market as listeners receive it: real packets on a loopback group, some of them
+//! lost and requested again, across restarts of the node.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -17,14 +17,14 @@ use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 use crate::common::trader::Trader;
 use crate::common::{ALICE, BOB, HANG, Home, Node, Who, open_market, until};
 
-/// Prices of the tests' instrument are hundredths, those of books 10^-9.
+/// The instrument's prices are in hundredths, the books' in 10^-9.
 pub const SCALE: i64 = 10_000_000;
 
 fn now() -> Nanos {
     Nanos(u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap())
 }
 
-/// A port that nobody has.
+/// Returns a free UDP port.
 pub fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -60,7 +60,7 @@ pub fn figure(node: &Node, name: &str) -> u64 {
     publish(node)[name].as_u64().unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// What follows from the messages that were heard.
+/// The books and counts built from received messages.
 struct Heard {
     books: Books,
     symbols: BTreeMap<SymbolText, InstrumentId>,
@@ -114,17 +114,17 @@ impl Handler for Heard {
     }
 }
 
-/// Somebody who listens to the group, misses packets and asks for them.
+/// A listener on the group that drops packets and requests them again.
 struct Listener {
     group: PlainReceiver,
     channel: Channel,
     heard: Heard,
     asking: UdpSocket,
-    /// Of a hundred packets so many are missed.
+    /// The percentage of packets to drop.
     missed_percent: u64,
     chance: u64,
     missed: u64,
-    /// All messages that were ever heard by their session and number, missed ones too.
+    /// Every message ever received, by session and number, dropped ones included.
     said: BTreeMap<([u8; 10], u64), Vec<u8>>,
 }
 
@@ -163,7 +163,7 @@ impl Listener {
         Listener { group, channel, heard, asking, missed_percent, chance: 9, missed: 0, said }
     }
 
-    /// Each message of a packet says what was said before under its number, if anything was.
+    /// Asserts that each message of a packet equals any earlier one with the same number.
     fn note(said: &mut BTreeMap<([u8; 10], u64), Vec<u8>>, packet: &[u8]) {
         let session = Header::read(packet).expect("a header").session.0;
         for message in Messages::new(&read_packet(packet, 0).expect("a packet")) {
@@ -173,7 +173,7 @@ impl Listener {
         }
     }
 
-    /// Hears what there is, and asks for what was missed at the node's server.
+    /// Handles pending packets, and requests the missing ones from the node's server.
     fn listen(&mut self, node: &Node) {
         let Listener { group, channel, heard, chance, said, .. } = self;
         let (mut missed, percent) = (0, self.missed_percent);
@@ -202,7 +202,8 @@ impl Listener {
             for request in std::mem::take(&mut heard.wanted) {
                 asking.send_to(&request.to_bytes(), server).unwrap();
             }
-            // An answer may bring the next request; what does not come now comes another time.
+            // An answer may cause the next request; answers that do not arrive in time are
+            // requested again.
             asking.set_nonblocking(false).unwrap();
             asking.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
             while let Ok(len) = asking.recv(&mut answer) {
@@ -216,7 +217,7 @@ impl Listener {
         }
     }
 
-    /// Listens until all that the node has said was heard.
+    /// Listens until everything that the node has published has arrived.
     fn catch_up(&mut self, node: &Node) {
         let begun = Instant::now();
         loop {
@@ -252,12 +253,12 @@ fn take(channel: &mut Channel, heard: &mut Heard, (line, packet): (Line, &[u8]))
     channel.packet(line, &read_packet(packet, 0).expect("a packet"), now(), heard);
 }
 
-/// Traders who send orders at random, and the book that their own reports add up to.
+/// Traders who send random orders, and the book that their own reports imply.
 pub struct Crowd {
     traders: Vec<(Who, Trader)>,
     chance: u64,
     number: u64,
-    /// Live orders by their trader and name: side, price, what is left.
+    /// Live orders by their trader and name: side, price, remaining quantity.
     live: BTreeMap<(u32, u64), (Side, Price, Qty)>,
 }
 
@@ -287,7 +288,7 @@ impl Crowd {
         for (_, trader) in &mut self.traders {
             trader.settle();
         }
-        // A trade with the other one may have been told since.
+        // A trade with the other trader may have been reported since.
         for (who, trader) in &mut self.traders {
             trader.settle();
             for report in trader.reports() {
@@ -314,8 +315,8 @@ impl Crowd {
         if wanted == Side::Buy { ascending.rev().collect() } else { ascending.collect() }
     }
 
-    /// Listens until all that was reported to the traders was heard. The publisher reads events at
-    /// its own pace, so that what it has said may be older than what they know.
+    /// Listens until the book equals the one that the traders' reports imply. The publisher reads
+    /// events at its own pace, so the published book may be older than the reports.
     fn assert_heard_by(&self, listener: &mut Listener, node: &Node) {
         let begun = Instant::now();
         loop {

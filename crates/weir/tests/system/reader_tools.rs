@@ -1,5 +1,5 @@
-//! What the command line gives a reader of order state: a place kept in a file or by the node, a
-//! read that waits for what was seen elsewhere, and a token taken apart.
+//! The command line's tools for readers of order state: a cursor kept in a file or by the node, a
+//! read that waits for changes seen elsewhere, and a decoded token.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -21,13 +21,13 @@ fn market() -> (Home, Node, Trader) {
     (home, node, alice)
 }
 
-/// What `weir orders --once` with these words comes to.
+/// Runs `weir orders --once` with these arguments.
 fn orders(node: &Node, words: &[&str]) -> Output {
     let words = [&["orders", "--once", "--json"], words].concat();
     weir_at(node, &words).output().unwrap()
 }
 
-/// The prices of the orders that it prints.
+/// Returns the prices of the printed orders.
 fn prices(node: &Node, words: &[&str]) -> Vec<i64> {
     let output = orders(node, words);
     assert!(output.status.success(), "{output:?}");
@@ -72,7 +72,8 @@ fn a_token_is_taken_apart_and_a_read_waits_for_it() {
     let text = weir(&["token", "decode", token], &[("--dir", &home.data())]);
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.starts_with("version 2  key ") && text.contains("seen "), "{text}");
-    // The store is there already; a token of another filter says so by its reason.
+    // The store has the token's changes already; a token of another filter is refused with its
+    // reason.
     assert_eq!(prices(&node, &["--min-token", token, "--min-wait-ms", "1000"]), [60]);
     let output = orders(&node, &["--live", "--min-token", token]);
     assert!(!output.status.success(), "{output:?}");

@@ -1,4 +1,4 @@
-//! A request that is sent again: its first answer comes again, and nothing happens again.
+//! Repeated requests: the first answer is sent again, and nothing is executed again.
 
 use weir_client::request::{Replace, cancel, stamp};
 use weir_types::{
@@ -13,7 +13,7 @@ use crate::common::following::{Following, latest_states};
 use crate::common::wire::{Wire, logon_of};
 use crate::common::{ALICE, BOB, Home, INSTRUMENT, SUPERVISOR, TRADING, open_market};
 
-/// What the engine said to the session.
+/// An engine's event for the session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Said {
     Report(OrderEvent),
@@ -30,7 +30,7 @@ impl Said {
         }
     }
 
-    /// The event as it reads when it is said again at another place.
+    /// Returns the event as it reads when it is repeated at another log position.
     fn as_repeated(mut self, by: &Said) -> Said {
         match (&mut self, by) {
             (Said::Report(m), Said::Report(by)) => {
@@ -72,7 +72,7 @@ fn mass_cancel() -> Request {
     })
 }
 
-/// Requests of every kind, each with how many events it causes.
+/// Returns requests of every kind, each with the number of events it causes.
 fn requests() -> Vec<(Request, usize)> {
     let name = ClOrdId::from_number;
     let replace = Replace {
@@ -85,7 +85,7 @@ fn requests() -> Vec<(Request, usize)> {
     let unnamed = Replace { orig_cl_ord_id: name(77), ..replace };
     vec![
         (ALICE.buy(1, 50, 10), 1),
-        (BOB.buy(3, 50, 10), 1), // another's account: rejected
+        (BOB.buy(3, 50, 10), 1), // another account: rejected
         (replace.request(), 1),
         (unnamed.request(), 1), // no such order: rejected
         (cancel(name(4), name(2), INSTRUMENT), 1),
@@ -122,7 +122,7 @@ fn every_request_sent_again_gets_its_first_answer_and_executes_nothing() {
     following.until(&states);
     let live = node.partition_when(TRADING, |_| true)["live_orders"].clone();
 
-    // In the order sent, then in the opposite one, then after a restart.
+    // In the order sent, then in reverse, then after a restart.
     let backwards = first.iter().rev();
     for (request, answer) in first.iter().chain(backwards) {
         wire.request(request);
@@ -142,7 +142,8 @@ fn every_request_sent_again_gets_its_first_answer_and_executes_nothing() {
     assert_eq!(node.partition_when(TRADING, |_| true)["live_orders"], live);
 }
 
-/// The first answer: what carries the request's number and tells its own outcome.
+/// Returns the first answer among a request's events: the one that carries its number and states
+/// its own outcome.
 fn answer_among(request: &Request, said: &[Said]) -> Said {
     let is_answer = |said: &&Said| match said {
         Said::Report(event) => matches!(
@@ -156,7 +157,8 @@ fn answer_among(request: &Request, said: &[Said]) -> Said {
     *said.iter().find(is_answer).expect("every request has an answer")
 }
 
-/// A number that was left out is too old for ever. The last event's number, and the reports.
+/// Skips a request number and asserts that the number is then too old. Returns the last event's
+/// number and the reports.
 fn skip_a_number(wire: &mut Wire, last: u64) -> (EventNo, [OrderEvent; 1]) {
     let number = |no: u64| RequestNo(last + no);
     wire.request(&stamp(ALICE.buy(100, 1, 1), ALICE.session_id, number(10)));
@@ -168,7 +170,7 @@ fn skip_a_number(wire: &mut Wire, last: u64) -> (EventNo, [OrderEvent; 1]) {
     (rejected.event_no, [event])
 }
 
-/// The first answer came again, under the next event number.
+/// Asserts that the first answer is repeated, under the next event number.
 fn check_repeat(wire: &mut Wire, answer: &Said, before: EventNo) -> EventNo {
     let again = heard(wire);
     assert_eq!(again.event_no(), before.next());

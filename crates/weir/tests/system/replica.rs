@@ -1,5 +1,5 @@
-//! A node that follows a source of another one: the same store, the same tokens, through kills of
-//! either, and a whole new store where it is too far behind.
+//! A replica of another node's source: the same store and the same tokens, through kills of either
+//! node, and a whole new store when it is too far behind.
 
 use weir_types::Reason;
 
@@ -7,13 +7,13 @@ use crate::common::{Home, Node, SUPERVISOR, definition_of, until};
 use crate::ingest::core::{Core, Random};
 use crate::ingest::{Fed, ingest_address, node_with, reader};
 
-/// A replica of the master's source, with these settings of its stores too.
+/// Starts a replica of the master's source, with these additional settings of its stores.
 fn replica_of(master: &Node, master_home: &Home, settings: &str) -> (Home, Node) {
     let home = Home::with_config("os", "");
     let key: String = SUPERVISOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
     std::fs::write(home.path("supervisor.key"), key).unwrap();
     point_at(&home, master, settings);
-    // Tokens are good at both where both seal by the same key.
+    // Both nodes accept the same tokens because they seal with the same key.
     std::fs::create_dir_all(home.data()).unwrap();
     std::fs::copy(master_home.data().join("token.key"), home.data().join("token.key")).unwrap();
     let node = home.start();
@@ -40,7 +40,7 @@ fn figure(node: &Node, name: &str) -> u64 {
     followed(node)[name].as_u64().unwrap_or_default()
 }
 
-/// Waits until the replica has all that the master has, and holds its digest against that one's.
+/// Waits until the replica has everything the master has, with the same digest.
 fn until_even(master: &Node, replica: &Node) {
     let source = until("the replica to have what the master has", || {
         let (source, here) = (master.status()["ingest"]["sources"][0].clone(), followed(replica));
@@ -77,7 +77,7 @@ fn a_replica_equals_its_master_and_takes_its_tokens_through_kills_of_either() {
     let mut following = reader(&master);
     fed.check(&mut following);
 
-    // What comes next comes as entries, and tokens of the master are good here.
+    // Later changes arrive as entries, and the master's tokens are valid here.
     trade(&mut fed, &mut random, 100);
     until_even(&master, &replica);
     assert_eq!(figure(&replica, "snapshots"), 1);
@@ -85,7 +85,7 @@ fn a_replica_equals_its_master_and_takes_its_tokens_through_kills_of_either() {
     following.go_on(replica.address()).unwrap();
     fed.check(&mut following);
 
-    // The master is killed: its readers go on here, and the replica with it when it is back.
+    // The master is killed: its readers continue here, and the replica follows it once it is back.
     master.kill();
     until("the loss of the master to be seen", || {
         (replica.status()["replica"]["is_connected"] == false).then_some(())
@@ -141,7 +141,7 @@ fn a_replica_that_is_too_far_behind_takes_the_store_anew_and_serves_no_wrong_pag
     let mut following = reader(&replica);
     fed.check(&mut following);
     replica.pause(true);
-    // More than the entries that a master keeps for those that keep up: 16 MiB.
+    // More than the 16 MiB of entries that a master keeps for replicas that keep up.
     fed.core.attributes_len = Some(600);
     for _ in 0..130 {
         (0..250).for_each(|_| fed.core.trade(&mut random));

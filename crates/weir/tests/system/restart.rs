@@ -1,4 +1,4 @@
-//! SIGTERM and what a clean start finds: nothing that was answered is missing, nothing was cut.
+//! SIGTERM and the clean start after it: no answered request is missing, and no log is cut.
 
 use weir_client::session::{SessionConfig, SessionEvent};
 use weir_client::{Admin, ClientError};
@@ -16,7 +16,7 @@ fn events_of(trader: &Trader) -> Vec<OrderEvent> {
     trader.reports().iter().map(|report| report.event).collect()
 }
 
-/// Alice offers 30 orders, Bob takes a part of them.
+/// Alice offers 30 orders, and Bob takes some of them.
 fn trade(alice: &mut Trader, bob: &mut Trader) {
     for number in 1..=30_u64 {
         alice.ask_for_report(ALICE.sell(number, 100 + number.cast_signed(), 5));
@@ -34,7 +34,7 @@ fn a_node_that_is_stopped_starts_again_with_all_that_it_answered() {
     let home = Home::new("disk");
     let node = home.start();
     open_market(&node, &[ALICE, BOB]);
-    // Orders of a session stay when the operator stops the node, whatever the session chose.
+    // A session's orders stay when the operator stops the node, whatever the session chose.
     let config = SessionConfig { cancel_on_disconnect: true, ..ALICE.config() };
     let mut alice = Trader::log_on_as(&node, ALICE, config);
     let mut bob = Trader::log_on(&node, BOB);
@@ -90,7 +90,7 @@ fn a_snapshot_that_differs_in_one_bit_from_what_the_log_says_is_found() {
     assert!(!output.status.success());
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains(&format!("the snapshot at position {position} is not what")), "{said}");
-    // Without that snapshot all is well.
+    // Without that snapshot the node starts.
     let name = format!("{:020}.wsnap", position.0);
     std::fs::remove_file(dir.join("snapshots").join(name)).unwrap();
     let verified = home.verify(TRADING);
@@ -107,7 +107,7 @@ fn sessions_are_told_that_the_node_stops() {
     let mut alice = Wire::connect(&node);
     alice.log_on(&logon_of(&ALICE));
     let mut nobody = Wire::connect(&node);
-    // An answer to its logon says that the node has accepted the second connection, too.
+    // The answer to this logon shows that the node has accepted the second connection, too.
     nobody.log_on(&logon_of(&SUPERVISOR));
     assert!(node.terminate().success());
     for mut wire in [alice, nobody] {
@@ -164,7 +164,7 @@ fn reference_data_outlives_a_restart_and_can_be_added_to() {
     alice.report_where(|report| report.ord_status == OrdStatus::Filled);
 }
 
-/// Writes the newest snapshot's state anew as one that an engine of another version made.
+/// Rewrites the newest snapshot's state with another engine version.
 fn change_snapshot_version(home: &Home, change: impl Fn(u32) -> u32) -> Position {
     let dir = home.data().join("partition-1");
     let commands = ThreadDisk::open(&dir.join("commands"), None).unwrap();
@@ -173,7 +173,7 @@ fn change_snapshot_version(home: &Home, change: impl Fn(u32) -> u32) -> Position
     let mut store = SnapshotStore::new(snapshots, log.segment().log_id, TRADING);
     let newest = *store.list().unwrap().last().unwrap();
     let mut state = store.load(newest).unwrap().unwrap();
-    // Behind the number of events and the engine's magic.
+    // The version follows the number of events and the engine's magic.
     let version = u32::from_le_bytes(state[16..20].try_into().unwrap());
     state[16..20].copy_from_slice(&change(version).to_le_bytes());
     store.write(newest, &state).unwrap();

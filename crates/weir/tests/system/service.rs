@@ -1,5 +1,5 @@
-//! What those who run nodes see of one: health over HTTP, a service manager's notices, lines of
-//! diagnostics, and a disk without room.
+//! The node as a service: health over HTTP, a service manager's notices, diagnostic lines, and a
+//! full disk.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn ready(node: &Node) -> bool {
 #[test]
 fn a_node_that_recovers_is_live_and_not_ready() {
     let home = Home::new("memory");
-    // The node reads its token key while it starts: a pipe holds it up there.
+    // The node reads its token key while it starts: a pipe blocks it there.
     std::fs::create_dir(home.data()).unwrap();
     let key = home.data().join("token.key");
     assert!(Command::new("mkfifo").arg(&key).status().unwrap().success());
@@ -104,7 +104,7 @@ fn a_service_manager_that_does_not_read_holds_nothing_up_and_is_told_once_it_doe
         let length = manager.recv(&mut bytes).expect("a notice");
         String::from_utf8(bytes[..length].to_vec()).unwrap()
     };
-    // What was owed comes, and signs of life again.
+    // The pending notice arrives, and then watchdog notices again.
     while !next().lines().any(|line| line == "READY=1") {}
     while next() != "WATCHDOG=1\n" {}
 }
@@ -165,7 +165,7 @@ fn what_is_refused_and_cut_is_counted_by_reason() {
     }
 }
 
-/// A small disk of its own; the test passes it by where the system lets nobody mount one.
+/// A small disk. The test is skipped where the system does not allow mounting one.
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -184,7 +184,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // A test that fails leaves no mount behind either.
+        // A failing test does not leave a mount behind.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
@@ -215,7 +215,7 @@ fn a_full_disk_refuses_requests_and_makes_the_node_unready_until_there_is_room()
     assert_eq!(code, 503);
     assert!(why.contains("partition 1 has no room"), "{why}");
     assert_eq!(node.get("/live").0, 200);
-    // Reading goes on, logging on too.
+    // Reads and logons continue.
     assert_eq!(node.get("/status").0, 200);
     Trader::log_on(&node, BOB);
     std::fs::remove_file(&ballast).unwrap();
@@ -224,7 +224,7 @@ fn a_full_disk_refuses_requests_and_makes_the_node_unready_until_there_is_room()
     assert!(node.terminate().success());
 }
 
-/// Takes all the room that there is.
+/// Fills the disk.
 pub fn fill(path: &Path) {
     use std::io::Write;
     let mut file = std::fs::File::create(path).unwrap();

@@ -1,4 +1,4 @@
-//! A reader that does not read: it falls behind alone, and misses nothing when it reads again.
+//! A client that does not read: it alone falls behind, and misses nothing when it reads again.
 
 use std::time::Duration;
 
@@ -10,16 +10,17 @@ use crate::common::trader::Trader;
 use crate::common::wire::{Wire, logon_of};
 use crate::common::{ALICE, BOB, HANG, Home, Node, Who, open_market, trader_of, until};
 
-/// More reports for Alice than all buffers between node and client take: 5 MB.
+/// The number of trades: 5 MB of reports for Alice, more than all buffers between node and client
+/// hold.
 const TRADES: u64 = 20_000;
-/// Bob's orders under way at once.
+/// The number of Bob's orders in flight.
 const WINDOW: u64 = 500;
 
-/// Alice, who reads nothing from now on, with an offer that Bob can take for long.
+/// Logs Alice on with a large offer; she reads nothing from then on.
 fn silent_alice(node: &Node) -> Wire {
     let mut wire = Wire::connect(node);
     rustix::net::sockopt::set_socket_recv_buffer_size(wire.connection(), 64 << 10).unwrap();
-    // Nor does it beat; so it asks for the longest interval there is.
+    // She sends no heartbeats, so she requests the longest interval.
     wire.log_on(&Logon { heartbeat_interval_ms: 60_000, ..logon_of(&ALICE) });
     let offer = ALICE.sell(1, 50, TRADES);
     wire.request(&weir_client::request::stamp(offer, ALICE.session_id, weir_types::RequestNo(1)));
@@ -31,7 +32,7 @@ fn silent_alice(node: &Node) -> Wire {
     wire
 }
 
-/// Bob takes Alice's offer, lot by lot, and hears of each order what there is to hear.
+/// Bob takes Alice's offer lot by lot and receives every report.
 fn take_all(bob: &mut Trader) {
     for number in 1..=TRADES {
         bob.send(BOB.buy(number, 50, 1));
@@ -48,7 +49,7 @@ fn reports_sent(node: &Node) -> u64 {
     node.status()["gateway"]["reports"].as_u64().expect("a counter")
 }
 
-/// The counter once it has stood still for longer than the gateway takes to publish it.
+/// Returns the counter once it has stood still for longer than the gateway's publishing interval.
 fn reports_at_rest(node: &Node) -> u64 {
     until("the counter to come to rest", || {
         let first = reports_sent(node);
@@ -67,7 +68,7 @@ fn a_reader_that_pauses_gets_every_event_in_order_and_others_are_served_meanwhil
     let mut alice = silent_alice(&node);
     let mut bob = Trader::log_on(&node, BOB);
     take_all(&mut bob);
-    // Alice's New and trades; Bob's, and the answer that settles.
+    // Alice's New and trades; Bob's reports, and the answer that settles.
     let all = before + (1 + TRADES) + (2 * TRADES + 1);
     let sent = reports_at_rest(&node);
     assert!(sent < all, "Alice was to fall behind: {sent} of {all} are sent");
@@ -120,7 +121,8 @@ fn many_that_come_back_at_once_each_get_all_that_was_said_to_them_in_order() {
         trader.settle();
         trader.client.log_out(HANG).unwrap();
     }
-    // Each has more to catch up with than it gets in a cycle, all together more than all do.
+    // Each session must catch up on more than its share of a cycle, and all together on more than a
+    // whole cycle's.
     let resume = |who: &Who| Trader::resume(&node, *who, EventNo(1)).unwrap();
     let mut back: Vec<Trader> = traders.iter().map(resume).collect();
     for trader in &mut back {

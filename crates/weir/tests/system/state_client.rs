@@ -1,5 +1,5 @@
-//! Followers and a session that come back by themselves: `StateClient` before a node that is
-//! killed, refuses, or has more to tell than anybody takes.
+//! `StateClient`: followers and a session that reconnect by themselves when the node is killed,
+//! refuses them, or has more rows than they take.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::common::address::free_address;
 use crate::common::trader::Trader;
 use crate::common::{ALICE, BOB, HANG, Home, Node, SUPERVISOR, TRADING, Who, open_market};
 
-/// What followers were told.
+/// The events that followers received.
 #[derive(Default)]
 struct Told {
     orders: BTreeMap<u32, BTreeMap<OrderId, u64>>,
@@ -66,7 +66,7 @@ fn connect(node: &Node, who: Who) -> StateClient {
     client
 }
 
-/// What a follower of everything asks for.
+/// Returns the configuration of a follower of all orders.
 fn all() -> FollowerConfig {
     FollowerConfig::new(SUPERVISOR.session_id)
 }
@@ -87,7 +87,7 @@ fn followers_and_orders_go_on_where_they_were_after_the_node_was_killed() {
     let node = home.start();
     Trader::log_on(&node, ALICE).ask_for_report(ALICE.sell(2, 50, 1));
     poll_until(&mut client, &mut told, |told| told.orders[&handle].values().eq([&2]));
-    // Told once: that the order was entered, and that it traded while nobody was here.
+    // Reported once: the order's entry, and its trade while the client was away.
     poll_until(&mut client, &mut told, |told| told.reports == 2);
     assert_eq!(client.connection_count(), 2);
     assert!(client.take_failure().is_some_and(|error| error.is_connection_lost()));

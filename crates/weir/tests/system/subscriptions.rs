@@ -1,5 +1,5 @@
-//! Durable subscriptions against a real node: executions, trades and addressed messages to
-//! participants that are away, slow, killed with the node, over their quota or not entitled.
+//! Durable subscriptions at a real node: executions, trades and addressed messages for participants
+//! that are away, slow, killed together with the node, over their quota or not entitled.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -65,7 +65,7 @@ fn refusal(done: Result<(), ClientError>) -> Reason {
     }
 }
 
-/// Waits for messages until `enough`, acknowledging each.
+/// Takes `count` messages and acknowledges each.
 pub fn take(from: &mut Subscription, count: usize) -> Vec<Message> {
     let begun = Instant::now();
     let mut got = Vec::new();
@@ -188,7 +188,7 @@ fn nobody_gets_what_is_not_his() {
     ] {
         assert_eq!(refusal(bob.create(&other(kind, key))), Reason::NotEntitled, "{kind:?}");
     }
-    // Names are a firm's own.
+    // A subscription's name belongs to its firm.
     let mine = NewSubscription::new("fills", SubscriptionKind::Executions);
     make(&node, ALICE, &mine);
     let act = |bob: &mut BrokerClient, firm| bob.act(SubscriptionAction::Delete, firm, "fills");
@@ -201,7 +201,7 @@ fn nobody_gets_what_is_not_his() {
     ));
     bob.create(&mine).unwrap();
     drop(bob);
-    // Messages are for the session alone, not for its firm, and not for traders to publish.
+    // Messages are for the session alone, not for its firm, and traders may not publish them.
     make(&node, ALICE, &NewSubscription::new("letters", SubscriptionKind::Messages));
     let mut office =
         Subscription::new(address(&node), BACK_OFFICE.config(), "letters", Seen::new());
@@ -266,7 +266,8 @@ fn past_its_quota_a_subscription_is_evicted_and_told_where_it_stood_and_nobody_e
         let to = if number % 2 == 0 { ALICE } else { BOB };
         publisher.publish(to.session_id, &body(number));
     }
-    // Those for whom nobody is left are acknowledged or refused, and hold nobody up.
+    // Messages without a remaining subscription are acknowledged or refused, and do not block the
+    // publisher.
     let begun = Instant::now();
     while publisher.unacknowledged() > 0 {
         assert!(begun.elapsed() < HANG, "{} are open", publisher.unacknowledged());
@@ -277,7 +278,8 @@ fn past_its_quota_a_subscription_is_evicted_and_told_where_it_stood_and_nobody_e
     let mut bob = Subscription::new(address(&node), BOB.config(), "letters", Seen::new());
     let odd = texts((2..=40).filter(|number| number % 2 == 1));
     assert_eq!(bodies(&take(&mut bob, odd.len())), odd);
-    // Quotas are looked at now and then: until then she would find her letters, and no end.
+    // The broker checks quotas periodically: before that, she would receive her letters instead of
+    // the eviction.
     assert_eq!(figure_when(&node, "evicted", 1), 1);
     let mut alice = Subscription::new(address(&node), ALICE.config(), "letters", Seen::new());
     let begun = Instant::now();
@@ -303,7 +305,8 @@ fn a_subscription_that_nobody_attaches_to_expires() {
     make(&node, ALICE, &NewSubscription { expire_after, ..letters });
     let mut operator = broker(&node, OPERATOR);
     let begun = Instant::now();
-    // For as long again who comes is told; then the name is free.
+    // The expired subscription stays listed for the same time again, so that its subscriber can
+    // still be told; then the name is free.
     while let Some(listed) = operator.list(FirmId::NONE).unwrap().pop() {
         assert!(begun.elapsed() < HANG, "it stays: {listed:?}");
     }
@@ -368,7 +371,7 @@ fn a_subscriber_that_takes_nothing_costs_the_others_nothing() {
     let held = figure_when(&node, "files", 1);
     assert!(held >= 1, "what the slow one did not take is on the disk");
     assert!(figure(&node, "memory_bytes") <= 32 << 20);
-    // It comes to its senses, and has missed nothing.
+    // The slow subscriber comes back and has missed nothing.
     drop(slow);
     let mut slow = Subscription::new(address(&node), ALICE.config(), "letters", Seen::new());
     for (message, number) in take(&mut slow, count as usize).iter().zip(1..) {
@@ -377,8 +380,8 @@ fn a_subscriber_that_takes_nothing_costs_the_others_nothing() {
     assert_eq!(figure(&node, "evicted"), 0);
 }
 
-/// Publishers and subscribers that come and go while the node is killed again and again: what was
-/// acknowledged comes, in order, whoever was there.
+/// Publishers and subscribers come and go while the node is killed repeatedly: acknowledged
+/// messages arrive in order, whichever clients were connected.
 #[test]
 fn nothing_acknowledged_is_lost_or_skipped_by_kills_of_the_node() {
     let kills: u64 = std::env::var("WEIR_BROKER_KILLS").map_or(3, |text| text.parse().unwrap());
@@ -414,7 +417,8 @@ fn nothing_acknowledged_is_lost_or_skipped_by_kills_of_the_node() {
             for (who, subscription) in &mut present {
                 hear(who, subscription, &mut seen);
             }
-            // In the last round everybody takes all; before, the node dies in the middle of it.
+            // In the last round every subscriber takes everything; before, the node dies while
+            // messages are in flight.
             let is_over = if round == kills {
                 seen.values().map(|(_, last)| *last).sum::<u64>() >= 2 * number - 1
             } else {
@@ -435,7 +439,7 @@ fn nothing_acknowledged_is_lost_or_skipped_by_kills_of_the_node() {
     assert!(publisher.take_refused().is_empty());
 }
 
-/// Takes what there is; each subscriber's messages are every second number, in order.
+/// Takes pending messages; each subscriber's are every second number, in order.
 fn hear(who: &Who, from: &mut Subscription, seen: &mut BTreeMap<SessionId, (Seen, u64)>) {
     let first = if who.session_id == ALICE.session_id { 1 } else { 2 };
     while let Next::Message(message) = from.next(Duration::ZERO) {
@@ -476,8 +480,8 @@ fn a_token_is_kept_under_its_name_over_a_kill() {
     assert_eq!(token_of(&mut broker(&node, SUPERVISOR)).1, b"as of noon");
 }
 
-/// A publisher goes on while two subscribers come and go: each message comes once and in order, and
-/// the disk holds no more than what is not taken, twice, and five files.
+/// A publisher continues while two subscribers come and go. Each message arrives once and in order,
+/// and the disk holds at most twice the messages not yet taken, plus five files.
 #[test]
 fn a_soak_with_subscribers_that_come_and_go_loses_nothing_and_fills_no_disk() {
     const FILE: u64 = 16 << 20;
@@ -497,7 +501,7 @@ fn a_soak_with_subscribers_that_come_and_go_loses_nothing_and_fills_no_disk() {
             publisher.publish(BOB.session_id, &long_body(number + 2));
             number += 2;
         }
-        // One who is slow to acknowledge is not to make the publisher's queue the longest.
+        // A subscriber that is slow to acknowledge must not lengthen the publisher's queue.
         while publisher.unacknowledged() > 1_000 || (number >= count && acknowledged < number) {
             acknowledged = publisher.poll(STEP);
         }
@@ -543,7 +547,7 @@ fn figure_when_below(node: &Node, name: &str, bound: u64) -> u64 {
     figure(node, name)
 }
 
-/// A message's number, and enough behind it that a few hundred are a block.
+/// Returns a message body with its number, padded so that a few hundred fill a block.
 fn long_body(number: u64) -> Vec<u8> {
     let mut bytes = body(number);
     bytes.resize(1_000, b' ');
@@ -573,7 +577,8 @@ fn an_end_that_comes_with_the_last_bytes_is_seen_at_once() {
         load_permille: 0,
     };
     weir_wire::frame::put_frame(&beat, &mut frame);
-    // Its last word, which nothing answers, and its end are both there before the node looks again.
+    // The client's last frame, which has no answer, and its end both arrive before the node reads
+    // again.
     node.pause(true);
     stream.write_all(&frame).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();

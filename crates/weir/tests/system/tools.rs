@@ -1,4 +1,4 @@
-//! Commands that work on a node's directory, and a node whose files change often.
+//! Helpers that run `weir` on a node's directory, and a configuration whose files change often.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use crate::common::{Node, OPERATOR};
 pub const SMALL: &str = "[log]\nsegment_bytes = 1048576\n[events]\nsegment_bytes = 1048576\n\
                          [snapshots]\nevery_commands = 1000\n";
 
-/// A command of `weir` that turns to a node as its operator.
+/// Returns a `weir` command that connects to a node as its operator.
 pub fn weir_at(node: &Node, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.args(words);
@@ -19,7 +19,7 @@ pub fn weir_at(node: &Node, words: &[&str]) -> Command {
     command
 }
 
-/// Runs `weir` with these words and options that are paths.
+/// Runs `weir` with these arguments and path options.
 pub fn weir(words: &[&str], paths: &[(&str, &Path)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.args(words);

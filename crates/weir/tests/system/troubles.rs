@@ -1,5 +1,5 @@
-//! Troubles of an operator's day that begin on the disk, as `docs/operations.md` tells them: what
-//! is seen, and that what the page says to do brings the node back.
+//! The troubles in `docs/operations.md` that begin on the disk: their symptoms, and the page's
+//! remedies, which bring the node back.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use crate::common::wire::{Wire, logon_of};
 use crate::common::{ALICE, BOB, Home, Node, SUPERVISOR, TRADING, open_market};
 use crate::tools::{SMALL, weir};
 
-/// Of a segment; its first frame follows.
+/// The length of a segment's header; its first frame follows.
 const HEADER_LEN: usize = 4096;
 
 fn errors_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Files of a partition whose names end so, in the order of their names.
+/// Returns the files of a directory whose names have this ending, sorted by name.
 fn files(home: &Home, dir: &str, ending: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(home.data().join(dir)).unwrap();
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -36,7 +36,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
-/// Every byte of a node's directory.
+/// Returns every byte of a node's directory.
 fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -63,7 +63,8 @@ fn back_up(home: &Home) {
     assert!(output.status.success(), "{}", errors_of(&output));
 }
 
-/// Changes a byte of the first segment of commands, far below what is known to be synced.
+/// Changes a byte of the first command segment, far below the synced position. Returns the file's
+/// name and the offset.
 fn spoil(home: &Home) -> (String, usize) {
     let path = &files(home, "partition-1/commands", ".wlog")[0];
     let mut bytes = std::fs::read(path).unwrap();
@@ -78,7 +79,7 @@ fn position_of(line: &str) -> u64 {
     entry["position"].as_u64().unwrap_or_else(|| panic!("{line} has a position"))
 }
 
-/// Where the last frame of a segment ends; each begins with its length.
+/// Returns the end of a segment's last frame; each frame begins with its length.
 fn end_of_frames(segment: &[u8]) -> usize {
     let mut end = HEADER_LEN;
     loop {
@@ -90,7 +91,7 @@ fn end_of_frames(segment: &[u8]) -> usize {
     }
 }
 
-/// The number behind "offset " in what was said.
+/// Returns the number after "offset " in `said`.
 fn offset_in(said: &str) -> usize {
     let (_, behind) = said.split_once("offset ").expect("an offset is named");
     let digits: String = behind.chars().take_while(char::is_ascii_digit).collect();
@@ -116,7 +117,7 @@ fn a_changed_byte_in_what_was_synced_is_named_and_a_backup_brings_the_node_back(
         assert!(!said.contains("panicked"), "{said}");
     }
     assert!(before == contents(&damaged), "a log that is refused is left as it is");
-    // Nobody takes the place for the log's end, and everything before it can be read.
+    // No tool takes the damage for the log's end, and everything before it can be read.
     for word in ["verify", "inspect"] {
         let output = weir(&["log", word], &[("--dir", &home.data())]);
         let said = errors_of(&output);
@@ -169,7 +170,7 @@ fn a_torn_tail_is_cut_and_told_and_nothing_is_missing_that_was_answered() {
     assert_eq!(had, has[..had.len()]);
     again.ask_for_report(ALICE.buy(51, 50, 1));
     node.kill();
-    // The cut is for good: the next start has nothing to cut.
+    // The cut is permanent: the next start has nothing to cut.
     let _node = home.start();
     assert!(!home.said_at_start().contains("was cut"));
 }
@@ -215,7 +216,7 @@ fn reports_from_the_first(node: &Node) -> Vec<weir_wire::event::OrderEvent> {
     alice.reports().iter().map(|report| report.event).collect()
 }
 
-/// Makes the newest segment's header one of a format to come, sound otherwise.
+/// Gives the newest segment a header of a future format version, valid otherwise.
 fn renew(home: &Home) -> String {
     let path = files(home, "partition-1/commands", ".wlog").pop().unwrap();
     let mut bytes = std::fs::read(&path).unwrap();
@@ -240,7 +241,7 @@ fn a_directory_of_a_newer_format_is_refused_by_its_version_and_left_as_it_was() 
     assert!(before == contents(&home.data()), "nothing is changed");
 }
 
-/// An upgrade, as clients see it: the program stops and a copy of it under another name starts.
+/// An upgrade as clients see it: the program stops, and a copy of it under another name starts.
 #[test]
 fn over_an_upgrade_sessions_are_told_and_resume_where_they_were() {
     let home = Home::with_config("disk", SMALL);
@@ -303,10 +304,10 @@ fn an_event_log_without_its_beginning_is_told_as_what_is_left_of_it() {
     let reports = alice.reports();
     let (oldest, newest) = (&reports[0].event, &reports[reports.len() - 1].event);
     assert_eq!(oldest.event_no, refused.oldest_event_no);
-    // Each order was one record: none is missing between the first that is left and the last.
+    // Each order made one record: none is missing between the oldest retained and the newest.
     assert_eq!(newest.rec, Rec(count));
     assert_eq!(reports.len() as u64, newest.rec.0 - oldest.rec.0 + 1);
-    // And what comes is numbered behind it.
+    // New events are numbered after it.
     let next = alice.ask_for_report(ALICE.sell(9_999, 100, 1));
     assert!(next.event_no > last, "{next:?}");
 }

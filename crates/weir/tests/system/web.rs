@@ -1,4 +1,4 @@
-//! Order state over HTTP: long poll and WebSocket, who may ask, and what is told to who may not.
+//! Order state over HTTP: long polls and WebSockets, access, and refusals.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -30,7 +30,7 @@ pub fn bearer(who: &Who) -> String {
     format!("Bearer {}:{key}", who.session_id.0)
 }
 
-/// The code and the JSON that `GET path` is answered with.
+/// Sends `GET path` and returns the status code and the JSON body.
 pub fn get_as(node: &Node, authorization: &str, path: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(node.web()).unwrap();
     stream.set_read_timeout(Some(HANG)).unwrap();
@@ -76,10 +76,10 @@ fn orders_are_paged_and_the_token_goes_on_where_a_page_ended() {
     assert_eq!((prices_of(&first), &first["online"]), (vec![101, 102], &json!(false)));
     let next = page(&node, &ALICE, &format!("/orders?token={}", token_of(&first)));
     assert_eq!((prices_of(&next), &next["online"]), (vec![103, 104, 105], &json!(true)));
-    // Nothing new: an empty page when the wait is over, with a token all the same.
+    // Without changes, the wait ends with an empty page, which still carries a token.
     let empty = page(&node, &ALICE, &format!("/orders?wait_ms=1&token={}", token_of(&next)));
     assert_eq!((empty["row_count"].as_u64(), prices_of(&empty)), (Some(0), vec![]));
-    // Another firm sees none of it, a supervisor all.
+    // Another firm sees none of these orders, a supervisor sees all.
     assert_eq!(prices_of(&page(&node, &BOB, "/orders?wait_ms=1")), [0; 0]);
     assert_eq!(prices_of(&page(&node, &SUPERVISOR, "/orders")).len(), 5);
     assert_eq!(prices_of(&page(&node, &SUPERVISOR, "/orders?firm=99&wait_ms=1")), [0; 0]);
@@ -146,7 +146,7 @@ fn what_is_wrong_with_a_question_is_told_by_its_name() {
     assert_eq!((code, &refusal["error"]), (403, &json!("NotEntitled")), "another firm's");
     let (code, refusal) = get(&node, &ALICE, "/orders?token=00ff");
     assert_eq!((code, &refusal["error"]), (410, &json!("ResyncToken")));
-    // A token is one question's: with another filter it is another's.
+    // A token belongs to one query: with another filter it is refused.
     let begin = page(&node, &ALICE, "/orders?wait_ms=1");
     let other = format!("/orders?live=true&token={}", token_of(&begin));
     let (code, refusal) = get(&node, &ALICE, &other);
@@ -184,7 +184,7 @@ pub fn hear(socket: &mut Socket) -> Value {
     }
 }
 
-/// The prices of a subscription's next page with rows.
+/// Returns the prices of a subscription's next page with rows.
 fn hear_prices(socket: &mut Socket, id: u32) -> Vec<i64> {
     loop {
         let message = hear(socket);
@@ -207,7 +207,7 @@ fn a_subscription_gives_what_is_there_and_then_what_comes() {
     assert_eq!(prices_of(&first), [101]);
     alice.ask_for_report(ALICE.sell(2, 102, 1));
     assert_eq!(hear_prices(&mut socket, 7), [102]);
-    // A second one on the same socket, with a filter that the first has not.
+    // A second subscription on the same socket, with a filter that the first lacks.
     let (first, cancel) = (ClOrdId::from_number(1), ClOrdId::from_number(3));
     let cancel = weir_client::request::cancel(cancel, first, INSTRUMENT);
     let canceled = alice.ask_for_report(cancel);
@@ -232,7 +232,7 @@ fn a_subscription_with_credit_gets_so_many_rows_and_no_more_until_it_has_more() 
     let mut socket = open(&node, &ALICE);
     say(&mut socket, &json!({"subscribe": 1, "rows": 3}));
     assert_eq!(hear_prices(&mut socket, 1), [101, 102, 103]);
-    // Whatever comes meanwhile comes behind the answer to this.
+    // Any page sent meanwhile would arrive before this answer.
     say(&mut socket, &json!({"unsubscribe": 2}));
     assert_eq!(hear(&mut socket)["parameter"], "unsubscribe");
     say(&mut socket, &json!({"credit": 1, "rows": 1}));

@@ -44,7 +44,7 @@ fn a_hangup_reads_the_certificates_anew_and_running_connections_go_on() {
     let next = Authority::new("The next authority").unwrap();
     stand.write("next.pem", &next.certificate());
     stand.write_pair("node", &next, Usage::Server);
-    // A file that is written is not read before the node is told to.
+    // The node does not read new files before the signal.
     try_operator(stand.target(&node)).unwrap();
     node.hang_up();
     until("new certificates", || (node.status()["tls"]["reloads"] == 1).then_some(()));

@@ -1,4 +1,4 @@
-//! The doors of outside cores and of subscribers speak TLS where the node does.
+//! The listeners for outside cores and for subscribers use TLS when the node does.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -30,12 +30,12 @@ use self::core::{Record, SOURCE};
 
 const CORE: Who = Who { session_id: SessionId(30), role: Role::Source, ..OPERATOR };
 const STEP: Duration = Duration::from_millis(20);
-/// Batches that the core sends, and orders of each.
+/// The number of the core's batches, and of orders in each.
 const BATCHES: u64 = 50;
 const BATCH: u64 = 10;
 const LAST: u64 = BATCHES - 1;
 
-/// A node whose doors are all open, each with TLS, and who may use them.
+/// Starts a node with all listeners open, each with TLS, and defines their sessions.
 fn start() -> (Stand, Node) {
     let more = "\n[broker]\nlisten = \"127.0.0.1:0\"\n\n[ingest]\nlisten = \"127.0.0.1:0\"\n\n\
                 [[ingest.source]]\nid = 40\nsession = 30";
@@ -59,7 +59,7 @@ fn at(stand: &Stand, address: SocketAddr) -> Target {
     Target { address, tls: Some(stand.tls()) }
 }
 
-/// The order of this number, with attributes of its own.
+/// Returns the order of this number, with attributes of its own.
 fn record(number: u64) -> Record {
     let attributes = (0..200).map(|place| (number + place) as u8).collect();
     Record::new(Place::new(Seq(number), Rec(number)), 1, attributes)
@@ -68,7 +68,7 @@ fn record(number: u64) -> Record {
 #[test]
 fn a_core_feeds_its_orders_over_tls_through_a_network_that_cuts() {
     let (stand, node) = start();
-    // Room for a handshake and some of the batches, each time.
+    // Each connection carries a handshake and some of the batches.
     let proxy = Proxy::start(address(&node, "ingest"), Way::CutAfter(40_000));
     let cuts = feed(at(&stand, proxy.address()), &node);
     assert!(cuts > 0, "the network cut nothing");
@@ -88,7 +88,7 @@ fn a_core_feeds_its_orders_over_tls_through_a_network_that_cuts() {
     }
 }
 
-/// Feeds all batches of the core; how often its connection was lost.
+/// Feeds all batches of the core; returns the number of lost connections.
 fn feed(target: Target, node: &Node) -> usize {
     let config = SourceConfig::full(CORE.session_id, SOURCE, Epoch(1));
     let mut writer = SourceWriter::new(target, CORE.config(), config);
@@ -159,7 +159,7 @@ fn messages_reach_a_subscriber_over_tls_byte_by_byte_and_after_a_restart_of_his(
     });
     until("all acknowledged", || (publisher.poll(STEP) == 200).then_some(()));
     let proxy = Proxy::start(broker, Way::Dribble);
-    // What was taken last may not have been heard of, and then comes again.
+    // The last acknowledgements may be lost; their messages are then sent again.
     let mut got: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     for upto in [100, 200] {
         let target = at(&stand, proxy.address());
@@ -190,7 +190,7 @@ fn plain_bytes_at_a_door_with_tls_are_cut_and_counted() {
             let mut stream = TcpStream::connect(address(&node, door)).unwrap();
             stream.write_all(bytes).unwrap();
             let said = drained(stream);
-            // At most an alert: nothing of what the door would answer.
+            // At most an alert: no answer of the listener itself.
             assert!(said.len() <= 7, "{said:?}");
             count += 1;
             failed(&node, "not_tls", count);

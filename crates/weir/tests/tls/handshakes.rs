@@ -1,4 +1,4 @@
-//! Handshakes that fail: each ends the connection, is counted by its kind, and is told to the log.
+//! Failed handshakes: each ends the connection, is counted by kind and is logged.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use crate::common::wire::{Wire, logon_of};
 use crate::common::{ALICE, BOB, HANG, Home, OPERATOR, until};
 use crate::stand::{NAME, Stand, counted, failed, try_operator, with_certificate};
 
-/// Reads until the other side ends the connection, orderly or not.
+/// Reads until the other side ends the connection, cleanly or not.
 pub fn drained(mut stream: TcpStream) -> Vec<u8> {
     stream.set_read_timeout(Some(HANG)).unwrap();
     let mut bytes = Vec::new();
@@ -72,7 +72,7 @@ fn plain_bytes_to_a_port_with_tls_are_cut_and_counted_while_others_trade() {
         let mut stream = TcpStream::connect(node.address()).unwrap();
         stream.write_all(bytes).unwrap();
         let said = drained(stream);
-        // At most an alert: nothing of what order entry would answer.
+        // At most an alert: no answer of order entry itself.
         assert!(said.len() <= 7, "{said:?}");
         failed(&node, "not_tls", count);
         bob.ask_for_report(BOB.buy(count, 50, 1));
@@ -107,7 +107,7 @@ fn a_client_without_tls_sees_that_a_port_with_tls_ends_the_connection() {
 fn a_handshake_that_stalls_is_cut_in_time_and_holds_nobody_up() {
     let stand = Stand::new("memory", "handshake_max_ms = 200");
     let node = stand.start();
-    // Nothing at all, and the beginning of a greeting that never goes on.
+    // One client sends nothing, the other only the beginning of a ClientHello.
     let silent = TcpStream::connect(node.address()).unwrap();
     let mut half = TcpStream::connect(node.address()).unwrap();
     half.write_all(&[22, 3, 1, 2, 0, 1, 0]).unwrap();
@@ -150,7 +150,7 @@ fn a_client_shows_its_certificate_where_one_is_required() {
     stand.write_pair("mallory", &stand.authority, Usage::Client);
     let node = stand.start();
     try_operator(with_certificate(&stand, &node, "alice")).unwrap();
-    // A client of TLS 1.3 learns of the node's refusal behind its own side of the handshake.
+    // A TLS 1.3 client receives the node's refusal only after its own side of the handshake.
     for (target, kind) in [
         (stand.target(&node), "no_certificate"),
         (with_certificate(&stand, &node, "mallory"), "bad_certificate"),
@@ -173,7 +173,7 @@ fn a_client_may_come_without_a_certificate_where_none_is_required() {
     stand.write("weir.toml", &format!("{config}\nclient_ca = {ca:?}\n"));
     let node = stand.start();
     try_operator(stand.target(&node)).unwrap();
-    // Who shows one all the same shows a good one.
+    // A certificate presented anyway must be valid.
     stand.write_pair("mallory", &Authority::new("Mallory").unwrap(), Usage::Client);
     try_operator(with_certificate(&stand, &node, "mallory")).unwrap_err();
     failed(&node, "bad_certificate", 1);

@@ -1,5 +1,5 @@
-//! Bytes of TLS that were cut or changed on their way: the connection ends, is counted, and nobody
-//! else notices.
+//! TLS bytes cut or changed in transit: the connection ends and is counted, and other clients are
+//! not affected.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn through(proxy: &Proxy, stand: &Stand) -> Target {
     Target { address: proxy.address(), tls: Some(stand.tls()) }
 }
 
-/// The error that ends a trader's connection.
+/// Returns the error that ends a trader's connection.
 fn end_of(trader: &mut Trader) -> ClientError {
     until("the end of the connection", || trader.poll(HANG).err())
 }
@@ -37,7 +37,7 @@ fn garbage_in_the_middle_of_a_session_ends_it_and_it_resumes() {
     counted(&node, "tls_broken", 1);
     counted(&node, "sessions_lost", 1);
     bob.ask_for_report(BOB.buy(1, 50, 1));
-    // What was behind the garbage was never heard.
+    // The node processed nothing that was sent after the garbage.
     let next = weir_types::EventNo(after.0 + 1);
     let mut alice = Trader::resume_at(stand.target(&node), ALICE, next).unwrap();
     alice.settle();
@@ -49,7 +49,7 @@ fn an_end_without_a_farewell_is_a_connection_that_was_cut() {
     let stand = Stand::new("memory", "");
     let node = stand.start();
     stand.open_market(&node, &[ALICE]);
-    // Far enough for the handshake and the logon, not for all that is sent behind them.
+    // Enough for the handshake and the logon, but not for everything sent after them.
     let proxy = Proxy::start(node.address(), Way::CutAfter(10_000));
     let mut alice = Trader::log_on_at(through(&proxy, &stand), ALICE);
     let ended = until("the cut", || {
@@ -58,7 +58,7 @@ fn an_end_without_a_farewell_is_a_connection_that_was_cut() {
     });
     assert!(matches!(ended, ClientError::Cut | ClientError::Closed), "{ended:?}");
     counted(&node, "tls_truncated", 1);
-    // One that says farewell is not counted so.
+    // A connection closed with a `close_notify` alert is not counted as truncated.
     drop(stand.trader(&node, ALICE));
     counted(&node, "sessions", 0);
     counted(&node, "sessions_lost", 2);
@@ -66,11 +66,12 @@ fn an_end_without_a_farewell_is_a_connection_that_was_cut() {
 }
 
 const ROUNDS: u64 = 120;
-/// How long a client waits that may wait for ever: a record whose length was changed never ends.
-/// Whether it waited long enough decides nothing.
+/// The time that a client waits; it could wait for ever, since a record whose length was changed
+/// never ends. The result does not depend on the wait.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What a client that the network plays with hears; it ends, or it is as if nothing had been.
+/// Runs a client through a network that does this; returns the error that ended it, or `None` if it
+/// was not affected.
 fn suffer(stand: &Stand, node: &Node, way: Way) -> Option<ClientError> {
     let proxy = Proxy::start(node.address(), way);
     let mut client = match weir_client::Client::connect(
@@ -93,7 +94,7 @@ fn random_cuts_and_flips_neither_stop_the_node_nor_disturb_another_connection() 
     stand.open_market(&node, &[ALICE, BOB]);
     let mut bob = stand.trader(&node, BOB);
     let mut rng = Rng::new(7);
-    // A whole dialogue of such a client is some 600 bytes to the node.
+    // Such a client sends about 600 bytes to the node in all.
     let mut ended = 0;
     for round in 1..=ROUNDS {
         let at = rng.below(700) as usize;

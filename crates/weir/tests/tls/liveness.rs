@@ -1,4 +1,4 @@
-//! A thread that stands still makes a node not live, whichever of those that orders depend on.
+//! A stalled thread makes the node not live, whichever of the threads that orders depend on it is.
 
 use nix::errno::Errno;
 use nix::sys::ptrace;
@@ -8,10 +8,10 @@ use nix::unistd::Pid;
 use crate::common::{ALICE, Node, until};
 use crate::stand::Stand;
 
-/// Threads that are watched; which of the first three there are is for the machine to say.
+/// The watched threads; the machine decides which of the first three exist.
 const WATCHED: [&str; 5] = ["core", "gateway", "partition", "delivery", "handshakes"];
 
-/// Threads of a process, and nothing else of it, that stand where they were.
+/// Stopped threads of a process whose other threads run on.
 struct Stopped(Vec<Pid>);
 
 impl Stopped {
@@ -26,7 +26,7 @@ impl Stopped {
 impl Drop for Stopped {
     fn drop(&mut self) {
         for thread in self.0.drain(..) {
-            // One that is gone needs nobody to let it go.
+            // A thread that is gone need not be detached.
             let _ = ptrace::detach(thread, None);
         }
     }

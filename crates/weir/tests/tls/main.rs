@@ -1,7 +1,7 @@
-//! TLS at a node's doors: real nodes as processes, real clients, and peers that do it wrong.
+//! TLS at a node's listeners: real nodes as processes, real clients, and misbehaving peers.
 //!
-//! Certificates are made for each test. As in the other tests of whole nodes, nothing here decides
-//! how long something may take.
+//! Each test makes its own certificates. As in the other system tests, no wait has a deadline of
+//! its own.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 

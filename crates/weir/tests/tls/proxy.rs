@@ -1,20 +1,20 @@
-//! Something between a client and a node that does to the bytes what networks and attackers do.
+//! A proxy between a client and a node that changes the bytes as networks and attackers do.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is done to bytes on their way to the node.
+/// A fault on the way to the node.
 #[derive(Clone, Copy, Debug)]
 pub enum Way {
-    /// Every byte is a segment of its own.
+    /// Sends every byte as its own segment.
     Dribble,
-    /// So many bytes pass, then the connection ends without a word.
+    /// Passes this number of bytes, then ends the connection without a `close_notify` alert.
     CutAfter(usize),
-    /// The bit at this place of the stream is turned.
+    /// Flips a bit of the stream's byte at this offset.
     Flip { byte: usize, bit: u8 },
-    /// Once told to, sends bytes of its own to the node.
+    /// Injects its own bytes towards the node once triggered.
     Inject,
 }
 
@@ -48,14 +48,14 @@ impl Proxy {
         self.address
     }
 
-    /// From the client's next bytes on there is garbage before them.
+    /// Injects garbage before the client's next bytes.
     pub fn inject(&self) {
         self.inject.store(true, Ordering::Relaxed);
     }
 }
 
 fn pass(mut from: TcpStream, mut to: TcpStream) {
-    // Whichever end is gone first ends both.
+    // The end of either side ends both.
     let _ = std::io::copy(&mut from, &mut to);
     let _ = to.shutdown(Shutdown::Both);
 }
@@ -83,7 +83,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, way: Way, inject: &AtomicBool) 
             }
             Way::Inject => {
                 if inject.load(Ordering::Relaxed) {
-                    // A record of application data as it should look, whose seal is nobody's.
+                    // A well-formed record of application data without a valid seal.
                     let _ = to.write_all(&[23, 3, 3, 0, 32]).and_then(|()| to.write_all(&[7; 32]));
                 }
                 to.write_all(bytes)

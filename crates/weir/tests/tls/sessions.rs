@@ -1,4 +1,4 @@
-//! Sessions over TLS do what they do without.
+//! Sessions over TLS behave as they do without it.
 
 use weir_client::session::SessionEvent;
 use weir_client::{ClientError, Connection, Limits, Target};
@@ -44,7 +44,7 @@ fn a_session_resumes_over_tls_where_it_stood() {
     let before = alice.last_event_no();
     drop(alice);
     counted(&node, "sessions", 0);
-    // A third of what is offered trades while Alice is away.
+    // A third of the offer trades while Alice is away.
     let mut bob = stand.trader(&node, BOB);
     bob.ask_for_report(BOB.buy(1, 100, 8));
     let mut alice = Trader::resume_at(stand.target(&node), ALICE, EventNo(before.0 + 1)).unwrap();
@@ -59,7 +59,7 @@ fn many_records_in_one_read_are_all_answered() {
     let node = stand.start();
     stand.open_market(&node, &[ALICE]);
     let mut alice = stand.trader(&node, ALICE);
-    // Each flush is a record; what the node reads at once holds many of them.
+    // Each flush is one record; a single read of the node holds many of them.
     let mut last = RequestNo::NONE;
     for number in 1..=1_000 {
         last = alice.send(ALICE.buy(number, 50, 1));
@@ -91,7 +91,7 @@ fn a_pinned_certificate_is_believed_and_no_other() {
     let node = stand.start();
     let target = |pem: &str| {
         let path = stand.home.path(pem);
-        // The name does not matter to who knows the certificate.
+        // A client with a pinned certificate ignores the name.
         let tls = ClientTls::new(Trust::Pinned(&path), "any.name").unwrap();
         Target { address: node.address(), tls: Some(tls) }
     };
@@ -134,14 +134,14 @@ fn an_end_that_comes_with_the_last_bytes_ends_the_session_at_once() {
         let node = if with_tls { stand.start() } else { plain.start() };
         let target = if with_tls { stand.target(&node) } else { node.address().into() };
         let mut client = weir_client::Client::connect(target, Limits::default()).unwrap();
-        // Longer than the test would wait for the loss of a heartbeat.
+        // Longer than the test would wait for a heartbeat timeout.
         let config = weir_client::SessionConfig {
             heartbeat_interval_ms: 60_000,
             ..crate::common::OPERATOR.config()
         };
         client.log_on(config, crate::common::HANG).unwrap();
         counted(&node, "sessions", 1);
-        // The node sees bytes and end together: it stood still when they came.
+        // The node was stopped when they arrived, so it reads the bytes and the end together.
         node.pause(true);
         weir_wire::frame::put_frame(
             &weir_wire::session::Heartbeat {

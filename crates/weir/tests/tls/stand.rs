@@ -1,4 +1,4 @@
-//! A node with TLS, its authority, and clients that believe it.
+//! A node with TLS, its authority, and clients that trust it.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use weir_tls::client::Trust;
 use crate::common::trader::Trader;
 use crate::common::{HANG, Home, Node, OPERATOR, Who, define_market, until};
 
-/// What the node's certificate is for.
+/// The name in the node's certificate.
 pub const NAME: &str = "weir.test";
 
 pub struct Stand {
@@ -19,7 +19,7 @@ pub struct Stand {
 }
 
 impl Stand {
-    /// A home with certificates, and further lines of the section `[tls]`.
+    /// Returns a home with certificates; `more` is appended to the section `[tls]`.
     pub fn new(durability: &'static str, more: &str) -> Stand {
         let home = Home::with_config(durability, "");
         let authority = Authority::new("Weir's tests").unwrap();
@@ -40,7 +40,7 @@ impl Stand {
         std::fs::write(self.home.path(name), text).unwrap();
     }
 
-    /// Writes a certificate of `authority` and its key under `name`.
+    /// Writes a certificate signed by `authority` and its key under `name`.
     pub fn write_pair(&self, name: &str, authority: &Authority, usage: Usage) {
         let signed = authority.sign(&[NAME], usage).unwrap();
         self.write(&format!("{name}.pem"), &signed.certificate);
@@ -51,12 +51,12 @@ impl Stand {
         self.home.start()
     }
 
-    /// A client's end that believes the authority in `ca`.
+    /// Returns a client's TLS settings that trust the authority in `ca`.
     pub fn believing(&self, ca: &str) -> ClientTls {
         ClientTls::new(Trust::Authority(&self.home.path(ca)), NAME).unwrap()
     }
 
-    /// As [`Stand::believing`] our own authority.
+    /// As [`Stand::believing`], with the stand's own authority.
     pub fn tls(&self) -> ClientTls {
         self.believing("ca.pem")
     }
@@ -65,7 +65,7 @@ impl Stand {
         Target { address: node.address(), tls: Some(self.tls()) }
     }
 
-    /// Makes the market, over TLS.
+    /// Defines the market, over TLS.
     pub fn open_market(&self, node: &Node, traders: &[Who]) {
         let who = (OPERATOR.session_id, OPERATOR.key());
         let admin = Admin::connect(self.target(node), who, HANG).unwrap();
@@ -77,14 +77,14 @@ impl Stand {
     }
 }
 
-/// Connects and logs the operator on; what became of it.
+/// Connects, logs the operator on and off, and returns the outcome.
 pub fn try_operator(target: impl Into<Target>) -> Result<(), ClientError> {
     let mut client = Client::connect(target, Limits::default())?;
     client.log_on(OPERATOR.config(), HANG)?;
     client.log_out(HANG)
 }
 
-/// Waits until so many handshakes have ended like this.
+/// Waits until `count` handshakes have failed with this kind.
 pub fn failed(node: &Node, kind: &str, count: u64) {
     until(kind, || {
         let failed = node.status()["tls"]["failed"].clone();
@@ -93,12 +93,12 @@ pub fn failed(node: &Node, kind: &str, count: u64) {
     });
 }
 
-/// Waits until a counter of the gateway's is there.
+/// Waits until a gateway counter has this value.
 pub fn counted(node: &Node, name: &str, count: u64) {
     until(name, || (node.status()["gateway"][name] == count).then_some(()));
 }
 
-/// The client's end with a certificate of its own.
+/// Returns a target with a client certificate.
 pub fn with_certificate(stand: &Stand, node: &Node, name: &str) -> Target {
     let path = |ending: &str| stand.home.path(&format!("{name}.{ending}"));
     let (ca, pem, key) = (stand.home.path("ca.pem"), path("pem"), path("key"));

@@ -1,4 +1,4 @@
-//! `weir feed inspect` on an audit: its lines, and what is missing of which and when.
+//! `weir feed inspect` on an audit: its lines, and the gaps of each.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,7 +17,7 @@ const HOUR_NS: u64 = 3_600_000_000_000;
 const START: u64 = 497_048 * HOUR_NS;
 const LINES: [&str; 2] = ["A 224.0.0.1:5", "B 224.0.0.2:5"];
 
-/// Writes audits; the queue has room for one datagram of a hundred bytes at a time.
+/// Writes audits; its queue has room for one 100-byte datagram at a time.
 struct Keeper {
     sender: AuditSender,
     receiver: AuditReceiver,
@@ -46,7 +46,8 @@ impl Keeper {
     }
 }
 
-/// Two files: of A three are missing in the first and one in the second, of B two in the second.
+/// Writes two files. The first lacks three datagrams of line A; the second lacks one of A and two
+/// of B.
 fn keep_with_gaps(dir: &Path) {
     let mut keeper = Keeper::new(dir);
     assert_eq!(keeper.send(0, 1), Handed::Taken);
@@ -106,7 +107,7 @@ fn an_audit_says_its_lines_and_what_is_missing_of_which_and_when() {
             "from_ns": START + from, "to_ns": START + to,
         })
     };
-    // Those of different lines have no order of their own.
+    // Gaps of different lines have no order among them.
     let mut told = audit["gaps"].as_array().unwrap().clone();
     told.sort_by_key(|gap| gap["from_ns"].as_u64());
     let late = [HOUR_NS + 2, HOUR_NS + 1_000_000_004];
@@ -125,7 +126,7 @@ fn an_audit_says_its_lines_and_what_is_missing_of_which_and_when() {
     ] {
         assert!(text.contains(said), "no `{said}` in:\n{text}");
     }
-    // One file alone has its own gaps.
+    // A single file reports its own gaps.
     let (_, page) = inspect_json(&files[0]);
     assert_eq!((&page["audit"]["missing"], &page["packets"]), (&json!(3), &json!(2)));
 }
@@ -145,7 +146,7 @@ fn an_audit_that_was_cut_off_is_said_to_be_and_what_is_none_has_no_lines() {
     let (_, page) = inspect_json(dir.path());
     let ends = page["audit"]["files"].as_array().unwrap().iter().map(|file| &file["has_end"]);
     assert!(ends.eq([true, false]), "{page}");
-    // A capture that others wrote, and a directory without an audit.
+    // A capture written by another program, and a directory without an audit.
     let none = dir.path().join("none.pcap");
     let mut bytes = Vec::new();
     weir_feed::capture::put_file_header(&mut bytes);

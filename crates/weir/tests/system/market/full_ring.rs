@@ -4,7 +4,7 @@ use weir_feed::moldudp64::{Header as Packet, Request};
 
 use super::*;
 
-/// A server that sends again what was sent, a packet for a request.
+/// A retransmission server that answers each request with one packet.
 struct Requests {
     socket: UdpSocket,
     answered: u64,
@@ -61,14 +61,14 @@ fn what_a_full_ring_dropped_comes_by_request_and_subscribers_end_with_the_venues
     ];
     let mut subscriber = Subscriber::new(addresses(&node)[0], &all);
     let mut day = Day { random: 0x2545_f491_4f6c_dd1d, ..Day::default() };
-    // A burst is more than the ring and the thread behind it take at once; once may be luck.
+    // A burst exceeds the ring and the thread behind it; one burst may still get through.
     let begun = Instant::now();
     loop {
         (0..1_500).for_each(|_| day.step(&mut venue, INSTRUMENTS));
         venue.send();
         while received(&node) < venue.sent {
             assert!(begun.elapsed() < HANG, "never all: {}", node.status()["market"]["receive"]);
-            // What was dropped last is missed once the next number is known.
+            // A drop at the end is noticed once the next number is known.
             let heartbeat = venue.writer.heartbeat().to_vec();
             venue.socket.send_to(&heartbeat, feed).unwrap();
             requests.serve(venue.packets.as_deref().unwrap());

@@ -1,13 +1,13 @@
-//! Where a gateway says that the time of a message goes.
+//! The stage times of a gateway's messages.
 
 use serde_json::Value;
 
 use super::*;
 
-/// Quotes that come soon after others are held for long enough to be seen.
+/// An interval long enough that held quotes show up in the stage times.
 const HELD: &str = "bbo_interval_us = 100000\nurgent_move_ppm = 0\n";
 
-/// The stages by name, with how many messages were timed there.
+/// Returns the stages by name, each with the number of timed messages.
 fn stages_of(node: &Node) -> (bool, BTreeMap<String, u64>) {
     let stages = node.status()["market"]["stages"].clone();
     let counts = stages["stages"].as_array().unwrap().iter().map(|one| {
@@ -21,7 +21,8 @@ fn stages_of(node: &Node) -> (bool, BTreeMap<String, u64>) {
     (stages["has_kernel_time"] == true, counts.collect())
 }
 
-/// A feed by datagrams: each point is passed, and the parts are no longer than the whole.
+/// Asserts that messages of a datagram feed pass each probe point, and that no part is longer than
+/// the whole.
 fn every_point_is_passed(more: &str) {
     let (node, _home, feed) = start(more);
     let mut venue = Venue::new(feed, "DAY");

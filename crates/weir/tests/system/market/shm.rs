@@ -1,4 +1,4 @@
-//! The ring in shared memory: strategies on the gateway's machine.
+//! The ring in shared memory, for strategies on the gateway's machine.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use weir_shm::{Read, Reader};
 
 use super::*;
 
-/// A reader of the ring and all that it was told.
+/// A reader of the ring and everything it received.
 struct Strategy {
     ring: MarketRing,
     told: Told,
     opened: u64,
     losses: u64,
     closed: u64,
-    /// Orders that were told whole since the last loss.
+    /// Instruments whose orders arrived in full since the last loss.
     known: std::collections::HashSet<InstrumentId>,
 }
 
@@ -37,7 +37,7 @@ impl Strategy {
                 (*told, *known) = (Told::default(), Default::default());
             }
             RingEvent::Closed => *closed += 1,
-            // Changes of orders are of use from their instrument's orders on.
+            // Changes of orders are useful only after their instrument's full orders.
             RingEvent::Message(MarketMessage::Order(order))
                 if !known.contains(&order.instrument_id) => {}
             RingEvent::Message(message) => {
@@ -67,7 +67,7 @@ impl Strategy {
     }
 }
 
-/// A folder for a ring, in memory where there is such a file system.
+/// Returns a directory for a ring, in memory if there is such a file system.
 fn folder() -> tempfile::TempDir {
     let shm = Path::new("/dev/shm");
     match shm.is_dir() {
@@ -83,7 +83,7 @@ fn section(path: &Path) -> String {
     )
 }
 
-/// A venue with all instruments, and a day that goes on.
+/// Returns a venue with all instruments, and a day in progress.
 fn venue_at(feed: SocketAddr, session: &str) -> (Venue, Day) {
     let mut venue = Venue::new(feed, session);
     (1..=INSTRUMENTS).for_each(|locate| venue.directory(locate, &symbol_of(locate)));
@@ -100,7 +100,7 @@ fn steps(venue: &mut Venue, day: &mut Day, node: &Node, count: u64) {
     settle(venue, node);
 }
 
-/// Somebody who asks for snapshots all the time.
+/// A client that requests snapshots continuously.
 struct Asking {
     is_over: std::sync::Arc<std::sync::atomic::AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -115,7 +115,7 @@ impl Asking {
             socket.set_nonblocking(true).unwrap();
             while !until.load(std::sync::atomic::Ordering::Relaxed) {
                 for word in [&weir_client::market_ring::ASK[..], b"WEIRSNA", b"", &[7; 100]] {
-                    // One that finds no room is one of many.
+                    // A request that finds no room is one of many.
                     let _ = socket.send_to(word, &at);
                 }
                 std::thread::sleep(Duration::from_micros(200));
@@ -136,7 +136,7 @@ impl Drop for Asking {
 fn who_reads_from_the_beginning_and_who_comes_late_have_the_venues_books() {
     let dir = folder();
     let path = dir.path().join("ring");
-    // Room for all that is told while this test does not read.
+    // Room for everything sent while this test does not read.
     let roomy = section(&path).replace("1048576", "67108864");
     let (node, _home, feed) = start(&roomy.replace("snapshot_ms = 1\n", "snapshot_ms = 20\n"));
     let (mut venue, mut day) = venue_at(feed, "DAY");
@@ -194,7 +194,7 @@ fn a_strategy_that_sleeps_is_told_that_it_lost_messages_and_catches_up_by_snapsh
     let told = |node: &Node| node.status()["market"]["shm"]["records"].as_u64().unwrap();
     steps(&mut venue, &mut day, &node, 200);
     asleep.until_equal(&venue.books);
-    // A record is fifty bytes at least: more than the ring holds.
+    // A record has at least fifty bytes, so these exceed the ring.
     let begin = told(&node);
     while told(&node) - begin < 40_000 {
         steps(&mut venue, &mut day, &node, 1_000);
@@ -207,7 +207,7 @@ fn a_strategy_that_sleeps_is_told_that_it_lost_messages_and_catches_up_by_snapsh
     assert_eq!((awake.losses, asleep.closed), (0, 0));
 }
 
-/// `weir market watch --shm` as a process of its own, which is killed like any strategy.
+/// Runs `weir market watch --shm` as a separate process, which can be killed like any strategy.
 fn watch(path: &Path) -> std::process::Child {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_weir"));
     command.args(["market", "watch", "*", "--content", "bbo,orders", "--shm"]).arg(path);
@@ -243,7 +243,7 @@ fn killed_strategies_are_nothing_to_the_gateway_and_a_killed_gateway_is_followed
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(strategy.opened, 1, "what nobody writes is not opened");
-    // The next gateway takes the path over; the venue's next session comes with it.
+    // The next gateway takes over the path, and the venue begins its next session.
     let node = home.start();
     let (mut venue, mut day) = venue_at(feed, "NEXT");
     steps(&mut venue, &mut day, &node, 300);

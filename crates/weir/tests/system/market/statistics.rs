@@ -1,4 +1,5 @@
-//! A gateway that makes statistics: what its table has is what the venue's messages come to.
+//! A gateway that records statistics: its table equals the statistics computed from the venue's
+//! messages.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -13,10 +14,10 @@ use super::*;
 const SECOND: u64 = 1_000_000_000;
 /// Half past nine.
 const OPEN: u64 = 34_200 * SECOND;
-/// Between two messages.
+/// The time between two messages.
 const STEP_NS: u64 = 97_000_001;
 
-/// A day's messages with times that go on; now and then an instrument is halted for a while.
+/// Returns a day's messages with increasing times; one instrument is halted and resumed repeatedly.
 fn messages() -> Vec<Vec<u8>> {
     let mut venue = Venue::new(free_udp(), "MADE");
     venue.kept = Some(vec![]);
@@ -42,7 +43,7 @@ fn messages() -> Vec<Vec<u8>> {
     messages
 }
 
-/// Statistics of the messages, without a gateway.
+/// Returns the statistics of the messages, computed without a gateway.
 fn wanted(messages: &[Vec<u8>]) -> Vec<IntervalStatistics> {
     let interval = NonZeroU64::new(60 * SECOND).unwrap();
     let mut builder = IntervalBuilder::new(&IntervalConfig::new(interval));
