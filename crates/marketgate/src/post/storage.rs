@@ -10,25 +10,25 @@ pub trait Storage: Send {
     /// A new file, which must not be there yet.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     fn create(&mut self, path: &Path) -> io::Result<Box<dyn StoredFile>>;
 
     /// Gives a file another name in the same directory, for good: the directory is synced.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Takes a file away.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     fn remove(&mut self, path: &Path) -> io::Result<()>;
 
     /// Names and lengths in bytes of the files of a directory, which is made when it is not there.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     fn list(&mut self, dir: &Path) -> io::Result<Vec<(String, u64)>>;
 }
 
@@ -37,13 +37,13 @@ pub trait StoredFile: Write + Send {
     /// Waits until what was written is on the disk.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     fn sync(&mut self) -> io::Result<()>;
 
     /// Cuts the file to a length, after which writing goes on.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     fn cut(&mut self, len: u64) -> io::Result<()>;
 }
 

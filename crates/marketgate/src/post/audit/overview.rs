@@ -140,7 +140,7 @@ impl AuditOverview {
 /// The files of the audit in a directory, the oldest first.
 ///
 /// # Errors
-/// The system's.
+/// An I/O error of the operating system.
 pub fn audit_files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir)? {

@@ -45,7 +45,7 @@ impl AuditFile {
     /// Opens a file.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     pub fn open(path: &Path) -> Result<AuditFile, FileError> {
         let error = |error| FileError::Io { offset: 0, error };
         let file = BufReader::with_capacity(PIECE_LEN, File::open(path).map_err(error)?);
