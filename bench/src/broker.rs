@@ -50,7 +50,7 @@ pub struct BrokerArgs {
     /// Rounds.
     #[arg(long, default_value_t = 15)]
     rounds: u32,
-    /// Messages to a subscriber that comes and goes.
+    /// Messages to a subscriber that reconnects.
     #[arg(long, default_value_t = 10_000_000)]
     churn: u64,
     /// Messages in flight in a stream.

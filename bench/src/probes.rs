@@ -40,8 +40,8 @@ struct Spent {
 
 /// Runs the benchmark and prints its JSON object as the last line.
 ///
+/// # Errors
 /// A process that does not start, or a connection that ends.
-/// When a process does not start or a connection ends.
 pub fn run(args: ProbesArgs) -> anyhow::Result<()> {
     anyhow::ensure!(args.pairs > 0 && args.batches > 0, "nothing to measure");
     let cost = weir_probe::cost::measure(args.batches, Path::new("/dev/shm"))?;

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-/// The shipped program: `WEIR_BIN`, or `weir` in the directory of this program, where `cargo build
-/// --release -p weir` places it.
+/// The shipped program: `WEIR_BIN`, or `weir` in the directory of this program, where
+/// `cargo build --release -p weir` places it.
 ///
 /// # Errors
 /// The file does not exist.

@@ -3,10 +3,11 @@
 //!
 //! `recovery prepare DIR ORDERS TAIL` creates the input: a command log, a snapshot of ORDERS live
 //! orders, TAIL commands of the mix after it, and a snapshot of the same accounts without orders as
-//! the base for memory. `restore DIR ORDERS TAIL (base|full)` loads a snapshot. `rebuild DIR ORDERS
-//! TAIL` does the work of a starting node: opens the log, loads the snapshot, applies the tail and
-//! writes the tail's events, which the event log lacks. `positions ACCOUNTS TRADES` loads a
-//! position in each of 100 instruments for each account, and trades on them.
+//! the base for memory. `restore DIR ORDERS TAIL (base|full)` loads a snapshot.
+//! `rebuild DIR ORDERS TAIL` does the work of a starting node: opens the log, loads the snapshot,
+//! applies the tail and writes the tail's events, which the event log lacks.
+//! `positions ACCOUNTS TRADES` loads a position in each of 100 instruments for each account, and
+//! trades on them.
 
 #[allow(dead_code, reason = "every benchmark takes a part of the mix")]
 #[path = "../../../crates/engine/examples/bench/mix.rs"]

@@ -46,8 +46,8 @@ struct Held {
 
 /// Runs the benchmark and prints its JSON object as the last line.
 ///
+/// # Errors
 /// A process that does not start or ends early.
-/// When a process does not start or ends early.
 pub fn run(args: ParkedArgs) -> anyhow::Result<()> {
     let in_range = args.seconds >= 1.0 && args.seconds <= 25.0 && args.nodes > 0 && args.rate > 0;
     anyhow::ensure!(in_range, "--seconds from 1 to 25, --nodes and --rate at least 1");

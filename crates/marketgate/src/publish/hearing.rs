@@ -14,7 +14,7 @@ use weir_wire::{Definition, Event};
 
 use super::publish_event;
 
-/// The parts of a [`Hearing`].
+/// The events to publish, with their partition, epochs and calendar.
 pub struct HearingParts {
     /// The partition.
     pub partition_id: PartitionId,
