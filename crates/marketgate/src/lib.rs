@@ -6,6 +6,7 @@
 //! - [`feeds`]: the feeds that tools and configurations can name.
 //! - [`receiver`]: turns a feed's sockets and captures into updates, with retransmission requests
 //!   and snapshots.
+//! - [`gateway`]: the market-data gateway, which serves a feed to subscribers.
 //! - [`post`]: audits, bars and statistics of received data.
 //! - [`publish`]: publishes the node's own market data.
 

@@ -98,8 +98,8 @@ pub struct BarsSection {
     pub dir: PathBuf,
     /// The kinds: `time-60s`, `time-250ms`, `ticks-100`, `volume-10000`.
     pub kinds: Vec<NamedKind>,
-    /// The offset of intervals, in seconds from the zero of the feed's times, which is the Unix
-    /// epoch, or midnight if a feed sends the time of day.
+    /// The beginning of one interval, in seconds from the zero of the feed's times, which is the
+    /// Unix epoch, or midnight if a feed sends the time of day; the others precede and follow it.
     pub origin_s: u64,
     /// The time after its end at which a time bar of an idle instrument is closed by other
     /// instruments' trades, in milliseconds.
@@ -145,7 +145,7 @@ pub struct StatisticsSection {
     pub dir: PathBuf,
     /// The length of an interval in seconds.
     pub interval_s: u64,
-    /// The offset of intervals in seconds, as for bars.
+    /// The beginning of one interval in seconds, as for bars.
     pub origin_s: u64,
     /// The time after its end at which the interval of an idle instrument is closed by other
     /// instruments' events, in milliseconds.
