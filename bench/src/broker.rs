@@ -1,11 +1,11 @@
-//! `weir-bench broker`: a message to a subscriber that is there, over sockets, beside a relay that
-//! hands the same frames on and does nothing else; then messages to one that comes and goes, each
-//! of them counted.
+//! `weir-bench broker`: messages over sockets to a connected subscriber, compared with a relay that
+//! only forwards the same frames; then messages to a subscriber that disconnects and reconnects,
+//! each of them counted.
 //!
-//! The sides take turns. Publisher and subscriber share the driving thread in both, one connection
-//! each, and say what the protocol has them say: the relay's side acknowledges nothing. The driving
-//! thread has one core, relay and node have another: where a scheduler is free to put them, the
-//! relay's hand-off takes 5 us on the driver's own core and 40 us on the other, from run to run.
+//! The sides alternate. In both, publisher and subscriber share the driving thread, with one
+//! connection each, and follow the protocol; the relay's side acknowledges nothing. The driving
+//! thread has one core, relay and node share another: under a free scheduler, the relay's hand-off
+//! takes 5 us on the driver's own core and 40 us on the other, varying from run to run.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -33,9 +33,9 @@ const OPERATOR: SessionId = SessionId(1);
 const READER: SessionId = SessionId(2);
 const READER_KEY: ApiKey = ApiKey([0x5b; 32]);
 const NAME: &str = "bench";
-/// Messages that wait for the one that comes and goes, at most; a part of its quota.
+/// The maximum backlog for the reconnecting subscriber; a part of its quota.
 const BACKLOG_MAX: u64 = 2_000_000;
-/// Nothing takes as long on a machine that still moves.
+/// The time after which the run counts as hung.
 const HANG: Duration = Duration::from_secs(120);
 
 /// Options of `weir-bench broker`.
@@ -50,7 +50,7 @@ pub struct BrokerArgs {
     /// Rounds.
     #[arg(long, default_value_t = 15)]
     rounds: u32,
-    /// Messages to a subscriber that comes and goes.
+    /// Messages to a subscriber that reconnects.
     #[arg(long, default_value_t = 10_000_000)]
     churn: u64,
     /// Messages in flight in a stream.
@@ -62,22 +62,22 @@ pub struct BrokerArgs {
     /// The node's level: memory, os or disk.
     #[arg(long, default_value = "disk")]
     durability: Durability,
-    /// What the node's threads do when idle.
+    /// The node's wait strategy.
     #[arg(long, default_value = "park")]
     wait: WaitStrategy,
 }
 
-/// What a round came to: ns of each ping, sorted; ns a message in a stream.
+/// The figures of a round: sorted ping times in ns; ns per message in a stream.
 struct Round {
     pings: Vec<u64>,
     stream: f64,
 }
 
-/// Something that messages go through.
+/// A path for messages.
 trait Path {
     /// Sends a message.
     fn send(&mut self, body: &[u8]);
-    /// Takes what has come, waiting a moment at most; how many messages.
+    /// Takes the messages that have arrived, waiting a moment at most; returns their number.
     fn take(&mut self) -> anyhow::Result<u32>;
 }
 
@@ -100,13 +100,13 @@ impl Relayed {
     }
 }
 
-/// Hands on what comes on the first connection to the second one, until it ends.
+/// Forwards bytes from the first connection to the second until it ends.
 fn relay_between(listener: &TcpListener) {
     let mut buffer = vec![0; 128 * 1024];
     let (Ok((mut from, _)), Ok((mut to, _))) = (listener.accept(), listener.accept()) else {
         return;
     };
-    // Without it the system would hold small frames back.
+    // Otherwise the system would delay small frames.
     if to.set_nodelay(true).is_err() {
         return;
     }
@@ -141,19 +141,19 @@ impl Path for Relayed {
     }
 }
 
-/// A node's broker between them.
+/// A path through a node's broker.
 struct Brokered {
     publisher: Publisher,
     subscription: Option<Subscription>,
     address: SocketAddr,
-    /// The numbers in the bodies that have come, in order from 1.
+    /// The highest number in the bodies received, in order from 1.
     came: u64,
 }
 
 impl Brokered {
     fn subscribe(&mut self) {
         let client = BrokerClient::new(self.address, SessionConfig::new(READER, READER_KEY));
-        // Its own process remembers by counting.
+        // This process detects repeats itself, by counting.
         self.subscription = Some(Subscription::on(client, NAME, Credit::default(), Seen::new()));
     }
 }
@@ -217,14 +217,14 @@ fn round(path: &mut dyn Path, args: &BrokerArgs, number: &mut u64) -> anyhow::Re
     Ok(Round { pings, stream })
 }
 
-/// Messages to a subscriber that leaves after each twentieth of them and comes back a while later.
+/// Sends messages to a subscriber that disconnects for every second twentieth of them.
 fn churn(path: &mut Brokered, args: &BrokerArgs, number: &mut u64) -> anyhow::Result<Duration> {
     let mut body = vec![0; args.body.max(8)];
     let (first, begun) = (*number, Instant::now());
     let turn = (args.churn / 20).max(1);
     while path.came < first + args.churn {
         let said = *number - first;
-        // A subscriber that comes back may be slower than who goes on publishing.
+        // A reconnecting subscriber may be slower than the publisher.
         let is_behind = *number - path.came >= BACKLOG_MAX;
         if said < args.churn && !is_behind && path.publisher.unacknowledged() < 16 * 1024 {
             for _ in 0..args.window {
@@ -273,7 +273,7 @@ fn start(args: &BrokerArgs, work_dir: &WorkDir) -> anyhow::Result<(Child, Broker
     let session = SessionConfig::new(OPERATOR, node.key());
     let mut reader = BrokerClient::new(address, SessionConfig::new(READER, READER_KEY));
     let begun = Instant::now();
-    // The broker hears of the session a moment after the one who defined it.
+    // The broker learns of the session shortly after its definition is acknowledged.
     while let Err(error) = reader.create(&NewSubscription::new(NAME, SubscriptionKind::Messages)) {
         ensure!(begun.elapsed() < TIMEOUT, "{error}");
     }
@@ -297,12 +297,12 @@ fn percentile(sorted: &[u64], per_mille: usize) -> f64 {
 /// Runs `weir-bench broker`.
 ///
 /// # Errors
-/// When a message is lost or comes out of order, or a side fails.
+/// A lost or reordered message, or the failure of a side.
 pub fn run(args: BrokerArgs) -> anyhow::Result<()> {
     let work_dir = WorkDir::create(None)?;
     let cores = weir_probe::thread::usable_cores();
     let apart = cores.first().zip(cores.last()).filter(|(driver, other)| driver != other);
-    // What is started inherits it.
+    // Processes started from here inherit the core.
     if let Some((_, other)) = apart {
         weir_probe::thread::pin_to_core(*other)?;
     }

@@ -1,6 +1,6 @@
 //! `weir-bench`: the benchmarks that need the whole program; `./x bench` runs and records them.
 //!
-//! Each prints one JSON object as its last line. Benchmarks of one part are programs of their own,
+//! Each prints one JSON object as its last line. Benchmarks of a single part are separate programs
 //! in `src/bin`.
 
 use std::process::ExitCode;
@@ -18,37 +18,38 @@ struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Benchmark {
-    /// Order to execution report over loopback TCP, beside an echo.
+    /// Latency from order to execution report over loopback TCP, compared with an echo.
     Roundtrip(roundtrip::RoundtripArgs),
-    /// A message to a subscriber that is there, beside a relay; and to one that comes and goes.
+    /// Broker messages to a connected subscriber, compared with a relay; and to one that
+    /// reconnects.
     Broker(broker::BrokerArgs),
-    /// What stamping every order costs: a node with probes beside one without.
+    /// Cost of stamping every order: a node with probes compared with one without.
     Probes(probes::ProbesArgs),
-    /// What good sessions notice of one that does not read, one that floods, 1,000 hostile ones.
+    /// Effect on good sessions of one that does not read, one that floods, and 1,000 hostile ones.
     Isolation(isolation::IsolationArgs),
-    /// What readers of the store notice of readers of long ago, and what these get.
+    /// Effect on readers of the store of readers of the archive, and the throughput of the latter.
     Cold(cold::ColdArgs),
-    /// From a change's creation in a core to its row in a client.
+    /// Delay from a change's creation in a core to its row in a client.
     DeliveryE2e(delivery::E2eArgs),
-    /// Batches of changes over the network, beside Tarantool and Redis.
+    /// Batches of changes over the network, compared with Tarantool and Redis.
     DeliveryNet(delivery::NetArgs),
-    /// Readers that outrun the store, and fewer again.
+    /// Readers that outrun the store, then fewer readers again.
     DeliveryRunaway(delivery::RunawayArgs),
-    /// Ten thousand clients that wait, and what waking one costs.
+    /// Ten thousand waiting clients, and the cost of waking one.
     DeliveryParked(delivery::ParkedArgs),
-    /// Good clients of order state beside three that are not.
+    /// Good clients of order state next to three that misbehave.
     DeliveryIsolation(delivery::IsolationArgs),
-    /// Datagrams of a multicast group, received one by one and many with one call.
+    /// Multicast datagrams, received one at a time and batched.
     MarketUdp(market_udp::MarketUdpArgs),
-    /// What a router over TCP adds to a change's way to its reader, and its rows a second.
+    /// Delay that a router over TCP adds to a change, and its rows per second.
     Router(router::RouterArgs),
-    /// Those that the good sessions of `isolation` are not to notice.
+    /// The disturbing sessions of `isolation`.
     #[command(hide = true)]
     Party(isolation::PartyArgs),
-    /// Sessions that log on and do nothing, beside those that the round trip measures.
+    /// Idle sessions next to those that the round trip measures.
     #[command(hide = true)]
     Idle(roundtrip::IdleArgs),
-    /// The echo that the round trip stands beside.
+    /// The echo for comparison in the round trip.
     #[command(hide = true)]
     Echo(roundtrip::EchoArgs),
 }

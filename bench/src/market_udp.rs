@@ -1,9 +1,8 @@
-//! `weir-bench market-udp`: datagrams of a multicast group over the loopback interface, received
-//! one by one and many with one call: how many a second, how many are lost, what they cost.
+//! `weir-bench market-udp`: multicast datagrams over the loopback interface, received one at a time
+//! and batched: throughput, losses and cost.
 //!
-//! Both receivers in turn in each round, at a rate that is held (open loop) and as fast as one
-//! sender can. Sender and receiver share the machine: what is lost at full speed is lost because
-//! the sender is faster.
+//! Each round runs both receivers, at a fixed rate (open loop) and at the full speed of one sender.
+//! Sender and receiver share the machine: at full speed, losses occur because the sender is faster.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,16 +19,16 @@ pub struct MarketUdpArgs {
     /// Rounds, each with every cell.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// How long each cell sends, in milliseconds.
+    /// Duration of each cell, in milliseconds.
     #[arg(long, default_value_t = 2_000)]
     cell_ms: u64,
-    /// Datagrams a second where the rate is held.
+    /// Datagrams per second at the fixed rate.
     #[arg(long, default_value_t = 100_000)]
     rate: u64,
-    /// Bytes of a datagram.
+    /// Size of a datagram in bytes.
     #[arg(long, default_value_t = 256)]
     payload: usize,
-    /// The group.
+    /// Multicast group.
     #[arg(long, default_value = "239.77.19.6")]
     group: Ipv4Addr,
 }
@@ -41,15 +40,15 @@ struct Cell {
     received: u64,
     calls: u64,
     seconds: f64,
-    /// Of the receiving thread, in nanoseconds.
+    /// Processor time of the receiving thread, in nanoseconds.
     cpu_ns: u64,
     kernel_drops: Option<u64>,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// The system's.
+/// An I/O error of the operating system.
 pub fn run(args: &MarketUdpArgs) -> anyhow::Result<()> {
     anyhow::ensure!(args.rounds > 0 && args.rate > 0, "--rounds and --rate are at least 1");
     anyhow::ensure!((1..=8_000).contains(&args.payload), "--payload is 1 to 8000");
@@ -74,11 +73,11 @@ pub fn run(args: &MarketUdpArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Nanoseconds of the receiving thread's processor for a datagram of so many bytes, received many
-/// with one call as fast as one sender can.
+/// Measures the receiving thread's processor time per datagram of `payload` bytes, in nanoseconds,
+/// batched and at the full speed of one sender.
 ///
 /// # Errors
-/// The system's.
+/// An I/O error of the operating system.
 pub fn receive_cost(payload: usize, milliseconds: u64) -> anyhow::Result<f64> {
     let args = MarketUdpArgs {
         rounds: 1,
@@ -117,7 +116,7 @@ fn measure(args: &MarketUdpArgs, is_batch: bool, rate: Option<u64>) -> anyhow::R
         receive_buffer: 4 << 20,
         wait: Some(Duration::from_millis(100)),
     };
-    // Each is opened here and used in one thread only.
+    // Each receiver is opened and used in one thread only.
     let is_sent = AtomicBool::new(false);
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
@@ -138,7 +137,7 @@ fn measure(args: &MarketUdpArgs, is_batch: bool, rate: Option<u64>) -> anyhow::R
             socket.connect(to)?;
             Ok(send(&socket, args, rate))
         });
-        // Relaxed: the flag is all that is handed over.
+        // Relaxed: the flag publishes nothing but itself.
         is_sent.store(true, Ordering::Relaxed);
         let cell = receiving.join().map_err(|_| anyhow::anyhow!("the receiver ended"))??;
         let (sent, seconds) = sent?;
@@ -146,7 +145,7 @@ fn measure(args: &MarketUdpArgs, is_batch: bool, rate: Option<u64>) -> anyhow::R
     })
 }
 
-/// Sends for as long as a cell lasts; how many, and how long it took.
+/// Sends for the duration of a cell; returns the number of datagrams and the seconds elapsed.
 fn send(socket: &std::net::UdpSocket, args: &MarketUdpArgs, rate: Option<u64>) -> (u64, f64) {
     let payload = vec![0x5a; args.payload];
     let (start, limit) = (Instant::now(), Duration::from_millis(args.cell_ms));
@@ -161,14 +160,14 @@ fn send(socket: &std::net::UdpSocket, args: &MarketUdpArgs, rate: Option<u64>) -
             std::thread::yield_now();
         }
         while sent < due {
-            // What the system refuses counts as sent: it is lost like any other.
+            // A datagram that the system refuses counts as sent: it is lost like any other.
             let _is_taken = socket.send(&payload).is_ok();
             sent += 1;
         }
     }
 }
 
-/// Receives until all was sent and nothing more comes.
+/// Receives until the sender is done and nothing more arrives.
 fn receive(mut source: impl Datagrams, is_sent: &AtomicBool) -> anyhow::Result<Cell> {
     let cpu_before = cpu_ns()?;
     let mut sum = 0_u64;
@@ -191,7 +190,7 @@ fn receive(mut source: impl Datagrams, is_sent: &AtomicBool) -> anyhow::Result<C
     })
 }
 
-/// Time that this thread had a processor.
+/// The processor time of this thread.
 fn cpu_ns() -> anyhow::Result<u64> {
     let path = "/proc/thread-self/schedstat";
     let text = std::fs::read_to_string(path).context(path)?;

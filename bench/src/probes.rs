@@ -1,5 +1,5 @@
-//! `weir-bench probes`: what stamping costs. The price of a point in a loop, and a node with probes
-//! beside one without, under the same load in turn: the processor time that each took per order.
+//! `weir-bench probes`: the cost of stamping. Measures the cost of a probe point in a loop, and the
+//! processor time per order of a node with probes and one without, alternately under the same load.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use weir_types::Durability;
 
 use crate::roundtrip::{Child, LargerPart, NodeLoad, WorkDir, median_with_interval};
 
-/// The node's thread that drains the rings, and does nothing else.
+/// The node's thread that only drains the probe rings.
 const DRAIN_THREAD: &str = "keeper";
 
 /// Options of `weir-bench probes`.
@@ -30,10 +30,10 @@ pub struct ProbesArgs {
     batches: usize,
 }
 
-/// Processor time of a run by what it did, and its median latency.
+/// The processor time per order and the median latency of a run.
 struct Spent {
     cpu_ns_per_order: f64,
-    /// Of the thread that drains the rings.
+    /// The part of the thread that drains the rings.
     drain_ns_per_order: f64,
     p50_ns: f64,
 }
@@ -41,7 +41,7 @@ struct Spent {
 /// Runs the benchmark and prints its JSON object as the last line.
 ///
 /// # Errors
-/// When a process does not start or a connection ends.
+/// A process that does not start, or a connection that ends.
 pub fn run(args: ProbesArgs) -> anyhow::Result<()> {
     anyhow::ensure!(args.pairs > 0 && args.batches > 0, "nothing to measure");
     let cost = weir_probe::cost::measure(args.batches, Path::new("/dev/shm"))?;
@@ -91,7 +91,7 @@ pub fn run(args: ProbesArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One run against one node; the other stands still meanwhile.
+/// Runs the load against one node while the other is paused.
 fn spend(
     (node, load): &mut (&Child, NodeLoad<'_>),
     args: &ProbesArgs,

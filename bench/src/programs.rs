@@ -1,16 +1,16 @@
-//! The programs that benchmarks start as processes of their own: the `weir` that is shipped, and
-//! this program itself, for the parts that only benchmarks need.
+//! The programs that benchmarks start as processes: the shipped `weir`, and this program itself for
+//! the parts that only benchmarks need.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-/// The shipped program: `WEIR_BIN`, or `weir` in the folder of this program, where
-/// `cargo build --release -p weir` puts it.
+/// The shipped program: `WEIR_BIN`, or `weir` in the directory of this program, where
+/// `cargo build --release -p weir` places it.
 ///
 /// # Errors
-/// When there is no such file.
+/// The file does not exist.
 pub fn weir() -> anyhow::Result<Command> {
     let path = match std::env::var_os("WEIR_BIN") {
         Some(path) => PathBuf::from(path),
@@ -25,7 +25,7 @@ pub fn weir() -> anyhow::Result<Command> {
 /// This program.
 ///
 /// # Errors
-/// When the system does not tell its path.
+/// The system does not report its path.
 pub fn this() -> anyhow::Result<Command> {
     Ok(Command::new(std::env::current_exe().context("this program's own path")?))
 }

@@ -1,10 +1,10 @@
-//! Whether the time of a refused logon tells why it was refused.
+//! Checks that the time of a refused logon does not reveal the reason for the refusal.
 //!
-//! `auth_timing [ROUNDS]` runs a node in this process and lets one stranger after another try to
-//! log on over a real socket: each kind of refusal once a round, in random order, each on a
-//! connection of its own. It prints, for each kind, how its median time differs from that of a
-//! session that does not exist, with the interval that holds 95 % of 2,000 bootstrapped
-//! differences. A kind whose whole interval lies beyond a microsecond ends the run in error.
+//! `auth-timing [ROUNDS]` runs a node in this process and makes logon attempts over real sockets:
+//! each kind of refusal once per round, in random order, each on its own connection. For each kind
+//! it prints the difference of its median time from that of a session that does not exist, with the
+//! interval that holds 95 % of 2,000 bootstrapped differences. A kind whose whole interval lies
+//! beyond a microsecond fails the run.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -37,25 +37,26 @@ const OLD_KEYED: SessionId = SessionId(3);
 const SIGNING: SessionId = SessionId(4);
 const OLD_SIGNING: SessionId = SessionId(5);
 const NOBODY: SessionId = SessionId(99);
-/// A node verifies a signature in a millisecond on average: who is faster waits, which is not to
-/// be measured here.
+/// The least time between attempts. A node verifies one signature per millisecond on average;
+/// faster attempts would measure that wait.
 const PACE: Duration = Duration::from_micros(1_300);
 const RESAMPLES: usize = 2_000;
-/// Differences below this are not told from noise over a network.
+/// The largest difference, in nanoseconds, that counts as hidden by a network's noise.
 const DIFFERENCE_MAX_NS: i64 = 1_000;
 
-/// How a stranger tries to come in.
+/// The method of a logon attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// By the API key of a session.
+    /// The API key of a session.
     Key,
-    /// By the signature of a session.
+    /// The signature of a session.
     Signature,
-    /// By the signature of a session, without a challenge.
+    /// The signature of a session, without a challenge.
     Unasked,
 }
 
-/// A kind of refusal: as which session somebody comes, by whose secret, and what the answer is.
+/// A kind of refusal: the session claimed, the session whose secret is used, and the expected
+/// reason.
 struct Kind {
     name: &'static str,
     way: Way,
@@ -73,7 +74,7 @@ const fn kind(
     Kind { name, way, session_id, secret_of, reason }
 }
 
-/// The first of each way is what the others are compared with.
+/// The first kind of each method is the base of its comparisons.
 const KINDS: [Kind; 13] = [
     kind("no such session", Way::Key, (NOBODY, NOBODY), Reason::UnknownKey),
     kind("wrong key", Way::Key, (KEYED, NOBODY), Reason::UnknownKey),
@@ -101,7 +102,7 @@ fn main() -> anyhow::Result<()> {
     tell(&measured?)
 }
 
-/// The times of each kind, in nanoseconds, round by round.
+/// Returns the times of each kind, in nanoseconds, round by round.
 fn measure(dir: &Path, rounds: usize) -> anyhow::Result<Vec<Vec<i64>>> {
     let operator = ApiKey([1; 32]);
     let mut config = Config {
@@ -166,7 +167,7 @@ fn define(admin: &mut Admin) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How long the answer to one attempt took.
+/// Measures the time to the answer of one attempt, in nanoseconds.
 fn attempt(address: SocketAddr, kind: &Kind) -> anyhow::Result<i64> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
@@ -202,7 +203,7 @@ fn attempt(address: SocketAddr, kind: &Kind) -> anyhow::Result<i64> {
     Ok(i64::try_from(time)?)
 }
 
-/// A challenge; where none is to be had, the round trip is made all the same, of another session.
+/// Requests a challenge; if the kind uses none, makes the same round trip for another session.
 fn challenge(stream: &mut TcpStream, kind: &Kind) -> anyhow::Result<Challenge> {
     let is_asked = kind.way == Way::Signature;
     let session_id = if is_asked { kind.session_id } else { SessionId(98) };
@@ -221,7 +222,7 @@ fn challenge(stream: &mut TcpStream, kind: &Kind) -> anyhow::Result<Challenge> {
     }
 }
 
-/// Bytes that begin with a whole frame.
+/// Reads bytes that begin with a whole frame.
 fn read_frame(stream: &mut TcpStream) -> anyhow::Result<Vec<u8>> {
     let mut bytes = vec![0; 4096];
     let mut len = 0;
@@ -248,8 +249,8 @@ fn median(times: &mut [i64]) -> i64 {
     *times.select_nth_unstable(middle).1
 }
 
-/// The difference of two medians, and the interval of 95 % of its bootstrapped values: rounds are
-/// drawn with replacement, so that what held for a round as a whole stays in it.
+/// Returns the difference of two medians and the 95 % interval of its bootstrapped values: rounds
+/// are drawn with replacement, so that effects on a whole round stay within it.
 fn difference(base: &[i64], other: &[i64], rng: &mut SeededRng) -> (i64, i64, i64) {
     let told = median(&mut other.to_vec()) - median(&mut base.to_vec());
     let mut drawn = Vec::with_capacity(RESAMPLES);

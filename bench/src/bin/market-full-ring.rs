@@ -1,13 +1,13 @@
-//! What a full ring between receiving and updating costs: an updating thread that stands still now
-//! and then, a feed over UDP with a server for requests, and both policies.
+//! The cost of a full ring between receiving and updating: an updating thread that stalls now and
+//! then, a feed over UDP with a retransmission server, and both policies.
 //!
 //! ```text
-//! cargo run --release -p weir --example bench_market_full_ring -- [--rate N] [--seconds N]
+//! cargo run --release -p weir-bench --bin market-full-ring -- [--rate N] [--seconds N]
 //! ```
 //! A venue sends packets of ten messages at a fixed rate over loopback and answers requests. One
-//! thread receives into a ring, one takes from it, and stands still for 100 ms in each half second.
-//! The age of an update is the time from its sending to its taking: what was lost on the way is
-//! as old as it is, however it came back.
+//! thread receives into a ring; another reads it and stalls for 100 ms in each half second. The age
+//! of an update is the time from its sending to its processing, including any loss and
+//! retransmission.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, UdpSocket};
@@ -28,20 +28,20 @@ use weir_marketgate::receiver::{FeedSection, Receiver};
 use weir_probe::Histogram;
 use weir_runtime::Wake;
 
-/// Messages of a packet.
+/// The number of messages in a packet.
 const PACKET: u64 = 10;
-/// The updating thread stands still so long …
+/// The length of a stall of the updating thread.
 const STALL: Duration = Duration::from_millis(100);
-/// … in each of these.
+/// The period of the stalls.
 const PERIOD: Duration = Duration::from_millis(500);
-/// Packets that are kept for requests.
+/// The number of packets retained for requests.
 const KEPT: usize = 100_000;
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared {
     begun: Instant,
     is_over: AtomicBool,
-    /// When each message was sent, by its number.
+    /// The send time of each message, by its sequence number.
     sent_at: Vec<AtomicU64>,
 }
 
@@ -135,7 +135,7 @@ fn spawn<T: Send + 'static>(
     thread::spawn(move || run(&shared))
 }
 
-/// Receives until all is over.
+/// Receives until the run is over.
 fn receive(shared: &Shared, mut receiver: Receiver, mut staged: Staged) -> Receiver {
     while !shared.is_over() {
         let now = SystemClock.now();
@@ -151,7 +151,7 @@ fn receive(shared: &Shared, mut receiver: Receiver, mut staged: Staged) -> Recei
     receiver
 }
 
-/// Takes updates, and stands still now and then; how old they were.
+/// Reads updates and stalls periodically; returns their ages and their number.
 fn update(shared: &Shared, mut reader: RingReader<Received>) -> (Histogram, u64) {
     let (mut ages, mut taken) = (Histogram::new(), 0);
     let mut stall_at = PERIOD;
@@ -175,7 +175,7 @@ fn update(shared: &Shared, mut reader: RingReader<Received>) -> (Histogram, u64)
     (ages, taken)
 }
 
-/// Sends at its rate and answers requests; how many messages were sent.
+/// Sends at the given rate and answers requests; returns the number of messages sent.
 fn send(shared: &Shared, requests: &UdpSocket, to: SocketAddr, rate: u64, seconds: u64) -> u64 {
     let session = Session::new("STALLS").expect("a name");
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
@@ -198,7 +198,8 @@ fn send(shared: &Shared, requests: &UdpSocket, to: SocketAddr, rate: u64, second
             kept.push_back((first, packet));
             kept.drain(..kept.len().saturating_sub(KEPT));
         } else if now >= span {
-            // What was lost last is missed once the next number is known; then it is asked for.
+            // The last loss is detected only by the next sequence number, in a heartbeat; then it
+            // is requested.
             let end = *quiet_from.get_or_insert(now) + 500_000_000;
             socket.send_to(writer.heartbeat(), to).expect("it sends");
             thread::sleep(Duration::from_millis(1));
@@ -225,7 +226,7 @@ fn order(number: u64) -> [u8; 36] {
     add.to_bytes(&header)
 }
 
-/// One packet for a request, as servers do.
+/// Answers each request with one packet, like a venue's server.
 fn answer(requests: &UdpSocket, kept: &VecDeque<(u64, Vec<u8>)>) {
     let mut buffer = [0; 64];
     while let Ok((len, from)) = requests.recv_from(&mut buffer) {

@@ -1,8 +1,8 @@
-//! What a subscriber over a WebSocket costs beside one of the binary protocol: a message put into
-//! JSON, its bytes, and the write that hands frames on, to a socket of TCP or to the node's own
+//! The cost of a WebSocket subscriber compared with one of the binary protocol: the conversion of a
+//! message to JSON, its size, and the write of frames to a TCP socket or to the node's own socket
 //! pair.
 //!
-//! `cargo run --release -p weir --example bench_market_json -- [messages]` prints one JSON object.
+//! `cargo run --release -p weir-bench --bin market-json -- [messages]` prints one JSON object.
 
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ use weir_wire::market_dialogue::put_market_group;
 
 const NOW: Nanos = Nanos(1_790_000_000_123_456_789);
 const LEVELS: i64 = 10;
-/// Frames that a flush thread hands on with one write, where it has as many.
+/// The number of frames that a flush thread passes on with one write, if as many are pending.
 const FRAMES_A_WRITE: usize = 10;
 
 fn quote(sequence: u64) -> Vec<u8> {
@@ -97,7 +97,7 @@ fn levels(sequence: u64) -> Vec<u8> {
     frame
 }
 
-/// The text of a frame; as a reader's task makes it.
+/// Converts a frame to text, as a reader's task does.
 fn text_of(frame: &[u8]) -> String {
     let Framing::Frame { message: Ok(raw), .. } = next_frame(frame, 1 << 20) else {
         panic!("a whole frame")
@@ -110,7 +110,7 @@ fn text_of(frame: &[u8]) -> String {
     text
 }
 
-/// Nanoseconds a message, and bytes in both languages.
+/// Measures nanoseconds per message, and its size in both encodings.
 fn measure(frame: &[u8], count: u64) -> Value {
     let begun = Instant::now();
     for _ in 0..count {
@@ -124,7 +124,7 @@ fn measure(frame: &[u8], count: u64) -> Value {
     })
 }
 
-/// Nanoseconds a frame of writes that somebody reads.
+/// Measures nanoseconds per frame of writes to a reader.
 fn measure_writes(mut to: impl Write, mut from: impl Read + Send + 'static, count: u64) -> u64 {
     let reader = std::thread::spawn(move || {
         let mut room = vec![0; 64 * 1024];

@@ -1,12 +1,12 @@
-//! What post-processing costs: handing a datagram to the audit's queue, writing audits, making bars
-//! of trades, and handing over and adding up what statistics are made of.
+//! The cost of post-processing: sending datagrams to the audit's queue, writing audits, building
+//! bars of trades, and sending and aggregating the events of statistics.
 //!
-//! `bench_market_post [--datagrams N] [--bytes LEN] [--trades N] [--rounds N]` prints one line of
-//! JSON: the median of the rounds of each. Payloads are a counter, prices and sizes of a few values
-//! and some noise, so that they pack about as market data does; the ratio is printed. The queue is
-//! emptied between bursts that it holds, outside of the clock. Audits, bars and statistics are
-//! written into a directory of the system's temporary ones. Of four events of statistics three are
-//! orders and one is a quote; there are as many as trades.
+//! `market-post [--datagrams N] [--bytes LEN] [--trades N] [--rounds N]` prints one line of JSON:
+//! the median of the rounds of each. Payloads consist of a counter, prices and sizes of a few
+//! values, and some noise, so that they compress about like market data; the ratio is printed. The
+//! queue is emptied between bursts that fit it, outside the measured time. Audits, bars and
+//! statistics are written to a temporary directory. Of four events of statistics, three are orders
+//! and one is a quote; there are as many as trades.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use weir_marketgate::post::audit::{AuditWriter, Handed, audit_queue};
 use weir_marketgate::post::{AuditSection, Bars, BarsSection, FileSystem, PostEvent, Statistics, StatisticsSection, Wants, post_events};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
-/// Datagrams between two looks at the clock: fewer than the queue holds.
+/// The number of datagrams between two clock readings: fewer than the queue holds.
 const BURST: u64 = 10_000;
 const START: u64 = 1_790_000_000_000_000_000;
 
@@ -38,7 +38,7 @@ fn draw(state: &mut u64) -> u64 {
     *state
 }
 
-/// Messages of 36 bytes as an order-by-order feed has them.
+/// Returns payloads of 36-byte messages, like those of an order-by-order feed.
 fn payloads(count: usize, len: usize) -> Vec<Vec<u8>> {
     let mut chance = 0x9e37_79b9_7f4a_7c15;
     let mut order = 0_u64;
@@ -74,7 +74,7 @@ struct Audit {
     ratio: f64,
 }
 
-/// Sends bursts, and writes what was sent between them.
+/// Sends bursts, and writes them in between.
 fn audit(count: u64, payloads: &[Vec<u8>]) -> Audit {
     let dir = tempfile::tempdir().expect("a directory");
     let config = AuditSection { dir: dir.path().to_owned(), ..AuditSection::default() };
@@ -136,7 +136,7 @@ fn trades(count: u64) -> Vec<BarTrade> {
         .collect()
 }
 
-/// Nanoseconds a trade: bars of a minute alone, and of three kinds into tables.
+/// Measures nanoseconds per trade: one-minute bars alone, and three kinds with their tables.
 fn bars(trades: &[BarTrade]) -> (f64, f64) {
     let kind = "time-60s".parse().expect("a kind");
     let mut builder = BarBuilder::new(&BarBuilderConfig::new(kind));
@@ -203,7 +203,7 @@ fn events(count: u64) -> Vec<PostEvent> {
     (1..=count).map(event).collect()
 }
 
-/// Nanoseconds an event: handed over, and added up into a table of seconds.
+/// Measures nanoseconds per event: sending it, and aggregating it into a table of seconds.
 fn statistics(events: &[PostEvent]) -> (f64, f64) {
     let dir = tempfile::tempdir().expect("a directory");
     let config = StatisticsSection {

@@ -1,12 +1,11 @@
-//! A partition's start with millions of orders standing, and the memory that state takes. Each
-//! mode is a process of its own, so that what it holds is what the mode needs; each prints one
-//! line of JSON.
+//! The start of a partition with millions of live orders, and the memory of that state. Each mode
+//! is a separate process, so that its memory is the mode's own; each prints one line of JSON.
 //!
-//! `bench_recovery prepare DIR ORDERS TAIL` makes what is recovered: a command log, a snapshot of
-//! ORDERS live orders, TAIL commands of the mix after it, and a snapshot of the same accounts
-//! without orders to compare memory with. `restore DIR ORDERS TAIL (base|full)` loads a snapshot,
-//! `rebuild DIR ORDERS TAIL` does what a node does when it starts: opens the log, loads the
-//! snapshot, applies the tail and writes the tail's events, which the event log lacks.
+//! `recovery prepare DIR ORDERS TAIL` creates the input: a command log, a snapshot of ORDERS live
+//! orders, TAIL commands of the mix after it, and a snapshot of the same accounts without orders as
+//! the base for memory. `restore DIR ORDERS TAIL (base|full)` loads a snapshot.
+//! `rebuild DIR ORDERS TAIL` does the work of a starting node: opens the log, loads the snapshot,
+//! applies the tail and writes the tail's events, which the event log lacks.
 //! `positions ACCOUNTS TRADES` loads a position in each of 100 instruments for each account, and
 //! trades on them.
 
@@ -30,7 +29,7 @@ use weir_wire::{Command, Event};
 const PARTITION: PartitionId = PartitionId(1);
 const LOG_ID: u128 = 0x5eed;
 const EVENT_SEGMENT_BYTES: u64 = 64 << 20;
-/// Commands that share a batch and its log time.
+/// The number of commands that share a batch and its log time.
 const BATCH_LEN: usize = 1_000;
 const INSTRUMENTS: u32 = 100;
 
@@ -54,7 +53,7 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// What is recovered, and where it lies.
+/// The directory and the size of the state to recover.
 struct Plan {
     dir: PathBuf,
     orders: u32,
@@ -85,7 +84,7 @@ fn log_config() -> LogConfig {
     LogConfig { durability: Durability::Memory, ..LogConfig::new(PARTITION, LOG_ID) }
 }
 
-/// A value of this process's status in bytes.
+/// Reads a value of this process's status, in bytes.
 fn status_bytes(name: &str) -> anyhow::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with(name)).context("no such value")?;
@@ -93,7 +92,7 @@ fn status_bytes(name: &str) -> anyhow::Result<u64> {
     Ok(kib.parse::<u64>()? * 1024)
 }
 
-/// Seconds that this thread has run, and that it has waited for a core that others had.
+/// The seconds that this thread has run, and that it has waited for a busy core.
 fn thread_seconds() -> anyhow::Result<(f64, f64)> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let mut nanos = text.split_whitespace().map(str::parse::<f64>);
@@ -101,7 +100,7 @@ fn thread_seconds() -> anyhow::Result<(f64, f64)> {
     Ok((ran * 1e-9, waited * 1e-9))
 }
 
-/// Times a stretch of work.
+/// Measures a section of work.
 struct Watch {
     start: Instant,
     ran: f64,
@@ -114,7 +113,7 @@ impl Watch {
         Ok(Watch { start: Instant::now(), ran, waited })
     }
 
-    /// Seconds by the clock, on the core, and waiting for a core that other programs had.
+    /// The seconds by the clock, on the core, and waiting for a core used by other programs.
     fn json(&self) -> anyhow::Result<String> {
         let wall = self.start.elapsed().as_secs_f64();
         let (ran, waited) = thread_seconds()?;
@@ -131,7 +130,7 @@ fn memory_json() -> anyhow::Result<String> {
     Ok(format!("\"resident_bytes\":{resident},\"peak_resident_bytes\":{peak}"))
 }
 
-/// An engine and the log of what it applied.
+/// An engine and the log of its commands.
 struct Writing {
     engine: Engine,
     log: EmbeddedLog<RealDisk>,
@@ -224,7 +223,7 @@ fn prepare(plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loads a snapshot as recovery does, and tells the parts' times.
+/// Loads a snapshot like recovery, and prints the times of its parts.
 fn restore(plan: &Plan, which: &str) -> anyhow::Result<()> {
     let dir = match which {
         "base" => plan.path("base"),
@@ -254,7 +253,7 @@ fn restore(plan: &Plan, which: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The whole of a start.
+/// Runs a complete start.
 fn rebuild_all(plan: &Plan) -> anyhow::Result<()> {
     let watch = Watch::start()?;
     let rebuilt = rebuild(Sources {
@@ -280,7 +279,7 @@ fn rebuild_all(plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each account gets a position in each instrument; then orders trade on them. Times are of this
+/// Gives each account a position in each instrument, then trades on them. Times are those of this
 /// thread on its core.
 fn positions(accounts: u32, trades: u32) -> anyhow::Result<()> {
     let count = accounts * INSTRUMENTS;

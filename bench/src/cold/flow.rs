@@ -1,17 +1,17 @@
-//! The benchmark's orders: a day's changes of 202 firms in 500 instruments, the same each time.
+//! The benchmark's orders: a day's changes of 202 firms in 500 instruments, the same in each run.
 
 use weir_types::*;
 use weir_wire::delivery::{OrderRow, RowFlags};
 
 use super::SOURCE;
 
-/// Time between two changes of the day: 50,000 a second.
+/// The time between two changes of the day, in nanoseconds: 50,000 per second.
 const CHANGE_NS: u64 = 20_000;
-/// A firm of a tenth of the orders, and one of half a percent.
+/// A firm with a tenth of the orders, and one with half a percent.
 pub(super) const FIRM_LARGE: u32 = 1;
 pub(super) const FIRM_SMALL: u32 = 77;
 
-/// Numbers by splitting and mixing.
+/// A SplitMix64 random number generator.
 pub(super) struct Chance(pub(super) u64);
 
 impl Chance {
@@ -27,7 +27,7 @@ impl Chance {
     }
 }
 
-/// A change of the record `rec`, which keeps its firm.
+/// Returns a change of the record `rec`, which keeps its firm.
 pub(super) fn row(seq: u64, rec: u64, ord_status: OrdStatus, chance: &mut Chance) -> OrderRow {
     let mut keys = Chance(rec);
     let firm = match keys.below(1_000) {
@@ -69,7 +69,7 @@ pub(super) fn row(seq: u64, rec: u64, ord_status: OrdStatus, chance: &mut Chance
     }
 }
 
-/// What a source attaches to an order, a third of it without repetition.
+/// Writes the attributes of an order, a third of them unique.
 pub(super) fn attributes(len: usize, chance: &mut Chance, out: &mut Vec<u8>) {
     out.clear();
     while out.len() < len {

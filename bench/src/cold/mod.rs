@@ -1,10 +1,11 @@
-//! `weir-bench cold`: what readers of the store notice of readers of long ago.
+//! `weir-bench cold`: the effect of readers of the archive on readers of the store.
 //!
-//! The desk, the feeder and the archive's agent are the node's own, and so are their two threads'
-//! shares of the machine; sockets are left out. The store takes ten changes every 200 µs and serves
-//! a reader at its head, who asks at fixed times (open loop: latencies are from when each question
-//! was due). In pairs, whose order turns, it does so alone and beside readers that go through the
-//! day from its start. Then each kind of token is read by itself.
+//! The desk, the feeder and the archive's agent are the node's own, with the same shares of the
+//! processor for their two threads; sockets are left out. The store takes ten changes every 200 µs
+//! and serves a reader at its head, which sends queries at fixed times (open loop: latencies count
+//! from the due time of each query). Pairs of runs, in alternating order, measure this reader alone
+//! and next to readers that go through the day from its start. Then each kind of token is read
+//! alone.
 
 mod flow;
 mod stand;
@@ -21,11 +22,11 @@ use self::stand::Stand;
 use crate::roundtrip::{WorkDir, median_with_interval};
 
 pub(super) const SOURCE: PartitionId = PartitionId(1);
-/// Between two questions of the reader at the head.
+/// The time between two queries of the reader at the head.
 const TICK: Duration = Duration::from_micros(200);
-/// Changes between two of them.
+/// The number of changes between two queries.
 const CHANGES: u32 = 10;
-/// The connection of the reader at the head; those of long ago come after.
+/// The connection of the reader at the head; those of archive readers follow.
 const HOT: u64 = 1;
 
 /// Options of `weir-bench cold`.
@@ -34,33 +35,33 @@ pub struct ColdArgs {
     /// Changes of the day.
     #[arg(long, default_value_t = 10_000_000)]
     rows: u64,
-    /// Bytes of attributes of each order.
+    /// Size of each order's attributes in bytes.
     #[arg(long, default_value_t = 150)]
     attributes: usize,
-    /// Ended orders that the store keeps.
+    /// Ended orders that the store retains.
     #[arg(long, default_value_t = 200_000)]
     kept: u32,
-    /// Pairs of a time alone and one beside.
+    /// Pairs of a run without archive readers and one with them.
     #[arg(long, default_value_t = 15)]
     pairs: u32,
-    /// Seconds of each.
+    /// Seconds of each run.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Readers of long ago.
+    /// Archive readers.
     #[arg(long, default_value_t = 4)]
     readers: u64,
-    /// Entries that they may look at a second, all together.
+    /// Entries per second that all archive readers together may scan.
     #[arg(long, default_value_t = 1_300_000)]
     pace: u64,
 }
 
-/// A reader that goes through the day and begins again.
+/// An archive reader, which goes through the day and starts again.
 struct Cold {
     from: Vec<u8>,
     firm: u32,
 }
 
-/// What came of one time.
+/// The figures of one run.
 struct Served {
     latencies: Histogram<u64>,
     rows_per_second: f64,
@@ -69,7 +70,7 @@ struct Served {
 /// Runs the benchmark.
 ///
 /// # Errors
-/// When the directory cannot be made or the disk fails.
+/// A directory that cannot be created, or a disk failure.
 pub fn run(args: ColdArgs) -> anyhow::Result<()> {
     let dir = WorkDir::create(None)?;
     let (mut stand, wake) = Stand::new(&args, dir.path())?;
@@ -80,7 +81,7 @@ pub fn run(args: ColdArgs) -> anyhow::Result<()> {
     let of_small = follow(&mut stand, Vec::new(), flow::FIRM_SMALL);
     let begun = Instant::now();
     while stand.seq() < args.rows {
-        // The reader at the head stays there: it is never behind what the store keeps.
+        // The reader at the head stays there: it never falls behind the store's retention.
         stand.fill(u64::from(args.kept / 4).max(1));
         head = follow(&mut stand, head, 0);
         if stand.seq() <= args.rows / 2 {
@@ -89,7 +90,7 @@ pub fn run(args: ColdArgs) -> anyhow::Result<()> {
     }
     println!("{:.0} changes a second fed", args.rows as f64 / begun.elapsed().as_secs_f64());
     let mut thread = stand.start(wake)?;
-    // This thread is the store's from now on.
+    // This thread has the share of the store's thread from here on.
     weir_probe::thread::ask_for(DELIVERY_SHARE)?;
     let all = Cold { from: morning, firm: 0 };
     let mut alone_by_token = serde_json::Map::new();
@@ -146,7 +147,7 @@ fn pairs(stand: &mut Stand, args: &ColdArgs, cold: &Cold, head: &mut Vec<u8>) ->
     })
 }
 
-/// The token of one who has all by now, from an earlier one on.
+/// Reads from a token until the reader is online; returns the last token.
 fn follow(stand: &mut Stand, mut token: Vec<u8>, firm: u32) -> Vec<u8> {
     loop {
         stand.ask(HOT, &token, (0, firm));
@@ -159,7 +160,7 @@ fn follow(stand: &mut Stand, mut token: Vec<u8>, firm: u32) -> Vec<u8> {
     }
 }
 
-/// Serves the reader at the head for a while, beside readers of long ago or none.
+/// Serves the reader at the head for one run, with or without archive readers.
 fn serve(stand: &mut Stand, args: &ColdArgs, cold: Option<&Cold>, head: &mut Vec<u8>) -> Served {
     let mut latencies = Histogram::new(3).expect("three digits");
     let before = stand.figures.rows.load(Ordering::Relaxed);
@@ -171,7 +172,7 @@ fn serve(stand: &mut Stand, args: &ColdArgs, cold: Option<&Cold>, head: &mut Vec
     for tick in 0..count {
         let due = TICK * tick;
         while let Some(rest) = due.checked_sub(start.elapsed()) {
-            // As the agent, who is woken when pages come.
+            // Like the agent, which is woken when pages arrive.
             let came = take(stand, cold, &mut None);
             if !came && rest > Duration::from_micros(80) {
                 std::thread::sleep(Duration::from_micros(20));
@@ -193,8 +194,8 @@ fn serve(stand: &mut Stand, args: &ColdArgs, cold: Option<&Cold>, head: &mut Vec
     Served { latencies, rows_per_second }
 }
 
-/// Takes what came: the next token of the reader at the head, and pages of those of long ago, who
-/// ask again. Whether anything came.
+/// Takes the pages that arrived: stores the next token of the reader at the head, and repeats the
+/// query of archive readers. Returns true if any arrived.
 fn take(stand: &mut Stand, cold: Option<&Cold>, head: &mut Option<Vec<u8>>) -> bool {
     let came = stand.cycle();
     let some = !came.is_empty();
@@ -204,7 +205,7 @@ fn take(stand: &mut Stand, cold: Option<&Cold>, head: &mut Option<Vec<u8>>) -> b
             continue;
         }
         let Some(cold) = cold else { continue };
-        // Who has come to the store begins its day again.
+        // An archive reader that has reached the store starts its day again.
         let again = got.is_online || got.row_count == 0;
         let token = if again { &cold.from } else { &got.token };
         stand.ask(got.connection, token, (0, cold.firm));

@@ -1,4 +1,4 @@
-//! The store's desk with the archive behind it, as the delivery agent has them, and its readers.
+//! The store's desk with the archive behind it, as in the delivery agent, and its readers.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use weir_wire::frame::{Framing, next_frame};
 use super::flow::{self, Chance};
 use super::{ColdArgs, SOURCE};
 
-/// Live orders, of which those that change beside the readers are.
+/// The number of live orders, which include those that change during the runs.
 const LIVE: u64 = 200_000;
 
 pub(super) struct Stand {
@@ -45,7 +45,7 @@ impl PageSink for Sink {
     }
 }
 
-/// A page's header, as far as a reader needs it.
+/// The fields of a page's header that a reader needs.
 pub(super) struct Got {
     pub(super) connection: u64,
     pub(super) token: Vec<u8>,
@@ -62,7 +62,7 @@ fn now() -> Nanos {
 }
 
 impl Stand {
-    /// An empty store and an archive in `dir`, and its thread's runner to be.
+    /// Creates an empty store and an archive in `dir`, and the wake of the archive's thread.
     pub(super) fn new(args: &ColdArgs, dir: &std::path::Path) -> anyhow::Result<(Stand, Wake)> {
         let figures = Arc::<ColdFigures>::default();
         let wake = Wake::new();
@@ -98,7 +98,7 @@ impl Stand {
         let _ = taken.expect("it is a row");
     }
 
-    /// So many orders: the first of the day stay, the others end at once.
+    /// Feeds `rows` orders: the first of the day stay live, the others end at once.
     pub(super) fn fill(&mut self, rows: u64) {
         for at in 0..rows {
             let rec = self.seq + 1;
@@ -110,12 +110,12 @@ impl Stand {
         }
     }
 
-    /// Changes so far.
+    /// The number of changes so far.
     pub(super) fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// The archive's thread, when the store is full.
+    /// Starts the archive's thread, once the store is full.
     pub(super) fn start(&mut self, wake: Wake) -> anyhow::Result<RunningThread> {
         let agent = self.feeder.take_agent();
         let runner = Runner::new("cold", wake, WaitStrategy::Park)
@@ -125,7 +125,7 @@ impl Stand {
         runner.start().context("there is no thread for the archive")
     }
 
-    /// A change of a live order.
+    /// Feeds a change of a live order.
     pub(super) fn change(&mut self) {
         let rec = 1 + self.chance.below(LIVE);
         self.say(rec, OrdStatus::New);
@@ -154,7 +154,7 @@ impl Stand {
         assert_eq!(self.desk.ask(&question, now()), Asked::Accepted);
     }
 
-    /// A cycle as the delivery agent's; what came.
+    /// Runs a duty cycle like the delivery agent's; returns the pages that arrived.
     pub(super) fn cycle(&mut self) -> Vec<Got> {
         let at = now();
         let _ = self.feeder.feed(self.desk.store_mut(), at);

@@ -1,8 +1,9 @@
-//! `weir-bench delivery-e2e`: from a change's creation in a core to its row in a client.
+//! `weir-bench delivery-e2e`: the delay from a change's creation in a core to its row in a client.
 //!
-//! First by crowds of 1, 10 and 100 clients: of 100 one reads all, nine 1 % each, ninety 0.1 %.
-//! Then, with 100, what a page that waits for more rows (`rows_min`, up to `wait_max_us`) does to
-//! delay, page size, packets and processor time.
+//! The first part measures crowds of 1, 10 and 100 clients: of 100, one reads everything, nine read
+//! 1 % each, ninety 0.1 %. The second part, with 100 clients, measures the effect of a page that
+//! waits for more rows (`rows_min`, up to `wait_max_us`) on delay, page size, packets and processor
+//! time.
 
 use std::time::{Duration, Instant};
 
@@ -12,15 +13,15 @@ use weir_cli::endpoint::span;
 use super::stand::{Stand, ThreadTimes, class, number, shares};
 use crate::roundtrip::median_with_interval;
 
-/// What the delays are to stay below, in nanoseconds: mean and p99.
+/// The limits of the delays, in nanoseconds: mean and p99.
 const GOAL: (f64, f64) = (1e6, 5e6);
-/// Clients and the kinds of them.
+/// The numbers of clients and their mix.
 const CROWDS: [(&str, &str); 3] =
     [("1", "all:1"), ("10", "all:1,firm:9"), ("100", "all:1,firm:9,account:90")];
-/// Of the sweep: rows that a page waits for, and microseconds that it waits.
+/// The sweep: rows for which a page waits, and the limits of its waiting in microseconds.
 const SWEEP_ROWS: [u32; 4] = [1, 20, 50, 100];
 const SWEEP_WAIT: [u32; 4] = [250, 500, 1_000, 2_000];
-/// Seconds before measuring begins, of core and clients.
+/// The warm-up of core and clients, in seconds.
 const WARM_UP: f64 = 1.0;
 
 /// Options of `weir-bench delivery-e2e`.
@@ -38,18 +39,18 @@ pub struct E2eArgs {
     /// Live orders.
     #[arg(long, default_value_t = 200_000)]
     orders: u32,
-    /// How long a page waits for its rows in the first part, in microseconds.
+    /// Time for which a page waits for its rows in the first part, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 500)]
     wait_max_us: u32,
-    /// Rows that a page waits for in the first part.
+    /// Rows for which a page waits in the first part.
     #[arg(long, default_value_t = 20)]
     rows_min: u32,
-    /// Leave the sweep out.
+    /// Skip the sweep.
     #[arg(long)]
     no_sweep: bool,
 }
 
-/// What a run is.
+/// The parameters of a run.
 #[derive(Clone, Copy)]
 struct Setting<'a> {
     args: &'a E2eArgs,
@@ -59,20 +60,20 @@ struct Setting<'a> {
     seed: u32,
 }
 
-/// What a run came to.
+/// The figures of a run.
 struct Run {
     core: Value,
     crowd: Value,
     threads: ThreadTimes,
     span: Duration,
-    /// TCP segments that the machine sent meanwhile, all over loopback.
+    /// TCP segments sent by the machine during the run, all over loopback.
     segments: u64,
 }
 
 /// Runs the benchmark and prints its JSON object as the last line.
 ///
 /// # Errors
-/// When a process does not start or ends early.
+/// A process that does not start or ends early.
 pub fn run(args: E2eArgs) -> anyhow::Result<()> {
     let in_range = args.seconds >= 1.0 && args.seconds <= 600.0 && args.rounds > 0 && args.rate > 0;
     anyhow::ensure!(in_range, "--seconds from 1 to 600, --rounds and --rate at least 1");
@@ -129,7 +130,7 @@ impl Setting<'_> {
         let args = self.args;
         let text = |value: f64| value.to_string();
         let (rate, orders) = (args.rate.to_string(), args.orders.to_string());
-        // The core goes on a little longer than the clients listen.
+        // The core runs a little longer than the clients.
         let (core_time, crowd_time) = (text(args.seconds + 0.5), text(args.seconds));
         let warm_up = text(WARM_UP);
         let seed = self.seed.to_string();
@@ -171,7 +172,7 @@ impl Setting<'_> {
 }
 
 impl Run {
-    /// Whether the core kept its times and no client was lost.
+    /// Returns true if the core kept its schedule and no client was lost.
     fn is_valid(&self) -> bool {
         self.core["verdict"] == "valid" && self.crowd["lost"] == 0
     }
@@ -261,7 +262,7 @@ fn sweep_json((rows_min, wait_max_us): (u32, u32), run: &Run) -> Value {
     })
 }
 
-/// TCP segments that this machine has sent (`OutSegs` of RFC 1213, as the kernel counts it).
+/// The number of TCP segments that this machine has sent (`OutSegs` of RFC 1213, from the kernel).
 fn segments_sent() -> anyhow::Result<u64> {
     let text = std::fs::read_to_string("/proc/net/snmp")?;
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp:"));

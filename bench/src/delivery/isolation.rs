@@ -1,9 +1,9 @@
-//! `weir-bench delivery-isolation`: a hundred good clients beside three that are not.
+//! `weir-bench delivery-isolation`: a hundred good clients next to three that misbehave.
 //!
-//! One does not read, one reads a kilobyte a second, one sends forged tokens, other sessions'
-//! questions and garbage as fast as it is let. In each pair of runs the three are once at the node
-//! that the good clients are at, and once, as the control, at another node of the same machine:
-//! what they cost the machine is in both, what they cost the good clients in one only.
+//! One does not read, one reads a kilobyte per second, one sends forged tokens, queries in other
+//! sessions' names and garbage as fast as it can. In each pair of runs the three connect once to
+//! the good clients' node, and once, as the control, to another node of the same machine: their
+//! cost to the machine is in both runs, their cost to the good clients in one only.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -18,16 +18,16 @@ use super::pests::{Passes, Pests};
 use super::stand::{Emulator, FIRST_SOURCE, Stand, class, number};
 use crate::roundtrip::{Estimate, median_with_interval};
 
-/// The good clients' p99 may be so much larger, the store take in so much less.
+/// The limits: the ratio of the good clients' p99, and the ratio of the store's ingest rate.
 const GOAL_P99: f64 = 1.10;
 const GOAL_RATE: f64 = 0.95;
-/// The node's memory may be so much larger at the end than after the first pair, in bytes: what an
-/// allocator keeps, and nothing that goes on growing.
+/// The limit of the node's memory growth after the first pair, in bytes: room for an allocator's
+/// retention, not for a leak.
 const GOAL_BYTES: u64 = 32 << 20;
-/// One reads all, nine 1 % each, ninety 0.1 % each.
+/// One client reads everything, nine read 1 % each, ninety 0.1 % each.
 const GOOD: &str = "all:1,firm:9,account:90";
 const WARM_UP: f64 = 1.0;
-/// Between runs: to log on, to be told all orders, to leave.
+/// The time between runs, in seconds: to log on, to receive all orders, to leave.
 const BETWEEN: f64 = 12.0;
 
 /// Options of `weir-bench delivery-isolation`.
@@ -47,14 +47,14 @@ pub struct IsolationArgs {
     orders: u32,
 }
 
-/// What one run came to.
+/// The figures of one run.
 struct Run {
     p50: f64,
     p99: f64,
     taken_in_per_s: f64,
     resident: u64,
     anonymous: u64,
-    /// What its store has asked for.
+    /// The bytes that its store has allocated.
     store: u64,
     pests: Value,
 }
@@ -62,12 +62,11 @@ struct Run {
 /// Runs the benchmark and prints its JSON object as the last line.
 ///
 /// # Errors
-/// When a process does not start or ends early.
+/// A process that does not start or ends early.
 pub fn run(args: IsolationArgs) -> anyhow::Result<()> {
     let in_range = args.seconds >= 1.0 && args.seconds <= 60.0 && args.pairs > 0 && args.rate > 0;
     ensure!(in_range, "--seconds from 1 to 60, --pairs and --rate at least 1");
-    // No more ended orders than are there after the first run: what is left to grow is the fault
-    // of readers.
+    // The limit is reached in the first run: readers cause any later growth.
     let kept = format!("[delivery]\nended_orders_max = {}\n", args.orders);
     let start = || Stand::start_with(1, 1_000, &kept);
     let (stand, decoy) = (start()?, start()?);
@@ -79,7 +78,7 @@ pub fn run(args: IsolationArgs) -> anyhow::Result<()> {
     }
     let (mut with, mut control) = (Vec::new(), Vec::new());
     for pair in 1..=args.pairs {
-        // Which goes first changes, so that what drifts is in both.
+        // The order alternates, so that drift affects both sides alike.
         for is_with in [pair % 2 == 1, pair % 2 == 0] {
             let (visits, runs) = if is_with { (&here, &mut with) } else { (&there, &mut control) };
             runs.push(measure(&stand, visits, &args)?);
@@ -103,7 +102,7 @@ fn core(stand: &Stand, args: &IsolationArgs, rate: u32, whole: f64) -> anyhow::R
     ])
 }
 
-/// Where the three may go.
+/// The node and the credentials for the three.
 struct Visits {
     node: SocketAddr,
     passes: Passes,
@@ -158,7 +157,7 @@ fn ratio(with: &[Run], control: &[Run], of: impl Fn(&Run) -> f64) -> Estimate {
     median_with_interval(&mut pairs.map(|(w, c)| of(w) / of(c).max(1.0)).collect::<Vec<_>>())
 }
 
-/// What an interval says of a goal that larger values break, or smaller ones.
+/// The verdict on a goal from its interval.
 fn judge(is_met: bool, is_broken: bool) -> &'static str {
     match (is_met, is_broken) {
         (true, _) => "met",

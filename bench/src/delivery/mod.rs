@@ -1,16 +1,16 @@
-//! `weir-bench delivery-…`: the delivery of order state over the network, under emulated cores and
+//! `weir-bench delivery-…`: the delivery of order state over the network, with emulated cores and
 //! clients.
 //!
-//! Node, cores and clients are processes of their own on one machine. A core says whether it kept
-//! its times; a run in which it did not has figures and no verdict.
+//! Node, cores and clients are separate processes on one machine. A core reports whether it kept
+//! its schedule; a run in which it did not has figures but no verdict.
 //!
-//! * [`stand`]: those processes.
-//! * [`e2e`]: the delay from a change's creation to its clients, and what waiting for fuller pages
-//!   does to it.
-//! * [`net`]: batches of changes, beside Tarantool and Redis.
-//! * [`runaway`]: more readers than the store can serve, and then fewer again.
-//! * [`isolation`]: a hundred good clients beside three that are not ([`pests`]).
-//! * [`parked`]: what ten thousand clients cost that wait for nothing.
+//! - [`stand`]: these processes.
+//! - [`e2e`]: the delay from a change's creation to its clients, and the effect on it of waiting
+//!   for fuller pages.
+//! - [`net`]: batches of changes, compared with Tarantool and Redis.
+//! - [`runaway`]: more readers than the store can serve, then fewer again.
+//! - [`isolation`]: a hundred good clients next to three that misbehave ([`pests`]).
+//! - [`parked`]: the cost of ten thousand clients waiting without changes.
 
 mod e2e;
 mod isolation;

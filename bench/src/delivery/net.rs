@@ -1,13 +1,13 @@
-//! `weir-bench delivery-net`: changes of orders over the network in batches of 50, by the second of
-//! the server's processor, beside Tarantool and Redis.
+//! `weir-bench delivery-net`: order changes per second of the server's processor time, in batches
+//! of 50 over the network, compared with Tarantool and Redis.
 //!
 //! Each side has a server process and a client that sends as fast as it is answered, with the same
-//! number of batches under way; they take turns. What is compared is the server's processor time:
-//! the clients are of different languages, and on few cores the slower one would decide.
+//! number of batches in flight; the sides alternate. The comparison is by the server's processor
+//! time: the clients are written in different languages, and on few cores the slowest would decide.
 //!
-//! The node keeps the latest state of 200,000 orders under a ring and three secondary ones, checks
-//! each row and acknowledges each batch; so does Tarantool by a stored procedure, five trees, one
-//! transaction a batch. Redis appends to a stream that it trims, and keeps no index.
+//! The node keeps the latest state of 200,000 orders in a ring with three secondary ones, checks
+//! each row and acknowledges each batch; Tarantool does the same in a stored procedure, with five
+//! trees and one transaction per batch. Redis appends to a stream that it trims, without an index.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -23,36 +23,36 @@ use crate::roundtrip::{WorkDir, median_with_interval, process_time};
 
 const ORDERS: u32 = 200_000;
 const BATCH: usize = 50;
-/// Batches under way of a peer's client. Ours may have 256 as the node grants them.
+/// The batches in flight of a peer's client. Weir's core may have 256, which the node grants.
 const WINDOW: usize = 16;
-/// Bytes of an order beside the fields that a peer looks at, so that all have 600.
+/// The bytes of an order besides the fields that a peer reads, so that all orders have 600.
 const PAD: usize = 550;
-/// Nothing is measured so long after a client began.
+/// The time after a client's start before measuring.
 const SETTLE: Duration = Duration::from_millis(500);
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Options of `weir-bench delivery-net`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct NetArgs {
-    /// Rounds; in each every side has its turn.
+    /// Rounds; each side has one turn in each.
     #[arg(long, default_value_t = 7)]
     rounds: u32,
     /// Seconds of each turn.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Tarantool's side: the script that is both server and client.
+    /// Tarantool's script, both server and client.
     #[arg(long, value_name = "SCRIPT")]
     tarantool: Option<PathBuf>,
-    /// Redis' server.
+    /// The Redis server.
     #[arg(long, value_name = "PROGRAM")]
     redis: Option<PathBuf>,
 }
 
-/// What a turn came to.
+/// The figures of a turn.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     orders: f64,
-    /// Processor time of the server, all its threads.
+    /// The processor time of all the server's threads, in seconds.
     cpu: f64,
     wall: f64,
 }
@@ -72,7 +72,7 @@ trait Side {
 /// Runs the benchmark and prints its JSON object as the last line.
 ///
 /// # Errors
-/// When a process does not start or ends early.
+/// A process that does not start or ends early.
 pub fn run(args: NetArgs) -> anyhow::Result<()> {
     let in_range = args.seconds >= 1.0 && args.seconds <= 60.0 && args.rounds > 0;
     ensure!(in_range, "--seconds from 1 to 60, --rounds at least 1");
@@ -151,7 +151,7 @@ impl Side for Weir {
     fn turn(&mut self, span: Duration) -> anyhow::Result<Turn> {
         let whole = span + 2 * SETTLE + Duration::from_secs(1);
         let mut core = self.stand.core(&[
-            // More than any node takes: the window decides.
+            // More than any node takes: the window is the limit.
             "--rate",
             "20000000",
             "--profile",
@@ -178,12 +178,12 @@ impl Side for Weir {
     }
 }
 
-/// A peer's process, ended with its handle.
+/// A peer's process, killed when its handle is dropped.
 struct Peer(Process);
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // One that ended before is what its own error said; nothing is left to end.
+        // A process that has already ended has reported its own error; nothing is left to kill.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -246,13 +246,13 @@ impl Side for Tarantool {
 struct Redis {
     server: Peer,
     stream: TcpStream,
-    /// One batch of commands, as it is sent each time.
+    /// One batch of commands, the same in each round.
     batch: Vec<u8>,
 }
 
 impl Redis {
     fn start(program: &PathBuf, work: &WorkDir) -> anyhow::Result<Redis> {
-        // A port that was free a moment ago: the server takes no "any".
+        // A port that was free a moment ago: the server does not accept port 0.
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut command = Command::new(program);
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
@@ -278,12 +278,12 @@ impl Redis {
         Ok(Redis { server, stream, batch })
     }
 
-    /// Reads as many answers as a batch has; each is a stream's identifier.
+    /// Reads the answers to one batch; each is a stream's identifier.
     fn answers(&mut self, left: &mut Vec<u8>) -> anyhow::Result<()> {
         let mut found = 0;
         let mut buffer = [0; 64 << 10];
         loop {
-            // `$len\r\nid\r\n`: two ends of lines an answer.
+            // `$len\r\nid\r\n`: two line ends per answer.
             let mut at = 0;
             while found < BATCH {
                 let rest = &left[at..];
@@ -304,7 +304,7 @@ impl Redis {
     }
 }
 
-/// A command in Redis' protocol: an array of strings.
+/// Appends a command in Redis' protocol: an array of strings.
 fn command_of(words: &[&str], out: &mut Vec<u8>) {
     out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {

@@ -1,11 +1,10 @@
-//! `weir-bench delivery-parked`: what clients cost that wait for nothing, and what it costs to wake
-//! them.
+//! `weir-bench delivery-parked`: the cost of clients waiting without changes, and the cost of
+//! waking them.
 //!
-//! Ten thousand connections in one node, each with a question that waits, and no changes: the
-//! node's processor time beyond what it was before they came is the cost of holding them. Then a
-//! few changes a second that every one of them is told of: the time on top, over the pages that
-//! went out, is the cost of waking one. With more nodes than one, each with its own clients, so
-//! many connections are held at once.
+//! Ten thousand connections to one node each have a waiting query, and there are no changes: the
+//! increase of the node's processor time is the cost of holding them. Then a few changes per second
+//! go to all of them: the further increase, divided by the pages sent, is the cost of waking one.
+//! With several nodes, each with its own clients, more connections are held at once.
 
 use std::time::{Duration, Instant};
 
@@ -14,41 +13,41 @@ use weir_cli::endpoint::span;
 
 use super::stand::{Emulator, Stand, class, number, shares};
 
-/// The goal: a share of one core for ten thousand clients that wait.
+/// The goal: a share of one core for ten thousand waiting clients.
 const GOAL: f64 = 0.02;
 
 /// Options of `weir-bench delivery-parked`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ParkedArgs {
-    /// Clients of a node.
+    /// Clients of each node.
     #[arg(long, default_value_t = 10_000)]
     clients: u16,
     /// Nodes.
     #[arg(long, default_value_t = 3)]
     nodes: u16,
-    /// Seconds of each look.
+    /// Seconds of each measurement.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// Changes per second of the second look.
+    /// Changes per second in the second measurement.
     #[arg(long, default_value_t = 5)]
     rate: u32,
 }
 
-/// A node with its clients, and a core that says nothing yet.
+/// A node with its clients, and a core that has not started yet.
 struct Held {
     stand: Stand,
     core: Emulator,
     crowd: Emulator,
-    /// The node's memory before its clients came.
+    /// The node's memory before its clients connected, in bytes.
     resident: u64,
-    /// What its threads did before they came, as shares of a core.
+    /// The processor time of its threads before the clients connected, as shares of a core.
     before: Value,
 }
 
 /// Runs the benchmark and prints its JSON object as the last line.
 ///
 /// # Errors
-/// When a process does not start or ends early.
+/// A process that does not start or ends early.
 pub fn run(args: ParkedArgs) -> anyhow::Result<()> {
     let in_range = args.seconds >= 1.0 && args.seconds <= 25.0 && args.nodes > 0 && args.rate > 0;
     anyhow::ensure!(in_range, "--seconds from 1 to 25, --nodes and --rate at least 1");
@@ -61,7 +60,7 @@ pub fn run(args: ParkedArgs) -> anyhow::Result<()> {
     for held in &mut held {
         held.crowd.begin()?;
     }
-    // The first of their times go by unmeasured, as the crowds begin to look at theirs.
+    // The first second is not measured: the crowds have just begun.
     std::thread::sleep(Duration::from_secs(1));
     let idle = look(&held, &args)?;
     let bytes: anyhow::Result<Vec<f64>> =
@@ -120,13 +119,13 @@ pub fn run(args: ParkedArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The node that takes the most decides.
+/// Returns the idle share of the busiest node, which decides.
 fn largest_idle_share(nodes: &[Value]) -> f64 {
     nodes.iter().map(|node| number(&node["idle_share"])).fold(0.0, f64::max)
 }
 
 impl Held {
-    /// What the node's memory has grown by with each client.
+    /// The growth of the node's memory per client, in bytes.
     fn bytes_each(&self, clients: u16) -> anyhow::Result<f64> {
         let grown = self.stand.node.resident_bytes()?.saturating_sub(self.resident);
         Ok(grown as f64 / f64::from(clients))
@@ -162,7 +161,7 @@ impl Held {
     }
 }
 
-/// What the nodes' threads do in the time of a look, as shares of a core.
+/// Measures the nodes' threads for the given time, as shares of a core.
 fn look(held: &[Held], args: &ParkedArgs) -> anyhow::Result<Vec<Value>> {
     let before: anyhow::Result<Vec<_>> =
         held.iter().map(|held| held.stand.node.thread_times()).collect();

@@ -1,6 +1,6 @@
-//! Three clients that a store should not be hurt by: one that does not read, one that reads a
-//! kilobyte a second, and one that means no good. Each has a thread and a session of its own, and
-//! comes again when it was cut.
+//! Three clients that must not hurt a store: one that does not read, one that reads a kilobyte per
+//! second, and a malicious one. Each has its own thread and session, and reconnects when
+//! disconnected.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,25 +22,26 @@ use weir_wire::dialogue::{put_fetch_orders, put_logon};
 use weir_wire::reference::DefineSession;
 use weir_wire::session::{ApiKey, Logon};
 
-/// The sessions of the three.
+/// The first of the three sessions.
 const FIRST_ID: u32 = 900_000;
-/// How often each does something.
+/// The interval of each client's steps.
 const STEP: Duration = Duration::from_millis(20);
-/// What the slow one reads in a second, in bytes.
+/// The bytes that the slow client reads per second.
 const SLOW_BYTES: usize = 1024;
-/// Frames that the malicious one sends in a step.
+/// The number of frames that the malicious client sends in a step.
 const BURST: usize = 50;
-/// The longest token it makes up, in bytes.
+/// The longest forged token, in bytes.
 const TOKEN_LEN_MAX: u64 = 200;
 
-/// What one of them does.
+/// The behaviour of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Asks for everything and never reads.
+    /// Queries everything and never reads.
     Stalled,
-    /// Asks for everything and reads [`SLOW_BYTES`] a second.
+    /// Queries everything and reads [`SLOW_BYTES`] per second.
     Slow,
-    /// Forged tokens, other sessions' questions, unknown sources, no frames at all.
+    /// Sends forged tokens, queries in other sessions' names, queries of unknown sources, and bytes
+    /// that are no frames.
     Malicious,
 }
 
@@ -49,7 +50,7 @@ impl Way {
         [(Way::Stalled, "stalled"), (Way::Slow, "slow"), (Way::Malicious, "malicious")];
 }
 
-/// What one came to.
+/// A client's counters.
 #[derive(Debug, Default)]
 struct Tally {
     opened: AtomicU64,
@@ -57,14 +58,14 @@ struct Tally {
     read: AtomicU64,
 }
 
-/// Who may log on as them at a node.
+/// The keys of the three sessions at a node.
 pub(super) struct Passes([ApiKey; 3]);
 
 impl Passes {
-    /// Defines their sessions, which may see all.
+    /// Defines the sessions, which may see everything.
     ///
     /// # Errors
-    /// When the node refuses.
+    /// The node refuses a definition.
     pub(super) fn issue(admin: &mut Admin) -> anyhow::Result<Passes> {
         let keys = [fresh_key()?, fresh_key()?, fresh_key()?];
         for (id, key) in (FIRST_ID..).zip(&keys) {
@@ -85,14 +86,14 @@ impl Passes {
     }
 }
 
-/// The three, at work until [`Pests::leave`].
+/// The three clients, running until [`Pests::leave`].
 pub(super) struct Pests {
     stop: Arc<AtomicBool>,
     threads: Vec<(&'static str, Arc<Tally>, JoinHandle<()>)>,
 }
 
 impl Pests {
-    /// Sends them to a node.
+    /// Starts the clients against a node.
     pub(super) fn at(node: SocketAddr, source: PartitionId, passes: &Passes) -> Pests {
         let stop = Arc::new(AtomicBool::new(false));
         let threads = Way::ALL.into_iter().zip((FIRST_ID..).zip(passes.0));
@@ -119,7 +120,7 @@ impl Pests {
         Pests { stop, threads }
     }
 
-    /// Calls them back; what each did.
+    /// Stops the clients; returns their counters.
     pub(super) fn leave(self) -> Value {
         self.stop.store(true, Ordering::Relaxed);
         let mut told = serde_json::Map::new();
@@ -149,13 +150,13 @@ struct Pest {
 impl Pest {
     fn run(&mut self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
-            // Cut, refused or not let in: it comes again.
+            // Disconnected, refused or not admitted: it reconnects.
             let _ = self.visit(stop);
             std::thread::sleep(STEP);
         }
     }
 
-    /// One connection, until it is cut.
+    /// Runs one connection until it is disconnected.
     fn visit(&mut self, stop: &AtomicBool) -> std::io::Result<()> {
         let mut stream = TcpStream::connect(self.node)?;
         self.tally.opened.fetch_add(1, Ordering::Relaxed);
@@ -165,7 +166,7 @@ impl Pest {
         let mut hello = Vec::new();
         put_logon(&self.logon, &[], &mut hello);
         stream.write_all(&hello)?;
-        // It is let in a moment later; what came before that would be refused.
+        // The logon takes a moment; earlier frames would be refused.
         std::thread::sleep(STEP);
         stream.set_nonblocking(true)?;
         let mut slow_at = Instant::now();
@@ -210,7 +211,7 @@ impl Pest {
         }
     }
 
-    /// What it says in a step.
+    /// Returns the frames of a step.
     fn frames(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         if self.way != Way::Malicious {
@@ -232,7 +233,7 @@ impl Pest {
         out
     }
 
-    /// A question for everything, for so many pages.
+    /// Builds a query of everything, for `credit` pages.
     fn question(&mut self, credit: u32) -> FetchOrders {
         FetchOrders {
             correlation_id: self.rng.bits(),

@@ -1,11 +1,11 @@
-//! `weir-bench delivery-runaway`: readers are added until they outrun the store, and taken away
+//! `weir-bench delivery-runaway`: adds readers until they outrun the store, then removes them
 //! again.
 //!
-//! A store that serves whoever asks first and takes changes in when there is time left falls ever
-//! further behind: it wakes readers for ever fewer rows. Here the core goes on at its rate
-//! throughout; each phase is a crowd of readers of everything. What is looked at is whether the
-//! store takes in as much as before, how many rows a page has, and whether the delay of the last
-//! phase is that of the first.
+//! A store that serves queries first and ingests changes in the remaining time falls ever further
+//! behind, because it wakes readers for ever fewer rows. Here the core keeps its rate throughout;
+//! each phase is a crowd of readers of everything. The benchmark checks whether the store ingests
+//! as much as before, the number of rows per page, and whether the last phase has the delay of the
+//! first.
 
 use std::time::Instant;
 
@@ -14,10 +14,10 @@ use weir_cli::endpoint::span;
 
 use super::stand::{Emulator, Stand, class, number, shares};
 
-/// Taking in may be so much slower with too many readers.
+/// The tolerated loss of ingest rate with too many readers.
 const GOAL_SHARE: f64 = 0.10;
 const WARM_UP: f64 = 1.0;
-/// Between phases: to log on, to be told all orders, to leave.
+/// The time between phases, in seconds: to log on, to receive all orders, to leave.
 const BETWEEN: f64 = 12.0;
 
 /// Options of `weir-bench delivery-runaway`.
@@ -40,7 +40,7 @@ pub struct RunawayArgs {
 /// Runs the benchmark and prints its JSON object as the last line.
 ///
 /// # Errors
-/// When a process does not start or ends early.
+/// A process that does not start or ends early.
 pub fn run(args: RunawayArgs) -> anyhow::Result<()> {
     let in_range = args.seconds >= 1.0 && args.seconds <= 600.0 && args.rate > 0;
     anyhow::ensure!(in_range, "--seconds from 1 to 600, --rate at least 1");

@@ -1,4 +1,4 @@
-//! What the benchmarks of delivery stand on: a node with an ingest listener, and emulators.
+//! The set-up of the delivery benchmarks: a node with an ingest listener, and emulators.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -19,7 +19,7 @@ use crate::roundtrip::{Child, WorkDir};
 pub(super) const FIRST_SOURCE: u16 = 40;
 const FIRST_SESSION: u16 = 30;
 
-/// The processor time of a node's threads in a span of time, by name.
+/// The processor time of a node's threads over a span of time, by name.
 pub(super) type ThreadTimes = BTreeMap<String, Duration>;
 
 /// A node with sources.
@@ -34,7 +34,7 @@ impl Stand {
         Stand::start_with(sources, connections, "")
     }
 
-    /// The same with more lines of configuration.
+    /// As [`Stand::start`], with more lines of configuration.
     pub(super) fn start_with(sources: u16, connections: u32, more: &str) -> anyhow::Result<Stand> {
         let work = WorkDir::create(None)?;
         let mut text = format!(
@@ -53,23 +53,23 @@ impl Stand {
         Ok(Stand { node, _work: work })
     }
 
-    /// Starts a core; it has filled the store when this returns, and begins when it is told.
+    /// Starts a core; on return it has filled the store and waits for [`Emulator::begin`].
     pub(super) fn core(&self, options: &[&str]) -> anyhow::Result<Emulator> {
         Emulator::start(&self.node, "core", options)
     }
 
-    /// Starts clients; they know all orders when this returns, and begin when they are told.
+    /// Starts clients; on return they know all orders and wait for [`Emulator::begin`].
     pub(super) fn clients(&self, options: &[&str]) -> anyhow::Result<Emulator> {
         let source = FIRST_SOURCE.to_string();
         Emulator::start(&self.node, "clients", &[&["--source", &source], options].concat())
     }
 
-    /// Rows that the first source's store has taken in.
+    /// The number of rows that the first source's store has ingested.
     pub(super) fn rows(&self) -> anyhow::Result<u64> {
         self.of_first_source("/rows")
     }
 
-    /// Bytes that the first source's store has asked for.
+    /// The bytes that the first source's store has allocated.
     pub(super) fn store_bytes(&self) -> anyhow::Result<u64> {
         self.of_first_source("/memory_bytes")
     }
@@ -80,7 +80,7 @@ impl Stand {
         value.with_context(|| format!("the status page has no {pointer} of a source"))
     }
 
-    /// What its threads did from one look to another.
+    /// The processor time of the node's threads since an earlier reading.
     pub(super) fn threads_since(&self, before: &ThreadTimes) -> anyhow::Result<ThreadTimes> {
         let mut after = self.node.thread_times()?;
         for (name, time) in &mut after {
@@ -90,7 +90,7 @@ impl Stand {
     }
 }
 
-/// A `weir emulate` process that waits for its start and ends with one JSON object.
+/// A `weir emulate` process, which waits for its start and prints one JSON object at its end.
 pub(super) struct Emulator {
     process: std::process::Child,
     stdin: Option<ChildStdin>,
@@ -104,7 +104,7 @@ impl Emulator {
             .args(["emulate", name, "--json", "--wait-for-start"])
             .args(["--node", &node.address().to_string(), "--http", &node.http().to_string()])
             .args(options)
-            // By the environment: arguments are every user's to read.
+            // Passed in the environment: arguments are visible to every user.
             .env("WEIR_API_KEY", hex(&node.key().0))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -124,13 +124,13 @@ impl Emulator {
         Ok(line)
     }
 
-    /// Lets it begin.
+    /// Starts the emulation.
     pub(super) fn begin(&mut self) -> anyhow::Result<()> {
         let mut stdin = self.stdin.take().context("it has begun")?;
         writeln!(stdin).with_context(|| format!("the emulator of {} is gone", self.name))
     }
 
-    /// Waits for its end; its report.
+    /// Waits for the end; returns the report.
     pub(super) fn finish(mut self) -> anyhow::Result<Value> {
         let line = self.line()?;
         let mut value: Value = serde_json::from_str(&line)
@@ -141,7 +141,7 @@ impl Emulator {
 
 impl Drop for Emulator {
     fn drop(&mut self) {
-        // One that ended before is what its own error said; nothing is left to end.
+        // A process that has already ended has reported its own error; nothing is left to kill.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -153,12 +153,12 @@ pub(super) fn class<'a>(report: &'a Value, name: &str) -> &'a Value {
     classes.iter().find(|class| class["class"] == name).unwrap_or(&Value::Null)
 }
 
-/// A number of a report; zero where it has none, as for a percentile with too few samples.
+/// A number of a report; zero if absent, as for a percentile with too few samples.
 pub(super) fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(0.0)
 }
 
-/// Thread times as shares of one core.
+/// Converts thread times to shares of one core.
 pub(super) fn shares(times: &ThreadTimes, span: Duration) -> Value {
     let share = |time: &Duration| (time.as_secs_f64() / span.as_secs_f64() * 1e4).round() / 1e4;
     times

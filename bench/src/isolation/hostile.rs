@@ -1,8 +1,8 @@
-//! A thousand connections that mean no good, on one thread.
+//! A thousand hostile connections, on one thread.
 //!
-//! Each has a kind and takes a step in every round: it connects if it is not connected, reads what
-//! came unless its kind does not read, and does what its kind does. Nothing here waits for a
-//! connection or for time; a caller gives rounds a least length, so that what the crowd asks of the
+//! Each has a kind and takes a step in every round: it connects if necessary, reads what has
+//! arrived unless its kind never reads, and does what its kind does. Nothing here blocks on a
+//! connection or on time; the caller gives rounds a least duration, so that the crowd's load on the
 //! machine is known.
 
 use std::collections::BTreeMap;
@@ -18,46 +18,46 @@ use weir_wire::dialogue::{NodeMessage, put_logon, put_request};
 use weir_wire::frame::{Framing, next_frame};
 use weir_wire::session::{ApiKey, Logon};
 
-/// The shortest round.
+/// The least duration of a round.
 pub const ROUND: Duration = Duration::from_millis(250);
-/// Rejects that a flooding connection asks for in a round.
+/// The number of rejects that a flooding connection causes in a round.
 const FLOOD_BURST: usize = 50;
-/// The longest frame of the node's that is looked at.
+/// The longest frame of the node that is parsed, in bytes.
 const FRAME_LEN_MAX: usize = 1 << 20;
 
-/// What a connection does.
+/// The behaviour of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Sends bytes that are no frames.
     Garbage,
     /// Sends the first half of a logon, then nothing.
     HalfFrame,
-    /// Sends a logon, a byte a round.
+    /// Sends a logon at one byte per round.
     SlowLoris,
-    /// Logs on with a key that nobody has.
+    /// Logs on with a key of no session.
     WrongKey,
-    /// Repeats the bytes of a good session's logon, which is on already.
+    /// Replays the bytes of a good session's logon, while that session is logged on.
     ReplayedLogon,
     /// Announces a frame of two gigabytes.
     Oversized,
-    /// Asks, and never reads the answers.
+    /// Sends requests and never reads the answers.
     NeverReads,
-    /// Floods with requests that are well-formed and refused: it has not logged on.
+    /// Floods with well-formed requests that are refused, because it has not logged on.
     StrangerFlood,
     /// Floods with frames of unknown templates.
     MalformedFlood,
-    /// Says nothing.
+    /// Sends nothing.
     Silent,
-    /// Hangs up at once.
+    /// Disconnects at once.
     HangUp,
-    /// Logs on by a right of its own and floods with cancels of orders that are not there.
+    /// Logs on with its own key and floods with cancels of unknown orders.
     InsiderFlood,
-    /// The same, and never reads the answers.
+    /// As [`Kind::InsiderFlood`], and never reads the answers.
     InsiderNeverReads,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 13] = [
         Kind::Garbage,
         Kind::HalfFrame,
@@ -73,7 +73,7 @@ impl Kind {
         Kind::InsiderFlood,
         Kind::InsiderNeverReads,
     ];
-    /// Those that need no session.
+    /// The number of kinds that need no session; they come first.
     const STRANGERS: usize = 11;
 
     fn reads(self) -> bool {
@@ -81,20 +81,20 @@ impl Kind {
     }
 }
 
-/// What became of a kind's connections.
+/// The counters of a kind's connections.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Connections begun.
+    /// Connections attempted.
     pub opened: u64,
-    /// Ended by the node.
+    /// Connections ended by the node.
     pub cut: u64,
-    /// Closed by the crowd, when it was sent away and by [`Kind::HangUp`].
+    /// Connections closed by the crowd: when it leaves a node, and by [`Kind::HangUp`].
     pub left: u64,
-    /// What the node gave as the reason, where the peer still heard it.
+    /// The node's reasons, if the peer still received them.
     pub reasons: BTreeMap<Reason, u64>,
 }
 
-/// What became of all, by kind.
+/// The counters of all kinds.
 pub type Tallies = BTreeMap<Kind, Tally>;
 
 struct Hostile {
@@ -109,43 +109,43 @@ struct Hostile {
     is_logged_on: bool,
 }
 
-/// Whom the crowd knows of.
+/// The participants of a crowd.
 #[derive(Clone, Debug)]
 pub struct Cast {
-    /// How many there are.
+    /// The number of connections.
     pub count: usize,
-    /// Whose logon is tried and repeated.
+    /// The session whose logon is attempted and replayed.
     pub victim: Credentials,
-    /// Who may log on and means no good all the same.
+    /// The hostile sessions that may log on.
     pub insiders: Vec<Credentials>,
-    /// What they ask about.
+    /// The instrument of all requests.
     pub instrument_id: InstrumentId,
 }
 
-/// What opens a session.
+/// The credentials of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Credentials {
     /// The session.
     pub session_id: SessionId,
-    /// Its key.
+    /// The session's key.
     pub key: ApiKey,
 }
 
-/// Connections that mean no good.
+/// A crowd of hostile connections.
 pub struct Crowd {
     all: Vec<Hostile>,
     tallies: Tallies,
 }
 
 impl Crowd {
-    /// A crowd that is not there yet.
+    /// Creates a crowd without connections.
     #[must_use]
     pub fn gather(cast: &Cast) -> Crowd {
         let all = (0..cast.count).map(|index| Hostile::new(index, cast)).collect();
         Crowd { all, tallies: Tallies::new() }
     }
 
-    /// Lets each take a step against `node`, or go away where there is none.
+    /// Lets each take a step against `node`, or disconnect if there is none.
     pub fn round(&mut self, node: Option<SocketAddr>) {
         for hostile in &mut self.all {
             let tally = self.tallies.entry(hostile.kind).or_default();
@@ -156,7 +156,7 @@ impl Crowd {
         }
     }
 
-    /// What became of all of them so far.
+    /// The counters so far.
     #[must_use]
     pub fn tallies(&self) -> &Tallies {
         &self.tallies
@@ -165,7 +165,7 @@ impl Crowd {
 
 impl Hostile {
     fn new(index: usize, cast: &Cast) -> Hostile {
-        // One in fifty is an insider, as far as there are sessions for them.
+        // One in fifty is an insider, as long as there are sessions for them.
         let insider = index / 50;
         let is_insider = index.is_multiple_of(50) && insider < cast.insiders.len();
         let kind = match (is_insider, insider % 2) {
@@ -175,7 +175,7 @@ impl Hostile {
         };
         Hostile {
             kind,
-            // Four addresses that are not the good ones'.
+            // Four addresses that the good sessions do not use.
             from: Ipv4Addr::new(127, 0, 0, 2 + (index % 4) as u8),
             who: if is_insider { cast.insiders[insider] } else { cast.victim },
             instrument_id: cast.instrument_id,
@@ -195,7 +195,7 @@ impl Hostile {
 
     fn step(&mut self, node: SocketAddr, tally: &mut Tally) {
         if self.stream.is_none() {
-            // Out of ports or descriptors: the next round tries again.
+            // Out of ports or descriptors: retried in the next round.
             let Ok(stream) = connect_from(self.from, node) else { return };
             tally.opened += 1;
             self.stream = Some(stream);
@@ -216,7 +216,7 @@ impl Hostile {
         }
     }
 
-    /// Reads what came; false when the node has ended the connection.
+    /// Reads what has arrived; returns false when the node has ended the connection.
     fn read(&mut self, tally: &mut Tally) -> bool {
         let stream = self.stream.as_mut().expect("it is connected");
         let mut chunk = [0; 4096];
@@ -253,7 +253,7 @@ impl Hostile {
         true
     }
 
-    /// Does what its kind does; false when the node has ended the connection.
+    /// Takes the kind's action; returns false when the node has ended the connection.
     fn act(&mut self) -> bool {
         match self.kind {
             Kind::Garbage => {
@@ -320,7 +320,7 @@ impl Hostile {
         self.send(&burst)
     }
 
-    /// Cancels of an order that is not there: well-formed, and refused by whoever decides.
+    /// Cancels of an unknown order: well-formed, and refused.
     fn cancels(&mut self, count: usize) -> Vec<u8> {
         let nothing = ClOrdId::new("no-such-order").expect("a short name");
         let mut frames = Vec::new();
@@ -344,12 +344,13 @@ impl Hostile {
     }
 }
 
-/// Not an end: nothing there, no room, or not connected yet.
+/// Returns true for an error that does not end the connection: no data, no room, or not connected
+/// yet.
 fn is_not_yet(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected | ErrorKind::Interrupted)
 }
 
-/// Begins to connect from an address of this machine.
+/// Starts to connect from an address of this machine.
 fn connect_from(from: Ipv4Addr, node: SocketAddr) -> std::io::Result<TcpStream> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;

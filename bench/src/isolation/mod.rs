@@ -1,17 +1,17 @@
-//! `weir-bench isolation`: what good sessions notice of those that are none.
+//! `weir-bench isolation`: the effect of misbehaving sessions on good ones.
 //!
-//! Ten sessions trade at a steady rate on a node, and a *party* does what it does: does not read
-//! its reports, floods, or is a thousand hostile connections. All of them share the cores of one
-//! machine, so a run beside the party must not be compared with one without: it would tell what
-//! the party's own process takes. Each run is paired with a *control* that has the same load on
-//! the machine. In it the same party turns to a second node of the same kind, where nobody trades;
-//! what the good sessions still notice is the machine's, and the ratio of the two is the node's.
-//! A session that does not read has the same session reading as its control. The party takes only
-//! what others leave of the cores (`SCHED_IDLE`), in both.
+//! Ten sessions trade at a steady rate on a node, while a *party* misbehaves: it does not read its
+//! reports, floods, or is a thousand hostile connections. All of them share the cores of one
+//! machine, so a run with the party must not be compared with one without: the difference would
+//! include the party's own processor time. Each run is therefore paired with a *control* of the
+//! same load on the machine, in which the same party connects to a second node of the same kind,
+//! without trading. The remaining effect on the good sessions is the machine's, and the ratio of
+//! the two runs is the node's. The control of a session that does not read is the same session
+//! reading. In both, the party runs only on idle cores (`SCHED_IDLE`).
 //!
-//! * [`party`]: those others, a process of their own.
-//! * [`hostile`]: a thousand connections that mean no good.
-//! * [`stand`]: the nodes, the good sessions, one run.
+//! - [`party`]: the misbehaving sessions, in a separate process.
+//! - [`hostile`]: a thousand hostile connections.
+//! - [`stand`]: the nodes, the good sessions, one run.
 
 pub mod hostile;
 mod party;
@@ -31,12 +31,13 @@ use crate::roundtrip::{Estimate, LargerPart, WorkDir, median_with_interval};
 pub use party::{PartyArgs, run_party};
 use stand::{Run, Setting, Stand};
 
-/// The good sessions' figures may be so many times their control's.
+/// The limit of the good sessions' figures, as a multiple of their control.
 const GOAL: f64 = 1.10;
 
-/// Deadlines that end nothing during a run, and little room for who does not read.
+/// Timeouts that end nothing during a run, and little buffer space for a session that does not
+/// read.
 const PATIENT: &str = "[gateway]\nstall_max_ms = 60000\noutput_bytes_max = 65536\n";
-/// Short deadlines, so that each is met in a run, and fewer places than a crowd of 1,000 has.
+/// Short timeouts, so that each expires in a run, and fewer places than a crowd of 1,000 needs.
 const IMPATIENT: &str = "[gateway]\nlogon_timeout_ms = 1000\nstall_max_ms = 1000\n\
                          output_bytes_max = 65536\nlobby_per_address_max = 125\n";
 
@@ -46,16 +47,16 @@ pub struct IsolationArgs {
     /// Pairs of runs of each scenario.
     #[arg(long, default_value_t = 15)]
     pairs: u32,
-    /// Seconds of each run, without the fifth before it that is not measured.
+    /// Seconds of each run, without the preceding fifth that is not measured.
     #[arg(long, default_value_t = 1.5)]
     seconds: f64,
-    /// Orders a second of the ten good sessions together.
+    /// Orders per second of the ten good sessions together.
     #[arg(long, default_value_t = 2_000)]
     rate: u32,
     /// The nodes' durability level.
     #[arg(long, default_value = "memory")]
     durability: Durability,
-    /// Orders a second that the flooding session may send in the scenario with a throttle.
+    /// Orders per second that the flooding session may send in the scenario with a throttle.
     #[arg(long, default_value_t = 1_000)]
     order_rate: u32,
     /// Hostile connections.
@@ -64,19 +65,19 @@ pub struct IsolationArgs {
     /// Only these scenarios: silent, flood, throttled, hostile.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Where the logs lie during the run; the system's temporary directory when not given.
+    /// Directory of the logs during the run; the system's temporary directory if absent.
     #[arg(long, value_name = "DIR")]
     dir: Option<std::path::PathBuf>,
 }
 
-/// What is measured beside what.
+/// A scenario: the party's kind, the nodes' configuration and the party's orders.
 struct Scenario {
     name: &'static str,
     what: &'static str,
     kind: PartyKind,
     config: &'static str,
     is_throttled: bool,
-    /// The party's orders with and in the control.
+    /// The party's orders in the run and in its control.
     orders: [Order; 2],
 }
 
@@ -118,7 +119,7 @@ const SCENARIOS: [Scenario; 4] = [
 /// Runs the benchmark and prints its JSON object as the last line.
 ///
 /// # Errors
-/// When a process does not start or a connection ends.
+/// A process that does not start, or a connection that ends.
 pub fn run(args: IsolationArgs) -> anyhow::Result<()> {
     let in_range = args.seconds > 0.0 && args.seconds <= 60.0 && args.pairs > 0 && args.rate > 0;
     anyhow::ensure!(in_range, "--seconds up to 60, --pairs and --rate at least 1");
@@ -170,7 +171,7 @@ fn measure(scenario: &Scenario, args: &IsolationArgs, work: &WorkDir) -> anyhow:
     let [with, control] = scenario.orders;
     for pair in 0..args.pairs {
         let seed = u64::from(pair) + 1;
-        // Turn about, so that neither side is always the one that follows the other.
+        // The order alternates, so that neither side always follows the other.
         if pair % 2 == 0 {
             pairs.with.push(stand.run(with, seed)?);
             pairs.control.push(stand.run(control, seed)?);
@@ -192,7 +193,7 @@ type Pick = fn(&Quantiles) -> Option<u64>;
 
 const PICKS: [(&str, Pick); 2] = [("p50", |q| Some(q.p50)), ("p99", |q| q.p99)];
 
-/// What an interval says of the goal.
+/// The verdict on the goal from its interval.
 fn judge(ratio: Estimate) -> &'static str {
     match ratio {
         Estimate { high, .. } if high <= GOAL => "met",
@@ -202,14 +203,14 @@ fn judge(ratio: Estimate) -> &'static str {
 }
 
 impl Pairs {
-    /// Runs whose generator sent more orders late than a run alone may have. Their figures hold
-    /// all the same: they count from when an order was sent.
+    /// The number of runs whose generator sent too many orders late. Their figures are valid all
+    /// the same: they count from the actual send time.
     fn late_count(&self) -> usize {
         let runs = self.with.iter().chain(&self.control);
         runs.filter(|run| run.report.verdict != Verdict::Valid).count()
     }
 
-    /// Pair by pair, the figure with the party over its control's.
+    /// The ratio of the figure to its control's, pair by pair.
     fn ratio(&self, figure: impl Fn(&Run) -> Option<f64>) -> Option<Estimate> {
         let pairs = self.with.iter().zip(&self.control);
         let ratios: Option<Vec<f64>> =
@@ -235,8 +236,8 @@ impl Pairs {
     }
 }
 
-/// From when an order was sent, not from when it was due: how late the generator is on a core that
-/// it shares is none of the node's doing, and the next order does not wait for an answer.
+/// Latency from the actual send time, not from the due time: the node is not responsible for a late
+/// generator on a shared core, and the next order does not wait for an answer.
 fn latency(run: &Run, pick: Pick) -> Option<f64> {
     pick(&run.report.latency_from_sent).map(|ns| ns as f64)
 }
@@ -268,7 +269,7 @@ fn side_json(runs: &[Run]) -> Value {
     })
 }
 
-/// For people.
+/// Prints the pairs in readable form.
 fn tell(pairs: &Pairs) {
     for (side, runs) in [("with", &pairs.with), ("control", &pairs.control)] {
         let of = |pick: Pick| span(median(runs, |run| latency(run, pick).unwrap_or(0.0)) as u64);

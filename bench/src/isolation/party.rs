@@ -1,9 +1,9 @@
-//! `weir-bench party`: those that a good session is not to notice, in a process of their own.
+//! `weir-bench party`: the misbehaving sessions of the isolation benchmark, in a separate process.
 //!
-//! A party does one of three things to the node that it is told, line by line on its standard
-//! input, and takes only what others leave of the cores: a real one has a machine of its own.
+//! A party reads its orders line by line from standard input and connects to the node that they
+//! name. It runs only on idle cores, because a real one has its own machine.
 //!
-//! | kind | what it does |
+//! | kind | behaviour |
 //! | --- | --- |
 //! | `maker` | rests large orders that all trade with, and reads its reports, or never does |
 //! | `flood` | one session that sends orders as fast as its socket takes them |
@@ -29,16 +29,17 @@ use super::stand::{
     FIRST_INSTRUMENT, FLOODER, INSIDERS, INSTRUMENT_COUNT, MAKER, MIDDLE, TRADING, VICTIM, key_of,
 };
 
-/// Requests that a flood puts together before it writes.
+/// The number of requests that a flood collects before it writes.
 const BURST: usize = 256;
-/// No more than this waits to be written.
+/// The limit of unsent bytes.
 const BACKLOG_MAX: usize = 64 * 1024;
-/// What a silent maker asks before it stops reading, so that its answers pile up at once.
+/// The number of requests of a silent maker before it stops reading, so that answers pile up at
+/// once.
 const QUESTIONS: usize = 20_000;
-/// The receive buffer of who does not read, in bytes: the rest is the node's to keep.
+/// The receive buffer of a session that does not read, in bytes: the node must hold the rest.
 const SILENT_BUFFER: usize = 4 * 1024;
 const FLOOD_UNANSWERED_MAX: usize = 1 << 20;
-/// Rounds after which a crowd is what it will be.
+/// The number of rounds after which a crowd is fully connected.
 const ROUNDS_TO_BEGIN: u32 = 3;
 
 /// Options of `weir-bench party`.
@@ -47,7 +48,7 @@ pub struct PartyArgs {
     /// maker, flood or hostile.
     #[arg(long)]
     kind: PartyKind,
-    /// The nodes, in the order of their numbers.
+    /// Nodes, in order of their numbers.
     #[arg(long, value_delimiter = ',')]
     nodes: Vec<String>,
     /// Connections of a hostile crowd.
@@ -55,14 +56,14 @@ pub struct PartyArgs {
     count: usize,
 }
 
-/// What a party does.
+/// The kind of a party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartyKind {
     /// Rests orders.
     Maker,
-    /// Floods.
+    /// Floods with orders.
     Flood,
-    /// Means no good.
+    /// Opens hostile connections.
     Hostile,
 }
 
@@ -79,14 +80,14 @@ impl FromStr for PartyKind {
     }
 }
 
-/// What a party is told to do.
+/// An order to a party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Go away.
+    /// Disconnect.
     Off,
-    /// Turn to this node; a maker reads its reports.
+    /// Connect to this node; a maker reads its reports.
     To(usize),
-    /// As [`Order::To`], and reads nothing.
+    /// As [`Order::To`], but a maker reads nothing.
     SilentTo(usize),
 }
 
@@ -115,18 +116,18 @@ impl std::fmt::Display for Order {
 }
 
 trait Party {
-    /// Carries out an order; back when the party is what it will be.
+    /// Carries out an order; returns once the party is fully in place.
     fn turn(&mut self, node: Option<SocketAddr>, is_silent: bool) -> anyhow::Result<()>;
-    /// Goes on for a moment.
+    /// Continues for a moment.
     fn step(&mut self) -> anyhow::Result<()>;
-    /// What it has done so far: requests or rounds.
+    /// The amount of work so far: requests or rounds.
     fn done(&self) -> u64;
 }
 
-/// Does what it is told until its standard input ends.
+/// Carries out orders until standard input ends.
 ///
 /// # Errors
-/// When a node cannot be reached, or cuts off who did nothing that is not allowed.
+/// A node that cannot be reached, or that disconnects a session which did nothing wrong.
 pub fn run_party(args: PartyArgs) -> anyhow::Result<()> {
     ask_for(Share::Leftover).context("cannot stand back behind others")?;
     let nodes: Result<Vec<_>, _> = args.nodes.iter().map(|node| resolve(node)).collect();
@@ -155,7 +156,7 @@ pub fn run_party(args: PartyArgs) -> anyhow::Result<()> {
     }
 }
 
-/// The lines of standard input, until it ends.
+/// Reads the lines of standard input until it ends.
 fn orders() -> Receiver<Result<Order, String>> {
     let (sender, orders) = channel();
     std::thread::spawn(move || {
@@ -177,7 +178,7 @@ fn log_on(node: SocketAddr, id: SessionId, unanswered_count_max: usize) -> anyho
         heartbeat_interval_ms: 60_000,
         ..SessionConfig::new(id, key_of(id))
     };
-    // The connection before it may not have ended yet for the node.
+    // The node may not have noticed the end of the previous connection yet.
     let deadline = Instant::now() + TIMEOUT;
     loop {
         match client.log_on(config, TIMEOUT) {
@@ -195,7 +196,7 @@ fn submit(client: &mut Client, id: SessionId, request: Request) -> anyhow::Resul
     }
 }
 
-/// An order that nobody has named before.
+/// Builds an order with a new identifier.
 fn order(account: SessionId, instrument: u32, (side, price, qty): (Side, i64, u64)) -> LimitOrder {
     LimitOrder {
         cl_ord_id: ClOrdId::from_number(weir_client::clock::unix_time().0),
@@ -208,7 +209,7 @@ fn order(account: SessionId, instrument: u32, (side, price, qty): (Side, i64, u6
     }
 }
 
-/// Rests orders at the middle, ahead of everybody's.
+/// Rests orders at the middle price, ahead of all others.
 struct Maker {
     client: Option<Client>,
     is_silent: bool,
@@ -237,7 +238,8 @@ impl Party for Maker {
                 let request = cancel(nothing, nothing, InstrumentId(FIRST_INSTRUMENT));
                 submit(&mut client, MAKER, request)?;
             }
-            // Until the node takes no more questions from who does not read its answers.
+            // Waits until the node takes no more requests from a session that does not read its
+            // answers.
             let mut left = usize::MAX;
             while client.connection().backlog_len() < left {
                 left = client.connection().backlog_len();
@@ -264,7 +266,7 @@ impl Party for Maker {
     }
 }
 
-/// Orders that trade with nobody, as many as the socket takes.
+/// Sends orders that never trade, as fast as the socket takes them.
 struct Flood {
     client: Option<Client>,
     done: u64,
@@ -298,7 +300,7 @@ impl Party for Flood {
         let got = client.poll(Duration::ZERO, |_, _| {})?;
         self.done += got as u64;
         if got == 0 && client.connection().backlog_len() == before {
-            // Neither end moves: who waits for it gives the core away.
+            // Neither end makes progress: waiting yields the core.
             self.done += client.poll(Duration::from_millis(1), |_, _| {})? as u64;
         }
         Ok(())
@@ -312,7 +314,7 @@ impl Party for Flood {
 struct Hostiles {
     crowd: Crowd,
     node: Option<SocketAddr>,
-    /// When the round may begin.
+    /// The time at which the next round may begin.
     next_at: Instant,
 }
 

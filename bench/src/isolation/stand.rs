@@ -1,5 +1,5 @@
-//! What a scenario of the isolation benchmark stands on: two like nodes, good sessions on the first
-//! of them, and the party that turns to the one or the other.
+//! The set-up of a scenario of the isolation benchmark: two identical nodes, good sessions on the
+//! first, and the party, which connects to either.
 
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
@@ -27,44 +27,44 @@ use crate::roundtrip::{Child, CpuTime, LargerPart, WorkDir};
 
 /// The partition that trades.
 pub(super) const TRADING: PartitionId = PartitionId(1);
-/// What the good sessions trade.
+/// The instruments of the good sessions.
 pub(super) const FIRST_INSTRUMENT: u32 = 900_000;
 pub(super) const INSTRUMENT_COUNT: u32 = 4;
 /// The middle of their prices.
 pub(super) const MIDDLE: i64 = 10_000;
-/// The good sessions, each on a connection of its own.
+/// The number of good sessions, each with its own connection.
 const GOOD_COUNT: u32 = 10;
-/// The session whose logon is repeated; it is on.
+/// The session whose logon is replayed; it is logged on.
 pub(super) const VICTIM: SessionId = SessionId(100);
 pub(super) const INSIDERS: Range<u32> = 101..121;
 pub(super) const FLOODER: SessionId = SessionId(130);
 pub(super) const MAKER: SessionId = SessionId(140);
 const PARTY_FIRM: FirmId = FirmId(100);
 const LIVE_COUNT_MAX: usize = 1_000;
-/// An order sent later than this after it was due was late.
+/// The delay after its due time beyond which an order counts as late.
 const LATE_AFTER: Nanos = Nanos(200_000);
-/// A run with more late orders than this has a late generator.
+/// The share of late orders beyond which a run has a late generator.
 const LATE_SHARE_MAX: f64 = 0.01;
-/// The node's thread that orders wait for.
+/// The node's thread on the order path.
 const CORE_THREAD: &str = "core";
 
-/// The key of a session of a party: nothing that the benchmark's nodes do is a secret.
+/// Returns the key of a party's session: the benchmark's nodes hold no secrets.
 pub(super) fn key_of(id: SessionId) -> ApiKey {
     let mut key = [0x5a; 32];
     key[..4].copy_from_slice(&id.0.to_le_bytes());
     ApiKey(key)
 }
 
-/// What differs between scenarios.
+/// The parameters of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     pub(super) kind: PartyKind,
     pub(super) durability: Durability,
     /// The nodes' configuration.
     pub(super) config: &'static str,
-    /// Orders a second that the flooding session may send; zero for as many as it likes.
+    /// Orders per second that the flooding session may send; zero: unlimited.
     pub(super) order_rate_max: u32,
-    /// Orders a second of all good sessions together.
+    /// Orders per second of all good sessions together.
     pub(super) rate: u32,
     pub(super) run: Duration,
     /// Connections of a hostile crowd.
@@ -94,7 +94,7 @@ impl PartyProcess {
         Ok(PartyProcess { process, orders, answers })
     }
 
-    /// Gives an order and waits until it is carried out; what the party has done so far.
+    /// Sends an order and waits until it is carried out; returns the party's work so far.
     fn tell(&mut self, order: Order) -> anyhow::Result<u64> {
         writeln!(self.orders, "{order}").context("the party is gone")?;
         let mut line = String::new();
@@ -106,24 +106,24 @@ impl PartyProcess {
 
 impl Drop for PartyProcess {
     fn drop(&mut self) {
-        // One that ended before is what its own error said; nothing is left to end.
+        // A process that has already ended has reported its own error; nothing is left to kill.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// What a run was.
+/// The figures of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) report: LoadReport,
-    /// Processor time of the first node's order path, and of both nodes together.
+    /// The processor time of the first node's order path, and of both nodes together.
     pub(super) core: Duration,
     pub(super) nodes: Duration,
-    /// What the party did meanwhile.
+    /// The party's work during the run.
     pub(super) party: u64,
 }
 
-/// See the module's documentation.
+/// Two nodes, the generator of the good sessions, and the party.
 pub(super) struct Stand {
     setting: Setting,
     generator: Generator,
@@ -134,7 +134,7 @@ pub(super) struct Stand {
 }
 
 impl Stand {
-    /// Starts the nodes, defines who takes part and logs the good ones on.
+    /// Starts the nodes, defines the participants and logs the good sessions on.
     pub(super) fn start(name: &str, setting: Setting, work: &WorkDir) -> anyhow::Result<Stand> {
         let config = work.path().join(format!("{name}.toml"));
         std::fs::write(&config, setting.config)?;
@@ -168,7 +168,7 @@ impl Stand {
         Ok(Stand { setting, generator, source, victims, party, nodes })
     }
 
-    /// One run of the good sessions while the party does as ordered.
+    /// Runs the good sessions once while the party carries out `order`.
     pub(super) fn run(&mut self, order: Order, seed: u64) -> anyhow::Result<Run> {
         let before = self.party.tell(order)?;
         let cpu = self.cpu()?;

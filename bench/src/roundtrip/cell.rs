@@ -1,6 +1,6 @@
-//! One kind of load against an echo and a node in turn, and what the pairs come to.
+//! One load against an echo and a node alternately, and the figures of the pairs.
 //!
-//! Both sides keep their connections and their books from pair to pair; while one runs the other's
+//! Both sides keep their connections and their books from pair to pair; while one runs, the other's
 //! process is stopped. Each run begins with a fifth of its length that is not measured.
 
 use std::path::Path;
@@ -25,17 +25,17 @@ use super::peers;
 use super::stats::{Estimate, median_with_interval};
 
 const SESSION_COUNT: u32 = 8;
-/// What is defined counts up from here.
+/// The first identifier of the definitions.
 const FIRST_ID: u32 = 900_000;
 const INSTRUMENT_COUNT: u32 = 4;
 const LIVE_COUNT_MAX: usize = 1_000;
 const UNANSWERED_COUNT_MAX: usize = 1 << 20;
-/// An order sent later than this after it was due was late.
+/// The delay after its due time beyond which an order counts as late.
 const LATE_AFTER: Nanos = Nanos(200_000);
-/// A run with more late orders than this has a late generator.
+/// The share of late orders beyond which a run has a late generator.
 const LATE_SHARE_MAX: f64 = 0.01;
 
-/// How long and how often.
+/// The number and length of runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bench {
     /// Pairs of each cell.
@@ -44,23 +44,23 @@ pub(super) struct Bench {
     pub(super) run: Duration,
 }
 
-/// Who sends orders.
+/// The sessions that send orders.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Crowd {
-    /// Sessions.
+    /// The number of sessions.
     pub(super) count: u32,
-    /// Connections that they share.
+    /// The number of connections that they share.
     pub(super) connections: usize,
-    /// Their first identifier.
+    /// The first identifier of the sessions.
     pub(super) first_id: u32,
 }
 
-/// How orders come.
+/// The kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoadKind {
-    /// So many under way.
+    /// Closed loop: this many orders in flight.
     Window(u32),
-    /// So many a second, Poisson.
+    /// Open loop: this many orders per second, Poisson.
     Open(u32),
 }
 
@@ -95,27 +95,27 @@ impl LoadKind {
     }
 }
 
-/// The sizes of what goes over the wire.
+/// The sizes of the frames on the wire.
 pub(super) fn payload() -> Value {
     let (order, report) = peers::order_frame();
     json!({ "new_order_frame": order.len(), "execution_report_frame": report })
 }
 
-/// A side of a pair: connections and the orders they have.
+/// A side of a pair: its connections and their orders.
 struct Side<'a> {
     process: &'a Child,
     generator: Generator,
     source: MixSource,
 }
 
-/// An echo and a node, ready to be loaded in turn.
+/// An echo and a node, ready for alternate loads.
 pub(super) struct Sides<'a> {
     echo: Side<'a>,
     node: Side<'a>,
 }
 
 impl<'a> Sides<'a> {
-    /// Logs on to both; defines on the node what the load needs.
+    /// Logs on to both, and defines the load's sessions and instruments on the node.
     pub(super) fn connect(echo: &'a Child, node: &'a Child) -> anyhow::Result<Sides<'a>> {
         Sides::connect_many(
             echo,
@@ -124,13 +124,13 @@ impl<'a> Sides<'a> {
         )
     }
 
-    /// As [`Sides::connect`], with as many sessions and connections as the crowd has.
+    /// As [`Sides::connect`], with the crowd's numbers of sessions and connections.
     pub(super) fn connect_many(
         echo: &'a Child,
         node: &'a Child,
         crowd: &Crowd,
     ) -> anyhow::Result<Sides<'a>> {
-        // It may stand still since another load's last run.
+        // It may still be stopped from another load's last run.
         node.pause(false)?;
         echo.pause(false)?;
         let (traders, listings) = define(node, crowd)?;
@@ -142,7 +142,7 @@ impl<'a> Sides<'a> {
         })
     }
 
-    /// Pairs of runs, and the bare sync loop in `sync_dir` after each where it is given.
+    /// Runs pairs, each followed by the bare sync loop in `sync_dir` if it is given.
     pub(super) fn measure(
         &mut self,
         bench: &Bench,
@@ -151,7 +151,7 @@ impl<'a> Sides<'a> {
     ) -> anyhow::Result<Cell> {
         let mut cell = Cell { load, echo: vec![], node: vec![], bare_sync: vec![] };
         for pair in 0..bench.pairs {
-            // Turn about, so that neither side is always the one that follows the other.
+            // The order alternates, so that neither side always follows the other.
             for turn in 0..2 {
                 let seed = u64::from(pair) + 1;
                 if (pair + turn) % 2 == 0 {
@@ -175,7 +175,7 @@ impl<'a> Side<'a> {
         listings: Vec<Listing>,
     ) -> anyhow::Result<Side<'a>> {
         let accounts: Vec<_> = traders.iter().map(|trader| trader.account_id).collect();
-        // Adds and cancels alone: each has exactly one report, as on the echo.
+        // Adds and cancels only: each has exactly one report, as on the echo.
         let mix = Mix { adds: 1, cancels: 1, replaces: 0, crosses: 0 };
         let source = MixSource::new(mix, listings, &accounts, LIVE_COUNT_MAX);
         let generator = Generator::connect(process.target(), traders, connections)?;
@@ -203,11 +203,11 @@ impl<'a> Side<'a> {
             late_share_max: LATE_SHARE_MAX,
         };
         self.process.pause(false)?;
-        // With orders under way in a fixed number both ends take turns by themselves.
+        // With a fixed number of orders in flight both ends alternate by themselves.
         let part = matches!(pace, Pace::Open).then(LargerPart::take);
         let report = self.generator.run(&plan, &mut self.source, &mut |_| {})?;
         drop(part);
-        // What an overloaded run left behind is taken in before the next.
+        // Receives the answers that an overloaded run left behind before the next one.
         self.generator.settle(TIMEOUT)?;
         self.process.pause(true)?;
         Ok(report)
@@ -220,14 +220,14 @@ pub(crate) struct NodeLoad<'a> {
 }
 
 impl<'a> NodeLoad<'a> {
-    /// Logs on; defines on the node what the load needs. The node stands still between runs.
+    /// Logs on, and defines the load's sessions and instruments. The node is stopped between runs.
     pub(crate) fn connect(node: &'a Child) -> anyhow::Result<NodeLoad<'a>> {
         let crowd = Crowd { count: SESSION_COUNT, connections: 1, first_id: FIRST_ID };
         let (traders, listings) = define(node, &crowd)?;
         Ok(NodeLoad { side: Side::connect(node, (&traders, 1), listings)? })
     }
 
-    /// Sends orders at `rate` for a while.
+    /// Sends orders at `rate` for the duration `run`.
     pub(crate) fn run(
         &mut self,
         run: Duration,
@@ -239,7 +239,7 @@ impl<'a> NodeLoad<'a> {
     }
 }
 
-/// Defines what a load needs.
+/// Defines the sessions and instruments of a load.
 fn define(node: &Child, crowd: &Crowd) -> anyhow::Result<(Vec<Trader>, Vec<Listing>)> {
     let mut admin = Admin::connect(node.target(), (SessionId(1), node.key()), TIMEOUT)?;
     let setup = SetupPlan {
@@ -253,7 +253,7 @@ fn define(node: &Child, crowd: &Crowd) -> anyhow::Result<(Vec<Trader>, Vec<Listi
     Ok(defined)
 }
 
-/// The same sessions, with a key that the echo does not look at.
+/// The same sessions, with a key that the echo ignores.
 fn echo_traders(traders: &[Trader]) -> Vec<Trader> {
     let key = ApiKey([0; 32]);
     let sessions = (1..).zip(traders);
@@ -282,7 +282,7 @@ fn echo_listings(listings: &[Listing]) -> Vec<Listing> {
         .collect()
 }
 
-/// What the pairs of one load came to.
+/// The figures of the pairs of one load.
 pub(super) struct Cell {
     load: LoadKind,
     echo: Vec<LoadReport>,
@@ -324,12 +324,12 @@ impl Cell {
         self.echo.iter().chain(&self.node).filter(late).count()
     }
 
-    /// A third of late runs are too many to say anything.
+    /// Returns false if more than a third of the runs are late, which leaves no verdict.
     fn has_verdict(&self) -> bool {
         self.late_count() * 3 <= self.echo.len() + self.node.len()
     }
 
-    /// Pair by pair, the node's figure over the echo's.
+    /// The ratio of the node's figure to the echo's, pair by pair.
     fn ratio_of(&self, which: fn(&LoadReport) -> &Quantiles, pick: Pick) -> Option<Estimate> {
         let pairs = self.node.iter().zip(&self.echo);
         let ratios: Option<Vec<f64>> = pairs
@@ -342,7 +342,7 @@ impl Cell {
         self.ratio_of(|report| &report.latency, pick)
     }
 
-    /// How far the node's median lies above the bare sync loop's, pair by pair, in ns.
+    /// The difference of the node's median and the bare sync loop's, pair by pair, in ns.
     fn above_bare_sync(&self) -> Option<Estimate> {
         let pairs = self.node.iter().zip(&self.bare_sync);
         let mut above: Vec<f64> =
@@ -350,7 +350,7 @@ impl Cell {
         (!above.is_empty()).then(|| median_with_interval(&mut above))
     }
 
-    /// A line for people.
+    /// A readable line of the figures.
     pub(super) fn line(&self) -> String {
         let of = |reports: &[LoadReport], pick: Pick| {
             median_of(reports.iter().map(|report| pick(&report.latency)))
@@ -379,13 +379,13 @@ impl Cell {
         )
     }
 
-    /// For the result's object.
+    /// The figures for the result's object.
     pub(super) fn json(&self, durability: Durability, wait: WaitStrategy) -> Value {
         let ratio = |pick: Pick| {
             let ratio = self.has_verdict().then(|| self.ratio(pick)).flatten();
             ratio.map_or(Value::Null, Estimate::json)
         };
-        // Without the generator's lag, which both sides' latencies contain.
+        // Excludes the generator's lag, which is part of both sides' latencies.
         let from_sent = |pick: Pick| {
             let ratio = self.ratio_of(|report| &report.latency_from_sent, pick);
             self.has_verdict().then_some(ratio).flatten().map_or(Value::Null, Estimate::json)

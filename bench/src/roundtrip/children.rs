@@ -1,6 +1,7 @@
-//! The processes that a benchmark measures: a node, an echo; and the directory they work in.
+//! The processes that a benchmark measures, a node and an echo, and their working directory.
 //!
-//! A child is this same program. It ends when its handle goes, and the directory with it.
+//! A node is the shipped `weir`, an echo this program. A child is killed when its handle is
+//! dropped; the directory is removed with its handle.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,18 +24,18 @@ use weir_tls::client::Trust;
 use weir_types::Durability;
 use weir_wire::session::ApiKey;
 
-/// Where a node under measurement listens.
+/// The listening address of a node under measurement.
 const LISTEN: &str = "127.0.0.1:0";
 const LISTEN_ANY: &str = "0.0.0.0:0";
 
-/// A directory that is removed when its handle goes.
+/// A directory that is removed when its handle is dropped.
 #[derive(Debug)]
 pub(crate) struct WorkDir {
     path: PathBuf,
 }
 
 impl WorkDir {
-    /// Makes one in `parent`, or in the system's place for temporary files.
+    /// Creates a directory in `parent`, or in the system's temporary directory.
     pub(crate) fn create(parent: Option<&Path>) -> anyhow::Result<WorkDir> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -45,12 +46,12 @@ impl WorkDir {
         Ok(WorkDir { path })
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The type of the file system it is on, as the kernel names it.
+    /// The type of its file system, as the kernel names it.
     pub(super) fn file_system(&self) -> Option<String> {
         let path = self.path.canonicalize().ok()?;
         let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
@@ -74,21 +75,21 @@ impl Drop for WorkDir {
     }
 }
 
-/// Certificates of a run, in its directory.
+/// The certificates of a run, in its directory.
 #[derive(Debug)]
 pub(super) struct Certificates {
     certificate: PathBuf,
     key: PathBuf,
-    /// The authority, for further processes.
+    /// The authority's certificate, for further processes.
     pub(super) ca: PathBuf,
     tls: ClientTls,
 }
 
-/// What the certificates are for.
+/// The server name in the certificates.
 pub(super) const SERVER_NAME: &str = "weir.bench";
 
 impl Certificates {
-    /// Makes them.
+    /// Creates the certificates.
     pub(super) fn make(work_dir: &WorkDir) -> anyhow::Result<Certificates> {
         let authority = Authority::new("weir bench")?;
         let signed = authority.sign(&[SERVER_NAME], Usage::Server)?;
@@ -101,7 +102,7 @@ impl Certificates {
         Ok(Certificates { certificate, key, ca, tls })
     }
 
-    /// The options of a process that shows them.
+    /// The options with which a process presents them.
     fn options(&self) -> [String; 4] {
         let path = |path: &Path| path.display().to_string();
         let (certificate, key) = (path(&self.certificate), path(&self.key));
@@ -109,12 +110,12 @@ impl Certificates {
     }
 }
 
-/// Processor time of a child's threads.
+/// The processor time of a child's threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CpuTime {
-    /// Of all of them.
+    /// The time of all threads.
     pub(crate) all: Duration,
-    /// Of the one that was asked for.
+    /// The time of the requested thread.
     pub(crate) named: Duration,
 }
 
@@ -123,7 +124,7 @@ pub(crate) struct CpuTime {
 pub(crate) struct Child {
     process: std::process::Child,
     address: SocketAddr,
-    /// A node's status page.
+    /// The address of a node's status page.
     http: Option<SocketAddr>,
     key: ApiKey,
     tls: Option<ClientTls>,
@@ -141,7 +142,7 @@ impl Child {
         )
     }
 
-    /// Starts a node with a log of its own.
+    /// Starts a node with its own log.
     pub(super) fn node(
         durability: Durability,
         wait: WaitStrategy,
@@ -151,7 +152,7 @@ impl Child {
         Child::node_with(&name, (durability, wait), &[], work_dir)
     }
 
-    /// Starts a node with a log of its own under `name`, with further options of `weir serve`.
+    /// Starts a node with its own log under `name`, with further options of `weir serve`.
     pub(crate) fn node_with(
         name: &str,
         (durability, wait): (Durability, WaitStrategy),
@@ -196,7 +197,7 @@ impl Child {
     ) -> anyhow::Result<Child> {
         let mut process = program
             .args(arguments)
-            // By the environment: arguments are every user's to read.
+            // Passed in the environment: arguments are visible to every user.
             .env("WEIR_BOOTSTRAP_KEY", hex(&key.0))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -213,7 +214,7 @@ impl Child {
                 Ok(Child { process, address, http, key, tls: None })
             }
             None => {
-                // It may have ended already; its log says why.
+                // It may have ended already; its log has the reason.
                 let _ = process.kill();
                 let _ = process.wait();
                 let said = std::fs::read_to_string(log).unwrap_or_default();
@@ -222,7 +223,7 @@ impl Child {
         }
     }
 
-    /// Stops it, so that it takes nothing from what is measured meanwhile, or lets it go on.
+    /// Stops the process, so that it does not disturb a measurement, or continues it.
     pub(super) fn pause(&self, paused: bool) -> anyhow::Result<()> {
         use rustix::process::{Pid, Signal, kill_process};
         let signal = if paused { Signal::STOP } else { Signal::CONT };
@@ -237,7 +238,7 @@ impl Child {
         Ok(CpuTime { all: times.values().sum(), named })
     }
 
-    /// An echo for many connections, over rustls where there are certificates.
+    /// Starts an echo for many connections, over rustls if there are certificates.
     pub(super) fn echo_for_many(
         certificates: Option<&Certificates>,
         work_dir: &WorkDir,
@@ -254,8 +255,8 @@ impl Child {
         Ok(child)
     }
 
-    /// As [`Child::node`], parked when idle, with TLS where there are certificates; at every
-    /// loopback address ([`Child::address_at`]).
+    /// As [`Child::node`], with idle threads parked and TLS if there are certificates; listens on
+    /// every loopback address ([`Child::address_at`]).
     pub(super) fn node_for_many(
         durability: Durability,
         certificates: Option<&Certificates>,
@@ -271,17 +272,17 @@ impl Child {
         Ok(child)
     }
 
-    /// Where it listens and how it is known.
+    /// The address and TLS settings for clients.
     pub(crate) fn target(&self) -> Target {
         Target { address: self.address, tls: self.tls.clone() }
     }
 
-    /// Bytes of memory that it has in use.
+    /// The resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> anyhow::Result<u64> {
         self.mapped_bytes("Rss:")
     }
 
-    /// Its memory that no file stands behind: what it has asked for and touched.
+    /// The memory without a file behind it, in bytes: allocated and touched.
     pub(crate) fn anonymous_bytes(&self) -> anyhow::Result<u64> {
         self.mapped_bytes("Anonymous:")
     }
@@ -294,28 +295,28 @@ impl Child {
         Ok(kib.with_context(|| format!("{path} tells no {name}"))? * 1024)
     }
 
-    /// The loopback address number `index`, where a node for many listens as well. Between two
-    /// addresses there are some 28,000 ports for those who connect, and finding a free one takes
-    /// the longer the fewer are left: milliseconds with 12,000 taken.
+    /// The loopback address number `index`, on which a node for many also listens. Each pair of
+    /// addresses has some 28,000 ports for connecting, and finding a free one takes longer the
+    /// fewer are left: milliseconds with 12,000 taken.
     pub(super) fn address_at(&self, index: usize) -> SocketAddr {
         let octets = u16::try_from(index).expect("few addresses are in use").to_be_bytes();
         SocketAddr::new(Ipv4Addr::new(127, 1, octets[0], octets[1]).into(), self.address.port())
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where a node's status page is.
+    /// The address of a node's status page.
     ///
     /// # Panics
-    /// When the child is no node.
+    /// If the child is not a node.
     pub(crate) fn http(&self) -> SocketAddr {
         self.http.expect("a node has a status page")
     }
 
-    /// Processor time of each of its threads so far, by name; threads of one name together.
+    /// The processor time of each of its threads so far, by name; threads of one name are summed.
     pub(crate) fn thread_times(&self) -> anyhow::Result<BTreeMap<String, Duration>> {
         thread_times(self.process.id())
     }
@@ -328,13 +329,13 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // A child that ended before is what its own error said; nothing is left to end.
+        // A child that has already ended has reported its own error; nothing is left to kill.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Processor time of all threads of a process so far.
+/// The processor time of all threads of a process so far.
 pub(crate) fn process_time(pid: u32) -> anyhow::Result<Duration> {
     Ok(thread_times(pid)?.values().sum())
 }
@@ -347,7 +348,7 @@ fn thread_times(pid: u32) -> anyhow::Result<BTreeMap<String, Duration>> {
         let read = |file: &str| std::fs::read_to_string(path.join(file));
         // A thread may end meanwhile; the node's own do not.
         let (Ok(schedstat), Ok(thread)) = (read("schedstat"), read("comm")) else { continue };
-        // Nanoseconds on a core come first (Linux, Documentation/scheduler/sched-stats).
+        // The first field is nanoseconds on a core (Linux, Documentation/scheduler/sched-stats).
         let ns = schedstat.split(' ').next().and_then(|field| field.parse().ok());
         let spent = Duration::from_nanos(ns.with_context(|| format!("{tasks}: no times"))?);
         *times.entry(thread.trim().to_owned()).or_default() += spent;
@@ -355,7 +356,7 @@ fn thread_times(pid: u32) -> anyhow::Result<BTreeMap<String, Duration>> {
     Ok(times)
 }
 
-/// An address in `weir ready order-entry=ADDRESS http=ADDRESS`.
+/// Parses an address in `weir ready order-entry=ADDRESS http=ADDRESS`.
 fn ready_address(line: &str, name: &str) -> Option<SocketAddr> {
     let words = line.strip_prefix("weir ready ")?;
     words.split_whitespace().find_map(|word| word.strip_prefix(name))?.parse().ok()

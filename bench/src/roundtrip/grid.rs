@@ -1,10 +1,10 @@
-//! `weir-bench roundtrip --grid`: the round trip by number of sessions, without and with TLS, alone
-//! and beside idle sessions.
+//! `weir-bench roundtrip --grid`: the round trip by number of sessions, with and without TLS, with
+//! and without idle sessions.
 //!
-//! Each session has a connection of its own. The peer is the echo for many connections; with TLS
-//! it is the same echo over rustls. Idle sessions are the node's alone: the echo has nothing that
-//! they could disturb. Memory for each of them is what the node's resident memory grew by while
-//! they connected and logged on.
+//! Each session has its own connection. The peer is the echo for many connections; with TLS, the
+//! same echo over rustls. Idle sessions connect to the node only: they could not disturb the echo.
+//! The memory of each is the growth of the node's resident memory while they connected and logged
+//! on.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use super::{RoundtripArgs, load_average, read_line};
 
 const SESSIONS: [u32; 3] = [1, 100, 1_000];
 const IDLE: [u32; 2] = [0, 10_000];
-/// Identifiers of a crowd's sessions count up from here, those of idle sessions from further on.
+/// The first identifiers of the crowds' sessions and of idle sessions.
 const FIRST_ID: u32 = 900_000;
 const FIRST_IDLE_ID: u32 = 2_000_000;
 
-/// Without or with TLS.
+/// The choice of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TlsChoice {
-    /// Without.
+    /// Without TLS.
     Off,
-    /// With.
+    /// With TLS.
     On,
 }
 

@@ -1,5 +1,5 @@
-//! Sessions that log on and do nothing but keep their heartbeats going, each on a connection of
-//! its own, in a process of their own: a process has only so many open files.
+//! Sessions that log on and send only heartbeats, each on its own connection, in separate processes
+//! because of the limit of open files.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -19,16 +19,16 @@ use weir_types::SessionId;
 use super::children::{Certificates, Child, SERVER_NAME};
 use crate::programs;
 
-/// Connections of one process, to one address.
+/// The maximum number of connections of one process, all to one address.
 const CONNECTIONS_MAX: usize = 5_000;
-/// An idle session hears little.
+/// An idle session receives little.
 const LIMITS: Limits = Limits {
     frame_len_max: 16 << 10,
     outbox_len_max: 16 << 10,
     connect_timeout: Duration::from_secs(10),
 };
 const HEARTBEAT_MS: u32 = 60_000;
-/// Sessions looked after in one go, and the time between: each of 10,000 every 20 s.
+/// The number of sessions polled together, and the interval: each of 10,000 every 20 s.
 const SLICE: usize = 100;
 const SLICE_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -38,7 +38,7 @@ pub struct IdleArgs {
     /// The node.
     #[arg(long)]
     node: String,
-    /// Authorities that may sign the node's certificate (PEM); without it there is no TLS.
+    /// Authorities that may sign the node's certificate (PEM); no TLS if absent.
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
 }
@@ -46,7 +46,7 @@ pub struct IdleArgs {
 /// Holds idle sessions until its standard input ends.
 ///
 /// # Errors
-/// When the node cannot be reached or refuses a logon.
+/// A node that cannot be reached or refuses a logon.
 pub fn run_idle(args: IdleArgs) -> anyhow::Result<()> {
     let trust = args.tls_ca.as_deref().map(Trust::Authority);
     let tls = trust.map(|trust| ClientTls::new(trust, SERVER_NAME)).transpose()?;
@@ -68,7 +68,7 @@ pub fn run_idle(args: IdleArgs) -> anyhow::Result<()> {
     }
     println!("weir ready idle={}", clients.len());
     std::thread::spawn(|| {
-        // Whoever asked for the sessions is gone, or wants them no more.
+        // The parent process has ended, or no longer needs the sessions.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         std::process::exit(0);
     });
@@ -82,11 +82,11 @@ pub fn run_idle(args: IdleArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Idle sessions on a node, and what its memory grew by.
+/// Idle sessions on a node, and the growth of its memory.
 #[derive(Debug)]
 pub(super) struct IdleSessions {
     holders: Vec<std::process::Child>,
-    /// Bytes of the node's memory for each connection with its session.
+    /// The node's memory per connection with its session, in bytes.
     pub(super) bytes_each: f64,
 }
 
@@ -156,7 +156,7 @@ fn hold(
 impl Drop for IdleSessions {
     fn drop(&mut self) {
         for holder in &mut self.holders {
-            // One that ended before is what its own error said; nothing is left to end.
+            // A process that has already ended has reported its own error; nothing is left to kill.
             let _ = holder.kill();
             let _ = holder.wait();
         }

@@ -1,18 +1,19 @@
-//! `weir-bench roundtrip`: order to execution report over loopback TCP, beside an echo.
+//! `weir-bench roundtrip`: latency from order to execution report over loopback TCP, compared with
+//! an echo.
 //!
-//! The same client, the same frames and the same sessions drive a real node and an echo, each a
-//! process of its own, in interleaved pairs of short runs; what is told are ratios of pairs with
-//! their interval. The echo itself is checked against an echo that is not ours (`socat`), and the
-//! `disk` level stands beside a bare write-and-sync loop on the same file system. A pair in which
-//! the generator was late counts as late; a cell with too many of those gives no ratio.
+//! The same client, frames and sessions drive a real node and an echo, each a separate process, in
+//! interleaved pairs of short runs; the results are ratios of pairs with their intervals. The echo
+//! itself is checked against an independent echo (`socat`), and the `disk` level is compared with a
+//! bare write-and-sync loop on the same file system. A pair in which the generator was late counts
+//! as late; a cell with too many of those gives no ratio.
 //!
 //! With `--grid`, or one of its dimensions, it measures sessions, TLS and idle sessions instead
 //! ([`grid`]).
 //!
-//! * [`cell`]: one kind of load against one node: pairs, and what they come to.
-//! * [`children`]: the processes.
-//! * [`peers`]: the independent echo and the bare sync loop.
-//! * [`stats`]: medians and their intervals.
+//! - [`cell`]: one load against one node: the pairs and their figures.
+//! - [`children`]: the processes.
+//! - [`peers`]: the independent echo and the bare sync loop.
+//! - [`stats`]: medians and their intervals.
 
 mod cell;
 mod children;
@@ -46,7 +47,7 @@ pub struct RoundtripArgs {
     /// A few short pairs: shows that it works, proves nothing.
     #[arg(long)]
     quick: bool,
-    /// Pairs of each cell; the default is 15, or 3 when quick.
+    /// Pairs of each cell; the default is 15, or 3 with --quick.
     #[arg(long)]
     pairs: Option<u32>,
     /// Seconds of each run.
@@ -55,25 +56,25 @@ pub struct RoundtripArgs {
     /// Only these durability levels.
     #[arg(long, alias = "levels", value_delimiter = ',', default_value = "memory,os,disk")]
     durability: Vec<Durability>,
-    /// Only these loads: 64 is so many in flight, 50000/s an open loop.
+    /// Only these loads: 64 is that many in flight, 50000/s an open loop.
     #[arg(long, value_delimiter = ',')]
     loads: Vec<LoadKind>,
     /// Measure by sessions, TLS and idle sessions: 15 pairs of 0.2 s at 10,000 orders/s for each.
     #[arg(long)]
     grid: bool,
-    /// The grid with so many sessions, each on a connection of its own (1,100,1000).
+    /// Numbers of sessions in the grid, each with its own connection (1,100,1000).
     #[arg(long, value_delimiter = ',')]
     sessions: Vec<u32>,
-    /// The grid without and with TLS (off,on).
+    /// The grid's choices of TLS (off,on).
     #[arg(long, value_delimiter = ',')]
     tls: Vec<grid::TlsChoice>,
-    /// The grid with so many idle sessions beside, each on a connection of its own (0,10000).
+    /// Numbers of additional idle sessions in the grid, each with its own connection (0,10000).
     #[arg(long, value_delimiter = ',')]
     idle: Vec<u32>,
-    /// Without the profile in which everything spins.
+    /// Skip the profile in which everything spins.
     #[arg(long)]
     no_spin: bool,
-    /// Where the logs lie during the run; the system's temporary directory when not given.
+    /// Directory of the logs during the run; the system's temporary directory if absent.
     #[arg(long, value_name = "DIR")]
     dir: Option<std::path::PathBuf>,
 }
@@ -81,16 +82,16 @@ pub struct RoundtripArgs {
 /// Options of `weir-bench echo`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EchoArgs {
-    /// Where to listen.
+    /// Address to listen on.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: std::net::SocketAddr,
-    /// What to do when idle: park, yield or spin.
+    /// Wait strategy: park, yield or spin.
     #[arg(long, default_value = "park")]
     wait: WaitStrategy,
-    /// For many connections: ask the system which of them have something.
+    /// Serve many connections, with the system's poller.
     #[arg(long)]
     many: bool,
-    /// Speak TLS, showing this certificate (PEM).
+    /// Speak TLS with this certificate (PEM).
     #[arg(long, value_name = "FILE", requires_all = ["tls_key", "many"])]
     tls_certificate: Option<std::path::PathBuf>,
     /// The certificate's private key (PEM).
@@ -101,7 +102,7 @@ pub struct EchoArgs {
 /// Runs the echo until the process ends.
 ///
 /// # Errors
-/// When it cannot listen.
+/// The listener cannot be opened.
 pub fn run_echo(args: EchoArgs) -> anyhow::Result<()> {
     let listener = TcpListener::bind(args.listen).context("the echo cannot listen")?;
     rustix::net::listen(&listener, 4_096)?;
@@ -124,7 +125,7 @@ pub fn run_echo(args: EchoArgs) -> anyhow::Result<()> {
 /// Runs the benchmark and prints its JSON object as the last line.
 ///
 /// # Errors
-/// When a process does not start or a connection ends.
+/// A process that does not start, or a connection that ends.
 pub fn run(args: RoundtripArgs) -> anyhow::Result<()> {
     let seconds_in_range = args.seconds.is_none_or(|seconds| seconds > 0.0 && seconds <= 60.0);
     anyhow::ensure!(seconds_in_range, "--seconds must be up to 60");
@@ -146,7 +147,7 @@ pub fn run(args: RoundtripArgs) -> anyhow::Result<()> {
             continue;
         }
         for durability in &args.durability {
-            // Spinning everything says what the wire and the code cost; the log is as it was.
+            // Spinning shows the cost of wire and code; the log's cost does not change.
             if wait == WaitStrategy::Spin && *durability != Durability::Memory {
                 continue;
             }
@@ -159,7 +160,7 @@ pub fn run(args: RoundtripArgs) -> anyhow::Result<()> {
         "run_seconds": seconds,
         "payload_bytes": cell::payload(),
         "kernel": read_line("/proc/sys/kernel/osrelease"),
-        // Spinning needs a core for each of the generator, the node's threads and the echo.
+        // Spinning needs a core each for the generator, the node's threads and the echo.
         "spin_has_cores": std::thread::available_parallelism().is_ok_and(|n| n.get() >= 4),
         "generator_niceness": LargerPart::niceness(),
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
@@ -187,7 +188,7 @@ impl RoundtripArgs {
     }
 }
 
-/// Our echo beside one that is not ours, by a client that knows nothing of either.
+/// Compares the echo with an independent one, with a client that shares no code with either.
 fn check_echo(bench: &Bench, work_dir: &WorkDir) -> anyhow::Result<Value> {
     let ours = Child::echo(WaitStrategy::Park, work_dir)?;
     let Some(socat) = peers::Socat::start()? else {
@@ -236,7 +237,7 @@ fn read_line(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-/// What else the machine had to do, as the kernel's one-minute average.
+/// The load of the machine, as the kernel's one-minute average.
 fn load_average() -> Option<f64> {
     read_line("/proc/loadavg")?.split(' ').next()?.parse().ok()
 }

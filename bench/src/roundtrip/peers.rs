@@ -1,6 +1,6 @@
-//! What our figures stand beside: an echo that is not ours, and a bare write-and-sync loop.
+//! The references of the round trip: an independent echo, and a bare write-and-sync loop.
 //!
-//! The client here is a blocking socket and a loop, so that nothing of ours is in the comparison
+//! The client here is a blocking socket and a loop, so that the comparison contains nothing of Weir
 //! but the echo itself.
 
 use std::fs::OpenOptions;
@@ -24,10 +24,11 @@ use weir_wire::frame::{FRAME_HEADER_LEN, SOFH_LEN};
 use weir_wire::report::ExecutionReport;
 use weir_wire::session::{ApiKey, Logon};
 
-/// How much a bare sync loop writes before it starts over: prepared, as the log's segments are.
+/// The length of the sync loop's file, at which it starts over; filled ahead, as the log's segments
+/// are.
 const FILE_LEN: u64 = 8 << 20;
 
-/// An independent echo, a process of its own.
+/// An independent echo, in a separate process.
 #[derive(Debug)]
 pub(super) struct Socat {
     process: std::process::Child,
@@ -35,9 +36,9 @@ pub(super) struct Socat {
 }
 
 impl Socat {
-    /// Starts one; `None` where the program is missing.
+    /// Starts the echo; `None` if the program is missing.
     pub(super) fn start() -> anyhow::Result<Option<Socat>> {
-        // A port that was free a moment ago; socat does not tell which one it took.
+        // A port that was free a moment ago; socat does not report the port that it chose.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let listen =
             format!("TCP4-LISTEN:{},bind=127.0.0.1,reuseaddr,fork,nodelay", address.port());
@@ -55,7 +56,7 @@ impl Socat {
         Ok(Some(socat))
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -69,7 +70,7 @@ impl Drop for Socat {
     }
 }
 
-/// A new order's frame, and the length of its report's.
+/// Returns a new order's frame, and the length of its report's frame.
 pub(super) fn order_frame() -> (Vec<u8>, usize) {
     let order = LimitOrder {
         cl_ord_id: ClOrdId::from_number(1),
@@ -86,14 +87,14 @@ pub(super) fn order_frame() -> (Vec<u8>, usize) {
     (frame, FRAME_HEADER_LEN + ExecutionReport::BLOCK_LENGTH)
 }
 
-/// One order's bytes at a time to an echo of bytes.
+/// Sends one order's bytes at a time to an echo of bytes.
 pub(super) fn ping_bytes(address: SocketAddr, run: Duration) -> anyhow::Result<Quantiles> {
     let (frame, _) = order_frame();
     let stream = connect(address)?;
     ping(stream, (&frame, frame.len()), run)
 }
 
-/// One order at a time to our echo, by the same client.
+/// Sends one order at a time to Weir's echo, with the same client.
 pub(super) fn ping_weir_echo(address: SocketAddr, run: Duration) -> anyhow::Result<Quantiles> {
     let mut stream = connect(address)?;
     let logon = Logon {
@@ -138,8 +139,8 @@ fn ping(
     Ok(Quantiles::of(&times))
 }
 
-/// Writes an order's bytes and syncs them, one after the other, into a file that was filled
-/// before: the least that `disk` can cost here.
+/// Writes and syncs an order's bytes repeatedly, in a file filled ahead: the lower bound of the
+/// cost of `disk` on this machine.
 pub(super) fn bare_sync(dir: &Path, run: Duration) -> anyhow::Result<Quantiles> {
     let path = dir.join("bare-sync");
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;

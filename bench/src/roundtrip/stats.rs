@@ -1,26 +1,26 @@
-//! Medians of runs and their intervals, without assuming any distribution.
+//! Medians of runs and their intervals, without assuming a distribution.
 //!
-//! The interval of a median is made of order statistics: with 15 samples the 4th and the 12th
-//! hold the true median between them with a chance of 96.5 %. With too few samples for 95 % the
-//! interval is the whole range.
+//! The interval of a median consists of order statistics: of 15 samples, the 4th and the 12th
+//! enclose the true median with a probability of 96.5 %. With too few samples for 95 % the interval
+//! is the whole range.
 
 use std::fmt;
 
 use serde_json::{Value, json};
 
-/// A median and the interval that holds the true one with a chance of at least 95 %.
+/// A median and the interval that encloses the true one with a probability of at least 95 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Estimate {
     /// The median.
     pub(crate) median: f64,
     /// The interval's lower end.
     pub(crate) low: f64,
-    /// Its upper end.
+    /// The interval's upper end.
     pub(crate) high: f64,
 }
 
 impl Estimate {
-    /// For the result's object.
+    /// The estimate for the result's object.
     pub(crate) fn json(self) -> Value {
         json!({ "median": self.median, "low": self.low, "high": self.high })
     }
@@ -32,7 +32,7 @@ impl fmt::Display for Estimate {
     }
 }
 
-/// The median of some samples; sorts them.
+/// Returns the median of the samples with its interval; sorts them.
 ///
 /// # Panics
 /// Without samples.
@@ -50,9 +50,10 @@ pub(crate) fn median_with_interval(samples: &mut [f64]) -> Estimate {
     Estimate { median, low: samples[rank], high: samples[count - 1 - rank] }
 }
 
-/// The highest index whose order statistic lies below the true median with a chance of 97.5 %.
+/// Returns the highest index whose order statistic lies below the true median with a probability of
+/// 97.5 %.
 fn low_rank(count: usize) -> usize {
-    // The chance that at most `index` of the samples lie below the median is a binomial sum.
+    // The probability that at most `index` samples lie below the median is a binomial sum.
     let mut chance = 0.5f64.powi(i32::try_from(count).expect("a handful of samples"));
     let mut sum = 0.0;
     for index in 0..count / 2 {

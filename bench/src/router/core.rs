@@ -1,4 +1,4 @@
-//! An outside core of the benchmark: it enters orders once, and then changes one at a time.
+//! The benchmark's outside core: enters all orders, then changes one at a time.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use weir_wire::ingest::BatchFlags;
 
 use super::key_of;
 
-/// Rows of a batch while orders are entered.
+/// The number of rows in a batch while orders are entered.
 const BATCH_LEN: u32 = 50;
-/// Turns of the connection without an acknowledgement after which the node is not there.
+/// The number of polls without an acknowledgement after which the node counts as gone.
 const TURNS_MAX: u32 = 60_000;
 
 /// The session that feeds a source.
@@ -49,7 +49,7 @@ impl Core {
         Ok(core)
     }
 
-    /// Enters so many orders and waits until the node has them.
+    /// Enters `count` orders and waits until the node has them.
     pub(super) fn enter(&mut self, count: u32) -> anyhow::Result<()> {
         let mut left = count;
         while left > 0 {

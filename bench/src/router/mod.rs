@@ -1,12 +1,13 @@
-//! `weir-bench router`: what a router over TCP costs. A node keeps the orders of eight sources; a
-//! reader asks it for one of them, and routers over 1, 2, 4 and 8 of them, each a process.
+//! `weir-bench router`: the cost of a router over TCP. A node holds the orders of eight sources; a
+//! reader queries it for one of them, and routers over 1, 2, 4 and 8 of them, each a separate
+//! process.
 //!
-//! * `live`: a core changes one order, and waits until the reader has it: from the batch handed to
-//!   the ingest connection to the rows taken out of the reader's.
-//! * `copy`: a first copy of all orders in pages of 1,000.
+//! - `live`: a core changes one order and waits until the reader has it: the time from passing the
+//!   batch to the ingest connection to taking the rows from the reader's connection.
+//! - `copy`: a first copy of all orders in pages of 1,000.
 //!
-//! The reader of the node and that of a router take turns in the same rounds; figures are medians
-//! of the rounds, and the added time is the median of the rounds' differences.
+//! The readers of the node and of a router alternate within each round; figures are medians of the
+//! rounds, and the added time is the median of the rounds' differences.
 
 mod core;
 mod reader;
@@ -30,14 +31,14 @@ use self::core::Core;
 use self::reader::Reader;
 use crate::roundtrip::{Child, WorkDir, median_with_interval};
 
-/// The sources, by number.
+/// The numbers of the sources.
 const FIRST_SOURCE: u16 = 21;
 const SOURCES_MAX: u16 = 8;
-/// Over how many of them a router stands.
+/// The numbers of sources of the routers.
 const COUNTS: [u16; 4] = [1, 2, 4, 8];
-/// The session that reads.
+/// The reader's session.
 const READER: SessionId = SessionId(2);
-/// The sessions by which routers ask, one for each.
+/// The first of the sessions with which routers query the node, one for each.
 const ROUTERS: u32 = 90;
 
 /// Options of `weir-bench router`.
@@ -46,7 +47,7 @@ pub struct RouterArgs {
     /// Rounds for each number of sources.
     #[arg(long, default_value_t = 11)]
     rounds: u32,
-    /// Changes of a round.
+    /// Changes in a round.
     #[arg(long, default_value_t = 400)]
     changes: u32,
     /// Orders of each source.
@@ -54,7 +55,7 @@ pub struct RouterArgs {
     orders: u32,
 }
 
-/// The key of a session: nothing that the benchmark's nodes do is a secret.
+/// Returns the key of a session: the benchmark's nodes hold no secrets.
 fn key_of(id: SessionId) -> ApiKey {
     let mut key = [0x5b; 32];
     key[..4].copy_from_slice(&id.0.to_le_bytes());
@@ -64,7 +65,7 @@ fn key_of(id: SessionId) -> ApiKey {
 /// Runs the benchmark and prints its JSON object as the last line.
 ///
 /// # Errors
-/// When a process does not start or a connection ends.
+/// A process that does not start, or a connection that ends.
 pub fn run(args: RouterArgs) -> anyhow::Result<()> {
     anyhow::ensure!(args.rounds > 0 && args.changes > 0, "nothing to measure");
     let work_dir = WorkDir::create(None)?;
@@ -90,12 +91,12 @@ pub fn run(args: RouterArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is asked: the node for its first source, or a router for all of its.
+/// A service to query: the node for its first source, or a router for all of its sources.
 #[derive(Clone, Copy)]
 struct Service {
     address: SocketAddr,
     source_id: PartitionId,
-    /// The sources that change.
+    /// The number of sources that change.
     source_count: u16,
 }
 
@@ -106,7 +107,7 @@ struct Figures {
     rows_per_s: f64,
 }
 
-/// One number of sources: rounds of the node's reader and the router's in turn.
+/// Measures one number of sources: rounds of the node's reader and the router's, alternating.
 fn compare(
     stand: &mut Stand,
     router: SocketAddr,
@@ -151,7 +152,7 @@ struct Stand {
 impl Stand {
     fn new(work_dir: &WorkDir, orders: u32) -> anyhow::Result<Stand> {
         std::fs::write(work_dir.path().join("token.key"), [7; 32])?;
-        // Nobody else is given this port meanwhile, as ports go round.
+        // Ports are assigned in rotation, so this one stays free until the node binds it.
         let ingest = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let mut text = delivery_section(work_dir.path())
             + "look_interval_us = 50\n"
@@ -176,7 +177,7 @@ impl Stand {
         Ok(Stand { node, cores, clock: Clock::default() })
     }
 
-    /// A router over the first `count` sources.
+    /// Starts a router over the first `count` sources.
     fn router(&self, work_dir: &WorkDir, (index, count): (u32, u16)) -> anyhow::Result<Child> {
         let session = SessionId(ROUTERS + index);
         let key = work_dir.path().join(format!("router-{index}.key"));
@@ -193,7 +194,7 @@ impl Stand {
         Ok(router)
     }
 
-    /// One round: a first copy, then changes one at a time.
+    /// Runs one round: a first copy, then changes one at a time.
     fn measure(&mut self, service: Service, args: &RouterArgs) -> anyhow::Result<Figures> {
         let mut reader = Reader::log_on(service.address, service.source_id)?;
         let wanted = u64::from(service.source_count) * u64::from(args.orders);

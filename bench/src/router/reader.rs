@@ -1,4 +1,4 @@
-//! A reader of the benchmark: it follows by token and counts rows.
+//! The benchmark's reader: follows by token and counts rows.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use weir_types::PartitionId;
 
 use super::{READER, key_of};
 
-/// Turns of the connection without what is waited for after which nothing comes any more.
+/// The number of polls without progress after which nothing more is expected.
 const TURNS_MAX: u32 = 60_000;
 
 pub(super) struct Reader {
@@ -20,7 +20,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Logs on and asks for all of a source's orders, or of all.
+    /// Logs on and queries all orders of a source, or of all sources.
     pub(super) fn log_on(address: SocketAddr, source_id: PartitionId) -> anyhow::Result<Reader> {
         let mut client = Client::connect(address, Limits::default())?;
         let session = SessionConfig {
@@ -53,7 +53,7 @@ impl Reader {
         wrong.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Waits for so many rows more.
+    /// Waits for `count` more rows.
     pub(super) fn take_rows(&mut self, count: u64) -> anyhow::Result<()> {
         let wanted = self.row_count + count;
         self.until(|reader| reader.row_count >= wanted)

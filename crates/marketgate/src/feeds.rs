@@ -1,4 +1,4 @@
-//! The feeds that tools and gateways can name, chosen when they run.
+//! The feeds that tools and gateways can name; a feed is selected at run time.
 
 use weir_feed::cta::{Cta, Line};
 use weir_feed::dbn::Dbn;
@@ -11,7 +11,7 @@ use weir_feed::{Context, Feed, FeedError, Packet, Sink};
 use weir_market::book::OrderIds;
 use weir_types::Nanos;
 
-/// One of the feeds.
+/// One of the supported feeds.
 #[derive(Clone, Debug)]
 pub enum AnyFeed {
     /// CQS and CTS.
@@ -24,11 +24,11 @@ pub enum AnyFeed {
     Itch(Box<Itch>),
     /// OPRA.
     Opra(Box<Opra>),
-    /// Weir's own.
+    /// Weir's own feed.
     Weir(Box<Weir>),
 }
 
-/// Asks whichever feed it is.
+/// Dispatches a call to the feed's variant.
 macro_rules! of_each {
     ($feed:expr, $inner:ident => $answer:expr) => {
         match $feed {
@@ -43,25 +43,25 @@ macro_rules! of_each {
 }
 
 impl AnyFeed {
-    /// True when its packets are MoldUDP64's: sessions have names, messages lie behind their
-    /// lengths, and day files hold them.
+    /// Returns true if the feed's packets are MoldUDP64's: sessions have names, messages are
+    /// prefixed with their lengths, and day files hold them.
     #[must_use]
     pub fn is_mold(&self) -> bool {
         matches!(self, AnyFeed::Itch(_) | AnyFeed::Weir(_))
     }
 
-    /// Among what its orders' numbers are unique.
+    /// The scope in which the feed's order numbers are unique.
     #[must_use]
     pub fn order_ids(&self) -> OrderIds {
         match self {
-            // Of many venues, each with rules of its own.
+            // DBN mixes many venues, each with its own numbering.
             AnyFeed::Dbn(_) => OrderIds::OfInstrument,
             _ => OrderIds::OfFeed,
         }
     }
 
-    /// A session of this name began with a packet that came at `ts_recv`: for feeds whose names
-    /// say their day.
+    /// Starts the session `name`, whose first packet arrived at `ts_recv`; used by feeds whose
+    /// session names contain the date.
     pub fn begin_session(&mut self, name: Session, ts_recv: Nanos) {
         if let AnyFeed::Weir(weir) = self {
             weir.begin_session(name, ts_recv);
@@ -96,21 +96,21 @@ impl Feed for AnyFeed {
     }
 }
 
-/// A feed that tools can name.
+/// An entry of the table of feeds.
 #[derive(Clone, Copy, Debug)]
 pub struct FeedEntry {
-    /// Its name, as [`Feed::name`] says it.
+    /// The feed's name, equal to [`Feed::name`].
     pub name: &'static str,
-    /// Where in a message, without its framing, stands of which type it is: from, to.
+    /// The byte range (from, to) of the type in a message without its framing.
     pub kind_at: (usize, usize),
-    /// The feed at the beginning of a day.
+    /// Creates the feed in its state at the beginning of a day.
     pub feed: fn() -> AnyFeed,
 }
 
-/// The midnight that times of the day are counted from where nobody has said which day it is.
+/// The midnight from which times of day count if no day is configured.
 const NO_DAY: Nanos = Nanos(0);
 
-/// All of them, by name.
+/// All feeds, ordered by name.
 pub const FEEDS: &[FeedEntry] = &[
     entry("cqs", (0, 2), || AnyFeed::Cta(Box::new(Cta::new(Line::Quotes)))),
     entry("cts", (0, 2), || AnyFeed::Cta(Box::new(Cta::new(Line::Trades)))),
@@ -131,7 +131,7 @@ fn iex(protocol: Protocol) -> AnyFeed {
     AnyFeed::Iex(Box::new(Iex::new(protocol)))
 }
 
-/// The feed of this name.
+/// Returns the feed of this name.
 #[must_use]
 pub fn feed_by_name(name: &str) -> Option<&'static FeedEntry> {
     FEEDS.iter().find(|entry| entry.name == name)

@@ -1,12 +1,14 @@
-//! Market data at the edge: sockets, files and time for what `weir-market` decides.
+//! Market data at the edge: the sockets, files and clocks around the pure logic of `weir-market`.
 //!
-//! * [`udp`]: datagrams from sockets, one by one or many with one call; [`Datagrams`] is the form
-//!   that all sources have.
-//! * [`capture`]: datagrams from captures and messages from day files, and captures written.
-//! * [`feeds`]: the feeds that tools and configurations can name.
-//! * [`receiver`]: a feed's sockets and captures as updates, with requests and snapshots.
-//! * [`post`]: what is kept of it: audits, bars, statistics.
-//! * [`publish`]: the node's own market, sent.
+//! - [`udp`]: datagrams from sockets, one at a time or batched; [`Datagrams`] is the common
+//!   interface of all sources.
+//! - [`capture`]: reads captures and day files, and writes captures.
+//! - [`feeds`]: the feeds that tools and configurations can name.
+//! - [`receiver`]: turns a feed's sockets and captures into updates, with retransmission requests
+//!   and snapshots.
+//! - [`gateway`]: the market-data gateway, which serves a feed to subscribers.
+//! - [`post`]: audits, bars and statistics of received data.
+//! - [`publish`]: publishes the node's own market data.
 
 pub mod capture;
 pub mod feeds;
@@ -20,34 +22,34 @@ use std::io;
 
 use weir_feed::capture::Datagram;
 
-/// What a source counted.
+/// A source's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveCounts {
-    /// Datagrams handed on.
+    /// Datagrams passed on.
     pub datagrams: u64,
-    /// Their bytes.
+    /// The bytes of those datagrams.
     pub bytes: u64,
-    /// Calls of the system that brought any.
+    /// System calls that returned at least one datagram.
     pub calls: u64,
-    /// Datagrams that the kernel had no room for; `None` when it is not asked.
+    /// Datagrams that the kernel dropped for lack of buffer space; `None` when it is not asked.
     pub kernel_drops: Option<u64>,
-    /// Datagrams that were longer than the memory for one.
+    /// Datagrams truncated because they exceeded the receive buffer.
     pub cut: u64,
 }
 
 /// A source of datagrams: a socket or a capture.
 pub trait Datagrams {
-    /// Hands the next ones to `take`, as many as there are at once, and says how many: zero when
-    /// none came in the time that the source waits.
+    /// Passes all datagrams available at once to `take` and returns their number: zero if none
+    /// arrived within the source's wait time.
     ///
     /// # Errors
-    /// The system's, or what is wrong with a capture.
+    /// An I/O error of the operating system, or damage in a capture.
     fn receive(&mut self, take: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize>;
 
-    /// What was counted so far.
+    /// Returns the counters so far.
     fn counts(&self) -> ReceiveCounts;
 
-    /// True when no more will come.
+    /// Returns true when no more datagrams will come.
     fn is_over(&self) -> bool {
         false
     }

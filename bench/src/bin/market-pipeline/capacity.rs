@@ -1,10 +1,11 @@
-//! What a core of a gateway carries, part by part, and how many cores a feed's peak wants then.
+//! The capacity of a gateway's core, part by part, and the resulting number of cores for a feed's
+//! peak.
 //!
-//! The peak is that of the options' feed OPRA, 33.1 million messages a second over 96 lines. Its
-//! parts are measured as fast as they go: datagrams of a multicast group received; its quotes
-//! decoded and taken into books; updates conflated and handed to a flush thread that tells 1, 10
-//! and 100 subscribers of what it can. What the parts do not say is in [`ASSUMED`]. Beside them:
-//! what the updating thread takes of a feed of orders, whose books are bigger than any cache.
+//! The peak is that of the options feed OPRA, 33.1 million messages per second over 96 lines. The
+//! parts are measured at full speed: multicast datagrams received; OPRA quotes decoded and applied
+//! to books; updates conflated and passed to a flush thread that serves 1, 10 and 100 subscribers
+//! as well as it can. [`ASSUMED`] states the rest. In addition: the updating thread's cost of an
+//! order-by-order feed, whose books exceed any cache.
 
 use serde_json::{Value, json};
 use weir_bench::market_udp::receive_cost;
@@ -12,11 +13,11 @@ use weir_bench::market_udp::receive_cost;
 use super::opra::{Core, MESSAGE_LEN, PACKET, SERIES};
 use super::run::{Cell, measure};
 
-/// Messages a second of the peak.
+/// Messages per second at the peak.
 const PEAK: f64 = 33.1e6;
-/// Lines that it comes on.
+/// The number of lines that carry the feed.
 const LINES: f64 = 96.0;
-/// Of a core, so that what comes in bursts finds room.
+/// The share of a core to use, which leaves room for bursts.
 const SHARE_OF_CORE: f64 = 0.5;
 
 const ASSUMED: &str = "15 short quotes a datagram, of ten one moves both sides of the best bid and \
@@ -26,22 +27,22 @@ const ASSUMED: &str = "15 short quotes a datagram, of ten one moves both sides o
 
 const ROUNDS: usize = 5;
 
-/// The median with the lowest and the highest.
+/// Returns the median with the lowest and the highest value.
 pub fn spread(mut values: Vec<f64>) -> (f64, Value) {
     values.sort_by(f64::total_cmp);
     let median = values[values.len() / 2];
     (median, json!({"median": median, "low": values[0], "high": values[values.len() - 1]}))
 }
 
-/// Measures all parts in turn, five times, and projects.
+/// Measures all parts in rotation, five times, and projects the number of cores.
 ///
 /// # Panics
-/// When the machine has no multicast on its loopback interface.
+/// If the machine has no multicast on its loopback interface.
 pub fn capacity(seconds: u64) -> Value {
     let cells = [0, 1, 10, 100].map(|subscribers| Cell {
         subscribers,
         seconds,
-        // More than anything takes: an update is always due.
+        // More than the pipeline can process: an update is always due.
         rate: 1_000_000_000,
         interval_us: 1_000,
         ..Cell::default()
@@ -67,9 +68,9 @@ pub fn capacity(seconds: u64) -> Value {
     let bare_ns = 1e9 / spread(updated[0].clone()).0;
     let rows = cells.iter().zip(updated).zip(written).map(|((cell, updated), written)| {
         let (rate, updated) = spread(updated);
-        // What an update costs more than where nobody subscribes.
+        // The additional cost of an update compared with no subscribers.
         let subscribed_ns = (1e9 / rate - bare_ns) * per_message;
-        // Of both lines every datagram is received, of one each message decoded.
+        // Each datagram is received on both lines; each message is decoded once.
         let message_ns = 2.0 * receive_ns / PACKET as f64 + taken_ns + subscribed_ns;
         let per_core = 1e9 / message_ns;
         let lines_per_core = (per_core * SHARE_OF_CORE / (PEAK / LINES)).floor();
@@ -77,7 +78,7 @@ pub fn capacity(seconds: u64) -> Value {
             "subscribers": cell.subscribers, "updates_per_s": updated,
             "frames_per_s": spread(written).1, "message_ns": message_ns,
             "messages_per_core_s": per_core, "lines_per_core": lines_per_core,
-            // A line is whole.
+            // A line cannot be divided between cores.
             "cores_for_peak": (LINES / lines_per_core).ceil(),
             "cores_if_lines_could_be_parted": (PEAK / (per_core * SHARE_OF_CORE)).ceil(),
         })

@@ -1,12 +1,12 @@
-//! Updates that are made ahead: quotes of many instruments that change at every update.
+//! Generated updates: quotes of many instruments, which change with every update.
 
 use weir_feed::{Action, Definition, SymbolText, Update, Venue};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
-/// Instruments.
+/// The number of instruments.
 pub const INSTRUMENTS: u32 = 1_000;
 
-/// What an instrument is called.
+/// The definition of an instrument.
 pub fn definition(id: u32) -> Definition {
     Definition {
         instrument_id: InstrumentId(id),

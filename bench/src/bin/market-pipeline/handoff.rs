@@ -1,5 +1,4 @@
-//! What stands between the updating and the flush thread: the gateway's ring, or a channel in its
-//! place.
+//! The hand-off from the updating to the flush thread: the gateway's ring, or a channel instead.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,24 +6,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_marketgate::gateway::ring::{RingReader, RingWriter, Slots, ring};
 use weir_marketgate::gateway::told::Told;
 
-/// Slots, of all of them.
+/// The number of slots of each hand-off.
 const SLOTS: usize = 256;
 
-/// The end that writes.
+/// The writing end.
 pub enum Writer {
     Ring(RingWriter<Told>),
     Crossbeam(crossbeam_channel::Sender<Told>),
     Std(std::sync::mpsc::Sender<Told>, Arc<AtomicUsize>),
 }
 
-/// The end that reads.
+/// The reading end.
 pub enum Reader {
     Ring(RingReader<Told>),
     Crossbeam(crossbeam_channel::Receiver<Told>),
     Std(std::sync::mpsc::Receiver<Told>, Arc<AtomicUsize>),
 }
 
-/// Both ends, by name.
+/// Creates both ends of a hand-off by name.
 pub fn handoff(name: &str) -> (Writer, Reader) {
     match name {
         "disruptor" => {
@@ -36,7 +35,7 @@ pub fn handoff(name: &str) -> (Writer, Reader) {
             (Writer::Crossbeam(sender), Reader::Crossbeam(receiver))
         }
         "std" => {
-            // The bounded one cannot be asked whether it is full before a message is made.
+            // The bounded channel cannot report that it is full before a message is built.
             let (sender, receiver) = std::sync::mpsc::channel();
             let count = Arc::new(AtomicUsize::new(0));
             (Writer::Std(sender, count.clone()), Reader::Std(receiver, count))
@@ -63,7 +62,7 @@ impl Slots<Told> for Writer {
                 has_room
             }
             Writer::Std(sender, count) => {
-                // SYNC: the channel orders the messages; the count is a bound and nothing else.
+                // SYNC: the channel orders the messages; the count is only a limit.
                 let has_room = count.load(Ordering::Relaxed) < SLOTS;
                 if has_room {
                     count.fetch_add(1, Ordering::Relaxed);
@@ -76,7 +75,7 @@ impl Slots<Told> for Writer {
 }
 
 impl Reader {
-    /// Hands what was written to `take`, at most `max`; how much it was.
+    /// Passes written slots to `take`, at most `max`; returns their number.
     pub fn take(&mut self, max: u64, mut take: impl FnMut(&Told)) -> usize {
         let mut count = 0;
         match self {

@@ -1,4 +1,4 @@
-//! An update stage of which nobody wants anything: what it costs without those whom it tells.
+//! An update stage without interest: its cost without output.
 
 use rtrb::RingBuffer;
 use weir_market::BooksConfig;
@@ -13,7 +13,7 @@ use weir_types::{InstrumentId, Nanos};
 /// The stage.
 pub type LoneStage = UpdateStage<RingWriter<Told>>;
 
-/// With room for as many instruments as its books have.
+/// Creates a stage with room for as many instruments as its books have.
 pub fn stage(books: BooksConfig, batch_max: usize) -> LoneStage {
     let instruments = books.instruments;
     UpdateStage::new(UpdateParts {
@@ -32,7 +32,7 @@ pub fn stage(books: BooksConfig, batch_max: usize) -> LoneStage {
     })
 }
 
-/// Where all updates come from.
+/// The origin of all updates.
 pub fn origin() -> Origin {
     let (channel, ts) = (ChannelKey::default(), Nanos(1));
     Origin { channel, ts_recv: ts, ts_poll: ts, is_snapshot: false }

@@ -1,25 +1,26 @@
-//! The pipeline of a market-data gateway by itself, from the receipt of an update to the flush
-//! thread: how long the way takes, and how old what is told gets when flush cannot carry the feed.
+//! The pipeline of a market-data gateway alone, from the receipt of an update to the flush thread:
+//! its latency, and the age of its output when flush cannot carry the feed.
 //!
 //! ```text
-//! cargo run --release -p weir --example bench_market_pipeline -- pipeline [--rate N] [--seconds N]
-//! cargo run --release -p weir --example bench_market_pipeline -- overload [--seconds N]
-//! cargo run --release -p weir --example bench_market_pipeline -- probes
-//! cargo run --release -p weir --example bench_market_pipeline -- capacity [--seconds N]
+//! cargo run --release -p weir-bench --bin market-pipeline -- pipeline [--rate N] [--seconds N]
+//! cargo run --release -p weir-bench --bin market-pipeline -- overload [--seconds N]
+//! cargo run --release -p weir-bench --bin market-pipeline -- probes
+//! cargo run --release -p weir-bench --bin market-pipeline -- capacity [--seconds N]
 //! ```
-//! Updates are made ahead and due at fixed times, whatever the pipeline does (open loop): what
-//! counts as receipt is when an update was due. One thread updates the books and conflates, one
-//! flushes: mirror, second stage, frames written to memory. Sockets are left out. The rate falls
-//! with the number of subscribers, to half of what one thread can write.
+//! Updates are due at fixed times, regardless of the pipeline (open loop): the due time of an
+//! update counts as its receipt. One thread updates the books and conflates, one flushes: mirror,
+//! second stage, frames written to memory. Sockets are left out. The rate decreases with the number
+//! of subscribers, to half of what one thread can write.
 //!
-//! Overload: what flush carries to a hundred subscribers is measured, then the feed is 2, 5 and 10
-//! times that, with an interval in which flush could tell of each instrument twice, and without any
-//! conflation: then the updating thread waits for flush, and the feed for it.
+//! Overload: measures the rate that flush carries to a hundred subscribers, then sets the feed to
+//! 2, 5 and 10 times that, once with an interval in which flush could send each instrument twice,
+//! and once without any conflation: then the updating thread waits for flush, and the feed for it.
 //!
-//! Both threads spin and note the longest time between two looks at the clock in each millisecond.
-//! A window in which either was away for longer than 10 µs, or still worked off what had waited for
-//! it then, was not the pipeline's: figures are printed of all windows and of the clean ones, with
-//! their share. A thread that never catches up has no clean windows after the first stall.
+//! Both threads spin and record the longest time between two clock readings in each millisecond. A
+//! window does not count as clean if either thread was preempted in it for longer than 10 µs, or
+//! was still working off the resulting backlog: figures are printed of all windows and of the clean
+//! ones, with their share. A thread that never catches up has no clean windows after the first
+//! stall.
 
 mod capacity;
 mod flow;
@@ -63,12 +64,12 @@ fn pipeline(rate: u64, seconds: u64) -> Value {
         cells.push(Cell { handoff, subscribers: 1, ..base });
     }
     cells.push(Cell { is_staged: true, subscribers: 1, ..base });
-    // About half of what one thread can write, so that it catches up with what waits for it.
+    // About half of what one thread can write, so that it catches up with its backlog.
     for subscribers in [10, 100, 1_000] {
         let rate = rate.min(1_000_000 / u64::from(subscribers));
         cells.push(Cell { subscribers, rate, ..base });
     }
-    // In turn, so that what the machine does meets all alike.
+    // Interleaved, so that disturbances of the machine affect all cells alike.
     let rounds = 5;
     let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); cells.len()];
     for round in 0..rounds {
@@ -114,14 +115,14 @@ fn row(cell: &Cell, runs: &[Outcome]) -> Value {
     })
 }
 
-/// What flush carries is measured first: every message to every subscriber, as fast as it goes.
+/// First measures what flush carries: every message to every subscriber, as fast as possible.
 fn overload(seconds: u64) -> Value {
     let subscribers = 100;
     let base = Cell { subscribers, seconds, ..Cell::default() };
     let all = Cell { rate: 2_000_000, is_conflated: false, ..base };
     let capacity = measure(&all).heard_per_s;
     eprintln!("flush carries {capacity:.0} changes a second to {subscribers} subscribers");
-    // A throttle that flush can carry: within an interval it can tell of each instrument twice.
+    // A throttle that flush can carry: within an interval it can send each instrument twice.
     let interval_us = (2e6 * f64::from(flow::INSTRUMENTS) / capacity) as u64;
     let mut rows = Vec::new();
     for times in [2, 5, 10] {

@@ -1,5 +1,5 @@
-//! Messages of OPRA through its codec and the update stage: venues' short quotes of as many series
-//! as a core's share of the lines brings.
+//! OPRA messages through the codec and the update stage: venues' short quotes of as many series as
+//! a core's share of the lines carries.
 
 use std::time::Instant;
 
@@ -12,22 +12,22 @@ use weir_types::Nanos;
 
 use super::lone::{LoneStage, origin, stage};
 
-/// Series that one core hears of: of 1.5 million on 96 lines those of six or seven.
+/// The number of series of one core: of 1.5 million on 96 lines, those of six or seven lines.
 pub const SERIES: u32 = 100_000;
-/// Venues.
+/// The venues.
 const VENUES: &[u8; 16] = b"ABCDEHIJMNPQTUWX";
-/// Of ten quotes: what they do to the best bid and offer. Nothing, both sides, a bid, an offer.
+/// The effect of ten quotes on the best bid and offer: none, both sides, a bid, an offer.
 const INDICATORS: &[u8; 10] = b"AAAAAAFEBA";
-/// Bytes of a short quote.
+/// The length of a short quote in bytes.
 pub const MESSAGE_LEN: usize = 29;
-/// Messages that are made, then taken.
+/// The number of messages generated, then processed.
 const MADE: usize = 1 << 18;
-/// Times that they are taken in a round.
+/// The number of times that they are processed in a round.
 const TIMES: usize = 8;
-/// Messages in a datagram.
+/// The number of messages in a datagram.
 pub const PACKET: usize = 15;
 
-/// What the codec tells goes to the stage.
+/// Passes the codec's output to the stage.
 struct ToStage<'a>(&'a mut LoneStage);
 
 impl Sink for ToStage<'_> {
@@ -41,7 +41,7 @@ impl Sink for ToStage<'_> {
     }
 }
 
-/// A short quote, as it lies in a block.
+/// Builds a short quote as it appears in a block.
 fn short_quote(number: u64) -> [u8; MESSAGE_LEN] {
     let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^= mixed >> 29;
@@ -79,7 +79,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// Nobody subscribes: what subscribers cost is measured by itself.
+    /// Creates a core without subscribers: their cost is measured separately.
     pub fn new() -> Core {
         let books = BooksConfig { instruments: SERIES, ..BooksConfig::default() };
         let stage = stage(books, BATCH_MAX);
@@ -102,10 +102,10 @@ impl Core {
         }
     }
 
-    /// Nanoseconds a message, and updates that one comes to.
+    /// Measures nanoseconds per message, and updates per message.
     ///
     /// # Panics
-    /// When messages were not understood.
+    /// If messages were not decoded.
     pub fn round(&mut self) -> (f64, f64) {
         let before = self.stage.counts().updates;
         let begun = Instant::now();

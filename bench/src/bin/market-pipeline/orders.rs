@@ -1,5 +1,5 @@
-//! What the updating thread takes of a feed that tells of each order, with a day's orders at rest:
-//! updates taken into the books one by one, and those that came together taken together.
+//! The updating thread's cost of an order-by-order feed, with a day's live orders: updates applied
+//! to the books one by one, and in batches.
 
 use std::time::Instant;
 
@@ -18,16 +18,16 @@ mod flow;
 use flow::{Flow, Shape};
 
 const INSTRUMENTS: u32 = 8_000;
-/// Updates that are made, then taken.
+/// The number of updates generated, then applied.
 const STRETCH: usize = 1 << 16;
-/// Stretches that are timed in a round.
+/// The number of stretches timed in a round.
 const STRETCHES: u32 = 16;
-/// Updates in a packet.
+/// The number of updates in a packet.
 const PACKET: usize = 15;
-/// Packets that a poll brings: a feed that is slower than the thread, and one that has more.
+/// The packets of one poll: of a feed slower than the thread, and of a faster one.
 const POLLS: [usize; 2] = [1, 8];
 
-/// A stage whose books are filled, and the flow that goes on.
+/// A stage with filled books, and the flow that continues.
 struct Day {
     stage: LoneStage,
     flow: Flow,
@@ -55,7 +55,7 @@ impl Day {
         }
     }
 
-    /// Takes what was made in polls of so many updates; nanoseconds.
+    /// Applies the generated updates in polls of `poll` updates; returns nanoseconds.
     fn take(&mut self, poll: usize) -> u64 {
         let begun = Instant::now();
         for updates in self.updates.chunks(poll) {
@@ -67,7 +67,7 @@ impl Day {
         u64::try_from(begun.elapsed().as_nanos()).expect("it ends")
     }
 
-    /// Nanoseconds an update.
+    /// Measures nanoseconds per update.
     fn round(&mut self, poll: usize) -> f64 {
         let mut spent = 0;
         for _ in 0..STRETCHES {
@@ -80,10 +80,10 @@ impl Day {
     }
 }
 
-/// One by one and in batches in turn, in as many rounds as asked.
+/// Measures one by one and batched, alternately, in `rounds` rounds.
 ///
 /// # Panics
-/// When the books did not understand the flow: its figures would say nothing.
+/// If the books found anomalies in the flow: the figures would be meaningless.
 pub fn orders(rounds: usize) -> Vec<Value> {
     let mut rows = Vec::new();
     for live_orders in [400_000, 1_000_000] {

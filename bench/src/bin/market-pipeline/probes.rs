@@ -1,4 +1,4 @@
-//! What timing messages costs those that are not timed, and those that are.
+//! The cost of timing, for messages that are timed and for those that are not.
 
 use std::hint::black_box;
 
@@ -8,14 +8,16 @@ use weir_market::conflate::{Bbo, Body, Entry, Outcome, Stamp};
 use weir_marketgate::gateway::stages::{FlushProbe, Sampler, UpdateProbe};
 use weir_types::{InstrumentId, Nanos};
 
-/// Messages between two looks at the clock.
+/// The number of messages between two clock readings.
 const BATCH: u64 = 1_000;
 const BATCHES: u64 = 4_000;
 
-/// Takes messages past all points, at a rate at which few are timed, and one by one; nanoseconds a
-/// message of the batch in the middle and of the fastest: while no thread was away.
+/// Passes messages through all probe points, at a rate at which few are timed and at one at which
+/// each is; returns nanoseconds per message of the median batch and of the fastest, which was not
+/// preempted.
 pub fn probes() -> Value {
-    // So near that hardly any is timed, whatever it takes, and so far apart that each is.
+    // The first interval is so short that hardly any message is timed, the second so long that each
+    // is.
     let rows = [("hardly any timed", 1), ("each timed", 200_000_000)].map(|(name, apart)| {
         let mut times: Vec<f64> = batches(apart).collect();
         times.sort_by(f64::total_cmp);
@@ -33,7 +35,7 @@ fn batches(apart: u64) -> impl Iterator<Item = f64> {
         let begun = SystemClock.now();
         for _ in 0..BATCH {
             number += 1;
-            // The feed's time goes on as it says, whatever the clock does.
+            // The feed's time advances independently of the clock.
             let at = Nanos(begin + number * apart);
             sampler.datagram(black_box(at), at);
             let stamp = Stamp { sequence: number, ..Stamp::default() };

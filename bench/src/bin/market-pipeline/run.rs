@@ -1,4 +1,4 @@
-//! One cell: its threads, what they measure, and what that comes to.
+//! One cell: its threads, their measurements and the results.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,16 +20,16 @@ use weir_types::{InstrumentId, Nanos, SessionId};
 use super::flow::{INSTRUMENTS, definition, update};
 use super::handoff::{Reader, Writer, handoff};
 
-/// Windows are so long, in nanoseconds.
+/// The length of a window, in nanoseconds.
 const WINDOW: u64 = 1_000_000;
-/// The age of one message in so many is kept: there are tens of millions.
+/// The sampling period of message ages: there are tens of millions of messages.
 const AGE_EVERY: u64 = 16;
-/// The clock is looked at once for so many subscribers: telling them takes less than being away.
+/// The number of subscribers between two clock readings: serving them takes less than `AWAY`.
 const LOOK_EVERY: usize = 8;
-/// A thread that did not look at the clock for so long was away, in nanoseconds.
+/// The time between clock readings from which a thread counts as preempted, in nanoseconds.
 const AWAY: u64 = 10_000;
 
-/// What is measured.
+/// The parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
     pub handoff: &'static str,
@@ -55,28 +55,28 @@ impl Default for Cell {
     }
 }
 
-/// What came out. Times in nanoseconds: p50, p99, p99.9, the longest.
+/// The results. Times in nanoseconds: p50, p99, p99.9, maximum.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub offered_per_s: f64,
     pub heard_per_s: f64,
     pub told_per_s: f64,
     pub written_per_s: f64,
-    /// From the receipt to the flush thread.
+    /// The time from the receipt to the flush thread.
     pub all: [f64; 4],
     pub clean: [f64; 4],
     pub clean_share: f64,
-    /// From the receipt of the oldest change in a message to its writing.
+    /// The time from the receipt of the oldest change in a message to its writing.
     pub age: [f64; 4],
-    /// The same, of the last tenth of the time.
+    /// The same in the last tenth of the run.
     pub age_last: f64,
     pub throttled_share: f64,
     pub queued_at_end: f64,
     pub resident_mib: f64,
 }
 
-/// The longest time between two looks at the clock, by window, and whether that is the thread's
-/// own: not where it was away, nor where it still works off what waited for it meanwhile.
+/// The longest time between two clock readings, by window. Windows in which the thread was
+/// preempted, or still works off the resulting backlog, are marked.
 struct Looks {
     longest: Vec<u64>,
     last: u64,
@@ -97,13 +97,13 @@ impl Looks {
         }
     }
 
-    /// Nothing waits.
+    /// Notes that the backlog is empty.
     fn has_nothing(&mut self) {
         self.works_off = false;
     }
 }
 
-/// What all threads of a cell know.
+/// The state shared by all threads of a cell.
 #[derive(Clone)]
 struct Shared {
     cell: Cell,
@@ -126,7 +126,7 @@ impl Shared {
         if threads > self.cores { std::thread::yield_now() } else { std::hint::spin_loop() }
     }
 
-    /// When an update is due, since the beginning.
+    /// The due time of an update, from the beginning.
     fn due(&self, number: u64) -> u64 {
         (u128::from(number) * 1_000_000_000 / u128::from(self.cell.rate)) as u64
     }
@@ -151,7 +151,7 @@ pub fn measure(cell: &Cell) -> Outcome {
         begin: Nanos(SystemClock.now().0 + 100_000_000),
         is_over: Arc::default(),
         taken: Arc::default(),
-        // Asked once: the answer costs system calls.
+        // Read once: it costs system calls.
         cores: std::thread::available_parallelism().map_or(1, usize::from),
     };
     let flushing = {
@@ -176,7 +176,7 @@ pub fn measure(cell: &Cell) -> Outcome {
     outcome_of(cell, offered, &looks, throttled_share, flushed)
 }
 
-/// Subscribers to the quotes of all instruments, which are known already.
+/// Creates subscribers to the quotes of all instruments, which are defined already.
 fn fanout_of(cell: &Cell, mut wishes: rtrb::Producer<weir_market::conflate::Interest>) -> Fanout {
     let mut fanout = Fanout::new(InstrumentId(INSTRUMENTS), 8);
     for id in 1..=INSTRUMENTS {
@@ -269,7 +269,7 @@ fn receive_staged(shared: &Shared, mut ring: RingWriter<Received>) -> Looks {
         let is_due = shared.due(number) <= now && now > 0;
         let origin = shared.origin(number, now);
         if is_due && let Some(begun) = sampler.update(origin.ts_poll) {
-            // A ring that is full has no room for the update either.
+            // If the ring is full, it has no room for the update either.
             let _ = ring.write(|slot| *slot = Received::Trace(begun));
         }
         let received = Received::Update(origin, update(number));
@@ -310,10 +310,10 @@ fn update_staged(
     throttled(&stage)
 }
 
-/// What the flush thread saw.
+/// The flush thread's measurements.
 struct Flushed {
     looks: Looks,
-    /// Window, and nanoseconds from the receipt.
+    /// The window, and the nanoseconds from the receipt.
     ways: Vec<(u32, u32)>,
     ages: Vec<(u32, u32)>,
     heard: u64,
@@ -388,7 +388,7 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
     Flushed { looks, ways, ages, heard, written, queued, resident_mib: resident_mib() }
 }
 
-/// Keeps a time, where there is room: what is left out is the end of a run that is too long.
+/// Records a time if there is room: only the end of a run that is too long is omitted.
 fn push(times: &mut Vec<(u32, u32)>, at: u64, span: u64) {
     if times.len() < times.capacity() {
         times.push(((at / WINDOW) as u32, u32::try_from(span).unwrap_or(u32::MAX)));

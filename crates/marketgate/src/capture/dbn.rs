@@ -1,9 +1,9 @@
-//! Files of Databento's DBN: what is around their records. The records themselves are decoded by
-//! [`weir_feed::dbn`].
+//! The container of Databento's DBN files. [`weir_market::feed::dbn`] decodes the records
+//! themselves.
 //!
-//! A file is metadata and records. Records of versions 1 and 2 are brought into the form of version
-//! 3; files of version 4 and later are refused. What the metadata says of instruments' names is
-//! handed on as records of symbol mappings, at the beginning of the day for which it is said.
+//! A file is metadata followed by records. Records of versions 1 and 2 are upgraded to version 3;
+//! files of version 4 and later are refused. The symbol mappings of the metadata are passed on as
+//! records, each at the start of the day for which it is valid.
 
 use std::collections::VecDeque;
 
@@ -15,99 +15,100 @@ use weir_types::Nanos;
 
 use super::pieces::Pieces;
 
-/// How files begin.
+/// The first bytes of a DBN file.
 pub(super) const MAGIC: [u8; 3] = *b"DBN";
-/// The versions that are read.
+/// The supported versions.
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=3;
-/// Bytes before the metadata: how files begin, the version, the metadata's length.
+/// Bytes before the metadata: the magic, the version, the metadata's length.
 const PRELUDE_LEN: usize = 8;
-/// More metadata than this is damage: a name a line of all options of a day takes a tenth of it.
+/// The limit of the metadata's length. A mapping of every option of a day takes a tenth of it.
 const METADATA_LEN_MAX: u32 = 1 << 30;
-/// Records are read where they lie, which has to be at a multiple of this.
+/// The alignment of records, which are read in place.
 const ALIGNED: usize = 8;
-/// Bytes of a symbol mapping of version 3.
+/// The length of a symbol mapping of version 3, in bytes.
 const MAPPING_LEN: usize = 176;
 
-/// Why no more of a file is read.
+/// An error that ends the reading of a DBN file.
 #[derive(Debug, thiserror::Error)]
 pub enum DbnError {
-    /// A version that is not read.
+    /// The version is not supported.
     #[error("DBN version {version}; 1, 2 and 3 are read")]
     Version {
-        /// Which.
+        /// The file's version.
         version: u8,
     },
-    /// Metadata longer than any.
+    /// The metadata exceeds the limit.
     #[error("metadata of {len} bytes")]
     Metadata {
-        /// Its length.
+        /// The metadata's length.
         len: u32,
     },
-    /// A record of a length that none has: where the next one begins it could not be read in place.
+    /// A record has an invalid length: the record after it could not be read in place.
     #[error("at byte {offset}: a record of {len} bytes; all are multiples of {ALIGNED}")]
     Record {
-        /// Where it begins.
+        /// The record's offset.
         offset: u64,
-        /// The length that it says.
+        /// The length in its header.
         len: usize,
     },
     /// The file ends within the metadata or a record.
     #[error("at byte {offset}: the file ends {len} bytes into the metadata or a record")]
     Truncated {
-        /// Where that begins.
+        /// The offset of the incomplete metadata or record.
         offset: u64,
-        /// What is there of it.
+        /// The number of bytes present.
         len: usize,
     },
-    /// What is there is neither metadata nor a record.
+    /// The bytes are neither metadata nor a record.
     #[error("at byte {offset}: {error}")]
     Damaged {
-        /// Where it begins.
+        /// Their offset.
         offset: u64,
-        /// Why.
+        /// The cause.
         error: Box<dbn::Error>,
     },
 }
 
-/// The next of a file.
+/// The next item of a file.
 pub(super) enum Next<'a> {
-    /// A record of version 3, and when it came to whoever recorded it.
+    /// A record in the form of version 3, and the time at which the recorder received it.
     Record(Nanos, &'a [u8]),
-    /// What the metadata says of a name, as a record, and from when on.
+    /// A symbol mapping from the metadata, in the form of a record, and the time of the record that
+    /// follows.
     Name(Nanos, &'a [u8]),
-    /// There is no more.
+    /// The end of the file.
     End,
 }
 
-/// A name and the number that it has from a time on.
+/// A symbol mapping and the time from which it is valid, in nanoseconds since the Unix epoch.
 struct Named {
     from: u64,
     record: [u8; MAPPING_LEN],
 }
 
-/// Takes a file apart.
+/// Parses a DBN file.
 pub(super) struct DbnFile {
     fsm: DbnFsm,
     version: u8,
     names: VecDeque<Named>,
-    /// The name that was handed on last.
+    /// The symbol mapping returned last.
     name: [u8; MAPPING_LEN],
-    /// The record that was found last.
+    /// The record parsed last.
     record: Vec<u8>,
-    /// It was not handed on yet.
+    /// True if `record` was not returned yet.
     has_record: bool,
-    /// When the last record came.
+    /// The receive time of the last record.
     last: Nanos,
-    /// Bytes that were given to `fsm`.
+    /// Bytes passed to `fsm`.
     taken: u64,
-    /// Bytes of metadata that are still to be given.
+    /// Bytes of metadata not yet passed to `fsm`.
     metadata_left: usize,
-    /// Zeros that are given behind them, so that records begin where they can be read.
+    /// Zeros to pass after the metadata, so that records are aligned.
     padding: usize,
 }
 
 impl DbnFile {
-    /// Of a file whose first eight bytes are at hand, if it has as many.
+    /// Starts a file; `pieces` must hold its first eight bytes, unless the file is shorter.
     pub fn new(pieces: &mut Pieces) -> Result<DbnFile, DbnError> {
         let (head, _) = pieces.at_hand();
         let version = head.get(MAGIC.len()).copied().unwrap_or(0);
@@ -120,7 +121,7 @@ impl DbnFile {
             return Err(DbnError::Metadata { len });
         }
         let mut fsm: DbnFsm = DbnFsm::builder()
-            // Its own upgrading panics on records that are too short.
+            // The library's own upgrade panics on records that are too short.
             .upgrade_policy(VersionUpgradePolicy::AsIs)
             .build()
             .map_err(|error| damaged(0, error))?;
@@ -145,13 +146,13 @@ impl DbnFile {
         })
     }
 
-    /// Where what was not taken apart yet begins.
+    /// The offset of the first unparsed byte.
     pub fn offset(&self) -> u64 {
-        // Less only while there is padding, and then it is metadata: the beginning.
+        // The difference is negative only while `fsm` holds padding of the metadata: offset 0.
         self.taken.saturating_sub(self.fsm.data().len() as u64)
     }
 
-    /// Finds the next of a file; `None` when `pieces` must be filled first.
+    /// Returns the next item; `None` when `pieces` must be filled first.
     pub fn next(&mut self, pieces: &mut Pieces) -> Result<Option<Next<'_>>, DbnError> {
         while !self.has_record {
             let offset = self.offset();
@@ -186,7 +187,7 @@ impl DbnFile {
         Ok(Some(Next::Record(last, &self.record)))
     }
 
-    /// Gives `fsm` what it has room for; how many bytes that was.
+    /// Passes as many bytes to `fsm` as it has room for; returns their number.
     fn give(&mut self, bytes: &[u8]) -> usize {
         let space = self.fsm.space();
         let mut len = bytes.len().min(space.len());
@@ -203,17 +204,18 @@ impl DbnFile {
         len
     }
 
-    /// A record was found.
+    /// Stores the record that `fsm` found.
     fn take_record(&mut self) {
         let Some(record) = self.fsm.last_record() else { return };
         self.record.clear();
         put_as_v3(self.version, &record, &mut self.record);
-        // Times may go back a little from record to record; names are not taken back for it.
+        // Times may step back slightly between records; mappings are never withdrawn for that.
         self.last = received(&self.record).unwrap_or(self.last);
         self.has_record = true;
     }
 
-    /// No more bytes are at hand. Names that no record needed are told all the same.
+    /// Handles the lack of further bytes. Mappings that no record needed are returned before the
+    /// end.
     fn at_end(&mut self, is_last: bool, offset: u64) -> Result<Option<Next<'_>>, DbnError> {
         if !is_last {
             return Ok(None);
@@ -232,8 +234,8 @@ fn damaged(offset: u64, error: dbn::Error) -> DbnError {
     DbnError::Damaged { offset, error: Box::new(error) }
 }
 
-/// Writes a record as version 3 has it. One that is shorter than its type is written as a header
-/// alone, which nobody takes for a whole record.
+/// Writes a record in the form of version 3. A record shorter than its type requires is written as
+/// a header alone, which no decoder accepts as a whole record.
 fn put_as_v3(version: u8, record: &RecordRef<'_>, out: &mut Vec<u8>) {
     fn put<'a, From_, To>(record: &RecordRef<'a>, out: &mut Vec<u8>)
     where
@@ -260,10 +262,10 @@ fn put_as_v3(version: u8, record: &RecordRef<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// What the metadata says of names, the earliest first. Names that a file lists without numbers,
-/// and those that have none, are left out.
+/// Returns the symbol mappings of the metadata, the earliest first. Symbols without a number, and
+/// numbers without a symbol, are omitted.
 fn names_of(metadata: &Metadata) -> VecDeque<Named> {
-    // Either the symbols asked for have numbers, or the numbers asked for have symbols.
+    // A file maps either requested symbols to numbers, or requested numbers to symbols.
     let is_by_number = metadata.stype_in == Some(SType::InstrumentId);
     if !is_by_number && metadata.stype_out != SType::InstrumentId {
         return VecDeque::new();
@@ -285,7 +287,7 @@ fn names_of(metadata: &Metadata) -> VecDeque<Named> {
     names.into()
 }
 
-/// A symbol mapping as a record of version 3; `None` for a symbol longer than it has room for.
+/// Builds a symbol mapping of version 3; `None` for a symbol longer than its field.
 fn record_of(number: u32, symbol: &str, from: u64) -> Option<Named> {
     let mut record = [0; MAPPING_LEN];
     (record[0], record[1]) = ((MAPPING_LEN / 4) as u8, rtype::SYMBOL_MAPPING);

@@ -1,5 +1,5 @@
-//! Reads a capture, a day file or a file of DBN piece by piece, compressed by gzip or Zstandard or
-//! not.
+//! Reads a capture, a day file or a DBN file piece by piece, plain or compressed by gzip or
+//! Zstandard.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -12,7 +12,7 @@ use super::dbn::{DbnError, DbnFile, MAGIC, Next};
 use super::pieces::{PIECE_LEN, Pieces};
 use super::super::{Datagrams, ReceiveCounts};
 
-/// How pcap files of each form and pcapng files begin.
+/// The first four bytes of each form of pcap file, and of pcapng files.
 const CAPTURE_MAGICS: [[u8; 4]; 6] = [
     [0xd4, 0xc3, 0xb2, 0xa1],
     [0xa1, 0xb2, 0xc3, 0xd4],
@@ -21,80 +21,80 @@ const CAPTURE_MAGICS: [[u8; 4]; 6] = [
     [0x34, 0xcd, 0xb2, 0xa1],
     [0x0a, 0x0d, 0x0d, 0x0a],
 ];
-/// No feed that comes in day files has longer messages.
+/// The longest message of any feed that has day files.
 const RECORD_LEN_MAX: u16 = 1_024;
 
-/// Why no more of a file is read.
+/// An error that ends the reading of a file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The system's, or damaged compression.
+    /// An I/O error, or damaged compression.
     #[error("after {offset} bytes: {error}")]
     Io {
-        /// Bytes that were read, decompressed.
+        /// Decompressed bytes read before the error.
         offset: u64,
-        /// Why.
+        /// The cause.
         #[source]
         error: io::Error,
     },
-    /// What is in the file.
+    /// The content of a capture or a day file is damaged.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// What is in a file of DBN.
+    /// The content of a DBN file is damaged.
     #[error(transparent)]
     Dbn(#[from] DbnError),
 }
 
-/// What a file is.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// Frames: pcap or pcapng.
     Capture,
-    /// Messages, each behind its length.
+    /// Messages, each prefixed with its length.
     Records,
-    /// Databento's.
+    /// Databento's DBN.
     Dbn,
 }
 
-/// The next of a file.
+/// The next item of a file.
 #[derive(Clone, Copy, Debug)]
 pub enum Item<'a> {
     /// A datagram of a capture.
     Datagram(Datagram<'a>),
-    /// A frame that holds none.
+    /// A frame without a UDP datagram.
     Other(FrameError),
-    /// A message of a day file and its own time.
+    /// A message of a day file, or a record of a DBN file, and its own time.
     Message {
-        /// Since midnight where the message is long enough to have a time as those of ITCH 5.0
-        /// have, else zero; of a record of DBN since the Unix epoch.
+        /// Day file: nanoseconds since midnight, from the time field of ITCH 5.0, or zero if the
+        /// message is too short for one. DBN: since the Unix epoch.
         ts_event: Nanos,
         /// The message.
         message: &'a [u8],
     },
-    /// What a file of DBN says of an instrument's name before its records, as one of them.
+    /// A symbol mapping from the metadata of a DBN file, in the form of a record.
     Name {
-        /// When the record comes that follows.
+        /// The time of the record that follows.
         ts_event: Nanos,
         /// The record.
         message: &'a [u8],
     },
 }
 
-/// What was found so far.
+/// Counters of the items found so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCounts {
     /// Frames of a capture.
     pub frames: u64,
     /// Datagrams.
     pub datagrams: u64,
-    /// Frames that are something else than UDP.
+    /// Frames without UDP.
     pub other: u64,
-    /// Fragments.
+    /// Fragments of datagrams.
     pub fragments: u64,
-    /// Datagrams that the capture did not keep whole.
+    /// Datagrams that the capture truncated.
     pub cut: u64,
-    /// Frames whose headers make no sense.
+    /// Frames with malformed headers.
     pub damaged: u64,
-    /// Messages of a day file, records of a file of DBN.
+    /// Messages of a day file, or records of a DBN file.
     pub messages: u64,
 }
 
@@ -111,7 +111,7 @@ impl std::ops::AddAssign for FileCounts {
     }
 }
 
-/// A file that is read.
+/// A capture, day file or DBN file open for reading.
 pub struct CaptureFile {
     pieces: Pieces,
     offset: u64,
@@ -131,19 +131,19 @@ impl std::fmt::Debug for CaptureFile {
 }
 
 impl CaptureFile {
-    /// Opens a file and finds out what it is by how it begins.
+    /// Opens a file and detects its format from its first bytes.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system, or unsupported DBN metadata.
     pub fn open(path: &Path) -> Result<CaptureFile, FileError> {
         let file = File::open(path).map_err(|error| FileError::Io { offset: 0, error })?;
         CaptureFile::new(Box::new(BufReader::with_capacity(PIECE_LEN, file)))
     }
 
-    /// Of bytes that come from anywhere.
+    /// Reads from any source of bytes.
     ///
     /// # Errors
-    /// Those of `reader`.
+    /// The errors of `reader`, or unsupported DBN metadata.
     pub fn new(reader: Box<dyn Read + Send>) -> Result<CaptureFile, FileError> {
         let error = |error| FileError::Io { offset: 0, error };
         let mut file = CaptureFile {
@@ -169,28 +169,28 @@ impl CaptureFile {
         Ok(file)
     }
 
-    /// What it is.
+    /// The file's format.
     #[must_use]
     pub fn kind(&self) -> FileKind {
         self.kind
     }
 
-    /// What was found so far.
+    /// The counters so far.
     #[must_use]
     pub fn counts(&self) -> &FileCounts {
         &self.counts
     }
 
-    /// Bytes used so far, decompressed.
+    /// The number of bytes used so far, decompressed.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Hands the next item to `take`; false at the end of the file.
+    /// Passes the next item to `take`; returns false at the end of the file.
     ///
     /// # Errors
-    /// [`FileError`]: nothing more can be read. All before it was handed on.
+    /// [`FileError`]: nothing more can be read. All items before it were passed on.
     pub fn next(&mut self, take: &mut dyn FnMut(&Item<'_>)) -> Result<bool, FileError> {
         if self.dbn.is_some() {
             return self.next_of_dbn(take);
@@ -254,7 +254,7 @@ impl CaptureFile {
         }
     }
 
-    /// Reads on until there are at least `len` bytes, or the file ends.
+    /// Reads until at least `len` bytes are buffered, or the file ends.
     fn fill(&mut self, len: usize) -> Result<(), FileError> {
         self.pieces.fill(len).map_err(|error| {
             let offset = self.offset + self.pieces.len() as u64;
@@ -275,14 +275,15 @@ fn count(counts: &mut FileCounts, item: &Item<'_>) {
     *place += 1;
 }
 
-/// ITCH 5.0: type, stock locate, tracking number, then six bytes of nanoseconds since midnight.
+/// Reads the time of an ITCH 5.0 message: type, stock locate, tracking number, then six bytes of
+/// nanoseconds since midnight.
 fn time_of_day(message: &[u8]) -> Nanos {
     message.get(5..11).map_or(Nanos(0), |time| {
         Nanos(time.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
     })
 }
 
-/// A capture as a source of datagrams, as fast as it can be read.
+/// A capture as a source of datagrams, read as fast as possible.
 #[derive(Debug)]
 pub struct CaptureReplay {
     file: CaptureFile,
@@ -291,7 +292,7 @@ pub struct CaptureReplay {
 }
 
 impl CaptureReplay {
-    /// Of a capture.
+    /// Creates a source from a capture.
     #[must_use]
     pub fn new(file: CaptureFile) -> CaptureReplay {
         CaptureReplay { file, counts: ReceiveCounts::default(), is_over: false }

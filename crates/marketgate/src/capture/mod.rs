@@ -1,4 +1,4 @@
-//! Captures and day files on disk: opened, decompressed, read in pieces; and captures written.
+//! Captures and day files on disk: opens, decompresses and reads them in pieces; writes captures.
 
 mod dbn;
 mod file;

@@ -1,15 +1,15 @@
-//! The pace at which a capture is played: its own, a multiple of it, or as fast as possible.
+//! The pace at which a capture is replayed: its own, a multiple of it, or as fast as possible.
 
 use std::time::Duration;
 
 use weir_types::Nanos;
 
-/// How fast.
+/// The replay speed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speed {
-    /// So many times as fast as it was.
+    /// A multiple of the recorded speed.
     Times(f64),
-    /// As fast as can be.
+    /// As fast as possible.
     Max,
 }
 
@@ -27,7 +27,7 @@ impl std::str::FromStr for Speed {
     }
 }
 
-/// When each datagram of a capture is due.
+/// Computes the time at which each datagram of a capture is due.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     speed: Speed,
@@ -35,14 +35,14 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The pace of this speed; it begins with the first datagram that is asked for.
+    /// Creates a pace of this speed; it starts with the first call of [`Pace::due`].
     #[must_use]
     pub fn new(speed: Speed) -> Pace {
         Pace { speed, first: None }
     }
 
-    /// How long after the first datagram one is due that came at `ts_recv`; `None` when as soon as
-    /// can be.
+    /// Returns the time from the first datagram to the one that arrived at `ts_recv`; `None` if it
+    /// is due immediately.
     pub fn due(&mut self, ts_recv: Nanos) -> Option<Duration> {
         let since = ts_recv.since(*self.first.get_or_insert(ts_recv));
         match self.speed {

@@ -1,26 +1,26 @@
-//! A file's bytes in pieces, decompressed: at hand are always those that were not used yet.
+//! Reads a file in pieces, decompressed; the buffer always holds the unused bytes.
 
 use std::io::{self, Cursor, Read};
 
 use flate2::read::MultiGzDecoder;
 
-/// Bytes that are read at once at least.
+/// The minimum number of bytes of one read.
 pub(crate) const PIECE_LEN: usize = 256 << 10;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Bytes that are read on as they are used up.
+/// A buffered reader that exposes its unused bytes.
 pub(crate) struct Pieces {
     reader: Box<dyn Read + Send>,
     buffer: Vec<u8>,
-    /// What is in the buffer and was not used yet.
+    /// The range of unused bytes in the buffer.
     start: usize,
     end: usize,
     is_last: bool,
 }
 
 impl Pieces {
-    /// Of bytes that may be compressed by gzip or Zstandard, in any number of parts.
+    /// Reads bytes that may be compressed by gzip or Zstandard, in any number of members.
     pub(crate) fn new(mut reader: Box<dyn Read + Send>) -> io::Result<Pieces> {
         let mut head = Vec::new();
         reader.by_ref().take(4).read_to_end(&mut head)?;
@@ -36,22 +36,22 @@ impl Pieces {
         Ok(Pieces { reader, buffer: vec![0; PIECE_LEN], start, end, is_last })
     }
 
-    /// The bytes at hand, and whether the file has no more.
+    /// Returns the unused bytes, and true if the file has no more.
     pub(crate) fn at_hand(&self) -> (&[u8], bool) {
         (&self.buffer[self.start..self.end], self.is_last)
     }
 
-    /// How many bytes are at hand.
+    /// The number of unused bytes.
     pub(crate) fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// The first `len` bytes at hand were used.
+    /// Marks the first `len` unused bytes as used.
     pub(crate) fn used(&mut self, len: usize) {
         self.start += len;
     }
 
-    /// Reads on until there are at least `len` bytes at hand, or the file ends.
+    /// Reads until at least `len` unused bytes are buffered, or the file ends.
     pub(crate) fn fill(&mut self, len: usize) -> io::Result<()> {
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);

@@ -1,5 +1,4 @@
-//! Files written and read back, whole, cut off, compressed; day files; real captures where there
-//! are any.
+//! Tests: files written and read back, whole, cut off and compressed.
 
 use std::fs;
 use std::io::{Cursor, Write as _};
@@ -29,7 +28,7 @@ fn written(path: &Path, count: u32) {
     writer.finish().expect("it ends");
 }
 
-/// The numbers of the datagrams that can be read, and what ended it.
+/// Returns the number of datagrams that can be read, and the error that ended the reading.
 fn read(file: &mut CaptureFile) -> (u32, Option<FileError>) {
     let mut count = 0_u32;
     loop {

@@ -1,4 +1,4 @@
-//! Writes captures: pcap with nanoseconds, compressed when the name ends in `.gz`.
+//! Writes captures: pcap with nanosecond time stamps, gzip-compressed if the name ends in `.gz`.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -13,7 +13,7 @@ enum Output {
     Compressed(GzEncoder<BufWriter<File>>),
 }
 
-/// A capture that is written.
+/// Writes one capture file.
 pub struct CaptureWriter {
     output: Output,
     record: Vec<u8>,
@@ -28,10 +28,10 @@ impl std::fmt::Debug for CaptureWriter {
 }
 
 impl CaptureWriter {
-    /// A new file, which must not be there yet.
+    /// Creates the file, which must not exist yet.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     pub fn create(path: &Path) -> io::Result<CaptureWriter> {
         let file = BufWriter::with_capacity(1 << 20, File::create_new(path)?);
         let output = if path.extension().is_some_and(|extension| extension == "gz") {
@@ -45,10 +45,10 @@ impl CaptureWriter {
         Ok(writer)
     }
 
-    /// Appends a datagram; one that a capture cannot hold is counted.
+    /// Appends a datagram; one that a capture cannot hold is only counted.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     pub fn write(&mut self, datagram: &Datagram<'_>) -> io::Result<()> {
         if put_datagram(&mut self.record, datagram).is_err() {
             self.refused += 1;
@@ -58,16 +58,16 @@ impl CaptureWriter {
         self.put_record()
     }
 
-    /// Datagrams written, and those that a capture cannot hold.
+    /// The numbers of datagrams written and of datagrams refused.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         (self.written, self.refused)
     }
 
-    /// Hands all to the system.
+    /// Flushes all buffered records to the operating system.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     pub fn flush(&mut self) -> io::Result<()> {
         match &mut self.output {
             Output::Plain(file) => file.flush(),
@@ -75,10 +75,10 @@ impl CaptureWriter {
         }
     }
 
-    /// Ends the file.
+    /// Finishes the file.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     pub fn finish(self) -> io::Result<()> {
         match self.output {
             Output::Plain(mut file) => file.flush(),

@@ -1,4 +1,4 @@
-//! Puts a gateway's threads together.
+//! Assembles a gateway's threads.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -28,52 +28,53 @@ use super::update::{BATCH_MAX, UpdateParts, UpdateStage, Wishes};
 use crate::post::{PostProcessor, PostSenders, PostWatch};
 use crate::receiver::Receiver;
 
-/// Wishes that may be on their way: a subscriber to everything has one for each instrument.
+/// The capacity of the queue of interest changes: a subscriber to everything has one for each
+/// instrument.
 const WISHES_MAX: usize = 1 << 16;
-/// What is kept can wait for what is told.
+/// Post-processing yields to publication.
 const POST_SHARE: Share = Share::Fair { niceness: 10 };
 /// The names of flush threads.
 const FLUSH_NAMES: [&str; 8] =
     ["flush-0", "flush-1", "flush-2", "flush-3", "flush-4", "flush-5", "flush-6", "flush-7"];
 
-/// Makes a door of a listener; with TLS a thread of this name does its handshakes and wakes who
-/// takes what comes.
+/// Creates a door from a listener; with TLS a thread of this name does the handshakes and wakes the
+/// given thread.
 pub type OpenDoor<'a> = dyn Fn(TcpListener, (&'static str, &Wake)) -> Opened + 'a;
-/// A door, and the thread of its handshakes.
+/// A door, and the thread of its TLS handshakes.
 type Opened = anyhow::Result<(Door, Option<Runner>)>;
 
-/// What a gateway has of its node.
+/// The parts of its node that a gateway uses.
 pub struct Host<'a> {
-    /// What an idle thread does where the section does not say.
+    /// The wait strategy of a thread where the section sets none.
     pub wait: WaitStrategy,
-    /// How long a connection may be without a session.
+    /// The time that a connection may take to log on.
     pub logon_time_max: Nanos,
-    /// Who the node is.
+    /// The node's id.
     pub node_id: NodeId,
-    /// The control log's events from the beginning, anew for each reader.
+    /// Opens the control log's events from the beginning, for each reader.
     pub definitions: &'a dyn Fn() -> EventReader,
-    /// Where connections come from: a listener, or the thread of its handshakes.
+    /// Creates the source of connections: a listener, or the thread of its handshakes.
     pub door: &'a OpenDoor<'a>,
-    /// Draws nonces.
+    /// Creates generators of nonces.
     pub rng: &'a dyn Fn() -> Box<dyn Rng + Send>,
-    /// The node is stopping.
+    /// True while the node is stopping.
     pub draining: Arc<AtomicBool>,
 }
 
-/// A gateway's threads to be, and its figures.
+/// A gateway's threads before their start, and its figures.
 pub struct Gateway {
     /// The threads.
     pub runners: Vec<Runner>,
-    /// What they count.
+    /// The gateway's counters.
     pub figures: Arc<MarketFigures>,
-    /// Where the door over HTTP connects for its readers.
+    /// Connects the HTTP door's readers.
     pub local: LocalDoors,
 }
 
-/// Puts a gateway together.
+/// Assembles a gateway.
 ///
 /// # Errors
-/// When a socket, a file or a listener does not open.
+/// An error of opening a socket, a file or a listener.
 pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gateway> {
     let receiver = Receiver::open(&section.feed)?;
     let (receive_wake, update_wake) = (Wake::new(), Wake::new());
@@ -140,7 +141,7 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
     Ok(Gateway { runners, figures: Arc::new(figures), local: LocalDoors::new(local) })
 }
 
-/// Starts to keep what is to be kept: where it goes in, and what tells the figures.
+/// Creates the post-processing thread, if configured; returns its inputs and its figures.
 fn keep(
     section: &MarketSection,
     runners: &mut Vec<Runner>,
@@ -160,11 +161,11 @@ fn wait_of(section: &MarketSection, host: &Host<'_>) -> WaitStrategy {
     section.wait.unwrap_or(host.wait)
 }
 
-/// The flush threads, one after the other.
+/// The flush threads under construction.
 struct Flush<'a> {
     section: &'a MarketSection,
     host: &'a Host<'a>,
-    /// Wakes who takes wishes.
+    /// Wakes the thread that takes interest changes.
     taker: &'a Wake,
     parts: Vec<FlushPart>,
     shm: Option<Arc<ShmFigures>>,
@@ -182,7 +183,7 @@ struct FlushPart {
 }
 
 impl Flush<'_> {
-    /// The ring in shared memory is the first thread's.
+    /// Opens the ring in shared memory, which belongs to the first thread.
     fn open_shm(&mut self, index: usize) -> anyhow::Result<Option<ShmDoor>> {
         let Some(section) = self.section.shm.as_ref().filter(|_| index == 0) else {
             return Ok(None);
@@ -192,7 +193,7 @@ impl Flush<'_> {
         Ok(Some(door))
     }
 
-    /// What the gateway counts, without what is kept.
+    /// The gateway's figures, without those of post-processing.
     fn figures(&self, sampler: &Sampler, probe: &UpdateProbe) -> MarketFigures {
         MarketFigures {
             addresses: self.parts.iter().map(|part| part.address).collect(),

@@ -1,22 +1,22 @@
-//! Updates that came together and are taken into the books together.
+//! A batch of updates that the books apply together.
 //!
-//! A poll brings what waits in the sockets: one update while the feed is slow, hundreds while it is
-//! not. Books take many at once sooner than one by one, since what the later ones touch is fetched
-//! meanwhile.
+//! A poll takes everything that waits in the sockets: one update of a slow feed, hundreds of a fast
+//! one. Books apply a batch faster than single updates, because the data of later updates is
+//! prefetched meanwhile.
 
 use weir_feed::Update;
 
 use super::saying::Source;
 use super::stages::Begun;
 
-/// See the file's head.
+/// Updates, their sources, and their traces.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// In their order.
+    /// The updates, in order.
     pub updates: Vec<Update>,
-    /// Where each came from.
+    /// The source of each update.
     pub sources: Vec<Source>,
-    /// Those that are timed, by their place, in their order.
+    /// The timed updates: index and start, in order.
     traces: Vec<(usize, Begun)>,
     next_trace: Option<Begun>,
 }
@@ -27,7 +27,7 @@ impl Batch {
         Batch { updates, sources, traces: Vec::with_capacity(count), next_trace: None }
     }
 
-    /// The update that comes next is timed.
+    /// Marks the next update as timed.
     pub fn begin_trace(&mut self, begun: Begun) {
         self.next_trace = Some(begun);
     }
@@ -41,7 +41,8 @@ impl Batch {
         self.sources.push(source);
     }
 
-    /// What each update is timed from, if it is; asked in their order.
+    /// Returns a lookup of the start of timing by update index, to be called with increasing
+    /// indices.
     pub fn traces(&self) -> impl FnMut(usize) -> Option<Begun> + use<'_> {
         let mut traces = self.traces.iter().peekable();
         move |at| traces.next_if(|(place, _)| *place == at).map(|(_, begun)| *begun)

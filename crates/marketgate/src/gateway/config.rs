@@ -1,4 +1,4 @@
-//! The part of a configuration that makes a node a market-data gateway.
+//! The section of a configuration that makes a node a market-data gateway.
 
 use std::net::SocketAddr;
 
@@ -15,14 +15,14 @@ use crate::feeds::feed_by_name;
 use crate::post::PostSection;
 use crate::receiver::FeedSection;
 
-/// How receiving and updating share threads.
+/// The assignment of receiving and updating to threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stages {
-    /// One thread does both: no hop between them. The default.
+    /// One thread for both, without a hop between them. The default.
     #[default]
     Fused,
-    /// A thread each, and a ring between them.
+    /// One thread each, with a ring between them.
     Staged,
 }
 
@@ -30,68 +30,67 @@ pub enum Stages {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MarketSection {
-    /// Where subscribers connect: the first flush thread's; the others' are on the ports behind it,
-    /// or on any where this one's is zero.
+    /// The address for subscribers of the first flush thread; the others listen on the following
+    /// ports, or on any port if this one is zero.
     pub listen: SocketAddr,
     /// The feed.
     pub feed: FeedSection,
-    /// How receiving and updating share threads.
+    /// The assignment of receiving and updating to threads.
     #[serde(default)]
     pub stages: Stages,
-    /// Flush threads: each has its own subscribers.
+    /// The number of flush threads; each has its own subscribers.
     #[serde(default = "default_flush_threads")]
     pub flush_threads: usize,
-    /// What an idle thread of the pipeline does; the node's own without it.
+    /// The wait strategy of the pipeline's threads; the node's own if absent.
     pub wait: Option<WaitStrategy>,
-    /// Cores to pin receiving, updating where it has a thread, and the flush threads to, in this
-    /// order; empty pins nothing.
+    /// The cores to which receiving, updating if it has a thread, and the flush threads are pinned,
+    /// in this order; empty pins nothing.
     #[serde(default)]
     pub cores: Vec<usize>,
-    /// Slots of the ring between receiving and updating.
+    /// The number of slots of the ring between receiving and updating.
     #[serde(default = "default_ring_slots")]
     pub receive_ring: usize,
-    /// What is done while that one is full: `wait`, or `drop`.
+    /// The reaction when that ring is full: `wait`, or `drop`.
     #[serde(default)]
     pub receive_when_full: ReceiveWhenFull,
-    /// Slots of the ring towards the flush threads: few, since what waits there is not merged any
-    /// more and gets old.
+    /// The number of slots of the ring to the flush threads: few, because slots in it are no longer
+    /// merged and age.
     #[serde(default = "default_flush_ring")]
     pub flush_ring: usize,
-    /// What is done while that one is full: `merge`, or `wait`.
+    /// The reaction when that ring is full: `merge`, or `wait`.
     #[serde(default)]
     pub when_full: WhenFull,
-    /// Connections of one flush thread.
+    /// The maximum number of connections of one flush thread.
     #[serde(default = "default_connections_max")]
     pub connections_max: usize,
-    /// Subscriptions of one subscriber.
+    /// The maximum number of subscriptions of one subscriber.
     #[serde(default = "default_subscriptions_max")]
     pub subscriptions_max: u32,
-    /// Messages that a subscription may have queued.
+    /// The maximum number of messages queued for one subscription.
     #[serde(default = "default_queue_len_max")]
     pub queue_len_max: u32,
-    /// Instruments have numbers below this.
+    /// The limit of instrument numbers: all are below it.
     #[serde(default = "default_instruments_max")]
     pub instruments_max: u32,
-    /// Orders for which memory is taken at the start.
+    /// The number of orders for which memory is allocated at the start.
     #[serde(default = "default_orders")]
     pub orders: u32,
-    /// The least time between two messages of a quote where nothing is urgent, in microseconds.
+    /// The least time between two messages of a quote unless it is urgent, in microseconds.
     #[serde(default = "default_interval_us")]
     pub bbo_interval_us: u64,
-    /// The same of levels.
+    /// The least time between two messages of levels, in microseconds.
     #[serde(default = "default_interval_us")]
     pub book_interval_us: u64,
-    /// The same of statistics.
+    /// The least time between two messages of statistics, in microseconds.
     #[serde(default = "default_statistics_interval_us")]
     pub statistics_interval_us: u64,
-    /// How far a price has to move for a quote not to wait, in millionths of the one last sent;
-    /// zero: never.
+    /// The price move that makes a quote urgent, in millionths of the price last sent; zero: never.
     #[serde(default = "default_urgent_move_ppm")]
     pub urgent_move_ppm: u32,
-    /// What is kept of what comes.
+    /// Post-processing: audit, bars and statistics.
     #[serde(default)]
     pub post: PostSection,
-    /// A ring in shared memory for strategies on the same machine; none without it.
+    /// The ring in shared memory for strategies on the same machine; none if absent.
     pub shm: Option<ShmSection>,
 }
 
@@ -139,14 +138,14 @@ fn default_urgent_move_ppm() -> u32 {
     10_000
 }
 
-/// The most flush threads: names of threads are made for so many.
+/// The maximum number of flush threads: the number of thread names.
 pub const FLUSH_THREADS_MAX: usize = 8;
 
 impl MarketSection {
-    /// Checks what can be checked without opening anything.
+    /// Checks the values without opening anything.
     ///
     /// # Errors
-    /// [`ConfigError`], which names the value.
+    /// [`ConfigError`], naming the value.
     pub fn check(&self) -> Result<(), ConfigError> {
         let count = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
         let threads_max = count(FLUSH_THREADS_MAX);
@@ -191,7 +190,7 @@ impl MarketSection {
         self.feed.check()
     }
 
-    /// Only what comes by datagrams, over a ring, can be dropped in front of it.
+    /// Checks `drop`, which applies only to datagrams in front of a ring.
     fn check_drop(&self) -> Result<(), ConfigError> {
         let has_ring = self.stages == Stages::Staged;
         let is_live = !self.feed.lines.is_empty() && self.feed.capture.is_none();

@@ -1,4 +1,4 @@
-//! What a market-data gateway counts, for the status page, Prometheus and `weir market top`.
+//! A market-data gateway's counters, for the status page, Prometheus and `weir market top`.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,61 +15,61 @@ use super::update::UpdateStage;
 use crate::post::{PostFigures, PostWatch};
 use crate::receiver::Receiver;
 
-/// What the receiving thread shows.
+/// The receiving thread's counters.
 #[derive(Debug, Default)]
 pub struct ReceiveFigures {
     report: Mutex<ReceiveReport>,
 }
 
-/// What came.
+/// Counters of received data.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ReceiveReport {
     /// Datagrams taken from sockets.
     pub datagrams: u64,
-    /// Datagrams that the kernel had no room for.
+    /// Datagrams dropped by the kernel for lack of buffer space.
     pub dropped: u64,
-    /// Datagrams that were dropped because the ring towards updating was full.
+    /// Datagrams dropped because the ring to the updating thread was full.
     #[serde(default)]
     pub ring_dropped: u64,
     /// Datagrams that are not of the feed.
     pub strangers: u64,
     /// Messages decoded.
     pub messages: u64,
-    /// Updates that they came to.
+    /// Updates decoded from the messages.
     pub updates: u64,
-    /// Messages that were understood and are nothing to books.
+    /// Messages decoded to no update.
     #[serde(default)]
     pub without_update: u64,
-    /// Messages that were not understood.
+    /// Messages that could not be decoded.
     pub refused: u64,
-    /// The last thing that was not understood.
+    /// The last decoding error.
     pub last_error: Option<String>,
     /// Requests for lost messages.
     pub requests: u64,
     /// Snapshots begun.
     pub snapshots: u64,
-    /// Whether a file is at its end.
+    /// True when a file is at its end.
     pub is_over: bool,
     /// The channels.
     pub channels: Vec<ChannelReport>,
 }
 
-/// How a channel stands.
+/// The state of a channel.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ChannelReport {
     /// The pair of lines.
     pub pair: u32,
-    /// Its number among those that share the lines.
+    /// Its number among the channels of the pair.
     pub number: u32,
-    /// How it stands.
+    /// The channel's state.
     pub state: String,
-    /// Whether nothing comes on it.
+    /// True while nothing arrives on it.
     pub is_silent: bool,
-    /// The number of the next message.
+    /// The sequence number of the next message.
     pub next: u64,
-    /// Messages that were given up.
+    /// Messages given up.
     pub lost: u64,
-    /// Messages handed on.
+    /// Messages delivered.
     pub handed_on: u64,
 }
 
@@ -107,38 +107,38 @@ impl ReceiveFigures {
     }
 }
 
-/// What the update stage shows.
+/// The update stage's counters.
 #[derive(Debug, Default)]
 pub struct UpdateFigures {
     report: Mutex<UpdateReport>,
 }
 
-/// What became of changes before fan-out.
+/// Counters of changes before fan-out.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct UpdateReport {
-    /// Updates taken in.
+    /// Updates applied.
     pub updates: u64,
-    /// Orders that rest.
+    /// Resting orders.
     pub orders: u64,
-    /// Things that cannot be, told by the feed.
+    /// Contradictions in the feed's data.
     pub anomalies: u64,
-    /// Changes that nobody wanted.
+    /// Changes without interest.
     pub unwanted: u64,
-    /// Changes that went to the priority queue at once.
+    /// Changes queued in the priority queue at once.
     pub queued: u64,
     /// Changes that waited in the throttle queue.
     pub waited: u64,
-    /// Changes merged where they were.
+    /// Changes merged into waiting ones.
     pub merged: u64,
-    /// Trades and orders that are lost and told as gaps.
+    /// Trades and orders lost and reported as gaps.
     pub lost: u64,
     /// States in the throttle queue now.
     pub waiting: u64,
     /// Entries in the priority queue now.
     pub queue_len: u64,
-    /// Slots told to the flush threads.
+    /// Slots sent to the flush threads.
     pub told: u64,
-    /// Times that the ring to them was full.
+    /// Times that the ring to the flush threads was full.
     pub ring_full: u64,
 }
 
@@ -163,20 +163,20 @@ impl UpdateFigures {
     }
 }
 
-/// What a flush thread shows.
+/// A flush thread's counters.
 #[derive(Debug, Default)]
 pub struct FlushFigures {
     /// Connections accepted.
     pub accepted: AtomicU64,
-    /// Connections refused because there were as many as there may be.
+    /// Connections refused because the limit was reached.
     pub connections_refused: AtomicU64,
     /// Logons refused.
     pub logons_refused: AtomicU64,
-    /// Messages that could not be read or have no place here.
+    /// Messages that were malformed or not allowed.
     pub malformed: AtomicU64,
     /// Connections that the gateway ended.
     pub ended: AtomicU64,
-    /// Subscribers that did not keep up and had asked to be disconnected then.
+    /// Subscribers disconnected for being slow, as they had requested.
     pub disconnected: AtomicU64,
     /// Subscriptions begun.
     pub subscribed: AtomicU64,
@@ -188,12 +188,12 @@ pub struct FlushFigures {
     times: Mutex<Option<TimeReaders>>,
 }
 
-/// How long things took on a flush thread, in nanoseconds.
+/// Durations on a flush thread, in nanoseconds.
 #[derive(Debug, Default)]
 pub(super) struct FlushTimes {
-    /// From the update stage to the flush thread.
+    /// The time from the update stage to the flush thread.
     pub handed: Histogram,
-    /// From the receipt of a change to the writing of its message: the age of what is said.
+    /// The time from the receipt of a change to the writing of its message: the message's age.
     pub age: Histogram,
 }
 
@@ -203,12 +203,12 @@ struct TimeReaders {
     age: HistogramReader,
 }
 
-/// How a subscriber stands.
+/// The state of a subscriber.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SubscriberReport {
     /// Its session.
     pub session_id: SessionNumber,
-    /// Whether it reads over a WebSocket.
+    /// True if it reads over a WebSocket.
     #[serde(default)]
     pub is_web: bool,
     /// Its subscriptions.
@@ -217,35 +217,35 @@ pub struct SubscriberReport {
     pub messages: u64,
     /// The age of the last one when it was written, in nanoseconds.
     pub last_age_ns: u64,
-    /// Messages that could go if there were room.
+    /// Messages ready to be sent.
     pub queue_len: usize,
-    /// States that wait for their interval.
+    /// States waiting for their interval.
     pub waiting: usize,
     /// Changes merged into others.
     pub merged: u64,
-    /// Messages that it was told are lost.
+    /// Messages reported to it as lost.
     pub lost: u64,
 }
 
-/// A session's number, as reports have it.
+/// A session's number in reports.
 pub type SessionNumber = u32;
 
-/// What a flush thread did.
+/// A flush thread's report.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FlushReport {
     /// Connections now.
     pub connections: usize,
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections refused because there were as many as there may be.
+    /// Connections refused because the limit was reached.
     pub connections_refused: u64,
     /// Logons refused.
     pub logons_refused: u64,
-    /// Messages that could not be read or have no place here.
+    /// Messages that were malformed or not allowed.
     pub malformed: u64,
     /// Connections that the gateway ended.
     pub ended: u64,
-    /// Subscribers that did not keep up and had asked to be disconnected then.
+    /// Subscribers disconnected for being slow, as they had requested.
     pub disconnected: u64,
     /// Subscriptions begun.
     pub subscribed: u64,
@@ -253,16 +253,16 @@ pub struct FlushReport {
     pub refused: u64,
     /// Messages written.
     pub messages: u64,
-    /// From the update stage to here: p50, p99, p99.9, in nanoseconds.
+    /// The time from the update stage to this thread: p50, p99, p99.9, in nanoseconds.
     pub handed_ns: [u64; 3],
-    /// From receipt to writing: p50, p99, p99.9, in nanoseconds.
+    /// The time from receipt to writing: p50, p99, p99.9, in nanoseconds.
     pub age_ns: [u64; 3],
     /// The subscribers.
     pub subscribers: Vec<SubscriberReport>,
 }
 
 impl FlushFigures {
-    /// The figures, and the times that go with them.
+    /// Creates the counters, and the histograms that belong to them.
     pub(super) fn with_times() -> (Arc<FlushFigures>, FlushTimes) {
         let times = FlushTimes::default();
         let readers = TimeReaders { handed: times.handed.reader(), age: times.age.reader() };
@@ -314,76 +314,76 @@ impl FlushFigures {
 /// All figures of a gateway.
 #[derive(Debug)]
 pub struct MarketFigures {
-    /// Where each flush thread's subscribers connect.
+    /// The listening address of each flush thread.
     pub addresses: Vec<SocketAddr>,
-    /// Receiving.
+    /// The receiving thread.
     pub receive: Arc<ReceiveFigures>,
-    /// Updating.
+    /// The update stage.
     pub update: Arc<UpdateFigures>,
     /// The flush threads.
     pub flush: Vec<Arc<FlushFigures>>,
-    /// What is kept, where anything is.
+    /// Post-processing, if configured.
     pub post: Option<PostWatch>,
-    /// Where the time goes.
+    /// Latency by stage.
     pub stages: StageReaders,
-    /// The ring in shared memory, where there is one.
+    /// The ring in shared memory, if configured.
     pub shm: Option<Arc<ShmFigures>>,
 }
 
 /// A gateway on the status page.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MarketReport {
-    /// Where each flush thread's subscribers connect.
+    /// The listening address of each flush thread.
     pub addresses: Vec<String>,
-    /// What came.
+    /// The receiving thread.
     pub receive: ReceiveReport,
-    /// What became of changes before fan-out.
+    /// The update stage.
     pub update: UpdateReport,
     /// The flush threads.
     pub flush: Vec<FlushReport>,
-    /// What is kept; absent where nothing is.
+    /// Post-processing; absent if not configured.
     pub post: Option<PostReport>,
-    /// Where the time goes.
+    /// Latency by stage.
     #[serde(default)]
     pub stages: StagesReport,
-    /// The ring in shared memory; absent where there is none.
+    /// The ring in shared memory; absent if not configured.
     pub shm: Option<ShmReport>,
 }
 
-/// How post-processing stands.
+/// The state of post-processing.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PostReport {
     /// Datagrams written to the audit.
     pub audited: u64,
-    /// Datagrams that found no room on their way there.
+    /// Datagrams dropped for lack of room in the queue.
     pub audit_dropped: u64,
-    /// Datagrams that wait.
+    /// Datagrams in the queue.
     pub audit_waiting: u64,
-    /// By what time the audit is behind, in nanoseconds.
+    /// The audit's backlog, in nanoseconds.
     pub audit_behind_ns: u64,
-    /// Bytes of the audit's files.
+    /// The size of the audit's files in bytes.
     pub audit_bytes: u64,
-    /// Failures of its disk.
+    /// Write failures of the audit.
     pub audit_failures: u64,
-    /// Trades, quotes and the like handed over for bars and statistics.
+    /// Events sent to bars and statistics: trades, quotes and others.
     pub trades: u64,
-    /// Those that found no room.
+    /// Events dropped for lack of room in the ring.
     pub trades_dropped: u64,
-    /// Those that wait.
+    /// Events in the ring.
     pub trades_waiting: u64,
-    /// By what time they are behind, in nanoseconds of the venue's clock.
+    /// The backlog of events, in nanoseconds of the venue's clock.
     #[serde(default)]
     pub trades_behind_ns: u64,
-    /// Bars made.
+    /// Bars built.
     #[serde(default)]
     pub bars: u64,
-    /// Of bars and corrections, those that could not be written.
+    /// Bars and corrections that could not be written.
     #[serde(default)]
     pub bars_lost: u64,
-    /// Intervals of statistics made.
+    /// Intervals of statistics built.
     #[serde(default)]
     pub intervals: u64,
-    /// Of them those that could not be written.
+    /// Intervals that could not be written.
     #[serde(default)]
     pub intervals_lost: u64,
 }
@@ -410,7 +410,7 @@ impl PostReport {
 }
 
 impl MarketFigures {
-    /// For the status page.
+    /// The report for the status page.
     #[must_use]
     pub fn report(&self) -> MarketReport {
         MarketReport {
@@ -426,7 +426,7 @@ impl MarketFigures {
 }
 
 impl MarketReport {
-    /// Its metrics.
+    /// The report as metrics.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
         let (gauge, counter) = ("gauge", "counter");
@@ -478,7 +478,7 @@ impl MarketReport {
     }
 }
 
-/// A session's number.
+/// A session's number in reports.
 pub(super) const fn number_of(session_id: SessionId) -> SessionNumber {
     session_id.0
 }

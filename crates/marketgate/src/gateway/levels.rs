@@ -1,12 +1,12 @@
-//! Which levels of which books changed since they were last told.
+//! The levels of books that changed since they were last sent to the flush threads.
 //!
-//! Only of instruments whose levels somebody wants. A book that changed in more places than are
-//! worth keeping is told whole.
+//! Tracks only instruments with interest in levels. A book with too many changed levels is sent
+//! whole.
 
 use weir_market::book::LevelChange;
 use weir_types::{InstrumentId, Side};
 
-/// Places of one book; beyond them it is told whole.
+/// The maximum number of changed levels tracked for one book; beyond it the book is sent whole.
 const PLACES_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default)]
@@ -16,14 +16,14 @@ struct Pending {
     places: Vec<LevelChange>,
 }
 
-/// See the file's head.
+/// The changed levels of all books.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingLevels {
     by_instrument: Vec<Pending>,
 }
 
 impl PendingLevels {
-    /// Somebody wants the levels from now on, or nobody does any more; told whole next.
+    /// Starts tracking an instrument, whose next book is then sent whole, or stops tracking it.
     pub fn want(&mut self, id: InstrumentId, is_wanted: bool) {
         let index = id.0 as usize;
         if self.by_instrument.len() <= index {
@@ -35,7 +35,7 @@ impl PendingLevels {
         pending.places.clear();
     }
 
-    /// The book is told whole next.
+    /// Makes the next book be sent whole.
     pub fn mark_whole(&mut self, id: InstrumentId) {
         if let Some(pending) = self.by_instrument.get_mut(id.0 as usize) {
             pending.is_whole = pending.is_wanted;
@@ -43,7 +43,7 @@ impl PendingLevels {
         }
     }
 
-    /// Levels changed; of each the latest state is kept.
+    /// Records changed levels; keeps the latest state of each.
     pub fn note(&mut self, id: InstrumentId, changed: &[LevelChange]) {
         let Some(pending) = self.by_instrument.get_mut(id.0 as usize) else { return };
         if !pending.is_wanted || pending.is_whole {
@@ -64,8 +64,8 @@ impl PendingLevels {
         }
     }
 
-    /// What is to be told of a book now, to `tell`; true when that is all of it, and `tell` was not
-    /// called. Nothing is pending then.
+    /// Passes the changed levels to `tell` and clears them. Returns true, without calling `tell`,
+    /// if the whole book is to be sent.
     pub fn take(&mut self, id: InstrumentId, tell: impl FnMut(LevelChange)) -> bool {
         let Some(pending) = self.by_instrument.get_mut(id.0 as usize) else { return true };
         if std::mem::take(&mut pending.is_whole) {

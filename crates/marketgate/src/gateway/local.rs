@@ -1,9 +1,9 @@
-//! Connections from inside the node: the door over HTTP subscribes for each of its readers on one.
+//! Connections from inside the node: the HTTP door subscribes for each of its readers on one.
 //!
-//! A connection is a pair of sockets. The flush thread's end is a subscriber's connection like any
-//! other: it logs on, its output is bounded, and what does not fit stays in the second stage of
-//! conflation. So a reader at the other end that is slow costs what every slow subscriber costs.
-//! The pair's buffer is small: what lies there is not merged any more.
+//! A connection is a socket pair. The flush thread's end is a subscriber's connection like any
+//! other: it logs on, its output is bounded, and messages without room stay in the second stage of
+//! conflation. A slow HTTP reader therefore costs no more than any slow subscriber. The pair's
+//! buffer is small, because messages in it are no longer merged.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -12,31 +12,31 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use weir_runtime::Wake;
 
-/// Connections on their way to a flush thread.
+/// The maximum number of connections waiting for a flush thread.
 const WAITING_MAX: usize = 64;
-/// What a pair may hold towards the reader, in bytes, as the system counts.
+/// The size of a pair's buffer towards the reader, in bytes, as the system counts.
 const BUFFER_LEN: usize = 64 * 1024;
 
-/// The flush threads, for who connects from inside.
+/// Connects clients inside the node to the flush threads.
 #[derive(Debug)]
 pub struct LocalDoors {
     doors: Vec<LocalDoor>,
     next: AtomicUsize,
 }
 
-/// The way to one flush thread.
+/// The queue of connections to one flush thread.
 #[derive(Debug)]
 pub(super) struct LocalDoor {
     to: SyncSender<UnixStream>,
     wake: Wake,
 }
 
-/// Where a flush thread takes its ends.
+/// The flush thread's end of the queue of connections.
 #[derive(Debug)]
 pub struct LocalEntrance(Receiver<UnixStream>);
 
 impl LocalDoor {
-    /// A door and the entrance behind it; `wake` wakes the flush thread.
+    /// Creates both ends of a queue; `wake` wakes the flush thread.
     pub fn new(wake: Wake) -> (LocalDoor, LocalEntrance) {
         let (to, from) = sync_channel(WAITING_MAX);
         (LocalDoor { to, wake }, LocalEntrance(from))
@@ -44,7 +44,7 @@ impl LocalDoor {
 }
 
 impl LocalEntrance {
-    /// The next connection that waits.
+    /// The next waiting connection.
     pub(super) fn next(&self) -> Option<mio::net::UnixStream> {
         self.0.try_recv().ok().map(mio::net::UnixStream::from_std)
     }
@@ -55,11 +55,11 @@ impl LocalDoors {
         LocalDoors { doors, next: AtomicUsize::new(0) }
     }
 
-    /// Connects to the flush threads in turn; neither end blocks.
+    /// Connects to the flush threads in rotation; neither end blocks.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when as many wait as may; [`io::ErrorKind::NotConnected`] when
-    /// the thread has ended; what the operating system says when it has no pair to give.
+    /// [`io::ErrorKind::WouldBlock`] when the queue is full; [`io::ErrorKind::NotConnected`] when
+    /// the thread has ended; the operating system's error when it cannot create a pair.
     pub fn connect(&self) -> io::Result<UnixStream> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.doors.len().max(1);
         let door = self.doors.get(turn).ok_or(io::ErrorKind::NotConnected)?;
@@ -107,7 +107,7 @@ mod tests {
         let doors = LocalDoors::new(vec![door]);
         let mut reader = doors.connect().unwrap();
         let mut writer = entrance.next().expect("it waits");
-        // The system doubles what it is asked for.
+        // The system doubles the requested size.
         let room = rustix::net::sockopt::socket_send_buffer_size(&writer).unwrap();
         assert!(room <= 2 * BUFFER_LEN, "{room}");
         let mut taken = 0;

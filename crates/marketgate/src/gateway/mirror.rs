@@ -1,7 +1,7 @@
-//! The books of a flush thread: of what somebody wants, as it was told, and nothing else.
+//! The books of a flush thread: wanted instruments only, as of the entries taken.
 //!
-//! The update stage's books are far ahead when flush is behind; these stand exactly where the
-//! entries do.
+//! When flush is behind, the update stage's books are far ahead; these are exactly at the state of
+//! the entries.
 
 use weir_feed::Update;
 use weir_feed::line::State;
@@ -12,7 +12,7 @@ use weir_types::{InstrumentId, Price, Qty, Side};
 
 use super::told::{ChannelIndex, Told, What};
 
-/// What is kept of an instrument beside its books.
+/// The state of an instrument besides its books.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     channel: ChannelIndex,
@@ -20,11 +20,11 @@ struct Known {
     status: Option<Status>,
     statistics: DayStatistics,
     last_change: Stamp,
-    /// Changes of orders up to this number are in the orders that were told.
+    /// The sequence number up to which the last full set of orders includes changes.
     floor: u64,
 }
 
-/// See the file's head.
+/// Books, states and statistics as of the slots taken.
 pub struct Mirror {
     known: Vec<Known>,
     levels: Books,
@@ -32,11 +32,11 @@ pub struct Mirror {
     channels: Vec<State>,
 }
 
-/// Rows for which a mirror takes memory at once; it grows with what is wanted.
+/// The number of orders and levels for which memory is allocated at the start; it grows as needed.
 const ROWS: u32 = 1 << 12;
 
 impl Mirror {
-    /// Knows nothing; instruments have numbers below `instruments_max`.
+    /// Creates an empty mirror; instrument numbers are below `instruments_max`.
     #[must_use]
     pub fn new(instruments_max: u32) -> Mirror {
         let config = BooksConfig {
@@ -54,7 +54,7 @@ impl Mirror {
         }
     }
 
-    /// Takes in what was told; of an entry before the subscribers hear it.
+    /// Applies a slot; called for an entry before subscribers receive it.
     pub fn take(&mut self, told: &Told) {
         match &told.what {
             What::Nothing | What::Define(_) => {}
@@ -99,7 +99,7 @@ impl Mirror {
             Body::Order(_) => {}
             Body::OrdersSnapshot | Body::Gap(Kind::Orders) => {
                 apply_all(&mut self.orders, &told.updates);
-                // All of them have the number of the last change that is in the orders.
+                // All of them have the sequence number of the last change in the orders.
                 let sequence = told.updates.first().map_or(0, |update| update.sequence);
                 known.floor = sequence;
                 known.last_change = Stamp { sequence, ..stamp };
@@ -108,7 +108,7 @@ impl Mirror {
         }
     }
 
-    /// How the channel of an instrument stands.
+    /// Returns true if the channel of an instrument is stale or recovering.
     #[must_use]
     pub fn is_stale(&self, id: InstrumentId) -> bool {
         let channel = self.known(id).channel;
@@ -116,7 +116,7 @@ impl Mirror {
         matches!(state, State::Stale | State::Recovering)
     }
 
-    /// The orders of a side as they would trade.
+    /// The orders of a side in order of execution.
     pub fn orders(
         &self,
         id: InstrumentId,

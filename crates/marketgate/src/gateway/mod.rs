@@ -1,24 +1,24 @@
-//! The market-data gateway: a feed in, subscribers served.
+//! The market-data gateway: receives a feed and serves subscribers.
 //!
 //! ```text
 //!  receive ──ring──► update ──ring──► flush 0 ─► subscribers
 //!  sockets, lines,   books, first  ├─► flush 1 ─► subscribers
 //!  codec             conflation    └─► …
-//!     │└─ one thread where fused ──┘│     ▲ wishes: what subscribers want
+//!     │└─ one thread where fused ──┘│     ▲ interest: subscribers' instruments
 //!     └─ datagrams, updates ────────┴─► post: audit, bars, statistics
 //! ```
-//! A client never gates a ring: a flush thread takes all that it is told and conflates for each of
-//! its subscribers. Where flush itself is behind, states merge in the priority queue.
+//! A client never gates a ring: a flush thread takes every slot and conflates for each of its
+//! subscribers. While flush is behind, states merge in the priority queue.
 //!
-//! * [`config`]: what can be set. [`assembly`]: how the threads are put together.
-//! * [`receive`]: the receiving and the updating thread. [`update`]: books and the first stage;
-//!   `batch`: what it takes together; `saying`: what it says of it.
-//! * [`ring`], [`told`]: what crosses, and how.
-//! * [`shm`]: the same messages in shared memory, for strategies on the same machine.
-//! * [`flush`]: a flush thread. [`mirror`]: its books; `intake`: what subscribers say; [`writing`]:
-//!   what they are told; `link`: one of them; [`local`]: those over HTTP.
-//! * [`post`]: what is kept, on a thread of its own. [`figures`]: what is counted; [`stages`]:
-//!   where the time of a message goes.
+//! - [`config`]: the configuration. [`assembly`]: assembles the threads.
+//! - [`receive`]: the receiving and the updating thread. [`update`]: books and the first stage of
+//!   conflation; `batch`: updates applied together; `saying`: passes their changes to conflation.
+//! - [`ring`], [`told`]: the rings between threads, and their slots.
+//! - [`shm`]: the same messages in shared memory, for strategies on the same machine.
+//! - [`flush`]: a flush thread. [`mirror`]: its books; `intake`: subscribers' requests;
+//!   [`writing`]: messages to subscribers; `link`: a connection; [`local`]: connections of readers
+//!   over HTTP.
+//! - [`post`]: the post-processing thread. [`figures`]: counters; [`stages`]: latency by stage.
 
 pub mod assembly;
 mod batch;

@@ -1,7 +1,8 @@
-//! Post-processing beside the pipeline: where datagrams leave it, and the thread that keeps them.
+//! The connection to post-processing: the audit's tap of datagrams, events for bars and statistics,
+//! and the agent of the post-processing thread.
 //!
-//! Neither the receiving nor the updating thread waits for it: what finds no room is counted and
-//! told in the files as a gap.
+//! Neither the receiving nor the updating thread ever waits for it: datagrams and events without
+//! room are counted and recorded in the files as gaps.
 
 use weir_feed::capture::Datagram;
 use weir_feed::capture::audit::LineNo;
@@ -21,10 +22,11 @@ use super::receive::Stage;
 use super::saying::{Known, Source};
 use super::told::ChannelIndex;
 
-/// What waits is looked at so often, in nanoseconds: the rings hold far more than comes meanwhile.
+/// The poll interval of an idle thread, in nanoseconds: the rings hold far more than arrives
+/// meanwhile.
 const LOOK_INTERVAL: u64 = 1_000_000;
 
-/// The names of a feed's lines as an audit has them: of each pair A, B and answers to requests.
+/// The names of a feed's lines in an audit: A, B and retransmission for each pair.
 #[must_use]
 pub fn line_names(feed: &FeedSection) -> Vec<String> {
     let pairs = (0..).zip(&feed.lines);
@@ -41,25 +43,25 @@ pub fn line_names(feed: &FeedSection) -> Vec<String> {
         .collect()
 }
 
-/// A line's number among those names.
+/// The index of a line among those names.
 fn line_no(pair: u32, line: Line) -> LineNo {
     let place = match line {
         Line::A => 0,
         Line::B => 1,
         Line::Retransmission => 2,
     };
-    // The configuration has fewer pairs than an audit numbers.
+    // The configuration allows fewer pairs than an audit can number.
     LineNo(u16::try_from(pair * 3 + place).unwrap_or(u16::MAX))
 }
 
-/// A stage before which every datagram is handed to the audit, where there is one.
+/// A stage that first passes every datagram to the audit, if there is one.
 pub struct Kept<S> {
     stage: S,
     audit: Option<AuditSender>,
 }
 
 impl<S> Kept<S> {
-    /// Hands datagrams to `audit` and the rest to `stage`.
+    /// Passes datagrams to `audit`, and everything to `stage`.
     #[must_use]
     pub fn new(stage: S, audit: Option<AuditSender>) -> Kept<S> {
         Kept { stage, audit }
@@ -116,7 +118,7 @@ impl<S: Stage> Stage for Kept<S> {
     }
 }
 
-/// Hands over what an update means for bars and statistics.
+/// Sends the events of an update for bars and statistics.
 #[inline]
 pub(super) fn tell_update(
     to: &mut PostSender,
@@ -128,13 +130,13 @@ pub(super) fn tell_update(
     if wants.bars {
         tell_trades(to, update, change);
     }
-    // What a snapshot says did not happen now: the book that it comes to is told.
+    // A snapshot's updates did not happen now: the resulting book is sent instead.
     if wants.statistics && !source.is_snapshot {
         tell_statistics(to, (source.channel, known), update, change);
     }
 }
 
-/// Hands over what bars are made of.
+/// Sends the events for bars.
 fn tell_trades(to: &mut PostSender, update: &Update, change: &Change) {
     if let Some(trade) = BarTrade::of(update, change) {
         hand_over(to, PostEvent::Trade(trade));
@@ -147,7 +149,7 @@ fn tell_trades(to: &mut PostSender, update: &Update, change: &Change) {
     }
 }
 
-/// Hands over what statistics are made of.
+/// Sends the events for statistics.
 fn tell_statistics(
     to: &mut PostSender,
     (channel, known): (ChannelIndex, &[Known]),
@@ -169,7 +171,7 @@ fn tell_statistics(
     }
 }
 
-/// Hands over that an instrument's book is known again.
+/// Reports that an instrument's book is valid again.
 pub(super) fn tell_book(
     to: &mut PostSender,
     (instrument_id, known): (InstrumentId, &Known),
@@ -182,14 +184,14 @@ pub(super) fn tell_book(
     }
 }
 
-/// Hands over what became of a channel's books.
+/// Reports that a channel's books are void.
 pub(super) fn tell_void(to: &mut PostSender, channel: ChannelIndex, voided: Voided) {
     if to.wants().statistics {
         hand_over(to, PostEvent::Void(channel, voided));
     }
 }
 
-/// Hands over what a channel's event means for bars and statistics.
+/// Sends the events of a channel event for bars and statistics.
 pub(super) fn tell_channel(to: &mut PostSender, channel: ChannelIndex, event: &ChannelEvent) {
     match event {
         ChannelEvent::Stale { .. } | ChannelEvent::Damaged => {
@@ -204,18 +206,18 @@ pub(super) fn tell_channel(to: &mut PostSender, channel: ChannelIndex, event: &C
     }
 }
 
-/// What finds no room is counted by the ring, and marks what lacks it.
+/// Sends an event; the ring counts an event without room and marks the gap.
 pub(super) fn hand_over(to: &mut PostSender, event: PostEvent) {
     let _handed = to.send(&event);
 }
 
-/// The thread's agent. It writes to disks and waits for them.
+/// The agent of the post-processing thread. It writes to disks and blocks on them.
 pub struct PostAgent {
     processor: Option<PostProcessor>,
 }
 
 impl PostAgent {
-    /// Runs this.
+    /// Creates the agent of this processor.
     #[must_use]
     pub fn new(processor: PostProcessor) -> PostAgent {
         PostAgent { processor: Some(processor) }

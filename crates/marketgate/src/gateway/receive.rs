@@ -1,5 +1,4 @@
-//! The threads of receiving and updating: one agent that does both, or one each with a ring
-//! between them.
+//! The receiving and updating threads: one agent for both, or one each with a ring between them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,53 +20,52 @@ use super::update::UpdateStage;
 
 const WAKER: Token = Token(0);
 const LINE: Token = Token(1);
-/// Figures are shown so often.
+/// The interval at which figures are published, in nanoseconds.
 const SHOW_INTERVAL: u64 = 50_000_000;
-/// What was received and is taken from the ring in one cycle.
+/// The maximum number of slots taken from the ring in one duty cycle.
 const TAKE_MAX: u64 = 1_024;
 
-/// What is done while the updating thread does not keep up and the ring towards it is full.
+/// The reaction when the ring to the updating thread is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReceiveWhenFull {
-    /// Datagrams stay in the kernel's buffers, which count those that they have no room for. The
-    /// default.
+    /// Datagrams stay in the kernel's buffers, which count drops. The default.
     #[default]
     Wait,
-    /// Datagrams are read and dropped: what is handed on afterwards is new, and what is missing is
-    /// asked for again.
+    /// Datagrams are read and dropped: data passed on later is current, and the missing messages
+    /// are requested again.
     Drop,
 }
 
-/// What crosses from the receiving thread to the updating one.
+/// A slot of the ring from the receiving to the updating thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Received {
-    /// Nothing yet.
+    /// An unused slot.
     #[default]
     Nothing,
-    /// The update that follows is timed.
+    /// The start of timing of the update that follows.
     Trace(Begun),
-    /// An instrument became known.
+    /// The definition of an instrument.
     Define(Origin, Definition),
-    /// Something happened to one.
+    /// An update of an instrument.
     Update(Origin, Update),
-    /// Something happened to a channel.
+    /// An event of a channel.
     Channel(ChannelKey, ChannelEvent),
-    /// All that a packet came to was said.
+    /// The end of a packet's output.
     EndOfPacket,
 }
 
-/// What follows the receiver on its thread.
+/// The stage after the receiver on its thread.
 pub trait Stage: Output + Send {
-    /// Does what is to be done between packets; how much it was.
+    /// Does the work between packets; returns its amount.
     fn turn(&mut self, now: Nanos) -> usize;
-    /// Whether what a receiver says next has room.
+    /// Returns true while there is room for the receiver's output.
     fn has_room(&mut self) -> bool;
-    /// When there is something to do although nothing came.
+    /// The time of the next work that is due even if nothing arrives.
     fn next_due(&self) -> Option<Nanos>;
 }
 
-/// Receives, and hands on to what follows.
+/// The receiving agent: polls the receiver and passes its output to the next stage.
 pub struct ReceiveAgent<S> {
     poll: Poll,
     events: Events,
@@ -78,10 +76,10 @@ pub struct ReceiveAgent<S> {
 }
 
 impl<S: Stage> ReceiveAgent<S> {
-    /// An agent that waits for the receiver's sockets.
+    /// Creates an agent that polls the receiver's sockets.
     ///
     /// # Errors
-    /// When the operating system refuses.
+    /// An error of the operating system.
     pub fn new(
         receiver: Receiver,
         stage: S,
@@ -103,7 +101,7 @@ impl<S: Stage> Agent for ReceiveAgent<S> {
 
     fn do_work(&mut self, now: Nanos) -> usize {
         let mut done = 0;
-        // Without room datagrams wait in the kernel's buffer, which counts those that it drops.
+        // Without room, datagrams wait in the kernel's buffer, which counts those that it drops.
         if self.stage.has_room() {
             done += self.receiver.poll(now, &mut self.stage);
         }
@@ -134,7 +132,7 @@ impl<S: Stage> Poller for ReceiveAgent<S> {
     }
 }
 
-/// The update stage where it runs on the receiving thread.
+/// The update stage on the receiving thread.
 pub struct Fused {
     stage: UpdateStage,
     sampler: Sampler,
@@ -143,7 +141,7 @@ pub struct Fused {
 }
 
 impl Fused {
-    /// The stage, which shows what it counts.
+    /// Wraps the stage and publishes its counters in `figures`.
     #[must_use]
     pub fn new(stage: UpdateStage, sampler: Sampler, figures: Arc<UpdateFigures>) -> Fused {
         Fused { stage, sampler, next_show: Nanos(0), figures }
@@ -200,19 +198,19 @@ impl Stage for Fused {
     }
 }
 
-/// The ring towards the updating thread.
+/// The ring to the updating thread.
 pub struct Staged {
     ring: RingWriter<Received>,
     when_full: ReceiveWhenFull,
     sampler: Sampler,
     wake: Wake,
-    /// What one poll said and the ring had no room for.
+    /// Output of the last poll for which the ring had no room.
     left: VecDeque<Received>,
     has_said: bool,
 }
 
 impl Staged {
-    /// Hands on over this ring to the thread that `wake` wakes.
+    /// Passes output over this ring to the thread that `wake` wakes.
     #[must_use]
     pub fn new(
         ring: RingWriter<Received>,
@@ -223,7 +221,7 @@ impl Staged {
         Staged { ring, when_full, sampler, wake, left: VecDeque::new(), has_said: false }
     }
 
-    /// Hands on what was left over, as far as there is room; how much it was.
+    /// Passes on the remaining output, as far as there is room; returns its amount.
     fn hand_on(&mut self) -> usize {
         let mut done = 0;
         while let Some(received) = self.left.front().copied()
@@ -288,12 +286,12 @@ impl Stage for Staged {
     }
 
     fn has_room(&mut self) -> bool {
-        // Who drops has room for every datagram.
+        // A stage that drops has room for every datagram.
         self.when_full == ReceiveWhenFull::Drop || self.left.is_empty()
     }
 
     fn next_due(&self) -> Option<Nanos> {
-        // What is left over is tried again at once.
+        // Remaining output is retried immediately.
         (!self.left.is_empty()).then_some(Nanos(0))
     }
 }
@@ -308,7 +306,7 @@ pub struct UpdateAgent {
 }
 
 impl UpdateAgent {
-    /// Takes from this ring.
+    /// Creates an agent that reads this ring.
     #[must_use]
     pub fn new(
         ring: RingReader<Received>,
@@ -336,7 +334,7 @@ impl Agent for UpdateAgent {
                 Received::Update(origin, update) => stage.update(origin, *update),
                 Received::Channel(channel, event) => {
                     stage.channel(*channel, event);
-                    // A channel's state may change while nothing comes.
+                    // A channel's state may change while no packet arrives.
                     *is_between_packets = true;
                 }
             }

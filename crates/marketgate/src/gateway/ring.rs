@@ -1,34 +1,35 @@
-//! A ring from one thread to one or several, each of which reads all that is written.
+//! A ring from one thread to one or more readers, each of which reads every slot.
 //!
-//! Slots are written and read in place. A writer never overwrites what a reader has not read: it is
-//! told that there is no room. How idle threads wait is the runner's business: all ends are polled.
+//! Slots are written and read in place. A writer never overwrites a slot that a reader has not
+//! read: writing fails while there is no room. All ends are polled; the runner decides the
+//! behaviour of idle threads.
 
 use disruptor::{
     BusySpin, EventPoller, MultiConsumerBarrier, Polling, Producer as _, SingleProducer,
     SingleProducerBarrier, build_single_producer,
 };
 
-/// Where slots are written: a ring, or what a benchmark puts in its place.
+/// A destination of slots: a ring, or a benchmark's substitute.
 pub trait Slots<T> {
-    /// Writes the next slot, which holds what it last held; false, and `write` was not called, when
-    /// there is no room.
+    /// Writes the next slot, which still holds its previous content. Returns false without calling
+    /// `write` when there is no room.
     fn write(&mut self, write: impl FnOnce(&mut T)) -> bool;
 }
 
-/// The end that writes.
+/// The writing end.
 pub struct RingWriter<T> {
     producer: SingleProducer<T, MultiConsumerBarrier>,
 }
 
-/// An end that reads.
+/// A reading end.
 pub struct RingReader<T> {
     poller: EventPoller<T, SingleProducerBarrier>,
 }
 
-/// A ring with room for `slots`, rounded up to a power of two, and `count` ends that read.
+/// Creates a ring of `slots` slots, rounded up to a power of two, with `count` reading ends.
 ///
 /// # Panics
-/// When `count` is zero.
+/// If `count` is zero.
 #[must_use]
 pub fn ring<T: Default + Send + Sync + 'static>(
     slots: usize,
@@ -47,7 +48,7 @@ pub fn ring<T: Default + Send + Sync + 'static>(
 }
 
 impl<T: Send + Sync + 'static> Slots<T> for RingWriter<T> {
-    /// There is no room while the slowest reader has not read what stands there.
+    /// There is no room until the slowest reader has read the slot's previous content.
     #[inline]
     fn write(&mut self, write: impl FnOnce(&mut T)) -> bool {
         self.producer.try_publish(write).is_ok()
@@ -55,7 +56,7 @@ impl<T: Send + Sync + 'static> Slots<T> for RingWriter<T> {
 }
 
 impl<T: Send + Sync + 'static> RingReader<T> {
-    /// Hands what was written to `take`, at most `max`; how much it was.
+    /// Passes written slots to `take`, at most `max`; returns their number.
     #[inline]
     pub fn take(&mut self, max: u64, mut take: impl FnMut(&T)) -> usize {
         let mut slots = match self.poller.take(max) {
@@ -70,7 +71,7 @@ impl<T: Send + Sync + 'static> RingReader<T> {
         count
     }
 
-    /// Whether there is something to take.
+    /// Returns true if there are slots to take.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.poller.has_available()

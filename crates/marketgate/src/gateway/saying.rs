@@ -1,7 +1,6 @@
-//! What updates changed, said to conflation: everything of the update stage but its books.
+//! The update stage without its books: passes the changes of updates to conflation.
 //!
-//! Apart from the books, so that these can take a batch in while of each update is said what it
-//! changed.
+//! Separate from the books, so that it can process each change while the books apply a batch.
 
 use weir_feed::line::State;
 use weir_feed::{Action, TradeFlags, Update};
@@ -17,7 +16,7 @@ use super::post::tell_update;
 use super::stages::{Begun, UpdateProbe};
 use super::told::ChannelIndex;
 
-/// What is known of an instrument beside its book.
+/// The state of an instrument besides its book.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Known {
     pub is_known: bool,
@@ -26,7 +25,7 @@ pub(super) struct Known {
     pub status: Option<Status>,
 }
 
-/// Where an update of a batch came from.
+/// The source of an update in a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
     pub channel: ChannelIndex,
@@ -35,21 +34,21 @@ pub(super) struct Source {
     pub is_snapshot: bool,
 }
 
-/// See the file's head.
+/// Passes changes of books to conflation, and events to post-processing.
 pub(super) struct Saying {
-    /// By instrument.
+    /// The state by instrument.
     pub known: Vec<Known>,
-    /// In the order in which they were first heard of.
+    /// The channels, in order of first appearance.
     pub channels: Vec<(ChannelKey, State)>,
-    /// The first stage.
+    /// The first stage of conflation.
     pub conflator: Conflator,
-    /// What changed of books whose levels somebody wants.
+    /// The changed levels of books with interest in levels.
     pub levels: PendingLevels,
-    /// Where what bars and statistics are made of goes, where there are any.
+    /// The ring of events for bars and statistics, if configured.
     pub post: Option<PostSender>,
-    /// Times messages.
+    /// The probe that times messages.
     pub probe: UpdateProbe,
-    /// One more than the highest instrument there may be.
+    /// One more than the highest instrument number allowed.
     pub instruments_max: u32,
 }
 
@@ -60,18 +59,18 @@ impl Saying {
             self.channels.push((key, State::Waiting));
             self.channels.len() - 1
         });
-        // A feed has at most a few hundred.
+        // A feed has at most a few hundred channels.
         ChannelIndex::try_from(index).unwrap_or(ChannelIndex::MAX)
     }
 
-    /// What is to be remembered of where an update came from.
+    /// Returns the source to store with an update.
     pub fn source(&mut self, origin: &Origin) -> Source {
         let channel = self.channel_index(origin.channel);
         let Origin { ts_recv, ts_poll, is_snapshot, .. } = *origin;
         Source { channel, ts_recv, ts_poll, is_snapshot }
     }
 
-    /// Asks for what will be looked at once the books have taken an instrument's update in.
+    /// Prefetches the data that is needed once the books have applied an instrument's update.
     #[inline]
     pub fn prefetch(&self, id: InstrumentId) {
         if let Some(known) = self.known.get(id.0 as usize) {
@@ -80,7 +79,7 @@ impl Saying {
         self.conflator.prefetch(id);
     }
 
-    /// An instrument is of this channel; nothing when it is beyond what there may be.
+    /// Assigns an instrument to a channel; `None` if its number is out of range.
     pub fn know(&mut self, id: InstrumentId, channel: ChannelIndex) -> Option<&mut Known> {
         if id == InstrumentId(0) || id.0 >= self.instruments_max {
             return None;
@@ -102,7 +101,8 @@ impl Saying {
         of.map(|(id, _)| id).collect()
     }
 
-    /// The books took an update in, which was timed from `begun` if it was.
+    /// Processes an update that the books have applied; `begun` is the start of its timing, if it
+    /// is timed.
     pub fn updated(
         &mut self,
         source: &Source,
@@ -127,8 +127,8 @@ impl Saying {
         self.probe.end_of_update();
     }
 
-    /// Says what an update changed, in the order in which it is to be told: a trade first, then how
-    /// the book is after it.
+    /// Passes an update's changes to conflation in publication order: a trade first, then the book
+    /// after it.
     fn say(&mut self, now: Nanos, stamp: Stamp, (update, change): (&Update, &Change)) {
         let id = change.instrument_id;
         let Saying { conflator, levels, probe, .. } = self;
@@ -157,7 +157,7 @@ impl Saying {
         }
     }
 
-    /// Says an instrument's book as it is now, as a change of its own.
+    /// Publishes an instrument's whole book as a change of its own.
     pub fn say_anew(&mut self, now: Nanos, books: &Books, id: InstrumentId, stamp: Stamp) {
         self.levels.mark_whole(id);
         let best = bbo_of(&books.best(id));
@@ -172,7 +172,7 @@ pub(super) fn bbo_of(best: &BestBidOffer) -> Bbo {
     Bbo { bid_px, bid_sz, ask_px, ask_sz }
 }
 
-/// The trade, or the break of one, that an update is.
+/// Returns the trade or trade break of an update.
 fn trade_of(update: &Update, change: &Change) -> Option<Trade> {
     if let Some(print) = change.trade {
         let TradePrint { price, size, match_id, aggressor, venue, flags } = print;

@@ -1,14 +1,14 @@
-//! The gateway's door for strategies on the same machine: messages in a ring in shared memory.
+//! The gateway's messages in a ring in shared memory, for strategies on the same machine.
 //!
-//! It is a subscriber of its flush thread like any other, but that what it asks for stands in the
-//! configuration, and that its messages go into the ring, a frame a record, in the place of a
-//! socket. Any number of processes read the ring; none of them is known here, none can hold up or
-//! harm the gateway, and one that does not keep up is told by the ring that it lost something.
+//! The ring is a subscriber of its flush thread like any other, except that the configuration holds
+//! its subscriptions and that its messages go into the ring, one frame per record, instead of a
+//! socket. Any number of processes read the ring; the gateway does not track them, and none can
+//! block or harm it. A reader that is too slow detects from the ring that it lost records.
 //!
-//! Who came late or lost something asks for snapshots by a datagram to the socket beside the ring.
-//! Then a second subscriber gets, for the whole configuration, the first state of each instrument,
-//! and writes nothing else. It is polled only when the first one has nothing left, so that no
-//! older state comes behind a snapshot and no change of an order is told twice.
+//! A reader that starts late or lost records requests snapshots with a datagram to the socket next
+//! to the ring. A second subscriber then receives, for the whole configuration, the first state of
+//! each instrument, and writes only those. It is polled only when the first one has nothing left,
+//! so that no older state follows a snapshot and no change of an order is written twice.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -34,47 +34,46 @@ use super::stages::FlushProbe;
 use super::told::ChannelIndex;
 use super::writing::{Address, Drafts, instrument_of, put_channel, put_instrument, put_message};
 
-/// What is said in place of a connection's number.
+/// The value that stands for a connection's number in probes.
 pub(super) const SHM_LINK: u64 = u64::MAX;
-/// What asks for snapshots.
+/// The datagram that requests snapshots.
 pub use weir_client::market_ring::ASK;
-/// Messages written in one cycle: more than come in one.
+/// The maximum number of messages written in one duty cycle: more than one cycle produces.
 const MESSAGES_MAX: usize = 4_096;
-/// Messages of snapshots in one cycle: who follows does not wait for them.
+/// The maximum number of snapshot messages in one duty cycle: they must not delay live messages.
 const SNAPSHOTS_MAX: usize = 64;
 
-/// A door in shared memory.
+/// The ring in shared memory.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShmSection {
-    /// The ring's file, in a file system of memory such as `/dev/shm`. `PATH.ask` is the socket.
+    /// The ring's file, in a memory file system such as `/dev/shm`. `PATH.ask` is the socket.
     pub path: PathBuf,
-    /// Bytes of the ring, a power of two: what a reader may be behind.
+    /// The size of the ring in bytes, a power of two: the limit of a reader's lag.
     #[serde(default = "default_ring_bytes")]
     pub ring_bytes: u64,
-    /// Who may read it and ask, as permissions of files in octal; `640` without it: the node's
-    /// user and group. Nobody but the node's user may write.
+    /// The permissions to read the ring and to request snapshots, in octal; `640` if absent: the
+    /// node's user and group. Only the node's user may write.
     #[serde(default = "default_mode")]
     pub mode: String,
-    /// Which instruments: `AAPL`, `AAPL*` or `*`.
+    /// The instruments: `AAPL`, `AAPL*` or `*`.
     #[serde(default = "default_patterns")]
     pub patterns: Vec<String>,
-    /// What of them: bbo, depth, levels, orders, trades, statistics, status.
+    /// The contents: bbo, depth, levels, orders, trades, statistics, status.
     #[serde(default = "default_content")]
     pub content: Vec<ShmContent>,
-    /// Levels of each side, of depth.
+    /// The number of levels of each side, for depth.
     #[serde(default = "default_depth")]
     pub depth: u16,
-    /// The least time between two messages of an instrument where nothing is urgent, in
-    /// microseconds.
+    /// The least time between two messages of an instrument unless it is urgent, in microseconds.
     #[serde(default)]
     pub interval_us: u64,
-    /// The least time between two snapshots of everything, in milliseconds.
+    /// The least time between two full snapshots, in milliseconds.
     #[serde(default = "default_snapshot_ms")]
     pub snapshot_ms: u64,
 }
 
-/// What the ring has of an instrument.
+/// The contents of the ring for an instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "they are the contents of subscriptions")]
@@ -121,12 +120,12 @@ fn refused<T>(
 }
 
 impl ShmSection {
-    /// Checks what can be checked without opening anything.
+    /// Checks the values without opening anything.
     ///
     /// # Errors
-    /// [`ConfigError`], which names the value.
+    /// [`ConfigError`], naming the value.
     pub fn check(&self) -> Result<(), ConfigError> {
-        // The longest message, a thousand levels, is far below an eighth of the smallest.
+        // The longest message, a thousand levels, is far below an eighth of the smallest ring.
         let is_len =
             self.ring_bytes.is_power_of_two() && (1 << 20..=1 << 34).contains(&self.ring_bytes);
         if !is_len {
@@ -157,13 +156,13 @@ impl ShmSection {
         Ok(())
     }
 
-    /// The permissions: the owner's are always to read and write.
+    /// Parses the permissions: the owner may always read and write.
     fn mode(&self) -> Option<u32> {
         let mode = u32::from_str_radix(&self.mode, 8).ok()?;
         (mode & !0o666 == 0 && mode & 0o600 == 0o600).then_some(mode)
     }
 
-    /// The subscriptions, in the order of their handles from 1.
+    /// The subscriptions, in order of their handles from 1.
     fn terms(&self, queue_len_max: u32) -> Vec<Subscription> {
         let patterns = self.patterns.iter().filter_map(|text| Pattern::parse(text.as_bytes()));
         let of = |pattern| {
@@ -195,7 +194,7 @@ impl ShmContent {
     }
 }
 
-/// What the door counts.
+/// The ring's counters.
 #[derive(Debug, Default)]
 pub struct ShmFigures {
     path: PathBuf,
@@ -205,23 +204,23 @@ pub struct ShmFigures {
     too_long: AtomicU64,
 }
 
-/// What the door counted.
+/// The ring's report.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ShmReport {
     /// The ring's file.
     pub path: String,
     /// Records written.
     pub records: u64,
-    /// Snapshots that readers asked for.
+    /// Snapshots requested by readers.
     pub asks: u64,
-    /// Snapshots of everything that were begun.
+    /// Full snapshots begun.
     pub snapshots: u64,
     /// Messages too long for a record.
     pub too_long: u64,
 }
 
 impl ShmFigures {
-    /// For the status page.
+    /// The report for the status page.
     #[must_use]
     pub fn report(&self) -> ShmReport {
         let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
@@ -235,7 +234,7 @@ impl ShmFigures {
     }
 }
 
-/// What a flush thread lends the door.
+/// The parts of a flush thread that the ring uses.
 pub(super) struct Lent<'a> {
     pub now: Nanos,
     pub fanout: &'a mut Fanout,
@@ -246,7 +245,7 @@ pub(super) struct Lent<'a> {
     pub probe: &'a mut FlushProbe,
 }
 
-/// See the file's head.
+/// Writes messages to the ring and answers requests for snapshots.
 #[derive(Debug)]
 pub struct ShmDoor {
     ring: Ring,
@@ -259,25 +258,25 @@ pub struct ShmDoor {
     terms: Vec<Subscription>,
     subscriber: Option<SubscriberId>,
     snapshots: Option<SubscriberId>,
-    /// The subscriber may have something to be told.
+    /// True if the subscriber may have messages to write.
     is_hot: bool,
 }
 
-/// The ring, and what its readers were told of.
+/// The ring, and the instruments defined in it.
 #[derive(Debug)]
 struct Ring {
     writer: Writer,
     figures: Arc<ShmFigures>,
     out: Vec<u8>,
-    /// Instruments that were described.
+    /// A bit set of the instruments whose definitions were written.
     told: Vec<u64>,
 }
 
 impl ShmDoor {
-    /// Makes the ring and the socket beside it.
+    /// Creates the ring and the socket next to it.
     ///
     /// # Errors
-    /// When the system refuses, or another process writes there.
+    /// An error of the operating system, or another process writes to the ring.
     pub fn open(section: &ShmSection, queue_len_max: u32) -> anyhow::Result<ShmDoor> {
         let mode = section.mode().context("market.shm.mode")?;
         let options = Options { len: section.ring_bytes, mode };
@@ -302,13 +301,13 @@ impl ShmDoor {
         })
     }
 
-    /// What it counts.
+    /// The ring's counters.
     #[must_use]
     pub fn figures(&self) -> Arc<ShmFigures> {
         self.ring.figures.clone()
     }
 
-    /// The poll tells of it by this token; its subscriptions begin.
+    /// Registers the socket under this token and starts the subscriptions.
     pub(super) fn begin(
         &mut self,
         registry: &Registry,
@@ -320,30 +319,30 @@ impl ShmDoor {
         Ok(())
     }
 
-    /// Somebody asked.
+    /// Notes that the socket is readable: a reader may have sent a request.
     pub(super) fn is_readable(&mut self) {
         self.is_asking = true;
     }
 
-    /// A subscriber heard something.
+    /// Notes that a subscriber may have messages.
     pub(super) fn note_ready(&mut self, subscriber: SubscriberId) {
         self.is_hot |= self.subscriber == Some(subscriber);
     }
 
-    /// An instrument is described anew.
+    /// Makes the instrument's definition be written again before its next message.
     pub(super) fn forget(&mut self, id: InstrumentId) {
         if let Some(word) = self.ring.told.get_mut(id.0 as usize / 64) {
             *word &= !(1 << (id.0 % 64));
         }
     }
 
-    /// How a channel stands.
+    /// Writes the state of a channel.
     pub(super) fn put_channel(&mut self, now: Nanos, channel: ChannelIndex, state: State) {
         put_channel((SessionId::NONE, now), (channel, state), &mut self.ring.out);
         self.ring.flush();
     }
 
-    /// When there is something to do although nothing comes.
+    /// The time of the next work that is due even if nothing arrives.
     pub(super) fn next_due(&self, fanout: &Fanout, now: Nanos) -> Option<Nanos> {
         if self.is_hot || self.is_asking || self.snapshots.is_some() {
             return Some(now);
@@ -353,7 +352,7 @@ impl ShmDoor {
         asked.into_iter().chain(due).min()
     }
 
-    /// Writes what there is to be told; how much it was.
+    /// Writes pending messages; returns their number.
     pub(super) fn tell(&mut self, lent: &mut Lent<'_>) -> usize {
         self.hear_asks();
         let Some(subscriber) = self.subscriber else { return 0 };
@@ -399,13 +398,13 @@ impl ShmDoor {
         self.is_asked = false;
         self.not_before = Nanos(lent.now.0.saturating_add(self.snapshot_interval.0));
         add(&self.ring.figures.snapshots, 1);
-        // Who asked may know no instrument and no channel.
+        // The requesting reader may know no instrument and no channel.
         self.ring.told.fill(0);
         for (channel, state) in (0..).zip(lent.channels) {
             self.put_channel(lent.now, channel, *state);
         }
-        // Trades have no state. The others keep their handles: they are told by the number of
-        // their subscription.
+        // Trades have no state and send no snapshot. The others need the same handles, which derive
+        // from subscription numbers.
         let terms: Vec<_> = self.terms.iter().collect();
         self.snapshots = Some(subscribe(lent.fanout, lent.now, terms));
     }
@@ -413,12 +412,12 @@ impl ShmDoor {
 
 impl Drop for ShmDoor {
     fn drop(&mut self) {
-        // One that cannot be removed is replaced by the next gateway.
+        // A socket that cannot be removed is replaced by the next gateway.
         let _ = fs::remove_file(&self.asks_at);
     }
 }
 
-/// A subscriber with these subscriptions, which were checked.
+/// Adds a subscriber with these subscriptions, which were checked.
 fn subscribe<'a>(
     fanout: &mut Fanout,
     now: Nanos,
@@ -426,21 +425,21 @@ fn subscribe<'a>(
 ) -> SubscriberId {
     let subscriber = fanout.add_subscriber();
     for one in terms {
-        // What is refused was refused by the configuration's check.
+        // An invalid subscription was refused by the configuration's check.
         let _ = fanout.subscribe(now, subscriber, one);
     }
     subscriber
 }
 
-/// The socket for asks; who may read the ring may ask.
+/// Binds the socket for requests; every reader of the ring may send to it.
 fn bind(path: &Path, mode: u32) -> io::Result<UnixDatagram> {
-    // The ring is ours, so this is what a gateway left that is gone.
+    // The ring is this process's own, so the file is left over from an earlier gateway.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let socket = UnixDatagram::bind(path)?;
-    // To send to a socket takes the permission to write to it.
+    // Sending to a socket takes write permission on it.
     let may_ask = mode & 0o444;
     fs::set_permissions(path, Permissions::from_mode(0o600 | may_ask | may_ask >> 1))?;
     Ok(socket)
@@ -451,7 +450,7 @@ fn add(figure: &AtomicU64, count: u64) {
 }
 
 impl Ring {
-    /// Writes what a subscriber is told; how much, and how much is left.
+    /// Writes a subscriber's pending messages; returns the number written and the number left.
     fn poll(
         &mut self,
         subscriber: SubscriberId,
@@ -487,7 +486,7 @@ impl Ring {
         }
     }
 
-    /// True the first time that it is asked of an instrument.
+    /// Returns true on the first call for an instrument.
     fn is_new(&mut self, id: InstrumentId) -> bool {
         let (word, bit) = (id.0 as usize / 64, 1_u64 << (id.0 % 64));
         if self.told.len() <= word {
@@ -498,7 +497,7 @@ impl Ring {
         is_new
     }
 
-    /// Writes the frames that were made, a record each.
+    /// Writes the pending frames, one record each.
     fn flush(&mut self) {
         let mut rest = self.out.as_slice();
         while let Framing::Frame { len, .. } = next_frame(rest, usize::MAX) {

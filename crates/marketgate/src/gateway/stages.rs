@@ -1,17 +1,17 @@
-//! Where a message's time goes in a gateway: points on its way, and how long lies between them.
+//! Latency by stage: the points of a message's path through a gateway, and the times between them.
 //!
 //! ```text
 //!  kernel ─► taken from its socket ─► in the book ─► in the ring ─► taken by flush ─► sent
 //!        receive                update       queue / held      flush            socket
-//!            └───────────────── inside, without what was held on purpose ──────────────┘
-//!     └──────────────────────── total, without what was held on purpose ───────────────┘
+//!            └───────────────── inside, less the time held on purpose ─────────────────┘
+//!     └──────────────────────── total, less the time held on purpose ──────────────────┘
 //! ```
-//! Few messages are timed, so that the others cost nothing: of a feed that has more, about 16,000
-//! a second. What is timed carries its times along, over every ring; each thread keeps histograms
-//! of its own. All times are the system's clock's, by which the kernel stamps datagrams.
+//! Only a sample of the messages is timed, so that the others cost nothing: of a fast feed about
+//! 16,000 a second. A timed message carries its times across every ring; each thread keeps its own
+//! histograms. All times are of the system clock, with which the kernel stamps datagrams.
 //!
-//! This never changes what is told, and never waits. A message that is not followed to its end is
-//! left out of what comes after: nobody wants it, a subscription's interval holds it, or the
+//! Timing never changes the output and never blocks. A message that is not followed to its end is
+//! missing from the later stages: it has no subscriber, a subscription's interval holds it, or the
 //! subscriber's socket has no room.
 
 mod report;
@@ -25,16 +25,17 @@ use weir_types::{InstrumentId, Nanos};
 
 pub use report::{FlushReaders, StageReaders, StageReport, StagesReport, UpdateReaders};
 
-/// So many samples are looked at together.
+/// The number of samples over which the sampling period is adjusted.
 const GROUP: u32 = 16;
-/// They should take so long, in nanoseconds.
+/// The target duration of a group, in nanoseconds.
 const GROUP_TIME: u64 = 1_000_000;
-/// One in so many is timed at least. Odd, as all periods are, so that no place in a batch is
-/// preferred.
+/// The longest sampling period, in messages. Odd, as all periods are, so that no position in a
+/// batch is preferred.
 const PERIOD_MAX: u32 = 4_095;
-/// After so long without a sample the next is one, in nanoseconds.
+/// The time without a sample after which the next message is one, in nanoseconds.
 const SAMPLE_TIME_MAX: u64 = 100_000_000;
-/// A message that is not told after so long will not be, in nanoseconds: nobody wants it any more.
+/// The time after which a held message counts as never sent, in nanoseconds: its interest has
+/// ended.
 const PATIENCE: u64 = 1_000_000_000;
 
 /// Reads a clock.
@@ -44,16 +45,16 @@ fn system_now() -> Nanos {
     SystemClock.now()
 }
 
-/// A message that is timed, as it was taken from the socket.
+/// A timed message, as taken from the socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Begun {
-    /// When the kernel had its datagram; `None` where it came from a file or a connection.
+    /// The kernel's receive time of the datagram; `None` for a file or a connection.
     pub kernel: Option<Nanos>,
-    /// When receiving took it.
+    /// The time at which the receiver took it.
     pub received: Nanos,
 }
 
-/// A message that is timed, as it is told to flush.
+/// A timed message, as passed to flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
     begun: Begun,
@@ -61,7 +62,7 @@ pub struct Trace {
     held: Nanos,
 }
 
-/// Decides what is timed; of the receiving thread.
+/// Selects the messages to time; used by the receiving thread.
 #[derive(Debug)]
 pub struct Sampler {
     now: Now,
@@ -76,7 +77,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Of a feed whose datagrams have the kernel's time, or of one whose have none.
+    /// Creates a sampler for a feed whose datagrams have the kernel's time stamp, or for one
+    /// without.
     #[must_use]
     pub fn new(has_kernel_time: bool) -> Sampler {
         Sampler {
@@ -92,13 +94,13 @@ impl Sampler {
         }
     }
 
-    /// Whether datagrams have the kernel's time.
+    /// Returns true if datagrams have the kernel's time stamp.
     #[must_use]
     pub fn has_kernel_time(&self) -> bool {
         self.has_kernel_time
     }
 
-    /// A datagram came that the kernel stamped at `kernel`, taken in the poll of `ts_poll`.
+    /// Notes a datagram with the kernel's time stamp `kernel`, taken in the poll at `ts_poll`.
     #[inline]
     pub fn datagram(&mut self, kernel: Nanos, ts_poll: Nanos) {
         if self.has_kernel_time {
@@ -111,7 +113,7 @@ impl Sampler {
         }
     }
 
-    /// An update that comes next, in the poll of `ts_poll`: what it is timed from, if it is.
+    /// Returns the start of timing of the next update, in the poll at `ts_poll`, if it is timed.
     #[inline]
     pub fn update(&mut self, ts_poll: Nanos) -> Option<Begun> {
         if self.has_kernel_time {
@@ -120,7 +122,7 @@ impl Sampler {
         self.is_next(ts_poll).then(|| self.begin(None))
     }
 
-    /// What comes next is of another packet.
+    /// Ends the packet of the current sample.
     #[inline]
     pub fn end_of_packet(&mut self) {
         self.begun = None;
@@ -155,14 +157,14 @@ impl Sampler {
         Begun { kernel, received }
     }
 
-    /// Reads what it measured.
+    /// Returns a reader of the measurements.
     #[must_use]
     pub fn reader(&self) -> HistogramReader {
         self.receive.reader()
     }
 }
 
-/// What a message is recognized by between two points.
+/// Identifies a message between two points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     instrument_id: InstrumentId,
@@ -176,7 +178,7 @@ impl Mark {
         Mark { instrument_id, kind, sequence: entry.merged.last_sequence }
     }
 
-    /// Whether an entry is of the same, so that it says it or tells that it will not be said.
+    /// Returns true if an entry contains the message, or supersedes it.
     fn is_over_with(&self, entry: &Entry) -> bool {
         entry.instrument_id == self.instrument_id
             && entry.body.kind() == self.kind
@@ -184,7 +186,7 @@ impl Mark {
             && entry.merged.last_sequence >= self.sequence
     }
 
-    /// Whether an entry says it.
+    /// Returns true if an entry contains the message.
     fn is_in(&self, entry: &Entry) -> bool {
         self.is_over_with(entry)
             && entry.merged.first_sequence <= self.sequence
@@ -205,7 +207,7 @@ pub struct UpdateProbe {
     now: Now,
     begun: Option<Begun>,
     updated: Nanos,
-    /// One that goes at once, and one that is held: neither keeps the other from being timed.
+    /// One message that is queued at once and one that is held: neither prevents timing the other.
     going: Option<UnderWay>,
     waiting: Option<UnderWay>,
     update: Histogram,
@@ -229,12 +231,12 @@ impl Default for UpdateProbe {
 }
 
 impl UpdateProbe {
-    /// The next update is timed.
+    /// Marks the next update as timed.
     pub fn begin(&mut self, begun: Begun) {
         self.begun = Some(begun);
     }
 
-    /// An update is in the book.
+    /// Records that an update is in the book.
     #[inline]
     pub fn updated(&mut self) {
         if let Some(begun) = &self.begun {
@@ -243,7 +245,7 @@ impl UpdateProbe {
         }
     }
 
-    /// Conflation took a change of the update, or did not.
+    /// Records the outcome of offering a change of the update to conflation.
     #[inline]
     pub fn offered(&mut self, entry: &Entry, outcome: Outcome) {
         if self.begun.is_some() {
@@ -266,13 +268,13 @@ impl UpdateProbe {
         }
     }
 
-    /// All that an update came to was offered.
+    /// Ends the update: all its changes were offered.
     #[inline]
     pub fn end_of_update(&mut self) {
         self.begun = None;
     }
 
-    /// An entry goes into the ring: its times, if it says what is timed.
+    /// Returns the times of the timed message in an entry that goes into the ring, if any.
     #[inline]
     pub fn told(&mut self, entry: &Entry) -> Option<Trace> {
         if self.going.is_some() || self.waiting.is_some() { self.take(entry) } else { None }
@@ -295,7 +297,7 @@ impl UpdateProbe {
         Some(Trace { begun: one.begun, told, held: waited })
     }
 
-    /// Reads what it measured.
+    /// Returns readers of the measurements.
     #[must_use]
     pub fn readers(&self) -> UpdateReaders {
         UpdateReaders {
@@ -311,7 +313,7 @@ struct Heard {
     mark: Mark,
     trace: Trace,
     at: Nanos,
-    /// The subscriber that was told first.
+    /// The first subscriber to receive the message.
     link: Option<u64>,
 }
 
@@ -340,7 +342,7 @@ impl Default for FlushProbe {
 }
 
 impl FlushProbe {
-    /// An entry was taken from the ring, with the times of what it says.
+    /// Records that an entry was taken from the ring, with the times of its message.
     #[cold]
     pub fn heard(&mut self, entry: &Entry, trace: &Trace) {
         let at = (self.now)();
@@ -350,7 +352,7 @@ impl FlushProbe {
         }
     }
 
-    /// A message was written to a subscriber's buffer.
+    /// Records that a message was written to a subscriber's buffer.
     #[inline]
     pub fn written(&mut self, link: u64, entry: &Entry) {
         if let Some(heard) = &mut self.heard
@@ -361,7 +363,7 @@ impl FlushProbe {
         }
     }
 
-    /// All subscribers were told; `has_more` when some are told the rest at once.
+    /// Ends a round over the subscribers; `has_more` when some receive the rest at once.
     #[inline]
     pub fn end_of_telling(&mut self, has_more: bool) {
         if self.heard.is_some_and(|heard| heard.link.is_none()) && !has_more {
@@ -369,7 +371,8 @@ impl FlushProbe {
         }
     }
 
-    /// A subscriber's buffer was handed to its socket, which took all of it or did not.
+    /// Records that a subscriber's buffer was passed to its socket, which accepted all of it or
+    /// not.
     #[inline]
     pub fn flushed(&mut self, link: u64, is_all: bool) {
         if self.heard.is_some_and(|heard| heard.link == Some(link)) {
@@ -389,7 +392,7 @@ impl FlushProbe {
         }
     }
 
-    /// Reads what it measured.
+    /// Returns readers of the measurements.
     #[must_use]
     pub fn readers(&self) -> FlushReaders {
         FlushReaders {

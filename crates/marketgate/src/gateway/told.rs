@@ -1,8 +1,8 @@
-//! What the update stage tells the flush threads.
+//! The slots of the ring from the update stage to the flush threads.
 //!
-//! An entry of the priority queue goes with what it needs of the book, so that a flush thread has
-//! a book of its own for what somebody wants, and none for the rest: levels that changed since the
-//! last entry, or all; all orders where order by order begins; the day's statistics.
+//! An entry of the priority queue carries the book data that its message needs, so that a flush
+//! thread keeps books of wanted instruments only: levels changed since the last entry, or all
+//! levels; all orders at the start of an order stream; the day's statistics.
 
 use weir_feed::line::State;
 use weir_feed::{Definition, Update};
@@ -12,44 +12,44 @@ use weir_types::Nanos;
 use crate::receiver::ChannelKey;
 use super::stages::Trace;
 
-/// A channel, by the order in which channels were first heard of.
+/// The index of a channel, in order of first appearance.
 pub type ChannelIndex = u16;
 
-/// What a slot says.
+/// The content of a slot.
 #[derive(Clone, Debug, Default)]
 pub enum What {
-    /// Nothing yet.
+    /// An unused slot.
     #[default]
     Nothing,
-    /// An entry of the priority queue; [`Told::updates`] come before it.
+    /// An entry of the priority queue; [`Told::updates`] apply before it.
     Entry(Entry),
-    /// An instrument is known.
+    /// The definition of an instrument.
     Define(Definition),
-    /// A channel is in another state.
+    /// A new state of a channel.
     Channel(ChannelKey, State),
-    /// A channel's numbers begin anew.
+    /// A new session: the channel's sequence numbers restart.
     NewSession,
 }
 
 /// A slot of the ring. Its vectors keep their memory.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
-    /// What it says.
+    /// The content.
     pub what: What,
-    /// Of which channel.
+    /// The channel of the content.
     pub channel: ChannelIndex,
-    /// When it was told, by the update stage's clock.
+    /// The time at which the slot was written, by the update stage's clock.
     pub told_at: Nanos,
-    /// Of an entry that says what is timed: its times.
+    /// The times of the timed message that the entry contains, if any.
     pub trace: Option<Trace>,
-    /// Levels or orders as updates: what the entry's book needs to be as the entry says.
+    /// Levels or orders as updates, which bring the book to the state of the entry.
     pub updates: Vec<Update>,
-    /// Of an entry of statistics: the day's.
+    /// The day's statistics, for an entry of statistics.
     pub statistics: DayStatistics,
 }
 
 impl Told {
-    /// Begins anew, with the memory that there is.
+    /// Clears the slot but keeps its memory.
     pub fn begin(&mut self, now: Nanos) {
         self.updates.clear();
         self.told_at = now;

@@ -1,8 +1,8 @@
-//! The update stage: books from updates, the first stage of conflation, and what goes to flush.
+//! The update stage: applies updates to books, runs the first stage of conflation, and feeds flush.
 //!
-//! It runs where its updates come from: on the receiving thread (fused), or behind a ring on one of
-//! its own (staged). What it tells goes out between packets only, so that nothing is told of half a
-//! message; and what came since is taken into the books together.
+//! It runs on the receiving thread (fused), or behind a ring on its own thread (staged). Its output
+//! is sent only between packets, so that no output reflects half a message; the updates received
+//! since then are applied to the books as a batch.
 
 use std::collections::VecDeque;
 
@@ -26,33 +26,33 @@ use super::saying::{Known, Saying, bbo_of};
 use super::stages::{Begun, UpdateProbe};
 use super::told::{ChannelIndex, Told, What};
 
-/// Updates that are taken into the books together, at most: as many as fit beside the books' own
-/// lines in a core's first cache.
+/// The maximum number of updates in a batch: as many as fit in a core's L1 cache next to the books'
+/// own lines.
 pub const BATCH_MAX: usize = 128;
 
-/// What is done when a flush thread does not keep up and the ring towards it is full.
+/// The reaction when a flush thread lags and the ring to it is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenFull {
-    /// States are merged where they are, in the priority queue. The default.
+    /// States merge in the priority queue. The default.
     #[default]
     Merge,
     /// The stage waits, and so does the feed: for tests that must see every change.
     Wait,
 }
 
-/// What the stage has counted.
+/// Counters of the stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpdateCounts {
-    /// Updates taken in.
+    /// Updates applied.
     pub updates: u64,
-    /// Slots told to flush.
+    /// Slots sent to flush.
     pub told: u64,
     /// Times that the ring to flush was full.
     pub full: u64,
 }
 
-/// What goes out in its order beside entries.
+/// A notice, sent in order before entries.
 #[derive(Clone, Copy, Debug)]
 enum Notice {
     Define(ChannelIndex, Definition),
@@ -60,10 +60,10 @@ enum Notice {
     NewSession(ChannelIndex),
 }
 
-/// One end of the queue of a flush thread's wishes.
+/// The update stage's end of a flush thread's queue of interest changes.
 pub type Wishes = Consumer<Interest>;
 
-/// See the file's head.
+/// Builds books from updates and sends conflated changes to the flush threads.
 pub struct UpdateStage<D = RingWriter<Told>> {
     books: Books,
     saying: Saying,
@@ -79,36 +79,36 @@ pub struct UpdateStage<D = RingWriter<Told>> {
     counts: UpdateCounts,
 }
 
-/// What conflation reads of the books.
+/// The state of the books that conflation reads.
 struct View<'a> {
     books: &'a Books,
     known: &'a [Known],
 }
 
-/// How the stage is made.
+/// The parts of an [`UpdateStage`].
 pub struct UpdateParts<D = RingWriter<Told>> {
-    /// Room for books.
+    /// The configuration of the books.
     pub books: BooksConfig,
-    /// Updates that are taken into them together, at most: [`BATCH_MAX`], or 1 for one by one.
+    /// The maximum number of updates in a batch: [`BATCH_MAX`], or 1 to disable batching.
     pub batch_max: usize,
     /// The first stage's intervals.
     pub conflator: ConflatorConfig,
-    /// Towards the flush threads.
+    /// The ring to the flush threads.
     pub door: D,
-    /// Their wakes.
+    /// Wakes each flush thread.
     pub wakes: Vec<Wake>,
-    /// Their wishes.
+    /// The queue of interest changes of each flush thread.
     pub wishes: Vec<Wishes>,
-    /// What happens when one does not keep up.
+    /// The reaction when a flush thread lags.
     pub when_full: WhenFull,
-    /// Where what bars and statistics are made of goes, where there are any.
+    /// The ring of events for bars and statistics, if configured.
     pub post: Option<PostSender>,
-    /// Times messages.
+    /// The probe that times messages.
     pub probe: UpdateProbe,
 }
 
 impl<D: Slots<Told>> UpdateStage<D> {
-    /// A stage that has heard nothing.
+    /// Creates a stage without state.
     #[must_use]
     pub fn new(parts: UpdateParts<D>) -> UpdateStage<D> {
         let saying = Saying {
@@ -142,37 +142,37 @@ impl<D: Slots<Told>> UpdateStage<D> {
         &self.books
     }
 
-    /// What was counted.
+    /// The stage's counters.
     #[must_use]
     pub fn counts(&self) -> UpdateCounts {
         self.counts
     }
 
-    /// What conflation counted.
+    /// Conflation's counters.
     #[must_use]
     pub fn conflated(&self) -> weir_market::conflate::Counts {
         self.saying.conflator.counts()
     }
 
-    /// States in the throttle queue, and entries in the priority queue.
+    /// The number of states in the throttle queue, and of entries in the priority queue.
     #[must_use]
     pub fn queue_lens(&self) -> (usize, usize) {
         (self.saying.conflator.waiting_count(), self.saying.conflator.queue_len())
     }
 
-    /// The update that comes next is timed.
+    /// Marks the next update as timed.
     pub fn begin_trace(&mut self, begun: Begun) {
         self.batch.begin_trace(begun);
     }
 
-    /// When [`UpdateStage::turn`] has something to do although nothing came.
+    /// The time of the next [`UpdateStage::turn`] with work even if nothing arrives.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
         self.saying.conflator.next_due()
     }
 
-    /// Between packets: takes wishes, runs the timer, and tells what is to be told. Returns how
-    /// much was done.
+    /// Does the work between packets: applies updates and interest changes, runs the timer, and
+    /// sends pending output. Returns the amount of work done.
     pub fn turn(&mut self, now: Nanos) -> usize {
         self.take_batch();
         let mut done = self.take_wishes(now);
@@ -225,7 +225,7 @@ impl<D: Slots<Told>> UpdateStage<D> {
             self.notices.pop_front();
             done += 1;
         }
-        // An entry that was taken must be told, so room comes first.
+        // An entry taken from the queue must be sent, so room is checked first.
         while self.saying.conflator.queue_len() > 0 {
             let UpdateStage { door, books, saying, .. } = self;
             let Saying { conflator, known, levels, probe, .. } = saying;
@@ -258,7 +258,7 @@ impl<D: Slots<Told>> UpdateStage<D> {
         is_told
     }
 
-    /// Takes into the books what came since, and says what it changed.
+    /// Applies the pending updates to the books and passes their changes to conflation.
     fn take_batch(&mut self) {
         let UpdateStage { books, saying, batch, counts, .. } = self;
         if batch.updates.is_empty() {
@@ -271,7 +271,8 @@ impl<D: Slots<Told>> UpdateStage<D> {
         books.apply_all(&batch.updates, |update, change| {
             let (at, source) = sources.next().expect("each update has its source");
             saying.updated(source, begun_of(at), (update, change));
-            // The batch ends with what clears a book: said once the books are free.
+            // An update that clears a book ends its batch; the new state is published once the
+            // books are free.
             if change.is_cleared {
                 cleared = Some((*source, change.instrument_id, Stamp::of(update, source.ts_recv)));
             }
@@ -294,7 +295,7 @@ impl<D: Slots<Told>> UpdateStage<D> {
         }
     }
 
-    /// All that is known of a channel's instruments is void.
+    /// Clears the books of a channel's instruments.
     fn clear(&mut self, channel: ChannelIndex, is_session: bool) {
         for id in self.saying.of_channel(channel) {
             let last_change = &mut self.saying.known[id.0 as usize].last_change;
@@ -311,7 +312,7 @@ impl<D: Slots<Told>> UpdateStage<D> {
         }
     }
 
-    /// A snapshot is whole: what it says is told as one change of each instrument.
+    /// Publishes a complete snapshot as one change of each instrument.
     fn joined(&mut self, channel: ChannelIndex, next: u64) {
         for id in self.saying.of_channel(channel) {
             let last_change = &mut self.saying.known[id.0 as usize].last_change;
@@ -330,7 +331,7 @@ impl<D: Slots<Told>> Output for UpdateStage<D> {
     fn define(&mut self, origin: &Origin, definition: &Definition) {
         self.take_batch();
         let channel = self.saying.channel_index(origin.channel);
-        // Books and conflation count what is beyond their limits.
+        // Books and conflation count instruments beyond their limits.
         let _is_known = self.books.define(definition.instrument_id);
         if let Some(post) = &mut self.saying.post {
             hand_over(post, PostEvent::Define(*definition));

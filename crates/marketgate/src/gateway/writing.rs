@@ -1,4 +1,4 @@
-//! What a subscriber is told, as frames.
+//! Writes messages to subscribers as frames.
 
 use weir_feed::line::State;
 use weir_feed::{Action, Definition, PRICE_EXPONENT};
@@ -11,18 +11,18 @@ use weir_wire::market_dialogue::{MarketMessage, put_market_group};
 use super::mirror::Mirror;
 use super::told::ChannelIndex;
 
-/// To whom, and when.
+/// The recipient of a message, and the sending time.
 #[derive(Clone, Copy, Debug)]
 pub struct Address {
-    /// Its session.
+    /// The recipient's session.
     pub session_id: SessionId,
-    /// What it calls the subscription.
+    /// The recipient's handle of the subscription.
     pub handle: u32,
-    /// Now.
+    /// The sending time.
     pub now: Nanos,
 }
 
-/// Levels and orders on their way into groups; kept, so that nothing is allocated for each.
+/// Buffers for the levels and orders of groups; reused, so that no message allocates.
 #[derive(Debug, Default)]
 pub struct Drafts {
     levels: Vec<MarketLevel>,
@@ -71,7 +71,7 @@ pub fn put_message(
     }
 }
 
-/// Appends an instrument, for who is told of it next.
+/// Appends the definition of an instrument, which precedes the first message about it.
 pub(super) fn put_instrument(to: Address, definition: &Definition, out: &mut Vec<u8>) {
     let instrument = MarketInstrument {
         round_lot: definition.round_lot,
@@ -83,7 +83,7 @@ pub(super) fn put_instrument(to: Address, definition: &Definition, out: &mut Vec
     MarketMessage::Instrument(instrument, definition.symbol.as_str().as_bytes()).put(out);
 }
 
-/// Appends how a channel stands.
+/// Appends the state of a channel.
 pub(super) fn put_channel(
     (session_id, now): (SessionId, Nanos),
     (channel, state): (ChannelIndex, State),
@@ -163,7 +163,7 @@ fn put_orders(
             MarketRestingOrder { order_id, price, size, side }
         }));
     }
-    // The orders are as of the last change that the flush thread heard, not of the entry.
+    // The orders are as of the last change that the flush thread received, not of the entry.
     let as_of = mirror.last_change(id);
     in_pieces(&drafts.orders, |piece, has_more| {
         let message = MarketOrders {
@@ -181,7 +181,7 @@ fn put_orders(
     });
 }
 
-/// Hands out as many pieces as messages hold, at least one, and whether another follows.
+/// Splits a list into pieces that fit a message, at least one; the flag is true if another follows.
 fn in_pieces<T>(all: &[T], mut put: impl FnMut(&[T], bool)) {
     if all.is_empty() {
         put(&[], false);
@@ -274,7 +274,7 @@ fn trade(to: Address, entry: &Entry, flags: MarketFlags) -> MarketTrade {
     }
 }
 
-/// What a change of an order says, as the fields of its message.
+/// The fields of an order message for a change of an order.
 #[derive(Clone, Copy, Debug)]
 struct OrderChange {
     action: OrderAction,
@@ -377,7 +377,7 @@ fn any_side(side: Option<Side>) -> AnySide {
     }
 }
 
-/// Whether an entry names an instrument that a subscriber must know.
+/// Returns the instrument that the recipient must know before the message.
 pub(super) const fn instrument_of(message: &Message) -> InstrumentId {
     message.entry.instrument_id
 }

@@ -1,6 +1,6 @@
-//! Bars of a feed's trades into files of tables, one table for each kind of bar.
+//! Writes bars of a feed's trades to table files, one table for each kind of bar.
 //!
-//! The columns are on a page of their own: `docs/protocols/bars.md`.
+//! `docs/protocols/bars.md` documents the columns.
 
 use std::io;
 
@@ -15,17 +15,17 @@ use super::storage::Storage;
 use super::table::{Group, Row, TableConfig, TableFigures, TableWriter, as_io};
 
 const MILLI: u64 = 1_000_000;
-/// Bytes of a price, of 19 digits, and of money, of 38.
+/// The lengths in bytes of a price of 19 digits and an amount of money of 38.
 const PRICE_LEN: usize = 9;
 const CASH_LEN: usize = 16;
-/// Corrections that are written together at most: few are made.
+/// The maximum number of corrections in a row group: they are rare.
 const CORRECTIONS_MAX: u32 = 1_024;
 const CASH_MAX: u128 = 10_u128.pow(38);
 
-/// What became of trades.
+/// Counters of trades and bars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BarsFigures {
-    /// Of all kinds of bars together.
+    /// The counters of all kinds of bars together.
     pub bars: BarCounts,
     /// Bars in files.
     pub bar_files: TableFigures,
@@ -49,7 +49,7 @@ fn price(price: Option<Price>) -> Option<i128> {
     price.map(|price| i128::from(price.0))
 }
 
-/// Money of more than 38 digits has no place in a table.
+/// An amount of more than 38 digits does not fit the table and is null.
 fn cash(cash: Cash) -> Option<i128> {
     (cash.0.unsigned_abs() < CASH_MAX).then_some(cash.0)
 }
@@ -146,18 +146,18 @@ impl Row for CorrectionRow {
     }
 }
 
-/// The bars of one kind.
+/// The bars of one kind, with their tables.
 struct OneKind {
     builder: BarBuilder,
     bars: TableWriter<BarRow>,
     corrections: TableWriter<CorrectionRow>,
 }
 
-/// Makes bars of trades and puts them into files.
+/// Builds bars from trades and writes them to files.
 pub struct Bars {
     kinds: Vec<OneKind>,
     names: Names,
-    /// The latest time that a trade of the session had.
+    /// The latest time of a trade in the session.
     newest: Nanos,
     lateness: u64,
 }
@@ -169,10 +169,10 @@ impl std::fmt::Debug for Bars {
 }
 
 impl Bars {
-    /// Of a configuration whose values are in range. Takes away what a crash left unfinished.
+    /// Uses a configuration whose values are in range. Removes unfinished files of a crash.
     ///
     /// # Errors
-    /// The directory's.
+    /// An error of the directory.
     pub fn new(
         config: &BarsSection,
         storage: &mut dyn FnMut() -> Box<dyn Storage>,
@@ -205,7 +205,7 @@ impl Bars {
         })
     }
 
-    /// What became of trades.
+    /// The counters of trades and bars.
     #[must_use]
     pub fn figures(&self) -> BarsFigures {
         let mut figures = BarsFigures::default();
@@ -217,7 +217,7 @@ impl Bars {
         figures
     }
 
-    /// The name of an instrument, for its rows from now on.
+    /// Sets the name of an instrument for its following rows.
     pub fn define(&mut self, definition: &Definition) {
         self.names.define(definition);
     }
@@ -232,17 +232,17 @@ impl Bars {
         });
     }
 
-    /// Undoes a trade.
+    /// Applies a trade break.
     pub fn trade_break(&mut self, undone: &BarBreak, now: Nanos) {
         self.each(now, |builder, tell| builder.trade_break(undone, tell));
     }
 
-    /// Messages were missed.
+    /// Records that messages were missed.
     pub fn mark_gap(&mut self) {
         self.kinds.iter_mut().for_each(|kind| kind.builder.mark_gap());
     }
 
-    /// The session is over: all bars are closed, and their files too.
+    /// Ends the session: closes all bars and their files.
     pub fn end_session(&mut self, now: Nanos) {
         self.each(now, |builder, tell| builder.end_session(tell));
         self.newest = Nanos(0);
@@ -252,7 +252,7 @@ impl Bars {
         }
     }
 
-    /// Closes files whose time is over.
+    /// Closes files whose time has expired.
     pub fn tick(&mut self, now: Nanos) {
         for kind in &mut self.kinds {
             kind.bars.tick(now);
@@ -281,7 +281,7 @@ impl Bars {
     }
 }
 
-/// What a file says of itself.
+/// The metadata of a file.
 fn about(table: &str, kind: BarKind) -> Vec<(&'static str, String)> {
     let mut about = vec![("weir.table", format!("{table} 1")), ("weir.kind", kind.to_string())];
     if let BarKind::Time { origin, .. } = kind {

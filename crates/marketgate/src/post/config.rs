@@ -1,5 +1,4 @@
-//! The configuration of post-processing: what is kept of what came, which bars and statistics are
-//! made.
+//! The configuration of post-processing: the audit, bars and statistics.
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -12,53 +11,53 @@ use weir_types::Nanos;
 
 const MIB: u64 = 1 << 20;
 const SECOND_NS: u64 = 1_000_000_000;
-/// The longest record of a datagram in a capture, with room.
+/// The longest record of a datagram in a capture, in bytes, rounded up.
 pub(super) const RECORD_LEN_MAX: u64 = 80 << 10;
 
-/// What is done with market data besides handing it on. A part without a section is not done.
+/// The parts of post-processing. A part without a section is off.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PostSection {
-    /// All that comes is kept.
+    /// Records all received datagrams.
     pub audit: Option<AuditSection>,
-    /// Bars are made of trades.
+    /// Builds bars of trades.
     pub bars: Option<BarsSection>,
-    /// Statistics by interval are made of quotes, orders, trades and states.
+    /// Builds statistics by interval from quotes, orders, trades and trading states.
     pub statistics: Option<StatisticsSection>,
 }
 
-/// What happens when the files of an audit reach their bound.
+/// The reaction when the files of an audit reach their limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhenFull {
-    /// The oldest file goes.
+    /// Delete the oldest file.
     #[default]
     DeleteOldest,
-    /// Nothing more is kept, and that is told, until there is room.
+    /// Stop recording, and report it, until there is room.
     Stop,
 }
 
-/// All datagrams that come, kept in compressed captures.
+/// The audit: all received datagrams, in compressed captures.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuditSection {
-    /// Where; has to be given.
+    /// The directory; required.
     pub dir: PathBuf,
-    /// Bytes that may wait to be written; what comes beyond them is told as a gap.
+    /// The size of the queue in bytes; datagrams beyond it are recorded as a gap.
     pub queue_bytes: u64,
-    /// Bytes that are compressed as one block. What is cut off is a block at most.
+    /// The bytes compressed as one block. A truncated file loses at most one block.
     pub block_bytes: u64,
-    /// A block that is not full is written after so long, in milliseconds.
+    /// The time after which an incomplete block is written, in milliseconds.
     pub flush_ms: u64,
-    /// Bytes of a file, compressed, after which the next one begins. It does each hour, too.
+    /// The compressed size in bytes at which the next file begins. One also begins each hour.
     pub file_bytes: u64,
-    /// Bytes of all files.
+    /// The limit of the total size of all files, in bytes.
     pub keep_bytes: u64,
-    /// What happens when they are there.
+    /// The reaction at that limit.
     pub when_full: WhenFull,
-    /// After a failure a new file is tried so often, in milliseconds.
+    /// The interval of attempts to create a new file after a failure, in milliseconds.
     pub retry_ms: u64,
-    /// Zstandard's level: 1 is the fastest, 19 the smallest.
+    /// The Zstandard level: 1 is the fastest, 19 the smallest.
     pub level: i32,
 }
 
@@ -78,7 +77,7 @@ impl Default for AuditSection {
     }
 }
 
-/// A kind of bar, as configurations name it.
+/// A kind of bar, by its name in configurations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct NamedKind(pub BarKind);
@@ -91,31 +90,31 @@ impl TryFrom<String> for NamedKind {
     }
 }
 
-/// Bars of all instruments, in files of tables.
+/// Bars of all instruments, in table files.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BarsSection {
-    /// Where; has to be given.
+    /// The directory; required.
     pub dir: PathBuf,
-    /// Which: `time-60s`, `time-250ms`, `ticks-100`, `volume-10000`.
+    /// The kinds: `time-60s`, `time-250ms`, `ticks-100`, `volume-10000`.
     pub kinds: Vec<NamedKind>,
-    /// Intervals begin so many seconds after the zero of the feed's times, which is the epoch, or
-    /// midnight where a feed sends the time of day; and every interval before and after.
+    /// The beginning of one interval, in seconds from the zero of the feed's times, which is the
+    /// Unix epoch, or midnight if a feed sends the time of day; the others precede and follow it.
     pub origin_s: u64,
-    /// A bar by time of an instrument that rests is closed so long after its end by the trades of
-    /// others, in milliseconds.
+    /// The time after its end at which a time bar of an idle instrument is closed by other
+    /// instruments' trades, in milliseconds.
     pub lateness_ms: u64,
-    /// Instruments at most.
+    /// The maximum number of instruments.
     pub instruments_max: u32,
-    /// The latest trades that can be undone, of all instruments together.
+    /// The number of latest trades, over all instruments, that a trade break can undo.
     pub trades: u32,
-    /// Bars that are written together, sorted by time.
+    /// The number of bars in a row group, sorted by time.
     pub group_rows: u32,
-    /// Bytes of a file after which the next one begins.
+    /// The size in bytes at which the next file begins.
     pub file_bytes: u64,
-    /// A file is closed after so long, in seconds. Until then a crash loses its bars.
+    /// The time after which a file is closed, in seconds. A crash before that loses its bars.
     pub file_s: u64,
-    /// Zstandard's level.
+    /// The Zstandard level.
     pub level: i32,
 }
 
@@ -138,32 +137,33 @@ impl Default for BarsSection {
     }
 }
 
-/// Statistics of all instruments by interval, in files of tables.
+/// Statistics of all instruments by interval, in table files.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StatisticsSection {
-    /// Where; has to be given.
+    /// The directory; required.
     pub dir: PathBuf,
-    /// How long an interval is, in seconds.
+    /// The length of an interval in seconds.
     pub interval_s: u64,
-    /// Intervals begin so many seconds after the zero of the feed's times, as those of bars do.
+    /// The beginning of one interval in seconds, as for bars.
     pub origin_s: u64,
-    /// The interval of an instrument that rests is closed so long after its end by what happens to
-    /// others, in milliseconds.
+    /// The time after its end at which the interval of an idle instrument is closed by other
+    /// instruments' events, in milliseconds.
     pub lateness_ms: u64,
-    /// Beyond so long a silence of the whole feed time does not pass, in seconds.
+    /// The longest silence of the whole feed that still counts as passing time, in seconds.
     pub silence_s: u64,
-    /// Instruments at most.
+    /// The maximum number of instruments.
     pub instruments_max: u32,
-    /// Events that may wait, 64 bytes each; what comes beyond them marks what may lack it.
+    /// The capacity of the ring of events, 64 bytes each; events beyond it mark the rows that may
+    /// lack them.
     pub events: u32,
-    /// Rows that are written together, sorted by time.
+    /// The number of rows in a row group, sorted by time.
     pub group_rows: u32,
-    /// Bytes of a file after which the next one begins.
+    /// The size in bytes at which the next file begins.
     pub file_bytes: u64,
-    /// A file is closed after so long, in seconds. Until then a crash loses its rows.
+    /// The time after which a file is closed, in seconds. A crash before that loses its rows.
     pub file_s: u64,
-    /// Zstandard's level.
+    /// The Zstandard level.
     pub level: i32,
 }
 
@@ -185,7 +185,7 @@ impl Default for StatisticsSection {
     }
 }
 
-/// A value's key, it, and the range that it has to be in.
+/// A key, its value, its least and greatest legal values, and their description.
 type Ranged = (&'static str, u64, u64, u64, &'static str);
 
 fn check_ranges(ranges: &[Ranged]) -> Result<(), ConfigError> {
@@ -210,17 +210,17 @@ fn level(level: i32) -> u64 {
 }
 
 impl PostSection {
-    /// Looks whether all values are in their ranges.
+    /// Checks that all values are in range.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`], which names the first that is not.
+    /// [`ConfigError::OutOfRange`], naming the first wrong value.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.audit.as_ref().map_or(Ok(()), AuditSection::check)?;
         self.bars.as_ref().map_or(Ok(()), BarsSection::check)?;
         self.statistics.as_ref().map_or(Ok(()), StatisticsSection::check)
     }
 
-    /// True when nothing is done.
+    /// Returns true when no part is configured.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.audit.is_none() && self.bars.is_none() && self.statistics.is_none()
@@ -239,7 +239,7 @@ impl AuditSection {
             (
                 "market.post.audit.keep_bytes",
                 self.keep_bytes,
-                // Two files, each of which may be longer than its bound by a block.
+                // Two files, each of which may exceed its limit by a block.
                 2 * (self.file_bytes.min(most) + self.block_bytes + 2 * RECORD_LEN_MAX),
                 4 * most,
                 "room for two files with a block each",
@@ -277,7 +277,7 @@ impl BarsSection {
         ])
     }
 
-    /// What makes the bars of each kind.
+    /// The configurations of the builders, one for each kind of bar.
     pub fn builders(&self) -> impl Iterator<Item = BarBuilderConfig> {
         self.kinds.iter().map(|kind| {
             let mut config = BarBuilderConfig::new(kind.0);
@@ -318,7 +318,7 @@ impl StatisticsSection {
         ])
     }
 
-    /// What makes them.
+    /// The configuration of the builder.
     #[must_use]
     pub fn builder(&self) -> IntervalConfig {
         let interval = self.interval_s.saturating_mul(SECOND_NS).max(1);

@@ -1,6 +1,5 @@
-//! What updates mean for bars and statistics, on its way to post-processing: a ring that never
-//! makes the sender wait. What finds no room is counted, and a gap goes before the next event that
-//! does.
+//! The ring of events from the gateway to bars and statistics; it never blocks the sender. Events
+//! without room are counted, and a gap precedes the next event that finds room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,24 +12,24 @@ use weir_types::Nanos;
 
 use super::audit::Handed;
 
-/// What bars and statistics are made of. Channels by their numbers in the gateway.
+/// An event for bars and statistics. Channels have their numbers in the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostEvent {
     /// An instrument's name.
     Define(Definition),
     /// A trade, for bars.
     Trade(BarTrade),
-    /// A trade is undone, for bars.
+    /// A trade break, for bars.
     Break(BarBreak),
     /// An order or a trade, for statistics.
     Act(Activity),
-    /// Another best bid and offer, for statistics.
+    /// A new best bid and offer, for statistics.
     Quote(Quoted),
-    /// Another trading state, for statistics.
+    /// A new trading state, for statistics.
     Call(Called),
-    /// A book as a snapshot has it, for statistics.
+    /// A book as of a snapshot, for statistics.
     Book(BookStated),
-    /// What became of a channel's books, for statistics.
+    /// An invalidation of a channel's books, for statistics.
     Void(u16, Voided),
     /// Messages of a channel were missed.
     Gap(u16),
@@ -41,7 +40,7 @@ pub enum PostEvent {
 }
 
 impl PostEvent {
-    /// When it happened by the venue's clock, where it says.
+    /// The venue's time of the event, if it has one.
     fn time(&self) -> Option<Nanos> {
         match self {
             PostEvent::Trade(trade) => Some(trade.ts_event),
@@ -53,37 +52,37 @@ impl PostEvent {
     }
 }
 
-/// What a ring is asked for.
+/// The events to send into a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
-    /// What bars are made of.
+    /// Events for bars.
     pub bars: bool,
-    /// What statistics are made of.
+    /// Events for statistics.
     pub statistics: bool,
 }
 
-/// How far events are behind.
+/// The backlog and losses of the ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventFigures {
-    /// Events handed over.
+    /// Events taken into the ring.
     pub taken: u64,
-    /// Events that found no room.
+    /// Events dropped for lack of room.
     pub dropped: u64,
     /// Events in the ring.
     pub waiting: u64,
-    /// From the last event taken out to the newest one in the ring, by their own times.
+    /// The time from the last event read to the newest one in the ring, by the events' own times.
     pub behind: Nanos,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// SYNC: written by the sender alone, read for figures; nothing rests on their order.
+    /// SYNC: written by the sender alone, read for figures; nothing depends on their order.
     taken: AtomicU64,
     dropped: AtomicU64,
     newest: AtomicU64,
 }
 
-/// The end that never waits.
+/// The sending end, which never blocks.
 #[derive(Debug)]
 pub struct PostSender {
     ring: Producer<PostEvent>,
@@ -92,7 +91,7 @@ pub struct PostSender {
     has_gap: bool,
 }
 
-/// The end of whoever makes bars and statistics.
+/// The receiving end, which feeds bars and statistics.
 #[derive(Debug)]
 pub struct PostReceiver {
     ring: Consumer<PostEvent>,
@@ -100,10 +99,10 @@ pub struct PostReceiver {
     last: Nanos,
 }
 
-/// Both ends of a ring of so many events.
+/// Creates a ring of `count` events.
 #[must_use]
 pub fn post_events(count: usize, wants: Wants) -> (PostSender, PostReceiver) {
-    // One place more, so that an event and the gap before it find room together.
+    // One more slot, so that an event and the gap before it fit together.
     let (producer, consumer) = RingBuffer::new(count.saturating_add(1));
     let shared = Arc::new(Shared::default());
     let sender = PostSender { ring: producer, wants, shared: Arc::clone(&shared), has_gap: false };
@@ -111,13 +110,13 @@ pub fn post_events(count: usize, wants: Wants) -> (PostSender, PostReceiver) {
 }
 
 impl PostSender {
-    /// What is to be sent.
+    /// The events to send.
     #[must_use]
     pub fn wants(&self) -> Wants {
         self.wants
     }
 
-    /// Hands an event over. Never waits.
+    /// Sends an event. Never blocks.
     pub fn send(&mut self, event: &PostEvent) -> Handed {
         let needed = 1 + usize::from(self.has_gap);
         if self.ring.slots() < needed {
@@ -136,7 +135,7 @@ impl PostSender {
         Handed::Taken
     }
 
-    /// Events that found no room.
+    /// The number of events dropped for lack of room.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
@@ -148,7 +147,7 @@ impl PostSender {
 }
 
 impl PostReceiver {
-    /// Hands up to `most` events to `take`, in their order; says how many.
+    /// Passes up to `most` events to `take`, in order; returns their number.
     pub fn take(&mut self, most: usize, take: &mut dyn FnMut(&PostEvent)) -> usize {
         let mut taken = 0;
         while taken < most
@@ -161,7 +160,7 @@ impl PostReceiver {
         taken
     }
 
-    /// How far it is behind.
+    /// The backlog and losses of the ring.
     #[must_use]
     pub fn figures(&self) -> EventFigures {
         let waiting = self.ring.slots() as u64;

@@ -1,13 +1,13 @@
-//! Post-processing: what is kept of market data, away from the path that hands it on.
+//! Post-processing: records and aggregates market data, away from the latency-critical path.
 //!
-//! * [`audit`]: every datagram that came, in files.
-//! * [`Bars`]: bars of trades, in tables.
-//! * [`Statistics`]: how instruments were quoted and traded by interval, in a table.
-//! * [`PostProcessor`]: all of it, on a thread of its own, fed by rings that never make a sender
-//!   wait. It may fall behind; then it says so ([`PostFigures`]), and what found no room stands in
-//!   its files as a gap.
+//! - [`audit`]: files with every datagram received.
+//! - [`Bars`]: bars of trades, in tables.
+//! - [`Statistics`]: quotes and trades of instruments by interval, in a table.
+//! - [`PostProcessor`]: runs all of these on its own thread, fed by rings that never block a
+//!   sender. It may fall behind: [`PostFigures`] reports it, and input without room in a ring
+//!   appears as a gap in the files.
 //!
-//! Nothing here knows where datagrams and trades come from.
+//! Nothing here depends on the source of datagrams and trades.
 
 pub mod audit;
 mod bars;

@@ -1,11 +1,11 @@
-//! The names of instruments, for rows of tables: as many as memory is meant for.
+//! The names of instruments for the rows of tables, up to a limit.
 
 use std::collections::HashMap;
 
 use weir_feed::{Definition, SymbolText};
 use weir_types::InstrumentId;
 
-/// See the file's head.
+/// Maps instruments to their symbols.
 #[derive(Debug)]
 pub(super) struct Names {
     symbols: HashMap<InstrumentId, SymbolText>,
@@ -13,12 +13,12 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// None yet, and never more than these.
+    /// Creates an empty map of at most `count_max` names.
     pub fn new(count_max: u32) -> Names {
         Names { symbols: HashMap::new(), count_max: count_max as usize }
     }
 
-    /// The name of an instrument from now on; of one more than there is room for it is passed over.
+    /// Sets the name of an instrument; ignored for a new instrument beyond the limit.
     pub fn define(&mut self, definition: &Definition) {
         let id = definition.instrument_id;
         if self.symbols.len() < self.count_max || self.symbols.contains_key(&id) {
@@ -26,7 +26,7 @@ impl Names {
         }
     }
 
-    /// An instrument's name, where the feed has said it.
+    /// The name of an instrument, if the feed has defined it.
     pub fn of(&self, id: InstrumentId) -> Option<SymbolText> {
         self.symbols.get(&id).copied()
     }

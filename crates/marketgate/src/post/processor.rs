@@ -1,4 +1,4 @@
-//! The thread that keeps and adds up, and what it says of itself.
+//! The post-processing thread and its figures.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,25 +17,25 @@ use super::events::{EventFigures, PostEvent, PostReceiver, PostSender, Wants, po
 use super::statistics::{Statistics, StatisticsFigures};
 use super::storage::{FileSystem, Storage};
 
-/// Records and events of one round at most: the clock is read between rounds.
+/// The maximum number of records and of events in one round; the clock is read between rounds.
 const ROUND_MAX: usize = 1_024;
-/// Bytes of the queue that a record takes at least.
+/// The least number of bytes of a record in the queue.
 const RECORD_LEN_MIN: u64 = 64;
-/// Events that may wait where bars alone are made of them.
+/// The capacity of the ring of events if they feed bars only.
 const EVENTS_MAX: usize = 1 << 16;
-/// A thread without work rests so long. What comes meanwhile waits in rings that hold far more.
+/// The sleep of an idle thread. The rings hold far more than arrives meanwhile.
 const REST: Duration = Duration::from_millis(1);
-/// Figures are told so often.
+/// The interval at which figures are published, in nanoseconds.
 const TELL_NS: u64 = 100_000_000;
 
-/// How far post-processing is, and what was lost. All zero for a part that is not done.
+/// The progress, backlog and losses of post-processing. All zero for a part that is not configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PostFigures {
-    /// Datagrams on their way into the audit.
+    /// The queue of datagrams for the audit.
     pub queue: QueueFigures,
     /// The audit.
     pub audit: AuditFigures,
-    /// Events on their way into bars and statistics.
+    /// The ring of events for bars and statistics.
     pub events: EventFigures,
     /// Bars.
     pub bars: BarsFigures,
@@ -48,14 +48,14 @@ pub struct PostFigures {
 pub struct PostWatch(Arc<Mutex<PostFigures>>);
 
 impl PostWatch {
-    /// The figures, at most a tenth of a second old while the thread has time.
+    /// The figures, at most a tenth of a second old unless the thread is busy.
     #[must_use]
     pub fn figures(&self) -> PostFigures {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Where datagrams and events go in. What is not configured has none.
+/// The inputs of post-processing; `None` for a part that is not configured.
 #[derive(Debug)]
 pub struct PostSenders {
     /// Datagrams for the audit.
@@ -64,14 +64,14 @@ pub struct PostSenders {
     pub events: Option<PostSender>,
 }
 
-/// What events become.
+/// The consumers of events.
 #[derive(Debug)]
 struct Tables {
     bars: Option<Bars>,
     statistics: Option<Statistics>,
 }
 
-/// Keeps and adds up.
+/// Writes the audit, bars and statistics.
 #[derive(Debug)]
 pub struct PostProcessor {
     audit: Option<(AuditReceiver, AuditWriter)>,
@@ -82,11 +82,11 @@ pub struct PostProcessor {
 }
 
 impl PostProcessor {
-    /// Of a configuration whose values are in range ([`PostSection::check`]), for these lines in
-    /// the order of their numbers.
+    /// Uses a configuration whose values are in range ([`PostSection::check`]), for these lines in
+    /// order of their numbers.
     ///
     /// # Errors
-    /// A directory's, or when there are more lines than 2^16 - 1.
+    /// An error of a directory, or more than 2^16 - 1 lines.
     pub fn new(
         section: &PostSection,
         lines: &[String],
@@ -94,7 +94,7 @@ impl PostProcessor {
         PostProcessor::with_storage(section, lines, &mut || Box::new(FileSystem))
     }
 
-    /// The same, with files somewhere else.
+    /// Creates a processor whose files are in another storage.
     ///
     /// # Errors
     /// As [`PostProcessor::new`].
@@ -111,7 +111,7 @@ impl PostProcessor {
             let bytes = usize::try_from(config.queue_bytes).unwrap_or(usize::MAX);
             let (sender, receiver) = audit_queue(bytes, count);
             let mut files = storage();
-            // What is wrong with the directory is told at the start.
+            // A directory error is reported at the start.
             files.list(&config.dir)?;
             audit = Some((receiver, AuditWriter::new(config, lines, files)?));
             senders.audit = Some(sender);
@@ -131,13 +131,13 @@ impl PostProcessor {
         Ok((PostProcessor { audit, events, tables, watch, told }, senders))
     }
 
-    /// What tells the figures to other threads.
+    /// Returns a handle with which other threads read the figures.
     #[must_use]
     pub fn watch(&self) -> PostWatch {
         self.watch.clone()
     }
 
-    /// Does a round of what waits; says how many records and events it took.
+    /// Processes one round of pending input; returns the number of records and events taken.
     pub fn poll(&mut self, now: Nanos) -> usize {
         let mut taken = 0;
         if let Some((receiver, writer)) = &mut self.audit {
@@ -156,7 +156,7 @@ impl PostProcessor {
         taken
     }
 
-    /// How far it is.
+    /// The current figures.
     #[must_use]
     pub fn figures(&self) -> PostFigures {
         let mut figures = PostFigures::default();
@@ -174,10 +174,10 @@ impl PostProcessor {
         *self.watch.0.lock().unwrap_or_else(PoisonError::into_inner) = self.figures();
     }
 
-    /// Works until `stop` is set, then takes what waits at that moment, and ends all files in
-    /// order. The calling thread is its own: it writes to disks and waits for them.
+    /// Works until `stop` is set, then processes the input pending at that moment and finishes all
+    /// files. It blocks on disks, so the calling thread must be its own.
     pub fn run(mut self, stop: &AtomicBool, clock: &dyn Clock) -> PostFigures {
-        // SYNC: pairs with the store of whoever stops it: what was sent before is taken.
+        // SYNC: pairs with the stopping thread's store: input sent before that store is seen.
         while !stop.load(Ordering::Acquire) {
             if self.poll(clock.now()) == 0 {
                 std::thread::sleep(REST);
@@ -186,10 +186,10 @@ impl PostProcessor {
         self.finish(clock.now())
     }
 
-    /// Takes what waits at this moment and ends all files in order.
+    /// Processes the input pending at this moment and finishes all files.
     pub fn finish(mut self, now: Nanos) -> PostFigures {
         let figures = self.figures();
-        // No record takes less, and what is sent meanwhile may be left.
+        // No record is smaller, and input sent from now on may be dropped.
         let records = figures.queue.waiting_bytes / RECORD_LEN_MIN;
         let rounds = records.max(figures.events.waiting) / ROUND_MAX as u64 + 2;
         for _ in 0..rounds {

@@ -1,6 +1,6 @@
-//! Statistics by interval into files of a table.
+//! Writes statistics by interval to the files of a table.
 //!
-//! The columns are on a page of their own: `docs/protocols/statistics.md`.
+//! `docs/protocols/statistics.md` documents the columns.
 
 use std::io;
 
@@ -15,18 +15,19 @@ use super::names::Names;
 use super::storage::Storage;
 use super::table::{Group, Row, TableConfig, TableFigures, TableWriter, as_io};
 
-/// Bytes of a price or a spread, of up to 20 digits, and of a sum over time, of 38.
+/// The lengths in bytes of a price or spread of up to 20 digits and a sum over time of 38.
 const PRICE_LEN: usize = 9;
 const SUM_LEN: usize = 16;
 const SUM_MAX: u128 = 10_u128.pow(38);
-/// A half with one more decimal place is five times the number, a quarter with two more 25 times.
+/// A half with one more decimal place is five times the number; a quarter with two more is 25
+/// times.
 const HALF: i128 = 5;
 const QUARTER: u128 = 25;
 
-/// What became of what happened.
+/// Counters of intervals and files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatisticsFigures {
-    /// Of the intervals.
+    /// The counters of intervals.
     pub intervals: IntervalCounts,
     /// Intervals in files.
     pub files: TableFigures,
@@ -38,7 +39,7 @@ struct StatisticsRow {
     symbol: Option<SymbolText>,
 }
 
-/// What has more than 38 digits has no place in a table.
+/// A sum of more than 38 digits does not fit the table and is null.
 fn signed(sum: Option<i128>) -> Option<i128> {
     sum.filter(|sum| sum.unsigned_abs() < SUM_MAX)
 }
@@ -47,7 +48,7 @@ fn unsigned(sum: Option<u128>) -> Option<i128> {
     signed(sum.and_then(|sum| i128::try_from(sum).ok()))
 }
 
-/// The four prices and the four quantities of the first and the last quote.
+/// The prices and quantities, four each, of the first and the last quote.
 type OfQuote = fn(&Quote) -> Option<(weir_types::Price, weir_types::Qty)>;
 type OfInterval = fn(&Interval) -> Option<Quote>;
 const QUOTED: [(OfInterval, OfQuote); 4] = [
@@ -177,7 +178,7 @@ impl Row for StatisticsRow {
     }
 }
 
-/// The columns of spreads, middles and quantities.
+/// Writes the columns of spreads, mid prices and quantities.
 fn put_sums<'a, I: Iterator<Item = &'a Interval>>(
     all: impl Fn() -> I,
     group: &mut Group<'_>,
@@ -194,7 +195,7 @@ fn put_sums<'a, I: Iterator<Item = &'a Interval>>(
     group.decimals::<SUM_LEN>(all().map(|it| unsigned(squares(it))))
 }
 
-/// Makes statistics of events and puts them into files.
+/// Builds statistics from events and writes them to files.
 pub struct Statistics {
     builder: IntervalBuilder,
     table: TableWriter<StatisticsRow>,
@@ -208,10 +209,10 @@ impl std::fmt::Debug for Statistics {
 }
 
 impl Statistics {
-    /// Of a configuration whose values are in range. Takes away what a crash left unfinished.
+    /// Uses a configuration whose values are in range. Removes unfinished files of a crash.
     ///
     /// # Errors
-    /// The directory's.
+    /// An error of the directory.
     pub fn new(
         config: &StatisticsSection,
         storage: &mut dyn FnMut() -> Box<dyn Storage>,
@@ -237,13 +238,13 @@ impl Statistics {
         })
     }
 
-    /// What became of what happened.
+    /// The counters of intervals and files.
     #[must_use]
     pub fn figures(&self) -> StatisticsFigures {
         StatisticsFigures { intervals: *self.builder.counts(), files: self.table.figures() }
     }
 
-    /// Takes an event; what is for bars alone it passes over.
+    /// Takes an event; ignores those for bars only.
     pub fn take(&mut self, event: &PostEvent, now: Nanos) {
         let Statistics { builder, table, names } = self;
         if let PostEvent::Define(definition) = event {
@@ -267,17 +268,17 @@ impl Statistics {
                     table.close();
                 }
             }
-            // Names are taken above, trades are for bars.
+            // Definitions are handled above; trades and breaks are for bars.
             PostEvent::Define(_) | PostEvent::Trade(_) | PostEvent::Break(_) => {}
         }
     }
 
-    /// Closes the file when its time is over.
+    /// Closes the file when its time has expired.
     pub fn tick(&mut self, now: Nanos) {
         self.table.tick(now);
     }
 
-    /// Tells all that is open and closes the file.
+    /// Ends all open intervals and closes the file.
     pub fn finish(&mut self, now: Nanos) {
         let Statistics { builder, table, names } = self;
         builder.end_all(&mut |interval| {

@@ -1,53 +1,54 @@
-//! Where post-processing puts its files: the file system, behind a seam, so that a disk that fills
-//! up or fails can be tried.
+//! The file system of post-processing, behind a seam, so that tests can simulate a full or failing
+//! disk.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// A place for files.
+/// A file system for the output.
 pub trait Storage: Send {
-    /// A new file, which must not be there yet.
+    /// Creates a file, which must not exist yet.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     fn create(&mut self, path: &Path) -> io::Result<Box<dyn StoredFile>>;
 
-    /// Gives a file another name in the same directory, for good: the directory is synced.
+    /// Renames a file within its directory, durably: the directory is synced.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Takes a file away.
+    /// Removes a file.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     fn remove(&mut self, path: &Path) -> io::Result<()>;
 
-    /// Names and lengths in bytes of the files of a directory, which is made when it is not there.
+    /// Lists the names and lengths in bytes of a directory's files; creates the directory if
+    /// missing.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     fn list(&mut self, dir: &Path) -> io::Result<Vec<(String, u64)>>;
 }
 
-/// A file that is written.
+/// A file open for writing.
 pub trait StoredFile: Write + Send {
-    /// Waits until what was written is on the disk.
+    /// Syncs the written bytes to the disk.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Cuts the file to a length, after which writing goes on.
+    /// Truncates the file to a length and continues writing there.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     fn cut(&mut self, len: u64) -> io::Result<()>;
 }
 
-/// The file system.
+/// The operating system's file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileSystem;
 
@@ -95,26 +96,26 @@ impl StoredFile for File {
 
 #[cfg(test)]
 pub(super) mod full {
-    //! A file system that has only so much room.
+    //! A file system with limited space.
 
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
 
-    /// The file system with so many bytes left to write; removing files gives none back.
+    /// The file system with this many bytes left to write; removing files frees none.
     #[derive(Clone)]
     pub struct Filling(pub Arc<AtomicU64>);
 
     struct FillingFile(File, Arc<AtomicU64>);
 
     impl Filling {
-        /// With so much room.
+        /// Creates a file system with this much space.
         pub fn with(bytes: u64) -> Filling {
             Filling(Arc::new(AtomicU64::new(bytes)))
         }
 
-        /// Has so much room from now on.
+        /// Sets the space that is left.
         pub fn set(&self, bytes: u64) {
             self.0.store(bytes, Ordering::SeqCst);
         }
@@ -136,7 +137,7 @@ pub(super) mod full {
     }
 
     impl Write for FillingFile {
-        /// A disk that is nearly full takes a part.
+        /// A nearly full disk accepts a part.
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let left = self.1.load(Ordering::SeqCst);
             let taken = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));

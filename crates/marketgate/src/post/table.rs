@@ -1,8 +1,8 @@
-//! Rows into Parquet files: columns, groups of rows, whole files only.
+//! Writes rows to Parquet files: columns, row groups, complete files only.
 //!
-//! A file is written under a name that ends in `.part`, synced and renamed when it is closed, so
-//! that under its own name it is whole. What cannot be written is counted and told, and the next
-//! rows begin a new file; nothing here stops whoever has rows.
+//! A file is written under a name that ends in `.part`, then synced and renamed when it is closed,
+//! so that a file under its final name is complete. Rows that cannot be written are counted and
+//! reported, and the next rows begin a new file; a failure never blocks the caller.
 
 use std::io;
 use std::path::PathBuf;
@@ -29,21 +29,21 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// A row of a table.
 pub(super) trait Row: Copy + Send {
-    /// The table's columns, as Parquet's schemas are written.
+    /// The table's columns, in the syntax of Parquet schemas.
     const SCHEMA: &'static str;
-    /// The columns that a group is sorted by.
+    /// The indices of the columns by which a row group is sorted.
     const SORTED_BY: &'static [i32];
 
-    /// What a group is sorted by.
+    /// The sort key within a row group.
     fn key(&self) -> (u64, u64, u64);
 
-    /// Puts all columns of some rows, in the schema's order.
+    /// Writes all columns of the rows, in the schema's order.
     fn put(rows: &[Self], group: &mut Group<'_>) -> Result<(), ParquetError>;
 }
 
 type Writer = SerializedFileWriter<Box<dyn StoredFile>>;
 
-/// A group of rows that is written column by column.
+/// A row group, written column by column.
 pub(super) struct Group<'a> {
     group: SerializedRowGroupWriter<'a, Box<dyn StoredFile>>,
 }
@@ -60,17 +60,17 @@ impl Group<'_> {
         column.close()
     }
 
-    /// Numbers of 32 bits.
+    /// Writes a column of 32-bit numbers.
     pub(super) fn small(&mut self, all: impl Iterator<Item = u32>) -> Result<(), ParquetError> {
         self.column::<Int32Type>(&all.map(u32::cast_signed).collect::<Vec<_>>(), None)
     }
 
-    /// Numbers of 64 bits.
+    /// Writes a column of 64-bit numbers.
     pub(super) fn numbers(&mut self, all: impl Iterator<Item = u64>) -> Result<(), ParquetError> {
         self.column::<Int64Type>(&all.map(u64::cast_signed).collect::<Vec<_>>(), None)
     }
 
-    /// Numbers of 64 bits, or none.
+    /// Writes a column of optional 64-bit numbers.
     pub(super) fn some_numbers(
         &mut self,
         all: impl Iterator<Item = Option<u64>>,
@@ -79,12 +79,12 @@ impl Group<'_> {
         self.column::<Int64Type>(&values, Some(&levels))
     }
 
-    /// Times, which end with the year 2262.
+    /// Writes a column of times, capped in the year 2262.
     pub(super) fn times(&mut self, all: impl Iterator<Item = Nanos>) -> Result<(), ParquetError> {
         self.column::<Int64Type>(&all.map(time).collect::<Vec<_>>(), None)
     }
 
-    /// Times, or none.
+    /// Writes a column of optional times.
     pub(super) fn some_times(
         &mut self,
         all: impl Iterator<Item = Option<Nanos>>,
@@ -93,7 +93,7 @@ impl Group<'_> {
         self.column::<Int64Type>(&values, Some(&levels))
     }
 
-    /// Decimal numbers by their digits without the point, in `LEN` bytes, or none.
+    /// Writes a column of optional decimals, given as unscaled digits, in `LEN` bytes each.
     pub(super) fn decimals<const LEN: usize>(
         &mut self,
         all: impl Iterator<Item = Option<i128>>,
@@ -106,12 +106,12 @@ impl Group<'_> {
         self.column::<FixedLenByteArrayType>(&values, Some(&levels))
     }
 
-    /// Yes or no.
+    /// Writes a column of booleans.
     pub(super) fn flags(&mut self, all: impl Iterator<Item = bool>) -> Result<(), ParquetError> {
         self.column::<BoolType>(&all.collect::<Vec<_>>(), None)
     }
 
-    /// Texts, or none.
+    /// Writes a column of optional strings.
     pub(super) fn texts<'t>(
         &mut self,
         all: impl Iterator<Item = Option<&'t str>>,
@@ -125,46 +125,46 @@ fn time(at: Nanos) -> i64 {
     i64::try_from(at.0).unwrap_or(i64::MAX)
 }
 
-/// The values that there are, and which ones there are.
+/// Splits optional values into those present and the definition levels.
 fn split<T>(all: impl Iterator<Item = Option<T>>) -> (Vec<T>, Vec<i16>) {
     let mut levels = Vec::new();
     let values = all.inspect(|value| levels.push(i16::from(value.is_some()))).flatten().collect();
     (values, levels)
 }
 
-/// Which files, and when they end.
+/// The files of a table and their limits.
 #[derive(Clone, Debug)]
 pub(super) struct TableConfig {
     pub(super) dir: PathBuf,
-    /// Names begin so, then comes the moment of the first row.
+    /// The prefix of file names, followed by the time of the first row.
     pub(super) name: String,
     pub(super) group_rows: usize,
     pub(super) file_bytes: u64,
     pub(super) file_s: u64,
     pub(super) level: i32,
-    /// What a file says of itself.
+    /// The key-value metadata of a file.
     pub(super) about: Vec<(&'static str, String)>,
 }
 
-/// What was written and what was not.
+/// Counters of rows and files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableFigures {
-    /// Rows in files that are whole.
+    /// Rows in complete files.
     pub rows: u64,
-    /// Files that are whole.
+    /// Complete files.
     pub files: u64,
-    /// Their bytes.
+    /// The bytes of complete files.
     pub bytes: u64,
-    /// Rows in memory and in the file that is not closed yet.
+    /// Rows in memory and in the open file.
     pub open_rows: u64,
     /// Rows lost with files that could not be written.
     pub lost: u64,
-    /// Failures to write.
+    /// Write failures.
     pub failures: u64,
 }
 
 impl TableFigures {
-    /// These and those.
+    /// Returns the sum of two sets of counters.
     #[must_use]
     pub fn plus(self, other: TableFigures) -> TableFigures {
         TableFigures {
@@ -185,7 +185,7 @@ struct Open {
     rows: u64,
 }
 
-/// Writes the rows of one table into files that follow each other.
+/// Writes the rows of one table to consecutive files.
 pub(super) struct TableWriter<R> {
     config: TableConfig,
     storage: Box<dyn Storage>,
@@ -193,21 +193,21 @@ pub(super) struct TableWriter<R> {
     properties: WriterPropertiesPtr,
     rows: Vec<R>,
     open: Option<Open>,
-    /// When the first row came that is not in a whole file.
+    /// The arrival time of the first row that is not in a complete file.
     since: Option<Nanos>,
     figures: TableFigures,
 }
 
 impl<R: Row> TableWriter<R> {
     /// # Errors
-    /// Of the directory, or when the compression refuses its level.
+    /// An error of the directory, or an invalid compression level.
     pub(super) fn new(
         config: TableConfig,
         mut storage: Box<dyn Storage>,
     ) -> Result<TableWriter<R>, ParquetError> {
         let prefix = format!("{}-", config.name);
         for (name, _) in storage.list(&config.dir)? {
-            // Left behind by a crash.
+            // An unfinished file of a crash.
             if name.starts_with(&prefix) && name.ends_with(PART) {
                 storage.remove(&config.dir.join(name))?;
             }
@@ -237,7 +237,7 @@ impl<R: Row> TableWriter<R> {
         })
     }
 
-    /// What was written and what was not.
+    /// The counters of rows and files.
     pub(super) fn figures(&self) -> TableFigures {
         let in_file = self.open.as_ref().map_or(0, |open| open.rows);
         TableFigures { open_rows: in_file + self.rows.len() as u64, ..self.figures }
@@ -253,7 +253,7 @@ impl<R: Row> TableWriter<R> {
         }
     }
 
-    /// Closes the file when its time, its day or its size is over.
+    /// Closes the file when its time, its day or its size is exceeded.
     pub(super) fn tick(&mut self, now: Nanos) {
         let Some(since) = self.since else { return };
         let is_old = now.since(since).0 / SECOND_NS >= self.config.file_s;
@@ -263,7 +263,7 @@ impl<R: Row> TableWriter<R> {
         }
     }
 
-    /// Writes all and closes the file.
+    /// Writes all rows and closes the file.
     pub(super) fn close(&mut self) {
         self.put_group();
         self.since = None;
@@ -279,17 +279,17 @@ impl<R: Row> TableWriter<R> {
         }
     }
 
-    /// A whole file is made of it: how many bytes it has.
+    /// Completes a file; returns its length in bytes.
     fn end(&mut self, open: &mut Open) -> Result<u64, ParquetError> {
         open.writer.finish()?;
-        // Its footer and all before is with the system after this, and then on the disk.
+        // The footer must reach the system before the sync.
         open.writer.flush()?;
         open.writer.inner_mut().sync()?;
         self.storage.rename(&open.part, &open.path)?;
         Ok(open.writer.bytes_written() as u64)
     }
 
-    /// Writes the rows in memory as a group.
+    /// Writes the rows in memory as a row group.
     fn put_group(&mut self) {
         if self.rows.is_empty() {
             return;
@@ -331,19 +331,19 @@ impl<R: Row> TableWriter<R> {
         Ok(Open { writer, part, path, rows: 0 })
     }
 
-    /// Takes a file away that could not be written.
+    /// Removes a file that could not be written.
     #[cold]
     fn fail(&mut self, open: Open, in_memory: u64, error: &ParquetError) {
         let lost = open.rows;
         let part = open.part.clone();
         drop(open);
-        // What cannot be taken away goes at the next start.
+        // A file that cannot be removed is removed at the next start.
         _ = self.storage.remove(&part);
         debug_assert!(in_memory == self.rows.len() as u64);
         self.lose(lost, error);
     }
 
-    /// Counts rows of a file and those in memory as lost.
+    /// Counts the rows of a file and those in memory as lost.
     fn lose(&mut self, in_file: u64, error: &ParquetError) {
         self.figures.lost += in_file + self.rows.len() as u64;
         self.figures.failures += 1;
@@ -363,7 +363,7 @@ fn put<R: Row>(writer: &mut Writer, rows: &[R]) -> Result<(), ParquetError> {
     writer.flush().map_err(ParquetError::from)
 }
 
-/// What is wrong with a directory or a level, at the start.
+/// Converts an error of a directory or a compression level at the start.
 pub(super) fn as_io(error: ParquetError) -> io::Error {
     io::Error::other(error)
 }

@@ -1,4 +1,4 @@
-//! Bars into tables and back, files whole or not there, and both parts on a thread of their own.
+//! Tests: bars written to tables and read back, complete files only, and all parts on a thread.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ use super::storage::full::Filling;
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;
-/// Some day's beginning.
+/// The beginning of a day.
 const START: u64 = 20_700 * DAY;
 
 fn trade(instrument: u32, ts: u64, price: i64, size: u64, number: u64) -> BarTrade {
@@ -66,7 +66,7 @@ pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// A field as a text; decimals by their digits.
+/// Formats a field as text; decimals as unscaled digits.
 fn text(field: &Field) -> String {
     match field {
         Field::Null => "-".to_owned(),
@@ -98,7 +98,7 @@ fn read(path: &Path) -> Vec<BTreeMap<String, String>> {
     rows.map(|found| row(&found.expect("a row"))).collect()
 }
 
-/// Rows of all whole files of a table.
+/// Reads the rows of all complete files of a table.
 pub(super) fn read_all(dir: &Path, table: &str) -> Vec<BTreeMap<String, String>> {
     let of_table = |path: &&PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -111,8 +111,7 @@ pub(super) fn values(rows: &[BTreeMap<String, String>], column: &str) -> Vec<Str
     rows.iter().map(|row| row[column].clone()).collect()
 }
 
-/// A day of trades of three instruments, one trade of which is undone while its bar is open, one
-/// after it.
+/// A day of trades of three instruments; one trade is broken while its bar is open, one after.
 fn events() -> Vec<PostEvent> {
     let mut events = Vec::new();
     let symbol = SymbolText::new(b"AMZN").expect("a symbol");
@@ -161,7 +160,7 @@ fn play(bars: &mut Bars, events: &[PostEvent]) {
     }
 }
 
-/// What builders tell of events, as rows of the tables should have it.
+/// The builders' output for these events, as expected rows of the tables.
 fn told(config: &BarsSection, events: &[PostEvent]) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
     let (mut bars, mut corrections) = (Vec::new(), Vec::new());
     let config = config.builders().next().expect("one kind");
@@ -368,7 +367,7 @@ fn a_file_ends_by_time_day_and_size_and_is_there_whole_or_not_at_all() {
         push(&mut bars, late + 101 * SECOND);
     }
     let before = read_all(dir.path(), "bars-ticks-1").len() as u64;
-    // A crash: what is not closed is gone, and taken away by the next start.
+    // A crash: the open file is lost, and the next start removes it.
     let figures = bars.figures().bar_files;
     assert!(figures.open_rows > 0 && figures.rows == before);
     std::mem::forget(bars);
@@ -405,7 +404,7 @@ fn a_full_disk_loses_the_open_file_counts_its_rows_and_leaves_nothing_half_done(
     assert_eq!(read_all(dir.path(), "bars-ticks-1").len() as u64, after.rows);
 }
 
-/// What a made-up feed sends and trades.
+/// Sends `count` datagrams and trades of a made-up feed.
 fn feed(senders: &mut processor::PostSenders, count: u64) -> (u64, u64) {
     let (mut kept, mut dropped) = (0, 0);
     let address = |text: &str| text.parse().expect("an address");
@@ -514,7 +513,7 @@ fn one_that_stands_still_says_how_far_it_is_behind_and_marks_bars_that_may_lack_
 
 const PAGE: &str = include_str!("../../../../docs/protocols/bars.md");
 
-/// Column and type of a schema's line or of a page's row: `start`, `TIMESTAMP(NANOS,true)`.
+/// Returns the column and type of each line of a schema: `start`, `TIMESTAMP(NANOS,true)`.
 pub(super) fn of_schema(schema: &str) -> Vec<(String, String)> {
     let lines = schema.lines().map(str::trim).filter_map(|line| line.strip_suffix(';'));
     lines
@@ -532,7 +531,7 @@ pub(super) fn of_schema(schema: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Column and type of each row of a page's section.
+/// Returns the column and type of each row of a page's section.
 pub(super) fn on_page(page: &str, heading: &str) -> Vec<(String, String)> {
     let section = page.split(heading).nth(1).and_then(|rest| rest.split("\n## ").next());
     let rows = section.expect("the section").lines().filter_map(|row| row.strip_prefix("| `"));

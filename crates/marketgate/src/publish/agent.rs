@@ -1,8 +1,8 @@
-//! The publisher's agent: the partition's events in, packets and answers out.
+//! The publisher's agent: reads the partition's events, sends packets and answers requests.
 //!
-//! It reads at its own pace and stops nobody: what a socket does not take is not sent again by
-//! itself, it can be asked for. After a start all events of before are heard again, so that numbers
-//! go on where they were; nothing is sent until then.
+//! It reads at its own pace and never blocks the partition. A packet that the socket does not
+//! accept is not repeated; receivers can request it. After a restart the agent replays all earlier
+//! events, so that sequence numbers continue; it sends nothing until then.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
@@ -16,36 +16,36 @@ use weir_types::{InstrumentId, Nanos};
 use super::figures::{MarketNow, PublishFigures};
 use super::hearing::{Heard, Hearing, HearingParts};
 
-/// Events heard in one cycle.
+/// The maximum number of events of one duty cycle.
 const EVENTS_MAX: usize = 512;
-/// Requests answered in one cycle.
+/// The maximum number of requests answered in one duty cycle.
 const REQUESTS_MAX: usize = 64;
-/// Heartbeats are sent so often when nothing else is.
+/// The interval of heartbeats while nothing else is sent, in nanoseconds.
 const HEARTBEAT_INTERVAL: u64 = 1_000_000_000;
-/// Bytes of a request that are looked at; it has twenty.
+/// The bytes read of a request, which has twenty.
 const REQUEST_LEN_MAX: usize = 64;
 
-/// What the agent is made of.
+/// The parts of a [`PublishAgent`].
 pub struct PublishParts {
-    /// What is published.
+    /// The partition and its events.
     pub hearing: HearingParts,
-    /// Numbers, packs and keeps messages.
+    /// Numbers, packs and retains messages.
     pub channel: Channel,
     /// Answers requests.
     pub server: RequestServer,
-    /// What sends, without waiting.
+    /// The non-blocking socket that sends packets.
     pub sender: UdpSocket,
-    /// Where to: line A and, where there is one, line B.
+    /// The destinations: line A and, if configured, line B.
     pub lines: Vec<SocketAddrV4>,
-    /// Where requests come in, without waiting.
+    /// The non-blocking socket that receives requests.
     pub requests: UdpSocket,
-    /// How often events are looked for when there were none.
+    /// The interval at which an idle agent looks for events.
     pub look_interval: Nanos,
-    /// Figures for others to read.
+    /// Counters for other threads.
     pub figures: Arc<PublishFigures>,
 }
 
-/// See the module's documentation.
+/// Publishes a partition's market data and answers retransmission requests.
 pub struct PublishAgent {
     hearing: Hearing,
     channel: Channel,
@@ -56,12 +56,12 @@ pub struct PublishAgent {
     left_out: Vec<(InstrumentId, String)>,
 }
 
-/// Where packets go.
+/// The sending side: the socket and its destinations.
 struct Out {
     sender: UdpSocket,
     lines: Vec<SocketAddrV4>,
     figures: Arc<PublishFigures>,
-    /// When a heartbeat is due.
+    /// The time at which a heartbeat is due.
     next_heartbeat: Nanos,
 }
 
@@ -81,7 +81,7 @@ impl Out {
 }
 
 impl PublishAgent {
-    /// An agent that has heard nothing yet.
+    /// Creates an agent that has read no events yet.
     #[must_use]
     pub fn new(parts: PublishParts) -> PublishAgent {
         let PublishParts { channel, server, sender, lines, requests, figures, .. } = parts;
@@ -96,7 +96,7 @@ impl PublishAgent {
         }
     }
 
-    /// Hears at most [`EVENTS_MAX`] events, and says what they come to.
+    /// Publishes at most [`EVENTS_MAX`] events and returns their number.
     fn hear(&mut self, now: Nanos) -> usize {
         for count in 0..EVENTS_MAX {
             let session = self.channel.session();
@@ -119,7 +119,8 @@ impl PublishAgent {
         EVENTS_MAX
     }
 
-    /// Nothing new: what is in the packet goes. Once all of before the start was heard, sends.
+    /// Sends the packet under construction, or a heartbeat that is due. Goes live first once all
+    /// events from before the start are replayed.
     fn is_up_to_date(&mut self, now: Nanos) {
         let PublishAgent { channel, out, hearing, .. } = self;
         if !channel.is_live() {
@@ -140,7 +141,7 @@ impl PublishAgent {
         }
     }
 
-    /// Answers what was asked; returns how much that was.
+    /// Answers pending requests; returns their number.
     fn answer(&mut self, now: Nanos) -> usize {
         let PublishAgent { channel, server, requests, out, .. } = self;
         let figures = &out.figures;
@@ -149,7 +150,7 @@ impl PublishAgent {
             let (len, from) = match requests.recv_from(&mut datagram) {
                 Ok(found) => found,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return count,
-                // Who asked before is not there any more: the system tells it here.
+                // The system reports here that an earlier requester's socket is gone.
                 Err(_) => continue,
             };
             let SocketAddr::V4(from) = from else { continue };
@@ -169,7 +170,7 @@ impl PublishAgent {
         REQUESTS_MAX
     }
 
-    /// Tells what was heard.
+    /// Updates the counters after `count` events.
     fn tell(&self, count: usize) {
         if count == 0 {
             return;
@@ -182,7 +183,8 @@ impl PublishAgent {
         figures.unsayable_orders.store(unsayable, Ordering::Relaxed);
     }
 
-    /// Tells which instruments are published, and of each that is newly left out, why.
+    /// Updates the published and omitted instruments, and logs each newly omitted one with its
+    /// reason.
     fn show_market(&mut self) {
         let publication = self.hearing.publication();
         let left_out: Vec<_> = publication.unfit().map(|(id, why)| (id, why.to_string())).collect();
@@ -218,7 +220,7 @@ impl Agent for PublishAgent {
     }
 
     fn stop(&mut self, now: Nanos) -> bool {
-        // Another call follows while there are more.
+        // Called again while more events are pending.
         self.hear(now) < EVENTS_MAX
     }
 }

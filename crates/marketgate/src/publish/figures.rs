@@ -1,4 +1,4 @@
-//! What the publisher counts, for the status page and Prometheus.
+//! The publisher's counters, for the status page and Prometheus.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,42 +9,42 @@ use weir_market::publish::Refusal;
 
 use super::snapshots::{SnapshotFigures, SnapshotReport};
 
-/// Figures that other threads read.
+/// Counters that other threads read.
 #[derive(Debug, Default)]
 pub struct PublishFigures {
-    /// Events heard.
+    /// Events read.
     pub events: AtomicU64,
-    /// Packets sent, each line's counted.
+    /// Packets sent, counted on each line.
     pub packets: AtomicU64,
-    /// Their bytes.
+    /// The bytes of those packets.
     pub bytes: AtomicU64,
-    /// Packets that the system did not take.
+    /// Packets that the system did not accept.
     pub unsent: AtomicU64,
     /// Requests answered.
     pub answered: AtomicU64,
-    /// Messages sent again in answers.
+    /// Messages retransmitted in answers.
     pub resent: AtomicU64,
-    /// Requests not answered, by reason.
+    /// Requests refused, by reason.
     pub refused: [AtomicU64; Refusal::ALL.len()],
-    /// The number that the session's next message gets.
+    /// The sequence number of the session's next message.
     pub next_sequence: AtomicU64,
-    /// The oldest message of the session that can be asked for.
+    /// The oldest message of the session that can be requested.
     pub oldest: AtomicU64,
-    /// Orders with a price or quantity that ITCH cannot say.
+    /// Orders with a price or quantity that ITCH cannot represent.
     pub unsayable_orders: AtomicU64,
-    /// Whether all of before the start was heard, and it sends.
+    /// True once all events from before the start are replayed and the publisher sends.
     pub is_live: AtomicBool,
-    /// Those of the snapshot server, where there is one.
+    /// The snapshot server's counters, if there is one.
     pub(super) snapshots: Option<Arc<SnapshotFigures>>,
     market: Mutex<MarketNow>,
 }
 
-/// What is published, and what is not.
+/// The published session and instruments, and the omitted ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MarketNow {
     pub(super) session: String,
     pub(super) published: u64,
-    /// Instruments left out: number, why.
+    /// Omitted instruments: number and reason.
     pub(super) left_out: Vec<(u32, String)>,
 }
 
@@ -53,63 +53,63 @@ pub(super) struct MarketNow {
 pub struct LeftOut {
     /// The instrument.
     pub instrument: u32,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// The publisher on the status page.
+/// The publisher's section of the status page.
 #[derive(Clone, Debug, Serialize)]
 pub struct PublishReport {
-    /// Where requests are taken.
+    /// The address for requests.
     pub requests_address: String,
     /// The session's name.
     pub session: String,
-    /// Whether all of before the start was heard, and it sends.
+    /// True once all events from before the start are replayed and the publisher sends.
     pub is_live: bool,
-    /// The number that the session's next message gets.
+    /// The sequence number of the session's next message.
     pub next_sequence: u64,
-    /// The oldest message of the session that can be asked for.
+    /// The oldest message of the session that can be requested.
     pub oldest: u64,
     /// Instruments published.
     pub published: u64,
-    /// Instruments left out, and why.
+    /// Instruments omitted, with reasons.
     pub left_out: Vec<LeftOut>,
-    /// Orders with a price or quantity that ITCH cannot say.
+    /// Orders with a price or quantity that ITCH cannot represent.
     pub unsayable_orders: u64,
-    /// Events heard.
+    /// Events read.
     pub events: u64,
-    /// Packets sent, each line's counted.
+    /// Packets sent, counted on each line.
     pub packets: u64,
-    /// Their bytes.
+    /// The bytes of those packets.
     pub bytes: u64,
-    /// Packets that the system did not take.
+    /// Packets that the system did not accept.
     pub unsent: u64,
     /// Requests answered.
     pub answered: u64,
-    /// Messages sent again in answers.
+    /// Messages retransmitted in answers.
     pub resent: u64,
-    /// Requests that were none.
+    /// Malformed requests.
     pub refused_malformed: u64,
-    /// Requests for a session that is not kept.
+    /// Requests for a session that is not retained.
     pub refused_session: u64,
-    /// Requests for what was not said yet.
+    /// Requests for messages not sent yet.
     pub refused_not_yet: u64,
-    /// Requests for what is not kept any more.
+    /// Requests for messages no longer retained.
     pub refused_gone: u64,
-    /// Requests of who asks too often.
+    /// Requests over a requester's rate limit.
     pub refused_too_often: u64,
-    /// The snapshot server; absent where there is none.
+    /// The snapshot server; absent if there is none.
     pub snapshots: Option<SnapshotReport>,
 }
 
 impl PublishFigures {
-    /// Before the first event; with those of a snapshot server, where there is one.
+    /// Creates zero counters, with those of the snapshot server if there is one.
     #[must_use]
     pub fn new(snapshots: Option<Arc<SnapshotFigures>>) -> PublishFigures {
         PublishFigures { snapshots, ..PublishFigures::default() }
     }
 
-    /// Those of the snapshot server, where there is one.
+    /// The snapshot server's counters, if there is one.
     #[must_use]
     pub fn snapshots(&self) -> Option<&SnapshotFigures> {
         self.snapshots.as_deref()
@@ -119,7 +119,7 @@ impl PublishFigures {
         *self.market.lock().unwrap_or_else(PoisonError::into_inner) = market;
     }
 
-    /// For the status page.
+    /// The report for the status page.
     #[must_use]
     pub fn report(&self, requests: SocketAddr) -> PublishReport {
         let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
@@ -151,10 +151,10 @@ impl PublishFigures {
     }
 }
 
-/// A figure of the publisher: name, help, kind, value.
+/// A metric of the publisher: name, help, kind, value.
 pub type PublishMetric = (&'static str, &'static str, &'static str, fn(&PublishReport) -> u64);
 
-/// The figures as Prometheus has them.
+/// The publisher's Prometheus metrics.
 pub const METRICS: [PublishMetric; 27] = [
     ("weir_publish_live", "1 when it sends.", "gauge", |p| u64::from(p.is_live)),
     ("weir_publish_next_sequence", "The next message's number.", "gauge", |p| p.next_sequence),
@@ -201,7 +201,7 @@ pub const METRICS: [PublishMetric; 27] = [
     }),
 ];
 
-/// A figure of the snapshot server; zero where there is none.
+/// A counter of the snapshot server; zero if there is none.
 fn of(report: &PublishReport, figure: fn(&SnapshotReport) -> u64) -> u64 {
     report.snapshots.as_ref().map_or(0, figure)
 }

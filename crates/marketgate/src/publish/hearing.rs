@@ -1,8 +1,8 @@
-//! A partition's events as what is published of them, epoch by epoch.
+//! Reads a partition's events and publishes them, epoch by epoch.
 //!
-//! What is said is a function of the events, so whoever hears them says the same under the same
-//! numbers: the one that sends and the one that serves snapshots hear them each at its own pace.
-//! After a start all events of before are heard again, so that numbers go on where they were.
+//! The messages are a function of the events, so every reader derives the same messages under the
+//! same sequence numbers: the multicast agent and the snapshot server each read at their own pace.
+//! After a restart all earlier events are replayed, so that sequence numbers continue.
 
 use std::collections::VecDeque;
 
@@ -15,43 +15,43 @@ use weir_wire::{Definition, Event};
 
 use super::publish_event;
 
-/// What is heard.
+/// The events to publish, with their partition, epochs and calendar.
 pub struct HearingParts {
     /// The partition.
     pub partition_id: PartitionId,
-    /// Its events, from its first.
+    /// The partition's events, from the first.
     pub events: EventReader,
-    /// How many there are at the start.
+    /// The number of events at the start.
     pub event_count: u64,
-    /// Its epoch.
+    /// The partition's current epoch.
     pub epoch: Epoch,
-    /// Its epochs before, each with its last valid position.
+    /// Its ended epochs, each with its last valid position.
     pub ended: Vec<EpochEnd>,
-    /// When days begin.
+    /// The beginnings of trading days.
     pub calendar: Calendar,
 }
 
-/// What hearing once came to.
+/// The result of reading once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     /// An event, which may have defined an instrument.
     Event { is_definition: bool },
-    /// There is none that was not heard.
+    /// No new event.
     UpToDate,
 }
 
-/// See the module's documentation.
+/// Publishes a partition's events into a sink.
 pub(super) struct Hearing {
     parts: HearingParts,
     publication: Publication,
-    /// Ended epochs that are not passed, each with where it ends to live on.
+    /// Ended epochs not passed yet, each with the last position at which it is valid.
     ends: VecDeque<EpochEnd>,
     record: Vec<u8>,
     is_live: bool,
 }
 
 impl Hearing {
-    /// Has heard nothing yet.
+    /// Creates a reader that has read no events yet.
     pub fn new(mut parts: HearingParts) -> Hearing {
         let ends = lived_on(std::mem::take(&mut parts.ended));
         let first = ends.front().map_or(parts.epoch, |end| end.epoch);
@@ -59,7 +59,7 @@ impl Hearing {
         Hearing { publication, ends, record: Vec::with_capacity(512), is_live: false, parts }
     }
 
-    /// Hears the next event, and says to `out` what it comes to.
+    /// Reads the next event and publishes it to `out`.
     pub fn hear(&mut self, out: &mut impl PublishSink) -> Heard {
         match self.parts.events.next(&mut self.record) {
             ReadEvent::UpToDate => return Heard::UpToDate,
@@ -76,8 +76,9 @@ impl Hearing {
         Heard::Event { is_definition }
     }
 
-    /// Nothing new is there: true once all of before the start was heard. Until then the files
-    /// cannot be read just now, and to go on without them would say wrong things.
+    /// Called when no event is pending; returns true once all events from before the start are
+    /// replayed. Until then the files are temporarily unreadable, and continuing without them would
+    /// publish wrong messages.
     pub fn is_live(&mut self, out: &mut impl PublishSink) -> bool {
         if !self.is_live && self.parts.events.next_record() > self.parts.event_count {
             self.ends.clear();
@@ -87,14 +88,14 @@ impl Hearing {
         self.is_live
     }
 
-    /// What was published.
+    /// The state of the publication.
     pub fn publication(&self) -> &Publication {
         &self.publication
     }
 }
 
-/// Ended epochs, each with the position up to which it lives on: a later loss may reach back into
-/// an earlier epoch.
+/// Lowers each epoch's last valid position to that of the later ones: a later loss may reach back
+/// into an earlier epoch.
 fn lived_on(mut ended: Vec<EpochEnd>) -> VecDeque<EpochEnd> {
     for at in (1..ended.len()).rev() {
         ended[at - 1].last_valid = ended[at - 1].last_valid.min(ended[at].last_valid);
@@ -104,7 +105,7 @@ fn lived_on(mut ended: Vec<EpochEnd>) -> VecDeque<EpochEnd> {
 
 #[cfg(test)]
 mod tests {
-    //! What becomes of ended epochs; what is sent is tested on real nodes.
+    //! Tests of the positions of ended epochs; the messages sent are tested on real nodes.
 
     use weir_types::Position;
 

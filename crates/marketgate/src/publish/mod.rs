@@ -1,8 +1,8 @@
-//! The node's own market, sent to whoever listens: ITCH 5.0 over MoldUDP64 multicast, and a server
-//! for what was missed; where it is configured, one for snapshots.
+//! Publishes the node's own market data: ITCH 5.0 over MoldUDP64 multicast, with a server for
+//! retransmission requests and, if configured, one for snapshots.
 //!
-//! A view of the trading partition's events like the others: it reads at its own pace and stops
-//! nobody. What is said, and under which numbers, [`weir_market::publish`] decides.
+//! A view of the trading partition's events: it reads at its own pace and never blocks the
+//! partition. [`weir_market::publish`] decides the messages and their sequence numbers.
 
 mod agent;
 mod figures;

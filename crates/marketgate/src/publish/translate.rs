@@ -1,5 +1,5 @@
-//! From the partition's events to what a publication takes in. Whose an order is, and by which
-//! name, is left behind here.
+//! Converts the partition's events to the input of a publication. The owners and client ids of
+//! orders are dropped here.
 
 use weir_market::publish::{Listing, OrderChange, Publication, PublishSink, Uncross};
 use weir_types::{PartitionId, Side};
@@ -7,7 +7,7 @@ use weir_wire::event::OrderEvent;
 use weir_wire::reference::DefineInstrument;
 use weir_wire::{Definition, Event, PlainEvent};
 
-/// Publishes what an event of `partition` says to everybody; most events say nothing.
+/// Publishes the public content of an event of `partition`; most events have none.
 pub fn publish_event(
     publication: &mut Publication,
     partition: PartitionId,
@@ -29,7 +29,7 @@ pub fn publish_event(
             };
             publication.uncrossed(&uncross, out);
         }
-        // A bust is told twice, once to each side; everybody hears of it with the buyer's.
+        // A bust is reported once to each side; the buyer's report is published.
         Event::Plain(PlainEvent::TradeBusted(event)) if event.side == Side::Buy => {
             publication.bust(event.transact_time, event.instrument_id, event.match_id, out);
         }

@@ -1,4 +1,5 @@
-//! A capture or a day file as the source, at its own pace, faster, or as fast as it is read.
+//! A capture or a day file as the source, at its own pace, a multiple of it, or as fast as
+//! possible.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,14 +11,14 @@ use crate::capture::{Pace, Speed};
 use super::counts::CaptureCounts;
 use super::super::capture::{CaptureFile, FileError, Item};
 
-/// Items of one call.
+/// The maximum number of items of one poll.
 const ITEMS_MAX: usize = 64;
 
-/// What comes from a file.
+/// An item of a file, as passed on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Taken<'a> {
     Datagram(Datagram<'a>),
-    /// A message of a day file, when it happened, and its number.
+    /// A message of a day file, its time, and its sequence number.
     Message {
         ts_event: Nanos,
         message: &'a [u8],
@@ -25,18 +26,18 @@ pub(super) enum Taken<'a> {
     },
 }
 
-/// What waits for its time.
+/// The item that waits until it is due.
 #[derive(Debug, Default)]
 struct Waiting {
     is_there: bool,
     due: Nanos,
     ts: Nanos,
-    /// From, to; none for a message of a day file.
+    /// Source and destination; `None` for a message of a day file.
     ends: Option<(SocketAddr, SocketAddr)>,
     bytes: Vec<u8>,
 }
 
-/// A file that is read at its pace.
+/// Reads a file at its pace.
 #[derive(Debug)]
 pub(super) struct Capture {
     file: CaptureFile,
@@ -61,7 +62,7 @@ impl Capture {
         }
     }
 
-    /// Hands on what is due, up to a bound; how much it was.
+    /// Passes on the items that are due, up to a limit; returns their number.
     pub fn poll(&mut self, now: Nanos, take: &mut dyn FnMut(&Taken<'_>)) -> usize {
         let start = *self.start.get_or_insert(now);
         let mut done = 0;
@@ -82,7 +83,7 @@ impl Capture {
         done
     }
 
-    /// Reads one item, which is handed on or waits; how many were handed on.
+    /// Reads one item, which is passed on or kept until due; returns the number passed on.
     fn read(&mut self, start: Nanos, now: Nanos, take: &mut dyn FnMut(&Taken<'_>)) -> usize {
         let Capture { file, pace, waiting, counts, .. } = self;
         let mut done = 0;
@@ -93,7 +94,7 @@ impl Capture {
                     let (ts_event, sequence) = (*ts_event, counts.messages + 1);
                     (Taken::Message { ts_event, message, sequence }, ts_event)
                 }
-                // It is as much a message as those that need it.
+                // A symbol mapping is numbered as a message, like the records that need it.
                 Item::Name { ts_event, message } => {
                     let (ts_event, sequence) = (*ts_event, counts.messages + 1);
                     (Taken::Message { ts_event, message, sequence }, ts_event)
@@ -115,7 +116,7 @@ impl Capture {
         done
     }
 
-    /// When something is due next.
+    /// The time at which the next item is due.
     pub fn deadline(&self) -> Option<Nanos> {
         match (self.waiting.is_there, self.is_over) {
             (true, _) => Some(self.waiting.due),
@@ -124,7 +125,7 @@ impl Capture {
         }
     }
 
-    /// True when all was handed on.
+    /// Returns true when all items were passed on.
     pub fn is_done(&self) -> bool {
         self.is_over && !self.waiting.is_there
     }

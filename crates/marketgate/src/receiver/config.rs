@@ -1,4 +1,4 @@
-//! The part of a configuration that says which feed comes from where.
+//! The section of a configuration that selects a feed and its source.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -15,35 +15,34 @@ use weir_types::Nanos;
 use crate::capture::Speed;
 use super::super::feeds::{FeedEntry, feed_by_name};
 
-/// The feed: what it is and where it comes from. Exactly one kind of source: lines, a connection or
-/// a file.
+/// A feed and its source. Exactly one kind of source: lines, a connection or a file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeedSection {
     /// The feed's name, one of [`FEEDS`](super::super::feeds::FEEDS).
     pub name: String,
-    /// `itch` alone: the venue's day, `2026-11-23`, from whose midnight its times count; without it
-    /// that on which each session's first packet comes.
+    /// `itch` only: the venue's day, `2026-11-23`, from whose midnight its times count; if absent,
+    /// the day on which each session's first packet arrives.
     pub day: Option<Date>,
-    /// `itch` alone: how far the venue's local time is ahead of UTC, `-05:00`. Without it times are
-    /// those since midnight.
+    /// `itch` only: the venue's offset from UTC, `-05:00`, positive if ahead. If absent, times
+    /// count from midnight.
     pub utc_offset: Option<UtcOffset>,
-    /// Pairs of lines over UDP. With a capture they say which groups are taken from it, and which
-    /// are lines B; all are without any.
+    /// Pairs of lines over UDP. With a capture they select the groups taken from it and mark the B
+    /// lines; without them all groups are taken.
     #[serde(default)]
     pub lines: Vec<LinesSection>,
-    /// `itch` alone: SoupBinTCP instead of lines.
+    /// `itch` only: SoupBinTCP instead of lines.
     pub tcp: Option<TcpSection>,
-    /// A capture or a day file instead of lines.
+    /// A capture, a day file or a DBN file instead of lines.
     pub capture: Option<CaptureSection>,
-    /// Bytes of the kernel's buffer of each socket, as far as the system allows.
+    /// The size of each socket's kernel buffer in bytes, as far as the system allows.
     #[serde(default = "default_receive_buffer_bytes")]
     pub receive_buffer_bytes: usize,
-    /// How long, in milliseconds, all lines may be silent before what they say counts as old; zero:
-    /// for ever. Without it 5 s for feeds with heartbeats each second (`itch`, `weir` and IEX's),
-    /// for ever for others.
+    /// The time in milliseconds for which all lines may be silent before their data counts as
+    /// outdated; zero: unlimited. If absent, 5 s for feeds with a heartbeat each second (`itch`,
+    /// `weir` and IEX's), unlimited for others.
     pub silence_ms: Option<u64>,
-    /// What holes wait for.
+    /// The limits of waiting for missing messages.
     #[serde(default)]
     pub timing: TimingSection,
 }
@@ -54,20 +53,20 @@ pub struct FeedSection {
 pub struct LinesSection {
     /// The first line.
     pub a: LineAddress,
-    /// Whose datagrams alone are taken on it; a group is joined for this sender alone.
+    /// The only sender accepted on line A; a group is joined for this source only.
     pub a_source: Option<Ipv4Addr>,
     /// The second line.
     pub b: Option<LineAddress>,
-    /// Whose datagrams alone are taken on it.
+    /// The only sender accepted on line B.
     pub b_source: Option<Ipv4Addr>,
-    /// `itch` and `weir`: the MoldUDP64 server that lost messages are asked from.
+    /// `itch` and `weir`: the MoldUDP64 server for retransmission requests.
     pub request: Option<SocketAddrV4>,
-    /// `itch` and `weir`: where snapshots come from.
+    /// `itch` and `weir`: the server of snapshots.
     pub glimpse: Option<GlimpseSection>,
 }
 
-/// `GROUP:PORT@INTERFACE` for a multicast group and the address of the interface that it is joined
-/// by, or `ADDRESS:PORT` of this machine. Port zero: any.
+/// `GROUP:PORT@INTERFACE`, a multicast group and the address of the interface on which to join it,
+/// or `ADDRESS:PORT` of this machine. Port zero: any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct LineAddress {
@@ -87,7 +86,7 @@ impl FromStr for LineAddress {
             None => (text, None),
         };
         let address: SocketAddrV4 = address.parse().map_err(|_| wrong())?;
-        // A group that is joined by nobody knows which interface is a group that is not heard.
+        // A group joined on an interface of the system's choice would often receive nothing.
         if address.ip().is_multicast() != interface.is_some() {
             return Err(wrong());
         }
@@ -104,32 +103,32 @@ impl TryFrom<String> for LineAddress {
     }
 }
 
-/// Who logs in at a server of SoupBinTCP.
+/// A GLIMPSE server, the login for it, and the time limits of a snapshot.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GlimpseSection {
     /// The server.
     pub address: SocketAddr,
-    /// Up to 6 characters; empty without it, for servers that let everybody in.
+    /// Up to 6 characters; empty if absent, for servers that admit anyone.
     #[serde(default)]
     pub username: String,
-    /// A file with the password, up to 10 characters; the password is empty without it.
+    /// A file with the password, up to 10 characters; if absent, the password is empty.
     pub password_file: Option<PathBuf>,
-    /// Set to false where the venue names the sessions of snapshots otherwise than those of its
-    /// lines. Then nothing but the numbers says that a snapshot is of the session that is heard.
+    /// Set to false if the venue names the sessions of snapshots differently from those of its
+    /// lines. Then only the sequence numbers tie a snapshot to the current session.
     #[serde(default = "default_same_session")]
     pub same_session: bool,
-    /// How long the lines are held back before the login, in milliseconds: longer than the server
-    /// may be behind the lines, or what lies between is missing.
+    /// The time for which the lines are held back before the login, in milliseconds: longer than
+    /// the server may lag behind the lines, or the messages in between are lost.
     #[serde(default = "default_lead_ms")]
     pub lead_ms: u64,
-    /// How long a snapshot may take, in milliseconds.
+    /// The maximum duration of a snapshot, in milliseconds.
     #[serde(default = "default_snapshot_timeout_ms")]
     pub timeout_ms: u64,
-    /// How long the lines may take to come to the snapshot's number, in milliseconds.
+    /// The time within which the lines must reach the snapshot's sequence number, in milliseconds.
     #[serde(default = "default_reach_timeout_ms")]
     pub reach_timeout_ms: u64,
-    /// The pause after a snapshot that failed, in milliseconds; doubled with each further one.
+    /// The pause after a failed snapshot, in milliseconds; doubled after each further failure.
     #[serde(default = "default_retry_min_ms")]
     pub retry_min_ms: u64,
     /// The longest pause, in milliseconds.
@@ -147,7 +146,7 @@ pub struct TcpSection {
     pub username: String,
     /// A file with the password, up to 10 characters.
     pub password_file: PathBuf,
-    /// The pause before a lost connection is made again, in milliseconds; doubled each time.
+    /// The pause before reconnecting, in milliseconds; doubled each time.
     #[serde(default = "default_retry_min_ms")]
     pub retry_min_ms: u64,
     /// The longest pause, in milliseconds.
@@ -155,7 +154,7 @@ pub struct TcpSection {
     pub retry_max_ms: u64,
 }
 
-/// Who logs in is nobody's business who reads logs.
+/// Keeps login names out of logs.
 macro_rules! debug_by_address {
     ($($name:ident)*) => {$(
         impl fmt::Debug for $name {
@@ -172,36 +171,37 @@ debug_by_address!(GlimpseSection TcpSection);
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaptureSection {
-    /// The capture, or for `itch` a day file; compressed by gzip or not.
+    /// The capture, a day file for `itch` and `weir`, or a DBN file for `dbn`; compressed by gzip
+    /// or Zstandard, or plain.
     pub file: PathBuf,
-    /// How fast: so many times as it was, or `max`.
+    /// The speed: a multiple of the recorded one, or `max`.
     #[serde(default = "default_speed", deserialize_with = "speed")]
     pub speed: Speed,
 }
 
-/// What holes wait for; see [`LineConfig`].
+/// The limits of waiting for missing messages; see [`LineConfig`].
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TimingSection {
-    /// So long a hole is left to the other line before it is asked for, in microseconds.
+    /// The time for which the other line may fill a hole before it is requested, in microseconds.
     pub reorder_us: u64,
-    /// So long after it was noticed a hole is given up, in milliseconds.
+    /// The time after its detection at which a hole is given up, in milliseconds.
     pub give_up_ms: u64,
-    /// Packets that may wait behind a hole, or for a snapshot.
+    /// The most packets held behind a hole, or for a snapshot.
     pub held_packets_max: u32,
-    /// Their bytes.
+    /// The most bytes of held packets.
     pub held_bytes_max: usize,
-    /// More missing messages than these are given up at once.
+    /// The largest gap, in messages, that is waited for or requested.
     pub gap_messages_max: u64,
-    /// Whether who comes late asks for all from the session's first message on.
+    /// True to request all messages from the session's first one after a late join.
     pub from_start: bool,
-    /// Messages of one request.
+    /// The most messages of one request.
     pub request_count_max: u16,
-    /// Between two requests, in microseconds.
+    /// The time between two requests, in microseconds.
     pub request_interval_us: u64,
-    /// From a request without an answer to the next one for the same, in milliseconds.
+    /// The time from an unanswered request to its repetition, in milliseconds.
     pub request_timeout_ms: u64,
-    /// So often the same is asked for.
+    /// The most requests for the same messages.
     pub request_attempts_max: u32,
 }
 
@@ -290,7 +290,7 @@ impl FeedSection {
     /// Checks that values are in range and fit each other.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`], naming the first that is not.
+    /// [`ConfigError::OutOfRange`], naming the first wrong value.
     pub fn check(&self) -> Result<(), ConfigError> {
         let Some(entry) = feed_by_name(&self.name) else {
             return out("feed.name", &self.name, "the name of a feed that there is");
@@ -328,7 +328,7 @@ impl FeedSection {
         ])
     }
 
-    /// What only MoldUDP64 and ITCH have.
+    /// Refuses options of MoldUDP64 and ITCH for other feeds.
     fn check_itch(&self, entry: &FeedEntry) -> Result<(), ConfigError> {
         let has = |is_there: fn(&LinesSection) -> bool| self.lines.iter().any(is_there);
         let only_itch = [
@@ -358,7 +358,7 @@ impl FeedSection {
         Ok(())
     }
 
-    /// How long all lines may be silent.
+    /// The time for which all lines may be silent; `None`: unlimited.
     #[must_use]
     pub(super) fn silence(&self) -> Option<Nanos> {
         let has_heartbeats =
@@ -407,7 +407,7 @@ impl LinesSection {
         check_retries(keys, (glimpse.retry_min_ms, glimpse.retry_max_ms))
     }
 
-    /// What the lines' channel waits for.
+    /// The configuration of the lines' channels, with retransmission requests if there is a server.
     pub(super) fn line_config(&self, timing: &TimingSection) -> LineConfig {
         LineConfig { request: self.request.map(|_| timing.request()), ..timing.lines() }
     }
@@ -462,7 +462,7 @@ impl TimingSection {
         }
     }
 
-    /// Without requests.
+    /// The configuration of channels without retransmission requests.
     pub(super) fn lines(&self) -> LineConfig {
         LineConfig {
             held_packets_max: self.held_packets_max,
@@ -476,7 +476,7 @@ impl TimingSection {
     }
 }
 
-/// Why a password was not had.
+/// An error that leaves a login without its password.
 #[derive(Debug, thiserror::Error)]
 pub enum PasswordError {
     /// The file cannot be read.
@@ -484,10 +484,10 @@ pub enum PasswordError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: std::io::Error,
     },
-    /// Name or password do not fit a login.
+    /// The name or the password does not fit a login.
     #[error("{path}: a login has up to 6 printable characters of name and 10 of password")]
     NoLogin {
         /// The password's file.
@@ -495,7 +495,7 @@ pub enum PasswordError {
     },
 }
 
-/// A login of this name with the password of a file; without a file the password is empty.
+/// Builds a login from this name and the password in a file; without a file the password is empty.
 ///
 /// # Errors
 /// [`PasswordError`].
@@ -511,7 +511,7 @@ fn millis(count: u64) -> Nanos {
     Nanos(count.saturating_mul(MILLISECOND))
 }
 
-/// How snapshots are had.
+/// The parameters of snapshot recovery.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Glimpsing {
     pub address: SocketAddr,
@@ -539,7 +539,7 @@ impl GlimpseSection {
     }
 }
 
-/// How a feed over a connection is had.
+/// The parameters of a feed over a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Streaming {
     pub address: SocketAddr,
@@ -563,7 +563,7 @@ impl TcpSection {
     }
 }
 
-/// From which midnight a feed's times count.
+/// The midnight from which a feed's times count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Day {
     date: Option<Date>,
@@ -571,7 +571,8 @@ pub(super) struct Day {
 }
 
 impl Day {
-    /// The midnight of the day, or of that on which a session began; zero while neither is known.
+    /// The midnight of the configured day, or of the day on which the session began; zero while
+    /// neither is known.
     pub fn midnight(&self, began: Option<Nanos>) -> Nanos {
         let Some(offset) = self.offset else { return Nanos(0) };
         let date = self.date.or(began.map(|moment| Date::at(moment, offset)));

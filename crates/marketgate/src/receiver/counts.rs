@@ -1,4 +1,4 @@
-//! What a receiver counts, as plain values for metrics. All of it only grows.
+//! A receiver's counters, as plain values for metrics. They only increase.
 
 use std::net::SocketAddr;
 
@@ -11,28 +11,28 @@ use super::recovery::RecoveryError;
 use super::stream::StreamError;
 use super::super::ReceiveCounts;
 
-/// What became of messages.
+/// Counters of decoded messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecodeCounts {
-    /// Messages, those of snapshots too.
+    /// Messages, including those of snapshots.
     pub messages: u64,
-    /// Updates that they came to.
+    /// Updates decoded from them.
     pub updates: u64,
-    /// Descriptions of instruments that they came to.
+    /// Definitions of instruments decoded from them.
     pub definitions: u64,
-    /// Messages that were understood and came to neither: what they say is nothing to books.
+    /// Messages decoded to neither an update nor a definition: books do not need them.
     pub without_update: u64,
-    /// Messages of a type that the feed's specification does not have.
+    /// Messages of a type that is not in the feed's specification.
     pub unknown_type: u64,
-    /// Messages that are not as long as their type is.
+    /// Messages whose length does not match their type.
     pub length: u64,
-    /// Messages with a field whose value is not known.
+    /// Messages with a field of an unknown value.
     pub field: u64,
-    /// Packets whose messages cannot be told apart from some place on.
+    /// Packets that cannot be split into messages to their end.
     pub truncated: u64,
     /// Packets with bytes after their last message.
     pub trailing: u64,
-    /// Datagrams whose header is not of the feed.
+    /// Datagrams without a valid header of the feed.
     pub header: u64,
 }
 
@@ -49,13 +49,13 @@ impl DecodeCounts {
         *count += 1;
     }
 
-    /// Updates and descriptions.
+    /// Updates and definitions.
     #[inline]
     pub(super) fn told(&self) -> u64 {
         self.updates + self.definitions
     }
 
-    /// All that was not understood.
+    /// All decoding errors.
     #[must_use]
     pub fn refused(&self) -> u64 {
         let messages = self.unknown_type + self.length + self.field;
@@ -63,96 +63,96 @@ impl DecodeCounts {
     }
 }
 
-/// What came on the socket of one line.
+/// Counters of one line's socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketCounts {
-    /// What the socket counts, those that the kernel had no room for too.
+    /// The socket's own counters, including datagrams dropped by the kernel.
     pub received: ReceiveCounts,
-    /// Datagrams that were not taken: from another sender than the line's, not of the feed, or of
-    /// more channels than there may be.
+    /// Datagrams refused: from another sender than the line's, not of the feed, or beyond the limit
+    /// of channels.
     pub strangers: u64,
-    /// Calls of the system that failed.
+    /// System calls that failed.
     pub errors: u64,
 }
 
-/// One line's socket.
+/// The status of one line's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketStatus {
-    /// Which line; [`Line::Retransmission`] for the socket that asks and is answered.
+    /// The line; [`Line::Retransmission`] for the socket of requests and answers.
     pub line: Line,
-    /// Where it listens.
+    /// The local address.
     pub address: SocketAddr,
-    /// What came on it.
+    /// The counters.
     pub counts: SocketCounts,
-    /// When something was last taken from it, by the clock of who polls.
+    /// The time of the last datagram, by the poller's clock.
     pub heard: Option<Nanos>,
 }
 
-/// What asking for lost messages came to.
+/// Counters of retransmission requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
     /// Requests sent.
     pub sent: u64,
-    /// Requests that the system did not send.
+    /// Requests that the system did not accept.
     pub unsent: u64,
 }
 
-/// What became of snapshots.
+/// Counters of snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotCounts {
-    /// Connections begun.
+    /// Connections attempted.
     pub attempts: u64,
-    /// Snapshots that were joined.
+    /// Snapshots joined with the lines.
     pub joined: u64,
     /// Attempts that failed.
     pub failed: u64,
     /// Messages of snapshots.
     pub messages: u64,
-    /// Why the last one that failed did.
+    /// The error of the last failed attempt.
     pub last_error: Option<RecoveryError>,
 }
 
-/// What became of a connection that carries a feed.
+/// Counters of a connection that carries a feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounts {
-    /// Connections begun.
+    /// Connections attempted.
     pub attempts: u64,
     /// Logins accepted.
     pub logins: u64,
-    /// Connections that were not made or ended.
+    /// Connections that failed or ended.
     pub failed: u64,
-    /// Messages.
+    /// Messages received.
     pub messages: u64,
-    /// Why the last connection ended.
+    /// The reason the last connection ended.
     pub last_error: Option<StreamError>,
 }
 
-/// A channel.
+/// The status of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelStatus {
-    /// Which.
+    /// The channel.
     pub key: ChannelKey,
-    /// What it is in.
+    /// The channel's state.
     pub state: State,
-    /// Nothing comes on any of its lines.
+    /// True while none of its lines receives anything.
     pub is_silent: bool,
-    /// Its session, once one was heard.
+    /// The session, once one was received.
     pub session: Option<u64>,
-    /// The number of the message that is handed on next.
+    /// The sequence number of the next message to deliver.
     pub next: u64,
-    /// Packets that wait.
+    /// The number of packets held back.
     pub held: usize,
-    /// What became of it, line by line too.
+    /// The channel's counters, including those of each line.
     pub counts: ChannelCounts,
 }
 
-/// What a capture came to.
+/// Counters of a file as the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaptureCounts {
     /// Datagrams taken.
     pub datagrams: u64,
-    /// Datagrams that went to none of the lines.
+    /// Datagrams that belong to none of the lines.
     pub elsewhere: u64,
-    /// Messages of a day file.
+    /// Messages taken from a day file.
     pub messages: u64,
 }

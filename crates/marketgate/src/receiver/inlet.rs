@@ -1,5 +1,4 @@
-//! A pair of lines as their packets come in, whatever brings them: a socket, a capture, a
-//! connection.
+//! The packets of a pair of lines, from any source: a socket, a capture or a connection.
 
 use weir_feed::capture::Datagram;
 use weir_feed::line::{Channel, Line, LineConfig, Lines};
@@ -11,24 +10,24 @@ use super::counts::ChannelStatus;
 use super::output::{ChannelEvent, ChannelKey, Origin, Output};
 use super::taking::{Decoding, Notes, Taking};
 
-/// Channels that may share a pair of lines: more would be a forger's.
+/// The maximum number of channels on a pair of lines; more would be forged.
 const CHANNELS_MAX: usize = 64;
 
-/// One pair of lines.
+/// The input side of one pair of lines.
 #[derive(Debug)]
 pub(super) struct Inlet {
     pub pair: u32,
     pub lines: Lines,
     pub notes: Notes,
-    /// Datagrams for which what follows had no room.
+    /// Datagrams for which the consumer had no room.
     pub dropped: u64,
-    /// So long no line is ever silent, where the feed has heartbeats.
+    /// The time without packets after which the pair is silent; `None` without a limit.
     silence: Option<Nanos>,
     heard: Option<Nanos>,
     is_silent: bool,
 }
 
-/// When a packet came and when it is taken, and by whose clock its channel goes.
+/// The times of a packet: its arrival, its processing, and the clock of its channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub ts_recv: Nanos,
@@ -38,7 +37,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// What came at `ts_recv` and is taken now.
+    /// The times of a packet that arrived at `ts_recv` and is taken now.
     pub fn live(ts_recv: Nanos, now: Nanos) -> Times {
         Times { ts_recv, ts_poll: now, line: now }
     }
@@ -51,8 +50,8 @@ impl Inlet {
         Inlet { pair, lines, notes, dropped: 0, silence, heard: None, is_silent: false }
     }
 
-    /// Takes a datagram; false when it is none of the feed. One that is dropped is handed to who
-    /// keeps datagrams all the same: it came.
+    /// Takes a datagram; returns false if it is not of the feed. A dropped datagram still reaches
+    /// [`Output::datagram`], because it arrived.
     pub fn datagram<O: Output>(
         &mut self,
         line: Line,
@@ -83,14 +82,14 @@ impl Inlet {
         is_taken
     }
 
-    /// All that a packet, or a read, came to was told.
+    /// Reports the end of a packet, or of a read, to `out`.
     pub fn end_of_packet<O: Output>(&self, number: u32, times: Times, out: &mut O) {
         let channel = ChannelKey { pair: self.pair, number };
         let Times { ts_recv, ts_poll, .. } = times;
         out.end_of_packet(&Origin { channel, ts_recv, ts_poll, is_snapshot: false });
     }
 
-    /// Takes a packet; false when it is of more channels than there may be.
+    /// Takes a packet; returns false if it would exceed the limit of channels.
     pub fn packet<O: Output>(
         &mut self,
         line: Line,
@@ -110,7 +109,7 @@ impl Inlet {
         true
     }
 
-    /// Marks STALE the channel of which something could not be understood that its books need.
+    /// Marks a channel STALE if a message that its books need was not decoded.
     pub fn settle_damage<O: Output>(&mut self, times: Times, decoding: &mut Decoding, out: &mut O) {
         let Some(number) = self.notes.damaged.take() else { return };
         let (lines, mut taking) = self.taking(times.ts_recv, times.ts_poll, decoding, out);
@@ -119,7 +118,8 @@ impl Inlet {
         }
     }
 
-    /// Does what time alone demands. To be called when all was taken that came before `times.line`.
+    /// Processes expired timers. Must be called after everything that arrived before `times.line`
+    /// was taken.
     pub fn tick<O: Output>(&mut self, times: Times, decoding: &mut Decoding, out: &mut O) {
         let before = decoding.counts.messages;
         let (lines, mut taking) = self.taking(times.ts_recv, times.ts_poll, decoding, out);
@@ -136,7 +136,7 @@ impl Inlet {
         }
     }
 
-    /// Nothing comes any more.
+    /// Reports silence on all channels, once.
     pub fn fall_silent<O: Output>(&mut self, out: &mut O) {
         if !std::mem::replace(&mut self.is_silent, true) {
             self.tell_all(ChannelEvent::Silent, out);
@@ -156,14 +156,14 @@ impl Inlet {
         }
     }
 
-    /// When [`Inlet::tick`] has something to do next.
+    /// The time of the next [`Inlet::tick`] with work.
     pub fn deadline(&self) -> Option<Nanos> {
         let silence = self.silence.filter(|_| !self.is_silent).zip(self.heard);
         let silent_at = silence.map(|(limit, heard)| Nanos(heard.0.saturating_add(limit.0)));
         self.lines.deadline().into_iter().chain(silent_at).min()
     }
 
-    /// The lines, and what takes what they hand on.
+    /// Returns the lines together with the handler of their output.
     pub fn taking<'a, O: Output>(
         &'a mut self,
         ts_recv: Nanos,
@@ -175,7 +175,7 @@ impl Inlet {
         (lines, Taking { decoding, notes, pair: *pair, ts_recv, ts_poll, out })
     }
 
-    /// The channel of a feed that has one, once it was heard.
+    /// The first channel: the only one of MoldUDP64's lines, once received.
     pub fn only_channel(&self) -> Option<&Channel> {
         self.lines.iter().next().map(|(_, channel)| channel)
     }

@@ -1,15 +1,17 @@
-//! The receiving side of a market-data gateway: sockets and captures in, updates out.
+//! The receiving side of a market-data gateway: turns sockets and captures into updates.
 //!
-//! A [`Receiver`] owns one feed: the sockets of its lines, requests for what was lost, snapshots,
-//! and the codec. It has no thread and no book of its own: whoever polls it gets, by [`Output`],
-//! definitions, updates with the times at which they came, and what became of each channel. It
-//! never blocks and never fails for what a venue sends: what is not understood is counted.
+//! A [`Receiver`] owns one feed: the sockets of its lines, retransmission requests, snapshots and
+//! the codec. It has no thread and no book: its caller polls it and receives, through [`Output`],
+//! definitions, updates with their receive times, and each channel's events. It never blocks, and
+//! no input of a venue makes it fail: messages that cannot be decoded are counted.
 //!
-//! * [`config`]: which feed, from where. [`counts`]: what it counted. [`Output`]: what it tells.
-//! * `pair`: a pair of lines with its sockets; `inlet`: their packets, whatever brought them;
-//!   `taking`: packets as messages, messages as updates.
-//! * `requests`, `recovery`: what was lost, asked for again or had by a snapshot.
-//! * `stream`, `capture`: a connection or a file instead of lines; `soup`: SoupBinTCP's bytes.
+//! - [`config`]: the feed and its source. [`counts`]: counters. [`Output`]: the interface to the
+//!   consumer.
+//! - `pair`: a pair of lines with its sockets; `inlet`: a pair's packets from any source; `taking`:
+//!   decodes packets to messages and messages to updates.
+//! - `requests`, `recovery`: lost messages, by retransmission or by snapshot.
+//! - `stream`, `capture`: a connection or a file instead of lines; `soup`: the framing of
+//!   SoupBinTCP.
 
 mod capture;
 pub mod config;
@@ -52,67 +54,67 @@ use super::capture::{CaptureFile, FileError, FileKind};
 use super::feeds::{AnyFeed, feed_by_name};
 use weir_runtime::ConfigError;
 
-/// Why a receiver did not open.
+/// An error that prevents a receiver from opening.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A password was not had.
+    /// A password could not be read, or name and password do not fit a login.
     #[error(transparent)]
     Password(#[from] PasswordError),
     /// A socket did not open.
     #[error("{key} = {address}: {error}")]
     Socket {
-        /// Which.
+        /// The configuration key.
         key: &'static str,
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         error: std::io::Error,
     },
     /// A file cannot be read.
     #[error("feed.capture.file = {path}: {error}")]
     File {
-        /// Which.
+        /// The file's path.
         path: std::path::PathBuf,
-        /// Why.
+        /// The cause.
         error: FileError,
     },
 }
 
-/// One feed.
+/// The receiver of one feed.
 #[derive(Debug)]
 pub struct Receiver {
     decoding: Decoding,
     pairs: Vec<Pair>,
     source: Option<FileSource>,
-    /// When it was last polled.
+    /// The time of the last poll.
     polled: Nanos,
 }
 
-/// A file, and whose what is in it is.
+/// A file, and the assignment of its items to pairs.
 #[derive(Debug)]
 struct FileSource {
     capture: Capture,
     places: Places,
 }
 
-/// Which pair's line an address is.
+/// Maps addresses to the pairs and lines of a capture.
 #[derive(Debug)]
 struct Places {
     by_address: BTreeMap<SocketAddr, (usize, Line)>,
-    /// Groups that no configuration names are pairs of their own.
+    /// True without configured lines: each group becomes a pair of its own.
     takes_all: bool,
     config: LineConfig,
     framed: Framed,
 }
 
-/// Pairs that a capture without configured lines may come to: more would be no feed.
+/// The maximum number of pairs of a capture without configured lines; no feed has more.
 const PAIRS_MAX: usize = 1_024;
 
 impl Receiver {
-    /// Opens a feed's sockets, or its file. Connections are made while it is polled.
+    /// Opens a feed's sockets, or its file. Connections are established by polling.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -202,9 +204,9 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes what is there, up to a bound, and does what time demands; returns how much it was. It
-    /// never blocks. `now` is the system's time since the Unix epoch, by which lines wait; a
-    /// capture's lines go by the capture's.
+    /// Processes pending input, up to a limit, and expired timers; returns the amount of work done.
+    /// Never blocks. `now` is the system's time since the Unix epoch, which drives the timers of
+    /// live lines; a capture's lines use the capture's time.
     pub fn poll(&mut self, now: Nanos, out: &mut impl Output) -> usize {
         self.polled = now;
         let Receiver { decoding, pairs, source, .. } = self;
@@ -214,8 +216,8 @@ impl Receiver {
         }
     }
 
-    /// When it must be polled again although nothing comes on a socket; `None` when only that gives
-    /// it work. Time that is over means at once.
+    /// The time of the next poll that is due even if no socket becomes readable; `None` if only
+    /// sockets cause work. Never earlier than the last poll.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         match &self.source {
@@ -225,52 +227,53 @@ impl Receiver {
         .map(|at| at.max(self.polled))
     }
 
-    /// The UDP sockets, to be waited for. Connections are looked at by [`Receiver::deadline`].
+    /// The UDP sockets, for the caller's poller. TCP connections are polled by
+    /// [`Receiver::deadline`] instead.
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         self.pairs.iter().flat_map(Pair::descriptors)
     }
 
-    /// True when a file is at its end: nothing more will come.
+    /// Returns true when a file is at its end: nothing more will come.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.source.as_ref().is_some_and(|source| source.capture.is_done())
     }
 
-    /// Why a file ended before its end.
+    /// The error that ended the reading of a file early.
     #[must_use]
     pub fn file_error(&self) -> Option<&FileError> {
         self.source.as_ref()?.capture.error.as_ref()
     }
 
-    /// What became of messages.
+    /// Counters of decoded messages.
     #[must_use]
     pub fn decode_counts(&self) -> &DecodeCounts {
         &self.decoding.counts
     }
 
-    /// The last thing that was not understood.
+    /// The last decoding error.
     #[must_use]
     pub fn last_error(&self) -> Option<FeedError> {
         self.decoding.last_error
     }
 
-    /// All channels that were heard.
+    /// All channels received so far.
     pub fn channels(&self) -> impl Iterator<Item = ChannelStatus> {
         self.pairs.iter().flat_map(|pair| pair.inlet.channels())
     }
 
-    /// All sockets, with the number of their pair.
+    /// All sockets, each with the number of its pair.
     pub fn sockets(&self) -> impl Iterator<Item = (u32, SocketStatus)> {
         self.pairs.iter().flat_map(|pair| pair.sockets().map(|status| (pair.inlet.pair, status)))
     }
 
-    /// Datagrams that were dropped because what follows had no room.
+    /// Datagrams dropped because the consumer had no room.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.pairs.iter().map(|pair| pair.inlet.dropped).sum()
     }
 
-    /// What asking for lost messages came to, over all pairs.
+    /// Counters of retransmission requests, summed over all pairs.
     #[must_use]
     pub fn request_counts(&self) -> RequestCounts {
         let mut sum = RequestCounts::default();
@@ -281,19 +284,19 @@ impl Receiver {
         sum
     }
 
-    /// What became of snapshots, by pair; none where a pair has no server for them.
+    /// Counters of snapshots, by pair; pairs without a snapshot server are omitted.
     pub fn snapshots(&self) -> impl Iterator<Item = (u32, SnapshotCounts)> {
         let of = |pair: &Pair| pair.recovery.as_ref().map(|one| (pair.inlet.pair, one.counts));
         self.pairs.iter().filter_map(of)
     }
 
-    /// What became of a connection that carries the feed; `None` where none does.
+    /// Counters of the connection that carries the feed; `None` without one.
     #[must_use]
     pub fn stream_counts(&self) -> Option<StreamCounts> {
         self.pairs.iter().find_map(|pair| pair.stream.as_ref().map(|stream| stream.counts))
     }
 
-    /// What a file came to; `None` where the source is none.
+    /// Counters of the file; `None` if the source is not a file.
     #[must_use]
     pub fn capture_counts(&self) -> Option<CaptureCounts> {
         self.source.as_ref().map(|source| source.capture.counts)
@@ -301,7 +304,7 @@ impl Receiver {
 }
 
 impl FileSource {
-    /// Hands on what is due.
+    /// Passes on the items that are due.
     fn poll<O: Output>(
         &mut self,
         now: Nanos,
@@ -322,7 +325,7 @@ impl FileSource {
 }
 
 impl Places {
-    /// A new pair, for what went to this address; a day file's has none.
+    /// Adds a pair for an address; the pair of a day file has none.
     fn add(&mut self, pairs: &mut Vec<Pair>, address: Option<SocketAddr>) -> usize {
         let place = pairs.len();
         let number = u32::try_from(place).unwrap_or(u32::MAX);
@@ -346,7 +349,7 @@ impl Places {
         known.or_else(|| is_new.then(|| (self.add(pairs, address), Line::A)))
     }
 
-    /// Takes what a file holds, at its own time; false when it is of no line.
+    /// Takes an item of a file at the item's own time; returns false if it belongs to no line.
     fn take<O: Output>(
         &mut self,
         taken: &Taken<'_>,

@@ -1,139 +1,142 @@
-//! What a receiver tells: the seam between the thread that receives and what makes books of it.
+//! The output of a receiver: the seam between the receiving thread and the consumer that builds
+//! books.
 
 use weir_feed::capture::Datagram;
 use weir_feed::line::{Line, StaleReason, State};
 use weir_feed::{Definition, FeedError, Update};
 use weir_types::Nanos;
 
-/// A channel of a feed: the lines that it comes on, and its number among those that share them.
+/// A channel of a feed: its pair of lines, and its number among the channels of that pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelKey {
-    /// The pair of lines, from 0 in the order of the configuration; of a capture without lines in
-    /// the order in which groups come.
+    /// The pair of lines, from 0 in configuration order; for a capture without configured lines, in
+    /// order of the groups' first datagrams.
     pub pair: u32,
-    /// The feed's own number of it; zero where lines carry one.
+    /// The feed's channel number; zero if the lines carry only one channel.
     pub number: u32,
 }
 
-/// Where what is told came from, and when.
+/// The origin of a definition or an update: channel and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The channel.
     pub channel: ChannelKey,
-    /// When the packet came, by the kernel's clock, since the Unix epoch; for a capture by the
-    /// capture's. What had waited behind a hole has the time of the packet that filled it, what
-    /// comes over TCP that of the read.
+    /// The receive time since the Unix epoch, by the kernel's clock; for a capture, the recorded
+    /// time. A message that waited behind a hole has the time of the packet that filled it; a
+    /// message over TCP has the time of the read.
     pub ts_recv: Nanos,
-    /// When the receiver was called that took it, by the clock of who called.
+    /// The time of the poll that took the packet, by the caller's clock.
     pub ts_poll: Nanos,
-    /// It is of a snapshot: its updates have the sequence number zero, and say what there is and
-    /// not what happened.
+    /// True for a snapshot: its updates have sequence number zero and describe the current state,
+    /// not events.
     pub is_snapshot: bool,
 }
 
-/// Why all that is known of a channel's instruments is void.
+/// The reason a channel's instruments lose all their state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClearReason {
-    /// Another session, or the first one: numbers begin anew.
+    /// A new session, or the first one: sequence numbers restart.
     Session {
-        /// Its number.
+        /// The session's number.
         session: u64,
     },
-    /// A snapshot begins: what follows until it joins is of it.
+    /// A snapshot begins: the updates until it joins belong to it.
     SnapshotBegins,
-    /// A snapshot that had begun failed: what it said is not whole.
+    /// A snapshot failed midway: its updates are incomplete.
     SnapshotFailed,
 }
 
-/// What happened to a channel.
+/// An event of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelEvent {
-    /// It is in another state. Books are to be trusted in [`State::Live`] and [`State::Ended`]; in
-    /// [`State::Gap`] they are as they were before the hole, and in [`State::Stale`] and
-    /// [`State::Recovering`] not to be trusted at all.
+    /// The state changed. Books are valid in [`State::Live`] and [`State::Ended`]. In
+    /// [`State::Gap`] they are as of before the hole; in [`State::Stale`] and [`State::Recovering`]
+    /// they are invalid.
     State {
-        /// The one before.
+        /// The previous state.
         from: State,
-        /// The one now.
+        /// The new state.
         to: State,
     },
-    /// All books of the channel's instruments must be cleared, now, before what follows.
+    /// All books of the channel's instruments must be cleared before the next update.
     Clear {
-        /// Why.
+        /// The reason.
         reason: ClearReason,
     },
     /// Messages `from..to` are missing and may still come.
     Gap {
-        /// The first.
+        /// The first missing number.
         from: u64,
-        /// The one after the last.
+        /// The number after the last missing one.
         to: u64,
     },
-    /// Messages `from..to` will not come: the books are STALE.
+    /// Messages `from..to` are lost: the books are STALE.
     Stale {
-        /// Of this session, which may be one that is over.
+        /// Their session, which may be over already.
         session: u64,
-        /// The first.
+        /// The first lost number.
         from: u64,
-        /// The one after the last.
+        /// The number after the last lost one.
         to: u64,
-        /// Why.
+        /// The reason.
         reason: StaleReason,
     },
-    /// A packet's messages cannot be told apart from some place on: the books are STALE.
+    /// The rest of a packet cannot be split into messages, or a message that the books need cannot
+    /// be decoded: the books are STALE.
     Damaged,
-    /// A snapshot is whole: the books are those before message `next`, which comes next.
+    /// A snapshot is complete: the books are those before message `next`, which follows.
     Joined {
-        /// What is handed on next.
+        /// The sequence number of the next message.
         next: u64,
     },
-    /// All of the session was handed on or given up.
+    /// All messages of the session were delivered or given up.
     EndOfSession {
         /// The session.
         session: u64,
     },
-    /// Nothing came on any of the channel's lines for longer than the feed is ever silent: what
-    /// the books say may be old, whatever the state.
+    /// None of the channel's lines has received anything for longer than the feed is ever silent:
+    /// the books may be outdated, regardless of the state.
     Silent,
-    /// Something came again after [`ChannelEvent::Silent`]. What was missed meanwhile shows as a
+    /// Packets arrive again after [`ChannelEvent::Silent`]. Messages missed in between appear as a
     /// hole.
     Heard,
 }
 
-/// Takes what a receiver tells.
+/// Takes the output of a receiver.
 ///
-/// All calls come from the thread that polls, in the order in which messages and events follow from
-/// the packets. What is told of a channel's session, snapshot or loss comes before the updates that
-/// come after it. A state is told once all that led to it was handed on: what fills a hole, or
-/// waited for a snapshot, comes while the state is still the one before.
+/// All calls come from the polling thread, in the order in which messages and events follow from
+/// the packets. An event of a channel's session, snapshot or loss precedes the updates after it. A
+/// state is reported once all messages that led to it were delivered: messages that fill a hole, or
+/// were held for a snapshot, arrive while the previous state still applies.
 pub trait Output {
-    /// A datagram came on a line of a pair, before it is looked at; `ts_poll` as in [`Origin`].
+    /// Takes a datagram that arrived on a line of a pair, before it is parsed; `ts_poll` as in
+    /// [`Origin`].
     fn datagram(&mut self, pair: u32, line: Line, datagram: &Datagram<'_>, ts_poll: Nanos) {
         let _ = (pair, line, datagram, ts_poll);
     }
 
-    /// True while what follows has no room and a datagram that came is to be dropped, as if the
-    /// kernel had: the line finds it missing, and asks for it again where it can. What is never
-    /// lost, connections and files, waits meanwhile.
+    /// Returns true while the consumer has no room and an arriving datagram is to be dropped as if
+    /// the kernel had dropped it: the line detects the gap and requests the messages again where it
+    /// can. Lossless sources, connections and files, wait meanwhile.
     fn drops_datagrams(&mut self) -> bool {
         false
     }
 
-    /// An instrument became known, or is described anew.
+    /// Takes the definition of an instrument that is new or was defined anew.
     fn define(&mut self, origin: &Origin, definition: &Definition);
 
-    /// Something happened to an instrument.
+    /// Takes an update of an instrument.
     fn update(&mut self, origin: &Origin, update: Update);
 
-    /// Something happened to a channel.
+    /// Takes an event of a channel.
     fn channel(&mut self, channel: ChannelKey, event: &ChannelEvent);
 
-    /// A message was not understood; it is counted and passed over.
+    /// Takes the error of a message that was not decoded; it is counted and skipped.
     fn refused(&mut self, origin: &Origin, error: FeedError) {
         let _ = (origin, error);
     }
 
-    /// All that one packet, or one read of a connection, came to was told: a place to hand a batch
-    /// on.
+    /// Marks the end of the output of one packet, or of one read of a connection: the point to pass
+    /// on a batch.
     fn end_of_packet(&mut self, origin: &Origin);
 }

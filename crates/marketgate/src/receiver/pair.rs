@@ -1,4 +1,4 @@
-//! A pair of lines with its sockets, its server for requests, its snapshots.
+//! A pair of lines with its sockets, its retransmission requests and its snapshots.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,7 +18,7 @@ use super::super::Datagrams;
 use super::super::udp::{BATCH_MAX, BatchReceiver, Listen, listen, listen_to_source};
 use super::taking::Decoding;
 
-/// So many calls in a row may find sockets with more in them before time is looked at all the same.
+/// The maximum number of consecutive polls that may find full batches before timers run anyway.
 const BEHIND_MAX: u32 = 64;
 
 /// The socket of one line.
@@ -52,7 +52,7 @@ impl Socket {
         Socket { line, receiver, source, strangers: 0, errors: 0, heard: None }
     }
 
-    /// Takes what is there, up to a bound; how much it was.
+    /// Takes pending datagrams, up to a limit; returns their number.
     fn poll<O: Output>(
         &mut self,
         now: Nanos,
@@ -88,20 +88,20 @@ impl Socket {
     }
 }
 
-/// A pair of lines, and what brings it.
+/// A pair of lines and its sources.
 #[derive(Debug)]
 pub(super) struct Pair {
     pub inlet: Inlet,
     pub sockets: Vec<Socket>,
     pub requester: Option<Requester>,
-    /// What comes on the requester's socket.
+    /// The counters of the requester's socket.
     pub answers: Answers,
     pub recovery: Option<Recovery>,
     pub stream: Option<Stream>,
     behind: u32,
 }
 
-/// What came in answer to requests.
+/// Counters of the answers to requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Answers {
     strangers: u64,
@@ -110,7 +110,7 @@ pub(super) struct Answers {
 }
 
 impl Pair {
-    /// Without anything that brings it.
+    /// Creates a pair without sources.
     pub fn new(inlet: Inlet) -> Pair {
         Pair {
             inlet,
@@ -123,7 +123,7 @@ impl Pair {
         }
     }
 
-    /// Takes what is there, up to a bound, and does what time demands; how much it was.
+    /// Takes pending input, up to a limit, and runs timers; returns the amount of work done.
     pub fn poll<O: Output>(&mut self, now: Nanos, decoding: &mut Decoding, out: &mut O) -> usize {
         let (mut done, mut most) = (0, 0);
         for socket in &mut self.sockets {
@@ -136,8 +136,8 @@ impl Pair {
         if let Some(stream) = self.stream.as_mut().filter(|_| has_room) {
             done += stream.poll(now, &mut self.inlet, decoding, out);
         }
-        // What fills a hole may be in a socket still, after a pause of this thread for instance:
-        // holes are given up when all was read.
+        // A packet that fills a hole may still be in a socket, for example after a pause of this
+        // thread: holes are given up only when the sockets are drained.
         self.behind = if most < BATCH_MAX { 0 } else { self.behind + 1 };
         if self.behind == 0 || self.behind >= BEHIND_MAX {
             self.behind = 0;
@@ -170,7 +170,7 @@ impl Pair {
                 received
             }
             Err(_) => {
-                // A server that is not there: the system says so for an earlier request.
+                // The server is not reachable: the system reports it for an earlier request.
                 answers.errors += 1;
                 0
             }
@@ -185,7 +185,7 @@ impl Pair {
         requests.for_each(|(sequence, count)| requester.ask(name, sequence, count));
     }
 
-    /// When it must be polled again although nothing comes.
+    /// The time of the next poll that is due even if nothing arrives.
     pub fn deadline(&self) -> Option<Nanos> {
         let recovery = self.recovery.as_ref().and_then(|one| one.deadline(&self.inlet));
         let stream = self.stream.as_ref().map(Stream::deadline);
@@ -194,7 +194,7 @@ impl Pair {
         all.into_iter().flatten().min()
     }
 
-    /// The sockets of lines and requests.
+    /// The status of the sockets of lines and requests.
     pub fn sockets(&self) -> impl Iterator<Item = SocketStatus> {
         let asking = self.requester.as_ref().map(|requester| {
             let Answers { strangers, errors, heard } = self.answers;
@@ -206,7 +206,7 @@ impl Pair {
         self.sockets.iter().map(Socket::status).chain(asking)
     }
 
-    /// What can be waited for.
+    /// The descriptors of the sockets, for polling.
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let requester = self.requester.iter().map(|requester| &requester.receiver);
         let receivers = self.sockets.iter().map(|socket| &socket.receiver).chain(requester);

@@ -1,18 +1,18 @@
-//! Snapshots: what is lost of a channel comes back whole, by GLIMPSE over TCP.
+//! Snapshot recovery: restores a channel that lost messages from a GLIMPSE snapshot over TCP.
 //!
-//! | stage | what happens | then |
+//! | stage | condition | action and next stage |
 //! | --- | --- | --- |
 //! | idle | messages are lost, and the pause is over | connecting |
-//! | connecting | the connection is made | the channel begins to hold back: leading |
-//! | leading | longer than the server may be behind the lines | log in: coming |
+//! | connecting | the connection is established | the channel starts to hold packets: leading |
+//! | leading | longer than the server may lag behind the lines | log in: coming |
 //! | coming | the login is accepted | books are cleared; each message is an update |
-//! | coming | the snapshot is whole | reaching |
-//! | reaching | the lines have said that there is all before the snapshot's number | joined: idle |
-//! | any | it fails, or takes too long | what was held back goes on, STALE; idle, with a pause |
+//! | coming | the snapshot is complete | reaching |
+//! | reaching | the lines have reached the snapshot's sequence number | joined: idle |
+//! | any | failure or timeout | held packets are delivered, STALE; idle, with a pause |
 //! | any | another session begins on the lines | idle: its books were cleared with the session |
 //!
-//! The snapshot's number is believed once the lines have come to it: a number from elsewhere would
-//! have them pass over messages that no snapshot holds.
+//! The snapshot's sequence number is trusted only after the lines have reached it: a wrong number
+//! would make them skip messages that no snapshot contains.
 
 use std::io;
 
@@ -31,14 +31,14 @@ use super::taking::Decoding;
 
 /// The one channel of MoldUDP64's lines.
 const CHANNEL: u32 = 0;
-/// Reads of one call.
+/// The maximum number of reads of one poll.
 const READS_MAX: usize = 4;
-/// How often a connection is looked at by who rests meanwhile.
+/// The poll interval of a connection for a caller that sleeps in between.
 const LOOK_EVERY: Nanos = Nanos(1_000_000);
-/// Longer than this after a snapshot, losses are no longer those that it failed to heal.
+/// The time after a snapshot from which new losses no longer count as a failure of it.
 const CALM: Nanos = Nanos(30_000_000_000);
 
-/// Why a snapshot failed.
+/// The reason a snapshot failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecoveryError {
     /// The connection failed.
@@ -47,31 +47,31 @@ pub enum RecoveryError {
     /// The server ended the connection before the snapshot was whole.
     #[error("the server ended the connection before the snapshot was whole")]
     Closed,
-    /// What came is no snapshot.
+    /// The server's packets are not a valid snapshot.
     #[error(transparent)]
     Glimpse(#[from] GlimpseError),
-    /// It is of another session than the lines.
+    /// The snapshot is of another session than the lines.
     #[error("a snapshot of session `{theirs}`, and the lines are in `{ours}`",
         theirs = .theirs.0.escape_ascii(), ours = .ours.0.escape_ascii())]
     OtherSession {
-        /// The snapshot's.
+        /// The snapshot's session.
         theirs: Session,
-        /// That of the lines.
+        /// The lines' session.
         ours: Session,
     },
-    /// A message without which the books would be wrong was not understood.
+    /// A message that the books need was not decoded.
     #[error("a message of the snapshot was not understood{}",
         .0.map(|error| format!(": {error}")).unwrap_or_default())]
     NotUnderstood(Option<FeedError>),
-    /// It took too long.
+    /// The time limit expired.
     #[error("not whole after {0} ns")]
     TooSlow(u64),
-    /// The lines did not come to the number that the snapshot ends with.
+    /// The lines did not reach the snapshot's sequence number in time.
     #[error("the snapshot goes on with message {next}, and the lines came to {heard_to}")]
     NotReached {
-        /// With which message it goes on.
+        /// The sequence number after the snapshot.
         next: u64,
-        /// Where the lines came to.
+        /// The sequence number that the lines reached.
         heard_to: u64,
     },
     /// Another session began on the lines.
@@ -88,13 +88,13 @@ enum Stage {
     Reaching { next: u64 },
 }
 
-/// What a step came to: work done, and what is next.
+/// The result of a step: the amount of work done, or the snapshot's sequence number.
 enum Step {
     Stay(usize),
     Whole(u64),
 }
 
-/// The snapshots of one pair of lines.
+/// The snapshot recovery of one pair of lines.
 #[derive(Debug)]
 pub(super) struct Recovery {
     settings: Glimpsing,
@@ -102,7 +102,7 @@ pub(super) struct Recovery {
     connection: Option<Connection>,
     since: Nanos,
     not_before: Nanos,
-    /// Attempts that failed, or healed nothing, in a row.
+    /// Consecutive attempts that failed or did not last.
     failures: u32,
     joined_at: Option<Nanos>,
     looked_at: Nanos,
@@ -124,7 +124,7 @@ impl Recovery {
         }
     }
 
-    /// Does what can be done now; how much it was.
+    /// Does the work that is possible now; returns its amount.
     pub fn poll<O: Output>(
         &mut self,
         now: Nanos,
@@ -151,7 +151,7 @@ impl Recovery {
         }
     }
 
-    /// When it must be polled again although no line says anything.
+    /// The time of the next poll that is due even if no line receives anything.
     pub fn deadline(&self, inlet: &Inlet) -> Option<Nanos> {
         match self.stage {
             Stage::Idle => inlet.notes.wants_snapshot.then_some(self.not_before),
@@ -200,7 +200,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Once the connection is made: what comes on the lines is held back from before the snapshot
+    /// Starts to hold the lines' packets once the connection is established, before the snapshot
     /// can have been taken.
     fn hold_back<O: Output>(
         &mut self,
@@ -268,7 +268,7 @@ impl Recovery {
                     }
                     Outcome::Complete { next_sequence } => {
                         out.end_of_packet(&origin);
-                        // Whether the server hears of it changes nothing.
+                        // The snapshot is complete whether or not the server receives the logout.
                         let _is_sent = connection.send(&SoupPacket::LogoutRequest);
                         return Ok(Step::Whole(next_sequence));
                     }
@@ -312,7 +312,7 @@ impl Recovery {
         inlet.end_of_packet(CHANNEL, times, out);
         self.counts.joined += 1;
         self.stage = Stage::Idle;
-        // What is lost again at once was not healed: each further try comes later.
+        // A snapshot followed by losses at once did not help: each further attempt waits longer.
         let is_calm = self.joined_at.is_none_or(|last| now.since(last) >= CALM);
         self.failures = if is_calm { 0 } else { self.failures.saturating_add(1) };
         self.joined_at = Some(now);
@@ -350,7 +350,7 @@ impl Recovery {
         inlet.end_of_packet(CHANNEL, times, out);
     }
 
-    /// The lines have left the session: what was held back went with it.
+    /// Ends a recovery whose session the lines have left; the held packets are gone with it.
     fn leave_session(&mut self) {
         if !matches!(self.stage, Stage::Idle) {
             self.note_failure(RecoveryError::NewSession);
@@ -366,7 +366,7 @@ impl Recovery {
         self.counts.last_error = Some(error);
     }
 
-    /// How long to wait before the next attempt.
+    /// The pause before the next attempt.
     fn pause(&self) -> Nanos {
         let Glimpsing { retry_min, retry_max, .. } = self.settings;
         let doubled = retry_min.0.saturating_mul(1 << self.failures.saturating_sub(1).min(30));

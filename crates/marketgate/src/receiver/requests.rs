@@ -1,4 +1,4 @@
-//! Asks a venue's server for messages again: MoldUDP64 requests, answered on the same socket.
+//! Requests lost messages from a venue's server: MoldUDP64 requests, answered on the same socket.
 
 use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
@@ -8,7 +8,7 @@ use weir_feed::moldudp64::{Request, Session};
 use super::counts::RequestCounts;
 use super::super::udp::BatchReceiver;
 
-/// The socket that asks and is answered.
+/// The socket for requests and their answers.
 #[derive(Debug)]
 pub(super) struct Requester {
     pub receiver: BatchReceiver,
@@ -16,7 +16,7 @@ pub(super) struct Requester {
 }
 
 impl Requester {
-    /// Asks this server; nobody else's answers are taken.
+    /// Opens a socket connected to `server`; datagrams of other senders are not received.
     pub fn open(server: SocketAddrV4) -> io::Result<Requester> {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.connect(server)?;
@@ -25,7 +25,7 @@ impl Requester {
         Ok(Requester { receiver, counts: RequestCounts::default() })
     }
 
-    /// Sends a request. What the system does not take is as good as lost: it is asked for again.
+    /// Sends a request. One that the system does not accept counts as lost and is repeated.
     pub fn ask(&mut self, session: Session, sequence: u64, count: u16) {
         let request = Request { session, sequence, count }.to_bytes();
         match self.receiver.socket().send(&request) {

@@ -1,4 +1,4 @@
-//! A connection of SoupBinTCP that never blocks: packets out of what comes, and packets sent.
+//! A non-blocking SoupBinTCP connection: splits received bytes into packets and sends packets.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -6,24 +6,24 @@ use std::net::SocketAddr;
 use mio::net::TcpStream;
 use weir_feed::soupbin::{Inbox, SoupPacket};
 
-/// Bytes of one read.
+/// The size of one read in bytes.
 const READ_LEN: usize = 64 << 10;
-/// Bytes that may wait to be sent: a client says little, so a server that leaves this much unread
-/// is not there.
+/// The limit of unsent bytes: a client sends little, so a server that leaves this much unread is
+/// dead.
 const UNSENT_MAX: usize = 4_096;
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrived {
-    /// Bytes: there may be packets.
+    /// Bytes arrived: packets may be complete.
     Some,
-    /// Nothing yet.
+    /// Nothing arrived yet.
     Nothing,
-    /// The other side has ended the connection.
+    /// The server closed the connection.
     Closed,
 }
 
-/// A connection, or one that is being made.
+/// A connection, established or in progress.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
@@ -33,14 +33,14 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Begins to connect.
+    /// Starts to connect.
     pub fn open(address: SocketAddr) -> io::Result<Connection> {
         let stream = TcpStream::connect(address)?;
         let (inbox, buffer, unsent) = (Inbox::new(), vec![0; READ_LEN], Vec::new());
         Ok(Connection { stream, inbox, buffer, unsent })
     }
 
-    /// Whether the connection is made; an error when it will not be.
+    /// Returns true once the connection is established; an error if it failed.
     pub fn is_made(&self) -> io::Result<bool> {
         if let Some(error) = self.stream.take_error()? {
             return Err(error);
@@ -52,7 +52,7 @@ impl Connection {
         }
     }
 
-    /// Sends a packet, as far as the system takes it now.
+    /// Sends a packet, as far as the system accepts it now.
     pub fn send(&mut self, packet: &SoupPacket<'_>) -> io::Result<()> {
         if !packet.write(&mut self.unsent) || self.unsent.len() > UNSENT_MAX {
             return Err(io::ErrorKind::WriteZero.into());
@@ -60,7 +60,7 @@ impl Connection {
         self.flush()
     }
 
-    /// Sends what waits.
+    /// Sends unsent bytes.
     pub fn flush(&mut self) -> io::Result<()> {
         while !self.unsent.is_empty() {
             match self.stream.write(&self.unsent) {
@@ -74,7 +74,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads once. All packets of the read before must have been taken.
+    /// Reads once. All packets of the previous read must have been taken.
     pub fn receive(&mut self) -> io::Result<Arrived> {
         match self.stream.read(&mut self.buffer) {
             Ok(0) => Ok(Arrived::Closed),
@@ -89,7 +89,7 @@ impl Connection {
         }
     }
 
-    /// The next whole packet of what was read, without its length.
+    /// Returns the next complete packet received, without its length.
     pub fn next_packet(&mut self) -> Option<&[u8]> {
         self.inbox.take()
     }

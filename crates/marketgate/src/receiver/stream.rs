@@ -1,7 +1,7 @@
-//! A feed over a connection: SoupBinTCP that carries ITCH, one ordered stream without lines.
+//! A feed over a connection: ITCH over SoupBinTCP, one ordered stream without lines.
 //!
-//! A connection that is lost is made again, with the session and the number that come next, so that
-//! nothing is lost unless the server has it no more. While there is none, the channel is SILENT.
+//! A lost connection is re-established with the session and the next sequence number, so that no
+//! message is lost unless the server no longer has it. Until then the channel is SILENT.
 
 use std::io;
 
@@ -18,30 +18,30 @@ use super::output::Output;
 use super::soup::{Arrived, Connection};
 use super::taking::Decoding;
 
-/// Reads of one call.
+/// The maximum number of reads of one poll.
 const READS_MAX: usize = 4;
-/// How often the connection is looked at by who rests meanwhile.
+/// The poll interval of a connection for a caller that sleeps in between.
 const LOOK_EVERY: Nanos = Nanos(1_000_000);
 
-/// Why a connection that carries a feed ended.
+/// The reason a connection that carries a feed ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     /// The connection failed.
     #[error("the connection failed: {0}")]
     Connection(io::ErrorKind),
-    /// The server ended it.
+    /// The server closed it.
     #[error("the server ended the connection")]
     Closed,
     /// The login was refused.
     #[error("the login was refused: {0:?}")]
     Refused(Reject),
-    /// What came is no packet.
+    /// The bytes received are not a valid packet.
     #[error(transparent)]
     Packet(#[from] SoupError),
-    /// A packet that may not come now.
+    /// A packet that is not allowed in this state.
     #[error("a packet that may not come now")]
     OutOfPlace,
-    /// The server said nothing for too long.
+    /// The server sent nothing for too long.
     #[error("the server said nothing for too long")]
     Silence,
     /// The session is over.
@@ -57,13 +57,13 @@ enum Stage {
     Flowing { sequence: u64 },
 }
 
-/// The connection of one pair of lines that has no lines.
+/// The connection that carries a feed in place of a pair of lines.
 #[derive(Debug)]
 pub(super) struct Stream {
     settings: Streaming,
     stage: Stage,
     connection: Option<Connection>,
-    /// The session to go on with; `None` for whatever the server is in.
+    /// The session to resume; `None` for the server's current one.
     name: Option<Session>,
     framed: Framed,
     not_before: Nanos,
@@ -91,7 +91,7 @@ impl Stream {
         }
     }
 
-    /// Does what can be done now; how much it was.
+    /// Does the work that is possible now; returns its amount.
     pub fn poll<O: Output>(
         &mut self,
         now: Nanos,
@@ -110,7 +110,7 @@ impl Stream {
         }
     }
 
-    /// When it must be polled again although nothing else happens.
+    /// The time of the next poll that is due even if nothing else happens.
     pub fn deadline(&self) -> Option<Nanos> {
         match self.stage {
             Stage::Down => Some(self.not_before),
@@ -153,7 +153,7 @@ impl Stream {
         Ok(done)
     }
 
-    /// Asks for what comes next once the connection is made.
+    /// Logs in once the connection is established, from the next sequence number.
     fn log_in(&mut self, now: Nanos, inlet: &Inlet) -> Result<usize, StreamError> {
         let Some(connection) = &mut self.connection else { return Err(StreamError::Closed) };
         if !connection.is_made().map_err(failed)? {
@@ -206,7 +206,7 @@ impl Stream {
                     give(Session(session), sequence, PacketKind::Heartbeat, &[]);
                 }
                 (Stage::Asked, SoupPacket::LoginRejected(reject), _) => {
-                    // A session that is not there any more is over.
+                    // The server no longer has the session: it is over.
                     *name = None;
                     return Err(StreamError::Refused(reject));
                 }
@@ -232,7 +232,8 @@ impl Stream {
         self.counts.last_error = Some(error);
         let Streaming { retry_min, retry_max, .. } = self.settings;
         let pause = match error {
-            // Nobody lets in who was just refused, and no session begins where one has just ended.
+            // A login that was just refused stays refused, and no session begins right after
+            // another.
             StreamError::Refused(Reject::NotAuthorized) | StreamError::EndOfSession => retry_max.0,
             _ => retry_min.0.saturating_mul(1 << self.failures.min(30)).min(retry_max.0),
         };
@@ -241,15 +242,16 @@ impl Stream {
     }
 }
 
-/// A message behind its length, as MoldUDP64 has it, which is how the codec takes messages apart.
+/// Prefixes a message with its length, as MoldUDP64 does, because the codec splits messages that
+/// way.
 #[derive(Debug, Default)]
 pub(super) struct Framed {
     bytes: Vec<u8>,
 }
 
 impl Framed {
-    /// The message behind its length. A message of SoupBinTCP or of a day file has at most 65,535
-    /// bytes; a longer one would be cut.
+    /// Returns the message prefixed with its length. A message of SoupBinTCP or of a day file has
+    /// at most 65,535 bytes; a longer one would be truncated.
     pub fn of(&mut self, message: &[u8]) -> &[u8] {
         let len = u16::try_from(message.len()).unwrap_or(u16::MAX);
         self.bytes.clear();
@@ -259,7 +261,7 @@ impl Framed {
     }
 }
 
-/// One message, or none, as a packet of the one channel.
+/// Builds a packet of the only channel with one message or none.
 pub(super) fn packet_of(
     session: Session,
     sequence: u64,

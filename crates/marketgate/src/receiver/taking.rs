@@ -1,5 +1,5 @@
-//! Messages out of packets, and what events of a channel come to: between `weir_feed::line` and
-//! the [`Output`].
+//! Decodes packets to messages and converts channel events: the step between `weir_market::line`
+//! and the [`Output`].
 
 use weir_feed::dbn::record::rtype;
 use weir_feed::itch::Itch;
@@ -13,13 +13,13 @@ use super::counts::DecodeCounts;
 use super::output::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
 use super::super::feeds::AnyFeed;
 
-/// The feed's codec, and what it did not understand.
+/// The feed's codec and its errors.
 #[derive(Debug)]
 pub(super) struct Decoding {
     pub feed: AnyFeed,
-    /// Packets are MoldUDP64's: sessions have names.
+    /// True if the packets are MoldUDP64's: sessions have names.
     pub is_mold: bool,
-    /// The types of messages without which an order-by-order book or a level is wrong.
+    /// The types of the messages without which an order-by-order book or a level is wrong.
     book_kinds: &'static [u8],
     day: Day,
     pub counts: DecodeCounts,
@@ -32,7 +32,7 @@ impl Decoding {
             AnyFeed::Itch(_) | AnyFeed::Weir(_) => b"AFECXDU",
             AnyFeed::Iex(_) => b"85aMRLC",
             AnyFeed::Dbn(_) => &[rtype::MBO, rtype::MBP_10],
-            // Each quote takes the place of the one before.
+            // Each quote replaces the previous one.
             AnyFeed::Cta(_) | AnyFeed::Opra(_) => b"",
         };
         let is_mold = feed.is_mold();
@@ -47,7 +47,7 @@ impl Decoding {
         self.last_error = Some(error);
     }
 
-    /// A session began with a packet that came at `ts_recv`.
+    /// Starts the day of a session whose first packet arrived at `ts_recv`.
     fn begin_day(&mut self, name: Session, ts_recv: Nanos) {
         self.set_midnight(self.day.midnight(Some(ts_recv)));
         self.feed.begin_session(name, ts_recv);
@@ -59,7 +59,7 @@ impl Decoding {
         }
     }
 
-    /// Decodes one message; false when the book is wrong without what it says.
+    /// Decodes one message; returns false if the books are wrong without it.
     pub fn message<O: Output>(
         &mut self,
         origin: &Origin,
@@ -110,22 +110,22 @@ impl<O: Output> Sink for Told<'_, O> {
     }
 }
 
-/// What events leave to be done once a packet is taken.
+/// Work that events leave for after the packet.
 #[derive(Debug)]
 pub(super) struct Notes {
-    /// The session, once one was heard.
+    /// The session, once one was received.
     pub session: Option<u64>,
-    /// Its name, where the feed has names.
+    /// The session's name, if the feed has names.
     pub name: Session,
-    /// The name of the session of the packet that is being taken.
+    /// The session name of the packet being taken.
     pub coming: Option<Session>,
-    /// Messages are lost that a snapshot can bring back.
+    /// True if messages are lost that a snapshot can restore.
     pub wants_snapshot: bool,
-    /// A session began since this was last looked at.
+    /// True if a session began since the last check.
     pub has_new_session: bool,
-    /// A channel whose packet was damaged.
+    /// A channel with a damaged packet.
     pub damaged: Option<u32>,
-    /// What is to be asked for: from which number on, how many.
+    /// The messages to request: first sequence number and count.
     pub requests: Vec<(u64, u16)>,
 }
 
@@ -143,7 +143,7 @@ impl Notes {
     }
 }
 
-/// A channel's messages and events on their way to the [`Output`].
+/// Passes a channel's messages and events to the [`Output`].
 pub(super) struct Taking<'a, O> {
     pub decoding: &'a mut Decoding,
     pub notes: &'a mut Notes,

@@ -1,8 +1,7 @@
-//! Many datagrams with one call of `recvmmsg`, each with the kernel's time of its arrival, and the
-//! kernel's count of those that it had no room for.
+//! Receives many datagrams with one call of `recvmmsg`, each with the kernel's receive time, and
+//! reads the kernel's count of dropped datagrams.
 //!
-//! The control messages are those of Linux on 64 bits: `SCM_TIMESTAMPNS` and `SO_RXQ_OVFL`
-//! (socket(7)).
+//! The control messages are those of 64-bit Linux: `SCM_TIMESTAMPNS` and `SO_RXQ_OVFL` (socket(7)).
 
 use std::mem::size_of;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -16,13 +15,14 @@ use super::plain::now;
 use super::super::{Datagrams, ReceiveCounts};
 use super::{Listen, is_nothing, listen};
 
-/// Datagrams of one call at most.
+/// The maximum number of datagrams of one call.
 pub const BATCH_MAX: usize = 64;
-/// Bytes kept of one datagram: more than any Ethernet frame holds, jumbo frames included.
+/// Bytes kept of one datagram: more than any Ethernet frame carries, jumbo frames included.
 const DATAGRAM_LEN_MAX: usize = 10_240;
-/// Words of control messages of one datagram: two are expected, of 4 and 3 words.
+/// The size of the control buffer of one datagram, in words: two messages are expected, of 4 and 3
+/// words.
 const CONTROL_WORDS: usize = 16;
-/// Bytes before the data of a control message: its length, its level, its type.
+/// The length of a control message's header: length, level, type.
 const CONTROL_HEAD_LEN: usize = 16;
 
 const _: () = assert!(size_of::<libc::cmsghdr>() == CONTROL_HEAD_LEN, "Linux on 64 bits");
@@ -35,7 +35,7 @@ pub struct BatchReceiver {
     controls: Vec<[u64; CONTROL_WORDS]>,
     names: Vec<libc::sockaddr_in>,
     counts: ReceiveCounts,
-    /// The kernel's own count, which begins anew after 2^32.
+    /// The kernel's own count of dropped datagrams, which wraps at 2^32.
     drops: u32,
 }
 
@@ -49,18 +49,18 @@ impl std::fmt::Debug for BatchReceiver {
 }
 
 impl BatchReceiver {
-    /// Listens, and asks for times and lost datagrams.
+    /// Opens a socket and enables time stamps and the drop count.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     pub fn open(to: &Listen) -> io::Result<BatchReceiver> {
         BatchReceiver::of(listen(to)?)
     }
 
-    /// The same on a socket that is bound.
+    /// Wraps a bound socket and enables time stamps and the drop count.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     pub fn of(socket: UdpSocket) -> io::Result<BatchReceiver> {
         let dst = socket.local_addr()?;
         switch_on(&socket, libc::SO_TIMESTAMPNS)?;
@@ -79,19 +79,20 @@ impl BatchReceiver {
         })
     }
 
-    /// Where it listens.
+    /// The local address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.dst
     }
 
-    /// The socket: to send by it, and to wait for it.
+    /// The socket, for sending and for polling.
     #[must_use]
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
     }
 
-    /// Fills buffers; what the kernel says of each.
+    /// Receives into the buffers, writes each datagram's length and flags to `filled`, and returns
+    /// the number of datagrams.
     fn call(&mut self, filled: &mut [Filled; BATCH_MAX]) -> io::Result<usize> {
         let nothing = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         let mut parts = [nothing; BATCH_MAX];
@@ -117,9 +118,9 @@ impl BatchReceiver {
             head.msg_controllen = size_of::<[u64; CONTROL_WORDS]>();
         }
         let fd = self.socket.as_raw_fd();
-        // SAFETY: each of the BATCH_MAX headers points to a name, a part with its buffer and a
-        // control buffer of its own, of the lengths that it says, which live and are not touched
-        // until the call returns; the socket is open. No time limit is handed over.
+        // SAFETY: each of the BATCH_MAX headers points to its own name, part with buffer, and
+        // control buffer, of the lengths that it states, which live and are not touched until the
+        // call returns; the socket is open. No timeout is passed.
         let received = unsafe {
             let flags = libc::MSG_WAITFORONE;
             libc::recvmmsg(fd, heads.as_mut_ptr(), BATCH_MAX as u32, flags, ptr::null_mut())
@@ -159,7 +160,7 @@ fn switch_on(socket: &UdpSocket, option: libc::c_int) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What a datagram's control messages say: when it came, and how many were dropped so far.
+/// Parses a datagram's control messages: its receive time and the kernel's drop count.
 fn read_controls(control: &[u64], len: usize) -> (Option<Nanos>, Option<u32>) {
     let mut bytes = [0; CONTROL_WORDS * 8];
     for (place, word) in bytes.chunks_exact_mut(8).zip(control) {

@@ -1,4 +1,4 @@
-//! Datagrams from UDP sockets, multicast and unicast.
+//! UDP sockets, multicast and unicast, that receive and send datagrams.
 
 mod batch;
 mod plain;
@@ -12,26 +12,26 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with, sockopt};
 
-/// The longest datagram that UDP over IPv4 carries.
+/// The longest datagram that UDP over IPv4 carries, in bytes.
 pub const DATAGRAM_LEN_MAX: usize = 65_507;
 
-/// What to listen to.
+/// The parameters of a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// A multicast group, which is joined, or an address of this machine; port zero: any.
+    /// A multicast group to join, or an address of this machine; port zero: any.
     pub address: SocketAddrV4,
-    /// By which of this machine's addresses a group is joined; unspecified: the system's choice.
+    /// The local interface on which to join a group; unspecified: the system's choice.
     pub interface: Ipv4Addr,
-    /// Bytes of the kernel's buffer, as far as the system allows.
+    /// The size of the kernel's receive buffer in bytes, as far as the system allows.
     pub receive_buffer: usize,
-    /// So long a receiver waits for a datagram; `None`: not at all.
+    /// The time that a receiver waits for a datagram; `None`: it never waits.
     pub wait: Option<Duration>,
 }
 
-/// A socket that listens. Several may listen to one group and port, and each gets all.
+/// Opens a listening socket. Several may listen to one group and port, and each gets all datagrams.
 ///
 /// # Errors
-/// The system's.
+/// An I/O error of the operating system.
 pub fn listen(listen: &Listen) -> io::Result<UdpSocket> {
     let socket = bound(listen)?;
     if listen.address.ip().is_multicast() {
@@ -40,10 +40,10 @@ pub fn listen(listen: &Listen) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// The same for what one sender sends to a multicast group: what others send to it stays away.
+/// Opens a socket that receives a multicast group's datagrams from one sender only.
 ///
 /// # Errors
-/// The system's.
+/// An I/O error of the operating system.
 pub fn listen_to_source(listen: &Listen, source: Ipv4Addr) -> io::Result<UdpSocket> {
     let socket = bound(listen)?;
     let (group, interface) = (listen.address.ip(), &listen.interface);
@@ -56,11 +56,11 @@ fn bound(listen: &Listen) -> io::Result<UdpSocket> {
     let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
     let socket = socket_with(family, kind, flags, Some(ipproto::UDP))?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
-    // Beyond the system's limit only with a privilege; without it, up to the limit.
+    // Exceeding the system's limit takes a privilege; without it, the limit applies.
     if sockopt::set_socket_recv_buffer_size_force(&socket, listen.receive_buffer).is_err() {
         sockopt::set_socket_recv_buffer_size(&socket, listen.receive_buffer)?;
     }
-    // Bound to the group, so that other groups on the same port stay away.
+    // Binding to the group keeps out other groups on the same port.
     bind(&socket, &SocketAddr::V4(listen.address))?;
     let socket = UdpSocket::from(socket);
     match listen.wait {
@@ -70,11 +70,11 @@ fn bound(listen: &Listen) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// A socket that sends to a group by one of this machine's addresses, or to anybody. `hops` is how
-/// many routers a datagram to a group may cross.
+/// Opens a socket that sends to multicast groups from one of this machine's addresses, or to any
+/// unicast address. `hops` is the number of routers that a datagram to a group may cross.
 ///
 /// # Errors
-/// The system's.
+/// An I/O error of the operating system.
 pub fn sender(interface: Ipv4Addr, hops: u32) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(SocketAddrV4::new(interface, 0))?;
     sockopt::set_ip_multicast_if(&socket, &interface)?;
@@ -83,7 +83,7 @@ pub fn sender(interface: Ipv4Addr, hops: u32) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// True for what a receiver gets that waited in vain.
+/// Returns true for the error of a receive call that found no datagram.
 fn is_nothing(error: &io::Error) -> bool {
     let kind = error.kind();
     matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)

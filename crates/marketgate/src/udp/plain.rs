@@ -1,4 +1,4 @@
-//! One datagram with one call; its time is that of the call's return.
+//! Receives one datagram per system call; its time stamp is taken when the call returns.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -10,7 +10,7 @@ use weir_types::Nanos;
 use super::super::{Datagrams, ReceiveCounts};
 use super::{DATAGRAM_LEN_MAX, Listen, is_nothing, listen};
 
-/// Receives datagrams one by one.
+/// Receives datagrams one at a time.
 #[derive(Debug)]
 pub struct PlainReceiver {
     socket: UdpSocket,
@@ -20,10 +20,10 @@ pub struct PlainReceiver {
 }
 
 impl PlainReceiver {
-    /// Listens.
+    /// Opens a listening socket.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     pub fn open(to: &Listen) -> io::Result<PlainReceiver> {
         let socket = listen(to)?;
         let dst = socket.local_addr()?;
@@ -31,14 +31,14 @@ impl PlainReceiver {
         Ok(PlainReceiver { socket, dst, buffer: vec![0; DATAGRAM_LEN_MAX], counts })
     }
 
-    /// Where it listens.
+    /// The local address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.dst
     }
 }
 
-/// The time by the system's clock.
+/// The current time of the system clock.
 pub(super) fn now() -> Nanos {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))

@@ -1,4 +1,4 @@
-//! Both receivers against a sender on the loopback interface.
+//! Tests of both receivers against a sender on the loopback interface.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn on(address: Ipv4Addr) -> Listen {
     }
 }
 
-/// What came, in its order, and whether each had a time and came from the sender.
+/// Returns the received payloads in order, and checks each datagram's time and sender.
 fn receive(source: &mut dyn Datagrams, count: usize, from: SocketAddr) -> Vec<Vec<u8>> {
     let (mut got, mut waits) = (Vec::new(), 0);
     while got.len() < count && waits < 10 {
@@ -71,7 +71,7 @@ fn what_the_kernel_had_no_room_for_is_counted() {
     let mut received = 0;
     while batch.receive(&mut |_| received += 1).expect("it receives") > 0 {}
     assert!((1..100).contains(&received));
-    // The count comes with the next datagram.
+    // The count is delivered with the next datagram.
     assert_eq!(socket.send_to(b"last", batch.address()).expect("it sends"), 4);
     assert_eq!(batch.receive(&mut |_| received += 1).expect("it receives"), 1);
     assert_eq!(batch.counts().kernel_drops, Some(101 - received));

@@ -1,4 +1,4 @@
-//! What leaves the updating thread for bars and statistics.
+//! Tests of the events that the updating thread sends to bars and statistics.
 
 use weir_feed::{Action, TradingState};
 use weir_market::BooksConfig;
@@ -13,7 +13,7 @@ use super::super::stages::UpdateProbe;
 use super::super::told::Told;
 use super::super::update::{BATCH_MAX, UpdateParts, UpdateStage, WhenFull};
 
-/// Flush hears nothing.
+/// Discards the slots for flush.
 struct Deaf;
 
 impl Slots<Told> for Deaf {
@@ -52,7 +52,7 @@ impl Fixture {
         Fixture { stage, receiver, sequence: 0 }
     }
 
-    /// What is told of an update.
+    /// Returns the events that an update sends.
     fn update(&mut self, is_snapshot: bool, action: Action) -> Vec<PostEvent> {
         self.sequence += 1;
         let ts = Nanos(self.sequence);

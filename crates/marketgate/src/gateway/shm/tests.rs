@@ -1,4 +1,4 @@
-//! The configuration of the door, and what it tells whom.
+//! Tests of the ring's configuration and of its messages.
 
 use weir_client::{MarketRing, RingEvent};
 use weir_feed::SymbolText;
@@ -50,7 +50,7 @@ fn what_makes_no_sense_is_refused_by_its_name() {
 
 const INSTRUMENTS: u32 = 100;
 
-/// A door and what its flush thread has.
+/// A ring with its flush thread's state.
 struct Stand {
     _dir: tempfile::TempDir,
     _sockets: mio::Poll,
@@ -93,7 +93,7 @@ impl Stand {
         }
     }
 
-    /// The quote of each instrument changes.
+    /// Changes the quote of each instrument.
     fn change(&mut self, sequence: u64) {
         for id in 1..=INSTRUMENTS {
             let best = Bbo { bid_sz: Qty(sequence), ..Bbo::default() };
@@ -105,7 +105,7 @@ impl Stand {
         self.fanout.take_ready(|subscriber| door.note_ready(subscriber));
     }
 
-    /// One cycle of the flush thread.
+    /// Runs one duty cycle of the flush thread.
     fn cycle(&mut self, now: u64) {
         let Stand { door, fanout, mirror, drafts, probe, .. } = self;
         let (definitions, channels) = (&[][..], &[State::Live][..]);
@@ -113,7 +113,7 @@ impl Stand {
         door.tell(&mut Lent { now, fanout, mirror, definitions, channels, drafts, probe });
     }
 
-    /// What is new in the ring: quotes that are snapshots, and changes.
+    /// Returns the numbers of new snapshot quotes and changes in the ring.
     fn read(&mut self) -> (usize, usize) {
         let (mut snapshots, mut changes) = (0, 0);
         self.ring.poll(10_000, |event| {
@@ -131,7 +131,7 @@ fn a_snapshot_goes_out_in_parts_and_no_change_is_told_twice_meanwhile() {
     let mut stand = Stand::new();
     stand.change(1);
     stand.cycle(1);
-    // The ring's reader comes, and asks.
+    // The ring's reader starts and requests snapshots.
     assert_eq!(stand.read(), (0, 0));
     stand.door.is_readable();
     stand.cycle(2_000_000);

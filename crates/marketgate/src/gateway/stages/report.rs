@@ -1,11 +1,10 @@
-//! What the probes of a gateway's stages come to: for the status page, `weir market top` and
-//! Prometheus.
+//! The measurements of a gateway's stages: for the status page, `weir market top` and Prometheus.
 
 use serde::{Deserialize, Serialize};
 use weir_probe::histogram::HistogramReader;
 use weir_probe::{Snapshot, prometheus};
 
-/// What the update stage measured.
+/// The measurements of the update stage.
 #[derive(Clone, Debug)]
 pub struct UpdateReaders {
     pub(super) update: HistogramReader,
@@ -13,7 +12,7 @@ pub struct UpdateReaders {
     pub(super) held: HistogramReader,
 }
 
-/// What a flush thread measured.
+/// The measurements of a flush thread.
 #[derive(Clone, Debug)]
 pub struct FlushReaders {
     pub(super) flush: HistogramReader,
@@ -22,42 +21,43 @@ pub struct FlushReaders {
     pub(super) total: HistogramReader,
 }
 
-/// What all threads of a gateway measured.
+/// The measurements of all threads of a gateway.
 #[derive(Debug)]
 pub struct StageReaders {
-    /// Whether datagrams have the kernel's time.
+    /// True if datagrams have the kernel's time stamp.
     pub has_kernel_time: bool,
-    /// Of the receiving thread.
+    /// The receiving thread.
     pub receive: HistogramReader,
-    /// Of the update stage.
+    /// The update stage.
     pub update: UpdateReaders,
-    /// Of the flush threads.
+    /// The flush threads.
     pub flush: Vec<FlushReaders>,
 }
 
-/// How long the stages took, since the start.
+/// The durations of stages since the start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StagesReport {
-    /// Whether datagrams have the kernel's time; what begins with it is absent where they do not.
+    /// True if datagrams have the kernel's time stamp; otherwise stages that begin with it are
+    /// absent.
     pub has_kernel_time: bool,
-    /// The stages in their order, then `inside` and `total`.
+    /// The stages in order, then `inside` and `total`.
     pub stages: Vec<StageReport>,
 }
 
-/// How long one took: of those that were timed, in nanoseconds.
+/// The duration of one stage in nanoseconds, over the timed messages.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StageReport {
-    /// Its name.
+    /// The stage's name.
     pub stage: String,
-    /// How many were timed.
+    /// The number of timed messages.
     pub count: u64,
-    /// Half took no longer; `None`, as the others, where none was timed.
+    /// The median; this and the following are `None` if none was timed.
     pub p50_ns: Option<u64>,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     pub p99_ns: Option<u64>,
-    /// 999 of 1,000 took no longer.
+    /// The 99.9th percentile.
     pub p999_ns: Option<u64>,
-    /// The longest.
+    /// The maximum.
     pub max_ns: Option<u64>,
     #[serde(skip)]
     snapshot: Snapshot,
@@ -79,7 +79,7 @@ impl StageReport {
 }
 
 impl StageReaders {
-    /// For the status page.
+    /// The report for the status page.
     #[must_use]
     pub fn report(&self) -> StagesReport {
         let of_flush = |reader: fn(&FlushReaders) -> &HistogramReader| {
@@ -104,7 +104,7 @@ impl StageReaders {
 }
 
 impl StagesReport {
-    /// Appends a histogram of each stage, for Prometheus.
+    /// Appends a Prometheus histogram of each stage.
     pub fn put_metrics(&self, text: &mut String) {
         let rows = self.stages.iter().map(|one| (("stage", one.stage.as_str()), &one.snapshot));
         let help = "Time of a message in a stage of the gateway, of those that were timed.";

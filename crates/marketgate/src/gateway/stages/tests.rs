@@ -1,4 +1,4 @@
-//! What the probes say of messages whose times are known.
+//! Tests of the probes with messages of known times.
 
 use std::cell::Cell;
 
@@ -32,7 +32,7 @@ fn gap(id: u32, sequence: u64) -> Entry {
     Entry::change(InstrumentId(id), stamp, Body::Gap(Kind::Bbo))
 }
 
-/// The probes of one way, and what they measured.
+/// The probes of one path, and their measurements.
 struct Way {
     update: UpdateProbe,
     flush: FlushProbe,
@@ -44,7 +44,7 @@ impl Way {
         Way { update, flush: FlushProbe { now, ..FlushProbe::default() } }
     }
 
-    /// An update is timed from 1,000 on, in the book at 1,300 and offered.
+    /// Times an update from 1,000, in the book at 1,300, then offered.
     fn begin(&mut self, kernel: Option<u64>, entry: &Entry, outcome: Outcome) {
         self.update.begin(Begun { kernel: kernel.map(Nanos), received: Nanos(1_000) });
         set(1_300);
@@ -179,7 +179,7 @@ fn what_is_lost_unwanted_held_by_a_subscription_or_not_taken_ends_and_makes_room
         assert_eq!(way.flush.heard.is_some(), has_more);
     }
     assert_eq!(way.of("socket"), None);
-    // What could not be told in one cycle is told in the next.
+    // A message not sent in one cycle is sent in the next.
     way.flush.written(1, &entry);
     way.flush.flushed(1, true);
     assert!(way.of("socket").is_some());
@@ -213,7 +213,7 @@ fn a_datagram_s_first_update_is_timed_and_no_other_packet_s() {
     assert_eq!(sampler.reader().snapshot().max_ns(), 400);
 }
 
-/// Messages so many nanoseconds apart; how many of them are timed.
+/// Sends messages at intervals of `step` nanoseconds; returns the number of timed ones.
 fn timed(sampler: &mut Sampler, begin: u64, step: u64, count: u64) -> u64 {
     let at = |number| begin + number * step;
     let one = |number| {
@@ -229,7 +229,7 @@ fn few_of_a_fast_feed_are_timed_and_all_of_a_slow_one() {
     // A million a second, for a second.
     let fast = timed(&mut sampler, 1_000_000_000, 1_000, 1_000_000);
     assert!((5_000..40_000).contains(&fast), "{fast}");
-    // Ten a second after that: at once, and not after a period of the fast one.
+    // Ten a second after that: timed immediately, not after a period of the fast feed.
     let slow = timed(&mut sampler, 3_000_000_000, 100_000_000, 100);
     assert!(slow >= 99, "{slow}");
 }
@@ -239,7 +239,7 @@ fn every_place_in_a_batch_of_64_is_timed() {
     let mut sampler = sampler(false);
     let mut places = [0; 64];
     for number in 0..2_000_000_u64 {
-        // A batch comes all at once, each 64 µs.
+        // A whole batch arrives at once, every 64 µs.
         let at = Nanos(1_000_000_000 + number / 64 * 64_000);
         set(at.0);
         places[(number % 64) as usize] += u32::from(sampler.update(at).is_some());

@@ -1,4 +1,4 @@
-//! Updates taken into the books together are told as those taken one by one.
+//! Tests that a batch of updates has the same output as the updates one by one.
 
 use proptest::prelude::*;
 use rtrb::RingBuffer;
@@ -10,7 +10,7 @@ use super::*;
 /// Instruments 1, 2 and 3 have room; 4 has none.
 const INSTRUMENTS_MAX: u32 = 4;
 
-/// Keeps what it is told.
+/// Stores the slots written.
 #[derive(Default)]
 struct Heard(Vec<Told>);
 
@@ -23,7 +23,7 @@ impl Slots<Told> for Heard {
     }
 }
 
-/// A stage of whose instruments everything is wanted.
+/// Creates a stage with interest in everything of its instruments.
 fn stage(batch_max: usize) -> UpdateStage<Heard> {
     let (mut wishes, taken) = RingBuffer::new(64);
     for instrument_id in (1..INSTRUMENTS_MAX).map(InstrumentId) {
@@ -47,7 +47,7 @@ fn stage(batch_max: usize) -> UpdateStage<Heard> {
     })
 }
 
-/// What may reach a stage.
+/// An input of a stage.
 #[derive(Clone, Debug)]
 enum Step {
     Update { id: u32, action: Action, is_snapshot: bool },

@@ -1,4 +1,4 @@
-//! The files of an audit in their directory: names, sizes, which one is the oldest.
+//! The files of an audit in their directory: names, sizes and order of age.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,14 +12,14 @@ use super::super::storage::Storage;
 const PREFIX: &str = "audit-";
 const SUFFIX: &str = ".pcapng.zst";
 
-/// The name of a file that begins at a moment: `audit-20261122T224108.000000001Z.pcapng.zst`. Names
-/// sort by time.
+/// Returns the name of a file begun at this time: `audit-20261122T224108.000000001Z.pcapng.zst`.
+/// Names sort by time.
 #[must_use]
 pub fn file_name(began: Nanos) -> String {
     format!("{PREFIX}{}{SUFFIX}", moment(began))
 }
 
-/// True for the name of a file of an audit.
+/// Returns true for the name of an audit file.
 #[must_use]
 pub fn is_audit_name(name: &str) -> bool {
     let middle = name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX));
@@ -29,7 +29,7 @@ pub fn is_audit_name(name: &str) -> bool {
     })
 }
 
-/// The files that are closed, the oldest first.
+/// The closed files, the oldest first.
 #[derive(Debug)]
 pub(super) struct Kept {
     dir: PathBuf,
@@ -38,7 +38,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Of a directory, which is made when it is not there.
+    /// Lists a directory, which is created if missing.
     pub(super) fn of(dir: &Path, storage: &mut dyn Storage) -> io::Result<Kept> {
         let mut files: Vec<_> =
             storage.list(dir)?.into_iter().filter(|(name, _)| is_audit_name(name)).collect();
@@ -47,19 +47,19 @@ impl Kept {
         Ok(Kept { dir: dir.to_owned(), files: files.into(), bytes })
     }
 
-    /// Bytes of all.
+    /// The total size of all files in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// One more, newer than all.
+    /// Adds the newest file.
     pub(super) fn add(&mut self, name: String, len: u64) {
         self.files.push_back((name, len));
         self.bytes += len;
     }
 
-    /// Takes the oldest away, for good or only from what is known when it is gone already; false
-    /// when there is none.
+    /// Removes the oldest file, or only its entry if the file no longer exists; returns false if
+    /// there is none.
     pub(super) fn remove_oldest(&mut self, storage: &mut dyn Storage) -> io::Result<bool> {
         let Some((name, len)) = self.files.front() else { return Ok(false) };
         match storage.remove(&self.dir.join(name)) {

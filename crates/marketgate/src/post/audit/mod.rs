@@ -1,8 +1,8 @@
-//! Audit capture: every datagram that came, on which line and when, in files that read bit for bit.
+//! The audit: records every received datagram bit for bit, with its line and times.
 //!
-//! [`audit_queue`] hands datagrams over without ever waiting, [`AuditWriter`] writes them down,
-//! [`AuditFile`] reads them back, [`AuditOverview`] says what there is and what is missing. The
-//! form is that of [`weir_feed::capture::audit`], compressed in blocks by Zstandard.
+//! [`audit_queue`] passes datagrams on without blocking, [`AuditWriter`] writes them, [`AuditFile`]
+//! reads them back, [`AuditOverview`] lists recorded and missing datagrams. The format is that of
+//! [`weir_market::capture::audit`], compressed in blocks by Zstandard.
 
 mod files;
 mod overview;

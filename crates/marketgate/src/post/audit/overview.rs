@@ -1,6 +1,7 @@
-//! What an audit holds: its files, its lines, and what is missing of each and when.
+//! The contents of an audit: its files and lines, and each line's missing datagrams with their
+//! times.
 //!
-//! It counts datagrams and never looks into them.
+//! It counts datagrams and never parses them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,69 +12,70 @@ use weir_types::Nanos;
 use crate::capture::FileError;
 use super::{AuditFile, AuditItem, is_audit_name};
 
-/// Gaps that are kept; of more the number alone.
+/// The most gaps kept; further ones are only counted.
 const GAPS_MAX: usize = 1 << 16;
 
-/// A line, in all files in which it is named so.
+/// A line, over all files that name it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditLine {
     /// Its name.
     pub name: String,
-    /// Datagrams that are there.
+    /// Recorded datagrams.
     pub datagrams: u64,
-    /// Datagrams that are missing.
+    /// Missing datagrams.
     pub missing: u64,
     /// Gaps.
     pub gaps: u64,
-    /// When the first datagram came that is there, by the kernel's clock.
+    /// The arrival time of the first recorded datagram, by the kernel's clock.
     pub first: Option<Nanos>,
-    /// When the last one came.
+    /// The arrival time of the last one.
     pub last: Nanos,
 }
 
-/// What is missing at one place.
+/// A gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// The place of its line in [`AuditOverview::lines`].
+    /// The index of its line in [`AuditOverview::lines`].
     pub line: usize,
-    /// The place of its file in [`AuditOverview::files`].
+    /// The index of its file in [`AuditOverview::files`].
     pub file: usize,
-    /// Datagrams.
+    /// The number of datagrams.
     pub datagrams: u64,
-    /// When the first of them came, by the kernel's clock.
+    /// The arrival time of the first one, by the kernel's clock.
     pub from: Nanos,
-    /// When the last of them came.
+    /// The arrival time of the last one.
     pub to: Nanos,
 }
 
-/// A file.
+/// A file of the audit.
 #[derive(Debug)]
 pub struct OverviewFile {
-    /// Where it is.
+    /// The file's path.
     pub path: PathBuf,
-    /// Whether it was ended in order; else it was cut off, or is still written.
+    /// True if the file was finished regularly; otherwise it was truncated, or is still being
+    /// written.
     pub has_end: bool,
-    /// Why no more of it is read.
+    /// The error that ended the reading of it.
     pub error: Option<FileError>,
 }
 
-/// What the files of an audit hold together.
+/// The contents of all files of an audit.
 #[derive(Debug, Default)]
 pub struct AuditOverview {
-    /// Files, in the order in which they were read.
+    /// The files, in the order of reading.
     pub files: Vec<OverviewFile>,
-    /// Lines, in the order in which they were named first.
+    /// The lines, in order of first mention.
     pub lines: Vec<AuditLine>,
-    /// What is missing, in the order of the files: the first 65,536 places.
+    /// The gaps, in the order of the files: the first 65,536.
     pub gaps: Vec<Missing>,
 }
 
 impl AuditOverview {
-    /// Reads one more file, to its end or as far as it can be read. What is no audit, by its name
-    /// and by what is in it, is passed over.
+    /// Reads one more file, to its end or as far as possible. A file that is no audit by both its
+    /// name and its content is ignored.
     pub fn add(&mut self, path: &Path) {
         let Ok(mut file) = AuditFile::open(path) else { return };
-        // The places of this file's lines.
+        // The indices of this file's lines.
         let mut places = Vec::new();
         let error = loop {
             match file.next(&mut |item| self.note(&mut places, item)) {
@@ -89,7 +91,7 @@ impl AuditOverview {
         }
     }
 
-    /// Gaps, and the datagrams in them.
+    /// The number of gaps, and of datagrams in them.
     #[must_use]
     pub fn missing(&self) -> (u64, u64) {
         let sum = |sum: (u64, u64), line: &AuditLine| {
@@ -137,10 +139,10 @@ impl AuditOverview {
     }
 }
 
-/// The files of the audit in a directory, the oldest first.
+/// Lists the audit files in a directory, the oldest first.
 ///
 /// # Errors
-/// The system's.
+/// An I/O error of the operating system.
 pub fn audit_files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir)? {

@@ -1,9 +1,9 @@
-//! From whoever receives datagrams to whoever writes them down: a ring of bytes that never makes
-//! the sender wait.
+//! The queue of datagrams from the receiver to the audit writer: a ring of bytes that never blocks
+//! the sender.
 //!
-//! A datagram goes in whole or not at all. What finds no room is counted and told as a gap of its
-//! line before the next datagram that finds some, so that the record has no hole that it does not
-//! name. One sender, one receiver; nothing is allocated after the start.
+//! A datagram goes in whole or not at all. A datagram without room is counted and recorded as a gap
+//! of its line before the next one that finds room, so that the audit names every hole. One sender,
+//! one receiver; nothing is allocated after the start.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,82 +14,82 @@ use weir_feed::capture::Datagram;
 use weir_feed::capture::audit::{AuditDatagram, AuditGap, LineNo};
 use weir_types::Nanos;
 
-/// Bytes before each datagram in the ring.
+/// The length of the header of each record in the ring.
 const HEAD_LEN: usize = 64;
 const KIND_DATAGRAM: u8 = 1;
 const KIND_GAP: u8 = 2;
-/// Flags: an address is of IP version 6.
+/// Flags of IP version 6 addresses.
 const SRC_IS_V6: u8 = 1;
 const DST_IS_V6: u8 = 2;
 
-/// What became of a datagram.
+/// The outcome of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Handed {
-    /// It is in the ring.
+    /// The item is in the ring.
     Taken,
-    /// There was no room: it is part of a gap.
+    /// There was no room: the item is part of a gap.
     Dropped,
 }
 
-/// What comes out of the ring.
+/// A record read from the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditRecord<'a> {
     /// A datagram.
     Datagram(AuditDatagram<'a>),
-    /// Datagrams that found no room.
+    /// Datagrams dropped for lack of room.
     Gap(AuditGap),
 }
 
-/// How far the receiver is behind, and what was lost on the way.
+/// The backlog and losses of the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueFigures {
-    /// Datagrams handed over.
+    /// Datagrams taken into the ring.
     pub taken: u64,
-    /// Datagrams that found no room.
+    /// Datagrams dropped for lack of room.
     pub dropped: u64,
     /// Datagrams in the ring.
     pub waiting: u64,
     /// Bytes in the ring.
     pub waiting_bytes: u64,
-    /// From the poll of the last datagram that was taken out to that of the newest in the ring.
+    /// The time from the poll of the last datagram read to that of the newest in the ring.
     pub behind: Nanos,
 }
 
-/// What both ends know.
+/// The state shared by both ends.
 #[derive(Debug, Default)]
 struct Shared {
-    /// SYNC: written by the sender alone, read for figures; nothing rests on their order.
+    /// SYNC: written by the sender alone, read for figures; nothing depends on their order.
     taken: AtomicU64,
     dropped: AtomicU64,
     newest_polled: AtomicU64,
-    /// Gaps that were not told when the sender went.
+    /// Gaps not sent when the sender was dropped.
     left: Mutex<Vec<AuditGap>>,
 }
 
-/// The end that never waits.
+/// The sending end, which never blocks.
 #[derive(Debug)]
 pub struct AuditSender {
     ring: Producer<u8>,
     shared: Arc<Shared>,
-    /// What is to be told, of each line.
+    /// The unsent gap of each line.
     gaps: Vec<AuditGap>,
-    /// Lines that have one.
+    /// The number of lines with an unsent gap.
     gap_count: usize,
 }
 
-/// The end of the writer.
+/// The receiving end, for the writer.
 #[derive(Debug)]
 pub struct AuditReceiver {
     ring: Consumer<u8>,
     shared: Arc<Shared>,
-    /// A datagram that goes over the ring's end is put together here.
+    /// Assembles a datagram that wraps around the ring's end.
     scratch: Vec<u8>,
     datagrams: u64,
     last_polled: Nanos,
 }
 
-/// Both ends of a ring of so many bytes, for datagrams of so many lines.
+/// Creates a ring of `bytes` bytes for datagrams of `lines` lines.
 #[must_use]
 pub fn audit_queue(bytes: usize, lines: u16) -> (AuditSender, AuditReceiver) {
     let (producer, consumer) = RingBuffer::new(bytes);
@@ -107,10 +107,10 @@ pub fn audit_queue(bytes: usize, lines: u16) -> (AuditSender, AuditReceiver) {
 }
 
 impl AuditSender {
-    /// Hands a datagram of a line over that was polled at this moment. Never waits.
+    /// Sends a datagram of a line, polled at `polled`. Never blocks.
     ///
     /// # Panics
-    /// When there is no such line: lines are the caller's own.
+    /// If the line does not exist: lines are the caller's own.
     pub fn send(&mut self, line: LineNo, polled: Nanos, datagram: &Datagram<'_>) -> Handed {
         assert!(usize::from(line.0) < self.gaps.len(), "{line:?} was not named");
         let len = datagram.payload.len();
@@ -124,7 +124,7 @@ impl AuditSender {
         head[1] = put_address(&mut head, 24, 56, datagram.src, SRC_IS_V6)
             | put_address(&mut head, 40, 58, datagram.dst, DST_IS_V6);
         head[2..4].copy_from_slice(&line.0.to_le_bytes());
-        // A ring that takes it is not as long as 2^32.
+        // A ring that accepts the datagram is shorter than 2^32.
         head[4..8].copy_from_slice(&(len as u32).to_le_bytes());
         head[8..16].copy_from_slice(&datagram.ts_recv.0.to_le_bytes());
         head[16..24].copy_from_slice(&polled.0.to_le_bytes());
@@ -135,15 +135,15 @@ impl AuditSender {
         Handed::Taken
     }
 
-    /// Tells what was dropped, if there is room now. Whoever has no datagram to send for a while
-    /// calls this, so that a gap at the end of a burst is not told only with the next one.
+    /// Sends the unsent gaps if there is room. A sender that has been idle for a while calls this,
+    /// so that a gap at the end of a burst does not wait for the next datagram.
     pub fn tell_gaps(&mut self) {
         if self.ring.slots() >= self.gap_count * HEAD_LEN {
             self.put_gaps();
         }
     }
 
-    /// Datagrams that found no room.
+    /// The number of datagrams dropped for lack of room.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
@@ -158,7 +158,7 @@ impl AuditSender {
         Handed::Dropped
     }
 
-    /// Tells all gaps; there is room.
+    /// Sends all gaps; there must be room.
     fn put_gaps(&mut self) {
         if self.gap_count == 0 {
             return;
@@ -189,13 +189,13 @@ impl Drop for AuditSender {
     fn drop(&mut self) {
         self.tell_gaps();
         let left = self.gaps.iter().filter(|gap| gap.datagrams > 0).copied();
-        // SYNC: the ring is given up after this, and the receiver looks here only then.
+        // SYNC: the ring is abandoned after this, and the receiver reads `left` only then.
         self.shared.left.lock().unwrap_or_else(PoisonError::into_inner).extend(left);
     }
 }
 
 impl AuditReceiver {
-    /// Hands up to `most` records to `take`, in their order; says how many.
+    /// Passes up to `most` records to `take`, in order; returns their number.
     pub fn take(&mut self, most: usize, take: &mut dyn FnMut(&AuditRecord<'_>)) -> usize {
         let mut taken = 0;
         while taken < most && self.next(take) {
@@ -214,7 +214,7 @@ impl AuditReceiver {
             return self.used(HEAD_LEN);
         }
         let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
-        // The head is pushed before the payload.
+        // The header is pushed before the payload.
         let Ok(chunk) = self.ring.read_chunk(HEAD_LEN + len) else { return false };
         let (first, second) = chunk.as_slices();
         let payload = match first.get(HEAD_LEN..) {
@@ -238,7 +238,7 @@ impl AuditReceiver {
         true
     }
 
-    /// The next record's head, which stays in the ring.
+    /// Returns the next record's header, which stays in the ring.
     fn head(&mut self) -> Option<[u8; HEAD_LEN]> {
         let chunk = self.ring.read_chunk(HEAD_LEN).ok()?;
         let (first, second) = chunk.as_slices();
@@ -252,31 +252,31 @@ impl AuditReceiver {
         self.ring.read_chunk(len).map(|chunk| chunk.commit_all()).is_ok()
     }
 
-    /// A gap that found no room before the sender went.
+    /// Takes a gap that found no room before the sender was dropped.
     fn next_left(&mut self, take: &mut dyn FnMut(&AuditRecord<'_>)) -> bool {
         let gap =
             self.when_given_up(|left, is_empty| if is_empty { left.pop() } else { None }).flatten();
         gap.inspect(|gap| take(&AuditRecord::Gap(*gap))).is_some()
     }
 
-    /// What is left when the sender went: gaps, and whether the ring is empty.
+    /// Once the sender is dropped, calls `look` with the unsent gaps and true if the ring is empty.
     fn when_given_up<T>(&self, look: impl FnOnce(&mut Vec<AuditGap>, bool) -> T) -> Option<T> {
         if !self.ring.is_abandoned() {
             return None;
         }
-        // SYNC: the sender has locked this before it gave the ring up, after all that it pushed; so
-        // whoever holds it after that sees all of it.
+        // SYNC: the sender locked this after its last push and before it abandoned the ring; so the
+        // lock makes all of them visible here.
         let mut left = self.shared.left.lock().unwrap_or_else(PoisonError::into_inner);
         Some(look(&mut left, self.ring.is_empty()))
     }
 
-    /// True when the sender went and nothing of it is left.
+    /// Returns true once the sender is dropped and everything is taken.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.when_given_up(|left, is_empty| is_empty && left.is_empty()).unwrap_or(false)
     }
 
-    /// How far it is behind.
+    /// The backlog and losses of the queue.
     #[must_use]
     pub fn figures(&self) -> QueueFigures {
         let taken = self.shared.taken.load(Ordering::Relaxed);
@@ -293,7 +293,7 @@ impl AuditReceiver {
     }
 }
 
-/// Adds one to what this thread alone writes.
+/// Increments a counter that only this thread writes.
 fn count(to: &AtomicU64) {
     to.store(to.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }

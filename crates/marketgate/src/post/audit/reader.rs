@@ -1,4 +1,4 @@
-//! Reads an audit's file back: the same datagrams, lines and times, and what is missing.
+//! Reads an audit file back: the same datagrams, lines and times, and the gaps.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -9,24 +9,24 @@ use weir_feed::capture::audit::{AuditDatagram, AuditDecoder, AuditGap, AuditNext
 use super::super::super::capture::FileError;
 use super::super::super::capture::pieces::{PIECE_LEN, Pieces};
 
-/// The next of an audit.
+/// The next item of an audit file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditItem<'a> {
     /// The name of the next line.
     Line(&'a str),
     /// A datagram.
     Datagram(AuditDatagram<'a>),
-    /// Datagrams of a line that are missing.
+    /// Missing datagrams of a line.
     Gap(AuditGap),
-    /// The file was ended in order, and has this of a line.
+    /// The totals of a line, from the regular end of the file.
     End(LineNo, LineTotals),
 }
 
-/// An audit's file that is read.
+/// An audit file open for reading.
 pub struct AuditFile {
     pieces: Pieces,
     decoder: AuditDecoder,
-    /// Lines that were named, and lines whose end was said.
+    /// The number of lines named, and the number of lines with totals.
     lines: usize,
     ends: usize,
     is_audit: bool,
@@ -43,7 +43,7 @@ impl AuditFile {
     /// Opens a file.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     pub fn open(path: &Path) -> Result<AuditFile, FileError> {
         let error = |error| FileError::Io { offset: 0, error };
         let file = BufReader::with_capacity(PIECE_LEN, File::open(path).map_err(error)?);
@@ -58,10 +58,10 @@ impl AuditFile {
         })
     }
 
-    /// Hands the next item to `take`; false at the end of the file.
+    /// Passes the next item to `take`; returns false at the end of the file.
     ///
     /// # Errors
-    /// [`FileError`]: nothing more can be read. All before it was handed on.
+    /// [`FileError`]: nothing more can be read. All items before it were passed on.
     pub fn next(&mut self, take: &mut dyn FnMut(&AuditItem<'_>)) -> Result<bool, FileError> {
         loop {
             let (bytes, is_last) = self.pieces.at_hand();
@@ -72,7 +72,7 @@ impl AuditFile {
                 }
                 AuditNext::More { len } => len,
                 AuditNext::Step { used, step } => {
-                    // Before the section of an audit there is none.
+                    // The decoder yields no step before the section of an audit.
                     self.is_audit = true;
                     let item = match step {
                         AuditStep::Line(name) => {
@@ -105,14 +105,14 @@ impl AuditFile {
         }
     }
 
-    /// True as soon as its beginning was read and is an audit's.
+    /// Returns true once the beginning of the file was read and is that of an audit.
     #[must_use]
     pub fn is_audit(&self) -> bool {
         self.is_audit
     }
 
-    /// True when the file was read to its end, and that was in order; otherwise it was cut off,
-    /// even where its end reads as if nothing followed, or is still written.
+    /// Returns true when the file was read to its regular end. Otherwise it was truncated, even at
+    /// a block boundary, or is still being written.
     #[must_use]
     pub fn has_end(&self) -> bool {
         self.is_over && self.lines > 0 && self.ends == self.lines

@@ -1,5 +1,5 @@
-//! From the sender to the file and back: bit for bit, cut anywhere, with a slow or failing writer,
-//! within the bound.
+//! Tests from the sender to the file and back: exact bytes, files cut anywhere, a slow or failing
+//! writer, and the size limit.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -18,10 +18,10 @@ use super::super::storage::{FileSystem, Storage};
 
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3_600 * SECOND;
-/// Some hour's beginning.
+/// The beginning of an hour.
 const START: u64 = 497_000 * HOUR;
 
-/// Line, polled, when it came, from, to, payload.
+/// A received datagram: line, poll time, receive time, source, destination, payload.
 type Came = (u16, u64, u64, SocketAddr, SocketAddr, Vec<u8>);
 
 fn lines() -> Vec<String> {
@@ -36,7 +36,7 @@ fn datagram(came: &Came) -> Datagram<'_> {
     Datagram { ts_recv: Nanos(came.2), src: came.3, dst: came.4, payload: &came.5 }
 }
 
-/// One of the line, with its number in its payload.
+/// A datagram of the line with its number in the payload.
 fn numbered(line: u16, number: u64, len: usize) -> Came {
     let address = |text: &str| text.parse().expect("an address");
     let mut payload = vec![0; len.max(8)];
@@ -56,7 +56,7 @@ struct Read {
 }
 
 impl Read {
-    /// Datagrams that gaps stand for, by line.
+    /// The number of datagrams in gaps, by line.
     fn missing(&self) -> [u64; 2] {
         [0, 1].map(|line| {
             let of_line = self.gaps.iter().filter(|gap| gap.line == LineNo(line));
@@ -108,7 +108,7 @@ fn read_dir(dir: &Path) -> Vec<Read> {
     files(dir).iter().map(|path| read(path)).collect()
 }
 
-/// A sender, a receiver and a writer without a thread: when which does what is the test's.
+/// A sender, a receiver and a writer without a thread: the test schedules them.
 struct Stand {
     sender: AuditSender,
     receiver: AuditReceiver,
@@ -137,7 +137,7 @@ impl Stand {
         self.write(usize::MAX, now);
     }
 
-    /// The sender goes, all that is left is written.
+    /// Drops the sender and writes everything that remains.
     fn end(self, now: u64) -> AuditFigures {
         let Stand { sender, mut receiver, mut writer } = self;
         drop(sender);
@@ -212,7 +212,7 @@ proptest! {
                 Handed::Taken => kept.push(one),
                 Handed::Dropped => dropped[usize::from(line)] += 1,
             }
-            // A writer that takes none, one or two of what waits.
+            // The writer takes none, one or two of the waiting records.
             stand.write(written, START);
         }
         prop_assert_eq!(stand.sender.dropped(), dropped.iter().sum::<u64>());
@@ -384,7 +384,7 @@ fn at_the_bound_it_stops_tells_so_and_goes_on_when_there_is_room() {
     let before = read_dir(dir.path());
     assert!(before.iter().all(|file| file.has_end), "what there is was ended in order");
     assert!(stand.writer.figures().kept_bytes <= keep_bytes + 1_000);
-    // Nothing is tried before its time, and nothing is found after it.
+    // Nothing is retried before its time, and no room is found after it.
     for at in [1, 999_999_999, SECOND, 2 * SECOND] {
         stand.pass(&numbered(1, sent, 8), START + at);
         sent += 1;

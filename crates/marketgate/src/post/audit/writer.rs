@@ -1,10 +1,10 @@
-//! Writes audits: blocks of pcapng, each one Zstandard frame, into files that follow each other.
+//! Writes audits: blocks of pcapng, each one a Zstandard frame, in consecutive files.
 //!
-//! A file ends at its size, at the hour, or when it cannot be written; the next one begins with the
-//! lines again and reads by itself. What cannot be written (a full disk, the bound on all files
-//! with nothing that may go) never stops whoever sends: it is counted by line, told, tried again
-//! after a while, and stands as a gap at the beginning of the next file. A block is written whole
-//! or the file is cut back to the block before it.
+//! A file ends at its size, at the hour, or on a write failure; the next one begins with the line
+//! names again and is readable alone. A failure (a full disk, or the size limit with no file that
+//! may be deleted) never blocks the sender: datagrams are counted by line, the failure is logged
+//! and retried after a while, and the loss is recorded as a gap at the beginning of the next file.
+//! A block is written whole, or the file is truncated to the block before it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,38 +21,38 @@ use super::super::storage::{Storage, StoredFile};
 
 const MILLI: u64 = 1_000_000;
 const HOUR_NS: u64 = 3_600_000_000_000;
-/// So much is waited for at once, so that the end of a large file does not wait for all of it.
+/// The bytes between syncs, so that closing a large file does not wait for all of it.
 const SYNC_BYTES: u64 = 16 << 20;
 
-/// What was written and what was not.
+/// Counters of the audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuditFigures {
     /// Datagrams in files.
     pub datagrams: u64,
-    /// Bytes of records before compression.
+    /// Bytes of datagram records before compression.
     pub raw_bytes: u64,
-    /// Bytes in files.
+    /// Bytes written to files.
     pub bytes: u64,
-    /// Datagrams that came out of the queue and are in no file: of a failure, or of no form that a
-    /// capture has.
+    /// Datagrams taken from the queue that are in no file: after a failure, or because a capture
+    /// cannot hold them.
     pub lost: u64,
-    /// Gaps that stand in files.
+    /// Gaps recorded in files.
     pub gaps: u64,
-    /// Datagrams that these gaps stand for.
+    /// Datagrams in these gaps.
     pub missing: u64,
     /// Files begun.
     pub files: u64,
-    /// Files that went because of the bound.
+    /// Files deleted because of the limit.
     pub deleted: u64,
-    /// Failures to write.
+    /// Write failures.
     pub failures: u64,
-    /// Bytes of all files there are.
+    /// The total size of the existing files in bytes.
     pub kept_bytes: u64,
-    /// True while nothing is written because of a failure or the bound: somebody has to look.
+    /// True while a failure or the limit stops writing: an operator must act.
     pub is_stopped: bool,
 }
 
-/// Why a block is not written.
+/// The reason a block cannot be written.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error("the files hold the {keep_bytes} bytes that they may")]
@@ -61,42 +61,42 @@ enum Trouble {
     Io(#[from] io::Error),
 }
 
-/// The file that is written.
+/// The open file.
 struct Open {
     file: Box<dyn StoredFile>,
     name: String,
-    /// Bytes of whole blocks in it.
+    /// The bytes of complete blocks in it.
     len: u64,
-    /// Bytes that are not known to be on the disk.
+    /// The bytes not synced yet.
     unsynced: u64,
     hour: u64,
 }
 
-/// What one line has in the file, in the block, and to be told.
+/// The totals and unsent gap of a line.
 #[derive(Clone, Debug, Default)]
 struct Line {
     name: String,
-    /// In blocks that were written.
+    /// The totals in written blocks.
     totals: LineTotals,
-    /// In the block that is filled.
+    /// The totals in the current block.
     block: LineTotals,
-    /// The times of all that the block stands for.
+    /// The datagrams and gaps of the current block, as one span of time.
     block_span: AuditGap,
-    /// To be told in the next block.
+    /// The gap to record in the next block.
     pending: AuditGap,
 }
 
-/// Writes what comes on some lines.
+/// Writes the records of some lines.
 pub struct AuditWriter {
     config: AuditSection,
     storage: Box<dyn Storage>,
     lines: Vec<Line>,
     kept: Option<Kept>,
     open: Option<Open>,
-    /// The newest file's time: names rise, whatever the clock does.
+    /// The time in the newest file's name: names increase even if the clock steps back.
     last_began: Nanos,
     block: Vec<u8>,
-    /// When the first record of the block came.
+    /// The arrival time of the block's first record.
     block_since: Option<Nanos>,
     has_pending: bool,
     packed: Vec<u8>,
@@ -112,10 +112,11 @@ impl std::fmt::Debug for AuditWriter {
 }
 
 impl AuditWriter {
-    /// Of these lines, in the order of their numbers. Files are begun when something comes.
+    /// Creates a writer for these lines, in order of their numbers. A file begins with the first
+    /// record.
     ///
     /// # Errors
-    /// When the compression refuses its level.
+    /// An invalid compression level.
     pub fn new(
         config: &AuditSection,
         lines: &[String],
@@ -143,7 +144,7 @@ impl AuditWriter {
         })
     }
 
-    /// What was written and what was not.
+    /// The counters of the audit.
     #[must_use]
     pub fn figures(&self) -> AuditFigures {
         let kept = self.kept.as_ref().map_or(0, Kept::bytes);
@@ -155,7 +156,7 @@ impl AuditWriter {
         }
     }
 
-    /// The file that is written now.
+    /// The path of the open file.
     #[must_use]
     pub fn path(&self) -> Option<PathBuf> {
         Some(self.config.dir.join(&self.open.as_ref()?.name))
@@ -177,7 +178,7 @@ impl AuditWriter {
         }
     }
 
-    /// Writes what waits for too long, and ends a file whose hour is over.
+    /// Writes a block that has waited too long, and ends a file whose hour is over.
     pub fn tick(&mut self, now: Nanos) {
         let flush_ns = self.config.flush_ms * MILLI;
         if self.block_since.is_some_and(|since| now.since(since).0 >= flush_ns) {
@@ -186,13 +187,13 @@ impl AuditWriter {
         if self.open.as_ref().is_some_and(|open| open.hour != now.0 / HOUR_NS) {
             self.close(now);
         }
-        // Gaps of a time without datagrams are written when they can be.
+        // Gaps of a time without datagrams are written as soon as possible.
         if self.has_pending && self.is_ready(now) {
             self.put_gaps(now);
         }
     }
 
-    /// Writes all, ends the file.
+    /// Writes everything and ends the file.
     pub fn finish(&mut self, now: Nanos) {
         if self.has_pending && self.is_ready(now) {
             self.put_gaps(now);
@@ -228,7 +229,7 @@ impl AuditWriter {
         }
     }
 
-    /// Puts all that is to be told into the block, for which there is a file.
+    /// Writes all pending gaps to the block; a file must be open.
     fn put_gaps(&mut self, now: Nanos) {
         if !std::mem::take(&mut self.has_pending) {
             return;
@@ -245,7 +246,7 @@ impl AuditWriter {
         self.block_since.get_or_insert(now);
     }
 
-    /// True when there is a file to write to.
+    /// Returns true when a file is open, or can be created now.
     fn is_ready(&mut self, now: Nanos) -> bool {
         if self.open.is_some() {
             return true;
@@ -263,7 +264,7 @@ impl AuditWriter {
     }
 
     fn begin(&mut self, now: Nanos) -> Result<(), Trouble> {
-        // Looked at anew after each failure: somebody may have made room.
+        // Listed again after each failure: an operator may have made room.
         if self.kept.is_none() || self.retry_at.is_some() {
             self.kept = Some(Kept::of(&self.config.dir, &mut *self.storage)?);
         }
@@ -273,7 +274,7 @@ impl AuditWriter {
             let name = file_name(began);
             match self.storage.create(&self.config.dir.join(&name)) {
                 Ok(file) => break (file, name),
-                // Another run of the same nanosecond, which tests have.
+                // Another run in the same nanosecond, which occurs in tests.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => began.0 += 1,
                 Err(error) => return Err(error.into()),
             }
@@ -290,7 +291,7 @@ impl AuditWriter {
         Ok(())
     }
 
-    /// Takes the oldest files away until `len` more bytes are within the bound.
+    /// Deletes the oldest files until `len` more bytes are within the limit.
     fn make_room(&mut self, len: u64) -> Result<(), Trouble> {
         let open = self.open.as_ref().map_or(0, |open| open.len);
         let keep_bytes = self.config.keep_bytes;
@@ -305,7 +306,7 @@ impl AuditWriter {
         Ok(())
     }
 
-    /// Writes the block, if there is anything in it.
+    /// Writes the block unless it is empty.
     fn flush(&mut self, now: Nanos) {
         if self.block_since.take().is_none() || self.open.is_none() {
             return;
@@ -337,13 +338,13 @@ impl AuditWriter {
             open.file.sync()?;
             open.unsynced = 0;
         }
-        // What failed is cut off again.
+        // A partial write leaves `len` as it was and is truncated later.
         open.len += len;
         self.figures.bytes += len;
         Ok(())
     }
 
-    /// The block is in the file.
+    /// Records that the block is in the file.
     fn written(&mut self) {
         self.block.clear();
         if self.retry_at.take().is_some() {
@@ -358,7 +359,7 @@ impl AuditWriter {
         }
     }
 
-    /// Ends the file: what waits, each line's totals, and then it is on the disk.
+    /// Ends the file: writes the block and each line's totals, and syncs.
     fn close(&mut self, now: Nanos) {
         self.flush(now);
         if self.open.is_none() {
@@ -370,7 +371,7 @@ impl AuditWriter {
         }
     }
 
-    /// Writes each line's totals, whatever the bound, and waits for the disk. All before is there.
+    /// Writes each line's totals, regardless of the limit, and syncs. All blocks must be written.
     fn end_file(&mut self, now: Nanos) -> io::Result<()> {
         self.block.clear();
         for (number, line) in (0..).zip(&self.lines) {
@@ -387,7 +388,8 @@ impl AuditWriter {
         kept.add(open.name, open.len);
     }
 
-    /// Gives the file up as it is after its last whole block; what the block held is missing.
+    /// Abandons the file after its last complete block; the datagrams of the current block are
+    /// missing.
     #[cold]
     fn fail(&mut self, trouble: &Trouble, now: Nanos) {
         if self.retry_at.is_none() {
@@ -409,16 +411,16 @@ impl AuditWriter {
         let path = self.config.dir.join(&open.name);
         if open.len == 0 {
             self.open = None;
-            // What cannot be taken away either is empty and found at the next look.
+            // A file that cannot be removed is empty, and the next listing includes it.
             _ = self.storage.remove(&path);
             return;
         }
-        // Best of what can be done: a part of a block reads up to its cut.
+        // Best effort: a reader stops at a partial block.
         _ = open.file.cut(open.len).and_then(|()| open.file.sync());
         self.put_away();
     }
 
-    /// All that the block stood for is to be told in the next one.
+    /// Moves the content of the abandoned block to the gaps of the next one.
     fn give_up_block(&mut self) {
         for line in &mut self.lines {
             let block = std::mem::take(&mut line.block);
@@ -427,14 +429,14 @@ impl AuditWriter {
             if span.datagrams == 0 {
                 continue;
             }
-            // What is pending came after what is in the block.
+            // Pending gaps are later than the content of the block.
             span.add(&std::mem::take(&mut line.pending));
             line.pending = span;
             self.has_pending = true;
         }
     }
 
-    /// The directory of its files.
+    /// The directory of the files.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.config.dir

@@ -1,4 +1,4 @@
-//! Statistics into a table and back, what a full ring leaves out, and what a full disk loses.
+//! Tests: statistics written to a table and read back, losses of a full ring and of a full disk.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::super::tests::{columns, files, of_schema, on_page, read_all};
 use super::super::{PostSection, Wants};
 
 const SECOND: u64 = 1_000_000_000;
-/// Some day's beginning.
+/// The beginning of a day.
 const START: u64 = 20_700 * 86_400 * SECOND;
 
 fn config(dir: &Path) -> StatisticsSection {
@@ -54,7 +54,7 @@ fn acted(instrument: u32, ts: u64, number: u64) -> PostEvent {
     })
 }
 
-/// An hour of three instruments with all that may happen to them.
+/// An hour of three instruments with every kind of event.
 fn events() -> Vec<PostEvent> {
     let symbol = SymbolText::new(b"AMZN").expect("a symbol");
     let mut events = vec![PostEvent::Define(Definition {
@@ -100,7 +100,7 @@ fn quoted_columns(quote: Option<Quote>) -> [Option<(Price, Qty)>; 2] {
     [quote.as_ref().and_then(Quote::bid), quote.as_ref().and_then(Quote::ask)]
 }
 
-/// A row as the table should have it, column by column as the page lists them.
+/// The expected row of the table, column by column as on the page.
 fn row_of(it: &Interval) -> Vec<String> {
     fn text<T: ToString>(value: Option<T>) -> String {
         value.map_or("-".to_owned(), |value| value.to_string())
@@ -117,11 +117,11 @@ fn row_of(it: &Interval) -> Vec<String> {
     row.extend(counts.map(|count| count.to_string()));
     row.extend([it.one_sided.to_string(), it.empty.to_string()]);
     row.extend([text(it.spread_min), text(it.spread_max), it.spread_time.to_string()]);
-    // The middle is half of bid and offer together: five tenths.
+    // The mid price is half the sum of bid and offer: five tenths.
     row.extend([text(it.relative_time), (it.sum_time * 5).to_string()]);
     row.extend([it.bid_size_time.to_string(), it.ask_size_time.to_string()]);
     row.push(it.mid_changes.to_string());
-    // And a square of it a quarter: 25 hundredths.
+    // Its square is a quarter: 25 hundredths.
     row.push(text(it.sum_moves_squared.map(|sum| sum * 25)));
     let states = [it.trading, it.auction, it.paused, it.halted, it.closed];
     row.extend(states.map(|count| count.to_string()));
@@ -135,7 +135,7 @@ fn row_of(it: &Interval) -> Vec<String> {
     row
 }
 
-/// What a builder tells of events.
+/// The builder's output for these events.
 fn told(config: &StatisticsSection, events: &[PostEvent]) -> Vec<Interval> {
     let mut rows = Vec::new();
     let mut builder = IntervalBuilder::new(&config.builder());
@@ -235,7 +235,7 @@ fn sums_beyond_a_columns_digits_are_none_and_the_widest_that_fit_are_exact() {
     assert_eq!(rows[1]["mid_moves_squared"], "25", "half of 10^-9, squared, to 20 places");
 }
 
-/// Only statistics, with a ring for so few events.
+/// A processor with statistics only, and a ring of `events` events.
 fn processor(dir: &Path, events: u32) -> (PostProcessor, PostSenders) {
     let statistics = Some(StatisticsSection { events, ..config(dir) });
     let section = PostSection { statistics, ..PostSection::default() };
@@ -255,7 +255,7 @@ fn a_full_ring_stops_nobody_and_what_it_leaves_out_marks_the_rows_that_may_lack_
         let _sent = send(&quoted(instrument, minute(0), (10, 12), 1));
     }
     processor.poll(Nanos(START));
-    // Nobody takes anything out.
+    // The ring is not read.
     let mut dropped = 0;
     for number in 2..3_000 {
         let handed = send(&quoted(1, minute(1) + number, (10, 12 + number as i64), number));
@@ -266,7 +266,7 @@ fn a_full_ring_stops_nobody_and_what_it_leaves_out_marks_the_rows_that_may_lack_
     assert_eq!((figures.dropped, figures.waiting), (dropped, 1_025));
     assert_eq!(figures.behind, Nanos(minute(1) + 1_026 - minute(0)));
     while processor.poll(Nanos(START)) > 0 {}
-    // An instrument that is quoted anew is certain from its next interval on, the other is not.
+    // An instrument that is quoted again is certain from its next interval on; the other is not.
     for nth in 2..5 {
         let _sent = send(&quoted(1, minute(nth), (10, 12), nth));
     }

@@ -1,6 +1,7 @@
-//! One client of the snapshot server: its socket, what it said, what it is still to get.
+//! One client of the snapshot server: its socket, its session, and its unsent data.
 //!
-//! It never blocks and holds little of its own: a login's bytes, and where it is in a snapshot.
+//! It never blocks and holds little memory of its own: the bytes of a login, and its position in a
+//! snapshot.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,56 +11,56 @@ use weir_feed::moldudp64::Session;
 use weir_feed::soupbin::{Access, Ending, Inbox, SnapshotServer, SoupPacket};
 use weir_types::Nanos;
 
-/// Bytes of one read: a client says little.
+/// The size of one read in bytes: a client sends little.
 const READ_LEN: usize = 512;
-/// Reads of one cycle.
+/// The maximum number of reads of one duty cycle.
 const READS_MAX: usize = 8;
-/// Bytes that may wait of a packet that is not whole: no packet of a client is longer.
+/// The most bytes held of an incomplete packet: no packet of a client is longer.
 const PACKET_LEN_MAX: usize = 256;
-/// Bytes sent in one cycle.
+/// The most bytes sent in one duty cycle.
 const SENT_MAX: usize = 1 << 20;
-/// Bytes of one write.
+/// The most bytes of one write.
 const WRITE_LEN: usize = 64 << 10;
-/// How long a client may take none of what waits for it, in nanoseconds.
+/// The time for which a client may read nothing while data is pending, in nanoseconds.
 const STALL_MAX_NS: u64 = 10_000_000_000;
-/// How long who was refused, or whose session is over, may take to hear so, in nanoseconds.
+/// The time to deliver the rejection of a login, in nanoseconds.
 const FAREWELL_MAX_NS: u64 = 1_000_000_000;
 
-/// Why a client is there no more.
+/// The reason a client was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// The session is over; of a refusal the client was told, as far as it listened.
+    /// The session ended; the rejection of a login was sent as far as the client read it.
     Ended(Ending),
-    /// It had all of its snapshot and has closed the connection.
+    /// The client received its whole snapshot and closed the connection.
     Served,
-    /// It has closed the connection before it had all.
+    /// The client closed the connection before it had the whole snapshot.
     Closed,
-    /// It did not take what waits for it, or took too long for all.
+    /// The client did not read pending data, or exceeded the total time limit.
     Slow,
-    /// Another session began while it was served.
+    /// Another session began while the snapshot was being sent.
     CutOff,
-    /// There were as many clients as there may be.
+    /// The limit of clients was reached.
     NoRoom,
 }
 
-/// What a cycle came to.
+/// The result of a duty cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// So much was done.
+    /// The amount of work done.
     Did(usize),
-    /// It has logged in, and is to be given a snapshot.
+    /// The client has logged in and needs a snapshot.
     LoggedIn,
 }
 
-/// What is to be sent: a few bytes, a snapshot, a few bytes.
+/// Unsent data: some bytes, a snapshot, some bytes.
 #[derive(Default)]
 struct Outgoing {
     before: Vec<u8>,
     snapshot: Arc<Vec<u8>>,
-    /// So much of the snapshot is to be sent.
+    /// The length of the snapshot to send.
     end: usize,
     after: Vec<u8>,
-    /// So much of each was sent.
+    /// The bytes sent of each part.
     sent: [usize; 3],
 }
 
@@ -73,7 +74,7 @@ impl Outgoing {
         self.parts().iter().all(|part| part.is_empty())
     }
 
-    /// Sends what the system takes, up to a bound; how much that was.
+    /// Sends as much as the system accepts, up to a limit; returns the number of bytes.
     fn send(&mut self, stream: &mut TcpStream) -> io::Result<usize> {
         let mut sent = 0;
         for at in 0..3 {
@@ -100,7 +101,7 @@ impl Outgoing {
         Ok(sent)
     }
 
-    /// A packet behind all the others; nothing while too much waits there.
+    /// Appends a packet after all the others; drops it while too much is pending there.
     fn push(&mut self, packet: &SoupPacket<'_>) {
         if self.sent[2] == self.after.len() {
             self.after.clear();
@@ -111,7 +112,7 @@ impl Outgoing {
         }
     }
 
-    /// Nothing more of the snapshot but the packet under way.
+    /// Truncates the snapshot after the packet under way.
     fn cut(&mut self) {
         let mut at = 0;
         while at < self.sent[1] {
@@ -124,22 +125,22 @@ impl Outgoing {
     }
 }
 
-/// See the module's documentation.
+/// A client of the snapshot server.
 pub(super) struct Client {
     stream: TcpStream,
     server: SnapshotServer,
     inbox: Inbox,
     out: Outgoing,
-    /// It is gone, for this reason, as soon as it has heard so.
+    /// The reason for removal and its deadline; the client goes once it has read the last packet.
     leaving: Option<(Left, Nanos)>,
     since: Nanos,
-    /// When it last took something of what waits for it.
+    /// The time at which it last read pending data.
     moved: Nanos,
     was_served: bool,
 }
 
 impl Client {
-    /// Who has just connected.
+    /// Takes a new connection.
     pub fn new(stream: TcpStream, now: Nanos) -> io::Result<Client> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
@@ -155,10 +156,10 @@ impl Client {
         })
     }
 
-    /// Does what can be done now.
+    /// Does the work that is possible now.
     ///
     /// # Errors
-    /// [`Left`]: it is to be forgotten.
+    /// [`Left`]: the client is to be removed.
     pub fn work(
         &mut self,
         to: (&Access, Option<Session>),
@@ -184,7 +185,7 @@ impl Client {
         Ok(Step::Did(sent))
     }
 
-    /// Takes what it says; true when it has logged in.
+    /// Takes the client's packets; returns true when it has logged in.
     fn listen(&mut self, to: (&Access, Option<Session>), now: Nanos) -> Result<bool, Left> {
         let mut bytes = [0; READ_LEN];
         for _ in 0..READS_MAX {
@@ -213,17 +214,17 @@ impl Client {
         Ok(false)
     }
 
-    /// A logout is how who has all goes.
+    /// Converts the end of the session; a logout is the normal end after a snapshot.
     fn over(&self, ending: Ending) -> Left {
         if ending == Ending::LoggedOut { self.gone() } else { Left::Ended(ending) }
     }
 
-    /// What it means when it goes by itself.
+    /// The reason if the client closes the connection.
     fn gone(&self) -> Left {
         if self.was_served { Left::Served } else { Left::Closed }
     }
 
-    /// Its session is over: who was refused is told so first.
+    /// Ends the session; a refused client is first sent the rejection.
     fn leave(&mut self, left: Left, now: Nanos) -> Result<(), Left> {
         let Left::Ended(Ending::Refused(reject)) = left else { return Err(left) };
         self.out.push(&SoupPacket::LoginRejected(reject));
@@ -231,8 +232,8 @@ impl Client {
         Ok(())
     }
 
-    /// Whether who is leaving has all that was said to it and has closed its side: to close ours
-    /// before would have the system throw away what is on the way.
+    /// Returns true once a leaving client has read everything and closed its side: closing this
+    /// side earlier would make the system discard data under way.
     fn has_heard(&mut self) -> bool {
         if !self.out.is_empty() {
             return false;
@@ -260,13 +261,13 @@ impl Client {
         let is_done = self.server.is_serving() && self.out.is_empty();
         if is_done && !self.out.snapshot.is_empty() && self.leaving.is_none() {
             self.was_served = true;
-            // The memory is others'.
+            // Releases the shared memory of the snapshot.
             (self.out.snapshot, self.out.end, self.out.sent[1]) = (Arc::default(), 0, 0);
         }
         Ok(sent)
     }
 
-    /// The answer to its login, and the snapshot behind it.
+    /// Sends the answer to the login, followed by the snapshot.
     pub fn give(&mut self, session: Session, snapshot: Arc<Vec<u8>>, now: Nanos) {
         let accepted = SoupPacket::LoginAccepted { session: session.0, sequence: 1 };
         let _is_written = accepted.write(&mut self.out.before);
@@ -274,7 +275,7 @@ impl Client {
         self.moved = now;
     }
 
-    /// The session is over. Who has all of its snapshot, or none yet, is not concerned.
+    /// Ends the session. A client that has its whole snapshot, or none yet, is not affected.
     pub fn cut_off(&mut self, now: Nanos) {
         if self.leaving.is_none() && !self.out.snapshot.is_empty() {
             self.out.cut();

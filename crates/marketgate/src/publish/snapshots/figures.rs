@@ -1,4 +1,4 @@
-//! What the snapshot server counts, for the status page and Prometheus.
+//! The snapshot server's counters, for the status page and Prometheus.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,17 +8,17 @@ use weir_feed::soupbin::{Ending, Reject};
 
 use super::client::Left;
 
-/// Figures that other threads read.
+/// Counters that other threads read.
 #[derive(Debug)]
 pub struct SnapshotFigures {
     address: SocketAddr,
-    /// Whether all of before the start was heard.
+    /// True once all events from before the start are replayed.
     pub(super) is_live: AtomicBool,
-    /// Clients now.
+    /// Connected clients.
     pub(super) clients: AtomicU64,
-    /// Snapshots taken; several clients may have had one.
+    /// Snapshots taken; several clients may share one.
     pub(super) taken: AtomicU64,
-    /// Bytes of the last one.
+    /// The size of the last snapshot in bytes.
     pub(super) len: AtomicU64,
     served: AtomicU64,
     closed: AtomicU64,
@@ -31,41 +31,41 @@ pub struct SnapshotFigures {
     silent: AtomicU64,
 }
 
-/// The snapshot server on the status page.
+/// The snapshot server's section of the status page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SnapshotReport {
-    /// Where clients connect.
+    /// The address of the server.
     pub address: String,
-    /// Whether all of before the start was heard, and snapshots are served.
+    /// True once all events from before the start are replayed and snapshots are served.
     pub is_live: bool,
-    /// Clients now.
+    /// Connected clients.
     pub clients: u64,
-    /// Snapshots taken; several clients may have had one.
+    /// Snapshots taken; several clients may share one.
     pub taken: u64,
-    /// Bytes of the last one.
+    /// The size of the last snapshot in bytes.
     pub last_bytes: u64,
-    /// Clients that had all and went.
+    /// Clients that left with a whole snapshot.
     pub served: u64,
-    /// Clients that went before they had all.
+    /// Clients that left before they had the whole snapshot.
     pub closed: u64,
-    /// Clients that did not read, or took too long.
+    /// Clients that did not read, or exceeded the time limit.
     pub slow: u64,
-    /// Clients that got none since another session began.
+    /// Clients cut off because another session began.
     pub cut_off: u64,
-    /// Logins refused by name or password.
+    /// Logins refused for name or password.
     pub refused_not_authorized: u64,
-    /// Logins refused since there is no such session, or none yet.
+    /// Logins refused because the session does not exist, or does not exist yet.
     pub refused_session: u64,
-    /// Connections closed since there were as many clients as there may be.
+    /// Connections closed because the limit of clients was reached.
     pub refused_no_room: u64,
-    /// Clients that said what is no packet, or one that may not come.
+    /// Clients that sent an invalid packet, or one not allowed in its state.
     pub malformed: u64,
-    /// Clients that did not log in, or said nothing any more.
+    /// Clients that did not log in, or fell silent.
     pub silent: u64,
 }
 
 impl SnapshotFigures {
-    /// Of a server at this address.
+    /// Creates zero counters for a server at this address.
     #[must_use]
     pub fn new(address: SocketAddr) -> SnapshotFigures {
         let zero = || AtomicU64::new(0);
@@ -87,13 +87,13 @@ impl SnapshotFigures {
         }
     }
 
-    /// Where clients connect.
+    /// The address of the server.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A client is gone.
+    /// Counts a removed client.
     pub(super) fn note(&self, left: Left) {
         let figure = match left {
             Left::Served => &self.served,
@@ -110,7 +110,7 @@ impl SnapshotFigures {
         figure.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// For the status page.
+    /// The report for the status page.
     #[must_use]
     pub fn report(&self) -> SnapshotReport {
         let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);

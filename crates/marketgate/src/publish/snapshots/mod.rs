@@ -1,13 +1,13 @@
-//! The snapshot server's agent: whoever joins the node's market late gets it whole, by GLIMPSE 5.0
-//! over SoupBinTCP, and goes on with the lines.
+//! The snapshot server's agent: sends late joiners the whole market by GLIMPSE 5.0 over SoupBinTCP,
+//! after which they continue on the lines.
 //!
-//! It hears the partition's events by itself, on a thread of its own, so that a snapshot however
-//! large holds up neither orders nor what is sent on the lines; since what is said is a function
-//! of the events, its numbers are those of the lines. It may be a little behind the lines or ahead
-//! of them, as its clients know.
+//! It reads the partition's events itself, on its own thread, so that even a large snapshot delays
+//! neither orders nor the multicast lines. Messages are a function of the events, so its sequence
+//! numbers equal those of the lines. It may be slightly behind or ahead of the lines, which its
+//! clients allow for.
 //!
-//! What it holds is bounded: so many clients, and of each a snapshot of the moment of its login.
-//! Logins between two events share one. Who does not read is let go.
+//! Its memory is bounded: a limit of clients, each with a snapshot as of its login. Logins between
+//! two events share one. Clients that do not read are disconnected.
 
 mod client;
 mod figures;
@@ -28,32 +28,32 @@ use self::client::{Client, Left, Step};
 use super::hearing::{Heard, Hearing, HearingParts};
 use weir_runtime::Agent;
 
-/// Events heard in one cycle.
+/// The maximum number of events of one duty cycle.
 const EVENTS_MAX: usize = 512;
-/// Connections taken in one cycle.
+/// The maximum number of connections accepted in one duty cycle.
 const NEWCOMERS_MAX: usize = 16;
-/// How often sockets are looked at while there are clients.
+/// The poll interval of the sockets while there are clients.
 const LOOK_INTERVAL: Nanos = Nanos(1_000_000);
 
-/// What the agent is made of.
+/// The parts of a [`SnapshotAgent`].
 pub struct SnapshotParts {
-    /// What is published.
+    /// The partition and its events.
     pub hearing: HearingParts,
-    /// Where clients connect, without waiting.
+    /// The non-blocking listener for clients.
     pub listener: TcpListener,
-    /// Who may log in.
+    /// The accepted logins.
     pub access: Access,
-    /// Clients at the same time; further ones are closed at once.
+    /// The maximum number of concurrent clients; further connections are closed at once.
     pub clients_max: usize,
-    /// How long one may take.
+    /// The maximum duration of a client's connection.
     pub timeout: Nanos,
-    /// How often events are looked for when there were none.
+    /// The interval at which an idle agent looks for events.
     pub look_interval: Nanos,
-    /// Figures for others to read.
+    /// Counters for other threads.
     pub figures: Arc<SnapshotFigures>,
 }
 
-/// The number that the session's next message gets, by counting.
+/// Counts the sequence number of the session's next message.
 #[derive(Debug)]
 struct Numbers {
     session: Option<Session>,
@@ -72,14 +72,14 @@ impl PublishSink for Numbers {
     fn end(&mut self) {}
 }
 
-/// A snapshot as packets, and what it is one of.
+/// A snapshot as packets, with its session and next sequence number.
 struct Taken {
     session: Session,
     next: u64,
     packets: Arc<Vec<u8>>,
 }
 
-/// See the module's documentation.
+/// Serves snapshots of the market.
 pub struct SnapshotAgent {
     hearing: Hearing,
     numbers: Numbers,
@@ -90,13 +90,13 @@ pub struct SnapshotAgent {
     clients_max: usize,
     timeout: Nanos,
     look_interval: Nanos,
-    /// The last one, as long as a client has it.
+    /// The last snapshot, kept while a client uses it.
     taken: Option<Taken>,
     figures: Arc<SnapshotFigures>,
 }
 
 impl SnapshotAgent {
-    /// An agent that has heard nothing yet.
+    /// Creates an agent that has read no events yet.
     #[must_use]
     pub fn new(parts: SnapshotParts) -> SnapshotAgent {
         let SnapshotParts { listener, access, clients_max, timeout, figures, .. } = parts;
@@ -115,7 +115,7 @@ impl SnapshotAgent {
         }
     }
 
-    /// Hears at most [`EVENTS_MAX`] events.
+    /// Reads at most [`EVENTS_MAX`] events.
     fn hear(&mut self, now: Nanos) -> usize {
         let session = self.numbers.session;
         let mut count = 0;
@@ -129,20 +129,20 @@ impl SnapshotAgent {
             }
         }
         if self.numbers.session != session {
-            // What they get belongs to a session that is over.
+            // Their snapshots belong to a session that is over.
             self.clients.iter_mut().for_each(|client| client.cut_off(now));
         }
         self.figures.is_live.store(self.is_live, Ordering::Relaxed);
         count
     }
 
-    /// Takes in who has connected.
+    /// Accepts new connections.
     fn welcome(&mut self, now: Nanos) -> usize {
         for count in 0..NEWCOMERS_MAX {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return count,
-                // The peer gave up, or descriptors ran out: it is tried again in the next cycle.
+                // The peer gave up, or descriptors ran out: retried in the next duty cycle.
                 Err(_) => return count,
             };
             if self.clients.len() >= self.clients_max {
@@ -156,7 +156,7 @@ impl SnapshotAgent {
         NEWCOMERS_MAX
     }
 
-    /// Does for each client what can be done.
+    /// Does the work that is possible for each client.
     fn serve(&mut self, now: Nanos) -> usize {
         let mut done = 0;
         let mut at = 0;
@@ -187,7 +187,7 @@ impl SnapshotAgent {
         done
     }
 
-    /// A snapshot of this moment: that of before where nothing has happened since.
+    /// Takes a snapshot of the current state, or returns the last one if nothing has changed since.
     fn take_snapshot(&mut self, session: Session) -> Arc<Vec<u8>> {
         let next = self.numbers.next;
         if let Some(taken) = &self.taken

@@ -1,5 +1,5 @@
-//! One client over a real connection, with time as the tests say it; whole nodes are tested
-//! elsewhere.
+//! Tests of one client over a real connection, with time under the tests' control; whole nodes are
+//! tested elsewhere.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -12,7 +12,7 @@ use super::*;
 const OURS: Session = Session(*b"10SA000001");
 const START: Nanos = Nanos(1_000_000_000);
 const HOUR: Nanos = Nanos(3_600_000_000_000);
-/// Longer than what the system buffers of a connection.
+/// Longer than the system's buffers of a connection.
 const LONG: usize = 64 << 20;
 const HANG: Duration = Duration::from_secs(60);
 
@@ -33,7 +33,7 @@ fn log_in(peer: &mut TcpStream) {
     say(peer, &SoupPacket::LoginRequest(Login::new("firm11", "secret").unwrap()));
 }
 
-/// Works until something other than waiting comes of it.
+/// Works until `is_it` accepts a result.
 fn until<T>(
     client: &mut Client,
     now: Nanos,
@@ -56,7 +56,7 @@ fn logged_in() -> (TcpStream, Client) {
     (peer, client)
 }
 
-/// So many packets of a hundred bytes each, and where to go on.
+/// A snapshot of at least `len` bytes, in packets of a hundred bytes, with the closing message.
 fn snapshot(len: usize) -> Arc<Vec<u8>> {
     let mut packets = Vec::new();
     while packets.len() < len {
@@ -66,7 +66,7 @@ fn snapshot(len: usize) -> Arc<Vec<u8>> {
     Arc::new(packets)
 }
 
-/// Reads to the connection's end, on a thread of its own; what each packet was.
+/// Reads on another thread until the connection ends; returns the type of each packet.
 fn reading(mut peer: TcpStream) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let (mut kinds, mut inbox, mut bytes) = (Vec::new(), Inbox::new(), vec![0; 1 << 16]);
@@ -112,7 +112,7 @@ fn a_snapshot_is_sent_whole_and_the_client_goes_as_it_likes() {
 fn who_does_not_read_is_let_go_and_waits_until_then_cost_nothing() {
     let (_peer, mut client) = logged_in();
     client.give(OURS, snapshot(LONG), START);
-    // As much as the system takes.
+    // Sends as much as the system accepts.
     until(&mut client, START, |step| (step == Ok(Step::Did(0))).then_some(()));
     let just = Nanos(START.0 + 9_999_999_999);
     say_alive(&mut client, just);
