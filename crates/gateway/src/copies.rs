@@ -125,7 +125,8 @@ impl Copies {
         self.feeds[feed].firm_id
     }
 
-    /// Adds a record to the firm's topic and to that of all; true when any stream exists.
+    /// Adds a record to the topic of all, and to `feed` if it is a firm's; true when either has a
+    /// stream.
     #[inline]
     pub(super) fn note(&mut self, feed: usize, port: usize, record: u64) -> bool {
         let all = &mut self.feeds[ALL].ports[port];

@@ -48,7 +48,7 @@ impl Gateway {
         frames
     }
 
-    /// Same as [`Gateway::read_sessions`], for connections without a session; returns their number.
+    /// Reads connections without a session like [`Gateway::read_sessions`]; returns their number.
     pub(super) fn read_strangers(&mut self, now: Nanos) -> usize {
         let mut count = 0;
         while count < STRANGERS_MAX {

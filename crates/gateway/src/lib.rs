@@ -298,8 +298,9 @@ impl Gateway {
         self.poll.registry().register(&mut source, DISK, Interest::READABLE)
     }
 
-    /// Connects the newcomers' thread: stores the gateway's ends of its rings and returns the
-    /// sessions that it may admit. Must be called after the past events are processed.
+    /// Connects the newcomers' thread: stores the gateway's ends of its rings, and returns a
+    /// reception of its own that knows the same sessions. Must be called after the past events are
+    /// processed.
     pub fn meet(&mut self, newcomers: NewcomersPort, rng: Box<dyn Rng + Send>) -> Reception {
         self.newcomers = Some(newcomers);
         self.reception.beside(rng)

@@ -145,7 +145,6 @@ impl Stream {
     /// # Errors
     /// [`CannotResume`] with the range that can be requested. For an unknown epoch no event is
     /// certain: the first event that may differ is then the oldest retained.
-    /// can be vouched for: the first event that may be another is then the oldest retained.
     pub fn check_resume(
         &self,
         event_no: EventNo,

@@ -67,7 +67,7 @@ impl TimerWheel {
         }
     }
 
-    /// Same as [`TimerWheel::set`], unless the key has an earlier deadline.
+    /// Sets the deadline of a key like [`TimerWheel::set`], unless it has an earlier one.
     pub fn set_no_later_than(&mut self, key: usize, at: Nanos) {
         if self.deadline_of(key).is_none_or(|set| at < set) {
             self.set(key, at);

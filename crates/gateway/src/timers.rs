@@ -60,7 +60,7 @@ impl Gateway {
         }
     }
 
-    /// Same as [`Gateway::set_timer`], for the deadlines that a write can start.
+    /// Brings a connection's deadline forward to the first that a write can start.
     pub(super) fn set_output_timer(&mut self, connection: &Connection) {
         let stalled = self.stalls_at(connection);
         if let Some(at) = stalled.into_iter().chain(connection.output_idle_at()).min() {

@@ -706,7 +706,6 @@ impl Config {
     }
 
     /// Checks that all values are in range.
-    /// Checks that all values are in range.
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`], naming the first that is not.

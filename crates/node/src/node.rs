@@ -276,7 +276,7 @@ impl Node {
         figures.snapshots().map(SnapshotFigures::address)
     }
 
-    /// The node's figures.
+    /// Returns the node's figures.
     #[must_use]
     pub fn status(&self) -> Arc<NodeStatus> {
         self.status.clone()

@@ -225,7 +225,7 @@ pub struct InstrumentReport {
     pub qty_exponent: i8,
     /// The least price step, as a mantissa; prices are multiples of it.
     pub tick_size: i64,
-    /// The least quantity, in lots; quantities are multiples of it.
+    /// The quantity step; quantities are multiples of it.
     pub lot_size: u64,
     /// The lowest price of an order, and of a market sell's trades, as a mantissa.
     pub price_min: i64,
@@ -523,7 +523,7 @@ impl NodeStatus {
     }
 }
 
-/// The metrics of logon checks, and of refusals by session limits.
+/// Returns the metrics of logon checks, and of refusals by session limits.
 fn logons_and_limits(g: &GatewayCounters) -> [(&'static str, &'static str, u64); 6] {
     [
         (
@@ -555,7 +555,7 @@ fn logons_and_limits(g: &GatewayCounters) -> [(&'static str, &'static str, u64);
     ]
 }
 
-/// The metrics of drop copy.
+/// Returns the metrics of drop copy.
 fn copies(g: &GatewayCounters) -> [(&'static str, &'static str, u64); 2] {
     [
         ("weir_gateway_copies_total", "Copies of reports sent.", g.copies),
@@ -800,7 +800,7 @@ fn directory_bytes(dir: &std::path::Path) -> u64 {
     });
     sizes.sum()
 }
-/// The metrics of connections that ended, or were refused.
+/// Returns the metrics of connections that ended, or were refused.
 fn ends_of_connections(g: &GatewayCounters) -> [(&'static str, &'static str, u64); 5] {
     [
         (

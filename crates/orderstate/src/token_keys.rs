@@ -3,7 +3,6 @@
 //! A token is valid wherever its key is, so all nodes and routers that serve the same clients share
 //! one key file. Further keys may open tokens: so a key can be replaced while clients still hold
 //! tokens of the previous one, and while some nodes do not seal with the new one yet.
-//! before, and while not every node seals with the new one.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -50,7 +50,7 @@ pub enum ShadowError {
     /// The command log's directory cannot be opened.
     #[error("the command log's directory: {0}")]
     Directory(#[source] DiskError),
-    /// An entry of the command log is no command.
+    /// An entry of the command log is not a valid command.
     #[error("the log's entry {position} is no command: {source}")]
     Entry {
         /// The entry.
@@ -172,8 +172,8 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         self.snapshot_with(|_| {})
     }
 
-    /// Same as [`Shadow::snapshot`], but `change` may corrupt the state, for tests of its
-    /// detection.
+    /// Writes a snapshot like [`Shadow::snapshot`], but `change` may corrupt the state, for tests of
+    /// its detection.
     ///
     /// # Errors
     /// [`ShadowError`].

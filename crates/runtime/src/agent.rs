@@ -8,7 +8,7 @@ use weir_types::Nanos;
 
 /// A part of the node with a duty cycle.
 pub trait Agent: Send {
-    /// The agent's name, for threads, logs and metrics.
+    /// Returns the agent's name, for threads, logs and metrics.
     fn name(&self) -> &'static str;
 
     /// Does a bounded amount of the available work without blocking. `now` is read once per cycle.

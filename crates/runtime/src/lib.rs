@@ -9,7 +9,7 @@
 //!   process when an invariant is broken.
 //! * [`config_error`]: the error of a configuration value. [`civil`]: dates and times of day.
 //!
-//! Nothing here knows an order, a session or a message.
+//! This crate has no notion of orders, sessions or messages.
 
 pub mod agent;
 pub mod beat;

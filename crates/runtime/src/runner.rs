@@ -403,7 +403,7 @@ pub struct RunningThread {
 }
 
 impl RunningThread {
-    /// The thread's name.
+    /// Returns the thread's name.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name

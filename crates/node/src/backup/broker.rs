@@ -5,7 +5,6 @@
 //! read again until two consecutive passes are equal: the copy is then the state at a moment
 //! between these passes. A partly written block in the copy is discarded when it is opened, as
 //! after a crash.
-//! when it is opened, as after a crash.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 //! Backups of a node's directory, and their restore.
 //!
-//! A backup is one flat directory. Its files are copies of immutable parts of the node's files,
-//! each named by its contents' hash; `MANIFEST` lists the files that belong together and is written
-//! last, under a temporary name first. So however a backup ends, the target is either unchanged or
-//! the whole new backup. `docs/protocols/log-format.md` explains the format.
+//! A backup is one flat directory. Its files are copies of data that the node never changes once
+//! written, each with its contents' hash in its name; `MANIFEST` lists the files that belong
+//! together and is written last, under a temporary name first. So however a backup ends, the target
+//! is either unchanged or the whole new backup. `docs/protocols/log-format.md` explains the format.
 //!
 //! * [`manifest`]: the manifest of a backup. [`take`]: copies, while the node may run; [`broker`]:
 //!   the files of durable subscriptions.

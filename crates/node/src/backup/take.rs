@@ -8,7 +8,6 @@
 //! A running node adds frames, opens segments, deletes old ones and recycles their files. So a
 //! segment is identified by its header and name: one that is no longer listed under its name is
 //! dropped and the log is listed again. A half-written frame reads as the end.
-//! given up and the log looked at anew. Frames that are half written read as the end.
 
 use weir_io::{Access, Disk, DiskErrorKind};
 use weir_log::segment::SEGMENT_HEADER;

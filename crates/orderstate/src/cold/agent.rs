@@ -126,11 +126,11 @@ pub fn source_dir_of(dir: &Path, source: PartitionId, log_id: Option<u128>) -> P
 }
 
 impl ColdAgent {
-    /// Opens the archive in its directory; what there is to say goes to `notes`.
+    /// Opens the archive in its directory; messages for operators are added to `notes`.
     ///
     /// # Errors
-    /// When the directory cannot be read or made, another process has it, or its files are of a
-    /// later epoch than the log.
+    /// When the directory cannot be read or created, another process has locked it, or its files
+    /// are of a later epoch than the log.
     pub fn open(
         parts: ColdParts,
         notes: &mut Vec<String>,
@@ -142,7 +142,7 @@ impl ColdAgent {
         ColdAgent::over(disk, parts, notes).with_context(at)
     }
 
-    /// Same as [`ColdAgent::open`], for an outside source: see [`ColdAgent::over_source`].
+    /// Opens an outside source's archive in its directory: see [`ColdAgent::over_source`].
     ///
     /// # Errors
     /// The same as those of [`ColdAgent::open`].
@@ -160,7 +160,7 @@ impl ColdAgent {
 }
 
 impl<D: Disk> ColdAgent<D> {
-    /// Same as [`ColdAgent::open`], over a disk.
+    /// Opens the archive over a disk.
     ///
     /// # Errors
     /// When the disk fails or its files are of a later epoch than the log.
@@ -221,8 +221,8 @@ impl<D: Disk> ColdAgent<D> {
         Ok((port, agent))
     }
 
-    /// Same as [`ColdAgent::over`], for an outside source with a recovered store: files unknown to
-    /// the store are removed, all of them if the source survives no restart.
+    /// Opens an outside source's archive over a disk. All its files are removed if one has an epoch
+    /// after the recovered store's, or if the source survives no restart.
     ///
     /// # Errors
     /// The same as those of [`ColdAgent::over`].

@@ -19,8 +19,9 @@ use super::figures::ColdFigures;
 
 /// The maximum number of batches waiting for the archive.
 pub const BATCHES_MAX: usize = 64;
-/// The number of changes that are sent at once; fewer wait for [`FEED_INTERVAL`]. Far below the
-/// number of ended orders that the store keeps, so that it discards none of them before.
+/// The number of new changes at which they are sent immediately; fewer wait for
+/// [`FEED_INTERVAL`]. Far below the number of ended orders that the store keeps, so that it
+/// discards none of them before.
 const FEED_CHANGES: u64 = 512;
 /// The maximum number of changes in a batch.
 const BATCH_CHANGES: u32 = 1_024;
@@ -86,7 +87,7 @@ pub struct ColdFeeder<D = ThreadDisk> {
     /// The archive's agent until its thread starts: at a start it runs on the store's thread.
     agent: Option<Box<ColdAgent<D>>>,
     fed_at: Nanos,
-    /// The number of changes that are sent at once.
+    /// The number of new changes at which they are sent immediately.
     changes_max: u64,
     /// A rewind to be sent to the archive.
     rewind: Option<(Epoch, Place)>,
@@ -96,8 +97,8 @@ pub struct ColdFeeder<D = ThreadDisk> {
     is_keeping: bool,
     /// The number of ended orders that the store keeps for this beyond its own limit.
     pub(super) held_max: u32,
-    /// The store's head when the last full resend ended. Until the archive has all changes up to
-    /// it, its files may still hold disowned changes.
+    /// The store's head at the start or when the last full resend ended. Until the archive has all
+    /// changes up to it, its files may still hold disowned changes.
     told_to: Place,
 }
 

@@ -214,7 +214,7 @@ impl World {
         self.say(rec, firm, if ends { OrdStatus::Canceled } else { OrdStatus::New });
     }
 
-    /// Power is lost: the store is rebuilt from the log, the archive from its disk.
+    /// Cuts the power: rebuilds the store from the log and the archive from its disk.
     fn crash(&mut self, choice: u64) {
         self.disk = self.disk.after_power_loss(CrashChoice::Random(choice));
         let (config, ended_max) = (self.config.clone(), self.ended_max);

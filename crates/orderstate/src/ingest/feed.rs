@@ -284,7 +284,7 @@ impl Feed {
         given
     }
 
-    /// Takes a batch, its whole frame.
+    /// Ingests a batch, given as its whole frame.
     pub(super) fn batch(&mut self, connection: u64, frame: Vec<u8>, now: Nanos) {
         let Framing::Frame { message: Ok(raw), .. } = next_frame(&frame, SOURCE_FRAME_LEN_MAX)
         else {

@@ -186,7 +186,7 @@ impl Feeds {
             Asked::Batch(frame) => {
                 let feed = self.feed(source_of(&frame));
                 feed.batch(connection, frame, now);
-                // The next batch may end as many orders as the store can hold back for the archive.
+                // Sent now, since the next batch may end as many orders as the store retains.
                 feed.feed_cold(now);
             }
         }

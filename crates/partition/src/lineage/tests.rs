@@ -13,7 +13,7 @@ fn stand(epoch: u32, next: u64) -> Stand {
     Stand { epoch: Epoch(epoch), next }
 }
 
-/// The trail of events at these positions, numbered from `first`.
+/// Returns the trail of events at these positions, numbered from `first`.
 fn trail_of(first: u64, positions: &[u64], lineage: &Lineage) -> Trail {
     let mut trail = Trail::starting_at(first);
     for (number, position) in (first..).zip(positions) {
@@ -125,7 +125,7 @@ impl Written {
         Lineage::new(Epoch(self.epoch), &self.ended)
     }
 
-    /// The trail of the remaining events when those of the first commands are deleted.
+    /// Returns the trail of the remaining events when those of the first commands are deleted.
     fn trail(&self, gone: usize, lineage: &mut Lineage) -> Trail {
         let gone_events: usize = self.commands[..gone].iter().map(Vec::len).sum();
         let oldest_left = (gone..self.commands.len()).find(|at| !self.commands[*at].is_empty());
@@ -149,7 +149,7 @@ impl Client {
         stand(self.epoch, self.heard.len() as u64 + 1)
     }
 
-    /// The verdict from a comparison of the events themselves.
+    /// Returns the verdict from a comparison of the events themselves.
     fn verdict(&self, events: &[Told]) -> Verdict {
         let same = self.heard.iter().zip(events).take_while(|(a, b)| a == b).count();
         if same == self.heard.len() { Verdict::Same } else { Verdict::OtherFrom(same as u64 + 1) }

@@ -312,7 +312,7 @@ impl Venue {
         let unsynced = self.log.len() - self.synced;
         let lost = lost.map_or(0, |lost| lost % (unsynced + 1));
         let lost = self.log.split_off(self.log.len() - lost);
-        // Files with lost changes are removed, including those that a snapshot's store had
+        // Files with lost changes are removed, and with them changes that the snapshot's store had
         // discarded.
         self.has_lost |= !lost.is_empty() && self.snapshot.is_some();
         self.begun = None;
