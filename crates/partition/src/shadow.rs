@@ -172,8 +172,8 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         self.snapshot_with(|_| {})
     }
 
-    /// Writes a snapshot like [`Shadow::snapshot`], but `change` may corrupt the state, for tests of
-    /// its detection.
+    /// Writes a snapshot like [`Shadow::snapshot`], but `change` may corrupt the state, for tests
+    /// of its detection.
     ///
     /// # Errors
     /// [`ShadowError`].
