@@ -4,8 +4,8 @@
 //! An order waits for at most the cycle in which it arrives, so each part of a cycle is limited. A
 //! busy connection gets a share of a cycle's frames that shrinks with the number of recently active
 //! connections, not with the number of connected ones: alone it is read in large pieces, next to
-//! others in small ones. Connections that close, newcomers, and deadlines are served a few at a
-//! time, when no orders were read or after these were answered, and at most [`PASSED_OVER_MAX`]
+//! others in small ones. Connections without a session, arrivals and deadlines are served a few at
+//! a time, when no orders were read or after these were answered, and at most [`PASSED_OVER_MAX`]
 //! cycles late. A session with a rate limit that keeps exceeding it by far is not read faster than
 //! it can be refused ([`Pace`]): each refusal is an entry in the log and costs as much as an order.
 
