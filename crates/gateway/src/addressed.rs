@@ -1,4 +1,4 @@
-//! Events that are addressed to a session: their heads, read where they lie, and their frames.
+//! Events addressed to a session: reading their heads in place, and framing them.
 
 use weir_types::{EventNo, Position, RequestNo, SessionId};
 use weir_wire::Message;
@@ -10,7 +10,7 @@ use zerocopy::IntoBytes;
 
 use super::stream::Noted;
 
-/// Where an addressed event's head fields lie, by template.
+/// The offsets of an addressed event's head fields, by template.
 struct HeadOffsets {
     session_id: usize,
     event_no: usize,
@@ -59,7 +59,7 @@ const fn with_reason<M: Message>() -> HeadOffsets {
 const ORDER_EVENT: HeadOffsets = with_reason::<OrderEvent>();
 const REQUEST_REJECTED: HeadOffsets = with_reason::<RequestRejected>();
 const REQUEST_DONE: HeadOffsets = heads_of::<RequestDone>();
-/// Nobody's request caused it: it is an operator's.
+/// No client's request caused it: an operator's did.
 const TRADE_BUSTED: HeadOffsets = HeadOffsets {
     session_id: offset_of::<TradeBusted>("session_id"),
     event_no: offset_of::<TradeBusted>("event_no"),
@@ -67,26 +67,26 @@ const TRADE_BUSTED: HeadOffsets = HeadOffsets {
     reason: None,
 };
 
-/// What the gateway needs to know of an event to send it on.
+/// The head fields of an event that the gateway needs to forward it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address {
     pub(super) position: u64,
     pub(super) session_id: SessionId,
     pub(super) event_no: EventNo,
     pub(super) request_no: RequestNo,
-    /// The code of the reason given; zero for none.
+    /// The code of its reason; zero for none.
     pub(super) reason: u16,
 }
 
 impl Address {
-    /// The event for its session's stream.
+    /// Returns the event's entry in its session's stream.
     pub(super) fn noted(&self, record: u64) -> Noted {
         let (event_no, request_no) = (self.event_no, self.request_no);
         Noted { event_no, request_no, position: Position(self.position), record }
     }
 }
 
-/// The command that caused an event: every event begins with its position.
+/// Returns the position of the command that caused an event: every event begins with it.
 pub(super) fn position_of(raw: &RawMessage<'_>) -> u64 {
     let (position, _) = raw.block().split_first_chunk().expect("no event is shorter");
     u64::from_le_bytes(*position)
@@ -119,7 +119,7 @@ pub(super) fn address_of(raw: &RawMessage<'_>) -> Option<Address> {
     })
 }
 
-/// Appends the frame of an event to `out`; order events get the stage times behind their block.
+/// Appends the frame of an event to `out`; order events get the stage times after their block.
 pub(super) fn put_event(raw: &RawMessage<'_>, stage_times: StageTimes, out: &mut Vec<u8>) {
     let wire;
     let tail: &[u8] = if raw.template_id == OrderEvent::TEMPLATE_ID {

@@ -1,9 +1,9 @@
-//! One TCP connection: its buffers, and whose sessions it carries.
+//! A client connection: its socket, its buffers, and the sessions that it carries.
 //!
-//! It moves bytes; what a frame means is the gateway's. Both buffers are bounded: input by its
-//! fixed size, output by the gateway, which stops producing for a connection that does not read
-//! ([`Connection::has_room`]). A connection that is idle has neither: it reads into a buffer that
-//! is lent to it and keeps only what it could not deal with.
+//! It moves bytes; the gateway interprets frames. Both buffers are limited: input by its fixed
+//! size, output by the gateway, which stops producing for a connection that does not read
+//! ([`Connection::has_room`]). An idle connection holds neither: it reads into a borrowed buffer
+//! and keeps only unconsumed bytes.
 
 use weir_door::ConnectionId;
 use weir_door::transport::{Ending, Transport};
@@ -11,24 +11,24 @@ use weir_probe::{TraceId, Tsc};
 use weir_tls::link::SCRATCH_LEN;
 use weir_types::{Nanos, SessionId};
 
-/// Bytes of the input buffer: many small frames at once, or one of the longest.
+/// The input buffer's size in bytes: many small frames, or one of the longest.
 const INPUT_LEN: usize = 64 * 1024;
-/// The longest rest of a read that a connection keeps in a buffer of its own; with more it keeps
-/// the one that it was lent.
+/// The number of unconsumed bytes up to which a connection copies them to a buffer of its own; with
+/// more it keeps the borrowed one.
 const REST_MAX: usize = 2 * 1024;
-/// Input buffers kept for the next read.
+/// The number of input buffers kept for the next read.
 const SPARE_MAX: usize = 4;
-/// An output buffer that grew beyond this is given back once it is empty and nothing was sent for
-/// [`OUTPUT_IDLE`].
+/// The capacity in bytes beyond which an output buffer is freed once it is empty and nothing was
+/// sent for [`OUTPUT_IDLE`].
 const OUTPUT_KEPT: usize = 4 * 1024;
-/// How long an empty output buffer is kept.
+/// The time in nanoseconds for which an empty output buffer is kept.
 const OUTPUT_IDLE: u64 = 1_000_000_000;
 
-/// Buffers that connections are lent while they read.
+/// Buffers that connections borrow while they read.
 #[derive(Debug)]
 pub struct ReadBuffers {
     spare: Vec<Box<[u8]>>,
-    /// Where the bytes of a connection with TLS come before they are opened.
+    /// The encrypted bytes of a TLS connection before they are opened.
     pub(super) sealed: Box<[u8]>,
 }
 
@@ -50,11 +50,11 @@ impl ReadBuffers {
     }
 }
 
-/// Bytes read and not yet consumed. The gateway takes it out of the connection while it looks at
-/// its frames, so that the frames can be lent while the connection's output grows.
+/// Bytes read and not yet consumed. The gateway moves it out of the connection while it reads
+/// frames, so that frames can borrow it while the connection's output grows.
 ///
-/// INVARIANT: either `lent` is there, and the bytes are its `start..end`, or it is empty, and they
-/// are `rest[start..end]`.
+/// INVARIANT: either `lent` is present, and the bytes are its `start..end`, or it is empty, and
+/// they are `rest[start..end]`.
 #[derive(Debug, Default)]
 pub struct Input {
     lent: Box<[u8]>,
@@ -64,7 +64,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// The bytes not yet consumed.
+    /// Returns the bytes not yet consumed.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         let all = if self.lent.is_empty() { &self.rest[..] } else { &self.lent[..] };
@@ -77,13 +77,13 @@ impl Input {
         assert!(self.start <= self.end, "consumed more than was read");
     }
 
-    /// True when nothing waits to be consumed.
+    /// Returns true when all bytes are consumed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// Room to read into, behind what waits.
+    /// Returns the free space behind the unconsumed bytes.
     fn room(&mut self, buffers: &mut ReadBuffers) -> &mut [u8] {
         let len = self.end - self.start;
         if self.lent.is_empty() {
@@ -98,7 +98,7 @@ impl Input {
         &mut self.lent[self.end..]
     }
 
-    /// Gives the buffer back unless much of it waits.
+    /// Returns the buffer unless many of its bytes are unconsumed.
     fn give_back(&mut self, buffers: &mut ReadBuffers) {
         let len = self.end - self.start;
         if self.lent.is_empty() || len > REST_MAX {
@@ -111,16 +111,16 @@ impl Input {
     }
 }
 
-/// What reading or writing left of a connection.
+/// A connection's state after a read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
-    /// Bytes came, or none were there.
+    /// The connection is open, with or without new bytes.
     Open,
-    /// The peer closed or the connection broke; [`Connection::ending`] says which.
+    /// The peer closed or the connection broke; [`Connection::ending`] distinguishes them.
     Gone,
 }
 
-/// A connection.
+/// A client connection.
 #[derive(Debug)]
 pub struct Connection {
     pub(super) id: ConnectionId,
@@ -129,46 +129,46 @@ pub struct Connection {
     pub(super) output: Vec<u8>,
     output_sent: usize,
     pub(super) readable: bool,
-    /// Whether the socket says that its peer sends nothing more.
+    /// True when the socket reports that its peer sends nothing more.
     read_closed: bool,
     writable: bool,
     /// The counter when the newest input was read.
     pub(super) ingress: Tsc,
     /// The sessions logged on through it.
     pub(super) sessions: Vec<SessionId>,
-    /// Malformed messages so far.
+    /// The number of malformed messages so far.
     pub(super) error_count: u32,
-    /// When something last came and went.
+    /// The times of the last receipt and the last sending of bytes.
     pub(super) received_at: Nanos,
     pub(super) sent_at: Nanos,
-    /// Since when output waits without progress.
+    /// The time since which output waits without progress.
     pub(super) stalled_since: Option<Nanos>,
-    /// Close once the output is sent, at the latest then.
+    /// Set when the connection closes: after its output is sent, at this time at the latest.
     pub(super) closing_by: Option<Nanos>,
     /// Orders whose answers are in the output, for the egress point.
     pub(super) answered: Vec<TraceId>,
-    /// Whether it is in the gateway's list of connections with output.
+    /// True while it is in the gateway's list of connections with output.
     pub(super) in_flush_list: bool,
-    /// Whether sessions of it are behind and wait for room in its output.
+    /// True while sessions of it are behind and wait for room in its output.
     pub(super) catches_up_later: bool,
-    /// Whether the delivery store was told to make no pages for it.
+    /// True while the delivery store makes no pages for it.
     pub(super) pages_paused: bool,
-    /// Whether its next frame found no room where it goes, or its turn was over before its frames.
+    /// True when its next frame's destination was full, or its share ended before its frames.
     pub(super) must_wait: bool,
-    /// Whether nothing more is taken from it until its output has room again.
+    /// True while nothing more is taken from it until its output has room again.
     pub(super) waits_for_room: bool,
-    /// The last span in which it sent something, see [`super::fairness`].
+    /// The last span in which it sent something; see [`super::fairness`].
     pub(super) heard_in: u64,
-    /// Whether it is in the gateway's list of connections to read.
+    /// True while it is in the gateway's list of connections to read.
     pub(super) in_read_list: bool,
-    /// Who is at the other end, for people.
+    /// The peer's address, for diagnostics.
     pub peer: Option<std::net::SocketAddr>,
-    /// What ended it, once it is gone.
+    /// The way it ended, once it is gone.
     pub(super) ending: Option<Ending>,
 }
 
 impl Connection {
-    /// A connection just accepted.
+    /// Returns a newly accepted connection.
     #[must_use]
     pub fn new(id: ConnectionId, transport: Transport, now: Nanos) -> Connection {
         Connection {
@@ -200,7 +200,7 @@ impl Connection {
         }
     }
 
-    /// It comes to another table and another poll, which will say what its socket can.
+    /// Moves it to another table and poll; the new poll reports the socket's readiness.
     pub fn moves_to(&mut self, id: ConnectionId) {
         self.id = id;
         (self.in_read_list, self.in_flush_list) = (false, false);
@@ -219,7 +219,7 @@ impl Connection {
             match self.transport.read(room, &mut sealed) {
                 Ok(got) => {
                     self.input.end += got.len;
-                    // The end that came with these bytes brings no event of its own.
+                    // The end of stream that came with these bytes raises no event of its own.
                     self.readable = got.more || self.read_closed;
                     if got.moved {
                         self.received_at = now;
@@ -236,7 +236,7 @@ impl Connection {
         outcome
     }
 
-    /// Gives back what it was lent to read with, as far as it can.
+    /// Returns the borrowed read buffer where possible.
     pub fn settle_input(&mut self, buffers: &mut ReadBuffers) {
         self.input.give_back(buffers);
     }
@@ -273,47 +273,46 @@ impl Connection {
         ReadOutcome::Open
     }
 
-    /// Tells the peer, where the transport has a word for it, that nothing more comes; true when
-    /// that is sent.
+    /// Sends the transport's end-of-stream message, if it has one; true when that is sent.
     pub fn say_farewell(&mut self, now: Nanos) -> bool {
         self.transport.say_farewell();
         self.flush(now) == ReadOutcome::Gone || self.output_len() == 0
     }
 
-    /// Gives the memory of a quiet connection's output back.
+    /// Frees the output buffer of an idle connection.
     pub fn tidy_output(&mut self, now: Nanos) {
         if self.output_idle_at().is_some_and(|at| now > at) {
             self.output = Vec::new();
         }
     }
 
-    /// When the memory of the output is to be given back if nothing more is sent.
+    /// Returns the time at which the output's memory is freed if nothing more is sent.
     #[must_use]
     pub fn output_idle_at(&self) -> Option<Nanos> {
         let is_held = self.output.is_empty() && self.output.capacity() > OUTPUT_KEPT;
         is_held.then_some(Nanos(self.sent_at.0 + OUTPUT_IDLE))
     }
 
-    /// Bytes waiting to be sent, those in records of TLS that the socket has not taken included.
+    /// Returns the number of bytes to be sent, including TLS records that the socket has not taken.
     #[must_use]
     pub fn output_len(&self) -> usize {
         self.output.len() - self.output_sent + self.transport.unsent_len()
     }
 
-    /// Whether less than `len_max` bytes wait to be sent.
+    /// Returns true when fewer than `len_max` bytes wait to be sent.
     #[must_use]
     pub fn has_room(&self, len_max: usize) -> bool {
         self.output_len() < len_max
     }
 
-    /// The socket says that it can be read or written again, or that its end is there to be read.
+    /// Records the socket's readiness to be read or written, or its end of stream.
     pub fn on_ready(&mut self, event: &mio::event::Event) {
         self.readable |= event.is_readable() || event.is_read_closed();
         self.read_closed |= event.is_read_closed();
         self.writable |= event.is_writable();
     }
 
-    /// Whether it can be written at once.
+    /// Returns true when it can be written at once.
     #[must_use]
     pub fn can_write(&self) -> bool {
         self.writable
@@ -324,7 +323,7 @@ impl Connection {
 mod tests {
     use super::*;
 
-    /// Reads `bytes` into an input as a connection does.
+    /// Reads `bytes` into an input like a connection.
     fn read(input: &mut Input, bytes: &[u8], buffers: &mut ReadBuffers) {
         input.room(buffers)[..bytes.len()].copy_from_slice(bytes);
         input.end += bytes.len();
@@ -336,7 +335,7 @@ mod tests {
         let mut buffers = ReadBuffers::default();
         let mut input = Input::default();
         let (mut read_len, mut consumed) = (0, 0);
-        // Reads and rests of many lengths: nothing left, a little, more than is copied.
+        // Reads and remainders of many lengths: none, small, larger than the copy limit.
         for step in [1, 100, REST_MAX, REST_MAX + 1, 3 * REST_MAX, 5].into_iter().cycle() {
             let len = step.min(stream.len() - read_len);
             read(&mut input, &stream[read_len..read_len + len], &mut buffers);

@@ -1,4 +1,4 @@
-//! The gateway's table of connections, and the lists of those that want something.
+//! The gateway's table of connections, and its lists of connections with pending work.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use weir_door::ConnectionId;
 
 use super::connection::Connection;
 
-/// All connections, by slot. A slot is used again under a new generation.
+/// All connections, by slot. A slot is reused with a new generation.
 #[derive(Debug, Default)]
 pub struct Connections {
     slots: Vec<Slot>,
@@ -21,7 +21,7 @@ struct Slot {
 }
 
 impl Connections {
-    /// The id that the next connection will have.
+    /// Reserves a slot and returns the id of its connection.
     pub fn reserve(&mut self) -> ConnectionId {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
@@ -41,37 +41,37 @@ impl Connections {
         self.count -= 1;
     }
 
-    /// Puts a connection into its slot, first or again.
+    /// Puts a connection into its slot, for the first time or again.
     pub fn put_back(&mut self, connection: Box<Connection>) {
         let slot = connection.id.slot();
         self.slots[slot].connection = Some(connection);
     }
 
-    /// Takes a connection out of its slot, so that the gateway can be used beside it.
+    /// Takes a connection out of its slot, so that it and the gateway can be borrowed separately.
     pub fn take(&mut self, id: ConnectionId) -> Option<Box<Connection>> {
         let slot = self.slots.get_mut(id.slot())?;
         slot.connection.take_if(|connection| connection.id == id)
     }
 
-    /// A connection in its slot.
+    /// Returns a connection in its slot.
     pub fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         let connection = self.slots.get_mut(id.slot())?.connection.as_deref_mut()?;
         (connection.id == id).then_some(connection)
     }
 
-    /// The connection in a slot, whoever it is.
+    /// Returns the connection in a slot, whatever its id.
     pub fn in_slot(&mut self, slot: usize) -> Option<&mut Connection> {
         self.slots.get_mut(slot)?.connection.as_deref_mut()
     }
 
-    /// The ids of all connections.
+    /// Returns the ids of all connections.
     #[must_use]
     pub fn ids(&self) -> Vec<ConnectionId> {
         let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
         connections.map(|connection| connection.id).collect()
     }
 
-    /// How many there are.
+    /// Returns the number of connections.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
@@ -93,7 +93,7 @@ impl FlushList {
         }
     }
 
-    /// Takes the list; its connections' marks are for the caller to clear.
+    /// Takes the list; the caller clears its connections' marks.
     pub fn take(&mut self) -> Vec<ConnectionId> {
         std::mem::take(&mut self.ids)
     }
@@ -114,18 +114,18 @@ impl ReadList {
         }
     }
 
-    /// The connection that waits longest; its mark is for the caller to clear.
+    /// Takes the connection that has waited longest; the caller clears its mark.
     pub fn pop_front(&mut self) -> Option<ConnectionId> {
         self.ids.pop_front()
     }
 
-    /// How many wait.
+    /// Returns the number of connections in the list.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// True when nobody waits.
+    /// Returns true when the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()

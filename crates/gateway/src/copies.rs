@@ -1,9 +1,9 @@
-//! Drop copy's state: which records are whose reports, and how far each stream of copies is.
+//! Drop copy's state: the records of each topic, and the cursor of each stream of copies.
 //!
-//! A feed is what can be copied: the reports to one firm's sessions, or all of a partition. An
-//! addressed event is noted in the feed of all and in its firm's, whether anybody listens or not,
-//! so that a stream can begin at any place that is kept. A stream has no buffer: it knows the place
-//! of its next record, and what it has not got yet stays in the event log.
+//! A feed here is a topic that can be copied: the reports to one firm's sessions, or all of a
+//! partition. An addressed event is added to the topic of all and to its firm's, with or without
+//! streams, so that a stream can begin at any retained record. A stream has no buffer: it keeps the
+//! index of its next record, and unsent records stay in the event log.
 //!
 //! INVARIANT: a stream that is not behind has had every record of its feed and port.
 
@@ -15,19 +15,19 @@ use weir_types::{FirmId, Nanos, PartitionId, SessionId};
 
 use super::record_index::RecordIndex;
 
-/// The feed of all addressed events. The others are firms'.
+/// The topic of all addressed events. The others belong to firms.
 pub(super) const ALL: usize = 0;
-/// How many records more than a firm's feed that of all keeps.
+/// The ratio of the records retained by the topic of all to those of a firm's.
 const ALL_FACTOR: usize = 4;
 
-/// Which stream.
+/// The identity of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StreamKey {
     pub(super) feed: usize,
     pub(super) port: usize,
-    /// Whose it is.
+    /// The session that receives it.
     pub(super) session_id: SessionId,
-    /// The firm as it was asked for.
+    /// The firm as requested.
     pub(super) firm_id: FirmId,
 }
 
@@ -36,19 +36,19 @@ pub(super) struct CopyStream {
     pub(super) key: StreamKey,
     pub(super) partition_id: PartitionId,
     pub(super) connection: ConnectionId,
-    /// The place of the next record to send.
+    /// The index of the next record to send.
     pub(super) next_place: u64,
     /// The record before that; zero for none.
     pub(super) previous: u64,
-    /// When it was last told something.
+    /// The time of the last message on it.
     pub(super) told_at: Nanos,
     pub(super) is_behind: bool,
-    /// Where it reads while it is behind.
+    /// Its reader while it is behind.
     pub(super) past: Option<Box<PastEvents>>,
 }
 
 impl CopyStream {
-    /// Takes note that its next record is sent.
+    /// Records that the stream's next record is sent.
     #[inline]
     pub(super) fn sent(&mut self, record: u64, now: Nanos) {
         self.next_place += 1;
@@ -57,7 +57,7 @@ impl CopyStream {
     }
 }
 
-/// A feed's part of one port.
+/// A topic's part of one port.
 pub(super) struct FeedPort {
     pub(super) index: RecordIndex,
     pub(super) streams: Vec<CopyStream>,
@@ -68,7 +68,7 @@ struct Feed {
     ports: Vec<FeedPort>,
 }
 
-/// All feeds and their streams.
+/// All topics and their streams.
 pub(super) struct Copies {
     feeds: Vec<Feed>,
     feed_of: HashMap<FirmId, usize>,
@@ -80,8 +80,8 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// The feeds of a gateway whose ports' event logs begin at `first_records`; a firm's feed keeps
-    /// `retained` records of each.
+    /// Returns the topics of a gateway whose ports' event logs begin at `first_records`; a firm's
+    /// topic retains `retained` records of each.
     pub(super) fn new(first_records: Vec<u64>, retained: usize) -> Copies {
         let mut copies = Copies {
             feeds: Vec::new(),
@@ -105,9 +105,9 @@ impl Copies {
         self.feeds.len() - 1
     }
 
-    /// The feed of a firm, that of all for none. A firm's is made when it is first asked for, which
-    /// is before the first event of any of its sessions: an event log says that a session is
-    /// defined before it says anything to it.
+    /// Returns the topic of a firm, or the topic of all for no firm. A firm's is created at its
+    /// first use, which is before the first event of any of its sessions: an event log defines a
+    /// session before it holds any of the session's events.
     pub(super) fn feed_of(&mut self, firm_id: FirmId) -> usize {
         if firm_id.is_none() {
             return ALL;
@@ -120,12 +120,13 @@ impl Copies {
         feed
     }
 
-    /// The firm of a feed; none for that of all.
+    /// Returns the firm of a topic; none for the topic of all.
     pub(super) fn firm_of(&self, feed: usize) -> FirmId {
         self.feeds[feed].firm_id
     }
 
-    /// Notes a record of the firm's feed, or only of that of all; true when somebody listens.
+    /// Adds a record to the topic of all, and to `feed` if it is a firm's; true when either has a
+    /// stream.
     #[inline]
     pub(super) fn note(&mut self, feed: usize, port: usize, record: u64) -> bool {
         let all = &mut self.feeds[ALL].ports[port];
@@ -139,12 +140,12 @@ impl Copies {
         is_heard
     }
 
-    /// A feed's part of a port.
+    /// Returns a topic's part of a port.
     pub(super) fn feed_port(&mut self, feed: usize, port: usize) -> &mut FeedPort {
         &mut self.feeds[feed].ports[port]
     }
 
-    /// Adds a stream that has to catch up, in the place of one of the same key.
+    /// Adds a stream that has to catch up, replacing one with the same key.
     pub(super) fn add(&mut self, stream: CopyStream) {
         assert!(stream.is_behind, "a stream begins behind");
         let key = stream.key;
@@ -154,7 +155,7 @@ impl Copies {
         self.behind.push_back(key);
     }
 
-    /// Takes a stream away; false when it is not there.
+    /// Removes a stream; false when it does not exist.
     pub(super) fn remove(&mut self, key: StreamKey) -> bool {
         let streams = &mut self.feeds[key.feed].ports[key.port].streams;
         let Some(at) = streams.iter().position(|stream| stream.key == key) else { return false };
@@ -165,20 +166,20 @@ impl Copies {
         true
     }
 
-    /// A stream's index, and the stream.
+    /// Returns a stream and its index.
     pub(super) fn stream(&mut self, key: StreamKey) -> Option<(&RecordIndex, &mut CopyStream)> {
         let FeedPort { index, streams } = &mut self.feeds[key.feed].ports[key.port];
         let stream = streams.iter_mut().find(|stream| stream.key == key)?;
         Some((index, stream))
     }
 
-    /// When a stream was last told something.
+    /// Returns the time of the last message on a stream.
     pub(super) fn told_at(&self, key: StreamKey) -> Option<Nanos> {
         let streams = &self.feeds[key.feed].ports[key.port].streams;
         streams.iter().find(|stream| stream.key == key).map(|stream| stream.told_at)
     }
 
-    /// Offers the record just noted to the streams of a feed and port that are not behind; those
+    /// Offers the record just added to the streams of a topic and port that are not behind. Streams
     /// that `send` could not serve are behind from then on.
     pub(super) fn tell_listeners(
         &mut self,
@@ -199,22 +200,22 @@ impl Copies {
         }
     }
 
-    /// The next stream that is behind, to be caught up; it is put back while it stays so.
+    /// Takes the next stream that is behind; the caller puts it back while it stays behind.
     pub(super) fn next_behind(&mut self) -> Option<StreamKey> {
         self.behind.pop_front()
     }
 
-    /// Puts a stream that stays behind back.
+    /// Puts back a stream that stays behind.
     pub(super) fn still_behind(&mut self, key: StreamKey) {
         self.behind.push_back(key);
     }
 
-    /// How many streams are behind.
+    /// Returns the number of streams that are behind.
     pub(super) fn behind_count(&self) -> usize {
         self.behind.len()
     }
 
-    /// How many streams there are.
+    /// Returns the number of streams.
     pub(super) fn stream_count(&self) -> usize {
         self.stream_count
     }

@@ -1,8 +1,8 @@
-//! What the gateway counts, its part with those who have not logged on included.
+//! The gateway's counters, including those of connections that have not logged on.
 
 use crate::reason_counts::ReasonCounts;
 
-/// What the gateway counts.
+/// The gateway's counters.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct GatewayCounters {
     /// Requests handed to partitions.
@@ -11,44 +11,44 @@ pub struct GatewayCounters {
     pub reports: u64,
     /// Rejects sent without an event.
     pub rejects: u64,
-    /// Messages that could not be read.
+    /// Unreadable messages.
     pub malformed: u64,
-    /// Connections closed because their bytes were no frames.
+    /// Connections closed because their bytes were not frames.
     pub broken_streams: u64,
-    /// Times a full ring stopped a connection's reading.
+    /// The number of times that a full ring stopped a connection's reading.
     pub back_pressure: u64,
-    /// Times a session far beyond its rate stopped its connection's reading.
+    /// The number of times that a session far beyond its rate stopped its connection's reading.
     pub held_to_rate: u64,
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections refused because there were as many as there may be. They are not accepted ones.
+    /// Connections refused because the maximum was reached. They do not count as accepted.
     pub connections_refused: u64,
-    /// Accepted connections closed at once: too many of their address had not logged on.
+    /// Accepted connections closed at once: too many from their address had not logged on.
     pub address_refused: u64,
     /// Connections closed because they carried no session for too long.
     pub logon_timeouts: u64,
-    /// Accepted connections that the node closed, for whatever reason.
+    /// Accepted connections that the node closed, for any reason.
     pub connections_cut: u64,
-    /// Accepted connections that the peer closed, or that broke. With those cut and those that
-    /// are there they are all that were accepted.
+    /// Accepted connections that the peer closed, or that broke. The sum of these, those cut and
+    /// the current ones is the number accepted.
     pub connections_gone: u64,
-    /// Connections whose TLS was changed on its way.
+    /// Connections whose TLS data was altered in transit.
     pub tls_broken: u64,
-    /// Connections with TLS that ended without its farewell.
+    /// TLS connections that ended without `close_notify`.
     pub tls_truncated: u64,
     /// Logons refused.
     pub logons_refused: u64,
-    /// API keys checked, good or not.
+    /// API keys checked, valid or not.
     pub api_keys_checked: u64,
-    /// Signatures of logons verified, good or not.
+    /// Signatures of logons verified, valid or not.
     pub signatures_checked: u64,
-    /// Challenges given.
+    /// Challenges sent.
     pub challenges: u64,
     /// Sessions ended because their key expired or was replaced.
     pub keys_ended: u64,
-    /// Requests refused because the session had as many unanswered ones as it may.
+    /// Requests refused because the session had the maximum of unanswered ones.
     pub in_flight_refused: u64,
-    /// Requests that engines refused because the session was faster than it may be.
+    /// Requests that engines refused because the session exceeded its rate.
     pub throttled: u64,
     /// Connections closed for not reading.
     pub slow_consumers: u64,
@@ -60,26 +60,26 @@ pub struct GatewayCounters {
     pub logons_refused_by: ReasonCounts,
     /// Connections closed by the node, by reason.
     pub closed_by: ReasonCounts,
-    /// Events that told a session of a refusal, or of an end that it did not ask for, by reason.
+    /// Events that reported a refusal, or an unrequested end of an order, by reason.
     pub told_by: ReasonCounts,
     /// Copies of reports sent.
     pub copies: u64,
-    /// Questions for copies refused, by reason.
+    /// Requests for copies refused, by reason.
     pub copies_refused: ReasonCounts,
-    /// Streams of copies ended because they were behind what is kept.
+    /// Streams of copies ended because they fell behind the retained records.
     pub copy_streams_cut: u64,
-    /// Streams of copies now.
+    /// Current streams of copies.
     pub copy_streams: u64,
-    /// Streams of copies that are behind now.
+    /// Current streams of copies that are behind.
     pub copy_streams_behind: u64,
-    /// Connections now.
+    /// Current connections.
     pub connections: u64,
-    /// Sessions logged on now.
+    /// Current sessions that are logged on.
     pub sessions: u64,
 }
 
 impl GatewayCounters {
-    /// What both parts counted.
+    /// Returns the sums of both parts' counters.
     #[must_use]
     pub fn sum(&self, other: &GatewayCounters) -> GatewayCounters {
         let both = |of: fn(&GatewayCounters) -> u64| of(self) + of(other);

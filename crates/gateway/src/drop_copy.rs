@@ -1,9 +1,9 @@
-//! Drop copy: the reports to a firm's sessions, told to sessions that may hear them.
+//! Drop copy: copies of the reports to a firm's sessions, sent to entitled sessions.
 //!
-//! A copy goes out behind its owner's own report. A stream whose connection has no room, or that
+//! A copy is sent after its owner's own report. A stream whose connection has no room, or that
 //! begins at an old record, is behind: it is caught up from the event log, all such streams
-//! together a bounded number of records a cycle, and nobody waits for it. One that is behind what
-//! is kept is ended, and told from where it can begin again.
+//! together at a limited number of records per cycle, and nothing waits for it. A stream that falls
+//! behind the retained records is ended with the record from which it can begin again.
 
 use weir_partition::lineage::{Stand, Verdict};
 use weir_types::{CopyNo, Epoch, FirmId, Nanos, Reason, Role, SessionId, Switch};
@@ -17,15 +17,15 @@ use super::copies::{ALL, CopyStream, StreamKey};
 use super::refusals::Refusal;
 use super::{Gateway, Port};
 
-/// Streams of copies that a session may have.
+/// The maximum number of streams of copies per session.
 const STREAMS_MAX: usize = 256;
-/// Records that streams behind are taken on by in one cycle, those of other firms that lie between
-/// theirs included.
+/// The number of records by which all streams that are behind advance in one cycle, including
+/// skipped records of other firms.
 const STEPS_MAX: u64 = 512;
-/// What a stream's first record of a cycle counts: its place has to be found.
+/// The cost in records of a stream's first record in a cycle: it has to be located.
 const SEEK_STEPS: u64 = 64;
 
-/// An event as it is to be copied.
+/// An event to be copied.
 #[derive(Clone, Copy)]
 pub(super) struct Copied<'a> {
     pub(super) record_no: u64,
@@ -34,7 +34,7 @@ pub(super) struct Copied<'a> {
 }
 
 impl Copied<'_> {
-    /// Appends the copy's two frames. Stage times are left out, so that a copy is the same bytes
+    /// Appends the copy's two frames. Stage times are omitted, so that a copy has the same bytes
     /// whenever it is sent.
     fn put(&self, stream: &CopyStream, owner_firm_id: FirmId, connection: &mut Connection) {
         let head = ReportCopy {
@@ -52,7 +52,7 @@ impl Copied<'_> {
 }
 
 impl Gateway {
-    /// Answers a question for a stream of copies, or for its end.
+    /// Answers a request for a stream of copies, or for its end.
     pub(super) fn take_copy_request(
         &mut self,
         from: &mut Connection,
@@ -81,17 +81,17 @@ impl Gateway {
         self.flush_list.add(from);
     }
 
-    /// The stream that a request is about, when its session may have it.
+    /// Returns the stream that a request names, if its session is entitled to it.
     ///
-    /// | role                 | firm asked for | feed                                  |
-    /// | -------------------- | -------------- | ------------------------------------- |
-    /// | trader               | any            | refused: a copy is for other eyes     |
-    /// | drop copy            | none, its own  | its firm's                            |
-    /// | drop copy            | another        | refused                               |
-    /// | supervisor, operator | none           | all                                   |
-    /// | supervisor, operator | one that is    | that firm's                           |
-    /// | supervisor, operator | one that isn't | refused: there may be one some day,   |
-    /// |                      |                | and nobody would know that it is none |
+    /// | role                 | firm requested | feed                                   |
+    /// | -------------------- | -------------- | -------------------------------------- |
+    /// | trader               | any            | refused: copies are for other sessions |
+    /// | drop copy            | none, its own  | its firm's                             |
+    /// | drop copy            | another        | refused                                |
+    /// | supervisor, operator | none           | all                                    |
+    /// | supervisor, operator | known          | that firm's                            |
+    /// | supervisor, operator | unknown        | refused: an empty stream would hide    |
+    /// |                      |                | that the firm does not exist           |
     fn stream_asked_for(
         &mut self,
         role: Role,
@@ -163,7 +163,7 @@ impl Gateway {
         self.state_of(key, Reason::None)
     }
 
-    /// How a stream stands; one that is not there, where it can begin.
+    /// Returns a stream's state; for one that does not exist, the records at which it can begin.
     fn state_of(&mut self, key: StreamKey, reason: Reason) -> DropCopyState {
         let (partition_id, end) = {
             let port = &self.ports[key.port];
@@ -200,7 +200,7 @@ impl Gateway {
         }
     }
 
-    /// Ends all streams of a session that is gone from its connection.
+    /// Ends all streams of a session that has left its connection.
     pub(super) fn end_streams(&mut self, session_id: SessionId) {
         let Some(session) = self.sessions.get_mut(session_id) else { return };
         for key in std::mem::take(&mut session.copy_streams) {
@@ -208,7 +208,7 @@ impl Gateway {
         }
     }
 
-    /// Sends an event that was just noted to those who listen to its feed or to that of all.
+    /// Sends an event just added to the streams of its topic and of the topic of all.
     pub(super) fn copy_event(&mut self, feed: usize, port: usize, event: Copied<'_>, now: Nanos) {
         let owner_firm_id = self.copies.firm_of(feed);
         let limit = self.config.output_len_max;
@@ -227,7 +227,7 @@ impl Gateway {
         }
     }
 
-    /// Sends streams that are behind more of what they missed; returns how many copies.
+    /// Sends missed records to streams that are behind; returns the number of copies.
     pub(super) fn catch_up_copies(&mut self, now: Nanos) -> usize {
         let (mut sent, mut steps_left) = (0, STEPS_MAX);
         for _ in 0..self.copies.behind_count() {
@@ -279,7 +279,7 @@ impl Gateway {
         }
     }
 
-    /// Ends a stream that was behind for longer than records are kept.
+    /// Ends a stream that was behind for longer than records are retained.
     fn cut_stream(&mut self, key: StreamKey, now: Nanos) {
         self.end_stream(key);
         let state = self.state_of(key, Reason::SlowConsumer);
@@ -293,7 +293,7 @@ impl Gateway {
         self.lines.cut_copies(&mut self.counters, key, now);
     }
 
-    /// Tells a session how far its streams go that were told nothing for `interval`.
+    /// Sends the high-water marks of a session's streams that had no message for `interval`.
     pub(super) fn put_copy_marks(
         &mut self,
         connection: &mut Connection,
@@ -320,7 +320,7 @@ impl Gateway {
     }
 }
 
-/// Of a request whose stream could not be told: nothing can be asked from.
+/// Returns the state for a request whose stream cannot be determined: it names no records.
 fn unknown_stream(request: &DropCopyRequest) -> DropCopyState {
     DropCopyState {
         oldest_copy_no: CopyNo::NONE,

@@ -1,45 +1,46 @@
-//! Who is served when: sessions before strangers, and nobody more than a share of a cycle.
+//! The gateway's scheduling: sessions before strangers, and a limited share of a cycle for each
+//! connection.
 //!
-//! What an order waits for is at most the cycle in which it arrives, so each part of a cycle is
-//! bounded. A connection that has as much to say as it likes gets a share of the frames of a cycle
-//! that shrinks with the number of those that said something lately, not with those that are
-//! connected: alone it is taken in large pieces, beside others in small ones. Whose sessions have
-//! left, who is let in, and whose time is over are served a few at a time, when no orders were
-//! read or after these were answered, and never more than [`PASSED_OVER_MAX`] times later.
-//! A session with a bound on its rate that goes on far beyond it is not read faster than it can be
-//! refused ([`Pace`]): each refusal has its place in the log and costs as much as an order.
+//! An order waits for at most the cycle in which it arrives, so each part of a cycle is limited. A
+//! busy connection gets a share of a cycle's frames that shrinks with the number of recently active
+//! connections, not with the number of connected ones: alone it is read in large pieces, next to
+//! others in small ones. Connections without a session, arrivals and deadlines are served a few at
+//! a time, when no orders were read or after these were answered, and at most [`PASSED_OVER_MAX`]
+//! cycles late. A session with a rate limit that keeps exceeding it by far is not read faster than
+//! it can be refused ([`Pace`]): each refusal is an entry in the log and costs as much as an order.
 
 use weir_types::Nanos;
 
-/// Frames taken from one connection in a cycle when no other says anything.
+/// Frames taken from one connection in a cycle when no other is active.
 const FRAMES_ALONE: usize = 64;
-/// The least share.
+/// The smallest share.
 const FRAMES_MIN: usize = 8;
 /// Frames taken from all sessions' connections in a cycle, as many as a partition takes from its
-/// ring; the connection that reaches it finishes its share.
+/// ring; the connection that reaches the limit finishes its share.
 pub const FRAMES_MAX: usize = 256;
-/// A connection counts for its share for at least this time after it said something.
+/// The minimum time in nanoseconds for which a connection counts as active after its last message.
 const SPAN: u64 = 100_000_000;
 
-/// Connections that carry no session read in one cycle.
+/// The number of connections without a session read in one cycle.
 pub const STRANGERS_MAX: usize = 2;
-/// Frames taken from each of them.
+/// The number of frames taken from each of them.
 pub const STRANGER_FRAMES_MAX: usize = 8;
-/// Bytes read from each of them: what is left over is kept, and there may be many of them.
+/// The number of bytes read from each of them: unconsumed bytes are kept, and there may be many
+/// such connections.
 pub const STRANGER_BYTES_MAX: usize = 2 * 1024;
-/// Connections let in in one cycle.
+/// The number of connections admitted in one cycle.
 pub const ARRIVALS_MAX: usize = 2;
-/// Connections whose deadlines are dealt with in one cycle: a heartbeat is a system call, a
-/// connection that is closed three.
+/// The number of connections whose deadlines are handled in one cycle: a heartbeat is one system
+/// call, closing a connection three.
 pub const DEADLINES_MAX: usize = 2;
-/// Orders that a session may send at once whatever its rate: as many as it may send again after a
-/// loss of its connection.
+/// The number of orders that a session may send at once at any rate: as many as it may send again
+/// after losing its connection.
 const BURST: u64 = 1_024;
 const SECOND: u64 = 1_000_000_000;
-/// Cycles in a row in which orders alone were served.
+/// The number of consecutive cycles in which only orders are served.
 const PASSED_OVER_MAX: u32 = 4;
 
-/// How much may be taken from a connection when it is its turn.
+/// The amount that may be taken from a connection in one cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Frames.
@@ -48,19 +49,19 @@ pub struct Share {
     pub bytes: usize,
 }
 
-/// What one without a session gets.
+/// The share of a connection without a session.
 pub const OF_A_STRANGER: Share = Share { frames: STRANGER_FRAMES_MAX, bytes: STRANGER_BYTES_MAX };
 
-/// How fast a session's orders come: the generic cell rate algorithm, as the engines' own throttle,
-/// with room for a second's worth or [`BURST`] at once.
+/// A session's order rate: the generic cell rate algorithm, as in the engines' own throttle, with
+/// room for the larger of one second's orders and [`BURST`] at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace {
     arrival: u64,
 }
 
 impl Pace {
-    /// The state after one more order at `now` of a session that may send `rate_max` a second,
-    /// zero for no bound; nothing when it is to wait.
+    /// Returns the state after one more order at `now` of a session that may send `rate_max` per
+    /// second (zero for no limit); `None` when the order has to wait.
     #[must_use]
     pub fn after_one_more(self, rate_max: u64, now: Nanos) -> Option<Pace> {
         if rate_max == 0 {
@@ -73,21 +74,21 @@ impl Pace {
     }
 }
 
-/// See the module's documentation.
+/// Assigns shares of a cycle to connections and decides when non-order work is served.
 #[derive(Debug, Default)]
 pub struct Fairness {
-    /// The span, counted from 1, and how many were heard in it and in the one before.
+    /// The span, counted from 1, and the numbers of active connections in it and in the one before.
     span: u64,
     heard: usize,
     heard_before: usize,
-    /// The cycle, by its time, and whether it has served the others.
+    /// The cycle, by its time, and whether it has served non-order work.
     cycle: Nanos,
     are_others_served: bool,
     passed_over: u32,
 }
 
 impl Fairness {
-    /// Notes that the cycle of `now` goes on; true when it begins.
+    /// Records the cycle of `now`; returns true when it is a new one.
     pub fn is_new_cycle(&mut self, now: Nanos) -> bool {
         if self.cycle == now {
             return false;
@@ -101,21 +102,22 @@ impl Fairness {
         true
     }
 
-    /// Notes that a connection said something; `heard_in` is its own mark.
+    /// Records that a connection was active; `heard_in` is its own mark.
     pub fn heard(&mut self, heard_in: &mut u64) {
         if std::mem::replace(heard_in, self.span) != self.span {
             self.heard += 1;
         }
     }
 
-    /// What a connection with a session gets.
+    /// Returns the share of a connection with a session.
     #[must_use]
     pub fn share(&self) -> Share {
         let others = self.heard.max(self.heard_before).max(1);
         Share { frames: (FRAMES_ALONE / others).max(FRAMES_MIN), bytes: usize::MAX }
     }
 
-    /// Whether it is the others' turn, where `has_orders` says that orders were just handed over.
+    /// Returns true when non-order work is to be served; `has_orders` is true when orders were just
+    /// submitted.
     pub fn is_turn_of_others(&mut self, has_orders: bool) -> bool {
         if self.are_others_served {
             return false;
@@ -145,13 +147,13 @@ mod tests {
         };
         assert_eq!(frames(SPAN, 1), 64);
         assert_eq!(frames(SPAN + 1, 4), 16);
-        // The span before counts as long as this one has heard fewer.
+        // The previous span counts as long as it had more active connections than this one.
         assert_eq!(frames(2 * SPAN, 1), 16);
         assert_eq!(frames(2 * SPAN + 1, 100), 8);
         assert_eq!(frames(3 * SPAN, 0), 8);
         assert_eq!(frames(4 * SPAN, 1), 64);
         assert_eq!(frames(4 * SPAN + 1, 2), 32);
-        // A long silence, in which no cycle was run.
+        // A long pause without any cycle.
         assert_eq!(frames(9 * SPAN, 1), 64);
     }
 
@@ -171,7 +173,7 @@ mod tests {
         assert_eq!(taken(&mut pace, 10, Nanos(2 * SECOND)), 10);
         assert_eq!(taken(&mut pace, 10, Nanos(2 * SECOND + SECOND / 10 - 1)), 0);
         assert_eq!(taken(&mut pace, 10, Nanos(2 * SECOND + SECOND / 10)), 1);
-        // A second's worth where that is more.
+        // One second's orders where that is more than a burst.
         assert_eq!(taken(&mut Pace::default(), 5_000, Nanos(SECOND)), 5_000);
     }
 
@@ -180,11 +182,11 @@ mod tests {
         let mut fairness = Fairness::default();
         assert!(fairness.is_new_cycle(Nanos(1)));
         assert!(!fairness.is_turn_of_others(true));
-        // The same cycle again, when the partitions on the thread have answered.
+        // The same cycle again, after the partitions on the thread have answered.
         assert!(!fairness.is_new_cycle(Nanos(1)));
         assert!(fairness.is_turn_of_others(false));
         assert!(!fairness.is_turn_of_others(false));
-        // A thread of the gateway's own, and orders in every cycle.
+        // The gateway has its own thread, and every cycle has orders.
         let turns: Vec<bool> = (2..12)
             .map(|now| fairness.is_new_cycle(Nanos(now)) && fairness.is_turn_of_others(true))
             .collect();

@@ -1,7 +1,7 @@
-//! From bytes to the log: frames are found, checked, and handed to where they belong.
+//! From bytes to the log: finds frames, checks them, and hands them to their destinations.
 //!
-//! What is wrong is answered with a typed reject that names the field, counted, and costs the
-//! sender its connection when it goes on; nobody else notices.
+//! A faulty frame is counted and answered with a typed reject that names the field. Repeated faults
+//! cost the sender its connection; no other client is affected.
 
 use weir_door::ConnectionId;
 use weir_door::entitlement::entitlement_of;
@@ -21,20 +21,20 @@ use super::fairness::{FRAMES_MAX, OF_A_STRANGER, Pace, STRANGERS_MAX, Share};
 use super::refusals::{Refusal, put_malformed, put_reject, reason_of};
 use super::sessions::Session;
 
-/// What became of a frame.
+/// The outcome of taking a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// It was dealt with.
+    /// It was processed.
     Done,
-    /// Where it should go has no room: the connection waits with it.
+    /// Its destination is full: the connection keeps it and waits.
     NoRoom,
-    /// Its session is far beyond its rate: the connection waits with it.
+    /// Its session is far beyond its rate: the connection keeps it and waits.
     TooSoon,
 }
 
 impl Gateway {
-    /// Reads connections with sessions that have input and takes their frames, of each its share;
-    /// returns how many frames.
+    /// Reads connections with sessions that have input and takes up to a share of frames from each;
+    /// returns the number of frames.
     pub(super) fn read_sessions(&mut self, now: Nanos) -> usize {
         let share = self.fairness.share();
         let mut frames = 0;
@@ -48,7 +48,7 @@ impl Gateway {
         frames
     }
 
-    /// As [`Gateway::read_sessions`], of connections that carry none; returns how many of them.
+    /// Reads connections without a session like [`Gateway::read_sessions`]; returns their number.
     pub(super) fn read_strangers(&mut self, now: Nanos) -> usize {
         let mut count = 0;
         while count < STRANGERS_MAX {
@@ -85,11 +85,11 @@ impl Gateway {
             return ReadOutcome::Open;
         }
         if !connection.has_room(self.config.output_len_max) {
-            // Who does not read its answers asks no more questions.
+            // A client that does not read its answers cannot send more requests.
             connection.waits_for_room = true;
             return ReadOutcome::Open;
         }
-        // Frames that an earlier turn left over come before new bytes.
+        // Frames left over from an earlier cycle come before new bytes.
         if !connection.input.is_empty() {
             *frames += self.take_frames(connection, share.frames, now);
         }
@@ -105,9 +105,9 @@ impl Gateway {
     }
 
     /// Takes at most `count_max` of the whole frames in the connection's input, until one has to
-    /// wait; returns how many.
+    /// wait; returns their number.
     fn take_frames(&mut self, connection: &mut Connection, count_max: usize, now: Nanos) -> usize {
-        // The input is lent to the frames while the connection's output grows.
+        // The input is moved out, so that frames can borrow it while the connection's output grows.
         let mut input = std::mem::take(&mut connection.input);
         let mut frames = 0;
         let waited = std::mem::take(&mut connection.must_wait);
@@ -130,7 +130,7 @@ impl Gateway {
                         Taken::TooSoon => {
                             self.counters.held_to_rate += u64::from(!waited || frames > 0);
                             connection.must_wait = true;
-                            // What waits here was said: nobody on the connection is silent.
+                            // The waiting frame was received, so the connection is not silent.
                             connection.received_at = now;
                             break;
                         }
@@ -258,7 +258,7 @@ impl Gateway {
         taken
     }
 
-    /// Where a request goes.
+    /// Returns the index of the port to which a request goes.
     fn route(&self, destination: Destination) -> Result<usize, Reason> {
         let partition_id = match destination {
             Destination::Control => weir_types::PartitionId(0),
@@ -274,7 +274,7 @@ impl Gateway {
     }
 
     fn submit(&mut self, port: usize, from: &Connection, command: Command) -> Taken {
-        // The loss of a session is sequenced before whatever the session does when it is back.
+        // The loss of a session is sequenced before any request of the session after its return.
         self.submit_losses();
         if !self.losses.is_empty() {
             return Taken::NoRoom;
@@ -316,8 +316,8 @@ impl Gateway {
         }
     }
 
-    /// Tells of a question something that nothing answers, of whichever of the connection's
-    /// sessions: pages go to connections. `refusal` is for a session that is not there.
+    /// Passes a delivery request that has no answer of its own to the store, for any session of the
+    /// connection: pages go to connections. `refusal` is for a session that is not logged on.
     fn tell_store(
         &mut self,
         from: &mut Connection,
@@ -362,7 +362,7 @@ impl Gateway {
     }
 }
 
-/// The field of a request that no partition can be asked about.
+/// Returns the field of a request that no partition could process.
 fn field_out_of_range(request: &Request) -> Option<&'static str> {
     if request.request_no().is_none() {
         return Some("request_no");
@@ -377,9 +377,9 @@ fn field_out_of_range(request: &Request) -> Option<&'static str> {
     }
 }
 
-/// The pace of a session with this request; nothing where it is to wait. The engines refuse what is
-/// beyond a session's rate, each of the partitions for itself; the gateway lets through an eighth
-/// more than all of them take, so that refusals are heard and cost little.
+/// Returns the session's pace after this request; `None` when the request has to wait. The engines
+/// refuse requests beyond a session's rate, each for its own partition. The gateway passes an
+/// eighth more than all of them accept, so that the client gets refusals and they cost little.
 fn pace_with(session: &Session, request: &Request, partitions: u64, now: Nanos) -> Option<Pace> {
     match request {
         Request::NewOrder(_) | Request::ReplaceOrder(_) => {
@@ -390,7 +390,8 @@ fn pace_with(session: &Session, request: &Request, partitions: u64, now: Nanos) 
     }
 }
 
-/// Whether a role may send a request at all; what exactly it may touch is the engine's to say.
+/// Returns true when a role may send a request at all; the engine checks the objects that it may
+/// touch.
 fn may_send(role: Role, request: &Request) -> bool {
     match request {
         Request::NewOrder(_) | Request::ReplaceOrder(_) => role == Role::Trader,

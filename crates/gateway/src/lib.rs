@@ -1,13 +1,13 @@
 //! The gateway: order entry and delivery over TCP, many sessions on each connection.
 //!
-//! One agent owns the sockets of all sessions; those that have not logged on are [`newcomers`],
-//! on another thread. Its duty cycle reads and hands on requests ([`intake`]), turns the
-//! partitions' events into reports ([`reports`]), passes pages of order state through, keeps
-//! sessions alive ([`logon`], [`timers`]) and writes what is due. It decides nothing about orders
-//! and keeps nothing that a restart could not rebuild from the event logs.
+//! One agent owns the sockets of all sessions; connections that have not logged on are
+//! [`newcomers`], on another thread. Its duty cycle reads and submits requests ([`intake`]), turns
+//! the partitions' events into reports ([`reports`]), passes pages of order state through, keeps
+//! sessions alive ([`logon`], [`timers`]) and writes output. It decides nothing about orders and
+//! keeps no state that a restart could not rebuild from the event logs.
 //!
-//! INVARIANT: every buffer is bounded. Input by its size; output because nothing is produced for
-//! a connection without room; requests because a full ring stops the reading.
+//! INVARIANT: every buffer is bounded. Input by its size; output because nothing is produced for a
+//! connection without room; requests because a full ring stops the reading.
 
 mod addressed;
 mod connection;
@@ -68,18 +68,18 @@ use weir_runtime::Poller;
 const WAKER: Token = Token(usize::MAX - 1);
 const DISK: Token = Token(usize::MAX - 2);
 
-/// What can be set.
+/// The gateway's settings.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// Bytes that may wait for a connection before nothing more is produced for it.
+    /// The number of bytes that may wait for a connection before nothing more is produced for it.
     pub output_len_max: usize,
-    /// Connections at the same time, those that have not logged on included.
+    /// The maximum number of connections, including those that have not logged on.
     pub connections_max: usize,
-    /// How long a connection may leave its output unread before it is closed.
+    /// The time for which a connection may leave its output unread before it is closed.
     pub stall_max: Nanos,
-    /// Connections that have not logged on.
+    /// The limits of connections that have not logged on.
     pub lobby: LobbyLimits,
-    /// Reports of a firm in a partition that copies can be asked from.
+    /// The number of a firm's reports per partition from which copies can be requested.
     pub copies_retained_max: usize,
 }
 
@@ -95,16 +95,16 @@ impl Default for GatewayConfig {
     }
 }
 
-/// What other threads see of the gateway.
+/// The gateway's state as published to other threads.
 #[derive(Debug, Default)]
 pub struct GatewayStatus {
-    /// Its own counters, as of the last tenth of a second.
+    /// The gateway's counters; at most a tenth of a second old.
     pub counters: GatewayCounters,
-    /// Those of connections that have not logged on.
+    /// The counters of connections that have not logged on.
     pub newcomers: GatewayCounters,
     /// The instruments.
     pub instruments: Vec<weir_wire::reference::DefineInstrument>,
-    /// How many definitions the gateway knows of.
+    /// The number of definitions that the gateway has received.
     pub definitions: u64,
 }
 
@@ -114,49 +114,49 @@ struct Port {
     events: EventReader,
     /// The partition's epochs.
     lineage: Lineage,
-    /// Where the records of addressed events pass the ends of epochs.
+    /// The points at which addressed events pass the ends of epochs.
     trail: Trail,
     /// The newest stage times taken off the ring.
     stamps: Option<StageStamps>,
     /// The last command whose answer was stamped.
     answered: u64,
-    /// Whether this cycle handed the partition something.
+    /// True when this cycle submitted something to the partition.
     handed_over: bool,
 }
 
-/// What a gateway has of a partition.
+/// A gateway's parts for one partition.
 pub struct PortParts {
-    /// Where its requests go.
+    /// The ring for its requests.
     pub ring: PartitionPort,
-    /// What it says, from the oldest that is retained.
+    /// Its events, from the oldest retained one.
     pub events: EventReader,
     /// Its epochs.
     pub lineage: Lineage,
 }
 
-/// What a gateway is made of.
+/// The parts of a gateway.
 pub struct GatewayParts {
     /// Its partitions; the control partition first.
     pub ports: Vec<PortParts>,
     /// The delivery store.
     pub delivery: DeliveryPort,
-    /// Stamps ingress, t0, t7, egress.
+    /// Records the probe points ingress, t0, t7 and egress.
     pub recorder: Recorder,
-    /// Turns stamps into times.
+    /// Converts stamps to times.
     pub clock: StageClock,
     /// The node's identity, for challenges.
     pub node_id: NodeId,
-    /// Draws nonces: the system's own, for they are not to be guessed.
+    /// Draws nonces; must be the system's own generator, since nonces must not be guessable.
     pub rng: Box<dyn Rng + Send>,
-    /// Limits.
+    /// The settings.
     pub config: GatewayConfig,
-    /// Set when the node stops: nothing more is taken in.
+    /// Set when the node stops: the gateway then takes no more input.
     pub draining: Arc<AtomicBool>,
-    /// For others to read.
+    /// The state published to other threads.
     pub status: Arc<Mutex<GatewayStatus>>,
 }
 
-/// What decides who is let in, for fuzz targets: the gateway's own, without its sockets.
+/// The gateway's admission logic without its sockets, for fuzz targets.
 pub mod fuzzing {
     pub use super::sessions::{Session, Sessions};
     pub use super::stream::{Noted, Stream};
@@ -173,7 +173,7 @@ pub struct Gateway {
     newcomers: Option<NewcomersPort>,
     connections: Connections,
     buffers: ReadBuffers,
-    /// Connections with sessions that have input, and those without.
+    /// Connections with sessions that have input, and those without sessions.
     read_list: ReadList,
     strangers: ReadList,
     fairness: Fairness,
@@ -196,17 +196,17 @@ pub struct Gateway {
     status: Arc<Mutex<GatewayStatus>>,
     record: Vec<u8>,
     old_record: Vec<u8>,
-    /// Each connection's first deadline, by its slot.
+    /// Each connection's earliest deadline, by its slot.
     timers: TimerWheel,
     status_at: Nanos,
-    /// When a stop waits no longer for connections.
+    /// The time at which a stop no longer waits for connections.
     stop_by: Nanos,
     draining: Arc<AtomicBool>,
     stopping: bool,
 }
 
 impl Gateway {
-    /// A gateway that listens.
+    /// Returns a listening gateway.
     ///
     /// # Errors
     /// When the operating system refuses a poll or the listener.
@@ -262,29 +262,29 @@ impl Gateway {
         })
     }
 
-    /// How many definitions it knows of.
+    /// Returns the number of definitions received.
     #[must_use]
     pub fn definition_count(&self) -> u64 {
         self.reception.directory.version()
     }
 
-    /// Takes in all events that are there, before anybody is let in, so that every session's
-    /// streams and the directory are complete.
+    /// Processes all existing events before any client is admitted, so that every session's streams
+    /// and the directory are complete.
     pub fn take_in_the_past(&mut self, now: Nanos) {
         (0..self.ports.len()).for_each(|port| self.note_beginning(port));
         while self.pump_events(now) > 0 {}
-        // What was told before this start was counted then.
+        // Events from before this start were counted by an earlier run.
         self.counters.told_by = ReasonCounts::default();
     }
 
-    /// Takes it that a session is of a firm, or of none; for all sessions of a recovered engine,
-    /// before the past is taken in: its event log may have lost their definitions.
+    /// Records a session's firm, or none. Called for all sessions of a recovered engine before the
+    /// past events are processed: its event log may have lost their definitions.
     pub fn know_firm(&mut self, id: SessionId, firm_id: FirmId) {
         let feed = self.copies.feed_of(firm_id);
         self.sessions.entry(id).feed = Some(feed);
     }
 
-    /// Agrees with a recovered engine on where a session stands.
+    /// Aligns a session's stream with a recovered engine.
     pub fn agree(&mut self, port: usize, id: SessionId, next: EventNo, last: RequestNo) {
         self.sessions.agree(id, port, next, last);
     }
@@ -292,26 +292,28 @@ impl Gateway {
     /// Wakes the gateway's thread when this descriptor is readable: a disk's completions.
     ///
     /// # Errors
-    /// When the poll does not take it.
+    /// When the poll refuses the descriptor.
     pub fn watch(&self, fd: std::os::fd::RawFd) -> std::io::Result<()> {
         let mut source = mio::unix::SourceFd(&fd);
         self.poll.registry().register(&mut source, DISK, Interest::READABLE)
     }
 
-    /// Who can be known to those that decide on first logons, and the gateway's ends of what goes
-    /// to them and comes from them. Call it once the past is taken in.
+    /// Connects the newcomers' thread: stores the gateway's ends of its rings, and returns a
+    /// reception of its own that knows the same sessions. Must be called after the past events are
+    /// processed.
     pub fn meet(&mut self, newcomers: NewcomersPort, rng: Box<dyn Rng + Send>) -> Reception {
         self.newcomers = Some(newcomers);
         self.reception.beside(rng)
     }
 
-    /// Who may log on, for readers that come another way. Call it once the past is taken in.
+    /// Returns the directory of sessions for readers on other transports. Must be called after the
+    /// past events are processed.
     #[must_use]
     pub fn directory_beside(&self, rng: &mut dyn Rng) -> Directory {
         self.reception.directory_beside(rng)
     }
 
-    /// Takes in connections whose first session has proved to be itself; returns how many.
+    /// Admits connections whose first session is proved; returns their number.
     fn take_arrivals(&mut self, now: Nanos) -> usize {
         let mut count = 0;
         while count < ARRIVALS_MAX {
@@ -349,7 +351,7 @@ impl Gateway {
         self.connections.put_back(connection);
     }
 
-    /// Puts a connection back after reading; it stays in the list while it has more.
+    /// Puts a connection back after reading; it stays in the list while it has more input.
     fn put_back(&mut self, mut connection: Box<Connection>) {
         if connection.must_wait || connection.readable {
             self.want_read(&mut connection);
@@ -357,8 +359,7 @@ impl Gateway {
         self.connections.put_back(connection);
     }
 
-    /// Puts a connection into the list in which its turn to be read comes, unless it is closing
-    /// or has to read its answers first.
+    /// Adds a connection to its read list, unless it is closing or must first read its answers.
     fn want_read(&mut self, connection: &mut Connection) {
         if connection.closing_by.is_some() || connection.waits_for_room {
             return;
@@ -369,7 +370,7 @@ impl Gateway {
         }
     }
 
-    /// Writes what is due; returns how many connections.
+    /// Writes pending output; returns the number of connections.
     fn flush(&mut self, now: Nanos) -> usize {
         let ids = self.flush_list.take();
         let count = ids.len();
@@ -395,7 +396,7 @@ impl Gateway {
         count
     }
 
-    /// Lets go on what waited for room in a connection's output.
+    /// Resumes everything that waited for room in a connection's output.
     fn on_room(&mut self, connection: &mut Connection) {
         self.resume_pages(connection);
         self.resume_catching_up(connection);
@@ -405,12 +406,12 @@ impl Gateway {
         }
     }
 
-    /// Serves those that orders do not wait for: deadlines, newcomers, strangers. Returns how much
-    /// it did.
+    /// Serves work that orders do not wait for: deadlines, newcomers, strangers. Returns the amount
+    /// of work done.
     fn serve_others(&mut self, is_open: bool, now: Nanos) -> usize {
         let mut done = self.run_timers(now);
         if is_open {
-            // Who has gone makes room for who comes.
+            // Closed connections make room for new ones.
             done += self.read_strangers(now);
             done += self.take_arrivals(now);
             self.submit_losses();
@@ -420,7 +421,7 @@ impl Gateway {
         done
     }
 
-    /// Passes pages through to their connections; returns how many.
+    /// Passes pages through to their connections; returns their number.
     fn pump_pages(&mut self) -> usize {
         let mut count = 0;
         while let Some(pages) = self.delivery.next_pages() {
@@ -438,7 +439,7 @@ impl Gateway {
         count
     }
 
-    /// Wakes the partitions that were handed something.
+    /// Wakes the partitions to which this cycle submitted something.
     fn wake_partitions(&mut self) {
         for port in &mut self.ports {
             if std::mem::take(&mut port.handed_over) {
@@ -448,11 +449,11 @@ impl Gateway {
         self.delivery.wake_if_asked();
     }
 
-    /// Takes in an event that is addressed to nobody.
+    /// Processes an event that is addressed to no session.
     fn on_unaddressed(&mut self, port: usize, record: &[u8]) {
         let Ok(Event::Defined(_, definition)) = Event::decode(record) else { return };
         if let Definition::DefineSession(d) = &definition {
-            // Each partition says it before it says anything to the session.
+            // Each partition defines a session before it sends the session any event.
             self.know_firm(d.defined_session_id, d.firm_id);
         }
         if port == 0 {
@@ -527,8 +528,8 @@ impl Agent for Gateway {
     fn do_work(&mut self, now: Nanos) -> usize {
         let is_open = !self.stopping && !self.draining.load(Ordering::Relaxed);
         let mut done = 0;
-        // Where partitions share the thread it comes twice in a cycle, the second time for what
-        // they said: nothing new is read for that.
+        // Where partitions share the thread, the agent runs twice per cycle, the second time for
+        // their events: that run reads no input.
         if self.fairness.is_new_cycle(now) && is_open {
             done += self.read_sessions(now);
         }
@@ -563,10 +564,10 @@ impl Agent for Gateway {
     fn stop(&mut self, now: Nanos) -> bool {
         if !self.stopping {
             self.stopping = true;
-            // Who was let in at the last moment is told too.
+            // Connections admitted at the last moment get the farewell too.
             while self.take_arrivals(now) > 0 {}
-            // What the partitions still said goes out before the farewell, as far as there is room;
-            // the rest is had by resuming.
+            // The partitions' last events are sent before the farewell while there is room; clients
+            // get the rest by resuming.
             while self.pump_events(now) > 0 {}
             self.pump_pages();
             self.say_goodbye(now);

@@ -1,7 +1,7 @@
-//! What the gateway tells those who run it: who came, who was refused, who was cut and why.
+//! The gateway's diagnostic lines: logons, refusals, and connections cut, with the reasons.
 //!
-//! Strangers can cause each of these as often as they like, so each kind has its limit of lines;
-//! the counters count them all.
+//! Strangers can cause each of these at will, so each kind has its limit of lines; the counters
+//! count them all.
 
 use std::net::SocketAddr;
 
@@ -64,7 +64,7 @@ impl Lines {
         }
     }
 
-    /// A session goes without having said so.
+    /// Reports a session that ended without a logout.
     pub(super) fn lost(
         &mut self,
         counters: &mut GatewayCounters,
@@ -79,7 +79,7 @@ impl Lines {
         }
     }
 
-    /// A stream of copies was behind what is kept.
+    /// Reports a stream of copies that fell behind the retained records.
     pub(super) fn cut_copies(
         &mut self,
         counters: &mut GatewayCounters,
@@ -93,7 +93,7 @@ impl Lines {
         }
     }
 
-    /// There is no place for one more connection beside `connections`.
+    /// Reports a connection refused because `connections` already exist.
     pub(super) fn turned_away(
         &mut self,
         counters: &mut GatewayCounters,

@@ -1,4 +1,4 @@
-//! Sessions come and go: logon with resume, logout, and what a lost connection means.
+//! Session lifecycle: logon with resume, logout, and lost connections.
 
 use weir_door::directory::{KnownSession, Redefined};
 use weir_door::keys::Lock;
@@ -22,11 +22,11 @@ use super::opening::open;
 use super::refusals::put_refused_logon;
 use super::sessions::{Behind, Session};
 
-/// How long a closing connection may take to read its last words.
+/// The time in nanoseconds that a closing connection has to read its last output.
 pub(super) const CLOSING_TIME: u64 = 1_000_000_000;
 
 impl Gateway {
-    /// Opens a session by its API key, or says why not.
+    /// Opens a session by its API key, or refuses with a reason.
     pub(super) fn log_on(
         &mut self,
         connection: &mut Connection,
@@ -39,7 +39,8 @@ impl Gateway {
         self.answer_logon(connection, known, Asked::of_logon(logon, points), now);
     }
 
-    /// Gives a challenge to whoever asks: whether there is such a session is not told.
+    /// Sends a challenge to any requester, whether or not the session exists, so as not to reveal
+    /// it.
     pub(super) fn challenge(
         &mut self,
         connection: &mut Connection,
@@ -56,8 +57,8 @@ impl Gateway {
         }
     }
 
-    /// Opens a session by a signature of its challenge, or says why not. It waits while more
-    /// signatures came than are to be verified.
+    /// Opens a session by a signature of its challenge, or refuses with a reason. Waits while the
+    /// limit of signature verifications is reached.
     pub(super) fn log_on_signed(
         &mut self,
         connection: &mut Connection,
@@ -73,8 +74,8 @@ impl Gateway {
         Taken::Done
     }
 
-    /// Opens the session whose logon a connection came in by, or says why not. The proof was
-    /// given where newcomers are; the logon is what the connection's input begins with.
+    /// Opens the session of a newly arrived connection, or refuses with a reason. The newcomers'
+    /// thread has verified the proof; the connection's input begins with the logon.
     pub(super) fn log_on_arrival(&mut self, connection: &mut Connection, lock: &Lock, now: Nanos) {
         let mut input = std::mem::take(&mut connection.input);
         let Framing::Frame { len, message: Ok(raw) } =
@@ -164,8 +165,8 @@ impl Gateway {
             .collect()
     }
 
-    /// Closes a session in order, or the whole connection when the session is zero. The orders of
-    /// a session that logs out stay, unless it chose cancel-on-disconnect.
+    /// Closes a session in order, or the whole connection when the session is zero. The session's
+    /// orders stay unless it chose cancel-on-disconnect.
     pub(super) fn log_out(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
         if id.is_none() {
             self.close(connection, Reason::LogoutRequested, now);
@@ -184,7 +185,7 @@ impl Gateway {
         self.flush_list.add(connection);
     }
 
-    /// Tells the peer why and closes the connection once that is sent.
+    /// Sends the reason to the peer and closes the connection once that is sent.
     pub(super) fn close(&mut self, connection: &mut Connection, reason: Reason, now: Nanos) {
         if connection.closing_by.is_some() {
             return;
@@ -199,7 +200,7 @@ impl Gateway {
         self.flush_list.add(connection);
     }
 
-    /// Forgets a connection whose peer is gone.
+    /// Removes a connection whose peer is gone.
     pub(super) fn drop_connection(&mut self, mut connection: Box<Connection>, now: Nanos) {
         for id in std::mem::take(&mut connection.sessions) {
             let why = "the connection is gone";
@@ -221,15 +222,15 @@ impl Gateway {
         if let Some(newcomers) = &self.newcomers {
             newcomers.places.give_back();
         }
-        // A socket that is closed leaves the poll by itself; an error here changes nothing.
+        // A closed socket leaves the poll by itself, so the error is irrelevant.
         drop(self.poll.registry().deregister(connection.transport.socket()));
         self.delivery.connection_is_gone(connection.id);
         self.reception.forget(connection.id);
         self.connections.release(connection.id);
     }
 
-    /// Takes over what a definition says anew of a session that is logged on. One whose key was
-    /// replaced is ended soon: who came in by the old key may be who it was taken from.
+    /// Applies a new definition to a logged-on session. A session whose key was replaced is ended
+    /// soon: the holder of the old key may be a thief.
     pub(super) fn redefine(&mut self, redefined: &Redefined) {
         let Some(session) = self.sessions.get_mut(redefined.session_id) else { return };
         session.valid_until = redefined.known.valid_until;
@@ -244,7 +245,7 @@ impl Gateway {
         }
     }
 
-    /// Takes a session off its connection and tells the logs.
+    /// Detaches a session from its connection and submits its loss to the partitions.
     pub(super) fn end_session(&mut self, id: SessionId) {
         self.end_streams(id);
         self.sessions.detach(id);
@@ -261,7 +262,7 @@ impl Gateway {
         }
     }
 
-    /// Hands lost sessions to the partitions, as far as there is room; the rest waits.
+    /// Submits lost sessions to the partitions while there is room; the rest waits.
     pub(super) fn submit_losses(&mut self) {
         while let Some((port, lost)) = self.losses.front().copied() {
             let ring = &mut self.ports[port].ring;
@@ -274,11 +275,11 @@ impl Gateway {
         }
     }
 
-    /// Tells every session that the node stops.
+    /// Sends every connection the reason `Stopping`.
     pub(super) fn say_goodbye(&mut self, now: Nanos) {
         for id in self.connections.ids() {
             let Some(mut connection) = self.connections.take(id) else { continue };
-            // The orders stay: the operator stops the node, the sessions did not go away.
+            // The orders stay: the operator stops the node, the sessions did not leave.
             for session in std::mem::take(&mut connection.sessions) {
                 self.end_streams(session);
                 self.sessions.detach(session);

@@ -1,5 +1,5 @@
-//! The opening of a session that has proved to be itself: resume points are checked against the
-//! session's streams, then the session gets its connection.
+//! Opens a proved session: checks its resume points against its streams, then attaches its
+//! connection.
 //!
 //! INVARIANT: a session gets a connection only here, and only when it has none. A refused logon
 //! changes nothing.
@@ -12,11 +12,11 @@ use weir_wire::session::LogonReject;
 
 use crate::sessions::Sessions;
 
-/// Opens a session that has proved to be itself. `lineage_of` tells a partition's place among the
+/// Opens a session whose identity is proved. `lineage_of` returns a partition's index among the
 /// session's streams, and its epochs.
 ///
 /// # Errors
-/// [`Reason::AlreadyLoggedOn`], and what is wrong with a resume point; nothing has changed then.
+/// [`Reason::AlreadyLoggedOn`], or the fault of a resume point; nothing has changed then.
 pub fn open<'a>(
     sessions: &mut Sessions,
     known: &KnownSession,
@@ -58,7 +58,7 @@ pub fn open<'a>(
     session.valid_until = known.valid_until;
     session.in_flight_max = known.in_flight_max;
     session.order_rate_max = known.order_rate_max;
-    // What was to end is gone; this one is another.
+    // A pending end belongs to the previous logon.
     session.ending = None;
     session.heard_at = via.now;
     session.said_at = via.now;

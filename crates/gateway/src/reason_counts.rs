@@ -1,8 +1,8 @@
-//! How often each reason was given: nothing is refused, cut or dropped without being counted.
+//! Counts per reason: every refusal, cut and drop is counted.
 
 use weir_types::Reason;
 
-/// Codes below this are counted each by itself.
+/// Codes below this have a count each.
 const CODES: usize = 256;
 
 const _: () = {
@@ -30,7 +30,7 @@ impl ReasonCounts {
         self.add_code(reason.code());
     }
 
-    /// Counts a reason by its code. Codes without a reason are nobody's and not counted.
+    /// Counts a reason by its code. Codes without a reason are not counted.
     #[inline]
     pub fn add_code(&mut self, code: u16) {
         if let Some(count) = self.0.get_mut(usize::from(code)) {
@@ -38,19 +38,19 @@ impl ReasonCounts {
         }
     }
 
-    /// The reasons that were given, each with how often.
+    /// Returns the reasons with a count above zero, each with its count.
     pub fn given(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
         let counts = Reason::ALL.iter().map(|reason| (*reason, self.0[usize::from(reason.code())]));
         counts.filter(|(_, count)| *count > 0)
     }
 
-    /// Both counts together.
+    /// Returns the sum of both counts.
     #[must_use]
     pub fn sum(&self, other: &ReasonCounts) -> ReasonCounts {
         ReasonCounts(std::array::from_fn(|code| self.0[code] + other.0[code]))
     }
 
-    /// How often any was given.
+    /// Returns the sum over all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.given().map(|(_, count)| count).sum()

@@ -1,34 +1,34 @@
-//! Which records of a partition's event log belong together: what a stream of copies goes by.
+//! The records of a partition's event log that belong to one topic of copies.
 //!
-//! Records are noted in rising order. Each has a place, counted from the first that was ever noted,
-//! so that a reader keeps one number and finds the next record without a search. The index keeps
-//! so many of the newest, drops the oldest in whole chunks, and knows below which record it is not
-//! complete any more. It grows by a chunk, never by copying what is there.
+//! Records are added in ascending order. Each has an index, counted from the first record ever
+//! added, so that a reader keeps one number and finds the next record without a search. The newest
+//! records are retained, the oldest dropped in whole chunks; `floor` is the record from which on
+//! the index is complete. Growth adds a chunk and never copies existing ones.
 //!
-//! INVARIANT: all chunks but the last are full, and the first begins at a place that is a multiple
+//! INVARIANT: all chunks but the last are full, and the first begins at an index that is a multiple
 //! of [`CHUNK_LEN`].
 
 use std::collections::VecDeque;
 
-/// Records of a chunk: what is allocated, and dropped, at once.
+/// The number of records of a chunk, the unit of allocation and of dropping.
 pub(super) const CHUNK_LEN: usize = 1024;
 
-/// See the module's documentation.
+/// The retained records of one topic, by index.
 #[derive(Debug)]
 pub(super) struct RecordIndex {
     chunks: VecDeque<Vec<u64>>,
     chunk_count_max: usize,
     first_place: u64,
     next_place: u64,
-    /// From this record on it is complete.
+    /// The record from which on the index is complete.
     floor: u64,
-    /// The newest record below the first that is here; zero for none.
+    /// The newest record below the first retained one; zero for none.
     before_first: u64,
 }
 
 impl RecordIndex {
-    /// An index of a log whose first record is `floor`, that keeps at least `retained` records and
-    /// at most two chunks more.
+    /// Returns an index of a log whose first record is `floor`. It retains at least `retained`
+    /// records and at most two chunks more.
     pub(super) fn new(floor: u64, retained: usize) -> RecordIndex {
         RecordIndex {
             chunks: VecDeque::new(),
@@ -40,10 +40,10 @@ impl RecordIndex {
         }
     }
 
-    /// Notes a record; returns its place.
+    /// Adds a record; returns its index.
     ///
     /// # Panics
-    /// When it is not above all that were noted: the event log contradicts itself.
+    /// When it is not above all added before: the event log contradicts itself.
     #[inline]
     pub(super) fn push(&mut self, record: u64) -> u64 {
         assert!(record > self.newest() && record >= self.floor, "records of a log rise");
@@ -72,13 +72,14 @@ impl RecordIndex {
         oldest
     }
 
-    /// The record at a place; `None` when it is not kept any more, or not there yet.
+    /// Returns the record at an index; `None` when it is no longer retained, or does not exist yet.
     pub(super) fn get(&self, place: u64) -> Option<u64> {
         let at = usize::try_from(place.checked_sub(self.first_place)?).ok()?;
         self.chunks.get(at / CHUNK_LEN)?.get(at % CHUNK_LEN).copied()
     }
 
-    /// The place of the first record at or above `record`, or the next place when there is none.
+    /// Returns the index of the first record at or above `record`, or the next index when there is
+    /// none.
     pub(super) fn place_from(&self, record: u64) -> u64 {
         let chunk_no = self.chunks.partition_point(|chunk| chunk[chunk.len() - 1] < record);
         let within = self.chunks.get(chunk_no);
@@ -87,8 +88,8 @@ impl RecordIndex {
         place.min(self.next_place)
     }
 
-    /// The record before the one at `place`; zero for none. `place` is one that is kept, or the
-    /// next.
+    /// Returns the record before the one at `place`; zero for none. `place` must be retained, or
+    /// the next one.
     pub(super) fn before(&self, place: u64) -> u64 {
         match place.checked_sub(1).and_then(|place| self.get(place)) {
             Some(record) => record,
@@ -96,7 +97,7 @@ impl RecordIndex {
         }
     }
 
-    /// The newest record; zero for none.
+    /// Returns the newest record; zero for none.
     pub(super) fn newest(&self) -> u64 {
         match self.chunks.back() {
             Some(chunk) => chunk[chunk.len() - 1],
@@ -104,12 +105,12 @@ impl RecordIndex {
         }
     }
 
-    /// The place that the next record will have.
+    /// Returns the index of the next record to be added.
     pub(super) fn next_place(&self) -> u64 {
         self.next_place
     }
 
-    /// The lowest record from which on the index is complete.
+    /// Returns the lowest record from which on the index is complete.
     pub(super) fn floor(&self) -> u64 {
         self.floor
     }
@@ -121,8 +122,8 @@ mod tests {
 
     use super::*;
 
-    /// The obvious index: all records ever noted, in a list; how many of them are kept is the
-    /// index's own to say.
+    /// Compares with a list of all records ever added. The index itself decides how many of them it
+    /// retains.
     fn check(index: &RecordIndex, all: &[u64], log_begins_at: u64, retained: usize) {
         let kept = (0..all.len() as u64).filter(|place| index.get(*place).is_some()).count();
         assert!(kept >= all.len().min(retained) && kept <= retained + 2 * CHUNK_LEN);

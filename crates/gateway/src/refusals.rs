@@ -1,5 +1,4 @@
-//! What a peer is told of what it said wrong, and what that costs it: the same whether it has
-//! logged on or not.
+//! Answers to faulty messages, and their cost to the peer: the same before and after logon.
 
 use weir_types::{Nanos, Reason, RequestNo, SessionId};
 use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders};
@@ -13,10 +12,10 @@ use super::connection::Connection;
 use super::counters::GatewayCounters;
 use super::lines::Lines;
 
-/// Malformed messages and refused logons after which a connection is closed.
+/// The number of malformed messages and refused logons after which a connection is closed.
 const ERRORS_MAX: u32 = 16;
 
-/// What a reject refers to.
+/// The request that a reject refers to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refusal {
     pub(super) session_id: SessionId,
@@ -53,7 +52,7 @@ impl Refusal {
         }
     }
 
-    /// Of a message that another listener serves.
+    /// Returns the refusal of a message that another listener serves.
     pub(super) fn misplaced(raw: &RawMessage<'_>) -> Refusal {
         let (session_id, request_no) = peek_session_and_request(raw);
         Refusal { session_id, request_no, template_id: raw.template_id, field: "" }
@@ -97,7 +96,7 @@ pub(super) fn put_reject(
     counters.rejects_by.add(reason);
 }
 
-/// Answers what could not be read; why the connection is to be closed, where it is.
+/// Answers an unreadable message; returns the reason if the connection must be closed.
 pub(super) fn put_malformed(
     to: &mut Connection,
     raw: Option<&RawMessage<'_>>,
@@ -116,7 +115,7 @@ pub(super) fn put_malformed(
     one_more_error(to)
 }
 
-/// Answers a logon that is refused; why the connection is to be closed, where it is.
+/// Answers a refused logon; returns the reason if the connection must be closed.
 pub(super) fn put_refused_logon(
     to: &mut Connection,
     reject: &LogonReject,
@@ -126,11 +125,11 @@ pub(super) fn put_refused_logon(
     put_frame(reject, &mut to.output);
     lines.refused_logon(counters, to, (reject.session_id, reject.reason), now);
     let too_many = one_more_error(to);
-    // Neither keys nor sessions are guessed on one connection.
+    // One connection gets one guess of a key or session.
     if reject.reason == Reason::UnknownKey { Some(reject.reason) } else { too_many }
 }
 
-/// Why a connection whose bytes are no frames is closed.
+/// Returns the reason for closing a connection whose bytes are not frames.
 pub(super) fn reason_of(broken: BrokenFrame) -> Reason {
     weir_door::reason_of(broken, CLIENT_FRAME_LEN_MAX)
 }

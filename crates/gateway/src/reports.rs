@@ -1,8 +1,8 @@
 //! From the event log to the sessions: each event addressed to a session becomes its report.
 //!
-//! A session that listens and has room gets the event as it passes. One that comes back, or reads
-//! too slowly, falls behind; it is caught up from the log, a bounded number of events a cycle, and
-//! meanwhile costs the others nothing.
+//! A logged-on session whose connection has room gets the event at once. A session that resumes, or
+//! reads too slowly, falls behind; it is caught up from the log, a limited number of events per
+//! cycle, and meanwhile does not delay the others.
 
 use weir_partition::event_reader::ReadEvent;
 use weir_partition::handoff::{Feedback, StageStamps};
@@ -17,15 +17,15 @@ use super::drop_copy::Copied;
 use super::sessions::Behind;
 use super::{Gateway, Port};
 
-/// Events taken from one partition in one cycle.
+/// The number of events taken from one partition in one cycle.
 const EVENTS_MAX: usize = 1024;
-/// Old events sent to one session in one cycle.
+/// The number of old events sent to one session in one cycle.
 const CATCH_UP_MAX: usize = 256;
-/// Old events after which no other session gets more in the same cycle.
+/// The number of old events after which no other session is caught up in the same cycle.
 const CATCH_UP_ALL_MAX: usize = 768;
 
 impl Gateway {
-    /// Notes where the events of a partition begin, when the oldest are gone.
+    /// Records the first retained event of a partition when the oldest are deleted.
     pub(super) fn note_beginning(&mut self, port: usize) {
         let Port { events, lineage, .. } = &mut self.ports[port];
         let first = events.next_record();
@@ -33,7 +33,7 @@ impl Gateway {
             return;
         }
         let record = events.read_at(first, &mut self.old_record);
-        // With none left nothing is known of where they lay.
+        // Without any record the positions of the deleted ones are unknown.
         let begin = record.map_or(Position(u64::MAX), |record| {
             let raw = parse_message(record).expect("the event log holds messages of our own");
             Position(position_of(&raw))
@@ -41,7 +41,7 @@ impl Gateway {
         lineage.begins_at(begin);
     }
 
-    /// Takes what the partitions said; returns how many events and answers.
+    /// Takes the partitions' events and refusals; returns their number.
     pub(super) fn pump_events(&mut self, now: Nanos) -> usize {
         let mut done = 0;
         for port in 0..self.ports.len() {
@@ -82,7 +82,8 @@ impl Gateway {
         }
         let stream = &mut session.streams[port];
         if address.event_no.is_none() {
-            // A session that the partition does not know yet was refused: told once, not again.
+            // The partition refused a session that it does not know yet: the reject is sent once
+            // and not kept.
             let connection = session.connection.and_then(|id| self.connections.get_mut(id));
             if let Some(connection) = connection {
                 put_event(&raw, StageTimes::default(), &mut connection.output);
@@ -123,7 +124,7 @@ impl Gateway {
         }
     }
 
-    /// The stage times of the command at `position`, when it was this gateway's.
+    /// Returns the stage times of the command at `position` if it came through this gateway.
     fn stamps_of(&mut self, port: usize, position: u64) -> Option<StageStamps> {
         loop {
             let newest = &mut self.ports[port].stamps;
@@ -140,8 +141,8 @@ impl Gateway {
         }
     }
 
-    /// Answers what the log did not take. Refusals come between stamps: those stay for their
-    /// events, so only a refusal at the head is taken here.
+    /// Answers requests that the log did not take. Refusals lie between stamps, and stamps must
+    /// stay for their events, so only refusals at the head are taken.
     fn take_refusals(&mut self, port: usize) -> usize {
         let mut done = 0;
         while let Ok(Feedback::Refused { .. }) = self.ports[port].ring.feedback.peek() {
@@ -167,7 +168,7 @@ impl Gateway {
         self.connections.put_back(connection);
     }
 
-    /// Sends sessions that are behind more of what they missed; returns how many events.
+    /// Sends missed events to sessions that are behind; returns the number of events.
     pub(super) fn catch_up(&mut self, now: Nanos) -> usize {
         let mut sent = 0;
         for _ in 0..self.behind.len() {
@@ -191,7 +192,7 @@ impl Gateway {
         let stream = &mut session.streams[behind.port];
         while let Some(record_no) = stream.next_record() {
             if !connection.has_room(self.config.output_len_max) {
-                // It costs nothing until it has.
+                // Listed again only when its connection has room.
                 connection.catches_up_later = true;
                 break;
             }
@@ -202,8 +203,8 @@ impl Gateway {
             let events = &mut self.ports[behind.port].events;
             let Some(record) = record_no.and_then(|no| events.read_at(no, &mut self.old_record))
             else {
-                // Too slow for longer than events are kept: it has to log on again and is then
-                // told from where it can go on.
+                // Behind for longer than events are retained: the session has to log on again and
+                // then learns from where it can resume.
                 session.ending = Some(Reason::SlowConsumer);
                 self.lost_sessions.push(behind.session_id);
                 break;
@@ -221,7 +222,7 @@ impl Gateway {
         sent
     }
 
-    /// Lets the sessions of a connection that has room again go on catching up.
+    /// Continues catching up the sessions of a connection that has room again.
     pub(super) fn resume_catching_up(&mut self, connection: &mut Connection) {
         if !connection.catches_up_later || !connection.has_room(self.config.output_len_max / 2) {
             return;
@@ -237,7 +238,7 @@ impl Gateway {
         }
     }
 
-    /// Counts the answers that went out with a connection's output.
+    /// Records the egress point of the answers sent with a connection's output.
     pub(super) fn stamp_egress(connection: &mut Connection, recorder: &mut weir_probe::Recorder) {
         if connection.answered.is_empty() || connection.output_len() > 0 {
             return;

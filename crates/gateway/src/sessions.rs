@@ -1,4 +1,4 @@
-//! The gateway's table of sessions: who is logged on where, and what each has been sent.
+//! The gateway's table of sessions: their connections, and the events sent to each.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,53 +12,53 @@ use super::stream::Stream;
 /// A session that has events or is logged on.
 #[derive(Debug)]
 pub struct Session {
-    /// Its firm.
+    /// The session's firm.
     pub firm_id: FirmId,
-    /// What it may do.
+    /// The requests that it may send.
     pub role: Role,
-    /// The connection it is logged on through; set by [`Sessions::attach`] and
+    /// The connection through which it is logged on; set by [`Sessions::attach`] and
     /// [`Sessions::detach`].
     pub connection: Option<ConnectionId>,
-    /// Whether the loss of the connection cancels its orders.
+    /// On when the loss of the connection cancels its orders.
     pub cancel_on_disconnect: Switch,
-    /// When the time of the key that it logged on by is over; zero for never.
+    /// The expiry of the key with which it logged on; zero for never.
     pub valid_until: Nanos,
-    /// Requests that may be without an answer; zero for no bound.
+    /// The maximum number of unanswered requests; zero for no limit.
     pub in_flight_max: u32,
-    /// New orders and replaces a second in each partition, which engines hold it to; zero for no
-    /// bound.
+    /// The maximum rate of new orders and replaces per second in each partition, which engines
+    /// enforce; zero for no limit.
     pub order_rate_max: u32,
-    /// How fast its orders have come. It outlives connections.
+    /// The recent rate of its orders. It outlives connections.
     pub pace: Pace,
     /// Requests handed to partitions that have not answered them yet. It outlives connections.
     pub in_flight: u32,
-    /// Why it is to be ended soon.
+    /// The reason for its pending end.
     pub ending: Option<Reason>,
-    /// How often something must be heard and said.
+    /// The maximum interval between messages in each direction.
     pub heartbeat_interval: Nanos,
-    /// When something was last said to it or heard from it.
+    /// The time of the last message sent to it.
     pub said_at: Nanos,
-    /// When something was last heard from it.
+    /// The time of the last message received from it.
     pub heard_at: Nanos,
-    /// Its events, by the place of the partition in the gateway's list of ports.
+    /// Its events, by the partition's index in the gateway's list of ports.
     pub streams: Vec<Stream>,
-    /// The feed of copies that its events belong to; none while no event log has defined it.
+    /// The topic of copies that its events belong to; `None` until an event log has defined it.
     pub feed: Option<usize>,
     /// The streams of copies that it gets.
     pub(super) copy_streams: Vec<StreamKey>,
-    /// Where the last answered request lies in the log of each port.
+    /// The position of the last answered request in each port's log.
     answered_at: Vec<u64>,
 }
 
 impl Session {
-    /// Whether one more request may be without an answer.
+    /// Returns true when one more request may be unanswered.
     #[must_use]
     pub fn has_window(&self) -> bool {
         self.in_flight_max == 0 || self.in_flight < self.in_flight_max
     }
 
-    /// Takes note of an answer to the command at `position`; true for the first one to it. A
-    /// command has one place in its log, and its events come one after the other.
+    /// Records an answer to the command at `position`; true for the first one to it. A command has
+    /// one position in its log, and its events are contiguous.
     pub fn answered(&mut self, port: usize, position: u64) -> bool {
         if self.answered_at[port] == position {
             return false;
@@ -68,8 +68,8 @@ impl Session {
         true
     }
 
-    /// Takes note that a request is no longer under way. Answers of before a restart are to
-    /// requests that this gateway did not count.
+    /// Records that a request is answered. Answers from before a restart belong to requests that
+    /// this gateway did not count.
     pub fn settled(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
@@ -86,18 +86,18 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// An empty table for a gateway with so many ports.
+    /// Returns an empty table for a gateway with `port_count` ports.
     #[must_use]
     pub fn new(port_count: usize) -> Sessions {
         Sessions { by_id: HashMap::new(), port_count, logged_on_count: 0 }
     }
 
-    /// Agrees with a recovered engine on where a session stands.
+    /// Aligns a session's stream with a recovered engine.
     pub fn agree(&mut self, id: SessionId, port: usize, next: EventNo, last: RequestNo) {
         self.entry(id).streams[port].agree(next, last);
     }
 
-    /// The session, made when it is not there yet.
+    /// Returns the session, creating it if needed.
     pub fn entry(&mut self, id: SessionId) -> &mut Session {
         let port_count = self.port_count;
         self.by_id.entry(id).or_insert_with(|| Session {
@@ -121,42 +121,42 @@ impl Sessions {
         })
     }
 
-    /// The session, if it is there.
+    /// Returns the session, if it exists.
     pub fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
         self.by_id.get_mut(&id)
     }
 
-    /// The session, if it is there.
+    /// Returns the session, if it exists.
     #[must_use]
     pub fn get(&self, id: SessionId) -> Option<&Session> {
         self.by_id.get(&id)
     }
 
-    /// The session, if it is logged on through this connection.
+    /// Returns the session, if it is logged on through this connection.
     pub fn logged_on(&mut self, id: SessionId, via: ConnectionId) -> Option<&mut Session> {
         self.by_id.get_mut(&id).filter(|session| session.connection == Some(via))
     }
 
-    /// How many are logged on.
+    /// Returns the number of sessions that are logged on.
     #[must_use]
     pub fn logged_on_count(&self) -> usize {
         self.logged_on_count
     }
 
-    /// Notes that a session is logged on through this connection.
+    /// Records that a session is logged on through this connection.
     pub fn attach(&mut self, id: SessionId, via: ConnectionId) {
         let before = self.entry(id).connection.replace(via);
         self.logged_on_count += usize::from(before.is_none());
     }
 
-    /// Notes that a session is logged on no more.
+    /// Records that a session is no longer logged on.
     pub fn detach(&mut self, id: SessionId) {
         let before = self.by_id.get_mut(&id).and_then(|session| session.connection.take());
         self.logged_on_count -= usize::from(before.is_some());
     }
 }
 
-/// A stream that is behind: which session's, of which port.
+/// A stream that is behind: its session and its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behind {
     /// The session.
@@ -167,7 +167,7 @@ pub struct Behind {
 
 /// The streams that are behind, each once.
 ///
-/// INVARIANT: a stream is listed exactly while it says so ([`Stream::is_listed`]).
+/// INVARIANT: a stream is in the list exactly while its mark says so ([`Stream::is_listed`]).
 #[derive(Debug, Default)]
 pub struct BehindList {
     streams: VecDeque<Behind>,
@@ -181,19 +181,19 @@ impl BehindList {
         }
     }
 
-    /// Takes the stream that waits longest, which the caller marks as not listed; if it stays
-    /// behind it is added again.
+    /// Takes the stream that has waited longest. The caller clears its mark, and adds it again if
+    /// it stays behind.
     pub fn pop_front(&mut self) -> Option<Behind> {
         self.streams.pop_front()
     }
 
-    /// How many wait.
+    /// Returns the number of streams in the list.
     #[must_use]
     pub fn len(&self) -> usize {
         self.streams.len()
     }
 
-    /// True when nobody is behind.
+    /// Returns true when no stream is behind.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty()
@@ -248,7 +248,7 @@ mod tests {
             let stream = &mut sessions.entry(SessionId(id)).streams[port];
             list.add(behind(id, port), stream);
         }
-        // What its log tells first of a session changes nothing in that.
+        // The first event in a session's log does not change the mark.
         let first = Noted {
             event_no: EventNo(9),
             request_no: RequestNo(1),
@@ -273,7 +273,7 @@ mod tests {
         assert!(session.answered(1, 70));
         assert!(!session.answered(1, 70));
         assert_eq!(session.in_flight, 1);
-        // The same place in another partition's log is another request.
+        // The same position in another partition's log is another request.
         assert!(session.answered(0, 70));
         assert_eq!(session.in_flight, 0);
     }

@@ -1,27 +1,27 @@
-//! A session's events of one partition: which there were, and how far they are sent.
+//! A session's events of one partition, and the part of them already sent.
 //!
-//! An event addressed to a session has a dense number there. The stream remembers for each at
-//! which record of the partition's event log it lies, so that a session that comes back, or that
-//! reads too slowly, is served from the log and not from a buffer of its own. It also remembers
-//! where the session's numbers pass the ends of epochs, so that a session that was told of what is
-//! lost is not led on in another history.
+//! Each event addressed to a session has a dense number there. The stream keeps the event log
+//! record of each, so that a session that resumes, or reads too slowly, is served from the log and
+//! not from a buffer of its own. It also keeps the points at which the session's numbers pass the
+//! ends of epochs, so that a session that received lost events does not continue in another
+//! history.
 //!
-//! INVARIANT: `oldest() <= next_to_send <= next_event_no()` while somebody listens.
+//! INVARIANT: `oldest() <= next_to_send <= next_event_no()` while the session is logged on.
 
 use std::collections::VecDeque;
 
 use weir_partition::lineage::{Lineage, Stand, Trail, Verdict};
 use weir_types::{Epoch, EventNo, Position, Reason, RequestNo};
 
-/// The most events of one session and partition that can be asked for again.
+/// The maximum number of events per session and partition that can be requested again.
 pub const RETAINED_EVENTS_MAX: usize = 1 << 18;
 
-/// An event of a session, as its stream notes it.
+/// An event of a session, as added to its stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Noted {
-    /// Its number.
+    /// The event's number.
     pub event_no: EventNo,
-    /// The request that it answers; none when it answers none.
+    /// The request that it answers; none for an unsolicited event.
     pub request_no: RequestNo,
     /// The command that caused it.
     pub position: Position,
@@ -29,15 +29,15 @@ pub struct Noted {
     pub record: u64,
 }
 
-/// Why a stream cannot go on from a point.
+/// The reason why a stream cannot resume at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CannotResume {
     /// [`Reason::ResumeOutOfRange`] or [`Reason::ResumeOtherHistory`].
     pub reason: Reason,
-    /// The oldest event that can be asked for.
+    /// The oldest event that can be requested.
     pub oldest: EventNo,
-    /// The number that the next event will have; with [`Reason::ResumeOtherHistory`] the number of
-    /// the first event that is not the one that the session was told.
+    /// The number of the next event; with [`Reason::ResumeOtherHistory`] the number of the first
+    /// event that differs from the session's.
     pub next: EventNo,
 }
 
@@ -49,20 +49,21 @@ pub struct Stream {
     oldest: EventNo,
     next_to_send: EventNo,
     last_request_no: RequestNo,
-    /// Whether it is in the gateway's list of streams that are behind.
+    /// True while it is in the gateway's list of streams that are behind.
     pub(super) is_listed: bool,
-    /// Whether `oldest` is known: a log whose beginning is gone tells only with its first event.
+    /// True when `oldest` is known: for a log whose beginning is deleted, only the first event
+    /// shows it.
     started: bool,
 }
 
 impl Stream {
-    /// A stream of which nothing is known: it begins with the first event that is noted.
+    /// Returns an unknown stream: it begins with the first event that is added.
     #[must_use]
     pub fn unknown() -> Stream {
         Stream { started: false, ..Stream::starting_at(EventNo(1), RequestNo::NONE) }
     }
 
-    /// A stream whose next event has the number `next_event_no`; older ones cannot be asked for.
+    /// Returns a stream whose next event is `next_event_no`; older ones cannot be requested.
     #[must_use]
     pub fn starting_at(next_event_no: EventNo, last_request_no: RequestNo) -> Stream {
         Stream {
@@ -76,10 +77,10 @@ impl Stream {
         }
     }
 
-    /// Agrees with what the engine says of the session after recovery.
+    /// Aligns the stream with the recovered engine's state of the session.
     ///
     /// # Panics
-    /// When the events read say otherwise: event log and command log contradict each other.
+    /// When the events read differ from it: event log and command log contradict each other.
     pub fn agree(&mut self, next_event_no: EventNo, last_request_no: RequestNo) {
         if self.records.is_empty() {
             let begun = Stream::starting_at(next_event_no, last_request_no);
@@ -89,7 +90,7 @@ impl Stream {
         self.last_request_no = self.last_request_no.max(last_request_no);
     }
 
-    /// Notes an event. Events must come in order, without a gap.
+    /// Adds an event. Events must come in order, without a gap.
     ///
     /// # Panics
     /// When its number is not the next one: the event log contradicts itself.
@@ -109,7 +110,7 @@ impl Stream {
         self.last_request_no = self.last_request_no.max(event.request_no);
     }
 
-    /// Counts the event just noted as sent, when it is the next to send.
+    /// Returns true when this event is the next to send.
     pub fn is_next_to_send(&self, event_no: EventNo) -> bool {
         self.next_to_send == event_no
     }
@@ -120,8 +121,8 @@ impl Stream {
         assert!(self.next_to_send <= self.next_event_no(), "sent an event that never was");
     }
 
-    /// The record of the next event to send; `None` when all are sent, `Some(None)` when it is
-    /// not retained any more.
+    /// Returns the record of the next event to send; `None` when all are sent, `Some(None)` when it
+    /// is no longer retained.
     #[must_use]
     pub fn next_record(&self) -> Option<Option<u64>> {
         if self.next_to_send == self.next_event_no() {
@@ -131,19 +132,19 @@ impl Stream {
         Some(index.and_then(|index| self.records.get(usize::try_from(index).ok()?).copied()))
     }
 
-    /// Whether the stream can go on from `event_no` for somebody who was told the event before it
-    /// in `epoch`.
+    /// Checks that the stream can resume at `event_no` for a client that received the event before
+    /// it in `epoch`.
     ///
-    /// | the events told are                     | and `event_no` is    | answer               |
+    /// | the events received                     | and `event_no` is    | answer               |
     /// | --------------------------------------- | -------------------- | -------------------- |
-    /// | the node's, as far as epochs tell       | none, or retained    | yes                  |
-    /// | the node's, as far as epochs tell       | neither              | `ResumeOutOfRange`   |
+    /// | the node's, as far as epochs show       | none, or retained    | yes                  |
+    /// | the node's, as far as epochs show       | neither              | `ResumeOutOfRange`   |
     /// | others from a number on                 | any                  | `ResumeOtherHistory` |
     /// | of an epoch that the node does not know | any                  | `ResumeOtherHistory` |
     ///
     /// # Errors
-    /// [`CannotResume`] with the range that can be asked for. Of an epoch that is not known nothing
-    /// can be vouched for: the first event that may be another is then the oldest retained.
+    /// [`CannotResume`] with the range that can be requested. For an unknown epoch no event is
+    /// certain: the first event that may differ is then the oldest retained.
     pub fn check_resume(
         &self,
         event_no: EventNo,
@@ -160,29 +161,29 @@ impl Stream {
         }
     }
 
-    /// Goes on from `event_no`, or with what comes next when there is none.
+    /// Resumes at `event_no`, or at the next event for none.
     ///
     /// # Panics
-    /// When `event_no` is not retained: [`Stream::check_resume`] comes before.
+    /// When `event_no` is not retained: [`Stream::check_resume`] must come first.
     pub fn resume(&mut self, event_no: EventNo) {
         let start = if event_no.is_none() { self.next_event_no() } else { event_no };
         assert!((self.oldest..=self.next_event_no()).contains(&start), "every start is checked");
         self.next_to_send = start;
     }
 
-    /// The number that the next event will have.
+    /// Returns the number of the next event.
     #[must_use]
     pub fn next_event_no(&self) -> EventNo {
         EventNo(self.oldest.0 + self.records.len() as u64)
     }
 
-    /// The oldest event that can be asked for.
+    /// Returns the oldest event that can be requested.
     #[must_use]
     pub fn oldest(&self) -> EventNo {
         self.oldest
     }
 
-    /// The highest request number that has an event.
+    /// Returns the highest request number that has an event.
     #[must_use]
     pub fn last_request_no(&self) -> RequestNo {
         self.last_request_no

@@ -1,15 +1,15 @@
-//! Deadlines by key, one for each key: a hashed timer wheel.
+//! A hashed timer wheel: one deadline for each key.
 //!
-//! A deadline lies in the list of the tick in which it is reached, the ticks of one turn beside
-//! those of the next. Setting, moving and taking away cost the same however many there are, and
-//! one that is not due costs a look a turn. It reads no clock: the time is told to it.
+//! A deadline is in the list of its tick; ticks of different turns share a list. Setting, moving
+//! and cancelling take constant time, and a deadline that is not due is examined once per turn. The
+//! wheel reads no clock: the caller passes the time.
 //!
-//! INVARIANT: a key that is set is in exactly one list, that of its tick; `cursor` never falls;
+//! INVARIANT: a key that is set is in exactly one list, that of its tick; `cursor` never decreases;
 //! no deadline of a tick before `cursor` waits.
 
 use weir_types::Nanos;
 
-/// A tick's length as a power of two: 2^23 ns are 8.4 ms. A deadline is told of at most so late.
+/// A tick's length as a power of two: 2^23 ns are 8.4 ms, the most by which a deadline is late.
 const TICK_BITS: u32 = 23;
 /// Ticks in a turn, 8.6 s; a power of two.
 const TICKS: usize = 1 << 10;
@@ -24,20 +24,20 @@ struct Node {
     is_set: bool,
 }
 
-/// See the module's documentation.
+/// A hashed timer wheel.
 #[derive(Debug)]
 pub struct TimerWheel {
     heads: Box<[u32]>,
     nodes: Vec<Node>,
-    /// The tick whose list is looked through.
+    /// The tick whose list is being scanned.
     cursor: u64,
-    /// The next of that list to look at, once it was begun.
+    /// The next node of that list to examine, once the scan has begun.
     next: u32,
     is_begun: bool,
 }
 
 impl TimerWheel {
-    /// An empty wheel at `now`.
+    /// Returns an empty wheel at `now`.
     #[must_use]
     pub fn new(now: Nanos) -> TimerWheel {
         let heads = vec![NONE; TICKS].into_boxed_slice();
@@ -45,11 +45,10 @@ impl TimerWheel {
         TimerWheel { heads, nodes: Vec::new(), cursor, next: NONE, is_begun: false }
     }
 
-    /// Sets the deadline of a key, whatever it was before. One that is past is due at the next
-    /// tick.
+    /// Sets or replaces the deadline of a key. A past deadline is due at the next tick.
     ///
     /// # Panics
-    /// When the key is not less than 2^32 - 1: keys are places in a table.
+    /// When the key is not less than 2^32 - 1: keys are indices in a table.
     pub fn set(&mut self, key: usize, at: Nanos) {
         let place = u32::try_from(key).ok().filter(|place| *place != NONE);
         let place = place.expect("keys are places in a table");
@@ -58,7 +57,7 @@ impl TimerWheel {
             let unset = Node { at: Nanos(0), before: NONE, after: NONE, is_set: false };
             self.nodes.resize(key + 1, unset);
         }
-        // The list that is looked through is not added to, so that a look through it ends.
+        // Nothing is added to the list being scanned, so that the scan ends.
         let at = Nanos(at.0.max((self.cursor + 1) << TICK_BITS));
         let head = &mut self.heads[list_of(at)];
         let after = std::mem::replace(head, place);
@@ -68,14 +67,14 @@ impl TimerWheel {
         }
     }
 
-    /// As [`TimerWheel::set`], unless the key has an earlier deadline.
+    /// Sets the deadline of a key like [`TimerWheel::set`], unless it has an earlier one.
     pub fn set_no_later_than(&mut self, key: usize, at: Nanos) {
         if self.deadline_of(key).is_none_or(|set| at < set) {
             self.set(key, at);
         }
     }
 
-    /// Takes a key's deadline away, if it has one.
+    /// Cancels a key's deadline, if it has one.
     pub fn cancel(&mut self, key: usize) {
         let Some(node) = self.nodes.get_mut(key) else { return };
         if !std::mem::take(&mut node.is_set) {
@@ -94,17 +93,17 @@ impl TimerWheel {
         }
     }
 
-    /// A key's deadline.
+    /// Returns a key's deadline.
     #[must_use]
     pub fn deadline_of(&self, key: usize) -> Option<Nanos> {
         self.nodes.get(key).filter(|node| node.is_set).map(|node| node.at)
     }
 
-    /// Takes a key whose deadline has passed at `now`, the ticks in their order.
+    /// Takes a key whose deadline has passed at `now`, tick by tick.
     pub fn next_due(&mut self, now: Nanos) -> Option<usize> {
         let end = now.0 >> TICK_BITS;
         if self.cursor + (TICKS as u64) < end {
-            // Longer than a turn ago: each list is looked through once.
+            // More than a turn ago: each list is scanned once.
             self.cursor = end - TICKS as u64;
             self.is_begun = false;
         }
@@ -127,8 +126,8 @@ impl TimerWheel {
         None
     }
 
-    /// When there may be something due: not later than the first deadline is reached, and within
-    /// a few ticks if there is none so soon.
+    /// Returns the next time at which a key may be due: at most the first deadline, and within a
+    /// few ticks if there is none so soon.
     #[must_use]
     pub fn look_again_at(&self) -> Nanos {
         const AHEAD: u64 = 16;
@@ -158,7 +157,7 @@ mod tests {
         Set(usize, u64),
         SetNoLaterThan(usize, u64),
         Cancel(usize),
-        /// Time passes and so many are taken.
+        /// Time passes and this many keys are taken.
         Take(u64, usize),
     }
 
@@ -176,8 +175,8 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a sorted list: nothing is told before its time or twice, nothing that is due is
-        /// kept back when asked for, and what was moved or taken away is not told of.
+        /// Compares with a sorted list: no deadline is returned early or twice, none that is due is
+        /// withheld, and none that was moved or cancelled is returned.
         #[test]
         fn deadlines_are_told_as_by_a_sorted_list(steps in steps()) {
             let mut now = 5 * TICK + 17;
@@ -190,7 +189,7 @@ mod tests {
                         list.insert(key, now + ahead);
                     }
                     Step::SetNoLaterThan(key, ahead) => {
-                        // What is past counts from the next tick: the two may differ by one.
+                        // A past deadline counts from the next tick: the two may differ by one.
                         if list.get(&key).is_none_or(|at| now + ahead + TICK < *at) {
                             wheel.set_no_later_than(key, Nanos(now + ahead));
                             list.insert(key, now + ahead);
@@ -246,7 +245,7 @@ mod tests {
         (0..5).for_each(|key| wheel.set(key, Nanos(TICK)));
         let now = Nanos(2 * TICK);
         let mut told: Vec<usize> = (0..3).filter_map(|_| wheel.next_due(now)).collect();
-        // One of those left is taken away and one that was told is set anew, past already.
+        // One of the remaining keys is cancelled and a returned one is set again, already past.
         let left = (0..5).find(|key| !told.contains(key)).unwrap();
         wheel.cancel(left);
         wheel.set(told[0], Nanos(0));

@@ -1,4 +1,4 @@
-//! What happens because nothing happened: heartbeats, lost sessions, connections that stall.
+//! Timeouts: heartbeats, lost sessions, stalled connections.
 
 use weir_door::directory::KnownSession;
 use weir_types::{Nanos, Reason, SessionId};
@@ -9,15 +9,15 @@ use super::Gateway;
 use super::connection::Connection;
 use super::fairness::DEADLINES_MAX;
 
-/// Heartbeat intervals of silence after which a session counts as lost, times ten.
+/// The silence after which a session counts as lost, in tenths of its heartbeat interval.
 const SILENCE_TENTHS: u64 = 25;
-/// How often others see the counters.
+/// The interval in nanoseconds at which the counters are published to other threads.
 pub(super) const STATUS_INTERVAL: u64 = 50_000_000;
 
 impl Gateway {
-    /// Deals with connections whose deadline has passed, a bounded number; returns how many. A
-    /// connection has one deadline, the first of all that it may miss. What puts one off leaves it
-    /// where it is: the connection is then looked at in vain, once.
+    /// Handles a limited number of connections whose deadline has passed; returns their number. A
+    /// connection has one deadline, the earliest of all that apply. An event that postpones one
+    /// leaves the timer in place, which then fires once in vain.
     pub(super) fn run_timers(&mut self, now: Nanos) -> usize {
         let mut count = 0;
         while count < DEADLINES_MAX {
@@ -49,7 +49,7 @@ impl Gateway {
         self.connections.put_back(connection);
     }
 
-    /// Sets a connection's deadline anew: when something began for it that may end sooner.
+    /// Sets a connection's deadline again, after an event that may bring it forward.
     pub(super) fn set_timer(&mut self, connection: &mut Connection, now: Nanos) {
         if connection.sessions.is_empty() && connection.closing_by.is_none() {
             self.lobby.left_alone(connection.id, now);
@@ -60,7 +60,7 @@ impl Gateway {
         }
     }
 
-    /// As [`Gateway::set_timer`], for what writing alone may begin.
+    /// Brings a connection's deadline forward to the first that a write can start.
     pub(super) fn set_output_timer(&mut self, connection: &Connection) {
         let stalled = self.stalls_at(connection);
         if let Some(at) = stalled.into_iter().chain(connection.output_idle_at()).min() {
@@ -73,7 +73,7 @@ impl Gateway {
         connection.stalled_since.map(|since| Nanos(since.0 + stall_max))
     }
 
-    /// When a connection is to be looked at next.
+    /// Returns the time at which a connection must be checked next.
     fn deadline_of(&self, connection: &Connection) -> Option<Nanos> {
         if let Some(by) = connection.closing_by {
             return Some(by);
@@ -158,7 +158,7 @@ impl Gateway {
         self.flush_list.add(connection);
     }
 
-    /// How full the fullest ring towards a partition is, in thousandths.
+    /// Returns the fill level of the fullest ring to a partition, in thousandths.
     fn load_permille(&self) -> u16 {
         let used = |port: &super::Port| {
             let ring = &port.ring.submissions;
@@ -175,8 +175,8 @@ impl Gateway {
         self.flush_list.add(connection);
     }
 
-    /// Ends sessions that were too slow for longer than their events are kept, and those whose key
-    /// was replaced.
+    /// Ends sessions that were behind for longer than their events are retained, and those whose
+    /// key was replaced.
     pub(super) fn end_lost_sessions(&mut self, now: Nanos) {
         for id in std::mem::take(&mut self.lost_sessions) {
             let Some(session) = self.sessions.get_mut(id) else { continue };
@@ -194,13 +194,13 @@ impl Gateway {
             };
             self.lines.lost(&mut self.counters, &connection, (id, why), now);
             self.lose(&mut connection, id, reason);
-            // Without a session it has the time of a newcomer from now on.
+            // Without a session it has a newcomer's time limit from now on.
             self.set_timer(&mut connection, now);
             self.connections.put_back(connection);
         }
     }
 
-    /// Lets pages flow again to a connection that caught up with its own.
+    /// Resumes pages to a connection that has room again.
     pub(super) fn resume_pages(&mut self, connection: &mut Connection) {
         if connection.pages_paused && connection.has_room(self.config.output_len_max / 2) {
             connection.pages_paused = false;
@@ -209,13 +209,14 @@ impl Gateway {
     }
 }
 
-/// A deadline is missed after its time, not at it.
+/// Returns the first time after a deadline: it is missed after its time, not at it.
 pub(super) fn after(at: Nanos) -> Nanos {
     Nanos(at.0 + 1)
 }
 
-/// How long after something was said to a session it gets a heartbeat: its interval or up to an
-/// eighth less, each session its own, so that those that came at once do not stay in step.
+/// Returns the time after the last message to a session until its heartbeat: the interval or up to
+/// an eighth less, different per session, so that sessions that logged on together do not stay in
+/// step.
 fn heartbeat_after(interval: Nanos, id: SessionId) -> Nanos {
     let part = u64::from(id.0.wrapping_mul(0x9e37_79b9) >> 24);
     Nanos(interval.0 - interval.0 / 8 * part / 256)
@@ -232,7 +233,7 @@ mod tests {
             (1..=1_000).map(|id| heartbeat_after(interval, SessionId(id)).0).collect();
         times.sort_unstable();
         assert!(times[0] >= interval.0 / 8 * 7 && times[999] <= interval.0, "{times:?}");
-        // No more than a few of a thousand in a thousandth of the interval.
+        // At most a few of a thousand in a thousandth of the interval.
         let most = times.chunk_by(|a, b| b - a < interval.0 / 4_000).map(<[u64]>::len).max();
         assert!(most < Some(16), "{most:?}");
     }

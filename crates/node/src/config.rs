@@ -1,4 +1,5 @@
-//! The node's configuration: a TOML file over built-in defaults, and the command line over both.
+//! The node's configuration: built-in defaults, overridden by a TOML file, overridden by the
+//! command line.
 //!
 //! An unknown key or a value out of range is an error that names it; nothing is guessed.
 
@@ -29,7 +30,7 @@ mod router_tests;
 pub use self::market_data::{MarketDataSection, PublishSection};
 pub use self::replica::ReplicaSection;
 
-/// Which agents share a thread.
+/// The agents that share a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Threads {
@@ -42,43 +43,43 @@ pub enum Threads {
     Split,
 }
 
-/// What a process is to others.
+/// A process's role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeRole {
-    /// An exchange: it trades, and has a store of its orders and of other sources'.
+    /// An exchange: it trades, and has stores of its own orders and of other sources'.
     #[default]
     Node,
     /// It has no orders; it serves those of the nodes behind it as one service.
     Router,
 }
 
-/// All that can be set. Sizes are in bytes, times in the unit of the name.
+/// All settings. Sizes are in bytes, times in the unit of the name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What it is to others: `node` or `router`.
+    /// The role: `node` or `router`.
     pub role: NodeRole,
     /// The directory of logs and snapshots.
     pub dir: PathBuf,
-    /// Where order entry and delivery listen.
+    /// The address of order entry and delivery.
     pub listen: SocketAddr,
-    /// Where metrics and status are served over HTTP.
+    /// The HTTP address of metrics and status.
     pub http: SocketAddr,
-    /// What an acknowledgement promises: `memory`, `os` or `disk`.
+    /// The durability level of an acknowledgement: `memory`, `os` or `disk`.
     #[serde(deserialize_with = "durability_by_name")]
     pub durability: Durability,
-    /// What a thread without work does: `park`, `yield` or `spin`.
+    /// The behaviour of a thread without work: `park`, `yield` or `spin`.
     pub wait: WaitStrategy,
-    /// Which agents share a thread: `auto`, `fused` or `split`.
+    /// The agents that share a thread: `auto`, `fused` or `split`.
     pub threads: Threads,
-    /// Cores to pin the gateway, the partitions, delivery to, in this order; empty pins nothing.
+    /// The cores of the gateway, the partitions and delivery, in this order; empty for no pinning.
     pub cores: Vec<usize>,
     /// The API key of the first operator, session 1, in hexadecimal; used once, when the control
-    /// log is empty. Without it a key is made and printed.
+    /// log is empty. Without it a key is generated and written to `operator.key`.
     pub bootstrap_key: Option<String>,
-    /// Gives the first operator a new key at this start, though the control log has one: that of
-    /// [`Config::bootstrap_key`], or one that is made. Never in a file: it is for one start.
+    /// Gives the first operator a new key at this start even if the control log has one: that of
+    /// [`Config::bootstrap_key`], or a generated one. Never read from a file: it is for one start.
     #[serde(skip)]
     pub new_operator_key: bool,
     /// The command logs.
@@ -97,21 +98,21 @@ pub struct Config {
     pub delivery: DeliverySection,
     /// Order state over HTTP; not served without it.
     pub web: Option<WebSection>,
-    /// Where outside cores feed their orders; without it none can.
+    /// The listener for outside cores; none without it.
     pub ingest: Option<IngestSection>,
-    /// The node whose sources this one follows; without it none.
+    /// The node whose sources this one follows; none without it.
     pub replica: Option<ReplicaSection>,
     /// Durable subscriptions; not served without it.
     pub broker: Option<BrokerSection>,
     /// A market-data gateway; none without it.
     pub market: Option<MarketSection>,
-    /// What of the market goes out.
+    /// The publication of the node's own market.
     pub market_data: MarketDataSection,
-    /// What a router stands before; only with the role `router`.
+    /// The nodes behind a router; only with the role `router`.
     pub router: Option<RouterSection>,
     /// Probes.
     pub probes: ProbesSection,
-    /// What is written on standard error.
+    /// The lines written to standard error.
     pub diagnostics: DiagnosticsSection,
 }
 
@@ -119,9 +120,10 @@ pub struct Config {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogSection {
-    /// Bytes of one segment file.
+    /// The size of a segment file in bytes.
     pub segment_bytes: u64,
-    /// Who writes and syncs, the event logs too: `thread`, or `io_uring` where the kernel has it.
+    /// The method of writing and syncing, also of the event logs: `thread`, or `io_uring` where the
+    /// kernel supports it.
     #[serde(deserialize_with = "strategy_by_name")]
     pub sync: SyncStrategy,
 }
@@ -130,9 +132,9 @@ pub struct LogSection {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EventsSection {
-    /// Bytes of recent events kept in memory, from which views read.
+    /// The size in bytes of the in-memory tail of events, from which views read.
     pub memory_bytes: u64,
-    /// Bytes of one segment file.
+    /// The size of a segment file in bytes.
     pub segment_bytes: u64,
 }
 
@@ -140,9 +142,9 @@ pub struct EventsSection {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SnapshotsSection {
-    /// A snapshot is taken after so many commands.
+    /// The number of commands between snapshots.
     pub every_commands: u64,
-    /// How many are kept.
+    /// The number of snapshots kept.
     pub keep: usize,
 }
 
@@ -150,7 +152,7 @@ pub struct SnapshotsSection {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineSection {
-    /// When a trading partition's engine takes its memory: `as-filled` or `ahead`.
+    /// The time at which a trading partition's engine allocates its memory: `as-filled` or `ahead`.
     pub memory: EngineMemory,
 }
 
@@ -158,39 +160,41 @@ pub struct EngineSection {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GatewaySection {
-    /// Connections at the same time.
+    /// The maximum number of simultaneous connections.
     pub connections_max: usize,
-    /// Bytes that may wait to be read by one connection.
+    /// The maximum number of output bytes that may wait for one connection.
     pub output_bytes_max: usize,
-    /// How long a connection may leave its output unread, in milliseconds.
+    /// The time that a connection may leave its output unread, in milliseconds.
     pub stall_max_ms: u64,
-    /// How long a connection may be without a session, in milliseconds.
+    /// The time that a connection may have no session, in milliseconds.
     pub logon_timeout_ms: u64,
-    /// Connections of one address that may be without a session at the same time.
+    /// The maximum number of simultaneous connections without a session from one address.
     pub lobby_per_address_max: u32,
-    /// Reports of a firm in a partition that copies can be asked from; eight bytes each. For copies
-    /// of all firms' there are four times as many.
+    /// The number of a firm's reports per partition from which copies can be requested; eight bytes
+    /// each. For copies of all firms' reports there are four times as many.
     pub copies_retained_max: u32,
 }
 
-/// TLS for every door of the node but that of HTTP: order entry and delivery, outside cores,
+/// TLS for every listener of the node except HTTP: order entry and delivery, outside cores,
 /// subscribers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsSection {
-    /// The node's certificate and those between it and its authority, a PEM file.
+    /// The node's certificate and its chain up to the authority, a PEM file.
     pub certificate: PathBuf,
     /// The certificate's private key, a PEM file.
     pub key: PathBuf,
-    /// Authorities of clients' certificates, a PEM file; without it no client is asked for one.
+    /// The authorities of clients' certificates, a PEM file; without it no client certificate is
+    /// requested.
     pub client_ca: Option<PathBuf>,
-    /// Whether a client without a certificate is refused, where `client_ca` is given.
+    /// Refuses clients without a certificate; applies with `client_ca`.
     #[serde(default = "default_client_required")]
     pub client_required: bool,
-    /// How long a handshake may take, in milliseconds.
+    /// The maximum duration of a handshake, in milliseconds.
     #[serde(default = "default_handshake_max_ms")]
     pub handshake_max_ms: u64,
-    /// Handshakes at the same time; further connections wait in the system's queue.
+    /// The maximum number of simultaneous handshakes; further connections wait in the system's
+    /// backlog.
     #[serde(default = "default_handshakes_max")]
     pub handshakes_max: usize,
 }
@@ -208,7 +212,7 @@ fn default_handshakes_max() -> usize {
 }
 
 impl TlsSection {
-    /// With these files and all else by default.
+    /// Returns a section with these files and defaults for the rest.
     #[must_use]
     pub fn new(certificate: PathBuf, key: PathBuf) -> TlsSection {
         TlsSection {
@@ -221,7 +225,7 @@ impl TlsSection {
         }
     }
 
-    /// The files, for who opens them.
+    /// Returns the files to open.
     #[must_use]
     pub fn files(&self) -> ServerFiles {
         ServerFiles {
@@ -250,41 +254,41 @@ impl TlsSection {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeliverySection {
-    /// Ended orders kept for readers that are behind.
+    /// The number of ended orders kept for readers that are behind.
     pub ended_orders_max: usize,
-    /// The latency budget of a waiting reader, in microseconds: how often the store looks again.
+    /// The latency budget of a waiting reader, in microseconds: the store's polling interval.
     pub look_interval_us: u64,
-    /// Bytes of memory that each store may ask for; without it there is no limit.
+    /// The memory limit of each store in bytes; no limit without it.
     pub bytes_max: Option<u64>,
     /// The keys that are indexed: `"all"`, `"none"` or a list.
     pub indexes: Indexes,
-    /// Bytes of the node's own events after which a snapshot of their store is taken.
+    /// The number of bytes of the node's own events between snapshots of their store.
     pub snapshot_every_bytes: u64,
     /// The file of the key that seals tokens, 32 bytes, where nodes and routers share one; without
-    /// it a node makes its own in its directory.
+    /// it a node creates its own in its directory.
     pub token_key: Option<PathBuf>,
-    /// Files of further keys, which open tokens and seal none: that of before, and that to come.
+    /// Files of further keys, which open tokens but seal none: the previous key, and the next one.
     pub token_keys_opened: Vec<PathBuf>,
-    /// What is kept of the node's own orders when the store lets them go; nothing without it.
+    /// The archive of orders that the stores discard; none without it.
     pub cold: Option<ColdSection>,
 }
 
-/// Order state over HTTP. Keys come in clear there, so it listens on this machine alone unless
-/// something before it speaks TLS.
+/// Order state over HTTP. API keys are sent in clear, so it listens on this machine only, unless a
+/// TLS proxy is in front.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WebSection {
-    /// Where it listens.
+    /// The listening address.
     pub listen: SocketAddr,
-    /// Questions and WebSockets at the same time.
+    /// The maximum number of simultaneous queries and WebSockets.
     #[serde(default = "default_readers_max")]
     pub readers_max: usize,
-    /// Set where a proxy with TLS stands before it, and nobody else reaches it.
+    /// Set when a TLS proxy is in front of it and no other client can reach it.
     #[serde(default)]
     pub behind_tls_proxy: bool,
 }
 
-/// The default of `web.readers_max`.
+/// Returns the default of `web.readers_max`.
 #[must_use]
 pub fn default_readers_max() -> usize {
     4_096
@@ -307,19 +311,19 @@ impl WebSection {
     }
 }
 
-/// Ingest.
+/// The listener for outside cores and replicas.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IngestSection {
-    /// Where outside cores connect.
+    /// The listening address for outside cores.
     pub listen: SocketAddr,
-    /// Connections at the same time.
+    /// The maximum number of simultaneous connections.
     #[serde(default = "default_ingest_connections_max")]
     pub connections_max: usize,
-    /// Bytes of a source's log after which a snapshot of its store is taken.
+    /// The number of bytes of a source's log between snapshots of its store.
     #[serde(default = "default_snapshot_every_bytes")]
     pub snapshot_every_bytes: u64,
-    /// The sources; none where the listener is for replicas alone.
+    /// The sources; none where the listener serves only replicas.
     #[serde(rename = "source", default)]
     pub sources: Vec<SourceSection>,
 }
@@ -328,13 +332,13 @@ pub struct IngestSection {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceSection {
-    /// Its number among partitions and sources: 2 to 65535.
+    /// The source's number among partitions and sources: 2 to 65535.
     pub id: u16,
-    /// The session of the role `Source` that feeds it.
+    /// The session of the role `Source` that sends its orders.
     pub session: u32,
-    /// Bytes of memory that its store may ask for; that of `[delivery]` without it.
+    /// The memory limit of its store in bytes; that of `[delivery]` without it.
     pub bytes_max: Option<u64>,
-    /// What an acknowledged batch survives: `memory`, `os` or `disk`.
+    /// The durability level of an acknowledged batch: `memory`, `os` or `disk`.
     #[serde(default = "default_source_durability", deserialize_with = "durability_by_name")]
     pub durability: Durability,
 }
@@ -351,7 +355,7 @@ fn default_snapshot_every_bytes() -> u64 {
     256 << 20
 }
 
-/// The most sources of a node.
+/// The maximum number of a node's sources.
 const SOURCES_MAX: usize = 64;
 
 impl IngestSection {
@@ -387,50 +391,50 @@ impl IngestSection {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BrokerSection {
-    /// Where subscribers and publishers connect.
+    /// The listening address for subscribers and publishers.
     pub listen: SocketAddr,
-    /// The directory of what was not taken; `broker` in the node's own without it.
+    /// The directory of spilled messages; `broker` in the node's own without it.
     #[serde(default)]
     pub dir: Option<PathBuf>,
-    /// Connections at the same time.
+    /// The maximum number of simultaneous connections.
     #[serde(default = "default_broker_connections_max")]
     pub connections_max: usize,
-    /// Bytes of memory that messages may take; from half of it on they go to disk.
+    /// The memory limit of messages in bytes; beyond half of it they are spilled to disk.
     #[serde(default = "default_broker_memory_bytes_max")]
     pub memory_bytes_max: u64,
-    /// Bytes of disk that what was not taken may take.
+    /// The disk limit of messages not taken, in bytes.
     #[serde(default = "default_broker_disk_bytes_max")]
     pub disk_bytes_max: u64,
-    /// What is done when neither has room: `evict` who is the furthest behind, or `refuse`
-    /// publishers.
+    /// The action when memory and disk are full: `evict` the subscription that is furthest behind,
+    /// or `refuse` publishers.
     #[serde(default)]
     pub on_full: WhenFull,
-    /// How many subscriptions there may be.
+    /// The maximum number of subscriptions.
     #[serde(default = "default_broker_subscriptions_max")]
     pub subscriptions_max: usize,
-    /// The quota of subscriptions that ask for none: bytes not taken.
+    /// The default quota of a subscription: bytes not taken.
     #[serde(default = "default_broker_quota_bytes")]
     pub quota_bytes: u64,
-    /// The same: messages not taken.
+    /// The default quota of a subscription: messages not taken.
     #[serde(default = "default_broker_quota_messages")]
     pub quota_messages: u64,
-    /// The same: how old a message may be that is not taken, in seconds.
+    /// The default quota of a subscription: the age of the oldest message not taken, in seconds.
     #[serde(default = "default_broker_quota_age_s")]
     pub quota_age_s: u64,
-    /// How long nobody may be attached to a subscription that asks for no time, in seconds.
+    /// The default time after which a subscription without a client expires, in seconds.
     #[serde(default = "default_broker_expire_after_s")]
     pub expire_after_s: u64,
-    /// How long a message waits to be taken by subscribers that are there before it is written, in
+    /// The time that a message waits to be taken by connected subscribers before it is written, in
     /// microseconds.
     #[serde(default = "default_broker_hold_us")]
     pub hold_us: u64,
 }
 
-/// What is done when neither memory nor disk has room for what was not taken.
+/// The action when neither memory nor disk has room for messages not taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenFull {
-    /// Who is the furthest behind is evicted.
+    /// The subscription that is furthest behind is evicted.
     #[default]
     Evict,
     /// Publishers are refused until there is room.
@@ -496,7 +500,7 @@ impl BrokerSection {
         Ok(())
     }
 
-    /// The broker's own configuration, at the node's level.
+    /// Returns the broker's own configuration, at the node's durability level.
     #[must_use]
     pub fn config(&self, id_if_new: u128, durability: Durability) -> weir_broker::Config {
         const SECOND: u64 = 1_000_000_000;
@@ -525,21 +529,21 @@ impl BrokerSection {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProbesSection {
-    /// Whether orders are stamped.
+    /// Stamps orders at the probe points.
     pub enabled: bool,
-    /// Whether the cores are watched for stolen time.
+    /// Watches the cores for stolen time.
     pub hiccups: bool,
-    /// A file to capture all stamps in.
+    /// The file in which all stamps are captured.
     pub capture: Option<PathBuf>,
 }
 
-/// What is written on standard error.
+/// The lines written to standard error.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DiagnosticsSection {
-    /// How a line looks: `text` or `json`.
+    /// The format of a line: `text` or `json`.
     pub format: LineFormat,
-    /// The least important lines that are written: `error`, `warn`, `info` or `debug`.
+    /// The minimum level of lines: `error`, `warn`, `info` or `debug`.
     pub level: LineLevel,
 }
 
@@ -608,7 +612,7 @@ impl Default for GatewaySection {
 }
 
 impl GatewaySection {
-    /// The keys that have bounds of their own, with values, bounds and what is wanted.
+    /// Returns the keys with their own ranges: values, limits and the expected range as text.
     fn ranges(&self) -> [(&'static str, u64, u64, u64, &'static str); 3] {
         let (time, count) = (self.logon_timeout_ms, u64::from(self.lobby_per_address_max));
         let copies = u64::from(self.copies_retained_max);
@@ -635,14 +639,14 @@ impl Default for DeliverySection {
     }
 }
 
-/// Each is tried on a token that does not open.
+/// A limit, since each key is tried on a token that does not open.
 const TOKEN_KEYS_OPENED_MAX: u64 = 8;
 
-/// The least that a store may be given: some growth of its tables has to fit.
+/// The minimum memory limit of a store: some growth of its tables has to fit.
 const STORE_BYTES_MIN: u64 = 16 << 20;
 
 impl DeliverySection {
-    /// The keys that have bounds of their own, with values, bounds and what is wanted.
+    /// Returns the keys with their own ranges: values, limits and the expected range as text.
     fn ranges(&self) -> [(&'static str, u64, u64, u64, &'static str); 3] {
         let (look, every) = (self.look_interval_us, self.snapshot_every_bytes);
         let opened = self.token_keys_opened.len() as u64;
@@ -653,7 +657,7 @@ impl DeliverySection {
         ]
     }
 
-    /// How the store of a source is to be; what it may ask for where that is said apart.
+    /// Returns the settings of a source's store; `bytes_max` overrides the section's limit.
     #[must_use]
     pub fn settings(&self, source: PartitionId, bytes_max: Option<u64>) -> StoreSettings {
         StoreSettings {
@@ -775,7 +779,7 @@ impl Config {
         Ok(())
     }
 
-    /// Checks that what is set fits the role, which the command line may have changed.
+    /// Checks that the settings fit the role, which the command line may have changed.
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`].
@@ -810,7 +814,7 @@ impl Config {
         }
     }
 
-    /// The settings by which a partition of this node is recovered.
+    /// Returns the settings for recovering a partition of this node.
     #[must_use]
     pub fn recovery(&self) -> RecoverySettings {
         RecoverySettings {
@@ -826,20 +830,20 @@ impl Config {
         }
     }
 
-    /// The files of the keys that seal and open tokens.
+    /// Returns the files of the keys that seal and open tokens.
     #[must_use]
     pub fn token_key_file(&self) -> TokenKeyFile {
         let delivery = &self.delivery;
         TokenKeyFile::of(&self.dir, delivery.token_key.as_deref(), &delivery.token_keys_opened)
     }
 
-    /// Whether it has no partition that trades, but follows another node's.
+    /// Returns true when it has no trading partition but follows another node's.
     #[must_use]
     pub fn follows_own(&self) -> bool {
         self.replica.as_ref().is_some_and(ReplicaSection::follows_own)
     }
 
-    /// Whether gateway and partitions share a thread.
+    /// Returns true when gateway and partitions share a thread.
     #[must_use]
     pub fn is_fused(&self) -> bool {
         match self.threads {

@@ -1,8 +1,8 @@
 //! Diagnostics: lines of text or JSON on standard error, for operators.
 //!
-//! A line is queued and written by a thread of its own, so that no agent waits for the reader of
+//! A line is queued and written by a separate thread, so that no agent waits for the reader of
 //! standard error. If that reader is too slow, the newest lines are dropped and counted. Lines that
-//! strangers can cause at will (refused logons, broken streams) go through a
+//! strangers can cause at will (refused logons, broken streams) pass through a
 //! [`weir_runtime::LineLimit`].
 
 use std::sync::OnceLock;
@@ -11,29 +11,29 @@ use serde::Deserialize;
 use tracing::Level;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 
-/// Lines that may wait to be written.
+/// The maximum number of lines that wait to be written.
 const LINES_MAX: usize = 8 * 1024;
 
-/// How a line looks.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum LineFormat {
     /// For people: time, level, message, `name=value`.
     #[default]
     Text,
-    /// For machines: an object a line, with `timestamp`, `level`, `message` and the values.
+    /// For machines: one object per line, with `timestamp`, `level`, `message` and the values.
     Json,
 }
 
-/// The least important lines that are written.
+/// The minimum level of the lines written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum LineLevel {
-    /// What needs somebody: the node stops, or does less than it should.
+    /// Needs action: the node stops, or does less than it should.
     Error,
-    /// What may need somebody.
+    /// May need action.
     Warn,
-    /// What an operator wants to find in hindsight: start, stop, logons, cuts, snapshots.
+    /// For later analysis by an operator: start, stop, logons, cuts, snapshots.
     #[default]
     Info,
     /// Every connection.
@@ -53,17 +53,17 @@ impl LineLevel {
 
 static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
 
-/// Begins to write lines; what waits when the guard is dropped is still written.
+/// Starts writing lines; queued lines are still written when the guard is dropped.
 ///
 /// # Errors
-/// When lines are written already.
+/// When lines are already being written.
 pub fn start(format: LineFormat, level: LineLevel) -> anyhow::Result<WorkerGuard> {
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(true)
         .buffered_lines_limit(LINES_MAX)
         .thread_name("diagnostics")
         .finish(std::io::stderr());
-    // The first counter stays: a process starts its lines once.
+    // The first counter stays: a process starts its diagnostics once.
     let _ = DROPPED.set(writer.error_counter());
     let lines = tracing_subscriber::fmt()
         .with_writer(writer)
@@ -78,7 +78,7 @@ pub fn start(format: LineFormat, level: LineLevel) -> anyhow::Result<WorkerGuard
     Ok(guard)
 }
 
-/// Lines dropped because standard error was read too slowly.
+/// Returns the number of lines dropped because standard error was read too slowly.
 #[must_use]
 pub fn dropped_lines() -> u64 {
     DROPPED.get().map_or(0, |counter| counter.dropped_lines() as u64)

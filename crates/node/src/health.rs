@@ -1,8 +1,8 @@
-//! Whether the node lives, and whether it should be given orders.
+//! The node's liveness and readiness.
 //!
-//! *Live*: the threads that orders depend on go round. Where it is not, only a restart helps.
+//! *Live*: the threads that orders depend on run their cycles. If not, only a restart helps.
 //! *Ready*: live, recovered, not stopping, and every log has room; for a router, some source can be
-//! asked. Where it is not, orders should go elsewhere or wait; it becomes ready by itself.
+//! queried. If not, orders should go elsewhere or wait; it becomes ready by itself.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,19 +12,19 @@ use weir_partition::PartitionFigures;
 use weir_runtime::Beat;
 use weir_types::{Nanos, PartitionId};
 
-/// A thread that has not gone round for so long counts as dead. It rests a tenth of a second at
-/// most, and no duty cycle waits for a disk or a peer.
+/// The time without a cycle after which a thread counts as dead. A thread rests for at most a tenth
+/// of a second, and no duty cycle waits for a disk or a peer.
 const BEAT_MAX: Duration = Duration::from_secs(5);
 
-/// Where a node is in its life.
+/// The stage of a node's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stage {
-    /// It recovers; nobody can log on yet.
+    /// It recovers; no session can log on yet.
     Starting = 0,
     /// It takes orders.
     Running = 1,
-    /// It takes nothing in any more.
+    /// It takes no more input.
     Stopping = 2,
 }
 
@@ -35,7 +35,7 @@ struct Watched {
     troubles: Vec<(&'static str, Arc<AtomicBool>)>,
 }
 
-/// What the two questions are answered from.
+/// The data behind the liveness and readiness checks.
 #[derive(Debug, Default)]
 pub struct Health {
     stage: AtomicU8,
@@ -44,13 +44,13 @@ pub struct Health {
 }
 
 impl Health {
-    /// Of a node that starts.
+    /// Returns the health of a starting node.
     #[must_use]
     pub fn new() -> Health {
         Health::default()
     }
 
-    /// Watches a thread from now on; it has to [`beat`](Beat::beat).
+    /// Watches a thread from now on; it must call [`beat`](Beat::beat).
     pub fn watch_thread(&self, name: &'static str, now: Nanos) -> Beat {
         let beat = Beat::new(now);
         self.watched().threads.push((name, beat.clone()));
@@ -62,23 +62,23 @@ impl Health {
         self.watched().partitions.push((id, figures));
     }
 
-    /// Watches something that makes the node unready while it is set, and says why.
+    /// Watches a flag that makes the node unready while it is set, with the reason.
     pub fn watch_trouble(&self, why: &'static str, is_there: Arc<AtomicBool>) {
         self.watched().troubles.push((why, is_there));
     }
 
-    /// The node has come to a stage of its life.
+    /// Records that the node has reached a stage of its life.
     pub fn enter(&self, stage: Stage) {
-        // SYNC: whoever sees the stage sees what is watched in it.
+        // SYNC: a reader that sees the stage sees the parts watched in it.
         self.stage.store(stage as u8, Ordering::Release);
     }
 
-    /// A thread ended unasked.
+    /// Records that a thread ended unexpectedly.
     pub fn fail(&self) {
         self.has_failed.store(true, Ordering::Relaxed);
     }
 
-    /// Why the node is not live; nothing when it is.
+    /// Returns the reasons why the node is not live; empty when it is.
     #[must_use]
     pub fn why_not_live(&self, now: Nanos) -> Vec<String> {
         let mut why = Vec::new();
@@ -86,7 +86,7 @@ impl Health {
             why.push("a thread ended unasked".to_owned());
         }
         if self.stage() == Stage::Stopping {
-            // Threads end one after the other then.
+            // Threads end one after another then.
             return why;
         }
         for (name, beat) in &self.watched().threads {
@@ -98,7 +98,7 @@ impl Health {
         why
     }
 
-    /// Why the node should not be given orders; nothing when it should.
+    /// Returns the reasons why the node should not get orders; empty when it should.
     #[must_use]
     pub fn why_not_ready(&self, now: Nanos) -> Vec<String> {
         let mut why = self.why_not_live(now);

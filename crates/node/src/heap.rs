@@ -1,18 +1,17 @@
-//! What the allocator keeps of memory that was freed.
+//! The C allocator's setting for returning freed memory to the system.
 //!
 //! A first copy of all orders comes in pages of up to 256 KiB, and readers may come by the
-//! thousand. The C library's allocator takes buffers of 128 KiB and more from the system one by
-//! one, and gives them back when they are freed; but it raises that bound to the size of each that
-//! it sees freed, up to 32 MiB, and from then on keeps such buffers in its heaps, among small ones
-//! that outlive them. A node that ten thousand readers came to at once kept 2.5 GB of what it had
-//! long freed.
+//! thousand. The C library's allocator maps buffers of 128 KiB and more individually and unmaps
+//! them when they are freed. But it raises that threshold to the size of each such buffer freed, up
+//! to 32 MiB, and from then on keeps such buffers in its heaps, among small ones that outlive them.
+//! A node that served ten thousand readers at once retained 2.5 GB of long-freed memory.
 
-/// Buffers of this length and more are the system's own, in bytes.
+/// The size in bytes from which a buffer is mapped individually.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const LARGE: libc::c_int = 128 * 1024;
 
-/// From now on a large buffer goes back to the system when it is freed, whatever was freed before.
-/// Call it once, when the process starts. Where the C library is another one, nothing is done.
+/// Fixes the threshold, so that a large buffer returns to the system whenever it is freed. Must be
+/// called once, at the start of the process. Does nothing with other C libraries.
 pub fn give_large_buffers_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {

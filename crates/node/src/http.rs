@@ -1,9 +1,8 @@
-//! The node's HTTP side: `/metrics` for Prometheus, `/status` for people and scripts, `/live` and
-//! `/ready` for whoever starts nodes and sends them orders, `/readers` for who wants to know whom
-//! order state goes to.
+//! The node's HTTP service: `/metrics` for Prometheus, `/status` for people and scripts, `/live`
+//! and `/ready` for supervisors and load balancers, `/readers` for the list of order-state readers.
 //!
 //! It runs on tokio in the main thread and reads figures that the agents publish; no order waits
-//! on it. It answers from before the recovery until after the last order.
+//! for it. It answers from before the recovery until after the last order.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -20,20 +19,20 @@ use crate::status::NodeStatus;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
-/// How long a list of readers may take, and how often to look whether it is there.
+/// The time limit of a list of readers, and the interval between polls for it.
 const LIST_TIME: Duration = Duration::from_secs(2);
 const LIST_LOOK: Duration = Duration::from_millis(2);
 
-/// What the routes answer from.
+/// The data that the routes answer from.
 #[derive(Default)]
 pub struct Side {
-    /// Whether it lives and is ready.
+    /// The node's liveness and readiness.
     pub health: Arc<Health>,
-    /// The figures, once there are some.
+    /// The figures, once they exist.
     pub status: OnceLock<Arc<NodeStatus>>,
 }
 
-/// The routes.
+/// Returns the routes.
 pub fn router(side: Arc<Side>) -> Router {
     Router::new()
         .route("/", get(index))
@@ -69,7 +68,7 @@ async fn report(State(side): State<Arc<Side>>) -> Response {
     }
 }
 
-/// Asks the delivery agent, and looks until it has answered.
+/// Requests the list from the delivery agent and polls until it is ready.
 async fn readers(State(side): State<Arc<Side>>) -> Response {
     let Some(status) = side.status.get() else { return not_yet() };
     let list = &status.delivery.readers;

@@ -1,10 +1,10 @@
 //! The node: its configuration, the wiring of all parts into one process, and its figures.
 //!
-//! * [`config`]: all settings. [`node`]: the parts put together and started.
+//! * [`config`]: all settings. [`node`]: the parts assembled and started.
 //! * [`status`], [`health`], [`http`]: figures, liveness and readiness over HTTP. [`service`]:
 //!   notices to the service manager. [`diagnostics`]: lines on standard error.
-//! * [`probe_drain`]: the probe rings emptied into histograms. [`heap`]: the allocator's setting.
-//! * [`backup`]: a copy of a node's directory, and a node made of one.
+//! * [`probe_drain`]: drains the probe rings into histograms. [`heap`]: the allocator's setting.
+//! * [`backup`]: backups of a node's directory, and their restore.
 
 pub mod backup;
 pub mod config;

@@ -1,23 +1,23 @@
-//! Puts a node together: recovers the partitions, builds the agents, starts the threads, and ends
-//! them in order.
+//! Assembles a node: recovers the partitions, builds the agents, starts the threads, and stops them
+//! in order.
 //!
 //! ```text
 //! thread core       gateway │ control partition │ control feed │ partition 1     (fused)
 //! thread newcomers  connections that have not logged on
-//! thread handshakes handshakes of TLS, where there is TLS
+//! thread handshakes TLS handshakes, with TLS
 //! thread delivery   delivery store
-//! thread cold       what the store let go, in files, where it is kept
-//! thread web        order state over HTTP, and web-readers beside it, where it is configured
-//! thread ingest     sockets of outside cores, where there are any
-//! thread replica    asks another node for what comes next, where one is followed
-//! thread broker     durable subscriptions, their sockets, where they are served
-//! thread market-…   market data: receiving and updating, and flush-… for its subscribers
-//! thread publish    the node's own market, where it is published; snapshots  snapshots of it
+//! thread cold       archives of orders that the stores discarded, where configured
+//! thread web        order state over HTTP, with web-readers, where configured
+//! thread ingest     sockets of outside cores, where configured
+//! thread replica    follows another node, where configured
+//! thread broker     durable subscriptions and their sockets, where configured
+//! thread market-…   market data: receive and update, and flush-… for its subscribers
+//! thread publish    the node's own market, where published; snapshots  snapshots of it
 //! thread keeper     probe drain
 //! thread shadows    the shadow engines: event files, snapshots
 //! ```
-//! Split, the gateway has a thread of its own. Disks add a thread each where io_uring is missing;
-//! hiccups are watched by one thread a core.
+//! With split threads the gateway has its own. Each disk adds a thread where io_uring is missing;
+//! one thread per core watches for hiccups.
 
 mod cold;
 mod doors;
@@ -95,22 +95,22 @@ use crate::health::Health;
 use crate::probe_drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
 use crate::status::NodeStatus;
 
-/// The session that a new node's first operator has.
+/// The session of a new node's first operator.
 pub const FIRST_OPERATOR: SessionId = SessionId(1);
-/// The partition that trades.
+/// The trading partition.
 const TRADING: PartitionId = PartitionId(1);
-/// How long the gateway may take to hand on what it has when the node stops.
+/// The time that the gateway has to submit its remaining input when the node stops.
 const DRAIN_TIME: Duration = Duration::from_millis(20);
 
-/// Where cores are few, an order's sender is told first, then its followers.
+/// With few cores, an order's sender gets its answer before the followers.
 pub const DELIVERY_SHARE: Share = Share::Fair { niceness: 5 };
-/// Who has logged on goes before who has not.
+/// Logged-on sessions take precedence over newcomers.
 const NEWCOMERS_SHARE: Share = Share::Fair { niceness: 5 };
-/// Connections that the system keeps until they are accepted.
+/// The backlog of connections that the system keeps until they are accepted.
 const BACKLOG: i32 = 4_096;
 /// Figures can wait, but not for ever.
 const KEEPER_SHARE: Share = Share::Fair { niceness: 10 };
-/// How long a node's threads may take to begin.
+/// The time within which a new operator key must be in effect.
 const START_TIME: Duration = Duration::from_secs(30);
 
 /// A running node.
@@ -121,13 +121,13 @@ pub struct Node {
     status: Arc<NodeStatus>,
     tls: Option<Arc<TlsDoor>>,
     web: Option<WebServer>,
-    /// For a router: how it is told of other nodes behind it.
+    /// For a router: the channel for a new list of nodes behind it.
     reload: Option<Reload>,
     token_keys: TokenKeys,
     notes: Vec<String>,
 }
 
-/// The threads' wakes, made before the threads.
+/// The threads' wakes, created before the threads.
 struct Wakes {
     newcomers: Wake,
     gateway: Wake,
@@ -140,18 +140,19 @@ struct Wakes {
     cold: Wake,
 }
 
-/// Probe rings on their way to the drain.
+/// The probe rings before they reach the drain.
 struct Probes {
     drain: Option<Drain>,
     clock: Option<ClockReader>,
 }
 
 impl Node {
-    /// Starts what the configuration says: a node that trades, one that follows, or a router.
+    /// Starts the process that the configuration describes: a trading node, a following node, or a
+    /// router.
     ///
     /// # Errors
     /// When an address is taken, a log is damaged or locked, a key cannot be read, or the machine
-    /// lacks what is needed.
+    /// lacks a needed resource.
     pub fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
         match config.role {
             NodeRole::Node if config.follows_own() => replica::start(config, health),
@@ -231,91 +232,92 @@ impl Node {
         Ok(Node { threads, draining, address, status, tls, web, reload, token_keys, notes })
     }
 
-    /// Where order entry and delivery listen.
+    /// Returns the address of order entry and delivery.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where order state is served over HTTP, if it is.
+    /// Returns the address of order state over HTTP, if served.
     #[must_use]
     pub fn web_address(&self) -> Option<SocketAddr> {
         self.web.as_ref().map(WebServer::address)
     }
 
-    /// Where outside cores connect, if they may.
+    /// Returns the address for outside cores, if configured.
     #[must_use]
     pub fn ingest_address(&self) -> Option<SocketAddr> {
         self.status.ingest.as_ref().map(|(address, _)| *address)
     }
 
-    /// Where subscribers and publishers connect, if durable subscriptions are served.
+    /// Returns the address for subscribers and publishers, if durable subscriptions are served.
     #[must_use]
     pub fn broker_address(&self) -> Option<SocketAddr> {
         self.status.broker.as_ref().map(|(address, _)| *address)
     }
 
-    /// Where subscribers to market data connect, a flush thread each; nowhere if none is served.
+    /// Returns the addresses for market-data subscribers, one per flush thread; empty if none is
+    /// served.
     #[must_use]
     pub fn market_addresses(&self) -> &[SocketAddr] {
         self.status.market.as_ref().map_or(&[], |figures| &figures.addresses)
     }
 
-    /// Where requests for what was missed of the node's own market are taken, if it is published.
+    /// Returns the address for retransmission requests of the node's own market, if published.
     #[must_use]
     pub fn requests_address(&self) -> Option<SocketAddr> {
         self.status.publish.as_ref().map(|(address, _)| *address)
     }
 
-    /// Where snapshots of the node's own market are served, if they are.
+    /// Returns the address for snapshots of the node's own market, if served.
     #[must_use]
     pub fn snapshots_address(&self) -> Option<SocketAddr> {
         let (_, figures) = self.status.publish.as_ref()?;
         figures.snapshots().map(SnapshotFigures::address)
     }
 
-    /// The node's figures.
+    /// Returns the node's figures.
     #[must_use]
     pub fn status(&self) -> Arc<NodeStatus> {
         self.status.clone()
     }
 
-    /// What there was to say about the start, for people.
+    /// Returns notes on the start for operators.
     #[must_use]
     pub fn start_notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Reads the certificates anew, for connections from now on; `None` without TLS.
+    /// Reloads the certificates, for new connections; `None` without TLS.
     ///
     /// # Errors
-    /// Inside: what is wrong with the files. The old certificates stay then.
+    /// Inside: the fault of the files. The old certificates stay then.
     pub fn reload_certificates(&self) -> Option<Result<(), TlsError>> {
         self.tls.as_ref().map(|tls| tls.reload())
     }
 
-    /// Reads the keys of tokens anew, by this configuration, for tokens from now on.
+    /// Reloads the token keys named by this configuration, for new tokens.
     ///
     /// # Errors
-    /// When one cannot be read; the keys stay as they are then.
+    /// When one cannot be read; the keys stay unchanged then.
     pub fn reload_token_keys(&self, config: &Config) -> anyhow::Result<()> {
         config.token_key_file().read_into(&self.token_keys)
     }
 
-    /// Tells a router what is behind it from now on; false for a node.
+    /// Sends a router its new list of backends; false for a node.
     pub fn reload_backends(&self, section: RouterSection) -> bool {
         let reload = self.reload.as_ref();
         reload.inspect(|reload| reload.send(section)).is_some()
     }
 
-    /// The name of a thread that ended unasked, if one did.
+    /// Returns the name of a thread that ended unexpectedly, if any.
     #[must_use]
     pub fn finished_thread(&self) -> Option<&'static str> {
         self.threads.iter().find(|thread| thread.is_finished()).map(RunningThread::name)
     }
 
-    /// Stops the node in order: nothing more is taken in, what was taken is committed and
-    /// answered, the sessions are told, files get their closing marks.
+    /// Stops the node in order: takes no more input, commits and answers what was taken, sends the
+    /// sessions a logout, and writes the files' closing marks.
     ///
     /// # Panics
     /// When a thread panicked.
@@ -325,8 +327,7 @@ impl Node {
             web.stop();
         }
         std::thread::sleep(DRAIN_TIME);
-        // In the order of the data's flow: newcomers, partitions, gateway, delivery, keeper,
-        // shadows.
+        // In the order of the data flow: newcomers, partitions, gateway, delivery, keeper, shadows.
         for thread in &mut self.threads {
             thread.ask_to_stop();
             thread.join();
@@ -353,7 +354,7 @@ impl Wakes {
 }
 
 impl Probes {
-    /// A drain, when probes are on and the machine's counter can be trusted.
+    /// Starts a drain, when probes are on and the machine's counter is reliable.
     fn start(config: &Config, notes: &mut Vec<String>) -> Probes {
         let writer = match ClockWriter::start() {
             Ok(writer) => writer,
@@ -364,7 +365,7 @@ impl Probes {
         };
         let clock = writer.reader();
         if !config.probes.enabled {
-            // The cores are watched all the same.
+            // The cores are watched in any case.
             return Probes { drain: None, clock: Some(clock) };
         }
         let options = DrainOptions { records_max: RECORDS_MAX, ..DrainOptions::default() };
@@ -379,7 +380,7 @@ impl Probes {
         Probes { drain: Some(drain), clock: Some(clock) }
     }
 
-    /// A recorder for one thread.
+    /// Returns a recorder for one thread.
     fn recorder(&mut self, name: &str) -> Recorder {
         let Some(drain) = &mut self.drain else { return Recorder::disabled() };
         match heap_ring(RING_RECORDS) {
@@ -399,13 +400,13 @@ impl Probes {
 fn listen(config: &Config) -> anyhow::Result<(std::net::TcpListener, SocketAddr)> {
     let listener = std::net::TcpListener::bind(config.listen)
         .with_context(|| format!("cannot listen on {}", config.listen))?;
-    // Again, for a longer queue of connections that nobody took yet: it is 128 by default.
+    // Called again for a longer backlog of unaccepted connections: the default is 128.
     rustix::net::listen(&listener, BACKLOG)?;
     let address = listener.local_addr()?;
     Ok((listener, address))
 }
 
-/// Listens for readers over HTTP, where they are served.
+/// Listens for readers over HTTP, where configured.
 fn listen_for_web(config: &Config) -> anyhow::Result<Option<std::net::TcpListener>> {
     let Some(section) = &config.web else { return Ok(None) };
     let listener = std::net::TcpListener::bind(section.listen)
@@ -413,18 +414,18 @@ fn listen_for_web(config: &Config) -> anyhow::Result<Option<std::net::TcpListene
     Ok(Some(listener))
 }
 
-/// A thread that no order waits for.
+/// Returns a thread that no order waits for.
 fn background(name: &'static str, share: Share) -> Runner {
     Runner::new(name, Wake::new(), WaitStrategy::Park).sharing(share)
 }
 
-/// Who the node is to those that speak TLS, where it is to.
+/// Opens the node's TLS identity, where configured.
 fn open_door(config: &Config) -> anyhow::Result<Option<Arc<TlsDoor>>> {
     let door = config.tls.as_ref().map(|tls| TlsDoor::open(tls.files())).transpose()?;
     Ok(door.map(Arc::new))
 }
 
-/// The thread that takes the stamps off the rings, when there are any.
+/// Returns the thread that drains the probe rings, if there are any.
 fn keeper(drain: Option<Drain>) -> Runner {
     let keeper = background("keeper", KEEPER_SHARE).giving_way();
     match drain {
@@ -433,19 +434,19 @@ fn keeper(drain: Option<Drain>) -> Runner {
     }
 }
 
-/// The node's directory, made where it is not there and refused where a newer program wrote it.
+/// Creates the node's directory if needed; refuses one that a newer program wrote.
 fn prepare_dir(config: &Config, partitions: &[PartitionId]) -> anyhow::Result<()> {
     weir_io::durable::create_dir(&config.dir)
         .with_context(|| format!("cannot make {}", config.dir.display()))?;
     refuse_newer(&config.dir, partitions)
 }
 
-/// What the gateway has of a partition.
+/// Returns the gateway's parts for a partition.
 fn port_of(ring: PartitionPort, of: &Recovered) -> PortParts {
     PortParts { ring, events: of.reader(), lineage: Lineage::new(of.epoch, &of.ended) }
 }
 
-/// The thread that writes snapshots of outside cores' stores.
+/// Returns the thread that writes snapshots of outside cores' stores.
 fn store_snapshots(writer: SnapshotWriter) -> Runner {
     Runner::new("store-snapshots", writer.wake(), WaitStrategy::Park)
         .sharing(KEEPER_SHARE)
@@ -453,7 +454,7 @@ fn store_snapshots(writer: SnapshotWriter) -> Runner {
         .with_agent(writer)
 }
 
-/// The thread of the partitions' shadow engines.
+/// Returns the thread of the partitions' shadow engines.
 fn shadows() -> Runner {
     background("shadows", shadow_agent::SHARE)
 }
@@ -475,7 +476,7 @@ fn start_hiccups(
     }
 }
 
-/// The command that makes the first operator, on a ring of its own, when the control log is new.
+/// Creates the ring with the command that defines the first operator, when the control log is new.
 fn bootstrap(
     config: &Config,
     control: &Recovered,
@@ -506,7 +507,7 @@ fn bootstrap(
             let operator = DefineSession { request_no: RequestNo::NONE, ..operator };
             Command::Import(Position(1), Definition::DefineSession(operator))
         } else {
-            // As the operator itself would ask for it, if it could log on.
+            // The same request as the operator itself would send if it could log on.
             Command::Request(Request::DefineSession(operator))
         };
         let pushed = to_control.push(Submission::internal(command));
@@ -515,26 +516,26 @@ fn bootstrap(
     Ok(SourcePort { submissions, feedback: None })
 }
 
-/// Makes the first operator's key and keeps it in a file that only the owner reads.
+/// Creates the first operator's key and writes it to a file that only the owner can read.
 fn make_operator_key(dir: &Path, notes: &mut Vec<String>) -> anyhow::Result<[u8; 32]> {
     let mut key = [0; 32];
     OsRng.fill(&mut key);
     let path = dir.join("operator.key");
     let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-    // Durable before the operator is: a key that is lost could not be had again.
+    // Durable before the operator exists: a lost key could not be recovered.
     weir_io::durable::write_file(&path, format!("{text}\n").as_bytes(), 0o600)
         .with_context(|| format!("cannot keep the operator's key in {}", path.display()))?;
     notes.push(format!("operator session {FIRST_OPERATOR}: its API key is in {}", path.display()));
     Ok(key)
 }
 
-/// A partition with the log that this node keeps.
+/// A partition with this node's kind of log.
 type NodePartition = Partition<weir_log::EmbeddedLog<weir_io::RealDisk>>;
 
-/// The agents of the order path: the gateway, and the partitions with what is between them.
+/// The agents of the order path: the gateway, and the partitions with the control feed.
 type Cores = (Gateway, Vec<Box<dyn Agent>>);
 
-/// What orders do not wait for.
+/// The threads that orders do not wait for.
 struct Others {
     delivery: Runner,
     newcomers: Runner,
@@ -545,7 +546,7 @@ struct Others {
     background: Vec<Runner>,
 }
 
-/// The parts of order state over HTTP; none where it is not served.
+/// The parts of order state over HTTP; empty where not served.
 #[derive(Default)]
 struct WebSide {
     readers: Option<HubAgent>,
@@ -554,7 +555,7 @@ struct WebSide {
     port: Option<GatewayPort>,
 }
 
-/// What the parts share while they are built.
+/// The state that the parts share while they are built.
 struct Assembly<'a> {
     config: &'a Config,
     health: Arc<Health>,
@@ -567,7 +568,7 @@ struct Assembly<'a> {
     replica_figures: Arc<ReplicaFigures>,
     broker_figures: Arc<BrokerFigures>,
     market_figures: Option<Arc<MarketFigures>>,
-    /// Where readers of market data over HTTP come in, until they are served.
+    /// The connector for readers of market data over HTTP, until they are served.
     market_doors: Option<LocalDoors>,
     /// The threads of market data, until they start.
     market_runners: Vec<Runner>,
@@ -602,7 +603,7 @@ impl<'a> Assembly<'a> {
         })
     }
 
-    /// What the node tells of itself, as far as it is known from here.
+    /// Returns the node's status with the figures known so far.
     fn status(&self) -> NodeStatus {
         NodeStatus {
             started: Instant::now(),
@@ -674,7 +675,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// The thread of connections that have not logged on.
+    /// Builds the thread of connections that have not logged on.
     fn newcomers(&self, door: Door, gateway: &mut Gateway) -> anyhow::Result<Runner> {
         let wakes = &self.wakes;
         let (port, to_gateway) = link(wakes.gateway.clone(), wakes.newcomers.clone());
@@ -693,7 +694,7 @@ impl<'a> Assembly<'a> {
         Ok(runner)
     }
 
-    /// What stands between readers over HTTP and the delivery store, where there are such readers.
+    /// Builds the parts between readers over HTTP and the delivery store, where configured.
     fn web_side(&self, gateway: &Gateway, control: impl Fn() -> EventReader) -> WebSide {
         let Some(section) = &self.config.web else { return WebSide::default() };
         let wakes = &self.wakes;
@@ -781,15 +782,15 @@ impl<'a> Assembly<'a> {
         Ok((agent, kept.writer))
     }
 
-    /// The stores of the sources that are followed.
+    /// Returns the settings of the followed sources' stores.
     fn followed(&self) -> Vec<StoreSettings> {
         let sources = self.config.replica.iter().flat_map(|section| &section.sources);
         let settings = |id: &u16| self.config.delivery.settings(PartitionId(*id), None);
         sources.map(settings).collect()
     }
 
-    /// The agent that follows another node's sources, where it is to, and the store's end of its
-    /// ring.
+    /// Builds the agent that follows another node's sources, where configured, and the store's end
+    /// of its ring.
     fn replica(&self) -> anyhow::Result<Option<(ReplicaAgent, UpdatePort)>> {
         let Some(section) = &self.config.replica else { return Ok(None) };
         let path = &section.key_file;
@@ -810,7 +811,7 @@ impl<'a> Assembly<'a> {
         Ok(Some((agent, updates)))
     }
 
-    /// The threads behind the others, in the order in which they stop.
+    /// Returns the background threads, in the order in which they stop.
     fn background(
         &mut self,
         (cold, replica, writer): (Vec<ColdAgent>, Option<ReplicaAgent>, Option<SnapshotWriter>),
@@ -828,7 +829,7 @@ impl<'a> Assembly<'a> {
         first.chain(always).chain(writer.map(store_snapshots)).chain(market).collect()
     }
 
-    /// The thread that answers for order state, without its agent.
+    /// Returns the thread of the delivery store, without its agent.
     fn delivery_thread(&self) -> Runner {
         Runner::new("delivery", self.wakes.delivery.clone(), self.config.wait)
             .sharing(DELIVERY_SHARE)
@@ -836,25 +837,25 @@ impl<'a> Assembly<'a> {
             .on_core(self.config.cores.get(2).copied())
     }
 
-    /// Which session feeds which outside source.
+    /// Returns the outside sources, each with its session.
     fn sources(&self) -> Vec<(PartitionId, SessionId)> {
         let sources = self.config.ingest.iter().flat_map(|section| &section.sources);
         sources.map(|s| (PartitionId(s.id), SessionId(s.session))).collect()
     }
 
-    /// A partition's figures, by which its health is watched too.
+    /// Returns a partition's figures and adds them to the health checks.
     fn figures(&self, of: &Recovered) -> (PartitionId, Epoch, Arc<PartitionFigures>) {
         self.health.watch_partition(of.partition_id, of.figures.clone());
         (of.partition_id, of.epoch, of.figures.clone())
     }
 
-    /// A sign of life of a thread that orders or their followers depend on.
+    /// Returns the heartbeat of a thread that orders or their followers depend on.
     fn beat(&self, thread: &'static str) -> Beat {
         self.health.watch_thread(thread, SystemClock.now())
     }
 
-    /// A new node is ready when its first operator can log on, and one that gives it a new key when
-    /// that one is known, beside the definitions of before.
+    /// Waits until the first operator's definition is in effect. With a new operator key, `before`
+    /// definitions existed already and one more is awaited.
     fn wait_for_operator(&self, before: u64) -> anyhow::Result<()> {
         let before = if self.config.new_operator_key { before } else { 0 };
         let deadline = Instant::now() + START_TIME;
@@ -878,7 +879,8 @@ impl<'a> Assembly<'a> {
         let (gateway, partitions) = cores;
         let wait = self.config.wait;
         let core = |index: usize| self.config.cores.get(index).copied();
-        // Watched from its start on: a recovery may last longer than it may stand still.
+        // Each thread is watched from its start: a recovery may last longer than the limit without
+        // a cycle.
         let mut threads = vec![others.newcomers.with_beat(self.beat("newcomers")).start()?];
         if self.config.is_fused() {
             gateway.watch(wake_fd.as_raw_fd())?;

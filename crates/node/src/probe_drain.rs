@@ -1,24 +1,26 @@
-//! Turns the probe rings into latencies, every few milliseconds.
+//! Converts the probe rings' records to latencies, every few milliseconds.
 
 use weir_probe::Drain;
 use weir_runtime::Agent;
 use weir_types::Nanos;
 
-/// How often the rings are emptied: what each time brings into the cache is then used often.
+/// The interval in nanoseconds between drains: a batch makes good use of the data that it brings
+/// into the cache.
 const INTERVAL: u64 = 20_000_000;
-/// Records that a ring holds: what comes in 50 ms at 200,000 orders a second.
+/// The number of records in a ring: those of 50 ms at 200,000 orders per second.
 pub const RING_RECORDS: u64 = 1 << 16;
-/// Records taken in one cycle, some 50 µs; there are more cycles at once when that was not all.
+/// The number of records taken in one cycle, some 50 µs; further cycles follow at once until the
+/// rings are empty.
 pub const RECORDS_MAX: usize = 4096;
 
-/// Drains the rings.
+/// Drains the probe rings.
 pub struct ProbeDrain {
     drain: Drain,
     due: Nanos,
 }
 
 impl ProbeDrain {
-    /// An agent around a drain.
+    /// Returns an agent around a drain.
     #[must_use]
     pub fn new(drain: Drain) -> ProbeDrain {
         ProbeDrain { drain, due: Nanos(0) }

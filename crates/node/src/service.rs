@@ -1,10 +1,11 @@
-//! What a service manager is told: `READY=1` once orders are taken, signs of life for its watchdog,
-//! more time while a long recovery lasts. Nothing without one (`NOTIFY_SOCKET` is not set then).
+//! Notices to the service manager: `READY=1` once orders are taken, watchdog notices, and requests
+//! for more time during a long recovery. Does nothing without one (`NOTIFY_SOCKET` is not set
+//! then).
 //!
-//! Telling never waits, for the thread that tells serves HTTP too. Where the manager does not read
-//! and its queue is full, a state (ready, stopping) is sent as soon as there is room, unless a
-//! newer one has replaced it by then; a sign of life or a request for time is dropped and counted,
-//! since the next one says the same.
+//! Sending never blocks, since the same thread serves HTTP. If the manager does not read and its
+//! queue is full, a state (ready, stopping) is sent as soon as there is room, unless a newer one
+//! has replaced it by then; a watchdog notice or a request for time is dropped and counted, since
+//! the next one repeats it.
 //!
 //! The protocol is `sd_notify(3)`; `packaging/weir.service` relies on it.
 
@@ -23,32 +24,33 @@ use weir_io::{Clock, SystemClock};
 
 use crate::health::Health;
 
-/// How often a recovery asks for more time, and how much.
+/// The interval between a recovery's requests for more time, and the time requested.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 const ASK_FOR: Duration = Duration::from_secs(30);
 
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Signs of life and requests for time that the service manager had no room for.
+/// Returns the number of watchdog notices and requests for time dropped because the service
+/// manager's queue was full.
 #[must_use]
 pub fn dropped_notices() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
-/// Who started the node, if it wants to be told of its life. Used within a tokio runtime.
+/// The service manager, if it wants notices. Used within a tokio runtime.
 #[derive(Debug, Default)]
 pub struct ServiceManager {
-    /// The newest state, while the manager has no room for it.
+    /// The newest state, while the manager's queue is full.
     owed: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl ServiceManager {
-    /// Orders are taken.
+    /// Reports that orders are taken.
     pub fn tell_ready(&self) {
         self.tell_state(&[NotifyState::Ready, NotifyState::Status("takes orders")]);
     }
 
-    /// The node ends in order.
+    /// Reports that the node stops in order.
     pub fn tell_stopping(&self) {
         self.tell_state(&[NotifyState::Stopping, NotifyState::Status("stops")]);
     }
@@ -70,7 +72,7 @@ fn text_of(states: &[NotifyState<'_>]) -> String {
     states.iter().map(|state| format!("{state}\n")).collect()
 }
 
-/// Sends a notice; gives the socket back when there is no room for it.
+/// Sends a notice; returns the socket when the queue is full.
 fn tell(text: &str) -> Option<UnixDatagram> {
     let place = std::env::var_os("NOTIFY_SOCKET")?;
     let sent = connect(&place).and_then(|socket| match socket.send(text.as_bytes()) {
@@ -83,8 +85,8 @@ fn tell(text: &str) -> Option<UnixDatagram> {
     })
 }
 
-/// A socket to the manager's, at a path or, after an `@`, in Linux's abstract names. It never
-/// waits.
+/// Returns a non-blocking socket connected to the manager's, at a path or, after an `@`, in Linux's
+/// abstract namespace.
 fn connect(place: &OsStr) -> std::io::Result<UnixDatagram> {
     let address = match place.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
@@ -106,14 +108,14 @@ async fn tell_later(socket: UnixDatagram, text: String) {
     }
 }
 
-/// Sends what the next one says again: without room it is dropped and counted.
+/// Sends a notice that the next one repeats: dropped and counted when the queue is full.
 fn tell_in_passing(states: &[NotifyState<'_>]) {
     if tell(&text_of(states)).is_some() {
         DROPPED.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Asks for more time as long as the recovery lasts. Never ends by itself.
+/// Requests more time as long as the recovery lasts. Never ends by itself.
 pub async fn ask_for_time() {
     let micros = u32::try_from(ASK_FOR.as_micros()).expect("half a minute");
     loop {
@@ -122,8 +124,8 @@ pub async fn ask_for_time() {
     }
 }
 
-/// Sends signs of life, twice as often as asked for, as long as there is life. Never ends by
-/// itself; where no watchdog is set it has nothing to do.
+/// Sends watchdog notices at twice the required rate while the node is live. Never ends by itself;
+/// does nothing without a watchdog.
 pub async fn feed_watchdog(health: &Health) {
     let Some(every) = sd_notify::watchdog_enabled() else {
         return std::future::pending().await;

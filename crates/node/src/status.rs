@@ -1,4 +1,4 @@
-//! What the node says of itself: one structure for `/status`, `weir status` and the demo's table.
+//! The node's status: one structure for `/status`, `weir status` and the demo's table.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,17 +30,17 @@ use weir_web::{WebFigures, WebReport};
 use weir_wire::event::Uncrossed;
 use weir_wire::reference::DefineInstrument;
 
-/// Where the figures of a running node are.
+/// The sources of a running node's figures.
 pub struct NodeStatus {
-    /// When it was ready.
+    /// The time at which it became ready.
     pub started: Instant,
-    /// What an acknowledgement promises.
+    /// The durability level of an acknowledgement.
     pub durability: Durability,
-    /// What idle threads do.
+    /// The wait strategy of idle threads.
     pub wait: WaitStrategy,
-    /// Whether gateway and partitions share a thread.
+    /// True when gateway and partitions share a thread.
     pub fused: bool,
-    /// Where the logs are.
+    /// The node's directory.
     pub dir: PathBuf,
     /// The partitions, the control partition first.
     pub partitions: Vec<(PartitionId, Epoch, Arc<PartitionFigures>)>,
@@ -52,19 +52,20 @@ pub struct NodeStatus {
     pub web: Option<Arc<WebFigures>>,
     /// The delivery store.
     pub delivery: Arc<DeliveryFigures>,
-    /// Where outside cores feed their orders, and its figures.
+    /// The listening address for outside cores, and its figures.
     pub ingest: Option<(std::net::SocketAddr, Arc<IngestFigures>)>,
     /// The node whose sources are followed.
     pub replica: Option<Arc<ReplicaFigures>>,
-    /// Durable subscriptions, where they are served.
+    /// The listening address for durable subscriptions and their figures, where served.
     pub broker: Option<(std::net::SocketAddr, Arc<BrokerFigures>)>,
-    /// A market-data gateway, where it is one.
+    /// The market-data gateway, where configured.
     pub market: Option<Arc<MarketFigures>>,
-    /// The publisher of the node's own market, and where it takes requests.
+    /// The publisher of the node's own market: its address for retransmission requests, and its
+    /// figures.
     pub publish: Option<(std::net::SocketAddr, Arc<PublishFigures>)>,
-    /// What is kept of orders that the stores let go, by source, where anything is.
+    /// The archives of discarded orders, by source, where configured.
     pub cold: BTreeMap<PartitionId, Arc<ColdFigures>>,
-    /// What is behind it, for a router.
+    /// The nodes behind a router.
     pub router: Option<Arc<RouterBoard>>,
     /// The cycles of the gateway's thread.
     pub cycles: Arc<CycleTimes>,
@@ -79,53 +80,53 @@ pub struct NodeStatus {
 pub struct StatusReport {
     /// The program's version.
     pub version: &'static str,
-    /// Seconds since it was ready.
+    /// Seconds since it became ready.
     pub uptime_s: f64,
     /// `memory`, `os` or `disk`.
     pub durability: String,
     /// `park`, `yield` or `spin`.
     pub wait: String,
-    /// Whether gateway and partitions share a thread.
+    /// True when gateway and partitions share a thread.
     pub fused: bool,
     /// The partitions.
     pub partitions: Vec<PartitionReport>,
     /// The gateway's counters.
     pub gateway: GatewayCounters,
-    /// Handshakes of TLS; absent without it.
+    /// TLS handshakes; absent without TLS.
     pub tls: Option<TlsReport>,
     /// The delivery store.
     pub delivery: DeliveryReport,
-    /// Order state over HTTP; absent where it is not served.
+    /// Order state over HTTP; absent where not served.
     pub web: Option<WebReport>,
-    /// Outside cores; absent where none is to feed the node.
+    /// Outside cores; absent where none is configured.
     pub ingest: Option<IngestReport>,
     /// Sources of another node; absent where none is followed.
     pub replica: Option<ReplicaReport>,
-    /// Durable subscriptions; absent where they are not served.
+    /// Durable subscriptions; absent where not served.
     pub broker: Option<BrokerReport>,
-    /// A market-data gateway; absent where it is none.
+    /// The market-data gateway; absent where not configured.
     pub market: Option<MarketReport>,
-    /// The node's own market; absent where it is not published.
+    /// The node's own market; absent where not published.
     pub publish: Option<PublishReport>,
-    /// What is kept of the node's own orders that the store let go; absent where nothing is.
+    /// The archive of the node's own orders; absent without one.
     pub cold: Option<ColdReport>,
-    /// The same of outside sources' orders.
+    /// The archives of outside sources' orders.
     pub cold_sources: Vec<ColdReport>,
-    /// What is behind a router; absent for a node.
+    /// The nodes behind a router; absent for a node.
     pub router: Option<RouterReport>,
     /// The instruments.
     pub instruments: Vec<InstrumentReport>,
-    /// Cycles of the gateway's thread that did something, since the start.
+    /// Cycles of the gateway's thread that did some work, since the start.
     pub cycles: CycleReport,
     /// Latencies since the start, by name.
     pub latencies: Vec<LatencyReport>,
-    /// What the machine stole, by core.
+    /// The time stolen from each core.
     pub hiccups: Vec<HiccupLine>,
     /// Bytes of all files in the node's directory.
     pub log_bytes: u64,
     /// Lines of diagnostics dropped because standard error was read too slowly.
     pub dropped_lines: u64,
-    /// Signs of life that the service manager had no room for.
+    /// Watchdog notices dropped because the service manager's queue was full.
     pub dropped_notices: u64,
 }
 
@@ -142,7 +143,7 @@ pub struct PartitionReport {
     pub digest: String,
     /// Live orders.
     pub live_orders: u64,
-    /// Events said.
+    /// Events emitted.
     pub events: u64,
     /// Commands that wait for their commit.
     pub uncommitted: u64,
@@ -150,16 +151,16 @@ pub struct PartitionReport {
     pub batches: u64,
     /// Commands refused because the log was full.
     pub refused: u64,
-    /// Whether its log's disk has no room.
+    /// True while its log's disk is full.
     pub is_log_full: bool,
-    /// Refusals that found no room on their way to the gateway.
+    /// Refusals dropped because the ring to the gateway was full.
     pub refusals_dropped: u64,
-    /// Definitions of the control log that the partition's limits or rules refused: it goes on
+    /// Definitions of the control log that the partition's limits or rules refused; it continues
     /// without them.
     pub imports_refused: u64,
     /// The position of the last snapshot that this run took; absent before the first.
     pub snapshot_position: Option<u64>,
-    /// The hash of the engine's whole state there, in hexadecimal.
+    /// The hash of the engine's whole state at that position, in hexadecimal.
     pub snapshot_state: Option<String>,
 }
 
@@ -168,23 +169,23 @@ pub struct PartitionReport {
 pub struct DeliveryReport {
     /// Orders in the store.
     pub orders: u64,
-    /// Changes taken in.
+    /// Changes ingested.
     pub ingested: u64,
     /// Pages served.
     pub pages: u64,
     /// Rows in them.
     pub rows: u64,
-    /// Readers that wait.
+    /// Parked readers.
     pub parked: u64,
-    /// Questions refused.
+    /// Queries refused.
     pub refused: u64,
-    /// Times that an event had to wait because the store was full.
+    /// The number of times that an event had to wait because the store was full.
     pub full_waits: u64,
-    /// Steps of sweeping that found something, in all stores.
+    /// Steps of sweeping that found some work, in all stores.
     pub sweeps: u64,
     /// The longest of them, in nanoseconds.
     pub sweep_longest_ns: u64,
-    /// Those that took longer than 200 µs, what the machine took from them included.
+    /// The steps that took longer than 200 µs, including time that the thread was preempted.
     pub sweeps_over_limit: u64,
     /// The store.
     pub store: StoreReport,
@@ -218,27 +219,27 @@ pub struct InstrumentReport {
     pub symbol: String,
     /// Its partition.
     pub partition: u16,
-    /// A price of mantissa m is m times ten to this power.
+    /// The power of ten of the price: a mantissa m is m times ten to this power.
     pub price_exponent: i8,
-    /// A lot is ten to this power units.
+    /// The power of ten of a lot, in units.
     pub qty_exponent: i8,
-    /// Prices are multiples of this.
+    /// The least price step, as a mantissa; prices are multiples of it.
     pub tick_size: i64,
-    /// Quantities are multiples of this.
+    /// The quantity step; quantities are multiples of it.
     pub lot_size: u64,
-    /// No order is entered at a lower price, and market sells trade no lower, as a mantissa.
+    /// The lowest price of an order, and of a market sell's trades, as a mantissa.
     pub price_min: i64,
-    /// No order is entered at a higher price, and market buys trade no higher, as a mantissa.
+    /// The highest price of an order, and of a market buy's trades, as a mantissa.
     pub price_max: i64,
-    /// The phase it is in; absent when no retained event tells it.
+    /// The current phase; absent when no retained event shows it.
     pub phase: Option<&'static str>,
-    /// Log time of the change to it, nanoseconds since the Unix epoch.
+    /// Log time of the last change of phase, nanoseconds since the Unix epoch.
     pub phase_since_ns: Option<u64>,
     /// The price of its last trade, as a mantissa.
     pub last_price: Option<i64>,
-    /// The price of its last uncrossing that traded, else its definition's, as a mantissa.
+    /// The price of its last uncrossing that traded, or else its definition's, as a mantissa.
     pub static_reference: Option<i64>,
-    /// The price of its last uncrossing, as a mantissa; absent when that traded nothing.
+    /// The price of its last uncrossing, as a mantissa; absent if it traded nothing.
     pub uncrossing_price: Option<i64>,
     /// The volume of its last uncrossing, in lots.
     pub uncrossing_qty: Option<u64>,
@@ -246,15 +247,15 @@ pub struct InstrumentReport {
     pub uncrossing_surplus: Option<i64>,
     /// Log time of its last uncrossing, nanoseconds since the Unix epoch.
     pub uncrossing_at_ns: Option<u64>,
-    /// The price of its last opening call, as a mantissa; absent when that traded nothing.
+    /// The price of its last opening call, as a mantissa; absent if it traded nothing.
     pub opening_price: Option<i64>,
     /// The volume of its last opening call, in lots.
     pub opening_qty: Option<u64>,
-    /// The price of its last closing call, as a mantissa; absent when that traded nothing.
+    /// The price of its last closing call, as a mantissa; absent if it traded nothing.
     pub closing_price: Option<i64>,
     /// The volume of its last closing call, in lots.
     pub closing_qty: Option<u64>,
-    /// The phases that it was in last, the newest at the end.
+    /// Its last phases, the newest at the end.
     pub phases: String,
 }
 
@@ -297,41 +298,41 @@ impl InstrumentReport {
 pub struct LatencyReport {
     /// Its name.
     pub name: &'static str,
-    /// How many were measured.
+    /// The number of measurements.
     pub count: u64,
     /// Mean.
     pub mean_ns: u64,
     /// Median.
     pub p50_ns: u64,
-    /// 90 % are at most this.
+    /// The 90th percentile.
     pub p90_ns: u64,
-    /// 99 % are at most this.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// 99.9 % are at most this.
+    /// The 99.9th percentile.
     pub p999_ns: u64,
     /// The longest.
     pub max_ns: u64,
 }
 
-/// What one core lost.
+/// The time lost by one core.
 #[derive(Clone, Debug, Serialize)]
 pub struct HiccupLine {
     /// The core.
     pub core: usize,
     /// Median lateness, nanoseconds.
     pub p50_ns: u64,
-    /// 99.9 % of the looks were at most so late.
+    /// The 99.9th percentile of the lateness, nanoseconds.
     pub p999_ns: u64,
-    /// The latest.
+    /// The greatest lateness, nanoseconds.
     pub max_ns: u64,
-    /// Times that more than the threshold was lost.
+    /// The number of times that more than the threshold was lost.
     pub stolen_count: u64,
-    /// Share of the time lost so, in percent.
+    /// The share of time lost this way, in percent.
     pub stolen_percent: f64,
 }
 
 impl LatencyReport {
-    /// The distribution of a snapshot.
+    /// Returns the distribution of a snapshot.
     #[must_use]
     pub fn of(name: &'static str, snapshot: &Snapshot) -> LatencyReport {
         LatencyReport {
@@ -361,7 +362,7 @@ impl HiccupLine {
 }
 
 impl NodeStatus {
-    /// The figures now.
+    /// Returns the current figures.
     #[must_use]
     pub fn report(&self) -> StatusReport {
         let gateway = self.gateway.lock().unwrap_or_else(PoisonError::into_inner);
@@ -410,7 +411,7 @@ impl NodeStatus {
         measures.map(|m| LatencyReport::of(m.name(), report.total.of(*m))).collect()
     }
 
-    /// Everything in Prometheus's text format.
+    /// Returns all metrics in Prometheus's text format.
     #[must_use]
     pub fn prometheus(&self) -> String {
         let hiccups = self.hiccups.as_ref().map(Hiccups::report).unwrap_or_default();
@@ -522,7 +523,7 @@ impl NodeStatus {
     }
 }
 
-/// What was checked of those who log on, and what their limits refused.
+/// Returns the metrics of logon checks, and of refusals by session limits.
 fn logons_and_limits(g: &GatewayCounters) -> [(&'static str, &'static str, u64); 6] {
     [
         (
@@ -554,7 +555,7 @@ fn logons_and_limits(g: &GatewayCounters) -> [(&'static str, &'static str, u64);
     ]
 }
 
-/// Drop copy.
+/// Returns the metrics of drop copy.
 fn copies(g: &GatewayCounters) -> [(&'static str, &'static str, u64); 2] {
     [
         ("weir_gateway_copies_total", "Copies of reports sent.", g.copies),
@@ -566,7 +567,7 @@ fn copies(g: &GatewayCounters) -> [(&'static str, &'static str, u64); 2] {
     ]
 }
 
-/// Everything that was refused, cut or ended, by reason.
+/// Writes the metrics of the gateway's cycles.
 fn put_cycles(cycles: &CycleReport, text: &mut String) {
     let CycleReport { count, p50_ns, p99_ns, p99_99_ns, max_ns } = *cycles;
     let name = "weir_gateway_cycles_total";
@@ -626,7 +627,7 @@ fn put_web(web: &WebReport, text: &mut String) {
     }
 }
 
-/// Metrics without labels.
+/// Writes metrics without labels.
 fn put_plain(metrics: &[Metric], text: &mut String) {
     for (name, help, kind, value) in metrics {
         put_metric(text, (name, help, kind), &[(String::new(), *value)]);
@@ -657,7 +658,7 @@ fn put_ingest(ingest: &IngestReport, text: &mut String) {
     }
 }
 
-/// The parts that only some nodes have.
+/// Writes the metrics of parts that only some nodes have.
 fn put_parts(report: &StatusReport, text: &mut String) {
     report.tls.iter().for_each(|tls| put_handshakes(tls, text));
     report.web.iter().for_each(|web| put_web(web, text));
@@ -707,9 +708,9 @@ fn put_replica(replica: &ReplicaReport, text: &mut String) {
     }
 }
 
-/// Every store's memory, and what sweeping took.
+/// Writes the metrics of each store's memory and sweeping.
 fn put_stores(report: &StatusReport, text: &mut String) {
-    // A followed partition 1 is in its place.
+    // A followed partition 1 replaces the node's own.
     let is_followed = report.replica.iter().flat_map(|r| &r.sources).any(|s| s.source == 1);
     let own = (!is_followed).then_some((1, &report.delivery.store));
     let sources = report.ingest.iter().flat_map(|ingest| &ingest.sources);
@@ -789,7 +790,7 @@ fn partition_report(
     }
 }
 
-/// Bytes of all files below a directory; what cannot be read counts nothing.
+/// Returns the bytes of all files below a directory; unreadable entries count zero.
 fn directory_bytes(dir: &std::path::Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     let sizes = entries.flatten().map(|entry| match entry.metadata() {
@@ -799,7 +800,7 @@ fn directory_bytes(dir: &std::path::Path) -> u64 {
     });
     sizes.sum()
 }
-/// How connections ended, or did not begin.
+/// Returns the metrics of connections that ended, or were refused.
 fn ends_of_connections(g: &GatewayCounters) -> [(&'static str, &'static str, u64); 5] {
     [
         (

@@ -1,8 +1,8 @@
-//! The delivery stores' agent: follows the partition's events, answers questions for order state.
+//! The delivery stores' agent: follows the partition's events and answers queries for order state.
 //!
-//! Taking events in comes first in its cycle and does nothing for readers; readers look again
-//! within their latency budget (`look_interval`), so the partition never wakes this thread and
-//! never waits for it.
+//! Ingest comes first in its cycle and does no work for readers. Readers are served within their
+//! latency budget (`look_interval`), so the partition never wakes this thread and never waits for
+//! it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,44 +26,44 @@ use crate::stores::own::OwnSource;
 use crate::stores::{StoreFigures, StoreSettings, SweepFigures, Sweeper};
 use crate::token_keys::sealer;
 
-/// Events taken in in one cycle.
+/// The number of events ingested in one cycle.
 const INGEST_MAX: usize = 128;
-/// Questions taken in one cycle.
+/// The number of queries taken in one cycle.
 const ASK_MAX: usize = 256;
-/// How long the store rests when nobody waits for what the partition says.
+/// The pause in nanoseconds when no reader waits for the partition's events.
 const IDLE_INTERVAL: u64 = 2_000_000;
-/// After so long without news, looks are further apart by the factor below: ten thousand readers
-/// that wait for a closed market cost little.
+/// The time in nanoseconds without news after which the polling interval is multiplied by the
+/// factor below: ten thousand readers that wait for a closed market cost little.
 const QUIET_AFTER: u64 = 200_000_000;
 const QUIET_FACTOR: u64 = 4;
 /// Figures of the store that other threads read.
 #[derive(Debug, Default)]
 pub struct DeliveryFigures {
-    /// Orders in the store: live, and ended ones that are kept.
+    /// Orders in the store: live ones, and retained ended ones.
     pub orders: AtomicU64,
-    /// Changes taken in.
+    /// Changes ingested.
     pub ingested: AtomicU64,
     /// Pages served.
     pub pages: AtomicU64,
-    /// Rows in them.
+    /// Rows in these pages.
     pub rows: AtomicU64,
-    /// Readers that wait.
+    /// Parked readers.
     pub parked: AtomicU64,
-    /// Questions refused for want of room.
+    /// Queries refused for lack of room.
     pub refused: AtomicU64,
-    /// Times that an event had to wait because the store was full.
+    /// The number of times that an event had to wait because the store was full.
     pub full_waits: AtomicU64,
-    /// The store.
+    /// The store's figures.
     pub store: Mutex<StoreFigures>,
-    /// Sweeping, of all stores.
+    /// Sweeping of all stores.
     pub sweeps: SweepFigures,
-    /// What the events say of each instrument.
+    /// The state of each instrument from the events.
     pub markets: Mutex<BTreeMap<InstrumentId, Market>>,
-    /// Who waits.
+    /// The waiting readers.
     pub readers: ReaderList,
 }
 
-/// What the agent is made of.
+/// The parts of the agent.
 pub struct DeliveryParts {
     /// The rings of the gateway, and of readers over HTTP where there are any.
     pub ports: ReaderPorts,
@@ -71,51 +71,51 @@ pub struct DeliveryParts {
     pub own: Option<OwnSource>,
     /// The keys that seal and open tokens.
     pub token_keys: TokenKeys,
-    /// How the stores of outside cores are to be, and what their acknowledgements survive.
+    /// The settings of outside cores' stores, and the durability levels of their acknowledgements.
     pub sources: Vec<(StoreSettings, Durability)>,
-    /// What keeps what these let go, if anything does.
+    /// The archives of the orders that these discard, if any.
     pub cold_sources: Option<ColdSources>,
     /// A waiting reader's latency budget.
     pub look_interval: Nanos,
-    /// Figures for others to read.
+    /// Figures for other threads to read.
     pub figures: Arc<DeliveryFigures>,
-    /// The ring that outside cores come over, and their figures.
+    /// The ring from outside cores, and their figures.
     pub ingest: (Option<IngestPort>, Arc<IngestFigures>),
-    /// The sources of another node that are followed, what comes of them, and its figures.
+    /// The followed sources of another node, the ring of their updates, and their figures.
     pub replica: Option<(Vec<StoreSettings>, UpdatePort, Arc<ReplicaFigures>)>,
-    /// How the stores survive a restart.
+    /// The settings for keeping the stores over a restart.
     pub keep: KeepSources,
-    /// What keeps the partition's own orders when the store lets them go, if anything does.
+    /// The archive of the partition's own orders that the store discards, if any.
     pub cold: Option<ColdFeeder>,
     /// The delivery agent's own thread.
     pub wake: Wake,
 }
 
-/// The agent.
+/// The delivery stores' agent.
 pub struct DeliveryAgent {
     /// The stores, the node's own partition's first, with their readers.
     feeds: Feeds,
     ports: ReaderPorts,
     sweeper: Sweeper,
     lister: ReaderLister,
-    /// Connections that the gateway says can take nothing.
+    /// Connections that the gateway reported as unable to take output.
     paused: Vec<ConnectionId>,
     /// Connections whose pages found the gateway's ring full.
     blocked: Vec<ConnectionId>,
     look_interval: Nanos,
     has_more: bool,
-    /// Whether the last cycle found something to sweep.
+    /// True when the last cycle found sweeping work.
     is_sweeping: bool,
-    /// When the partition last said anything.
+    /// The time of the partition's last news.
     news_at: Nanos,
     figures: Arc<DeliveryFigures>,
 }
 
 impl DeliveryAgent {
-    /// An agent whose own store has all retained events.
+    /// Returns an agent whose own store has all retained events.
     ///
     /// # Errors
-    /// When a store cannot be brought back.
+    /// When a store cannot be recovered.
     pub fn new(parts: DeliveryParts) -> anyhow::Result<(DeliveryAgent, KeptSources)> {
         let desk = |store| Desk::new(DeskConfig::default(), store, sealer(&parts.token_keys));
         let (port, figures) = parts.ingest;
@@ -165,7 +165,7 @@ impl DeliveryAgent {
         Ok((agent, KeptSources { writer: kept.writer, notes: kept.notes }))
     }
 
-    /// The agents of what keeps older orders, for their thread.
+    /// Takes the archives' agents, for their thread.
     pub fn take_cold(&mut self) -> Vec<ColdAgent> {
         self.feeds.take_cold()
     }
@@ -176,7 +176,7 @@ impl DeliveryAgent {
         }
     }
 
-    /// Takes in events of the node's own partition; returns how many.
+    /// Ingests events of the node's own partition; returns their number.
     fn ingest(&mut self) -> usize {
         let Some(own) = self.feeds.own() else { return 0 };
         let (taken, changes) = own.take_events(INGEST_MAX, &self.figures);
@@ -184,8 +184,8 @@ impl DeliveryAgent {
         taken
     }
 
-    /// Takes in all that is there. A question that is already here is answered from it: whoever
-    /// asks after a report gets at least what the report told.
+    /// Ingests all available events. A query that is already here is answered from them: a client
+    /// that queries after a report gets at least the state in the report.
     fn ingest_all(&mut self, now: Nanos) -> usize {
         let mut taken = 0;
         loop {
@@ -215,7 +215,7 @@ impl DeliveryAgent {
         *self.figures.store.lock().unwrap_or_else(PoisonError::into_inner) = figures;
     }
 
-    /// Sweeps a little of one of the stores.
+    /// Sweeps one of the stores for one step.
     fn sweep(&mut self) -> bool {
         let turn = self.sweeper.next(self.feeds.desks_ref().map(Desk::store));
         let desk = self.feeds.desks().nth(turn);
@@ -272,7 +272,7 @@ impl DeliveryAgent {
         }
     }
 
-    /// Serves readers; returns how many pages.
+    /// Serves readers; returns the number of pages.
     fn serve(&mut self, now: Nanos) -> usize {
         for connection in std::mem::take(&mut self.blocked) {
             if self.ports.has_room(connection) {
@@ -333,18 +333,18 @@ impl Agent for DeliveryAgent {
             self.publish_markets();
             self.publish_store();
         }
-        // Having taken events in is no reason to look again at once: more come in the meantime
-        // and are cheaper together. A full cycle means that there are more already.
+        // Ingested events alone are no reason to poll again at once: further ones arrive meanwhile
+        // and cost less together. A full cycle means that more are already there.
         let more = [ingested >= INGEST_MAX, has_older, swept, listed, self.has_more];
         more.map(usize::from).iter().sum::<usize>() + fed + asked + served
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
         let gap = self.feeds.next_deadline().unwrap_or(Nanos(u64::MAX)).max(now);
-        // Outside cores' batches wake this thread; only for the partition's events it has to look.
+        // Batches of outside cores wake this thread; only the partition's events must be polled.
         let own = self.feeds.desks_ref().find(|desk| desk.store().source() == OWN);
         let interval = match own.map_or(0, Desk::reader_count) {
-            // The gateway takes pages and says nothing.
+            // The gateway takes pages without a notice.
             _ if !self.blocked.is_empty() => self.look_interval.0,
             0 if !self.feeds.is_own_followed() => IDLE_INTERVAL,
             _ if now.since(self.news_at).0 > QUIET_AFTER => QUIET_FACTOR * self.look_interval.0,
@@ -385,7 +385,7 @@ mod tests {
     use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
     use weir_partition::event_reader::EventReader;
 
-    /// The `number`-th order's acceptance.
+    /// Returns the `number`-th order's acceptance.
     fn accepted(number: u64) -> OrderEvent {
         OrderEvent {
             position: Position(number),
@@ -489,7 +489,7 @@ mod tests {
         assert!(page.row_count > 0);
     }
 
-    /// Orders are accepted, each by an event.
+    /// Appends the acceptance of these orders, one event each.
     fn append(tail: &mut weir_log::TailWriter, numbers: std::ops::RangeInclusive<u64>) {
         let mut record = Vec::new();
         for number in numbers {
@@ -550,7 +550,8 @@ mod tests {
         assert_eq!(u64::from(page.row_count), count);
     }
 
-    /// A store of `count` events, as it comes back where its epochs ended so; what was said of it.
+    /// Recovers a store of `count` events whose epochs ended as given; returns its figures and
+    /// notes.
     fn brought_back(
         dir: &Path,
         (handle, count): (&weir_log::tail::TailHandle, u64),
@@ -590,20 +591,21 @@ mod tests {
         let end = |epoch, last_valid| EpochEnd { epoch: Epoch(epoch), last_valid };
         let comes_from = |notes: &[String]| notes.iter().any(|note| note.contains("comes from"));
         let all = |epoch, ended| brought_back(dir.path(), (&handle, 1_010), (epoch, ended));
-        // The epoch that it was taken in goes on, or ended after it.
+        // The snapshot's epoch continues, or ended after it.
         for (epoch, ended) in [(1, vec![]), (2, vec![end(1, Position(1_000))])] {
             let (store, notes, ..) = all(epoch, ended);
             assert!(comes_from(&notes), "{notes:?}");
             assert_eq!(store.live_orders, 1_010);
         }
-        // It ended before: other events have these numbers now.
+        // The epoch ended before the snapshot: other events have these numbers now.
         let (_, notes, ..) = all(2, vec![end(1, Position(999))]);
         assert!(notes.iter().any(|note| note.contains("epoch 1 ended at 999")), "{notes:?}");
         assert!(!comes_from(&notes));
         // An epoch that the log never had.
         let (_, notes, ..) = all(5, vec![end(4, Position(1_010))]);
         assert!(notes.iter().any(|note| note.contains("its epoch 1 is not")), "{notes:?}");
-        // The log ends before it: it is removed, so that it is not taken for another's later.
+        // The log ends before the snapshot, which is removed so that it cannot match another
+        // history later.
         let (_, notes, ..) = brought_back(dir.path(), (&handle, 999), (1, vec![]));
         assert!(notes.is_empty() && !is_there(), "{notes:?}");
     }

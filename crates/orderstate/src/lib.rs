@@ -1,12 +1,12 @@
-//! Order state at work: the agent that serves it, the stores it is served from, and all that feeds
+//! Order state at work: the agent that serves it, the stores that hold it, and the parts that feed
 //! them.
 //!
 //! * [`agent`]: the delivery agent, which owns the stores and answers their readers;
 //!   [`reader_list`]: its readers, listed for an operator.
-//! * [`stores`]: snapshots and logs by which stores survive a restart. [`markets`]: the state of
+//! * [`stores`]: the stores' logs and snapshots, kept over a restart. [`markets`]: the state of
 //!   each instrument, kept next to the store of the node's own orders.
 //! * [`ingest`]: outside cores that feed stores. [`replica`]: sources followed from another node.
-//! * [`cold`]: archives of the orders that stores let go.
+//! * [`cold`]: archives of the orders that stores discard.
 //! * [`router`]: order state of many nodes as one service.
 //! * [`token_keys`]: the keys that seal tokens.
 //!

@@ -1,8 +1,8 @@
-//! What the events say of each instrument: its phase, its prices, its last uncrossing.
+//! The state of each instrument from the events: its phase, its prices, its last uncrossing.
 //!
-//! A view as the delivery store is one, fed by the same reader, so that the order's path knows
-//! nothing of it. INVARIANT: what an instrument's row says was told by an event; what no retained
-//! event tells is absent, never guessed.
+//! A view like the delivery store, fed by the same reader, so that the order path has no part in
+//! it. INVARIANT: an event reported every value of an instrument's row; a value that no retained
+//! event reports is absent, never guessed.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use weir_wire::{Definition, Event, PlainEvent};
 
 mod state;
 
-/// What is known of an instrument's market.
+/// The known state of an instrument's market.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Market {
-    /// The phase it is in.
+    /// The current phase.
     pub phase: Option<Phase>,
-    /// Log time of the change to it; `None` while it is the phase of the definition.
+    /// Log time of the last change of phase; `None` while it is the definition's phase.
     pub phase_since: Option<Nanos>,
     /// The price of its last trade.
     pub last_price: Option<Price>,
@@ -25,15 +25,15 @@ pub struct Market {
     pub static_reference: Option<Price>,
     /// Its last uncrossing, whether it traded or not.
     pub last_uncrossing: Option<Uncrossed>,
-    /// That of its last opening call.
+    /// The uncrossing of its last opening call.
     pub opening: Option<Uncrossed>,
-    /// That of its last closing call.
+    /// The uncrossing of its last closing call.
     pub closing: Option<Uncrossed>,
-    /// The phases that it was in last, the newest at the end.
+    /// Its last phases, the newest at the end.
     pub phases: [Option<Phase>; PHASES_KEPT],
 }
 
-/// How many phases are kept of an instrument.
+/// The number of phases kept of an instrument.
 pub const PHASES_KEPT: usize = 8;
 
 impl Market {
@@ -48,28 +48,28 @@ impl Market {
 #[derive(Debug)]
 pub struct Markets {
     all: BTreeMap<InstrumentId, Market>,
-    /// Rows that changed since they were last taken.
+    /// Rows that changed since they were last published.
     changed: BTreeMap<InstrumentId, Market>,
-    /// Whether the events begin with the partition's first.
+    /// True when the events begin with the partition's first.
     is_whole: bool,
 }
 
 impl Markets {
-    /// No instrument yet. `is_whole` says that the events to come begin with the partition's
-    /// first: only then does a definition tell the phase that its instrument begins in.
+    /// Returns an empty table. `is_whole` states that the events to come begin with the partition's
+    /// first: only then does a definition show the first phase of its instrument.
     #[must_use]
     pub fn new(is_whole: bool) -> Markets {
         Markets { all: BTreeMap::new(), changed: BTreeMap::new(), is_whole }
     }
 
-    /// Takes in a change of an order.
+    /// Applies a change of an order.
     pub fn on_order(&mut self, event: &OrderEvent) {
         if event.exec_type == ExecType::Trade {
             self.change(event.instrument_id, |market| market.last_price = Some(event.last_px));
         }
     }
 
-    /// Takes in any other event; those that say nothing of an instrument change nothing.
+    /// Applies any other event; events without an instrument change nothing.
     pub fn on_event(&mut self, event: &Event) {
         match event {
             Event::Plain(PlainEvent::OrderEvent(event)) => self.on_order(event),
@@ -82,7 +82,7 @@ impl Markets {
             Event::Plain(PlainEvent::Uncrossed(event)) => {
                 self.change(event.instrument_id, |market| {
                     market.last_uncrossing = Some(*event);
-                    // It is told before the change of phase that it is a part of.
+                    // The event precedes the change of phase that it belongs to.
                     match market.phase {
                         Some(Phase::OpeningCall) => market.opening = Some(*event),
                         Some(Phase::ClosingCall) => market.closing = Some(*event),
@@ -93,7 +93,7 @@ impl Markets {
                     }
                 });
             }
-            // A later definition of the same instrument leaves its phase alone.
+            // A later definition of the same instrument does not change its phase.
             Event::Defined(_, Definition::DefineInstrument(definition))
                 if self.is_whole && !self.all.contains_key(&definition.instrument_id) =>
             {
@@ -111,13 +111,13 @@ impl Markets {
         self.changed.insert(instrument_id, *market);
     }
 
-    /// True when rows changed since they were last moved on.
+    /// Returns true when rows changed since they were last published.
     #[must_use]
     pub fn has_changes(&self) -> bool {
         !self.changed.is_empty()
     }
 
-    /// Moves the rows that changed into `table`.
+    /// Moves the changed rows to `table`.
     pub fn publish(&mut self, table: &mut BTreeMap<InstrumentId, Market>) {
         table.append(&mut self.changed);
     }

@@ -1,7 +1,7 @@
-//! Who waits for order state, listed for an operator: asked for by the HTTP side, answered by the
-//! delivery agent a bounded part a cycle, so that a look costs no reader a pause.
+//! A list of waiting readers for operators: requested by the HTTP side, built by the delivery agent
+//! in bounded parts per cycle, so that it delays no reader.
 //!
-//! All that ask while a list is made get the next one.
+//! Requests during the building of a list get the next one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,15 +14,15 @@ use weir_types::{Nanos, PartitionId};
 
 use crate::ingest::Feeds;
 
-/// Readers in a list: those that are the furthest behind.
+/// The maximum number of readers in a list: those that are the furthest behind.
 pub const LISTED_MAX: usize = 256;
-/// Seats that one cycle looks at.
+/// The number of seats visited in one cycle.
 const SEATS_A_CYCLE: usize = 1_024;
 
-/// A list that is asked for and made.
+/// Requests for lists, and the last list built.
 #[derive(Debug, Default)]
 pub struct ReaderList {
-    /// The number of the last list that somebody asked for.
+    /// The number of the last list requested.
     asked: AtomicU64,
     made: Mutex<Made>,
 }
@@ -37,60 +37,61 @@ struct Made {
 /// The answer of `GET /readers`.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReadersReport {
-    /// Questions that wait, listed or not.
+    /// The number of waiting queries, listed or not.
     pub waiting: usize,
     /// The furthest behind first, [`LISTED_MAX`] at most.
     pub readers: Vec<ListedReader>,
 }
 
-/// A question that waits.
+/// A waiting query.
 #[derive(Clone, Debug, Serialize)]
 pub struct ListedReader {
-    /// Whose orders it is about.
+    /// The source of the orders.
     pub source: u16,
-    /// Its session.
+    /// The reader's session.
     pub session: u32,
-    /// Its connection, by the node's own number.
+    /// The reader's connection, by the node's internal number.
     pub connection: u64,
-    /// Its number on the connection.
+    /// The query's number on the connection.
     pub question: u64,
-    /// The firm whose orders it is about; zero for all.
+    /// The firm of the filter; zero for all.
     pub firm: u32,
-    /// The account, as `firm`.
+    /// The account of the filter; zero for all.
     pub account: u32,
-    /// The instrument, as `firm`.
+    /// The instrument of the filter; zero for all.
     pub instrument: u32,
-    /// What it waits for: `rows`, `min-token`, `older` pages from cold files, its `reader`.
+    /// The condition it waits for: `rows`, `min-token`, `older` pages from archive files, or its
+    /// `reader`.
     pub waits_for: &'static str,
-    /// Since when, in milliseconds.
+    /// The time it has waited, in milliseconds.
     pub waits_ms: u64,
-    /// Pages that it may still be sent.
+    /// The remaining credit, in pages.
     pub credit: u32,
-    /// Changes of the whole store since its place: an upper bound of its lag.
+    /// Changes of the whole store since its cursor: an upper limit of its lag.
     pub changes: u64,
-    /// Rows that it wants and has not been given.
+    /// Rows that match its filter and have not been sent.
     pub lag_rows: u32,
-    /// Their bytes.
+    /// The bytes of these rows.
     pub lag_bytes: u32,
-    /// There are more than were counted.
+    /// True when there are more rows than were counted.
     pub lag_is_more: bool,
-    /// How long ago the oldest of them happened, in microseconds; zero when there is none.
+    /// The age of the oldest of these rows, in microseconds; zero when there is none.
     pub lag_us: u64,
-    /// Pages that its connection was given of this source.
+    /// Pages of this source sent to its connection.
     pub pages: u64,
     /// Rows in them.
     pub rows: u64,
-    /// Changes that were merged into these rows.
+    /// Changes merged into these rows.
     pub merged: u64,
 }
 
 impl ReaderList {
-    /// Asks for a list that is made from now on; its number.
+    /// Requests a list that is built from now on; returns its number.
     pub fn ask(&self) -> u64 {
         self.asked.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// A list with this number or a later one, once there is one.
+    /// Returns a list with this number or a later one, once it exists.
     #[must_use]
     pub fn made(&self, number: u64) -> Option<ReadersReport> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,7 +100,7 @@ impl ReaderList {
     }
 }
 
-/// A reader, by how far it is behind.
+/// A reader, ordered by its lag.
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
     changes: u64,
@@ -120,20 +121,20 @@ impl PartialOrd for Found {
     }
 }
 
-/// A list in the making.
+/// A list being built.
 #[derive(Debug)]
 struct Making {
     number: u64,
-    /// Where it looks next; past the last desk it measures what it found.
+    /// The next desk and seat to visit; beyond the last desk it measures the readers found.
     desk: usize,
     seat: usize,
     waiting: usize,
-    /// The least far behind on top: it gives way.
+    /// A heap with the least lagging reader on top, which is replaced first.
     found: BinaryHeap<Reverse<Found>>,
     readers: Vec<ListedReader>,
 }
 
-/// The delivery agent's side.
+/// The delivery agent's side of the list.
 #[derive(Debug, Default)]
 pub struct ReaderLister {
     done: u64,
@@ -141,7 +142,7 @@ pub struct ReaderLister {
 }
 
 impl ReaderLister {
-    /// Does a part of what was asked for; true when there was anything to do.
+    /// Executes a part of the requested list; returns true when there was work.
     pub fn step(&mut self, list: &ReaderList, feeds: &mut Feeds, now: Nanos) -> bool {
         let asked = list.asked.load(Ordering::Relaxed);
         if self.making.is_none() && asked == self.done {
@@ -153,7 +154,7 @@ impl ReaderLister {
             return true;
         }
         self.done = making.number;
-        // They were measured from the least far behind on.
+        // They were measured in ascending order of lag.
         making.readers.reverse();
         let Making { number, waiting, readers, .. } = making;
         *list.made.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -168,7 +169,7 @@ impl Making {
         Making { number, desk: 0, seat: 0, waiting: 0, found, readers }
     }
 
-    /// Looks at some seats, or measures one reader; false when it is ready.
+    /// Visits some seats, or measures one reader; returns false when the list is complete.
     fn step(&mut self, feeds: &mut Feeds, now: Nanos) -> bool {
         if let Some(desk) = feeds.desks_ref().nth(self.desk) {
             self.look(desk);

@@ -1,8 +1,8 @@
-//! The keys that seal tokens of order state: a node's own, or one that nodes and routers share.
+//! The keys that seal tokens of order state: a node's own, or one shared by nodes and routers.
 //!
-//! Tokens are good wherever the key is, so whoever serves the same clients has the same key file.
-//! Other keys may open tokens too: so a key is replaced while clients still have tokens of the one
-//! before, and while not every node seals with the new one.
+//! A token is valid wherever its key is, so all nodes and routers that serve the same clients share
+//! one key file. Further keys may open tokens: so a key can be replaced while clients still hold
+//! tokens of the previous one, and while some nodes do not seal with the new one yet.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use weir_delivery::{NonceCounter, SourcePlace, TokenKey, TokenKeys, TokenSealer}
 use weir_io::{Clock, OsRng, Rng, SystemClock};
 use weir_types::Nanos;
 
-/// The file of the key that a node makes for itself.
+/// The file of the key that a node creates for itself.
 const TOKEN_KEY_FILE: &str = "token.key";
 
-/// Where the key is, and whether a node that does not find one there makes it.
+/// The path of the key, and whether a node creates a missing one.
 #[derive(Clone, Debug)]
 pub struct TokenKeyFile {
     path: PathBuf,
     is_own: bool,
-    /// Files of keys that open tokens and seal none.
+    /// The files of keys that open tokens but seal none.
     opened: Vec<PathBuf>,
 }
 
-/// A sealer with these keys, by nonces that nobody else draws.
+/// Returns a sealer with these keys and nonces that no other sealer draws.
 #[must_use]
 pub fn sealer(keys: &TokenKeys) -> TokenSealer {
     let maker = (OsRng.next_u64() >> 32) as u32;
@@ -32,8 +32,8 @@ pub fn sealer(keys: &TokenKeys) -> TokenSealer {
 }
 
 impl TokenKeyFile {
-    /// The keys of a node in `node_dir`: the key in `shared` seals, or the node's own key where no
-    /// file is named; the keys in `opened` only open tokens.
+    /// Returns the keys of a node in `node_dir`: the key in `shared` seals, or the node's own key
+    /// if no file is named; the keys in `opened` only open tokens.
     #[must_use]
     pub fn of(node_dir: &Path, shared: Option<&Path>, opened: &[PathBuf]) -> TokenKeyFile {
         let file = match shared {
@@ -43,31 +43,31 @@ impl TokenKeyFile {
         TokenKeyFile { opened: opened.to_vec(), ..file }
     }
 
-    /// The node's own, in its directory; made when it is first needed, so that tokens outlive a
-    /// restart.
+    /// Returns the node's own key file, in its directory; created at first use, so that tokens
+    /// outlive a restart.
     #[must_use]
     pub fn own(node_dir: &Path) -> TokenKeyFile {
         TokenKeyFile { path: node_dir.join(TOKEN_KEY_FILE), is_own: true, opened: Vec::new() }
     }
 
-    /// One that is shared, which nobody makes by themselves: two would make two.
+    /// Returns a shared key file, which no node creates: two nodes would create different keys.
     #[must_use]
     pub fn shared(path: &Path) -> TokenKeyFile {
         TokenKeyFile { path: path.to_owned(), is_own: false, opened: Vec::new() }
     }
 
-    /// The key that seals, and those that open.
+    /// Reads the sealing key and the opening keys.
     ///
     /// # Errors
-    /// When the one that seals can be neither read nor made, or another one not read.
+    /// When the sealing key can be neither read nor created, or another one cannot be read.
     pub fn keys(&self) -> anyhow::Result<TokenKeys> {
         Ok(TokenKeys::new(self.key()?, self.others()?))
     }
 
-    /// Reads all keys anew and puts them in the place of these.
+    /// Reloads all keys and replaces these.
     ///
     /// # Errors
-    /// As [`TokenKeyFile::keys`]; the keys then stay as they are.
+    /// The same as those of [`TokenKeyFile::keys`]; the keys then stay unchanged.
     pub fn read_into(&self, keys: &TokenKeys) -> anyhow::Result<()> {
         keys.replace(self.key()?, self.others()?);
         Ok(())
@@ -96,10 +96,10 @@ impl TokenKeyFile {
         Ok(TokenKey::new(1, &bytes))
     }
 
-    /// What a token says, as text or one JSON object a source.
+    /// Describes a token's contents, as text or as one JSON object.
     ///
     /// # Errors
-    /// When the key is missing or the token is none.
+    /// When the key is missing or the token is invalid.
     pub fn describe(&self, token: &[u8], json: bool) -> anyhow::Result<String> {
         anyhow::ensure!(self.path.is_file(), "{} is not there", self.path.display());
         let sealer = TokenSealer::new(self.key()?, NonceCounter::new(0, Nanos(0)));
@@ -128,7 +128,8 @@ fn place_json(place: &SourcePlace) -> serde_json::Value {
     })
 }
 
-/// `seen` is what the pages on the way knew of; ahead of the place, a later epoch has to have it.
+/// Formats a cursor. `seen` is the newest change known to the pages so far; a later epoch must
+/// include it even if it is ahead of the cursor.
 fn place_line(place: &SourcePlace) -> String {
     let (source, epoch) = (place.source.0, place.epoch.0);
     let (seq, rec, seen) = (place.place.seq.0, place.place.rec.0, place.seen.0);

@@ -1,11 +1,11 @@
-//! A partition's duty cycle: take what came, sequence, append, apply what is committed, hand out.
+//! A partition's duty cycle: take commands, sequence, append, apply committed commands, publish.
 //!
 //! The commands of a cycle form one batch of the log. The engine sees a command once the log has
-//! committed it at the configured durability, so nothing is ever said that could be taken back.
-//! While a sync is under way the next batch fills (group commit).
+//! committed it at the configured durability, so no published event can be revoked. While a sync is
+//! in progress the next batch fills (group commit).
 //!
 //! The partition never waits for a view: events go to the event tail, which views follow at their
-//! own pace. It stops taking commands only when too many wait for the log.
+//! own pace. The partition stops taking commands only when too many wait for the log.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,16 +21,18 @@ use weir_wire::{Command, Event};
 
 use crate::handoff::{Feedback, SourcePort, StageStamps, Submission};
 
-/// Commands taken from one source in one cycle: bounds the cycle and thereby everyone's wait.
+/// The number of commands taken from one source in one cycle: limits the cycle's length and thereby
+/// every wait.
 const TAKE_MAX: usize = 256;
-/// Commands applied between two publications: an answer waits for at most so many others.
+/// Commands applied between two publications: an answer waits for at most this many other commands.
 const PUBLISH_EVERY: usize = 32;
-/// How long the log's files may wait where a commit does not wait for them: a write for every
-/// order would take a core from those who wait for the answers.
+/// The interval in nanoseconds of writes to the log's files where a commit does not wait for them:
+/// a write per order would take a core from threads that wait for answers.
 const LAZY_LOG_INTERVAL: u64 = 5_000_000;
-/// How long what a full log refused waits for the next try, when nothing else comes: 10 ms.
+/// The interval in nanoseconds between retries of commands that a full log refused, when no others
+/// arrive: 10 ms.
 const KEPT_RETRY: u64 = 10_000_000;
-/// Commands that may wait for their commit.
+/// The maximum number of commands that wait for their commit.
 const UNCOMMITTED_MAX: usize = 64 * 1024;
 
 /// Figures of a partition that other threads read.
@@ -44,7 +46,7 @@ pub struct PartitionFigures {
     pub digest: AtomicU64,
     /// Live orders.
     pub live_orders: AtomicU64,
-    /// Events said since the log began.
+    /// Events emitted since the log began.
     pub events: AtomicU64,
     /// Commands that wait for their commit.
     pub uncommitted: AtomicU64,
@@ -52,32 +54,33 @@ pub struct PartitionFigures {
     pub batches: AtomicU64,
     /// Commands refused because the log was full.
     pub refused: AtomicU64,
-    /// Whether the log refuses commands because its disk has no room.
+    /// True while the log refuses commands because its disk is full.
     pub is_log_full: AtomicBool,
-    /// Refusals that found no room on their way to the gateway.
+    /// Refusals dropped because the ring to the gateway was full.
     pub refusals_dropped: AtomicU64,
     /// Definitions of the control log that the engine's limits or rules refused.
     pub imports_refused: AtomicU64,
     /// The position of the last snapshot that this run took; zero before the first.
     pub snapshot_position: AtomicU64,
-    /// The hash of the engine's whole state there.
+    /// The hash of the engine's whole state at that position.
     pub snapshot_state: AtomicU64,
 }
 
 impl PartitionFigures {
-    /// Tells of a snapshot and the hash of the state in it.
+    /// Publishes a snapshot's position and the hash of its state.
     pub fn tell_snapshot(&self, position: Position, state: u64) {
-        // SYNC: a reader that sees this position sees its state; in between it sees none.
+        // SYNC: a reader that sees this position sees its state; during the update it sees neither.
         self.snapshot_position.store(0, Ordering::Release);
         self.snapshot_state.store(state, Ordering::Release);
         self.snapshot_position.store(position.0, Ordering::Release);
     }
 
-    /// The last snapshot's position and the hash of the state in it; `None` before the first, and
-    /// while one is told of.
+    /// Returns the last snapshot's position and the hash of its state; `None` before the first, and
+    /// during an update.
     #[must_use]
     pub fn snapshot(&self) -> Option<(u64, u64)> {
-        // SYNC: pairs with the stores of `tell_snapshot`: the same position before and after.
+        // SYNC: pairs with the stores of `tell_snapshot`: the position is the same before and
+        // after.
         let before = self.snapshot_position.load(Ordering::Acquire);
         let state = self.snapshot_state.load(Ordering::Acquire);
         let after = self.snapshot_position.load(Ordering::Acquire);
@@ -85,7 +88,7 @@ impl PartitionFigures {
     }
 }
 
-/// A command that is sequenced and waits for its commit.
+/// A sequenced command that waits for its commit.
 #[derive(Debug)]
 struct Pending {
     source: usize,
@@ -95,7 +98,7 @@ struct Pending {
     points: [Tsc; 7],
 }
 
-/// What a partition is made of.
+/// The parts of a partition.
 pub struct PartitionParts<L> {
     /// The engine, recovered to the log's end.
     pub engine: Engine,
@@ -103,15 +106,15 @@ pub struct PartitionParts<L> {
     pub log: L,
     /// The event tail's writer.
     pub tail: TailWriter,
-    /// Where commands come from.
+    /// The sources of commands.
     pub sources: Vec<SourcePort>,
-    /// The threads of the views that want to be woken by events.
+    /// The threads of the views that are woken by events.
     pub views: Vec<Wake>,
-    /// Stamps t1 to t6.
+    /// Records probe points t1 to t6.
     pub recorder: Recorder,
     /// Figures for others to read.
     pub figures: Arc<PartitionFigures>,
-    /// What a commit promises.
+    /// The durability level of a commit.
     pub durability: Durability,
 }
 
@@ -124,10 +127,10 @@ pub struct Partition<L> {
     batch: Batch,
     entry: Vec<u8>,
     filling: Vec<(Pending, Command)>,
-    /// Commands that the log refused and nobody sends again.
+    /// Commands that the log refused and that no client sends again.
     kept: Vec<(usize, Submission)>,
     pending: VecDeque<Pending>,
-    /// The commands of `pending`, one beside the other, so that the engine can look ahead.
+    /// The commands of `pending`, contiguous, so that the engine can prefetch.
     commands: VecDeque<Command>,
     outbox: Outbox,
     answered: Vec<(usize, StageStamps)>,
@@ -141,7 +144,7 @@ pub struct Partition<L> {
 }
 
 impl<L: SequencedLog + Send> Partition<L> {
-    /// A partition over recovered parts.
+    /// Returns a partition over recovered parts.
     #[must_use]
     pub fn new(parts: PartitionParts<L>) -> Partition<L> {
         let epoch = parts.log.epoch();
@@ -168,7 +171,7 @@ impl<L: SequencedLog + Send> Partition<L> {
         }
     }
 
-    /// Takes commands from the sources into the batch; returns how many.
+    /// Takes commands from the sources into the batch; returns their number.
     fn take(&mut self) -> usize {
         let mut taken = 0;
         for source in 0..self.sources.len() {
@@ -207,7 +210,7 @@ impl<L: SequencedLog + Send> Partition<L> {
         pushed
     }
 
-    /// Begins the batch with what the log refused before.
+    /// Begins the batch with the commands that the log refused before.
     fn take_kept(&mut self) {
         let mut kept = std::mem::take(&mut self.kept);
         kept.retain(|(source, submission)| {
@@ -247,15 +250,15 @@ impl<L: SequencedLog + Send> Partition<L> {
                 self.batch.clear();
                 self.figures.batches.fetch_add(1, Ordering::Relaxed);
             }
-            // The batch stays and is tried again in the next cycle; `take` adds nothing then.
+            // The batch stays and is retried in the next cycle; until then `take` adds nothing.
             Append::Busy => {}
             Append::Full => self.refuse_batch(Reason::LogFull),
             Append::NotLeader => self.refuse_batch(Reason::PartitionAway),
         }
     }
 
-    /// Answers the batch's requests without an event: the log did not take them. What nobody
-    /// would send again, definitions and losses of sessions, is kept for a later batch.
+    /// Refuses the batch's requests without an event, since the log did not take them. Definitions
+    /// and lost sessions, which no client would send again, are kept for a later batch.
     fn refuse_batch(&mut self, reason: Reason) {
         for (pending, command) in self.filling.drain(..) {
             let Command::Request(request) = &command else {
@@ -269,8 +272,8 @@ impl<L: SequencedLog + Send> Partition<L> {
             self.figures.refused.fetch_add(1, Ordering::Relaxed);
             let refused = Feedback::Refused { session_id, request_no, template_id, reason };
             if let Some(feedback) = feedback_of(&mut self.sources, pending.source) {
-                // A gateway that is 64 Ki answers behind loses a refusal, and its client's retry
-                // of the same request number is then refused or executed, once.
+                // A gateway that is 64 Ki answers behind loses a refusal. When its client repeats
+                // the request number, the request is refused or executed, once.
                 let is_dropped = feedback.push(refused).is_err();
                 self.figures.refusals_dropped.fetch_add(u64::from(is_dropped), Ordering::Relaxed);
             }
@@ -279,7 +282,7 @@ impl<L: SequencedLog + Send> Partition<L> {
         self.tick_sequenced = false;
     }
 
-    /// Applies what is committed; returns how many commands.
+    /// Applies committed commands; returns their number.
     fn apply(&mut self) -> usize {
         let committed = match self.log.poll() {
             Poll::Committed(position) => position,
@@ -330,14 +333,14 @@ impl<L: SequencedLog + Send> Partition<L> {
         self.figures.log_time.store(log_time.0, Ordering::Relaxed);
     }
 
-    /// Hands the stage times over: they must be there before the events that they go with.
+    /// Sends the stage times, which must arrive before the events that they belong to.
     fn send_stamps(&mut self) {
         let t6 = self.recorder.now();
         for (source, mut stamps) in self.answered.drain(..) {
             self.recorder.record_at(stamps.trace, Point::T6, t6);
             stamps.points[6] = t6;
             if let Some(feedback) = feedback_of(&mut self.sources, source) {
-                // Without room the report goes without stage times.
+                // If the ring is full the report is sent without stage times.
                 let _ = feedback.push(Feedback::Stamps(stamps));
             }
         }
@@ -356,7 +359,7 @@ impl<L: SequencedLog + Send> Partition<L> {
         figures.events.store(self.outbox.tail.next_record() - 1, Ordering::Relaxed);
     }
 
-    /// Tells when the log has run out of room, and when it has room again.
+    /// Reports that the log's disk is full, or has room again.
     fn tell_full_log(&mut self) {
         let is_full = self.log.is_full();
         if is_full == self.is_log_full {
@@ -376,8 +379,8 @@ impl<L: SequencedLog + Send> Partition<L> {
         match self.log.do_work(now) {
             Ok(done) => done,
             Err(error) => {
-                // Nothing is known of what a failed write left behind; a restart recovers from
-                // what is on the medium. Going on could acknowledge what is not there.
+                // The effect of a failed write is unknown; a restart recovers from the medium.
+                // Continuing could acknowledge commands that are not there.
                 abort("the command log failed", &error)
             }
         }
@@ -402,7 +405,7 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
         }
         self.sequence(now);
         if self.commits_at_append {
-            // What is sequenced is committed: answers first, files when there is time.
+            // Sequenced commands are committed: answer first, write files when there is time.
             done += self.apply();
             if now >= self.log_due || !self.batch.is_empty() {
                 self.log_due = Nanos(now.0 + LAZY_LOG_INTERVAL);

@@ -1,7 +1,7 @@
 //! Brings the control log's definitions to the partitions.
 //!
-//! Each partition records what it imports in its own log, so that the log alone rebuilds it. The
-//! engine ignores a definition that it has, so feeding one again after a restart is harmless.
+//! Each partition records its imports in its own log, so that the log alone rebuilds it. The engine
+//! ignores a definition that it already has, so repeating one after a restart is harmless.
 
 use std::collections::VecDeque;
 
@@ -12,12 +12,12 @@ use weir_wire::{Command, Definition, Event};
 use crate::event_reader::{EventReader, ReadEvent};
 use crate::handoff::{PartitionPort, Submission};
 
-/// Definitions taken from the control log in one cycle.
+/// The number of definitions taken from the control log in one cycle.
 const TAKE_MAX: usize = 256;
 
-/// One partition that is fed.
+/// A partition that receives definitions.
 pub struct FedPartition {
-    /// The ring to it.
+    /// The ring to the partition.
     pub port: PartitionPort,
     /// The last definition that it had when it was recovered.
     pub since: Position,
@@ -25,14 +25,14 @@ pub struct FedPartition {
 }
 
 impl FedPartition {
-    /// A partition that has all definitions up to `since`.
+    /// Returns a partition that has all definitions up to `since`.
     #[must_use]
     pub fn new(port: PartitionPort, since: Position) -> FedPartition {
         FedPartition { port, since, due: VecDeque::new() }
     }
 }
 
-/// Feeds the partitions.
+/// Sends the control log's definitions to the partitions.
 pub struct ControlFeed {
     events: EventReader,
     partitions: Vec<FedPartition>,
@@ -40,7 +40,7 @@ pub struct ControlFeed {
 }
 
 impl ControlFeed {
-    /// A feed that follows the control partition's events from the first one.
+    /// Returns a feed that follows the control partition's events from the first one.
     #[must_use]
     pub fn new(events: EventReader, partitions: Vec<FedPartition>) -> ControlFeed {
         ControlFeed { events, partitions, record: Vec::with_capacity(512) }

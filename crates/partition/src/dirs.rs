@@ -1,5 +1,5 @@
-//! The places of a node's files: a directory for each partition, and in it one for its command log,
-//! its event log and its snapshots.
+//! The paths of a node's files: a directory for each partition, and in it one each for its command
+//! log, its event log and its snapshots.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use weir_types::PartitionId;
 /// The file that marks a directory whose restore has not finished: it is not a node yet.
 pub const RESTORE_UNFINISHED: &str = "RESTORING";
 
-/// The name of a partition's own directory.
+/// Returns the name of a partition's own directory.
 #[must_use]
 pub fn partition_dir(partition_id: PartitionId) -> String {
     match partition_id.0 {
@@ -17,38 +17,38 @@ pub fn partition_dir(partition_id: PartitionId) -> String {
     }
 }
 
-/// Where a partition's files are.
+/// The paths of a partition's files.
 #[derive(Clone, Debug)]
 pub struct PartitionDirs {
     root: PathBuf,
 }
 
 impl PartitionDirs {
-    /// Below the node's directory.
+    /// Returns the paths below the node's directory.
     #[must_use]
     pub fn new(node_dir: &Path, partition_id: PartitionId) -> PartitionDirs {
         PartitionDirs { root: node_dir.join(partition_dir(partition_id)) }
     }
 
-    /// The partition's own directory.
+    /// Returns the partition's own directory.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The command log.
+    /// Returns the command log's directory.
     #[must_use]
     pub fn commands(&self) -> PathBuf {
         self.root.join("commands")
     }
 
-    /// The event log.
+    /// Returns the event log's directory.
     #[must_use]
     pub fn events(&self) -> PathBuf {
         self.root.join("events")
     }
 
-    /// Snapshots.
+    /// Returns the snapshots' directory.
     #[must_use]
     pub fn snapshots(&self) -> PathBuf {
         self.root.join("snapshots")

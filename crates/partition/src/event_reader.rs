@@ -1,8 +1,8 @@
-//! A view's place in a partition's events: in the tail in memory, or behind it in the files.
+//! A view's cursor in a partition's events: in the in-memory tail, or behind it in the files.
 //!
-//! The tail's writer never waits, so a reader may find that the tail has moved on without it. It
-//! then reads the event log's files until it meets the tail again. To its user that is one
-//! sequence of records, numbered densely.
+//! The tail's writer never waits, so the tail may overwrite records that a reader has not read. The
+//! reader then reads the event log's files until it reaches the tail again. Its user sees one dense
+//! sequence of records.
 
 use std::path::PathBuf;
 
@@ -11,18 +11,18 @@ use weir_log::tail::{Seek, TailHandle, TailRead, TailReader};
 use weir_log::{LogReader, SegmentKind};
 use weir_types::Position;
 
-/// Records of the files that a reader rather steps over than seeks past.
+/// The number of records of the files up to which a reader steps over them instead of seeking.
 const STEPS_MAX: u64 = 50_000;
-/// The same of the tail: to step over a record copies it, to seek past it looks at its header.
+/// The same limit for the tail: a step copies the record, a seek reads only its header.
 const TAIL_STEPS_MAX: u64 = 256;
 
-/// What a reader finds.
+/// The result of reading an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ReadEvent {
     /// The next record, with its number; its bytes are in the buffer.
     Record(u64),
-    /// Nothing new.
+    /// No new record.
     UpToDate,
 }
 
@@ -30,20 +30,20 @@ pub enum ReadEvent {
 pub struct EventReader {
     tail: TailReader,
     files: FileEvents,
-    /// A second place, for old records.
+    /// A second cursor, for old records.
     past: PastEvents,
     next: u64,
     in_tail: bool,
 }
 
-/// A place among the records that were there already: in the tail, or in the files before it.
+/// A cursor over records that already exist: in the tail, or in the files before it.
 pub struct PastEvents {
     tail: TailReader,
     files: FileEvents,
 }
 
 impl EventReader {
-    /// A reader whose first record is `first`.
+    /// Returns a reader whose first record is `first`.
     #[must_use]
     pub fn new(tail: &TailHandle, dir: PathBuf, first: u64) -> EventReader {
         EventReader {
@@ -55,20 +55,20 @@ impl EventReader {
         }
     }
 
-    /// A place of its own for somebody who reads old records.
+    /// Returns an independent cursor for old records.
     #[must_use]
     pub fn past(&self) -> PastEvents {
         let files = FileEvents::new(self.files.dir.clone());
         PastEvents { tail: self.tail.clone(), files }
     }
 
-    /// The number of the next record.
+    /// Returns the number of the next record.
     #[must_use]
     pub fn next_record(&self) -> u64 {
         self.next
     }
 
-    /// Goes on with record `next`: what is before it is known already.
+    /// Continues with record `next`; the caller already has the records before it.
     pub fn skip_to(&mut self, next: u64) {
         (self.next, self.in_tail) = (next, false);
     }
@@ -97,7 +97,7 @@ impl EventReader {
         self.past.read_at(wanted, into)
     }
 
-    /// Moves into the tail when the next record is there.
+    /// Enters the tail if the next record is there.
     fn enter_tail(&mut self) -> bool {
         self.in_tail = self.tail.seek(self.next) == Seek::Done;
         self.in_tail
@@ -115,7 +115,7 @@ impl EventReader {
 }
 
 impl PastEvents {
-    /// Whether record `wanted` is in memory.
+    /// Returns true when record `wanted` is in memory.
     #[must_use]
     pub fn has_in_memory(&self, wanted: u64) -> bool {
         self.tail.clone().seek(wanted) == Seek::Done
@@ -140,7 +140,7 @@ impl PastEvents {
     }
 }
 
-/// A place in the event log's files.
+/// A cursor in the event log's files.
 struct FileEvents {
     dir: PathBuf,
     reader: Option<LogReader<ThreadDisk>>,

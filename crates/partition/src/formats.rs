@@ -1,7 +1,7 @@
-//! A look at the headers of all logs of a node before the first of them is opened.
+//! A check of the headers of all logs of a node before the first log is opened.
 //!
-//! To open a log is to write into it. A program that meets a newer format in the second log would
-//! have changed the first by then; so it looks at all headers first and leaves all as it is.
+//! Opening a log writes to it. If the second log had a newer format, the first would already be
+//! changed; so all headers are checked first, and on refusal all files stay as they are.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -13,14 +13,14 @@ use weir_types::PartitionId;
 
 use crate::dirs::PartitionDirs;
 
-/// More than any segment's header takes, in bytes.
+/// An upper limit of a segment header's size, in bytes.
 const HEADER_BYTES_MAX: u64 = 4096;
 
-/// Refuses a node's directory that holds a segment of a newer format than this program knows.
-/// Whatever else is wrong with a header is for the recovery to judge.
+/// Refuses a node's directory that holds a segment in a newer format than this program supports.
+/// Recovery reports any other fault of a header.
 ///
 /// # Errors
-/// When there is one, by its file and version; when a file cannot be read.
+/// When there is such a segment, with its file and version; when a file cannot be read.
 pub fn refuse_newer(node_dir: &Path, partitions: &[PartitionId]) -> anyhow::Result<()> {
     for partition_id in partitions {
         let dirs = PartitionDirs::new(node_dir, *partition_id);
@@ -33,7 +33,7 @@ pub fn refuse_newer(node_dir: &Path, partitions: &[PartitionId]) -> anyhow::Resu
 fn refuse_newer_in(dir: &Path, kind: SegmentKind) -> anyhow::Result<()> {
     let place = || dir.display().to_string();
     let entries = match std::fs::read_dir(dir) {
-        // A new node's; it is made later.
+        // A new node: the directory is created later.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         entries => entries.with_context(place)?,
     };

@@ -1,9 +1,9 @@
-//! The rings between a partition and the sources of its commands: commands one way, stage times and
-//! refusals the other.
+//! The rings between a partition and the sources of its commands: commands in one direction, stage
+//! times and refusals in the other.
 //!
-//! Each ring has one producer and one consumer (`rtrb`). The rings towards a partition are
-//! bounded: a full one means back-pressure, the gateway then stops reading sockets. Events do not
-//! come this way: views read them from the partition's event tail.
+//! Each ring has one producer and one consumer (`rtrb`). The rings to a partition are bounded: a
+//! full one means back-pressure, and the gateway stops reading sockets. Events take another path:
+//! views read them from the partition's event tail.
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_probe::{TraceId, Tsc};
@@ -11,57 +11,57 @@ use weir_runtime::Wake;
 use weir_types::{PartitionId, Position, Reason, RequestNo, SessionId};
 use weir_wire::Command;
 
-/// Commands that may wait in front of a partition.
+/// The capacity of the ring to a partition, in commands.
 pub const SUBMISSIONS_MAX: usize = 8 * 1024;
-/// Stamps and refusals that may wait in front of a gateway. Larger than what a partition takes in
-/// one cycle; what does not fit costs a report its stage times, nothing else.
+/// The capacity of the ring to a gateway, in stamps and refusals. Exceeds the number that a
+/// partition takes in one cycle; stamps that do not fit only cost a report its stage times.
 pub const FEEDBACK_MAX: usize = 64 * 1024;
 /// A command on its way to a partition.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission {
-    /// Ties its probe points together.
+    /// Identifies its probe points.
     pub trace: TraceId,
-    /// When its bytes were read from the socket.
+    /// The time at which its bytes were read from the socket.
     pub ingress: Tsc,
-    /// When the gateway handed it on.
+    /// The time at which the gateway handed it to the partition.
     pub t0: Tsc,
     /// The command.
     pub command: Command,
 }
 
 impl Submission {
-    /// A command of the node's own: not traced.
+    /// Returns an untraced command of the node itself.
     #[must_use]
     pub fn internal(command: Command) -> Submission {
         Submission { trace: TraceId::NONE, ingress: Tsc::ZERO, t0: Tsc::ZERO, command }
     }
 }
 
-/// The stage times of one command, on their way back beside its events.
+/// The stage times of one command, returned to the gateway separately from its events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StageStamps {
-    /// The command.
+    /// The command's position.
     pub position: Position,
-    /// Ties its probe points together.
+    /// Identifies its probe points.
     pub trace: TraceId,
     /// t0 to t6.
     pub points: [Tsc; 7],
 }
 
-/// What a partition tells a gateway beside the events.
+/// A partition's message to a gateway, apart from the events.
 #[derive(Clone, Copy, Debug)]
 pub enum Feedback {
     /// The stage times of a command that is about to be answered.
     Stamps(StageStamps),
     /// A command that the log did not take.
     Refused {
-        /// Whose it was.
+        /// The request's session.
         session_id: SessionId,
-        /// Its number.
+        /// The request's number.
         request_no: RequestNo,
-        /// Its template.
+        /// The request's template.
         template_id: u16,
-        /// Why.
+        /// The reason for the refusal.
         reason: Reason,
     },
 }
@@ -69,13 +69,13 @@ pub enum Feedback {
 /// The gateway's end towards one partition.
 #[derive(Debug)]
 pub struct PartitionPort {
-    /// Which partition.
+    /// The partition.
     pub partition_id: PartitionId,
     /// Commands to it.
     pub submissions: Producer<Submission>,
     /// Stage times and refusals from it.
     pub feedback: Consumer<Feedback>,
-    /// Its thread.
+    /// The partition's thread.
     pub wake: Wake,
 }
 
@@ -84,11 +84,11 @@ pub struct PartitionPort {
 pub struct SourcePort {
     /// Commands from it.
     pub submissions: Consumer<Submission>,
-    /// Stage times and refusals to it; the control feed wants none.
+    /// Stage times and refusals to it; none for the control feed.
     pub feedback: Option<Producer<Feedback>>,
 }
 
-/// The two ends between a gateway and a partition.
+/// Creates the two ends between a gateway and a partition.
 #[must_use]
 pub fn gateway_to_partition(partition_id: PartitionId, wake: Wake) -> (PartitionPort, SourcePort) {
     let (to_partition, from_gateway) = RingBuffer::new(SUBMISSIONS_MAX);

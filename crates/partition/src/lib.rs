@@ -2,15 +2,15 @@
 //! recovery, the shadow engine that writes event log files and snapshots, and the readers of its
 //! events.
 //!
-//! * [`agent`]: the duty cycle. [`recovery`]: the way from files to a running partition; [`dirs`]:
-//!   the places of those files; [`formats`]: a check of all headers before any log is opened.
-//! * [`handoff`]: the rings between a partition and the sources of its commands.
-//!   [`control_feed`]: the source that imports the control log's definitions.
+//! * [`agent`]: the duty cycle. [`recovery`]: rebuilds a running partition from files; [`dirs`]:
+//!   the paths of those files; [`formats`]: a check of all headers before any log is opened.
+//! * [`handoff`]: the rings between a partition and the sources of its commands. [`control_feed`]:
+//!   the source that imports the control log's definitions.
 //! * [`shadow`], [`shadow_agent`]: the engine behind the partition that takes its snapshots.
-//! * [`event_reader`]: a view's place in the events. [`lineage`]: the epochs of a partition and the
-//!   part of each that survived. [`stage_clock`]: stage stamps as times.
+//! * [`event_reader`]: a view's cursor in the events. [`lineage`]: the epochs of a partition and
+//!   the surviving part of each. [`stage_clock`]: stage stamps as times.
 //!
-//! INVARIANT: nothing that reads a partition's events can make the partition wait.
+//! INVARIANT: no reader of a partition's events can make the partition wait.
 
 pub mod agent;
 pub mod control_feed;

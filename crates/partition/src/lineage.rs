@@ -1,30 +1,32 @@
-//! A partition's epochs: what of each lives on, and whether somebody was told something else.
+//! A partition's epochs: the surviving part of each, and a check of a reader's history against
+//! them.
 //!
-//! An epoch that ended lives on up to its last valid position; of what came behind it, commands
-//! and the events that they caused, nothing is left, and positions and numbers are given again.
-//! Whoever was told event `n` in epoch `e` has this node's history exactly when that event lies,
-//! by its position, within what lives on of `e`:
+//! An ended epoch survives up to its last valid position. Commands behind it and their events are
+//! lost, and their positions and numbers are assigned again. A reader that received event `n` in
+//! epoch `e` shares this node's history exactly when the event's position is within the surviving
+//! part of `e`:
 //!
 //! ```text
-//! lives on of e  =  least last valid position of all ended epochs from e on
+//! surviving part of e  =  up to the least last valid position of all ended epochs from e on
 //! ```
 //!
-//! A [`Lineage`] knows the epochs, a [`Trail`] where a sequence of numbered events passes their
-//! ends: a session's events, or all records of a partition. Both are functions of the logs.
+//! A [`Lineage`] holds the epochs. A [`Trail`] records the points at which a sequence of numbered
+//! events passes their ends: a session's events, or all records of a partition. Both are functions
+//! of the logs.
 //!
-//! INVARIANT: numbers and positions of a trail only grow.
+//! INVARIANT: numbers and positions of a trail only increase.
 
 use weir_log::EpochEnd;
 use weir_types::{Epoch, Position};
 
-/// What of an epoch lives on.
+/// The surviving part of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Survival {
-    /// All of it: it is the current one.
+    /// All of it: the epoch is the current one.
     Whole,
-    /// What lies up to the end with this index.
+    /// The part up to the end with this index.
     UpTo(usize),
-    /// Nobody knows: the epoch is another history's, or older than those that the log keeps.
+    /// Unknown: the epoch belongs to another history, or is older than those that the log keeps.
     Unknown,
 }
 
@@ -32,17 +34,17 @@ enum Survival {
 #[derive(Clone, Debug)]
 pub struct Lineage {
     current: Epoch,
-    /// Ended epochs, ascending, each with the index in `ends` of where it ends to live on.
+    /// Ended epochs, ascending, each with the index in `ends` of the end of its surviving part.
     ended: Vec<(Epoch, usize)>,
-    /// The positions up to which ended epochs live on, ascending.
+    /// The positions up to which ended epochs survive, ascending.
     ends: Vec<Position>,
-    /// Events before this position may be gone, and where they lay is not known.
+    /// Events before this position may be deleted, and their positions are then unknown.
     known_from: Position,
 }
 
 impl Lineage {
-    /// The lineage of a log that leads in `current`; `ended` are the epochs before it, ascending,
-    /// each with its last valid position.
+    /// Returns the lineage of a log that leads in `current`; `ended` are the epochs before it,
+    /// ascending, each with its last valid position.
     ///
     /// # Panics
     /// When the epochs do not ascend to the current one.
@@ -62,14 +64,14 @@ impl Lineage {
         Lineage { current, ended, ends, known_from: Position::NONE }
     }
 
-    /// The current epoch.
+    /// Returns the current epoch.
     #[must_use]
     pub fn current(&self) -> Epoch {
         self.current
     }
 
-    /// Takes it that events are gone from the partition's beginning, and the oldest one left was
-    /// caused by the command at `position`.
+    /// Records that events are deleted from the partition's beginning, and that the command at
+    /// `position` caused the oldest retained one.
     pub fn begins_at(&mut self, position: Position) {
         self.known_from = position;
     }
@@ -85,47 +87,48 @@ impl Lineage {
     }
 }
 
-/// Where somebody stands in a sequence.
+/// A reader's position in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stand {
-    /// The epoch in which the last one was told; zero when the reader does not know.
+    /// The epoch in which the reader received its last event; zero when the reader does not know.
     pub epoch: Epoch,
-    /// The number after the last one told: 1, or zero, when there is none.
+    /// The number after the last event received: 1, or zero, when there is none.
     pub next: u64,
 }
 
-/// What a reader was told, held against the node's history.
+/// The result of comparing a reader's history with the node's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// It is the beginning of the node's.
+    /// The reader's history is a prefix of the node's.
     Same,
-    /// From this number on it is not; what comes before is.
+    /// The histories are equal before this number and differ from it on.
     OtherFrom(u64),
-    /// It cannot be told: the epoch is none of this lineage, or the events are gone by which it
-    /// could.
+    /// Undecidable: the epoch is not in this lineage, or the events needed for the decision are
+    /// deleted.
     Unknown,
 }
 
-/// Where a sequence of numbered events passes the ends of epochs.
+/// The points at which a sequence of numbered events passes the ends of epochs.
 #[derive(Clone, Debug)]
 pub struct Trail {
-    /// The first number that can be noted: what comes before it is gone.
+    /// The first number that can be noted: earlier events are deleted.
     first: u64,
-    /// An end's index, and the first number behind it: one entry where several are passed at once.
+    /// An end's index, and the first number behind it: one entry for ends passed at the same
+    /// number.
     passed: Vec<(usize, u64)>,
-    /// How many ends are passed.
+    /// The number of ends passed.
     passed_count: usize,
 }
 
 impl Trail {
-    /// The trail of a sequence whose first number that is left is `first`.
+    /// Returns the trail of a sequence whose first retained number is `first`.
     #[must_use]
     pub fn starting_at(first: u64) -> Trail {
         Trail { first, passed: Vec::new(), passed_count: 0 }
     }
 
-    /// Notes that number `number` was caused by the command at `position`. To be called in order.
+    /// Records that the command at `position` caused event `number`. Must be called in order.
     #[inline]
     pub fn note(&mut self, number: u64, position: Position, lineage: &Lineage) {
         if lineage.ends.get(self.passed_count).is_some_and(|end| *end < position) {
@@ -138,7 +141,7 @@ impl Trail {
         self.passed_count = lineage.ends.partition_point(|end| *end < position);
     }
 
-    /// The first number behind an end; nothing when there is none yet.
+    /// Returns the first number behind an end; `None` when there is none yet.
     fn first_behind(&self, end: usize) -> Option<u64> {
         if end >= self.passed_count {
             return None;
@@ -147,7 +150,7 @@ impl Trail {
         Some(self.passed[after - 1].1)
     }
 
-    /// Holds what a reader was told against the sequence, whose next number is `next`.
+    /// Compares a reader's history with the sequence, whose next number is `next`.
     pub fn judge(&self, stand: Stand, next: u64, lineage: &Lineage) -> Verdict {
         if stand.next <= 1 || stand.epoch.is_none() {
             return Verdict::Same;

@@ -1,15 +1,15 @@
-//! A partition after a start: newest snapshot, then the command log's tail, applied again.
+//! A partition's recovery: loads the newest snapshot, then applies the command log's tail.
 //!
 //! ```text
 //! snapshot at P ──► engine at P ──► commands P+1 .. end ──► engine at the end
-//!                                        │ the events that this says again
+//!                                        │ the events emitted again
 //!                                        ▼
 //!                    event log: has them already, or gets those that it lost
 //! ```
 //!
 //! The command log decides. The event log is synced before a snapshot is taken, so it reaches at
-//! least to the snapshot; what it has beyond the command log's end (possible at `memory` only) is
-//! cut off; what it lacks is written again, the same by determinism.
+//! least to the snapshot. Events beyond the command log's end (possible at `memory` only) are cut
+//! off; missing events are written again, and are the same by determinism.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,17 +36,17 @@ use crate::event_reader::EventReader;
 use crate::shadow::{Shadow, ShadowParts};
 use crate::shadow_agent::ShadowAgent;
 
-/// Commands read before they are applied, so that the engine can ask for their memory ahead.
+/// Commands read before they are applied, so that the engine can prefetch their memory.
 const READ_AHEAD: usize = 64;
 
-/// When an engine takes its tables' memory from the system.
+/// The time at which an engine allocates its tables' memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EngineMemory {
     /// As the tables fill.
     #[default]
     AsFilled,
-    /// All at the start, some 400 MB a partition, in huge pages where the system has them.
+    /// All at the start, some 400 MB per partition, in huge pages where the system has them.
     Ahead,
 }
 
@@ -57,7 +57,7 @@ pub struct RecoverySettings {
     pub node_dir: PathBuf,
     /// The level at which commands are acknowledged.
     pub durability: Durability,
-    /// The way in which files are written and synced.
+    /// The strategy for writing and syncing files.
     pub sync: SyncStrategy,
     /// The size of the command log's segment files in bytes.
     pub log_segment_bytes: u64,
@@ -65,7 +65,7 @@ pub struct RecoverySettings {
     pub event_segment_bytes: u64,
     /// The bytes of recent events kept in memory.
     pub event_memory_bytes: u64,
-    /// The way in which the engine of a trading partition takes its memory.
+    /// The time at which a trading partition's engine allocates its memory.
     pub engine_memory: EngineMemory,
     /// The number of commands after which the shadow takes a snapshot.
     pub snapshot_every_commands: u64,
@@ -73,25 +73,25 @@ pub struct RecoverySettings {
     pub snapshots_kept: usize,
 }
 
-/// A partition as recovered, not yet running.
+/// A recovered partition, not yet running.
 pub struct Recovered {
-    /// Which.
+    /// The partition.
     pub partition_id: PartitionId,
     /// The engine at the log's end.
     pub engine: Engine,
     /// The command log.
     pub log: EmbeddedLog<RealDisk>,
-    /// The epoch that this run leads in.
+    /// The epoch in which this run leads.
     pub epoch: Epoch,
-    /// Epochs before.
+    /// The epochs before it.
     pub ended: Vec<EpochEnd>,
     /// The writer of the event tail.
     pub tail: TailWriter,
-    /// Where readers of the tail come from.
+    /// Creates readers of the tail.
     pub tail_handle: TailHandle,
-    /// Figures for others to read.
+    /// Figures for other threads to read.
     pub figures: Arc<PartitionFigures>,
-    /// What there is to say, for people.
+    /// Notes on the recovery for operators.
     pub notes: Vec<String>,
     events: EventLog<RealDisk>,
     first_event: u64,
@@ -99,9 +99,9 @@ pub struct Recovered {
     dirs: PartitionDirs,
 }
 
-/// What a partition is rebuilt from: three directories, and how they are kept.
+/// The sources of a rebuild: three directories and their settings.
 pub struct Sources<D, S> {
-    /// How the command log is kept.
+    /// The command log's settings.
     pub log: LogConfig,
     /// The size of the event log's segment files in bytes.
     pub event_segment_bytes: u64,
@@ -109,36 +109,36 @@ pub struct Sources<D, S> {
     pub engine: EngineConfig,
     /// The command log's directory.
     pub commands: D,
-    /// The event log's.
+    /// The event log's directory.
     pub events: D,
-    /// The snapshots'.
+    /// The snapshots' directory.
     pub snapshots: S,
 }
 
-/// A partition at its log's end, wherever its files are.
+/// A partition at its log's end, on any kind of disk.
 pub struct Rebuilt<D> {
     /// The engine at the log's end.
     pub engine: Engine,
     /// The command log.
     pub log: EmbeddedLog<D>,
-    /// The event log: all that the engine said to there, and no more.
+    /// The event log: exactly the events up to the engine's position.
     pub events: EventLog<D>,
-    /// Events said up to there.
+    /// The number of those events.
     pub event_count: u64,
-    /// What there is to say, for people.
+    /// Notes on the rebuild for operators.
     pub notes: Vec<String>,
 }
 
-/// The engine that a snapshot holds, and how many events it had said.
+/// A snapshot's engine, and the number of events that it had emitted.
 struct Base {
     engine: Engine,
     event_count: u64,
 }
 
-/// Recovers a partition from its directory, or makes it new there.
+/// Recovers a partition from its directory, or creates it there.
 ///
 /// # Errors
-/// When a log is damaged, newer or locked, or a snapshot contradicts it. Nothing is guessed.
+/// When a log is damaged, newer or locked, or a snapshot contradicts it. Recovery never guesses.
 pub fn recover(
     settings: &RecoverySettings,
     partition_id: PartitionId,
@@ -194,7 +194,7 @@ pub fn recover(
 /// Rebuilds a partition: the newest sound snapshot, then the rest of the command log.
 ///
 /// # Errors
-/// As [`recover`].
+/// The same as those of [`recover`].
 pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebuilt<D>> {
     let partition_id = sources.log.partition;
     let mut notes = Vec::new();
@@ -206,8 +206,8 @@ pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebui
     let mut base = load_snapshot(&mut store, &sources.engine, last, &mut notes)?;
     let mut disk = sources.events;
     if base.event_count > 0 && log.first_position() == Position(1) && !has_events(&mut disk)? {
-        // Lost, or not part of a backup. Sessions and followers ask for the events before the
-        // snapshot too, and as long as all commands are there all events can be said again.
+        // The event log is lost, or not part of a backup. Sessions and followers may request events
+        // from before the snapshot, and while all commands exist, all events can be emitted again.
         notes.push(format!(
             "partition {partition_id}: no event log: all {last} commands are applied again"
         ));
@@ -237,23 +237,23 @@ fn has_events<D: Disk>(disk: &mut D) -> anyhow::Result<bool> {
 }
 
 impl Recovered {
-    /// A reader of the partition's events from the first retained one.
+    /// Returns a reader of the partition's events from the first retained one.
     #[must_use]
     pub fn reader(&self) -> EventReader {
         EventReader::new(&self.tail_handle, self.dirs.events(), self.first_event)
     }
 
-    /// Events said so far: the number of the newest one.
+    /// Returns the number of events so far, which is the newest event's number.
     #[must_use]
     pub fn event_count(&self) -> u64 {
         self.event_count
     }
 
-    /// Splits off a shadow, which writes the partition's events into files and takes its snapshots.
+    /// Splits off a shadow, which writes the partition's events to files and takes its snapshots.
     ///
     /// # Errors
-    /// When the engine's snapshot does not restore, which it must, or the directory of snapshots
-    /// cannot be opened.
+    /// When the engine's own snapshot does not restore, or the directory of snapshots cannot be
+    /// opened.
     pub fn with_shadow(
         self,
         settings: &RecoverySettings,
@@ -264,7 +264,7 @@ impl Recovered {
         let snapshots = ThreadDisk::open(&snapshots, None)?;
         let shadow = Shadow::new(ShadowParts {
             engine: Engine::restore(
-                // Nobody waits for the shadow.
+                // No client waits for the shadow.
                 EngineConfig { memory: Memory::AsFilled, ..self.engine.config().clone() },
                 &state,
             )?,
@@ -287,9 +287,9 @@ impl Recovered {
     }
 }
 
-/// What the partition's thread takes.
+/// The parts for the partition's thread.
 pub struct ForPartition {
-    /// Which.
+    /// The partition.
     pub partition_id: PartitionId,
     /// The engine at the log's end.
     pub engine: Engine,
@@ -297,7 +297,7 @@ pub struct ForPartition {
     pub log: EmbeddedLog<RealDisk>,
     /// The writer of the event tail.
     pub tail: TailWriter,
-    /// Figures for others to read.
+    /// Figures for other threads to read.
     pub figures: Arc<PartitionFigures>,
 }
 
@@ -314,13 +314,14 @@ fn open_disk(
     Ok(disk)
 }
 
-/// Segments are written full of zeroes ahead: the control log, which is short, makes do with less.
+/// Returns the size of a partition's segments. Segments are zero-filled ahead; the short control
+/// log uses smaller ones.
 fn segment_bytes(partition_id: PartitionId, configured: u64) -> u64 {
     const CONTROL_SEGMENT_BYTES: u64 = 4 << 20;
     if partition_id.0 == 0 { configured.min(CONTROL_SEGMENT_BYTES) } else { configured }
 }
 
-/// The control partition has no orders to take memory for.
+/// Returns the engine's memory setting. The control partition has no orders to allocate for.
 fn memory_of(settings: &RecoverySettings, partition_id: PartitionId) -> Memory {
     match settings.engine_memory {
         EngineMemory::Ahead if !partition_id.is_none() => Memory::Ahead,
@@ -349,7 +350,7 @@ fn tell(partition_id: PartitionId, report: &RecoveryReport, notes: &mut Vec<Stri
     }
 }
 
-/// What older bases are made of.
+/// The snapshots from which an older base can be loaded.
 struct Place<S> {
     store: SnapshotStore<S>,
     engine: EngineConfig,
@@ -357,9 +358,9 @@ struct Place<S> {
     first: Position,
 }
 
-/// Opens the event log, with a base that it reaches: a crash in the middle of cutting a lost
-/// future off the events may have taken some that the newest snapshot counts on. An older base
-/// says them again, as long as the command log goes back so far.
+/// Opens the event log, with a base that it reaches. A crash while lost events were being cut off
+/// may have removed some that the newest snapshot counts. An older base emits them again, if the
+/// command log reaches back that far.
 fn open_events<D: Disk, S: Disk>(
     (config, mut disk): (EventLogConfig, D),
     mut base: Base,
@@ -390,7 +391,7 @@ fn open_events<D: Disk, S: Disk>(
     }
 }
 
-/// The newest sound snapshot up to position `last`, or a new engine.
+/// Loads the newest sound snapshot up to position `last`, or creates a new engine.
 fn load_snapshot<S: Disk>(
     store: &mut SnapshotStore<S>,
     engine_config: &EngineConfig,
@@ -414,8 +415,8 @@ fn load_snapshot<S: Disk>(
                 );
                 return Ok(Base { engine, event_count });
             }
-            // The engine was upgraded: the log says again what the snapshot said. A newer version
-            // is another matter, for the log may hold what this program cannot read.
+            // The engine was upgraded: replaying the log rebuilds the snapshot's state. A newer
+            // version is refused, since the log may hold entries that this program cannot read.
             Err(error @ SnapshotError::UnknownVersion(version))
                 if version < Engine::SNAPSHOT_VERSION =>
             {
@@ -433,7 +434,7 @@ fn load_snapshot<S: Disk>(
     Ok(Base { engine: Engine::new(engine_config.clone()), event_count: 0 })
 }
 
-/// The newest sound snapshot before a position; newer ones stay.
+/// Loads the newest sound snapshot before a position; newer ones stay.
 fn older_than<S: Disk>(
     at: Position,
     store: &mut SnapshotStore<S>,
@@ -446,20 +447,20 @@ fn older_than<S: Disk>(
     Ok(None)
 }
 
-/// Appends a snapshot's bytes: how many events were said, then the engine's state.
+/// Appends a snapshot's bytes: the number of events, then the engine's state.
 pub fn put_state(engine: &Engine, event_count: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&event_count.to_le_bytes());
     engine.snapshot(out);
 }
 
-/// What [`put_state`] put: how many events were said, and the engine's own snapshot.
+/// Decodes the output of [`put_state`]: the number of events, and the engine's own snapshot.
 #[must_use]
 pub fn state_in(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (event_count, state) = bytes.split_first_chunk::<8>()?;
     Some((u64::from_le_bytes(*event_count), state))
 }
 
-/// Applies the rest of the log; its events go to the event log as far as they are not there.
+/// Applies the rest of the log; writes the events that the event log does not have yet.
 fn replay<D: Disk>(
     base: &mut Base,
     (log, from): (&mut EmbeddedLog<D>, Position),

@@ -1,12 +1,12 @@
-//! A shadow engine: it applies a partition's commands again, from the log's files and at its own
-//! pace, writes the events that they say into the event log, and snapshots of what it has become.
-//! The partition stops for neither.
+//! A shadow engine: it applies a partition's commands a second time, from the log's files and at
+//! its own pace, and writes their events to the event log and snapshots of its state. The partition
+//! waits for neither.
 //!
-//! The event log cannot miss an event, however far the shadow is behind: what the partition
-//! published in memory may be overwritten there, the commands stay until a snapshot covers them.
+//! The event log never lacks an event, however far the shadow is behind: the partition's in-memory
+//! events may be overwritten, but commands stay until a snapshot covers them.
 //!
 //! INVARIANT: a snapshot of position P is written after the events up to P are synced, so the event
-//! log never ends before the newest snapshot begins.
+//! log reaches at least to the newest snapshot.
 
 use thiserror::Error;
 use weir_engine::Engine;
@@ -19,26 +19,26 @@ use weir_wire::{Command, DecodeError, Event};
 
 use crate::recovery::{put_state, state_in};
 
-/// What a shadow is made of.
+/// The parts of a shadow.
 pub struct ShadowParts<C, E, S> {
-    /// The engine as it was recovered; the shadow's own copy.
+    /// The recovered engine; the shadow's own copy.
     pub engine: Engine,
-    /// Events said up to there.
+    /// The number of events up to the engine's position.
     pub event_count: u64,
-    /// The event log, which has those.
+    /// The event log, which has those events.
     pub events: EventLog<E>,
     /// Opens the command log's directory.
     pub commands: OpenCommands<C>,
-    /// Where snapshots go.
+    /// The store of snapshots.
     pub snapshots: SnapshotStore<S>,
-    /// Snapshots kept.
+    /// The number of snapshots kept.
     pub keep: usize,
 }
 
 /// Opens the directory of a command log for reading.
 pub type OpenCommands<C> = Box<dyn FnMut() -> Result<C, DiskError> + Send>;
 
-/// Why a shadow cannot go on.
+/// The reason why a shadow cannot continue.
 #[derive(Debug, Error)]
 pub enum ShadowError {
     /// The event log failed.
@@ -47,15 +47,15 @@ pub enum ShadowError {
     /// The command log cannot be read.
     #[error("the command log: {0}")]
     Commands(#[source] LogError),
-    /// Its directory cannot be opened.
+    /// The command log's directory cannot be opened.
     #[error("the command log's directory: {0}")]
     Directory(#[source] DiskError),
-    /// An entry of the command log is no command.
+    /// An entry of the command log is not a valid command.
     #[error("the log's entry {position} is no command: {source}")]
     Entry {
         /// The entry.
         position: Position,
-        /// What is wrong with it.
+        /// The decoder's error.
         source: DecodeError,
     },
     /// A snapshot cannot be written; the events can.
@@ -75,7 +75,7 @@ pub struct Shadow<C: Disk, E, S> {
 }
 
 impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
-    /// A shadow at the position of its engine.
+    /// Returns a shadow at the position of its engine.
     #[must_use]
     pub fn new(parts: ShadowParts<C, E, S>) -> Shadow<C, E, S> {
         let last_snapshot = parts.engine.position();
@@ -83,29 +83,29 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         Shadow { parts, reader: None, said, bytes, last_snapshot, last_state: 0 }
     }
 
-    /// The newest command applied.
+    /// Returns the position of the newest applied command.
     #[must_use]
     pub fn position(&self) -> Position {
         self.parts.engine.position()
     }
 
-    /// The position of the newest snapshot, or where the shadow began.
+    /// Returns the position of the newest snapshot, or the shadow's first position.
     #[must_use]
     pub fn last_snapshot(&self) -> Position {
         self.last_snapshot
     }
 
-    /// The hash of the engine's whole state in the newest snapshot; zero before the first.
+    /// Returns the hash of the engine's whole state in the newest snapshot; zero before the first.
     #[must_use]
     pub fn last_state(&self) -> u64 {
         self.last_state
     }
 
     /// Applies up to `commands_max` commands that are in the files and not after `committed`;
-    /// returns how many. Fewer than that when there are no more, or when the event log has no room.
+    /// returns their number. It is lower when there are no more, or when the event log is full.
     ///
     /// # Errors
-    /// [`ShadowError`], but a full disk is waited for.
+    /// [`ShadowError`], except for a full disk, which is retried.
     pub fn follow(
         &mut self,
         committed: Position,
@@ -146,7 +146,7 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         Ok(true)
     }
 
-    /// Gives the event log what the newest command said; false when it has no room for all of it.
+    /// Writes the newest command's events to the event log; false when not all of them fit.
     fn write_said(&mut self) -> bool {
         let parts = &mut self.parts;
         for (written, event) in self.said.iter().enumerate() {
@@ -163,8 +163,8 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         true
     }
 
-    /// Syncs the events and writes a snapshot of where the shadow is; false when there is no room
-    /// for them, or nothing new.
+    /// Syncs the events and writes a snapshot of the shadow's state; false when the disk is full or
+    /// there is nothing new.
     ///
     /// # Errors
     /// [`ShadowError`].
@@ -172,7 +172,8 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         self.snapshot_with(|_| {})
     }
 
-    /// As [`Shadow::snapshot`], but `change` may falsify the state: for tests that must notice.
+    /// Writes a snapshot like [`Shadow::snapshot`], but `change` may corrupt the state, for tests
+    /// of its detection.
     ///
     /// # Errors
     /// [`ShadowError`].

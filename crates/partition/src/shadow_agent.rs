@@ -1,4 +1,4 @@
-//! The shadow engine's duty cycle: follow the log, and take a snapshot when it is time for one.
+//! The shadow engine's duty cycle: follows the log and takes a snapshot when one is due.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,19 +11,19 @@ use weir_types::{Nanos, Position};
 use super::shadow::{Shadow, ShadowError};
 use crate::PartitionFigures;
 
-/// Commands applied in one cycle: less than a millisecond of work.
+/// The number of commands applied in one cycle: less than a millisecond of work.
 const APPLY_MAX: usize = 512;
-/// How often the log is looked at when there was nothing new.
+/// The pause in nanoseconds before the log is polled again when there was nothing new.
 const LOOK_INTERVAL: u64 = 10_000_000;
-/// A snapshot has time: the shadow takes what others leave of the cores.
+/// The shadow's scheduling class: snapshots are not urgent, so it gets idle time only.
 pub const SHARE: Share = Share::Leftover;
-/// A shadow that is late takes its part.
+/// The scheduling class of a shadow that is too far behind.
 const HURRYING_SHARE: Share = Share::Fair { niceness: 10 };
 
 /// A shadow over the node's files.
 pub type NodeShadow = Shadow<ThreadDisk, RealDisk, ThreadDisk>;
 
-/// The agent.
+/// The shadow engine's agent.
 pub struct ShadowAgent {
     shadow: NodeShadow,
     figures: Arc<PartitionFigures>,
@@ -35,8 +35,8 @@ pub struct ShadowAgent {
 }
 
 impl ShadowAgent {
-    /// An agent that follows the partition of these figures and takes a snapshot after so many
-    /// commands.
+    /// Returns an agent that follows the partition with these figures and takes a snapshot every
+    /// `every_commands` commands.
     #[must_use]
     pub fn new(
         shadow: NodeShadow,
@@ -74,7 +74,8 @@ impl ShadowAgent {
                     }
                 }
                 Err(ShadowError::Snapshot(error)) => {
-                    // As when there is no room: events go on, and so does the next try.
+                    // Same as for a full disk: events are still written, and the snapshot is
+                    // retried.
                     tracing::error!(position, %error, "no snapshot");
                 }
                 Err(error) => return Err(error),
@@ -83,8 +84,9 @@ impl ShadowAgent {
         Ok(applied)
     }
 
-    /// On cores that others fill, a shadow that only takes leftovers could be behind for ever, and
-    /// the next start would have to apply all that. A snapshot's worth behind, it takes its part.
+    /// Raises the shadow's priority when it is one snapshot interval behind. On busy cores a shadow
+    /// with idle time only could stay behind for ever, and the next start would have to apply the
+    /// backlog.
     fn hurry_when_late(&mut self, behind: u64) {
         let limit = if self.hurries { self.every_commands / 2 } else { self.every_commands };
         let hurries = behind >= limit;
@@ -93,8 +95,8 @@ impl ShadowAgent {
         }
         self.hurries = hurries;
         let share = if hurries { HURRYING_SHARE } else { SHARE };
-        // Linux lets a thread leave the leftovers only with RLIMIT_NICE at 20 or CAP_SYS_NICE.
-        // Without, the shadow stays as it is: the next start then applies more of the log.
+        // Linux lets a thread leave the idle class only with RLIMIT_NICE at 20 or CAP_SYS_NICE.
+        // Otherwise the shadow keeps its class, and the next start applies more of the log.
         let _ = ask_for(share);
     }
 
@@ -102,10 +104,10 @@ impl ShadowAgent {
         if let ShadowError::Events(log) = error
             && log.is_fatal()
         {
-            // The disk that failed is the command log's too.
+            // The command log is on the same failed disk.
             weir_runtime::abort("the event log failed", error);
         }
-        // The node trades on; the next start writes the events and applies more of the log.
+        // Trading continues; the next start writes the events and applies more of the log.
         tracing::error!(%error, "no more snapshots and events in files until the next start");
         self.failed = true;
     }

@@ -1,4 +1,4 @@
-//! Turns the counter readings of an order's stages into the times that its report carries.
+//! Converts the counter readings of an order's stages into the times in its report.
 
 use weir_probe::{ClockReader, Tsc};
 use weir_types::Nanos;
@@ -6,20 +6,20 @@ use weir_wire::report::StageTimes;
 
 use crate::handoff::StageStamps;
 
-/// Converts stamps by the node's calibration, which the probe's drain keeps fresh.
+/// Converts stamps with the node's calibration, which the probe's drain refreshes.
 #[derive(Clone, Debug)]
 pub struct StageClock {
     reader: Option<ClockReader>,
 }
 
 impl StageClock {
-    /// A converter by this calibration; without one all times are unknown.
+    /// Returns a converter with this calibration; without one all times are unknown.
     #[must_use]
     pub fn new(reader: Option<ClockReader>) -> StageClock {
         StageClock { reader }
     }
 
-    /// t0 since the Unix epoch and t1 to t6 after it.
+    /// Returns t0 since the Unix epoch, and t1 to t6 relative to t0.
     #[must_use]
     pub fn stage_times(&self, stamps: &StageStamps) -> StageTimes {
         let [t0, later @ ..] = stamps.points;

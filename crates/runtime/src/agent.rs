@@ -1,33 +1,33 @@
-//! Agents: parts of the node that do a bit of work at a time and never block.
+//! Agents: parts of the node that do a bounded amount of work per call and never block.
 //!
-//! A thread runs a list of agents in turn ([`crate::runner`]). Which agents share a thread is a
-//! matter of configuration: on few cores gateway and partition share one, so that an order
-//! crosses no thread; with more cores each has its own. The agents are the same.
+//! A thread runs a list of agents alternately ([`crate::runner`]). The configuration decides which
+//! agents share a thread: with few cores, gateway and partition share one, so that an order crosses
+//! no thread; with more cores each has its own. The agents are the same in both cases.
 
 use weir_types::Nanos;
 
 /// A part of the node with a duty cycle.
 pub trait Agent: Send {
-    /// Its name, for threads, logs and metrics.
+    /// Returns the agent's name, for threads, logs and metrics.
     fn name(&self) -> &'static str;
 
-    /// Does what can be done now, within a bound, without blocking. `now` was read once for this
-    /// cycle. Returns how much it did; zero lets the thread rest.
+    /// Does a bounded amount of the available work without blocking. `now` is read once per cycle.
+    /// Returns the amount of work done; zero lets the thread rest.
     fn do_work(&mut self, now: Nanos) -> usize;
 
-    /// When it must be called again although nothing happened; `None` when only an event or a
-    /// wake-up can give it work.
+    /// Returns the next time at which the agent must be called even without an event; `None` when
+    /// only an event or a wake-up can give it work.
     fn next_deadline(&self, now: Nanos) -> Option<Nanos>;
 
-    /// Whether an answer waits for the disk: the thread then rather yields its core, where nobody
-    /// else wants it, than sleeps, since waking a sleeping core can cost more than the sync
+    /// Returns true when an answer waits for the disk. The thread then yields its core, if no other
+    /// thread wants it, instead of sleeping: waking a sleeping core can cost more than the sync
     /// (`docs/adr/0002-sync-strategy.md`).
     fn waits_for_disk(&self) -> bool {
         false
     }
 
-    /// The node is stopping: called until it returns true, in the order of the agents' list, so
-    /// that what is under way ends in order.
+    /// Ends pending work in order when the node stops. Called until it returns true, in the order
+    /// of the agents' list.
     fn stop(&mut self, now: Nanos) -> bool {
         let _ = now;
         true

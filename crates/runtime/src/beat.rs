@@ -1,4 +1,4 @@
-//! A thread's sign of life: the time of its last duty cycle, which a health check reads.
+//! A thread's heartbeat: the time of its last duty cycle, which a health check reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use weir_types::Nanos;
 pub struct Beat(Arc<AtomicU64>);
 
 impl Beat {
-    /// A beat that begins at `now`.
+    /// Returns a heartbeat whose first cycle is at `now`.
     #[must_use]
     pub fn new(now: Nanos) -> Beat {
         Beat(Arc::new(AtomicU64::new(now.0)))
@@ -22,7 +22,7 @@ impl Beat {
         self.0.store(now.0, Ordering::Relaxed);
     }
 
-    /// The time of the last duty cycle.
+    /// Returns the time of the last duty cycle.
     #[must_use]
     pub fn last(&self) -> Nanos {
         Nanos(self.0.load(Ordering::Relaxed))

@@ -1,5 +1,5 @@
-//! Dates and times of day as people write them, and Unix time: the proleptic Gregorian calendar,
-//! UTC and fixed offsets from it, whole seconds. No zone's rules are known here.
+//! Calendar dates, times of day and Unix time: the proleptic Gregorian calendar, UTC and fixed
+//! offsets from it, whole seconds. No time zone's rules are known here.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ pub struct Date(u32);
 #[serde(try_from = "String")]
 pub struct TimeOfDay(u32);
 
-/// How far local time is ahead of UTC, in seconds.
+/// The offset of local time from UTC, in seconds; positive when it is ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct UtcOffset(i32);
@@ -45,7 +45,8 @@ fn days_of_month(year: u32, month: u32) -> u32 {
 }
 
 impl Date {
-    /// The day of a year, month and day; `None` for one that is in no calendar, or out of range.
+    /// Returns the day of a year, month and day; `None` for one that no calendar has, or out of
+    /// range.
     #[must_use]
     pub fn new(year: u32, month: u32, day: u32) -> Option<Date> {
         if !YEARS.contains(&year) || !(1..=12).contains(&month) {
@@ -59,20 +60,20 @@ impl Date {
         Some(Date(years + months + day - 1))
     }
 
-    /// The day `count` later.
+    /// Returns the day `count` days later.
     #[must_use]
     pub fn plus(self, count: u32) -> Date {
         Date(self.0.saturating_add(count))
     }
 
-    /// The day of the week, Monday 0.
+    /// Returns the day of the week, Monday 0.
     #[must_use]
     pub fn weekday(self) -> usize {
         // 1970-01-01 was a Thursday.
         (self.0 as usize + 3) % 7
     }
 
-    /// The day of a moment where local time is so far ahead of UTC.
+    /// Returns the local day of a moment, with local time `offset` from UTC.
     #[must_use]
     pub fn at(moment: Nanos, offset: UtcOffset) -> Date {
         let seconds = i64::try_from(moment.0 / SECOND_NS).expect("2^64 ns are 2^34 s");
@@ -80,7 +81,8 @@ impl Date {
         Date(u32::try_from(days).unwrap_or(0))
     }
 
-    /// The moment of a time of this day; `None` before 1970 or beyond Unix time in nanoseconds.
+    /// Returns the moment of a time on this day; `None` before 1970 or beyond Unix time in
+    /// nanoseconds.
     #[must_use]
     pub fn moment(self, time: TimeOfDay, offset: UtcOffset) -> Option<Nanos> {
         let seconds = i64::from(self.0) * DAY_S + i64::from(time.0) - i64::from(offset.0);
@@ -102,7 +104,7 @@ impl Date {
     }
 }
 
-/// So many digits of `text` as a number.
+/// Parses `text` as a number of exactly `count` digits.
 fn digits(text: &str, count: usize) -> Option<u32> {
     let is_number = text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
@@ -191,11 +193,11 @@ impl fmt::Display for TimeOfDay {
     }
 }
 
-/// A moment as people write it: `2026-11-23T08:50:00Z`, an offset instead of the Z, or from `now`
-/// on: `+90s`, `+10m`, `+2h`.
+/// Parses a moment: `2026-11-23T08:50:00Z`, an offset instead of the Z, or a time after `now`:
+/// `+90s`, `+10m`, `+2h`.
 ///
 /// # Errors
-/// What was wanted instead.
+/// A message with the expected form.
 pub fn parse_moment(text: &str, now: Nanos) -> Result<Nanos, String> {
     let wrong = || {
         format!("{text:?} is no moment: want 2026-11-23T08:50:00Z, an offset for Z, or +90s, +10m")
@@ -220,7 +222,7 @@ pub fn parse_moment(text: &str, now: Nanos) -> Result<Nanos, String> {
     date.moment(time, offset).ok_or_else(wrong)
 }
 
-/// A moment in UTC, to the second.
+/// Formats a moment in UTC, to the second.
 #[must_use]
 pub fn utc(moment: Nanos) -> String {
     let second = u32::try_from(moment.0 / SECOND_NS % DAY_S.unsigned_abs());

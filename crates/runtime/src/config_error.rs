@@ -1,9 +1,9 @@
-//! The error of a configuration: a file that cannot be read, a text that is no TOML, a value that
-//! is out of range. Each part checks its own section and reports by this type.
+//! The error of a configuration: an unreadable file, a text that is not TOML, a value out of range.
+//! Each part checks its own section and reports with this type.
 
 use std::path::PathBuf;
 
-/// Why a configuration is refused.
+/// The reason for refusing a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -11,10 +11,10 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         error: std::io::Error,
     },
-    /// The text is no configuration.
+    /// The text is not a valid configuration.
     #[error("{0}")]
     Invalid(#[from] Box<toml::de::Error>),
     /// A value is out of range.
@@ -24,7 +24,7 @@ pub enum ConfigError {
         key: &'static str,
         /// Its value.
         value: String,
-        /// What is wanted.
+        /// The accepted values.
         want: &'static str,
     },
 }

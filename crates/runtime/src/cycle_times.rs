@@ -1,21 +1,22 @@
-//! How long the cycles of a thread take: an order that arrives waits for at most the one under way.
+//! The durations of a thread's cycles. An order that arrives waits for at most the cycle in
+//! progress.
 //!
-//! A cycle is what lies between two looks at the sockets, and only those that did something count.
-//! Its length is the clock's: where others want the core it holds the time that they had it. One
-//! thread counts and others read; a reader may see a cycle that is counted and not yet in the
-//! longest.
+//! A cycle is the time between two polls of the sockets; only cycles that did some work count. Its
+//! duration is wall-clock time: where other threads compete for the core, it includes the time that
+//! they ran. One thread counts and others read; a reader may see a cycle that is counted but not
+//! yet included in the longest.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-/// Classes in a doubling of the length: each is at most 19 % longer than the one before.
+/// Classes per doubling of the duration: each is at most 19 % longer than the one before.
 const PER_DOUBLING: usize = 4;
-/// Lengths from 64 ns to 2^36 ns, 69 s; others count in the first or the last class.
+/// The first class begins at 64 ns, the last ends at 2^36 ns (69 s); durations outside count there.
 const SHORTEST_BITS: usize = 6;
 const CLASSES: usize = 30 * PER_DOUBLING;
 
-/// Lengths of a thread's cycles since its start.
+/// The durations of a thread's cycles since its start.
 #[derive(Debug)]
 pub struct CycleTimes {
     counts: [AtomicU64; CLASSES],
@@ -25,15 +26,15 @@ pub struct CycleTimes {
 /// A distribution of cycles, in ns. Quantiles are the upper ends of their classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CycleReport {
-    /// Cycles that did something.
+    /// The number of cycles that did some work.
     pub count: u64,
     /// The median.
     pub p50_ns: u64,
-    /// 99 in 100 were at most so long.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// 9,999 in 10,000.
+    /// The 99.99th percentile.
     pub p99_99_ns: u64,
-    /// The longest.
+    /// The longest cycle.
     pub max_ns: u64,
 }
 
@@ -53,7 +54,7 @@ fn class_of(length: u64) -> usize {
     ((doubling - SHORTEST_BITS) * PER_DOUBLING + part).min(CLASSES - 1)
 }
 
-/// The first length that is in a later class.
+/// Returns the shortest duration of the next class.
 fn end_of(class: usize) -> u64 {
     let (doubling, part) = (class / PER_DOUBLING + SHORTEST_BITS, class % PER_DOUBLING);
     (PER_DOUBLING + part + 1) as u64 * (1 << (doubling - 2))
@@ -62,7 +63,7 @@ fn end_of(class: usize) -> u64 {
 impl CycleTimes {
     /// Counts a cycle of `length` ns.
     pub fn count(&self, length: u64) {
-        // SYNC: one thread writes; a reader takes each number by itself.
+        // SYNC: one thread writes; a reader loads each number independently.
         let class = &self.counts[class_of(length)];
         class.store(class.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         if length > self.longest.load(Ordering::Relaxed) {
@@ -70,14 +71,14 @@ impl CycleTimes {
         }
     }
 
-    /// The distribution so far.
+    /// Returns the distribution so far.
     #[must_use]
     pub fn report(&self) -> CycleReport {
         let counts: Vec<u64> = self.counts.iter().map(|c| c.load(Ordering::Relaxed)).collect();
         let count = counts.iter().sum();
         let max_ns = self.longest.load(Ordering::Relaxed);
         let quantile = |one_in: u64| {
-            // So many may be longer.
+            // The rank of the quantile among the cycles.
             let mut beyond = count - count / one_in;
             let class = counts.iter().position(|inside| {
                 let is_here = *inside >= beyond;

@@ -1,4 +1,4 @@
-//! Rests a thread without sockets in `epoll`, because disks signal through descriptors.
+//! Rests a thread without sockets in `epoll`, because disks signal completion through descriptors.
 
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::{Agent, Poller};
 const WAKER: Token = Token(0);
 const DISK: Token = Token(1);
 
-/// A poll over disks' descriptors, and nothing to do.
+/// A poll over disks' descriptors. Its events only end the rest.
 pub struct FdPoller {
     poll: Poll,
     events: Events,
 }
 
 impl FdPoller {
-    /// A poll over these descriptors.
+    /// Returns a poll over these descriptors.
     ///
     /// # Errors
-    /// When the operating system refuses.
+    /// When the operating system refuses the registration.
     pub fn new(fds: &[RawFd]) -> std::io::Result<FdPoller> {
         let poll = Poll::new()?;
         for fd in fds {

@@ -1,15 +1,15 @@
-//! The runtime of a node: agents with a duty cycle, the threads that run them, and the few small
-//! parts that every agent shares.
+//! The runtime of a node: agents with a duty cycle, the threads that run them, and small parts that
+//! every agent shares.
 //!
 //! * [`agent`]: the duty cycle. [`runner`]: threads that run agents, rest and are woken.
 //!   [`fd_poller`]: a poll for threads whose disks have a descriptor but no sockets.
-//! * [`beat`]: a thread's sign of life. [`cycle_times`]: the lengths of its cycles.
-//! * [`metric`]: the form in which a part's figures reach `/metrics`.
-//! * [`line_limit`]: a limit on diagnostic lines that strangers can cause. [`fatal`]: the end of
-//!   the process when an invariant is broken.
+//! * [`beat`]: a thread's heartbeat. [`cycle_times`]: the durations of its cycles.
+//! * [`metric`]: the form of figures for `/metrics`.
+//! * [`line_limit`]: a limit on diagnostic lines that outsiders can cause. [`fatal`]: aborts the
+//!   process when an invariant is broken.
 //! * [`config_error`]: the error of a configuration value. [`civil`]: dates and times of day.
 //!
-//! Nothing here knows an order, a session or a message.
+//! This crate has no notion of orders, sessions or messages.
 
 pub mod agent;
 pub mod beat;

@@ -1,12 +1,12 @@
-//! A limit on diagnostic lines that strangers can cause at will: refused logons, broken streams.
+//! A limit on diagnostic lines that outsiders can cause at will: refused logons, broken streams.
 
 use weir_types::Nanos;
 
-/// Lines of one kind a second.
+/// Lines of one kind per second.
 const LINES_PER_SECOND: u32 = 20;
 const SECOND: u64 = 1_000_000_000;
 
-/// Lets [`LINES_PER_SECOND`] lines of one kind through a second, and counts the others.
+/// Permits [`LINES_PER_SECOND`] lines of one kind per second and counts the suppressed ones.
 #[derive(Debug, Default)]
 pub struct LineLimit {
     second: u64,
@@ -15,7 +15,8 @@ pub struct LineLimit {
 }
 
 impl LineLimit {
-    /// How many lines were left out since the last one, when this one may be written.
+    /// Returns the number of lines suppressed since the last permitted one; `None` when this line
+    /// must be suppressed too.
     pub fn permit(&mut self, now: Nanos) -> Option<u64> {
         let second = now.0 / SECOND;
         if second != self.second {

@@ -1,4 +1,4 @@
-//! The form in which a part's figures reach the metrics page.
+//! The form of a part's figures for the metrics page.
 
 /// A metric: its name, its help text, its kind (`gauge` or `counter`) and its value.
 pub type Metric = (&'static str, &'static str, &'static str, u64);

@@ -1,12 +1,12 @@
-//! Threads that run agents, and how they rest.
+//! Threads that run agents, and their waiting.
 //!
-//! A thread with sockets rests in `epoll`, any other in `park`. Whoever hands work to another
-//! thread calls that thread's [`Wake`]: a flag says whether it sleeps, so that waking a thread
-//! that runs costs one load and no system call.
+//! A thread with sockets rests in `epoll`, any other in `park`. A thread that hands work to another
+//! calls that thread's [`Wake`]: a flag records that the thread sleeps, so that waking a running
+//! thread costs one load and no system call.
 //!
-//! INVARIANT: a thread that is about to sleep raises its flag, then runs its agents once more,
-//! then sleeps. With the fence in `wake` no hand-off is missed: either the sleeper sees the work
-//! or the waker sees the flag.
+//! INVARIANT: a thread that is about to sleep raises its flag, then runs its agents once more, then
+//! sleeps. With the fence in `wake` no hand-off is missed: either the sleeper sees the work or the
+//! waker sees the flag.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use weir_types::Nanos;
 use crate::cycle_times::CycleTimes;
 use crate::{Agent, Beat};
 
-/// What a thread does when its agents have no work.
+/// A thread's behaviour when its agents have no work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WaitStrategy {
     /// Sleeps until woken: for machines where threads outnumber cores. The default.
     #[default]
     Park,
-    /// Gives the core away and looks again.
+    /// Yields the core and polls again.
     Yield,
-    /// Looks again at once: for cores of its own.
+    /// Polls again at once: for dedicated cores.
     Spin,
 }
 
@@ -75,7 +75,7 @@ enum HowToWake {
 }
 
 impl Wake {
-    /// For a thread that is not started yet.
+    /// Returns the waker of a thread that is not started yet.
     #[must_use]
     pub fn new() -> Wake {
         Wake {
@@ -101,22 +101,22 @@ impl Wake {
     fn wake_now(&self) {
         self.shared.wakes.fetch_add(1, Ordering::Relaxed);
         match self.shared.how.get() {
-            // A full eventfd counter still wakes, so the error says nothing new.
+            // A full eventfd counter still wakes the thread, so the error can be ignored.
             Some(HowToWake::Epoll(waker)) => drop(waker.wake()),
             Some(HowToWake::Unpark(thread)) => thread.unpark(),
-            // Not started: it will look for work before it first sleeps.
+            // Not started: the thread looks for work before it first sleeps.
             None => {}
         }
     }
 
-    /// As the closure that `weir-io` calls when a disk operation is done.
+    /// Returns the closure that `weir-io` calls when a disk operation is done.
     #[must_use]
     pub fn as_waker(&self) -> weir_io::Waker {
         let wake = self.clone();
         Arc::new(move || wake.wake())
     }
 
-    /// How often the thread was woken from sleep.
+    /// Returns the number of times that the thread was woken from sleep.
     #[must_use]
     pub fn wakes(&self) -> u64 {
         self.shared.wakes.load(Ordering::Relaxed)
@@ -135,12 +135,12 @@ impl std::fmt::Debug for Wake {
     }
 }
 
-/// Where a thread with sockets rests; the agent that owns the sockets keeps the events.
+/// The poll in which a thread with sockets rests; the agent that owns the sockets keeps the events.
 pub trait Poller: Send {
-    /// Waits for sockets at most `timeout` and keeps what happened for the next duty cycle.
+    /// Waits for sockets for at most `timeout` and keeps the events for the next duty cycle.
     fn poll(&mut self, timeout: Option<Duration>);
 
-    /// The waker to register with the poll, made once.
+    /// Creates the waker that is registered with the poll. Called once.
     fn waker(&self) -> std::io::Result<mio::Waker>;
 }
 
@@ -148,7 +148,7 @@ pub trait Poller: Send {
 pub trait SocketAgent: Agent + Poller {}
 impl<T: Agent + Poller> SocketAgent for T {}
 
-/// A thread to be: its agents and how it rests.
+/// A thread before its start: its agents and its wait strategy.
 pub struct Runner {
     name: &'static str,
     wake: Wake,
@@ -163,14 +163,14 @@ pub struct Runner {
     cycles: Option<Arc<CycleTimes>>,
 }
 
-/// The longest rest: a lost wake-up, were there one, would cost this much.
+/// The longest rest: the maximum cost of a lost wake-up, should one occur.
 const REST_MAX: Duration = Duration::from_millis(100);
-/// Cycles without work before a parking thread parks. A few cost less than one sleep and catch
-/// the common case of work that arrives back to back.
+/// Cycles without work before a parking thread parks. A few such cycles cost less than one sleep
+/// and serve the common case of work that arrives back to back.
 const IDLE_CYCLES_BEFORE_PARK: u32 = 2;
 
 impl Runner {
-    /// A thread with this name that `wake` wakes.
+    /// Returns a thread with this name, woken by `wake`.
     #[must_use]
     pub fn new(name: &'static str, wake: Wake, wait: WaitStrategy) -> Runner {
         Runner {
@@ -188,21 +188,21 @@ impl Runner {
         }
     }
 
-    /// The agent with sockets; it runs first in each cycle.
+    /// Sets the agent with sockets; it runs first in each cycle.
     #[must_use]
     pub fn with_sockets(mut self, agent: impl SocketAgent + 'static) -> Runner {
         self.sockets = Some(Box::new(agent));
         self
     }
 
-    /// One more agent; they run in the order in which they were added.
+    /// Adds an agent; agents run in the order in which they are added.
     #[must_use]
     pub fn with_agent(mut self, agent: impl Agent + 'static) -> Runner {
         self.agents.push(Box::new(agent));
         self
     }
 
-    /// More agents, behind those that were added.
+    /// Appends agents to those already added.
     #[must_use]
     pub fn with_agents(mut self, agents: Vec<Box<dyn Agent>>) -> Runner {
         self.agents.extend(agents);
@@ -216,30 +216,30 @@ impl Runner {
         self
     }
 
-    /// How the thread shares a core with others; like any other when not said.
+    /// Sets the thread's share of its core; the system's default if not called.
     #[must_use]
     pub fn sharing(mut self, share: Share) -> Runner {
         self.share = Some(share);
         self
     }
 
-    /// Offers the core to others after each cycle that did something. A thread of the order path
-    /// that wakes on the core waits no longer than a cycle then; by its own rules the kernel would
-    /// look at the next tick, up to 4 ms later.
+    /// Yields the core after each cycle that did some work. A thread of the order path that wakes
+    /// on this core then waits for at most one cycle; by default the kernel would reschedule at the
+    /// next tick, up to 4 ms later.
     #[must_use]
     pub fn giving_way(mut self) -> Runner {
         self.gives_way = true;
         self
     }
 
-    /// Gives a sign of life each time it goes round.
+    /// Records a heartbeat in each cycle.
     #[must_use]
     pub fn with_beat(mut self, beat: Beat) -> Runner {
         self.beat = Some(beat);
         self
     }
 
-    /// Counts how long its cycles take.
+    /// Records the duration of each cycle.
     #[must_use]
     pub fn with_cycle_times(mut self, cycles: Arc<CycleTimes>) -> Runner {
         self.cycles = Some(cycles);
@@ -249,7 +249,7 @@ impl Runner {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When the operating system gives no thread or no waker.
+    /// When the operating system refuses the thread or the waker.
     pub fn start(self) -> std::io::Result<RunningThread> {
         let (wake, stopping, name) = (self.wake.clone(), self.stopping.clone(), self.name);
         if let Some(sockets) = &self.sockets {
@@ -264,12 +264,11 @@ impl Runner {
         if let Some(core) = self.core
             && let Err(error) = thread::pin_to_core(core)
         {
-            // A node that runs unpinned is slower and not wrong.
+            // An unpinned node is slower but correct.
             tracing::warn!(thread = self.name, core, %error, "cannot be pinned");
         }
         if let Some(share) = self.share {
-            // Without the right to it the thread is as important as others, which costs speed and
-            // nothing else.
+            // Without the privilege the thread has the default priority, which only costs speed.
             let _ = thread::ask_for(share);
         }
         if self.sockets.is_none() {
@@ -278,8 +277,8 @@ impl Runner {
         }
         let clock = SystemClock;
         let mut idle_cycles = 0;
-        // When the last cycle began, if it did something and nothing but a look at the sockets
-        // came between.
+        // The start of the last cycle, if it did some work and only a poll of the sockets has
+        // followed.
         let mut begun = None;
         let mut turns = Turns::default();
         // SYNC: pairs with the store in `RunningThread::ask_to_stop`.
@@ -328,13 +327,13 @@ impl Runner {
             done += agent.do_work(now);
         }
         if let (Some(sockets), true) = (&mut self.sockets, done > 0 && !self.agents.is_empty()) {
-            // What the partition just said goes out in the same cycle, not after another poll.
+            // The partition's new events are sent in this cycle, not after another poll.
             done += sockets.do_work(now);
         }
         done
     }
 
-    /// True when an answer waits for the disk and the core was yielded for it.
+    /// Returns true when an answer waits for the disk and the core was yielded for it.
     fn yields_to_disk(&self, turns: &mut Turns) -> bool {
         let waits = self.agents.iter().any(|agent| agent.waits_for_disk());
         waits && turns.take() == Turn::Yielded
@@ -343,7 +342,7 @@ impl Runner {
     /// Sleeps until woken or until an agent's deadline; true when it slept and may have work.
     fn rest(&mut self, clock: &SystemClock) -> bool {
         self.wake.shared.asleep.store(true, Ordering::Relaxed);
-        // SYNC: pairs with the fence in `Wake::wake`: the flag is stored before work is sought.
+        // SYNC: pairs with the fence in `Wake::wake`: the flag is stored before looking for work.
         fence(Ordering::SeqCst);
         let now = clock.now();
         let busy = self.cycle(now) > 0;
@@ -377,7 +376,7 @@ impl Runner {
         }
     }
 
-    /// Asks the agents to end, sockets last: what the others still say is to be sent.
+    /// Stops the agents, the one with sockets last: it must still send the others' output.
     fn wind_down(&mut self, clock: &SystemClock) {
         let sockets = self.sockets.take();
         for agent in &mut self.agents {
@@ -404,19 +403,19 @@ pub struct RunningThread {
 }
 
 impl RunningThread {
-    /// The thread's name.
+    /// Returns the thread's name.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Whether it ended, which only a panic makes it do unasked.
+    /// Returns true when the thread has ended; before a requested stop only a panic ends it.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Asks it to end, without waiting.
+    /// Requests the thread's end, without waiting.
     pub fn ask_to_stop(&self) {
         // SYNC: pairs with the loads in `Runner::run` and `Runner::rest`.
         self.stopping.store(true, Ordering::Release);
@@ -424,10 +423,10 @@ impl RunningThread {
         self.wake.wake_now();
     }
 
-    /// Waits until it ended.
+    /// Waits until the thread has ended.
     ///
     /// # Panics
-    /// When the thread panicked: its broken invariant is the process's.
+    /// When the thread panicked: the panic is propagated.
     pub fn join(&mut self) {
         if let Some(thread) = self.thread.take()
             && let Err(panic) = thread.join()

@@ -1,4 +1,4 @@
-//! A page, and a refusal, as JSON.
+//! Pages and refusals as JSON.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -13,41 +13,41 @@ use weir_wire::rows::Rows;
 use super::ask::BadParameter;
 use crate::order_json::{gone_json, row_json};
 
-/// The longest frame of the store's: a page's rows.
+/// The longest frame from the store: a page's rows.
 const FRAME_LEN_MAX: usize = 16 << 20;
 
-/// What the store answered.
+/// The store's answer to a query.
 #[derive(Debug)]
 pub enum Answer {
     /// A page.
     Page {
-        /// Its question's number.
+        /// The query's number.
         correlation_id: u64,
-        /// Where to go on.
+        /// The token to continue with.
         token: Vec<u8>,
-        /// How many rows it has.
+        /// The number of its rows.
         row_count: u32,
-        /// The bytes of them on the wire.
+        /// The size of the rows on the wire, in bytes.
         row_bytes: usize,
-        /// All of it.
+        /// The whole answer as JSON.
         body: Value,
     },
-    /// The question is refused.
+    /// The query is refused.
     Refused {
-        /// Its number.
+        /// The query's number.
         correlation_id: u64,
-        /// Why.
+        /// The reason.
         reason: Reason,
-        /// The oldest legal token, where the reason is a resync and there is one.
+        /// The oldest legal token, if the reason is a resync and there is one.
         token: Vec<u8>,
     },
 }
 
 impl Answer {
-    /// Reads the frames of one page.
+    /// Decodes the frames of one page.
     ///
     /// # Panics
-    /// When they are not what the store makes.
+    /// When they are not well-formed store output.
     #[must_use]
     pub fn of(frames: &[u8]) -> Answer {
         let Framing::Frame { len, message: Ok(raw) } = next_frame(frames, FRAME_LEN_MAX) else {
@@ -68,7 +68,7 @@ impl Answer {
         }
     }
 
-    /// The number of its question.
+    /// Returns the number of its query.
     #[must_use]
     pub fn correlation_id(&self) -> u64 {
         match self {
@@ -106,7 +106,8 @@ impl Answer {
     }
 }
 
-/// How the sources stand, where a router says so behind the header, and what follows.
+/// Reads the status of the sources, if a router sends it after the header, and returns the
+/// remaining frames.
 fn sources_of(frames: &[u8]) -> (Option<Value>, &[u8]) {
     let Framing::Frame { len, message: Ok(raw) } = next_frame(frames, FRAME_LEN_MAX) else {
         return (None, frames);
@@ -145,7 +146,7 @@ fn all_rows(rows: Rows<'_>) -> Vec<Value> {
     rows.collect()
 }
 
-/// Why somebody is refused, as JSON: `error` for programs, `message` for people.
+/// Returns a refusal as JSON: `error` for programs, `message` for people.
 #[must_use]
 pub fn refusal_json(reason: Reason, token: &[u8]) -> Value {
     let mut refusal = json!({ "error": format!("{reason:?}"), "message": reason.text() });
@@ -155,13 +156,13 @@ pub fn refusal_json(reason: Reason, token: &[u8]) -> Value {
     refusal
 }
 
-/// The same for a parameter.
+/// Returns the refusal of a parameter as JSON.
 #[must_use]
 pub fn bad_parameter_json(bad: &BadParameter) -> Value {
     json!({ "error": "BadParameter", "parameter": bad.parameter, "message": bad.to_string() })
 }
 
-/// A refusal over HTTP.
+/// Returns a refusal as an HTTP response.
 #[must_use]
 pub fn refused(reason: Reason, token: &[u8]) -> Response {
     let code = match reason {
@@ -180,7 +181,7 @@ pub fn refused(reason: Reason, token: &[u8]) -> Response {
     let headers = response.headers_mut();
     if code == StatusCode::UNAUTHORIZED {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        // Neither keys nor sessions are guessed on one connection.
+        // One connection gets one guess of a key or session.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     if code == StatusCode::SERVICE_UNAVAILABLE || code == StatusCode::TOO_MANY_REQUESTS {
@@ -189,12 +190,12 @@ pub fn refused(reason: Reason, token: &[u8]) -> Response {
     response
 }
 
-/// A JSON object over HTTP.
+/// Returns a JSON object as an HTTP response.
 #[must_use]
 pub fn json_response(code: StatusCode, value: &Value) -> Response {
     let kind = [
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        // What was answered to one reader is nobody else's.
+        // One reader's answer must not be cached for another.
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
     (code, kind, format!("{value}\n")).into_response()

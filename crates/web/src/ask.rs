@@ -1,5 +1,5 @@
-//! What a reader asks for: the parameters of a query and the members of a JSON object, which are
-//! the same, and by what it proves who it is.
+//! A reader's query: the parameters of a URL or the equal members of a JSON object, and its
+//! credentials.
 
 use axum::http::{HeaderMap, header};
 use weir_types::hex::parse_hex;
@@ -7,50 +7,49 @@ use weir_types::{AccountId, FirmId, InstrumentId, PartitionId, SessionId, Switch
 use weir_wire::delivery::FetchOrders;
 use weir_wire::session::ApiKey;
 
-/// The longest token that is looked at, in bytes: far more than one with a place for each of a
-/// hundred sources has.
+/// The maximum length of a token in bytes: far more than one with cursors for a hundred sources.
 const TOKEN_LEN_MAX: usize = 4 * 1024;
-/// How long a page may wait for its first row when the question does not say, in milliseconds.
+/// The default time that a page may wait for its first row, in milliseconds.
 const WAIT_DEFAULT_MS: u32 = 10_000;
-/// The longest that it may ask for.
+/// The maximum of that time, in milliseconds.
 const WAIT_MAX_MS: u32 = 30_000;
 
-/// A parameter that is not what it must be.
+/// An invalid parameter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{parameter}: {what}")]
 pub struct BadParameter {
-    /// Its name, as it was given.
+    /// The parameter's name, as given.
     pub parameter: String,
-    /// What it must be.
+    /// The accepted values.
     pub what: &'static str,
 }
 
-/// What is asked for.
+/// A query for order state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Where to go on; empty for the beginning.
+    /// The token to continue with; empty for the beginning.
     pub token: Vec<u8>,
     /// Only this firm's orders.
     pub firm_id: FirmId,
-    /// Only this account's.
+    /// Only this account's orders.
     pub account_id: AccountId,
-    /// Only this instrument's.
+    /// Only this instrument's orders.
     pub instrument_id: InstrumentId,
-    /// Whose orders.
+    /// Only this source's orders.
     pub source_id: PartitionId,
-    /// Only live ones.
+    /// Only live orders.
     pub live_only: bool,
-    /// The most rows of a page.
+    /// The maximum number of rows of a page.
     pub rows_max: u32,
-    /// Rows to wait for.
+    /// The number of rows to wait for.
     pub rows_min: u32,
-    /// The most bytes of a page's rows, as the wire has them.
+    /// The maximum size of a page's rows on the wire, in bytes.
     pub bytes_max: u32,
-    /// How long to wait, in milliseconds.
+    /// The maximum wait, in milliseconds.
     pub wait_ms: u32,
-    /// What the store is to have reached before it answers; empty for nothing.
+    /// The token that the store must have reached before it answers; empty for none.
     pub min_token: Vec<u8>,
-    /// How long that may take, in milliseconds; zero for the server's own time.
+    /// The maximum wait for that, in milliseconds; zero for the server's default.
     pub min_wait_ms: u32,
 }
 
@@ -74,10 +73,10 @@ impl Default for Ask {
 }
 
 impl Ask {
-    /// What the query of a URL asks for.
+    /// Parses the query of a URL.
     ///
     /// # Errors
-    /// [`BadParameter`]; one that is not known or comes twice is refused too.
+    /// [`BadParameter`], also for an unknown or repeated parameter.
     pub fn of_query(query: &str) -> Result<Ask, BadParameter> {
         let mut ask = Ask::default();
         let mut seen: Vec<String> = Vec::new();
@@ -120,7 +119,7 @@ impl Ask {
         Ok(())
     }
 
-    /// The question as the store takes it, for one page.
+    /// Returns the store's query for one page.
     #[must_use]
     pub fn question(&self, session_id: SessionId, correlation_id: u64) -> FetchOrders {
         FetchOrders {
@@ -144,7 +143,7 @@ impl Ask {
 }
 
 fn bad(parameter: &str, what: &'static str) -> BadParameter {
-    // A name that somebody made up is repeated as far as one would look at it.
+    // An unknown name is repeated only up to 40 characters.
     BadParameter { parameter: parameter.chars().take(40).collect(), what }
 }
 
@@ -164,7 +163,8 @@ fn token_of(name: &str, value: &str) -> Result<Vec<u8>, BadParameter> {
     if token.len() > TOKEN_LEN_MAX { Err(bad(name, "far too long for a token")) } else { Ok(token) }
 }
 
-/// The session and the API key of `Authorization: Bearer SESSION:KEY`, the key in hexadecimal.
+/// Parses the session and the API key of `Authorization: Bearer SESSION:KEY`, the key in
+/// hexadecimal.
 #[must_use]
 pub fn credentials(headers: &HeaderMap) -> Option<(SessionId, ApiKey)> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;

@@ -1,9 +1,8 @@
-//! Between HTTP and the delivery store: who may ask, and whose page is whose.
+//! The bridge between HTTP and the delivery store: checks readers' keys and routes their pages.
 //!
-//! The agent follows the control log by itself, so that whoever was just defined can ask at once.
-//! It checks keys as the gateway does: the same answer after the same work, whatever is wrong. A
-//! reader is a connection of the store's; its number has the highest bit set, which no connection
-//! of the gateway has.
+//! The agent follows the control log itself, so that a newly defined session can query at once. It
+//! checks keys like the gateway: the same answer after the same work for any fault. To the store, a
+//! reader is a connection; its number has the highest bit set, which no gateway connection has.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,13 +22,13 @@ use weir_wire::{Definition, Event};
 
 use super::{WebFigures, add_one};
 
-/// Subscriptions of one WebSocket: questions that a reader may have at the store at a time.
+/// The maximum number of subscriptions of one WebSocket, and so of a reader's queries at the store.
 pub const SUBSCRIPTIONS_MAX: usize = 16;
-/// Requests on their way to the agent.
+/// The capacity of the channel to the agent, in requests.
 const REQUESTS_MAX: usize = 1_024;
-/// Requests taken in one cycle.
+/// The number of requests taken in one cycle.
 const TAKE_MAX: usize = 256;
-/// How often the control log is looked at when nobody asks.
+/// The interval in nanoseconds at which the control log is polled without requests.
 const LOOK_INTERVAL: u64 = 20_000_000;
 enum Request {
     Enter { session_id: SessionId, key: ApiKey, reply: oneshot::Sender<Result<Reader, Reason>> },
@@ -37,18 +36,18 @@ enum Request {
     Leave(ConnectionId),
 }
 
-/// The way to the agent, for as many as like.
+/// A handle to the agent; may be cloned freely.
 #[derive(Clone)]
 pub struct Hub {
     requests: mpsc::Sender<Request>,
     wake: Wake,
-    /// What is counted.
+    /// The counters.
     pub figures: Arc<WebFigures>,
 }
 
-/// Somebody who has proved to be a session and may ask. The store forgets it when it is dropped.
+/// An authenticated session that may query. The store forgets it when it is dropped.
 pub struct Reader {
-    /// Who it is.
+    /// The session.
     pub session_id: SessionId,
     connection: ConnectionId,
     entitlement: Entitlement,
@@ -58,11 +57,11 @@ pub struct Reader {
 }
 
 impl Hub {
-    /// Lets somebody in who has a session's key.
+    /// Authenticates a reader by a session's key.
     ///
     /// # Errors
-    /// Why not: [`Reason::UnknownKey`], [`Reason::KeyExpired`], [`Reason::NotEntitled`] for a
-    /// session that has nothing to see, [`Reason::Overloaded`] when there are too many,
+    /// [`Reason::UnknownKey`], [`Reason::KeyExpired`], [`Reason::NotEntitled`] for a session
+    /// without entitlement, [`Reason::Overloaded`] when there are too many readers,
     /// [`Reason::Stopping`].
     pub async fn enter(&self, session_id: SessionId, key: ApiKey) -> Result<Reader, Reason> {
         let (reply, answer) = oneshot::channel();
@@ -78,7 +77,7 @@ impl Hub {
 }
 
 impl Reader {
-    /// Asks. Not more than [`SUBSCRIPTIONS_MAX`] questions may be without a page.
+    /// Sends a query. At most [`SUBSCRIPTIONS_MAX`] queries may be without a page.
     ///
     /// # Errors
     /// [`Reason::KeyExpired`]; [`Reason::Stopping`].
@@ -96,7 +95,8 @@ impl Reader {
         self.hub.send(Request::Ask(fetch)).await
     }
 
-    /// The next page's frames; nothing when its session's key was replaced or the node stops.
+    /// Returns the next page's frames; `None` when its session's key was replaced or the node
+    /// stops.
     pub async fn next_page(&mut self) -> Option<Vec<u8>> {
         self.pages.recv().await
     }
@@ -104,23 +104,23 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // Without room the agent finds out by itself, from the next page that nobody takes.
+        // If the channel is full, the agent notices with the next page, which no reader takes.
         drop(self.hub.requests.try_send(Request::Leave(self.connection)));
         self.hub.wake.wake();
     }
 }
 
-/// What the agent is made of.
+/// The parts of the agent.
 pub struct HubParts {
     /// The store's rings.
     pub delivery: DeliveryPort,
     /// The control partition's events, from the oldest.
     pub control: EventReader,
-    /// Who there is; the gateway's, as far as it knew at the start.
+    /// The directory of sessions; the gateway's, as of the start.
     pub directory: Directory,
     /// Wakes the agent's thread.
     pub wake: Wake,
-    /// Readers at a time.
+    /// The maximum number of simultaneous readers.
     pub readers_max: usize,
 }
 
@@ -129,7 +129,7 @@ struct Guest {
     pages: mpsc::Sender<Vec<u8>>,
 }
 
-/// The agent.
+/// The agent between HTTP and the delivery store.
 pub struct HubAgent {
     requests: mpsc::Receiver<Request>,
     hub: Hub,
@@ -139,13 +139,13 @@ pub struct HubAgent {
     control: EventReader,
     record: Vec<u8>,
     directory: Directory,
-    /// A question that found no room at the store.
+    /// A query for which the store had no room.
     waiting: Option<Box<Fetch>>,
     readers_max: usize,
 }
 
 impl HubAgent {
-    /// An agent and the way to it.
+    /// Returns an agent and a handle to it.
     #[must_use]
     pub fn new(parts: HubParts) -> (HubAgent, Hub) {
         let (to_agent, requests) = mpsc::channel(REQUESTS_MAX);
@@ -166,7 +166,7 @@ impl HubAgent {
         (agent, hub)
     }
 
-    /// Takes in what the control log says of sessions; returns how much it said.
+    /// Applies the control log's session definitions; returns the number of events read.
     fn follow(&mut self) -> usize {
         let mut taken = 0;
         while let ReadEvent::Record(_) = self.control.next(&mut self.record) {
@@ -183,7 +183,7 @@ impl HubAgent {
         taken
     }
 
-    /// Ends the readers of a session whose key is another one now.
+    /// Ends the readers of a session whose key was replaced.
     fn send_away(&mut self, session_id: SessionId) {
         let of_session =
             |(id, guest): (&ConnectionId, &Guest)| (guest.session_id == session_id).then_some(*id);
@@ -210,7 +210,8 @@ impl HubAgent {
             match request {
                 Request::Enter { session_id, key, reply } => {
                     let entered = self.enter(session_id, &key, now);
-                    // Nobody who left in the meantime is a guest for longer than this.
+                    // If the requester has left meanwhile, the reader in the reply is dropped and
+                    // so removed.
                     drop(reply.send(entered));
                 }
                 Request::Ask(fetch) => {
@@ -222,7 +223,7 @@ impl HubAgent {
         taken
     }
 
-    /// Hands a question on; false when it has to wait.
+    /// Passes a query on; false when it has to wait.
     fn ask(&mut self, fetch: Box<Fetch>) -> bool {
         if !self.guests.contains_key(&fetch.connection) {
             return true;
@@ -235,7 +236,7 @@ impl HubAgent {
     }
 
     fn enter(&mut self, id: SessionId, key: &ApiKey, now: Nanos) -> Result<Reader, Reason> {
-        // What was defined before this was asked is known.
+        // Definitions that precede this request are applied first.
         self.follow();
         let known = self.directory.authenticate(id, Proof::ApiKey(key), now);
         let figures = self.hub.figures.clone();
@@ -268,7 +269,8 @@ impl HubAgent {
         while let Some(pages) = self.delivery.next_pages() {
             taken += 1;
             let Some(guest) = self.guests.get(&pages.connection) else { continue };
-            // One page for each question, and room for as many: else nobody is there to take it.
+            // A reader has one page per query and room for as many: a full channel means that it
+            // has gone.
             if guest.pages.try_send(pages.bytes).is_err() {
                 self.forget(pages.connection);
             } else {
@@ -292,7 +294,7 @@ impl Agent for HubAgent {
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
-        // A question that waits for room is tried again soon.
+        // A query that waits for room is retried soon.
         let wait = if self.waiting.is_some() { 500_000 } else { LOOK_INTERVAL };
         Some(Nanos(now.0 + wait))
     }

@@ -1,12 +1,12 @@
 //! Order state over HTTP, and market data where the node has it ([`market`]).
 //!
-//! Order state: `GET /orders` as a long poll, `/orders/stream` over WebSocket, in JSON,
-//! with the same tokens as over the binary protocol (`docs/protocols/web.md`).
+//! Order state: `GET /orders` as a long poll, `/orders/stream` over WebSocket, in JSON, with the
+//! same tokens as over the binary protocol (`docs/protocols/web.md`).
 //!
-//! It has threads of its own. One runs HTTP on tokio; the other, an agent, checks keys, hands
-//! questions to the delivery store and gives each reader the pages that are its own ([`hub`]). A
-//! reader has at most one question at the store for each of its subscriptions and asks the next
-//! when the page before is written: who reads slowly asks seldom, and costs a page of memory.
+//! It has its own threads. One runs HTTP on tokio; the other, an agent, checks keys, passes queries
+//! to the delivery store and routes each page to its reader ([`hub`]). A reader has at most one
+//! query at the store for each of its subscriptions and sends the next when the page before is
+//! written: a slow reader queries less often, and costs one page of memory.
 
 mod answer;
 mod ask;
@@ -29,54 +29,54 @@ use self::market::MarketDoor;
 
 pub use hub::{Hub, HubAgent, HubParts};
 
-/// What is counted.
+/// Counters of order state and market data over HTTP.
 #[derive(Debug, Default)]
 pub struct WebFigures {
-    /// Questions over HTTP and subscriptions over WebSocket that were let in.
+    /// Queries over HTTP and subscriptions over WebSocket that were accepted.
     pub entered: AtomicU64,
-    /// Those refused for their key.
+    /// Those refused because of their key.
     pub keys_refused: AtomicU64,
-    /// Those refused for what they ask.
+    /// Those refused because of the query.
     pub asks_refused: AtomicU64,
-    /// Those refused because there were as many as there may be.
+    /// Those refused because the maximum was reached.
     pub turned_away: AtomicU64,
-    /// Pages given.
+    /// Pages sent.
     pub pages: AtomicU64,
-    /// Readers now.
+    /// Current readers.
     pub readers: AtomicU64,
-    /// WebSockets of order state now.
+    /// Current WebSockets of order state.
     pub sockets: AtomicU64,
-    /// WebSockets of market data now.
+    /// Current WebSockets of market data.
     pub market_sockets: AtomicU64,
-    /// Messages of market data told.
+    /// Market-data messages sent.
     pub market_messages: AtomicU64,
 }
 
-/// The figures as they are told.
+/// A snapshot of [`WebFigures`].
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct WebReport {
-    /// See [`WebFigures`].
+    /// Queries and subscriptions accepted.
     pub entered: u64,
-    /// See [`WebFigures`].
+    /// Those refused because of their key.
     pub keys_refused: u64,
-    /// See [`WebFigures`].
+    /// Those refused because of the query.
     pub asks_refused: u64,
-    /// See [`WebFigures`].
+    /// Those refused because the maximum was reached.
     pub turned_away: u64,
-    /// See [`WebFigures`].
+    /// Pages sent.
     pub pages: u64,
-    /// See [`WebFigures`].
+    /// Current readers.
     pub readers: u64,
-    /// See [`WebFigures`].
+    /// Current WebSockets of order state.
     pub sockets: u64,
-    /// See [`WebFigures`].
+    /// Current WebSockets of market data.
     pub market_sockets: u64,
-    /// See [`WebFigures`].
+    /// Market-data messages sent.
     pub market_messages: u64,
 }
 
 impl WebFigures {
-    /// The figures now.
+    /// Returns the current figures.
     #[must_use]
     pub fn report(&self) -> WebReport {
         let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
@@ -103,13 +103,13 @@ pub struct WebServer {
     address: SocketAddr,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
-    /// What serves readers of market data, where there is any.
+    /// The runtime for readers of market data, where there is any.
     market: Option<tokio::runtime::Runtime>,
 }
 
 impl WebServer {
-    /// Serves `hub`'s orders on a socket that listens, and market data from the flush threads
-    /// behind `doors`.
+    /// Serves `hub`'s orders on a listening socket, and market data from the flush threads behind
+    /// `doors`.
     ///
     /// # Errors
     /// When the operating system refuses a thread or the socket.
@@ -130,13 +130,13 @@ impl WebServer {
         let thread = std::thread::Builder::new().name("web".to_owned()).spawn(move || {
             runtime.block_on(async move {
                 let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-                // What is told at once would wait for company otherwise; who cannot have it so is
-                // told all the same.
+                // Disables Nagle's algorithm, so that small messages are sent at once. A connection
+                // that refuses the option is served anyway.
                 let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
                 let serving = axum::serve(listener, router(Arc::new(hub), door));
                 tokio::select! {
                     biased;
-                    // Dropped without a word from its other end it is as good as told.
+                    // A dropped sender also means stop.
                     _ = told_to_stop => {}
                     outcome = serving => {
                         if let Err(error) = outcome {
@@ -145,19 +145,19 @@ impl WebServer {
                     }
                 }
             });
-            // Readers that wait are cut: they come again with the token that they have.
+            // Waiting readers are disconnected: they return with their token.
             runtime.shutdown_background();
         })?;
         Ok(WebServer { address, stop: Some(stop), thread: Some(thread), market })
     }
 
-    /// Where it listens.
+    /// Returns the listening address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends it.
+    /// Stops the server.
     pub fn stop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

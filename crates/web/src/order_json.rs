@@ -8,31 +8,32 @@ use weir_types::hex::hex;
 use weir_types::{OrdType, OrderId, Price, Reason};
 use weir_wire::delivery::OrderRow;
 
-/// No stop order has the stop price zero.
+/// Returns true for a stop order: no stop order has the stop price zero.
 #[must_use]
 pub fn has_stop(row: &OrderRow) -> bool {
     row.stop_px != Price(0)
 }
 
-/// A stop is told as the market or limit order that it became, and keeps its stop price.
+/// Returns true for a triggered stop: its row has the type that it became, market or limit, and
+/// keeps its stop price.
 #[must_use]
 pub fn is_triggered(row: &OrderRow) -> bool {
     has_stop(row) && matches!(row.ord_type, OrdType::Market | OrdType::Limit)
 }
 
-/// Why an order ended or was refused; empty where there is nothing to say.
+/// Returns the reason why an order ended or was refused; empty without one.
 #[must_use]
 pub fn reason(row: &OrderRow) -> &'static str {
     if row.reason == Reason::None { "" } else { row.reason.text() }
 }
 
-/// An order that is gone, or no longer matches what was asked for.
+/// Returns the JSON of an order that was deleted, or no longer matches the filter.
 #[must_use]
 pub fn gone_json(order_id: OrderId) -> Value {
     json!({ "order_id": order_id.0, "gone": true })
 }
 
-/// An order as it is now.
+/// Returns the JSON of an order's current state.
 #[must_use]
 pub fn row_json(row: &OrderRow, attributes: &[u8]) -> Value {
     json!({

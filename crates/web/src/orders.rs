@@ -1,4 +1,4 @@
-//! `GET /orders`: one page, as soon as there is something, or an empty one when the wait is over.
+//! `GET /orders`: one page as soon as it has rows, or an empty one when the wait is over.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub async fn fetch(
         Ok(reader) => reader,
         Err(reason) => return refused(reason, &[]),
     };
-    // Only who may ask is told what is wrong with the question.
+    // Only an authenticated reader gets the fault of its query.
     let ask = match Ask::of_query(query.as_deref().unwrap_or_default()) {
         Ok(ask) => ask,
         Err(bad) => {

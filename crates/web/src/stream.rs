@@ -1,8 +1,8 @@
-//! `/orders/stream` over WebSocket: snapshot, then live, for several subscriptions at a time.
+//! `/orders/stream` over WebSocket: snapshot, then live rows, for several subscriptions at a time.
 //!
-//! A subscription has one question at the store at a time and asks the next when the page before is
-//! written, so a socket that is not read stops asking. With credit it asks as long as it has rows
-//! and bytes left.
+//! A subscription has one query at the store at a time and sends the next when the page before is
+//! written, so a socket that is not read stops querying. With credit it queries as long as it has
+//! rows and bytes left.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use super::answer::{Answer, bad_parameter_json, refusal_json, refused};
 use super::ask::{Ask, BadParameter, credentials};
 use super::hub::{Hub, Reader, SUBSCRIPTIONS_MAX};
 
-/// The longest message of a reader's.
+/// The maximum length of a reader's message, in bytes.
 const MESSAGE_LEN_MAX: usize = 16 * 1024;
-/// Messages of a reader's that are refused before its socket is closed.
+/// The number of refused messages after which a reader's socket is closed.
 const ERRORS_MAX: u32 = 16;
-/// What a close says that is the reader's fault (RFC 6455, 7.4.1).
+/// The close code for a reader's fault (RFC 6455, 7.4.1).
 const POLICY_VIOLATION: u16 = 1008;
-/// What it says when the node goes away.
+/// The close code for a stopping node.
 const GOING_AWAY: u16 = 1001;
 
 pub async fn open(
@@ -51,7 +51,7 @@ pub async fn open(
     }
 }
 
-/// What a subscription may still be sent; without a bound where there is none.
+/// The remaining credit of a subscription; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Credit {
     rows: Option<u64>,
@@ -68,7 +68,7 @@ impl Credit {
         self.bytes = self.bytes.map(|left| left.saturating_sub(bytes));
     }
 
-    /// More of each that is given; one without a bound stays so.
+    /// Adds credit; an unlimited dimension stays unlimited.
     fn add(&mut self, more: Credit) {
         let sum = |left: Option<u64>, more: Option<u64>| {
             left.map(|left| left.saturating_add(more.unwrap_or(0)))
@@ -80,7 +80,7 @@ impl Credit {
 struct Subscription {
     ask: Ask,
     credit: Credit,
-    /// The number of its question at the store, while there is one.
+    /// The number of its query at the store, while there is one.
     asked: Option<u64>,
 }
 
@@ -88,17 +88,17 @@ struct Stream {
     reader: Reader,
     socket: WebSocket,
     subscriptions: HashMap<u32, Subscription>,
-    /// Questions at the store, those of subscriptions that ended included.
+    /// Queries at the store, including those of subscriptions that have ended.
     asked_count: usize,
     question_no: u32,
     error_count: u32,
 }
 
-/// What ends a stream.
+/// The reason why a stream ends.
 enum End {
     /// The peer is gone.
     Gone,
-    /// It is told why.
+    /// The node closes it, with a code and a reason.
     Closed(u16, Reason),
 }
 
@@ -126,7 +126,7 @@ impl Stream {
         };
         if let End::Closed(code, reason) = end {
             let frame = CloseFrame { code, reason: format!("{reason:?}").into() };
-            // A peer that is gone has no use for it.
+            // A failure is irrelevant: the peer has gone.
             drop(self.socket.send(Message::Close(Some(frame))).await);
         }
     }
@@ -148,7 +148,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Does what a message says, or tells what is wrong with it.
+    /// Executes a message, or returns its fault.
     async fn take(&mut self, text: &str) -> Result<Option<BadParameter>, End> {
         let command = match Command::of(text) {
             Ok(command) => command,
@@ -159,7 +159,7 @@ impl Stream {
                 if self.subscriptions.contains_key(&id) {
                     return Ok(Some(bad("subscribe", "there is a subscription of this number")));
                 }
-                // One that ended has its place until its last page has come.
+                // An ended subscription counts until its last page has come.
                 if self.subscriptions.len().max(self.asked_count) >= SUBSCRIPTIONS_MAX {
                     return Ok(Some(bad("subscribe", "there are as many as there may be")));
                 }
@@ -188,7 +188,7 @@ impl Stream {
         self.say(&json!({ "id": id, "unsubscribed": true })).await
     }
 
-    /// Asks a subscription's next question, unless one is asked or its credit is used up.
+    /// Sends a subscription's next query, unless one is pending or its credit is used up.
     async fn go_on(&mut self, id: u32) -> Result<(), End> {
         let session_id = self.reader.session_id;
         let Some(subscription) = self.subscriptions.get_mut(&id) else { return Ok(()) };
@@ -207,7 +207,7 @@ impl Stream {
         };
         question.rows_max = at_most(question.rows_max, subscription.credit.rows);
         question.bytes_max = at_most(question.bytes_max, subscription.credit.bytes);
-        // Once it is reached, what comes behind it is.
+        // Reached once; all later pages are beyond it.
         let min_token = std::mem::take(&mut subscription.ask.min_token);
         let tokens = (subscription.ask.token.clone(), min_token);
         let asked = self.reader.ask(question, tokens, SystemClock.now()).await;
@@ -218,7 +218,7 @@ impl Stream {
         let answer = Answer::of(frames);
         self.asked_count -= 1;
         let id = answer.correlation_id() as u32;
-        // A subscription of this number that is another one by now has asked something else.
+        // A newer subscription with the same number has sent a different query.
         let asked = Some(answer.correlation_id());
         let subscription = self.subscriptions.get_mut(&id).filter(|found| found.asked == asked);
         let Some(subscription) = subscription else { return Ok(()) };
@@ -244,7 +244,7 @@ impl Stream {
                 refusal["resync"] = Value::from(is_resync);
                 self.say(&refusal).await?;
                 if is_resync {
-                    // All that was said of it is void; it begins again from the oldest legal token.
+                    // All rows sent so far are void; it begins again from the oldest legal token.
                     if let Some(subscription) = self.subscriptions.get_mut(&id) {
                         subscription.ask.token = token;
                     }
@@ -262,7 +262,7 @@ impl Stream {
     }
 }
 
-/// What a reader may say.
+/// A reader's command.
 enum Command {
     Subscribe(u32, Ask, Credit),
     Credit(u32, Credit),

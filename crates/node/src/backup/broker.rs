@@ -1,10 +1,10 @@
-//! Copies the files of durable subscriptions, which a running node writes to.
+//! Copies the files of durable subscriptions while a running node may write to them.
 //!
-//! A table of subscriptions is written in place and the newest spill file grows; a spill file
-//! before it is never changed, only removed. So the files are copied and then those that may change
-//! are looked at again, until nothing has changed between two looks: what was copied is then what
-//! was there at a moment between them. A part that is being written when the copy is taken is none
-//! when it is opened, as after a crash.
+//! The table of subscriptions is written in place and the newest spill file grows; older spill
+//! files are never changed, only removed. So the files are copied, and those that may change are
+//! read again until two consecutive passes are equal: the copy is then the state at a moment
+//! between these passes. A partly written block in the copy is discarded when it is opened, as
+//! after a crash.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use super::manifest::StoredFile;
 use super::take::Store;
 use super::{BROKER_DIR, BackupError, read_file};
 
-/// How often the files are looked at before they are given up.
+/// The maximum number of passes over the files.
 const TRIES_MAX: u32 = 20;
-/// What the names of the table's slots and of spill files end with.
+/// The suffixes of the table's slots and of spill files.
 const TABLE: &str = ".wtable";
 const SPILL: &str = ".wspill";
 
-/// Copies the files of a broker; none where none was ever made there.
+/// Copies the files of a broker; none if it never wrote any.
 pub(super) fn copy_broker<S: Disk, T: Disk>(
     disk: &mut S,
     store: &mut Store<'_, T>,
@@ -38,7 +38,7 @@ pub(super) fn copy_broker<S: Disk, T: Disk>(
             }
             let bytes = match read_file(disk, name) {
                 Ok(bytes) => bytes,
-                // It was taken by all meanwhile.
+                // All subscriptions have taken it meanwhile.
                 Err(error) if error.kind == DiskErrorKind::NotFound => {
                     is_same = false;
                     continue;
@@ -58,7 +58,7 @@ pub(super) fn copy_broker<S: Disk, T: Disk>(
     Err(BackupError::BusyBroker { tries: TRIES_MAX })
 }
 
-/// The files that count, the newest spill file last.
+/// Returns the relevant files, the newest spill file last.
 fn names<S: Disk>(disk: &mut S) -> Result<Vec<String>, BackupError> {
     let mut names = disk.list().map_err(BackupError::disk(BROKER_DIR))?;
     names.retain(|name| name.ends_with(TABLE) || name.ends_with(SPILL));

@@ -1,8 +1,8 @@
-//! What is written down of a backup: which files, what is in them, up to where.
+//! The manifest of a backup: its files, their contents, and the positions up to which they reach.
 //!
-//! The file is JSON, a line feed, and a last line with the BLAKE3 hash of all before it. That
-//! line's place and meaning are the same in all formats: a newer one is refused as newer only when
-//! it is whole.
+//! The file is JSON, a line feed, and a last line with the BLAKE3 hash of all bytes before it. That
+//! line's position and meaning are the same in all formats: a newer format is refused as newer only
+//! when the file is intact.
 
 use serde::{Deserialize, Serialize};
 use weir_io::{Disk, DiskErrorKind};
@@ -13,20 +13,20 @@ use super::{BackupError, LogKind, read_file, write_file};
 
 /// The manifest's name.
 pub const NAME: &str = "MANIFEST";
-/// The format that this program writes and the newest that it reads.
+/// The format that this program writes, and the newest that it reads.
 pub const FORMAT: u32 = 2;
-/// The format of a backup that has nothing but partitions: programs of before read it too.
+/// The format of a backup with partitions only, which older programs read too.
 const PLAIN_FORMAT: u32 = 1;
-/// What the last line begins with.
+/// The beginning of the last line.
 const HASH_WORD: &[u8] = b"blake3 ";
 
 /// A backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// [`FORMAT`], or 1 of a backup without sources and without a broker.
+    /// [`FORMAT`], or 1 for a backup without sources and without a broker.
     pub format: u32,
-    /// When it was finished, in nanoseconds since the Unix epoch.
+    /// The time at which it was finished, in nanoseconds since the Unix epoch.
     pub taken_at: u64,
     /// The version of the program that took it.
     pub program: String,
@@ -46,9 +46,9 @@ pub struct Manifest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoredFile {
-    /// What it is called in the node's directory.
+    /// The file's name in the node's directory.
     pub name: String,
-    /// What it is called in the backup.
+    /// The file's name in the backup.
     pub stored: String,
     /// Its length in the backup, in bytes.
     pub bytes: u64,
@@ -68,7 +68,7 @@ pub struct PartitionCopy {
     pub epoch: u32,
     /// The first position held.
     pub first_position: u64,
-    /// The last; the one before `first_position` when there is none.
+    /// The last position; the one before `first_position` when there is none.
     pub last_position: u64,
     /// The log time of the last batch, in nanoseconds since the Unix epoch.
     pub last_log_time: u64,
@@ -86,9 +86,9 @@ pub struct SegmentCopy {
     pub file: StoredFile,
     /// The length of the node's file in bytes, zeros included.
     pub segment_bytes: u64,
-    /// Where its history begins.
+    /// The log point at which it begins.
     pub begins: Place,
-    /// Where it ends.
+    /// The log point at which it ends.
     pub ends: Place,
 }
 
@@ -98,11 +98,11 @@ pub struct SegmentCopy {
 pub struct SnapshotCopy {
     /// The file.
     pub file: StoredFile,
-    /// All entries up to this position are in it.
+    /// The position up to which it holds all entries.
     pub position: u64,
 }
 
-/// A place in a log's history.
+/// A point in a log's history, between two frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
@@ -110,7 +110,7 @@ pub struct Place {
     pub frame: u64,
     /// The next position.
     pub position: u64,
-    /// The link that the next frame carries.
+    /// The hash link that the next frame carries.
     pub link: String,
     /// The epoch.
     pub epoch: u32,
@@ -124,19 +124,19 @@ impl From<Juncture> for Place {
 }
 
 impl PartitionCopy {
-    /// The epoch at the last position.
+    /// Returns the epoch at the last position.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         Epoch(self.epoch)
     }
 
-    /// The last position.
+    /// Returns the last position.
     #[must_use]
     pub fn last(&self) -> Position {
         Position(self.last_position)
     }
 
-    /// All its files.
+    /// Returns all its files.
     pub fn files(&self) -> impl Iterator<Item = &StoredFile> {
         let snapshot = self.snapshot.iter().map(|snapshot| &snapshot.file);
         self.segments.iter().map(|segment| &segment.file).chain(snapshot)
@@ -144,13 +144,13 @@ impl PartitionCopy {
 }
 
 impl Manifest {
-    /// All its files.
+    /// Returns all its files.
     pub fn files(&self) -> impl Iterator<Item = &StoredFile> {
         let logs = self.partitions.iter().chain(&self.sources);
         logs.flat_map(PartitionCopy::files).chain(&self.broker).chain(&self.keys)
     }
 
-    /// The copies of one kind of logs.
+    /// Returns the copies of one kind of log.
     #[must_use]
     pub fn logs(&self, kind: LogKind) -> &[PartitionCopy] {
         match kind {
@@ -159,13 +159,13 @@ impl Manifest {
         }
     }
 
-    /// The format that says all that it holds.
+    /// Sets the oldest format that can express the contents.
     pub(super) fn with_format(self) -> Manifest {
         let is_plain = self.sources.is_empty() && self.broker.is_empty();
         Manifest { format: if is_plain { PLAIN_FORMAT } else { FORMAT }, ..self }
     }
 
-    /// The bytes of the file.
+    /// Encodes the manifest.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = serde_json::to_vec_pretty(self).expect("text and numbers become JSON");
@@ -177,7 +177,7 @@ impl Manifest {
         bytes
     }
 
-    /// Reads the bytes of a manifest.
+    /// Decodes a manifest.
     ///
     /// # Errors
     /// [`BackupError::DamagedManifest`], [`BackupError::NewerManifest`].
@@ -206,7 +206,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// No name leads out of a directory, whoever wrote it.
+    /// Checks that no name leads out of a directory, whatever program wrote it.
     fn check_names(&self) -> Result<(), BackupError> {
         let is_plain = |name: &str| {
             !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
@@ -220,7 +220,7 @@ impl Manifest {
         }
     }
 
-    /// The manifest in a directory; `None` when there is none.
+    /// Reads the manifest of a directory; `None` when there is none.
     ///
     /// # Errors
     /// When it is damaged or newer, or the disk fails.
@@ -232,10 +232,10 @@ impl Manifest {
         }
     }
 
-    /// Makes this the manifest of a directory whose files are all synced, names included.
+    /// Writes this manifest to a directory whose files are all synced, names included.
     ///
     /// # Errors
-    /// When the disk is full or fails: the manifest before it is then still there.
+    /// When the disk is full or fails: the previous manifest is then still there.
     pub fn write<D: Disk>(&self, disk: &mut D) -> Result<(), weir_io::DiskError> {
         let bytes = self.encode();
         write_file(disk, NAME, &bytes, bytes.len() as u64)?;

@@ -1,16 +1,16 @@
-//! A copy of a node's directory from which it can be made again, and the making.
+//! Backups of a node's directory, and their restore.
 //!
-//! A backup is one flat directory. Its files are copies of what the node never changes once it is
-//! written, each named by what it holds; `MANIFEST` says which of them belong together and is
-//! written last, under a temporary name first. So whatever ends a backup, the target is what it
-//! was before it, or the whole new backup. The format is argued in `docs/protocols/log-format.md`.
+//! A backup is one flat directory. Its files are copies of data that the node never changes once
+//! written, each with its contents' hash in its name; `MANIFEST` lists the files that belong
+//! together and is written last, under a temporary name first. So however a backup ends, the target
+//! is either unchanged or the whole new backup. `docs/protocols/log-format.md` explains the format.
 //!
-//! * [`manifest`]: what is written down of a backup. [`take`]: copies, while the node may run;
-//!   [`broker`]: the files of durable subscriptions.
-//! * [`stored`]: reads a backup and checks every byte of it. [`restore`]: makes a node of it.
+//! * [`manifest`]: the manifest of a backup. [`take`]: copies, while the node may run; [`broker`]:
+//!   the files of durable subscriptions.
+//! * [`stored`]: reads a backup and checks every byte of it. [`restore`]: restores a node from it.
 //!
-//! Invariants: a file is checked before it is copied and before it is restored; nothing that a
-//! manifest names is changed or removed while that manifest is the newest.
+//! Invariants: a file is checked before it is copied and before it is restored; no file that the
+//! newest manifest names is changed or removed.
 
 pub mod broker;
 pub mod manifest;
@@ -24,51 +24,51 @@ use weir_log::{LogError, SnapshotFault};
 use weir_partition::dirs::partition_dir;
 use weir_types::{PartitionId, Position};
 
-/// What a file is named while it is being written. Of no meaning after a crash.
+/// The name of a file while it is being written. Ignored after a crash.
 pub(crate) const PART: &str = "copy.part";
 
-/// How many bytes are written at once.
+/// The number of bytes written at once.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Why there is no backup, or no node made of one.
+/// The reason why a backup or restore failed.
 #[derive(Debug, Error)]
 pub enum BackupError {
     /// A disk failed, or is full.
     #[error("{place}: {source}")]
     Disk {
-        /// Whose directory.
+        /// The directory.
         place: String,
-        /// What failed.
+        /// The disk's error.
         source: DiskError,
     },
     /// A log is damaged, newer or foreign; the error names file and offset.
     #[error("{place}: {source}")]
     Log {
-        /// Whose directory.
+        /// The directory.
         place: String,
-        /// What is wrong.
+        /// The log's error.
         source: LogError,
     },
-    /// There is no log to be copied.
+    /// There is no log to copy.
     #[error("{place} holds no log")]
     NoLog {
         /// The directory.
         place: String,
     },
-    /// The log begins late and no snapshot leads to where it begins.
+    /// The log begins late and no snapshot reaches its beginning.
     #[error("{place}: the log begins at position {first} and no sound snapshot reaches it")]
     Unreachable {
-        /// Whose directory.
+        /// The directory.
         place: String,
-        /// Where its log begins.
+        /// The log's first position.
         first: Position,
     },
     /// The node changed its files faster than they could be copied.
     #[error("{file} was gone in each of {tries} tries; try again when the node is less busy")]
     Unsteady {
-        /// A file that was missed.
+        /// A missing file.
         file: String,
-        /// How often.
+        /// The number of tries.
         tries: u32,
     },
     /// The node wrote to the broker's files all the time.
@@ -76,7 +76,7 @@ pub enum BackupError {
         "the broker's files changed in each of {tries} looks; try again, or without the broker"
     )]
     BusyBroker {
-        /// How often they were looked at.
+        /// The number of passes over the files.
         tries: u32,
     },
     /// There is no manifest: no backup was ever finished here.
@@ -85,7 +85,7 @@ pub enum BackupError {
     /// The manifest is not as it was written.
     #[error("{} is damaged: {what}", manifest::NAME)]
     DamagedManifest {
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
     /// A newer program wrote the backup.
@@ -117,12 +117,12 @@ pub enum BackupError {
     Length {
         /// The file.
         file: String,
-        /// What the manifest says.
+        /// The length in the manifest.
         expected: u64,
-        /// What is there.
+        /// The length found.
         found: u64,
     },
-    /// A file of the backup is sound in itself and not the one that was copied.
+    /// A file of the backup is sound by itself but not the one that was copied.
     #[error("{file} is not what was copied: its BLAKE3 hash, from offset 0 on, is {found}")]
     Hash {
         /// The file.
@@ -135,7 +135,7 @@ pub enum BackupError {
     Segment {
         /// The file.
         file: String,
-        /// What is wrong, and where.
+        /// The fault and its location.
         source: LogError,
     },
     /// A snapshot of the backup is not sound.
@@ -143,31 +143,31 @@ pub enum BackupError {
     Snapshot {
         /// The file.
         file: String,
-        /// What is wrong, and where.
+        /// The fault and its location.
         fault: SnapshotFault,
     },
-    /// The files are sound and do not belong together as the manifest says.
+    /// The files are sound but do not fit together as the manifest states.
     #[error("{file}: {what}")]
     Contradiction {
         /// The file.
         file: String,
-        /// What contradicts what.
+        /// The contradiction.
         what: String,
     },
-    /// A node is made only where nothing is.
+    /// The target of a restore must be empty.
     #[error("{place} is not empty: it holds {found}")]
     NotEmpty {
         /// The directory.
         place: String,
-        /// Something that is in it.
+        /// One of its entries.
         found: String,
     },
-    /// A restored log did not open as it should.
+    /// A restored log did not open as expected.
     #[error("{place}: the restored log {what}")]
     Reopened {
-        /// Whose log.
+        /// The log's directory.
         place: String,
-        /// What it did.
+        /// The unexpected result.
         what: String,
     },
 }
@@ -182,7 +182,7 @@ impl BackupError {
     }
 }
 
-/// What a log is of.
+/// The kind of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogKind {
     /// A partition's commands.
@@ -195,7 +195,7 @@ impl LogKind {
     /// All kinds.
     pub const ALL: [LogKind; 2] = [LogKind::Partition, LogKind::Source];
 
-    /// The directory of a partition or source, by its number.
+    /// Returns the directory of a partition or source, by its number.
     #[must_use]
     pub fn dir(self, id: PartitionId) -> String {
         match self {
@@ -204,7 +204,7 @@ impl LogKind {
         }
     }
 
-    /// The directory of its log in that.
+    /// Returns the directory of its log within that.
     #[must_use]
     pub const fn log(self) -> &'static str {
         match self {
@@ -214,10 +214,10 @@ impl LogKind {
     }
 }
 
-/// The directory of durable subscriptions in a node's own.
+/// The directory of durable subscriptions within the node's own.
 pub const BROKER_DIR: &str = "broker";
 
-/// A file's bytes.
+/// Reads a whole file.
 fn read_file<D: Disk>(disk: &mut D, name: &str) -> Result<Vec<u8>, DiskError> {
     let file = disk.open(name, Access::Read)?;
     let read = disk.len(file).and_then(|len| {
@@ -230,14 +230,14 @@ fn read_file<D: Disk>(disk: &mut D, name: &str) -> Result<Vec<u8>, DiskError> {
     read
 }
 
-/// Writes a file and its zeros up to `len` under a temporary name, syncs it and gives it its name,
-/// which survives a power loss only after the directory is synced.
+/// Writes a file and its zeros up to `len` under a temporary name, syncs it and renames it. The
+/// name survives a power loss only after the directory is synced.
 fn write_file<D: Disk>(disk: &mut D, name: &str, bytes: &[u8], len: u64) -> Result<(), DiskError> {
     let file = disk.create(PART)?;
     let written = write_all(disk, file, bytes, len).and_then(|()| disk.sync(file));
     disk.close(file);
     if let Err(error) = written {
-        // Nothing refers to the part: failing to remove it too changes nothing.
+        // No manifest names the part, so a failure to remove it is irrelevant.
         let _ = disk.remove(PART);
         return Err(error);
     }

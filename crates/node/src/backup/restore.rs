@@ -1,16 +1,16 @@
-//! Makes a node's directory of a backup.
+//! Restores a node's directory from a backup.
 //!
 //! ```text
 //! check all ─► mark the directory as unfinished ─► copy ─► begin an epoch in each log ─► unmark
 //! ```
 //!
-//! The mark is synced before anything else is there and removed after all else is synced, and a
-//! node does not start in a directory that has it: what an interrupted restore leaves cannot be
-//! taken for a node.
+//! The mark is synced before any other file exists and removed after all others are synced, and a
+//! node does not start in a marked directory: the remains of an interrupted restore cannot be
+//! mistaken for a node.
 //!
-//! Clients may have been told of what came after the backup. So each log goes on in an epoch that
-//! no other copy of it can have reached: one counted in seconds since 2026, which leaves behind
-//! all that the lost history may have begun, and all that another restore of the same backup did.
+//! Clients may have received events from after the backup. So each log continues in an epoch that
+//! no other copy of it can have reached: one counted in seconds since 2026, which exceeds every
+//! epoch that the lost history, or another restore of the same backup, may have begun.
 
 use weir_io::{Access, Disk};
 use weir_log::{EmbeddedLog, EpochReason, LogConfig, RecoveryReport, SequencedLog};
@@ -24,34 +24,34 @@ use super::{BROKER_DIR, BackupError, LogKind, write_file};
 /// 2026-01-01T00:00:00Z in seconds since the Unix epoch.
 const FIRST_SECOND: u64 = 1_767_225_600;
 
-/// The epoch of what is restored at `now`; of two restores in one second, the same.
+/// Returns the epoch of a restore at `now`; equal for two restores within one second.
 #[must_use]
 pub fn epoch_at(now: Nanos) -> Epoch {
     let seconds = (now.0 / 1_000_000_000).saturating_sub(FIRST_SECOND);
-    // A log's epochs stay below 2^31: there are 68 years until then.
+    // A log's epochs stay below 2^31: that is 68 years.
     Epoch(u32::try_from(seconds).unwrap_or(u32::MAX).min((1 << 31) - 1))
 }
 
-/// What was restored of a log.
+/// The restored log of a partition or source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// What it is of.
+    /// The kind of the log.
     pub kind: LogKind,
-    /// Which.
+    /// The partition or source.
     pub partition_id: PartitionId,
-    /// How its log was found and in which epoch it goes on.
+    /// The recovery's report: the log's state and its new epoch.
     pub report: RecoveryReport,
     /// The log time of its last batch.
     pub last_log_time: Nanos,
 }
 
-/// Makes a node of a backup, all of which was [checked](Stored::check): `open` opens a directory of
-/// the node by its path in it, the node's own for an empty one, and makes it where it is missing.
-/// When it returns, what is in those directories survives a power loss.
+/// Restores a node from a backup that was entirely [checked](Stored::check). `open` opens a
+/// directory of the node by its path within it (empty for the node's own) and creates it if
+/// missing. On return, the contents of those directories survive a power loss.
 ///
 /// # Errors
-/// [`BackupError`]; the node's directory then has the mark that it is unfinished, or is as empty as
-/// before.
+/// [`BackupError`]; the node's directory then has the mark of an unfinished restore, or is as empty
+/// as before.
 pub fn restore<S: Disk, D: Disk>(
     stored: &mut Stored<S>,
     mut open: impl FnMut(&str) -> Result<D, BackupError>,
@@ -94,7 +94,7 @@ fn mark<D: Disk>(root: &mut D) -> Result<(), weir_io::DiskError> {
 }
 
 fn unmark<D: Disk>(root: &mut D) -> Result<(), weir_io::DiskError> {
-    // The keys' names first: no power loss may bring a node without them.
+    // The keys' names first: a power loss must not produce a node without them.
     root.sync_dir()?;
     root.remove(RESTORE_UNFINISHED)?;
     root.sync_dir()
@@ -153,7 +153,7 @@ fn restore_log<S: Disk, D: Disk>(
     refuse_contents(&mut disk, &place)?;
     for (index, segment) in copy.segments.iter().enumerate() {
         let bytes = stored.read_segment(copy, segment)?;
-        // The newest one is written on: it gets its zeros back.
+        // The newest segment is appended to: its zeros are restored.
         let is_newest = index + 1 == copy.segments.len();
         let len = if is_newest { segment.segment_bytes } else { segment.file.bytes };
         write_file(&mut disk, &segment.file.name, &bytes, len)
@@ -170,7 +170,7 @@ fn restore_log<S: Disk, D: Disk>(
     Ok(Restored { kind, partition_id, report, last_log_time })
 }
 
-/// The log opened as the whole of what the backup holds, in an epoch of its own.
+/// Checks that the log opened with exactly the backup's contents, in an epoch of its own.
 fn check_reopened(
     copy: &PartitionCopy,
     report: &RecoveryReport,
@@ -186,7 +186,7 @@ fn check_reopened(
     Err(BackupError::Reopened { place: place.to_owned(), what })
 }
 
-/// True when a directory has the mark of a restore that did not end.
+/// Returns true when a directory has the mark of an unfinished restore.
 ///
 /// # Errors
 /// When the disk fails.

@@ -1,6 +1,6 @@
-//! Reads a backup, and checks every byte of it against its manifest and against itself.
+//! Reads a backup, and checks every byte of it against its manifest and for consistency.
 //!
-//! Reads only, takes no lock: a backup may lie on a medium that cannot be written.
+//! Reads only and takes no lock: a backup may be on a read-only medium.
 
 use weir_io::{Disk, DiskErrorKind};
 use weir_log::{Juncture, LogError, SegmentKind, check_segment, decode_snapshot};
@@ -16,7 +16,7 @@ pub struct Stored<D> {
 }
 
 impl<D: Disk> Stored<D> {
-    /// The backup in a directory.
+    /// Opens the backup in a directory.
     ///
     /// # Errors
     /// When there is none, or its manifest is damaged or newer.
@@ -25,7 +25,7 @@ impl<D: Disk> Stored<D> {
         Ok(Stored { disk, manifest })
     }
 
-    /// What it holds.
+    /// Returns the manifest.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
@@ -34,7 +34,7 @@ impl<D: Disk> Stored<D> {
     /// Checks all files: lengths, checksums, links from segment to segment, hashes.
     ///
     /// # Errors
-    /// The first fault, with its file and where there is one its offset.
+    /// The first fault, with its file and, if known, its offset.
     pub fn check(&mut self) -> Result<(), BackupError> {
         let manifest = self.manifest.clone();
         for kind in LogKind::ALL {
@@ -78,7 +78,7 @@ impl<D: Disk> Stored<D> {
         })
     }
 
-    /// A file's bytes; their length is the one in the manifest.
+    /// Reads a file and checks its length against the manifest.
     fn read_unhashed(&mut self, file: &StoredFile) -> Result<Vec<u8>, BackupError> {
         let name = file.stored.clone();
         let bytes = read_file(&mut self.disk, &name).map_err(|error| match error.kind {
@@ -92,20 +92,20 @@ impl<D: Disk> Stored<D> {
         Ok(bytes)
     }
 
-    /// A file's bytes, which are those that were copied.
+    /// Reads a file and checks that it is the one that was copied.
     ///
     /// # Errors
-    /// When they are not.
+    /// When it is not.
     pub fn read(&mut self, file: &StoredFile) -> Result<Vec<u8>, BackupError> {
         let bytes = self.read_unhashed(file)?;
         check_hash(file, &bytes)?;
         Ok(bytes)
     }
 
-    /// A segment's bytes, which are sound and those that were copied.
+    /// Reads a segment and checks that it is sound and the one that was copied.
     ///
     /// # Errors
-    /// When they are not: by frame first, which tells the offset.
+    /// When it is not. Frames are checked first, since their error names the offset.
     pub fn read_segment(
         &mut self,
         copy: &PartitionCopy,
@@ -116,7 +116,7 @@ impl<D: Disk> Stored<D> {
         let stored = &file.stored;
         let unsound = |source| BackupError::Segment { file: stored.clone(), source };
         let check = check_segment(&file.name, &bytes, SegmentKind::Command).map_err(unsound)?;
-        // In a backup nothing may be torn.
+        // A backup must have no torn tail.
         if let Some(damage) = check.damage(&file.name, u64::MAX) {
             return Err(unsound(damage));
         }
@@ -142,10 +142,10 @@ impl<D: Disk> Stored<D> {
         Ok(bytes)
     }
 
-    /// A snapshot's bytes, which are sound and those that were copied.
+    /// Reads a snapshot and checks that it is sound and the one that was copied.
     ///
     /// # Errors
-    /// When they are not: by block first, which tells the offset.
+    /// When it is not. Blocks are checked first, since their error names the offset.
     pub fn read_snapshot(
         &mut self,
         copy: &PartitionCopy,

@@ -1,12 +1,13 @@
-//! Takes a backup, of a node that runs or of one that does not.
+//! Takes a backup of a node, running or not.
 //!
-//! The command log decides what a node is; a backup holds all of it that is retained, because the
-//! events are made again from it, and the newest sound snapshot. Trading partitions are copied
-//! before the control partition, so that the control log has whatever they import from it.
+//! The command log determines a node's state. A backup holds all of it that is retained, because
+//! the events are rebuilt from it, and the newest sound snapshot. Trading partitions are copied
+//! before the control partition, so that the control log has every definition that they import from
+//! it.
 //!
-//! A running node adds frames, opens segments, gives old ones up and recycles their files. So a
-//! segment is believed by its header and name: one that is no longer listed under its name is
-//! given up and the log looked at anew. Frames that are half written read as the end.
+//! A running node adds frames, opens segments, deletes old ones and recycles their files. So a
+//! segment is identified by its header and name: one that is no longer listed under its name is
+//! dropped and the log is listed again. A half-written frame reads as the end.
 
 use weir_io::{Access, Disk, DiskErrorKind};
 use weir_log::segment::SEGMENT_HEADER;
@@ -22,18 +23,19 @@ use super::manifest::{
 };
 use super::{BackupError, LogKind, read_file, write_file};
 
-/// How often a log is looked at anew before it is given up.
+/// The maximum number of times that a log is listed.
 const TRIES_MAX: u32 = 20;
-/// How often the same fault must be read before it is damage: a writer may have been at it.
+/// The number of reads that must show the same fault for it to count as damage: a writer may have
+/// been active.
 const READS_OF_DAMAGE: u32 = 3;
-/// How many digits of its hash a file's name in the backup has.
+/// The number of digits of its hash in a file's name in the backup.
 const HASH_DIGITS: usize = 16;
 
-/// The directories of a partition or of a source.
+/// The directories of a partition or a source.
 pub struct LogSource<D> {
-    /// What its log is of.
+    /// The kind of its log.
     pub kind: LogKind,
-    /// Which.
+    /// The partition or source.
     pub partition_id: PartitionId,
     /// The log: of commands, or of batches.
     pub commands: D,
@@ -45,14 +47,14 @@ pub struct LogSource<D> {
 pub struct Key {
     /// Its name.
     pub name: String,
-    /// What is in it.
+    /// Its contents.
     pub bytes: Vec<u8>,
 }
 
-/// What a backup came to.
+/// The result of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// What the target holds now.
+    /// The target's new manifest.
     pub manifest: Manifest,
     /// Files that were copied.
     pub files_copied: u64,
@@ -60,13 +62,13 @@ pub struct Taken {
     pub bytes_copied: u64,
     /// Files that were there from an earlier backup.
     pub files_kept: u64,
-    /// What there is to say, for people.
+    /// Notes for operators.
     pub notes: Vec<String>,
 }
 
-/// Why a look at a log came to nothing.
+/// The reason why reading a log stopped.
 enum Stop {
-    /// The node moved this file meanwhile.
+    /// The node moved this file meanwhile: read the log again.
     Again(String),
     Failed(BackupError),
 }
@@ -77,18 +79,18 @@ impl From<BackupError> for Stop {
     }
 }
 
-/// What a backup is taken of.
+/// The files that a backup is taken of.
 pub struct NodeFiles<D> {
     /// The logs, each with its snapshots.
     pub logs: Vec<LogSource<D>>,
-    /// The broker's directory, where it is to be copied.
+    /// The broker's directory, if it is to be copied.
     pub broker: Option<D>,
     /// Small files of the node's directory.
     pub keys: Vec<Key>,
 }
 
-/// Takes a backup of `node` into `target`. When it returns, the backup survives a
-/// power loss; when it fails, the target is the backup that it was before.
+/// Takes a backup of `node` into `target`. On return, the backup survives a power loss; on failure,
+/// the target is the backup that it was before.
 ///
 /// # Errors
 /// [`BackupError`].
@@ -101,7 +103,7 @@ pub fn back_up<S: Disk, T: Disk>(
     let before = Manifest::read(target, "the target")?;
     let mut store = Store::new(target, before)?;
     let NodeFiles { mut logs, broker, keys } = node;
-    // What it has delivered the logs have then, and more.
+    // Copied first, so that the logs copied later contain all messages that it has delivered.
     let broker = broker.map(|mut disk| copy_broker(&mut disk, &mut store)).transpose()?;
     logs.sort_by_key(|log| log.partition_id);
     let (mut partitions, mut sources) = (Vec::new(), Vec::new());
@@ -128,7 +130,7 @@ pub fn back_up<S: Disk, T: Disk>(
     store.finish(manifest.with_format())
 }
 
-/// The target, and what is done to it.
+/// The target, and the changes made to it.
 pub(super) struct Store<'a, T> {
     disk: &'a mut T,
     before: Option<Manifest>,
@@ -143,7 +145,7 @@ impl<'a, T: Disk> Store<'a, T> {
         let (files_copied, bytes_copied, files_kept) = (0, 0, 0);
         let notes = Vec::new();
         let mut store = Store { disk, before, files_copied, bytes_copied, files_kept, notes };
-        // What a backup that was cut short left behind is not trusted.
+        // Files left by an interrupted backup are not trusted.
         let known = store.before.clone();
         store.remove_all_but(known.as_ref()).map_err(BackupError::disk("the target"))?;
         Ok(store)
@@ -161,7 +163,7 @@ impl<'a, T: Disk> Store<'a, T> {
         if names.is_empty() { Ok(()) } else { self.disk.sync_dir() }
     }
 
-    /// What the earlier backup has of a log.
+    /// Returns the earlier backup's copy of a log.
     fn known(&self, kind: LogKind, partition_id: PartitionId) -> Option<&PartitionCopy> {
         let before = self.before.as_ref()?;
         before.logs(kind).iter().find(|copy| copy.partition == partition_id.0)
@@ -188,7 +190,8 @@ impl<'a, T: Disk> Store<'a, T> {
         Ok(file)
     }
 
-    /// Names first, then the manifest, then what only the earlier one needs.
+    /// Syncs the names first, then writes the manifest, then removes files that only the earlier
+    /// one needs.
     fn finish(mut self, manifest: Manifest) -> Result<Taken, BackupError> {
         let finished = self
             .disk
@@ -270,7 +273,7 @@ fn check_same_node(
     }
 }
 
-/// The segments of a log as copied.
+/// The copied segments of a log.
 struct Copied {
     segments: Vec<SegmentCopy>,
     next: Juncture,
@@ -293,7 +296,8 @@ impl<D: Disk> SourceLog<'_, D> {
         Ok(names)
     }
 
-    /// A fault in a file that is no longer there is none: the node gave it up meanwhile.
+    /// Judges a fault: if the file is no longer listed, the node has deleted it meanwhile and the
+    /// fault is ignored.
     fn judge(&mut self, name: &str, error: LogError) -> Stop {
         match self.names() {
             Ok(names) if names.iter().any(|listed| listed == name) => {
@@ -322,7 +326,7 @@ impl<D: Disk> SourceLog<'_, D> {
         read.map_err(failed)
     }
 
-    /// All segments in order, with their headers.
+    /// Returns all segments in order, with their headers.
     fn headers(&mut self) -> Result<Vec<(String, SegmentHeader)>, Stop> {
         let mut listed = Vec::new();
         for name in self.names()? {
@@ -345,8 +349,8 @@ impl<D: Disk> SourceLog<'_, D> {
         Err(Stop::Failed(BackupError::log(&self.dir)(error)))
     }
 
-    /// A segment's bytes up to its last sound frame, its length, and what it holds. Damage is what
-    /// reads the same again and again.
+    /// Reads a segment up to its last sound frame; returns the bytes, the file's length and the
+    /// check's result. A fault counts as damage only when several reads show it.
     fn read_segment(
         &mut self,
         name: &str,
@@ -408,9 +412,9 @@ impl<D: Disk> SourceLog<'_, D> {
         Ok(Copied { segments, next, log_time })
     }
 
-    /// The earlier backup's copy of a segment that will not grow any more. The next segment's
-    /// header carries the hash of all before it: where that is the one that the copy ends with,
-    /// the copy is of this very history.
+    /// Returns the earlier backup's copy of a segment that is complete. The next segment's header
+    /// carries the hash of all frames before it: if the copy ends with that hash, it belongs to
+    /// this history.
     fn known_segment<T: Disk>(
         &mut self,
         header: &SegmentHeader,
@@ -426,7 +430,7 @@ impl<D: Disk> SourceLog<'_, D> {
     }
 }
 
-/// Which snapshot is wanted: the newest of this log up to a position.
+/// The requested snapshot: the newest of this log up to a position.
 struct Wanted<'a> {
     dir: &'a str,
     log_id: u128,
@@ -445,7 +449,7 @@ fn copy_snapshot<S: Disk, T: Disk>(
     for name in names.iter().rev() {
         let bytes = match read_file(disk, name) {
             Ok(bytes) => bytes,
-            // The node prunes old ones when there is a newer one.
+            // The node removes old snapshots when there is a newer one.
             Err(error) if error.kind == DiskErrorKind::NotFound => {
                 return Err(Stop::Again(name.clone()));
             }

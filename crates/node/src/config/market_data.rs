@@ -1,4 +1,4 @@
-//! The part of the configuration that says what of the market goes out.
+//! The section `[market_data]`: publication of the node's own market.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
@@ -17,47 +17,47 @@ pub struct MarketDataSection {
     pub publish: Option<PublishSection>,
 }
 
-/// Where the node's own market is sent, and what is kept for who missed some of it.
+/// The publication of the node's own market, and its service for receivers that missed messages.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishSection {
-    /// The group that everything is sent to, line A.
+    /// The multicast group of line A.
     pub group: SocketAddrV4,
-    /// A second group that gets the same, line B.
+    /// The multicast group of line B, which gets the same packets.
     pub line_b: Option<SocketAddrV4>,
-    /// The address of this machine that sends: nothing leaves the machine by mistake.
+    /// The local address that sends; the default keeps packets on this machine.
     #[serde(default = "default_interface")]
     pub interface: Ipv4Addr,
-    /// How many routers a packet may cross, its time to live.
+    /// The number of routers that a packet may cross, its time to live.
     #[serde(default = "default_hops")]
     pub hops: u32,
-    /// Where requests for what was missed are taken, by UDP.
+    /// The UDP address for retransmission requests.
     pub requests: SocketAddrV4,
-    /// Requests a second that one address is answered.
+    /// The number of requests per second that are answered for one address.
     #[serde(default = "default_requests_per_second")]
     pub requests_per_second: u32,
-    /// Messages kept of a session, 52 bytes each, and as many of the one before it.
+    /// The number of messages kept of a session, 52 bytes each, and of the session before it.
     #[serde(default = "default_messages_max")]
     pub messages_max: usize,
-    /// Bytes of a packet without IP's and UDP's own.
+    /// The size of a packet in bytes, without the IP and UDP headers.
     #[serde(default = "default_packet_bytes")]
     pub packet_bytes: usize,
-    /// How often the thread looks for events when it has nothing to do and parks, in microseconds.
+    /// The interval between polls for events while the thread parks without work, in microseconds.
     #[serde(default = "default_look_interval_us")]
     pub look_interval_us: u64,
-    /// The hour of UTC at which a day begins, and a session with it.
+    /// The hour in UTC at which a day and its session begin.
     #[serde(default)]
     pub day_begins_hour: u8,
-    /// Where snapshots are served, by TCP; none are without it.
+    /// The TCP address for snapshots; not served without it.
     pub snapshots: Option<SocketAddr>,
-    /// Who may have snapshots, up to 6 characters; everybody may without it.
+    /// The user name for snapshots, up to 6 characters; without it any client may get them.
     pub snapshots_username: Option<String>,
-    /// A file with the password for them, up to 10 characters; empty without it.
+    /// The file with the password for that user, up to 10 characters; empty without it.
     pub snapshots_password_file: Option<PathBuf>,
-    /// Clients that may have snapshots at the same time.
+    /// The maximum number of simultaneous snapshot clients.
     #[serde(default = "default_snapshots_clients_max")]
     pub snapshots_clients_max: usize,
-    /// How long one may take, in milliseconds.
+    /// The maximum duration of a snapshot, in milliseconds.
     #[serde(default = "default_snapshots_timeout_ms")]
     pub snapshots_timeout_ms: u64,
 }
@@ -147,7 +147,7 @@ impl PublishSection {
         Ok(())
     }
 
-    /// That a name and a password make a login, and are of a server that there is.
+    /// Checks that user name and password form a login, and that the snapshot server is configured.
     fn check_snapshots(&self) -> Result<(), ConfigError> {
         let out = |key, value: &str, want| {
             Err(ConfigError::OutOfRange { key, value: value.to_owned(), want })
@@ -170,10 +170,10 @@ impl PublishSection {
         }
     }
 
-    /// Who may have snapshots.
+    /// Returns the login required for snapshots.
     ///
     /// # Errors
-    /// When the password's file cannot be read, or holds no password of a login.
+    /// When the password's file cannot be read, or holds no valid password.
     pub fn snapshots_access(&self) -> Result<Access, PasswordError> {
         let Some(name) = &self.snapshots_username else { return Ok(Access::Everybody) };
         login(name, self.snapshots_password_file.as_deref()).map(Access::Only)

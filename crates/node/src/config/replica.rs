@@ -1,4 +1,4 @@
-//! The part of the configuration that says which node's sources are followed.
+//! The section `[replica]`: the node whose sources this one follows.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use weir_runtime::ConfigError;
 
 use super::{IngestSection, SOURCES_MAX};
 
-/// The node whose sources are followed, and who this one is there.
+/// The node whose sources are followed, and this node's identity there.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplicaSection {
     /// The master's ingest listener.
     pub master: SocketAddr,
-    /// A session of the role `Supervisor` there.
+    /// A session of the role `Supervisor` on the master.
     pub session: u32,
     /// A file with its API key in hexadecimal.
     pub key_file: PathBuf,
@@ -32,17 +32,17 @@ pub struct ReplicaSection {
 }
 
 impl ReplicaSection {
-    /// Where the master is and how it is known.
+    /// Returns the master's address and TLS settings.
     ///
     /// # Errors
-    /// When the authorities' file is none.
+    /// When the file of authorities is not valid.
     pub fn target(&self) -> anyhow::Result<Target> {
         let name = self.tls_name.clone().unwrap_or_else(|| self.master.ip().to_string());
         let tls = self.tls_ca.as_deref().map(|ca| ClientTls::new(Trust::Authority(ca), &name));
         Ok(Target { address: self.master, tls: tls.transpose()? })
     }
 
-    /// Whether the master's own partition is followed, so that this node has none.
+    /// Returns true when the master's own partition is followed, so that this node has none.
     #[must_use]
     pub fn follows_own(&self) -> bool {
         self.sources.contains(&1)

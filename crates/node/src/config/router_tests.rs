@@ -1,4 +1,4 @@
-//! The section `[router]`: defaults, named errors, and the role that it belongs to.
+//! The section `[router]`: defaults, named errors, and its role.
 
 use weir_orderstate::router::StoreRole::{Master, Replica};
 

@@ -1,5 +1,5 @@
-//! What keeps orders when the stores let them go, where it is configured: the node's own and those
-//! of outside sources, one archive each on one thread.
+//! The archives of orders that the stores discard, where configured: one for the node's own orders
+//! and one for each outside source, all on one thread.
 
 use weir_orderstate::cold::agent::{dir_of, pace_of};
 use weir_orderstate::cold::{
@@ -13,13 +13,12 @@ impl Assembly<'_> {
         section.dir.clone().unwrap_or_else(|| self.config.dir.join("cold"))
     }
 
-    /// What of the machine the readers of all archives get.
+    /// Returns the read rate that the readers of all archives share.
     pub(super) fn cold_pace(&self) -> SharedPace {
         pace_of(self.config.delivery.cold.as_ref().map_or(1, |section| section.rows_per_second))
     }
 
-    /// The archive of the node's own orders, opened and without a thread, behind the store's end of
-    /// it.
+    /// Opens the archive of the node's own orders, without a thread; returns the store's end of it.
     pub(super) fn cold(
         &self,
         (trading, pace): (&Recovered, SharedPace),
@@ -42,7 +41,7 @@ impl Assembly<'_> {
         Ok(Some(ColdFeeder::new(port, agent)))
     }
 
-    /// What keeps what the stores of outside sources let go.
+    /// Returns the archives' settings for the stores of outside sources.
     pub(super) fn cold_sources(&self, pace: SharedPace) -> Option<ColdSources> {
         let section = self.config.delivery.cold.as_ref()?;
         Some(ColdSources {
@@ -55,7 +54,7 @@ impl Assembly<'_> {
         })
     }
 
-    /// The archives' thread, where there are any.
+    /// Builds the archives' thread, if there is any archive.
     pub(super) fn cold_thread(&self, agents: Vec<ColdAgent>) -> Option<Runner> {
         if agents.is_empty() {
             return None;
@@ -69,7 +68,7 @@ impl Assembly<'_> {
     }
 }
 
-/// Figures of each archive that a node with this configuration has, by its source.
+/// Returns the figures of each archive of a node with this configuration, by source.
 pub(super) fn figures_of(config: &Config) -> BTreeMap<PartitionId, Arc<ColdFigures>> {
     if config.delivery.cold.is_none() {
         return BTreeMap::new();

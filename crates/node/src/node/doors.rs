@@ -1,18 +1,18 @@
-//! The doors beside the gateway's, for outside cores and for subscribers; and behind each door the
-//! thread that does the handshakes of TLS, where the node speaks it.
+//! The listeners other than the gateway's, for outside cores and for subscribers; and with TLS, the
+//! thread of each listener that does its handshakes.
 
 use super::*;
 
-/// A door with an agent of its own behind it.
+/// A listener with an agent of its own.
 pub(super) struct OuterDoor<A> {
     agent: A,
-    /// Where it listens.
+    /// The address that it listens on.
     pub(super) address: SocketAddr,
     handshakes: Option<Runner>,
 }
 
 impl Assembly<'_> {
-    /// The door of order entry and delivery.
+    /// Opens the listener of order entry and delivery.
     pub(super) fn front_door(
         &self,
         listener: std::net::TcpListener,
@@ -20,8 +20,8 @@ impl Assembly<'_> {
         self.door(listener, ("handshakes", &self.wakes.newcomers))
     }
 
-    /// Where connections come from, and with TLS the thread that does their handshakes and wakes
-    /// who takes them.
+    /// Opens a listener; with TLS also the thread that does its handshakes and wakes the agent that
+    /// takes its connections.
     pub(super) fn door(
         &self,
         listener: std::net::TcpListener,
@@ -49,7 +49,8 @@ impl Assembly<'_> {
         Ok((Door::Tls(to_door), Some(runner)))
     }
 
-    /// The agent that outside cores connect to, where they may, and the store's end of its ring.
+    /// Builds the agent that outside cores connect to, where configured, and the store's end of its
+    /// ring.
     pub(super) fn ingest(
         &self,
         control: &Recovered,
@@ -79,7 +80,7 @@ impl Assembly<'_> {
         Ok(Some((OuterDoor { agent, address, handshakes }, store_port)))
     }
 
-    /// The agent of durable subscriptions, where they are served.
+    /// Builds the agent of durable subscriptions, where configured.
     pub(super) fn broker(
         &self,
         control: &Recovered,
@@ -129,7 +130,7 @@ impl Assembly<'_> {
         Ok(Some(OuterDoor { agent, address, handshakes }))
     }
 
-    /// Starts the threads of those with sockets of their own, beside the gateway's.
+    /// Starts the threads of the agents with listeners of their own.
     pub(super) fn start_doors(
         &self,
         (ingest, broker): (Option<OuterDoor<IngestAgent>>, Option<OuterDoor<BrokerAgent>>),

@@ -1,11 +1,11 @@
-//! The market-data gateway of a node, where it has one.
+//! The market-data gateway of a node, where configured.
 
 use weir_marketgate::gateway::assembly::{Host, assemble};
 
 use super::*;
 
 impl Assembly<'_> {
-    /// Puts the gateway together; its threads start with the others.
+    /// Assembles the gateway; its threads start with the others.
     pub(super) fn open_market(&mut self, control: &Recovered) -> anyhow::Result<()> {
         let Some(section) = &self.config.market else { return Ok(()) };
         let gateway = assemble(

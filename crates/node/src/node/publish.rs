@@ -1,4 +1,4 @@
-//! The threads that publish the node's own market and serve snapshots of it, where they do.
+//! The threads that publish the node's own market and serve snapshots of it, where configured.
 
 use std::net::UdpSocket;
 
@@ -10,20 +10,21 @@ use weir_marketgate::udp;
 use crate::config::PublishSection;
 use super::*;
 
-/// The publisher's threads, where it takes requests, and its figures.
+/// The publisher's threads, its address for retransmission requests, and its figures.
 pub(super) struct Publisher {
     pub(super) runners: Vec<Runner>,
     pub(super) requests: SocketAddr,
     pub(super) figures: Arc<PublishFigures>,
 }
 
-/// The threads behind the others, with the publisher's before them: it has heard all when they end.
+/// Prepends the publisher's threads to the background ones. Threads stop in this order, so the
+/// publisher has received all events when it stops.
 pub(super) fn before(publisher: Option<Publisher>, behind: Vec<Runner>) -> Vec<Runner> {
     publisher.into_iter().flat_map(|publisher| publisher.runners).chain(behind).collect()
 }
 
 impl Assembly<'_> {
-    /// What publishes the trading partition's market, where the configuration says so.
+    /// Builds the publisher of the trading partition's market, where configured.
     pub(super) fn publisher(&self, trading: &Recovered) -> anyhow::Result<Option<Publisher>> {
         let Some(section) = &self.config.market_data.publish else { return Ok(None) };
         let first = trading.reader().next_record();
@@ -56,7 +57,7 @@ impl Assembly<'_> {
         Ok(Some(Publisher { runners, requests: address, figures }))
     }
 
-    /// What serves snapshots of it, where the configuration says so: its figures, its thread.
+    /// Builds the snapshot server of that market, where configured: its figures and its thread.
     fn snapshots(
         &self,
         section: &PublishSection,
@@ -81,7 +82,7 @@ impl Assembly<'_> {
         Ok(Some((figures, self.behind("snapshots").with_sockets(poller).with_agent(agent))))
     }
 
-    /// A thread that gives way to those of orders.
+    /// Returns a thread that yields to those of the order path.
     fn behind(&self, name: &'static str) -> Runner {
         Runner::new(name, Wake::new(), self.config.wait).sharing(DELIVERY_SHARE).giving_way()
     }

@@ -1,12 +1,12 @@
-//! Puts a node together that follows the partition of another one and has none of its own: a
-//! control partition, in which its clients' sessions are defined, and the stores that are followed.
-//! It trades nothing.
+//! Assembles a node that follows another node's partition and has none of its own: a control
+//! partition, in which its clients' sessions are defined, and the followed stores. It trades
+//! nothing.
 //!
-//! Whoever logs on is let in as at any node: same gateway, same newcomers, same keys.
+//! Clients log on as at any node: same gateway, same newcomers' thread, same keys.
 
 use super::*;
 
-/// Starts a node whose partition 1 is another's.
+/// Starts a node whose partition 1 is followed from another node.
 pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
     refuse_traded(config)?;
     let (listener, address) = listen(config)?;
@@ -68,8 +68,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     Ok(Node { threads, draining, address, status, tls, web, reload, token_keys, notes })
 }
 
-/// A directory with orders of its own stays a node that trades: its orders would be hidden by
-/// another's.
+/// Refuses a directory with orders of its own: the followed partition would hide them.
 fn refuse_traded(config: &Config) -> anyhow::Result<()> {
     let dir = config.dir.join(partition_dir(TRADING));
     anyhow::ensure!(

@@ -1,13 +1,13 @@
-//! Puts a router together: a control partition of its own, in which its clients' sessions are
-//! defined, and the agent that stands before the nodes. It trades nothing.
+//! Assembles a router: a control partition of its own, in which its clients' sessions are defined,
+//! and the agent that queries the nodes behind it. It trades nothing.
 //!
-//! Whoever logs on is let in as at a node: same gateway, same newcomers, same keys.
+//! Clients log on as at a node: same gateway, same newcomers' thread, same keys.
 
 use weir_orderstate::router::{RouterAgent, RouterBoard, RouterParts};
 
 use super::*;
 
-/// Why a router is not ready while none of its sources can be asked.
+/// The reason why a router is not ready while none of its sources can be queried.
 const CUT_OFF: &str = "no store of any source can be asked";
 
 /// Starts a router.

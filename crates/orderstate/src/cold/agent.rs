@@ -1,14 +1,14 @@
-//! The archive's thread: takes what the store hands over, answers questions page by page as its
-//! pace allows, and does what the archive has to do, a step at a time, so that none of them starves
-//! another. Its disk blocks it and nobody else.
+//! The archive's thread: takes changes from the store, answers queries page by page at its pace,
+//! and maintains the archive one step at a time, so that none of these starves another. Its disk
+//! blocks only this thread.
 //!
 //! ```text
-//! trouble                        | what is done
+//! trouble                        | action
 //! -------------------------------+---------------------------------------------------------------
-//! a file is damaged              | named; readers before its end are told ResyncFloor, others not
-//! the disk cannot be read        | the question is rejected for now; its token stays good
-//! the disk has no room, or fails | tried again each second; changes wait in memory up to a limit,
-//!                                | then in the store; what that lets go meanwhile is a hole
+//! a file is damaged              | reported; readers before its end get ResyncFloor, others do not
+//! the disk cannot be read        | the query is rejected for now; its token stays valid
+//! the disk is full, or fails     | retried each second; changes wait in memory up to a limit, then
+//!                                | in the store; changes discarded meanwhile become a hole
 //! a hole                         | the archive begins anew behind it: ResyncFloor before it
 //! ```
 
@@ -32,57 +32,57 @@ use weir_types::{Epoch, Nanos, PartitionId};
 use super::feeder::{BATCHES_MAX, ColdNews, ColdPort, ColdRequest, cold_place, hot_place};
 use super::figures::ColdFigures;
 
-/// How long after a failure it is tried again, in nanoseconds.
+/// The time after a failure until the retry, in nanoseconds.
 const RETRY_AFTER: u64 = 1_000_000_000;
-/// How long the thread rests when nothing comes: files grow old meanwhile.
+/// The thread's rest in nanoseconds without requests: files age meanwhile.
 const REST: u64 = 100_000_000;
-/// How often what is told of the archive is brought up to date.
+/// The interval in nanoseconds at which the archive's figures are published.
 const TOLD_EVERY: u64 = 100_000_000;
-/// Rows that may be read at once after a rest, as time of the pace.
+/// The burst of reads allowed after a rest, as time of the pace.
 const BURST: Nanos = Nanos(10_000_000);
-/// While readers take pages, files are merged a block at a time after so many of them: merging took
-/// three quarters of the thread when each page had its step.
+/// The number of pages per merged block while readers take pages: merging took three quarters of
+/// the thread when each page had its step.
 const PAGES_A_MERGE_STEP: u32 = 16;
-/// Changes wait in memory, while the disk takes none, up to so many times a segment's.
+/// The limit of changes waiting in memory while the disk accepts none, in segments' sizes.
 const OPEN_SEGMENTS_MAX: u64 = 2;
 
-/// What the agent is made of.
+/// The parts of the agent.
 pub struct ColdParts {
     /// The archive's own directory.
     pub dir: PathBuf,
-    /// What the archive is to be.
+    /// The archive's configuration.
     pub config: ColdConfig,
-    /// How many entries are looked at, in common with other archives of the thread.
+    /// The limit of entries scanned, shared with other archives of the thread.
     pub pace: SharedPace,
-    /// Questions that may be out at once.
+    /// The maximum number of outstanding queries.
     pub readers_max: u32,
-    /// Seals the tokens of pages.
+    /// The sealer of the tokens of pages.
     pub sealer: TokenSealer,
     /// The store's thread.
     pub store: Wake,
-    /// The agent's own.
+    /// The agent's own thread.
     pub wake: Wake,
-    /// Figures for others to read.
+    /// Figures for other threads to read.
     pub figures: Arc<ColdFigures>,
 }
 
-/// What of the machine the readers of all archives of a thread get.
+/// The read rate shared by the readers of all archives of a thread.
 pub type SharedPace = Arc<Mutex<Pace>>;
 
-/// Entries looked at a second, on average.
+/// Returns a pace of this many scanned entries per second, on average.
 #[must_use]
 pub fn pace_of(rows_per_second: u64) -> SharedPace {
     Arc::new(Mutex::new(Pace::new(rows_per_second, BURST)))
 }
 
-/// The agent.
+/// The archive's agent.
 pub struct ColdAgent<D = ThreadDisk> {
     pub(super) archive: Archive<D>,
     pub(super) sealer: TokenSealer,
     pub(super) figures: Arc<ColdFigures>,
     pub(super) rows: Vec<u8>,
     pub(super) token: Vec<u8>,
-    /// When a segment was last closed for a reader's sake.
+    /// The time at which a segment was last closed early for a reader.
     pub(super) closed_at: Nanos,
     news: Consumer<ColdNews>,
     empties: Producer<Batch>,
@@ -90,31 +90,33 @@ pub struct ColdAgent<D = ThreadDisk> {
     answers: Producer<(Ticket, OlderAnswer)>,
     rewound: Producer<Place>,
     kept: Producer<Place>,
-    /// Questions, and the places that the archive is to have before it answers them.
+    /// Queries, and the change ids that the archive must have before it answers them.
     waiting: VecDeque<(OlderAsk, ColdPlace)>,
-    /// What never was, by its source's last word, and is not forgotten yet.
+    /// A rewind that is not applied yet: changes after this change id are void.
     rewind: Option<(Epoch, ColdPlace)>,
-    /// Whether it was rewound, and nothing was told again since.
+    /// True after a rewind until changes are sent again.
     is_rewound: bool,
-    /// Whether what was taken is to be on the disk as soon as it can.
+    /// True when the changes taken must be synced as soon as possible.
     must_keep: bool,
     pace: SharedPace,
-    /// Pages that are read before the next step of a merge.
+    /// The number of pages until the next step of a merge.
     pages_to_merge: u32,
-    /// When the disk is tried again after a failure.
+    /// The time of the retry after a disk failure.
     retry_at: Option<Nanos>,
     open_bytes_max: u64,
     told_at: Nanos,
     store: Wake,
 }
 
-/// The directory of the archive of the node's own log: another log's places mean other changes.
+/// Returns the directory of the archive of the node's own log: another log's change ids mean other
+/// changes.
 #[must_use]
 pub fn dir_of(dir: &Path, log_id: u128) -> PathBuf {
     dir.join(format!("log-{log_id:032x}"))
 }
 
-/// The directory of the archive of an outside source, by the log of its batches where it has one.
+/// Returns the directory of an outside source's archive, named by the log of its batches if it has
+/// one.
 #[must_use]
 pub fn source_dir_of(dir: &Path, source: PartitionId, log_id: Option<u128>) -> PathBuf {
     match log_id {
@@ -124,11 +126,11 @@ pub fn source_dir_of(dir: &Path, source: PartitionId, log_id: Option<u128>) -> P
 }
 
 impl ColdAgent {
-    /// Opens the archive in its directory; what there is to say goes to `notes`.
+    /// Opens the archive in its directory; messages for operators are added to `notes`.
     ///
     /// # Errors
-    /// When the directory cannot be read or made, another process has it, or its files are of a
-    /// later epoch than the log.
+    /// When the directory cannot be read or created, another process has locked it, or its files
+    /// are of a later epoch than the log.
     pub fn open(
         parts: ColdParts,
         notes: &mut Vec<String>,
@@ -140,10 +142,10 @@ impl ColdAgent {
         ColdAgent::over(disk, parts, notes).with_context(at)
     }
 
-    /// As [`ColdAgent::open`], of an outside source: see [`ColdAgent::over_source`].
+    /// Opens an outside source's archive in its directory: see [`ColdAgent::over_source`].
     ///
     /// # Errors
-    /// As [`ColdAgent::open`].
+    /// The same as those of [`ColdAgent::open`].
     pub fn open_source(
         parts: ColdParts,
         survives: bool,
@@ -158,7 +160,7 @@ impl ColdAgent {
 }
 
 impl<D: Disk> ColdAgent<D> {
-    /// As [`ColdAgent::open`], over a disk.
+    /// Opens the archive over a disk.
     ///
     /// # Errors
     /// When the disk fails or its files are of a later epoch than the log.
@@ -173,10 +175,10 @@ impl<D: Disk> ColdAgent<D> {
         let out_max = parts.readers_max;
         let (news, from_store) = RingBuffer::new(BATCHES_MAX);
         let (empties, used) = RingBuffer::new(BATCHES_MAX);
-        // Each question that is out may be forgotten, too.
+        // Each outstanding query may be cancelled, too.
         let (requests, asked) = RingBuffer::new(2 * out_max as usize + 1);
         let (answers, answered) = RingBuffer::new(out_max as usize);
-        // The store asks once at a time.
+        // The store makes one such request at a time.
         let (rewound, is_rewound) = RingBuffer::new(1);
         let (kept, is_kept) = RingBuffer::new(1);
         let port = ColdPort {
@@ -219,11 +221,11 @@ impl<D: Disk> ColdAgent<D> {
         Ok((port, agent))
     }
 
-    /// As [`ColdAgent::over`], of an outside source of which the node knows what it was left: files
-    /// of what it does not know any more are removed, all of them where nothing survives a restart.
+    /// Opens an outside source's archive over a disk. All its files are removed if one has an epoch
+    /// after the recovered store's, or if the source survives no restart.
     ///
     /// # Errors
-    /// As [`ColdAgent::over`].
+    /// The same as those of [`ColdAgent::over`].
     pub fn over_source(
         mut disk: D,
         parts: ColdParts,
@@ -239,14 +241,15 @@ impl<D: Disk> ColdAgent<D> {
         ColdAgent::over(disk, parts, notes)
     }
 
-    /// Takes the batches that are there, closing segments as they fill: at a start, before the
-    /// thread begins.
+    /// Takes the waiting batches and closes segments as they fill: at a start, before the thread
+    /// begins.
     pub fn take_batches(&mut self) {
         self.take_changes(Nanos(0));
         self.work(Nanos(0), false);
     }
 
-    /// What the archive has after `place` never was, at a start; where to feed it from.
+    /// Voids the archive's changes after `place` at a start; returns the change id to continue
+    /// from.
     ///
     /// # Errors
     /// When the disk fails.
@@ -263,7 +266,8 @@ impl<D: Disk> ColdAgent<D> {
         }
     }
 
-    /// All news that were handed over by now, unless much waits for the disk; how many.
+    /// Takes all changes sent so far, unless much waits for the disk; returns the number of
+    /// messages.
     fn take_changes(&mut self, now: Nanos) -> usize {
         let mut taken = 0;
         while self.go_back(now)
@@ -283,13 +287,13 @@ impl<D: Disk> ColdAgent<D> {
                 self.on_trouble(&error, now);
             }
             self.figures.changes.fetch_add(batch.len() as u64, Ordering::Relaxed);
-            // Without room for it, it is freed here.
+            // If the ring is full, the batch is freed here.
             drop(self.empties.push(batch));
         }
         taken
     }
 
-    /// Forgets what never was, if anything; false while the disk does not let it.
+    /// Applies a pending rewind; returns false while the disk prevents it.
     fn go_back(&mut self, now: Nanos) -> bool {
         let Some((epoch, valid_to)) = self.rewind else { return true };
         if self.is_resting(now) {
@@ -315,7 +319,7 @@ impl<D: Disk> ColdAgent<D> {
         }
     }
 
-    /// Puts what was taken on the disk where that was asked for, and says how far it goes.
+    /// Syncs the changes taken, if requested, and reports the last of them.
     fn keep(&mut self, now: Nanos) {
         let is_taken = self.rewind.is_none() && self.news.is_empty();
         if !self.must_keep || !is_taken || self.is_resting(now) {
@@ -332,12 +336,12 @@ impl<D: Disk> ColdAgent<D> {
         }
     }
 
-    /// Whether something was said that the archive has not taken yet, or will be said again.
+    /// Returns true when changes are waiting, or will be sent again.
     pub(super) fn is_behind(&self) -> bool {
         !self.news.is_empty() || self.rewind.is_some() || self.is_rewound
     }
 
-    /// Whether the disk failed, and is not to be tried again yet.
+    /// Returns true when the disk failed and the retry is not due yet.
     pub(super) fn is_resting(&self, now: Nanos) -> bool {
         self.retry_at.is_some_and(|at| now < at)
     }
@@ -352,7 +356,7 @@ impl<D: Disk> ColdAgent<D> {
                 ColdRequest::Keep => self.must_keep = true,
                 ColdRequest::Forget(ticket) => {
                     let at = self.waiting.iter().position(|(ask, _)| ask.ticket == ticket);
-                    // One that was answered already needs no second answer.
+                    // An answered query needs no second answer.
                     let is_waiting = at.and_then(|at| self.waiting.remove(at)).is_some();
                     if is_waiting && !plant::is(Plant::ForgottenUnanswered) {
                         self.say(ticket, OlderAnswer::NotNow);
@@ -374,7 +378,7 @@ impl<D: Disk> ColdAgent<D> {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One page, if the pace allows it; how many.
+    /// Serves one page, if the pace allows it; returns the number of pages.
     fn serve(&mut self, now: Nanos) -> usize {
         if !self.pace().may_begin(now) {
             return 0;
@@ -387,15 +391,15 @@ impl<D: Disk> ColdAgent<D> {
                 1
             }
             None => {
-                // Others need not wait for the same.
+                // Other queries need not wait for the same changes.
                 self.waiting.push_back((ask, told_to));
                 0
             }
         }
     }
 
-    /// A step of what the archive has to do; whether there was one. Beside readers few are of
-    /// merges.
+    /// Does one step of maintenance; returns true when there was one. While readers are served, few
+    /// steps are merges.
     fn work(&mut self, now: Nanos, has_served: bool) -> bool {
         if self.is_resting(now) {
             return false;
@@ -424,7 +428,7 @@ impl<D: Disk> ColdAgent<D> {
         }
     }
 
-    /// Notes a failure, says it, and lets the disk rest.
+    /// Records and reports a failure, and pauses the disk.
     pub(super) fn on_trouble(&mut self, error: &ColdError, now: Nanos) {
         let disk_error = match error {
             ColdError::Segment(error) if error.is_lost() => {
@@ -433,7 +437,7 @@ impl<D: Disk> ColdAgent<D> {
                 return;
             }
             ColdError::Disk(error) | ColdError::Segment(SegmentError::Disk(error)) => error,
-            // The store tells its entries in order, and they are changes.
+            // The store sends its entries in order, and they are valid changes.
             other => panic!("the archive cannot take what the store let go: {other}"),
         };
         self.figures.disk_errors.fetch_add(1, Ordering::Relaxed);
@@ -468,7 +472,7 @@ impl<D: Disk + Send> Agent for ColdAgent<D> {
     }
 
     fn do_work(&mut self, now: Nanos) -> usize {
-        // In this order: what was handed over before a question is in the archive before it is
+        // This order ensures that changes sent before a query are in the archive before it is
         // answered.
         let asked = self.take_requests();
         let is_first = plant::is(Plant::AnsweredBeforeTaken);
@@ -490,13 +494,13 @@ impl<D: Disk + Send> Agent for ColdAgent<D> {
         if self.waiting.is_empty() {
             return Some(rest);
         }
-        // A question that waits for the pace, or for a segment that is to be closed for it.
+        // A query waits for the pace, or for a segment that will be closed for it.
         Some(self.pace().next_begin().max(Nanos(now.0 + super::asks::CLOSE_EVERY / 10)).min(rest))
     }
 
     fn stop(&mut self, now: Nanos) -> bool {
         self.take_changes(now);
-        // The next start has less to read again; without, it reads that from the log.
+        // Saves replay at the next start; if it fails, that start replays more of the log.
         if let Err(error) = self.archive.close() {
             tracing::warn!(%error, "the last changes are not in cold order state yet");
         }

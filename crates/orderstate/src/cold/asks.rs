@@ -1,4 +1,4 @@
-//! The answer to a question: a page from the archive, with the token that goes on behind it.
+//! Answers queries: a page from the archive, with the token that continues after it.
 
 use std::sync::atomic::Ordering;
 
@@ -12,23 +12,23 @@ use weir_types::{Nanos, Reason};
 use super::agent::ColdAgent;
 use super::feeder::{cold_place, hot_place};
 
-/// How often a segment is closed before its time because a reader waits for what is in none.
+/// The interval in nanoseconds at which a segment may be closed early for a waiting reader.
 pub const CLOSE_EVERY: u64 = 50_000_000;
-/// Entries that one page looks at: some milliseconds.
+/// The maximum number of entries scanned for one page: some milliseconds.
 const SCAN_MAX: u32 = 131_072;
-/// Blocks that one page reads.
+/// The maximum number of blocks read for one page.
 const BLOCKS_MAX: u32 = 64;
 
 impl<D: Disk> ColdAgent<D> {
-    /// The answer, and how many entries were looked at; `None` when it cannot be had yet.
+    /// Returns the answer and the number of entries scanned; `None` when it is not available yet.
     pub(super) fn answer(
         &mut self,
         (ask, told_to): (&OlderAsk, Place),
         now: Nanos,
     ) -> Option<(OlderAnswer, u32)> {
         let after = cold_place(ask.at.place);
-        // The store is in an epoch that the archive has not begun yet, or has heard all of again
-        // what the archive has not.
+        // The store is in an epoch that the archive has not begun, or has completed a full resend
+        // that the archive has not received.
         if ask.at.epoch > self.archive.epoch() || self.archive.fed() < told_to {
             return self.is_resting(now).then(|| (self.not_now(), 0));
         }
@@ -47,13 +47,13 @@ impl<D: Disk> ColdAgent<D> {
             let page = ColdPage { next: floor, ..page };
             return Some((self.made(ask, &page, now), page.scan_count));
         }
-        // The store has let go what is in no segment yet.
+        // The store has discarded changes that are in no segment yet.
         if self.archive.fed() < floor {
             return match self.is_behind() {
-                // Changes wait for those before them to be in a segment.
+                // Changes wait until those before them are in a segment.
                 true if self.is_resting(now) => Some((self.not_now(), page.scan_count)),
                 true => None,
-                // It was not handed over: the next batch begins behind it.
+                // The changes were never sent: the next batch begins behind them.
                 false => Some((self.refused(Reason::ResyncFloor), page.scan_count)),
             };
         }
@@ -90,7 +90,7 @@ impl<D: Disk> ColdAgent<D> {
     }
 
     fn made(&mut self, ask: &OlderAsk, page: &ColdPage, now: Nanos) -> OlderAnswer {
-        // Rows with later changes were left out, whether those are in a segment yet or not.
+        // Rows with later changes were omitted, whether or not those are in a segment yet.
         let seen = ask.at.seen.max(self.archive.fed().seq);
         let next = SourcePlace { place: hot_place(page.next), seen, ..ask.at };
         let mut places = vec![next];

@@ -1,5 +1,5 @@
-//! Where ended epochs of the partition's log ended, by places: the log says it by positions, and
-//! segments are named by places.
+//! The ends of the partition's past epochs as change ids: the log records them as positions, and
+//! segments are named by change ids.
 
 use weir_cold::Place;
 use weir_log::EpochEnd;
@@ -7,8 +7,8 @@ use weir_partition::event_reader::{EventReader, ReadEvent};
 use weir_types::Epoch;
 use weir_wire::{Event, PlainEvent};
 
-/// The last valid place of each ended epoch, oldest first. Reads the events from the first one up
-/// to the last end: nothing where no epoch ended.
+/// Returns the last valid change id of each ended epoch, oldest first. Reads the events from the
+/// first one up to the last end; reads none if no epoch ended.
 #[must_use]
 pub fn places_of(mut events: EventReader, ended: &[EpochEnd]) -> Vec<(Epoch, Place)> {
     let mut places = Vec::with_capacity(ended.len());

@@ -1,5 +1,5 @@
-//! The store's end: what is new goes to the archive before the store may let it go, questions go
-//! after it, pages come back.
+//! The store's end of the archive: sends new changes before the store may discard them, then
+//! queries, and receives pages.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,62 +17,63 @@ use weir_types::{Epoch, Nanos};
 use super::agent::ColdAgent;
 use super::figures::ColdFigures;
 
-/// Batches that may wait in front of the archive.
+/// The maximum number of batches waiting for the archive.
 pub const BATCHES_MAX: usize = 64;
-/// Changes after which they are handed over at once; fewer wait for [`FEED_INTERVAL`]. Far fewer
-/// than the store keeps ended orders, so that it lets go none of them before.
+/// The number of new changes at which they are sent immediately; fewer wait for
+/// [`FEED_INTERVAL`]. Far below the number of ended orders that the store keeps, so that it
+/// discards none of them before.
 const FEED_CHANGES: u64 = 512;
-/// Changes of one batch.
+/// The maximum number of changes in a batch.
 const BATCH_CHANGES: u32 = 1_024;
-/// Batches made in one cycle: some hundred microseconds.
+/// The number of batches built in one cycle: some hundred microseconds.
 const BATCHES_A_CYCLE: usize = 2;
-/// How long a change waits to be handed over, in nanoseconds.
+/// The time that a change waits to be sent, in nanoseconds.
 const FEED_INTERVAL: u64 = 50_000_000;
-/// Batches beside which no more go before they are full: a thread that has no time for some seconds
-/// is not to find its ring full of batches of a few changes.
+/// The number of waiting batches beyond which only full ones are sent: a thread that is preempted
+/// for some seconds must not find its ring full of tiny batches.
 const SMALL_BATCHES_MAX: usize = BATCHES_MAX / 2;
-/// Ended orders that the store keeps beyond its own limit until the archive has been told of them:
-/// some 60 MiB. More than that are a hole.
+/// The number of ended orders that the store keeps beyond its own limit until the archive has
+/// received them: some 60 MiB. More than that become a hole.
 const HELD_MAX: u32 = 65_536;
 
-/// What the store tells the archive, in order.
+/// A message from the store to the archive, in order.
 #[derive(Debug)]
 pub enum ColdNews {
     /// Changes.
     Batch(Batch),
-    /// In this epoch, which may be the one that there is, what was told after this place never was:
-    /// the archive says from where on it is to be told again.
+    /// A rewind: in this epoch, which may be the current one, changes after this change id are
+    /// void. The archive answers with the change id from which it needs changes again.
     Rewind(Epoch, Place),
 }
 
-/// What the store asks of the archive's thread.
+/// A request from the store to the archive's thread.
 #[derive(Debug)]
 pub enum ColdRequest {
-    /// To put on its disk what was told before, and to say how far that goes.
+    /// Syncs all changes sent before, and reports the last of them.
     Keep,
-    /// A page, to be answered when the archive has all up to this place.
+    /// Builds a page once the archive has all changes up to this change id.
     Page(Box<OlderAsk>, Place),
-    /// This question's reader has gone.
+    /// Cancels this query: its reader has gone.
     Forget(Ticket),
 }
 
 /// The store's end of the rings.
 pub struct ColdPort {
-    /// News, in order.
+    /// Changes and rewinds, in order.
     pub news: Producer<ColdNews>,
-    /// Batches to be used again.
+    /// Empty batches for reuse.
     pub empties: Consumer<Batch>,
-    /// Questions. What was pushed to `news` before one is taken before it is answered.
+    /// Requests. Changes pushed to `news` before a request are taken before it is answered.
     pub requests: Producer<ColdRequest>,
-    /// One for each question.
+    /// One answer for each query.
     pub answers: Consumer<(Ticket, OlderAnswer)>,
-    /// The answer to a rewind: the place to go on from.
+    /// The answer to a rewind: the change id to continue from.
     pub rewound: Consumer<Place>,
-    /// The answer to [`ColdRequest::Keep`]: the last place that survives a loss of power.
+    /// The answer to [`ColdRequest::Keep`]: the last change id that survives a power loss.
     pub kept: Consumer<Place>,
-    /// Questions that may be out at once.
+    /// The maximum number of outstanding queries.
     pub out_max: u32,
-    /// The last place that the archive has.
+    /// The last change id that the archive has.
     pub fed: Place,
     /// The archive's thread.
     pub wake: Wake,
@@ -80,29 +81,29 @@ pub struct ColdPort {
     pub figures: Arc<ColdFigures>,
 }
 
-/// Feeds the archive, and carries questions and pages.
+/// Sends changes to the archive, and carries queries and pages.
 pub struct ColdFeeder<D = ThreadDisk> {
     port: ColdPort,
-    /// The archive's agent until its thread begins: a start feeds it on its own thread.
+    /// The archive's agent until its thread starts: at a start it runs on the store's thread.
     agent: Option<Box<ColdAgent<D>>>,
     fed_at: Nanos,
-    /// Changes after which they are handed over at once.
+    /// The number of new changes at which they are sent immediately.
     changes_max: u64,
-    /// A rewind that the archive is to be told.
+    /// A rewind to be sent to the archive.
     rewind: Option<(Epoch, Place)>,
-    /// Whether it was told one and has not said yet from where on to go on.
+    /// True while a rewind's answer is pending.
     is_rewinding: bool,
-    /// Whether it was asked to keep what it has, and has not answered yet.
+    /// True while an answer to [`ColdRequest::Keep`] is pending.
     is_keeping: bool,
-    /// Ended orders that the store keeps for this beyond its own limit.
+    /// The number of ended orders that the store keeps for this beyond its own limit.
     pub(super) held_max: u32,
-    /// Where the store was when the last full resend came to its end. Before the archive has heard
-    /// all of that, its files may tell what was disowned and not of its end.
+    /// The store's head at the start or when the last full resend ended. Until the archive has all
+    /// changes up to it, its files may still hold disowned changes.
     told_to: Place,
 }
 
 impl<D: Disk> ColdFeeder<D> {
-    /// With the agent, which has no thread yet.
+    /// Returns a feeder with the agent, which has no thread yet.
     #[must_use]
     pub fn new(port: ColdPort, agent: ColdAgent<D>) -> ColdFeeder<D> {
         let (agent, fed_at) = (Some(Box::new(agent)), Nanos(0));
@@ -119,33 +120,34 @@ impl<D: Disk> ColdFeeder<D> {
         }
     }
 
-    /// The same before a store that keeps fewer ended orders than a node's may.
+    /// Returns a feeder for a store that keeps fewer ended orders than a node's may.
     #[cfg(test)]
     pub(super) fn before_a_small_store(self) -> ColdFeeder<D> {
         ColdFeeder { changes_max: 1, ..self }
     }
 
-    /// The last place that the archive has.
+    /// Returns the last change id that the archive has.
     #[must_use]
     pub fn fed(&self) -> Place {
         self.port.fed
     }
 
-    /// Questions that may be out at once.
+    /// Returns the maximum number of outstanding queries.
     #[must_use]
     pub fn out_max(&self) -> u32 {
         self.port.out_max
     }
 
-    /// The agent, for its thread.
+    /// Takes the agent, for its thread.
     ///
     /// # Panics
-    /// When it was taken already.
+    /// When it was already taken.
     pub fn take_agent(&mut self) -> ColdAgent<D> {
         *self.agent.take().expect("the agent has one thread")
     }
 
-    /// What the archive has after `place` is not what the store has, at a start: it is told again.
+    /// Drops the archive's changes after `place`, which differ from the store's, at a start; they
+    /// are sent again.
     ///
     /// # Errors
     /// When the disk fails.
@@ -155,12 +157,12 @@ impl<D: Disk> ColdFeeder<D> {
         Ok(())
     }
 
-    /// Files of before are read when the archive has all that the store has by now, not earlier.
+    /// Defers reads of existing files until the archive has all changes that the store has now.
     pub fn answer_behind(&mut self, store: &OrderStore) {
         self.told_to = store.head();
     }
 
-    /// The source began an epoch: what it said after the end of the one before never was.
+    /// Handles a new epoch of the source: changes after the end of the previous one are void.
     pub fn on_epoch(&mut self, store: &OrderStore) {
         if plant::is(Plant::EpochNotTold) {
             return;
@@ -170,9 +172,9 @@ impl<D: Disk> ColdFeeder<D> {
         }
     }
 
-    /// A full resend came to its end, which began when the store was at `before`. What the source
-    /// disowned is told anew or gone by now, unless the store had let it go meanwhile: nobody says
-    /// of that any more that it never was.
+    /// Handles the end of a full resend that began when the store was at `before`. Disowned changes
+    /// are by now replaced or deleted, unless the store had discarded them meanwhile: no later
+    /// message would void those, so the archive is rewound.
     pub fn on_resent(&mut self, before: Place, store: &OrderStore) {
         if !plant::is(Plant::AnsweredBeforeResent) {
             self.told_to = store.head();
@@ -186,15 +188,15 @@ impl<D: Disk> ColdFeeder<D> {
         }
     }
 
-    /// What was told after `valid_to` never was. The archive is told when there is room, the last
-    /// of several by itself.
+    /// Records that changes after `valid_to` are void. The archive is told when there is room;
+    /// several rewinds merge into the last epoch and the lowest change id.
     fn rewind(&mut self, epoch: Epoch, valid_to: Place) {
         let before = self.rewind.map_or(valid_to, |(_, before)| before);
         self.rewind = Some((epoch, valid_to.min(before)));
     }
 
-    /// Tells the archive of a rewind, and hears of the last one; false while it has not said from
-    /// where on to go on.
+    /// Sends a pending rewind, and receives the answer to the last one; returns false until the
+    /// change id to continue from is known.
     fn go_on(&mut self) -> bool {
         if self.is_rewinding
             && let Ok(place) = self.port.rewound.pop()
@@ -213,9 +215,9 @@ impl<D: Disk> ColdFeeder<D> {
         !self.is_rewinding && self.rewind.is_none()
     }
 
-    /// Whether what the store let go up to `floor` is on the archive's disk, so that a snapshot
-    /// with this floor leaves no hole; asks for it where it is not known. An archive whose disk
-    /// fails is not waited for.
+    /// Returns true when all changes discarded up to `floor` are on the archive's disk, so that a
+    /// snapshot with this floor leaves no hole; requests a sync if unknown. Does not wait for an
+    /// archive whose disk fails.
     pub fn has_kept(&mut self, floor: Place) -> bool {
         if plant::is(Plant::SnapshotNotHeld) {
             return true;
@@ -233,8 +235,8 @@ impl<D: Disk> ColdFeeder<D> {
         false
     }
 
-    /// Hands over what is new while the store is made anew from its log: all of it, as far as the
-    /// archive takes it. The store lets go nothing else.
+    /// Sends all new changes while the store is rebuilt from its log, as far as the archive accepts
+    /// them. The store discards nothing else.
     pub fn feed_at_start(&mut self, store: &mut OrderStore) {
         if plant::is(Plant::StartFedFromHead) {
             self.port.fed = store.head();
@@ -244,7 +246,7 @@ impl<D: Disk> ColdFeeder<D> {
                 let agent = self.agent.as_mut().expect("its thread has not begun");
                 agent.take_batches();
                 if self.port.news.is_full() {
-                    // It takes no more, and has said why.
+                    // It accepts no more, and has reported the reason.
                     break;
                 }
             }
@@ -253,8 +255,8 @@ impl<D: Disk> ColdFeeder<D> {
         store.set_held(self.held());
     }
 
-    /// What the store is to keep: whatever the archive was not told, and all that there is while it
-    /// has not said from where on it is to be told again.
+    /// Returns the changes that the store must keep: those not sent to the archive, and all while
+    /// the change id to continue from is unknown.
     fn held(&self) -> Option<Held> {
         let is_known = !self.is_rewinding && self.rewind.is_none();
         let after = if is_known { self.port.fed } else { Place::START };
@@ -265,8 +267,8 @@ impl<D: Disk> ColdFeeder<D> {
         store.head().seq.0.saturating_sub(self.port.fed.seq.0) >= self.changes_max
     }
 
-    /// Hands over what is new when it is time, a bounded part of it, and has the store keep the
-    /// rest; true when there is more now.
+    /// Sends a bounded number of new changes when due, and makes the store keep the rest; returns
+    /// true when more are due.
     pub fn feed(&mut self, store: &mut OrderStore, now: Nanos) -> bool {
         let has_more = self.go_on() && self.hand_on(store, now);
         store.set_held(self.held());
@@ -295,7 +297,7 @@ impl<D: Disk> ColdFeeder<D> {
     }
 
     fn hand_over(&mut self, store: &OrderStore) {
-        // What went before it was handed over is not to be had any more: the batch begins behind.
+        // Changes discarded before they were sent are lost: the batch begins behind them.
         let from = self.port.fed.max(store.floor());
         let hides_hole = plant::is(Plant::HoleNotTold);
         let mut batch = self.port.empties.pop().unwrap_or_default();
@@ -309,7 +311,7 @@ impl<D: Disk> ColdFeeder<D> {
         assert!(self.port.news.push(ColdNews::Batch(batch)).is_ok(), "room was found before");
     }
 
-    /// Gives the desk the pages that came; how many.
+    /// Passes the archive's pages to the desk; returns their number.
     pub fn take_answers(&mut self, desk: &mut Desk) -> usize {
         let mut taken = 0;
         while let Ok((ticket, answer)) = self.port.answers.pop() {
@@ -319,7 +321,7 @@ impl<D: Disk> ColdFeeder<D> {
         taken
     }
 
-    /// Hands on the desk's questions, and what it forgets; how many.
+    /// Sends the desk's queries and cancellations; returns their number.
     pub fn ask(&mut self, desk: &mut Desk) -> usize {
         let mut asked = 0;
         while !self.port.requests.is_full() {
@@ -340,13 +342,13 @@ impl<D: Disk> ColdFeeder<D> {
     }
 }
 
-/// A place of the archive.
+/// Converts a change id of the store to the archive's type.
 #[must_use]
 pub fn cold_place(place: Place) -> weir_cold::Place {
     weir_cold::Place::new(place.seq, place.rec)
 }
 
-/// A place of the store.
+/// Converts a change id of the archive to the store's type.
 #[must_use]
 pub fn hot_place(place: weir_cold::Place) -> Place {
     Place::new(place.seq, place.rec)

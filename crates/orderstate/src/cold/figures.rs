@@ -1,4 +1,4 @@
-//! What is told of the archive, for the status page and Prometheus.
+//! The archive's figures, for the status page and Prometheus.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,89 +9,91 @@ use weir_types::{Nanos, PartitionId};
 /// Figures that other threads read.
 #[derive(Debug, Default)]
 pub struct ColdFigures {
-    /// What the archive says of itself, the first change that it keeps, and when that was told.
+    /// The archive's own figures, the time of the first change that it keeps, and the time of the
+    /// report.
     pub archive: Mutex<(weir_cold::ColdFigures, Nanos, Nanos)>,
     /// Changes taken from the store.
     pub changes: AtomicU64,
-    /// Pages made.
+    /// Pages built.
     pub pages: AtomicU64,
-    /// Rows in them.
+    /// Rows in these pages.
     pub rows: AtomicU64,
-    /// Entries looked at for them.
+    /// Entries scanned for these pages.
     pub looked_at: AtomicU64,
-    /// Readers whose question waits.
+    /// Readers whose query waits.
     pub readers: AtomicU64,
-    /// Questions refused because what they ask for is not kept any more.
+    /// Queries refused because their changes are no longer kept.
     pub resyncs: AtomicU64,
-    /// Questions refused for a while: the disk failed, or has no room for what they ask for.
+    /// Queries refused for now: the disk failed, or is full.
     pub not_now: AtomicU64,
     /// Files found damaged.
     pub damaged: AtomicU64,
     /// Failures of the disk.
     pub disk_errors: AtomicU64,
-    /// Whether the disk has no room.
+    /// True when the disk is full.
     pub is_full: AtomicBool,
-    /// Whether the disk failed, and was not found to take anything since.
+    /// True when the disk failed and has not accepted a write since.
     pub is_failing: AtomicBool,
-    /// Times that the store had changes to hand over and found no room.
+    /// The number of times that the store had changes to send and the ring was full.
     pub full_waits: AtomicU64,
 }
 
 /// The archive on the status page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ColdReport {
-    /// Whose orders.
+    /// The source's number.
     pub source: u16,
-    /// Files.
+    /// The number of files.
     pub segments: u64,
-    /// Entries in them: an order is in one once.
+    /// Entries in the files; an order is in each file at most once.
     pub entries: u64,
-    /// Bytes of them.
+    /// The files' size in bytes.
     pub file_bytes: u64,
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub memory_bytes: u64,
     /// Bytes of changes that are in no file yet.
     pub open_bytes: u64,
-    /// How long ago the oldest change was that is kept, in seconds.
+    /// The age of the oldest change kept, in seconds.
     pub floor_age_s: u64,
     /// Changes taken from the store.
     pub changes: u64,
-    /// Readers whose question waits.
+    /// Readers whose query waits.
     pub readers: u64,
-    /// Pages made.
+    /// Pages built.
     pub pages: u64,
-    /// Rows in them.
+    /// Rows in these pages.
     pub rows: u64,
-    /// Entries looked at for them.
+    /// Entries scanned for these pages.
     pub looked_at: u64,
-    /// Questions refused because what they ask for is not kept any more.
+    /// Queries refused because their changes are no longer kept.
     pub resyncs: u64,
-    /// Questions refused for a while.
+    /// Queries refused for now.
     pub not_now: u64,
-    /// Times that what the store let go was not handed over in time, and the archive began anew.
+    /// The number of times that discarded changes were not sent in time, and the archive began
+    /// anew.
     pub holes: u64,
-    /// Merges that were finished.
+    /// Merges completed.
     pub merges: u64,
-    /// Files let go for their age or for room.
+    /// Files removed because of their age or the size limit.
     pub retired: u64,
     /// Files found damaged.
     pub damaged: u64,
     /// Failures of the disk.
     pub disk_errors: u64,
-    /// Whether the disk has no room.
+    /// True when the disk is full.
     pub is_full: bool,
-    /// Times that the store had changes to hand over and found no room.
+    /// The number of times that the store had changes to send and the ring was full.
     pub full_waits: u64,
 }
 
 impl ColdFigures {
-    /// Whether the disk failed, and was not found to take anything since.
+    /// Returns true when the disk failed and has not accepted a write since.
     #[must_use]
     pub fn is_failing(&self) -> bool {
         self.is_failing.load(Ordering::Relaxed)
     }
 
-    /// The figures as the status page has them.
+    /// Returns the figures for the status page.
     #[must_use]
     pub fn report(&self, source: PartitionId) -> ColdReport {
         let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
@@ -123,10 +125,10 @@ impl ColdFigures {
     }
 }
 
-/// A figure of the archive: name, help, kind, value.
+/// An archive's figure: name, help, kind, value.
 pub type ColdMetric = (&'static str, &'static str, &'static str, fn(&ColdReport) -> u64);
 
-/// The figures as Prometheus has them.
+/// The figures for Prometheus.
 pub const METRICS: [ColdMetric; 20] = [
     ("weir_cold_segments", "Files.", "gauge", |c| c.segments),
     ("weir_cold_entries", "Entries in the files.", "gauge", |c| c.entries),

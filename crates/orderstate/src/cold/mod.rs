@@ -1,17 +1,17 @@
-//! What the delivery stores let go, for readers who come back later: an archive (`weir-cold`) of
-//! the node's own orders and of each outside source's, fed from its store, read by the same tokens.
+//! Archives of the orders that the delivery stores discard, for readers that return later: one
+//! archive (`weir-cold`) of the node's own orders and of each outside source's, fed from its store
+//! and read with the same tokens.
 //!
-//! The store's thread copies what is new into batches and hands questions on; everything else,
-//! files, packing, looking up and sealing, is done on the archive's own thread. Neither waits for
-//! the other: a full ring is tried again, the store keeps meanwhile what was not handed over, and
-//! when that is too much, what it lets go is a hole, after which the archive begins anew and says
-//! so.
+//! The store's thread copies new changes into batches and forwards queries; files, packing, lookups
+//! and sealing are done on the archive's own thread. Neither waits for the other: a full ring is
+//! retried, and the store meanwhile keeps the unsent changes. If these are too many, the discarded
+//! ones become a hole, after which the archive begins anew and counts it.
 //!
 //! * [`agent`]: the archive's thread.
-//! * [`asks`]: what it answers.
+//! * [`asks`]: the answers to queries.
 //! * [`feeder`]: the store's end.
-//! * [`ends`]: where the partition's ended epochs ended, by places.
-//! * [`figures`]: what is told of it.
+//! * [`ends`]: the ends of the partition's past epochs, as change ids.
+//! * [`figures`]: the archive's figures.
 //! * [`sources`]: the archives of outside sources.
 
 pub mod agent;
@@ -30,10 +30,10 @@ pub use sources::ColdSources;
 
 use weir_probe::thread::Share;
 
-/// Who reads what is old waits for who reads what is new; but what is new has to be taken, too.
+/// Reads of old changes yield to reads of new ones; but new changes must be archived, too.
 pub const COLD_SHARE: Share = Share::Fair { niceness: 10 };
 
-/// An order that ended, for tests.
+/// Returns an ended order, for tests.
 #[cfg(test)]
 pub(crate) fn ended_row() -> weir_wire::delivery::OrderRow {
     tests::row(1, 1, 1, weir_types::OrdStatus::Canceled)

@@ -1,4 +1,4 @@
-//! The part of the configuration that says what is kept of orders that the store let go.
+//! The section `[delivery.cold]`: the archives of orders that the stores discard.
 
 use std::path::PathBuf;
 
@@ -8,31 +8,32 @@ use weir_types::{Epoch, Nanos, PartitionId};
 
 use weir_runtime::ConfigError;
 
-/// The least ended orders that a store keeps which hands them on: what ends while a batch of
-/// changes is made has to be there still.
+/// The minimum number of ended orders kept by a store with an archive: orders that end while a
+/// batch is built must still be there.
 const ENDED_ORDERS_MIN: usize = 1_024;
-/// The same of stores that outside cores feed: a batch may end 1,024 orders that each leave a
-/// filter too, and is taken in as a whole.
+/// The same minimum for stores that outside cores feed: a batch may end 1,024 orders that each
+/// leave a filter too, and is ingested as a whole.
 const ENDED_ORDERS_OF_SOURCES_MIN: usize = 4_096;
 
-/// What the stores of the node's own orders and of outside sources let go, kept in files for
-/// readers who come back later: an archive each.
+/// Archives of the orders that the stores of the node's own orders and of outside sources discard,
+/// in files for readers that return later; one archive per source.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ColdSection {
-    /// Where; `cold` in the node's own directory without it. A disk of its own spares the logs.
+    /// The directory; `cold` in the node's own directory without it. A separate disk takes load off
+    /// the logs.
     pub dir: Option<PathBuf>,
-    /// The log's time that one file covers, in milliseconds.
+    /// The log time that one file covers, in milliseconds.
     pub interval_ms: u64,
-    /// Bytes of changes after which a file is closed before its time.
+    /// The number of bytes of changes at which a file is closed early.
     pub segment_bytes: u64,
-    /// How long a change is kept, in seconds.
+    /// The time for which a change is kept, in seconds.
     pub keep_s: u64,
-    /// Bytes of files that each archive keeps; the oldest go first.
+    /// The bytes of files that each archive keeps; the oldest are removed first.
     pub keep_bytes: u64,
-    /// Entries that readers may look at a second, all together: what of the machine they get.
+    /// The maximum rate at which all readers together scan entries, per second.
     pub rows_per_second: u64,
-    /// Questions of readers that may be out at once, of each archive; further ones wait in the
+    /// The maximum number of readers' queries outstanding at each archive; further ones wait in the
     /// store.
     pub readers_max: u32,
 }
@@ -52,8 +53,7 @@ impl Default for ColdSection {
 }
 
 impl ColdSection {
-    /// Checks the section next to the limit of ended orders and to whether outside sources feed
-    /// stores.
+    /// Checks the section, given the limit of ended orders and whether outside sources exist.
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`], which names the value.
@@ -98,7 +98,7 @@ impl ColdSection {
         Ok(())
     }
 
-    /// The archive's own configuration.
+    /// Returns the archive's own configuration.
     #[must_use]
     pub fn config(&self, source: PartitionId, epoch: Epoch) -> ColdConfig {
         ColdConfig {
@@ -106,7 +106,7 @@ impl ColdSection {
             segment_bytes_max: self.segment_bytes,
             keep_for: Nanos(self.keep_s.saturating_mul(1_000_000_000)),
             keep_bytes: self.keep_bytes,
-            // A file larger than a part of what is kept would let all of that go at once.
+            // With a larger file, retention would remove too large a part of the archive at once.
             merge_bytes_max: ColdConfig::new(source, epoch)
                 .merge_bytes_max
                 .min(self.keep_bytes / 8),

@@ -1,18 +1,18 @@
 //! The archives of outside sources: one each, on one thread, behind their sources' stores.
 //!
-//! Places of a source only grow, from epoch to epoch too, so that files stay good for as long as
-//! what they tell was not disowned. What the store comes back with at a start decides:
+//! A source's change ids only increase, across epochs too, so files stay valid as long as their
+//! changes are not disowned. The recovered store decides at a start:
 //!
 //! ```text
 //! at a start                                  | the archive
 //! --------------------------------------------+------------------------------------------------
 //! the source survives no restart              | begins anew
-//! files of an epoch that the store knows not  | begins anew
-//! files beyond the end of their epoch         | loses these, and is told again
+//! files of an epoch unknown to the store      | begins anew
+//! files beyond the end of their epoch         | drops these, and is sent them again
 //! files beyond the store's head               | the same
-//! a full resend ended since the snapshot      | loses what was told after the last valid place,
-//!                                             | and is told again
-//! the store has let go what it has not        | begins anew, and counts a hole
+//! a full resend ended since the snapshot      | drops changes after the last valid change id,
+//!                                             | and is sent them again
+//! the store has discarded changes it lacks    | begins anew, and counts a hole
 //! ```
 
 use std::collections::BTreeMap;
@@ -32,38 +32,38 @@ use super::figures::ColdFigures;
 use crate::cold::ColdSection;
 use crate::token_keys::sealer;
 
-/// What the archives of all outside sources have in common.
+/// The common parts of all outside sources' archives.
 #[derive(Clone)]
 pub struct ColdSources {
-    /// Where archives are.
+    /// The archives' directory.
     pub dir: PathBuf,
-    /// What each is to be.
+    /// The settings of each archive.
     pub section: ColdSection,
-    /// Seals the tokens of pages.
+    /// The keys that seal the tokens of pages.
     pub token_keys: TokenKeys,
     /// The stores' thread, and the archives'.
     pub wakes: (Wake, Wake),
-    /// What of the machine the readers of all of them get.
+    /// The read rate that the readers of all archives share.
     pub pace: SharedPace,
-    /// Figures for others to read.
+    /// Figures for other threads to read.
     pub figures: BTreeMap<PartitionId, Arc<ColdFigures>>,
 }
 
-/// A store that a start brought back.
+/// A recovered store.
 pub struct BroughtStore<'a> {
-    /// The store, which has let nothing go since its snapshot.
+    /// The store, which has discarded nothing since its snapshot.
     pub store: &'a mut OrderStore,
-    /// The identity of the log of its batches, where it survives a restart.
+    /// The identity of the log of its batches, if it survives a restart.
     pub log_id: Option<u128>,
-    /// Full resends that ended since the snapshot.
+    /// The number of full resends that ended since the snapshot.
     pub resends: u64,
 }
 
 impl ColdSources {
-    /// The archive of a source behind its feeder, told all that the store has.
+    /// Opens the archive of a source behind its feeder and sends it all changes of the store.
     ///
     /// # Errors
-    /// When its directory cannot be read or made, or another process has it.
+    /// When its directory cannot be read or created, or another process has locked it.
     pub fn open(
         &self,
         of: BroughtStore<'_>,
@@ -86,14 +86,14 @@ impl ColdSources {
 }
 
 impl BroughtStore<'_> {
-    /// The archive's configuration with the epochs that the store knows.
+    /// Returns the archive's configuration with the epochs that the store knows.
     pub(super) fn config(&self, config: ColdConfig) -> ColdConfig {
         let past = self.store.past_epochs().iter();
         let past_epochs = past.map(|(epoch, to)| (*epoch, cold_place(*to))).collect();
         ColdConfig { past_epochs, ..config }
     }
 
-    /// The feeder when its archive has lost what it may not tell, and was told what the store has.
+    /// Returns the feeder after its archive has dropped disowned changes and received the store's.
     ///
     /// # Errors
     /// When the disk fails.
@@ -107,7 +107,7 @@ impl BroughtStore<'_> {
         Ok(feeder)
     }
 
-    /// The place up to which an archive of before tells nothing else than the store.
+    /// Returns the change id up to which an earlier archive agrees with the store.
     fn sound_to(&self) -> Place {
         if plant::is(Plant::StartNotRewound) {
             return self.store.head();

@@ -1,5 +1,5 @@
-//! The store's desk, the archive's agent and what is between them, in one thread over a simulated
-//! disk: whoever asks with whatever token gets what a store that forgets nothing would tell.
+//! The store's desk, the archive's agent and the rings between them, on one thread over a simulated
+//! disk: every reader with any token gets the same as from a store that discards nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use weir_wire::frame::{Framing, next_frame};
 use super::*;
 
 const SOURCE: PartitionId = PartitionId(1);
-/// Later than what the feeder waits for.
+/// A step of time longer than the feeder's interval.
 const STEP: u64 = 60_000_000;
 
 fn sealer(maker: u32) -> TokenSealer {
@@ -70,14 +70,14 @@ impl PageSink for Sink {
     }
 }
 
-/// A reader with what it has.
+/// A reader and its received rows.
 struct Reader {
     firm: u32,
     token: Vec<u8>,
     mirror: BTreeMap<Rec, OrderRow>,
-    /// What changed later has to be told.
+    /// Later changes must be sent.
     since: u64,
-    /// Whether it was refused, and its next page begins anew.
+    /// True when it was refused and its next page starts again.
     begins: bool,
     resyncs: u32,
     refusals: u32,
@@ -96,9 +96,9 @@ struct World {
     feeder: ColdFeeder<SimDisk>,
     agent: ColdAgent<SimDisk>,
     figures: std::sync::Arc<ColdFigures>,
-    /// What was said and was not disowned.
+    /// All changes that were sent and not disowned.
     history: Vec<OrderRow>,
-    /// What is not said again in a full resend.
+    /// Orders that a full resend does not repeat.
     forgotten: BTreeSet<Rec>,
     live: Vec<(u64, u32)>,
     now: u64,
@@ -125,7 +125,7 @@ fn config() -> ColdConfig {
 
 type Parts = (Desk, ColdFeeder<SimDisk>, ColdAgent<SimDisk>, std::sync::Arc<ColdFigures>);
 
-/// What a start makes of a log's rows and a disk.
+/// Starts the parts from a log's rows and a disk.
 fn start(disk: SimDisk, history: &[OrderRow], (config, ended_max): (&ColdConfig, u32)) -> Parts {
     let figures = std::sync::Arc::<ColdFigures>::default();
     let parts = ColdParts {
@@ -175,7 +175,7 @@ impl World {
         }
     }
 
-    /// With an order: a token of before the first one is the beginning, which is read anew.
+    /// Returns a world with one order: a token from before the first order starts again.
     fn begun(ended_max: u32) -> World {
         let mut world = World::new(config(), ended_max);
         world.insert(1);
@@ -214,7 +214,7 @@ impl World {
         self.say(rec, firm, if ends { OrdStatus::Canceled } else { OrdStatus::New });
     }
 
-    /// Power is lost: the store is made anew from the log, the archive from its disk.
+    /// Cuts the power: rebuilds the store from the log and the archive from its disk.
     fn crash(&mut self, choice: u64) {
         self.disk = self.disk.after_power_loss(CrashChoice::Random(choice));
         let (config, ended_max) = (self.config.clone(), self.ended_max);
@@ -222,7 +222,7 @@ impl World {
         (self.desk, self.feeder, self.agent, self.figures) = parts;
     }
 
-    /// A page for a reader, from wherever it comes.
+    /// Reads a page for a reader, from the store or the archive.
     fn read(&mut self, reader: &mut Reader, rows_max: u32) -> bool {
         let fetch = FetchOrders {
             correlation_id: 1,
@@ -251,7 +251,7 @@ impl World {
         assert_eq!(self.desk.ask(&question, Nanos(self.now)), Asked::Accepted);
         let mut sink = Sink::default();
         for _ in 0..10_000 {
-            // What the store lets go has to be handed over, whoever reads.
+            // Discarded orders must be sent to the archive whether or not a reader waits.
             self.feed();
             let _ = self.desk.poll(Nanos(self.now), &mut sink);
             if !sink.0.is_empty() {
@@ -286,8 +286,7 @@ impl World {
         online
     }
 
-    /// An order is told once, as it is: nothing that the archive knows came later, and it was never
-    /// disowned.
+    /// Checks that an order's row is its latest state in the archive and was never disowned.
     fn check_latest(&self, row: &OrderRow) {
         if row.flags.contains(RowFlags::LEAVE) {
             return;
@@ -315,13 +314,13 @@ impl World {
         page.flags.contains(weir_wire::delivery::PageFlags::ONLINE)
     }
 
-    /// The `seq` of the last change.
+    /// Returns the `seq` of the last change.
     fn said(&self) -> u64 {
         let last = self.history.last().map_or(Seq(0), |row| row.seq);
         last.max(self.desk.store().head().seq).0
     }
 
-    /// A reader that is online has what there is.
+    /// Checks that an online reader has all rows.
     fn check(&self, reader: &Reader) {
         let mut latest: BTreeMap<Rec, OrderRow> = BTreeMap::new();
         latest.extend(self.history.iter().map(|row| (row.rec, *row)));
@@ -346,7 +345,7 @@ impl World {
         }
     }
 
-    /// All readers have all, and nobody was refused.
+    /// Checks that all readers have all rows and none was refused.
     fn end(&mut self, readers: &mut [Reader; 4]) {
         for reader in readers {
             self.read_all(reader);
@@ -405,7 +404,7 @@ proptest! {
     }
 }
 
-/// A world in which the store has let go what was behind a reader's first token.
+/// Returns a world whose store has discarded the changes after a reader's first token.
 fn parked(config: ColdConfig) -> (World, Reader) {
     let mut world = World::new(config, 4);
     let mut reader = Reader::new(0);
@@ -415,7 +414,7 @@ fn parked(config: ColdConfig) -> (World, Reader) {
     (world, reader)
 }
 
-/// Orders come and end.
+/// Inserts and ends orders.
 fn pass(world: &mut World, count: u32) {
     for _ in 0..count {
         world.insert(1);
@@ -444,7 +443,7 @@ fn a_damaged_file_is_counted_and_its_readers_are_refused() {
     let mut second = Reader { token, mirror, since: reader.since, ..Reader::new(0) };
     world.read_all(&mut reader);
     assert_eq!((reader.resyncs, world.figures.report(SOURCE).damaged), (1, 1));
-    // Whoever comes later is told the same, though nobody reads the file any more.
+    // A later reader gets the same refusal, though the file is not read again.
     world.read_all(&mut second);
     assert_eq!((second.resyncs, world.figures.report(SOURCE).damaged), (1, 1));
 }
@@ -468,7 +467,7 @@ fn without_room_the_store_goes_on_and_with_room_again_nothing_is_missing() {
     let mut fresh = Reader::new(0);
     world.read_all(&mut fresh);
     world.disk.set_faults(SimFaults::default());
-    // It is tried again after a second.
+    // The disk is retried after a second.
     (0..20).for_each(|_| world.work());
     world.read_all(&mut reader);
     assert_eq!((reader.resyncs, world.figures.report(SOURCE).holes), (0, 0));
@@ -507,7 +506,7 @@ fn a_reader_that_leaves_is_forgotten_and_holds_nobody_up() {
     }
     let _ = world.desk.poll(Nanos(world.now), &mut Sink::default());
     world.feeder.ask(&mut world.desk);
-    // Two are out, as many as may be, and the others wait at the desk.
+    // Two are outstanding, the maximum; the others wait at the desk.
     assert_eq!(world.desk.below_floor_count(), 20);
     let before = world.figures.report(SOURCE).pages;
     (1..=20).for_each(|connection| world.desk.drop_connection(connection));
@@ -520,7 +519,7 @@ fn a_reader_that_leaves_is_forgotten_and_holds_nobody_up() {
     world.read_all(&mut reader);
 }
 
-/// A store that went on while the disk took nothing, until what it let go found no room anywhere.
+/// Returns a world whose disk was full until the store discarded orders that fitted nowhere.
 fn overtaken() -> (World, Reader) {
     let (mut world, reader) = parked(ColdConfig { segment_bytes_max: 1_000, ..config() });
     world.feeder.held_max = 8;
@@ -542,7 +541,7 @@ fn what_was_not_handed_over_in_time_is_a_hole_that_readers_are_told_of() {
     assert_eq!((reader.resyncs, report.holes), (1, 1), "{report:?}");
 }
 
-/// More than the rings hold ends before the archive's thread has its turn.
+/// More orders end than the rings hold before the archive's thread runs.
 #[test]
 fn what_the_store_holds_for_a_slow_archive_is_no_hole() {
     let (mut world, mut reader) = parked(config());
@@ -574,7 +573,7 @@ mod planted {
 
     use super::*;
 
-    /// Random steps, the same each time.
+    /// Runs random but reproducible steps.
     fn seam() {
         let mut runner = TestRunner::deterministic();
         let steps = prop::collection::vec(any_step(), 1..200);

@@ -1,4 +1,4 @@
-//! One source: its store with the readers' desk, its stream, and what both survive a restart by.
+//! One source: its store with the readers' desk, its stream, and the persistence of both.
 
 use std::collections::VecDeque;
 
@@ -24,13 +24,13 @@ use crate::stores::journal::Journal;
 use crate::stores::snapshots::{Piece, SnapshotPort};
 use crate::stores::tail::EntryTail;
 
-/// Records looked at in one cycle at the end of a full resend.
+/// The number of records visited in one cycle at the end of a full resend.
 const SWEEP_STEPS: u32 = 2_048;
-/// Answers that may wait for a commit before nothing more is taken in.
+/// The number of answers waiting for a commit at which ingest stops.
 const HELD_MAX: usize = 1_024;
-/// Replicas answered in one cycle: each gets some 40 to 300 KiB.
+/// The number of replicas answered in one cycle: each gets some 40 to 300 KiB.
 const FOLLOWERS_A_CYCLE: usize = 2;
-/// Bytes of a snapshot made in one cycle: some tens of microseconds.
+/// The number of bytes of a snapshot encoded in one cycle: some tens of microseconds.
 const CHUNK_LEN: usize = 64 * 1024;
 
 /// A source's store with its readers, and its stream.
@@ -39,66 +39,67 @@ pub struct Feed {
     pub desk: Desk,
     pub(super) stream: SourceStream,
     journal: Option<Journal<ThreadDisk>>,
-    /// The newest entries, and the replicas that are given them.
+    /// The newest entries, and the replicas that receive them.
     pub(super) tail: EntryTail,
     pub(super) followers: Followers,
-    /// How it is followed, where it is another node's source.
+    /// The state of following, if it is another node's source.
     pub(super) following: Option<Following>,
-    /// What it is fed by, where it is the node's own partition.
+    /// The events that feed it, if it is the node's own partition.
     pub(super) own: Option<OwnEvents>,
-    /// Answers that wait for what they tell to be committed, oldest first.
+    /// Answers that wait for the commit of the entries they report, oldest first.
     held: VecDeque<(Position, IngestAnswer)>,
-    /// A snapshot of the store on its way.
+    /// A snapshot of the store under way.
     snapshot: Option<OnItsWay>,
-    /// What keeps the orders that the store lets go, where anything does.
+    /// The archive of the orders that the store discards, if any.
     pub(super) cold: Option<ColdFeeder>,
-    /// Bytes of the log after which a snapshot is taken.
+    /// The number of log bytes between snapshots.
     snapshot_every: u64,
 }
 
-/// A snapshot of a store on its way.
+/// A snapshot of a store under way.
 #[derive(Clone, Copy, Debug)]
 struct OnItsWay {
     position: Position,
     /// The floor of the store in it.
     floor: Place,
-    /// Whether all of it is out.
+    /// True when all of it is handed to the writer.
     is_out: bool,
 }
 
-/// How a snapshot goes.
+/// The progress of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SnapshotGoes {
-    /// A chunk is out.
+    /// A chunk was handed to the writer.
     On,
-    /// For the writer, or for the log.
+    /// It waits for the writer, or for the log.
     Waits,
-    /// No snapshot comes of it: memory was short.
+    /// It was given up: memory was short.
     GivenUp,
 }
 
-/// What a feed is made of.
+/// The parts of a feed.
 pub struct FeedParts {
     /// The store's desk.
     pub desk: Desk,
-    /// Its stream.
+    /// The store's stream.
     pub stream: SourceStream,
-    /// What it survives a restart by, where it does.
+    /// The log of its entries, if it survives a restart.
     pub journal: Option<Journal<ThreadDisk>>,
-    /// The newest entries of that.
+    /// The log's newest entries.
     pub tail: EntryTail,
-    /// Whether it is another node's source, which is followed.
+    /// True when it is another node's source, which is followed.
     pub is_replica: bool,
-    /// What it is fed by, where it is the node's own partition.
+    /// The events that feed it, if it is the node's own partition.
     pub own: Option<OwnEvents>,
-    /// Bytes of the log after which a snapshot is taken.
+    /// The number of log bytes between snapshots.
     pub snapshot_every: u64,
-    /// What keeps the orders that the store lets go, where anything does.
+    /// The archive of the orders that the store discards, if any.
     pub cold: Option<ColdFeeder>,
 }
 
 impl FeedParts {
-    /// The node's own partition, of which a snapshot is taken after so many bytes of events.
+    /// Returns the parts of the node's own partition, with a snapshot every `snapshot_every` bytes
+    /// of events.
     #[must_use]
     pub fn own(
         desk: Desk,
@@ -117,7 +118,7 @@ impl FeedParts {
         }
     }
 
-    /// A source of another node, of which nothing is there yet.
+    /// Returns the parts of another node's source, still empty.
     #[must_use]
     pub fn replica(source: PartitionId, desk: Desk) -> FeedParts {
         FeedParts {
@@ -161,13 +162,13 @@ impl Feed {
         }
     }
 
-    /// Whether nothing more may be taken in now: its log has no room, or much waits for a commit.
+    /// Returns true when ingest must wait: the log has no room, or too much waits for a commit.
     pub(super) fn must_wait(&self) -> bool {
         let has_room = self.journal.as_ref().is_none_or(Journal::has_room);
         !has_room || self.held.len() >= HELD_MAX
     }
 
-    /// The position of the newest entry that was taken in.
+    /// Returns the position of the newest ingested entry.
     fn taken(&self) -> Position {
         match &self.own {
             Some(_) => Position(self.stream.next_batch_no().0 - 1),
@@ -175,18 +176,18 @@ impl Feed {
         }
     }
 
-    /// The position up to which all survives what the source's level says.
+    /// Returns the position up to which all entries have the source's durability level.
     fn committed(&self) -> Position {
         self.journal.as_ref().map_or_else(|| self.taken(), Journal::committed)
     }
 
-    /// Answers when all that was taken in by now is committed: an opening, a gap and a duplicate's
-    /// acknowledgement tell as much of it as any other.
+    /// Queues an answer until all entries ingested so far are committed: an opening, a gap and the
+    /// acknowledgement of a duplicate report them too.
     fn say(&mut self, answer: IngestAnswer) {
         self.held.push_back((self.taken(), answer));
     }
 
-    /// What is to be done without a request: the end of a full resend, a gap that is told again.
+    /// Does the work without a request: the end of a full resend, a repeated gap report.
     pub(super) fn tend(&mut self, now: Nanos) -> usize {
         let was_sweeping = self.stream.is_sweeping();
         let before = self.stream.swept_before();
@@ -229,7 +230,7 @@ impl Feed {
         self.tail.push(entry);
     }
 
-    /// A replica asks for what comes next.
+    /// Takes a replica's request for the next entries.
     pub(super) fn follow(&mut self, connection: u64, follow: FollowSource, now: Nanos) {
         if self.followers.ask(connection, follow, now) {
             return;
@@ -251,7 +252,7 @@ impl Feed {
         self.say(IngestAnswer { connection, bytes, taken_len: 0, is_refusal: true });
     }
 
-    /// A connection is gone.
+    /// Removes a closed connection.
     pub(super) fn forget(&mut self, connection: u64) {
         self.stream.close(connection);
         self.followers.close(connection, self.desk.store_mut());
@@ -260,12 +261,12 @@ impl Feed {
         }
     }
 
-    /// When it is to be looked at though nothing comes.
+    /// Returns the next time at which it must be served without a request.
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
         self.stream.next_deadline().into_iter().chain(self.followers.next_deadline()).min()
     }
 
-    /// Gives replicas what there is; how many answers that were.
+    /// Answers replicas that can be answered; returns the number of answers.
     fn give(&mut self, now: Nanos, port: &mut IngestPort) -> usize {
         let (taken, committed) = (self.taken(), self.committed());
         let mut given = 0;
@@ -283,7 +284,7 @@ impl Feed {
         given
     }
 
-    /// Takes a batch, its whole frame.
+    /// Ingests a batch, given as its whole frame.
     pub(super) fn batch(&mut self, connection: u64, frame: Vec<u8>, now: Nanos) {
         let Framing::Frame { message: Ok(raw), .. } = next_frame(&frame, SOURCE_FRAME_LEN_MAX)
         else {
@@ -309,7 +310,7 @@ impl Feed {
         self.say(IngestAnswer { connection, bytes, taken_len, is_refusal });
     }
 
-    /// Moves the log on, and gives the answers out that may go; how much it did.
+    /// Advances the log, and releases the committed answers; returns the amount of work done.
     pub(super) fn settle(&mut self, now: Nanos, port: &mut IngestPort) -> usize {
         let mut done = 0;
         if let Some(journal) = &mut self.journal {
@@ -321,7 +322,7 @@ impl Feed {
             && port.answers.slots() > 0
             && let Some((_, mut answer)) = self.held.pop_front()
         {
-            // One hand-off for all that a commit settles.
+            // One hand-off for all answers that a commit releases.
             let connection = answer.connection;
             let joins = |(at, next): &(Position, IngestAnswer)| {
                 *at <= committed && next.connection == connection
@@ -340,7 +341,7 @@ impl Feed {
         done + self.give(now, port)
     }
 
-    /// Begins a snapshot when there is enough new in the log; true when one is under way.
+    /// Begins a snapshot when enough is new in the log; returns true when one is under way.
     pub(super) fn begin_snapshot(&mut self, port: &mut SnapshotPort) -> bool {
         let is_due = match (&self.own, &self.journal) {
             (Some(own), _) => own.bytes_since >= self.snapshot_every,
@@ -372,7 +373,7 @@ impl Feed {
         true
     }
 
-    /// Goes on with the snapshot under way by one chunk.
+    /// Advances the snapshot under way by one chunk.
     pub(super) fn go_on_with_snapshot(&mut self, port: &mut SnapshotPort) -> SnapshotGoes {
         let Some(OnItsWay { position, floor, is_out }) = self.snapshot else {
             return SnapshotGoes::Waits;
@@ -382,7 +383,7 @@ impl Feed {
         }
         let committed = self.committed();
         let (piece, goes) = if is_out {
-            // A start from it would find a hole in what keeps what went before.
+            // A start from this snapshot would otherwise find a hole in the archive.
             let mut cold = self.cold.as_mut().filter(|_| self.journal.is_some());
             let is_kept = cold.as_mut().is_none_or(|cold| cold.has_kept(floor));
             if committed < position || !is_kept {
@@ -409,14 +410,14 @@ impl Feed {
         goes
     }
 
-    /// A snapshot is on the medium: the log may lose what is before the oldest that is kept.
+    /// Drops log entries before the oldest retained snapshot, once a new one is on the medium.
     pub(super) fn cut_log(&mut self, oldest_kept: Position) {
         if let Some(journal) = &mut self.journal {
             journal.cut_before(oldest_kept);
         }
     }
 
-    /// All that was taken in is on the medium, and the log is closed.
+    /// Syncs all ingested entries and closes the log.
     pub(super) fn close(&mut self) {
         if let Some(journal) = &mut self.journal
             && let Err(error) = journal.close()

@@ -1,5 +1,5 @@
-//! The stores of all sources and the streams that feed them, the node's own partition's too: what
-//! runs in the delivery agent's cycle before its readers.
+//! The stores of all sources and the streams that feed them, including the node's own partition:
+//! the part of the delivery agent's cycle before its readers.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -18,27 +18,28 @@ use super::own::OWN;
 use crate::replica::{ReplicaFigures, UpdatePort};
 use crate::stores::snapshots::{SnapshotPort, Written};
 
-/// What a source may have without acknowledgement.
+/// The limits of a source's unacknowledged batches.
 pub const WINDOW: Window = Window { batches: 256, bytes: 4 << 20 };
-/// Requests taken in one cycle.
+/// The number of requests taken in one cycle.
 const REQUESTS_MAX: usize = 8;
 
-/// All of them.
+/// The feeds of all sources.
 pub struct Feeds {
     pub(super) feeds: Vec<Feed>,
     port: Option<IngestPort>,
     /// A batch whose source cannot take it yet.
     held: Option<IngestRequest>,
-    /// What a replica is given, where there is one, and its figures.
+    /// The ring of a replica's updates, if this node follows another, and its figures.
     updates: Option<(UpdatePort, Arc<ReplicaFigures>)>,
-    /// Where snapshots go, where there are any, and which feed's is under way.
+    /// The ring to the writer of snapshots, if any, and the index of the feed whose snapshot is
+    /// under way.
     snapshots: Option<SnapshotPort>,
     snapshot_of: Option<usize>,
     figures: Arc<IngestFigures>,
 }
 
 impl Feeds {
-    /// A feed of each source, over `port`.
+    /// Returns the feeds of all sources, served over `port`.
     #[must_use]
     pub fn new(
         feeds: Vec<FeedParts>,
@@ -53,52 +54,51 @@ impl Feeds {
         feeds
     }
 
-    /// The readers' desk of a source.
+    /// Returns the readers' desk of a source.
     ///
     /// # Errors
-    /// [`Reason::UnknownSource`]; [`Reason::PartitionAway`] until its core has sent all that there
-    /// is.
+    /// [`Reason::UnknownSource`]; [`Reason::PartitionAway`] until its core has sent all orders.
     pub fn desk_of(&mut self, source: PartitionId) -> Result<&mut Desk, Reason> {
         let feed = self.feeds.iter_mut().find(|feed| feed.source() == source);
         let feed = feed.ok_or(Reason::UnknownSource)?;
         if feed.stream.is_whole() { Ok(&mut feed.desk) } else { Err(Reason::PartitionAway) }
     }
 
-    /// All readers' desks.
+    /// Returns all readers' desks.
     pub fn desks(&mut self) -> impl Iterator<Item = &mut Desk> {
         self.feeds.iter_mut().map(|feed| &mut feed.desk)
     }
 
-    /// The same, to look at.
+    /// Returns all readers' desks, read-only.
     pub fn desks_ref(&self) -> impl ExactSizeIterator<Item = &Desk> {
         self.feeds.iter().map(|feed| &feed.desk)
     }
 
-    /// The feed of the node's own partition, where it trades.
+    /// Returns the feed of the node's own partition, where it trades.
     pub fn own(&mut self) -> Option<&mut Feed> {
         self.feeds.iter_mut().find(|feed| feed.own.is_some())
     }
 
-    /// The store of partition 1, its own or followed.
+    /// Returns the store of partition 1, its own or followed.
     #[must_use]
     pub fn first_store(&self) -> Option<&OrderStore> {
         let feed = self.feeds.iter().find(|feed| feed.source() == OWN);
         feed.map(|feed| feed.desk.store())
     }
 
-    /// Whether replicas wait for what the node's own partition says next.
+    /// Returns true when replicas wait for the next events of the node's own partition.
     #[must_use]
     pub fn is_own_followed(&self) -> bool {
         self.feeds.iter().any(|feed| feed.own.is_some() && feed.followers.count() > 0)
     }
 
-    /// The next time at which a gap is to be told again.
+    /// Returns the earliest of the feeds' deadlines.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         self.feeds.iter().filter_map(Feed::next_deadline).min()
     }
 
-    /// Takes in what came, as far as one cycle goes; how much it did.
+    /// Processes requests and updates, up to one cycle's limit; returns the amount of work done.
     pub fn work(&mut self, now: Nanos) -> usize {
         if self.port.is_none() && self.updates.is_none() {
             return self.snapshot();
@@ -127,7 +127,8 @@ impl Feeds {
         done
     }
 
-    /// Goes on with what the master gave, and takes what it gives next; how much it did.
+    /// Ingests pending updates from the master, and takes the next one; returns the amount of work
+    /// done.
     fn take_updates(&mut self, now: Nanos) -> usize {
         let Some((port, _)) = &mut self.updates else { return 0 };
         let mut done = 0;
@@ -135,7 +136,7 @@ impl Feeds {
             match feed.take_pending(now) {
                 Follows::Idle | Follows::Waits => {}
                 Follows::More => done += 1,
-                // A full ring has one of the same source in it.
+                // A full ring already contains this source.
                 Follows::Broken => drop(port.broken.push(feed.source())),
             }
         }
@@ -148,7 +149,7 @@ impl Feeds {
             let feed = self.feeds.iter_mut().find(|feed| feed.source() == source);
             let old = feed.expect("the follower knows the sources").update(update, now);
             if let Some(old) = old {
-                // Without room it goes here and now.
+                // If the ring is full, the old store is freed here.
                 drop(port.retired.push(old));
             }
             port.wake.wake();
@@ -157,7 +158,7 @@ impl Feeds {
         done
     }
 
-    /// The next request, when what it is for can be done now.
+    /// Returns the next request, if it can be processed now.
     fn next_request(&mut self) -> Option<IngestRequest> {
         let port = self.port.as_mut()?;
         let request = self.held.take().or_else(|| port.requests.pop().ok())?;
@@ -185,7 +186,7 @@ impl Feeds {
             Asked::Batch(frame) => {
                 let feed = self.feed(source_of(&frame));
                 feed.batch(connection, frame, now);
-                // The next one may end as many orders as the store keeps beside them.
+                // Sent now, since the next batch may end as many orders as the store retains.
                 feed.feed_cold(now);
             }
         }
@@ -196,7 +197,7 @@ impl Feeds {
         feed.expect("the ingest agent knows the sources")
     }
 
-    /// Goes on with the snapshot under way, or begins one where it is time; how much it did.
+    /// Advances the snapshot under way, or begins one when due; returns the amount of work done.
     fn snapshot(&mut self) -> usize {
         let Some(port) = &mut self.snapshots else { return 0 };
         if let Ok(Written { source, oldest_kept }) = port.written.pop() {
@@ -219,12 +220,12 @@ impl Feeds {
         usize::from(self.snapshot_of.is_some())
     }
 
-    /// The node stops: what was taken in is on the medium when this returns.
+    /// Closes the logs when the node stops: ingested entries are on the medium on return.
     pub fn close(&mut self) {
         self.feeds.iter_mut().for_each(Feed::close);
     }
 
-    /// Tells others how the stores stand.
+    /// Publishes the stores' figures.
     pub fn publish(&self) {
         let mut sources = self.figures.sources.lock().unwrap_or_else(PoisonError::into_inner);
         let fed = self.feeds.iter();
@@ -238,7 +239,7 @@ impl Feeds {
     }
 }
 
-/// The source of a batch's frame, which the ingest agent has decoded before.
+/// Returns the source of a batch's frame, which the ingest agent has already decoded.
 fn source_of(frame: &[u8]) -> PartitionId {
     let Framing::Frame { message: Ok(raw), .. } = next_frame(frame, SOURCE_FRAME_LEN_MAX) else {
         unreachable!("the ingest agent hands whole frames on");

@@ -1,4 +1,4 @@
-//! What ingest counts, for the status page and Prometheus.
+//! The figures of ingest, for the status page and Prometheus.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,17 +13,17 @@ use crate::stores::{StoreFigures, StoreReport};
 /// Figures that other threads read.
 #[derive(Debug, Default)]
 pub struct IngestFigures {
-    /// Connections now.
+    /// Current connections.
     pub connections: AtomicU64,
     /// Connections accepted.
     pub accepted: AtomicU64,
-    /// Connections refused because there were as many as there may be.
+    /// Connections refused because the maximum was reached.
     pub connections_refused: AtomicU64,
-    /// Sessions logged on now.
+    /// Current sessions.
     pub sessions: AtomicU64,
     /// Logons refused.
     pub logons_refused: AtomicU64,
-    /// Messages that could not be read or have no place here.
+    /// Messages that could not be decoded or are not allowed here.
     pub malformed: AtomicU64,
     /// Openings and batches refused.
     pub refused: AtomicU64,
@@ -31,54 +31,53 @@ pub struct IngestFigures {
     pub ended: AtomicU64,
     /// Bytes of batches handed to the store.
     pub batch_bytes: AtomicU64,
-    /// Times that reading waited for the store.
+    /// The number of times that reading waited for the store.
     pub back_pressure: AtomicU64,
     /// The sources.
     pub sources: Mutex<BTreeMap<PartitionId, SourceFigures>>,
 }
 
-/// How a source stands.
+/// A source's state.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceFigures {
-    /// Its epoch; none before it was first opened.
+    /// Its epoch; none before its first opening.
     pub epoch: Epoch,
-    /// The number of the batch that is taken next.
+    /// The number of the next expected batch.
     pub next_batch_no: BatchNo,
-    /// Whether somebody feeds it.
+    /// True when a core has it open.
     pub is_open: bool,
-    /// Whether its store has all that there is.
+    /// True when its store is complete.
     pub is_whole: bool,
-    /// What an acknowledgement survives.
+    /// The durability level of an acknowledgement.
     pub level: AckLevel,
     /// Replicas that follow it.
     pub followers: usize,
-    /// Of its log the oldest position, the newest and the newest that is committed, where it has
-    /// one.
+    /// The oldest, the newest and the newest committed position of its log, if it has one.
     pub log: Option<(Position, Position, Position)>,
-    /// Whether the log's disk has no room.
+    /// True when the log's disk is full.
     pub is_log_full: bool,
-    /// Its store.
+    /// Its store's figures.
     pub store: StoreFigures,
-    /// What its stream counted.
+    /// Its stream's counters.
     pub counters: StreamCounters,
 }
 
 /// Ingest on the status page.
 #[derive(Clone, Debug, Serialize)]
 pub struct IngestReport {
-    /// Where it listens.
+    /// The listening address.
     pub address: String,
-    /// Connections now.
+    /// Current connections.
     pub connections: u64,
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections refused because there were as many as there may be.
+    /// Connections refused because the maximum was reached.
     pub connections_refused: u64,
-    /// Sessions logged on now.
+    /// Current sessions.
     pub sessions: u64,
     /// Logons refused.
     pub logons_refused: u64,
-    /// Messages that could not be read or have no place here.
+    /// Messages that could not be decoded or are not allowed here.
     pub malformed: u64,
     /// Openings and batches refused.
     pub refused: u64,
@@ -86,7 +85,7 @@ pub struct IngestReport {
     pub ended: u64,
     /// Bytes of batches handed to the store.
     pub batch_bytes: u64,
-    /// Times that reading waited for the store.
+    /// The number of times that reading waited for the store.
     pub back_pressure: u64,
     /// The sources.
     pub sources: Vec<SourceReport>,
@@ -95,53 +94,53 @@ pub struct IngestReport {
 /// A source on the status page.
 #[derive(Clone, Debug, Serialize)]
 pub struct SourceReport {
-    /// Whose orders.
+    /// The source's number.
     pub source: u16,
-    /// Its epoch; 0 before it was first opened.
+    /// Its epoch; 0 before its first opening.
     pub epoch: u32,
-    /// The number of the batch that is taken next.
+    /// The number of the next expected batch.
     pub next_batch_no: u64,
-    /// Whether somebody feeds it.
+    /// True when a core has it open.
     pub is_open: bool,
-    /// Whether its store has all that there is.
+    /// True when its store is complete.
     pub is_whole: bool,
-    /// What an acknowledgement survives: `memory`, `os` or `disk`.
+    /// The durability level of an acknowledgement: `memory`, `os` or `disk`.
     pub level: &'static str,
     /// Replicas that follow it.
     pub followers: usize,
     /// The oldest position of its log; 0 without a log.
     pub log_first: u64,
-    /// The newest.
+    /// The newest position of its log.
     pub log_last: u64,
-    /// The newest that is committed.
+    /// The newest committed position of its log.
     pub log_committed: u64,
-    /// Whether the log's disk has no room.
+    /// True when the log's disk is full.
     pub is_log_full: bool,
-    /// Its store.
+    /// Its store's figures.
     #[serde(flatten)]
     pub store: StoreReport,
-    /// Times that it was opened.
+    /// The number of times that it was opened.
     pub opened: u64,
-    /// Batches taken in.
+    /// Batches ingested.
     pub batches: u64,
-    /// Rows taken in.
+    /// Rows ingested.
     pub rows: u64,
-    /// Batches that came again.
+    /// Duplicate batches.
     pub duplicates: u64,
-    /// Gaps told.
+    /// Gaps reported.
     pub gaps: u64,
     /// Batches that came too early and were dropped.
     pub early: u64,
     /// Openings and batches refused.
     pub rejects: u64,
-    /// Full resends that came to their end.
+    /// Full resends completed.
     pub resends: u64,
-    /// Records that full resends left out.
+    /// Records deleted because a full resend lacked them.
     pub swept: u64,
 }
 
 impl IngestFigures {
-    /// The figures now.
+    /// Returns the current figures.
     #[must_use]
     pub fn report(&self, address: std::net::SocketAddr) -> IngestReport {
         let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
@@ -197,7 +196,7 @@ impl SourceFigures {
 }
 
 impl IngestReport {
-    /// The figures of the listener as Prometheus has them: name, help, kind, value.
+    /// Returns the listener's figures for Prometheus: name, help, kind, value.
     #[must_use]
     pub fn metrics(&self) -> [(&'static str, &'static str, &'static str, u64); 10] {
         [

@@ -1,10 +1,10 @@
-//! Replicas that follow a source of this node: what of its history can be given them, and who waits
-//! for what comes next.
+//! Replicas that follow a source of this node: the part of its history that they can get, and the
+//! requests waiting for new entries.
 //!
-//! The newest entries are kept in memory, in bounds; a replica whose position is older, or of
-//! another history, gets a snapshot of the store. Only what is committed is given, so that no
-//! replica is ahead of what this node comes back with. INVARIANT: each question gets one answer,
-//! and an answer is bounded, so that a replica that does not read costs nothing.
+//! The newest entries are kept in bounded memory; a replica whose position is older, or of another
+//! history, gets a snapshot of the store. Only committed entries are sent, so that no replica is
+//! ahead of this node's state after a restart. INVARIANT: each request gets one answer, and an
+//! answer is bounded, so that a replica that does not read costs nothing.
 
 use weir_delivery::stream::SourceStream;
 use weir_delivery::{OrderStore, SnapshotStep};
@@ -16,26 +16,26 @@ use super::handoff::IngestAnswer;
 use super::own::OwnEvents;
 use crate::stores::tail::EntryTail;
 
-/// Bytes of entries of one answer, if it has more than one.
+/// The number of bytes of entries in one answer, beyond a single entry.
 const ANSWER_LEN: usize = 128 * 1024;
-/// Bytes of a piece of a snapshot.
+/// The number of bytes in a piece of a snapshot.
 const CHUNK_LEN: usize = 40 * 1024;
-/// How long a replica waits for something new before it is told that there is nothing.
+/// The time in nanoseconds that a request waits for new entries before it gets an empty answer.
 const IDLE_WAIT: u64 = 250_000_000;
-/// Replicas that may wait; more than there is sense in.
+/// The maximum number of waiting replicas; more than any sensible set-up has.
 const FOLLOWERS_MAX: usize = 64;
 
-/// Of which history positions are: a number that no other has, and an epoch.
+/// The history that positions belong to: a unique number, and an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History {
-    /// Of a log its identity, else drawn at the start.
+    /// A log's identity, or else a number drawn at the start.
     pub high: u64,
-    /// Of a log the epoch of its run.
+    /// The epoch of a log's run.
     pub low: u64,
 }
 
 impl History {
-    /// Of a log with this identity, in this epoch.
+    /// Returns the history of a log with this identity, in this epoch.
     #[must_use]
     pub fn of_log(log_id: u128, epoch: Epoch) -> History {
         let high = (log_id >> 64) as u64 ^ log_id as u64;
@@ -54,41 +54,41 @@ struct UnderWay {
     state: Option<Vec<u8>>,
 }
 
-/// Who follows a source.
+/// The followers of a source.
 #[derive(Debug)]
 pub struct Followers {
     history: History,
     waiting: Vec<(u64, FollowSource, Nanos)>,
     snapshot: Option<UnderWay>,
-    /// Snapshots given.
+    /// The number of snapshots sent.
     pub snapshots: u64,
 }
 
-/// What followers are answered from.
+/// The state from which followers are answered.
 pub struct Followed<'a> {
     /// The store.
     pub store: &'a mut OrderStore,
-    /// Its stream.
+    /// The store's stream.
     pub stream: &'a SourceStream,
-    /// Where entries come from.
+    /// The source of entries.
     pub entries: Entries<'a>,
-    /// The newest entry that was taken in.
+    /// The newest ingested entry.
     pub taken: Position,
-    /// The newest entry that may be given.
+    /// The newest entry that may be sent.
     pub committed: Position,
 }
 
-/// Where entries come from.
+/// The source of entries.
 pub enum Entries<'a> {
-    /// The newest ones are kept as they came.
+    /// The newest entries, kept as they arrived.
     Kept(&'a EntryTail),
-    /// They are made of the partition's events.
+    /// Entries built from the partition's events.
     Events(&'a mut OwnEvents),
 }
 
 impl Entries<'_> {
-    /// Appends entries after a position, none after `head`: how many, and the position of the last.
-    /// `None` when they are not to be had any more.
+    /// Appends entries after a position, none after `head`; returns their number and the position
+    /// of the last. `None` when they are no longer available.
     fn put_after(
         &mut self,
         connection: u64,
@@ -115,27 +115,27 @@ impl Entries<'_> {
 }
 
 impl Followers {
-    /// Nobody yet.
+    /// Returns an empty set of followers.
     #[must_use]
     pub fn new(history: History) -> Followers {
         Followers { history, waiting: Vec::new(), snapshot: None, snapshots: 0 }
     }
 
-    /// The history that positions are of from now on; what is given of another one ends.
+    /// Sets the history of positions from now on; a snapshot of the previous one is dropped.
     pub fn begin_history(&mut self, history: History) {
         self.history = history;
         self.snapshot = None;
     }
 
-    /// How many wait, or take a snapshot.
+    /// Returns the number of replicas that wait or receive a snapshot.
     #[must_use]
     pub fn count(&self) -> usize {
         self.waiting.len() + usize::from(self.snapshot.is_some())
     }
 
-    /// Takes a question; false when too many wait already.
+    /// Takes a request; false when too many already wait.
     pub fn ask(&mut self, connection: u64, follow: FollowSource, now: Nanos) -> bool {
-        // A replica asks one question at a time.
+        // A replica has one request at a time.
         self.waiting.retain(|(other, _, _)| *other != connection);
         let has_room = self.waiting.len() < FOLLOWERS_MAX;
         if has_room {
@@ -144,7 +144,7 @@ impl Followers {
         has_room
     }
 
-    /// A connection is gone.
+    /// Removes a closed connection.
     pub fn close(&mut self, connection: u64, store: &mut OrderStore) {
         self.waiting.retain(|(other, _, _)| *other != connection);
         if self.snapshot.as_ref().is_some_and(|under_way| under_way.connection == connection) {
@@ -153,13 +153,13 @@ impl Followers {
         }
     }
 
-    /// The time at which the first that waits is to be told that there is nothing new.
+    /// Returns the time at which the first waiting request gets an empty answer.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         self.waiting.iter().map(|(_, _, since)| Nanos(since.0 + IDLE_WAIT)).min()
     }
 
-    /// The next answer that can be given.
+    /// Returns the next available answer.
     pub fn answer(&mut self, mut from: Followed<'_>, now: Nanos) -> Option<IngestAnswer> {
         for index in 0..self.waiting.len() {
             let (connection, follow, since) = self.waiting[index];
@@ -168,7 +168,7 @@ impl Followers {
             let is_answered =
                 self.put_answer((connection, &follow), &mut from, (now, is_late), &mut bytes);
             if is_late && !is_answered {
-                // A snapshot that has to wait for another one.
+                // The replica needs a snapshot that has to wait for another one.
                 put_frame(&self.state(&follow, &from, now), &mut bytes);
             }
             if is_answered || is_late {
@@ -239,7 +239,7 @@ impl Followers {
         out: &mut Vec<u8>,
     ) -> bool {
         if self.snapshot.as_ref().is_some_and(|under_way| under_way.connection == connection) {
-            // It begins again.
+            // The replica restarts its snapshot.
             self.snapshot = None;
             from.store.cancel_snapshot();
         }
@@ -257,7 +257,7 @@ impl Followers {
         self.put_chunk(follow, from, now, out)
     }
 
-    /// The next piece of the snapshot under way.
+    /// Appends the next piece of the snapshot under way.
     fn put_chunk(
         &mut self,
         follow: &FollowSource,
@@ -275,7 +275,7 @@ impl Followers {
                 match from.store.snapshot_chunk(CHUNK_LEN, &mut bytes) {
                     Ok(step) => (bytes, step == SnapshotStep::Done),
                     Err(_) => {
-                        // Given up for want of memory: it begins again when there is some.
+                        // Given up for lack of memory: it restarts when there is some.
                         self.snapshot = None;
                         return false;
                     }
@@ -299,7 +299,7 @@ impl Followers {
     }
 }
 
-/// The number of a history that ends with the process.
+/// Returns a history that ends with the process.
 #[must_use]
 pub fn passing_history(source: PartitionId, drawn: u64) -> History {
     History { high: drawn, low: u64::from(source.0) << 32 }

@@ -1,5 +1,4 @@
-//! A source of another node as it is taken in here: what the master gave, entry by entry, in bounds
-//! for each cycle.
+//! A followed source of another node: ingests the master's entries, a bounded amount per cycle.
 
 use weir_delivery::OrderStore;
 use weir_delivery::replay::ReplayError;
@@ -14,36 +13,36 @@ use crate::replica::{FollowFigures, Given, Update};
 use crate::stores::StoreFigures;
 use crate::stores::tail::EntryTail;
 
-/// Bytes of entries taken in in one cycle, if it is more than one entry.
+/// The number of bytes of entries ingested in one cycle, beyond a single entry.
 const TAKE_LEN: usize = 64 * 1024;
 
-/// How a followed source stands.
+/// The state of a followed source.
 #[derive(Debug, Default)]
 pub(super) struct Following {
-    /// Entries on their way in, and how far they are taken.
+    /// Entries to be ingested, and the offset already reached.
     pending: Option<(Vec<u8>, usize)>,
-    /// What the master last said.
+    /// The master's last reported state.
     state: Option<FollowState>,
     position: Position,
     figures: FollowFigures,
 }
 
-/// What became of what there was to take in.
+/// The outcome of ingesting pending entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Follows {
-    /// Nothing is left.
+    /// Nothing is pending.
     Idle,
-    /// There is more.
+    /// More is pending.
     More,
     /// It waits for room, or for the end of a sweep.
     Waits,
-    /// It cannot follow what is there: a snapshot is wanted.
+    /// The entries do not continue the store: a snapshot is needed.
     Broken,
 }
 
 impl Feed {
-    /// Takes what the master gave, when all before is taken in: a store at once, entries as cycles
-    /// go by. Gives the store back that one was put in the place of.
+    /// Takes the master's update, after all earlier ones are ingested: a store at once, entries
+    /// over several cycles. Returns the store that was replaced, if any.
     pub(super) fn update(&mut self, update: Update, now: Nanos) -> Option<OrderStore> {
         let following = self.following.as_mut()?;
         let Update { state, what } = update;
@@ -70,7 +69,7 @@ impl Feed {
         old
     }
 
-    /// Whether the next update can be taken.
+    /// Returns true when the next update can be taken.
     pub(super) fn may_update(&self) -> bool {
         self.following.as_ref().is_some_and(|following| following.pending.is_none())
     }
@@ -83,7 +82,7 @@ impl Feed {
         }
     }
 
-    /// Takes entries in, as far as one cycle goes.
+    /// Ingests entries, up to one cycle's limit.
     pub(super) fn take_pending(&mut self, now: Nanos) -> Follows {
         let Some(following) = &mut self.following else { return Follows::Idle };
         let Some((frames, mut at)) = following.pending.take() else { return Follows::Idle };
@@ -130,7 +129,7 @@ impl Feed {
         follows
     }
 
-    /// How it stands, where it is followed.
+    /// Returns its figures, if it is followed.
     pub(super) fn follow_figures(&self) -> Option<FollowFigures> {
         let following = self.following.as_ref()?;
         let state = following.state.as_ref();

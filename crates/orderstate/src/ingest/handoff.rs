@@ -1,4 +1,5 @@
-//! What crosses between the ingest agent and the store: whole batches one way, frames the other.
+//! The rings between the ingest agent and the store: whole batches in one direction, frames in the
+//! other.
 //!
 //! Both rings are bounded, and each request gets at most one answer, so that a full ring of
 //! requests stops the reading of sockets and nothing else.
@@ -8,44 +9,44 @@ use weir_runtime::Wake;
 use weir_wire::ingest::OpenSource;
 use weir_wire::replica::FollowSource;
 
-/// Requests that may wait in front of the store.
+/// The maximum number of requests waiting for the store.
 const REQUESTS_MAX: usize = 1_024;
-/// Answers that may wait in front of the ingest agent: one for each request, and what the store
-/// says by itself.
+/// The maximum number of answers waiting for the ingest agent: one per request, and the store's
+/// unsolicited ones.
 const ANSWERS_MAX: usize = 2 * REQUESTS_MAX;
 
-/// Something for the store.
+/// A request to the store.
 #[derive(Debug)]
 pub struct IngestRequest {
-    /// Who asks: the ingest agent's number of the connection.
+    /// The ingest agent's number of the connection.
     pub connection: u64,
-    /// What.
+    /// The request itself.
     pub what: Asked,
 }
 
-/// What is asked of the store.
+/// The kinds of requests to the store.
 #[derive(Debug)]
 pub enum Asked {
-    /// To open a source.
+    /// Opens a source.
     Open(OpenSource),
-    /// To take in a batch: its whole frame.
+    /// Ingests a batch: its whole frame.
     Batch(Vec<u8>),
-    /// What comes next of a source, for a replica.
+    /// Requests a source's next entries, for a replica.
     Follow(FollowSource),
-    /// Nothing any more: the connection is gone.
+    /// Reports that the connection is closed.
     Gone,
 }
 
 /// The store's answer.
 #[derive(Debug)]
 pub struct IngestAnswer {
-    /// For whom.
+    /// The connection.
     pub connection: u64,
     /// Whole frames, or none.
     pub bytes: Vec<u8>,
-    /// Bytes of a batch that the store has dealt with.
+    /// The number of batch bytes that the store has processed.
     pub taken_len: usize,
-    /// Whether the source was closed by a refusal.
+    /// True when a refusal closed the source.
     pub is_refusal: bool,
 }
 
@@ -54,9 +55,9 @@ pub struct IngestAnswer {
 pub struct StorePort {
     /// Requests to the store.
     pub requests: Producer<IngestRequest>,
-    /// Its answers.
+    /// The store's answers.
     pub answers: Consumer<IngestAnswer>,
-    /// Its thread.
+    /// The store's thread.
     pub wake: Wake,
 }
 
@@ -67,11 +68,11 @@ pub struct IngestPort {
     pub requests: Consumer<IngestRequest>,
     /// Answers to it.
     pub answers: Producer<IngestAnswer>,
-    /// Its thread.
+    /// The ingest agent's thread.
     pub wake: Wake,
 }
 
-/// The two ends.
+/// Creates the two ends.
 #[must_use]
 pub fn ingest_to_store(ingest: Wake, store: Wake) -> (StorePort, IngestPort) {
     let (requests, from_ingest) = RingBuffer::new(REQUESTS_MAX);

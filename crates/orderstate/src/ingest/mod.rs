@@ -1,9 +1,9 @@
-//! Ingest: where outside cores feed the orders that delivery gives to readers.
+//! Ingest: the path of outside cores' orders into the stores.
 //!
-//! A thread of its own has the sockets ([`agent`], [`link`]) and hands whole batches to the
-//! delivery agent over a bounded ring ([`handoff`]); there each source has a store and a stream
-//! ([`feeds`]). INVARIANT: what a connection may make the node keep is bounded: one frame that is
-//! not whole, its window in front of the store, its output.
+//! A separate thread has the sockets ([`agent`], [`link`]) and passes whole batches to the delivery
+//! agent over a bounded ring ([`handoff`]); there each source has a store and a stream ([`feeds`]).
+//! INVARIANT: the memory that a connection can occupy is bounded: one partial frame, its window in
+//! front of the store, its output.
 
 pub mod agent;
 mod feed;

@@ -1,10 +1,10 @@
-//! The node's own partition as a source: the records of its event log are what its store is fed by,
-//! and what its replicas are given.
+//! The node's own partition as a source: the records of its event log feed its store and its
+//! replicas.
 //!
 //! A record's number is its position. Records about orders become rows of batches, each numbered as
-//! the last record that it stands for; what else a partition says is not a replica's to know. What
-//! is published is committed, and what an epoch lost is numbered anew in another epoch: so numbers
-//! mean the same as long as the log and its epoch are the same.
+//! the last record that it stands for; other events are not sent to replicas. Published events are
+//! committed, and lost events' numbers are reused only in another epoch: so numbers are comparable
+//! as long as the log and its epoch are the same.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -27,54 +27,54 @@ use crate::agent::DeliveryFigures;
 use crate::markets::Markets;
 use crate::stores::own::put_head;
 
-/// The partition whose events they are.
+/// The node's own trading partition.
 pub const OWN: PartitionId = PartitionId(1);
-/// Rows of a batch for a replica.
+/// The maximum number of rows in a batch for a replica.
 const ROWS_MAX: usize = 512;
-/// Records looked at for one.
+/// The maximum number of records read for one batch.
 const RECORDS_MAX: u64 = 4_096;
-/// How far behind a replica may be that is given records from the files: beyond, a snapshot is the
-/// shorter way.
+/// The lag in records up to which a replica gets records from the files: beyond it, a snapshot is
+/// faster.
 const FILE_RECORDS_MAX: u64 = 65_536;
 
-/// The events that the partition's store is fed by.
+/// The events that feed the partition's store.
 pub struct OwnEvents {
     events: EventReader,
     record: Vec<u8>,
-    /// The number of the record that is in `record` and that the store had no room for.
+    /// The number of the record in `record` for which the store had no room.
     held: Option<u64>,
-    /// What the events say of each instrument.
+    /// The state of each instrument from the events.
     pub markets: Markets,
     /// Epochs that end at a position still ahead in the events.
     ends: VecDeque<EpochEnd>,
     epoch: Epoch,
     log_id: u128,
-    /// The command that the newest event about an order came of.
+    /// The command that caused the newest event about an order.
     pub(super) command: Position,
     /// Bytes of records since a snapshot was begun.
     pub(super) bytes_since: u64,
-    /// Where replicas are, by connection.
+    /// The replicas' cursors, by connection.
     places: BTreeMap<u64, PastEvents>,
 }
 
-/// Where the events begin.
+/// The starting point of the events.
 pub struct OwnStart {
     /// The events, from the next one on.
     pub events: EventReader,
     /// The partition's epoch.
     pub epoch: Epoch,
-    /// Its epochs before that the store has not ended yet.
+    /// Its earlier epochs that the store has not ended yet.
     pub ends: Vec<EpochEnd>,
     /// The identity of the partition's command log.
     pub log_id: u128,
-    /// What the events so far say of each instrument.
+    /// The state of each instrument from the events so far.
     pub markets: Markets,
-    /// The command that the newest event about an order came of.
+    /// The command that caused the newest event about an order.
     pub command: Position,
 }
 
 impl OwnEvents {
-    /// The events from there on.
+    /// Returns the events from a starting point.
     #[must_use]
     pub fn new(start: OwnStart) -> OwnEvents {
         OwnEvents {
@@ -91,12 +91,12 @@ impl OwnEvents {
         }
     }
 
-    /// Of which history the numbers of records are.
+    /// Returns the history that the record numbers belong to.
     pub(super) fn history(&self) -> History {
         History::of_log(self.log_id, self.epoch)
     }
 
-    /// The number of the record that is to be taken in next, which is in `record` then.
+    /// Returns the number of the next record to ingest and reads it into `record`.
     fn next_record(&mut self) -> Option<u64> {
         if let Some(number) = self.held.take() {
             return Some(number);
@@ -107,7 +107,7 @@ impl OwnEvents {
         }
     }
 
-    /// Takes in the next record; `None` when there is none or no room for it, else whether it was
+    /// Ingests the next record; `None` when there is none or no room for it, else true when it was
     /// about an order.
     fn take(
         &mut self,
@@ -123,8 +123,8 @@ impl OwnEvents {
             while self.ends.front().is_some_and(|end| end.last_valid < event.position) {
                 self.end_epoch(stream, store);
             }
-            // A full store: it is taken in when ended orders have gone, and readers see until then
-            // what is there.
+            // The store is full: the record is ingested when ended orders have been dropped, and
+            // until then readers see the present state.
             match stream.take_record(BatchNo(number), Some(&event), store) {
                 Ok(_) => {}
                 Err(IngestError::StoreFull { .. }) => {
@@ -146,15 +146,15 @@ impl OwnEvents {
         Some(is_order)
     }
 
-    /// Ends the store's epoch where its log's ended: tokens beyond are refused.
+    /// Ends the store's epoch where the log's ended: tokens beyond are refused.
     fn end_epoch(&mut self, stream: &mut SourceStream, store: &mut OrderStore) {
         self.ends.pop_front();
         let next = self.ends.front().map_or(self.epoch, |end| end.epoch);
         stream.begin_epoch(next, store).expect("epochs only grow");
     }
 
-    /// Appends a batch of what the records after a position say of orders, none after `head`; the
-    /// position of the last. `None` when they are too far back.
+    /// Appends a batch of the records about orders after a position, none after `head`; returns the
+    /// position of the last. `None` when the position is too far back.
     pub(super) fn put_batch(
         &mut self,
         connection: u64,
@@ -199,20 +199,20 @@ impl OwnEvents {
         Some(at)
     }
 
-    /// Appends what a snapshot has beside stream and store.
+    /// Appends a snapshot's head, before stream and store.
     pub(super) fn put_state(&self, out: &mut Vec<u8>) {
         put_head(self.command, &self.markets, out);
     }
 
-    /// A replica is gone.
+    /// Removes a replica's cursor.
     pub(super) fn forget(&mut self, connection: u64) {
         self.places.remove(&connection);
     }
 }
 
 impl Feed {
-    /// Takes in events of the node's own partition; how many, and how many of them were about
-    /// orders.
+    /// Ingests events of the node's own partition; returns their number, and the number of those
+    /// about orders.
     pub fn take_events(&mut self, count_max: usize, figures: &DeliveryFigures) -> (usize, u64) {
         let Some(own) = &mut self.own else { return (0, 0) };
         let (mut taken, mut changes) = (0, 0);
@@ -225,7 +225,7 @@ impl Feed {
         (taken, changes)
     }
 
-    /// All events of before are taken in: the epochs that ended are over.
+    /// Ends all past epochs, once their events are ingested.
     pub fn end_past_epochs(&mut self) {
         let Some(own) = &mut self.own else { return };
         while !own.ends.is_empty() {
@@ -233,7 +233,7 @@ impl Feed {
         }
     }
 
-    /// What its events say of instruments, where it is the node's own partition.
+    /// Returns the instruments' state, if this is the node's own partition.
     pub fn markets(&mut self) -> Option<&mut Markets> {
         self.own.as_mut().map(|own| &mut own.markets)
     }

@@ -1,11 +1,12 @@
-//! Markets as bytes, for snapshots.
+//! The encoding of markets for snapshots.
 //!
 //! ```text
 //! whole u8; then for each instrument: its number u32, eight phases kept, the phase, its time, the
 //! last price, the static reference, and three uncrossings
 //! ```
-//! A phase is its code, 255 for none. What may be absent has a byte before it: 1 where it is there.
-//! Times and prices have 64 bits, uncrossings are blocks as on the wire; all is little-endian.
+//! A phase is its code, 255 for none. An optional value follows a byte that is 1 when it is
+//! present. Times and prices have 64 bits, uncrossings are blocks as on the wire; all is
+//! little-endian.
 
 use weir_types::{InstrumentId, Nanos, Phase, Price};
 use weir_wire::Message;
@@ -14,11 +15,11 @@ use weir_wire::field::Field;
 
 use super::{Market, Markets};
 
-/// In the place of a phase's code.
+/// The code for no phase.
 const NO_PHASE: u8 = u8::MAX;
 
 impl Markets {
-    /// Appends what is known of all instruments.
+    /// Appends the state of all instruments.
     pub fn put_state(&self, out: &mut Vec<u8>) {
         out.push(u8::from(self.is_whole));
         for (instrument_id, market) in &self.all {
@@ -27,7 +28,7 @@ impl Markets {
         }
     }
 
-    /// What was known, all of it still to be published; `None` when these bytes are no markets.
+    /// Decodes the state, all of it to be published again; `None` when the bytes are invalid.
     #[must_use]
     pub fn from_state(bytes: &[u8]) -> Option<Markets> {
         let mut from = Reader(bytes);

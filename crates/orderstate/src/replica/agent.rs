@@ -1,8 +1,9 @@
-//! The thread that asks the master: one connection, one question at a time for each source in turn.
+//! The thread that queries the master: one connection, one request at a time, alternating between
+//! sources.
 //!
-//! It blocks, in bounds, on its socket and on nothing else; a store that does not keep up makes it
-//! ask later. After failures it waits before it tries again, longer each time. A snapshot is made a
-//! store of here, so that the delivery thread only takes it over.
+//! It blocks, for limited times, on its socket and on nothing else; a store that does not keep up
+//! delays its next request. After failures it waits before it retries, longer each time. It builds
+//! the store of a snapshot itself, so that the delivery thread only swaps it in.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,42 +28,42 @@ use super::{FollowPort, Given, ReplicaFigures, Update};
 use crate::ingest::feeds::WINDOW;
 use crate::stores::StoreSettings;
 
-/// How long a connection may take to be made, and a logon to be answered.
+/// The time limit for connecting, and for the answer to a logon.
 const CONNECT_TIME: Duration = Duration::from_secs(1);
-/// How long the master may be silent; it answers within a quarter of a second.
+/// The time that the master may be silent; it normally answers within a quarter of a second.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
-/// The heartbeat interval that is asked for, in milliseconds; questions come far more often.
+/// The requested heartbeat interval, in milliseconds; requests are far more frequent.
 const HEARTBEAT_MS: u32 = 10_000;
-/// How often the ring of a store that does not keep up is looked at.
+/// The interval in nanoseconds at which a full ring to the store is polled.
 const RETRY_INTERVAL: u64 = 1_000_000;
 
-/// What the agent is made of.
+/// The parts of the agent.
 pub struct ReplicaParts {
     /// The master's ingest listener.
     pub master: Target,
     /// A session of the role `Supervisor` there.
     pub session_id: SessionId,
-    /// Its key.
+    /// The session's key.
     pub api_key: ApiKey,
-    /// The stores to be.
+    /// The settings of the stores to build.
     pub stores: Vec<StoreSettings>,
-    /// The store's end of the ring.
+    /// The ring to the store.
     pub port: FollowPort,
-    /// Figures for others to read.
+    /// Figures for other threads to read.
     pub figures: Arc<ReplicaFigures>,
 }
 
-/// A source that is followed.
+/// A followed source.
 struct Followed {
     settings: StoreSettings,
-    /// Of which history the position is.
+    /// The history that the position belongs to.
     history: (u64, u64),
-    /// The last entry that was handed on.
+    /// The last entry passed to the store.
     position: u64,
     snapshot: Option<Incoming>,
 }
 
-/// A snapshot that comes in.
+/// A snapshot being received.
 struct Incoming {
     history: (u64, u64),
     position: u64,
@@ -71,24 +72,24 @@ struct Incoming {
     restore: Restore,
 }
 
-/// A connection that is logged on.
+/// A logged-on connection.
 struct Link {
     connection: Connection,
 }
 
-/// The agent.
+/// The replica's agent.
 pub struct ReplicaAgent {
     parts: ReplicaParts,
     sources: Vec<Followed>,
     turn: usize,
     link: Option<Link>,
     backoff: Backoff,
-    /// An update that found the ring full.
+    /// An update for which the ring was full.
     waiting: Option<Update>,
 }
 
 impl ReplicaAgent {
-    /// A follower that has nothing yet.
+    /// Returns a follower without any data.
     #[must_use]
     pub fn new(mut parts: ReplicaParts) -> ReplicaAgent {
         let followed =
@@ -98,7 +99,7 @@ impl ReplicaAgent {
         ReplicaAgent { parts, sources, turn: 0, link: None, backoff, waiting: None }
     }
 
-    /// One question and its answer, or a try to connect; whether something came.
+    /// Makes one request and takes its answer, or tries to connect; returns true when data arrived.
     fn follow(&mut self, now: Nanos) -> anyhow::Result<bool> {
         while let Ok(broken) = self.parts.port.broken.pop() {
             let source = self.sources.iter_mut().find(|s| s.settings.source == broken);
@@ -147,7 +148,7 @@ impl ReplicaAgent {
 }
 
 impl Followed {
-    /// Asks for what comes next and takes the answer; nothing to hand on while a snapshot comes.
+    /// Requests the next entries and takes the answer; `None` while a snapshot is being received.
     fn ask(&mut self, link: &mut Link, session_id: SessionId) -> anyhow::Result<Option<Update>> {
         let (history, position, chunk_no) = match &self.snapshot {
             Some(incoming) => (incoming.history, incoming.position, incoming.next_chunk),
@@ -167,7 +168,7 @@ impl Followed {
         if state.is_snapshot == Switch::On {
             return self.take_chunk(state, link);
         }
-        // Without entries it may tell of another history: of one whose snapshot has to wait.
+        // An answer without entries may name another history: one whose snapshot has to wait.
         self.snapshot = None;
         let is_known = (state.history_high, state.history_low) == self.history;
         anyhow::ensure!(is_known || state.entry_count == 0, "entries of another history");
@@ -263,7 +264,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Hands over the next whole frame, once it is there.
+    /// Passes the next whole frame to `take`, once it has arrived.
     fn next_frame<T>(
         &mut self,
         take: impl FnOnce(&[u8]) -> anyhow::Result<T>,
@@ -279,7 +280,7 @@ impl Link {
         }
     }
 
-    /// Takes the next message, heartbeats left out.
+    /// Takes the next message, skipping heartbeats.
     fn next<T>(
         &mut self,
         take: impl FnOnce(&RawMessage<'_>) -> anyhow::Result<T>,
@@ -321,7 +322,7 @@ impl Link {
         })
     }
 
-    /// The next frames as they are: the agent of the master lets no heartbeat in between.
+    /// Returns the next frames as they are: the master's agent sends no heartbeat between them.
     fn frames(&mut self, count: u32) -> anyhow::Result<Vec<u8>> {
         let mut frames = Vec::new();
         for _ in 0..count {
@@ -334,7 +335,7 @@ impl Link {
     }
 }
 
-/// The message of a whole frame.
+/// Parses the message of a whole frame.
 fn parse_message_of(frame: &[u8]) -> anyhow::Result<RawMessage<'_>> {
     match next_frame(frame, SOURCE_FRAME_LEN_MAX) {
         Framing::Frame { message, .. } => Ok(message?),

@@ -1,4 +1,4 @@
-//! How a replica stands, for the status page and Prometheus.
+//! A replica's figures, for the status page and Prometheus.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::stores::{StoreFigures, StoreReport};
 /// Figures that other threads read.
 #[derive(Debug, Default)]
 pub struct ReplicaFigures {
-    /// Whether there is a connection to the master, logged on.
+    /// True while a connection to the master is logged on.
     pub is_connected: AtomicBool,
     /// Connections that were lost or could not be made.
     pub failures: AtomicU64,
@@ -21,35 +21,35 @@ pub struct ReplicaFigures {
     pub sources: Mutex<BTreeMap<PartitionId, FollowFigures>>,
 }
 
-/// How a followed source stands.
+/// The state of a followed source.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FollowFigures {
-    /// The last entry that was taken in.
+    /// The last ingested entry.
     pub position: u64,
-    /// The master's last entry, as it was last heard.
+    /// The master's last entry, as last reported.
     pub head_position: u64,
     /// The `seq` of the latest change here, and at the master.
     pub seqs: (Seq, Seq),
-    /// When the store last had all that the master had.
+    /// The time at which the store last had all of the master's entries.
     pub caught_up_at: Nanos,
-    /// When the master was last heard.
+    /// The time of the master's last message.
     pub heard_at: Nanos,
-    /// Entries taken in.
+    /// Entries ingested.
     pub entries: u64,
-    /// Stores taken over whole.
+    /// Snapshots loaded.
     pub snapshots: u64,
-    /// Times that an entry waited because the store was full.
+    /// The number of times that an entry waited because the store was full.
     pub full_waits: u64,
-    /// Whether there is a store to read.
+    /// True when there is a complete store.
     pub is_whole: bool,
-    /// The store.
+    /// The store's figures.
     pub store: StoreFigures,
 }
 
 /// Replicas on the status page.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplicaReport {
-    /// Whether there is a connection to the master, logged on.
+    /// True while a connection to the master is logged on.
     pub is_connected: bool,
     /// Connections that were lost or could not be made.
     pub failures: u64,
@@ -60,33 +60,34 @@ pub struct ReplicaReport {
 /// A followed source on the status page.
 #[derive(Clone, Debug, Serialize)]
 pub struct FollowReport {
-    /// Whose orders.
+    /// The source's number.
     pub source: u16,
-    /// The last entry that was taken in.
+    /// The last ingested entry.
     pub position: u64,
-    /// The master's last entry, as it was last heard.
+    /// The master's last entry, as last reported.
     pub head_position: u64,
-    /// Entries that the master has and this node has not.
+    /// Entries that the master has and this node does not.
     pub lag_entries: u64,
-    /// How far the master's latest change is ahead in `seq`: for a source that gives each change
-    /// the next one, rows.
+    /// The distance in `seq` to the master's latest change: for a source that numbers each change,
+    /// the number of rows.
     pub lag_seq: u64,
-    /// How long ago the store last had all that the master had, in milliseconds; 0 while it has.
+    /// The time since the store last had all of the master's entries, in milliseconds; 0 while it
+    /// has.
     pub lag_ms: u64,
-    /// Entries taken in.
+    /// Entries ingested.
     pub entries: u64,
-    /// Stores taken over whole.
+    /// Snapshots loaded.
     pub snapshots: u64,
-    /// Times that an entry waited because the store was full.
+    /// The number of times that an entry waited because the store was full.
     pub full_waits: u64,
-    /// Whether there is a store to read.
+    /// True when there is a complete store.
     pub is_whole: bool,
-    /// The store.
+    /// The store's figures.
     #[serde(flatten)]
     pub store: StoreReport,
 }
 
-/// How long the master may be silent until a replica takes itself to be behind.
+/// The silence of the master in nanoseconds after which a replica counts as behind.
 const SILENCE_MAX: u64 = 1_000_000_000;
 
 impl FollowFigures {
@@ -112,7 +113,7 @@ impl FollowFigures {
 }
 
 impl ReplicaFigures {
-    /// The figures now.
+    /// Returns the current figures.
     #[must_use]
     pub fn report(&self) -> ReplicaReport {
         let now = SystemClock.now();
@@ -128,7 +129,7 @@ impl ReplicaFigures {
 /// A figure of a followed source: name, help, kind, value.
 pub type FollowMetric = (&'static str, &'static str, &'static str, fn(&FollowReport) -> u64);
 
-/// The figures of a followed source as Prometheus has them, each with the label of its source.
+/// The figures of a followed source for Prometheus, each with the label of its source.
 pub const METRICS: [FollowMetric; 5] = [
     ("weir_replica_lag_entries", "Entries behind.", "gauge", |r| r.lag_entries),
     ("weir_replica_lag_seq", "Changes behind.", "gauge", |r| r.lag_seq),

@@ -1,6 +1,6 @@
-//! A node that follows sources of another one: a thread of its own asks the master for what comes
-//! next ([`agent`]) and hands it to the delivery agent over a bounded ring, where each source has a
-//! store and a stream as an outside core's has, fed by what the master took in.
+//! A node that follows sources of another one. A separate thread requests the next entries from the
+//! master ([`agent`]) and passes them to the delivery agent over a bounded ring. There each source
+//! has a store and a stream like an outside core's, fed by the master's entries.
 
 pub mod agent;
 pub mod figures;
@@ -15,18 +15,18 @@ use weir_runtime::Wake;
 use weir_types::PartitionId;
 use weir_wire::replica::FollowState;
 
-/// Updates that may wait in front of the store: some 2 MiB.
+/// The maximum number of updates waiting for the store: some 2 MiB.
 const UPDATES_MAX: usize = 16;
 
-/// What the master gave of a source.
+/// A master's answer for one source.
 pub struct Update {
-    /// What it is, and where the master stands.
+    /// The kind of answer, and the master's state.
     pub state: FollowState,
-    /// It.
+    /// The data.
     pub what: Given,
 }
 
-/// What came.
+/// The data of an update.
 pub enum Given {
     /// Entries, one frame after the other.
     Entries(Vec<u8>),
@@ -36,11 +36,11 @@ pub enum Given {
 
 /// The store's end.
 pub struct UpdatePort {
-    /// What came.
+    /// Updates from the follower.
     pub updates: Consumer<Update>,
-    /// Sources of which a snapshot is wanted: what came cannot follow what is there.
+    /// Sources that need a snapshot: their entries do not continue the store.
     pub broken: Producer<PartitionId>,
-    /// Stores whose place another one took: to let one go may take long.
+    /// Replaced stores: freeing one may take long.
     pub retired: Producer<OrderStore>,
     /// The follower's thread.
     pub wake: Wake,
@@ -48,17 +48,17 @@ pub struct UpdatePort {
 
 /// The follower's end.
 pub struct FollowPort {
-    /// To the store.
+    /// Updates to the store.
     pub updates: Producer<Update>,
-    /// Sources of which a snapshot is wanted.
+    /// Sources that need a snapshot.
     pub broken: Consumer<PartitionId>,
-    /// Stores that are to go.
+    /// Stores to be freed.
     pub retired: Consumer<OrderStore>,
     /// The store's thread.
     pub wake: Wake,
 }
 
-/// Both ends; `follow` is of the follower's thread, `store` of the store's.
+/// Creates both ends; `follow` wakes the follower's thread, `store` the store's.
 #[must_use]
 pub fn follow_to_store(follow: Wake, store: Wake) -> (FollowPort, UpdatePort) {
     let (updates, from_follower) = RingBuffer::new(UPDATES_MAX);

@@ -1,7 +1,7 @@
 //! The router's agent: readers on one side, nodes on the other, the router between them.
 //!
-//! Its cycle: what nodes said, what readers ask, what is due, what is sent. It rests in `epoll` and
-//! is woken by the sockets of its nodes, by the gateway and by the web.
+//! Its cycle: the nodes' messages, the readers' queries, deadlines, output. It rests in `epoll`;
+//! the sockets of its nodes, the gateway and the web server wake it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,16 +24,16 @@ use crate::agent::DeliveryFigures;
 const WAKER: Token = Token(0);
 /// The token of the first node.
 const FIRST: usize = 1;
-/// Questions taken in one cycle.
+/// The number of queries taken in one cycle.
 const ASK_MAX: usize = 256;
-/// How often figures are shown, in nanoseconds.
+/// The interval at which figures are published, in nanoseconds.
 const SHOW_INTERVAL: u64 = 100_000_000;
 
-/// The longest that a store is left alone after faults: one whose source feeds it anew refuses
-/// questions until it has all, and is asked soon after.
+/// The longest time that a store is not queried after faults. A store in a full resend refuses
+/// queries until it is complete, and should be queried soon after.
 const ASIDE_MAX: Nanos = Nanos(2_000_000_000);
 
-/// A configuration on its way to the agent.
+/// A new configuration for the agent.
 #[derive(Clone, Default)]
 pub struct Reload {
     section: Arc<Mutex<Option<RouterSection>>>,
@@ -41,48 +41,48 @@ pub struct Reload {
 }
 
 impl Reload {
-    /// For an agent whose thread this wakes.
+    /// Returns a channel to an agent whose thread `wake` wakes.
     #[must_use]
     pub fn new(wake: Wake) -> Reload {
         Reload { section: Arc::default(), wake }
     }
 
-    /// Hands the agent another configuration.
+    /// Sends the agent another configuration.
     pub fn send(&self, section: RouterSection) {
         *self.section.lock().unwrap_or_else(PoisonError::into_inner) = Some(section);
         self.wake.wake();
     }
 
     fn take(&self) -> Option<RouterSection> {
-        // Who writes it holds the lock for a move: this does not wait.
+        // The writer holds the lock only for a move, so this does not block.
         self.section.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// What the agent is made of.
+/// The parts of the agent.
 pub struct RouterParts {
-    /// What is behind it.
+    /// The nodes behind the router.
     pub section: RouterSection,
-    /// Seals with the key that its nodes have.
+    /// The sealer, with the nodes' shared key.
     pub sealer: TokenSealer,
     /// The rings of the gateway, and of readers over HTTP where there are any.
     pub ports: ReaderPorts,
-    /// What is to be behind it later.
+    /// The channel for later changes of the nodes.
     pub reload: Reload,
-    /// Figures for others to read, as a store has them.
+    /// Figures in the form of a store's, for other threads to read.
     pub figures: Arc<DeliveryFigures>,
-    /// And as a router has them.
+    /// Figures in the form of a router's.
     pub board: Arc<RouterBoard>,
 }
 
-/// The agent.
+/// The router's agent.
 pub struct RouterAgent {
     poll: Poll,
     events: Events,
     router: Router,
     links: Links,
     ports: ReaderPorts,
-    /// Connections that the gateway says can take nothing.
+    /// Connections that the gateway reported as unable to take output.
     paused: Vec<ConnectionId>,
     /// Connections whose pages found the gateway's ring full.
     blocked: Vec<ConnectionId>,
@@ -93,10 +93,10 @@ pub struct RouterAgent {
 }
 
 impl RouterAgent {
-    /// An agent that is connected to nobody yet.
+    /// Returns an agent without connections.
     ///
     /// # Errors
-    /// When the operating system gives no poll, a key cannot be read, or there are too many
+    /// When the operating system refuses a poll, a key cannot be read, or there are too many
     /// sources.
     pub fn new(parts: RouterParts) -> anyhow::Result<RouterAgent> {
         let poll = Poll::new()?;
@@ -172,7 +172,7 @@ impl RouterAgent {
         }
     }
 
-    /// Asks nodes and serves readers; returns how much there was.
+    /// Queries nodes and serves readers; returns the amount of work done.
     fn serve(&mut self, now: Nanos) -> usize {
         for connection in std::mem::take(&mut self.blocked) {
             if self.ports.has_room(connection) {

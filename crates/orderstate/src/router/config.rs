@@ -1,4 +1,4 @@
-//! The section `[router]`: which nodes are behind a router, and by which session each is asked.
+//! The section `[router]`: the nodes behind a router, and the session used at each.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,49 +14,51 @@ use weir_tls::client::Trust;
 use weir_types::hex::parse_key;
 use weir_wire::session::ApiKey;
 
-/// What is behind a router.
+/// The nodes behind a router and their supervision.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouterSection {
     /// The nodes.
     #[serde(rename = "backend")]
     pub backends: Vec<BackendSection>,
-    /// A node that says nothing for two and a half of these, in milliseconds, counts as lost.
+    /// The heartbeat interval in milliseconds; a node that is silent for two and a half of them
+    /// counts as lost.
     #[serde(default = "default_heartbeat_ms")]
     pub heartbeat_ms: u32,
-    /// How often each store is asked how far it is, in milliseconds.
+    /// The interval at which each store is probed for its newest change, in milliseconds.
     #[serde(default = "default_probe_ms")]
     pub probe_ms: u64,
-    /// A replica that is more changes behind its source is passed over while another is there.
+    /// The lag in changes beyond which a replica is passed over while another store is available.
     #[serde(default = "default_lag_max")]
     pub lag_max: u64,
 }
 
-/// A node, and whose orders it is asked for.
+/// A node, and the sources that it serves.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackendSection {
-    /// Where it listens for sessions.
+    /// The address of its listener for sessions.
     pub address: SocketAddr,
     /// The sources whose orders it keeps: 1 to 65535.
     pub sources: Vec<u16>,
-    /// The session that the router logs on as: one that sees all.
+    /// The session that the router logs on with; it must be entitled to all rows.
     pub session: u32,
     /// The file of the session's key, 64 hexadecimal digits.
     pub key_file: PathBuf,
-    /// Which kind of key that is: `api-key` or `ed25519`.
+    /// The kind of that key: `api-key` or `ed25519`.
     #[serde(default)]
     pub key_kind: KeyKind,
-    /// Whether its stores are fed by the sources or follow another's: `master` or `replica`.
+    /// The relation of its stores to their sources: `master` if the sources feed them, `replica` if
+    /// they follow another store.
     #[serde(default)]
     pub role: StoreRole,
-    /// Whether its stores have secondary keys.
+    /// True when its stores have secondary keys.
     #[serde(default = "default_indexed")]
     pub indexed: bool,
     /// TLS: the authorities of the node's certificate, a PEM file; without it the connection is
     /// plain.
     pub tls_ca: Option<PathBuf>,
-    /// TLS: the name in the node's certificate; its address when not given.
+    /// TLS: the name in the node's certificate; its address if absent.
     pub tls_name: Option<String>,
 }
 
@@ -64,14 +66,14 @@ pub struct BackendSection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeyKind {
-    /// A shared secret, which the node is shown.
+    /// A shared secret, which is sent to the node.
     #[default]
     ApiKey,
-    /// The seed of a key pair, which nobody is.
+    /// The seed of a key pair, which is never sent.
     Ed25519,
 }
 
-/// What a node's stores are to their sources.
+/// The relation of a node's stores to their sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreRole {
@@ -99,7 +101,7 @@ fn default_indexed() -> bool {
 }
 
 impl StoreRole {
-    /// As the router has it.
+    /// Returns the router's own type for the role.
     #[must_use]
     pub fn of_backend(self) -> BackendRole {
         match self {
@@ -110,7 +112,7 @@ impl StoreRole {
 }
 
 impl RouterSection {
-    /// Checks what can be checked without looking at files.
+    /// Checks the values that can be checked without files.
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`].
@@ -160,10 +162,10 @@ impl RouterSection {
 }
 
 impl BackendSection {
-    /// The session's key.
+    /// Returns the session's key.
     ///
     /// # Errors
-    /// When the file cannot be read or holds no key.
+    /// When the file cannot be read or holds no valid key.
     pub fn key(&self) -> anyhow::Result<Key> {
         let key = read_key(&self.key_file)?;
         Ok(match self.key_kind {
@@ -172,10 +174,10 @@ impl BackendSection {
         })
     }
 
-    /// How the node is known, where the connection is TLS.
+    /// Returns the node's expected TLS identity, where the connection is TLS.
     ///
     /// # Errors
-    /// When the authorities' file is none.
+    /// When the file of authorities is not valid.
     pub fn tls(&self) -> anyhow::Result<Option<ClientTls>> {
         let Some(ca) = &self.tls_ca else { return Ok(None) };
         let name = self.tls_name.clone().unwrap_or_else(|| self.address.ip().to_string());

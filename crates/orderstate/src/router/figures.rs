@@ -1,4 +1,4 @@
-//! What a router tells of itself and of the nodes behind it.
+//! The figures of a router and of the nodes behind it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use weir_delivery::router::{BackendState, Health, RouterFigures};
 #[derive(Debug, Default)]
 pub struct RouterBoard {
     report: Mutex<RouterReport>,
-    /// No source has a store that can be asked: readers should go to another router.
+    /// True when no source has a store that can be queried: readers should use another router.
     pub is_cut_off: Arc<AtomicBool>,
 }
 
@@ -22,21 +22,21 @@ pub struct RouterReport {
     pub pages: u64,
     /// Rows in them.
     pub rows: u64,
-    /// Questions to stores.
+    /// Queries to stores.
     pub asked: u64,
-    /// Pages of stores that were used.
+    /// Stores' pages that were used.
     pub answers: u64,
-    /// Pages of stores that came after their question was given up.
+    /// Stores' pages that arrived after their query was given up.
     pub late: u64,
-    /// Questions that found their sources waiting already.
+    /// Queries that found their sources already waiting.
     pub adopted: u64,
     /// Faults of stores.
     pub faults: u64,
-    /// Questions that went on at another store.
+    /// Queries that continued at another store.
     pub switches: u64,
-    /// Readers sent back to the start.
+    /// Readers told to start again.
     pub resyncs: u64,
-    /// Readers that wait.
+    /// Waiting readers.
     pub readers: u64,
     /// The sources.
     pub sources: Vec<SourceReport>,
@@ -47,57 +47,57 @@ pub struct RouterReport {
 /// A source behind a router.
 #[derive(Clone, Debug, Serialize)]
 pub struct SourceReport {
-    /// Its number.
+    /// The source's number.
     pub source: u16,
-    /// Stores that can be asked.
+    /// Stores that can be queried.
     pub serving: u64,
-    /// Stores that are known.
+    /// Known stores.
     pub stores: u64,
 }
 
 /// A store behind a router.
 #[derive(Clone, Debug, Serialize)]
 pub struct BackendReport {
-    /// Whose orders.
+    /// The source of its orders.
     pub source: u16,
-    /// Its node.
+    /// The node's address.
     pub address: String,
     /// `master` or `replica`.
     pub role: &'static str,
-    /// Whether it has secondary keys.
+    /// True when it has secondary keys.
     pub indexed: bool,
-    /// `resting`, `connecting`, `logging-on` or `up`: the connection to its node.
+    /// The connection to its node: `resting`, `connecting`, `logging-on` or `up`.
     pub link: &'static str,
-    /// `down`, `up`, `aside` or `probing`: whether it is asked.
+    /// Its use by the router: `down`, `up`, `aside` or `probing`.
     pub health: &'static str,
-    /// Its epoch; 0 when it has not said.
+    /// The last reported epoch; 0 before the first report.
     pub epoch: u32,
-    /// Its newest change, as far as it has said.
+    /// The last reported change.
     pub head_seq: u64,
-    /// Changes that it is behind the newest that was heard of its source.
+    /// Changes that it is behind the newest reported one of its source.
     pub lag: u64,
-    /// Questions that it has not answered.
+    /// Queries without an answer.
     pub asked: u32,
-    /// Faults in a row.
+    /// Consecutive faults.
     pub faults: u32,
     /// The latest fault of the store.
     pub last_fault: Option<String>,
-    /// Times that the connection to its node came up.
+    /// The number of times that the connection to its node came up.
     pub connects: u64,
-    /// Times that it ended or was not made.
+    /// The number of times that it ended or failed to come up.
     pub losses: u64,
-    /// Why it last did.
+    /// The reason for the last loss.
     pub last_loss: Option<String>,
 }
 
 impl RouterBoard {
-    /// The figures, a tenth of a second old at most.
+    /// Returns the figures; at most a tenth of a second old.
     #[must_use]
     pub fn report(&self) -> RouterReport {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shows new ones.
+    /// Publishes new figures.
     pub(super) fn show(&self, report: RouterReport) {
         let is_cut_off = report.sources.iter().all(|source| source.serving == 0);
         self.is_cut_off.store(is_cut_off, Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl RouterReport {
         self.backends.sort_by(|a, b| (a.source, &a.address).cmp(&(b.source, &b.address)));
     }
 
-    /// The figures of the router as a whole, as Prometheus has them: name, help, kind, value.
+    /// Returns the router's own figures for Prometheus: name, help, kind, value.
     #[must_use]
     pub fn metrics(&self) -> [(&'static str, &'static str, &'static str, u64); 8] {
         [
@@ -161,7 +161,7 @@ impl RouterReport {
     }
 }
 
-/// What a store's state is called.
+/// Returns the names of a store's role and health.
 pub(super) fn names_of(state: &BackendState) -> (&'static str, &'static str) {
     let role = match state.info.role {
         BackendRole::Master => "master",

@@ -1,8 +1,8 @@
-//! A connection to a node: connecting, logging on, bytes in and out, and rest after a failure.
+//! A connection to a node: connecting, logging on, bytes in and out, and a pause after a failure.
 //!
-//! It never blocks. What a page means is the router's; a link knows of questions only whose they
-//! were, so that one connection serves all sources of its node. INVARIANT: while it is not up, it
-//! holds no socket's bytes and no questions.
+//! It never blocks. The router interprets pages; a link only maps each query to its backend, so
+//! that one connection serves all sources of its node. INVARIANT: while it is not up, it holds no
+//! socket's bytes and no queries.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -27,68 +27,68 @@ use weir_wire::session::{
 
 use super::config::BackendSection;
 
-/// Bytes read in one cycle.
+/// The number of bytes read in one cycle.
 const READ_MAX: usize = 1 << 20;
-/// How long a connection and a logon may take together.
+/// The time limit in nanoseconds of a connection and logon together.
 const LOGON_TIME_MAX: u64 = 5_000_000_000;
-/// Silence after which a node is lost, in tenths of its heartbeat interval.
+/// The silence after which a node is lost, in tenths of its heartbeat interval.
 const SILENCE_TENTHS: u64 = 25;
-/// Questions that a node may leave unread, in bytes.
+/// The number of bytes of queries that a node may leave unread.
 const OUTPUT_LEN_MAX: usize = 4 << 20;
 
-/// Why a link is not up, or not any more.
+/// The reason why a link is down.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LinkEnd {
-    /// No connection was made.
+    /// No connection was established.
     #[error("cannot connect: {0}")]
     Connect(ErrorKind),
-    /// The node closed it, or the network did.
+    /// The node or the network closed it.
     #[error("the connection is gone")]
     Gone,
-    /// TLS that is not the node's.
+    /// TLS failed, or the certificate is not the node's.
     #[error("TLS failed")]
     Tls,
     /// Connecting and logging on took too long.
     #[error("no logon in time")]
     Late,
-    /// Nothing was heard for too long.
+    /// The node was silent for too long.
     #[error("nothing was heard for too long")]
     Silent,
-    /// The node does not open the session.
+    /// The node refused the logon.
     #[error("the logon is refused: {0:?}")]
     Refused(Reason),
     /// The node closed the session.
     #[error("the session is closed: {0:?}")]
     Closed(Reason),
-    /// What it says breaks the protocol.
+    /// A message breaks the protocol.
     #[error("{0}")]
     Fault(#[from] BackendFault),
-    /// What it sends are not frames.
+    /// The bytes are not frames.
     #[error("not a frame: {0}")]
     Broken(#[from] BrokenFrame),
-    /// A message cannot be read.
+    /// A message cannot be decoded.
     #[error("a message that cannot be read: {0}")]
     Malformed(#[from] DecodeError),
-    /// It is not in the configuration any more.
+    /// It is no longer in the configuration.
     #[error("it is not configured any more")]
     Removed,
 }
 
-/// How far a link is.
+/// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// There is no connection.
     Resting,
-    /// A connection is being made.
+    /// A connection is being established.
     Connecting,
-    /// The session is asked for.
+    /// The logon is sent.
     LoggingOn,
-    /// Questions can be asked.
+    /// Queries can be sent.
     Up,
 }
 
 impl Phase {
-    /// Its name, for people and scripts.
+    /// Returns its name, for people and scripts.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -115,25 +115,25 @@ pub(super) struct Link {
     sent: usize,
     readable: bool,
     writable: bool,
-    /// Whose each question is that has no answer yet.
+    /// The backend of each query that has no answer yet.
     pub(super) asked: HashMap<u64, BackendId>,
-    /// The question whose header has come and whose rows have not.
+    /// The query whose header has arrived and whose rows have not.
     pub(super) body_due: Option<u64>,
-    /// Nanoseconds, as the node granted it.
+    /// The heartbeat interval that the node granted, in nanoseconds.
     heartbeat_interval: u64,
     since: Nanos,
     heard_at: Nanos,
     said_at: Nanos,
     rest: Backoff,
-    /// Times that it came up.
+    /// The number of times that it came up.
     pub(super) up_count: u64,
-    /// Times that it ended, or did not come up.
+    /// The number of times that it ended, or failed to come up.
     pub(super) end_count: u64,
     pub(super) last_end: Option<LinkEnd>,
 }
 
 impl Link {
-    /// A link that is not connected.
+    /// Returns a link that is not connected.
     ///
     /// # Errors
     /// When the session's key or the authorities of the node cannot be read.
@@ -164,7 +164,7 @@ impl Link {
         })
     }
 
-    /// Takes over what another one read of the disk, for the next connection.
+    /// Takes the newly read keys of another link, for the next connection.
     pub(super) fn take_keys_of(&mut self, other: Link) {
         (self.key, self.tls) = (other.key, other.tls);
     }
@@ -173,12 +173,12 @@ impl Link {
         SessionId(self.section.session)
     }
 
-    /// True when a connection may be tried now.
+    /// Returns true when a connection may be tried now.
     pub(super) fn is_rested(&self, now: Nanos) -> bool {
         self.phase == Phase::Resting && self.rest.left(now).is_none()
     }
 
-    /// Begins to connect, and says who it is as soon as there is somebody to hear it.
+    /// Begins to connect; the logon follows once the connection is established.
     pub(super) fn connect(
         &mut self,
         registry: &Registry,
@@ -215,7 +215,7 @@ impl Link {
         self.phase = Phase::LoggingOn;
     }
 
-    /// Answers what the node wants signed.
+    /// Answers the node's challenge with a signature.
     pub(super) fn answer_challenge(&mut self, challenge: &Challenge) {
         let Key::Signing(key) = &self.key else { return };
         let logon = SignedLogon {
@@ -227,14 +227,14 @@ impl Link {
         put_answer(challenge, logon, &[], |text| key.sign(text), &mut self.output);
     }
 
-    /// The session is open.
+    /// Records that the session is open.
     pub(super) fn is_let_in(&mut self, ack: &LogonAck) {
         self.heartbeat_interval = u64::from(ack.heartbeat_interval_ms) * 1_000_000;
         self.phase = Phase::Up;
         self.up_count += 1;
     }
 
-    /// The node has answered something: the next failure begins with the shortest rest.
+    /// Resets the pause after failures to the shortest, since the node has answered.
     pub(super) fn is_well(&mut self) {
         self.rest.succeeded();
     }
@@ -244,7 +244,7 @@ impl Link {
         self.writable |= event.is_writable();
     }
 
-    /// Sees whether a connection that was begun is made.
+    /// Checks whether a pending connection is established.
     pub(super) fn settle(&mut self) -> Result<(), LinkEnd> {
         let (Phase::Connecting, Some(transport)) = (self.phase, &mut self.transport) else {
             return Ok(());
@@ -258,7 +258,7 @@ impl Link {
         }
         match socket.peer_addr() {
             Ok(_) => {
-                // Without it small questions wait for company.
+                // Disables Nagle's algorithm, which would delay small queries.
                 let _ = socket.set_nodelay(true);
                 self.ask_for_session();
                 Ok(())
@@ -268,7 +268,7 @@ impl Link {
         }
     }
 
-    /// Reads what there is, up to a cycle's share; true when something came.
+    /// Reads up to a cycle's share; returns true when bytes arrived.
     pub(super) fn fill(&mut self, scratch: &mut Scratch, now: Nanos) -> Result<bool, LinkEnd> {
         let Some(transport) = &mut self.transport else { return Ok(false) };
         if !self.readable || self.phase == Phase::Connecting {
@@ -282,7 +282,7 @@ impl Link {
                     len += got.len;
                     self.readable = got.more;
                 }
-                // What came before the end is looked at first.
+                // Bytes from before the end are processed first.
                 Err(_) if len > 0 => break,
                 Err(Ending::Closed) => return Err(LinkEnd::Gone),
                 Err(Ending::Truncated | Ending::Broken) => return Err(LinkEnd::Tls),
@@ -294,7 +294,7 @@ impl Link {
         Ok(len > 0)
     }
 
-    /// Sends what the socket takes.
+    /// Sends as much as the socket takes.
     pub(super) fn flush(&mut self, now: Nanos) -> Result<(), LinkEnd> {
         let Some(transport) = &mut self.transport else { return Ok(()) };
         if self.phase == Phase::Connecting || !self.writable {
@@ -316,13 +316,13 @@ impl Link {
         Ok(())
     }
 
-    /// Where to put a question; nothing while none can be asked.
+    /// Returns the buffer for queries; `None` while none can be sent.
     pub(super) fn questions(&mut self) -> Option<&mut Vec<u8>> {
         let has_room = self.output.len() - self.sent < OUTPUT_LEN_MAX;
         (self.phase == Phase::Up && has_room).then_some(&mut self.output)
     }
 
-    /// Heartbeats, and what time says of a link.
+    /// Sends heartbeats and checks timeouts.
     pub(super) fn care(&mut self, now: Nanos) -> Result<(), LinkEnd> {
         match self.phase {
             Phase::Resting => {}
@@ -350,17 +350,17 @@ impl Link {
         Ok(())
     }
 
-    /// Says farewell, as far as the socket takes it.
+    /// Sends a logout, if the socket takes it.
     pub(super) fn say_farewell(&mut self, now: Nanos) {
         if self.phase == Phase::Up {
             let (session_id, reason) = (SessionId::NONE, Reason::LogoutRequested);
             put_frame(&Logout { session_id, reason }, &mut self.output);
-            // The end of the connection says the same.
+            // The end of the connection implies a logout too.
             let _ = self.flush(now);
         }
     }
 
-    /// Forgets the connection and all that was on it; the next one is tried after a rest.
+    /// Drops the connection and its state; the next one is tried after a pause.
     pub(super) fn end(&mut self, why: LinkEnd, now: Nanos) {
         self.transport = None;
         self.phase = Phase::Resting;
@@ -373,7 +373,7 @@ impl Link {
     }
 }
 
-/// What sockets are read into, one for all.
+/// Buffers for reading sockets, shared by all links.
 pub(super) struct Scratch {
     room: Vec<u8>,
     sealed: Vec<u8>,

@@ -1,12 +1,12 @@
-//! All connections to nodes: questions out, pages in, and who is there.
+//! All connections to nodes: queries out, pages in, and the links' states.
 //!
 //! ```text
 //! a link                    | becomes when
 //! --------------------------+---------------------------------------------------------------
 //! resting                   | connecting, once its rest is over: it doubles with each failure
 //! connecting, logging on    | up, when the node opens the session; resting after 5 s
-//! up                        | resting, when the connection ends, is silent, or what it says
-//!                           | breaks the protocol; its stores are down then for the router
+//! up                        | resting, when the connection ends, is silent, or breaks the
+//!                           | protocol; its stores are down then for the router
 //! ```
 
 use std::collections::{BTreeSet, HashMap};
@@ -28,7 +28,7 @@ use super::link::{Link, LinkEnd, Phase, Scratch};
 
 /// The longest frame of a node: a page's rows.
 const FRAME_LEN_MAX: usize = 16 << 20;
-/// How often deadlines are looked at, in nanoseconds.
+/// The interval at which deadlines are checked, in nanoseconds.
 const CARE_INTERVAL: u64 = 20_000_000;
 
 /// All links.
@@ -39,7 +39,7 @@ pub(super) struct Links {
     slots: Vec<Option<Link>>,
     /// The slot of each store's link.
     by_backend: HashMap<BackendId, usize>,
-    /// All that ever were behind the router.
+    /// All sources that were ever behind the router.
     sources: BTreeSet<u16>,
     scratch: Scratch,
     probe_interval: u64,
@@ -62,9 +62,8 @@ impl Links {
         }
     }
 
-    /// Goes over to what a configuration says: links that it still has stay as they are, with the
-    /// keys as they are on the disk now from the next connection on; others end or begin. A source
-    /// without any store is away from then on.
+    /// Applies a configuration. Links that it still has stay, and use the keys now on disk from the
+    /// next connection on; others end or begin. A source without any store is then unavailable.
     ///
     /// # Errors
     /// When a key cannot be read or there are too many sources; nothing has changed then.
@@ -77,7 +76,7 @@ impl Links {
         let fresh = section.backends.iter();
         let fresh = fresh.map(|backend| Link::new(backend.clone(), section.heartbeat_ms));
         let fresh: Vec<Link> = fresh.collect::<anyhow::Result<_>>()?;
-        // Sources are never forgotten: readers keep their places in them.
+        // Sources are never removed: readers keep their cursors in them.
         let mut sources = self.sources.clone();
         sources.extend(section.backends.iter().flat_map(|backend| &backend.sources));
         anyhow::ensure!(
@@ -122,7 +121,7 @@ impl Links {
                 source: PartitionId(*source),
                 role: link.section.role.of_backend(),
                 is_indexed: link.section.indexed,
-                // By the router's own session: one that sees all.
+                // The router's own session, which is entitled to all rows.
                 entitlement: Some(Entitlement::all()),
             };
             let id = router.add_backend(info)?;
@@ -141,7 +140,7 @@ impl Links {
         self.slots.iter().flatten()
     }
 
-    /// Notes what happened to a socket.
+    /// Records a socket's readiness.
     pub(super) fn on_event(&mut self, event: &Event) {
         let slot = event.token().0 - self.first_token;
         if let Some(Some(link)) = self.slots.get_mut(slot) {
@@ -149,7 +148,7 @@ impl Links {
         }
     }
 
-    /// Reads each link and hands what came to the router; returns how much it did.
+    /// Reads each link and passes its messages to the router; returns the amount of work done.
     pub(super) fn read(&mut self, router: &mut Router, now: Nanos) -> usize {
         let mut done = 0;
         for index in 0..self.slots.len() {
@@ -174,7 +173,7 @@ impl Links {
         router: &mut Router,
         now: Nanos,
     ) -> Result<usize, LinkEnd> {
-        // The input is lent to the frames while the link is changed.
+        // The input is moved out, so that frames can borrow it while the link changes.
         let mut input = std::mem::take(&mut self.link(index).input);
         let (mut used, mut count) = (0, 0);
         let taken = loop {
@@ -226,7 +225,7 @@ impl Links {
                 let reject: Reject = raw.decode_whole()?;
                 self.take_answer(index, (reject.request_no.0, true), frame, (router, now))
             }
-            // Of a router behind this one: its pages say themselves that they lack something.
+            // From a router behind this one: its pages themselves show that sources are missing.
             Heartbeat::TEMPLATE_ID | SourceStates::TEMPLATE_ID => Ok(()),
             LogonAck::TEMPLATE_ID => {
                 let ack: LogonAck = raw.decode()?;
@@ -243,7 +242,7 @@ impl Links {
             }
             Logout::TEMPLATE_ID => Err(LinkEnd::Closed(raw.decode_whole::<Logout>()?.reason)),
             _ => {
-                // A message of another kind is named by its error.
+                // The error names a message of another kind.
                 NodeMessage::decode(raw)?;
                 let what = "a message for a client that trades";
                 Err(weir_wire::DecodeError::Unexpected(what).into())
@@ -264,12 +263,12 @@ impl Links {
             false => link.asked.get(&correlation_id).copied(),
         };
         link.is_well();
-        // Of a question that was taken back when its page was made already.
+        // The query was cancelled when its page had already been made.
         let Some(id) = whose else { return Ok(()) };
         link.body_due = (!is_last).then_some(correlation_id);
         match router.take(id, frame, now) {
             Ok(_) => Ok(()),
-            // It is put aside; the connection is as good as before.
+            // The store is put aside; the connection is not affected.
             Err(BackendFault::Refused(reason)) => {
                 tracing::warn!(node = %self.link(index).section.address, ?reason, "put aside");
                 Ok(())
@@ -302,7 +301,7 @@ impl Links {
         stores.into_iter().for_each(|(_, id)| router.backend_down(id));
     }
 
-    /// Connects, keeps sessions alive, and asks how far stores are, when it is time.
+    /// Connects, sends heartbeats, and probes stores, when due.
     pub(super) fn care(&mut self, router: &mut Router, now: Nanos) {
         if now < self.next_care {
             return;
@@ -330,7 +329,7 @@ impl Links {
         self.next_care
     }
 
-    /// Sends what was asked.
+    /// Sends the links' pending output.
     pub(super) fn flush(&mut self, router: &mut Router, now: Nanos) {
         for index in 0..self.slots.len() {
             let Some(link) = &mut self.slots[index] else { continue };
@@ -340,7 +339,7 @@ impl Links {
         }
     }
 
-    /// The router stops.
+    /// Logs out of all nodes when the router stops.
     pub(super) fn say_farewell(&mut self, now: Nanos) {
         self.slots.iter_mut().flatten().for_each(|link| link.say_farewell(now));
     }
@@ -362,13 +361,13 @@ impl BackendPort for Links {
     fn cancel(&mut self, backend: BackendId, correlation_id: u64) {
         let link = self.by_backend.get(&backend).and_then(|slot| self.slots[*slot].as_mut());
         let Some(link) = link else { return };
-        // The router has the header already and waits for the rows.
+        // The router already has the header and waits for the rows.
         let is_under_way = link.body_due == Some(correlation_id);
         if is_under_way || link.asked.remove(&correlation_id).is_none() {
             return;
         }
         let session_id = link.session_id();
-        // Without room the node does not read: its answer is not looked at.
+        // If the output is full, the node does not read: its answer is ignored.
         if let Some(out) = link.questions() {
             put_frame(&CancelFetch { correlation_id, session_id }, out);
         }

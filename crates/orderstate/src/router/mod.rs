@@ -1,13 +1,14 @@
 //! Order state of many nodes as one service, over the network.
 //!
-//! The rules are [`weir_delivery::router`]'s, which is pure; here are the sockets. One agent has a
-//! connection to each node behind it (`link`), one session on each, and puts the questions of all
-//! its readers there (`links`); readers come and go by the gateway and the web as they do at a
-//! node (`agent`). It keeps nothing that a restart could lose.
+//! The rules are in [`weir_delivery::router`], which is pure; this module has the sockets. One
+//! agent has a connection to each node behind it (`link`) with one session each, and sends the
+//! queries of all its readers there (`links`); readers connect through the gateway and the web
+//! server as at a node (`agent`). It keeps no state that a restart could lose.
 //!
-//! A question goes out by the router's own session, which sees all, with the filter already cut
-//! down to what its reader may see; the node's answer is sealed for that, and the reader's own page
-//! by the router for the reader's own rights (`docs/adr/0009-router-network.md`).
+//! A query is sent in the router's own session, which is entitled to all rows, with the filter
+//! already restricted to the rows that its reader may see. The node seals its answer for that
+//! session, and the router seals the reader's page for the reader's own entitlement
+//! (`docs/adr/0009-router-network.md`).
 
 mod agent;
 mod config;

@@ -1,4 +1,4 @@
-//! What a store says of itself, for the status page and Prometheus.
+//! A store's figures for the status page and Prometheus.
 
 use serde::Serialize;
 use weir_delivery::{Memory, OrderStore};
@@ -10,13 +10,13 @@ pub struct StoreFigures {
     pub live_orders: u32,
     /// Ended orders, tombstones and marks that are kept.
     pub ended_orders: u32,
-    /// What it has asked for of memory.
+    /// The memory that it has allocated.
     pub memory: Option<Memory>,
-    /// What it may ask for; `u64::MAX` for no limit.
+    /// Its memory limit; `u64::MAX` for none.
     pub bytes_max: u64,
-    /// What went before its time because memory was short.
+    /// Ended orders, tombstones and marks dropped early for lack of memory.
     pub early: u64,
-    /// Changes refused for want of memory.
+    /// Changes refused for lack of memory.
     pub refused: u64,
     /// The digest of the live orders.
     pub digest: u64,
@@ -29,26 +29,26 @@ pub struct StoreReport {
     pub live_orders: u32,
     /// Ended orders, tombstones and marks that are kept.
     pub ended_orders: u32,
-    /// Bytes asked of the allocator.
+    /// Bytes allocated.
     pub memory_bytes: u64,
-    /// Of these, rows as they are on the wire.
+    /// Of these, rows as encoded on the wire.
     pub row_bytes: u64,
-    /// Of these, the rings: how what is new is found.
+    /// Of these, the rings, which index new changes.
     pub ring_bytes: u64,
     /// Of these, a snapshot under way.
     pub snapshot_bytes: u64,
-    /// What it may ask for; absent without a limit.
+    /// Its memory limit; absent without one.
     pub memory_bytes_max: Option<u64>,
-    /// Ended orders, tombstones and marks that went early because memory was short.
+    /// Ended orders, tombstones and marks dropped early for lack of memory.
     pub early: u64,
-    /// Changes refused for want of memory; one that is sent again counts again.
+    /// Changes refused for lack of memory; one that is sent again counts again.
     pub full_refusals: u64,
-    /// The digest of the live orders, in hexadecimal: that of every replica that has as much.
+    /// The digest of the live orders, in hexadecimal; equal on all replicas with the same changes.
     pub digest: String,
 }
 
 impl StoreFigures {
-    /// A store's figures now. Costs a few additions.
+    /// Returns a store's current figures. Costs a few additions.
     #[must_use]
     pub fn of(store: &OrderStore) -> StoreFigures {
         StoreFigures {
@@ -62,7 +62,7 @@ impl StoreFigures {
         }
     }
 
-    /// The figures as the status page has them.
+    /// Returns the figures for the status page.
     #[must_use]
     pub fn report(&self) -> StoreReport {
         let of = |part: fn(&Memory) -> u64| self.memory.as_ref().map_or(0, part);
@@ -81,10 +81,10 @@ impl StoreFigures {
     }
 }
 
-/// A figure of a store: name, help, kind, value.
+/// A store's figure: name, help, kind, value.
 pub type StoreMetric = (&'static str, &'static str, &'static str, fn(&StoreReport) -> u64);
 
-/// The figures of a store as Prometheus has them, each with the label of its source.
+/// A store's figures for Prometheus, each with the label of its source.
 pub const METRICS: [StoreMetric; 6] = [
     ("weir_store_memory_bytes", "Bytes asked for.", "gauge", |s| s.memory_bytes),
     ("weir_store_memory_bytes_max", "0 without a limit.", "gauge", |s| {

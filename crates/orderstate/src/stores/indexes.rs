@@ -1,4 +1,4 @@
-//! The keys of orders that a store indexes, as the configuration names them.
+//! The order keys that a store indexes, as named in the configuration.
 
 use serde::Deserialize;
 use weir_delivery::{Kind, Kinds};
@@ -32,7 +32,7 @@ impl Default for Indexes {
 }
 
 impl Indexes {
-    /// As the status page has them.
+    /// Returns the names for the status page.
     #[must_use]
     pub fn names(self) -> Vec<&'static str> {
         let named = NAMES.iter().filter(|(_, kind)| self.0.contains(*kind));

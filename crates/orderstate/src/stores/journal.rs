@@ -1,23 +1,23 @@
-//! What a source's store survives a restart by: a log of the openings and batches that were taken
-//! in, and snapshots of the store that spare a start the log's beginning.
+//! The persistence of a source's store: a log of the ingested openings and batches, and snapshots
+//! of the store that shorten the replay at a start.
 //!
-//! An entry is taken in first and then appended; whoever is to hear of it hears when the log says
-//! that it is committed at the source's level. Should it be lost before that, the core has not
-//! heard of it and sends it again, with the same number and the same rows, so that readers who saw
-//! it early see nothing else later.
+//! An entry is ingested first and then appended; its answer is sent when the log has committed it
+//! at the source's level. If the entry is lost before that, the core has no acknowledgement and
+//! sends it again, with the same number and the same rows, so that readers who saw it early see
+//! nothing different later.
 //!
 //! ```text
 //! at a start                              | the store is
 //! ----------------------------------------+--------------------------------------------------
 //! no snapshot, the log from its beginning | empty, then all entries
-//! a snapshot of an entry that is there    | the snapshot's, then the entries after it
-//! a snapshot after the log's end          | not that: it is removed, and the one before is taken
-//! no snapshot, and the log begins later   | empty: its core is asked for all that there is, and
-//!                                         | a snapshot of nothing says where the log goes on
+//! a snapshot of an existing entry         | the snapshot's, then the entries after it
+//! a snapshot after the log's end          | that of the snapshot before; this one is removed
+//! no snapshot, and the log begins later   | empty: its core is asked for a full resend, and
+//!                                         | an empty snapshot marks where the log continues
 //! ```
-//! INVARIANT: a snapshot gets its name when the entries that it holds are synced, at `os` too, and
-//! the log is cut only before the older of the snapshots that are kept: so a loss of power leaves a
-//! log that goes on from one of them.
+//! INVARIANT: a snapshot gets its name when its entries are synced, at `os` too, and the log is cut
+//! only before the older of the retained snapshots: so a power loss leaves a log that continues
+//! from one of them.
 
 use anyhow::Context;
 use weir_delivery::replay::STREAM_STATE_LEN;
@@ -37,33 +37,33 @@ use super::tail::EntryTail;
 pub struct Journal<D: Disk> {
     log: EmbeddedLog<D>,
     batch: Batch,
-    /// An entry that is taken in and that the log had no room for.
+    /// An ingested entry for which the log had no room.
     late: Option<Vec<u8>>,
     /// Bytes appended since the last snapshot was begun.
     bytes_since: u64,
-    /// Where that one was begun.
+    /// The position at which that snapshot was begun.
     begun_at: Position,
 }
 
-/// A source's store and stream as they were.
+/// A source's recovered store and stream.
 pub struct Kept<D: Disk, S> {
     /// The store.
     pub store: OrderStore,
-    /// Its stream.
+    /// The store's stream.
     pub stream: SourceStream,
-    /// The log that goes on.
+    /// The log, ready for appending.
     pub journal: Journal<D>,
-    /// Its newest entries.
+    /// The log's newest entries.
     pub tail: EntryTail,
-    /// Its snapshots.
+    /// The store's snapshots.
     pub snapshots: SnapshotStore<S>,
-    /// Full resends that ended in the log since the snapshot.
+    /// The number of full resends that ended in the log since the snapshot.
     pub resends: u64,
-    /// What there is to say, for people.
+    /// Notes on the recovery for operators.
     pub notes: Vec<String>,
 }
 
-/// What acknowledgements say of a level.
+/// Returns the acknowledgements' code of a durability level.
 #[must_use]
 pub fn ack_level(durability: Durability) -> AckLevel {
     match durability {
@@ -78,23 +78,23 @@ impl<D: Disk> Journal<D> {
         Journal { log, batch: config.batch(), late: None, bytes_since: 0, begun_at }
     }
 
-    /// Keeps an entry that was taken in. It is committed later: see [`Journal::committed`].
+    /// Appends an ingested entry. It is committed later: see [`Journal::committed`].
     ///
     /// # Panics
-    /// While the one before has not found its place: see [`Journal::has_room`].
+    /// While the previous entry still waits for room: see [`Journal::has_room`].
     pub fn keep(&mut self, entry: Vec<u8>, now: Nanos) {
         assert!(self.late.is_none(), "one entry after the other");
         self.late = Some(entry);
         self.append_late(now);
     }
 
-    /// Whether the next entry may be taken in: the disk has room, and takes what it is given.
+    /// Returns true when the next entry may be ingested: the log has accepted all before it.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.late.is_none()
     }
 
-    /// Whether the disk has no room.
+    /// Returns true when the log's disk is full.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.log.is_full()
@@ -112,62 +112,63 @@ impl<D: Disk> Journal<D> {
         }
     }
 
-    /// Starts and finishes I/O; how much there was to do.
+    /// Starts and finishes I/O; returns the amount of work done.
     ///
     /// # Errors
-    /// When a write or sync failed: the process must stop, and starts from what is on the medium.
+    /// When a write or sync failed: the process must stop and recover from the medium.
     pub fn do_work(&mut self, now: Nanos) -> Result<usize, LogError> {
         let done = self.log.do_work(now)?;
         self.append_late(now);
         Ok(done)
     }
 
-    /// The position of the newest entry that was taken in.
+    /// Returns the position of the newest ingested entry.
     #[must_use]
     pub fn taken(&self) -> Position {
         Position(self.log.next_position().0 - 1 + u64::from(self.late.is_some()))
     }
 
-    /// The position up to which all survives what the level says.
+    /// Returns the position up to which all entries have the log's durability level.
     #[must_use]
     pub fn committed(&self) -> Position {
         self.log.committed()
     }
 
-    /// The oldest position that is there.
+    /// Returns the oldest retained position.
     #[must_use]
     pub fn first(&self) -> Position {
         self.log.first_position()
     }
 
-    /// The log's identity, and the epoch of its run: positions mean the same as long as both do.
+    /// Returns the log's identity and the epoch of its run: positions are comparable only if both
+    /// are equal.
     #[must_use]
     pub fn identity(&self) -> (u128, Epoch) {
         (self.log.log_id(), self.log.epoch())
     }
 
-    /// Bytes appended since a snapshot was begun.
+    /// Returns the bytes appended since a snapshot was begun.
     #[must_use]
     pub fn bytes_since(&self) -> u64 {
         self.bytes_since
     }
 
-    /// A snapshot of what was taken in by now is begun; its position.
+    /// Records that a snapshot of the ingested entries begins; returns its position.
     pub fn begin_snapshot(&mut self) -> Position {
         self.bytes_since = 0;
         self.begun_at = self.taken();
         self.begun_at
     }
 
-    /// Snapshots from this one on are on the medium: what is before it may go.
+    /// Drops entries before this position: the snapshots from it on are on the medium.
     pub fn cut_before(&mut self, oldest_kept: Position) {
         self.log.truncate(oldest_kept);
     }
 
-    /// Blocks until all is on the medium, and ends the log with a mark that says so.
+    /// Blocks until all entries are on the medium, and ends the log with a closing mark.
     ///
     /// # Errors
-    /// As [`Journal::do_work`].
+    /// The same as those of [`Journal::do_work`].
     pub fn close(&mut self) -> Result<(), LogError> {
         if self.late.is_some() {
             self.log.flush_blocking()?;
@@ -177,8 +178,8 @@ impl<D: Disk> Journal<D> {
     }
 }
 
-/// Syncs the files of a source's log, by a disk of its own: blocks. Entries that were committed
-/// before, at whatever level, survive a loss of power then.
+/// Syncs the files of a source's log, using a disk of its own: blocks. Afterwards entries that were
+/// committed, at any level, survive a power loss.
 ///
 /// # Errors
 /// When the disk fails.
@@ -187,7 +188,7 @@ pub fn sync_log<D: Disk>(disk: &mut D) -> Result<(), DiskError> {
     for name in names.iter().filter(|name| name.ends_with(SegmentKind::Command.suffix())) {
         let file = match disk.open(name, Access::Read) {
             Ok(file) => file,
-            // What was before the oldest snapshot may go at any time.
+            // Segments before the oldest snapshot may be removed at any time.
             Err(error) if error.kind == DiskErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
@@ -198,11 +199,11 @@ pub fn sync_log<D: Disk>(disk: &mut D) -> Result<(), DiskError> {
     disk.sync_dir()
 }
 
-/// Brings a source's store back, or makes it new.
+/// Recovers a source's store, or creates it.
 ///
 /// # Errors
-/// When the log is damaged, newer or locked, or an entry contradicts what is there. Nothing is
-/// guessed.
+/// When the log is damaged, newer or locked, or an entry contradicts the store. Recovery never
+/// guesses.
 pub fn recover<D: Disk, S: Disk>(
     settings: &StoreSettings,
     window: Window,
@@ -210,7 +211,7 @@ pub fn recover<D: Disk, S: Disk>(
     (disk, snapshots): (D, S),
 ) -> anyhow::Result<Kept<D, S>> {
     let source = settings.source;
-    // What it was let in once it is let in again, whatever the limit is now.
+    // Recovery ignores the memory limit: changes that were once accepted are accepted again.
     let unlimited = StoreConfig { bytes_max: u64::MAX, ..settings.config(Epoch::NONE) };
     let (mut log, report) =
         EmbeddedLog::open(config.clone(), disk).context("the log of batches")?;
@@ -258,7 +259,7 @@ fn nothing(
     (Position::NONE, OrderStore::new(config), SourceStream::new(source, window))
 }
 
-/// A snapshot of a store that holds nothing.
+/// Encodes a snapshot of an empty store.
 fn empty_state(store: &mut OrderStore, stream: &SourceStream) -> Vec<u8> {
     let mut state = Vec::new();
     stream.put_state(&mut state);
@@ -267,8 +268,8 @@ fn empty_state(store: &mut OrderStore, stream: &SourceStream) -> Vec<u8> {
     state
 }
 
-/// The newest snapshot up to `last` that is sound and of which a store can be made, by `decode`;
-/// notes say which were passed over.
+/// Loads the newest sound snapshot up to `last` that `decode` accepts; notes name those passed
+/// over.
 ///
 /// # Errors
 /// When the disk fails.
@@ -301,10 +302,10 @@ pub(super) fn load<S: Disk, T>(
     Ok(None)
 }
 
-/// The store and the stream of a snapshot.
+/// Decodes a snapshot's store and stream.
 ///
 /// # Errors
-/// When it is of another version, another source, or none.
+/// When it has another version or source, or is malformed.
 pub fn decode(
     state: &[u8],
     config: StoreConfig,

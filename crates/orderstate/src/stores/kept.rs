@@ -1,4 +1,4 @@
-//! The stores of all sources at a start: brought back where their level says so, and new where not.
+//! The stores of all sources at a start: recovered where their level requires it, else new.
 
 use std::path::{Path, PathBuf};
 
@@ -21,72 +21,72 @@ use crate::cold::{ColdFeeder, ColdSources};
 use crate::ingest::feeds::WINDOW;
 use crate::ingest::own::{OWN, OwnEvents};
 
-/// The directory of snapshots of the store, in the partition's.
+/// The directory of store snapshots within the partition's directory.
 const OWN_STORE: &str = "store";
 
-/// How sources' stores survive a restart.
+/// The settings for keeping sources' stores over a restart.
 #[derive(Clone, Debug)]
 pub struct KeepSources {
     /// The node's directory.
     pub dir: PathBuf,
-    /// Bytes of a segment of a source's log.
+    /// The size of a segment of a source's log, in bytes.
     pub segment_bytes: u64,
-    /// Bytes of a log after which a snapshot is taken of its store.
+    /// The number of log bytes between snapshots of a store.
     pub snapshot_every: u64,
     /// The thread that writes snapshots.
     pub wake: Wake,
 }
 
-/// What a start brought back beside the stores.
+/// The results of a start other than the stores.
 pub struct KeptSources {
-    /// Writes the snapshots; none where no source survives a restart.
+    /// The writer of snapshots; none where no source survives a restart.
     pub writer: Option<SnapshotWriter>,
-    /// What there is to say, for people.
+    /// Notes on the start for operators.
     pub notes: Vec<String>,
 }
 
 /// The store of the node's own partition.
 pub struct OwnFeed {
-    /// The store.
+    /// The order store.
     pub store: OrderStore,
-    /// Its stream.
+    /// The store's stream.
     pub stream: SourceStream,
-    /// What it is fed by.
+    /// The events that it is built from.
     pub events: OwnEvents,
-    /// Bytes of events after which a snapshot is taken.
+    /// The number of event bytes between snapshots.
     pub snapshot_every: u64,
 }
 
 /// The store of an outside source.
 pub struct SourceFeed {
-    /// The store.
+    /// The order store.
     pub store: OrderStore,
-    /// Its stream.
+    /// The store's stream.
     pub stream: SourceStream,
-    /// The log that it is fed from after a restart, where it survives one.
+    /// The log of its batches, where it survives a restart.
     pub journal: Option<Journal<ThreadDisk>>,
-    /// The newest entries of that.
+    /// The log's newest entries.
     pub tail: EntryTail,
-    /// What keeps the orders that it lets go, where anything does.
+    /// The archive of the orders that it discards, if any.
     pub cold: Option<ColdFeeder>,
 }
 
-/// All that a start brought back.
+/// The recovered stores of a start.
 pub struct BroughtBack {
     /// The node's own partition, where it trades.
     pub own: Option<OwnFeed>,
-    /// The sources.
+    /// The outside sources.
     pub feeds: Vec<SourceFeed>,
-    /// Where snapshots go.
+    /// The ring to the writer of snapshots.
     pub port: Option<SnapshotPort>,
-    /// Who writes them.
+    /// The writer of snapshots.
     pub writer: Option<SnapshotWriter>,
-    /// What there is to say, for people.
+    /// Notes on the start for operators.
     pub notes: Vec<String>,
 }
 
 impl KeepSources {
-    /// The defaults, below the node's directory.
+    /// Returns the defaults, with files below the node's directory.
     #[must_use]
     pub fn in_dir(dir: &Path) -> KeepSources {
         KeepSources {
@@ -97,8 +97,8 @@ impl KeepSources {
         }
     }
 
-    /// The stores of the node's own partition and of these sources, with what keeps what the latter
-    /// let go; `wake` is of the thread that has them.
+    /// Recovers the stores of the node's own partition and of these sources, with the archives of
+    /// the latter; `wake` wakes the stores' thread.
     ///
     /// # Errors
     /// When a log is damaged, newer or locked, or contradicts its snapshot.
@@ -122,7 +122,7 @@ impl KeepSources {
                 feeds.push(SourceFeed { store, stream, journal: None, tail, cold });
                 continue;
             }
-            // What keeps what goes is told all before anything does.
+            // The archive receives all orders before the store discards any.
             let count_max = cold.map_or(settings.ended_orders_max, |_| usize::MAX);
             let unlimited = StoreSettings { ended_orders_max: count_max, ..*settings };
             let kept = self.recover(&unlimited, *durability, wake)?;

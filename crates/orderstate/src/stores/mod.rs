@@ -1,6 +1,5 @@
-//! What the order stores of a node have in common, whoever feeds them: how they are configured,
-//! what they say of themselves, the sweeping while nothing comes in, and by what they survive a
-//! restart.
+//! The common parts of a node's order stores, whatever their source: settings, figures, sweeping
+//! while idle, and persistence over a restart.
 
 pub mod figures;
 pub mod indexes;
@@ -18,21 +17,21 @@ pub use self::sweeper::{SweepFigures, Sweeper};
 use weir_delivery::{OrderStore, Retention, StoreConfig};
 use weir_types::{Epoch, PartitionId};
 
-/// How a store is to be.
+/// A store's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// Whose orders.
+    /// The source of the orders.
     pub source: PartitionId,
-    /// Ended orders that are kept for readers that are behind.
+    /// The number of ended orders kept for readers that are behind.
     pub ended_orders_max: usize,
-    /// Bytes of memory that it may ask for; `u64::MAX` for no limit.
+    /// The memory limit in bytes; `u64::MAX` for none.
     pub bytes_max: u64,
     /// The keys that are indexed.
     pub indexes: Indexes,
 }
 
 impl StoreSettings {
-    /// The settings as a store takes them.
+    /// Returns the store's own configuration.
     #[must_use]
     pub fn config(&self, epoch: Epoch) -> StoreConfig {
         let count_max = u32::try_from(self.ended_orders_max).unwrap_or(u32::MAX);
@@ -44,7 +43,7 @@ impl StoreSettings {
         }
     }
 
-    /// An empty store.
+    /// Returns an empty store.
     #[must_use]
     pub fn store(&self, epoch: Epoch) -> OrderStore {
         OrderStore::new(self.config(epoch))

@@ -1,23 +1,23 @@
-//! How the store of the node's own partition comes back: from its newest snapshot, and the event
-//! log since.
+//! Recovery of the store of the node's own partition: its newest snapshot, and the event log since.
 //!
-//! The store is a function of the event log, so that a snapshot only spares a start the reading of
-//! what it holds. It is made as those of outside cores are (`snapshots.rs`), at a record's number.
+//! The store is a function of the event log, so a snapshot only shortens the replay at a start. It
+//! is written like those of outside cores (`snapshots.rs`), at a record's number.
 //!
 //! ```text
 //! at a start                                   | the store is
 //! ---------------------------------------------+---------------------------------------------
 //! no snapshot                                  | empty, then all events
-//! a snapshot of a record that is there, and so | the snapshot's, then the events after it
-//! is the one after it, or will be              |
-//! a snapshot after the log's end               | not that: it is removed, the one before is taken
-//! a snapshot with what an epoch lost since     | not that, and the one before is tried
-//! damaged, of another format, of another log   | not that, and the one before is tried
-//! a snapshot that let go what the archive of   | not that, and the one before is tried
-//! older orders has not yet                     |
+//! a snapshot of a retained record whose        | the snapshot's, then the events after it
+//! successor is retained or does not exist yet  |
+//! a snapshot after the log's end               | that of the snapshot before; this is removed
+//! a snapshot with events of an epoch that were | that of the snapshot before
+//! lost since                                   |
+//! damaged, of another format, of another log   | that of the snapshot before
+//! a snapshot that discarded orders which the   | that of the snapshot before
+//! archive does not have yet                    |
 //! ```
-//! State: version u8, the command u64 that the newest event about an order came of, length u32 and
-//! bytes of what the events say of instruments; then stream and store as of any source.
+//! State: version u8, the command u64 that caused the newest event about an order, length u32 and
+//! bytes of the instruments' state; then stream and store as of any source.
 
 use std::path::Path;
 
@@ -35,45 +35,45 @@ use crate::ingest::feeds::WINDOW;
 use crate::ingest::own::{OWN, OwnEvents, OwnStart};
 use crate::markets::Markets;
 
-/// The format of what comes before stream and store.
+/// The format of the head, before stream and store.
 const VERSION: u8 = 1;
 
-/// What the store is to be made of.
+/// The sources of the store.
 pub struct OwnSource {
-    /// How it is to be.
+    /// The store's settings.
     pub settings: StoreSettings,
     /// The partition's events, from the first retained one.
     pub events: EventReader,
-    /// How many there are.
+    /// The number of events.
     pub event_count: u64,
     /// The partition's epoch.
     pub epoch: Epoch,
-    /// Its epochs before, each with its last valid position.
+    /// Its earlier epochs, each with its last valid position.
     pub ended: Vec<EpochEnd>,
     /// The identity of its command log.
     pub log_id: u128,
-    /// Bytes of events after which a snapshot is taken.
+    /// The number of event bytes between snapshots.
     pub snapshot_every: u64,
-    /// The last place of what keeps the orders that the store lets go, where something does: a
-    /// snapshot whose floor is above it has let go what is not kept yet.
+    /// The last change id in the archive of discarded orders, if there is one: a snapshot whose
+    /// floor is above it has discarded orders that the archive does not have yet.
     pub older_upto: Option<Place>,
 }
 
-/// The store and what goes on feeding it.
+/// The recovered store and the events after it.
 pub struct OwnStore {
     /// The store.
     pub store: OrderStore,
-    /// Its stream.
+    /// The store's stream.
     pub stream: SourceStream,
-    /// The events after it.
+    /// The events after the snapshot.
     pub events: OwnEvents,
-    /// Its snapshots.
+    /// The store's snapshots.
     pub snapshots: SnapshotStore<ThreadDisk>,
-    /// What there is to say, for people.
+    /// Notes on the recovery for operators.
     pub notes: Vec<String>,
 }
 
-/// What a snapshot holds.
+/// The contents of a snapshot.
 struct Base {
     store: OrderStore,
     stream: SourceStream,
@@ -81,7 +81,7 @@ struct Base {
     command: Position,
 }
 
-/// Appends what comes before stream and store.
+/// Appends a snapshot's head, before stream and store.
 pub fn put_head(command: Position, markets: &Markets, out: &mut Vec<u8>) {
     out.push(VERSION);
     out.extend_from_slice(&command.0.to_le_bytes());
@@ -92,7 +92,7 @@ pub fn put_head(command: Position, markets: &Markets, out: &mut Vec<u8>) {
     out.append(&mut bytes);
 }
 
-/// The store as far as a snapshot in `dir` has it, and the events that are still to be taken in.
+/// Recovers the store from a snapshot in `dir`, with the events still to be ingested.
 ///
 /// # Errors
 /// When the directory cannot be read.
@@ -120,7 +120,7 @@ pub fn recover(source: OwnSource, dir: &Path) -> anyhow::Result<OwnStore> {
     Ok(OwnStore { store, stream, events: OwnEvents::new(start), snapshots, notes })
 }
 
-/// A store that holds nothing yet, to take in all events that there are.
+/// Returns an empty store that will ingest all events.
 fn nothing(source: &OwnSource) -> Base {
     let epoch = source.ended.first().map_or(source.epoch, |end| end.epoch);
     let first = source.events.next_record();
@@ -142,13 +142,13 @@ fn decode_own(state: &[u8], source: &OwnSource) -> anyhow::Result<Base> {
     let len = u32::from_le_bytes(*len) as usize;
     let (markets, state) = state.split_at_checked(len).context(SHORT)?;
     let markets = Markets::from_state(markets).context("its instruments cannot be read")?;
-    // What it was let in once it is let in again, whatever the limit is now.
+    // Recovery ignores the memory limit: changes that were once accepted are accepted again.
     let config = StoreConfig { bytes_max: u64::MAX, ..source.settings.config(Epoch::NONE) };
     let (store, stream) = decode(state, config, WINDOW)?;
     Ok(Base { store, stream, markets, command: Position(u64::from_le_bytes(*command)) })
 }
 
-/// Whether the events go on from the snapshot of record `at`.
+/// Checks that the events continue from the snapshot of record `at`.
 fn check(at: Position, base: &Base, source: &OwnSource) -> anyhow::Result<()> {
     let (own, next) = (base.store.epoch(), base.stream.next_batch_no());
     anyhow::ensure!(next.0 == at.0 + 1 && base.stream.is_log(), "it is not of record {at}");

@@ -1,10 +1,10 @@
-//! Snapshots of stores on their way to the disk: the store's thread makes a chunk at a time, a
-//! thread of its own writes.
+//! Writes snapshots of stores to disk: the store's thread encodes one chunk at a time, a separate
+//! thread writes them.
 //!
-//! The store goes on taking in changes meanwhile. A snapshot gets its name when its last chunk is
-//! written and the log has committed what it holds; then what is before the older of those that are
-//! kept may go from the log. INVARIANT: one snapshot is under way at a time; a full ring makes the
-//! next chunk wait and nothing else.
+//! The store keeps ingesting changes meanwhile. A snapshot gets its name when its last chunk is
+//! written and the log has committed its contents; then the log may drop entries before the older
+//! of the retained snapshots. INVARIANT: one snapshot is under way at a time; a full ring delays
+//! the next chunk and nothing else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,68 +17,68 @@ use weir_types::{Nanos, PartitionId, Position};
 
 use super::journal::sync_log;
 
-/// Pieces that wait to be written: some 4 MiB.
+/// The number of pieces that wait to be written: some 4 MiB.
 const PIECES_MAX: usize = 64;
-/// Snapshots kept of a store.
+/// The number of snapshots kept per store.
 const KEEP: usize = 2;
-/// How often the ring is looked at while nobody wakes the thread.
+/// The interval in nanoseconds at which the ring is polled without a wake-up.
 const LOOK_INTERVAL: u64 = 100_000_000;
 
-/// Something for the writer.
+/// A command for the writer.
 #[derive(Debug)]
 pub enum Piece {
-    /// A snapshot of a source's store at this position begins.
+    /// Begins a snapshot of a source's store at this position.
     Begin(PartitionId, Position),
     /// The next bytes of its state.
     Bytes(Vec<u8>),
-    /// That was all, and the log has it.
+    /// Ends the snapshot: all bytes are sent, and the log has committed them.
     End,
-    /// No snapshot comes of it.
+    /// Discards the snapshot.
     GiveUp,
 }
 
-/// What became of a snapshot that was ended or could not be written.
+/// The outcome of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Whose store.
+    /// The store's source.
     pub source: PartitionId,
     /// The oldest snapshot that is kept; `None` when this one could not be written.
     pub oldest_kept: Option<Position>,
 }
 
-/// Counts, for others to read.
+/// Counters for other threads to read.
 #[derive(Debug, Default)]
 pub struct SnapshotFigures {
     /// Snapshots written.
     pub written: AtomicU64,
-    /// Snapshots that could not be written, or were given up for want of memory.
+    /// Snapshots that could not be written, or were given up for lack of memory.
     pub failed: AtomicU64,
 }
 
 /// The store's end.
 pub struct SnapshotPort {
-    /// To the writer.
+    /// Pieces to the writer.
     pub pieces: Producer<Piece>,
-    /// What became of them.
+    /// The snapshots' outcomes.
     pub written: Consumer<Written>,
-    /// Its thread.
+    /// The writer's thread.
     pub wake: Wake,
-    /// Counts.
+    /// The counters.
     pub figures: Arc<SnapshotFigures>,
 }
 
-/// Where the snapshots of a source's store go.
+/// The snapshot directory of a source's store.
 pub struct StoreSnapshots {
-    /// Whose store.
+    /// The store's source.
     pub source: PartitionId,
     /// The snapshots.
     pub snapshots: SnapshotStore<ThreadDisk>,
-    /// The directory of its log; none of the node's own partition, whose store can be made of its
-    /// events again.
+    /// The directory of its log; `None` for the node's own partition, whose store can be rebuilt
+    /// from its events.
     pub log: Option<ThreadDisk>,
 }
 
-/// The writer's agent.
+/// The agent that writes snapshots.
 pub struct SnapshotWriter {
     stores: Vec<StoreSnapshots>,
     pieces: Consumer<Piece>,
@@ -86,12 +86,12 @@ pub struct SnapshotWriter {
     /// The store's thread, and the writer's own.
     wake: Wake,
     own_wake: Wake,
-    /// The snapshot under way: which store, and its file; no file after a failure.
+    /// The snapshot under way: the store's index, and its file; no file after a failure.
     current: Option<(usize, Option<SnapshotPart>)>,
     figures: Arc<SnapshotFigures>,
 }
 
-/// Both ends, for these stores. `wake` is of the writer's thread, `store` of the stores'.
+/// Creates both ends for these stores. `wake` wakes the writer's thread, `store` the stores'.
 #[must_use]
 pub fn store_to_writer(
     stores: Vec<StoreSnapshots>,
@@ -108,7 +108,7 @@ pub fn store_to_writer(
 }
 
 impl SnapshotWriter {
-    /// What wakes its thread.
+    /// Returns the waker of its thread.
     #[must_use]
     pub fn wake(&self) -> Wake {
         self.own_wake.clone()
@@ -166,7 +166,7 @@ impl SnapshotWriter {
         self.wake.wake();
     }
 
-    /// Says what went wrong; the log is kept then as long as it has to be.
+    /// Reports an error; the log is then kept for as long as needed.
     fn told<T>(&self, index: usize, what: Result<T, DiskError>) -> Option<T> {
         let source = self.stores[index].source;
         what.inspect_err(|error| tracing::error!(%source, %error, "no snapshot of a store")).ok()

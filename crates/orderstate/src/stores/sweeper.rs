@@ -1,39 +1,39 @@
-//! Sweeping while nothing comes in: a bounded step each cycle, of one store after the other.
+//! Sweeping while no changes arrive: a bounded step per cycle, alternating between stores.
 //!
-//! A change pays for the sweeping of the rings that it touches. Rings that nobody touches any more
-//! are swept here, so that their dead entries do not stay for ever. A step looks at a few rings and
-//! moves a few entries of each, whatever is in the store; its time is measured and shown.
+//! A change pays for the sweeping of the rings that it touches. Rings without changes are swept
+//! here, so that their dead entries do not stay for ever. A step visits a few rings and moves a few
+//! entries of each, whatever the size of the store; its duration is measured and published.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_delivery::OrderStore;
 use weir_io::{Clock, SystemClock};
 
-/// Rings that one step looks at: some hundred elementary steps at most.
+/// The number of rings per step: some hundred elementary operations at most.
 const RINGS_MAX: u32 = 16;
-/// What a step is not to take.
+/// The duration in nanoseconds that a step should not exceed.
 const PAUSE_MAX_NS: u64 = 200_000;
 
-/// What sweeping came to, for others to read.
+/// Sweeping's figures for other threads to read.
 #[derive(Debug, Default)]
 pub struct SweepFigures {
-    /// Steps that found something.
+    /// Steps that found some work.
     pub steps: AtomicU64,
-    /// The longest one, in nanoseconds; what the machine took from the thread is part of it.
+    /// The longest step, in nanoseconds, including time that the thread was preempted.
     pub longest_ns: AtomicU64,
     /// Steps that took longer than 200 µs.
     pub over_limit: AtomicU64,
 }
 
-/// Whose turn it is.
+/// Selects the store to sweep next.
 #[derive(Debug, Default)]
 pub struct Sweeper {
     turn: usize,
 }
 
 impl Sweeper {
-    /// The store whose turn it is: of those that have to let something go the next one, and where
-    /// none has to, the next of all.
+    /// Returns the next store to sweep: the next one that must discard entries, or, if none must,
+    /// the next of all.
     pub fn next<'a>(&mut self, stores: impl ExactSizeIterator<Item = &'a OrderStore>) -> usize {
         let count = stores.len().max(1);
         let first = (self.turn + 1) % count;
@@ -43,7 +43,7 @@ impl Sweeper {
         self.turn
     }
 
-    /// Goes on with a store; true when there was something to do.
+    /// Sweeps a store for one step; returns true when there was work.
     pub fn step(store: &mut OrderStore, figures: &SweepFigures) -> bool {
         let begun = SystemClock.now();
         if !store.sweep(RINGS_MAX) {
@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    /// Stores of which some have to let something go.
+    /// Returns stores, of which some must discard entries.
     fn stores(due: [bool; 3]) -> Vec<OrderStore> {
         let store = |is_due: bool| {
             let mut store = OrderStore::new(StoreConfig::new(PartitionId(1), Epoch(1)));

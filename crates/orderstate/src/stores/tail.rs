@@ -1,14 +1,13 @@
-//! The newest entries of a source, in memory and in bounds: what replicas are given while they keep
-//! up.
+//! The newest entries of a source, in bounded memory: sent to replicas that keep up.
 //!
-//! Positions only grow. They are dense but where the source is a log that is followed: there an
-//! entry stands for some of its records and has the position of the last.
+//! Positions only increase. They are dense, except for a source that is a followed log: there an
+//! entry stands for several records and has the position of the last.
 
 use std::collections::VecDeque;
 
 use weir_types::Position;
 
-/// Bytes of entries that are kept.
+/// The number of bytes of entries that are kept.
 const TAIL_BYTES: usize = 16 << 20;
 
 /// The newest entries of a source.
@@ -16,24 +15,24 @@ const TAIL_BYTES: usize = 16 << 20;
 pub struct EntryTail {
     entries: VecDeque<(Position, Vec<u8>)>,
     bytes: usize,
-    /// The position of the newest one, and of the last one before those that are kept.
+    /// The position of the newest entry, and of the last entry before the kept ones.
     last: Position,
     before: Position,
 }
 
 impl EntryTail {
-    /// Nothing yet, after position `last`.
+    /// Returns an empty tail after position `last`.
     #[must_use]
     pub fn new(last: Position) -> EntryTail {
         EntryTail { entries: VecDeque::new(), bytes: 0, last, before: last }
     }
 
-    /// Takes the next entry, and lets the oldest ones go.
+    /// Appends the next entry, and drops the oldest ones.
     pub fn push(&mut self, entry: Vec<u8>) {
         self.push_at(self.last.next(), entry);
     }
 
-    /// Takes an entry that stands for all positions up to this one.
+    /// Appends an entry that stands for all positions up to this one.
     ///
     /// # Panics
     /// When it is not after the last one.
@@ -50,13 +49,14 @@ impl EntryTail {
         }
     }
 
-    /// The position of the newest entry.
+    /// Returns the position of the newest entry.
     #[must_use]
     pub fn last(&self) -> Position {
         self.last
     }
 
-    /// The entries after a position; `None` when some of them are gone, or it is none of these.
+    /// Returns the entries after a position; `None` when some are dropped, or the position is
+    /// invalid.
     pub fn after(&self, position: Position) -> Option<impl Iterator<Item = &(Position, Vec<u8>)>> {
         let is_kept = (self.before..=self.last).contains(&position);
         let first = self.entries.partition_point(|(at, _)| *at <= position);
@@ -80,10 +80,10 @@ mod tests {
         tail.push_at(Position(20), vec![0; 100]);
         tail.push(vec![0; TAIL_BYTES - 150]);
         assert_eq!(tail.last(), Position(21));
-        // The first one had to go, and what is told of it with it.
+        // The first entry was dropped, so position 10 is no longer served.
         assert_eq!(positions(&tail, 10), None);
         assert_eq!(positions(&tail, 11), Some(vec![20, 21]));
-        // A position within an entry: all of that entry, since it cannot be told apart.
+        // A position within an entry returns the whole entry, since an entry is indivisible.
         assert_eq!(positions(&tail, 15), Some(vec![20, 21]));
         assert_eq!(positions(&tail, 21), Some(vec![]));
         assert_eq!(positions(&tail, 22), None);

@@ -1,4 +1,4 @@
-//! Lineage and trails against histories that are written out in full.
+//! Compares lineage and trails with fully written-out histories.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn stand(epoch: u32, next: u64) -> Stand {
     Stand { epoch: Epoch(epoch), next }
 }
 
-/// A trail of events at these positions, numbered from `first`.
+/// Returns the trail of events at these positions, numbered from `first`.
 fn trail_of(first: u64, positions: &[u64], lineage: &Lineage) -> Trail {
     let mut trail = Trail::starting_at(first);
     for (number, position) in (first..).zip(positions) {
@@ -27,7 +27,7 @@ fn what_was_told_lives_on_to_the_least_end_of_its_epoch_and_all_later_ones() {
     let lineage = Lineage::new(Epoch(9), &[end(1, 40), end(2, 20), end(5, 30)]);
     let trail = trail_of(1, &[10, 20, 20, 25, 30, 31, 50], &lineage);
     let judge = |epoch, next| trail.judge(stand(epoch, next), 8, &lineage);
-    // Of epochs 1 and 2 the position 20 is the last, which three events lie up to.
+    // For epochs 1 and 2 the last surviving position is 20; three events are up to it.
     for epoch in [1, 2] {
         assert_eq!(judge(epoch, 4), Verdict::Same);
         assert_eq!(judge(epoch, 5), Verdict::OtherFrom(4));
@@ -62,16 +62,16 @@ fn behind_a_beginning_that_is_gone_an_end_is_known_only_after_the_oldest_event_l
     assert_eq!(whole.judge(stand(1, 2), 3, &lineage), Verdict::OtherFrom(1));
 }
 
-/// What happens to a node and to those who listen to it.
+/// An operation on a node and its clients.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A command that tells the session of so many events.
+    /// A command that causes this many events of the session.
     Command(u8),
-    /// A client hears so many more.
+    /// A client receives this many more events.
     Hear(usize, usize),
-    /// The last commands are lost, and an epoch begins that is so many after the last.
+    /// The last commands are lost, and an epoch begins that many after the last.
     Lose(usize, u32),
-    /// A client comes back.
+    /// A client reconnects.
     Resume(usize),
 }
 
@@ -84,10 +84,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// An event that is like no other: the epoch in which it was said, and a count over all of them.
+/// A unique event: its epoch, and a count over all events.
 type Told = (u32, u32);
 
-/// A history written out: the events of each command.
+/// A fully written-out history: the events of each command.
 #[derive(Debug)]
 struct Written {
     commands: Vec<Vec<Told>>,
@@ -96,7 +96,7 @@ struct Written {
     said: u32,
 }
 
-/// Somebody who notes what it was told.
+/// A client that records its events.
 #[derive(Debug, Default)]
 struct Client {
     heard: Vec<Told>,
@@ -125,7 +125,7 @@ impl Written {
         Lineage::new(Epoch(self.epoch), &self.ended)
     }
 
-    /// The trail of what is left when the events of the first commands are gone.
+    /// Returns the trail of the remaining events when those of the first commands are deleted.
     fn trail(&self, gone: usize, lineage: &mut Lineage) -> Trail {
         let gone_events: usize = self.commands[..gone].iter().map(Vec::len).sum();
         let oldest_left = (gone..self.commands.len()).find(|at| !self.commands[*at].is_empty());
@@ -149,13 +149,13 @@ impl Client {
         stand(self.epoch, self.heard.len() as u64 + 1)
     }
 
-    /// The verdict by the look of what was told.
+    /// Returns the verdict from a comparison of the events themselves.
     fn verdict(&self, events: &[Told]) -> Verdict {
         let same = self.heard.iter().zip(events).take_while(|(a, b)| a == b).count();
         if same == self.heard.len() { Verdict::Same } else { Verdict::OtherFrom(same as u64 + 1) }
     }
 
-    /// Agrees to a history from here on.
+    /// Adopts a history from here on.
     fn agree(&mut self, verdict: Verdict, epoch: u32) {
         if let Verdict::OtherFrom(from) = verdict {
             self.heard.truncate(from as usize - 1);

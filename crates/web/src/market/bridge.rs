@@ -1,8 +1,9 @@
-//! Between a WebSocket and a flush thread: requests one way, messages the other, each in the
-//! other's language.
+//! A bridge between a WebSocket and a flush thread: translates requests in one direction and
+//! messages in the other.
 //!
-//! Nothing is queued here. What the reader's socket does not take is not asked for from the flush
-//! thread, whose output then fills, and conflation goes on there as for any slow subscriber.
+//! It queues nothing. While the reader's socket takes nothing, the bridge does not read from the
+//! flush thread, whose output then fills, and conflation continues there as for any slow
+//! subscriber.
 
 use std::future::Future;
 use std::sync::atomic::Ordering;
@@ -23,24 +24,24 @@ use crate::answer::bad_parameter_json;
 use crate::ask::BadParameter;
 use crate::{WebFigures, add_one};
 
-/// How often the reader is asked whether it is there.
+/// The interval between pings to the reader.
 const CARE_INTERVAL: Duration = Duration::from_secs(20);
-/// How long a reader may be silent that is told nothing.
+/// The time that a reader may be silent while it gets no messages.
 const SILENCE_MAX: Duration = Duration::from_secs(50);
-/// How often in a row a socket may take nothing of what is there for it when it is looked at.
+/// The number of consecutive intervals in which a socket may accept nothing.
 const STALLS_MAX: u32 = 15;
-/// How long a reader has to read why it is to go, and what was sent before.
+/// The time that a reader has to read the close reason and the data before it.
 const CLOSING_TIME: Duration = Duration::from_secs(60);
-/// Requests that the flush thread has not taken, in bytes: no more are read then.
+/// The number of request bytes not yet taken by the flush thread at which no more are read.
 const OUTGOING_MAX: usize = 16 * 1024;
-/// Messages of a reader's that are refused before its socket is closed.
+/// The number of refused messages after which a reader's socket is closed.
 const ERRORS_MAX: u32 = 16;
-/// What a close says that is the reader's fault (RFC 6455, 7.4.1).
+/// The close code for a reader's fault (RFC 6455, 7.4.1).
 const POLICY_VIOLATION: u16 = 1008;
-/// What it says when the node goes away.
+/// The close code for a stopping node.
 const GOING_AWAY: u16 = 1001;
 
-/// A reader.
+/// A reader's WebSocket and its connection to a flush thread.
 pub(super) struct Bridge {
     pair: Pair,
     socket: WebSocket,
@@ -48,16 +49,16 @@ pub(super) struct Bridge {
     error_count: u32,
 }
 
-/// What ends it.
+/// The reason why a bridge ends.
 #[derive(Debug)]
 enum End {
     /// The peer is gone.
     Gone,
-    /// It is told why.
+    /// The node closes it, with a code and a reason.
     Closed(u16, Reason),
 }
 
-/// What happened.
+/// An event at the bridge.
 enum Happened {
     Moved(std::io::Result<Ready>),
     Said(Option<Result<Message, axum::Error>>),
@@ -69,11 +70,11 @@ impl Bridge {
         Bridge { pair, socket, alive_at: Instant::now(), error_count: 0 }
     }
 
-    /// Serves the reader until one of both is gone.
+    /// Serves the reader until either end has gone.
     pub async fn run(mut self, figures: &WebFigures) {
         let mut care = tokio::time::interval(CARE_INTERVAL);
         care.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // What came with the answer to the logon is there already.
+        // Messages that came with the answer to the logon are already there.
         let mut outcome = self.hand_on(figures).await;
         while outcome.is_ok() {
             outcome = self.step(&mut care, figures).await;
@@ -105,7 +106,8 @@ impl Bridge {
         }
     }
 
-    /// Tells the reader all that was read of the flush thread, and waits until its socket has it.
+    /// Sends the reader all messages read from the flush thread, and waits until its socket has
+    /// them.
     async fn hand_on(&mut self, figures: &WebFigures) -> Result<(), End> {
         let mut count = 0;
         let mut end = Ok(());
@@ -157,7 +159,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Says to both that the other is there, and gives up on a reader that does not answer.
+    /// Sends heartbeats to both ends, and closes a reader that does not answer.
     async fn care(&mut self) -> Result<(), End> {
         if self.alive_at.elapsed() > SILENCE_MAX {
             return Err(End::Closed(POLICY_VIOLATION, Reason::HeartbeatLost));
@@ -168,15 +170,15 @@ impl Bridge {
 }
 
 impl End {
-    /// What a flush thread ends its connection for.
+    /// Returns the end for a flush thread's logout reason.
     fn of(reason: Reason) -> End {
         let is_ours = matches!(reason, Reason::Stopping | Reason::Overloaded);
         End::Closed(if is_ours { GOING_AWAY } else { POLICY_VIOLATION }, reason)
     }
 }
 
-/// Waits for a socket as long as one may; meanwhile the flush thread is told that somebody is
-/// there.
+/// Waits for a write to the reader's socket within the time limit; meanwhile sends heartbeats to
+/// the flush thread.
 async fn in_time(
     pair: &mut Pair,
     written: impl Future<Output = Result<(), axum::Error>>,
@@ -187,7 +189,7 @@ async fn in_time(
             Ok(written) => return written.map_err(|_| End::Gone),
             Err(_) => {
                 pair.keep_alive(SystemClock.now());
-                // When its end is gone, that is seen once the socket takes something again.
+                // A closed flush thread is noticed once the socket accepts something again.
                 let _ = pair.move_bytes(Ready::WRITABLE);
             }
         }
@@ -195,9 +197,8 @@ async fn in_time(
     Err(End::Closed(POLICY_VIOLATION, Reason::SlowConsumer))
 }
 
-/// Says why, where it is the node that ends it, and reads on until the peer has closed its side
-/// too: with what it said and nobody read the system would cut the connection, and lose what is
-/// still on its way to it.
+/// Sends the reason, if the node closes, and reads until the peer has closed its side too: unread
+/// input would make the system reset the connection and lose the output in flight.
 async fn close(socket: &mut WebSocket, farewell: Option<(u16, Reason)>) {
     if let Some((code, reason)) = farewell {
         let frame = CloseFrame { code, reason: format!("{reason:?}").into() };

@@ -1,10 +1,10 @@
 //! Market data over WebSocket: `GET /market`, the dialogue of the binary protocol in JSON
 //! (`docs/protocols/web.md`).
 //!
-//! A reader is a subscriber of a flush thread like any other: a task of its own logs on there for
-//! it, through a pair of sockets inside the node ([`weir_marketgate::gateway::local`]), and puts one
-//! language into the other ([`said`], [`request`]). The tasks run on a thread of their own, so that
-//! order state over HTTP does not wait while quotes are written.
+//! To a flush thread, a reader is a subscriber like any other: its task logs on there through a
+//! socket pair inside the node ([`weir_marketgate::gateway::local`]) and translates between JSON
+//! and the binary protocol ([`said`], [`request`]). The tasks have their own thread, so that order
+//! state over HTTP does not wait while quotes are written.
 
 mod bridge;
 mod pair;
@@ -30,14 +30,14 @@ use super::answer::refused;
 use super::ask::credentials;
 use super::{WebFigures, add_one};
 
-/// The longest message of a reader's.
+/// The maximum length of a reader's message, in bytes.
 const MESSAGE_LEN_MAX: usize = 16 * 1024;
-/// Bytes that are gathered before they are written.
+/// The number of bytes gathered before a write.
 const WRITE_LEN: usize = 32 * 1024;
-/// The most that may be gathered: a message of a thousand orders is longer than the above.
+/// The maximum number of gathered bytes: a message of a thousand orders exceeds `WRITE_LEN`.
 const WRITE_LEN_MAX: usize = 1024 * 1024;
 
-/// What a reader's request needs.
+/// The state for readers' requests.
 pub(super) struct MarketDoor {
     doors: LocalDoors,
     tasks: Handle,
@@ -45,12 +45,12 @@ pub(super) struct MarketDoor {
 }
 
 impl MarketDoor {
-    /// A door to these flush threads, whose readers are served on the runtime of `tasks`.
+    /// Returns a connector to these flush threads; readers are served on the runtime of `tasks`.
     pub fn new(doors: LocalDoors, tasks: Handle, figures: Arc<WebFigures>) -> MarketDoor {
         MarketDoor { doors, tasks, figures }
     }
 
-    /// Logs a session on at a flush thread, within the runtime that is to serve it.
+    /// Logs a session on at a flush thread, within the runtime that will serve it.
     async fn enter(&self, headers: &HeaderMap) -> Result<Pair, Reason> {
         let (session_id, key) = credentials(headers).ok_or(Reason::UnknownKey)?;
         let stream = self.doors.connect().map_err(|_| Reason::Overloaded)?;
@@ -68,7 +68,7 @@ impl MarketDoor {
     }
 }
 
-/// The thread of readers' tasks.
+/// Creates the runtime of readers' tasks, with one thread.
 ///
 /// # Errors
 /// When the operating system refuses it.
@@ -100,7 +100,7 @@ async fn open(
     let door = door.clone();
     upgrade.on_upgrade(move |socket| async move {
         let figures = door.figures.clone();
-        // The task goes on by itself; it ends when one of both ends does.
+        // The task runs independently; it ends when either end closes.
         drop(door.tasks.spawn(async move {
             figures.market_sockets.fetch_add(1, Ordering::Relaxed);
             Bridge::new(pair, socket).run(&figures).await;

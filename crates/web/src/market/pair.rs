@@ -1,7 +1,7 @@
-//! The HTTP side's end of a connection to a flush thread: frames in and out, by the binary
-//! protocol.
+//! The HTTP side's end of a connection to a flush thread: frames of the binary protocol in both
+//! directions.
 //!
-//! What it holds is bounded: it reads only while its caller takes what it has read.
+//! Its memory is bounded: it reads only while its caller takes the messages.
 
 use std::io;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use weir_wire::dialogue::{NodeMessage, put_logon};
 use weir_wire::frame::{Framing, next_frame, put_frame};
 use weir_wire::session::{ApiKey, Heartbeat, Logon};
 
-/// How often each end says that it is there when nothing else is said, at least.
+/// The maximum interval between messages of each end, in milliseconds; then a heartbeat is sent.
 const HEARTBEAT_MS: u32 = 60_000;
-/// How long the flush thread may take to answer a logon.
+/// The time that the flush thread has to answer a logon.
 const LOGON_TIME: Duration = Duration::from_secs(5);
-/// Bytes read at once.
+/// The number of bytes read at once.
 const READ_LEN: usize = 64 * 1024;
-/// The longest frame of the gateway's: a thousand orders.
+/// The longest frame from the gateway: a thousand orders.
 const FRAME_LEN_MAX: usize = 64 * 1024;
 
 /// A connection with a session.
@@ -27,7 +27,7 @@ const FRAME_LEN_MAX: usize = 64 * 1024;
 pub(super) struct Pair {
     stream: UnixStream,
     input: Vec<u8>,
-    /// Bytes of the input that are dealt with.
+    /// The number of consumed bytes of the input.
     consumed: usize,
     /// Frames for the flush thread.
     pub outgoing: Vec<u8>,
@@ -35,11 +35,11 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Logs a session on; the stream does not block.
+    /// Logs a session on. The stream must be non-blocking.
     ///
     /// # Errors
-    /// Why the gateway refuses; [`Reason::Overloaded`] when it has no room for the connection, or
-    /// does not answer.
+    /// The gateway's reason for a refusal; [`Reason::Overloaded`] when it has no room for the
+    /// connection, or does not answer.
     pub async fn log_on(
         stream: std::os::unix::net::UnixStream,
         session_id: SessionId,
@@ -74,12 +74,12 @@ impl Pair {
         }
     }
 
-    /// The session.
+    /// Returns the session.
     pub fn session_id(&self) -> SessionId {
         self.session_id
     }
 
-    /// Waits until bytes can be moved. It may be given up at any time.
+    /// Waits until bytes can be moved. Cancel-safe.
     ///
     /// # Errors
     /// Those of the operating system.
@@ -91,7 +91,7 @@ impl Pair {
         self.stream.ready(wanted).await
     }
 
-    /// Moves what can be moved, once.
+    /// Reads and writes once, as far as possible without blocking.
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] when the other end is closed and all was read.
@@ -100,7 +100,7 @@ impl Pair {
             match self.stream.try_write(&self.outgoing) {
                 Ok(len) => drop(self.outgoing.drain(..len)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // What was said before the end is read first.
+                // Messages from before the end are read first.
                 Err(_) => self.outgoing.clear(),
             }
         }
@@ -117,10 +117,10 @@ impl Pair {
         Ok(())
     }
 
-    /// The next message that was read whole.
+    /// Returns the next complete message.
     ///
     /// # Panics
-    /// When it is none that a flush thread makes.
+    /// When it is not a flush thread's message.
     pub fn next(&mut self) -> Option<NodeMessage<'_>> {
         match next_frame(&self.input[self.consumed..], FRAME_LEN_MAX) {
             Framing::Incomplete => None,
@@ -132,7 +132,7 @@ impl Pair {
         }
     }
 
-    /// Says that somebody is there.
+    /// Appends a heartbeat.
     pub fn keep_alive(&mut self, now: Nanos) {
         let heartbeat = Heartbeat {
             sending_time: now,

@@ -1,6 +1,6 @@
-//! What a subscriber over a WebSocket says: one JSON object a message, as the binary protocol's
-//! request (`docs/protocols/market-data.md`). Bytes from outside are refused by the name of what
-//! is wrong; nothing here panics on them.
+//! A WebSocket subscriber's requests: one JSON object per message, equal to a request of the binary
+//! protocol (`docs/protocols/market-data.md`). Invalid input is refused with the name of the faulty
+//! member; nothing here panics on it.
 
 use std::fmt::{self, Debug};
 
@@ -12,7 +12,7 @@ use weir_wire::market_dialogue::MarketRequest;
 
 use crate::ask::BadParameter;
 
-/// What a quote's move is judged by when a subscription does not say: a hundredth.
+/// The default threshold of a quote's move, in parts per million: a hundredth.
 const URGENT_MOVE_PPM: u32 = 10_000;
 /// Decimal places of a price.
 const PLACES: usize = weir_feed::PRICE_EXPONENT.unsigned_abs() as usize;
@@ -20,20 +20,20 @@ const PLACES: usize = weir_feed::PRICE_EXPONENT.unsigned_abs() as usize;
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Subscribes, to the instruments of a pattern of at most [`PATTERN_LEN_MAX`] bytes.
+    /// Subscribes to the instruments of a pattern of at most [`PATTERN_LEN_MAX`] bytes.
     Subscribe(SubscribeMarket, String),
-    /// Gives a subscription another interval.
+    /// Changes a subscription's interval.
     SetInterval(SetMarketInterval),
     /// Ends a subscription.
     Unsubscribe(UnsubscribeMarket),
 }
 
 impl Request {
-    /// Reads what a session says.
+    /// Parses a session's request.
     ///
     /// # Errors
-    /// [`BadParameter`], which names the member that is wrong, unknown, there twice or lacking; no
-    /// name where the text is no JSON object or says nothing that is known.
+    /// [`BadParameter`] with the name of the member that is wrong, unknown, repeated or missing; an
+    /// empty name where the text is not a JSON object or contains no known request.
     pub fn parse(text: &str, session_id: SessionId) -> Result<Request, BadParameter> {
         let members: Members =
             serde_json::from_str(text).map_err(|_| bad("", "a message is one JSON object"))?;
@@ -53,7 +53,7 @@ impl Request {
         }
     }
 
-    /// Appends its frame.
+    /// Appends the request's frame.
     pub fn put(&self, out: &mut Vec<u8>) {
         match self {
             Request::Subscribe(message, pattern) => {
@@ -96,7 +96,7 @@ fn subscribe(members: &[Member], session_id: SessionId) -> Result<Request, BadPa
     }
     message.content = content.ok_or_else(|| bad(CONTENTS.0, CONTENTS.1))?;
     message.policy = policy.unwrap_or(match message.content {
-        // What is never merged is told as lost where it does not fit.
+        // Messages that are never merged are reported as lost when they do not fit.
         MarketContent::Trades | MarketContent::Orders => MarketPolicy::SkipAndNotify,
         _ => MarketPolicy::Conflate,
     });
@@ -128,7 +128,7 @@ fn unsubscribe(members: &[Member], session_id: SessionId) -> Result<Request, Bad
     Ok(Request::Unsubscribe(UnsubscribeMarket { session_id, handle }))
 }
 
-/// What members must be, for who has them wrong.
+/// The accepted values of members, for refusals.
 const NUMBER: &str = "a whole number in its range, or one as text";
 const PATTERN: &str = "a symbol, the beginning of symbols and a star, or a star: at most 25 bytes";
 const PRICE: &str = "a price above or equal to zero as text, with at most nine decimal places";
@@ -144,7 +144,7 @@ fn unknown(name: &str) -> BadParameter {
     bad(name, "there is no such member here")
 }
 
-/// A number, as such or as text: JavaScript's own numbers have no 64 bits.
+/// Parses a number, as such or as text: JavaScript's numbers do not have 64 bits.
 fn number<T: TryFrom<u64>>(name: &str, value: &Value) -> Result<T, BadParameter> {
     let number = match value {
         Value::Number(number) => number.as_u64(),
@@ -154,13 +154,13 @@ fn number<T: TryFrom<u64>>(name: &str, value: &Value) -> Result<T, BadParameter>
     number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| bad(name, NUMBER))
 }
 
-/// The text, when it is digits and nothing else.
+/// Returns the text if it consists of digits only.
 fn digits(text: &str) -> Option<&str> {
     let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_digits.then_some(text)
 }
 
-/// A price's mantissa.
+/// Parses a price to its mantissa.
 fn price(name: &str, value: &Value) -> Result<u64, BadParameter> {
     let mantissa = value.as_str().and_then(|text| {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
@@ -176,7 +176,7 @@ fn pattern_of(name: &str, value: &Value) -> Result<String, BadParameter> {
     pattern.map(str::to_owned).ok_or_else(|| bad(name, PATTERN))
 }
 
-/// A value by its name in the schema, in capitals or not.
+/// Parses a value by its name in the schema, in any case.
 fn named<T: Debug>(
     from_code: impl Fn(u8) -> Option<T>,
     value: &Value,
@@ -189,7 +189,7 @@ fn named<T: Debug>(
         .ok_or_else(|| bad(name, what))
 }
 
-/// The members of an object in their order, those that come twice too.
+/// The members of an object in order, including repeated ones.
 struct Members(Vec<Member>);
 
 impl<'de> Deserialize<'de> for Members {
@@ -200,7 +200,7 @@ impl<'de> Deserialize<'de> for Members {
 
 struct Object;
 
-/// Members that any request has, and some more.
+/// The maximum number of members: more than any request has.
 const MEMBERS_MAX: usize = 16;
 
 impl<'de> Visitor<'de> for Object {
@@ -326,7 +326,7 @@ mod tests {
         }
     }
 
-    /// What a gateway reads of a request's frame.
+    /// Decodes a request's frame like a gateway.
     fn read_back(request: &Request) -> Request {
         use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame};
         let mut frame = Vec::new();

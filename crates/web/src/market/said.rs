@@ -1,9 +1,9 @@
-//! What a subscriber over a WebSocket is told: each message of the binary protocol as one JSON
-//! object, by the names and types of the schema.
+//! Market-data messages to a WebSocket subscriber: each message of the binary protocol as one JSON
+//! object, with the names and types of the schema.
 //!
-//! Prices are decimal numbers as text, exactly. So are integers that may need 64 bits, since
-//! JavaScript's own numbers have 53. Flags are lists of names. Nothing is added or left out but the
-//! session, which the reader knows.
+//! Prices are exact decimal numbers as text. Integers that may need 64 bits are text too, since
+//! JavaScript's numbers have 53. Flags are lists of names. Nothing is added, and only the session
+//! is omitted, which the reader knows.
 
 use std::fmt::{Display, Write as _};
 
@@ -14,7 +14,7 @@ use weir_wire::market_dialogue::MarketMessage;
 use weir_wire::message::{FieldInfo, Message};
 use weir_wire::session::Reject;
 
-/// Decimal places of a price. The gateway tells all instruments' prices with the same.
+/// Decimal places of a price. The gateway sends all instruments' prices with the same.
 const PLACES: u32 = PRICE_EXPONENT.unsigned_abs() as u32;
 /// One, as a mantissa.
 const ONE: u128 = 10_u128.pow(PLACES);
@@ -46,14 +46,14 @@ pub fn put_market(message: &MarketMessage<'_>, out: &mut String) {
     }
 }
 
-/// Appends that a request was refused as a whole.
+/// Appends the refusal of a whole request.
 pub fn put_reject(reject: &Reject, out: &mut String) {
     begin(reject, out);
     put_reason(reject.reason, out);
     out.push('}');
 }
 
-/// The name of the message and its fields; the object stays open.
+/// Appends the message's name and fields; the object stays open.
 fn begin<M: Message>(message: &M, out: &mut String) {
     out.push_str("{\"type\":\"");
     out.push_str(M::NAME);
@@ -76,7 +76,7 @@ fn put_with_group<M: Message, E: Message>(
     out.push_str(name);
     out.push_str("\":[");
     let mut joint = "";
-    // The flush thread's own entries have no value without meaning.
+    // The flush thread's own entries have only known values.
     for entry in entries.clone().flatten() {
         out.push_str(joint);
         out.push('{');
@@ -101,7 +101,7 @@ fn put_fields<M: Message>(message: &M, mut has_before: bool, out: &mut String) {
     });
 }
 
-/// The name in camel case, as the schema has it, without a string of its own for each.
+/// Appends the name in camel case, as in the schema, without allocating a string for each.
 fn put_name(info: &FieldInfo, out: &mut String) {
     out.push('"');
     let mut is_begin = false;
@@ -127,11 +127,11 @@ fn put_value(schema_type: &str, value: &dyn Display, out: &mut String) {
     written.expect("a string takes all that is written to it");
 }
 
-/// A mantissa as the decimal number that it is, without zeros at the end.
+/// Appends a mantissa as a decimal number without trailing zeros.
 fn put_decimal(value: &dyn Display, out: &mut String) {
     let begin = out.len();
     write!(out, "{value}").expect("a string takes all that is written to it");
-    // What is no number is left as text: the schema's prices are numbers.
+    // Any other text is quoted as it is: the schema's prices are numbers.
     let Ok(mantissa) = out[begin..].parse::<i128>() else {
         out.insert(begin, '"');
         return out.push('"');
@@ -147,7 +147,7 @@ fn put_decimal(value: &dyn Display, out: &mut String) {
     out.push('"');
 }
 
-/// Names joined by commas as a list.
+/// Appends comma-separated names as a list.
 fn put_flags(value: &dyn Display, out: &mut String) {
     out.push('[');
     let begin = out.len();
@@ -172,7 +172,7 @@ fn put_displayed(value: &dyn Display, out: &mut String) {
     put_text(&text, out);
 }
 
-/// Whether a byte stands for itself in a JSON string (RFC 8259, 7).
+/// Returns true for a byte that needs no escape in a JSON string (RFC 8259, 7).
 fn is_plain(byte: u8) -> bool {
     byte >= 0x20 && byte != b'"' && byte != b'\\'
 }
@@ -190,7 +190,7 @@ fn put_text(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// The reason for people, where there is one.
+/// Appends the reason's text, if there is a reason.
 fn put_reason(reason: Reason, out: &mut String) {
     if reason != Reason::None {
         out.push_str(",\"message\":");

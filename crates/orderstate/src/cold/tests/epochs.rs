@@ -1,9 +1,9 @@
-//! The same of an outside source: epochs that disown what was said, full resends a batch at a time,
-//! snapshots, and kills that lose the end of the log. Whatever happens, readers end with what there
-//! is, are told nothing that was disowned, and are refused only where something was lost.
+//! The same tests for an outside source: epochs that disown changes, full resends one batch at a
+//! time, snapshots, and kills that lose the end of the log. In every case readers end with the
+//! current rows, get no disowned change, and are refused only after a loss.
 //!
-//! A loss takes no opening and no batch of a full resend: a reader may have seen what its end let
-//! go, and a store that takes it again has less to let go.
+//! A loss takes no opening and no batch of a full resend: a reader may have seen rows that its end
+//! discarded, and a store that replays it has less to discard.
 
 use std::collections::VecDeque;
 
@@ -19,10 +19,10 @@ use crate::stores::journal;
 
 const WINDOW: Window = Window { batches: 256, bytes: 4 << 20 };
 const SESSION: SessionId = SessionId(1);
-/// Above all records that a test makes.
+/// Above all records that a test creates.
 const LAST_REC: Rec = Rec(1 << 40);
 
-/// What the core knows of its orders.
+/// The core's knowledge of its orders.
 #[derive(Clone, Default)]
 struct Core {
     records: BTreeMap<Rec, OrderRow>,
@@ -42,22 +42,22 @@ struct Venue {
     world: World,
     stream: SourceStream,
     log: Vec<Vec<u8>>,
-    /// Entries of the log that no loss of power takes.
+    /// The number of log entries that no power loss takes.
     synced: usize,
     snapshot: Option<Taken>,
     begun: Option<Taken>,
     core: Core,
     remembered: Core,
     epoch: u32,
-    /// What the core has to say yet.
+    /// Batches that the core has yet to send.
     outbox: VecDeque<(BatchFlags, Vec<OrderRow>)>,
-    /// Whether something was disowned or lost, so that files may have to begin anew.
+    /// True when changes were disowned or lost, so that files may have to begin anew.
     has_lost: bool,
 }
 
 type Brought = (Parts, SourceStream);
 
-/// What a start makes of a snapshot, the log after it and the archive's disk.
+/// Recovers from a snapshot, the log after it and the archive's disk.
 fn bring_back(
     disk: SimDisk,
     (snapshot, log): (Option<&Taken>, &[Vec<u8>]),
@@ -130,12 +130,12 @@ impl Venue {
         venue.begin_epoch(Place::START, Switch::On);
         venue.resend(2);
         venue.flush();
-        // A token of before the first order is the beginning, which is read anew.
+        // A token from before the first order starts again.
         venue.insert(1);
         venue
     }
 
-    /// Takes in what comes next, and keeps it.
+    /// Ingests the next entry, and appends it to the log.
     fn take(&mut self, entry: Vec<u8>) {
         self.tend(u32::MAX);
         let store = self.world.desk.store_mut();
@@ -189,13 +189,13 @@ impl Venue {
         self.synced = self.log.len();
     }
 
-    /// Everything is to be said again, so many orders a batch.
+    /// Begins a full resend with at most `rows_max` orders per batch.
     fn resend(&mut self, rows_max: usize) {
         let seq = self.core.seq.max(self.world.desk.store().head().seq.0) + 1;
         self.core.records.values_mut().for_each(|row| row.seq = Seq(seq));
         let rows: Vec<OrderRow> = self.core.records.values().copied().collect();
         self.world.history.extend(&rows);
-        // Its end takes a number too.
+        // The resend's end takes a number too.
         self.core.seq = seq + 1;
         let mut batches: VecDeque<_> =
             rows.chunks(rows_max).map(|rows| (BatchFlags::default(), rows.to_vec())).collect();
@@ -218,7 +218,7 @@ impl Venue {
         }
     }
 
-    /// The core has said all, and the store has taken it.
+    /// Sends all remaining batches and ingests them.
     fn flush(&mut self) {
         while !self.outbox.is_empty() {
             self.send_one();
@@ -250,7 +250,7 @@ impl Venue {
         }
     }
 
-    /// The core keeps no orders that ended: a full resend tells nothing of them.
+    /// Drops the core's ended orders: a full resend does not include them.
     fn forget(&mut self) {
         self.flush();
         let Core { records, forgotten, .. } = &mut self.core;
@@ -264,7 +264,7 @@ impl Venue {
         self.world.forgotten = forgotten.clone();
     }
 
-    /// The core falls back to what it remembers, and goes on in a new epoch.
+    /// Resets the core to its remembered state, which continues in a new epoch.
     fn fall_back(&mut self, rows_max: usize, is_asked: bool) {
         self.flush();
         self.core = self.remembered.clone();
@@ -295,7 +295,7 @@ impl Venue {
         self.begun = Some(Taken { at: self.log.len(), state, floor });
     }
 
-    /// The archive's thread has its turn, and the snapshot under way gets its name where it may.
+    /// Runs the archive's thread, and names the snapshot under way if allowed.
     fn work(&mut self) {
         self.world.work();
         self.world.feed();
@@ -306,13 +306,14 @@ impl Venue {
         }
     }
 
-    /// The node is killed; or power is lost with some of what was not synced, which the core says
-    /// again.
+    /// Kills the node, or cuts its power with the loss of some unsynced entries, which the core
+    /// sends again.
     fn kill(&mut self, choice: u64, lost: Option<usize>) {
         let unsynced = self.log.len() - self.synced;
         let lost = lost.map_or(0, |lost| lost % (unsynced + 1));
         let lost = self.log.split_off(self.log.len() - lost);
-        // Files that tell of it go, with what a snapshot's store had let go.
+        // Files with lost changes are removed, and with them changes that the snapshot's store had
+        // discarded.
         self.has_lost |= !lost.is_empty() && self.snapshot.is_some();
         self.begun = None;
         let world = &mut self.world;
@@ -347,7 +348,7 @@ impl Venue {
         }
     }
 
-    /// All readers have all, and nobody was refused without a reason.
+    /// Checks that all readers have all rows, and none was refused without a reason.
     fn end(&mut self, readers: &mut [Reader; 4]) {
         self.flush();
         for reader in readers {
@@ -392,7 +393,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Runs some steps, and ends.
+/// Runs some steps and the final checks.
 fn run(steps: Vec<Step>, ended_max: u32) {
     let mut venue = Venue::new(ended_max);
     let mut readers = [0, 1, 2, 3].map(Reader::new);
@@ -412,13 +413,13 @@ proptest! {
     }
 }
 
-/// Files hardly close by themselves here, and a start from the snapshot has no log of before.
+/// Files rarely close by themselves here, and a start from the snapshot has no earlier log.
 #[test]
 pub(super) fn a_snapshot_has_no_name_before_what_its_store_let_go_is_in_files() {
     let mut venue = Venue::new(1);
     let mut reader = Reader::new(0);
     venue.world.read_all(&mut reader);
-    // The archive says from where on it is to be told; until then the store lets nothing go.
+    // The archive reports the change id to continue from; until then the store discards nothing.
     venue.work();
     for at in 0..4 {
         venue.insert(1);
@@ -437,7 +438,7 @@ pub(super) fn a_snapshot_has_no_name_before_what_its_store_let_go_is_in_files() 
     assert_eq!((reader.resyncs, venue.world.figures.report(SOURCE).holes), (0, 0));
 }
 
-/// Random steps, the same each time; the rarest of the planted bugs shows after some hundred
+/// Runs random but reproducible steps; the rarest of the planted bugs shows after some hundred
 /// rounds.
 #[cfg(feature = "planted")]
 pub(super) fn seam() {
