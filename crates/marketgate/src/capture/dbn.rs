@@ -1,4 +1,4 @@
-//! The container of Databento's DBN files. [`weir_market::feed::dbn`] decodes the records
+//! The container of Databento's DBN files. [`weir_feed::dbn`] decodes the records
 //! themselves.
 //!
 //! A file is metadata followed by records. Records of versions 1 and 2 are upgraded to version 3;

@@ -1,4 +1,4 @@
-//! Decodes packets to messages and converts channel events: the step between `weir_market::line`
+//! Decodes packets to messages and converts channel events: the step between `weir_feed::line`
 //! and the [`Output`].
 
 use weir_feed::dbn::record::rtype;

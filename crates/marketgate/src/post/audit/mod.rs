@@ -2,7 +2,7 @@
 //!
 //! [`audit_queue`] passes datagrams on without blocking, [`AuditWriter`] writes them, [`AuditFile`]
 //! reads them back, [`AuditOverview`] lists recorded and missing datagrams. The format is that of
-//! [`weir_market::capture::audit`], compressed in blocks by Zstandard.
+//! [`weir_feed::capture::audit`], compressed in blocks by Zstandard.
 
 mod files;
 mod overview;
