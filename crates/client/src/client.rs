@@ -24,7 +24,7 @@ use crate::connection::{Connection, Limits, Target};
 use crate::drop_copy::CopiedReport;
 use crate::error::ClientError;
 use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times};
-use crate::source::SourceMessage;
+use crate::source_message::SourceMessage;
 
 /// A message from the node.
 #[derive(Debug)]

@@ -9,10 +9,25 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_tls::LinkError;
-use weir_types::{CopyNo, Epoch, EventNo, InstrumentId, OrderId, PartitionId, Reason, SessionId};
+use weir_types::{BatchNo, CopyNo, Epoch, EventNo, InstrumentId, OrderId, PartitionId, Reason, SessionId};
 use weir_wire::DecodeError;
 use weir_wire::frame::BrokenFrame;
 use weir_wire::session::NodeId;
+
+/// The store's state is inconsistent with the feed: it has batches that were never sent, or lacks
+/// acknowledged ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store wants batch {wanted} of epoch {epoch}, and there are {first} to {last}")]
+pub struct OtherHistory {
+    /// The batch that the store wants.
+    pub wanted: BatchNo,
+    /// The epoch.
+    pub epoch: Epoch,
+    /// The oldest batch kept.
+    pub first: BatchNo,
+    /// The newest batch kept.
+    pub last: BatchNo,
+}
 
 /// An error of the client.
 #[derive(Debug, thiserror::Error)]
@@ -209,7 +224,7 @@ pub enum ClientError {
     },
     /// The delivery store is not the one that was fed before.
     #[error(transparent)]
-    SourceHistory(#[from] crate::source::OtherHistory),
+    SourceHistory(#[from] OtherHistory),
     /// The node does not know the instrument.
     #[error("the node has no instrument {0}")]
     UnknownInstrument(InstrumentId),

@@ -41,6 +41,7 @@ pub mod readiness;
 pub mod request;
 pub mod session;
 pub mod source;
+pub mod source_message;
 pub mod state;
 pub mod status;
 pub mod subscription;

@@ -10,11 +10,13 @@ use weir_wire::delivery::OrderRow;
 use weir_wire::dialogue::put_source_batch;
 use weir_wire::frame::{FRAME_HEADER_LEN, put_frame};
 use weir_wire::ingest::{
-    BATCH_ROW_COUNT_MAX, BatchFlags, OpenSource, SOURCE_FRAME_LEN_MAX, SourceAck, SourceBatch,
-    SourceGap, SourceOpened, SourceReject,
+    BATCH_ROW_COUNT_MAX, BatchFlags, OpenSource, SOURCE_FRAME_LEN_MAX, SourceBatch, SourceReject,
 };
 use weir_wire::rows::ATTRIBUTES_LEN_MAX;
-use weir_wire::{Message, NodeMessage};
+use weir_wire::Message;
+
+use crate::error::OtherHistory;
+use crate::source_message::SourceMessage;
 
 /// The parameters of a source's feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,48 +103,6 @@ pub enum SourceEvent {
     Refused(SourceReject),
     /// The message is for another source, or of an earlier epoch.
     NotOurs,
-}
-
-/// The store's state is inconsistent with the feed: it has batches that were never sent, or lacks
-/// acknowledged ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the store wants batch {wanted} of epoch {epoch}, and there are {first} to {last}")]
-pub struct OtherHistory {
-    /// The batch that the store wants.
-    pub wanted: BatchNo,
-    /// The epoch.
-    pub epoch: Epoch,
-    /// The oldest batch kept.
-    pub first: BatchNo,
-    /// The newest batch kept.
-    pub last: BatchNo,
-}
-
-/// A message of the store for the writer of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SourceMessage {
-    /// The source is open.
-    Opened(SourceOpened),
-    /// Batches are applied.
-    Ack(SourceAck),
-    /// A batch is missing.
-    Gap(SourceGap),
-    /// A source was not opened, or a batch refused.
-    Reject(SourceReject),
-}
-
-impl SourceMessage {
-    /// Returns the message, if it is for a writer.
-    #[must_use]
-    pub fn of(message: &NodeMessage<'_>) -> Option<SourceMessage> {
-        Some(match message {
-            NodeMessage::SourceOpened(opened) => SourceMessage::Opened(*opened),
-            NodeMessage::SourceAck(ack) => SourceMessage::Ack(*ack),
-            NodeMessage::SourceGap(gap) => SourceMessage::Gap(*gap),
-            NodeMessage::SourceReject(reject) => SourceMessage::Reject(*reject),
-            _ => return None,
-        })
-    }
 }
 
 /// The batches of one epoch of a source.

@@ -16,9 +16,9 @@ use weir_wire::delivery::OrderRow;
 use weir_wire::ingest::BatchFlags;
 
 pub use self::backoff::Backoff;
-pub use self::feed::{
-    OtherHistory, PushError, SourceConfig, SourceEvent, SourceFeed, SourceMessage,
-};
+pub use self::feed::{PushError, SourceConfig, SourceEvent, SourceFeed};
+pub use crate::error::OtherHistory;
+pub use crate::source_message::SourceMessage;
 
 use crate::client::{Client, Incoming};
 use crate::clock::{Clock, unix_time};
