@@ -98,7 +98,13 @@ fuzz_target!(|bytes: &[u8]| {
                 let messages = &[0; 64][..usize::from(recipe.byte() % 64)];
                 let (channel_number, ts_send) = (0, Nanos(now));
                 let packet = Packet {
-                    channel: channel_number, session, sequence, count, kind, ts_send, messages,
+                    channel: channel_number,
+                    session,
+                    sequence,
+                    count,
+                    kind,
+                    ts_send,
+                    messages,
                 };
                 channel.packet(line, &packet, Nanos(now), &mut model);
             }

@@ -19,7 +19,10 @@ use weir_market::bar::{BarBuilder, BarBuilderConfig, BarTrade};
 use weir_market::book::TradePrint;
 use weir_market::interval::{Activity, OrderAct, Quote, Quoted};
 use weir_marketgate::post::audit::{AuditWriter, Handed, audit_queue};
-use weir_marketgate::post::{AuditSection, Bars, BarsSection, FileSystem, PostEvent, Statistics, StatisticsSection, Wants, post_events};
+use weir_marketgate::post::{
+    AuditSection, Bars, BarsSection, FileSystem, PostEvent, Statistics, StatisticsSection, Wants,
+    post_events,
+};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
 /// The number of datagrams between two clock readings: fewer than the queue holds.

@@ -9,7 +9,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_tls::LinkError;
-use weir_types::{BatchNo, CopyNo, Epoch, EventNo, InstrumentId, OrderId, PartitionId, Reason, SessionId};
+use weir_types::{
+    BatchNo, CopyNo, Epoch, EventNo, InstrumentId, OrderId, PartitionId, Reason, SessionId,
+};
 use weir_wire::DecodeError;
 use weir_wire::frame::BrokenFrame;
 use weir_wire::session::NodeId;

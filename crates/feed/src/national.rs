@@ -5,8 +5,8 @@
 
 use weir_types::{InstrumentId, Price, Qty};
 
-use crate::update::{Action, Venue};
 use super::FeedError;
+use crate::update::{Action, Venue};
 
 /// Returns the sum of a block's bytes modulo 2^16, except those of the checksum itself at `place`.
 fn checksum(block: &[u8], place: usize) -> u16 {

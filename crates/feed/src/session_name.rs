@@ -142,7 +142,8 @@ mod tests {
     #[test]
     fn a_sessions_name_says_its_day_again_to_who_hears_it_near_the_day() {
         const DAY: u64 = 86_400_000_000_000;
-        for (hour, day, epoch) in [(0, 20_416, 1), (22, 20_415, 36), (23, 1_296, u32::MAX), (5, 700, 0)]
+        for (hour, day, epoch) in
+            [(0, 20_416, 1), (22, 20_415, 36), (23, 1_296, u32::MAX), (5, 700, 0)]
         {
             let calendar = Calendar::new(hour);
             let midnight = Nanos(day * DAY + u64::from(hour) * 3_600_000_000_000);

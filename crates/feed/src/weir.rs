@@ -10,10 +10,10 @@
 
 use weir_types::Nanos;
 
-use crate::session_name::{MAPPING, SessionName};
 use super::itch::Itch;
 use super::moldudp64::{SESSION_LEN, Session};
 use super::{Context, Feed, FeedError, Packet, Sink, moldudp64};
+use crate::session_name::{MAPPING, SessionName};
 
 /// The codec of Weir's own feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,10 @@
 use std::time::Instant;
 
 use weir_feed::{Definition, SymbolText, TradeFlags, Venue};
-use weir_market::conflate::{Bbo, Body, BookView, Conflator, ConflatorConfig, Content, DayStatistics, Entry, Fanout, Interest, Kind, Pattern, Poll, Polled, Stamp, Status, Subscription, Trade};
+use weir_market::conflate::{
+    Bbo, Body, BookView, Conflator, ConflatorConfig, Content, DayStatistics, Entry, Fanout,
+    Interest, Kind, Pattern, Poll, Polled, Stamp, Status, Subscription, Trade,
+};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 const SUBSCRIBERS: [usize; 4] = [1, 10, 100, 1_000];

@@ -9,7 +9,10 @@ use std::cell::Cell;
 
 use memory::{Counting, allocation_count};
 use weir_feed::{Definition, SymbolText, TradeFlags, Venue};
-use weir_market::conflate::{Bbo, Body, BookView, Content, DayStatistics, Entry, Fanout, Pattern, Poll, Polled, Stamp, Status, SubscriberId, Subscription, Trade};
+use weir_market::conflate::{
+    Bbo, Body, BookView, Content, DayStatistics, Entry, Fanout, Pattern, Poll, Polled, Stamp,
+    Status, SubscriberId, Subscription, Trade,
+};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 thread_local! {

@@ -6,7 +6,9 @@ mod memory;
 use core::num::NonZeroU64;
 
 use memory::{Counting, allocation_count};
-use weir_market::interval::{Activity, IntervalBuilder, IntervalConfig, IntervalStatistics, OrderAct, Quote, Quoted};
+use weir_market::interval::{
+    Activity, IntervalBuilder, IntervalConfig, IntervalStatistics, OrderAct, Quote, Quoted,
+};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
 #[global_allocator]

@@ -48,8 +48,9 @@ use weir_io::{Clock, OsRng, Rng, SystemClock, WakeFd};
 use weir_marketgate::gateway::MarketFigures;
 use weir_marketgate::gateway::local::LocalDoors;
 use weir_marketgate::publish::SnapshotFigures;
-use weir_orderstate::agent::{DeliveryAgent, DeliveryFigures, DeliveryParts};
+use weir_orderstate::agent::{DeliveryAgent, DeliveryParts};
 use weir_orderstate::cold::{ColdAgent, ColdFeeder, ColdFigures};
+use weir_orderstate::figures::DeliveryFigures;
 use weir_orderstate::ingest::{
     IngestAgent, IngestFigures, IngestLimits, IngestParts, IngestPort, ingest_to_store,
 };

@@ -4,26 +4,25 @@
 //! latency budget (`look_interval`), so the partition never wakes this thread and never waits for
 //! it.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use weir_delivery::{Asked, Desk, DeskConfig, Question, TokenKeys};
 use weir_door::ConnectionId;
 use weir_door::reader_ports::{PageSender, ReaderPorts};
 use weir_door::reader_rings::{DeliveryRequest, Fetch};
 use weir_runtime::{Agent, Wake};
-use weir_types::{Durability, Epoch, InstrumentId, Nanos, PartitionId};
+use weir_types::{Durability, Epoch, Nanos, PartitionId};
 
 use crate::cold::{ColdAgent, ColdFeeder, ColdSources};
-use crate::ingest::own::OWN;
+use crate::figures::DeliveryFigures;
+use crate::ingest::own::OwnEvents;
 use crate::ingest::{Feed, FeedParts, Feeds, IngestFigures, IngestPort};
-use crate::markets::Market;
-use crate::reader_list::{ReaderList, ReaderLister};
+use crate::reader_lister::ReaderLister;
 use crate::replica::{ReplicaFigures, UpdatePort};
 use crate::stores::kept::{KeepSources, KeptSources, OwnFeed, SourceFeed};
 use crate::stores::own::OwnSource;
-use crate::stores::{StoreFigures, StoreSettings, SweepFigures, Sweeper};
+use crate::stores::{OWN, StoreFigures, StoreSettings, Sweeper};
 use crate::token_keys::sealer;
 
 /// The number of events ingested in one cycle.
@@ -36,32 +35,6 @@ const IDLE_INTERVAL: u64 = 2_000_000;
 /// factor below: ten thousand readers that wait for a closed market cost little.
 const QUIET_AFTER: u64 = 200_000_000;
 const QUIET_FACTOR: u64 = 4;
-/// Figures of the store that other threads read.
-#[derive(Debug, Default)]
-pub struct DeliveryFigures {
-    /// Orders in the store: live ones, and retained ended ones.
-    pub orders: AtomicU64,
-    /// Changes ingested.
-    pub ingested: AtomicU64,
-    /// Pages served.
-    pub pages: AtomicU64,
-    /// Rows in these pages.
-    pub rows: AtomicU64,
-    /// Parked readers.
-    pub parked: AtomicU64,
-    /// Queries refused for lack of room.
-    pub refused: AtomicU64,
-    /// The number of times that an event had to wait because the store was full.
-    pub full_waits: AtomicU64,
-    /// The store's figures.
-    pub store: Mutex<StoreFigures>,
-    /// Sweeping of all stores.
-    pub sweeps: SweepFigures,
-    /// The state of each instrument from the events.
-    pub markets: Mutex<BTreeMap<InstrumentId, Market>>,
-    /// The waiting readers.
-    pub readers: ReaderList,
-}
 
 /// The parts of the agent.
 pub struct DeliveryParts {
@@ -123,7 +96,7 @@ impl DeliveryAgent {
         let kept = parts.keep.bring_back(parts.own, sources, &parts.wake)?;
         let mut feeds = Vec::new();
         if let Some(OwnFeed { store, stream, events, snapshot_every }) = kept.own {
-            let own = FeedParts::own(desk(store), stream, (events, snapshot_every));
+            let own = FeedParts::own(desk(store), stream, (OwnEvents::new(events), snapshot_every));
             feeds.push(FeedParts { cold: parts.cold, ..own });
         }
         let snapshot_every = parts.keep.snapshot_every;

@@ -14,9 +14,11 @@
 
 pub mod agent;
 pub mod cold;
+pub mod figures;
 pub mod ingest;
 pub mod markets;
 pub mod reader_list;
+mod reader_lister;
 pub mod replica;
 pub mod router;
 pub mod stores;

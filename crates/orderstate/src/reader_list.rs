@@ -3,21 +3,15 @@
 //!
 //! Requests during the building of a list get the next one.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
-use weir_delivery::{Desk, Filter, Lag, Waiting, WaitsFor};
+use weir_delivery::{Filter, Lag, Waiting, WaitsFor};
 use weir_types::{Nanos, PartitionId};
-
-use crate::ingest::Feeds;
 
 /// The maximum number of readers in a list: those that are the furthest behind.
 pub const LISTED_MAX: usize = 256;
-/// The number of seats visited in one cycle.
-const SEATS_A_CYCLE: usize = 1_024;
 
 /// Requests for lists, and the last list built.
 #[derive(Debug, Default)]
@@ -86,6 +80,17 @@ pub struct ListedReader {
 }
 
 impl ReaderList {
+    /// The number of the last list that was requested.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Publishes a list.
+    pub(crate) fn publish(&self, number: u64, waiting: usize, readers: Vec<ListedReader>) {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        *made = Made { number, waiting, readers };
+    }
+
     /// Requests a list that is built from now on; returns its number.
     pub fn ask(&self) -> u64 {
         self.asked.fetch_add(1, Ordering::Relaxed) + 1
@@ -100,106 +105,13 @@ impl ReaderList {
     }
 }
 
-/// A reader, ordered by its lag.
-#[derive(Debug, PartialEq, Eq)]
-struct Found {
-    changes: u64,
-    desk: usize,
-    seat: usize,
-    waiting: Waiting,
-}
-
-impl Ord for Found {
-    fn cmp(&self, other: &Found) -> std::cmp::Ordering {
-        (self.changes, self.desk, self.seat).cmp(&(other.changes, other.desk, other.seat))
-    }
-}
-
-impl PartialOrd for Found {
-    fn partial_cmp(&self, other: &Found) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// A list being built.
-#[derive(Debug)]
-struct Making {
-    number: u64,
-    /// The next desk and seat to visit; beyond the last desk it measures the readers found.
-    desk: usize,
-    seat: usize,
-    waiting: usize,
-    /// A heap with the least lagging reader on top, which is replaced first.
-    found: BinaryHeap<Reverse<Found>>,
-    readers: Vec<ListedReader>,
-}
-
-/// The delivery agent's side of the list.
-#[derive(Debug, Default)]
-pub struct ReaderLister {
-    done: u64,
-    making: Option<Making>,
-}
-
-impl ReaderLister {
-    /// Executes a part of the requested list; returns true when there was work.
-    pub fn step(&mut self, list: &ReaderList, feeds: &mut Feeds, now: Nanos) -> bool {
-        let asked = list.asked.load(Ordering::Relaxed);
-        if self.making.is_none() && asked == self.done {
-            return false;
-        }
-        let mut making = self.making.take().unwrap_or_else(|| Making::new(asked));
-        if making.step(feeds, now) {
-            self.making = Some(making);
-            return true;
-        }
-        self.done = making.number;
-        // They were measured in ascending order of lag.
-        making.readers.reverse();
-        let Making { number, waiting, readers, .. } = making;
-        *list.made.lock().unwrap_or_else(PoisonError::into_inner) =
-            Made { number, waiting, readers };
-        true
-    }
-}
-
-impl Making {
-    fn new(number: u64) -> Making {
-        let (found, readers) = (BinaryHeap::new(), Vec::new());
-        Making { number, desk: 0, seat: 0, waiting: 0, found, readers }
-    }
-
-    /// Visits some seats, or measures one reader; returns false when the list is complete.
-    fn step(&mut self, feeds: &mut Feeds, now: Nanos) -> bool {
-        if let Some(desk) = feeds.desks_ref().nth(self.desk) {
-            self.look(desk);
-            return true;
-        }
-        let Some(Reverse(found)) = self.found.pop() else { return false };
-        if let Some(desk) = feeds.desks().nth(found.desk)
-            && let Some(lag) = desk.lag(&found.waiting)
-        {
-            self.readers.push(ListedReader::of(desk.store().source(), &found.waiting, &lag, now));
-        }
-        true
-    }
-
-    fn look(&mut self, desk: &Desk) {
-        let (at, found, waiting) = (self.desk, &mut self.found, &mut self.waiting);
-        let next = desk.list(self.seat, SEATS_A_CYCLE, &mut |one| {
-            *waiting += 1;
-            let (changes, seat) = (one.changes, one.seat);
-            found.push(Reverse(Found { changes, desk: at, seat, waiting: one }));
-            if found.len() > LISTED_MAX {
-                found.pop();
-            }
-        });
-        (self.desk, self.seat) = next.map_or((at + 1, 0), |seat| (at, seat));
-    }
-}
-
 impl ListedReader {
-    fn of(source: PartitionId, waiting: &Waiting, lag: &Lag, now: Nanos) -> ListedReader {
+    pub(crate) fn of(
+        source: PartitionId,
+        waiting: &Waiting,
+        lag: &Lag,
+        now: Nanos,
+    ) -> ListedReader {
         let filter = waiting.filter.unwrap_or(Filter::ALL);
         ListedReader {
             source: source.0,

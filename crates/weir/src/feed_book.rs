@@ -13,9 +13,9 @@ use weir_market::book::{BookKind, BookLevel, Statistics};
 use weir_marketgate::capture::CaptureFile;
 use weir_types::{InstrumentId, Price, Side};
 
-use crate::tools::builder::Builder;
 use super::endpoint::decimal;
 use super::feed::feed_named;
+use crate::tools::builder::Builder;
 
 /// Digits behind the point that a price has at least.
 const PLACES_MIN: usize = 2;

@@ -9,9 +9,13 @@ use std::path::{Path, PathBuf};
 use dbn::decode::{DbnMetadata, DecodeRecordRef};
 use dbn::encode::EncodeRecord;
 use dbn::encode::dbn::Encoder;
-use dbn::{MappingInterval, MboMsg, Mbp10Msg, Metadata, RecordHeader, SType, Schema, SymbolMapping, v1, v2};
+use dbn::{
+    MappingInterval, MboMsg, Mbp10Msg, Metadata, RecordHeader, SType, Schema, SymbolMapping, v1, v2,
+};
 use weir_cli::tools::builder::Builder;
-use weir_feed::itch::encode::{AddOrder, Header, OrderCancel, OrderDelete, OrderExecuted, OrderReplace, StockDirectory, stock};
+use weir_feed::itch::encode::{
+    AddOrder, Header, OrderCancel, OrderDelete, OrderExecuted, OrderReplace, StockDirectory, stock,
+};
 use weir_marketgate::capture::{CaptureFile, FileError, FileKind};
 use weir_marketgate::feeds::{FeedEntry, feed_by_name};
 use weir_types::{InstrumentId, Qty, Side};

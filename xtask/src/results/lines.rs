@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::tidy::Tree;
+use crate::tree::Tree;
 
 /// The folder of the recorded lines, from the project's root.
 pub(crate) const RESULTS_DIR: &str = "bench/results/";

@@ -15,7 +15,8 @@ mod table;
 use std::io::{self, Read};
 use std::path::Path;
 
-use crate::tidy::{Finding, TextFile, Tree};
+use crate::finding::Finding;
+use crate::tree::{TextFile, Tree};
 use goals::{GOALS_PATH, Goals};
 use lines::RESULTS_DIR;
 use table::Region;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::goals::{Benchmark, Goal, Goals, Reading, Row};
 use super::lines::{Line, clean_lines};
-use crate::tidy::Tree;
+use crate::tree::Tree;
 
 const HEAD: &str = "\
 | benchmark | what | goal | value | verdict | machine | commit | date |

@@ -4,7 +4,7 @@
 //! to depend on anything of ours, so that a new crate is placed here on purpose.
 
 use super::Finding;
-use super::tree::Tree;
+use crate::tree::Tree;
 
 /// A crate, the crates it may depend on, and further ones for its tests and examples. Names are
 /// without the prefix `weir-`.
@@ -108,8 +108,18 @@ const MARKET_GATEWAY_KNOWS: &[&str] = &[
     "partition",
 ];
 
-const WEB_KNOWS: &[&str] =
-    &["types", "wire", "io", "delivery", "feed", "market", "runtime", "door", "partition", "marketgate"];
+const WEB_KNOWS: &[&str] = &[
+    "types",
+    "wire",
+    "io",
+    "delivery",
+    "feed",
+    "market",
+    "runtime",
+    "door",
+    "partition",
+    "marketgate",
+];
 
 /// All parts of a process, and not what drives or measures one.
 const NODE_KNOWS: &[&str] = &[

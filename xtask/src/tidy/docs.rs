@@ -7,7 +7,7 @@
 use sha2::{Digest, Sha256};
 
 use super::Finding;
-use super::tree::{TextFile, Tree};
+use crate::tree::{TextFile, Tree};
 
 const SCHEMA_PATH: &str = "schema/weir.xml";
 const SCHEMA_PAGE: &str = "docs/protocols/order-entry.md";

@@ -1,7 +1,7 @@
 //! A floor under the checks themselves: a run that looked at nothing must not pass.
 
 use super::Finding;
-use super::tree::Tree;
+use crate::tree::Tree;
 
 /// Files that the project cannot be without; if one is not seen, the walk is broken.
 const LANDMARKS: &[&str] = &["Cargo.toml", "x", "xtask/src/tidy/mod.rs", "crates/types/src/lib.rs"];

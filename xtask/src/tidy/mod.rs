@@ -16,7 +16,6 @@ mod sizes;
 mod source;
 mod text;
 mod tokens;
-mod tree;
 mod tried;
 mod unsafety;
 
@@ -24,34 +23,9 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+pub use crate::finding::Finding;
+pub(crate) use crate::tree::Tree;
 use source::Source;
-pub(crate) use tree::{TextFile, Tree};
-
-/// One broken rule at one place.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
-    /// Path from the root of the project, with forward slashes.
-    pub path: String,
-    /// Line, from 1; 0 when the finding is about the file as a whole.
-    pub line: usize,
-    /// What is wrong and what to do about it.
-    pub message: String,
-}
-
-impl Finding {
-    pub(crate) fn new(path: &str, line: usize, message: impl Into<String>) -> Finding {
-        Finding { path: path.to_string(), line, message: message.into() }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.path, self.message),
-            line => write!(f, "{}:{line}: {}", self.path, self.message),
-        }
-    }
-}
 
 /// All findings of one run, with what was looked at.
 #[derive(Debug)]

@@ -8,7 +8,7 @@
 use super::Finding;
 use super::ratchet::{Excess, Excesses};
 use super::source::Source;
-use super::tree::{TextFile, Tree};
+use crate::tree::{TextFile, Tree};
 
 /// Words that open a free relative clause.
 const OPENERS: &[&str] = &[

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::Finding;
-use super::tree::Tree;
+use crate::tree::Tree;
 
 /// The file of the entries.
 pub(crate) const RATCHET_PATH: &str = "xtask/ratchet.txt";

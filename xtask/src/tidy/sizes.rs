@@ -6,7 +6,7 @@
 use super::Finding;
 use super::ratchet::{Excess, Excesses};
 use super::source::Source;
-use super::tree::{TextFile, Tree};
+use crate::tree::{TextFile, Tree};
 
 /// Lines in a file.
 const FILE_LINES_MAX: usize = 1000;

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::source::Source;
-use super::tree::{TextFile, Tree};
+use crate::tree::{TextFile, Tree};
 
 /// Comment words that mean "not done"; written in two halves so that this file passes.
 const UNDONE_WORDS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::Finding;
 use super::source::Source;
-use super::tree::Tree;
+use crate::tree::Tree;
 
 const PAGE: &str = "docs/operations.md";
 /// The section of which each entry, which begins in bold, names a test of its own.

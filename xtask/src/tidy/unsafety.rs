@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use super::Finding;
 use super::source::Source;
-use super::tree::Tree;
+use crate::tree::Tree;
 
 /// Files that may hold `unsafe`: `PATH  reason`, and indented below it `CHECK TEST`.
 const ALLOWED_PATH: &str = "xtask/unsafe-files.txt";

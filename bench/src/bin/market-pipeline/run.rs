@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rtrb::RingBuffer;
 use weir_io::{Clock as _, SystemClock};
 use weir_market::BooksConfig;
-use weir_market::conflate::{ConflatorConfig, Content, Fanout, Pattern, Policy, Poll, Polled, Subscription, Urgency};
+use weir_market::conflate::{
+    ConflatorConfig, Content, Fanout, Pattern, Policy, Poll, Polled, Subscription, Urgency,
+};
 use weir_marketgate::gateway::mirror::Mirror;
 use weir_marketgate::gateway::receive::Received;
 use weir_marketgate::gateway::ring::{RingReader, RingWriter, Slots as _, ring};

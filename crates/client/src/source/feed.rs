@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use weir_types::{AckLevel, BatchNo, Epoch, Nanos, PartitionId, Rec, Seq, SessionId, Switch};
+use weir_wire::Message;
 use weir_wire::delivery::OrderRow;
 use weir_wire::dialogue::put_source_batch;
 use weir_wire::frame::{FRAME_HEADER_LEN, put_frame};
@@ -13,7 +14,6 @@ use weir_wire::ingest::{
     BATCH_ROW_COUNT_MAX, BatchFlags, OpenSource, SOURCE_FRAME_LEN_MAX, SourceBatch, SourceReject,
 };
 use weir_wire::rows::ATTRIBUTES_LEN_MAX;
-use weir_wire::Message;
 
 use crate::error::OtherHistory;
 use crate::source_message::SourceMessage;

@@ -8,7 +8,10 @@
 use pcap_parser::nom::IResult;
 use pcap_parser::pcapng::{Block, parse_block_be, parse_block_le};
 use pcap_parser::traits::PcapNGPacketBlock;
-use pcap_parser::{LegacyPcapBlock, PcapError, PcapHeader, parse_pcap_frame, parse_pcap_frame_be, parse_pcap_frame_modified, parse_pcap_header};
+use pcap_parser::{
+    LegacyPcapBlock, PcapError, PcapHeader, parse_pcap_frame, parse_pcap_frame_be,
+    parse_pcap_frame_modified, parse_pcap_header,
+};
 use weir_types::Nanos;
 
 use super::{BLOCK_LEN_MAX, CaptureError, Frame, LinkType};

@@ -2,13 +2,13 @@
 
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
+use super::message::{Message, MessageHeader, SymbolReference};
+use super::quote::{LongAppendage, ShortAppendage};
+use super::{Cta, Line, SideChange, sides_of};
 use crate::instrument::{Definition, SymbolText};
 use crate::national::{Best, Change, quote_of};
 use crate::update::{Action, PriceKind, SystemEvent, TradeFlags, TradingState, Update, Venue};
 use crate::{Context, FeedError, Sink, national};
-use super::message::{Message, MessageHeader, SymbolReference};
-use super::quote::{LongAppendage, ShortAppendage};
-use super::{Cta, Line, SideChange, sides_of};
 
 /// One whole share in CTS' unit.
 const SHARE: u64 = 1_000_000;

@@ -5,11 +5,11 @@
 //! have six decimals. The modules [`super::quote`], [`super::trade`] and [`super::other_days`] hold
 //! the layouts of quotes and trades.
 
-use crate::FeedError;
-use crate::layout::{kinds, layouts};
 use super::other_days::*;
 use super::quote::*;
 use super::trade::*;
+use crate::FeedError;
+use crate::layout::{kinds, layouts};
 
 layouts! {
     big;

@@ -13,11 +13,14 @@
 
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
+use super::Dbn;
+use super::record::{
+    BidAsk, InstrumentDef, LEVELS, Mbo, RecordHeader, Stat, Status, SymbolMapping, Trade,
+    UNDEF_PRICE, flag, rtype,
+};
 use crate::instrument::SymbolText;
 use crate::update::{Action, PriceKind, TradeFlags, TradingState, Update, Venue};
 use crate::{Context, FeedError, Sink};
-use super::Dbn;
-use super::record::{BidAsk, InstrumentDef, LEVELS, Mbo, RecordHeader, Stat, Status, SymbolMapping, Trade, UNDEF_PRICE, flag, rtype};
 
 /// The instrument, sequence number and time of an update.
 #[derive(Clone, Copy)]

@@ -4,8 +4,8 @@
 
 use weir_types::{Price, Qty, Side};
 
-use crate::update::Action;
 use super::record::{BidAsk, LEVELS, UNDEF_PRICE};
+use crate::update::Action;
 
 /// Price, size, orders. A side has the best first, and no row after its last level.
 type Row = (i64, u32, u32);

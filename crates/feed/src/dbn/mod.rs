@@ -20,11 +20,11 @@ use std::collections::HashMap;
 use rustc_hash::FxBuildHasher;
 use weir_types::{InstrumentId, Nanos, Qty};
 
-use crate::instrument::{Definition, SymbolText};
 use self::levels::Levels;
 use self::orders::Orders;
 use super::consolidate::Consolidator;
 use super::{Context, Feed, FeedError, Packet, Sink, moldudp64};
+use crate::instrument::{Definition, SymbolText};
 
 /// The state of an instrument.
 #[derive(Clone, Debug)]
@@ -142,4 +142,3 @@ impl Feed for Dbn {
         self.record(context, message, sink)
     }
 }
-

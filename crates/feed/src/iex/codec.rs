@@ -5,11 +5,16 @@
 
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
-use crate::instrument::{Definition, SymbolText};
-use crate::update::{Action, AuctionKind, PriceKind, SystemEvent as Event, TradeFlags, TradingState, Update, Venue};
-use crate::{Context, FeedError, Sink};
-use super::message::{AuctionInformation, Message, OfficialPrice, OperationalHaltStatus, PriceLevelUpdate, SecurityDirectory, SystemEvent, TradeReport, TradingStatus};
+use super::message::{
+    AuctionInformation, Message, OfficialPrice, OperationalHaltStatus, PriceLevelUpdate,
+    SecurityDirectory, SystemEvent, TradeReport, TradingStatus,
+};
 use super::{Iex, message};
+use crate::instrument::{Definition, SymbolText};
+use crate::update::{
+    Action, AuctionKind, PriceKind, SystemEvent as Event, TradeFlags, TradingState, Update, Venue,
+};
+use crate::{Context, FeedError, Sink};
 
 /// The reason reported with IEX's own halt.
 const OPERATIONAL: [u8; 4] = *b"IEX ";

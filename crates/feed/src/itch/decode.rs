@@ -16,10 +16,16 @@
 
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
+use super::layout::{
+    AddOrder, AddOrderWithMpid, CrossTrade, Message, MwcbDeclineLevel, NetOrderImbalance,
+    OperationalHalt, OrderExecuted, OrderExecutedWithPrice, StockDirectory, StockTradingAction,
+    Trade,
+};
 use crate::instrument::{Definition, SymbolText};
-use crate::update::{Action, AuctionKind, PriceKind, SystemEvent, TradeFlags, TradingState, Update, Venue};
+use crate::update::{
+    Action, AuctionKind, PriceKind, SystemEvent, TradeFlags, TradingState, Update, Venue,
+};
 use crate::{Context, FeedError, Sink};
-use super::layout::{AddOrder, AddOrderWithMpid, CrossTrade, Message, MwcbDeclineLevel, NetOrderImbalance, OperationalHalt, OrderExecuted, OrderExecutedWithPrice, StockDirectory, StockTradingAction, Trade};
 
 /// 10^-4 in 10^-9.
 const PRICE_4: i64 = 100_000;

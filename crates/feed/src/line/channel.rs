@@ -5,11 +5,11 @@
 
 use weir_types::Nanos;
 
-use crate::{Packet, PacketKind};
 use super::held::{Coming, Held, Waiting};
 use super::ranges::{GivenUp, PastSessions};
 use super::seen::Seen;
 use super::{ChannelCounts, Event, Handler, LateJoin, Line, LineConfig, Run, StaleReason, State};
+use crate::{Packet, PacketKind};
 
 /// The sequence number of a session's first message.
 const FIRST: u64 = 1;

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use rustc_hash::FxBuildHasher;
 use weir_types::Nanos;
 
-use crate::Packet;
 use super::{Channel, Handler, Line, LineConfig};
+use crate::Packet;
 
 /// The reason a packet was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use weir_types::Nanos;
 
-use crate::{Packet, PacketKind};
 use super::*;
+use crate::{Packet, PacketKind};
 
 /// Logs each delivery and event as one word.
 #[derive(Default)]

@@ -2,13 +2,15 @@
 
 use weir_types::{InstrumentId, Price, Qty};
 
+use super::message::{
+    Appendage, EndOfDaySummary, LastSale, LongQuote, Message, MessageHeader, ShortQuote,
+};
+use super::series::{self, Series};
+use super::{Opra, SideChange, sides_of};
 use crate::instrument::Definition;
 use crate::national::{Best, Change, quote_of};
 use crate::update::{Action, PriceKind, SystemEvent, TradeFlags, Update, Venue};
 use crate::{Context, FeedError, Sink};
-use super::message::{Appendage, EndOfDaySummary, LastSale, LongQuote, Message, MessageHeader, ShortQuote};
-use super::series::{self, Series};
-use super::{Opra, SideChange, sides_of};
 
 /// The kind of a message, for error reports.
 #[derive(Clone, Copy)]

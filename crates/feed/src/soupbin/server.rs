@@ -19,8 +19,8 @@
 
 use weir_types::Nanos;
 
-use crate::moldudp64::Session;
 use super::{HEARTBEAT_INTERVAL_NS, Login, Reject, SILENCE_MAX_NS, SoupError, SoupPacket};
+use crate::moldudp64::Session;
 
 /// The longest time from connection to login, in nanoseconds.
 pub const LOGIN_MAX_NS: u64 = 10_000_000_000;

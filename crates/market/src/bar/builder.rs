@@ -3,10 +3,10 @@
 use weir_feed::update::TradeFlags;
 use weir_types::{Cash, InstrumentId, Nanos, Qty};
 
-use crate::book::directory::Directory;
 use super::kind::BarKind;
 use super::memory::{Kept, Memory, Serial, kept};
 use super::record::{Bar, BarBreak, BarEvent, BarTrade, Correction};
+use crate::book::directory::Directory;
 
 /// The flags of a trade that counts for nothing in a bar.
 const FOR_NOTHING: TradeFlags =

@@ -6,8 +6,8 @@
 use weir_feed::update::TradeFlags;
 use weir_types::{Nanos, Price, Qty};
 
-use crate::book::index::{Found, Hash, Slot, SlotIndex};
 use super::record::Bar;
+use crate::book::index::{Found, Hash, Slot, SlotIndex};
 
 /// The number of a trade in order of arrival, from 1; zero for none.
 pub(super) type Serial = u64;

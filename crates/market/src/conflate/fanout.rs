@@ -14,7 +14,9 @@ use weir_types::{InstrumentId, Nanos};
 use super::conflator::Interest;
 use super::entry::{Body, Entry, Kind, Merged};
 use super::outbox::{Group, Outbox};
-use super::subscription::{Pattern, Policy, SubscribeError, SubscriberId, Subscription, SubscriptionId};
+use super::subscription::{
+    Pattern, Policy, SubscribeError, SubscriberId, Subscription, SubscriptionId,
+};
 use super::topic::{Listener, Topics};
 use super::view::BookView;
 

@@ -34,7 +34,10 @@ pub use snapshot::put_snapshot;
 pub use store::{MESSAGE_LEN_MAX, SLOT_LEN, Store};
 
 use weir_feed::moldudp64::Session;
-use weir_types::{ExecType, InstrumentId, Liquidity, MatchId, Nanos, OrdType, Phase, Price, Qty, Rec, SelfTradePrevention, Side, Symbol, TimeInForce};
+use weir_types::{
+    ExecType, InstrumentId, Liquidity, MatchId, Nanos, OrdType, Phase, Price, Qty, Rec,
+    SelfTradePrevention, Side, Symbol, TimeInForce,
+};
 
 /// A receiver of the messages of a [`Publication`].
 pub trait PublishSink {

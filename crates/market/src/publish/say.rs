@@ -1,6 +1,10 @@
 //! The messages of a publication, built from its state.
 
-use weir_feed::itch::encode::{AddOrder, BrokenTrade, CrossTrade, Header, NetOrderImbalance, OrderCancel, OrderDelete, OrderExecuted, OrderExecutedWithPrice, OrderReplace, StockDirectory, StockTradingAction, SystemEvent, Trade};
+use weir_feed::itch::encode::{
+    AddOrder, BrokenTrade, CrossTrade, Header, NetOrderImbalance, OrderCancel, OrderDelete,
+    OrderExecuted, OrderExecutedWithPrice, OrderReplace, StockDirectory, StockTradingAction,
+    SystemEvent, Trade,
+};
 use weir_types::{MatchId, Phase, Qty, Side};
 
 use super::fit::Fit;

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use Anomaly::{Crossed, DuplicateOrder, ExceedsOrder, LimitReached, MixedKinds, OtherInstrument, Overflow, UnknownInstrument, UnknownOrder, UnknownTrade, ZeroSize};
+use Anomaly::{
+    Crossed, DuplicateOrder, ExceedsOrder, LimitReached, MixedKinds, OtherInstrument, Overflow,
+    UnknownInstrument, UnknownOrder, UnknownTrade, ZeroSize,
+};
 use weir_feed::{Action, SystemEvent, TradeFlags, TradingState, Update, Venue};
 use weir_market::book::{Anomaly, BestBidOffer, BookKind, OrderIds};
 use weir_types::{InstrumentId, Price, Qty, Side};

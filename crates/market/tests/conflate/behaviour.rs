@@ -1,6 +1,8 @@
 //! Tests of the first stage's guarantees, one by one.
 
-use weir_market::conflate::{Body, Conflator, ConflatorConfig, Entry, Interest, Kind, OnFull, Outcome};
+use weir_market::conflate::{
+    Body, Conflator, ConflatorConfig, Entry, Interest, Kind, OnFull, Outcome,
+};
 use weir_types::{InstrumentId, Nanos};
 
 use crate::books::{Books, quote, status, trade};

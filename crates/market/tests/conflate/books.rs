@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use weir_feed::{Action, Definition, SymbolText, TradeFlags, TradingState, Update, Venue};
-use weir_market::conflate::{Bbo, Body, BookView, DayStatistics, Entry, Kind, Stamp, Status, Trade};
+use weir_market::conflate::{
+    Bbo, Body, BookView, DayStatistics, Entry, Kind, Stamp, Status, Trade,
+};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 /// Prices are given in cents.

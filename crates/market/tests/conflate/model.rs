@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use weir_market::conflate::{Bbo, Body, BookView, ConflatorConfig, Entry, Kind, Merged, OnFull, Outcome};
+use weir_market::conflate::{
+    Bbo, Body, BookView, ConflatorConfig, Entry, Kind, Merged, OnFull, Outcome,
+};
 use weir_types::{InstrumentId, Nanos};
 
 use crate::books::Books;

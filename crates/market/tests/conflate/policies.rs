@@ -1,6 +1,9 @@
 //! Tests of the second stage's guarantees, one by one.
 
-use weir_market::conflate::{Body, Content, Disconnect, Entry, Fanout, Interest, Kind, Message, Pattern, Policy, Poll, Polled, SubscribeError, SubscriberId, Subscription, SubscriptionId, Urgency};
+use weir_market::conflate::{
+    Body, Content, Disconnect, Entry, Fanout, Interest, Kind, Message, Pattern, Policy, Poll,
+    Polled, SubscribeError, SubscriberId, Subscription, SubscriptionId, Urgency,
+};
 use weir_types::{InstrumentId, Nanos};
 
 use crate::books::{Books, definition, quote, status, trade};

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use weir_market::conflate::{Body, BookView, Conflator, ConflatorConfig, Entry, Interest, Kind, OnFull, Outcome, Urgency};
+use weir_market::conflate::{
+    Body, BookView, Conflator, ConflatorConfig, Entry, Interest, Kind, OnFull, Outcome, Urgency,
+};
 use weir_types::{InstrumentId, Nanos};
 
 use crate::books::Books;

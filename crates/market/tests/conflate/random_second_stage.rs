@@ -6,7 +6,11 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weir_feed::Action;
-use weir_market::conflate::{Body, BookView, Conflator, ConflatorConfig, Content, Entry, Fanout, Kind, Message, OnFull, Pattern, Policy, Poll, Polled, SubscribeError, SubscriberId, Subscription, SubscriptionId, Urgency};
+use weir_market::conflate::{
+    Body, BookView, Conflator, ConflatorConfig, Content, Entry, Fanout, Kind, Message, OnFull,
+    Pattern, Policy, Poll, Polled, SubscribeError, SubscriberId, Subscription, SubscriptionId,
+    Urgency,
+};
 use weir_types::{InstrumentId, Nanos};
 
 use crate::books::{Books, definition};

@@ -9,7 +9,9 @@ mod support;
 
 use core::num::NonZeroU64;
 
-use weir_market::interval::{Activity, Called, IntervalBuilder, IntervalConfig, IntervalStatistics, OrderAct, Quote, Quoted};
+use weir_market::interval::{
+    Activity, Called, IntervalBuilder, IntervalConfig, IntervalStatistics, OrderAct, Quote, Quoted,
+};
 use weir_types::{InstrumentId, Nanos, Price, Qty, TradingState};
 
 /// Builds a quote from bid, bid size, offer, offer size; size zero for an empty side.

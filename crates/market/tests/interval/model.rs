@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use weir_market::interval::{Activity, BookStated, Called, IntervalConfig, IntervalStatistics, OrderAct, Quote, Quoted, Voided};
+use weir_market::interval::{
+    Activity, BookStated, Called, IntervalConfig, IntervalStatistics, OrderAct, Quote, Quoted,
+    Voided,
+};
 use weir_types::{InstrumentId, Nanos, Qty, TradingState};
 
 #[derive(Clone, Copy)]

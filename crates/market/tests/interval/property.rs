@@ -4,7 +4,10 @@
 use core::num::NonZeroU64;
 
 use proptest::prelude::*;
-use weir_market::interval::{Activity, BookStated, Called, IntervalBuilder, IntervalConfig, IntervalStatistics, OrderAct, Quote, Quoted, Voided};
+use weir_market::interval::{
+    Activity, BookStated, Called, IntervalBuilder, IntervalConfig, IntervalStatistics, OrderAct,
+    Quote, Quoted, Voided,
+};
 use weir_types::{InstrumentId, Nanos, Qty, TradingState};
 
 use crate::model::Model;

@@ -1,7 +1,9 @@
 //! Tests of single rules.
 
 use weir_feed::{Action, TradeFlags, TradingState, Update, Venue};
-use weir_market::interval::{Activity, BookStated, Called, IntervalStatistics, OrderAct, Quoted, Voided};
+use weir_market::interval::{
+    Activity, BookStated, Called, IntervalStatistics, OrderAct, Quoted, Voided,
+};
 use weir_market::{Books, BooksConfig, Change};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 

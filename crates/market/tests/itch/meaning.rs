@@ -2,7 +2,10 @@
 
 use weir_feed::itch::encode::{Header, stock};
 use weir_feed::itch::{Itch, Message, encode, mwcb_levels};
-use weir_feed::{Action, AuctionKind, Collected, Context, Feed, FeedError, PriceKind, SystemEvent, TradeFlags, TradingState, Update, Venue};
+use weir_feed::{
+    Action, AuctionKind, Collected, Context, Feed, FeedError, PriceKind, SystemEvent, TradeFlags,
+    TradingState, Update, Venue,
+};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 const MIDNIGHT: Nanos = Nanos(1_692_676_800_000_000_000);

@@ -7,7 +7,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use weir_feed::line::{Channel, ChannelCounts, Event, Handler, LateJoin, Line, LineConfig, RequestConfig, Run, StaleReason, State};
+use weir_feed::line::{
+    Channel, ChannelCounts, Event, Handler, LateJoin, Line, LineConfig, RequestConfig, Run,
+    StaleReason, State,
+};
 use weir_feed::{Packet, PacketKind};
 use weir_types::Nanos;
 

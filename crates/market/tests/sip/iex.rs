@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use weir_feed::iex::{Header, Iex, Message, Protocol, parse};
-use weir_feed::{Action, Collected, Context, Feed, Packet, PacketKind, SystemEvent, TradeFlags, TradingState, Update};
+use weir_feed::{
+    Action, Collected, Context, Feed, Packet, PacketKind, SystemEvent, TradeFlags, TradingState,
+    Update,
+};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 use crate::capture::data;

@@ -18,8 +18,8 @@
 use std::collections::HashMap;
 
 use weir_client::flow::{FlowEvent, FlowKind};
-use weir_feed::itch::encode::{Header, stock};
 use weir_feed::itch::encode;
+use weir_feed::itch::encode::{Header, stock};
 use weir_feed::moldudp64::{PacketWriter, Pushed, Session};
 use weir_types::Side;
 

@@ -5,12 +5,14 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-use weir_feed::capture::{CaptureError, Datagram, Decoder, FrameError, Record, Step, datagram, next_record};
+use weir_feed::capture::{
+    CaptureError, Datagram, Decoder, FrameError, Record, Step, datagram, next_record,
+};
 use weir_types::Nanos;
 
+use super::super::{Datagrams, ReceiveCounts};
 use super::dbn::{DbnError, DbnFile, MAGIC, Next};
 use super::pieces::{PIECE_LEN, Pieces};
-use super::super::{Datagrams, ReceiveCounts};
 
 /// The first four bytes of each form of pcap file, and of pcapng files.
 const CAPTURE_MAGICS: [[u8; 4]; 6] = [

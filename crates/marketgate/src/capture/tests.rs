@@ -9,8 +9,8 @@ use flate2::write::GzEncoder;
 use weir_feed::capture::{CaptureError, Datagram};
 use weir_types::Nanos;
 
-use super::*;
 use super::super::Datagrams;
+use super::*;
 
 fn written(path: &Path, count: u32) {
     let mut writer = CaptureWriter::create(path).expect("a new file");

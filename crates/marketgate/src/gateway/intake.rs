@@ -2,11 +2,15 @@
 
 use weir_door::reception::Via;
 use weir_door::{ConnectionId, Welcome, reason_of, reject, take_logon};
-use weir_market::conflate::{Content, Pattern, Policy, SubscribeError, Subscription, SubscriptionId, Urgency};
+use weir_market::conflate::{
+    Content, Pattern, Policy, SubscribeError, Subscription, SubscriptionId, Urgency,
+};
 use weir_types::{MarketContent, MarketPolicy, Nanos, Reason, Role, SessionId};
 use weir_wire::dialogue::peek_session_and_request;
 use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, RawMessage, next_frame, put_frame};
-use weir_wire::market::{MarketEnded, MarketSubscribed, SetMarketInterval, SubscribeMarket, UnsubscribeMarket};
+use weir_wire::market::{
+    MarketEnded, MarketSubscribed, SetMarketInterval, SubscribeMarket, UnsubscribeMarket,
+};
 use weir_wire::market_dialogue::MarketRequest;
 use weir_wire::{ClientMessage, DecodeError};
 

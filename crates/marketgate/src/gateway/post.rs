@@ -15,12 +15,12 @@ use weir_market::interval::{Activity, BookStated, Called, Quoted, Voided};
 use weir_runtime::Agent;
 use weir_types::{InstrumentId, Nanos};
 
-use crate::post::audit::AuditSender;
-use crate::post::{PostEvent, PostProcessor, PostSender};
-use crate::receiver::{ChannelEvent, ChannelKey, ClearReason, FeedSection, Origin, Output};
 use super::receive::Stage;
 use super::saying::{Known, Source};
 use super::told::ChannelIndex;
+use crate::post::audit::AuditSender;
+use crate::post::{PostEvent, PostProcessor, PostSender};
+use crate::receiver::{ChannelEvent, ChannelKey, ClearReason, FeedSection, Origin, Output};
 
 /// The poll interval of an idle thread, in nanoseconds: the rings hold far more than arrives
 /// meanwhile.

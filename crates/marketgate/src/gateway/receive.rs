@@ -12,11 +12,11 @@ use weir_feed::{Definition, Update};
 use weir_runtime::{Agent, Poller, Wake};
 use weir_types::Nanos;
 
-use crate::receiver::{ChannelEvent, ChannelKey, Origin, Output, Receiver};
 use super::figures::{ReceiveFigures, UpdateFigures};
 use super::ring::{RingReader, RingWriter, Slots as _};
 use super::stages::{Begun, Sampler};
 use super::update::UpdateStage;
+use crate::receiver::{ChannelEvent, ChannelKey, Origin, Output, Receiver};
 
 const WAKER: Token = Token(0);
 const LINE: Token = Token(1);

@@ -9,12 +9,12 @@ use weir_market::book::{BestBidOffer, Change, TradePrint};
 use weir_market::conflate::{Bbo, Body, Conflator, Entry, Stamp, Status, Trade};
 use weir_types::{InstrumentId, Nanos};
 
-use crate::post::PostSender;
-use crate::receiver::{ChannelKey, Origin};
 use super::levels::PendingLevels;
 use super::post::tell_update;
 use super::stages::{Begun, UpdateProbe};
 use super::told::ChannelIndex;
+use crate::post::PostSender;
+use crate::receiver::{ChannelKey, Origin};
 
 /// The state of an instrument besides its book.
 #[derive(Clone, Copy, Debug, Default)]

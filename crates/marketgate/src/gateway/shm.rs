@@ -23,7 +23,9 @@ use mio::{Interest, Registry, Token};
 use serde::{Deserialize, Serialize};
 use weir_feed::Definition;
 use weir_feed::line::State;
-use weir_market::conflate::{Content, Fanout, Pattern, Poll, Polled, SubscriberId, Subscription, Urgency};
+use weir_market::conflate::{
+    Content, Fanout, Pattern, Poll, Polled, SubscriberId, Subscription, Urgency,
+};
 use weir_runtime::ConfigError;
 use weir_shm::{Options, Writer};
 use weir_types::{InstrumentId, Nanos, SessionId};

@@ -9,8 +9,8 @@ use weir_feed::{Definition, Update};
 use weir_market::conflate::{DayStatistics, Entry};
 use weir_types::Nanos;
 
-use crate::receiver::ChannelKey;
 use super::stages::Trace;
+use crate::receiver::ChannelKey;
 
 /// The index of a channel, in order of first appearance.
 pub type ChannelIndex = u16;

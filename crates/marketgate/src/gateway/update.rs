@@ -10,14 +10,15 @@ use rtrb::Consumer;
 use weir_feed::line::State;
 use weir_feed::{Action, Definition, FeedError, Update};
 use weir_market::book::Statistics;
-use weir_market::conflate::{Bbo, Body, BookView, Conflator, ConflatorConfig, DayStatistics, Entry, Interest, Kind, Stamp, Status};
+use weir_market::conflate::{
+    Bbo, Body, BookView, Conflator, ConflatorConfig, DayStatistics, Entry, Interest, Kind, Stamp,
+    Status,
+};
 use weir_market::interval::Voided;
 use weir_market::{Books, BooksConfig};
 use weir_runtime::Wake;
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
-use crate::post::{PostEvent, PostSender};
-use crate::receiver::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
 use super::batch::Batch;
 use super::levels::PendingLevels;
 use super::post::{hand_over, tell_book, tell_channel, tell_void};
@@ -25,6 +26,8 @@ use super::ring::{RingWriter, Slots};
 use super::saying::{Known, Saying, bbo_of};
 use super::stages::{Begun, UpdateProbe};
 use super::told::{ChannelIndex, Told, What};
+use crate::post::{PostEvent, PostSender};
+use crate::receiver::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
 
 /// The maximum number of updates in a batch: as many as fit in a core's L1 cache next to the books'
 /// own lines.

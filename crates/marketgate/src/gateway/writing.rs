@@ -3,9 +3,15 @@
 use weir_feed::line::State;
 use weir_feed::{Action, Definition, PRICE_EXPONENT};
 use weir_market::conflate::{Body, BookView, Entry, Merged, Message};
-use weir_types::{AnySide, FeedState, InstrumentId, Nanos, OrderAction, Price, Qty, SessionId, Side};
+use weir_types::{
+    AnySide, FeedState, InstrumentId, Nanos, OrderAction, Price, Qty, SessionId, Side,
+};
 use weir_wire::frame::put_frame;
-use weir_wire::market::{MARKET_GROUP_COUNT_MAX, MarketChannel, MarketFlags, MarketGap, MarketInstrument, MarketLevel, MarketLevels, MarketOrder, MarketOrders, MarketQuote, MarketRestingOrder, MarketStatistics, MarketStatus, MarketTrade, StatisticsFlags, StatusReason, TradeConditions};
+use weir_wire::market::{
+    MARKET_GROUP_COUNT_MAX, MarketChannel, MarketFlags, MarketGap, MarketInstrument, MarketLevel,
+    MarketLevels, MarketOrder, MarketOrders, MarketQuote, MarketRestingOrder, MarketStatistics,
+    MarketStatus, MarketTrade, StatisticsFlags, StatusReason, TradeConditions,
+};
 use weir_wire::market_dialogue::{MarketMessage, put_market_group};
 
 use super::mirror::Mirror;

@@ -6,7 +6,9 @@ use std::io;
 
 use parquet::errors::ParquetError;
 use weir_feed::{Definition, SymbolText};
-use weir_market::bar::{Bar, BarBreak, BarBuilder, BarCounts, BarEvent, BarKind, BarTrade, Correction};
+use weir_market::bar::{
+    Bar, BarBreak, BarBuilder, BarCounts, BarEvent, BarKind, BarTrade, Correction,
+};
 use weir_types::{Cash, Nanos, Price};
 
 use super::config::BarsSection;

@@ -6,7 +6,9 @@ use std::io;
 
 use parquet::errors::ParquetError;
 use weir_feed::SymbolText;
-use weir_market::interval::{IntervalBuilder, IntervalCounts, IntervalStatistics as Interval, Quote};
+use weir_market::interval::{
+    IntervalBuilder, IntervalCounts, IntervalStatistics as Interval, Quote,
+};
 use weir_types::Nanos;
 
 use super::config::StatisticsSection;

@@ -18,9 +18,9 @@ use weir_market::bar::{BarBreak, BarBuilder, BarEvent, BarTrade};
 use weir_market::book::TradePrint;
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
-use super::*;
 use super::audit::{AuditFile, AuditItem, Handed};
 use super::storage::full::Filling;
+use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;

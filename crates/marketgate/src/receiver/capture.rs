@@ -7,9 +7,9 @@ use std::time::Duration;
 use weir_feed::capture::Datagram;
 use weir_types::Nanos;
 
-use crate::capture::{Pace, Speed};
-use super::counts::CaptureCounts;
 use super::super::capture::{CaptureFile, FileError, Item};
+use super::counts::CaptureCounts;
+use crate::capture::{Pace, Speed};
 
 /// The maximum number of items of one poll.
 const ITEMS_MAX: usize = 64;

@@ -12,8 +12,8 @@ use weir_runtime::ConfigError;
 use weir_runtime::civil::{Date, TimeOfDay, UtcOffset};
 use weir_types::Nanos;
 
-use crate::capture::Speed;
 use super::super::feeds::{FeedEntry, feed_by_name};
+use crate::capture::Speed;
 
 /// A feed and its source. Exactly one kind of source: lines, a connection or a file.
 #[derive(Clone, Debug, Deserialize)]

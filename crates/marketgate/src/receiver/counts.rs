@@ -6,10 +6,10 @@ use weir_feed::FeedError;
 use weir_feed::line::{ChannelCounts, Line, State};
 use weir_types::Nanos;
 
+use super::super::ReceiveCounts;
 use super::output::ChannelKey;
 use super::recovery::RecoveryError;
 use super::stream::StreamError;
-use super::super::ReceiveCounts;
 
 /// Counters of decoded messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use weir_feed::line::Line;
 use weir_types::Nanos;
 
+use super::super::Datagrams;
+use super::super::udp::{BATCH_MAX, BatchReceiver, Listen, listen, listen_to_source};
 use super::config::LineAddress;
 use super::counts::{SocketCounts, SocketStatus};
 use super::inlet::{Inlet, Times};
@@ -14,8 +16,6 @@ use super::output::Output;
 use super::recovery::Recovery;
 use super::requests::Requester;
 use super::stream::Stream;
-use super::super::Datagrams;
-use super::super::udp::{BATCH_MAX, BatchReceiver, Listen, listen, listen_to_source};
 use super::taking::Decoding;
 
 /// The maximum number of consecutive polls that may find full batches before timers run anyway.

@@ -5,8 +5,8 @@ use std::net::{SocketAddrV4, UdpSocket};
 
 use weir_feed::moldudp64::{Request, Session};
 
-use super::counts::RequestCounts;
 use super::super::udp::BatchReceiver;
+use super::counts::RequestCounts;
 
 /// The socket for requests and their answers.
 #[derive(Debug)]

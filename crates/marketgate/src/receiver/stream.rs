@@ -7,7 +7,9 @@ use std::io;
 
 use weir_feed::line::Line;
 use weir_feed::moldudp64::Session;
-use weir_feed::soupbin::{HEARTBEAT_INTERVAL_NS, Login, Reject, SESSION_LEN, SILENCE_MAX_NS, SoupError, SoupPacket};
+use weir_feed::soupbin::{
+    HEARTBEAT_INTERVAL_NS, Login, Reject, SESSION_LEN, SILENCE_MAX_NS, SoupError, SoupPacket,
+};
 use weir_feed::{Packet, PacketKind};
 use weir_types::Nanos;
 

@@ -8,10 +8,10 @@ use weir_feed::moldudp64::Session;
 use weir_feed::{Context, Definition, Feed, FeedError, Sink, Update};
 use weir_types::Nanos;
 
+use super::super::feeds::AnyFeed;
 use super::config::Day;
 use super::counts::DecodeCounts;
 use super::output::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
-use super::super::feeds::AnyFeed;
 
 /// The feed's codec and its errors.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use std::{io, ptr};
 use weir_feed::capture::Datagram;
 use weir_types::Nanos;
 
-use super::plain::now;
 use super::super::{Datagrams, ReceiveCounts};
+use super::plain::now;
 use super::{Listen, is_nothing, listen};
 
 /// The maximum number of datagrams of one call.

@@ -4,11 +4,13 @@ use std::net::UdpSocket;
 
 use weir_feed::session_name::Calendar;
 use weir_market::publish::{Channel, RequestServer};
-use weir_marketgate::publish::{HearingParts, PublishAgent, PublishFigures, PublishParts, SnapshotAgent, SnapshotParts};
+use weir_marketgate::publish::{
+    HearingParts, PublishAgent, PublishFigures, PublishParts, SnapshotAgent, SnapshotParts,
+};
 use weir_marketgate::udp;
 
-use crate::config::PublishSection;
 use super::*;
+use crate::config::PublishSection;
 
 /// The publisher's threads, its address for retransmission requests, and its figures.
 pub(super) struct Publisher {

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use weir_cold::ColdConfig;
-use weir_types::{Epoch, Nanos, PartitionId};
-
 use weir_runtime::ConfigError;
+use weir_types::{Epoch, Nanos, PartitionId};
 
 /// The minimum number of ended orders kept by a store with an archive: orders that end while a
 /// batch is built must still be there.

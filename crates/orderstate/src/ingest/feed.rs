@@ -12,7 +12,6 @@ use weir_wire::frame::{Framing, next_frame, put_frame};
 use weir_wire::ingest::{OpenSource, SOURCE_FRAME_LEN_MAX, SourceReject};
 use weir_wire::replica::FollowSource;
 
-use super::feeds::WINDOW;
 use super::figures::SourceFigures;
 use super::followers::{Entries, Followed, Followers, History, passing_history};
 use super::following::Following;
@@ -20,6 +19,7 @@ use super::handoff::{IngestAnswer, IngestPort};
 use super::own::OwnEvents;
 use crate::cold::ColdFeeder;
 use crate::stores::StoreFigures;
+use crate::stores::WINDOW;
 use crate::stores::journal::Journal;
 use crate::stores::snapshots::{Piece, SnapshotPort};
 use crate::stores::tail::EntryTail;

@@ -4,7 +4,6 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use weir_delivery::stream::Window;
 use weir_delivery::{Desk, OrderStore};
 use weir_types::{Nanos, PartitionId, Reason};
 use weir_wire::frame::{Framing, next_frame};
@@ -14,12 +13,10 @@ use super::feed::{Feed, FeedParts, SnapshotGoes};
 use super::figures::IngestFigures;
 use super::following::Follows;
 use super::handoff::{Asked, IngestPort, IngestRequest};
-use super::own::OWN;
 use crate::replica::{ReplicaFigures, UpdatePort};
+use crate::stores::OWN;
 use crate::stores::snapshots::{SnapshotPort, Written};
 
-/// The limits of a source's unacknowledged batches.
-pub const WINDOW: Window = Window { batches: 256, bytes: 4 << 20 };
 /// The number of requests taken in one cycle.
 const REQUESTS_MAX: usize = 8;
 

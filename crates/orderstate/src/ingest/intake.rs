@@ -10,9 +10,9 @@ use weir_wire::replica::FollowSource;
 use weir_wire::{ClientMessage, DecodeError};
 
 use super::agent::{IngestAgent, add};
-use super::feeds::WINDOW;
 use super::handoff::Asked;
 use super::link::Link;
+use crate::stores::WINDOW;
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use weir_delivery::stream::SourceStream;
 use weir_delivery::{IngestError, OrderStore, row_of};
 use weir_log::EpochEnd;
 use weir_partition::event_reader::{EventReader, PastEvents, ReadEvent};
-use weir_types::{BatchNo, Epoch, Nanos, PartitionId, Position, SessionId};
+use weir_types::{BatchNo, Epoch, Nanos, Position, SessionId};
 use weir_wire::delivery::OrderRow;
 use weir_wire::dialogue::put_source_batch;
 use weir_wire::event::OrderEvent;
@@ -23,12 +23,11 @@ use weir_wire::{Event, Message};
 
 use super::feed::Feed;
 use super::followers::History;
-use crate::agent::DeliveryFigures;
+use crate::figures::DeliveryFigures;
 use crate::markets::Markets;
-use crate::stores::own::put_head;
+use crate::stores::OWN;
+use crate::stores::own::{OwnStart, put_head};
 
-/// The node's own trading partition.
-pub const OWN: PartitionId = PartitionId(1);
 /// The maximum number of rows in a batch for a replica.
 const ROWS_MAX: usize = 512;
 /// The maximum number of records read for one batch.
@@ -55,22 +54,6 @@ pub struct OwnEvents {
     pub(super) bytes_since: u64,
     /// The replicas' cursors, by connection.
     places: BTreeMap<u64, PastEvents>,
-}
-
-/// The starting point of the events.
-pub struct OwnStart {
-    /// The events, from the next one on.
-    pub events: EventReader,
-    /// The partition's epoch.
-    pub epoch: Epoch,
-    /// Its earlier epochs that the store has not ended yet.
-    pub ends: Vec<EpochEnd>,
-    /// The identity of the partition's command log.
-    pub log_id: u128,
-    /// The state of each instrument from the events so far.
-    pub markets: Markets,
-    /// The command that caused the newest event about an order.
-    pub command: Position,
 }
 
 impl OwnEvents {

@@ -25,8 +25,7 @@ use weir_wire::replica::{FollowSource, FollowState, SnapshotChunk, snapshot_chun
 use weir_wire::session::{ApiKey, Heartbeat, Logon};
 
 use super::{FollowPort, Given, ReplicaFigures, Update};
-use crate::ingest::feeds::WINDOW;
-use crate::stores::StoreSettings;
+use crate::stores::{StoreSettings, WINDOW};
 
 /// The time limit for connecting, and for the answer to a logon.
 const CONNECT_TIME: Duration = Duration::from_secs(1);

@@ -19,7 +19,7 @@ use weir_types::Nanos;
 use super::config::RouterSection;
 use super::figures::{BackendReport, RouterBoard, RouterReport, names_of};
 use super::links::Links;
-use crate::agent::DeliveryFigures;
+use crate::figures::DeliveryFigures;
 
 const WAKER: Token = Token(0);
 /// The token of the first node.

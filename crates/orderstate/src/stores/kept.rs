@@ -11,15 +11,13 @@ use weir_partition::dirs::partition_dir;
 use weir_runtime::Wake;
 use weir_types::{Durability, Epoch, Position};
 
-use super::StoreSettings;
 use super::journal::{Journal, Kept, recover};
-use super::own::{self, OwnSource, OwnStore};
+use super::own::{self, OwnSource, OwnStart, OwnStore};
 use super::snapshots::{SnapshotPort, SnapshotWriter, StoreSnapshots, store_to_writer};
 use super::tail::EntryTail;
+use super::{OWN, StoreSettings, WINDOW};
 use crate::cold::sources::BroughtStore;
 use crate::cold::{ColdFeeder, ColdSources};
-use crate::ingest::feeds::WINDOW;
-use crate::ingest::own::{OWN, OwnEvents};
 
 /// The directory of store snapshots within the partition's directory.
 const OWN_STORE: &str = "store";
@@ -52,7 +50,7 @@ pub struct OwnFeed {
     /// The store's stream.
     pub stream: SourceStream,
     /// The events that it is built from.
-    pub events: OwnEvents,
+    pub events: OwnStart,
     /// The number of event bytes between snapshots.
     pub snapshot_every: u64,
 }

@@ -14,8 +14,14 @@ pub use self::figures::{StoreFigures, StoreReport};
 pub use self::indexes::Indexes;
 pub use self::sweeper::{SweepFigures, Sweeper};
 
+use weir_delivery::stream::Window;
 use weir_delivery::{OrderStore, Retention, StoreConfig};
 use weir_types::{Epoch, PartitionId};
+
+/// The node's own trading partition.
+pub const OWN: PartitionId = PartitionId(1);
+/// The limits of a source's unacknowledged batches.
+pub const WINDOW: Window = Window { batches: 256, bytes: 4 << 20 };
 
 /// A store's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,14 +29,28 @@ use weir_log::{EpochEnd, SnapshotStore};
 use weir_partition::event_reader::EventReader;
 use weir_types::{BatchNo, Epoch, Position};
 
-use super::StoreSettings;
 use super::journal::{decode, load};
-use crate::ingest::feeds::WINDOW;
-use crate::ingest::own::{OWN, OwnEvents, OwnStart};
+use super::{OWN, StoreSettings, WINDOW};
 use crate::markets::Markets;
 
 /// The format of the head, before stream and store.
 const VERSION: u8 = 1;
+
+/// The starting point of the events.
+pub struct OwnStart {
+    /// The events, from the next one on.
+    pub events: EventReader,
+    /// The partition's epoch.
+    pub epoch: Epoch,
+    /// Its earlier epochs that the store has not ended yet.
+    pub ends: Vec<EpochEnd>,
+    /// The identity of the partition's command log.
+    pub log_id: u128,
+    /// The state of each instrument from the events so far.
+    pub markets: Markets,
+    /// The command that caused the newest event about an order.
+    pub command: Position,
+}
 
 /// The sources of the store.
 pub struct OwnSource {
@@ -66,7 +80,7 @@ pub struct OwnStore {
     /// The store's stream.
     pub stream: SourceStream,
     /// The events after the snapshot.
-    pub events: OwnEvents,
+    pub events: OwnStart,
     /// The store's snapshots.
     pub snapshots: SnapshotStore<ThreadDisk>,
     /// Notes on the recovery for operators.
@@ -117,7 +131,7 @@ pub fn recover(source: OwnSource, dir: &Path) -> anyhow::Result<OwnStore> {
     store.set_bytes_max(settings.bytes_max);
     let ends = ended.into_iter().filter(|end| end.epoch >= store.epoch()).collect();
     let start = OwnStart { events, epoch, ends, log_id, markets, command };
-    Ok(OwnStore { store, stream, events: OwnEvents::new(start), snapshots, notes })
+    Ok(OwnStore { store, stream, events: start, snapshots, notes })
 }
 
 /// Returns an empty store that will ingest all events.

@@ -8,7 +8,10 @@
 use weir_feed::moldudp64::Session;
 use weir_feed::session_name::MAPPING;
 use weir_market::publish::PublishSink;
-use weir_types::{ClOrdId, MatchId, Nanos, OrdType, OrderId, Phase, Price, Qty, SelfTradePrevention, Side, Symbol, TimeInForce};
+use weir_types::{
+    ClOrdId, MatchId, Nanos, OrdType, OrderId, Phase, Price, Qty, SelfTradePrevention, Side,
+    Symbol, TimeInForce,
+};
 use weir_wire::order_entry::{CancelOrder, NewOrder, ReplaceOrder};
 use weir_wire::reference::{BustTrade, DefineInstrument, SetPhase};
 use weir_wire::{Command, Definition, Event, Request};

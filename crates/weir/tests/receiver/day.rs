@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use weir_client::flow::{FlowItem, load};
-use weir_feed::itch::encode::{AddOrder, Header, OrderCancel, OrderDelete, OrderExecuted, OrderReplace, StockDirectory, SystemEvent, stock};
+use weir_feed::itch::encode::{
+    AddOrder, Header, OrderCancel, OrderDelete, OrderExecuted, OrderReplace, StockDirectory,
+    SystemEvent, stock,
+};
 use weir_types::{InstrumentId, Price, Qty};
 
 use crate::data::data;

@@ -13,12 +13,18 @@ use std::time::{Duration, Instant};
 use weir_client::market::{MarketClient, Wanted};
 use weir_client::{Client, Incoming, Limits};
 use weir_feed::itch::Itch;
-use weir_feed::itch::encode::{AddOrder, Header, OrderCancel, OrderDelete, OrderExecuted, OrderReplace, StockDirectory, StockTradingAction, Trade, stock};
+use weir_feed::itch::encode::{
+    AddOrder, Header, OrderCancel, OrderDelete, OrderExecuted, OrderReplace, StockDirectory,
+    StockTradingAction, Trade, stock,
+};
 use weir_feed::moldudp64::{PacketWriter, Pushed, Session};
 use weir_feed::{Action, Collected, Context, Feed as _, Update};
 use weir_market::Books;
 use weir_market::book::{BooksConfig, OrderIds};
-use weir_types::{FeedState, InstrumentId, MarketContent, MarketPolicy, Nanos, OrderAction, Price, Qty, Reason, Side};
+use weir_types::{
+    FeedState, InstrumentId, MarketContent, MarketPolicy, Nanos, OrderAction, Price, Qty, Reason,
+    Side,
+};
 use weir_wire::market::{MarketFlags, MarketLevels, MarketOrder, MarketOrders, TradeConditions};
 use weir_wire::market_dialogue::{MarketMessage, MarketRequest};
 

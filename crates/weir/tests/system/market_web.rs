@@ -10,11 +10,17 @@ use tungstenite::http::HeaderValue;
 use tungstenite::{Message, WebSocket};
 use weir_client::market::Wanted;
 use weir_feed::itch::encode::OrderCancel;
-use weir_types::{FirmId, InstrumentId, MarketContent, MarketPolicy, Price, Qty, Role, Side, TradingState};
+use weir_types::{
+    FirmId, InstrumentId, MarketContent, MarketPolicy, Price, Qty, Role, Side, TradingState,
+};
 use weir_wire::reference::DefineSession;
 
-use crate::common::{ALICE, BOB, HANG, Home, Node, Who, definition_of, open_market, trader_of, until};
-use crate::market::{Day, INSTRUMENTS, Subscriber, Venue, addresses, free_udp, header, ids, settle, symbol_of};
+use crate::common::{
+    ALICE, BOB, HANG, Home, Node, Who, definition_of, open_market, trader_of, until,
+};
+use crate::market::{
+    Day, INSTRUMENTS, Subscriber, Venue, addresses, free_udp, header, ids, settle, symbol_of,
+};
 use crate::tools::weir_at;
 use crate::web::{bearer, get_as};
 

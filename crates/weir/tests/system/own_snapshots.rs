@@ -9,7 +9,9 @@ use weir_feed::soupbin::{Inbox, Login, Reject, SoupPacket};
 
 use crate::common::address::free_address;
 use crate::common::{ALICE, BOB, HANG, Node, open_market, until};
-use crate::own_feed::{Venue, Wire, assert_follows, assert_has_book, book_of, channel, gateway, subscriber};
+use crate::own_feed::{
+    Venue, Wire, assert_follows, assert_has_book, book_of, channel, gateway, subscriber,
+};
 use crate::publish::{Crowd, publish};
 
 /// Returns a venue that keeps too few messages for late gateways, and serves snapshots.

@@ -6,7 +6,9 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_feed::itch::Itch;
-use weir_feed::line::{Channel, Event, Handler, LateJoin, Line, LineConfig, RequestConfig, Run, State};
+use weir_feed::line::{
+    Channel, Event, Handler, LateJoin, Line, LineConfig, RequestConfig, Run, State,
+};
 use weir_feed::moldudp64::{Header, Messages, Request, Session, read_packet};
 use weir_feed::{Context, Definition, Feed, Sink, SymbolText, Update};
 use weir_market::{Books, BooksConfig};

@@ -2,8 +2,8 @@
 
 use weir_types::Nanos;
 
-use super::*;
 use super::super::{CaptureError, Decoder, Step, datagram};
+use super::*;
 
 /// The next element of an audit.
 #[derive(Clone, Debug, PartialEq, Eq)]

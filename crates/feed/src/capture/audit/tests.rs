@@ -4,8 +4,8 @@ use core::net::SocketAddr;
 
 use proptest::prelude::*;
 
-use super::*;
 use super::super::{CaptureError, Decoder, Step, datagram as datagram_of};
+use super::*;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Said {

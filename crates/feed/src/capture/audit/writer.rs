@@ -4,9 +4,9 @@ use core::fmt::Write;
 
 use weir_types::Nanos;
 
-use super::*;
 use super::super::WriteError;
 use super::super::writer::put_frame;
+use super::*;
 
 /// The longest frame that a reader must expect, in bytes.
 const SNAP_LEN: u32 = 1 << 17;

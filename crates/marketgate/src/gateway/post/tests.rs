@@ -6,12 +6,12 @@ use weir_market::conflate::ConflatorConfig;
 use weir_market::interval::{OrderAct, Quote};
 use weir_types::{Price, Qty, Side};
 
-use crate::post::{PostReceiver, Wants, post_events};
-use super::*;
 use super::super::ring::Slots;
 use super::super::stages::UpdateProbe;
 use super::super::told::Told;
 use super::super::update::{BATCH_MAX, UpdateParts, UpdateStage, WhenFull};
+use super::*;
+use crate::post::{PostReceiver, Wants, post_events};
 
 /// Discards the slots for flush.
 struct Deaf;

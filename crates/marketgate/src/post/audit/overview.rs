@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use weir_feed::capture::audit::{AuditGap, LineNo};
 use weir_types::Nanos;
 
-use crate::capture::FileError;
 use super::{AuditFile, AuditItem, is_audit_name};
+use crate::capture::FileError;
 
 /// The most gaps kept; further ones are only counted.
 const GAPS_MAX: usize = 1 << 16;

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use weir_feed::capture::audit::{AuditDatagram, AuditDecoder, AuditGap, AuditNext, AuditStep, LineNo, LineTotals};
+use weir_feed::capture::audit::{
+    AuditDatagram, AuditDecoder, AuditGap, AuditNext, AuditStep, LineNo, LineTotals,
+};
 
 use super::super::super::capture::FileError;
 use super::super::super::capture::pieces::{PIECE_LEN, Pieces};

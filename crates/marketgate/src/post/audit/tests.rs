@@ -10,11 +10,11 @@ use weir_feed::capture::Datagram;
 use weir_feed::capture::audit::{AuditGap, LineNo, LineTotals};
 use weir_types::Nanos;
 
-use crate::capture::{CaptureFile, Item};
-use super::*;
 use super::super::config::{AuditSection, WhenFull};
 use super::super::storage::full::Filling;
 use super::super::storage::{FileSystem, Storage};
+use super::*;
+use crate::capture::{CaptureFile, Item};
 
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3_600 * SECOND;

@@ -9,15 +9,18 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use weir_feed::capture::audit::{AuditDatagram, AuditGap, LineNo, LineTotals, put_audit_datagram, put_audit_end, put_audit_gap, put_audit_head};
+use weir_feed::capture::audit::{
+    AuditDatagram, AuditGap, LineNo, LineTotals, put_audit_datagram, put_audit_end, put_audit_gap,
+    put_audit_head,
+};
 use weir_types::Nanos;
 use zstd::bulk::Compressor;
 use zstd::stream::raw::CParameter;
 
-use super::files::{Kept, file_name};
-use super::queue::AuditRecord;
 use super::super::config::{AuditSection, RECORD_LEN_MAX, WhenFull};
 use super::super::storage::{Storage, StoredFile};
+use super::files::{Kept, file_name};
+use super::queue::AuditRecord;
 
 const MILLI: u64 = 1_000_000;
 const HOUR_NS: u64 = 3_600_000_000_000;

@@ -7,13 +7,13 @@ use weir_feed::Definition;
 use weir_market::interval::{Activity, BookStated, Called, OrderAct, Quoted, Voided};
 use weir_types::{InstrumentId, Price, Qty, TradingState};
 
-use crate::post::audit::Handed;
-use super::*;
 use super::super::processor::{PostProcessor, PostSenders};
 use super::super::storage::FileSystem;
 use super::super::storage::full::Filling;
 use super::super::tests::{columns, files, of_schema, on_page, read_all};
 use super::super::{PostSection, Wants};
+use super::*;
+use crate::post::audit::Handed;
 
 const SECOND: u64 = 1_000_000_000;
 /// The beginning of a day.

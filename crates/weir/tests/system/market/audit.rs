@@ -6,7 +6,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 use weir_feed::capture::Datagram;
 use weir_feed::capture::audit::LineNo;
-use weir_marketgate::post::audit::{AuditReceiver, AuditSender, AuditWriter, Handed, audit_files, audit_queue};
+use weir_marketgate::post::audit::{
+    AuditReceiver, AuditSender, AuditWriter, Handed, audit_files, audit_queue,
+};
 use weir_marketgate::post::{AuditSection, FileSystem};
 use weir_types::Nanos;
 

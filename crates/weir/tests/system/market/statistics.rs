@@ -7,7 +7,9 @@ use std::path::Path;
 
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
-use weir_market::interval::{Activity, Called, IntervalBuilder, IntervalConfig, IntervalStatistics, Quoted};
+use weir_market::interval::{
+    Activity, Called, IntervalBuilder, IntervalConfig, IntervalStatistics, Quoted,
+};
 
 use super::*;
 

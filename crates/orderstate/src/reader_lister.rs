@@ -1,0 +1,111 @@
+//! The delivery agent's side of the list of readers: a limited part of the work in each cycle, so
+//! that a listing delays no reader.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use weir_delivery::{Desk, Waiting};
+use weir_types::Nanos;
+
+use crate::ingest::Feeds;
+use crate::reader_list::{LISTED_MAX, ListedReader, ReaderList};
+
+/// The number of seats visited in one cycle.
+const SEATS_A_CYCLE: usize = 1_024;
+
+/// A reader, ordered by its lag.
+#[derive(Debug, PartialEq, Eq)]
+struct Found {
+    changes: u64,
+    desk: usize,
+    seat: usize,
+    waiting: Waiting,
+}
+
+impl Ord for Found {
+    fn cmp(&self, other: &Found) -> std::cmp::Ordering {
+        (self.changes, self.desk, self.seat).cmp(&(other.changes, other.desk, other.seat))
+    }
+}
+
+impl PartialOrd for Found {
+    fn partial_cmp(&self, other: &Found) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// A list being built.
+#[derive(Debug)]
+struct Making {
+    number: u64,
+    /// The next desk and seat to visit; beyond the last desk it measures the readers found.
+    desk: usize,
+    seat: usize,
+    waiting: usize,
+    /// A heap with the least lagging reader on top, which is replaced first.
+    found: BinaryHeap<Reverse<Found>>,
+    readers: Vec<ListedReader>,
+}
+
+/// The delivery agent's side of the list.
+#[derive(Debug, Default)]
+pub struct ReaderLister {
+    done: u64,
+    making: Option<Making>,
+}
+
+impl ReaderLister {
+    /// Executes a part of the requested list; returns true when there was work.
+    pub fn step(&mut self, list: &ReaderList, feeds: &mut Feeds, now: Nanos) -> bool {
+        let asked = list.asked();
+        if self.making.is_none() && asked == self.done {
+            return false;
+        }
+        let mut making = self.making.take().unwrap_or_else(|| Making::new(asked));
+        if making.step(feeds, now) {
+            self.making = Some(making);
+            return true;
+        }
+        self.done = making.number;
+        // They were measured in ascending order of lag.
+        making.readers.reverse();
+        let Making { number, waiting, readers, .. } = making;
+        list.publish(number, waiting, readers);
+        true
+    }
+}
+
+impl Making {
+    fn new(number: u64) -> Making {
+        let (found, readers) = (BinaryHeap::new(), Vec::new());
+        Making { number, desk: 0, seat: 0, waiting: 0, found, readers }
+    }
+
+    /// Visits some seats, or measures one reader; returns false when the list is complete.
+    fn step(&mut self, feeds: &mut Feeds, now: Nanos) -> bool {
+        if let Some(desk) = feeds.desks_ref().nth(self.desk) {
+            self.look(desk);
+            return true;
+        }
+        let Some(Reverse(found)) = self.found.pop() else { return false };
+        if let Some(desk) = feeds.desks().nth(found.desk)
+            && let Some(lag) = desk.lag(&found.waiting)
+        {
+            self.readers.push(ListedReader::of(desk.store().source(), &found.waiting, &lag, now));
+        }
+        true
+    }
+
+    fn look(&mut self, desk: &Desk) {
+        let (at, found, waiting) = (self.desk, &mut self.found, &mut self.waiting);
+        let next = desk.list(self.seat, SEATS_A_CYCLE, &mut |one| {
+            *waiting += 1;
+            let (changes, seat) = (one.changes, one.seat);
+            found.push(Reverse(Found { changes, desk: at, seat, waiting: one }));
+            if found.len() > LISTED_MAX {
+                found.pop();
+            }
+        });
+        (self.desk, self.seat) = next.map_or((at + 1, 0), |seat| (at, seat));
+    }
+}
