@@ -1,8 +1,8 @@
 //! Order books built from updates: resting orders, best bid and offer, trade statistics.
 //!
 //! [`Books`] takes [`Update`](weir_feed::Update)s one at a time or in batches and reports the
-//! change that each makes. It holds every instrument of a feed. Its state depends on the updates alone, so
-//! that two instances that took the same updates hold the same state.
+//! change that each makes. It holds every instrument of a feed. Its state depends on the updates
+//! alone, so that two instances that took the same updates hold the same state.
 //!
 //! There are three kinds of book: by order, by price, and quotes, where the feed itself states the
 //! best bid and offer. An instrument has the kind of its first update until it is cleared. An
