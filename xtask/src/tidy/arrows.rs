@@ -73,11 +73,15 @@ const ARROWS: &[Arrow] = &[
     },
     Arrow { name: "weir-shm-bench", may_know: &["weir-probe", "weir-shm"], tests_may_know: &[] },
     Arrow { name: "weir-powercut", may_know: &["weir-io"], tests_may_know: &[] },
+    Arrow { name: "weir-skip", may_know: &[], tests_may_know: &[] },
     Arrow { name: "weir-sim", may_know: &[ALL], tests_may_know: &[] },
     Arrow { name: "weir", may_know: &[ALL], tests_may_know: &[] },
     Arrow { name: "xtask", may_know: &[], tests_may_know: &[] },
     Arrow { name: "weir-fuzz", may_know: &[ALL], tests_may_know: &[] },
 ];
+
+/// The tests of every crate may know it: it reports what they cannot run.
+const OF_ALL_TESTS: &str = "weir-skip";
 
 /// What a part that is fed by the log alone may know.
 const VIEW_KNOWS: &[&str] = &["weir-types", "weir-wire", "weir-probe", "weir-memory"];
@@ -109,7 +113,7 @@ fn check_manifest(path: &str, text: &str) -> Vec<Finding> {
     {
         for dependency in dependencies(&manifest, table) {
             let allowed = arrow.is_some_and(|arrow| {
-                arrow.allows(&dependency) || is_test && arrow.tests_may_know.contains(&&*dependency)
+                arrow.allows(&dependency) || is_test && arrow.tests_allow(&dependency)
             });
             if !allowed {
                 let line = line_of(text, &dependency);
@@ -127,6 +131,10 @@ fn check_manifest(path: &str, text: &str) -> Vec<Finding> {
 impl Arrow {
     fn allows(&self, dependency: &str) -> bool {
         self.may_know.contains(&ALL) || self.may_know.contains(&dependency)
+    }
+
+    fn tests_allow(&self, dependency: &str) -> bool {
+        dependency == OF_ALL_TESTS || self.tests_may_know.contains(&dependency)
     }
 }
 
@@ -179,6 +187,14 @@ mod tests {
         assert_eq!(findings("weir-delivery", dev).len(), 1);
         let target = "[target.'cfg(unix)'.dependencies]\nweir-sim = { path = \"../sim\" }\n";
         assert_eq!(findings("weir-io", target).len(), 1);
+    }
+
+    #[test]
+    fn the_reports_of_skipped_tests_are_for_tests_alone() {
+        let tests = "[dev-dependencies]\nweir-skip.workspace = true\n";
+        assert_eq!(findings("weir-types", tests), [""; 0]);
+        let code = "[dependencies]\nweir-skip.workspace = true\n";
+        assert_eq!(findings("weir-types", code).len(), 1);
     }
 
     #[test]
