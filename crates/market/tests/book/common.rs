@@ -1,21 +1,9 @@
 //! What the tests of books share.
 
-use std::io::Write;
-use std::path::PathBuf;
-
 use weir_market::{Action, Update};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
-/// Where a recorded file is, if there are any.
-pub(crate) fn data(path: &str) -> Option<PathBuf> {
-    let Some(root) = std::env::var_os("WEIR_DATA") else {
-        // Past the test harness, which keeps what a passing test prints to itself.
-        let mut stderr = std::io::stderr();
-        _ = writeln!(stderr, "NOT CHECKED: WEIR_DATA is not set, so {path} was not read");
-        return None;
-    };
-    Some(PathBuf::from(root).join(path))
-}
+pub(crate) use weir_skip::recorded as data;
 
 pub(crate) fn update(instrument: u32, action: Action) -> Update {
     let instrument_id = InstrumentId(instrument);

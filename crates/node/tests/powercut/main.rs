@@ -10,8 +10,8 @@
 //! At `disk` nothing may be lost. At `os` a power cut may lose, and the loss begins an epoch and
 //! is told to everybody. Two planted faults show that the check would see a loss.
 //!
-//! `WEIR_CUTS` sets how often the power is cut (5), `WEIR_SEED` the seed (1). A machine that
-//! cannot mount (no `/dev/fuse`, no right to) is told so and skips all of it.
+//! `WEIR_CUTS` sets how often the power is cut (5), `WEIR_SEED` the seed (1). Without `/dev/fuse`,
+//! the right to mount or a mount namespace, the tests report themselves as skipped.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
