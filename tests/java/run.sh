@@ -3,7 +3,7 @@
 # again by the codecs that the official SBE tool generates for Java. What Java read must be, as
 # text, what Rust wrote, and what Java wrote must be the same bytes. Needs cargo, Maven and a JDK.
 set -eu
-cd "$(dirname "$0")/../.."
+CDPATH='' cd "$(dirname "$0")/../.."
 out=${CARGO_TARGET_DIR:-$PWD/target}/java
 vectors() { cargo run -q -p weir-wire --example wire_vectors -- "$@"; }
 
