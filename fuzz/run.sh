@@ -5,7 +5,7 @@
 # but is not needed. A finding ends in exit code 1 and leaves its input in fuzz/artifacts/TARGET/;
 # the same script replays it: run.sh TARGET FILE.
 set -eu
-# A file to replay is named from the caller's folder.
+# The path of a file to replay is relative to the caller's folder.
 argument=${2:-300}
 if [ -f "$argument" ]; then
     argument=$(cd "$(dirname "$argument")" && pwd)/$(basename "$argument")

@@ -1,17 +1,17 @@
 #!/bin/sh
 # The Python package against a real node: builds the wheel and the node in the development profile,
-# puts the wheel into an environment of its own below the build cache, runs the tests. What the
-# environment holds is pinned in requirements-test.txt; it is made anew when that file changes.
+# installs the wheel into an environment below the build cache, runs the tests. The environment's
+# packages are pinned in requirements-test.txt; it is made anew when that file or Python changes.
 # Further arguments go to pytest.
 set -eu
 CDPATH='' cd "$(dirname "$0")/.."
-: "${CARGO_TARGET_DIR:?where builds go; ./x test says}"
+: "${CARGO_TARGET_DIR:?the folder of builds; ./x test sets it}"
 home=$CARGO_TARGET_DIR/python
 venv=$home/venv
 wanted=python/requirements-test.txt
 
 mkdir -p "$home"
-# An environment does not outlive the Python that made it.
+# The second condition: the Python that made the environment is gone.
 if ! cmp -s "$wanted" "$home/installed.txt" || ! "$venv/bin/python3" -c '' 2>/dev/null; then
     rm -rf "$venv" "$home/installed.txt"
     python3 -m venv "$venv"
@@ -29,6 +29,6 @@ cargo build --quiet -p weir
 WEIR_BINARY=$CARGO_TARGET_DIR/debug/weir
 PYTHONDONTWRITEBYTECODE=1
 export WEIR_BINARY PYTHONDONTWRITEBYTECODE
-# From the folder of the tests: the package is the installed one, never the sources beside it.
+# In the folder of the tests, so that they import the installed package and never its sources.
 cd python/tests
 exec "$venv/bin/python3" -m pytest -c ../pyproject.toml -p no:cacheprovider "$@"

@@ -1,19 +1,19 @@
-# Machines for the checks of `x`: a path with the usual small tools, and stubs for all that `x`
-# looks for, installs or runs. Read by run.sh, which sets `work` and `clone`.
+# Machines for the checks of `x`: a path with the usual small tools, and stubs of the tools that `x`
+# looks for, installs or runs. run.sh sources this file and sets `work` before.
 #
-# Each call of a stub is a line in $machine/log: its name and its arguments. The scripts of stubs are
-# quoted: what is in them is for the stub.
+# Each call of a stub appends a line to $machine/log: its name and its arguments. The scripts of
+# stubs are in single quotes: variables in them are the stub's.
 # shellcheck shell=sh disable=SC2016
 
 machine=${work:?the folder of all machines}/machine
 bin=$machine/bin
 log=$machine/log
 
-# What every system with a shell has.
-TOOLS="awk basename cat chmod cmp cp cut diff dirname env grep head ls mkdir mktemp rm sed sh sort"
-TOOLS="$TOOLS tail tee uniq wc"
+# The tools of every system with a shell.
+TOOLS="awk basename cat chmod cmp cp cut diff dirname env fold grep head ls mkdir mktemp rm sed sh"
+TOOLS="$TOOLS sort tail tee uniq wc"
 
-# A user (1000) with a home, and nothing else.
+# An ordinary user with a home, and no stub but `id` and `getent`.
 new_machine() {
     rm -rf "$machine"
     mkdir -p "$bin" "$machine/home of u" "$machine/tmp of u"
@@ -25,7 +25,7 @@ new_machine() {
     stub getent 'echo "u:x:1000:1000::$MACHINE/home of u:/bin/sh"'
 }
 
-# stub NAME [SCRIPT]: a command that notes its call, then does what the script says.
+# stub NAME [SCRIPT]: a command that logs its call, then runs the script.
 stub() {
     {
         echo '#!/bin/sh'
@@ -40,7 +40,7 @@ has_user() { stub id "echo $1"; }
 
 has_cc() { stub cc; }
 
-# has_rust VERSION: tests of the workspace do what $machine/cargo-test says.
+# has_rust VERSION: `cargo test --workspace` runs $machine/cargo-test.
 has_rust() {
     stub rustc "echo 'rustc $1 (stub)'"
     stub cargo '
@@ -55,7 +55,7 @@ has_rust() {
     echo 'echo "test result: ok. 5 passed; 0 failed; 0 ignored"' >"$machine/cargo-test"
 }
 
-# has_java VERSION, with Maven.
+# has_java VERSION: a JDK, and Maven.
 has_java() {
     stub java "echo 'openjdk version \"$1\" 2023-10-17' >&2"
     stub javac "echo 'javac $1'"
@@ -66,7 +66,7 @@ has_java() {
         cp "$out/from-rust/frames.txt" "$out/from-java/frames.txt"'
 }
 
-# has_python MINOR, with its module for environments.
+# has_python MINOR: Python 3.MINOR with its module for environments.
 has_python() {
     stub python3 '
         case "$*" in
@@ -85,8 +85,8 @@ has_python() {
         : >"$2/weir-0.whl"'
 }
 
-# has_apt: what it installs is what $machine/apt-get makes of the packages; what it offers, in the
-# language of the user, is in $machine/offers, as `package version`.
+# has_apt: `apt-get install` runs $machine/apt-get. $machine/offers has the lines `PACKAGE VERSION`
+# that `apt-cache policy` answers from, in the user's language.
 has_apt() {
     : >"$machine/apt-get"
     : >"$machine/offers"
@@ -99,7 +99,7 @@ has_apt() {
         echo "  $word: ${version:-(keine)}"'
 }
 
-# has_sudo yes|password: with a right without a password, or one that wants it.
+# has_sudo yes|password: sudo that runs commands, or one that asks for a password first.
 has_sudo() {
     stub sudo '
         echo "sudo has umask $(umask)" >>"$MACHINE/log"
@@ -108,7 +108,7 @@ has_sudo() {
         exec "$@"'
 }
 
-# All that `./x test` needs.
+# The tools that `./x test` needs.
 has_all() {
     has_cc
     has_rust 1.95.0

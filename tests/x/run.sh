@@ -1,9 +1,9 @@
 #!/bin/sh
-# The checks of `x` itself: machines made of stubs, each of which lacks something. Nothing is
-# installed or built. Every path holds spaces. Each shell at hand runs all of it.
+# Tests of `x` on machines made of stubs, each without some tool or right. They install nothing and
+# build nothing. All paths contain spaces, and the language is German.
 #
-# run.sh [SHELL...]: the shells to run `x` with; dash and bash where they are.
-# shellcheck disable=SC2016 # `x` quotes by backticks, stubs expand what they hold themselves
+# run.sh [SHELL...]: the shells to run `x` with; by default dash and bash, if they are installed.
+# shellcheck disable=SC2016 # `x` puts names in backticks, and variables in stubs are the stubs'
 set -eu
 CDPATH='' cd "$(dirname "$0")/../.."
 source=$PWD
@@ -21,20 +21,19 @@ printf '[[bin]]\nname = "wire"\npath = "wire.rs"\n' >"$clone/fuzz/Cargo.toml"
 
 . tests/x/machine.sh
 
-# ---------------------------------------------------------------- running and looking
+# ---------------------------------------------------------------- running and checking
 
 shell=
 case_name=
 failures=0
 
-# A new machine; what the check is about.
+# check NAME: begins a check, on a new machine.
 check() {
     case_name=$1
     new_machine
 }
 
-# x ARGS...: runs it on the machine, without a terminal and with nothing of this environment.
-# EXTRA holds further words for env.
+# x [VARIABLE=VALUE...] SHELL PATH ARGS...: runs `x` on the machine, in an environment of its own.
 x() {
     status=0
     (cd "$work" && env -i PATH="$bin" HOME="$machine/home of u" TMPDIR="$machine/tmp of u" \
@@ -42,7 +41,7 @@ x() {
         status=$?
 }
 
-# SHELL X ARGS: how `x` is started; a function of its own, as `x` takes variables before it.
+# run ARGS...: runs `x` with no further variables.
 run() { x "$shell" "$clone/x" "$@"; }
 
 fail() {
@@ -59,7 +58,7 @@ prints_last() { [ "$(tail -n 1 "$machine/out")" = "$1" ] || fail "its last line 
 calls() { grep -qF -- "$1" "$log" || fail "does not call: $1"; }
 never_calls() { ! grep -qF -- "$1" "$log" || fail "calls: $1"; }
 
-# Ends with exit code 1 and one line on standard error that holds each of these texts.
+# dies_with TEXT...: exit code 1, and one line on standard error that contains each text.
 dies_with() {
     ends_with 1
     [ "$(grep -c . "$machine/err")" = 1 ] || fail "says more or less than one line"
@@ -68,7 +67,7 @@ dies_with() {
     done
 }
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- arguments
 
 check_words() {
     check "help needs nothing"
@@ -83,12 +82,12 @@ check_words() {
     grep -qF './x test' "$machine/err" || fail "no usage"
     grep -qF 'no sub-command `tset`' "$machine/err" || fail "no name"
 
-    check "an unknown benchmark is told before anything is installed"
+    check "an unknown benchmark is an error before anything is installed"
     run bench enigne
     dies_with 'no benchmark `enigne`' "engine recovery"
     never_calls rustc
 
-    check "so is an unknown campaign, and none"
+    check "so is an unknown campaign, or none"
     run campaign simm
     dies_with 'no campaign `simm`' "crash-points sim"
     run campaign
@@ -107,7 +106,6 @@ check_words() {
 
 # ---------------------------------------------------------------- no apt
 
-# One row a check: a command of `x`, and the texts that name what is missing.
 check_without_apt() {
     check "no apt and no C compiler"
     has_rust 1.95.0
@@ -125,7 +123,7 @@ check_without_apt() {
     run build
     dies_with "Rust 1.88 or newer"
 
-    check "no apt and no Java: told before any test runs"
+    check "no apt and no Java: an error before any test runs"
     has_all
     lacks javac
     run test
@@ -140,7 +138,7 @@ check_without_apt() {
         dies_with "Java 17 or newer"
     done
 
-    check "no apt and a Java that says nothing"
+    check "no apt and a Java that prints no version"
     has_all
     stub java
     run test
@@ -297,7 +295,7 @@ check_places() {
     x WEIR_DATA=/no/such "$shell" "$clone/x" build
     dies_with "no folder /no/such"
 
-    check "clean removes what Cargo built and nothing else"
+    check "clean removes a build cache of Cargo's and no other folder"
     has_all
     mkdir -p "$work/precious"
     x CARGO_TARGET_DIR="$work/precious" "$shell" "$clone/x" clean
@@ -317,7 +315,7 @@ check_summary() {
     run test
     ends_with 0
     prints "the checks of x"
-    prints "what Java read is what Rust wrote, in 1 values"
+    prints "Java read the 1 values that Rust wrote"
     calls "python3 -m pytest -c ../pyproject.toml"
     prints_last "5 passed, 0 failed, 0 skipped"
     [ -z "$(ls "$machine/tmp of u")" ] || fail "it leaves files in TMPDIR"
@@ -340,7 +338,7 @@ END
     prints "    powercut: disk_loses_nothing"
     prints_last "7 passed, 0 failed, 3 skipped: 2 need FUSE, 1 needs recorded data"
 
-    check "a failed test is no skipped one"
+    check "a failed test is not counted as skipped"
     has_all
     cat >"$machine/cargo-test" <<'END'
 printf 'flow\tdays\tFUSE\tno /dev/fuse\n' >>"$WEIR_SKIPS_FILE"
@@ -358,11 +356,11 @@ END
     has_python 10
     run test
     ends_with 0
-    prints "  python: its tests need Python 3.11, and this is Python 3.10.0"
+    prints "  python: needs Python 3.11 or newer; this is Python 3.10.0"
     never_calls pytest
 }
 
-# ---------------------------------------------------------------- all of it
+# ---------------------------------------------------------------- main
 
 run_all() {
     shell=$1
