@@ -112,6 +112,12 @@ check_without_apt() {
     run build
     dies_with "a C compiler" "gcc libc6-dev"
 
+    check "no apt and a C compiler without the C library's headers"
+    has_rust 1.95.0
+    stub cc 'exit 1'
+    run build
+    dies_with "a C compiler" "gcc libc6-dev"
+
     check "no apt and no Rust"
     has_cc
     run demo

@@ -68,6 +68,10 @@ impl Mounted {
             // Without the right to mount, the set-uid helper is asked for, which may be missing.
             ErrorKind::NotFound => unavailable(&error, "no right to mount, and fusermount3"),
             ErrorKind::PermissionDenied => unavailable(&error, "no right to mount"),
+            // The helper's own refusal is known by its text alone.
+            _ if error.to_string().starts_with("fusermount") => {
+                unavailable(&error, "no right to mount")
+            }
             _ => MountError::Failed(error),
         })?;
         Ok(Mounted { disk: disk.clone(), path, session: Some(session) })
