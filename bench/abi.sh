@@ -46,7 +46,7 @@ grep '^VERDICT' "$work/gate"
 # a tree of a hundred thousand orders for each that is cancelled, and on slower memory takes longer;
 # large pages bring it well below. Speeds are not taken here.
 large_pages=glibc.malloc.hugetlb=1
-workloads=
+set --
 for scenario in $scenarios; do
     for mode in perf audit; do
         (cd "$harness" && GLIBC_TUNABLES=$large_pages ./harness --engine "$ours" \
@@ -57,11 +57,11 @@ for scenario in $scenarios; do
             { cat "$work/run" >&2; die "$scenario, $mode: not valid"; }
         echo "$scenario, $mode: VALID"
     done
-    workloads="$workloads $harness/orders_${scenario}_s${seed}_n${count}.bin"
+    set -- "$@" "$harness/orders_${scenario}_s${seed}_n${count}.bin"
 done
 
-# shellcheck disable=SC2086 # lists of words
-"$driver" "$rounds" $workloads -- "$ours" ${WEIR_ABI_PEERS:-} >"$work/rates"
+# shellcheck disable=SC2086 # a list of words
+"$driver" "$rounds" "$@" -- "$ours" ${WEIR_ABI_PEERS:-} >"$work/rates"
 commit=$(git -C "$harness" rev-parse HEAD 2>/dev/null || echo unknown)
 python3 - "$work/gate" "$work/rates" "$commit" <<'END'
 import json, os, re, subprocess, sys

@@ -28,11 +28,10 @@ if [ "$memory_kb" -ge 18000000 ]; then
 else
     echo "10 million orders are left out: $memory_kb kB of memory are free, 18 GB are needed" >&2
 fi
-peer=
 if command -v tarantool >/dev/null 2>&1; then
-    peer="--tarantool bench/peers/tarantool/store.lua $work"
+    set -- --tarantool bench/peers/tarantool/store.lua "$work" "$@"
 else
     echo "the peer Tarantool is left out: it cannot be installed" >&2
 fi
 # shellcheck disable=SC2086 # each option is words
-cargo run --release -q -p weir-delivery --example bench_store -- $orders $peer "$@"
+cargo run --release -q -p weir-delivery --example bench_store -- $orders "$@"

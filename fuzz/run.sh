@@ -5,7 +5,12 @@
 # but is not needed. A finding ends in exit code 1 and leaves its input in fuzz/artifacts/TARGET/;
 # the same script replays it: run.sh TARGET FILE.
 set -eu
-cd "$(dirname "$0")"
+# The path of a file to replay is relative to the caller's folder.
+argument=${2:-300}
+if [ -f "$argument" ]; then
+    argument=$(cd "$(dirname "$argument")" && pwd)/$(basename "$argument")
+fi
+CDPATH='' cd "$(dirname "$0")"
 
 targets() { sed -n "/^\[\[bin\]\]/,/^path/s/^name = \"\(.*\)\"/\1/p" Cargo.toml; }
 
@@ -19,7 +24,6 @@ targets | grep -qx "$target" || {
     targets >&2
     exit 2
 }
-argument=${2:-300}
 
 # The node is large: only its own targets are built with it.
 features=

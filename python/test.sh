@@ -1,20 +1,21 @@
 #!/bin/sh
 # The Python package against a real node: builds the wheel and the node in the development profile,
-# puts the wheel into an environment of its own below the build cache, runs the tests. What the
-# environment holds is pinned in requirements-test.txt; it is made anew when that file changes.
+# installs the wheel into an environment below the build cache, runs the tests. The environment's
+# packages are pinned in requirements-test.txt; it is made anew when that file or Python changes.
 # Further arguments go to pytest.
 set -eu
-cd "$(dirname "$0")/.."
-: "${CARGO_TARGET_DIR:?where builds go; ./x test says}"
+CDPATH='' cd "$(dirname "$0")/.."
+: "${CARGO_TARGET_DIR:?the folder of builds; ./x test sets it}"
 home=$CARGO_TARGET_DIR/python
 venv=$home/venv
 wanted=python/requirements-test.txt
 
 mkdir -p "$home"
-if ! cmp -s "$wanted" "$home/installed.txt"; then
-    rm -rf "$venv"
+# The second condition: the Python that made the environment is gone.
+if ! cmp -s "$wanted" "$home/installed.txt" || ! "$venv/bin/python3" -c '' 2>/dev/null; then
+    rm -rf "$venv" "$home/installed.txt"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$wanted"
+    "$venv/bin/python3" -m pip install --quiet --disable-pip-version-check -r "$wanted"
     cp "$wanted" "$home/installed.txt"
 fi
 
@@ -22,12 +23,12 @@ rm -rf "$home/wheels"
 cargo build --quiet -p weir
 "$venv/bin/maturin" build --quiet --manifest-path python/Cargo.toml \
     --interpreter "$venv/bin/python3" --out "$home/wheels"
-"$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall \
-    "$home"/wheels/weir-*.whl
+"$venv/bin/python3" -m pip install --quiet --disable-pip-version-check --no-deps \
+    --force-reinstall "$home"/wheels/weir-*.whl
 
 WEIR_BINARY=$CARGO_TARGET_DIR/debug/weir
 PYTHONDONTWRITEBYTECODE=1
 export WEIR_BINARY PYTHONDONTWRITEBYTECODE
-# From the folder of the tests: the package is the installed one, never the sources beside it.
+# In the folder of the tests, so that they import the installed package and never its sources.
 cd python/tests
-exec "$venv/bin/pytest" -c ../pyproject.toml -p no:cacheprovider "$@"
+exec "$venv/bin/python3" -m pytest -c ../pyproject.toml -p no:cacheprovider "$@"

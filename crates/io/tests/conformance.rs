@@ -25,7 +25,7 @@ macro_rules! on_every_disk {
                 let dir = tempfile::tempdir().unwrap();
                 match super::UringDisk::open(dir.path(), None) {
                     Ok(disk) => super::$check(disk),
-                    Err(e) => println!("NOT CHECKED: this kernel refuses io_uring: {e}"),
+                    Err(e) => weir_skip::skip(weir_skip::Need::IoUring, e),
                 }
             }
         }

@@ -36,8 +36,7 @@ macro_rules! on_every_disk {
             fn on_the_io_uring_disk() {
                 let probe = tempfile::tempdir().unwrap();
                 if let Err(e) = super::UringDisk::open(probe.path(), None) {
-                    println!("NOT CHECKED: this kernel refuses io_uring: {e}");
-                    return;
+                    return weir_skip::skip(weir_skip::Need::IoUring, e);
                 }
                 for level in super::LEVELS {
                     let dir = tempfile::tempdir().unwrap();

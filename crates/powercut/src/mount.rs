@@ -57,7 +57,7 @@ impl Mounted {
             .read(true)
             .write(true)
             .open("/dev/fuse")
-            .map_err(MountError::Unavailable)?;
+            .map_err(|error| unavailable(&error, "/dev/fuse"))?;
         let path = path.canonicalize()?;
         let mut config = Config::default();
         config.mount_options =
@@ -65,8 +65,13 @@ impl Mounted {
         config.n_threads = Some(THREADS);
         let mounted = fuser::spawn_mount(Served { disk: disk.clone() }, &path, &config);
         let session = mounted.map_err(|error| match error.kind() {
-            // Without the right to mount, fuser tries the set-uid helper, which may be missing.
-            ErrorKind::PermissionDenied | ErrorKind::NotFound => MountError::Unavailable(error),
+            // Without the right to mount, the set-uid helper is asked for, which may be missing.
+            ErrorKind::NotFound => unavailable(&error, "no right to mount, and fusermount3"),
+            ErrorKind::PermissionDenied => unavailable(&error, "no right to mount"),
+            // The helper's own refusal is known by its text alone.
+            _ if error.to_string().starts_with("fusermount") => {
+                unavailable(&error, "no right to mount")
+            }
             _ => MountError::Failed(error),
         })?;
         Ok(Mounted { disk: disk.clone(), path, session: Some(session) })
@@ -94,6 +99,10 @@ impl Drop for Mounted {
         let _ = rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::DETACH);
         drop(self.session.take());
     }
+}
+
+fn unavailable(error: &std::io::Error, about: &str) -> MountError {
+    MountError::Unavailable(std::io::Error::new(error.kind(), format!("{about}: {error}")))
 }
 
 struct Served {

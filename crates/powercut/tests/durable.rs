@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weir_io::durable::{create_dir, write_file};
 use weir_powercut::mount::{MountError, Mounted};
 use weir_powercut::{PowerDisk, PowerLoss, Side, Trigger};
+use weir_skip::Need;
 
 /// More operations than any of the cases needs.
 const OPERATIONS_MAX: u64 = 40;
@@ -22,10 +22,7 @@ fn at_each_operation(act: fn(&Path) -> std::io::Result<()>, check: fn(&Path, boo
             let disk = PowerDisk::default();
             let mounted = match Mounted::mount(&disk, dir.path()) {
                 Ok(mounted) => mounted,
-                Err(why @ MountError::Unavailable(_)) => {
-                    drop(writeln!(std::io::stderr(), "*** SKIPPED: {why}"));
-                    return;
-                }
+                Err(why @ MountError::Unavailable(_)) => return weir_skip::skip(Need::Fuse, why),
                 Err(why) => panic!("{why}"),
             };
             let trigger = Trigger { acts: Vec::new(), name_has: String::new(), skip, side };

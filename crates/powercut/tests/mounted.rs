@@ -1,11 +1,11 @@
 //! The real mount as seen by a process, before and after a power cut.
 //!
-//! On a machine that cannot mount (no `/dev/fuse`, no right to) the tests print a warning and pass.
+//! Without `/dev/fuse` or the right to mount, the tests report themselves as skipped.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use weir_powercut::mount::{MountError, Mounted};
 use weir_powercut::{Act, Faults, PowerDisk, PowerLoss, Side, Trigger};
+use weir_skip::{Need, skip};
 
 /// Longer than anything takes on a machine that makes progress.
 const HANG: Duration = Duration::from_secs(60);
@@ -29,8 +30,7 @@ fn mount() -> Option<Mount> {
     let mounted = match Mounted::mount(&PowerDisk::default(), dir.path()) {
         Ok(mounted) => mounted,
         Err(why @ MountError::Unavailable(_)) => {
-            // Directly to stderr: the test harness captures the output of passing tests.
-            drop(writeln!(std::io::stderr(), "*** SKIPPED: {why}"));
+            skip(Need::Fuse, why);
             return None;
         }
         Err(why) => panic!("{why}"),

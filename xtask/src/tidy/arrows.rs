@@ -60,6 +60,7 @@ const ARROWS: &[Arrow] = &[
     arrow("web", WEB_KNOWS),
     arrow("node", NODE_KNOWS),
     arrow("powercut", &["io"]),
+    arrow("skip", &[]),
     arrow("sim", SIM_KNOWS),
     Arrow { name: "weir", may_know: COMMAND_LINE_KNOWS, tests_may_know: &[ALL] },
     arrow("python", &["types", "wire", "tls", "client"]),
@@ -71,6 +72,9 @@ const ARROWS: &[Arrow] = &[
     arrow("fuzz", &[ALL]),
     Arrow { name: "xtask", may_know: &[], tests_may_know: &[] },
 ];
+
+/// The tests of every crate may know it: it reports the tests that this machine cannot run.
+const OF_ALL_TESTS: &str = "skip";
 
 /// The crates below the engine and the views.
 const VIEW_KNOWS: &[&str] = &["types", "wire", "probe", "memory"];
@@ -228,7 +232,9 @@ impl Arrow {
     }
 
     fn tests_allow(&self, dependency: &str) -> bool {
-        self.tests_may_know.contains(&ALL) || self.tests_may_know.contains(&short(dependency))
+        short(dependency) == OF_ALL_TESTS
+            || self.tests_may_know.contains(&ALL)
+            || self.tests_may_know.contains(&short(dependency))
     }
 }
 
@@ -281,6 +287,14 @@ mod tests {
         assert_eq!(findings("weir-delivery", dev).len(), 1);
         let target = "[target.'cfg(unix)'.dependencies]\nweir-sim = { path = \"../sim\" }\n";
         assert_eq!(findings("weir-io", target).len(), 1);
+    }
+
+    #[test]
+    fn the_reports_of_skipped_tests_are_for_tests_alone() {
+        let tests = "[dev-dependencies]\nweir-skip.workspace = true\n";
+        assert_eq!(findings("weir-types", tests), [""; 0]);
+        let code = "[dependencies]\nweir-skip.workspace = true\n";
+        assert_eq!(findings("weir-types", code).len(), 1);
     }
 
     #[test]

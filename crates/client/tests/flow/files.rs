@@ -1,21 +1,10 @@
 //! The vendors' files: the measured shares must not fall.
 
-use std::io::Write;
-use std::path::PathBuf;
-
 use weir_client::flow::{LobsterFlow, OracleReport, Survey, load, load_bitstamp, lobster, report};
 
-use crate::slow_book::{Fault, SlowBook};
+pub(crate) use weir_skip::recorded as data;
 
-pub(crate) fn data(path: &str) -> Option<PathBuf> {
-    let Some(root) = std::env::var_os("WEIR_DATA") else {
-        // Directly to stderr: the test harness captures the output of passing tests.
-        let mut stderr = std::io::stderr();
-        _ = writeln!(stderr, "NOT CHECKED: WEIR_DATA is not set, so {path} was not read");
-        return None;
-    };
-    Some(PathBuf::from(root).join(path))
-}
+use crate::slow_book::{Fault, SlowBook};
 
 fn check(path: &str, fault: Fault) -> Option<OracleReport> {
     let path = data(path)?;

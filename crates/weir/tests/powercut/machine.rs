@@ -2,13 +2,14 @@
 //! return of the power as a new boot.
 
 use std::ffi::OsString;
-use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use tempfile::TempDir;
 use weir_powercut::PowerDisk;
 use weir_powercut::mount::{MountError, Mounted};
+use weir_skip::{Need, skip};
 
 use crate::common::Home;
 use crate::party::SMALL_FILES;
@@ -17,9 +18,14 @@ use crate::party::SMALL_FILES;
 /// second.
 const SYNC_TIME: Duration = Duration::from_micros(200);
 
-/// The command that runs the node in its own mount namespace, where it reads the machine's boot id.
-const WITH_BOOT_ID: &str =
-    "mount --bind \"$1\" /proc/sys/kernel/random/boot_id && shift && exec \"$@\"";
+/// In a mount namespace of its own, a process reads the boot id that its machine has.
+///
+/// `unshare` is to leave the propagation of the root alone: it can change that of mount points
+/// only, and the root of a chroot is none. `/proc` is one, and private before anything is mounted
+/// on a file of it: no other namespace sees that boot id.
+const UNSHARE: [&str; 6] = ["unshare", "--mount", "--propagation", "unchanged", "sh", "-c"];
+const WITH_BOOT_ID: &str = "mount --make-rprivate /proc && \
+    mount --bind \"$1\" /proc/sys/kernel/random/boot_id && shift && exec \"$@\"";
 
 pub struct Machine {
     pub home: Home,
@@ -33,24 +39,24 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Builds a machine with an empty disk. Prints a notice and returns `None` where no file system
-    /// can be mounted.
+    /// A machine with an empty disk. `None`, reported as a skip, where it lacks a privilege.
     pub fn build(durability: &'static str) -> Option<Machine> {
         let mount_point = tempfile::tempdir().unwrap();
         let mounted = match Mounted::mount(&PowerDisk::new(SYNC_TIME), mount_point.path()) {
             Ok(mounted) => mounted,
             Err(why @ MountError::Unavailable(_)) => {
-                // Written to the terminal directly: the output of a passing test is captured.
-                drop(writeln!(std::io::stderr(), "*** SKIPPED: no power cuts: {why}"));
+                skip(Need::Fuse, why);
                 return None;
             }
             Err(why) => panic!("{why}"),
         };
         let home = Home::with_config(durability, SMALL_FILES);
         let boot_id_file = home.path("boot_id");
-        let words = ["unshare", "--mount", "sh", "-c", WITH_BOOT_ID, "sh"];
-        let wrapper = words.map(OsString::from).into_iter().chain([boot_id_file.clone().into()]);
-        let home = home.elsewhere(mounted.path().join("data"), wrapper.collect());
+        if let Err(why) = try_boot_id(&boot_id_file) {
+            skip(Need::MountNamespace, why);
+            return None;
+        }
+        let home = home.elsewhere(mounted.path().join("data"), with_boot_id(&boot_id_file));
         let mut machine = Machine {
             home,
             boot_id_file,
@@ -91,4 +97,24 @@ impl Machine {
             .unwrap();
         self.disk().power_on();
     }
+}
+
+/// The words before a command that is to read the boot id of `file`.
+fn with_boot_id(file: &Path) -> Vec<OsString> {
+    let words = UNSHARE.into_iter().chain([WITH_BOOT_ID, "sh"]).map(OsString::from);
+    words.chain([file.into()]).collect()
+}
+
+/// Reads a boot id as a node will; the error is what the system says to it.
+fn try_boot_id(file: &Path) -> Result<(), String> {
+    std::fs::write(file, "a boot id\n").unwrap();
+    let words = with_boot_id(file);
+    let mut reads = Command::new(&words[0]);
+    reads.args(&words[1..]).args(["cat", "/proc/sys/kernel/random/boot_id"]);
+    let output = reads.output().map_err(|error| format!("unshare: {error}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    assert_eq!(output.stdout, b"a boot id\n", "it is mounted and another one is read");
+    Ok(())
 }

@@ -10,8 +10,8 @@
 //! At level `disk` nothing may be lost. At `os` a power cut may lose entries; the loss begins an
 //! epoch, and every client is informed. Planted faults prove that the check detects a loss.
 //!
-//! `WEIR_CUTS` sets the number of power cuts (5), `WEIR_SEED` the seed (1). On a machine that
-//! cannot mount (no `/dev/fuse`, no permission) the tests print a notice and are skipped.
+//! `WEIR_CUTS` sets how often the power is cut (5), `WEIR_SEED` the seed (1). Without `/dev/fuse`,
+//! the right to mount or a mount namespace, the tests report themselves as skipped.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 

@@ -130,10 +130,7 @@ fn the_published_book_of_the_bitstamp_day_is_the_engines() {
 
 #[test]
 fn the_published_book_of_a_nasdaq_day_is_the_engines() {
-    let Some(data) = std::env::var_os("WEIR_DATA") else {
-        println!("WEIR_DATA is not set: LOBSTER's samples are not played");
-        return;
-    };
-    let name = "LOBSTER_SampleFile_AAPL_2012-06-21_1.zip";
-    play(&Path::new(&data).join("lobster").join(name));
+    let path = "lobster/LOBSTER_SampleFile_AAPL_2012-06-21_1.zip";
+    let Some(path) = weir_skip::recorded(path) else { return };
+    play(&path);
 }

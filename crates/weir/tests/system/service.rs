@@ -7,6 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use weir_client::session::SessionEvent;
+use weir_skip::{Need, skip};
 use weir_types::Reason;
 use weir_wire::session::{ApiKey, Logon};
 
@@ -165,7 +166,7 @@ fn what_is_refused_and_cut_is_counted_by_reason() {
     }
 }
 
-/// A small disk. The test is skipped where the system does not allow mounting one.
+/// A small disk of a test's own. `None`, reported as a skip, without the right to mount one.
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -174,11 +175,14 @@ impl SmallDisk {
         let options = format!("size={size}");
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(at);
-        let mounted = mount.output().is_ok_and(|output| output.status.success());
-        if !mounted {
-            eprintln!("NOT TESTED: this user may not mount a file system");
-        }
-        mounted.then(|| SmallDisk(at.to_owned()))
+        let refused = match mount.output() {
+            Ok(output) if output.status.success() => return Some(SmallDisk(at.to_owned())),
+            Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+            Err(error) => format!("mount: {error}"),
+        };
+        // Without the path, which is another one in each test.
+        skip(Need::Mount, refused.replace(&*at.to_string_lossy(), "tmpfs"));
+        None
     }
 }
 

@@ -4,6 +4,7 @@ use nix::errno::Errno;
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
+use weir_skip::{Need, skip};
 
 use crate::common::{ALICE, Node, until};
 use crate::stand::Stand;
@@ -55,8 +56,7 @@ fn a_thread_that_stands_still_is_named_and_the_node_is_not_live_until_it_goes_on
     let mut stopped = Stopped(Vec::new());
     for (_, thread) in &threads {
         if stopped.add(*thread) == Err(Errno::EPERM) {
-            eprintln!("NOT TESTED: this user may not stop a thread of its own child");
-            return;
+            return skip(Need::Ptrace, "this user may not stop a thread of its own child");
         }
     }
     assert_eq!(stopped.0.len(), threads.len());

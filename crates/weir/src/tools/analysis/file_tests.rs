@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{Cursor, Read};
-use std::path::PathBuf;
 
 use weir_feed::capture::CaptureError;
 use weir_types::Nanos;
@@ -36,18 +35,9 @@ fn a_day_file_is_known_by_how_it_begins_and_has_the_times_of_its_messages() {
     assert_eq!(analysis.rates.total(), 2);
 }
 
-fn data() -> Option<PathBuf> {
-    let data = std::env::var_os("WEIR_DATA").map(PathBuf::from);
-    if data.is_none() {
-        println!("NOT CHECKED: WEIR_DATA is not set, so no real capture was read");
-    }
-    data
-}
-
 #[test]
 fn a_real_capture_has_each_datagram_that_its_frames_hold() {
-    let Some(data) = data() else { return };
-    let path = data.join("iex/TOPS16.pcapng.gz");
+    let Some(path) = weir_skip::recorded("iex/TOPS16.pcapng.gz") else { return };
     let mut file = CaptureFile::open(&path).expect("it is there");
     let (analysis, error) = Analysis::of(&mut file, None);
     assert!(error.is_none(), "{error:?}");
@@ -64,9 +54,9 @@ fn a_real_capture_has_each_datagram_that_its_frames_hold() {
 
 #[test]
 fn every_captured_frame_of_every_venue_is_read() {
-    let Some(data) = data() else { return };
+    let Some(frames_of_venues) = weir_skip::recorded("omi") else { return };
     let (mut files, mut frames, mut damaged) = (0_u64, 0, 0);
-    let mut folders = vec![data.join("omi")];
+    let mut folders = vec![frames_of_venues];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();

@@ -113,11 +113,7 @@ fn what_is_not_of_the_feed_or_not_understood_is_counted_and_passed_over() {
 
 #[test]
 fn a_real_capture_of_iex_is_understood_to_the_last_message() {
-    let Some(data) = std::env::var_os("WEIR_DATA") else {
-        println!("NOT CHECKED: WEIR_DATA is not set, so no real capture was read");
-        return;
-    };
-    let path = std::path::Path::new(&data).join("iex/TOPS16.pcapng.gz");
+    let Some(path) = weir_skip::recorded("iex/TOPS16.pcapng.gz") else { return };
     let mut file = CaptureFile::open(&path).expect("it is there");
     let mut builder = Builder::new((feed_by_name("iex-tops").expect("known").feed)(), &[]);
     assert!(builder.read(&mut file).is_none());
