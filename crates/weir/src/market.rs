@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use weir_client::SessionConfig;
 use weir_client::market::{MarketClient, Wanted};
-use weir_client::{SessionConfig, Target, resolve};
 use weir_market::conflate::Pattern;
 use weir_marketgate::gateway::MarketSection;
 use weir_types::{InstrumentId, MarketContent, MarketPolicy, Price, Side};
@@ -18,6 +18,7 @@ use super::endpoint::Login;
 use super::market_ring::{self, Shown};
 use super::market_top::{TopArgs, run as run_top};
 use super::serve::{self, ServeArgs};
+use super::{ports, units};
 
 /// Options of `weir market`.
 #[derive(Debug, clap::Args)]
@@ -30,39 +31,41 @@ pub struct MarketArgs {
 enum MarketCommand {
     /// Run a gateway: a node with the section [market], or with the feed that options name.
     Serve(Box<GatewayArgs>),
-    /// Who is served, how old what they are told is, what was merged, how long the queues are.
+    /// Show subscribers, the age of sent messages, merged changes and queues, refreshed until Ctrl-C.
     Top(TopArgs),
-    /// Subscribe, and print what comes.
+    /// Subscribe to market data and print it.
     Watch(WatchArgs),
 }
 
-/// A gateway by options alone, for a first try: what they leave open has its default.
+/// A gateway by options alone, with defaults for the rest.
 #[derive(Clone, Debug, clap::Args)]
 struct GatewayArgs {
     #[command(flatten)]
     serve: ServeArgs,
-    /// The feed: itch, iex-tops, iex-deep, iex-deep-plus, opra, cqs, cts,
-    /// dbn or weir.
+    /// The feed: itch, iex-tops, iex-deep, iex-deep-plus, opra, cqs, cts, dbn or weir. The feed
+    /// weir without --lines and --capture is that of `weir serve --publish` on this machine.
     #[arg(long, value_name = "NAME")]
     feed: Option<String>,
     /// A pair of lines: GROUP:PORT@INTERFACE or ADDRESS:PORT, and the second behind a comma.
     #[arg(long, value_name = "A[,B]", requires = "feed", conflicts_with = "capture")]
     lines: Vec<String>,
-    /// Where lost messages are asked from, of the one pair of lines: itch and weir. Of weir, who
-    /// comes late and has no --glimpse asks for all from the session's first message on.
-    #[arg(long, value_name = "ADDRESS", requires = "lines")]
+    /// The server for requests of lost messages, HOST:PORT, of the one pair of lines: itch and weir.
+    /// With the feed weir and no --glimpse, a late gateway requests all messages of the session.
+    #[arg(long, value_name = "ADDRESS", requires = "lines", value_parser = units::address_v4)]
     request: Option<SocketAddrV4>,
-    /// Where snapshots come from, of the one pair of lines, without a password: itch and weir.
-    #[arg(long, value_name = "ADDRESS", requires = "lines")]
+    /// The server of snapshots, HOST:PORT, of the one pair of lines, without a password: itch and
+    /// weir.
+    #[arg(long, value_name = "ADDRESS", requires = "lines", value_parser = units::address)]
     glimpse: Option<SocketAddr>,
     /// A capture or day file instead of lines.
     #[arg(long, value_name = "FILE", requires = "feed")]
     capture: Option<PathBuf>,
-    /// How fast a capture goes: so many times as it was, or max.
+    /// Speed of a capture: a multiple of its own, or max.
     #[arg(long, value_name = "SPEED", requires = "capture", default_value = "1")]
     speed: String,
-    /// Where subscribers connect.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7003")]
+    /// Listener for subscribers: HOST:PORT.
+    #[arg(long, value_name = "ADDRESS", value_parser = units::address,
+          default_value_t = ports::local(ports::MARKET))]
     market_listen: SocketAddr,
 }
 
@@ -70,6 +73,11 @@ impl GatewayArgs {
     /// The section that the options make; `None` when they name no feed.
     fn section(&self) -> anyhow::Result<Option<MarketSection>> {
         let Some(name) = &self.feed else { return Ok(None) };
+        if name == "weir" && self.lines.is_empty() && self.capture.is_none() {
+            let lines = vec![format!("{}@127.0.0.1", ports::publish_group())];
+            let request = Some(ports::publish_requests());
+            return GatewayArgs { lines, request, ..self.clone() }.section();
+        }
         let mut feed = toml::Table::new();
         feed.insert("name".to_owned(), name.as_str().into());
         if let Some(file) = &self.capture {
@@ -125,22 +133,24 @@ impl GatewayArgs {
 /// Options of `weir market watch`.
 #[derive(Debug, clap::Args)]
 struct WatchArgs {
-    /// A symbol, the beginning of symbols and a star, or a star for all.
+    /// A symbol, a prefix of symbols and a star, or a star for all.
     pattern: String,
-    /// What: bbo, depth, levels, orders, trades, statistics or status; several by commas.
+    /// Content: bbo, depth, levels, orders, trades, statistics or status; several by commas.
     #[arg(long, value_delimiter = ',', default_value = "bbo,trades,status")]
     content: Vec<Wish>,
-    /// Levels of each side, of depth.
+    /// Levels of each side, with the content depth.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     depth: u16,
-    /// The least time between two messages of an instrument, in microseconds.
-    #[arg(long, value_name = "US", default_value_t = 0)]
-    interval_us: u64,
+    /// The least time between two messages of an instrument; a number alone is microseconds.
+    /// `--interval-us` is the same.
+    #[arg(long, alias = "interval-us", value_name = "TIME", default_value = "0us",
+          value_parser = units::micros)]
+    interval: Duration,
     /// End after so many messages; 0 for never.
     #[arg(long, value_name = "N", default_value_t = 0)]
     messages: u64,
-    /// Where the gateway's subscribers connect.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7003")]
+    /// The gateway's listener for subscribers: HOST:PORT.
+    #[arg(long, value_name = "ADDRESS", default_value_t = ports::local(ports::MARKET).to_string())]
     market: String,
     /// Read the ring in shared memory at this path instead: of what the gateway's section
     /// [market.shm] says, what the pattern and the contents name. Nobody logs on.
@@ -188,6 +198,7 @@ pub fn run(args: MarketArgs) -> anyhow::Result<()> {
         MarketCommand::Serve(args) => {
             let mut serve = args.serve.clone();
             serve.market = args.section()?.map(Box::new);
+            serve.is_gateway = true;
             anyhow::ensure!(
                 serve.config()?.market.is_some(),
                 "no feed: give --feed with --lines or --capture, or a configuration with [market]"
@@ -205,9 +216,9 @@ fn watch(args: &WatchArgs) -> anyhow::Result<()> {
         let (content, messages) = (&args.content, args.messages);
         return market_ring::watch(path, &Shown { pattern, content, messages });
     }
-    let tls = args.login.endpoint.tls.client(&args.market)?;
-    let target = Target { address: resolve(&args.market)?, tls };
-    let session = SessionConfig::new(args.login.session_id(), args.login.key()?);
+    let target = args.login.endpoint.target_at(&args.market, "--market")?;
+    let key = args.login.market_key(&args.market)?;
+    let session = SessionConfig::new(args.login.session_id(), key);
     let mut client = MarketClient::new(target, session);
     for wish in &args.content {
         let mut wanted = Wanted::new(&args.pattern, wish.content());
@@ -215,7 +226,7 @@ fn watch(args: &WatchArgs) -> anyhow::Result<()> {
             wanted.depth = args.depth;
         }
         if wish.may_wait() && wanted.policy == MarketPolicy::Conflate {
-            wanted.interval = Duration::from_micros(args.interval_us);
+            wanted.interval = args.interval;
         }
         client.subscribe(wanted);
     }

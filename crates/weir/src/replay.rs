@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use weir_client::Admin;
-use weir_client::clock::WaitStrategy;
+use weir_client::clock::{WaitStrategy, nanos};
 use weir_client::flow::{self, FlowItem, PackedFlow, Plan, ReplayConfig};
 use weir_client::load::setup::hire_all;
 use weir_client::load::{Generator, LoadPlan, LoadReport, Pace, Playback, SetupPlan, Stage};
@@ -19,6 +19,7 @@ use weir_wire::reference::DefineInstrument;
 
 use super::endpoint::{Login, TIMEOUT};
 use super::load::{progress_bar, show, table};
+use super::units;
 
 /// Options of `weir replay`.
 #[derive(Debug, clap::Args)]
@@ -33,15 +34,17 @@ pub struct ReplayArgs {
     /// On how many instruments at once.
     #[arg(long, default_value_t = 1)]
     copies: u32,
-    /// How much later each copy begins than the one before, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 50)]
-    shift_ms: u64,
+    /// Delay of each copy's begin after the one before; a number alone is milliseconds.
+    /// `--shift-ms` is the same.
+    #[arg(long, alias = "shift-ms", value_name = "TIME", default_value = "50ms",
+          value_parser = units::millis)]
+    shift: Duration,
     /// As fast as the node answers, with so many requests under way, instead of the pace.
     #[arg(long, value_name = "N")]
     in_flight: Option<u32>,
-    /// Stop after so many seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 86_400)]
-    at_most: u64,
+    /// Stop after this time; a number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "1d", value_parser = units::seconds)]
+    at_most: Duration,
     /// The symbol; the recording's own when not given. Further copies get a number behind it.
     #[arg(long)]
     symbol: Option<String>,
@@ -89,7 +92,7 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<()> {
             trader,
         })
         .collect();
-    let shift = Nanos(args.shift_ms * 1_000_000);
+    let shift = nanos(args.shift);
     let config = ReplayConfig { speed: args.speed, copies: args.copies, shift };
     let mut playback = Playback::new(plan.replay(config), &stages);
     let span = plan.span(args.speed).0 + shift.0 * u64::from(args.copies);
@@ -107,7 +110,7 @@ fn play(
     generator: &mut Generator,
     (playback, span): (&mut Playback<'_>, Duration),
 ) -> anyhow::Result<LoadReport> {
-    let at_most = Duration::from_secs(args.at_most);
+    let at_most = args.at_most;
     let plan = LoadPlan {
         pace: args.in_flight.map_or(Pace::Open, Pace::Window),
         warm_up: Duration::ZERO,
