@@ -20,6 +20,7 @@ pub mod keygen;
 pub mod load;
 pub mod log;
 pub mod market;
+mod market_line;
 mod market_ring;
 mod market_top;
 pub mod named_token;

@@ -1,20 +1,21 @@
-//! `weir market`: a market-data gateway, what it does, and a subscriber to it.
+//! `weir market`: a market-data gateway, its figures, and a subscriber to it.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use weir_client::SessionConfig;
 use weir_client::market::{MarketClient, Wanted};
+use weir_client::status::fetch_json;
 use weir_market::conflate::Pattern;
 use weir_marketgate::gateway::MarketSection;
-use weir_types::{InstrumentId, MarketContent, MarketPolicy, Price, Side};
-use weir_wire::market::MarketFlags;
+use weir_types::{MarketContent, MarketPolicy};
 use weir_wire::market_dialogue::MarketMessage;
 
 use super::endpoint::Login;
+use super::market_line::{self, Line, Names};
 use super::market_ring::{self, Shown};
 use super::market_top::{TopArgs, run as run_top};
 use super::serve::{self, ServeArgs};
@@ -146,14 +147,17 @@ struct WatchArgs {
     #[arg(long, alias = "interval-us", value_name = "TIME", default_value = "0us",
           value_parser = units::micros)]
     interval: Duration,
-    /// End after so many messages; 0 for never.
+    /// Print this many messages and end; 0 for no limit.
     #[arg(long, value_name = "N", default_value_t = 0)]
     messages: u64,
+    /// JSON objects, one a line, instead of columns: those of the WebSocket, with the symbol.
+    #[arg(long)]
+    json: bool,
     /// The gateway's listener for subscribers: HOST:PORT.
     #[arg(long, value_name = "ADDRESS", default_value_t = ports::local(ports::MARKET).to_string())]
     market: String,
-    /// Read the ring in shared memory at this path instead: of what the gateway's section
-    /// [market.shm] says, what the pattern and the contents name. Nobody logs on.
+    /// Read the ring in shared memory at this path instead: the part of the gateway's section
+    /// [market.shm] that the pattern and the contents name. Needs no key.
     #[arg(long, value_name = "PATH")]
     shm: Option<PathBuf>,
     #[command(flatten)]
@@ -184,6 +188,17 @@ impl Wish {
         }
     }
 
+    fn wanted(self, args: &WatchArgs) -> Wanted {
+        let mut wanted = Wanted::new(&args.pattern, self.content());
+        if self == Wish::Depth {
+            wanted.depth = args.depth;
+        }
+        if self.may_wait() && wanted.policy == MarketPolicy::Conflate {
+            wanted.interval = args.interval;
+        }
+        wanted
+    }
+
     fn may_wait(self) -> bool {
         !matches!(self, Wish::Orders | Wish::Trades | Wish::Status)
     }
@@ -211,118 +226,117 @@ pub fn run(args: MarketArgs) -> anyhow::Result<()> {
 }
 
 fn watch(args: &WatchArgs) -> anyhow::Result<()> {
+    let mut printer = Printer::new(args);
     if let Some(path) = &args.shm {
         let pattern = Pattern::parse(args.pattern.as_bytes()).context("the pattern")?;
-        let (content, messages) = (&args.content, args.messages);
-        return market_ring::watch(path, &Shown { pattern, content, messages });
+        return market_ring::watch(path, &Shown { pattern, content: &args.content }, printer);
     }
     let target = args.login.endpoint.target_at(&args.market, "--market")?;
     let key = args.login.market_key(&args.market)?;
-    let session = SessionConfig::new(args.login.session_id(), key);
-    let mut client = MarketClient::new(target, session);
+    let mut client = MarketClient::new(target, SessionConfig::new(args.login.session_id(), key));
     for wish in &args.content {
-        let mut wanted = Wanted::new(&args.pattern, wish.content());
-        if *wish == Wish::Depth {
-            wanted.depth = args.depth;
-        }
-        if wish.may_wait() && wanted.policy == MarketPolicy::Conflate {
-            wanted.interval = args.interval;
-        }
-        client.subscribe(wanted);
+        client.subscribe(wish.wanted(args));
     }
-    let mut names = Names::default();
-    let mut count = 0;
-    let mut out = std::io::stdout().lock();
+    let begun = Instant::now();
+    let mut idle = Idle { is_told: false, next_look: begun + SILENCE, is_over: false };
     loop {
-        let mut lines = String::new();
-        client.poll(Duration::from_millis(100), |message| {
-            count += u64::from(names.line(message, &mut lines));
-        });
-        out.write_all(lines.as_bytes())?;
-        out.flush()?;
-        if let Some(failure) = client.take_failure() {
-            anyhow::bail!("{failure}");
-        }
-        if args.messages > 0 && count >= args.messages {
+        client.poll(Duration::from_millis(100), |message| printer.take(message));
+        if printer.flush()? {
             return Ok(());
         }
+        if let Some(failure) = client.take_failure() {
+            return Err(failure.into());
+        }
+        idle.look(args, &printer);
     }
 }
 
-/// Instruments' symbols and the exponents of their prices, as they were told.
-#[derive(Default)]
-pub(super) struct Names(std::collections::HashMap<InstrumentId, (String, i8)>);
+/// The time without data after which the reasons for it are looked for.
+const SILENCE: Duration = Duration::from_secs(2);
 
-impl Names {
-    pub(super) fn symbol(&self, id: InstrumentId) -> &str {
-        self.0.get(&id).map_or("?", |(symbol, _)| symbol)
-    }
+/// Notes about a subscription without data.
+struct Idle {
+    is_told: bool,
+    next_look: Instant,
+    is_over: bool,
+}
 
-    fn price(&self, id: InstrumentId, price: Price) -> String {
-        let exponent = self.0.get(&id).map_or(0, |(_, exponent)| *exponent);
-        short(&super::endpoint::decimal(i128::from(price.0), exponent))
-    }
-
-    /// Appends a line for a message; false when it is none of the market.
-    pub(super) fn line(&mut self, message: &MarketMessage<'_>, out: &mut String) -> bool {
-        use std::fmt::Write;
-        let mark = |flags: MarketFlags| match flags {
-            flags if flags.contains(MarketFlags::STALE) => " STALE",
-            flags if flags.contains(MarketFlags::SNAPSHOT) => " snapshot",
-            _ => "",
-        };
-        let written = match message {
-            MarketMessage::Instrument(one, symbol) => {
-                let symbol = String::from_utf8_lossy(symbol).into_owned();
-                self.0.insert(one.instrument_id, (symbol, one.price_exponent));
-                return false;
+impl Idle {
+    /// Says once that no instrument matches, and once that the gateway's capture has ended.
+    fn look(&mut self, args: &WatchArgs, printer: &Printer) {
+        if Instant::now() < self.next_look {
+            return;
+        }
+        self.next_look = Instant::now() + SILENCE;
+        if printer.names.is_empty() && !self.is_told {
+            self.is_told = true;
+            let pattern = &args.pattern;
+            eprintln!(
+                "weir: no instrument of the feed matches {pattern:?} so far; waiting for one"
+            );
+        }
+        if !self.is_over {
+            // The page is another listener: without it there is no such note.
+            let page = fetch_json(&args.login.endpoint.gateway_http(), "/status").ok();
+            self.is_over = page.is_some_and(|page| page["market"]["receive"]["is_over"] == true);
+            if self.is_over {
+                eprintln!("weir: the capture has ended: no more changes come");
             }
-            MarketMessage::Quote(q) => writeln!(
-                out,
-                "{:<8} quote  {} x {} / {} x {}  ({} changes){}",
-                self.symbol(q.instrument_id),
-                self.price(q.instrument_id, q.bid_px),
-                q.bid_size,
-                self.price(q.instrument_id, q.ask_px),
-                q.ask_size,
-                q.change_count,
-                mark(q.flags)
-            ),
-            MarketMessage::Trade(t) => writeln!(
-                out,
-                "{:<8} trade  {} x {}{}",
-                self.symbol(t.instrument_id),
-                self.price(t.instrument_id, t.last_px),
-                t.last_qty,
-                mark(t.flags)
-            ),
-            MarketMessage::Levels(head, levels) => {
-                let head_line = writeln!(
-                    out,
-                    "{:<8} levels ({} changes){}",
-                    self.symbol(head.instrument_id),
-                    head.change_count,
-                    mark(head.flags)
-                );
-                let lines = levels.clone().filter_map(Result::ok).try_for_each(|level| {
-                    let side = if level.side == Side::Buy { "bid" } else { "ask" };
-                    let price = self.price(head.instrument_id, level.price);
-                    writeln!(out, "    {side} {price} x {} ({})", level.size, level.order_count)
-                });
-                head_line.and(lines)
-            }
-            other => writeln!(out, "{other:?}"),
-        };
-        written.expect("a string takes all that is written to it");
-        true
+        }
     }
 }
 
-/// Without zeros at the end, but for two places.
-fn short(decimal: &str) -> String {
-    let Some((whole, fraction)) = decimal.split_once('.') else { return decimal.to_owned() };
-    let kept = fraction.trim_end_matches('0').len().max(2).min(fraction.len());
-    format!("{whole}.{}", &fraction[..kept])
+/// Prints messages as lines, up to a number.
+pub(super) struct Printer {
+    names: Names,
+    is_json: bool,
+    lines: String,
+    has_heading: bool,
+    /// Messages that may still be printed; `None` without a limit.
+    left: Option<u64>,
+}
+
+impl Printer {
+    fn new(args: &WatchArgs) -> Printer {
+        let left = (args.messages > 0).then_some(args.messages);
+        let (names, lines) = (Names::default(), String::new());
+        Printer { names, is_json: args.json, lines, has_heading: false, left }
+    }
+
+    pub(super) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Adds a message's line, unless the limit is reached.
+    pub(super) fn take(&mut self, message: &MarketMessage<'_>) {
+        match self.names.line(message, self.is_json) {
+            Line::None => {}
+            Line::Note(text) => eprintln!("weir: {text}"),
+            Line::Data(line) => {
+                if self.left == Some(0) {
+                    return;
+                }
+                self.left = self.left.map(|left| left - 1);
+                if !self.is_json && !self.has_heading {
+                    self.has_heading = true;
+                    self.lines.push_str(&market_line::heading());
+                }
+                self.lines.push_str(&line);
+            }
+        }
+    }
+
+    /// Writes the lines; true when the limit is reached.
+    ///
+    /// # Errors
+    /// When the terminal or pipe does not take them.
+    pub(super) fn flush(&mut self) -> anyhow::Result<bool> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(self.lines.as_bytes())?;
+        out.flush()?;
+        self.lines.clear();
+        Ok(self.left == Some(0))
+    }
 }
 
 #[cfg(test)]
@@ -358,20 +372,11 @@ mod tests {
         let whole = section(&[&["--feed", "weir"], &lines[..]].concat()).unwrap().expect("named");
         whole.check().unwrap();
         assert!(!whole.feed.timing.from_start && whole.feed.lines[0].glimpse.is_some());
+        let here = section(&["--feed", "weir"]).unwrap().expect("named");
+        here.check().unwrap();
+        assert!(here.feed.timing.from_start && here.feed.lines[0].request.is_some());
         let capture = section(&["--feed", "iex-tops", "--capture", "a.pcap.gz", "--speed", "max"]);
         capture.unwrap().expect("a feed is named").check().unwrap();
-    }
-
-    #[test]
-    fn prices_are_as_short_as_they_can_be() {
-        for (decimal, want) in [
-            ("1.230000000", "1.23"),
-            ("1.200000000", "1.20"),
-            ("1.000100000", "1.0001"),
-            ("7", "7"),
-        ] {
-            assert_eq!(short(decimal), want);
-        }
     }
 
     #[test]
