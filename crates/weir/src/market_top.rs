@@ -1,4 +1,4 @@
-//! `weir market top`: a gateway's figures as a table that is drawn anew.
+//! `weir market top`: a gateway's figures as a table that is refreshed.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -11,6 +11,7 @@ use weir_marketgate::gateway::MarketReport;
 use weir_marketgate::gateway::figures::SubscriberReport;
 
 use super::endpoint::{Endpoint, span};
+use super::status::wait_until_ready;
 use super::units;
 
 /// Clears the terminal and goes to its top.
@@ -32,6 +33,9 @@ pub struct TopArgs {
     /// Look once and end.
     #[arg(long)]
     once: bool,
+    /// Wait until the gateway runs, this long at most.
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    wait: Option<Duration>,
     /// One JSON object a look.
     #[arg(long)]
     json: bool,
@@ -42,9 +46,13 @@ pub struct TopArgs {
 /// # Errors
 /// When the gateway's page cannot be read, or it is no gateway.
 pub fn run(args: &TopArgs) -> anyhow::Result<()> {
+    let http = args.endpoint.gateway_http();
+    if let Some(limit) = args.wait {
+        wait_until_ready(&http, limit)?;
+    }
     let mut before: Option<(Instant, MarketReport)> = None;
     loop {
-        let page = fetch_json(&args.endpoint.gateway_http(), "/status")?;
+        let page = fetch_json(&http, "/status")?;
         let now = Instant::now();
         let report = report_of(&page)?;
         let text = match args.json {

@@ -1,4 +1,4 @@
-//! `weir replay FILE`: plays recorded order flow into a running node, at the market's pace times N.
+//! `weir replay [FILE]`: plays recorded order flow into a running node, at the market's pace times N.
 //!
 //! Takes what `weir_client::flow` reads: LOBSTER, Bitstamp, the packed form. It defines an
 //! instrument, an account and a session per copy with an operator's key. What a recording does not
@@ -17,6 +17,7 @@ use weir_client::load::{Generator, LoadPlan, LoadReport, Pace, Playback, SetupPl
 use weir_types::{InstrumentId, Nanos, Phase, Price, Qty, RequestNo, SessionId, Symbol};
 use weir_wire::reference::DefineInstrument;
 
+use super::demo::recordings::recorded_day;
 use super::endpoint::{Login, TIMEOUT};
 use super::load::{progress_bar, show, table};
 use super::units;
@@ -24,8 +25,9 @@ use super::units;
 /// Options of `weir replay`.
 #[derive(Debug, clap::Args)]
 pub struct ReplayArgs {
-    /// LOBSTER (.zip), Bitstamp (.log.xz, .csv.xz) or packed (.wflow).
-    file: PathBuf,
+    /// LOBSTER (.zip), Bitstamp (.log.xz, .csv.xz) or packed (.wflow); by default the day of Bitstamp
+    /// that ships with the program.
+    file: Option<PathBuf>,
     #[command(flatten)]
     login: Login,
     /// Times faster than the market was.
@@ -66,9 +68,12 @@ pub struct ReplayArgs {
 pub fn run(args: ReplayArgs) -> anyhow::Result<()> {
     anyhow::ensure!(args.copies > 0, "--copies must be at least 1");
     anyhow::ensure!(args.in_flight != Some(0), "--in-flight must be at least 1");
-    let recording = flow::load(&args.file)?;
+    let recording = match &args.file {
+        Some(file) => flow::load(file)?,
+        None => recorded_day()?,
+    };
     let plan = Plan::of(&recording.items);
-    anyhow::ensure!(!plan.is_empty(), "{} holds no orders", args.file.display());
+    anyhow::ensure!(!plan.is_empty(), "the recording holds no orders");
     let mut admin = args.login.admin()?;
     let terms = Terms { symbol: args.symbol.as_deref(), ..Terms::default() };
     let copies = (args.first_id, args.copies);

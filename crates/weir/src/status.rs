@@ -43,7 +43,10 @@ pub fn run(args: StatusArgs) -> anyhow::Result<()> {
 }
 
 /// Waits until the status page has figures: the node takes orders.
-fn wait_until_ready(http: &str, limit: Duration) -> anyhow::Result<()> {
+///
+/// # Errors
+/// When it has none within `limit`.
+pub(super) fn wait_until_ready(http: &str, limit: Duration) -> anyhow::Result<()> {
     let begun = Instant::now();
     loop {
         match fetch_json(http, "/status").map(|page| page.is_object()) {

@@ -7,7 +7,7 @@
 
 mod day;
 mod followers;
-mod recordings;
+pub(super) mod recordings;
 mod table;
 
 use std::net::SocketAddr;
