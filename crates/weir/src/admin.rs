@@ -14,8 +14,8 @@ use weir_client::status::{InstrumentStatus, phase_name, phase_named};
 use weir_client::{Admin, ClientError};
 use weir_types::{
     AccountId, Cash, ClOrdId, Credential, CredentialKind, FirmId, InstrumentId, KillScope,
-    MassCancelScope, MatchId, Nanos, PartitionId, Phase, Price, Qty, RequestNo, Role, SessionId,
-    Symbol,
+    MassCancelScope, MatchId, Nanos, PartitionId, Phase, Price, Qty, Reason, RequestNo, Role,
+    SessionId, Symbol,
 };
 use weir_wire::Request;
 use weir_wire::order_entry::MassCancel;
@@ -25,6 +25,7 @@ use weir_wire::reference::{
 
 use super::calendar::Calendar;
 use super::endpoint::{DIR_VARIABLE, Login, dir_of, hex, key_file_name};
+use super::explain::contradictions;
 use super::keygen::{parse_32, read_public_key};
 use super::units;
 use weir_runtime::civil::{Date, parse_moment, utc};
@@ -308,7 +309,7 @@ fn done(text: String) -> Outcome {
 fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     match &args.command {
-        AdminCommand::Instrument(instrument) => define_instrument(admin, instrument),
+        AdminCommand::Instrument(instrument) => define_instrument(admin, &args.login, instrument),
         AdminCommand::Firm { id, name } => {
             let (firm_id, name) = (FirmId(*id), symbol(name)?);
             admin.define_firm(DefineFirm { request_no, name, session_id, firm_id })?;
@@ -319,7 +320,11 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
             let unlimited = switch(*unlimited);
             let definition =
                 DefineAccount { request_no, session_id, account_id, firm_id, unlimited };
-            admin.define_account(definition)?;
+            admin.define_account(definition).map_err(|error| {
+                let text =
+                    format!("account {id} is another firm's than {firm}: its first firm stands");
+                stands(error, text)
+            })?;
             Ok(done(format!("account {id} is firm {firm}'s")))
         }
         AdminCommand::Session(session) => define_session(admin, args, session),
@@ -357,8 +362,12 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
     }
 }
 
-fn define_instrument(admin: &mut Admin, args: &InstrumentArgs) -> anyhow::Result<Outcome> {
-    admin.define_instrument(DefineInstrument {
+fn define_instrument(
+    admin: &mut Admin,
+    login: &Login,
+    args: &InstrumentArgs,
+) -> anyhow::Result<Outcome> {
+    let definition = DefineInstrument {
         request_no: RequestNo::NONE,
         symbol: symbol(&args.symbol)?,
         tick_size: Price(args.tick),
@@ -376,6 +385,17 @@ fn define_instrument(admin: &mut Admin, args: &InstrumentArgs) -> anyhow::Result
         price_exponent: args.price_exponent,
         qty_exponent: args.qty_exponent,
         phase: args.phase,
+    };
+    admin.define_instrument(definition).or_else(|error| match error {
+        ClientError::Refused { reason: Reason::InvalidDefinition, .. } => {
+            let (_, found) = login.endpoint.status_until(|page| {
+                let found = contradictions(&definition, &page.instruments);
+                (!found.is_empty()).then_some(found)
+            })?;
+            let Some(found) = found else { bail!("InvalidDefinition: {error}") };
+            bail!("the definition contradicts (InvalidDefinition): {}", found.join("; "))
+        }
+        error => Err(error.into()),
     })?;
     Ok(done(format!("instrument {} is {} in partition {}", args.id, args.symbol, args.partition)))
 }
@@ -398,7 +418,7 @@ fn define_session(
         }
         None => Nanos(0),
     };
-    admin.define_session(DefineSession {
+    let definition = DefineSession {
         request_no: RequestNo::NONE,
         valid_until,
         credential,
@@ -409,6 +429,15 @@ fn define_session(
         in_flight_max: args.in_flight,
         role: args.role,
         credential_kind,
+    };
+    admin.define_session(definition).map_err(|error| {
+        let text = if !args.role.has_firm() && args.firm != 0 {
+            format!("--firm {}: the role {:?} has no firm", args.firm, args.role)
+        } else {
+            let (role, firm) = (args.role, args.firm);
+            format!("session {id} is not {role:?} of firm {firm}: its first role and firm stand")
+        };
+        stands(error, text)
     })?;
     let file = if args.keep_key { Some(keep_key(&dir, id, drawn.as_deref())?) } else { None };
     let kept = hex(&credential.0);
@@ -430,6 +459,19 @@ fn define_session(
         "credential": kept, "valid_until_ns": valid_until.0,
     });
     Ok(Outcome { text, json })
+}
+
+/// A contradiction with the standing definition, in words.
+fn stands(error: ClientError, text: String) -> anyhow::Error {
+    match error {
+        ClientError::Refused { reason: Reason::InvalidDefinition, .. } => {
+            anyhow::anyhow!("the definition contradicts (InvalidDefinition): {text}")
+        }
+        ClientError::Refused { reason: Reason::UnknownFirm, .. } => anyhow::anyhow!(
+            "UnknownFirm: no such firm; define it first with `weir admin firm --id ID --name NAME`"
+        ),
+        error => error.into(),
+    }
 }
 
 /// Stores a drawn key in the directory of the node on this machine.

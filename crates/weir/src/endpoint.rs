@@ -14,6 +14,7 @@ use weir_tls::client::Trust;
 use weir_types::SessionId;
 use weir_wire::session::ApiKey;
 
+use super::explain::{self, Attempt};
 use super::keygen::read_signing_key;
 use super::{ports, units};
 
@@ -22,6 +23,8 @@ pub use weir_types::hex::{hex, parse_hex};
 /// The time that a command waits for an answer.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The longest time until a definition is on the status page.
+const PAGE_LAG_MAX: Duration = Duration::from_secs(1);
 /// The environment variable with the directory of a node on this machine.
 pub const DIR_VARIABLE: &str = "WEIR_DIR";
 /// The environment variable with the directory of a gateway on this machine.
@@ -153,7 +156,28 @@ impl Endpoint {
     /// # Errors
     /// When it cannot be read.
     pub fn status(&self) -> anyhow::Result<StatusPage> {
-        Ok(StatusPage::fetch(&self.http())?)
+        let http = self.http();
+        StatusPage::fetch(&http).map_err(|error| explain::of_status(error, &http))
+    }
+
+    /// The status page once `find` finds something in it, or as it is after a second: a definition
+    /// is on the page a moment after it was accepted.
+    ///
+    /// # Errors
+    /// When the page cannot be read.
+    pub fn status_until<T>(
+        &self,
+        mut find: impl FnMut(&StatusPage) -> Option<T>,
+    ) -> anyhow::Result<(StatusPage, Option<T>)> {
+        let begun = Instant::now();
+        loop {
+            let page = self.status()?;
+            let found = find(&page);
+            if found.is_some() || begun.elapsed() >= PAGE_LAG_MAX {
+                return Ok((page, found));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// An instrument by its symbol or its number.
@@ -161,12 +185,14 @@ impl Endpoint {
     /// # Errors
     /// When the node has none of that name.
     pub fn instrument(&self, name: &str) -> anyhow::Result<InstrumentStatus> {
-        let page = self.status()?;
-        let by_number = || {
-            let id = name.parse::<u32>().ok()?;
-            page.instruments.iter().find(|instrument| instrument.id == id)
+        let find = |page: &StatusPage| {
+            let by_number = || {
+                let id = name.parse::<u32>().ok()?;
+                page.instruments.iter().find(|instrument| instrument.id == id)
+            };
+            page.instrument(name).or_else(by_number).cloned()
         };
-        let found = page.instrument(name).or_else(by_number).cloned();
+        let (page, found) = self.status_until(find)?;
         found.with_context(|| {
             let mut known: Vec<_> = page.instruments.iter().map(|i| i.symbol.as_str()).collect();
             if known.is_empty() {
@@ -250,7 +276,8 @@ impl Login {
     pub fn admin(&self) -> anyhow::Result<Admin> {
         let target = self.endpoint.target()?;
         let (session_id, key) = (self.session_id(), self.key()?);
-        Ok(once_free(|| Admin::connect(target.clone(), (session_id, key), TIMEOUT))?)
+        once_free(|| Admin::connect(target.clone(), (session_id, key), TIMEOUT))
+            .map_err(|error| self.explain(error))
     }
 
     /// Connects a client with the session open.
@@ -260,11 +287,54 @@ impl Login {
     pub fn client(&self) -> anyhow::Result<Client> {
         let target = self.endpoint.target()?;
         let config = SessionConfig::new(self.session_id(), self.key()?);
-        Ok(once_free(|| {
+        once_free(|| {
             let mut client = Client::connect(target.clone(), Limits::default())?;
             client.log_on(config, TIMEOUT)?;
             Ok(client)
-        })?)
+        })
+        .map_err(|error| self.explain(error))
+    }
+
+    /// An error of connecting or logging on, with the next step.
+    #[must_use]
+    pub fn explain(&self, error: ClientError) -> anyhow::Error {
+        let dir = dir_of(self.dir.as_deref(), DIR_VARIABLE, "weir-data");
+        let http = self.endpoint.http();
+        self.explain_at((&self.endpoint.node, "--node"), (&http, &dir), error)
+    }
+
+    /// As [`Login::explain`], at a gateway's listener for subscribers.
+    #[must_use]
+    pub fn explain_market(&self, address: &str, error: ClientError) -> anyhow::Error {
+        let dir = dir_of(self.dir.as_deref(), MARKET_DIR_VARIABLE, "weir-market");
+        let http = self.endpoint.gateway_http();
+        self.explain_at((address, "--market"), (&http, &dir), error)
+    }
+
+    fn explain_at(
+        &self,
+        (address, option): (&str, &str),
+        (http, dir): (&str, &Path),
+        error: ClientError,
+    ) -> anyhow::Error {
+        let has_tls = self.endpoint.tls.tls_ca.is_some() || self.endpoint.tls.tls_pin.is_some();
+        let key_from = self.key_from(dir);
+        let session = self.session;
+        let attempt = Attempt { address, option, http, has_tls, session, key_from: &key_from };
+        explain::of_connection(error, &attempt)
+    }
+
+    /// The source of the key, as [`Login::key`] chooses it.
+    fn key_from(&self, dir: &Path) -> String {
+        let file = |path: &Path| path.display().to_string();
+        match (&self.signing_key, &self.key, &self.key_file) {
+            (Some(path), ..) | (None, None, Some(path)) => file(path),
+            (None, Some(_), _) => "--key".to_owned(),
+            (None, None, None) if std::env::var_os(KEY_VARIABLE).is_some_and(|k| !k.is_empty()) => {
+                KEY_VARIABLE.to_owned()
+            }
+            (None, None, None) => file(&dir.join(key_file_name(self.session))),
+        }
     }
 }
 

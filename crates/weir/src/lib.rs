@@ -11,6 +11,7 @@ pub mod demo;
 pub mod drop_copy;
 pub mod emulate;
 pub mod endpoint;
+pub mod explain;
 pub mod feed;
 mod feed_audit;
 mod feed_book;

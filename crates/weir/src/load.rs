@@ -1,8 +1,9 @@
-//! `weir load`: trading sessions that send at decided times, and what came of each order.
+//! `weir load`: trading sessions that send at predetermined times, and the outcome of each request.
 //!
-//! It defines what it needs (instruments, accounts, sessions) with an operator's key, sends,
-//! measures, prints a table, and takes its orders out of the book again. Latency counts from when
-//! an order was due; when the load itself was late too often it says so instead of a verdict.
+//! It defines instruments, accounts and sessions with an operator's key, sends, measures, prints a
+//! table, and cancels its orders. Latency counts from an order's due time; if the load itself was
+//! late too often, it says so instead of a verdict. It continues after a lost connection, and counts
+//! the requests answered once, twice and never.
 
 use std::time::Duration;
 
@@ -38,6 +39,9 @@ pub struct LoadArgs {
     /// Kinds among a hundred adds: stops=N, icebergs=N, gtd=N, ioc=N, with commas between them.
     #[arg(long, value_name = "SHARES")]
     kinds: Option<Kinds>,
+    /// Reconnect for this long after a lost connection, and continue; 0s: a loss ends the load.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::duration)]
+    reconnect: Duration,
     /// Trading sessions.
     #[arg(long, default_value_t = 8)]
     sessions: u32,
@@ -100,6 +104,7 @@ pub fn run(args: LoadArgs) -> anyhow::Result<()> {
     let plan = plan_of(&args);
     let target = args.login.endpoint.target()?;
     let mut generator = Generator::connect(target, &traders, args.connections)?;
+    generator = generator.ride_over(args.reconnect);
     let bar = progress_bar(plan.warm_up + plan.duration);
     let report = generator.run(&plan, &mut source, &mut |progress| show(&bar, &progress))?;
     bar.finish_and_clear();
@@ -188,6 +193,13 @@ pub(super) fn table(report: &LoadReport) -> String {
             counts.refused,
             counts.trades,
             report.rate_measured
+        ),
+        format!(
+            "requests answered once {}   twice {}   never {}   reconnects {}",
+            counts.answered.saturating_sub(counts.answered_again),
+            counts.answered_again,
+            counts.unanswered,
+            counts.reconnects
         ),
         String::new(),
         format!(

@@ -245,7 +245,7 @@ fn watch(args: &WatchArgs) -> anyhow::Result<()> {
             return Ok(());
         }
         if let Some(failure) = client.take_failure() {
-            return Err(failure.into());
+            return Err(args.login.explain_market(&args.market, failure));
         }
         idle.look(args, &printer);
     }

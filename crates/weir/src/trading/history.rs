@@ -130,7 +130,8 @@ impl Source<'_> {
                 copies,
                 TIMEOUT,
             )
-        })?;
+        })
+        .map_err(|error| of.login.explain(error))?;
         let instrument_id = instrument.map(|one| one.instrument_id());
         Ok(Source { of, reader, instruments, instrument_id })
     }
