@@ -18,16 +18,16 @@ const SESSION: SessionId = SessionId(11);
 /// Pieces of requests, so that texts pass the first checks.
 const PIECES: [&str; 24] = [
     "{\"subscribe\":",
-    "{\"setInterval\":",
+    "{\"set_interval\":",
     "{\"unsubscribe\":",
     ",\"pattern\":",
     ",\"content\":",
     ",\"interval\":",
     ",\"depth\":",
     ",\"policy\":",
-    ",\"urgentMove\":",
-    ",\"urgentMovePpm\":",
-    ",\"queueLenMax\":",
+    ",\"urgent_move\":",
+    ",\"urgent_move_ppm\":",
+    ",\"queue_len_max\":",
     "\"*\"",
     "\"AAPL*\"",
     "\"Bbo\"",
@@ -97,5 +97,5 @@ fn check_message(bytes: &[u8]) {
     put_market(&message, &mut text);
     let told: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
     let kind = told["type"].as_str().expect("it says what it is");
-    assert!(kind.starts_with("Market") && !text.contains("sessionId"), "{text}");
+    assert!(kind.starts_with("Market") && !text.contains("session_id"), "{text}");
 }

@@ -3,18 +3,19 @@
 //! A refusal is an error with the engine's reason and a failing exit status. A new session's key
 //! is drawn here, printed once and kept nowhere; the node gets its hash.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use weir_client::admin::switch;
-use weir_client::clock::unix_time;
+use weir_client::clock::{nanos, unix_time};
 use weir_client::load::setup::{fresh_key, key_hash};
 use weir_client::status::{InstrumentStatus, phase_name, phase_named};
 use weir_client::{Admin, ClientError};
 use weir_types::{
     AccountId, Cash, ClOrdId, Credential, CredentialKind, FirmId, InstrumentId, KillScope,
-    MassCancelScope, MatchId, Nanos, PartitionId, Phase, Price, Qty, RequestNo, Role, SessionId,
-    Symbol,
+    MassCancelScope, MatchId, Nanos, PartitionId, Phase, Price, Qty, Reason, RequestNo, Role,
+    SessionId, Symbol,
 };
 use weir_wire::Request;
 use weir_wire::order_entry::MassCancel;
@@ -23,8 +24,10 @@ use weir_wire::reference::{
 };
 
 use super::calendar::Calendar;
-use super::endpoint::{Login, hex};
+use super::endpoint::{DIR_VARIABLE, Login, dir_of, hex, key_file_name};
+use super::explain::contradictions;
 use super::keygen::{parse_32, read_public_key};
+use super::units;
 use weir_runtime::civil::{Date, parse_moment, utc};
 
 /// Options of `weir admin`.
@@ -177,9 +180,11 @@ struct InstrumentArgs {
     /// How far a trade may be from the last price, in basis points; 0 for no collar.
     #[arg(long, value_name = "BASIS_POINTS", default_value_t = 0)]
     dynamic_collar: u32,
-    /// How long a volatility call lasts, in milliseconds; 0 until an operator ends it.
-    #[arg(long, value_name = "MS", default_value_t = 0)]
-    volatility_call_ms: u64,
+    /// Duration of a volatility call; 0: until an operator ends it, a number alone is
+    /// milliseconds. `--volatility-call-ms` is the same.
+    #[arg(long, alias = "volatility-call-ms", value_name = "TIME", default_value = "0ms",
+          value_parser = units::millis)]
+    volatility_call: Duration,
 }
 
 #[derive(Debug, clap::Args)]
@@ -205,7 +210,11 @@ struct SessionArgs {
     /// It has an API key already: the key's hash, as printed when it was drawn.
     #[arg(long, value_name = "HEX", conflicts_with = "public_key")]
     key_hash: Option<String>,
-    /// Until when its key is good: 2026-11-23T08:50:00Z, an offset such as +01:00 for the Z, or
+    /// Store the drawn API key in DIR/session-ID.key, readable by its owner only, where commands on
+    /// this machine find it; DIR is that of --dir.
+    #[arg(long, conflicts_with_all = ["public_key", "key_hash"])]
+    keep_key: bool,
+    /// Expiry of its key: 2026-11-23T08:50:00Z, an offset such as +01:00 for the Z, or
     /// from now: +90s, +10m. For ever when not given.
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
@@ -300,7 +309,7 @@ fn done(text: String) -> Outcome {
 fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     match &args.command {
-        AdminCommand::Instrument(instrument) => define_instrument(admin, instrument),
+        AdminCommand::Instrument(instrument) => define_instrument(admin, &args.login, instrument),
         AdminCommand::Firm { id, name } => {
             let (firm_id, name) = (FirmId(*id), symbol(name)?);
             admin.define_firm(DefineFirm { request_no, name, session_id, firm_id })?;
@@ -311,10 +320,14 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
             let unlimited = switch(*unlimited);
             let definition =
                 DefineAccount { request_no, session_id, account_id, firm_id, unlimited };
-            admin.define_account(definition)?;
+            admin.define_account(definition).map_err(|error| {
+                let text =
+                    format!("account {id} is another firm's than {firm}: its first firm stands");
+                stands(error, text)
+            })?;
             Ok(done(format!("account {id} is firm {firm}'s")))
         }
-        AdminCommand::Session(session) => define_session(admin, session),
+        AdminCommand::Session(session) => define_session(admin, args, session),
         AdminCommand::Deposit(deposit) => transfer(admin, args, deposit),
         AdminCommand::Phase { instrument, phase } => set_phase(admin, args, instrument, *phase),
         AdminCommand::Halt { instrument } => set_phase(admin, args, instrument, Phase::Halted),
@@ -349,8 +362,12 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
     }
 }
 
-fn define_instrument(admin: &mut Admin, args: &InstrumentArgs) -> anyhow::Result<Outcome> {
-    admin.define_instrument(DefineInstrument {
+fn define_instrument(
+    admin: &mut Admin,
+    login: &Login,
+    args: &InstrumentArgs,
+) -> anyhow::Result<Outcome> {
+    let definition = DefineInstrument {
         request_no: RequestNo::NONE,
         symbol: symbol(&args.symbol)?,
         tick_size: Price(args.tick),
@@ -359,7 +376,7 @@ fn define_instrument(admin: &mut Admin, args: &InstrumentArgs) -> anyhow::Result
         price_min: Price(args.price_min),
         price_max: Price(args.price_max),
         reference_price: Price(args.reference_price),
-        volatility_call: Nanos(args.volatility_call_ms.saturating_mul(1_000_000)),
+        volatility_call: nanos(args.volatility_call),
         static_collar: args.static_collar,
         dynamic_collar: args.dynamic_collar,
         session_id: SessionId::NONE,
@@ -368,12 +385,31 @@ fn define_instrument(admin: &mut Admin, args: &InstrumentArgs) -> anyhow::Result
         price_exponent: args.price_exponent,
         qty_exponent: args.qty_exponent,
         phase: args.phase,
+    };
+    admin.define_instrument(definition).or_else(|error| match error {
+        ClientError::Refused { reason: Reason::InvalidDefinition, .. } => {
+            let (_, found) = login.endpoint.status_until(|page| {
+                let found = contradictions(&definition, &page.instruments);
+                (!found.is_empty()).then_some(found)
+            })?;
+            let Some(found) = found else { bail!("InvalidDefinition: {error}") };
+            bail!("the definition contradicts (InvalidDefinition): {}", found.join("; "))
+        }
+        error => Err(error.into()),
     })?;
     Ok(done(format!("instrument {} is {} in partition {}", args.id, args.symbol, args.partition)))
 }
 
-fn define_session(admin: &mut Admin, args: &SessionArgs) -> anyhow::Result<Outcome> {
+fn define_session(
+    admin: &mut Admin,
+    command: &AdminArgs,
+    args: &SessionArgs,
+) -> anyhow::Result<Outcome> {
     let id = args.id;
+    let dir = dir_of(command.login.dir.as_deref(), DIR_VARIABLE, "weir-data");
+    if args.keep_key && !dir.is_dir() {
+        bail!("no directory {} to keep the key in: name the node's with --dir", dir.display());
+    }
     let (credential, credential_kind, drawn) = credential(args)?;
     let valid_until = match &args.expires {
         Some(text) => {
@@ -382,7 +418,7 @@ fn define_session(admin: &mut Admin, args: &SessionArgs) -> anyhow::Result<Outco
         }
         None => Nanos(0),
     };
-    admin.define_session(DefineSession {
+    let definition = DefineSession {
         request_no: RequestNo::NONE,
         valid_until,
         credential,
@@ -393,9 +429,22 @@ fn define_session(admin: &mut Admin, args: &SessionArgs) -> anyhow::Result<Outco
         in_flight_max: args.in_flight,
         role: args.role,
         credential_kind,
+    };
+    admin.define_session(definition).map_err(|error| {
+        let text = if !args.role.has_firm() && args.firm != 0 {
+            format!("--firm {}: the role {:?} has no firm", args.firm, args.role)
+        } else {
+            let (role, firm) = (args.role, args.firm);
+            format!("session {id} is not {role:?} of firm {firm}: its first role and firm stand")
+        };
+        stands(error, text)
     })?;
+    let file = if args.keep_key { Some(keep_key(&dir, id, drawn.as_deref())?) } else { None };
     let kept = hex(&credential.0);
     let mut text = match (&drawn, credential_kind) {
+        (Some(_), _) if let Some(file) = &file => {
+            format!("session {id} has an API key in {}; its hash: {kept}", file.display())
+        }
         (Some(key), _) => {
             format!("session {id} has this API key; it is not shown again\n{key}\nits hash: {kept}")
         }
@@ -406,12 +455,35 @@ fn define_session(admin: &mut Admin, args: &SessionArgs) -> anyhow::Result<Outco
         text.push_str(&format!("\nit expires at {}", utc(valid_until)));
     }
     let json = serde_json::json!({
-        "session": id, "api_key": drawn, "credential": kept, "valid_until_ns": valid_until.0,
+        "session": id, "api_key": if file.is_some() { None } else { drawn }, "key_file": file,
+        "credential": kept, "valid_until_ns": valid_until.0,
     });
     Ok(Outcome { text, json })
 }
 
-/// What the node is to keep, of which kind it is, and the API key if one had to be drawn.
+/// A contradiction with the standing definition, in words.
+fn stands(error: ClientError, text: String) -> anyhow::Error {
+    match error {
+        ClientError::Refused { reason: Reason::InvalidDefinition, .. } => {
+            anyhow::anyhow!("the definition contradicts (InvalidDefinition): {text}")
+        }
+        ClientError::Refused { reason: Reason::UnknownFirm, .. } => anyhow::anyhow!(
+            "UnknownFirm: no such firm; define it first with `weir admin firm --id ID --name NAME`"
+        ),
+        error => error.into(),
+    }
+}
+
+/// Stores a drawn key in the directory of the node on this machine.
+fn keep_key(dir: &Path, id: u32, drawn: Option<&str>) -> anyhow::Result<PathBuf> {
+    let key = drawn.context("a key that was not drawn here is not stored")?;
+    let path = dir.join(key_file_name(id));
+    weir_io::durable::write_file(&path, format!("{key}\n").as_bytes(), 0o600)
+        .with_context(|| format!("the key file {}", path.display()))?;
+    Ok(path)
+}
+
+/// The credential that the node stores, its kind, and the API key if one was drawn.
 fn credential(args: &SessionArgs) -> anyhow::Result<(Credential, CredentialKind, Option<String>)> {
     if let Some(path) = &args.public_key {
         return Ok((Credential(read_public_key(path)?), CredentialKind::Ed25519, None));
@@ -625,7 +697,7 @@ fn symbol(text: &str) -> anyhow::Result<Symbol> {
 }
 
 /// The value whose name, in lower case with hyphens between its words, is `text`.
-fn by_name<T: Copy + std::fmt::Debug>(text: &str, all: &[T]) -> Result<T, String> {
+pub(super) fn by_name<T: Copy + std::fmt::Debug>(text: &str, all: &[T]) -> Result<T, String> {
     let name = |value: &T| {
         let camel = format!("{value:?}");
         let words = camel.char_indices().map(|(at, letter)| match letter {

@@ -23,7 +23,7 @@ const OPERATOR_KEY: &str = "operator.key";
 #[derive(Debug, clap::Args)]
 pub struct BackupArgs {
     /// The node's directory; the node may be running.
-    #[arg(long, value_name = "DIR", default_value = "weir-data")]
+    #[arg(long, value_name = "DIR", env = "WEIR_DIR", default_value = "weir-data")]
     dir: PathBuf,
     /// Where the backup is; what is there from an earlier one is not copied again.
     #[arg(long, value_name = "TARGET")]

@@ -17,6 +17,7 @@ use weir_wire::{Message as _, NodeMessage};
 
 use super::delivery_top::TopArgs;
 use super::endpoint::{Login, hex, once_free, span};
+use super::units;
 
 /// Options of `weir delivery`.
 #[derive(Debug, clap::Args)]
@@ -37,8 +38,8 @@ enum DeliveryCommand {
 struct SubscriptionsArgs {
     #[command(flatten)]
     login: Login,
-    /// Where subscribers connect; by default what the node's status page says.
-    #[arg(long, value_name = "ADDRESS")]
+    /// The node's listener for subscribers, HOST:PORT; by default as its status page says.
+    #[arg(long, value_name = "ADDRESS", value_parser = units::address)]
     broker: Option<SocketAddr>,
     #[command(subcommand)]
     command: Option<SubscriptionsCommand>,
@@ -68,12 +69,14 @@ enum SubscriptionsCommand {
         /// Messages that may be untaken before it is evicted; 0 for the node's limit.
         #[arg(long, default_value_t = 0)]
         quota_messages: u64,
-        /// Bytes that may be; 0 for the node's limit.
-        #[arg(long, default_value_t = 0)]
+        /// Bytes that may be untaken, such as 64MiB; 0 for the node's limit.
+        #[arg(long, value_name = "SIZE", default_value = "0", value_parser = units::bytes)]
         quota_bytes: u64,
-        /// Seconds that nobody may be attached; 0 for the node's limit.
-        #[arg(long, default_value_t = 0)]
-        expire_after_s: u64,
+        /// Time without a reader before it expires; 0 for the node's limit, a number alone is
+        /// seconds. `--expire-after-s` is the same.
+        #[arg(long, alias = "expire-after-s", value_name = "TIME", default_value = "0s",
+              value_parser = units::seconds)]
+        expire_after: Duration,
     },
     /// Print its messages as they come, and acknowledge what was printed.
     Read {
@@ -137,9 +140,8 @@ pub fn run(args: DeliveryArgs) -> anyhow::Result<()> {
             of,
             quota_messages,
             quota_bytes,
-            expire_after_s,
+            expire_after,
         } => {
-            let expire_after = Duration::from_secs(expire_after_s);
             let level = AckLevel::Memory;
             let new = NewSubscription::new(&name, kind);
             let topic_key = of;

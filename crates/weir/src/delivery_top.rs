@@ -17,6 +17,7 @@ use weir_types::{FirmId, Reason};
 
 use super::delivery::{address_of, as_json as one_json};
 use super::endpoint::{Login, once_free, span};
+use super::units;
 
 /// Clears the terminal and goes to its top.
 const CLEAR: &str = "\x1b[2J\x1b[H";
@@ -26,13 +27,14 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 pub struct TopArgs {
     #[command(flatten)]
     login: Login,
-    /// Where subscribers connect; by default what the node's status page says.
-    #[arg(long, value_name = "ADDRESS")]
+    /// The node's listener for subscribers, HOST:PORT; by default as its status page says.
+    #[arg(long, value_name = "ADDRESS", value_parser = units::address)]
     broker: Option<SocketAddr>,
-    /// How often to look, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 1_000,
-          value_parser = clap::value_parser!(u64).range(50..=60_000))]
-    interval_ms: u64,
+    /// Refresh interval, 50 ms to 1 min; a number alone is milliseconds. `--interval-ms` is the
+    /// same.
+    #[arg(long, alias = "interval-ms", value_name = "TIME", default_value = "1s",
+          value_parser = units::refresh)]
+    interval: Duration,
     /// What to begin with: lag (messages), bytes, spilled, age or name.
     #[arg(long, value_name = "KEY", default_value = "lag", value_parser = parse_key)]
     sort: SortKey,
@@ -84,7 +86,7 @@ struct Look {
 /// When the node cannot be reached or refuses.
 pub fn run(args: &TopArgs) -> anyhow::Result<()> {
     let mut before: Option<Look> = None;
-    let interval = Duration::from_millis(args.interval_ms);
+    let interval = args.interval;
     let mut client = None;
     loop {
         let look = look(args, &mut client)?;
@@ -131,7 +133,7 @@ fn readers(args: &TopArgs, page: &Value) -> anyhow::Result<Vec<Value>> {
     if page["router"].is_object() {
         return Ok(Vec::new());
     }
-    let mut report = fetch_json(&args.login.endpoint.http, "/readers")?;
+    let mut report = fetch_json(&args.login.endpoint.http(), "/readers")?;
     let mut readers = report["readers"].as_array_mut().map(std::mem::take).unwrap_or_default();
     if args.readers > 0 {
         readers.truncate(args.readers);

@@ -59,7 +59,8 @@ pub fn run(args: DropCopyArgs) -> anyhow::Result<()> {
     let copies = DropCopy::new(whose, args.from.beginning, &points);
     let config = SessionConfig::new(args.login.session_id(), args.login.key()?);
     let target = args.login.endpoint.target()?;
-    let mut reader = DropCopyReader::connect(target, config, copies, TIMEOUT)?;
+    let mut reader = DropCopyReader::connect(target, config, copies, TIMEOUT)
+        .map_err(|error| args.login.explain(error))?;
     let mut saved = points;
     let mut was_connected = true;
     let mut last_heard = Instant::now();

@@ -1,41 +1,52 @@
-//! How a command reaches a node, and how it writes what it hears: addresses, keys, decimals.
+//! A node's addresses, TLS and session as options of a command; decimals and spans as text.
 //!
-//! A key is never printed and never taken from a place that other users can read by default: it
-//! comes from an option, the environment or a file.
+//! A key is never printed. It comes from an option, the environment, a file, or the directory of a
+//! node on this machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use weir_client::status::{InstrumentStatus, StatusPage};
-use weir_client::{Admin, Client, ClientError, Key, Limits, SessionConfig, Target, resolve};
+use weir_client::{Admin, Client, ClientError, Key, Limits, SessionConfig, Target};
 use weir_tls::ClientTls;
 use weir_tls::client::Trust;
 use weir_types::SessionId;
 use weir_wire::session::ApiKey;
 
+use super::explain::{self, Attempt};
 use super::keygen::read_signing_key;
+use super::{ports, units};
 
 pub use weir_types::hex::{hex, parse_hex};
 
-/// How long a command waits for an answer.
+/// The time that a command waits for an answer.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where a node is.
+/// The longest time until a definition is on the status page.
+const PAGE_LAG_MAX: Duration = Duration::from_secs(1);
+/// The environment variable with the directory of a node on this machine.
+pub const DIR_VARIABLE: &str = "WEIR_DIR";
+/// The environment variable with the directory of a gateway on this machine.
+pub const MARKET_DIR_VARIABLE: &str = "WEIR_MARKET_DIR";
+const KEY_VARIABLE: &str = "WEIR_API_KEY";
+
+/// A node's addresses.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Endpoint {
-    /// The node's order entry and delivery.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7001")]
+    /// The node's order entry and delivery: HOST:PORT.
+    #[arg(long, value_name = "ADDRESS", default_value_t = ports::local(ports::NODE).to_string())]
     pub node: String,
-    /// The node's status page.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7080")]
-    pub http: String,
-    /// How to know the node, where it wants TLS.
+    /// The node's status page: HOST:PORT. By default port 7080 of this machine for a node, 7082 for
+    /// a market-data gateway.
+    #[arg(long, value_name = "ADDRESS")]
+    pub http: Option<String>,
+    /// The node's TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
 }
 
-/// How a command knows a node with TLS, and shows who it is itself.
+/// The certificates that a command trusts, and its own.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct TlsArgs {
     /// TLS: authorities that may sign the node's certificate (PEM).
@@ -44,13 +55,13 @@ pub struct TlsArgs {
     /// TLS: the one certificate that the node must show (PEM).
     #[arg(long, value_name = "FILE")]
     pub tls_pin: Option<PathBuf>,
-    /// The name in the node's certificate; the host of its address when not given.
+    /// TLS: the name in the node's certificate; by default the host of its address.
     #[arg(long, value_name = "NAME")]
     pub tls_name: Option<String>,
-    /// A certificate of one's own, where the node asks for one (PEM).
+    /// TLS: the client's own certificate, for a node that requires one (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_certificate: Option<PathBuf>,
-    /// Its private key (PEM).
+    /// TLS: the private key of the client's certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
 }
@@ -66,7 +77,7 @@ impl TlsArgs {
             (None, Some(path)) => Trust::Pinned(path),
             (None, None) => {
                 let alone = self.tls_name.is_some() || self.tls_certificate.is_some();
-                anyhow::ensure!(!alone, "TLS needs --tls-ca or --tls-pin: whom to believe");
+                anyhow::ensure!(!alone, "TLS needs --tls-ca or --tls-pin: the trusted certificate");
                 return Ok(None);
             }
         };
@@ -83,25 +94,30 @@ impl TlsArgs {
     }
 }
 
-/// Where a node is and who asks.
+/// A node's addresses and the session that a command logs on as.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Login {
-    /// Where.
+    /// The node.
     #[command(flatten)]
     pub endpoint: Endpoint,
-    /// The session to log on as; 1 is the operator that a node begins with.
+    /// The session to log on as; 1 is a node's first operator.
     #[arg(long, value_name = "ID", default_value_t = 1)]
     pub session: u32,
-    /// The session's API key, 64 hexadecimal digits.
-    #[arg(long, value_name = "HEX", env = "WEIR_API_KEY", hide_env_values = true)]
+    /// The session's API key, 64 hexadecimal digits. Without an option for a key, the variable
+    /// WEIR_API_KEY, then the key file in --dir.
+    #[arg(long, value_name = "HEX", conflicts_with_all = ["key_file", "signing_key"])]
     pub key: Option<String>,
-    /// A file that holds the key.
-    #[arg(long, value_name = "FILE", conflicts_with = "key")]
+    /// A file that holds the API key.
+    #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// The session's secret key, a file of `weir keygen`: logs on by signature. Goes before an API
-    /// key of the environment.
+    /// The session's secret key, a file of `weir keygen`: logs on by signature.
     #[arg(long, value_name = "FILE", conflicts_with = "key_file")]
     pub signing_key: Option<PathBuf>,
+    /// The directory of a node on this machine, for its key files: operator.key is session 1's,
+    /// session-N.key that of session N (`weir admin session --keep-key`). By default WEIR_DIR, else
+    /// weir-data; for a market-data gateway WEIR_MARKET_DIR, else weir-market.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
 }
 
 impl Endpoint {
@@ -110,7 +126,29 @@ impl Endpoint {
     /// # Errors
     /// When the address does not resolve or the options of TLS are refused.
     pub fn target(&self) -> anyhow::Result<Target> {
-        Ok(Target { address: resolve(&self.node)?, tls: self.tls.client(&self.node)? })
+        self.target_at(&self.node, "--node")
+    }
+
+    /// Another listener of the node, named by `option`.
+    ///
+    /// # Errors
+    /// As [`Endpoint::target`].
+    pub fn target_at(&self, address: &str, option: &str) -> anyhow::Result<Target> {
+        let resolved = units::address(address);
+        let resolved = resolved.map_err(|why| anyhow::anyhow!("{option} {address}: {why}"))?;
+        Ok(Target { address: resolved, tls: self.tls.client(address)? })
+    }
+
+    /// The address of the status page.
+    #[must_use]
+    pub fn http(&self) -> String {
+        self.http.clone().unwrap_or_else(|| ports::local(ports::HTTP).to_string())
+    }
+
+    /// The address of a gateway's status page.
+    #[must_use]
+    pub fn gateway_http(&self) -> String {
+        self.http.clone().unwrap_or_else(|| ports::local(ports::GATEWAY_HTTP).to_string())
     }
 
     /// The status page.
@@ -118,7 +156,28 @@ impl Endpoint {
     /// # Errors
     /// When it cannot be read.
     pub fn status(&self) -> anyhow::Result<StatusPage> {
-        Ok(StatusPage::fetch(&self.http)?)
+        let http = self.http();
+        StatusPage::fetch(&http).map_err(|error| explain::of_status(error, &http))
+    }
+
+    /// The status page once `find` finds something in it, or as it is after a second: a definition
+    /// is on the page a moment after it was accepted.
+    ///
+    /// # Errors
+    /// When the page cannot be read.
+    pub fn status_until<T>(
+        &self,
+        mut find: impl FnMut(&StatusPage) -> Option<T>,
+    ) -> anyhow::Result<(StatusPage, Option<T>)> {
+        let begun = Instant::now();
+        loop {
+            let page = self.status()?;
+            let found = find(&page);
+            if found.is_some() || begun.elapsed() >= PAGE_LAG_MAX {
+                return Ok((page, found));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// An instrument by its symbol or its number.
@@ -126,14 +185,22 @@ impl Endpoint {
     /// # Errors
     /// When the node has none of that name.
     pub fn instrument(&self, name: &str) -> anyhow::Result<InstrumentStatus> {
-        let page = self.status()?;
-        let by_number = || {
-            let id = name.parse::<u32>().ok()?;
-            page.instruments.iter().find(|instrument| instrument.id == id)
+        let find = |page: &StatusPage| {
+            let by_number = || {
+                let id = name.parse::<u32>().ok()?;
+                page.instruments.iter().find(|instrument| instrument.id == id)
+            };
+            page.instrument(name).or_else(by_number).cloned()
         };
-        let found = page.instrument(name).or_else(by_number).cloned();
+        let (page, found) = self.status_until(find)?;
         found.with_context(|| {
             let mut known: Vec<_> = page.instruments.iter().map(|i| i.symbol.as_str()).collect();
+            if known.is_empty() {
+                return format!(
+                    "the node has no instrument {name:?}, nor any other: define one with \
+                     `weir admin instrument`"
+                );
+            }
             known.truncate(20);
             format!("the node has no instrument {name:?}; it has {}", known.join(", "))
         })
@@ -152,43 +219,144 @@ impl Login {
     /// # Errors
     /// When none is given, it is not 64 hexadecimal digits, or others may read a secret key.
     pub fn key(&self) -> anyhow::Result<Key> {
+        let dir = dir_of(self.dir.as_deref(), DIR_VARIABLE, "weir-data");
+        self.key_for(&self.endpoint.node, &dir)
+    }
+
+    /// The key at a market-data gateway, which has a directory of its own.
+    ///
+    /// # Errors
+    /// As [`Login::key`].
+    pub fn market_key(&self, address: &str) -> anyhow::Result<Key> {
+        let dir = dir_of(self.dir.as_deref(), MARKET_DIR_VARIABLE, "weir-market");
+        self.key_for(address, &dir)
+    }
+
+    fn key_for(&self, address: &str, dir: &Path) -> anyhow::Result<Key> {
         if let Some(path) = &self.signing_key {
             return Ok(Key::Signing(read_signing_key(path)?));
         }
-        let text = match (&self.key, &self.key_file) {
-            (Some(text), _) => text.clone(),
-            (None, Some(path)) => std::fs::read_to_string(path)
-                .with_context(|| format!("key file {}", path.display()))?,
-            (None, None) => {
-                bail!("no key: give --key, --key-file, --signing-key or WEIR_API_KEY")
+        if let Some(text) = &self.key {
+            return parse_key(text).map(Key::Api).context("--key");
+        }
+        let file = match (&self.key_file, std::env::var(KEY_VARIABLE)) {
+            (Some(path), _) => path.clone(),
+            (None, Ok(text)) if !text.is_empty() => {
+                return parse_key(&text).map(Key::Api).context(KEY_VARIABLE);
+            }
+            (None, _) => {
+                let path = dir.join(key_file_name(self.session));
+                // A local node's key goes to no other machine unless an option says so.
+                let is_local = units::address(address).is_ok_and(|at| at.ip().is_loopback());
+                let may_take = self.dir.is_some() || is_local;
+                anyhow::ensure!(may_take && path.is_file(), "{}", self.no_key(&path));
+                path
             }
         };
-        parse_key(&text).map(Key::Api)
+        let name = || format!("key file {}", file.display());
+        let text = std::fs::read_to_string(&file).with_context(name)?;
+        parse_key(&text).map(Key::Api).with_context(name)
     }
 
-    /// An operator's session, once no other command has it.
+    fn no_key(&self, path: &Path) -> String {
+        let session = self.session;
+        let why = if path.is_file() { "is for a node on this machine" } else { "is not there" };
+        format!(
+            "no key for session {session}: {} {why}; run the command next to the node's \
+             directory, name that with --dir, or give --key-file, --key, --signing-key or \
+             {KEY_VARIABLE}",
+            path.display()
+        )
+    }
+
+    /// Connects an operator's session, once no other command has it.
     ///
     /// # Errors
     /// When the node cannot be reached or refuses the logon.
     pub fn admin(&self) -> anyhow::Result<Admin> {
         let target = self.endpoint.target()?;
         let (session_id, key) = (self.session_id(), self.key()?);
-        Ok(once_free(|| Admin::connect(target.clone(), (session_id, key), TIMEOUT))?)
+        once_free(|| Admin::connect(target.clone(), (session_id, key), TIMEOUT))
+            .map_err(|error| self.explain(error))
     }
 
-    /// A client with the session open.
+    /// Connects a client with the session open.
     ///
     /// # Errors
     /// As [`Login::admin`].
     pub fn client(&self) -> anyhow::Result<Client> {
-        let mut client = Client::connect(self.endpoint.target()?, Limits::default())?;
-        client.log_on(SessionConfig::new(self.session_id(), self.key()?), TIMEOUT)?;
-        Ok(client)
+        let target = self.endpoint.target()?;
+        let config = SessionConfig::new(self.session_id(), self.key()?);
+        once_free(|| {
+            let mut client = Client::connect(target.clone(), Limits::default())?;
+            client.log_on(config, TIMEOUT)?;
+            Ok(client)
+        })
+        .map_err(|error| self.explain(error))
+    }
+
+    /// An error of connecting or logging on, with the next step.
+    #[must_use]
+    pub fn explain(&self, error: ClientError) -> anyhow::Error {
+        let dir = dir_of(self.dir.as_deref(), DIR_VARIABLE, "weir-data");
+        let http = self.endpoint.http();
+        self.explain_at((&self.endpoint.node, "--node"), (&http, &dir), error)
+    }
+
+    /// As [`Login::explain`], at a gateway's listener for subscribers.
+    #[must_use]
+    pub fn explain_market(&self, address: &str, error: ClientError) -> anyhow::Error {
+        let dir = dir_of(self.dir.as_deref(), MARKET_DIR_VARIABLE, "weir-market");
+        let http = self.endpoint.gateway_http();
+        self.explain_at((address, "--market"), (&http, &dir), error)
+    }
+
+    fn explain_at(
+        &self,
+        (address, option): (&str, &str),
+        (http, dir): (&str, &Path),
+        error: ClientError,
+    ) -> anyhow::Error {
+        let has_tls = self.endpoint.tls.tls_ca.is_some() || self.endpoint.tls.tls_pin.is_some();
+        let key_from = self.key_from(dir);
+        let session = self.session;
+        let attempt = Attempt { address, option, http, has_tls, session, key_from: &key_from };
+        explain::of_connection(error, &attempt)
+    }
+
+    /// The source of the key, as [`Login::key`] chooses it.
+    fn key_from(&self, dir: &Path) -> String {
+        let file = |path: &Path| path.display().to_string();
+        match (&self.signing_key, &self.key, &self.key_file) {
+            (Some(path), ..) | (None, None, Some(path)) => file(path),
+            (None, Some(_), _) => "--key".to_owned(),
+            (None, None, None) if std::env::var_os(KEY_VARIABLE).is_some_and(|k| !k.is_empty()) => {
+                KEY_VARIABLE.to_owned()
+            }
+            (None, None, None) => file(&dir.join(key_file_name(self.session))),
+        }
     }
 }
 
-/// Asks, and again while the session is logged on by another command or by a connection that has
-/// just ended.
+/// The name of a session's key file in a node's directory.
+#[must_use]
+pub fn key_file_name(session: u32) -> String {
+    match session {
+        1 => "operator.key".to_owned(),
+        other => format!("session-{other}.key"),
+    }
+}
+
+/// The directory of a node on this machine: an option, else an environment variable, else a
+/// default.
+#[must_use]
+pub fn dir_of(option: Option<&Path>, variable: &str, default: &str) -> PathBuf {
+    let from_environment = || std::env::var_os(variable).filter(|dir| !dir.is_empty());
+    let given = option.map(Path::to_owned).or_else(|| from_environment().map(PathBuf::from));
+    given.unwrap_or_else(|| PathBuf::from(default))
+}
+
+/// Asks, and repeats it while another command, or a connection that has just ended, has the session.
 ///
 /// # Errors
 /// As `ask`; that it is logged on, after [`TIMEOUT`].
@@ -259,6 +427,53 @@ mod tests {
         ];
         for (mantissa, exponent, want) in cases {
             assert_eq!(decimal(mantissa, exponent), want);
+        }
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        login: Login,
+    }
+
+    fn key_of(words: &[&str]) -> anyhow::Result<ApiKey> {
+        let line = <Line as clap::Parser>::try_parse_from([&["weir"], words].concat())?;
+        match line.login.key()? {
+            Key::Api(key) => Ok(key),
+            Key::Signing(_) => anyhow::bail!("a secret key"),
+        }
+    }
+
+    #[test]
+    fn a_node_on_this_machine_lends_its_keys_and_options_go_before_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, digits: &str| {
+            std::fs::write(dir.path().join(name), format!("{}\n", digits.repeat(32))).unwrap();
+        };
+        write("operator.key", "01");
+        write("session-11.key", "11");
+        write("other.key", "77");
+        let place = dir.path().to_str().unwrap();
+        let other = dir.path().join("other.key");
+        let other = other.to_str().unwrap();
+        let hex = "05".repeat(32);
+        let cases: [(&[&str], Result<u8, &str>); 7] = [
+            (&["--dir", place], Ok(0x01)),
+            (&["--dir", place, "--session", "11"], Ok(0x11)),
+            (&["--dir", place, "--key-file", other], Ok(0x77)),
+            (&["--dir", place, "--key", &hex], Ok(0x05)),
+            (&["--dir", place, "--session", "12"], Err("session-12.key is not there")),
+            (&["--key", &hex, "--key-file", other], Err("cannot be used with")),
+            (&["--key", "05"], Err("64 hexadecimal digits")),
+        ];
+        for (words, want) in cases {
+            match (key_of(words), want) {
+                (Ok(key), Ok(byte)) => assert_eq!(key, ApiKey([byte; 32]), "{words:?}"),
+                (Err(error), Err(text)) => {
+                    assert!(format!("{error:#}").contains(text), "{words:?}: {error:#}");
+                }
+                (got, want) => panic!("{words:?}: {got:?}, want {want:?}"),
+            }
         }
     }
 

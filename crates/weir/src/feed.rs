@@ -17,7 +17,7 @@ use weir_marketgate::feeds::{FEEDS, FeedEntry, feed_by_name};
 use weir_marketgate::post::audit::{AuditOverview, audit_files};
 use weir_marketgate::udp::{BatchReceiver, Listen, sender};
 
-use super::feed_audit;
+use super::{feed_audit, units};
 use crate::tools::analysis::{Analysis, Taken, kind_text};
 use crate::tools::plot;
 use crate::tools::record::{RecordPlan, record};
@@ -69,11 +69,11 @@ struct StatsArgs {
 struct ReplayArgs {
     /// A capture.
     file: PathBuf,
-    /// Where to.
-    #[arg(long, value_name = "GROUP:PORT")]
+    /// The receiving group or address.
+    #[arg(long, value_name = "GROUP:PORT", value_parser = units::address_v4)]
     to: SocketAddrV4,
-    /// Only what went to this group in the capture.
-    #[arg(long, value_name = "GROUP:PORT")]
+    /// Only datagrams to this group in the capture.
+    #[arg(long, value_name = "GROUP:PORT", value_parser = units::address)]
     group: Option<SocketAddr>,
     /// Times as fast as it was, or `max`.
     #[arg(long, default_value = "1")]
@@ -98,7 +98,7 @@ struct ReplayArgs {
 #[derive(Debug, clap::Args)]
 struct RecordArgs {
     /// A group, which is joined, or an address of this machine.
-    #[arg(long, value_name = "GROUP:PORT")]
+    #[arg(long, value_name = "GROUP:PORT", value_parser = units::address_v4)]
     from: SocketAddrV4,
     /// A new capture (pcap with nanoseconds), compressed when its name ends in .gz.
     #[arg(long, value_name = "FILE")]
@@ -106,12 +106,13 @@ struct RecordArgs {
     /// By which of this machine's addresses the group is joined.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     interface: Ipv4Addr,
-    /// Bytes of the kernel's buffer, as far as the system allows.
-    #[arg(long, default_value_t = 8 << 20)]
-    receive_buffer: usize,
-    /// End after so many seconds; without it, when it is interrupted.
-    #[arg(long)]
-    seconds: Option<u64>,
+    /// Size of the kernel's buffer, as far as the system allows; a number alone is bytes.
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = units::bytes)]
+    receive_buffer: u64,
+    /// End after this time, a number alone is seconds; without it, at Ctrl-C. `--seconds` is the
+    /// same.
+    #[arg(long, alias = "seconds", value_name = "TIME", value_parser = units::seconds)]
+    duration: Option<Duration>,
     /// End after so many datagrams.
     #[arg(long)]
     packets: Option<u64>,
@@ -363,15 +364,14 @@ fn run_record(args: &RecordArgs) -> anyhow::Result<()> {
     let listen = Listen {
         address: args.from,
         interface: args.interface,
-        receive_buffer: args.receive_buffer,
+        receive_buffer: usize::try_from(args.receive_buffer).unwrap_or(usize::MAX),
         wait: Some(Duration::from_millis(100)),
     };
     let mut receiver =
         BatchReceiver::open(&listen).with_context(|| format!("cannot listen to {}", args.from))?;
     let writer =
         CaptureWriter::create(&args.out).with_context(|| args.out.display().to_string())?;
-    let plan =
-        RecordPlan { at_most: args.seconds.map(Duration::from_secs), packets_max: args.packets };
+    let plan = RecordPlan { at_most: args.duration, packets_max: args.packets };
     let stopped = stop_by_signal()?;
     eprintln!("recording {} into {}", receiver.address(), args.out.display());
     // Relaxed: the flag is all that is handed over.

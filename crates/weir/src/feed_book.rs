@@ -15,6 +15,7 @@ use weir_types::{InstrumentId, Price, Side};
 
 use super::endpoint::decimal;
 use super::feed::feed_named;
+use super::units;
 use crate::tools::builder::Builder;
 
 /// Digits behind the point that a price has at least.
@@ -46,7 +47,7 @@ impl CaptureArgs {
 
 fn pair(text: &str) -> Result<(SocketAddr, SocketAddr), String> {
     let (a, b) = text.split_once('=').ok_or("not GROUP:PORT=GROUP:PORT")?;
-    let address = |text: &str| text.parse().map_err(|error| format!("`{text}`: {error}"));
+    let address = |text: &str| units::address(text).map_err(|error| format!("`{text}`: {error}"));
     Ok((address(a)?, address(b)?))
 }
 

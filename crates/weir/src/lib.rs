@@ -11,6 +11,7 @@ pub mod demo;
 pub mod drop_copy;
 pub mod emulate;
 pub mod endpoint;
+pub mod explain;
 pub mod feed;
 mod feed_audit;
 mod feed_book;
@@ -20,19 +21,26 @@ pub mod keygen;
 pub mod load;
 pub mod log;
 pub mod market;
+mod market_line;
 mod market_ring;
 mod market_top;
 pub mod named_token;
 pub mod orders;
+pub mod ports;
 pub mod replay;
 pub mod serve;
 pub mod status;
 pub mod token;
 pub mod tools;
+pub mod trading;
+pub mod units;
 
 use clap::{Parser, Subcommand};
 
 /// An exchange that takes its own latency apart.
+///
+/// Commands find a node of this machine by its default ports and its key in the directory weir-data
+/// (--dir, WEIR_DIR). WEIR_PORT_BASE moves all default ports, 7000 by default.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, about, max_term_width = 100)]
 pub struct Cli {
@@ -46,22 +54,32 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Start a node in a temporary directory and play real order flow through it.
     Demo(demo::DemoArgs),
-    /// Send orders at a rate and measure what becomes of them.
+    /// Send orders at a rate and measure the latency of each.
     Load(load::LoadArgs),
     /// Emulate trading cores that feed a node, or clients that follow it.
     Emulate(emulate::EmulateArgs),
     /// Play recorded order flow into a running node.
     Replay(replay::ReplayArgs),
-    /// Look into the logs of a stopped node.
+    /// Read, check and export the logs of a node.
     Log(log::LogArgs),
     /// Draw a key pair for a session.
     Keygen(keygen::KeygenArgs),
-    /// Copy what a node needs to be made again; the node may be running.
+    /// Copy a node's files; the node may be running.
     Backup(backup::BackupArgs),
-    /// Make a node's directory of a backup.
+    /// Make a node's directory from a backup.
     Restore(backup::RestoreArgs),
-    /// Define reference data, change phases, move money, stop somebody.
+    /// Define reference data, change phases, move cash, stop participants.
     Admin(admin::AdminArgs),
+    /// Enter an order: `weir order buy 100 WEIR 10.05 --session 11`.
+    Order(trading::entry::OrderArgs),
+    /// Cancel an order.
+    Cancel(trading::entry::CancelArgs),
+    /// Cancel all orders of a session, an account or a firm.
+    MassCancel(trading::entry::MassCancelArgs),
+    /// Print trades, from the copies of execution reports that the node retains.
+    Trades(trading::history::TradesArgs),
+    /// Print positions, added up from trades.
+    Positions(trading::history::PositionsArgs),
     /// Show an instrument's book, live.
     Book(book::BookArgs),
     /// Follow the state of orders by token.
@@ -72,15 +90,15 @@ enum Command {
     DropCopy(drop_copy::DropCopyArgs),
     /// Show a node's figures.
     Status(status::StatusArgs),
-    /// Look into a delivery token.
+    /// Decode a delivery token.
     Token(token::TokenArgs),
-    /// Make a certificate for TLS, of an authority made for it alone.
+    /// Make a certificate for TLS, signed by an authority made for it alone.
     Certificate(certificate::CertificateArgs),
-    /// Look into market data, measure it, send it again, record it.
+    /// Inspect, measure, replay and record market data.
     Feed(feed::FeedArgs),
-    /// Run a market-data gateway, see what it does, subscribe to one.
+    /// Run a market-data gateway, show its figures, subscribe to one.
     Market(market::MarketArgs),
-    /// Turn recorded order flow into the compact format and look into it.
+    /// Convert recorded order flow to the compact format and inspect it.
     Flow(flow::FlowArgs),
 }
 
@@ -88,8 +106,9 @@ impl Cli {
     /// Runs the command.
     ///
     /// # Errors
-    /// What went wrong, for people.
+    /// Returns the command's error, for people.
     pub fn run(self) -> anyhow::Result<()> {
+        ports::check()?;
         match self.command {
             Command::Serve(args) => serve::run(args),
             Command::Demo(args) => demo::run(args),
@@ -101,6 +120,11 @@ impl Cli {
             Command::Backup(args) => backup::run_backup(&args),
             Command::Restore(args) => backup::run_restore(&args),
             Command::Admin(args) => admin::run(args),
+            Command::Order(args) => trading::entry::run_order(&args),
+            Command::Cancel(args) => trading::entry::run_cancel(&args),
+            Command::MassCancel(args) => trading::entry::run_mass_cancel(&args),
+            Command::Trades(args) => trading::history::run_trades(&args),
+            Command::Positions(args) => trading::history::run_positions(&args),
             Command::Book(args) => book::run(args),
             Command::Orders(args) => orders::run(args),
             Command::Delivery(args) => delivery::run(args),

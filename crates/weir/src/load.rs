@@ -1,20 +1,20 @@
-//! `weir load`: trading sessions that send at decided times, and what came of each order.
+//! `weir load`: trading sessions that send at predetermined times, and the outcome of each request.
 //!
-//! It defines what it needs (instruments, accounts, sessions) with an operator's key, sends,
-//! measures, prints a table, and takes its orders out of the book again. Latency counts from when
-//! an order was due; when the load itself was late too often it says so instead of a verdict.
+//! It defines instruments, accounts and sessions with an operator's key, sends, measures, prints a
+//! table, and cancels its orders. Latency counts from an order's due time; if the load itself was
+//! late too often, it says so instead of a verdict. It continues after a lost connection, and counts
+//! the requests answered once, twice and never.
 
 use std::time::Duration;
 
+use super::endpoint::{Login, TIMEOUT, span};
+use super::units;
 use indicatif::{ProgressBar, ProgressStyle};
-use weir_client::clock::WaitStrategy;
+use weir_client::clock::{WaitStrategy, nanos};
 use weir_client::load::{
     Arrivals, Generator, Kinds, LoadPlan, LoadReport, Mix, MixSource, Pace, Progress, Quantiles,
     Schedule, SetupPlan, Verdict, set_up,
 };
-use weir_types::Nanos;
-
-use super::endpoint::{Login, TIMEOUT, span};
 
 /// Options of `weir load`.
 #[derive(Debug, clap::Args)]
@@ -24,12 +24,12 @@ pub struct LoadArgs {
     /// Orders per second, all sessions together.
     #[arg(long, default_value_t = 1_000.0)]
     rate: f64,
-    /// Seconds to measure.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
-    duration: f64,
-    /// Seconds before measuring begins.
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
-    warm_up: f64,
+    /// Time to measure; a number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::seconds)]
+    duration: Duration,
+    /// Time before measuring begins; a number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::seconds)]
+    warm_up: Duration,
     /// poisson, uniform, bursts:SIZE or staircase:RATE*SECONDS,RATE*SECONDS,...
     #[arg(long, default_value = "poisson")]
     arrivals: Arrivals,
@@ -39,6 +39,9 @@ pub struct LoadArgs {
     /// Kinds among a hundred adds: stops=N, icebergs=N, gtd=N, ioc=N, with commas between them.
     #[arg(long, value_name = "SHARES")]
     kinds: Option<Kinds>,
+    /// Reconnect for this long after a lost connection, and continue; 0s: a loss ends the load.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::duration)]
+    reconnect: Duration,
     /// Trading sessions.
     #[arg(long, default_value_t = 8)]
     sessions: u32,
@@ -57,9 +60,11 @@ pub struct LoadArgs {
     /// Spin instead of sleeping: for a core of the load's own.
     #[arg(long)]
     spin: bool,
-    /// An order sent so much later than due was late, in microseconds.
-    #[arg(long, value_name = "US", default_value_t = 200)]
-    late_us: u64,
+    /// An order sent this much after its due time is late; a number alone is microseconds.
+    /// `--late-us` is the same.
+    #[arg(long, alias = "late-us", value_name = "TIME", default_value = "200us",
+          value_parser = units::micros)]
+    late: Duration,
     /// No verdict when more than this percentage of orders was late.
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     late_percent: f64,
@@ -99,6 +104,7 @@ pub fn run(args: LoadArgs) -> anyhow::Result<()> {
     let plan = plan_of(&args);
     let target = args.login.endpoint.target()?;
     let mut generator = Generator::connect(target, &traders, args.connections)?;
+    generator = generator.ride_over(args.reconnect);
     let bar = progress_bar(plan.warm_up + plan.duration);
     let report = generator.run(&plan, &mut source, &mut |progress| show(&bar, &progress))?;
     bar.finish_and_clear();
@@ -118,19 +124,19 @@ fn check(args: &LoadArgs) -> anyhow::Result<()> {
     anyhow::ensure!(args.connections > 0, "--connections must be at least 1");
     anyhow::ensure!(args.live_max > 0, "--live-max must be at least 1");
     anyhow::ensure!(args.in_flight != Some(0), "--in-flight must be at least 1");
-    let is_time = |seconds: f64| (0.0..=86_400.0).contains(&seconds);
-    anyhow::ensure!(is_time(args.duration), "--duration must be up to a day");
-    anyhow::ensure!(is_time(args.warm_up), "--warm-up must be up to a day");
+    let day = Duration::from_secs(86_400);
+    anyhow::ensure!(args.duration <= day, "--duration must be at most a day");
+    anyhow::ensure!(args.warm_up <= day, "--warm-up must be at most a day");
     Ok(())
 }
 
 fn plan_of(args: &LoadArgs) -> LoadPlan {
     LoadPlan {
         pace: args.in_flight.map_or(Pace::Open, Pace::Window),
-        warm_up: Duration::from_secs_f64(args.warm_up),
-        duration: Duration::from_secs_f64(args.duration),
+        warm_up: args.warm_up,
+        duration: args.duration,
         wait: if args.spin { WaitStrategy::Spin } else { WaitStrategy::Park },
-        late_after: Nanos(args.late_us * 1_000),
+        late_after: nanos(args.late),
         late_share_max: args.late_percent / 100.0,
     }
 }
@@ -166,8 +172,8 @@ fn json(args: &LoadArgs, report: &LoadReport) -> anyhow::Result<String> {
         "sessions": args.sessions,
         "connections": args.connections,
         "instruments": args.instruments,
-        "duration_s": args.duration,
-        "warm_up_s": args.warm_up,
+        "duration_s": args.duration.as_secs_f64(),
+        "warm_up_s": args.warm_up.as_secs_f64(),
         "wait": if args.spin { "spin" } else { "park" },
         "seed": args.seed,
         "report": report,
@@ -187,6 +193,13 @@ pub(super) fn table(report: &LoadReport) -> String {
             counts.refused,
             counts.trades,
             report.rate_measured
+        ),
+        format!(
+            "requests answered once {}   twice {}   never {}   reconnects {}",
+            counts.answered.saturating_sub(counts.answered_again),
+            counts.answered_again,
+            counts.unanswered,
+            counts.reconnects
         ),
         String::new(),
         format!(
@@ -243,6 +256,8 @@ fn line(name: &str, of: &Quantiles) -> String {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::Nanos;
+
     use super::*;
 
     #[test]

@@ -39,7 +39,7 @@ enum LogCommand {
 #[derive(Clone, Debug, clap::Args)]
 struct Where {
     /// The node's directory.
-    #[arg(long, value_name = "DIR", default_value = "weir-data")]
+    #[arg(long, value_name = "DIR", env = "WEIR_DIR", default_value = "weir-data")]
     dir: PathBuf,
     /// The partition; 0 is the control log.
     #[arg(long, default_value_t = 1)]

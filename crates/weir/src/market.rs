@@ -1,23 +1,25 @@
-//! `weir market`: a market-data gateway, what it does, and a subscriber to it.
+//! `weir market`: a market-data gateway, its figures, and a subscriber to it.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use weir_client::SessionConfig;
 use weir_client::market::{MarketClient, Wanted};
-use weir_client::{SessionConfig, Target, resolve};
+use weir_client::status::fetch_json;
 use weir_market::conflate::Pattern;
 use weir_marketgate::gateway::MarketSection;
-use weir_types::{InstrumentId, MarketContent, MarketPolicy, Price, Side};
-use weir_wire::market::MarketFlags;
+use weir_types::{MarketContent, MarketPolicy};
 use weir_wire::market_dialogue::MarketMessage;
 
 use super::endpoint::Login;
+use super::market_line::{self, Line, Names};
 use super::market_ring::{self, Shown};
 use super::market_top::{TopArgs, run as run_top};
 use super::serve::{self, ServeArgs};
+use super::{ports, units};
 
 /// Options of `weir market`.
 #[derive(Debug, clap::Args)]
@@ -30,39 +32,41 @@ pub struct MarketArgs {
 enum MarketCommand {
     /// Run a gateway: a node with the section [market], or with the feed that options name.
     Serve(Box<GatewayArgs>),
-    /// Who is served, how old what they are told is, what was merged, how long the queues are.
+    /// Show subscribers, the age of sent messages, merged changes and queues, refreshed until Ctrl-C.
     Top(TopArgs),
-    /// Subscribe, and print what comes.
+    /// Subscribe to market data and print it.
     Watch(WatchArgs),
 }
 
-/// A gateway by options alone, for a first try: what they leave open has its default.
+/// A gateway by options alone, with defaults for the rest.
 #[derive(Clone, Debug, clap::Args)]
 struct GatewayArgs {
     #[command(flatten)]
     serve: ServeArgs,
-    /// The feed: itch, iex-tops, iex-deep, iex-deep-plus, opra, cqs, cts,
-    /// dbn or weir.
+    /// The feed: itch, iex-tops, iex-deep, iex-deep-plus, opra, cqs, cts, dbn or weir. The feed
+    /// weir without --lines and --capture is that of `weir serve --publish` on this machine.
     #[arg(long, value_name = "NAME")]
     feed: Option<String>,
     /// A pair of lines: GROUP:PORT@INTERFACE or ADDRESS:PORT, and the second behind a comma.
     #[arg(long, value_name = "A[,B]", requires = "feed", conflicts_with = "capture")]
     lines: Vec<String>,
-    /// Where lost messages are asked from, of the one pair of lines: itch and weir. Of weir, who
-    /// comes late and has no --glimpse asks for all from the session's first message on.
-    #[arg(long, value_name = "ADDRESS", requires = "lines")]
+    /// The server for requests of lost messages, HOST:PORT, of the one pair of lines: itch and weir.
+    /// With the feed weir and no --glimpse, a late gateway requests all messages of the session.
+    #[arg(long, value_name = "ADDRESS", requires = "lines", value_parser = units::address_v4)]
     request: Option<SocketAddrV4>,
-    /// Where snapshots come from, of the one pair of lines, without a password: itch and weir.
-    #[arg(long, value_name = "ADDRESS", requires = "lines")]
+    /// The server of snapshots, HOST:PORT, of the one pair of lines, without a password: itch and
+    /// weir.
+    #[arg(long, value_name = "ADDRESS", requires = "lines", value_parser = units::address)]
     glimpse: Option<SocketAddr>,
     /// A capture or day file instead of lines.
     #[arg(long, value_name = "FILE", requires = "feed")]
     capture: Option<PathBuf>,
-    /// How fast a capture goes: so many times as it was, or max.
+    /// Speed of a capture: a multiple of its own, or max.
     #[arg(long, value_name = "SPEED", requires = "capture", default_value = "1")]
     speed: String,
-    /// Where subscribers connect.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7003")]
+    /// Listener for subscribers: HOST:PORT.
+    #[arg(long, value_name = "ADDRESS", value_parser = units::address,
+          default_value_t = ports::local(ports::MARKET))]
     market_listen: SocketAddr,
 }
 
@@ -70,6 +74,11 @@ impl GatewayArgs {
     /// The section that the options make; `None` when they name no feed.
     fn section(&self) -> anyhow::Result<Option<MarketSection>> {
         let Some(name) = &self.feed else { return Ok(None) };
+        if name == "weir" && self.lines.is_empty() && self.capture.is_none() {
+            let lines = vec![format!("{}@127.0.0.1", ports::publish_group())];
+            let request = Some(ports::publish_requests());
+            return GatewayArgs { lines, request, ..self.clone() }.section();
+        }
         let mut feed = toml::Table::new();
         feed.insert("name".to_owned(), name.as_str().into());
         if let Some(file) = &self.capture {
@@ -125,25 +134,30 @@ impl GatewayArgs {
 /// Options of `weir market watch`.
 #[derive(Debug, clap::Args)]
 struct WatchArgs {
-    /// A symbol, the beginning of symbols and a star, or a star for all.
+    /// A symbol, a prefix of symbols and a star, or a star for all.
     pattern: String,
-    /// What: bbo, depth, levels, orders, trades, statistics or status; several by commas.
+    /// Content: bbo, depth, levels, orders, trades, statistics or status; several by commas.
     #[arg(long, value_delimiter = ',', default_value = "bbo,trades,status")]
     content: Vec<Wish>,
-    /// Levels of each side, of depth.
+    /// Levels of each side, with the content depth.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     depth: u16,
-    /// The least time between two messages of an instrument, in microseconds.
-    #[arg(long, value_name = "US", default_value_t = 0)]
-    interval_us: u64,
-    /// End after so many messages; 0 for never.
+    /// The least time between two messages of an instrument; a number alone is microseconds.
+    /// `--interval-us` is the same.
+    #[arg(long, alias = "interval-us", value_name = "TIME", default_value = "0us",
+          value_parser = units::micros)]
+    interval: Duration,
+    /// Print this many messages and end; 0 for no limit.
     #[arg(long, value_name = "N", default_value_t = 0)]
     messages: u64,
-    /// Where the gateway's subscribers connect.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7003")]
+    /// JSON objects, one a line, instead of columns: those of the WebSocket, with the symbol.
+    #[arg(long)]
+    json: bool,
+    /// The gateway's listener for subscribers: HOST:PORT.
+    #[arg(long, value_name = "ADDRESS", default_value_t = ports::local(ports::MARKET).to_string())]
     market: String,
-    /// Read the ring in shared memory at this path instead: of what the gateway's section
-    /// [market.shm] says, what the pattern and the contents name. Nobody logs on.
+    /// Read the ring in shared memory at this path instead: the part of the gateway's section
+    /// [market.shm] that the pattern and the contents name. Needs no key.
     #[arg(long, value_name = "PATH")]
     shm: Option<PathBuf>,
     #[command(flatten)]
@@ -174,6 +188,17 @@ impl Wish {
         }
     }
 
+    fn wanted(self, args: &WatchArgs) -> Wanted {
+        let mut wanted = Wanted::new(&args.pattern, self.content());
+        if self == Wish::Depth {
+            wanted.depth = args.depth;
+        }
+        if self.may_wait() && wanted.policy == MarketPolicy::Conflate {
+            wanted.interval = args.interval;
+        }
+        wanted
+    }
+
     fn may_wait(self) -> bool {
         !matches!(self, Wish::Orders | Wish::Trades | Wish::Status)
     }
@@ -188,6 +213,7 @@ pub fn run(args: MarketArgs) -> anyhow::Result<()> {
         MarketCommand::Serve(args) => {
             let mut serve = args.serve.clone();
             serve.market = args.section()?.map(Box::new);
+            serve.is_gateway = true;
             anyhow::ensure!(
                 serve.config()?.market.is_some(),
                 "no feed: give --feed with --lines or --capture, or a configuration with [market]"
@@ -200,118 +226,117 @@ pub fn run(args: MarketArgs) -> anyhow::Result<()> {
 }
 
 fn watch(args: &WatchArgs) -> anyhow::Result<()> {
+    let mut printer = Printer::new(args);
     if let Some(path) = &args.shm {
         let pattern = Pattern::parse(args.pattern.as_bytes()).context("the pattern")?;
-        let (content, messages) = (&args.content, args.messages);
-        return market_ring::watch(path, &Shown { pattern, content, messages });
+        return market_ring::watch(path, &Shown { pattern, content: &args.content }, printer);
     }
-    let tls = args.login.endpoint.tls.client(&args.market)?;
-    let target = Target { address: resolve(&args.market)?, tls };
-    let session = SessionConfig::new(args.login.session_id(), args.login.key()?);
-    let mut client = MarketClient::new(target, session);
+    let target = args.login.endpoint.target_at(&args.market, "--market")?;
+    let key = args.login.market_key(&args.market)?;
+    let mut client = MarketClient::new(target, SessionConfig::new(args.login.session_id(), key));
     for wish in &args.content {
-        let mut wanted = Wanted::new(&args.pattern, wish.content());
-        if *wish == Wish::Depth {
-            wanted.depth = args.depth;
-        }
-        if wish.may_wait() && wanted.policy == MarketPolicy::Conflate {
-            wanted.interval = Duration::from_micros(args.interval_us);
-        }
-        client.subscribe(wanted);
+        client.subscribe(wish.wanted(args));
     }
-    let mut names = Names::default();
-    let mut count = 0;
-    let mut out = std::io::stdout().lock();
+    let begun = Instant::now();
+    let mut idle = Idle { is_told: false, next_look: begun + SILENCE, is_over: false };
     loop {
-        let mut lines = String::new();
-        client.poll(Duration::from_millis(100), |message| {
-            count += u64::from(names.line(message, &mut lines));
-        });
-        out.write_all(lines.as_bytes())?;
-        out.flush()?;
-        if let Some(failure) = client.take_failure() {
-            anyhow::bail!("{failure}");
-        }
-        if args.messages > 0 && count >= args.messages {
+        client.poll(Duration::from_millis(100), |message| printer.take(message));
+        if printer.flush()? {
             return Ok(());
         }
+        if let Some(failure) = client.take_failure() {
+            return Err(args.login.explain_market(&args.market, failure));
+        }
+        idle.look(args, &printer);
     }
 }
 
-/// Instruments' symbols and the exponents of their prices, as they were told.
-#[derive(Default)]
-pub(super) struct Names(std::collections::HashMap<InstrumentId, (String, i8)>);
+/// The time without data after which the reasons for it are looked for.
+const SILENCE: Duration = Duration::from_secs(2);
 
-impl Names {
-    pub(super) fn symbol(&self, id: InstrumentId) -> &str {
-        self.0.get(&id).map_or("?", |(symbol, _)| symbol)
-    }
+/// Notes about a subscription without data.
+struct Idle {
+    is_told: bool,
+    next_look: Instant,
+    is_over: bool,
+}
 
-    fn price(&self, id: InstrumentId, price: Price) -> String {
-        let exponent = self.0.get(&id).map_or(0, |(_, exponent)| *exponent);
-        short(&super::endpoint::decimal(i128::from(price.0), exponent))
-    }
-
-    /// Appends a line for a message; false when it is none of the market.
-    pub(super) fn line(&mut self, message: &MarketMessage<'_>, out: &mut String) -> bool {
-        use std::fmt::Write;
-        let mark = |flags: MarketFlags| match flags {
-            flags if flags.contains(MarketFlags::STALE) => " STALE",
-            flags if flags.contains(MarketFlags::SNAPSHOT) => " snapshot",
-            _ => "",
-        };
-        let written = match message {
-            MarketMessage::Instrument(one, symbol) => {
-                let symbol = String::from_utf8_lossy(symbol).into_owned();
-                self.0.insert(one.instrument_id, (symbol, one.price_exponent));
-                return false;
+impl Idle {
+    /// Says once that no instrument matches, and once that the gateway's capture has ended.
+    fn look(&mut self, args: &WatchArgs, printer: &Printer) {
+        if Instant::now() < self.next_look {
+            return;
+        }
+        self.next_look = Instant::now() + SILENCE;
+        if printer.names.is_empty() && !self.is_told {
+            self.is_told = true;
+            let pattern = &args.pattern;
+            eprintln!(
+                "weir: no instrument of the feed matches {pattern:?} so far; waiting for one"
+            );
+        }
+        if !self.is_over {
+            // The page is another listener: without it there is no such note.
+            let page = fetch_json(&args.login.endpoint.gateway_http(), "/status").ok();
+            self.is_over = page.is_some_and(|page| page["market"]["receive"]["is_over"] == true);
+            if self.is_over {
+                eprintln!("weir: the capture has ended: no more changes come");
             }
-            MarketMessage::Quote(q) => writeln!(
-                out,
-                "{:<8} quote  {} x {} / {} x {}  ({} changes){}",
-                self.symbol(q.instrument_id),
-                self.price(q.instrument_id, q.bid_px),
-                q.bid_size,
-                self.price(q.instrument_id, q.ask_px),
-                q.ask_size,
-                q.change_count,
-                mark(q.flags)
-            ),
-            MarketMessage::Trade(t) => writeln!(
-                out,
-                "{:<8} trade  {} x {}{}",
-                self.symbol(t.instrument_id),
-                self.price(t.instrument_id, t.last_px),
-                t.last_qty,
-                mark(t.flags)
-            ),
-            MarketMessage::Levels(head, levels) => {
-                let head_line = writeln!(
-                    out,
-                    "{:<8} levels ({} changes){}",
-                    self.symbol(head.instrument_id),
-                    head.change_count,
-                    mark(head.flags)
-                );
-                let lines = levels.clone().filter_map(Result::ok).try_for_each(|level| {
-                    let side = if level.side == Side::Buy { "bid" } else { "ask" };
-                    let price = self.price(head.instrument_id, level.price);
-                    writeln!(out, "    {side} {price} x {} ({})", level.size, level.order_count)
-                });
-                head_line.and(lines)
-            }
-            other => writeln!(out, "{other:?}"),
-        };
-        written.expect("a string takes all that is written to it");
-        true
+        }
     }
 }
 
-/// Without zeros at the end, but for two places.
-fn short(decimal: &str) -> String {
-    let Some((whole, fraction)) = decimal.split_once('.') else { return decimal.to_owned() };
-    let kept = fraction.trim_end_matches('0').len().max(2).min(fraction.len());
-    format!("{whole}.{}", &fraction[..kept])
+/// Prints messages as lines, up to a number.
+pub(super) struct Printer {
+    names: Names,
+    is_json: bool,
+    lines: String,
+    has_heading: bool,
+    /// Messages that may still be printed; `None` without a limit.
+    left: Option<u64>,
+}
+
+impl Printer {
+    fn new(args: &WatchArgs) -> Printer {
+        let left = (args.messages > 0).then_some(args.messages);
+        let (names, lines) = (Names::default(), String::new());
+        Printer { names, is_json: args.json, lines, has_heading: false, left }
+    }
+
+    pub(super) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Adds a message's line, unless the limit is reached.
+    pub(super) fn take(&mut self, message: &MarketMessage<'_>) {
+        match self.names.line(message, self.is_json) {
+            Line::None => {}
+            Line::Note(text) => eprintln!("weir: {text}"),
+            Line::Data(line) => {
+                if self.left == Some(0) {
+                    return;
+                }
+                self.left = self.left.map(|left| left - 1);
+                if !self.is_json && !self.has_heading {
+                    self.has_heading = true;
+                    self.lines.push_str(&market_line::heading());
+                }
+                self.lines.push_str(&line);
+            }
+        }
+    }
+
+    /// Writes the lines; true when the limit is reached.
+    ///
+    /// # Errors
+    /// When the terminal or pipe does not take them.
+    pub(super) fn flush(&mut self) -> anyhow::Result<bool> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(self.lines.as_bytes())?;
+        out.flush()?;
+        self.lines.clear();
+        Ok(self.left == Some(0))
+    }
 }
 
 #[cfg(test)]
@@ -347,20 +372,11 @@ mod tests {
         let whole = section(&[&["--feed", "weir"], &lines[..]].concat()).unwrap().expect("named");
         whole.check().unwrap();
         assert!(!whole.feed.timing.from_start && whole.feed.lines[0].glimpse.is_some());
+        let here = section(&["--feed", "weir"]).unwrap().expect("named");
+        here.check().unwrap();
+        assert!(here.feed.timing.from_start && here.feed.lines[0].request.is_some());
         let capture = section(&["--feed", "iex-tops", "--capture", "a.pcap.gz", "--speed", "max"]);
         capture.unwrap().expect("a feed is named").check().unwrap();
-    }
-
-    #[test]
-    fn prices_are_as_short_as_they_can_be() {
-        for (decimal, want) in [
-            ("1.230000000", "1.23"),
-            ("1.200000000", "1.20"),
-            ("1.000100000", "1.0001"),
-            ("7", "7"),
-        ] {
-            assert_eq!(short(decimal), want);
-        }
     }
 
     #[test]

@@ -1,6 +1,5 @@
-//! `weir market watch --shm`: what a gateway on this machine writes to its ring in shared memory.
+//! `weir market watch --shm`: messages of a gateway on this machine, from its ring in shared memory.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,19 +9,18 @@ use weir_market::conflate::Pattern;
 use weir_types::InstrumentId;
 use weir_wire::market_dialogue::MarketMessage;
 
-use super::market::{Names, Wish};
+use super::market::{Printer, Wish};
+use super::market_line::Names;
 
 /// Messages taken at once.
 const MESSAGES_MAX: usize = 1_024;
-/// How long to rest when nothing came: people read this.
+/// The pause after an empty poll: people read this.
 const REST: Duration = Duration::from_millis(1);
 
-/// What is shown of what the ring holds.
+/// The part of the ring's messages that is printed.
 pub(super) struct Shown<'a> {
     pub pattern: Pattern,
     pub content: &'a [Wish],
-    /// End after so many; zero for never.
-    pub messages: u64,
 }
 
 impl Shown<'_> {
@@ -45,35 +43,30 @@ impl Shown<'_> {
     }
 }
 
-/// Prints what comes.
+/// Prints messages of the ring as they come.
 ///
 /// # Errors
 /// When the ring is not there or the terminal does not take it.
-pub(super) fn watch(path: &Path, shown: &Shown<'_>) -> anyhow::Result<()> {
+pub(super) fn watch(path: &Path, shown: &Shown<'_>, mut printer: Printer) -> anyhow::Result<()> {
     let mut ring = MarketRing::new(path);
-    let (mut names, mut count, mut is_open) = (Names::default(), 0, false);
-    let mut out = std::io::stdout().lock();
+    let mut is_open = false;
     loop {
-        let mut lines = String::new();
         let taken = ring.poll(MESSAGES_MAX, |event| match event {
             RingEvent::Opened => is_open = true,
-            RingEvent::Message(message @ MarketMessage::Instrument(..)) => {
-                names.line(message, &mut lines);
+            RingEvent::Message(message) => {
+                let is_name = matches!(message, MarketMessage::Instrument(..));
+                if is_name || shown.has(&message, printer.names()) {
+                    printer.take(&message);
+                }
             }
-            RingEvent::Message(message) if shown.has(message, &names) => {
-                count += u64::from(names.line(message, &mut lines));
-            }
-            RingEvent::Message(_) => {}
-            RingEvent::Lost => lines.push_str("messages were lost; snapshots follow\n"),
-            RingEvent::Closed => lines.push_str("the gateway is gone\n"),
+            RingEvent::Lost => eprintln!("weir: messages were lost; snapshots follow"),
+            RingEvent::Closed => eprintln!("weir: the gateway has ended"),
         });
-        out.write_all(lines.as_bytes())?;
-        out.flush()?;
+        if printer.flush()? {
+            return Ok(());
+        }
         if let (Some(failure), false) = (ring.take_failure(), is_open) {
             anyhow::bail!("{failure}");
-        }
-        if shown.messages > 0 && count >= shown.messages {
-            return Ok(());
         }
         if taken == 0 {
             std::thread::sleep(REST);

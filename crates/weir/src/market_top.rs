@@ -1,4 +1,4 @@
-//! `weir market top`: a gateway's figures as a table that is drawn anew.
+//! `weir market top`: a gateway's figures as a table that is refreshed.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -11,6 +11,8 @@ use weir_marketgate::gateway::MarketReport;
 use weir_marketgate::gateway::figures::SubscriberReport;
 
 use super::endpoint::{Endpoint, span};
+use super::status::wait_until_ready;
+use super::units;
 
 /// Clears the terminal and goes to its top.
 const CLEAR: &str = "\x1b[2J\x1b[H";
@@ -20,16 +22,20 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 pub struct TopArgs {
     #[command(flatten)]
     endpoint: Endpoint,
-    /// How often to look, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 1_000,
-          value_parser = clap::value_parser!(u64).range(50..=60_000))]
-    interval_ms: u64,
+    /// Refresh interval, 50 ms to 1 min; a number alone is milliseconds. `--interval-ms` is the
+    /// same.
+    #[arg(long, alias = "interval-ms", value_name = "TIME", default_value = "1s",
+          value_parser = units::refresh)]
+    interval: Duration,
     /// Subscribers to show, those with the longest queues first; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 30)]
     limit: usize,
     /// Look once and end.
     #[arg(long)]
     once: bool,
+    /// Wait until the gateway runs, this long at most.
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    wait: Option<Duration>,
     /// One JSON object a look.
     #[arg(long)]
     json: bool,
@@ -40,9 +46,13 @@ pub struct TopArgs {
 /// # Errors
 /// When the gateway's page cannot be read, or it is no gateway.
 pub fn run(args: &TopArgs) -> anyhow::Result<()> {
+    let http = args.endpoint.gateway_http();
+    if let Some(limit) = args.wait {
+        wait_until_ready(&http, limit)?;
+    }
     let mut before: Option<(Instant, MarketReport)> = None;
     loop {
-        let page = fetch_json(&args.endpoint.http, "/status")?;
+        let page = fetch_json(&http, "/status")?;
         let now = Instant::now();
         let report = report_of(&page)?;
         let text = match args.json {
@@ -58,7 +68,7 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
             return Ok(());
         }
         before = Some((now, report));
-        std::thread::sleep(Duration::from_millis(args.interval_ms));
+        std::thread::sleep(args.interval);
     }
 }
 

@@ -20,6 +20,7 @@ use weir_wire::event::TradeBusted;
 
 use super::endpoint::{Login, TIMEOUT, hex, parse_hex};
 use super::named_token::NamedToken;
+use super::units;
 use weir_runtime::civil::utc;
 
 /// How long to wait for something to come before looking at other things.
@@ -55,16 +56,19 @@ pub struct OrdersArgs {
     /// none. The node needs a `[broker]`.
     #[arg(long, value_name = "NAME", conflicts_with = "token_file")]
     name: Option<String>,
-    /// Where the node serves subscribers, for `--name`; by default what its status page says.
-    #[arg(long, value_name = "ADDRESS", requires = "name")]
+    /// The node's listener for subscribers, HOST:PORT, for `--name`; by default as its status page
+    /// says.
+    #[arg(long, value_name = "ADDRESS", requires = "name", value_parser = units::address)]
     broker: Option<SocketAddr>,
     /// Read only of a store that has reached this token, of the same filter and rights, in
     /// hexadecimal: what was seen elsewhere is seen here.
     #[arg(long, value_name = "HEX")]
     min_token: Option<String>,
-    /// How long the store may take to reach it, in milliseconds; 0 leaves it to the node.
-    #[arg(long, value_name = "MS", requires = "min_token", default_value_t = 0)]
-    min_wait_ms: u32,
+    /// The longest wait for the store to reach it; 0 is the node's own limit, a number alone is
+    /// milliseconds. `--min-wait-ms` is the same.
+    #[arg(long, alias = "min-wait-ms", value_name = "TIME", requires = "min_token",
+          default_value = "0ms", value_parser = units::millis)]
+    min_wait: Duration,
     /// End when all that is there has been shown.
     #[arg(long)]
     once: bool,
@@ -96,7 +100,7 @@ pub fn run(args: OrdersArgs) -> anyhow::Result<()> {
     let mut follower = Follower::new(config, place.token.clone());
     if let Some(text) = &args.min_token {
         let min_token = parse_hex(text.trim()).context("--min-token is not hexadecimal")?;
-        follower.require(min_token, args.min_wait_ms.saturating_mul(1_000));
+        follower.require(min_token, u32::try_from(args.min_wait.as_micros()).unwrap_or(u32::MAX));
     }
     follower.ask(client.outbox());
     if !args.json {

@@ -1,4 +1,4 @@
-//! `weir replay FILE`: plays recorded order flow into a running node, at the market's pace times N.
+//! `weir replay [FILE]`: plays recorded order flow into a running node, at the market's pace times N.
 //!
 //! Takes what `weir_client::flow` reads: LOBSTER, Bitstamp, the packed form. It defines an
 //! instrument, an account and a session per copy with an operator's key. What a recording does not
@@ -10,21 +10,24 @@ use std::time::Duration;
 
 use anyhow::Context;
 use weir_client::Admin;
-use weir_client::clock::WaitStrategy;
+use weir_client::clock::{WaitStrategy, nanos};
 use weir_client::flow::{self, FlowItem, PackedFlow, Plan, ReplayConfig};
 use weir_client::load::setup::hire_all;
 use weir_client::load::{Generator, LoadPlan, LoadReport, Pace, Playback, SetupPlan, Stage};
 use weir_types::{InstrumentId, Nanos, Phase, Price, Qty, RequestNo, SessionId, Symbol};
 use weir_wire::reference::DefineInstrument;
 
+use super::demo::recordings::recorded_day;
 use super::endpoint::{Login, TIMEOUT};
 use super::load::{progress_bar, show, table};
+use super::units;
 
 /// Options of `weir replay`.
 #[derive(Debug, clap::Args)]
 pub struct ReplayArgs {
-    /// LOBSTER (.zip), Bitstamp (.log.xz, .csv.xz) or packed (.wflow).
-    file: PathBuf,
+    /// LOBSTER (.zip), Bitstamp (.log.xz, .csv.xz) or packed (.wflow); by default the day of Bitstamp
+    /// that ships with the program.
+    file: Option<PathBuf>,
     #[command(flatten)]
     login: Login,
     /// Times faster than the market was.
@@ -33,15 +36,17 @@ pub struct ReplayArgs {
     /// On how many instruments at once.
     #[arg(long, default_value_t = 1)]
     copies: u32,
-    /// How much later each copy begins than the one before, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 50)]
-    shift_ms: u64,
+    /// Delay of each copy's begin after the one before; a number alone is milliseconds.
+    /// `--shift-ms` is the same.
+    #[arg(long, alias = "shift-ms", value_name = "TIME", default_value = "50ms",
+          value_parser = units::millis)]
+    shift: Duration,
     /// As fast as the node answers, with so many requests under way, instead of the pace.
     #[arg(long, value_name = "N")]
     in_flight: Option<u32>,
-    /// Stop after so many seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 86_400)]
-    at_most: u64,
+    /// Stop after this time; a number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "1d", value_parser = units::seconds)]
+    at_most: Duration,
     /// The symbol; the recording's own when not given. Further copies get a number behind it.
     #[arg(long)]
     symbol: Option<String>,
@@ -63,9 +68,12 @@ pub struct ReplayArgs {
 pub fn run(args: ReplayArgs) -> anyhow::Result<()> {
     anyhow::ensure!(args.copies > 0, "--copies must be at least 1");
     anyhow::ensure!(args.in_flight != Some(0), "--in-flight must be at least 1");
-    let recording = flow::load(&args.file)?;
+    let recording = match &args.file {
+        Some(file) => flow::load(file)?,
+        None => recorded_day()?,
+    };
     let plan = Plan::of(&recording.items);
-    anyhow::ensure!(!plan.is_empty(), "{} holds no orders", args.file.display());
+    anyhow::ensure!(!plan.is_empty(), "the recording holds no orders");
     let mut admin = args.login.admin()?;
     let terms = Terms { symbol: args.symbol.as_deref(), ..Terms::default() };
     let copies = (args.first_id, args.copies);
@@ -89,7 +97,7 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<()> {
             trader,
         })
         .collect();
-    let shift = Nanos(args.shift_ms * 1_000_000);
+    let shift = nanos(args.shift);
     let config = ReplayConfig { speed: args.speed, copies: args.copies, shift };
     let mut playback = Playback::new(plan.replay(config), &stages);
     let span = plan.span(args.speed).0 + shift.0 * u64::from(args.copies);
@@ -107,7 +115,7 @@ fn play(
     generator: &mut Generator,
     (playback, span): (&mut Playback<'_>, Duration),
 ) -> anyhow::Result<LoadReport> {
-    let at_most = Duration::from_secs(args.at_most);
+    let at_most = args.at_most;
     let plan = LoadPlan {
         pace: args.in_flight.map_or(Pace::Open, Pace::Window),
         warm_up: Duration::ZERO,

@@ -1,4 +1,7 @@
 //! `weir serve`: runs a node until SIGTERM or SIGINT, then stops it in order.
+//!
+//! Options override the configuration file; without a file the default ports apply
+//! ([`ports`]). A listener's address that another process has ends the start.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,7 +10,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_marketgate::gateway::MarketSection;
-use weir_node::config::{Config, NodeRole, TlsSection, WebSection, default_readers_max};
+use weir_node::config::{
+    Config, NodeRole, PublishSection, TlsSection, WebSection, default_readers_max,
+};
 use weir_node::diagnostics::{LineFormat, LineLevel};
 use weir_node::health::Stage;
 use weir_node::http::Side;
@@ -17,63 +22,93 @@ use weir_node::{diagnostics, service};
 use weir_runtime::WaitStrategy;
 use weir_types::Durability;
 
-/// Options of `weir serve`. They go over the configuration file, that over the defaults.
+use super::endpoint::{DIR_VARIABLE, MARKET_DIR_VARIABLE, dir_of};
+use super::{ports, units};
+
+/// Options of `weir serve`. They override the configuration file, the file overrides the defaults.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ServeArgs {
     /// Configuration file (TOML).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// What it is to others: an exchange of its own, or a router before the stores of many.
+    /// The node's role: an exchange, or a router that serves the order state of many nodes.
     #[arg(long, value_name = "ROLE")]
     pub role: Option<NodeRole>,
-    /// Directory of logs and snapshots.
+    /// Directory of logs, snapshots and keys. By default WEIR_DIR, else weir-data; of a market-data
+    /// gateway WEIR_MARKET_DIR, else weir-market.
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// What an acknowledgement promises: memory, os or disk.
+    /// Durability of an acknowledgement: memory, os or disk.
     #[arg(long, value_name = "LEVEL")]
     pub durability: Option<Durability>,
-    /// Where order entry and delivery listen.
-    #[arg(long, value_name = "ADDRESS")]
+    /// Listener of order entry and delivery: HOST:PORT. By default port 7001 of this machine, 7013
+    /// of a market-data gateway.
+    #[arg(long, value_name = "ADDRESS", value_parser = units::address)]
     pub listen: Option<SocketAddr>,
-    /// Where metrics and status are served.
-    #[arg(long, value_name = "ADDRESS")]
+    /// Listener of metrics and the status page: HOST:PORT. By default port 7080 of this machine,
+    /// 7082 of a market-data gateway.
+    #[arg(long, value_name = "ADDRESS", value_parser = units::address)]
     pub http: Option<SocketAddr>,
-    /// Where order state, and market data where there is a gateway, are served over HTTP and
-    /// WebSocket: an address of this machine, unless the configuration says otherwise.
-    #[arg(long, value_name = "ADDRESS")]
-    pub web: Option<SocketAddr>,
-    /// What an idle thread does: park, yield or spin.
+    /// Serve order state over HTTP and WebSocket, a gateway also market data, on an address of this
+    /// machine: HOST:PORT. Without an address port 7081, 7083 of a market-data gateway.
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "default",
+          value_parser = web_address)]
+    pub web: Option<WebAddress>,
+    /// Publish the node's market as ITCH 5.0 by multicast on this machine, for `weir market serve
+    /// --feed weir`: group 239.192.7.1:7011, requests at port 7012. A configuration file can choose
+    /// others.
+    #[arg(long)]
+    pub publish: bool,
+    /// Wait strategy of an idle thread: park, yield or spin.
     #[arg(long, value_name = "STRATEGY")]
     pub wait: Option<WaitStrategy>,
-    /// Certificate of the node for TLS on order entry and delivery, with those between it and its
-    /// authority (PEM).
+    /// TLS: the node's certificate for order entry and delivery, with the intermediate ones (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_certificate: Option<PathBuf>,
-    /// The certificate's private key (PEM).
+    /// TLS: the certificate's private key (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// Clients must show a certificate of one of these authorities (PEM).
+    /// TLS: clients must show a certificate of one of these authorities (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_client_ca: Option<PathBuf>,
     /// API key of the first operator (session 1), 64 hexadecimal digits.
     #[arg(long, value_name = "HEX", env = "WEIR_BOOTSTRAP_KEY", hide_env_values = true)]
     pub bootstrap_key: Option<String>,
     /// Give the first operator (session 1) a new key at this start, the bootstrap key or a drawn
-    /// one, kept in DIR/operator.key: for when every operator's key is lost.
+    /// one, stored in DIR/operator.key: for when every operator's key is lost.
     #[arg(long)]
     pub new_operator_key: bool,
-    /// How lines on standard error look: text or json.
+    /// Format of the lines on standard error: text or json.
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LineFormat>,
-    /// The least important lines that are written: error, warn, info or debug.
+    /// Least important level of lines that are written: error, warn, info or debug.
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<LineLevel>,
-    /// Do not stamp orders (to measure what stamping costs).
+    /// Do not stamp orders (to measure the cost of stamping).
     #[arg(long)]
     pub no_probes: bool,
-    /// The section of market data that other options made.
+    /// The market section made of a gateway's options.
     #[arg(skip)]
     pub market: Option<Box<MarketSection>>,
+    /// The defaults of a market-data gateway apply.
+    #[arg(skip)]
+    pub is_gateway: bool,
+}
+
+/// The listener of `--web`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WebAddress {
+    /// The default port of this machine.
+    Default,
+    /// This address.
+    At(SocketAddr),
+}
+
+fn web_address(text: &str) -> Result<WebAddress, String> {
+    match text {
+        "default" => Ok(WebAddress::Default),
+        text => units::address(text).map(WebAddress::At),
+    }
 }
 
 impl ServeArgs {
@@ -86,20 +121,11 @@ impl ServeArgs {
             Some(path) => {
                 Config::load(path).with_context(|| format!("configuration {}", path.display()))?
             }
-            None => Config::default(),
+            None => self.defaults(),
         };
-        if let Some(dir) = &self.dir {
-            config.dir.clone_from(dir);
-        }
+        self.set_places(&mut config);
         config.role = self.role.unwrap_or(config.role);
         config.durability = self.durability.unwrap_or(config.durability);
-        config.listen = self.listen.unwrap_or(config.listen);
-        config.http = self.http.unwrap_or(config.http);
-        if let Some(listen) = self.web {
-            let readers_max = default_readers_max();
-            let section = WebSection { listen, readers_max, behind_tls_proxy: false };
-            config.web.get_or_insert(section).listen = listen;
-        }
         config.wait = self.wait.unwrap_or(config.wait);
         if self.bootstrap_key.is_some() {
             config.bootstrap_key.clone_from(&self.bootstrap_key);
@@ -117,10 +143,88 @@ impl ServeArgs {
         if let Some(market) = &self.market {
             config.market = Some(MarketSection::clone(market));
         }
+        if self.publish && config.market_data.publish.is_none() {
+            config.market_data.publish = Some(published_here()?);
+        }
         config.check()?;
         config.check_role()?;
         Ok(config)
     }
+
+    /// The configuration without a file: a gateway's ports differ from a node's.
+    fn defaults(&self) -> Config {
+        let (listen, http) = match self.is_gateway {
+            false => (ports::NODE, ports::HTTP),
+            true => (ports::GATEWAY, ports::GATEWAY_HTTP),
+        };
+        let (listen, http) = (ports::local(listen), ports::local(http));
+        Config { listen, http, ..Config::default() }
+    }
+
+    /// Sets the directory and the listeners.
+    fn set_places(&self, config: &mut Config) {
+        let (variable, default) = match self.is_gateway {
+            false => (DIR_VARIABLE, "weir-data"),
+            true => (MARKET_DIR_VARIABLE, "weir-market"),
+        };
+        if self.dir.is_some() || config.dir == Config::default().dir {
+            config.dir = dir_of(self.dir.as_deref(), variable, default);
+        }
+        config.listen = self.listen.unwrap_or(config.listen);
+        config.http = self.http.unwrap_or(config.http);
+        let web = self.web.map(|web| match web {
+            WebAddress::At(address) => address,
+            WebAddress::Default if self.is_gateway => ports::local(ports::GATEWAY_WEB),
+            WebAddress::Default => ports::local(ports::WEB),
+        });
+        if let Some(listen) = web {
+            let readers_max = default_readers_max();
+            let section = WebSection { listen, readers_max, behind_tls_proxy: false };
+            config.web.get_or_insert(section).listen = listen;
+        }
+    }
+}
+
+/// The section of `--publish`.
+fn published_here() -> anyhow::Result<PublishSection> {
+    let section = toml::Table::from_iter([
+        ("group".to_owned(), ports::publish_group().to_string().into()),
+        ("requests".to_owned(), ports::publish_requests().to_string().into()),
+    ]);
+    section.try_into().context("--publish")
+}
+
+/// Names the option that moves a listener whose address another process has.
+fn explain_listener(config: &Config, error: anyhow::Error) -> anyhow::Error {
+    let is_taken = |cause: &(dyn std::error::Error + 'static)| {
+        let io = cause.downcast_ref::<std::io::Error>();
+        io.is_some_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
+    };
+    if !error.chain().any(is_taken) {
+        return error;
+    }
+    let said = format!("{error:#}");
+    let publish = config.market_data.publish.as_ref();
+    let listeners = [
+        (Some(config.listen), "--listen ADDRESS"),
+        (Some(config.http), "--http ADDRESS"),
+        (config.web.as_ref().map(|web| web.listen), "--web ADDRESS"),
+        (config.market.as_ref().map(|market| market.listen), "--market-listen ADDRESS"),
+        (publish.map(|publish| publish.requests.into()), "market_data.publish.requests"),
+        (publish.and_then(|publish| publish.snapshots), "market_data.publish.snapshots"),
+        (config.ingest.as_ref().map(|ingest| ingest.listen), "ingest.listen"),
+        (config.broker.as_ref().map(|broker| broker.listen), "broker.listen"),
+    ];
+    let ours = |(address, _): &(Option<SocketAddr>, &str)| {
+        address.is_some_and(|address| said.contains(&address.to_string()))
+    };
+    let Some((Some(address), option)) = listeners.into_iter().find(ours) else { return error };
+    let place = if option.starts_with("--") { option.to_owned() } else { format!("key {option}") };
+    anyhow::anyhow!(
+        "another process has the address {address}: choose another with {place}, or move all \
+         default ports with {}",
+        ports::VARIABLE
+    )
 }
 
 /// Runs a node until it is told to stop.
@@ -134,7 +238,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let _lines = diagnostics::start(config.diagnostics.format, config.diagnostics.level)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(serve(config, args));
-    // A recovery that somebody broke off is left where it is, as a kill would leave it.
+    // An interrupted recovery is left where it is, as a kill would leave it.
     runtime.shutdown_background();
     outcome
 }
@@ -142,7 +246,8 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
 async fn serve(config: Config, args: ServeArgs) -> anyhow::Result<()> {
     let http = tokio::net::TcpListener::bind(config.http)
         .await
-        .with_context(|| format!("cannot serve HTTP on {}", config.http))?;
+        .with_context(|| format!("cannot serve HTTP on {}", config.http))
+        .map_err(|error| explain_listener(&config, error))?;
     let http_address = http.local_addr()?;
     let side = Arc::new(Side::default());
     let health = side.health.clone();
@@ -165,11 +270,13 @@ async fn live(
     let version = env!("CARGO_PKG_VERSION");
     let (dir, durability) = (config.dir.display().to_string(), config.durability);
     tracing::info!(version, dir, %durability, "starting");
-    // One listener for the whole life: a signal between two would be nobody's.
+    // One listener for the whole life: a signal between two would be lost.
     let mut told_to_stop = std::pin::pin!(told_to_stop());
     let manager = ServiceManager::default();
     let health = side.health.clone();
-    let starting = tokio::task::spawn_blocking(move || Node::start(&config, health));
+    let starting = tokio::task::spawn_blocking(move || {
+        Node::start(&config, health).map_err(|error| explain_listener(&config, error))
+    });
     let started = tokio::select! {
         biased;
         () = &mut told_to_stop => {
@@ -180,7 +287,7 @@ async fn live(
         () = service::ask_for_time() => unreachable!("it does not end"),
     };
     let mut node = started.context("the start panicked")??;
-    // Before anybody is told that the node is there: a signal without a handler ends a process.
+    // Before the node is announced: a signal without a handler ends a process.
     let hangup = signal(SignalKind::hangup()).context("no handler for SIGHUP")?;
     for note in node.start_notes() {
         tracing::info!("{note}");
@@ -234,8 +341,7 @@ pub async fn told_to_stop() {
     }
 }
 
-/// Reads certificates, the keys of tokens, and what is behind a router, anew at each SIGHUP; never
-/// resolves.
+/// Reads certificates, token keys and a router's backends again at each SIGHUP; never resolves.
 async fn reload_when_told(node: &Node, args: &ServeArgs, mut hangup: Signal) {
     loop {
         hangup.recv().await;
@@ -262,12 +368,12 @@ async fn reload_when_told(node: &Node, args: &ServeArgs, mut hangup: Signal) {
     }
 }
 
-/// As many open files as the system lets a process ask for: connections are files.
+/// Raises the limit of open files to the system's maximum: connections are files.
 fn raise_open_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // What is refused shows when connections are: the limit was there before.
+    // A refusal shows when connections are refused: the limit was there before.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 

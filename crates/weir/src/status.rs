@@ -1,16 +1,24 @@
-//! `weir status`: what a node says of itself, as a table or as its JSON.
+//! `weir status`: a node's status page, as a table or as its JSON.
 
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use serde_json::Value;
+use weir_client::status::fetch_json;
 
 use super::endpoint::Endpoint;
+use super::units;
 
 /// Options of `weir status`.
 #[derive(Debug, clap::Args)]
 pub struct StatusArgs {
     #[command(flatten)]
     endpoint: Endpoint,
+    /// Wait until the node takes orders, this long at most; without it a node that is not there is
+    /// an error at once.
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    wait: Option<Duration>,
     /// The node's own JSON object.
     #[arg(long)]
     json: bool,
@@ -21,6 +29,10 @@ pub struct StatusArgs {
 /// # Errors
 /// When the status page cannot be read.
 pub fn run(args: StatusArgs) -> anyhow::Result<()> {
+    let http = args.endpoint.http();
+    if let Some(limit) = args.wait {
+        wait_until_ready(&http, limit)?;
+    }
     let page = args.endpoint.status()?;
     if args.json {
         println!("{}", page.json);
@@ -28,6 +40,24 @@ pub fn run(args: StatusArgs) -> anyhow::Result<()> {
         print!("{}", table(&page.json));
     }
     Ok(())
+}
+
+/// Waits until the status page has figures: the node takes orders.
+///
+/// # Errors
+/// When it has none within `limit`.
+pub(super) fn wait_until_ready(http: &str, limit: Duration) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match fetch_json(http, "/status").map(|page| page.is_object()) {
+            Ok(true) => return Ok(()),
+            Ok(false) => anyhow::bail!("{http} serves no status page of a node"),
+            Err(error) if begun.elapsed() >= limit => {
+                return Err(error).with_context(|| format!("not ready within {limit:?}"));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
 }
 
 /// Plain values first, one a line; then each list of objects as a table of its own. What a later

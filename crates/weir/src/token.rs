@@ -20,7 +20,7 @@ enum TokenCommand {
         /// The token in hexadecimal.
         token: String,
         /// The node's directory, where the token key is.
-        #[arg(long, value_name = "DIR", default_value = "weir-data")]
+        #[arg(long, value_name = "DIR", env = "WEIR_DIR", default_value = "weir-data")]
         dir: PathBuf,
         /// The token key that nodes and routers share, where it is not the node's own.
         #[arg(long, value_name = "FILE")]

@@ -5,6 +5,10 @@
 //! since a sleeping core wakes late; it spins for at most a fifth of the time, since that core time
 //! is taken from the node. Orders that became due while it slept or was preempted are sent at once,
 //! their latency counted from their due time.
+//!
+//! After [`Generator::ride_over`] a lost connection does not end a run: its sessions log on again,
+//! resume their events and send unanswered requests again under the same numbers. Orders that
+//! became due meanwhile are sent then, their latency counted from their due time.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -46,6 +50,8 @@ const DRAIN: Nanos = Nanos(5_000_000_000);
 /// first logon, and opening many connections takes long.
 const CONNECT_BATCH: usize = 64;
 const LOGON_RETRY: Duration = Duration::from_millis(10);
+/// The pause between attempts to reconnect.
+const RECONNECT_RETRY: Duration = Duration::from_millis(50);
 const LOGON_TIMEOUT: Duration = Duration::from_secs(10);
 const PROGRESS_INTERVAL: Nanos = Nanos(100_000_000);
 
@@ -120,6 +126,8 @@ pub struct Generator {
     /// The trader of each session.
     places: HashMap<SessionId, usize>,
     clock: Clock,
+    /// The longest time to reconnect after a loss; zero: a loss ends the run.
+    reconnect_within: Duration,
 }
 
 /// The state of a run other than the connections.
@@ -202,7 +210,14 @@ impl Generator {
                 client.poll(Duration::ZERO, |_, _| {})?;
             }
         }
-        Ok(Generator { clients, traders: seats, places, clock })
+        let reconnect_within = Duration::ZERO;
+        Ok(Generator { clients, traders: seats, places, clock, reconnect_within })
+    }
+
+    /// Makes runs continue after a lost connection, if it comes back within `reconnect_within`.
+    #[must_use]
+    pub fn ride_over(self, reconnect_within: Duration) -> Generator {
+        Generator { reconnect_within, ..self }
     }
 
     /// Executes a plan and waits for its last answers. Calls `progress` about ten times a second,
@@ -280,13 +295,16 @@ impl Generator {
                 run.touched.push(index);
             }
         }
-        for index in run.touched.drain(..) {
-            let client = &mut self.clients[index];
-            client.flush()?;
+        let mut touched = std::mem::take(&mut run.touched);
+        for index in touched.drain(..) {
+            if let Err(error) = self.clients[index].flush() {
+                self.reconnect(index, error, run)?;
+            }
             if let Some(readiness) = &mut run.readiness {
-                readiness.note(index, client.connection())?;
+                readiness.note(index, self.clients[index].connection())?;
             }
         }
+        run.touched = touched;
         Ok(())
     }
 
@@ -332,18 +350,45 @@ impl Generator {
     fn take_from(&mut self, index: usize, run: &mut Run<'_>) -> Result<(), ClientError> {
         let (clock, places) = (self.clock, &self.places);
         let mut now = Nanos(0);
-        self.clients[index].receive(|incoming, _| {
-            if let Incoming::Session(session_id, event) = incoming {
-                // All messages of one read get one time: they were available at the same moment.
-                if now.0 == 0 {
-                    now = clock.now();
-                }
-                if let SessionEvent::Report { report, .. } = &event {
-                    run.source.on_report(places[&session_id], &report.event);
-                }
-                run.on_event(&event, now);
+        let received = self.clients[index].receive(|incoming, _| {
+            // All messages of one read get one time: they were available at the same moment.
+            if now.0 == 0 {
+                now = clock.now();
             }
-        })?;
+            run.on_incoming(incoming, (places, now));
+        });
+        received.map(drop).or_else(|error| self.reconnect(index, error, run))
+    }
+
+    /// Reconnects a client after a loss that a reconnect may mend; events that were missed count as
+    /// any other.
+    fn reconnect(
+        &mut self,
+        index: usize,
+        lost: ClientError,
+        run: &mut Run<'_>,
+    ) -> Result<(), ClientError> {
+        if self.reconnect_within.is_zero() || !lost.is_passing() {
+            return Err(lost);
+        }
+        let deadline = Instant::now() + self.reconnect_within;
+        let (clock, places) = (self.clock, &self.places);
+        loop {
+            let outcome = self.clients[index].reconnect(LOGON_TIMEOUT, &mut |incoming, _| {
+                run.on_incoming(incoming, (places, clock.now()));
+            });
+            match outcome {
+                Ok(()) => break,
+                Err(error) if Instant::now() < deadline && may_come_back(&error) => {
+                    std::thread::sleep(RECONNECT_RETRY);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        run.recorder.counts.reconnects += 1;
+        if run.readiness.is_some() {
+            run.readiness = self.watch()?;
+        }
         Ok(())
     }
 
@@ -392,6 +437,15 @@ fn is_key_on_its_way(reason: Reason) -> bool {
     matches!(reason, Reason::UnknownKey | Reason::KeyExpired | Reason::UnknownSession)
 }
 
+/// Returns true for an error of a node that is down, starts, or recovers.
+fn may_come_back(error: &ClientError) -> bool {
+    let is_key_awaited = match error {
+        ClientError::LogonRejected { reason, .. } => is_key_on_its_way(*reason),
+        _ => false,
+    };
+    error.is_passing() || is_key_awaited
+}
+
 fn mass_cancel(partition_id: PartitionId) -> Request {
     Request::MassCancel(MassCancel {
         request_no: RequestNo::NONE,
@@ -404,6 +458,26 @@ fn mass_cancel(partition_id: PartitionId) -> Request {
         partition_id,
         scope: MassCancelScope::Session,
     })
+}
+
+/// Returns true for an answer to a request that had one: an acceptance, a replace or a refusal that
+/// names a request which is not open any more.
+#[inline]
+fn is_second_answer(event: &SessionEvent) -> bool {
+    match event {
+        SessionEvent::Report { report, answered: None } => {
+            let is_answer = matches!(
+                report.event.exec_type,
+                ExecType::New | ExecType::Replaced | ExecType::Rejected
+            );
+            is_answer && report.event.request_no != RequestNo::NONE
+        }
+        SessionEvent::Rejected { answered: None, rejected } => {
+            rejected.request_no != RequestNo::NONE
+        }
+        SessionEvent::Done { answered: None, done } => done.request_no != RequestNo::NONE,
+        _ => false,
+    }
 }
 
 impl<'a> Run<'a> {
@@ -511,8 +585,23 @@ impl<'a> Run<'a> {
     }
 
     #[inline]
+    fn on_incoming(
+        &mut self,
+        incoming: Incoming<'_>,
+        (places, now): (&HashMap<SessionId, usize>, Nanos),
+    ) {
+        if let Incoming::Session(session_id, event) = incoming {
+            if let SessionEvent::Report { report, .. } = &event {
+                self.source.on_report(places[&session_id], &report.event);
+            }
+            self.on_event(&event, now);
+        }
+    }
+
+    #[inline]
     fn on_event(&mut self, event: &SessionEvent, now: Nanos) {
         let counts = &mut self.recorder.counts;
+        counts.answered_again += u64::from(is_second_answer(event));
         match event {
             SessionEvent::Report { report, answered } => {
                 counts.reports += 1;

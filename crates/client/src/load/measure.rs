@@ -124,6 +124,10 @@ pub struct Counts {
     pub reports: u64,
     /// Requests without an answer at the end.
     pub unanswered: u64,
+    /// Answers to requests that had one: executed twice, if the node is wrong.
+    pub answered_again: u64,
+    /// Lost connections that came back.
+    pub reconnects: u64,
 }
 
 impl Recorder {

@@ -44,12 +44,12 @@ impl Request {
             }
         }
         let has = |op: &str| members.iter().any(|(name, _)| name == op);
-        let ops = ["subscribe", "setInterval", "unsubscribe"];
+        let ops = ["subscribe", "set_interval", "unsubscribe"];
         match ops.into_iter().find(|op| has(op)) {
             Some("subscribe") => subscribe(&members, session_id),
-            Some("setInterval") => set_interval(&members, session_id),
+            Some("set_interval") => set_interval(&members, session_id),
             Some(_) => unsubscribe(&members, session_id),
-            None => Err(bad("", "a message says subscribe, setInterval or unsubscribe")),
+            None => Err(bad("", "a message says subscribe, set_interval or unsubscribe")),
         }
     }
 
@@ -88,9 +88,9 @@ fn subscribe(members: &[Member], session_id: SessionId) -> Result<Request, BadPa
             "policy" => policy = Some(named(MarketPolicy::from_code, value, POLICIES)?),
             "depth" => message.depth = number(name, value)?,
             "interval" => message.interval = Nanos(number(name, value)?),
-            "urgentMovePpm" => message.urgent_move_ppm = number(name, value)?,
-            "urgentMove" => message.urgent_move = price(name, value)?,
-            "queueLenMax" => message.queue_len_max = number(name, value)?,
+            "urgent_move_ppm" => message.urgent_move_ppm = number(name, value)?,
+            "urgent_move" => message.urgent_move = price(name, value)?,
+            "queue_len_max" => message.queue_len_max = number(name, value)?,
             _ => return Err(unknown(name)),
         }
     }
@@ -108,7 +108,7 @@ fn set_interval(members: &[Member], session_id: SessionId) -> Result<Request, Ba
     let (mut handle, mut interval) = (0, None);
     for (name, value) in members {
         match name.as_str() {
-            "setInterval" => handle = number(name, value)?,
+            "set_interval" => handle = number(name, value)?,
             "interval" => interval = Some(Nanos(number(name, value)?)),
             _ => return Err(unknown(name)),
         }
@@ -239,8 +239,8 @@ mod tests {
     fn a_subscription_says_all_that_the_binary_one_says() {
         let (message, pattern) = subscription(
             r#"{"subscribe":7,"pattern":"AAPL*","content":"depth","policy":"Disconnect","depth":10,
-                "interval":"18446744073709551615","urgentMovePpm":5,"urgentMove":"0.05",
-                "queueLenMax":100}"#,
+                "interval":"18446744073709551615","urgent_move_ppm":5,"urgent_move":"0.05",
+                "queue_len_max":100}"#,
         );
         let want = SubscribeMarket {
             urgent_move: 50_000_000,
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn intervals_are_set_and_subscriptions_ended_by_their_numbers() {
-        let set = Request::parse(r#"{"setInterval":7,"interval":1000000}"#, SESSION);
+        let set = Request::parse(r#"{"set_interval":7,"interval":1000000}"#, SESSION);
         let want = SetMarketInterval { interval: Nanos(1_000_000), session_id: SESSION, handle: 7 };
         assert_eq!(set, Ok(Request::SetInterval(want)));
         let ended = Request::parse(r#"{"unsubscribe":"7"}"#, SESSION);
@@ -310,14 +310,14 @@ mod tests {
             (&with(r#""interval":"1x""#), "interval"),
             (&with(r#""interval":"+1""#), "interval"),
             (&with(r#""interval":"18446744073709551616""#), "interval"),
-            (&with(r#""urgentMove":0.05"#), "urgentMove"),
-            (&with(r#""urgentMove":"0.0000000001""#), "urgentMove"),
-            (&with(r#""urgentMove":"99999999999999""#), "urgentMove"),
-            (&with(r#""urgentMove":"1.""#), "urgentMove"),
+            (&with(r#""urgent_move":0.05"#), "urgent_move"),
+            (&with(r#""urgent_move":"0.0000000001""#), "urgent_move"),
+            (&with(r#""urgent_move":"99999999999999""#), "urgent_move"),
+            (&with(r#""urgent_move":"1.""#), "urgent_move"),
             (&with(r#""colour":"red""#), "colour"),
             (&with(r#""content":"Bbo""#), "content"),
-            (r#"{"setInterval":1}"#, "interval"),
-            (r#"{"setInterval":1,"interval":1,"pattern":"*"}"#, "pattern"),
+            (r#"{"set_interval":1}"#, "interval"),
+            (r#"{"set_interval":1,"interval":1,"pattern":"*"}"#, "pattern"),
             (r#"{"unsubscribe":1,"interval":1}"#, "interval"),
             (&format!(r#"{{"subscribe":1,"pattern":"{}"}}"#, "A".repeat(26)), "pattern"),
         ] {
@@ -347,7 +347,7 @@ mod tests {
 
     const PIECES: [&str; 22] = [
         "{\"subscribe\":7",
-        "{\"setInterval\":7",
+        "{\"set_interval\":7",
         "{\"unsubscribe\":\"7\"",
         ",\"pattern\":\"AAPL*\"",
         ",\"content\":\"Bbo\"",
@@ -356,9 +356,9 @@ mod tests {
         ",\"interval\":\"18446744073709551615\"",
         ",\"depth\":65535",
         ",\"policy\":\"Keep\"",
-        ",\"urgentMove\":\"0.05\"",
-        ",\"urgentMovePpm\":1",
-        ",\"queueLenMax\":4294967295",
+        ",\"urgent_move\":\"0.05\"",
+        ",\"urgent_move_ppm\":1",
+        ",\"queue_len_max\":4294967295",
         ",\"colour\":{\"a\":[1]}",
         "-1",
         "1e3",

@@ -1,5 +1,5 @@
-//! Market-data messages to a WebSocket subscriber: each message of the binary protocol as one JSON
-//! object, with the names and types of the schema.
+//! Market data for a subscriber over a WebSocket: each message of the binary protocol as one JSON
+//! object, with the schema's types and its names in snake case.
 //!
 //! Prices are exact decimal numbers as text. Integers that may need 64 bits are text too, since
 //! JavaScript's numbers have 53. Flags are lists of names. Nothing is added, and only the session
@@ -101,18 +101,10 @@ fn put_fields<M: Message>(message: &M, mut has_before: bool, out: &mut String) {
     });
 }
 
-/// Appends the name in camel case, as in the schema, without allocating a string for each.
+/// The name in snake case, as in order state over HTTP and on the command line.
 fn put_name(info: &FieldInfo, out: &mut String) {
     out.push('"');
-    let mut is_begin = false;
-    for letter in info.name.chars() {
-        match letter {
-            '_' => {}
-            _ if is_begin => out.push(letter.to_ascii_uppercase()),
-            _ => out.push(letter),
-        }
-        is_begin = letter == '_';
-    }
+    out.push_str(info.name);
     out.push_str("\":");
 }
 
@@ -244,10 +236,10 @@ mod tests {
     #[test]
     fn a_quote_is_its_fields_by_the_schemas_names() {
         let want = json!({
-            "type": "MarketQuote", "firstSequence": "18446744073709551614",
-            "lastSequence": "18446744073709551615", "eventTime": "1", "receiveTime": "2",
-            "sendingTime": "3", "bidPx": "10.05", "bidSize": "100", "askPx": "-0.000000001",
-            "askSize": "0", "handle": 7, "instrumentId": 5, "changeCount": 3,
+            "type": "MarketQuote", "first_sequence": "18446744073709551614",
+            "last_sequence": "18446744073709551615", "event_time": "1", "receive_time": "2",
+            "sending_time": "3", "bid_px": "10.05", "bid_size": "100", "ask_px": "-0.000000001",
+            "ask_size": "0", "handle": 7, "instrument_id": 5, "change_count": 3,
             "flags": ["snapshot", "stale"],
         });
         assert_eq!(json_of(&MarketMessage::Quote(quote())), want);
@@ -256,12 +248,13 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_schemas_in_every_message() {
+    fn names_are_the_fields_in_snake_case_in_every_message() {
         fn check<M: Message>() {
             for info in M::FIELDS {
                 let mut name = String::new();
                 put_name(info, &mut name);
-                assert_eq!(name, format!("\"{}\":", info.schema_name()), "{}", M::NAME);
+                assert_eq!(name, format!("\"{}\":", info.name), "{}", M::NAME);
+                assert!(!name.bytes().any(|byte| byte.is_ascii_uppercase()), "{name}");
             }
         }
         check::<MarketQuote>();
@@ -316,8 +309,8 @@ mod tests {
         };
         let told = json_of(&MarketMessage::decode(&raw).unwrap().unwrap());
         let want = json!([
-            {"price": "1.5", "size": "9", "orderCount": 2, "side": "Buy"},
-            {"price": "2", "size": "9", "orderCount": 2, "side": "Sell"},
+            {"price": "1.5", "size": "9", "order_count": 2, "side": "Buy"},
+            {"price": "2", "size": "9", "order_count": 2, "side": "Sell"},
         ]);
         assert_eq!((&told["levels"], &told["flags"]), (&want, &json!(["more"])));
         let instrument = MarketInstrument {
@@ -329,7 +322,7 @@ mod tests {
         };
         let told = json_of(&MarketMessage::Instrument(instrument, b"A\"\\\x01B"));
         assert_eq!(told["symbol"], "A\"\\\u{1}B");
-        assert_eq!((&told["priceExponent"], &told["previousClose"]), (&json!(-9), &json!("0")));
+        assert_eq!((&told["price_exponent"], &told["previous_close"]), (&json!(-9), &json!("0")));
         let (session_id, handle) = (SessionId(11), 1);
         let ended = MarketEnded { session_id, handle, reason: Reason::HandleTaken };
         let told = json_of(&MarketMessage::Ended(ended));
@@ -356,7 +349,7 @@ mod tests {
             flags: MarketFlags::default(),
         };
         let told = json_of(&MarketMessage::Status(status));
-        assert_eq!((&told["statusReason"], &told["state"]), (&json!("\"\\?"), &json!("Halted")));
+        assert_eq!((&told["status_reason"], &told["state"]), (&json!("\"\\?"), &json!("Halted")));
     }
 
     #[test]
@@ -413,7 +406,7 @@ mod tests {
         let mut out = String::new();
         put_reject(&reject, &mut out);
         let told: Value = serde_json::from_str(&out).unwrap();
-        assert_eq!((&told["field"], &told["refTemplateId"]), (&json!("interval"), &json!(112)));
+        assert_eq!((&told["field"], &told["ref_template_id"]), (&json!("interval"), &json!(112)));
         assert_eq!(format!("{:?}", MarketContent::Bbo), "Bbo", "names of values are the schema's");
     }
 }

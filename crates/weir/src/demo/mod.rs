@@ -7,7 +7,7 @@
 
 mod day;
 mod followers;
-mod recordings;
+pub(super) mod recordings;
 mod table;
 
 use std::net::SocketAddr;
@@ -38,6 +38,7 @@ use weir_wire::session::ApiKey;
 use super::certificate;
 use super::endpoint::TIMEOUT;
 use super::load::{progress_bar, show};
+use super::{ports, units};
 
 /// Whether the demo's day has calls when nobody says.
 const HAS_CALLS: bool = true;
@@ -63,20 +64,22 @@ pub struct DemoArgs {
     /// What an acknowledgement promises: memory, os or disk.
     #[arg(long, default_value = "disk")]
     durability: Durability,
-    /// Play at most so many seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-    at_most: u64,
+    /// Play for at most this time; a number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = units::seconds)]
+    at_most: Duration,
     /// Speak TLS, with a certificate made for this run.
     #[arg(long)]
     tls: bool,
     /// The node's directory; a temporary one that is removed at the end when not given.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Where order entry and delivery listen; any free port when this one is taken.
-    #[arg(long, default_value = "127.0.0.1:7001")]
+    /// Listener of order entry and delivery: HOST:PORT; any free port when this one is taken.
+    #[arg(long, value_name = "ADDRESS", value_parser = units::address,
+          default_value_t = ports::local(ports::NODE))]
     listen: SocketAddr,
-    /// Where metrics and status are served; any free port when this one is taken.
-    #[arg(long, default_value = "127.0.0.1:7080")]
+    /// Listener of metrics and status: HOST:PORT; any free port when this one is taken.
+    #[arg(long, value_name = "ADDRESS", value_parser = units::address,
+          default_value_t = ports::local(ports::HTTP))]
     http: SocketAddr,
 }
 
@@ -143,7 +146,7 @@ fn play_and_tell(args: &DemoArgs, stand: &Stand, recordings: &Recordings) -> any
         traders.push(stand.operator()?);
     }
     let mut generator = Generator::connect(stand.target(), &traders, 1)?;
-    let at_most = Duration::from_secs(args.at_most);
+    let at_most = args.at_most;
     let mut flow = recordings.play(&cast, args.speed);
     let span = flow.span(args.speed).min(at_most);
     let mut day = args.calls.then(|| recordings.play_day(&cast, args.speed, at_most));

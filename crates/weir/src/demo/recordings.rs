@@ -35,6 +35,14 @@ struct Recording {
     plan: Plan,
 }
 
+/// The recorded day that ships with the program.
+///
+/// # Errors
+/// When the program was built with a damaged file.
+pub(crate) fn recorded_day() -> anyhow::Result<PackedFlow> {
+    flow::decode(BITSTAMP_DAY).context("the recorded day in the program")
+}
+
 /// All that is played.
 pub(super) struct Recordings {
     all: Vec<Recording>,
@@ -63,8 +71,7 @@ impl Cast {
 impl Recordings {
     /// Finds what there is to play.
     pub(super) fn find(copies: u32) -> anyhow::Result<Recordings> {
-        let day = flow::decode(BITSTAMP_DAY).context("the recorded day in the program")?;
-        let mut all = vec![Recording::of(day)];
+        let mut all = vec![Recording::of(recorded_day()?)];
         if let Some(data) = std::env::var_os("WEIR_DATA") {
             let folder = PathBuf::from(data).join("lobster");
             for name in LOBSTER_DAYS {

@@ -14,6 +14,7 @@ use super::metrics::{Metrics, put, quantiles};
 use super::{counts, is_time, times, times_heading};
 use crate::endpoint::Login;
 use crate::load::progress_bar;
+use crate::units;
 
 /// Options of `weir emulate clients`.
 #[derive(Debug, clap::Args)]
@@ -42,23 +43,26 @@ pub struct ClientsArgs {
     /// A page waits for so many rows.
     #[arg(long, default_value_t = 1)]
     rows_min: u32,
-    /// How long a page waits for its rows, in microseconds.
-    #[arg(long, value_name = "US", default_value_t = 500_000)]
-    wait_max_us: u32,
+    /// The longest wait of a page for its rows; a number alone is microseconds. `--wait-max-us` is
+    /// the same.
+    #[arg(long, alias = "wait-max-us", value_name = "TIME", default_value = "500ms",
+          value_parser = units::micros)]
+    wait_max: Duration,
     /// Only live orders.
     #[arg(long)]
     live_only: bool,
     /// Their sessions, defined with fresh keys, count up from here.
     #[arg(long, value_name = "ID", default_value_t = 800_000)]
     first_id: u32,
-    /// Seconds to measure.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
-    duration: f64,
-    /// Seconds before measuring begins, once all clients are told all that there is.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    warm_up: f64,
-    /// Where to serve the figures for Prometheus.
-    #[arg(long, value_name = "ADDRESS")]
+    /// Time to measure; a number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::seconds)]
+    duration: Duration,
+    /// Time before measuring begins, once all clients have the whole state; a number alone is
+    /// seconds.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::seconds)]
+    warm_up: Duration,
+    /// Listener of the figures for Prometheus: HOST:PORT.
+    #[arg(long, value_name = "ADDRESS", value_parser = units::address)]
     metrics: Option<SocketAddr>,
     /// Say on standard output when all clients know all that there is, and wait for a line on
     /// standard input before the time begins.
@@ -104,8 +108,8 @@ impl std::fmt::Display for ClientMix {
 /// # Errors
 /// When the node cannot be reached or refuses a client.
 pub fn run(args: &ClientsArgs) -> anyhow::Result<()> {
-    anyhow::ensure!(is_time(args.duration), "--duration must be up to a day");
-    anyhow::ensure!(is_time(args.warm_up), "--warm-up must be up to a day");
+    anyhow::ensure!(is_time(args.duration), "--duration must be at most a day");
+    anyhow::ensure!(is_time(args.warm_up), "--warm-up must be at most a day");
     let numbers = [args.firms, args.accounts, args.instruments];
     anyhow::ensure!(numbers.iter().all(|n| *n > 0), "there must be a firm, account, instrument");
     let metrics = Metrics::default();
@@ -157,16 +161,20 @@ fn interest(args: &ClientsArgs, class: usize, number: u32) -> Interest {
     }
 }
 
+fn wait_max_us(args: &ClientsArgs) -> u32 {
+    u32::try_from(args.wait_max.as_micros()).unwrap_or(u32::MAX)
+}
+
 fn plan_of(args: &ClientsArgs) -> CrowdPlan {
     CrowdPlan {
         classes: KINDS.map(str::to_owned).to_vec(),
         source_id: args.source.map_or(PartitionId::NONE, PartitionId),
         rows_max: args.rows_max,
         rows_min: args.rows_min,
-        wait_max_us: args.wait_max_us,
+        wait_max_us: wait_max_us(args),
         live_only: args.live_only,
-        warm_up: Duration::from_secs_f64(args.warm_up),
-        duration: Duration::from_secs_f64(args.duration),
+        warm_up: args.warm_up,
+        duration: args.duration,
     }
 }
 
@@ -203,9 +211,9 @@ fn json(args: &ClientsArgs, report: &CrowdReport) -> anyhow::Result<String> {
         "mix": args.mix.to_string(),
         "rows_min": args.rows_min,
         "rows_max": args.rows_max,
-        "wait_max_us": args.wait_max_us,
-        "duration_s": args.duration,
-        "warm_up_s": args.warm_up,
+        "wait_max_us": wait_max_us(args),
+        "duration_s": args.duration.as_secs_f64(),
+        "warm_up_s": args.warm_up.as_secs_f64(),
         "report": report,
     });
     Ok(serde_json::to_string(&object)?)
@@ -226,7 +234,7 @@ fn table(args: &ClientsArgs, report: &CrowdReport) -> String {
         lines.push(format!(
             "{:<14} {:.0} rows/s   {} pages, {} empty   {} merged   {} resyncs",
             class.class,
-            rate(class.rows, args.duration),
+            rate(class.rows, args.duration.as_secs_f64()),
             class.pages,
             class.empty_pages,
             class.merged,

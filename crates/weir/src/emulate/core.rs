@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
-use weir_client::clock::unix_time;
+use weir_client::clock::{nanos, unix_time};
 use weir_client::emulate::core::ATTRIBUTES_LEN;
 use weir_client::emulate::feeder::FeedProgress;
 use weir_client::emulate::setup::define_sessions;
 use weir_client::emulate::{CorePlan, EmulatedCore, FeedPlan, FeedReport, Feeder, Profile};
 use weir_client::load::{Arrivals, Verdict};
 use weir_client::{Target, resolve};
-use weir_types::{Nanos, PartitionId, Role};
+use weir_types::{PartitionId, Role};
 use weir_wire::ingest::BATCH_ROW_COUNT_MAX;
 use weir_wire::rows::ATTRIBUTES_LEN_MAX;
 
@@ -19,6 +19,7 @@ use super::metrics::{Metrics, put};
 use super::{counts, is_time, times, times_heading};
 use crate::endpoint::{Login, span};
 use crate::load::progress_bar;
+use crate::units;
 
 /// Rows of a batch that fit a frame with the longest attributes.
 const BATCH_ROWS_MAX: usize = 344;
@@ -70,26 +71,30 @@ pub struct CoreArgs {
     /// The most rows of a batch.
     #[arg(long, value_name = "ROWS", default_value_t = 50)]
     batch_max: usize,
-    /// How long a change may wait for its batch to fill, in microseconds.
-    #[arg(long, value_name = "US", default_value_t = 200)]
-    batch_wait_us: u64,
-    /// Seconds to measure.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
-    duration: f64,
-    /// Seconds before measuring begins.
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
-    warm_up: f64,
-    /// A change sent so much later than it may wait was late, in microseconds.
-    #[arg(long, value_name = "US", default_value_t = 1_000)]
-    late_us: u64,
+    /// The longest wait of a change for its batch to fill; a number alone is microseconds.
+    /// `--batch-wait-us` is the same.
+    #[arg(long, alias = "batch-wait-us", value_name = "TIME", default_value = "200us",
+          value_parser = units::micros)]
+    batch_wait: Duration,
+    /// Time to measure; a number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::seconds)]
+    duration: Duration,
+    /// Time before measuring begins; a number alone is seconds.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::seconds)]
+    warm_up: Duration,
+    /// A change sent this much after its longest wait is late; a number alone is microseconds.
+    /// `--late-us` is the same.
+    #[arg(long, alias = "late-us", value_name = "TIME", default_value = "1ms",
+          value_parser = units::micros)]
+    late: Duration,
     /// No verdict when more than this percentage of changes was late.
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     late_percent: f64,
     /// One seed, one sequence of changes and due times.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where to serve the figures for Prometheus.
-    #[arg(long, value_name = "ADDRESS")]
+    /// Listener of the figures for Prometheus: HOST:PORT.
+    #[arg(long, value_name = "ADDRESS", value_parser = units::address)]
     metrics: Option<SocketAddr>,
     /// Say on standard output when the store has all that there is at first, and wait for a line on
     /// standard input before the changes begin.
@@ -161,8 +166,8 @@ fn check(args: &CoreArgs) -> anyhow::Result<()> {
         (1..=rows_max).contains(&args.batch_max),
         "--batch-max must be from 1 to {rows_max}"
     );
-    anyhow::ensure!(is_time(args.duration), "--duration must be up to a day");
-    anyhow::ensure!(is_time(args.warm_up), "--warm-up must be up to a day");
+    anyhow::ensure!(is_time(args.duration), "--duration must be at most a day");
+    anyhow::ensure!(is_time(args.warm_up), "--warm-up must be at most a day");
     Ok(())
 }
 
@@ -196,11 +201,11 @@ fn feed_plan(args: &CoreArgs) -> FeedPlan {
         arrivals: args.arrivals.clone(),
         rate: args.rate,
         seed: args.seed,
-        warm_up: Duration::from_secs_f64(args.warm_up),
-        duration: Duration::from_secs_f64(args.duration),
+        warm_up: args.warm_up,
+        duration: args.duration,
         batch_rows_max: args.batch_max,
-        batch_wait: Duration::from_micros(args.batch_wait_us),
-        late_after: Nanos(args.late_us * 1_000),
+        batch_wait: args.batch_wait,
+        late_after: nanos(args.late),
         late_share_max: args.late_percent / 100.0,
     }
 }
@@ -235,9 +240,9 @@ fn json(args: &CoreArgs, report: &FeedReport) -> anyhow::Result<String> {
         "hot": args.hot,
         "row_bytes": 161 + args.attributes,
         "batch_max": args.batch_max,
-        "batch_wait_us": args.batch_wait_us,
-        "duration_s": args.duration,
-        "warm_up_s": args.warm_up,
+        "batch_wait_us": nanos(args.batch_wait).0 / 1_000,
+        "duration_s": args.duration.as_secs_f64(),
+        "warm_up_s": args.warm_up.as_secs_f64(),
         "seed": args.seed,
         "report": report,
     });
@@ -248,7 +253,7 @@ fn table(args: &CoreArgs, report: &FeedReport) -> String {
     let late = format!(
         "{:.3} % of changes sent more than {} after they might wait no longer",
         report.late_share * 100.0,
-        span(args.late_us * 1_000)
+        span(nanos(args.late).0)
     );
     let verdict = match report.verdict {
         Verdict::Valid => format!("valid: {late}"),

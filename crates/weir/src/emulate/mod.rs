@@ -71,6 +71,6 @@ fn counts(of: &Quantiles) -> String {
     )
 }
 
-fn is_time(seconds: f64) -> bool {
-    (0.0..=86_400.0).contains(&seconds)
+fn is_time(time: std::time::Duration) -> bool {
+    time.as_secs() <= 86_400
 }

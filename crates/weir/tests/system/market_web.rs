@@ -105,14 +105,14 @@ impl Reader {
     }
 
     fn last_of(&self, kind: &str, id: InstrumentId) -> Option<&Value> {
-        self.all(kind).iter().rev().find(|one| one["instrumentId"] == id.0)
+        self.all(kind).iter().rev().find(|one| one["instrument_id"] == id.0)
     }
 
     /// Returns an instrument's last quote, in the units of the books.
     fn quote(&self, id: InstrumentId) -> Option<(Price, Qty, Price, Qty)> {
         let q = self.last_of("MarketQuote", id)?;
-        let (bid, ask) = (price(&q["bidPx"]), price(&q["askPx"]));
-        Some((bid, Qty(whole(&q["bidSize"])), ask, Qty(whole(&q["askSize"]))))
+        let (bid, ask) = (price(&q["bid_px"]), price(&q["ask_px"]));
+        Some((bid, Qty(whole(&q["bid_size"])), ask, Qty(whole(&q["ask_size"]))))
     }
 
     fn has_quotes(&self, venue: &Venue) -> bool {
@@ -189,8 +189,8 @@ fn a_websocket_is_told_what_a_binary_subscriber_is_told() {
         reader.until("all trades", |reader| reader.all("MarketTrade").len() == trades);
         reader.until("its quotes are the books'", |reader| reader.has_quotes(&venue));
         let told = reader.all("MarketTrade").iter().map(|trade| {
-            let id = InstrumentId(u32::try_from(trade["instrumentId"].as_u64().unwrap()).unwrap());
-            (id, whole(&trade["lastSequence"]))
+            let id = InstrumentId(u32::try_from(trade["instrument_id"].as_u64().unwrap()).unwrap());
+            (id, whole(&trade["last_sequence"]))
         });
         assert_eq!(told.collect::<Vec<_>>(), binary.told.trades);
         reader.until("the day's volumes", |reader| {
@@ -198,7 +198,7 @@ fn a_websocket_is_told_what_a_binary_subscriber_is_told() {
                 let day = venue.books.statistics(id);
                 reader.last_of("MarketStatistics", id).is_some_and(|told| {
                     whole(&told["volume"]) == day.volume.0
-                        && whole(&told["tradeCount"]) == day.trade_count
+                        && whole(&told["trade_count"]) == day.trade_count
                 })
             })
         });
@@ -210,7 +210,7 @@ fn a_websocket_is_told_what_a_binary_subscriber_is_told() {
             assert_eq!(instrument["symbol"], symbol_of(u16::try_from(id.0).unwrap()));
         }
         let changes: u64 =
-            reader.all("MarketQuote").iter().map(|q| q["changeCount"].as_u64().unwrap()).sum();
+            reader.all("MarketQuote").iter().map(|q| q["change_count"].as_u64().unwrap()).sum();
         assert!(changes > 0 && reader.all("MarketGap").is_empty());
         assert_eq!(reader.all("MarketChannel").last().unwrap()["state"], "Live");
     }
@@ -227,7 +227,7 @@ fn has_levels(reader: &Reader, venue: &Venue, id: InstrumentId) -> bool {
     let Some(told) = reader.last_of("MarketLevels", id) else { return false };
     let told = told["levels"].as_array().unwrap().iter().map(|level| {
         let side = if level["side"] == "Buy" { Side::Buy } else { Side::Sell };
-        (side, price(&level["price"]), Qty(whole(&level["size"])), level["orderCount"].as_u64())
+        (side, price(&level["price"]), Qty(whole(&level["size"])), level["order_count"].as_u64())
     });
     let books = [Side::Buy, Side::Sell].into_iter().flat_map(|side| {
         venue
@@ -265,12 +265,12 @@ fn an_interval_over_a_websocket_merges_and_can_be_changed_and_a_subscription_end
     until("what waits", || {
         subscriber_reports(&node).iter().any(|one| one["waiting"] == 1).then_some(())
     });
-    let set = json!({"setInterval": 7, "interval": 1_000_000});
+    let set = json!({"set_interval": 7, "interval": 1_000_000});
     assert_eq!(reader.ask(&set, "MarketSubscribed")["interval"], "1000000");
     reader.until("what waited", |reader| reader.quote(id).is_some_and(|quote| quote.1 == Qty(90)));
     let [_, merged] = reader.all("MarketQuote") else { panic!("{:?}", reader.told) };
-    let numbers = [&merged["firstSequence"], &merged["lastSequence"]].map(whole);
-    assert_eq!((&merged["changeCount"], numbers[1] - numbers[0]), (&json!(10), 9));
+    let numbers = [&merged["first_sequence"], &merged["last_sequence"]].map(whole);
+    assert_eq!((&merged["change_count"], numbers[1] - numbers[0]), (&json!(10), 9));
     let ended = reader.ask(&json!({"unsubscribe": 7}), "MarketEnded");
     assert_eq!((&ended["handle"], &ended["reason"]), (&json!(7), &json!("None")));
     // The handle is free again, and the ended subscription sent nothing more.
@@ -310,7 +310,7 @@ fn what_is_wrong_over_a_websocket_is_told_and_the_connection_stays() {
             "IntervalWithoutConflation",
         ),
         (json!({"unsubscribe": 1}), "NotAttached"),
-        (json!({"setInterval": 1, "interval": 5}), "NotAttached"),
+        (json!({"set_interval": 1, "interval": 5}), "NotAttached"),
     ] {
         let ended = reader.ask(&request, "MarketEnded");
         assert_eq!(ended["reason"], reason, "{request}");
@@ -319,7 +319,7 @@ fn what_is_wrong_over_a_websocket_is_told_and_the_connection_stays() {
     reader.ask(&subscribe(1, "*", "Trades"), "MarketSubscribed");
     let ended = reader.ask(&subscribe(1, "*", "Bbo"), "MarketEnded");
     assert_eq!(ended["reason"], "HandleTaken");
-    let reject = reader.ask(&json!({"setInterval": 1, "interval": 5}), "Reject");
+    let reject = reader.ask(&json!({"set_interval": 1, "interval": 5}), "Reject");
     assert_eq!(
         (&reject["reason"], &reject["field"]),
         (&json!("IntervalWithoutConflation"), &json!("interval"))
@@ -416,12 +416,12 @@ fn a_websocket_that_is_not_read_delays_nobody_and_is_dealt_with_by_its_policies(
     // Whole books at each change soon fill the sockets.
     slow.ask(&subscribe(1, "*", "Bbo"), "MarketSubscribed");
     slow.ask(&subscribe(3, "*", "Levels"), "MarketSubscribed");
-    let skipped = json!({"subscribe": 2, "pattern": "*", "content": "Trades", "queueLenMax": 10});
+    let skipped = json!({"subscribe": 2, "pattern": "*", "content": "Trades", "queue_len_max": 10});
     slow.ask(&skipped, "MarketSubscribed");
     let mut cut = Reader::open_with(&node, &BOB, small);
     let all_or_nothing = json!({
         "subscribe": 1, "pattern": "*", "content": "Levels", "policy": "Disconnect",
-        "queueLenMax": 100,
+        "queue_len_max": 100,
     });
     cut.ask(&all_or_nothing, "MarketSubscribed");
     // A socket that is read receives everything while the other two are not read.
@@ -465,8 +465,8 @@ fn a_websocket_that_is_not_read_delays_nobody_and_is_dealt_with_by_its_policies(
     slow.until("its quotes are the books'", |slow| slow.has_quotes(&venue));
     slow.until("what it was not told", |slow| !slow.all("MarketGap").is_empty());
     let gap = &slow.all("MarketGap")[0];
-    assert!(gap["handle"] == 2 && whole(&gap["lostCount"]) > 0, "{gap}");
-    let merged = slow.all("MarketQuote").iter().any(|q| q["changeCount"].as_u64().unwrap() > 1);
+    assert!(gap["handle"] == 2 && whole(&gap["lost_count"]) > 0, "{gap}");
+    let merged = slow.all("MarketQuote").iter().any(|q| q["change_count"].as_u64().unwrap() > 1);
     assert!(merged, "states are conflated while nobody takes them");
 }
 

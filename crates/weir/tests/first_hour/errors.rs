@@ -1,0 +1,162 @@
+//! Errors name the cause and the next step, once.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use crate::common::{ALICE, Home, Node, OPERATOR, open_market};
+use crate::stand::{NAME, Stand};
+use crate::{fail, hex, succeed, weir, weir_at};
+
+fn operators_key() -> String {
+    hex(OPERATOR.key().0)
+}
+
+/// A text is said once.
+fn assert_once(said: &str, text: &str) {
+    assert_eq!(said.matches(text).count(), 1, "{text:?} in {said}");
+}
+
+#[test]
+fn a_plain_client_at_a_tls_port_and_tls_at_a_plain_one_are_named() {
+    let stand = Stand::new("memory", "");
+    let node = stand.start();
+    let key = operators_key();
+    let at = |tls: &[&str], node: &Node| {
+        let address = node.address().to_string();
+        let login = ["admin", "--key", &key, "--node", &address, "--http", node.http()];
+        weir(&[&login, tls, &["firm", "--id", "1", "--name", "A"]].concat())
+    };
+    let said = fail(&mut at(&[], &node));
+    assert_once(&said, "uses TLS: give --tls-ca");
+    let ca = stand.home.path("ca.pem");
+    let tls = ["--tls-ca", ca.to_str().unwrap(), "--tls-name", NAME];
+    succeed(&mut at(&tls, &node));
+    let home = Home::new("memory");
+    let node = home.start();
+    let said = fail(&mut at(&tls, &node));
+    assert_once(&said, "does not use TLS: leave out --tls-ca");
+}
+
+#[test]
+fn a_wrong_key_is_named_by_its_source() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let file = home.path("wrong.key");
+    std::fs::write(&file, "00".repeat(32)).unwrap();
+    let file = file.to_str().unwrap();
+    let said = fail(&mut weir_at(&node, &["orders", "--once", "--key-file", file]));
+    assert!(said.contains("wrong.key (UnknownKey): name the key with --key-file"), "{said}");
+    let said = fail(weir_at(&node, &["orders", "--once"]).env("WEIR_API_KEY", "00".repeat(32)));
+    assert_once(&said, "by the key of WEIR_API_KEY");
+    // An option goes before the environment.
+    std::fs::write(file, operators_key()).unwrap();
+    let mut orders = weir_at(&node, &["orders", "--once", "--key-file", file]);
+    succeed(orders.env("WEIR_API_KEY", "00".repeat(32)));
+}
+
+#[test]
+fn a_node_on_this_machine_lends_its_key_by_its_directory() {
+    let home = Home::new("memory");
+    let node = home.start_without_key();
+    let data = home.data();
+    let data = data.to_str().unwrap();
+    succeed(&mut weir_at(&node, &["orders", "--once", "--dir", data]));
+    succeed(weir_at(&node, &["orders", "--once"]).env("WEIR_DIR", data));
+    let elsewhere = home.path("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let said = fail(weir_at(&node, &["orders", "--once"]).current_dir(&elsewhere));
+    assert!(said.contains("weir-data/operator.key is not there"), "{said}");
+    let address = node.address().to_string().replace("127.0.0.1", "localhost");
+    let http = node.http();
+    let words = ["orders", "--once", "--dir", data, "--node", &address, "--http", http];
+    succeed(&mut weir(&words));
+}
+
+#[test]
+fn a_contradicting_definition_names_the_field_and_the_value_that_stands() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let admin = |words: &[&str]| {
+        let address = node.address().to_string();
+        let login = ["admin", "--key", &operators_key(), "--node", &address, "--http", node.http()];
+        weir(&[&login, words].concat())
+    };
+    for (words, want) in [
+        (
+            &["instrument", "--id", "1", "--symbol", "WEIR1", "--price-exponent", "-4"][..],
+            "--price-exponent -4: -2 stands and cannot be changed",
+        ),
+        (&["instrument", "--id", "2", "--symbol", "WEIR1"], "--symbol WEIR1 is instrument 1's"),
+        (&["instrument", "--id", "3", "--symbol", "A", "--tick", "0"], "--tick 0: want 1 or more"),
+        (&["account", "--id", "5", "--firm", "99"], "define it first with `weir admin firm"),
+        (&["session", "--id", "11", "--firm", "11", "--role", "drop-copy"], "first role and firm"),
+    ] {
+        assert_once(&fail(&mut admin(words)), want);
+    }
+}
+
+/// Serves a node's pages during its recovery.
+fn recovering() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = [0; 1024];
+            assert!(stream.read(&mut request).unwrap() > 0);
+            let head = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 12\r\n\r\n";
+            write!(stream, "{head}it recovers\n").unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn a_node_that_recovers_and_one_that_is_not_there_are_told_apart() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let key = operators_key();
+    let http = recovering();
+    let words = ["orders", "--once", "--key", &key, "--node", &free, "--http", &http];
+    let said = fail(&mut weir(&words));
+    assert_once(&said, "recovers and takes no connections yet: `weir status --wait 5m`");
+    assert_once(&fail(&mut weir(&["status", "--http", &http])), "recovers: `weir status --wait");
+    let words = ["orders", "--once", "--key", &key, "--node", &free, "--http", &free];
+    let said = fail(&mut weir(&words));
+    assert_once(&said, "start a node with `weir serve`");
+    assert_once(&said, "refused");
+}
+
+#[test]
+fn a_port_in_use_names_the_option_that_changes_it() {
+    let home = Home::new("memory");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let data = home.data();
+    let dir = data.to_str().unwrap();
+    for option in ["--listen", "--http", "--web"] {
+        let mut words = vec!["serve", "--dir", dir, "--durability", "memory"];
+        for other in ["--listen", "--http", "--web"] {
+            words.extend([other, if other == option { taken.as_str() } else { "127.0.0.1:0" }]);
+        }
+        let said = fail(&mut weir(&words));
+        assert_once(&said, &format!("has the address {taken}: choose another with {option}"));
+    }
+}
+
+#[test]
+fn values_with_wrong_units_name_the_accepted_forms() {
+    for (words, want) in [
+        (&["load", "--duration", "soon"][..], "such as 250us or 10s"),
+        (&["load", "--reconnect", "5"], "want a number and a unit"),
+        (&["serve", "--listen", "localhost"], "such as 127.0.0.1:7001 or localhost:7001"),
+        (
+            &["feed", "record", "--from", "1.2.3.4:5", "--out", "x", "--receive-buffer", "8M"],
+            "64MiB",
+        ),
+    ] {
+        let said = fail(&mut weir(words));
+        assert!(said.contains(want), "{words:?}: {said}");
+    }
+}
