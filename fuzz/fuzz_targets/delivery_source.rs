@@ -8,7 +8,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_delivery::replay::STREAM_STATE_LEN;
-use weir_delivery::snapshot::{CHUNK_HEADER_LEN, Restore, SnapshotStep};
+use weir_delivery::snapshot::{CHUNK_HEADER_LEN, Restore, ChunkOutcome};
 use weir_delivery::stream::{SourceStream, Window};
 use weir_delivery::{Filter, OrderStore, StoreConfig};
 use weir_fuzz::Recipe;
@@ -147,7 +147,7 @@ fn snapshot_of(store: &mut OrderStore) -> Vec<Vec<u8>> {
         let mut chunk = Vec::new();
         let step = store.snapshot_chunk(CHUNK_LEN, &mut chunk).expect("it was begun");
         chunks.push(chunk);
-        if step == SnapshotStep::Done {
+        if step == ChunkOutcome::Done {
             return chunks;
         }
     }

@@ -7,7 +7,7 @@
 use libfuzzer_sys::fuzz_target;
 use weir_feed::capture::BLOCK_LEN_MAX;
 use weir_feed::capture::audit::{
-    AuditDecoder, AuditNext, AuditStep, put_audit_datagram, put_audit_gap, put_audit_head,
+    AuditDecoder, AuditNext, DecodedAudit, put_audit_datagram, put_audit_gap, put_audit_head,
 };
 use weir_fuzz::Recipe;
 
@@ -18,16 +18,16 @@ fn lines(count: u16) -> Vec<u8> {
 }
 
 /// Writes a step after a header of enough lines, and checks that it reads back the same.
-fn written_again(step: &AuditStep<'_>) {
+fn written_again(step: &DecodedAudit<'_>) {
     let mut file = Vec::new();
     let line = match step {
-        AuditStep::Datagram(it) => {
+        DecodedAudit::Datagram(it) => {
             if put_audit_datagram(&mut file, it).is_err() {
                 return;
             }
             it.line.0
         }
-        AuditStep::Gap(gap) => {
+        DecodedAudit::Gap(gap) => {
             put_audit_gap(&mut file, gap, gap.datagrams);
             gap.line.0
         }
@@ -40,9 +40,9 @@ fn written_again(step: &AuditStep<'_>) {
     let (mut decoder, mut start) = (AuditDecoder::new(), 0);
     loop {
         match decoder.next(&file[start..], true).expect("it was written") {
-            AuditNext::Step { used, step: found } => {
+            AuditNext::Decoded { used, step: found } => {
                 start += used;
-                if matches!(found, AuditStep::Datagram(_) | AuditStep::Gap(_)) {
+                if matches!(found, DecodedAudit::Datagram(_) | DecodedAudit::Gap(_)) {
                     assert_eq!(&found, step);
                     return;
                 }
@@ -56,7 +56,7 @@ fn read(file: &[u8], piece: usize) {
     let (mut decoder, mut start, mut end) = (AuditDecoder::new(), 0, 0);
     for _ in 0..=2 * file.len() + 2 {
         match decoder.next(&file[start..end], end == file.len()) {
-            Ok(AuditNext::Step { used, step }) => {
+            Ok(AuditNext::Decoded { used, step }) => {
                 written_again(&step);
                 start += used;
             }

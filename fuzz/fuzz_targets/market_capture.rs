@@ -6,7 +6,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_feed::capture::{
-    BLOCK_LEN_MAX, Datagram, Decoder, Record, Step, datagram, next_record, put_datagram,
+    BLOCK_LEN_MAX, Datagram, Decoder, Record, Decoded, datagram, next_record, put_datagram,
     put_file_header,
 };
 use weir_fuzz::Recipe;
@@ -31,8 +31,8 @@ fn written_again(found: &Datagram<'_>) {
         return;
     }
     let mut decoder = Decoder::new();
-    assert!(matches!(decoder.next(&file, true), Ok(Step::Other { used }) if used == head_len));
-    let Ok(Step::Frame { frame, .. }) = decoder.next(&file[head_len..], true) else {
+    assert!(matches!(decoder.next(&file, true), Ok(Decoded::Other { used }) if used == head_len));
+    let Ok(Decoded::Frame { frame, .. }) = decoder.next(&file[head_len..], true) else {
         panic!("it was written whole")
     };
     assert_eq!(datagram(&frame).as_ref(), Ok(found));
@@ -42,18 +42,18 @@ fn read_capture(file: &[u8], piece: usize) {
     let (mut decoder, mut start, mut end) = (Decoder::new(), 0, 0);
     for _ in 0..=2 * file.len() + 2 {
         match decoder.next(&file[start..end], end == file.len()) {
-            Ok(Step::Frame { used, frame }) => {
+            Ok(Decoded::Frame { used, frame }) => {
                 start += used;
                 if let Ok(found) = datagram(&frame) {
                     written_again(&found);
                 }
             }
-            Ok(Step::Other { used }) => start += used,
-            Ok(Step::More { len }) => {
+            Ok(Decoded::Other { used }) => start += used,
+            Ok(Decoded::More { len }) => {
                 assert!(len > end - start && len <= BLOCK_LEN_MAX + 24);
                 end = (end + piece).min(file.len());
             }
-            Ok(Step::End) | Err(_) => return,
+            Ok(Decoded::End) | Err(_) => return,
         }
         assert_eq!(decoder.offset(), start as u64);
     }

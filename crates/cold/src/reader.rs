@@ -55,7 +55,7 @@ pub struct ColdPage {
 }
 
 /// The state of a page after a block.
-enum Step {
+enum PageOutcome {
     Next,
     Full,
 }
@@ -118,7 +118,9 @@ impl<D: Disk> Archive<D> {
             };
             for block in from..blocks {
                 let at = (position, block);
-                if let Step::Full = self.visit(at, making).map_err(|error| (number, error))? {
+                if let PageOutcome::Full =
+                    self.visit(at, making).map_err(|error| (number, error))?
+                {
                     making.end();
                     return Ok(());
                 }
@@ -129,12 +131,16 @@ impl<D: Disk> Archive<D> {
     }
 
     /// Visits one block; `Full` if the page ends within it or before it.
-    fn visit(&mut self, at: (usize, usize), making: &mut Making<'_>) -> Result<Step, SegmentError> {
+    fn visit(
+        &mut self,
+        at: (usize, usize),
+        making: &mut Making<'_>,
+    ) -> Result<PageOutcome, SegmentError> {
         let index = self.segments[at.0].segment.block(at.1);
         if !index.may_match(making.filter) {
             self.figures.blocks_skipped += 1;
             making.pass(index.last());
-            return Ok(Step::Next);
+            return Ok(PageOutcome::Next);
         }
         let number = self.segments[at.0].number;
         let cached = self.cache.iter().position(|(of, block, _)| (*of, *block) == (number, at.1));
@@ -142,7 +148,7 @@ impl<D: Disk> Archive<D> {
             Some(position) => self.cache.remove(position).expect("it was found").2,
             None if making.page.blocks_read >= making.limits.blocks_max.max(1) => {
                 (making.done, making.last) = (making.last, index.first());
-                return Ok(Step::Full);
+                return Ok(PageOutcome::Full);
             }
             None => {
                 making.page.blocks_read += 1;
@@ -189,7 +195,7 @@ impl<D: Disk> Archive<D> {
 
 /// The result of scanning a block.
 enum Scanned {
-    Ended(Step),
+    Ended(PageOutcome),
     NeedsBody,
 }
 
@@ -235,20 +241,20 @@ impl Making<'_> {
             let is_full = self.page.row_count >= self.limits.rows_max.clamp(1, PAGE_ROWS_MAX)
                 || self.page.scan_count >= self.limits.scan_max.max(1);
             if is_full && is_next {
-                return Scanned::Ended(Step::Full);
+                return Scanned::Ended(PageOutcome::Full);
             }
             if is_candidate && image.is_for(self.after, self.filter) {
                 let row_len = crate::entry::row_len(image);
                 if self.page.row_count > 0 && self.page.byte_count + row_len > self.limits.bytes_max
                 {
-                    return Scanned::Ended(Step::Full);
+                    return Scanned::Ended(PageOutcome::Full);
                 }
                 self.put(image, row_len, block.attributes(*from));
             }
             self.page.scan_count += 1;
             *from += 1;
         }
-        Scanned::Ended(Step::Next)
+        Scanned::Ended(PageOutcome::Next)
     }
 
     fn put(&mut self, image: Image<'_>, row_len: u32, attributes: &[u8]) {

@@ -18,7 +18,7 @@ use weir_types::{Epoch, Nanos, OrdStatus, Rec};
 use weir_wire::delivery::{OrderRow, RowFlags};
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Op {
     Insert {
         keys: Keys,
         at_same_seq: bool,
@@ -69,23 +69,23 @@ fn any_filter() -> impl Strategy<Value = Filter> {
     })
 }
 
-fn any_step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = Op> {
     let pick = 0..1_000_000usize;
     prop_oneof![
         6 => (any_keys(), prop::bool::weighted(0.3))
-            .prop_map(|(keys, at_same_seq)| Step::Insert { keys, at_same_seq }),
+            .prop_map(|(keys, at_same_seq)| Op::Insert { keys, at_same_seq }),
         10 => (pick.clone(), prop::bool::weighted(0.3), prop::option::weighted(0.3, any_keys()))
-            .prop_map(|(pick, ends, keys)| Step::Update { pick, ends, keys }),
-        1 => pick.clone().prop_map(|pick| Step::Delete { pick }),
-        5 => prop_oneof![1..5u32, Just(1_000)].prop_map(|entries_max| Step::Feed { entries_max }),
-        3 => Just(Step::Close),
-        4 => Just(Step::Work),
-        1 => (0..6u64).prop_map(|keep| Step::Retire { keep }),
+            .prop_map(|(pick, ends, keys)| Op::Update { pick, ends, keys }),
+        1 => pick.clone().prop_map(|pick| Op::Delete { pick }),
+        5 => prop_oneof![1..5u32, Just(1_000)].prop_map(|entries_max| Op::Feed { entries_max }),
+        3 => Just(Op::Close),
+        4 => Just(Op::Work),
+        1 => (0..6u64).prop_map(|keep| Op::Retire { keep }),
         1 => (0..30u64, any::<u64>(), any::<bool>())
-            .prop_map(|(call, choice, closes)| Step::Crash { call, choice, closes }),
+            .prop_map(|(call, choice, closes)| Op::Crash { call, choice, closes }),
         8 => (0..4usize, 1..5u32, 1..7u32)
-            .prop_map(|(reader, rows_max, scan_max)| Step::Read { reader, rows_max, scan_max }),
-        4 => (pick, any_filter()).prop_map(|(pick, filter)| Step::Compare { pick, filter }),
+            .prop_map(|(reader, rows_max, scan_max)| Op::Read { reader, rows_max, scan_max }),
+        4 => (pick, any_filter()).prop_map(|(pick, filter)| Op::Compare { pick, filter }),
     ]
 }
 
@@ -276,26 +276,26 @@ impl World {
         assert_eq!(page.oldest_transact_time, want.oldest_transact_time);
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &Op) {
         match *step {
-            Step::Insert { keys, at_same_seq } => self.insert(keys, at_same_seq),
-            Step::Update { pick, ends, keys } => {
+            Op::Insert { keys, at_same_seq } => self.insert(keys, at_same_seq),
+            Op::Update { pick, ends, keys } => {
                 self.update(pick, ends, keys, RowFlags::default());
             }
-            Step::Delete { pick } => self.update(pick, true, None, RowFlags::TOMBSTONE),
-            Step::Feed { entries_max } => {
+            Op::Delete { pick } => self.update(pick, true, None, RowFlags::TOMBSTONE),
+            Op::Feed { entries_max } => {
                 feed(self.archive.as_mut().unwrap(), &self.hot, entries_max).map(|_| ()).unwrap();
             }
-            Step::Close => {
+            Op::Close => {
                 self.archive().close().unwrap();
             }
-            Step::Work => {
+            Op::Work => {
                 let _ = self.archive().work(Nanos(0)).unwrap();
             }
-            Step::Retire { keep } => self.retire(keep),
-            Step::Crash { call, choice, closes } => self.crash(call, choice, closes),
-            Step::Compare { pick, ref filter } => self.compare(pick, filter),
-            Step::Read { .. } => unreachable!("the caller has the readers"),
+            Op::Retire { keep } => self.retire(keep),
+            Op::Crash { call, choice, closes } => self.crash(call, choice, closes),
+            Op::Compare { pick, ref filter } => self.compare(pick, filter),
+            Op::Read { .. } => unreachable!("the caller has the readers"),
         }
     }
 
@@ -328,7 +328,7 @@ proptest! {
         let mut readers: Vec<Reader> = filters.iter().map(reader).collect();
         for step in &steps {
             match *step {
-                Step::Read { reader, rows_max, scan_max } => {
+                Op::Read { reader, rows_max, scan_max } => {
                     world.read(&mut readers[reader], (rows_max, scan_max));
                 }
                 _ => world.step(step),

@@ -12,8 +12,8 @@ use crate::index::{Index, Kinds};
 use crate::ring::Place;
 use crate::row::{Meta, Standing};
 use crate::snapshot::{
-    CHUNK_HEADER_LEN, CRC_AT, ChunkKind, KEY_ENTRY_LEN, MAGIC, SLOT_ENTRY_LEN, SNAPSHOT_VERSION,
-    SnapshotError, SnapshotStep, put_keys, put_place,
+    CHUNK_HEADER_LEN, CRC_AT, ChunkKind, ChunkOutcome, KEY_ENTRY_LEN, MAGIC, SLOT_ENTRY_LEN,
+    SNAPSHOT_VERSION, SnapshotError, put_keys, put_place,
 };
 use crate::store::OrderStore;
 
@@ -287,7 +287,7 @@ impl OrderStore {
         &mut self,
         bytes_max: usize,
         out: &mut Vec<u8>,
-    ) -> Result<SnapshotStep, SnapshotError> {
+    ) -> Result<ChunkOutcome, SnapshotError> {
         let Some(capture) = self.capture.as_mut() else {
             return Err(match self.is_capture_given_up {
                 true => SnapshotError::GivenUp,
@@ -313,9 +313,9 @@ impl OrderStore {
         capture.chain = next_chain(capture.chain, chunk);
         if kind == ChunkKind::End {
             self.capture = None;
-            return Ok(SnapshotStep::Done);
+            return Ok(ChunkOutcome::Done);
         }
-        Ok(SnapshotStep::More)
+        Ok(ChunkOutcome::More)
     }
 
     /// Keeps a copy of a slot that is about to change, if a snapshot is in progress.

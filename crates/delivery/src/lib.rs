@@ -59,7 +59,7 @@ pub use page::{Page, PageLimits, Selection};
 pub use ring::Place;
 pub use router::{Ask, BackendId, BackendInfo, BackendPort, BackendRole, Router, RouterConfig};
 pub use row::{ROW_LEN, row_len, row_of};
-pub use snapshot::{Restore, RestoreError, SnapshotError, SnapshotStep};
+pub use snapshot::{ChunkOutcome, Restore, RestoreError, SnapshotError};
 pub use store::{Held, OrderStore, Resync, Retention, StoreConfig};
 pub use token::{
     NonceCounter, SourcePlace, TokenError, TokenHead, TokenKey, TokenKeys, TokenSealer,

@@ -44,7 +44,7 @@ pub(crate) const PAYLOAD_LEN_MAX: usize = 1 << 24;
 /// The result of a call of [`OrderStore::snapshot_chunk`](crate::OrderStore::snapshot_chunk).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum SnapshotStep {
+pub enum ChunkOutcome {
     /// A chunk was appended, and there are more.
     More,
     /// The last chunk was appended.

@@ -10,7 +10,7 @@ use support::{SOURCE, event, keys};
 use weir_delivery::replay::{ReplayError, STREAM_STATE_LEN};
 use weir_delivery::stream::{SourceStream, Window};
 use weir_delivery::{
-    Filter, Kinds, OrderStore, PageLimits, Place, Restore, Retention, Selection, SnapshotStep,
+    ChunkOutcome, Filter, Kinds, OrderStore, PageLimits, Place, Restore, Retention, Selection,
     StoreConfig, row_of,
 };
 use weir_types::{BatchNo, Epoch, FirmId, Nanos, OrdStatus, Reason, SessionId};
@@ -76,7 +76,7 @@ fn copy(store: &mut OrderStore, stream: &SourceStream, kinds: Kinds) -> (OrderSt
     assert!(copied.is_log() && copied.is_whole());
     let mut bytes = Vec::new();
     store.begin_snapshot();
-    while store.snapshot_chunk(4_096, &mut bytes) == Ok(SnapshotStep::More) {}
+    while store.snapshot_chunk(4_096, &mut bytes) == Ok(ChunkOutcome::More) {}
     let mut restore = Restore::new(StoreConfig { kinds, ..CONFIG });
     let mut chunks = &bytes[..];
     while !chunks.is_empty() {

@@ -16,14 +16,14 @@ use support::{SOURCE, encoded, event, keys, tombstone};
 use weir_delivery::filter::Keys;
 use weir_delivery::model::{Model, is_live, place_of};
 use weir_delivery::{
-    Filter, Ingested, Kinds, OrderStore, PageLimits, Place, Resync, Retention, Selection,
-    SnapshotStep, StoreConfig, row_len, row_of,
+    ChunkOutcome, Filter, Ingested, Kinds, OrderStore, PageLimits, Place, Resync, Retention,
+    Selection, StoreConfig, row_len, row_of,
 };
 use weir_types::{Epoch, OrdStatus, Rec, Seq};
 use weir_wire::delivery::{OrderRow, RowFlags};
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Op {
     /// A new order, at the next `seq` or, as with outside cores, at the current one.
     Insert { keys: Keys, at_same_seq: bool, attributes: u16 },
     /// A change of one of the orders, a few `seq` later: perhaps its end, perhaps other keys.
@@ -67,11 +67,11 @@ fn any_pick() -> impl Strategy<Value = usize> + Clone {
     any::<prop::sample::Index>().prop_map(|index| index.index(1_000_000))
 }
 
-fn any_change() -> impl Strategy<Value = Step> {
+fn any_change() -> impl Strategy<Value = Op> {
     let attributes = || prop_oneof![Just(0u16), Just(600), 1..600u16];
     prop_oneof![
         4 => (any_keys(), prop::bool::weighted(0.3), attributes()).prop_map(
-            |(keys, at_same_seq, attributes)| Step::Insert { keys, at_same_seq, attributes }
+            |(keys, at_same_seq, attributes)| Op::Insert { keys, at_same_seq, attributes }
         ),
         6 => (
             any_pick(),
@@ -80,23 +80,23 @@ fn any_change() -> impl Strategy<Value = Step> {
             prop::option::weighted(0.2, any_keys()),
             attributes(),
         )
-            .prop_map(|(pick, skip, ends, keys, attributes)| Step::Update {
+            .prop_map(|(pick, skip, ends, keys, attributes)| Op::Update {
                 pick, skip, ends, keys, attributes,
             }),
-        1 => (any_pick(), 2..20u8).prop_map(|(pick, count)| Step::Burst { pick, count }),
-        1 => (any_pick(), any::<bool>()).prop_map(|(pick, is_live)| Step::Delete { pick, is_live }),
+        1 => (any_pick(), 2..20u8).prop_map(|(pick, count)| Op::Burst { pick, count }),
+        1 => (any_pick(), any::<bool>()).prop_map(|(pick, is_live)| Op::Delete { pick, is_live }),
     ]
 }
 
-fn any_step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = Op> {
     prop_oneof![
         12 => any_change(),
         6 => (0..4usize, 0..3usize, any_limits())
-            .prop_map(|(reader, store, limits)| Step::Read { reader, store, limits }),
-        1 => (0..3usize, 1..9u32).prop_map(|(store, rings_max)| Step::Sweep { store, rings_max }),
-        1 => (0..3usize).prop_map(|store| Step::Begin { store }),
+            .prop_map(|(reader, store, limits)| Op::Read { reader, store, limits }),
+        1 => (0..3usize, 1..9u32).prop_map(|(store, rings_max)| Op::Sweep { store, rings_max }),
+        1 => (0..3usize).prop_map(|store| Op::Begin { store }),
         2 => (0..3usize, 1..4u8, prop_oneof![Just(1usize), Just(3_000)]).prop_map(
-            |(store, count, bytes_max)| Step::Chunks { store, count, bytes_max }
+            |(store, count, bytes_max)| Op::Chunks { store, count, bytes_max }
         ),
     ]
 }
@@ -204,15 +204,15 @@ impl World {
         (!found.is_empty()).then(|| found[pick % found.len()])
     }
 
-    fn change(&mut self, step: &Step) {
+    fn change(&mut self, step: &Op) {
         match *step {
-            Step::Insert { keys, at_same_seq, attributes } => {
+            Op::Insert { keys, at_same_seq, attributes } => {
                 self.seq += u64::from(!at_same_seq);
                 self.rec += 1;
                 self.orders.push((Rec(self.rec), keys, State::Live));
                 self.say(self.rec, keys, (OrdStatus::New, attributes), Ingested::Inserted);
             }
-            Step::Update { pick, skip, ends, keys, attributes } => {
+            Op::Update { pick, skip, ends, keys, attributes } => {
                 let Some(index) = self.pick(pick, State::Live) else { return };
                 let order = &mut self.orders[index];
                 order.1 = keys.unwrap_or(order.1);
@@ -222,7 +222,7 @@ impl World {
                 self.seq += 1 + skip;
                 self.say(rec.0, keys, (status, attributes), Ingested::Updated);
             }
-            Step::Burst { pick, count } => {
+            Op::Burst { pick, count } => {
                 let Some(index) = self.pick(pick, State::Live) else { return };
                 let (rec, keys, _) = self.orders[index];
                 for _ in 0..count {
@@ -230,20 +230,20 @@ impl World {
                     self.say(rec.0, keys, (OrdStatus::PartiallyFilled, 0), Ingested::Updated);
                 }
             }
-            Step::Delete { pick, is_live } => {
+            Op::Delete { pick, is_live } => {
                 let state = if is_live { State::Live } else { State::Ended };
                 let Some(index) = self.pick(pick, state) else { return };
                 self.delete(index);
             }
-            Step::Sweep { store, rings_max } => {
+            Op::Sweep { store, rings_max } => {
                 self.stores[store].sweep(rings_max);
             }
-            Step::Begin { store } => {
+            Op::Begin { store } => {
                 self.stores[store].begin_snapshot();
                 self.snapshots[store] = Some(Snapshot::default());
             }
-            Step::Chunks { store, count, bytes_max } => self.take_chunks(store, count, bytes_max),
-            Step::Read { .. } => {}
+            Op::Chunks { store, count, bytes_max } => self.take_chunks(store, count, bytes_max),
+            Op::Read { .. } => {}
         }
     }
 
@@ -268,7 +268,7 @@ impl World {
         let Some(snapshot) = &mut self.snapshots[store] else { return };
         for _ in 0..count {
             let step = self.stores[store].snapshot_chunk(bytes_max, &mut snapshot.chunks);
-            if step.expect("it is under way") == SnapshotStep::Done {
+            if step.expect("it is under way") == ChunkOutcome::Done {
                 let snapshot = self.snapshots[store].take().expect("it was there");
                 self.stores[store] = self.restored(store, &snapshot);
                 return;
@@ -388,12 +388,12 @@ fn assert_same(one: &OrderStore, other: &OrderStore) {
     }
 }
 
-fn run(steps: &[Step], filters: &[Filter], retained_max: u32) {
+fn run(steps: &[Op], filters: &[Filter], retained_max: u32) {
     let mut world = World::new(retained_max);
     let mut readers: Vec<Reader> = filters.iter().map(Reader::new).collect();
     for step in steps {
         match step {
-            Step::Read { reader, store, limits } => {
+            Op::Read { reader, store, limits } => {
                 world.read(&mut readers[*reader], *store, limits);
             }
             _ => world.change(step),

@@ -5,8 +5,8 @@ mod support;
 
 use support::{SOURCE, block, encoded, event, keys, tombstone};
 use weir_delivery::{
-    Filter, Held, IngestError, Ingested, Kind, Kinds, OrderStore, Page, PageLimits, Place, RawRow,
-    Restore, RestoreError, Resync, Retention, Selection, SnapshotError, SnapshotStep, StoreConfig,
+    ChunkOutcome, Filter, Held, IngestError, Ingested, Kind, Kinds, OrderStore, Page, PageLimits,
+    Place, RawRow, Restore, RestoreError, Resync, Retention, Selection, SnapshotError, StoreConfig,
     TakenRows, memory, row_len, row_of,
 };
 use weir_types::{Epoch, FirmId, Nanos, OrdStatus, PartitionId, Qty, Rec, Seq};
@@ -485,7 +485,7 @@ fn snapshot_of(store: &mut OrderStore, bytes_max: usize) -> Vec<Vec<u8>> {
         let mut chunk = Vec::new();
         let step = store.snapshot_chunk(bytes_max, &mut chunk).expect("it is under way");
         chunks.push(chunk);
-        if step == SnapshotStep::Done {
+        if step == ChunkOutcome::Done {
             return chunks;
         }
     }
@@ -585,7 +585,7 @@ fn a_snapshot_is_of_the_moment_when_it_began_whatever_comes_in_meanwhile() {
             let keys = keys(2, 1 + (seq % 3) as u32, 1);
             let _ = store.ingest_row(&block(seq, rec, keys, status), &[1; 300]).unwrap();
         }
-        if store.snapshot_chunk(1, &mut chunks).unwrap() == SnapshotStep::Done {
+        if store.snapshot_chunk(1, &mut chunks).unwrap() == ChunkOutcome::Done {
             break;
         }
     }

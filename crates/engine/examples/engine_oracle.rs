@@ -12,7 +12,7 @@
 use std::process::ExitCode;
 
 use weir_engine::script::{
-    Duel, Script, Step, Tally, attempt, find_difference, readable_command, shrink,
+    Duel, DuelOp, Script, Tally, attempt, find_difference, readable_command, shrink,
 };
 use weir_types::PartitionId;
 
@@ -51,7 +51,7 @@ struct Options {
 /// A round that ended with a difference.
 struct Found {
     partition_id: PartitionId,
-    steps: Vec<Step>,
+    steps: Vec<DuelOp>,
     text: String,
 }
 
@@ -71,10 +71,10 @@ fn round(count: u64, random: &mut Random, tally: &mut Tally) -> (u64, Option<Fou
         let mut part = script.continued(&bytes);
         while played < count && !part.is_over() {
             let command = part.command();
-            steps.push(Step::Apply(part.now(), command));
+            steps.push(DuelOp::Apply(part.now(), command));
             played += 1;
             if played.is_multiple_of(restore_every) {
-                steps.push(Step::Restore);
+                steps.push(DuelOp::Restore);
             }
             let first_new = steps.len() - if played.is_multiple_of(restore_every) { 2 } else { 1 };
             for at in first_new..steps.len() {
@@ -119,10 +119,10 @@ fn print_found(found: Found, seed: u64, total: u64) {
     println!("{} of {step_count} steps show one:", steps.len());
     for (number, step) in (1..).zip(&steps) {
         match step {
-            Step::Apply(time, command) => {
+            DuelOp::Apply(time, command) => {
                 println!("  {number}: at {time}: {}", readable_command(command));
             }
-            Step::Restore => println!("  {number}: restore from a snapshot"),
+            DuelOp::Restore => println!("  {number}: restore from a snapshot"),
         }
     }
     if let Some(difference) = difference {

@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::index::{NIL, Slot};
 use crate::instrument::{Instrument, is_call, takes_entry};
 use crate::matching::Verdict;
-use crate::order::{Order, Place};
+use crate::order::{Order, OrderLocation};
 use crate::plant::{self, Plant};
 use crate::stops::is_stop;
 
@@ -47,21 +47,21 @@ impl Engine {
         let instrument = &self.instruments[target.instrument];
         let phase = instrument.phase;
         if is_plain && phase == Phase::Continuous && !instrument.would_cross(m.side, m.price) {
-            return self.stand(slot, Place::Book, false);
+            return self.stand(slot, OrderLocation::Book, false);
         }
         if m.time_in_force == TimeInForce::AtTheClose && phase != Phase::ClosingCall {
-            return self.stand(slot, Place::Parked, false);
+            return self.stand(slot, OrderLocation::Parked, false);
         }
         if is_stop(m.ord_type) {
             if !instrument.triggers_at_once(m.side, m.stop_px) {
-                return self.stand(slot, Place::Stop, false);
+                return self.stand(slot, OrderLocation::Stop, false);
             }
             self.trigger(slot, false, out);
         } else if phase == Phase::Continuous {
             let verdict = self.match_incoming(slot, m.request_no, out);
             self.finish(slot, verdict, m.request_no, false, out);
         } else {
-            return self.stand(slot, Place::Book, false);
+            return self.stand(slot, OrderLocation::Book, false);
         }
         self.look_at_stops(target.instrument, out);
     }
@@ -192,7 +192,7 @@ impl Engine {
             time_in_force: m.time_in_force,
             exec_inst: m.exec_inst,
             self_trade_prevention: m.self_trade_prevention,
-            place: Place::None,
+            place: OrderLocation::None,
             is_iceberg: !m.display_qty.is_zero(),
             cl_ord_id: m.cl_ord_id,
             created_time: self.time,
@@ -219,7 +219,7 @@ impl Engine {
         let reason = match verdict {
             Verdict::Filled => return self.drop_row(slot, is_listed),
             Verdict::Open | Verdict::Interrupted if can_rest => {
-                return self.stand(slot, Place::Book, is_listed);
+                return self.stand(slot, OrderLocation::Book, is_listed);
             }
             Verdict::Open => Reason::NoLiquidity,
             Verdict::Interrupted => Reason::VolatilityInterruption,
@@ -243,7 +243,7 @@ impl Engine {
     /// Puts an order in its place, behind all others there, and lists it if it was not listed
     /// before.
     #[inline]
-    pub(crate) fn stand(&mut self, slot: Slot, place: Place, is_listed: bool) {
+    pub(crate) fn stand(&mut self, slot: Slot, place: OrderLocation, is_listed: bool) {
         if !is_listed {
             self.list(slot);
         }

@@ -22,7 +22,7 @@ pub(crate) struct Hidden {
 
 /// The next step of the walk.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum WalkOutcome {
     On,
     /// Enough was traded.
     Enough,
@@ -65,7 +65,7 @@ impl Engine {
         };
         let limit = self.limit_of(instrument, m.ord_type, m.side, m.price);
         let collar = self.instruments[instrument].collar();
-        let mut end = Step::Short;
+        let mut end = WalkOutcome::Short;
         for level in self.instruments[instrument].side(m.side.opposite()).best_first() {
             let price = self.levels[level].price;
             if !reaches(m.side, limit, price) {
@@ -73,13 +73,13 @@ impl Engine {
             }
             let is_allowed = collar.allows(price) || plant::is(Plant::FillOrKillIgnoresCollars);
             let step = self.walk_level(level, account, is_allowed, &mut walk, &mut hidden);
-            if step != Step::On {
+            if step != WalkOutcome::On {
                 end = step;
                 break;
             }
         }
         self.hidden = hidden;
-        end == Step::Enough
+        end == WalkOutcome::Enough
     }
 
     fn walk_level(
@@ -89,7 +89,7 @@ impl Engine {
         is_allowed: bool,
         walk: &mut Walk,
         hidden: &mut Vec<Hidden>,
-    ) -> Step {
+    ) -> WalkOutcome {
         hidden.clear();
         let price = self.levels[level].price;
         let mut maker = self.levels[level].head;
@@ -99,15 +99,15 @@ impl Engine {
             maker = resting.level_next;
             if is_own && walk.self_trade_prevention != SelfTradePrevention::None {
                 match walk.meet_own(resting, price) {
-                    Step::On => continue,
+                    WalkOutcome::On => continue,
                     end => return end,
                 }
             }
             if !is_allowed {
-                return Step::Short;
+                return WalkOutcome::Short;
             }
             let step = walk.fill(price, resting.shown(), is_own);
-            if step != Step::On {
+            if step != WalkOutcome::On {
                 return step;
             }
             let qty = resting.leaves_qty - resting.shown();
@@ -121,41 +121,41 @@ impl Engine {
 
 impl Walk {
     /// Handles an own order at the head of the queue.
-    fn meet_own(&mut self, resting: &Order, price: Price) -> Step {
+    fn meet_own(&mut self, resting: &Order, price: Price) -> WalkOutcome {
         let qty = match self.self_trade_prevention {
             SelfTradePrevention::CancelOldest => resting.leaves_qty,
             SelfTradePrevention::Decrement if resting.leaves_qty < self.open => {
                 self.open -= resting.leaves_qty;
                 resting.leaves_qty
             }
-            _ => return Step::Short,
+            _ => return WalkOutcome::Short,
         };
         self.get_back(price, qty);
-        Step::On
+        WalkOutcome::On
     }
 
     /// Trades with a resting order that shows `shown`.
-    fn fill(&mut self, price: Price, shown: Qty, is_own: bool) -> Step {
+    fn fill(&mut self, price: Price, shown: Qty, is_own: bool) -> WalkOutcome {
         let qty = self.open.min(shown);
         if !self.pay(price, qty, is_own) {
-            return Step::Short;
+            return WalkOutcome::Short;
         }
         self.open -= qty;
         self.traded += qty;
         if self.traded >= self.at_once {
-            return Step::Enough;
+            return WalkOutcome::Enough;
         }
-        if self.open.is_zero() { Step::Short } else { Step::On }
+        if self.open.is_zero() { WalkOutcome::Short } else { WalkOutcome::On }
     }
 
     /// Trades the slices behind a level's shown ones, alternating between the icebergs until all
     /// are used up. Rounds in which each shows a whole slice and the walk surely continues are
     /// computed in one step, since an iceberg may have any number of slices.
-    fn fill_hidden(&mut self, price: Price, hidden: &mut Vec<Hidden>) -> Step {
+    fn fill_hidden(&mut self, price: Price, hidden: &mut Vec<Hidden>) -> WalkOutcome {
         if !self.is_paying {
             // Slicing makes no difference to the sum.
             let qty = hidden.iter().fold(Qty::ZERO, |sum, iceberg| sum + iceberg.qty);
-            return if qty.is_zero() { Step::On } else { self.fill(price, qty, false) };
+            return if qty.is_zero() { WalkOutcome::On } else { self.fill(price, qty, false) };
         }
         while !hidden.is_empty() {
             let round_count = self.whole_rounds(price, hidden);
@@ -169,13 +169,13 @@ impl Walk {
             for iceberg in hidden.iter_mut() {
                 let slice = iceberg.display_qty.min(iceberg.qty);
                 match self.fill(price, slice, iceberg.is_own) {
-                    Step::On => iceberg.qty -= slice,
+                    WalkOutcome::On => iceberg.qty -= slice,
                     end => return end,
                 }
             }
             hidden.retain(|iceberg| !iceberg.qty.is_zero());
         }
-        Step::On
+        WalkOutcome::On
     }
 
     /// Returns the number of rounds that leave a rest of every iceberg and of the order, do not
@@ -247,18 +247,18 @@ mod tests {
     use super::*;
 
     /// Trades the hidden slices one at a time, as the reference for [`Walk::fill_hidden`].
-    fn fill_one_by_one(walk: &mut Walk, price: Price, hidden: &mut Vec<Hidden>) -> Step {
+    fn fill_one_by_one(walk: &mut Walk, price: Price, hidden: &mut Vec<Hidden>) -> WalkOutcome {
         while !hidden.is_empty() {
             for iceberg in hidden.iter_mut() {
                 let slice = iceberg.display_qty.min(iceberg.qty);
                 match walk.fill(price, slice, iceberg.is_own) {
-                    Step::On => iceberg.qty -= slice,
+                    WalkOutcome::On => iceberg.qty -= slice,
                     end => return end,
                 }
             }
             hidden.retain(|iceberg| !iceberg.qty.is_zero());
         }
-        Step::On
+        WalkOutcome::On
     }
 
     fn walk(side: Side, at_once: u64, open: u64, cash: i128, is_unlimited: bool) -> Walk {
@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    fn outcome(step: Step, walk: &Walk) -> (u8, Qty, Qty, Cash, Cash) {
+    fn outcome(step: WalkOutcome, walk: &Walk) -> (u8, Qty, Qty, Cash, Cash) {
         (step as u8, walk.open, walk.traded, walk.purse.cash, walk.purse.reserved)
     }
 
@@ -308,8 +308,8 @@ mod tests {
             let got = fast.fill_hidden(price, &mut hidden.clone());
             let want = fill_one_by_one(&mut slow, price, &mut hidden.clone());
             assert_eq!(outcome(got, &fast), outcome(want, &slow), "{open} {cash} {price}");
-            enough_count += u32::from(want == Step::Enough);
-            short_count += u32::from(want == Step::Short);
+            enough_count += u32::from(want == WalkOutcome::Enough);
+            short_count += u32::from(want == WalkOutcome::Short);
         }
         assert!(enough_count > 1_000 && short_count > 1_000, "{enough_count} {short_count}");
     }
@@ -319,7 +319,7 @@ mod tests {
         let iceberg = Hidden { qty: Qty(1 << 40), display_qty: Qty(1), is_own: false };
         let mut walk = walk(Side::Buy, 1 << 40, 1 << 40, 0, true);
         let end = walk.fill_hidden(Price(i64::MAX), &mut vec![iceberg; 3]);
-        assert!(end == Step::Short, "the purse ends it");
+        assert!(end == WalkOutcome::Short, "the purse ends it");
         assert_eq!(walk.traded.0, ((1_u128 << 96) - 100).div_euclid((1 << 63) - 1) as u64);
     }
 }

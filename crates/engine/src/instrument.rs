@@ -5,7 +5,7 @@ use weir_wire::reference::DefineInstrument;
 
 use crate::book::BookSide;
 use crate::index::Slot;
-use crate::order::{Order, Place};
+use crate::order::{Order, OrderLocation};
 use crate::plant::{self, Plant};
 
 /// An instrument's definition, phase, prices and queues of live orders.
@@ -100,7 +100,7 @@ impl Instrument {
     /// Returns the queue of an order by its place, and the order's price in it.
     #[inline]
     pub(crate) fn queue_mut(&mut self, order: &Order) -> (&mut BookSide, Price) {
-        if order.place != Place::Book || order.ord_type != OrdType::Limit {
+        if order.place != OrderLocation::Book || order.ord_type != OrdType::Limit {
             return self.other_queue_mut(order);
         }
         match order.side {
@@ -113,12 +113,14 @@ impl Instrument {
     #[cold]
     fn other_queue_mut(&mut self, order: &Order) -> (&mut BookSide, Price) {
         match (order.place, order.side) {
-            (Place::Book, Side::Buy) => (&mut self.market_bids, Price(0)),
-            (Place::Book, Side::Sell) => (&mut self.market_asks, Price(0)),
-            (Place::Stop, Side::Buy) => (&mut self.buy_stops, order.stop_px),
-            (Place::Stop, Side::Sell) => (&mut self.sell_stops, order.stop_px),
-            (Place::Parked, _) => (&mut self.parked, Price(0)),
-            (Place::None, _) => unreachable!("an order stands somewhere before it is moved"),
+            (OrderLocation::Book, Side::Buy) => (&mut self.market_bids, Price(0)),
+            (OrderLocation::Book, Side::Sell) => (&mut self.market_asks, Price(0)),
+            (OrderLocation::Stop, Side::Buy) => (&mut self.buy_stops, order.stop_px),
+            (OrderLocation::Stop, Side::Sell) => (&mut self.sell_stops, order.stop_px),
+            (OrderLocation::Parked, _) => (&mut self.parked, Price(0)),
+            (OrderLocation::None, _) => {
+                unreachable!("an order stands somewhere before it is moved")
+            }
         }
     }
 

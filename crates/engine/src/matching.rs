@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::entry::{holding_of, pays_as_it_goes};
 use crate::index::{NIL, Slot};
 use crate::instrument::reaches;
-use crate::order::{Order, Place};
+use crate::order::{Order, OrderLocation};
 use crate::plant::{self, Plant};
 
 /// The state of the incoming order after matching.
@@ -223,7 +223,7 @@ impl Engine {
         order.leaves_qty -= qty;
         order.order_qty -= qty;
         order.shown_qty = order.shown_qty.min(order.leaves_qty);
-        if order.place == Place::Book {
+        if order.place == OrderLocation::Book {
             self.levels.adjust(order.level, shown_qty, order.shown());
         }
         let status = status_of_live(order.cum_qty());
@@ -245,7 +245,7 @@ impl Engine {
     pub(crate) fn unlink(&mut self, slot: Slot) {
         let order = self.orders[slot];
         self.unqueue(&order);
-        self.orders[slot].place = Place::None;
+        self.orders[slot].place = OrderLocation::None;
     }
 
     /// Removes an unqueued order from the indexes and its session, and frees its row.

@@ -15,7 +15,7 @@ use weir_memory::{prefetch, take_ahead};
 /// The place of a live order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Place {
+pub(crate) enum OrderLocation {
     /// In no queue yet: it entered, or entered again, in this command.
     None = 0,
     /// In the book; a market order is in the queue ahead of all limits.
@@ -26,10 +26,12 @@ pub(crate) enum Place {
     Parked = 3,
 }
 
-impl Place {
+impl OrderLocation {
     /// Returns the place with this code in a snapshot; `None` for a code that no queued order has.
-    pub(crate) fn from_code(code: u8) -> Option<Place> {
-        [Place::Book, Place::Stop, Place::Parked].into_iter().find(|place| *place as u8 == code)
+    pub(crate) fn from_code(code: u8) -> Option<OrderLocation> {
+        [OrderLocation::Book, OrderLocation::Stop, OrderLocation::Parked]
+            .into_iter()
+            .find(|place| *place as u8 == code)
     }
 }
 
@@ -55,7 +57,7 @@ pub(crate) struct Order {
     pub(crate) time_in_force: TimeInForce,
     pub(crate) exec_inst: ExecInst,
     pub(crate) self_trade_prevention: SelfTradePrevention,
-    pub(crate) place: Place,
+    pub(crate) place: OrderLocation,
     pub(crate) is_iceberg: bool,
     // The second line.
     pub(crate) created_time: Nanos,

@@ -12,7 +12,7 @@ use crate::emit::{Asker, Change, Named};
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
 use crate::instrument::is_call;
-use crate::order::{Order, Place};
+use crate::order::{Order, OrderLocation};
 use crate::plant::{self, Plant};
 
 /// Returns true if an instrument may go from one phase to the other.
@@ -35,7 +35,7 @@ fn end_in(order: &Order, to: Phase) -> Option<Change> {
         (TimeInForce::AtTheOpen, _) => {
             matches!(to, Continuous | VolatilityCall | ClosingCall | Phase::Closed)
         }
-        (TimeInForce::AtTheClose, Place::Parked) => to == Phase::Closed,
+        (TimeInForce::AtTheClose, OrderLocation::Parked) => to == Phase::Closed,
         (TimeInForce::AtTheClose, _) => {
             matches!(to, OpeningCall | Continuous | VolatilityCall | Phase::Closed)
         }
@@ -44,7 +44,7 @@ fn end_in(order: &Order, to: Phase) -> Option<Change> {
     if is_over {
         return Some(expired);
     }
-    let is_market = order.place == Place::Book && order.ord_type == OrdType::Market;
+    let is_market = order.place == OrderLocation::Book && order.ord_type == OrdType::Market;
     if is_market && matches!(to, Continuous | Phase::Closed) {
         let mut change = Change::new(ExecType::Canceled, OrdStatus::Canceled, RequestNo::NONE);
         change.reason = Reason::NoLiquidity;
@@ -200,7 +200,7 @@ impl Engine {
         }
         for slot in &batch {
             self.unlink(*slot);
-            self.stand(*slot, Place::Book, true);
+            self.stand(*slot, OrderLocation::Book, true);
         }
         self.batch = batch;
     }

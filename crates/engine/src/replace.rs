@@ -15,7 +15,7 @@ use crate::entry::{holding_of, slices_suffice};
 use crate::index::Slot;
 use crate::instrument::takes_entry;
 use crate::matching::status_of_live;
-use crate::order::{Order, Place};
+use crate::order::{Order, OrderLocation};
 
 impl Engine {
     pub(crate) fn replace_order<S: EventSink>(
@@ -101,7 +101,7 @@ impl Engine {
         let leaves_qty = m.order_qty - before.cum_qty();
         let is_same_price = new_price(&before, m) == before.price;
         let keeps_place =
-            before.place != Place::Book || is_same_price && m.order_qty <= before.order_qty;
+            before.place != OrderLocation::Book || is_same_price && m.order_qty <= before.order_qty;
         if !keeps_place {
             self.unlink(slot);
         }
@@ -122,7 +122,7 @@ impl Engine {
             return;
         }
         if self.instruments[before.instrument].phase != Phase::Continuous {
-            return self.stand(slot, Place::Book, true);
+            return self.stand(slot, OrderLocation::Book, true);
         }
         let verdict = self.match_incoming(slot, m.request_no, out);
         self.finish(slot, verdict, m.request_no, true, out);

@@ -22,7 +22,7 @@ use weir_wire::order_entry::{CancelOrder, MassCancel};
 use weir_wire::reference::{DefineInstrument, KillSwitch, SessionLost, Transfer};
 use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
-pub use duel::{Duel, Step, fuzz_commands};
+pub use duel::{Duel, DuelOp, fuzz_commands};
 pub use readable::{readable_command, readable_event};
 pub use shrink::{Difference, attempt, find_difference, shrink};
 pub use tally::Tally;

@@ -27,7 +27,7 @@ use crate::config::{EngineConfig, ORDER_QTY_LIMIT, SCHEDULE_MAX};
 use crate::engine::{Engine, next_checkpoint};
 use crate::index::{NIL, Slot};
 use crate::instrument::Firm;
-use crate::order::{Order, Place};
+use crate::order::{Order, OrderLocation};
 use crate::plant::{self, Plant};
 use crate::session::Session;
 use crate::stops::is_stop;
@@ -545,10 +545,10 @@ impl Engine {
 fn is_consistent(order: &Order) -> bool {
     let is_stop = is_stop(order.ord_type);
     let is_placed = match order.place {
-        Place::None => false,
-        Place::Book => !is_stop,
-        Place::Stop => is_stop,
-        Place::Parked => !is_stop && order.time_in_force == TimeInForce::AtTheClose,
+        OrderLocation::None => false,
+        OrderLocation::Book => !is_stop,
+        OrderLocation::Stop => is_stop,
+        OrderLocation::Parked => !is_stop && order.time_in_force == TimeInForce::AtTheClose,
     };
     let is_slice_fine = if order.is_iceberg {
         order.ord_type == OrdType::Limit
@@ -617,7 +617,7 @@ fn read_order(r: &mut Reader<'_>) -> Result<Order, SnapshotError> {
             .ok_or(invalid("self-trade prevention"))?,
         cl_ord_id: ClOrdId(*r.take(16)?.first_chunk().expect("sixteen bytes were taken")),
         created_time: Nanos(r.u64()?),
-        place: Place::from_code(r.u8()?).ok_or(invalid("place"))?,
+        place: OrderLocation::from_code(r.u8()?).ok_or(invalid("place"))?,
         is_iceberg: false,
         shown_qty: Qty(r.u64()?),
         session_next: NIL,

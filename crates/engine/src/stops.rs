@@ -14,7 +14,7 @@ use crate::entry::holding_of;
 use crate::index::{NIL, Slot};
 use crate::instrument::Instrument;
 use crate::matching::{Verdict, status_of_live};
-use crate::order::Place;
+use crate::order::OrderLocation;
 use crate::plant::{self, Plant};
 
 /// Returns true if an order of this type waits for its stop price.
@@ -94,7 +94,7 @@ impl Engine {
     /// been in the indexes since before this command.
     pub(crate) fn trigger<S: EventSink>(&mut self, slot: Slot, is_listed: bool, out: &mut S) {
         let order = &mut self.orders[slot];
-        order.place = Place::None;
+        order.place = OrderLocation::None;
         order.ord_type =
             if order.ord_type == OrdType::Stop { OrdType::Market } else { OrdType::Limit };
         let status = status_of_live(order.cum_qty());
@@ -108,7 +108,7 @@ impl Engine {
         // The wave itself has started a call.
         let verdict = match ord_type {
             OrdType::Market => match self.reserve_at_bound(slot) {
-                Ok(()) => return self.stand(slot, Place::Book, is_listed),
+                Ok(()) => return self.stand(slot, OrderLocation::Book, is_listed),
                 Err(reason) => Verdict::CancelRest(reason),
             },
             _ => Verdict::Open,

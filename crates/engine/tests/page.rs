@@ -12,15 +12,15 @@ fn page() -> String {
 }
 
 /// A command of an example with its line number and the events on the page.
-struct Step<'a> {
+struct ExampleCommand<'a> {
     line_no: usize,
     command: &'a str,
     /// `None` where the page omits events such as an order's acceptance.
     told: Option<Vec<&'a str>>,
 }
 
-fn examples(page: &str) -> Vec<Vec<Step<'_>>> {
-    let mut examples: Vec<Vec<Step<'_>>> = Vec::new();
+fn examples(page: &str) -> Vec<Vec<ExampleCommand<'_>>> {
+    let mut examples: Vec<Vec<ExampleCommand<'_>>> = Vec::new();
     let mut is_inside = false;
     for (line_no, line) in (1..).zip(page.lines()) {
         if line.trim_start().starts_with("```") {
@@ -34,7 +34,7 @@ fn examples(page: &str) -> Vec<Vec<Step<'_>>> {
                 let step = steps.last_mut().expect("a command stands before its events");
                 step.told.get_or_insert_default().extend(told.split("; "));
             } else {
-                steps.push(Step { line_no, command: line, told: None });
+                steps.push(ExampleCommand { line_no, command: line, told: None });
             }
         }
     }

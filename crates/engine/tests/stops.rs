@@ -210,7 +210,7 @@ fn the_rest_of_a_wave_joins_the_call_that_the_wave_has_brought() {
 fn stops_that_were_reached_before_an_interruption_come_in_when_trading_goes_on() {
     let mut desk = Desk::open();
     define(&mut desk, |d| d.dynamic_collar = 200);
-    let steps: &[Step<'_>] = &[
+    let steps: &[ScriptLine<'_>] = &[
         ("sell a 100 1", &["a New 1"]),
         ("sell b 101 1", &["b New 1"]),
         ("sell c 110 5", &["c New 5"]),

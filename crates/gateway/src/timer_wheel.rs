@@ -153,7 +153,7 @@ mod tests {
     const KEYS: usize = 24;
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum Op {
         Set(usize, u64),
         SetNoLaterThan(usize, u64),
         Cancel(usize),
@@ -161,15 +161,15 @@ mod tests {
         Take(u64, usize),
     }
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
+    fn steps() -> impl Strategy<Value = Vec<Op>> {
         // Soon, within a turn, and several turns ahead.
         let ahead =
             || prop_oneof![0..3 * TICK, 0..TICK * TICKS as u64, 0..4 * TICK * TICKS as u64].boxed();
         let step = prop_oneof![
-            4 => (0..KEYS, ahead()).prop_map(|(key, ahead)| Step::Set(key, ahead)),
-            2 => (0..KEYS, ahead()).prop_map(|(key, ahead)| Step::SetNoLaterThan(key, ahead)),
-            1 => (0..KEYS).prop_map(Step::Cancel),
-            4 => (ahead(), 0..6usize).prop_map(|(ahead, count)| Step::Take(ahead / 2, count)),
+            4 => (0..KEYS, ahead()).prop_map(|(key, ahead)| Op::Set(key, ahead)),
+            2 => (0..KEYS, ahead()).prop_map(|(key, ahead)| Op::SetNoLaterThan(key, ahead)),
+            1 => (0..KEYS).prop_map(Op::Cancel),
+            4 => (ahead(), 0..6usize).prop_map(|(ahead, count)| Op::Take(ahead / 2, count)),
         ];
         proptest::collection::vec(step, 1..200)
     }
@@ -184,22 +184,22 @@ mod tests {
             let mut list: BTreeMap<usize, u64> = BTreeMap::new();
             for step in steps {
                 match step {
-                    Step::Set(key, ahead) => {
+                    Op::Set(key, ahead) => {
                         wheel.set(key, Nanos(now + ahead));
                         list.insert(key, now + ahead);
                     }
-                    Step::SetNoLaterThan(key, ahead) => {
+                    Op::SetNoLaterThan(key, ahead) => {
                         // A past deadline counts from the next tick: the two may differ by one.
                         if list.get(&key).is_none_or(|at| now + ahead + TICK < *at) {
                             wheel.set_no_later_than(key, Nanos(now + ahead));
                             list.insert(key, now + ahead);
                         }
                     }
-                    Step::Cancel(key) => {
+                    Op::Cancel(key) => {
                         wheel.cancel(key);
                         list.remove(&key);
                     }
-                    Step::Take(passed, count) => {
+                    Op::Take(passed, count) => {
                         now += passed;
                         for _ in 0..count {
                             let Some(key) = wheel.next_due(Nanos(now)) else {

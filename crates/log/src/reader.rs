@@ -18,11 +18,11 @@ use crate::segment::{NUMBER_MAX, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 const READ_AHEAD: usize = 256 * 1024;
 
 /// The distance between remembered places within a segment, in bytes.
-const PLACE_EVERY: u64 = 1 << 20;
+const CURSOR_EVERY: u64 = 1 << 20;
 
 /// A place from which reading can continue: the start of a frame.
 #[derive(Clone, Debug)]
-struct Place {
+struct FrameCursor {
     name: String,
     offset: u64,
     frame: u64,
@@ -65,7 +65,7 @@ pub struct LogReader<D: Disk> {
     body: std::ops::Range<usize>,
     position: Position,
     /// Places passed so far, in order: a sparse index.
-    places: Vec<Place>,
+    places: Vec<FrameCursor>,
 }
 
 /// The state after a segment's last frame, as far as a reader can tell.
@@ -198,11 +198,11 @@ impl<D: Disk> LogReader<D> {
         self.disk.close(file);
         let (offset, frame) = (SEGMENT_HEADER as u64, header.first_frame);
         let (position, link) = (header.first_position, header.link);
-        self.go_to(&Place { name, offset, frame, position, link })?;
+        self.go_to(&FrameCursor { name, offset, frame, position, link })?;
         self.skip_to(to)
     }
 
-    fn go_to(&mut self, place: &Place) -> Result<(), LogError> {
+    fn go_to(&mut self, place: &FrameCursor) -> Result<(), LogError> {
         let (file, header) = open_segment(&mut self.disk, &place.name, self.kind)?;
         self.disk.close(self.file);
         self.file = file;
@@ -293,12 +293,12 @@ impl<D: Disk> LogReader<D> {
     fn remember(&mut self) {
         let known = self.places.last().is_some_and(|last| {
             last.position >= self.position_next
-                || (last.name == self.name && last.offset + PLACE_EVERY > self.offset)
+                || (last.name == self.name && last.offset + CURSOR_EVERY > self.offset)
         });
         if !known {
             let (name, offset) = (self.name.clone(), self.offset);
             let (frame, position, link) = (self.frame_next, self.position_next, self.link);
-            self.places.push(Place { name, offset, frame, position, link });
+            self.places.push(FrameCursor { name, offset, frame, position, link });
         }
     }
 

@@ -11,7 +11,7 @@ use weir_log::{Durability, EmbeddedLog, SequencedLog};
 use weir_types::{Nanos, Position};
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Op {
     Append(Vec<usize>),
     Work(u64),
     Commit,
@@ -21,15 +21,15 @@ enum Step {
     Crash,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = Op> {
     prop_oneof![
-        8 => prop::collection::vec(0usize..600, 1..5).prop_map(Step::Append),
-        6 => (0u64..3_000).prop_map(Step::Work),
-        2 => Just(Step::Commit),
-        1 => Just(Step::Flush),
-        1 => (0u64..200).prop_map(Step::Truncate),
-        1 => Just(Step::Close),
-        1 => Just(Step::Crash),
+        8 => prop::collection::vec(0usize..600, 1..5).prop_map(Op::Append),
+        6 => (0u64..3_000).prop_map(Op::Work),
+        2 => Just(Op::Commit),
+        1 => Just(Op::Flush),
+        1 => (0u64..200).prop_map(Op::Truncate),
+        1 => Just(Op::Close),
+        1 => Just(Op::Crash),
     ]
 }
 
@@ -63,24 +63,24 @@ proptest! {
         let mut now = 0;
         for step in steps {
             match step {
-                Step::Append(sizes) => {
+                Op::Append(sizes) => {
                     let next = model.len() as u64 + 1;
                     let entries: Vec<Vec<u8>> =
                         sizes.iter().zip(next..).map(|(size, at)| entry(at, *size)).collect();
                     prop_assert_eq!(append(&mut log, &entries), Position(next));
                     model.extend(entries);
                 }
-                Step::Work(pause) => {
+                Op::Work(pause) => {
                     now += pause;
                     log.do_work(Nanos(now)).unwrap();
                 }
-                Step::Commit => commit(&mut log, false),
-                Step::Flush => log.flush_blocking().unwrap(),
-                Step::Truncate(before) => {
+                Op::Commit => commit(&mut log, false),
+                Op::Flush => log.flush_blocking().unwrap(),
+                Op::Truncate(before) => {
                     log.truncate(Position(before.min(log.committed().0)));
                 }
-                Step::Close | Step::Crash => {
-                    let closes = matches!(step, Step::Close);
+                Op::Close | Op::Crash => {
+                    let closes = matches!(step, Op::Close);
                     if closes {
                         log.close().unwrap();
                     }

@@ -218,7 +218,7 @@ pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebui
         ..EventLogConfig::new(partition_id, log.log_id())
     };
     disk.lock().context("the event log")?;
-    let mut place = Place { store, engine: sources.engine, first: log.first_position() };
+    let mut place = OlderBases { store, engine: sources.engine, first: log.first_position() };
     let (mut base, mut events) = open_events((events_config, disk), base, &mut place, &mut notes)?;
     let from = base.engine.position().next();
     replay(&mut base, (&mut log, from), &mut events)?;
@@ -351,7 +351,7 @@ fn tell(partition_id: PartitionId, report: &RecoveryReport, notes: &mut Vec<Stri
 }
 
 /// The snapshots from which an older base can be loaded.
-struct Place<S> {
+struct OlderBases<S> {
     store: SnapshotStore<S>,
     engine: EngineConfig,
     /// The first command that the log retains.
@@ -364,7 +364,7 @@ struct Place<S> {
 fn open_events<D: Disk, S: Disk>(
     (config, mut disk): (EventLogConfig, D),
     mut base: Base,
-    place: &mut Place<S>,
+    place: &mut OlderBases<S>,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<(Base, EventLog<D>)> {
     loop {

@@ -10,7 +10,7 @@ use weir_wire::reference::DefineInstrument;
 
 use super::say::News;
 use super::stops::reaches;
-use super::{Instrument, NaiveEngine, Order, Place, cost_of};
+use super::{Instrument, NaiveEngine, Order, OrderLocation, cost_of};
 use crate::config::{EventSink, POSITION_LIMIT};
 
 impl NaiveEngine {
@@ -25,9 +25,9 @@ impl NaiveEngine {
         let order = self.order_mut(rec);
         order.now.min_qty = Qty(0);
         match m.ord_type {
-            _ if self.is_to_be_parked(m) => self.order_mut(rec).place = Place::Parked,
+            _ if self.is_to_be_parked(m) => self.order_mut(rec).place = OrderLocation::Parked,
             OrdType::Stop | OrdType::StopLimit => {
-                self.order_mut(rec).place = Place::Stop;
+                self.order_mut(rec).place = OrderLocation::Stop;
                 let instrument = &self.instruments[&m.instrument_id];
                 let last_price = instrument.last_price;
                 if instrument.phase == Phase::Continuous
@@ -56,7 +56,7 @@ impl NaiveEngine {
         let arrival = self.arrival;
         let order = self.order_mut(rec);
         order.arrival = arrival;
-        order.place = Place::Book;
+        order.place = OrderLocation::Book;
         order.shown_qty = order.slice();
         let key = order.book_key();
         self.book.insert(key, rec);
@@ -88,7 +88,7 @@ impl NaiveEngine {
             created_time: self.time,
             cum_qty: 0,
             arrival: self.arrival,
-            place: Place::Incoming,
+            place: OrderLocation::Incoming,
             shown_qty: 0,
             bound: self.bound_of(m),
         };
@@ -283,7 +283,7 @@ impl NaiveEngine {
             let order_id = OrderId::new(self.config.partition_id, before.rec);
             return self.say_rejected(request, order_id, reason, out);
         }
-        let is_in_book = before.place == Place::Book;
+        let is_in_book = before.place == OrderLocation::Book;
         let loses_priority =
             is_in_book && (m.price != before.now.price || m.order_qty > before.now.order_qty);
         let mut after = before.clone();
@@ -292,7 +292,7 @@ impl NaiveEngine {
         after.now.order_qty = m.order_qty;
         after.shown_qty = after.shown_qty.min(after.leaves_qty());
         if loses_priority {
-            after.place = Place::Incoming;
+            after.place = OrderLocation::Incoming;
             self.book.remove(&before.book_key());
         }
         self.names.remove(&(m.session_id, before.now.cl_ord_id));

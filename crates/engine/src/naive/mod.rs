@@ -89,7 +89,7 @@ impl Instrument {
 
 /// The place of a live order.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum OrderLocation {
     /// Matching, before one of the other places.
     Incoming,
     Book,
@@ -124,7 +124,7 @@ struct Order {
     cum_qty: u64,
     /// The time priority; a later order has a higher number.
     arrival: u64,
-    place: Place,
+    place: OrderLocation,
     /// The quantity that the book shows, while the order is there.
     shown_qty: u64,
     /// The price for a market order's cash reservation; `None` when it pays trade by trade.

@@ -9,7 +9,7 @@ use weir_wire::{Event, PlainEvent, Request};
 
 use super::matching::breaches;
 use super::say::News;
-use super::{NaiveEngine, Order, Place};
+use super::{NaiveEngine, Order, OrderLocation};
 use crate::config::EventSink;
 
 /// The maximum number of scheduled phase changes.
@@ -114,7 +114,7 @@ impl NaiveEngine {
         self.say_phase(instrument_id, to, out);
         if to == Phase::ClosingCall {
             for rec in self.recs_of(|order| {
-                order.now.instrument_id == instrument_id && order.place == Place::Parked
+                order.now.instrument_id == instrument_id && order.place == OrderLocation::Parked
             }) {
                 self.stand(rec);
             }
@@ -181,7 +181,7 @@ impl NaiveEngine {
 /// Returns the end of an order that does not survive a change to the phase.
 fn how_it_ends(order: &Order, to: Phase) -> Option<News> {
     use Phase::{ClosingCall, Continuous, OpeningCall, VolatilityCall};
-    let is_in_book = order.place == Place::Book;
+    let is_in_book = order.place == OrderLocation::Book;
     let ends_in: &[Phase] = match order.now.time_in_force {
         TimeInForce::AtTheOpen => &[Continuous, VolatilityCall, ClosingCall, Phase::Closed],
         TimeInForce::AtTheClose if is_in_book => {

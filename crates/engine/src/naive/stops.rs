@@ -3,7 +3,7 @@
 use weir_types::{ExecType, InstrumentId, OrdType, Phase, Price, Reason, Rec, RequestNo, Side};
 
 use super::say::News;
-use super::{NaiveEngine, Place, cost_of};
+use super::{NaiveEngine, OrderLocation, cost_of};
 use crate::config::EventSink;
 
 /// Returns true if a trade at `price` reaches a stop.
@@ -25,7 +25,7 @@ impl NaiveEngine {
             let prices = std::mem::take(&mut instrument.traded);
             let wave = self.recs_of(|order| {
                 order.now.instrument_id == instrument_id
-                    && order.place == Place::Stop
+                    && order.place == OrderLocation::Stop
                     && prices.iter().any(|price| reaches(*price, order.now.side, order.now.stop_px))
             });
             for rec in wave {
@@ -37,7 +37,7 @@ impl NaiveEngine {
     /// Turns a stop into a market or limit order and lets it enter.
     pub(super) fn trigger<S: EventSink>(&mut self, rec: Rec, out: &mut S) {
         let order = self.order_mut(rec);
-        order.place = Place::Incoming;
+        order.place = OrderLocation::Incoming;
         order.now.ord_type = match order.now.ord_type {
             OrdType::Stop => OrdType::Market,
             _ => OrdType::Limit,

@@ -27,7 +27,7 @@ pub struct Duel {
 
 /// An operation on a pair of engines.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum DuelOp {
     /// Both engines apply a command at a log time.
     Apply(Nanos, Command),
     /// The fast engine is replaced by one restored from its snapshot.
@@ -103,10 +103,10 @@ impl Duel {
     ///
     /// # Errors
     /// Returns the difference, or the violated invariant.
-    pub fn step(&mut self, step: &Step) -> Result<(), String> {
+    pub fn step(&mut self, step: &DuelOp) -> Result<(), String> {
         match step {
-            Step::Restore => self.restore(),
-            Step::Apply(time, command) => self.apply(*time, command)?,
+            DuelOp::Restore => self.restore(),
+            DuelOp::Apply(time, command) => self.apply(*time, command)?,
         }
         Ok(())
     }

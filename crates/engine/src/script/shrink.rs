@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weir_types::PartitionId;
 
-use super::{Duel, Step};
+use super::{Duel, DuelOp};
 
 /// The first difference between two engines.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Difference {
 
 /// Runs the steps from the start; returns the first difference, or an engine's panic.
 #[must_use]
-pub fn find_difference(partition_id: PartitionId, steps: &[Step]) -> Option<Difference> {
+pub fn find_difference(partition_id: PartitionId, steps: &[DuelOp]) -> Option<Difference> {
     let mut duel = Duel::new(partition_id);
     steps.iter().enumerate().find_map(|(at, step)| {
         let text = attempt(&mut duel, step).err()?;
@@ -29,7 +29,7 @@ pub fn find_difference(partition_id: PartitionId, steps: &[Step]) -> Option<Diff
 ///
 /// # Errors
 /// Returns the difference.
-pub fn attempt(duel: &mut Duel, step: &Step) -> Result<(), String> {
+pub fn attempt(duel: &mut Duel, step: &DuelOp) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| duel.step(step))).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().cloned();
         let text = text.or_else(|| payload.downcast_ref::<&str>().map(|text| text.to_string()));
@@ -41,9 +41,9 @@ pub fn attempt(duel: &mut Duel, step: &Step) -> Result<(), String> {
 #[must_use]
 pub fn shrink(
     partition_id: PartitionId,
-    mut steps: Vec<Step>,
+    mut steps: Vec<DuelOp>,
     mut tries: u32,
-) -> (Vec<Step>, Option<Difference>) {
+) -> (Vec<DuelOp>, Option<Difference>) {
     let mut found = find_difference(partition_id, &steps);
     let Some(first) = &found else { return (steps, found) };
     steps.truncate(first.at + 1);

@@ -129,16 +129,16 @@ pub fn tell(event: &Event) -> String {
 }
 
 /// A step and its expected events.
-pub type Step<'a> = (&'a str, &'a [&'a str]);
+pub type ScriptLine<'a> = (&'a str, &'a [&'a str]);
 
 /// Checks each step's events on a new desk.
-pub fn check(steps: &[Step<'_>]) -> Desk {
+pub fn check(steps: &[ScriptLine<'_>]) -> Desk {
     let mut desk = Desk::open();
     check_on(&mut desk, steps);
     desk
 }
 
-pub fn check_on(desk: &mut Desk, steps: &[Step<'_>]) {
+pub fn check_on(desk: &mut Desk, steps: &[ScriptLine<'_>]) {
     for (at, (text, want)) in steps.iter().enumerate() {
         assert_eq!(step(desk, text), *want, "step {at}: {text}");
     }

@@ -26,7 +26,7 @@ const BIG_ENDIAN_MAGIC: [u8; 4] = [0x1a, 0x2b, 0x3c, 0x4d];
 
 /// The next element of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<'a> {
+pub enum Decoded<'a> {
     /// The bytes begin with a whole frame.
     Frame {
         /// The bytes it consumed.
@@ -97,9 +97,13 @@ impl Decoder {
     ///
     /// # Errors
     /// [`CaptureError`]: nothing after this offset can be read.
-    pub fn next<'a>(&mut self, bytes: &'a [u8], is_last: bool) -> Result<Step<'a>, CaptureError> {
+    pub fn next<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        is_last: bool,
+    ) -> Result<Decoded<'a>, CaptureError> {
         if bytes.is_empty() && is_last && !matches!(self.format, Format::Unknown) {
-            return Ok(Step::End);
+            return Ok(Decoded::End);
         }
         let step = match &self.format {
             Format::Unknown => self.begin(bytes),
@@ -107,10 +111,10 @@ impl Decoder {
             Format::Pcapng { .. } => self.block(bytes),
         }?;
         match step {
-            Step::More { .. } if is_last => {
+            Decoded::More { .. } if is_last => {
                 Err(CaptureError::Truncated { offset: self.offset, len: bytes.len() })
             }
-            Step::Frame { used, .. } | Step::Other { used } => {
+            Decoded::Frame { used, .. } | Decoded::Other { used } => {
                 self.offset += used as u64;
                 Ok(step)
             }
@@ -118,8 +122,8 @@ impl Decoder {
         }
     }
 
-    fn begin<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, CaptureError> {
-        let Some(first) = bytes.first_chunk::<4>() else { return Ok(Step::More { len: 4 }) };
+    fn begin<'a>(&mut self, bytes: &'a [u8]) -> Result<Decoded<'a>, CaptureError> {
+        let Some(first) = bytes.first_chunk::<4>() else { return Ok(Decoded::More { len: 4 }) };
         if *first == SECTION_HEADER {
             self.format = Format::Pcapng { is_big_endian: false, interfaces: Vec::new() };
             return self.block(bytes);
@@ -127,20 +131,20 @@ impl Decoder {
         match parse_pcap_header(bytes) {
             Ok((_, header)) => {
                 self.format = Format::Pcap { header };
-                Ok(Step::Other { used: PCAP_HEADER_LEN })
+                Ok(Decoded::Other { used: PCAP_HEADER_LEN })
             }
-            Err(error) if error.is_incomplete() => Ok(Step::More { len: PCAP_HEADER_LEN }),
+            Err(error) if error.is_incomplete() => Ok(Decoded::More { len: PCAP_HEADER_LEN }),
             Err(_) => Err(CaptureError::NotACapture { first: u32::from_be_bytes(*first) }),
         }
     }
 
     /// Decodes a block of a pcapng file.
-    fn block<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, CaptureError> {
+    fn block<'a>(&mut self, bytes: &'a [u8]) -> Result<Decoded<'a>, CaptureError> {
         let offset = self.offset;
         let Format::Pcapng { is_big_endian, interfaces } = &mut self.format else {
-            return Ok(Step::More { len: 0 });
+            return Ok(Decoded::More { len: 0 });
         };
-        let Some(head) = bytes.first_chunk::<12>() else { return Ok(Step::More { len: 12 }) };
+        let Some(head) = bytes.first_chunk::<12>() else { return Ok(Decoded::More { len: 12 }) };
         if head[..4] == SECTION_HEADER {
             *is_big_endian = match head[8..12] {
                 ref magic if *magic == LITTLE_ENDIAN_MAGIC => false,
@@ -157,13 +161,13 @@ impl Decoder {
         if said < 12 || len > BLOCK_LEN_MAX {
             return Err(CaptureError::Length { offset, len: u64::from(said) });
         }
-        let Some(block) = bytes.get(..len) else { return Ok(Step::More { len }) };
+        let Some(block) = bytes.get(..len) else { return Ok(Decoded::More { len }) };
         let parsed = if *is_big_endian { parse_block_be(block) } else { parse_block_le(block) };
         let block = whole(parsed).ok_or(damaged(offset, "its contents do not fit its length"))?;
         let read = read_block(block, *is_big_endian, interfaces);
         match read.map_err(|what| damaged(offset, what))? {
-            Some(frame) => Ok(Step::Frame { used: len, frame }),
-            None => Ok(Step::Other { used: len }),
+            Some(frame) => Ok(Decoded::Frame { used: len, frame }),
+            None => Ok(Decoded::Other { used: len }),
         }
     }
 }
@@ -180,9 +184,9 @@ fn pcap_frame<'a>(
     header: &PcapHeader,
     offset: u64,
     bytes: &'a [u8],
-) -> Result<Step<'a>, CaptureError> {
+) -> Result<Decoded<'a>, CaptureError> {
     let head_len = if header.is_modified_format() { 24 } else { 16 };
-    let Some(head) = bytes.get(..head_len) else { return Ok(Step::More { len: head_len }) };
+    let Some(head) = bytes.get(..head_len) else { return Ok(Decoded::More { len: head_len }) };
     let said = [head[8], head[9], head[10], head[11]];
     let is_big_endian = header.is_bigendian();
     let said = if is_big_endian { u32::from_be_bytes(said) } else { u32::from_le_bytes(said) };
@@ -190,7 +194,7 @@ fn pcap_frame<'a>(
         return Err(CaptureError::Length { offset, len: u64::from(said) });
     }
     let used = head_len + said as usize;
-    let Some(record) = bytes.get(..used) else { return Ok(Step::More { len: used }) };
+    let Some(record) = bytes.get(..used) else { return Ok(Decoded::More { len: used }) };
     let parsed = match () {
         () if is_big_endian => parse_pcap_frame_be(record),
         () if header.is_modified_format() => parse_pcap_frame_modified(record),
@@ -203,7 +207,7 @@ fn pcap_frame<'a>(
     let ts_recv = Nanos(u64::from(ts_sec) * NANOS + u64::from(ts_usec) * unit);
     // The upper bits of the link type describe the frames' check sequence.
     let link = LinkType(header.network.0 as u32 & 0xffff);
-    Ok(Step::Frame { used, frame: Frame { ts_recv, link, data, original_len: origlen } })
+    Ok(Decoded::Frame { used, frame: Frame { ts_recv, link, data, original_len: origlen } })
 }
 
 /// Records an interface description; returns the frame of a packet block.

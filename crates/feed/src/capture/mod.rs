@@ -16,7 +16,7 @@ mod frame;
 mod records;
 mod writer;
 
-pub use decoder::{Decoder, Step};
+pub use decoder::{Decoded, Decoder};
 pub use frame::{Datagram, Frame, FrameError, LinkType, datagram};
 pub use records::{Record, next_record};
 pub use writer::{WriteError, put_datagram, put_file_header};

@@ -16,16 +16,16 @@ fn read_all(file: &[u8], piece: usize) -> Read {
     let (mut start, mut end) = (0, 0);
     loop {
         match decoder.next(&file[start..end], end == file.len()) {
-            Ok(Step::Frame { used, frame }) => {
+            Ok(Decoded::Frame { used, frame }) => {
                 frames.push((frame.ts_recv.0, frame.data.to_vec(), frame.original_len));
                 start += used;
             }
-            Ok(Step::Other { used }) => start += used,
-            Ok(Step::More { len }) => {
+            Ok(Decoded::Other { used }) => start += used,
+            Ok(Decoded::More { len }) => {
                 assert!(len > end - start, "asks for no more than it has");
                 end = (end + piece).min(file.len());
             }
-            Ok(Step::End) => return (frames, Ok(decoder.offset())),
+            Ok(Decoded::End) => return (frames, Ok(decoder.offset())),
             Err(error) => return (frames, Err(error)),
         }
     }
@@ -209,8 +209,8 @@ fn what_is_written_is_read_back() {
         for payload in [&b""[..], b"x", &[7; 1_400]] {
             let file = written(src, dst, payload);
             let mut decoder = Decoder::new();
-            let Ok(Step::Other { used }) = decoder.next(&file, true) else { panic!("a header") };
-            let Ok(Step::Frame { frame, .. }) = decoder.next(&file[used..], true) else {
+            let Ok(Decoded::Other { used }) = decoder.next(&file, true) else { panic!("a header") };
+            let Ok(Decoded::Frame { frame, .. }) = decoder.next(&file[used..], true) else {
                 panic!("a frame")
             };
             let got = datagram(&frame).expect("a datagram");

@@ -24,15 +24,15 @@ use crate::{Context, FeedError, Sink};
 
 /// The instrument, sequence number and time of an update.
 #[derive(Clone, Copy)]
-struct Place {
+struct UpdateHeader {
     id: InstrumentId,
     sequence: u64,
     ts_event: Nanos,
 }
 
-impl Place {
+impl UpdateHeader {
     fn update(self, action: Action) -> Update {
-        let Place { id: instrument_id, sequence, ts_event } = self;
+        let UpdateHeader { id: instrument_id, sequence, ts_event } = self;
         Update { instrument_id, sequence, ts_event, action }
     }
 }
@@ -123,7 +123,8 @@ impl Dbn {
             return;
         }
         let id = self.instrument(header.instrument_id, sink).id;
-        let place = Place { id, sequence: context.sequence, ts_event: Nanos(header.ts_event) };
+        let place =
+            UpdateHeader { id, sequence: context.sequence, ts_event: Nanos(header.ts_event) };
         actions.into_iter().flatten().for_each(|action| sink.update(place.update(action)));
     }
 
@@ -183,7 +184,7 @@ impl Dbn {
     ) -> Result<(), FeedError> {
         if header.instrument_id == 0 {
             let ts_event = Nanos(header.ts_event);
-            let place = Place { id: InstrumentId(0), sequence: context.sequence, ts_event };
+            let place = UpdateHeader { id: InstrumentId(0), sequence: context.sequence, ts_event };
             sink.update(place.update(Action::Clear));
         } else {
             self.tell(context, header, sink, [Some(Action::Clear)]);
@@ -242,7 +243,7 @@ impl Dbn {
         self.tell(context, header, sink, [trade]);
         let known = self.instrument(header.instrument_id, sink);
         let (sequence, ts_event) = (context.sequence, Nanos(header.ts_event));
-        let place = Place { id: known.id, sequence, ts_event };
+        let place = UpdateHeader { id: known.id, sequence, ts_event };
         let levels = known.levels.get_or_insert_default();
         if head.action == b'R' {
             levels.clear();

@@ -98,13 +98,13 @@ impl Series {
 
 /// An entry of the table; free while its number is zero.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct SeriesSlot {
     key: u128,
     number: u32,
 }
 
 /// The size of an empty table in entries, a power of two.
-const PLACES_MIN: usize = 1_024;
+const SLOTS_MIN: usize = 1_024;
 
 /// The numbers of series. Only the first lookup of a series builds its name.
 ///
@@ -113,14 +113,14 @@ const PLACES_MIN: usize = 1_024;
 /// are used.
 #[derive(Clone, Debug)]
 pub struct AllSeries {
-    places: Vec<Place>,
+    places: Vec<SeriesSlot>,
     count: usize,
     pub(super) symbols: Symbols,
 }
 
 impl Default for AllSeries {
     fn default() -> AllSeries {
-        let places = vec![Place::default(); PLACES_MIN];
+        let places = vec![SeriesSlot::default(); SLOTS_MIN];
         AllSeries { places, count: 0, symbols: Symbols::default() }
     }
 }
@@ -138,7 +138,7 @@ impl AllSeries {
         }
         let name = series.name()?;
         let (number, _) = self.symbols.number_of(name);
-        self.places[at] = Place { key, number: number.0 };
+        self.places[at] = SeriesSlot { key, number: number.0 };
         self.count += 1;
         if self.count * 2 > self.places.len() {
             self.grow();
@@ -173,7 +173,7 @@ impl AllSeries {
 
     #[cold]
     fn grow(&mut self) {
-        let places = vec![Place::default(); self.places.len() * 2];
+        let places = vec![SeriesSlot::default(); self.places.len() * 2];
         let old = std::mem::replace(&mut self.places, places);
         for place in old.into_iter().filter(|place| place.number != 0) {
             let at = self.place_of(place.key);

@@ -58,7 +58,7 @@ pub struct BarCounts {
 }
 
 /// An instrument's open bar, and the state needed to close and correct it.
-struct Place {
+struct OpenBar {
     id: InstrumentId,
     bar: Option<Bar>,
     /// Bars so far, including the open one.
@@ -78,7 +78,7 @@ struct Place {
 pub struct BarBuilder {
     kind: BarKind,
     directory: Directory,
-    places: Vec<Place>,
+    places: Vec<OpenBar>,
     instruments_max: usize,
     memory: Memory,
     /// Intervals before this one are over for all instruments.
@@ -155,7 +155,7 @@ impl BarBuilder {
     pub fn trade_break(&mut self, undone: &BarBreak, tell: &mut (impl FnMut(&BarEvent) + ?Sized)) {
         let place_no = self.directory.get(undone.instrument_id);
         let found = place_no.and_then(|no| self.memory.break_trade(no, undone.match_id));
-        let is_open = |place: &Place, trade: &Kept| {
+        let is_open = |place: &OpenBar, trade: &Kept| {
             place.bar.as_ref().is_some_and(|bar| bar.number == trade.bar.0)
         };
         if let (Some(no), Some(trade)) = (place_no, &found)
@@ -226,7 +226,7 @@ impl BarBuilder {
         // A new instrument may lack trades of every earlier gap.
         let (gap_seen, bar, floor) = (0, None, Nanos(0));
         let (number, taken, broken, last) = (0, 0, 0, 0);
-        self.places.push(Place { id, bar, number, taken, broken, last, floor, gap_seen });
+        self.places.push(OpenBar { id, bar, number, taken, broken, last, floor, gap_seen });
         self.directory.insert(id, place_no);
         Some(place_no)
     }
@@ -274,7 +274,7 @@ impl BarBuilder {
 
 /// Returns the open bar of an instrument; opens one when there is none.
 fn open<'a>(
-    place: &'a mut Place,
+    place: &'a mut OpenBar,
     (is_by_time, start): (bool, Nanos),
     trade: &BarTrade,
     gap_count: u64,
@@ -315,7 +315,7 @@ fn open<'a>(
 
 /// Closes and reports the open bar of an instrument, if it has one.
 fn close(
-    place: &mut Place,
+    place: &mut OpenBar,
     gap_count: u64,
     is_complete: bool,
     counts: &mut BarCounts,

@@ -11,7 +11,7 @@ use weir_types::{InstrumentId, Nanos};
 use super::entry::{Body, Entry, Kind, Merged, Stamp};
 use super::outbox::{Full, Group, Outbox};
 use super::slot::NONE;
-use super::step::Place;
+use super::step::SlotState;
 use super::urgency::Urgency;
 use super::view::BookView;
 
@@ -294,7 +294,7 @@ impl Conflator {
     #[must_use]
     pub fn is_pending(&self, instrument_id: InstrumentId, kind: Kind) -> bool {
         self.slot_of(instrument_id, kind)
-            .is_some_and(|slot| self.outbox.slot(slot).place != Place::Clean)
+            .is_some_and(|slot| self.outbox.slot(slot).place != SlotState::Clean)
     }
 
     fn slot_of(&self, instrument_id: InstrumentId, kind: Kind) -> Option<u32> {

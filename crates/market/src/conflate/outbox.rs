@@ -19,7 +19,7 @@ use super::entry::{Bbo, Body, Entry, Kind, Merged};
 use super::fifo::{Event, Fifo, Item};
 use super::lane::Lane;
 use super::slot::{Held, NONE, Slot};
-use super::step::{Place, Step, step};
+use super::step::{Decision, SlotState, step};
 use super::urgency::Urgency;
 
 /// The treatment of an event when its group's limit is reached.
@@ -202,7 +202,7 @@ impl Outbox {
                 if self.lanes[lane].due(&self.slots[first as usize]) > self.now {
                     break;
                 }
-                if self.slots[first as usize].place == Place::Waiting {
+                if self.slots[first as usize].place == SlotState::Waiting {
                     self.queue_state(first);
                 } else {
                     self.lanes[lane].unlink(&mut self.slots, first);
@@ -236,7 +236,7 @@ impl Outbox {
     /// ignored.
     pub(super) fn hear(&mut self, now: Nanos, index: u32, entry: &Entry) {
         let slot = &self.slots[index as usize];
-        if slot.is_snapshot_due && slot.place == Place::Clean {
+        if slot.is_snapshot_due && slot.place == SlotState::Clean {
             if slot.kind != Kind::Orders || entry.body == Body::OrdersSnapshot {
                 self.go(now, index, entry);
             }
@@ -249,7 +249,7 @@ impl Outbox {
     pub(super) fn go(&mut self, now: Nanos, index: u32, entry: &Entry) {
         self.see(now);
         self.slots[index as usize].fold(entry.merged, &entry.body);
-        if !matches!(self.slots[index as usize].place, Place::Queued(_)) {
+        if !matches!(self.slots[index as usize].place, SlotState::Queued(_)) {
             self.queue_state(index);
         }
     }
@@ -298,7 +298,7 @@ impl Outbox {
     pub(super) fn heal(&mut self, index: u32, gap: Merged) {
         let slot = &mut self.slots[index as usize];
         let is_needed = slot.kind == Kind::Orders || (slot.kind.is_state() && slot.item_count == 0);
-        if is_needed && slot.place == Place::Clean {
+        if is_needed && slot.place == SlotState::Clean {
             slot.is_snapshot_due = true;
             let first_sequence = gap.last_sequence;
             slot.merged = Merged { change_count: 0, first_sequence, ..gap };
@@ -328,17 +328,17 @@ impl Outbox {
             (Some(sent), Held::Bbo(bbo)) if group.urgency.is_urgent(sent, bbo)
         );
         match (step(slot.place, is_urgent, is_over), slot.place) {
-            (Step::Go, _) => {
+            (Decision::Go, _) => {
                 self.queue_state(index);
                 Outcome::Queued
             }
-            (Step::Wait, _) => {
-                slot.place = Place::Waiting;
+            (Decision::Wait, _) => {
+                slot.place = SlotState::Waiting;
                 self.waiting_count += 1;
                 Outcome::Waiting
             }
-            (Step::Merge, Place::Waiting) => Outcome::Waiting,
-            (Step::Merge, _) => Outcome::Merged,
+            (Decision::Merge, SlotState::Waiting) => Outcome::Waiting,
+            (Decision::Merge, _) => Outcome::Merged,
         }
     }
 
@@ -347,7 +347,7 @@ impl Outbox {
         let kind = slot.kind;
         let group = self.groups[slot.group as usize].as_ref().expect("a slot's group is there");
         let is_taken_in = group.on_full != Full::Skip || slot.is_snapshot_due;
-        if matches!(slot.place, Place::Queued(_)) && is_taken_in {
+        if matches!(slot.place, SlotState::Queued(_)) && is_taken_in {
             slot.fold(entry.merged, &entry.body);
             let is_lost = !kind.is_state() && !slot.is_snapshot_due;
             return if is_lost { Outcome::Lost } else { Outcome::Merged };
@@ -402,13 +402,13 @@ impl Outbox {
 
     fn freeze(&mut self, index: u32, before: u32) {
         let place = self.slots[index as usize].place;
-        if place == Place::Clean || self.is_gap(index) {
+        if place == SlotState::Clean || self.is_gap(index) {
             return;
         }
         let entry = self.slots[index as usize].speak(false);
         let event = Event { entry, is_counted: false, before, is_doomed: false };
         match place {
-            Place::Queued(position) => self.fifo.replace_state(position, event),
+            SlotState::Queued(position) => self.fifo.replace_state(position, event),
             _ => {
                 self.waiting_count -= 1;
                 self.fifo.push_event(index, event);
@@ -433,7 +433,7 @@ impl Outbox {
         self.leave_lane(index);
         let position = self.fifo.push_state(index);
         let slot = &mut self.slots[index as usize];
-        slot.place = Place::Queued(position);
+        slot.place = SlotState::Queued(position);
         slot.item_count += 1;
     }
 
@@ -453,8 +453,8 @@ impl Outbox {
     /// Removes a slot from its lane, and thereby from the throttle queue.
     fn leave_lane(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
-        if slot.place == Place::Waiting {
-            slot.place = Place::Clean;
+        if slot.place == SlotState::Waiting {
+            slot.place = SlotState::Clean;
             self.waiting_count -= 1;
         }
         if slot.is_in_lane {
@@ -494,7 +494,7 @@ impl Outbox {
         self.fifo.clear();
         for slot in &mut self.slots {
             slot.item_count = 0;
-            slot.place = Place::Clean;
+            slot.place = SlotState::Clean;
         }
         self.waiting_count = 0;
         for group in self.groups.iter_mut().flatten() {

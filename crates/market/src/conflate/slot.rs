@@ -3,7 +3,7 @@
 use weir_types::{InstrumentId, Nanos};
 
 use super::entry::{Bbo, Body, Entry, Kind, Merged, Status};
-use super::step::Place;
+use super::step::SlotState;
 
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
@@ -58,7 +58,7 @@ pub(super) struct Slot {
     pub(super) carries_snapshot: bool,
     /// The group whose rules apply.
     pub(super) group: u32,
-    pub(super) place: Place,
+    pub(super) place: SlotState,
     pub(super) held: Held,
     pub(super) merged: Merged,
     /// Changes of dropped states, to be merged into the slot's next entry. Empty except during a
@@ -93,7 +93,7 @@ impl Slot {
             is_carrying: false,
             carries_snapshot: false,
             group,
-            place: Place::Clean,
+            place: SlotState::Clean,
             held: Held::Nothing,
             merged: Merged::default(),
             carried: Merged::default(),
@@ -148,7 +148,7 @@ impl Slot {
             body: body.unwrap_or(Body::Gap(self.kind)),
         };
         self.merged = Merged::default();
-        self.place = Place::Clean;
+        self.place = SlotState::Clean;
         if !is_gap {
             self.is_snapshot_due = false;
         }

@@ -2,7 +2,7 @@
 
 /// The location of a state that was not sent yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SlotState {
     /// In no queue: the state that was sent is current.
     Clean,
     /// In the throttle queue.
@@ -13,7 +13,7 @@ pub(super) enum Place {
 
 /// The action for a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum Decision {
     /// Merge the change with the state where that is.
     Merge,
     /// Put the state into the throttle queue.
@@ -37,14 +37,14 @@ pub(super) enum Step {
 /// The interval is also over for a state that was never sent. A waiting state goes when the timer
 /// finds that its interval is over (trailing edge), or ahead of a trade or status of its
 /// instrument.
-pub(super) const fn step(place: Place, is_urgent: bool, is_over: bool) -> Step {
+pub(super) const fn step(place: SlotState, is_urgent: bool, is_over: bool) -> Decision {
     match (place, is_urgent, is_over) {
-        (Place::Queued(_), _, _) => Step::Merge,
-        (Place::Waiting, true, _) => Step::Go,
-        (Place::Waiting, false, true) => Step::Go,
-        (Place::Waiting, false, false) => Step::Merge,
-        (Place::Clean, true, _) => Step::Go,
-        (Place::Clean, false, true) => Step::Go,
-        (Place::Clean, false, false) => Step::Wait,
+        (SlotState::Queued(_), _, _) => Decision::Merge,
+        (SlotState::Waiting, true, _) => Decision::Go,
+        (SlotState::Waiting, false, true) => Decision::Go,
+        (SlotState::Waiting, false, false) => Decision::Merge,
+        (SlotState::Clean, true, _) => Decision::Go,
+        (SlotState::Clean, false, true) => Decision::Go,
+        (SlotState::Clean, false, false) => Decision::Wait,
     }
 }

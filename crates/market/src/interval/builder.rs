@@ -4,7 +4,7 @@ use core::num::NonZeroU64;
 
 use weir_types::{InstrumentId, Nanos};
 
-use super::place::{Gaps, Place};
+use super::instrument_state::{Gaps, InstrumentState};
 use super::record::{Activity, BookStated, Called, IntervalStatistics, Quote, Quoted, Voided};
 use crate::bar::BarKind;
 use crate::book::directory::Directory;
@@ -72,7 +72,7 @@ pub struct IntervalBuilder {
     phase: u64,
     config: IntervalConfig,
     directory: Directory,
-    places: Vec<Place>,
+    places: Vec<InstrumentState>,
     /// The latest time of any instrument; `None` before the session's first.
     clock: Option<Nanos>,
     /// Intervals before this one are over for all instruments.
@@ -274,7 +274,7 @@ impl IntervalBuilder {
         whose: (InstrumentId, u16),
         (sequence, ts): (u64, Nanos),
         tell: &mut Tell<'_>,
-    ) -> Option<(&mut Place, Gaps)> {
+    ) -> Option<(&mut InstrumentState, Gaps)> {
         let Some(at) = self.place_of(whose) else {
             self.counts.refused += 1;
             return None;
@@ -300,7 +300,7 @@ impl IntervalBuilder {
             return None;
         }
         let place_no = u32::try_from(self.places.len()).ok()?;
-        self.places.push(Place::new(id, channel, self.gaps_of(channel)));
+        self.places.push(InstrumentState::new(id, channel, self.gaps_of(channel)));
         self.directory.insert(id, place_no);
         Some(place_no as usize)
     }

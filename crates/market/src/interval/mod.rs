@@ -20,7 +20,7 @@
 //! * Gaps mark the statistics that they may affect: see `has_gap` and `is_certain`.
 
 mod builder;
-mod place;
+mod instrument_state;
 mod record;
 
 pub use builder::{IntervalBuilder, IntervalConfig, IntervalCounts};

@@ -7,7 +7,7 @@
 
 use weir_types::{ExecType, Liquidity, OrdType, Phase, Qty, Rec, SelfTradePrevention, TimeInForce};
 
-use super::orders::{Order, Place};
+use super::orders::{Order, OrderLocation};
 use super::publication::Publication;
 use super::{OrderChange, PublishSink};
 
@@ -44,7 +44,7 @@ impl Publication {
             ord_type: change.ord_type,
             time_in_force: change.time_in_force,
             self_trade_prevention: change.self_trade_prevention,
-            place: Place::Incoming,
+            place: OrderLocation::Incoming,
             price: change.price,
             order_qty: change.order_qty,
             leaves_qty: change.leaves_qty,
@@ -57,15 +57,15 @@ impl Publication {
         let of = &mut self.instruments[instrument];
         if change.time_in_force == TimeInForce::AtTheClose && of.phase != Phase::ClosingCall {
             of.parked.insert(change.rec);
-            self.put(change.rec, Place::Parked);
+            self.put(change.rec, OrderLocation::Parked);
         } else if matches!(change.ord_type, OrdType::Stop | OrdType::StopLimit) {
-            self.put(change.rec, Place::Stop);
+            self.put(change.rec, OrderLocation::Stop);
         } else {
             self.come_in(change.rec, out);
         }
     }
 
-    fn put(&mut self, rec: Rec, place: Place) {
+    fn put(&mut self, rec: Rec, place: OrderLocation) {
         if let Some(order) = self.orders.get_mut(&rec) {
             order.place = place;
         }
@@ -74,12 +74,12 @@ impl Publication {
     /// Starts matching an order that is in no place, or adds it to a call's book.
     fn come_in(&mut self, rec: Rec, out: &mut impl PublishSink) {
         let Some(order) = self.orders.get_mut(&rec) else { return };
-        order.place = Place::Incoming;
+        order.place = OrderLocation::Incoming;
         if self.instruments[order.instrument].phase == Phase::Continuous {
             self.incoming = Some(rec);
             self.stand_if_open(rec, out);
         } else if order.ord_type == OrdType::Market {
-            order.place = Place::Market;
+            order.place = OrderLocation::Market;
         } else {
             self.stand(rec, out);
         }
@@ -88,7 +88,7 @@ impl Publication {
     /// Adds a matching order to the book when it may rest and no resting order meets its limit.
     fn stand_if_open(&mut self, rec: Rec, out: &mut impl PublishSink) {
         let Some(order) = self.orders.get(&rec) else { return };
-        let is_open = order.place == Place::Incoming
+        let is_open = order.place == OrderLocation::Incoming
             && order.can_stand()
             && !order.leaves_qty.is_zero()
             && !self.instruments[order.instrument].is_crossed_by(order.side, order.price);
@@ -100,7 +100,7 @@ impl Publication {
     /// Adds an order to the book, behind all others at its price.
     fn stand(&mut self, rec: Rec, out: &mut impl PublishSink) {
         let Some(order) = self.orders.get_mut(&rec) else { return };
-        order.place = Place::Book;
+        order.place = OrderLocation::Book;
         order.shown_qty = order.slice();
         self.next_rank += 1;
         order.rank = self.next_rank;
@@ -232,7 +232,7 @@ impl Publication {
             leaves_qty: change.leaves_qty,
             ..before
         };
-        if before.place != Place::Book {
+        if before.place != OrderLocation::Book {
             self.orders.insert(change.rec, order);
             return;
         }
@@ -244,7 +244,7 @@ impl Publication {
         of.prices_mut(order.side).remove(before.side, before.price);
         if of.phase == Phase::Continuous && of.is_crossed_by(order.side, order.price) {
             self.hide(&mut order, out);
-            order.place = Place::Incoming;
+            order.place = OrderLocation::Incoming;
             self.incoming = Some(change.rec);
             self.orders.insert(change.rec, order);
             return;
@@ -284,7 +284,7 @@ impl Publication {
         let Some(before) = self.known(change.rec) else { return };
         let (order_qty, leaves_qty) = (change.order_qty, change.leaves_qty);
         let mut order = Order { order_qty, leaves_qty, ..before };
-        if before.place == Place::Book {
+        if before.place == OrderLocation::Book {
             order.shown_qty = before.shown_of(leaves_qty);
             return self.show_less(change.rec, &before, order, out);
         }
@@ -320,11 +320,11 @@ impl Publication {
         self.orders.remove(&rec);
         let of = &mut self.instruments[order.instrument];
         match order.place {
-            Place::Book => of.prices_mut(order.side).remove(order.side, order.price),
-            Place::Parked => {
+            OrderLocation::Book => of.prices_mut(order.side).remove(order.side, order.price),
+            OrderLocation::Parked => {
                 of.parked.remove(&rec);
             }
-            Place::Incoming | Place::Market | Place::Stop => {}
+            OrderLocation::Incoming | OrderLocation::Market | OrderLocation::Stop => {}
         }
         if self.incoming == Some(rec) {
             self.incoming = None;

@@ -10,7 +10,7 @@ use weir_types::{OrdType, Price, Qty, Rec, SelfTradePrevention, Side, TimeInForc
 
 /// The place of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum OrderLocation {
     /// Matching, or between the other places.
     Incoming,
     /// In the book.
@@ -32,7 +32,7 @@ pub(super) struct Order {
     pub(super) ord_type: OrdType,
     pub(super) time_in_force: TimeInForce,
     pub(super) self_trade_prevention: SelfTradePrevention,
-    pub(super) place: Place,
+    pub(super) place: OrderLocation,
     pub(super) price: Price,
     pub(super) order_qty: Qty,
     pub(super) leaves_qty: Qty,

@@ -11,7 +11,7 @@ use weir_feed::session_name::{Calendar, session_name};
 use weir_types::{Epoch, InstrumentId, MatchId, Nanos, Phase, Rec, Side};
 
 use super::fit::{Fit, Unfit, fit};
-use super::orders::{Order, Orders, Place, Prices};
+use super::orders::{Order, OrderLocation, Orders, Prices};
 use super::{Listing, PublishSink, Uncross};
 
 /// Counters of events that could not be published.
@@ -308,7 +308,7 @@ impl Publication {
 
     /// Returns the orders in the book that satisfy `is_meant`, by instrument and then by priority.
     pub(super) fn in_order(&self, is_meant: impl Fn(&Order) -> bool) -> Vec<Rec> {
-        let is_there = |order: &Order| order.place == Place::Book && is_meant(order);
+        let is_there = |order: &Order| order.place == OrderLocation::Book && is_meant(order);
         let mut found: Vec<(usize, u64, Rec)> = (self.orders.iter())
             .filter(|(_, order)| is_there(order))
             .map(|(rec, order)| (order.instrument, order.rank, *rec))

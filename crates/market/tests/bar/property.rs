@@ -12,7 +12,7 @@ use crate::model::Model;
 use crate::{trade, undone};
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Op {
     Trade(BarTrade),
     Break(u32, u64),
     Advance(u64),
@@ -20,7 +20,7 @@ enum Step {
     EndSession,
 }
 
-fn a_trade() -> impl Strategy<Value = Step> {
+fn a_trade() -> impl Strategy<Value = Op> {
     let size = prop_oneof![8 => 0_u64..6, 1 => Just(u64::MAX), 1 => Just(u64::MAX / 2)];
     let price = prop_oneof![8 => -3_i64..9, 1 => Just(i64::MAX), 1 => Just(i64::MIN)];
     (0_u32..4, 0_u64..90, price, size, 0_u64..12, 0_u8..16, 0_u64..4).prop_map(
@@ -29,18 +29,18 @@ fn a_trade() -> impl Strategy<Value = Step> {
             // Most trades count for everything; some messages carry two trades.
             trade.print.flags = TradeFlags(if flags < 8 { flags } else { 0 });
             trade.sequence = match_id / 2 + sequence;
-            Step::Trade(trade)
+            Op::Trade(trade)
         },
     )
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<Op>> {
     let step = prop_oneof![
         12 => a_trade(),
-        4 => (0_u32..4, 0_u64..12).prop_map(|(instrument, number)| Step::Break(instrument, number)),
-        2 => (0_u64..90).prop_map(Step::Advance),
-        1 => Just(Step::Gap),
-        1 => Just(Step::EndSession),
+        4 => (0_u32..4, 0_u64..12).prop_map(|(instrument, number)| Op::Break(instrument, number)),
+        2 => (0_u64..90).prop_map(Op::Advance),
+        1 => Just(Op::Gap),
+        1 => Just(Op::EndSession),
     ];
     proptest::collection::vec(step, 1..120)
 }
@@ -57,29 +57,29 @@ fn kinds() -> impl Strategy<Value = BarKind> {
     ]
 }
 
-fn apply(builder: &mut BarBuilder, model: &mut Model, step: &Step) -> Vec<BarEvent> {
+fn apply(builder: &mut BarBuilder, model: &mut Model, step: &Op) -> Vec<BarEvent> {
     let mut told = Vec::new();
     let mut tell = |event: &BarEvent| told.push(*event);
     match step {
-        Step::Trade(trade) => {
+        Op::Trade(trade) => {
             builder.trade(trade, &mut tell);
             model.trade(trade);
         }
-        Step::Break(instrument, match_id) => {
+        Op::Break(instrument, match_id) => {
             let mut undone = undone(*instrument, *match_id);
             (undone.price, undone.size) = (Price(7), Qty(7));
             builder.trade_break(&undone, &mut tell);
             model.trade_break(&undone);
         }
-        Step::Advance(now) => {
+        Op::Advance(now) => {
             builder.advance(Nanos(*now), &mut tell);
             model.advance(Nanos(*now));
         }
-        Step::Gap => {
+        Op::Gap => {
             builder.mark_gap();
             model.mark_gap();
         }
-        Step::EndSession => {
+        Op::EndSession => {
             builder.end_session(&mut tell);
             model.end_session();
         }
@@ -99,7 +99,7 @@ proptest! {
         let mut builder = BarBuilder::new(&config);
         let mut model = Model::new(kind, remembered as usize);
         let mut told = Vec::new();
-        for step in steps.iter().chain([&Step::EndSession]) {
+        for step in steps.iter().chain([&Op::EndSession]) {
             told.extend(apply(&mut builder, &mut model, step));
             prop_assert_eq!(&told, &model.told, "after {:?}", step);
         }
@@ -120,7 +120,7 @@ proptest! {
         let mut builder = BarBuilder::new(&BarBuilderConfig::new(kind));
         let mut model = Model::new(kind, 65_536);
         let mut last = [None; 4];
-        let steps = steps.iter().filter(|step| !matches!(step, Step::EndSession));
+        let steps = steps.iter().filter(|step| !matches!(step, Op::EndSession));
         for step in steps {
             for event in apply(&mut builder, &mut model, step) {
                 let BarEvent::Closed(bar) = event else { continue };

@@ -14,7 +14,7 @@ use crate::model::Model;
 use crate::quote;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Op {
     Act(Activity),
     Quote(Quoted),
     Call(Called),
@@ -46,7 +46,7 @@ fn whose() -> impl Strategy<Value = (InstrumentId, u16)> {
         .prop_map(|id| (InstrumentId(id), (id % 2) as u16))
 }
 
-fn an_act() -> impl Strategy<Value = Step> {
+fn an_act() -> impl Strategy<Value = Op> {
     use OrderAct::{Add, Delete, Execute, Modify, Reduce, Replace};
     let order = proptest::sample::select(vec![Add, Execute, Reduce, Delete, Replace, Modify]);
     let order = proptest::option::weighted(0.9, order);
@@ -54,7 +54,7 @@ fn an_act() -> impl Strategy<Value = Step> {
     (whose(), order, any::<bool>(), any::<bool>(), (size(), size(), size())).prop_map(
         |((instrument_id, channel), order, is_trade, is_break, (added, removed, traded))| {
             let (sequence, ts_event) = (0, Nanos(0));
-            Step::Act(Activity {
+            Op::Act(Activity {
                 instrument_id,
                 channel,
                 order,
@@ -70,47 +70,39 @@ fn an_act() -> impl Strategy<Value = Step> {
     )
 }
 
-fn a_step() -> impl Strategy<Value = Step> {
+fn a_step() -> impl Strategy<Value = Op> {
     let state = || proptest::option::weighted(0.5, a_state());
     let quoted = (whose(), a_quote(), state(), proptest::bool::weighted(0.2)).prop_map(
         |((instrument_id, channel), quote, state, is_whole)| {
             let (sequence, ts_event) = (0, Nanos(0));
             let whose = (instrument_id, channel);
             let (instrument_id, channel) = whose;
-            Step::Quote(Quoted {
-                instrument_id,
-                channel,
-                is_whole,
-                state,
-                sequence,
-                ts_event,
-                quote,
-            })
+            Op::Quote(Quoted { instrument_id, channel, is_whole, state, sequence, ts_event, quote })
         },
     );
     let called = (whose(), a_state()).prop_map(|((instrument_id, channel), state)| {
-        Step::Call(Called { instrument_id, channel, state, sequence: 0, ts_event: Nanos(0) })
+        Op::Call(Called { instrument_id, channel, state, sequence: 0, ts_event: Nanos(0) })
     });
     let book =
         (whose(), a_quote(), state()).prop_map(|((instrument_id, channel), quote, state)| {
-            Step::Book(BookStated { instrument_id, channel, state, quote })
+            Op::Book(BookStated { instrument_id, channel, state, quote })
         });
     let voided = vec![Voided::Emptied, Voided::GivenUp, Voided::NewSession];
-    let void = (0_u16..2, proptest::sample::select(voided)).prop_map(|(c, it)| Step::Void(c, it));
+    let void = (0_u16..2, proptest::sample::select(voided)).prop_map(|(c, it)| Op::Void(c, it));
     prop_oneof![
         12 => an_act(),
         24 => quoted,
         4 => called,
         2 => book,
         1 => void,
-        1 => (0_u16..2).prop_map(Step::Miss),
-        1 => Just(Step::Untold),
-        1 => (0_u16..2).prop_map(Step::EndSession),
+        1 => (0_u16..2).prop_map(Op::Miss),
+        1 => Just(Op::Untold),
+        1 => (0_u16..2).prop_map(Op::EndSession),
     ]
 }
 
 /// Numbered steps whose times advance, jump and go back.
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<Op>> {
     let on = prop_oneof![20 => 0_u64..6, 1 => 0_u64..90];
     let back = prop_oneof![6 => Just(0_u64), 1 => 0_u64..12];
     proptest::collection::vec((a_step(), on, back), 1..60).prop_map(|steps| {
@@ -119,9 +111,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             now += on;
             let (at, sequence) = (Nanos(now.saturating_sub(back)), number);
             match &mut step {
-                Step::Act(it) => (it.ts_event, it.sequence) = (at, sequence),
-                Step::Quote(it) => (it.ts_event, it.sequence) = (at, sequence),
-                Step::Call(it) => (it.ts_event, it.sequence) = (at, sequence),
+                Op::Act(it) => (it.ts_event, it.sequence) = (at, sequence),
+                Op::Quote(it) => (it.ts_event, it.sequence) = (at, sequence),
+                Op::Call(it) => (it.ts_event, it.sequence) = (at, sequence),
                 _ => {}
             }
             step
@@ -133,19 +125,19 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn apply(
     builder: &mut IntervalBuilder,
     model: &mut Model,
-    step: &Step,
+    step: &Op,
     told: &mut Vec<IntervalStatistics>,
 ) {
     let tell = &mut |row: &IntervalStatistics| told.push(*row);
     match step {
-        Step::Act(it) => (builder.act(it, tell), model.act(it)),
-        Step::Quote(it) => (builder.quote(it, tell), model.quote(it)),
-        Step::Call(it) => (builder.call(it, tell), model.call(it)),
-        Step::Book(it) => (builder.state_book(it, tell), model.state_book(it)),
-        Step::Void(channel, it) => (builder.void(*channel, *it, tell), model.void(*channel, *it)),
-        Step::Miss(channel) => (builder.miss(*channel), model.miss(*channel)),
-        Step::Untold => (builder.mark_untold(), model.mark_untold()),
-        Step::EndSession(channel) => {
+        Op::Act(it) => (builder.act(it, tell), model.act(it)),
+        Op::Quote(it) => (builder.quote(it, tell), model.quote(it)),
+        Op::Call(it) => (builder.call(it, tell), model.call(it)),
+        Op::Book(it) => (builder.state_book(it, tell), model.state_book(it)),
+        Op::Void(channel, it) => (builder.void(*channel, *it, tell), model.void(*channel, *it)),
+        Op::Miss(channel) => (builder.miss(*channel), model.miss(*channel)),
+        Op::Untold => (builder.mark_untold(), model.mark_untold()),
+        Op::EndSession(channel) => {
             (builder.end_session(*channel, tell), model.end_session(Some(*channel)))
         }
     };
@@ -200,7 +192,7 @@ proptest! {
         config.silence = silence;
         let (mut builder, mut told) = (IntervalBuilder::new(&config), Vec::new());
         let mut model = Model::new(&config);
-        let within = |step: &&Step| !matches!(step, Step::EndSession(_));
+        let within = |step: &&Op| !matches!(step, Op::EndSession(_));
         for step in steps.iter().filter(within) {
             apply(&mut builder, &mut model, step, &mut told);
         }

@@ -1,6 +1,6 @@
 //! The UDP payloads of a whole capture, for tests of codecs.
 
-use weir_feed::capture::{Decoder, Step, datagram};
+use weir_feed::capture::{Decoded, Decoder, datagram};
 
 /// Returns the payloads in the order of the file.
 ///
@@ -10,12 +10,12 @@ pub fn payloads(file: &[u8]) -> Vec<&[u8]> {
     let (mut decoder, mut rest, mut found) = (Decoder::new(), file, Vec::new());
     loop {
         match decoder.next(rest, true).expect("the capture is whole") {
-            Step::Frame { used, frame } => {
+            Decoded::Frame { used, frame } => {
                 found.push(datagram(&frame).expect("a datagram").payload);
                 rest = &rest[used..];
             }
-            Step::Other { used } => rest = &rest[used..],
-            Step::More { .. } | Step::End => return found,
+            Decoded::Other { used } => rest = &rest[used..],
+            Decoded::More { .. } | Decoded::End => return found,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 use weir_feed::capture::{
-    CaptureError, Datagram, Decoder, FrameError, Record, Step, datagram, next_record,
+    CaptureError, Datagram, Decoded, Decoder, FrameError, Record, datagram, next_record,
 };
 use weir_types::Nanos;
 
@@ -201,16 +201,16 @@ impl CaptureFile {
             let (bytes, is_last) = self.pieces.at_hand();
             let (used, needed) = match self.kind {
                 FileKind::Capture => match self.decoder.next(bytes, is_last)? {
-                    Step::Frame { used, frame } => {
+                    Decoded::Frame { used, frame } => {
                         self.counts.frames += 1;
                         let item = datagram(&frame).map_or_else(Item::Other, Item::Datagram);
                         count(&mut self.counts, &item);
                         take(&item);
                         (used, None)
                     }
-                    Step::Other { used } => (used, Some(0)),
-                    Step::More { len } => (0, Some(len)),
-                    Step::End => return Ok(false),
+                    Decoded::Other { used } => (used, Some(0)),
+                    Decoded::More { len } => (0, Some(len)),
+                    Decoded::End => return Ok(false),
                 },
                 FileKind::Records => match next_record(bytes, self.offset, is_last)? {
                     Record::Message { used, message } => {

@@ -97,12 +97,12 @@ pub struct Receiver {
 #[derive(Debug)]
 struct FileSource {
     capture: Capture,
-    places: Places,
+    places: LineAddresses,
 }
 
 /// Maps addresses to the pairs and lines of a capture.
 #[derive(Debug)]
-struct Places {
+struct LineAddresses {
     by_address: BTreeMap<SocketAddr, (usize, Line)>,
     /// True without configured lines: each group becomes a pair of its own.
     takes_all: bool,
@@ -188,7 +188,7 @@ impl Receiver {
             let (key, value) = ("feed.capture.file", path.display().to_string());
             return Err(ConfigError::OutOfRange { key, value, want }.into());
         }
-        let mut places = Places {
+        let mut places = LineAddresses {
             by_address: BTreeMap::new(),
             takes_all: section.lines.is_empty(),
             config: section.timing.lines(),
@@ -324,7 +324,7 @@ impl FileSource {
     }
 }
 
-impl Places {
+impl LineAddresses {
     /// Adds a pair for an address; the pair of a day file has none.
     fn add(&mut self, pairs: &mut Vec<Pair>, address: Option<SocketAddr>) -> usize {
         let place = pairs.len();

@@ -89,7 +89,7 @@ enum Stage {
 }
 
 /// The result of a step: the amount of work done, or the snapshot's sequence number.
-enum Step {
+enum RecoveryOutcome {
     Stay(usize),
     Whole(u64),
 }
@@ -137,8 +137,8 @@ impl Recovery {
             self.leave_session();
         }
         match self.step(now, inlet, decoding, out) {
-            Ok(Step::Stay(done)) => done,
-            Ok(Step::Whole(next)) => {
+            Ok(RecoveryOutcome::Stay(done)) => done,
+            Ok(RecoveryOutcome::Whole(next)) => {
                 self.connection = None;
                 self.stage = Stage::Reaching { next };
                 self.since = now;
@@ -165,21 +165,21 @@ impl Recovery {
         inlet: &mut Inlet,
         decoding: &mut Decoding,
         out: &mut O,
-    ) -> Result<Step, RecoveryError> {
+    ) -> Result<RecoveryOutcome, RecoveryError> {
         let spent = now.since(self.since);
         match &self.stage {
             Stage::Idle => {
                 if inlet.notes.wants_snapshot && now >= self.not_before {
                     self.connect(now)?;
-                    return Ok(Step::Stay(1));
+                    return Ok(RecoveryOutcome::Stay(1));
                 }
-                Ok(Step::Stay(0))
+                Ok(RecoveryOutcome::Stay(0))
             }
             _ if spent >= self.settings.timeout => Err(RecoveryError::TooSlow(spent.0)),
             Stage::Connecting => self.hold_back(now, inlet, decoding, out),
             Stage::Leading { since } => {
                 if now.since(*since) < self.settings.lead {
-                    Ok(Step::Stay(0))
+                    Ok(RecoveryOutcome::Stay(0))
                 } else {
                     self.log_in(now)
                 }
@@ -208,26 +208,26 @@ impl Recovery {
         inlet: &mut Inlet,
         decoding: &mut Decoding,
         out: &mut O,
-    ) -> Result<Step, RecoveryError> {
+    ) -> Result<RecoveryOutcome, RecoveryError> {
         let Some(connection) = &self.connection else { return Err(RecoveryError::Closed) };
         if !connection.is_made().map_err(failed)? {
-            return Ok(Step::Stay(0));
+            return Ok(RecoveryOutcome::Stay(0));
         }
         self.stage = Stage::Leading { since: now };
         let (lines, mut taking) = inlet.taking(now, now, decoding, out);
         if let Ok(channel) = lines.channel_mut(CHANNEL) {
             channel.begin_recovery(&mut taking);
         }
-        Ok(Step::Stay(1))
+        Ok(RecoveryOutcome::Stay(1))
     }
 
-    fn log_in(&mut self, now: Nanos) -> Result<Step, RecoveryError> {
+    fn log_in(&mut self, now: Nanos) -> Result<RecoveryOutcome, RecoveryError> {
         let Some(connection) = &mut self.connection else { return Err(RecoveryError::Closed) };
         let glimpse = Glimpse::new(self.settings.login, now);
         let login = glimpse.login();
         self.stage = Stage::Coming { glimpse, has_begun: false };
         connection.send(&login).map_err(failed)?;
-        Ok(Step::Stay(1))
+        Ok(RecoveryOutcome::Stay(1))
     }
 
     fn take<O: Output>(
@@ -236,9 +236,9 @@ impl Recovery {
         inlet: &Inlet,
         decoding: &mut Decoding,
         out: &mut O,
-    ) -> Result<Step, RecoveryError> {
+    ) -> Result<RecoveryOutcome, RecoveryError> {
         let Recovery { stage: Stage::Coming { glimpse, has_begun }, .. } = self else {
-            return Ok(Step::Stay(0));
+            return Ok(RecoveryOutcome::Stay(0));
         };
         let Some(connection) = &mut self.connection else { return Err(RecoveryError::Closed) };
         let channel = ChannelKey { pair: inlet.pair, number: CHANNEL };
@@ -270,7 +270,7 @@ impl Recovery {
                         out.end_of_packet(&origin);
                         // The snapshot is complete whether or not the server receives the logout.
                         let _is_sent = connection.send(&SoupPacket::LogoutRequest);
-                        return Ok(Step::Whole(next_sequence));
+                        return Ok(RecoveryOutcome::Whole(next_sequence));
                     }
                 }
             }
@@ -280,7 +280,7 @@ impl Recovery {
             connection.send(&SoupPacket::ClientHeartbeat).map_err(failed)?;
         }
         connection.flush().map_err(failed)?;
-        Ok(Step::Stay(done))
+        Ok(RecoveryOutcome::Stay(done))
     }
 
     fn reach<O: Output>(
@@ -290,13 +290,13 @@ impl Recovery {
         inlet: &mut Inlet,
         decoding: &mut Decoding,
         out: &mut O,
-    ) -> Result<Step, RecoveryError> {
+    ) -> Result<RecoveryOutcome, RecoveryError> {
         let heard_to = inlet.only_channel().map_or(0, |channel| channel.heard_to());
         if next > heard_to {
             if now.since(self.since) >= self.settings.reach_timeout {
                 return Err(RecoveryError::NotReached { next, heard_to });
             }
-            return Ok(Step::Stay(0));
+            return Ok(RecoveryOutcome::Stay(0));
         }
         let Some(session) = inlet.notes.session else { return Err(RecoveryError::NewSession) };
         inlet.notes.wants_snapshot = false;
@@ -317,7 +317,7 @@ impl Recovery {
         self.failures = if is_calm { 0 } else { self.failures.saturating_add(1) };
         self.joined_at = Some(now);
         self.not_before = after(now, self.pause());
-        Ok(Step::Stay(1))
+        Ok(RecoveryOutcome::Stay(1))
     }
 
     fn fail<O: Output>(

@@ -87,9 +87,9 @@ pub struct SegmentCopy {
     /// The length of the node's file in bytes, zeros included.
     pub segment_bytes: u64,
     /// The log point at which it begins.
-    pub begins: Place,
+    pub begins: LogPointRecord,
     /// The log point at which it ends.
-    pub ends: Place,
+    pub ends: LogPointRecord,
 }
 
 /// A snapshot in a backup.
@@ -105,7 +105,7 @@ pub struct SnapshotCopy {
 /// A point in a log's history, between two frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Place {
+pub struct LogPointRecord {
     /// The number of the next frame.
     pub frame: u64,
     /// The next position.
@@ -116,10 +116,10 @@ pub struct Place {
     pub epoch: u32,
 }
 
-impl From<Juncture> for Place {
-    fn from(at: Juncture) -> Place {
+impl From<Juncture> for LogPointRecord {
+    fn from(at: Juncture) -> LogPointRecord {
         let link = format!("{:016x}", at.link);
-        Place { frame: at.frame, position: at.position.0, link, epoch: at.epoch.0 }
+        LogPointRecord { frame: at.frame, position: at.position.0, link, epoch: at.epoch.0 }
     }
 }
 

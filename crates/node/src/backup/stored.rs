@@ -6,7 +6,9 @@ use weir_io::{Disk, DiskErrorKind};
 use weir_log::{Juncture, LogError, SegmentKind, check_segment, decode_snapshot};
 use weir_types::PartitionId;
 
-use super::manifest::{Manifest, PartitionCopy, Place, SegmentCopy, SnapshotCopy, StoredFile};
+use super::manifest::{
+    LogPointRecord, Manifest, PartitionCopy, SegmentCopy, SnapshotCopy, StoredFile,
+};
 use super::{BackupError, LogKind, read_file};
 
 /// A backup with a sound manifest.
@@ -53,7 +55,7 @@ impl<D: Disk> Stored<D> {
             let place = kind.dir(PartitionId(copy.partition));
             return Err(BackupError::NoLog { place });
         };
-        let mut next = Place { position: copy.first_position, ..first.begins.clone() };
+        let mut next = LogPointRecord { position: copy.first_position, ..first.begins.clone() };
         for segment in &copy.segments {
             self.read_segment(copy, segment)?;
             ensure(segment.begins == next, &segment.file, || {
@@ -135,7 +137,10 @@ impl<D: Disk> Stored<D> {
         ensure(own == (copy.log_id.clone(), copy.partition), file, || {
             "it is of another log or partition".to_owned()
         })?;
-        let ends = (Place::from(Juncture::of_header(&check.header)), Place::from(check.next));
+        let ends = (
+            LogPointRecord::from(Juncture::of_header(&check.header)),
+            LogPointRecord::from(check.next),
+        );
         ensure(ends == (segment.begins.clone(), segment.ends.clone()), file, || {
             "it does not begin and end where the manifest says".to_owned()
         })?;

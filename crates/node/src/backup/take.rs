@@ -19,7 +19,7 @@ use weir_types::{Nanos, PartitionId, Position};
 
 use super::broker::copy_broker;
 use super::manifest::{
-    FORMAT, Manifest, NAME, PartitionCopy, Place, SegmentCopy, SnapshotCopy, StoredFile,
+    FORMAT, LogPointRecord, Manifest, NAME, PartitionCopy, SegmentCopy, SnapshotCopy, StoredFile,
 };
 use super::{BackupError, LogKind, read_file, write_file};
 
@@ -405,8 +405,8 @@ impl<D: Disk> SourceLog<'_, D> {
             let (bytes, segment_bytes, check) = self.read_segment(name, synced_frame)?;
             let file = store.put(&self.dir, name, &bytes)?;
             (next, log_time) = (check.next, check.log_time);
-            let begins = Place::from(Juncture::of_header(header));
-            let ends = Place::from(check.next);
+            let begins = LogPointRecord::from(Juncture::of_header(header));
+            let ends = LogPointRecord::from(check.next);
             segments.push(SegmentCopy { file, segment_bytes, begins, ends });
         }
         Ok(Copied { segments, next, log_time })
@@ -424,8 +424,8 @@ impl<D: Disk> SourceLog<'_, D> {
     ) -> Option<SegmentCopy> {
         let known = store.known(self.kind, header.partition)?;
         let copy = known.segments.iter().find(|copy| copy.file.name == name)?;
-        let begins = Place::from(Juncture::of_header(header));
-        let is_same = copy.begins == begins && copy.ends == Place::from(sealed_by?);
+        let begins = LogPointRecord::from(Juncture::of_header(header));
+        let is_same = copy.begins == begins && copy.ends == LogPointRecord::from(sealed_by?);
         is_same.then(|| copy.clone())
     }
 }

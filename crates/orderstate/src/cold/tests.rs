@@ -335,13 +335,13 @@ impl World {
         }
     }
 
-    fn step(&mut self, step: Step, readers: &mut [Reader; 4]) {
+    fn step(&mut self, step: Op, readers: &mut [Reader; 4]) {
         match step {
-            Step::Insert(firm) => self.insert(firm),
-            Step::Change(pick, ends) => self.change(pick, ends),
-            Step::Work => self.work(),
-            Step::Crash(choice) => self.crash(choice),
-            Step::Read(reader, rows) => _ = self.read(&mut readers[reader], rows),
+            Op::Insert(firm) => self.insert(firm),
+            Op::Change(pick, ends) => self.change(pick, ends),
+            Op::Work => self.work(),
+            Op::Crash(choice) => self.crash(choice),
+            Op::Read(reader, rows) => _ = self.read(&mut readers[reader], rows),
         }
     }
 
@@ -370,7 +370,7 @@ fn apply(reader: &mut Reader, row: &OrderRow) {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Op {
     Insert(u32),
     Change(usize, bool),
     Work,
@@ -378,14 +378,14 @@ enum Step {
     Read(usize, u32),
 }
 
-fn any_step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = Op> {
     prop_oneof![
-        6 => (1..4u32).prop_map(Step::Insert),
+        6 => (1..4u32).prop_map(Op::Insert),
         10 => (0..1_000_000usize, prop::bool::weighted(0.4))
-            .prop_map(|(pick, ends)| Step::Change(pick, ends)),
-        4 => Just(Step::Work),
-        1 => any::<u64>().prop_map(Step::Crash),
-        8 => (0..4usize, 1..6u32).prop_map(|(reader, rows)| Step::Read(reader, rows)),
+            .prop_map(|(pick, ends)| Op::Change(pick, ends)),
+        4 => Just(Op::Work),
+        1 => any::<u64>().prop_map(Op::Crash),
+        8 => (0..4usize, 1..6u32).prop_map(|(reader, rows)| Op::Read(reader, rows)),
     ]
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use weir_delivery::stream::{SourceStream, Taken};
-use weir_delivery::{Desk, Place, SnapshotError, SnapshotStep};
+use weir_delivery::{ChunkOutcome, Desk, Place, SnapshotError};
 use weir_io::{OsRng, Rng, ThreadDisk};
 use weir_runtime::abort;
 use weir_types::{BatchNo, Nanos, PartitionId, Position, Reason};
@@ -395,7 +395,7 @@ impl Feed {
             let mut chunk = Vec::with_capacity(CHUNK_LEN + 4_096);
             match self.desk.store_mut().snapshot_chunk(CHUNK_LEN, &mut chunk) {
                 Ok(step) => {
-                    let is_out = step == SnapshotStep::Done;
+                    let is_out = step == ChunkOutcome::Done;
                     self.snapshot = Some(OnItsWay { position, floor, is_out });
                     (Piece::Bytes(chunk), SnapshotGoes::On)
                 }

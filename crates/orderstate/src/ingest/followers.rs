@@ -7,7 +7,7 @@
 //! answer is bounded, so that a replica that does not read costs nothing.
 
 use weir_delivery::stream::SourceStream;
-use weir_delivery::{OrderStore, SnapshotStep};
+use weir_delivery::{ChunkOutcome, OrderStore};
 use weir_types::{Epoch, Nanos, PartitionId, Position, Switch};
 use weir_wire::frame::put_frame;
 use weir_wire::replica::{FollowSource, FollowState, SnapshotChunk, put_snapshot_chunk};
@@ -273,7 +273,7 @@ impl Followers {
             None => {
                 let mut bytes = Vec::with_capacity(CHUNK_LEN + 1_024);
                 match from.store.snapshot_chunk(CHUNK_LEN, &mut bytes) {
-                    Ok(step) => (bytes, step == SnapshotStep::Done),
+                    Ok(step) => (bytes, step == ChunkOutcome::Done),
                     Err(_) => {
                         // Given up for lack of memory: it restarts when there is some.
                         self.snapshot = None;

@@ -264,7 +264,7 @@ fn empty_state(store: &mut OrderStore, stream: &SourceStream) -> Vec<u8> {
     let mut state = Vec::new();
     stream.put_state(&mut state);
     store.begin_snapshot();
-    while let Ok(weir_delivery::SnapshotStep::More) = store.snapshot_chunk(1 << 16, &mut state) {}
+    while let Ok(weir_delivery::ChunkOutcome::More) = store.snapshot_chunk(1 << 16, &mut state) {}
     state
 }
 

@@ -64,7 +64,7 @@ fn behind_a_beginning_that_is_gone_an_end_is_known_only_after_the_oldest_event_l
 
 /// An operation on a node and its clients.
 #[derive(Clone, Debug)]
-enum Step {
+enum Op {
     /// A command that causes this many events of the session.
     Command(u8),
     /// A client receives this many more events.
@@ -75,12 +75,12 @@ enum Step {
     Resume(usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = Op> {
     prop_oneof![
-        6 => (0..4_u8).prop_map(Step::Command),
-        4 => (0..2_usize, 1..8_usize).prop_map(|(who, count)| Step::Hear(who, count)),
-        2 => (0..8_usize, 1..4_u32).prop_map(|(lost, skipped)| Step::Lose(lost, skipped)),
-        3 => (0..2_usize).prop_map(Step::Resume),
+        6 => (0..4_u8).prop_map(Op::Command),
+        4 => (0..2_usize, 1..8_usize).prop_map(|(who, count)| Op::Hear(who, count)),
+        2 => (0..8_usize, 1..4_u32).prop_map(|(lost, skipped)| Op::Lose(lost, skipped)),
+        3 => (0..2_usize).prop_map(Op::Resume),
     ]
 }
 
@@ -176,12 +176,12 @@ proptest! {
         let mut clients = [Client::default(), Client::default()];
         for step in steps {
             match step {
-                Step::Command(count) => node.command(count),
-                Step::Lose(lost, skipped) => {
+                Op::Command(count) => node.command(count),
+                Op::Lose(lost, skipped) => {
                     node.lose(lost, skipped);
                     clients.iter_mut().for_each(|client| client.is_on = false);
                 }
-                Step::Hear(who, count) => {
+                Op::Hear(who, count) => {
                     let client = &mut clients[who];
                     if client.is_on {
                         let events = node.events();
@@ -189,7 +189,7 @@ proptest! {
                         client.heard.extend(news);
                     }
                 }
-                Step::Resume(who) => {
+                Op::Resume(who) => {
                     let events = node.events();
                     let next = events.len() as u64 + 1;
                     let mut lineage = node.lineage();

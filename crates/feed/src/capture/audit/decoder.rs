@@ -2,12 +2,12 @@
 
 use weir_types::Nanos;
 
-use super::super::{CaptureError, Decoder, Step, datagram};
+use super::super::{CaptureError, Decoded, Decoder, datagram};
 use super::*;
 
 /// The next element of an audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AuditStep<'a> {
+pub enum DecodedAudit<'a> {
     /// The name of the next line.
     Line(&'a str),
     /// A datagram.
@@ -54,10 +54,10 @@ impl AuditDecoder {
     ) -> Result<AuditNext<'a>, CaptureError> {
         let offset = self.decoder.offset();
         let (used, frame) = match self.decoder.next(bytes, is_last)? {
-            Step::Frame { used, frame } => (used, Some(frame)),
-            Step::Other { used } => (used, None),
-            Step::More { len } => return Ok(AuditNext::More { len }),
-            Step::End => return Ok(AuditNext::End),
+            Decoded::Frame { used, frame } => (used, Some(frame)),
+            Decoded::Other { used } => (used, None),
+            Decoded::More { len } => return Ok(AuditNext::More { len }),
+            Decoded::End => return Ok(AuditNext::End),
         };
         let damaged = |what| CaptureError::Damaged { offset, what };
         let block = Block { bytes: &bytes[..used] };
@@ -66,30 +66,30 @@ impl AuditDecoder {
             _ if !self.is_audit => return Err(damaged("the capture is no audit of Weir's")),
             (Some(frame), Some(PACKET)) => {
                 let found = datagram(&frame).map_err(|_| damaged("a frame without a datagram"))?;
-                AuditStep::Datagram(block.packet(found).map_err(damaged)?)
+                DecodedAudit::Datagram(block.packet(found).map_err(damaged)?)
             }
             (_, Some(INTERFACE)) => {
                 self.missing.push(0);
                 let name = block.option(16, IF_NAME).unwrap_or_default();
                 let name = str::from_utf8(name).map_err(|_| damaged("a line's name"))?;
-                AuditStep::Line(name)
+                DecodedAudit::Line(name)
             }
             (_, Some(STATISTICS)) => self.statistics(&block).map_err(damaged)?,
-            _ => AuditStep::Other,
+            _ => DecodedAudit::Other,
         };
-        Ok(AuditNext::Step { used, step })
+        Ok(AuditNext::Decoded { used, step })
     }
 
-    fn section(&mut self, block: &Block<'_>) -> Result<AuditStep<'static>, &'static str> {
+    fn section(&mut self, block: &Block<'_>) -> Result<DecodedAudit<'static>, &'static str> {
         self.is_audit = block.option(24, SHB_USERAPPL) == Some(APPLICATION.as_bytes());
         self.missing.clear();
         if !self.is_audit {
             return Err("the capture is no audit of Weir's");
         }
-        Ok(AuditStep::Other)
+        Ok(DecodedAudit::Other)
     }
 
-    fn statistics(&mut self, block: &Block<'_>) -> Result<AuditStep<'static>, &'static str> {
+    fn statistics(&mut self, block: &Block<'_>) -> Result<DecodedAudit<'static>, &'static str> {
         let line = block.line()?;
         let missing = (self.missing.get_mut(usize::from(line.0)))
             .ok_or("statistics of a line that has no name")?;
@@ -100,13 +100,13 @@ impl AuditDecoder {
                 *missing = said;
                 let time = |code| block.time(20, code).ok_or("a gap without its times");
                 let (from, to) = (time(ISB_STARTTIME)?, time(ISB_ENDTIME)?);
-                Ok(AuditStep::Gap(AuditGap { line, datagrams, from, to }))
+                Ok(DecodedAudit::Gap(AuditGap { line, datagrams, from, to }))
             }
             Some(comment) if comment == END.as_bytes() => {
                 let written = block.number(20, ISB_USRDELIV).ok_or("an end without a count")?;
-                Ok(AuditStep::End(line, LineTotals { written, missing: said }))
+                Ok(DecodedAudit::End(line, LineTotals { written, missing: said }))
             }
-            _ => Ok(AuditStep::Other),
+            _ => Ok(DecodedAudit::Other),
         }
     }
 }
@@ -115,11 +115,11 @@ impl AuditDecoder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuditNext<'a> {
     /// The bytes begin with a whole element.
-    Step {
+    Decoded {
         /// The bytes it consumed.
         used: usize,
         /// The element.
-        step: AuditStep<'a>,
+        step: DecodedAudit<'a>,
     },
     /// At least `len` bytes are needed to continue.
     More {

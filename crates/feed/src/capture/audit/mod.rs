@@ -11,7 +11,7 @@
 mod decoder;
 mod writer;
 
-pub use decoder::{AuditDecoder, AuditNext, AuditStep};
+pub use decoder::{AuditDecoder, AuditNext, DecodedAudit};
 pub use writer::{put_audit_datagram, put_audit_end, put_audit_gap, put_audit_head};
 
 use weir_types::Nanos;

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use proptest::prelude::*;
 
-use super::super::{CaptureError, Decoder, Step, datagram as datagram_of};
+use super::super::{CaptureError, Decoded, Decoder, datagram as datagram_of};
 use super::*;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -15,16 +15,16 @@ enum Said {
     End(u16, LineTotals),
 }
 
-fn said(step: &AuditStep<'_>) -> Option<Said> {
+fn said(step: &DecodedAudit<'_>) -> Option<Said> {
     match step {
-        AuditStep::Line(name) => Some(Said::Line((*name).to_owned())),
-        AuditStep::Datagram(it) => {
+        DecodedAudit::Line(name) => Some(Said::Line((*name).to_owned())),
+        DecodedAudit::Datagram(it) => {
             let Datagram { ts_recv, src, dst, payload } = it.datagram;
             Some(Said::Datagram(it.line.0, it.polled.0, ts_recv.0, src, dst, payload.to_vec()))
         }
-        AuditStep::Gap(gap) => Some(Said::Gap(*gap)),
-        AuditStep::End(line, totals) => Some(Said::End(line.0, *totals)),
-        AuditStep::Other => None,
+        DecodedAudit::Gap(gap) => Some(Said::Gap(*gap)),
+        DecodedAudit::End(line, totals) => Some(Said::End(line.0, *totals)),
+        DecodedAudit::Other => None,
     }
 }
 
@@ -33,7 +33,7 @@ fn read_all(file: &[u8], piece: usize) -> (Vec<Said>, Result<u64, CaptureError>)
     let (mut start, mut end) = (0, 0);
     loop {
         match decoder.next(&file[start..end], end == file.len()) {
-            Ok(AuditNext::Step { used, step }) => {
+            Ok(AuditNext::Decoded { used, step }) => {
                 all.extend(said(&step));
                 start += used;
             }
@@ -174,14 +174,14 @@ fn every_reader_of_captures_reads_an_audits_datagrams() {
     let (mut decoder, mut start, mut payloads) = (Decoder::new(), 0, Vec::new());
     loop {
         match decoder.next(&file[start..], true).expect("it reads") {
-            Step::Frame { used, frame } => {
+            Decoded::Frame { used, frame } => {
                 let found = datagram_of(&frame).expect("a datagram");
                 payloads.push((found.ts_recv.0, found.payload.len()));
                 start += used;
             }
-            Step::Other { used } => start += used,
-            Step::More { .. } => panic!("there is no more"),
-            Step::End => break,
+            Decoded::Other { used } => start += used,
+            Decoded::More { .. } => panic!("there is no more"),
+            Decoded::End => break,
         }
     }
     assert_eq!(payloads, [(1_700_000_000_000_000_000, 9), (9, 0)]);

@@ -7,7 +7,7 @@
 use super::super::entry::{Entry, Kind};
 use super::super::fifo::{EventNo, Item};
 use super::super::slot::{NONE, Slot};
-use super::super::step::Place;
+use super::super::step::SlotState;
 use super::Outbox;
 
 impl Outbox {
@@ -46,13 +46,13 @@ impl Outbox {
                 }
             } else if is_slot_out && !leaves_gaps {
                 let slot = &mut self.slots[item.slot as usize];
-                (slot.place, slot.item_count) = (Place::Clean, slot.item_count - 1);
+                (slot.place, slot.item_count) = (SlotState::Clean, slot.item_count - 1);
                 continue;
             }
             let position = self.fifo.put_back(item, kept);
             kept += 1;
             if item.event.is_none() {
-                self.slots[item.slot as usize].place = Place::Queued(position);
+                self.slots[item.slot as usize].place = SlotState::Queued(position);
             }
         }
         self.merge_carried();
@@ -109,7 +109,7 @@ impl Outbox {
         let slot = &mut self.slots[index as usize];
         slot.merged = slot.merged.and(entry.merged);
         slot.owes_snapshot |= entry.is_snapshot;
-        if matches!(slot.place, Place::Queued(_)) {
+        if matches!(slot.place, SlotState::Queued(_)) {
             return false;
         }
         slot.item_count += 1;
@@ -147,7 +147,7 @@ impl Outbox {
             slot.merged = merged.and(slot.merged);
             slot.is_snapshot_due |= is_snapshot;
             // The state had already left the throttle queue, so it does not wait again.
-            if !matches!(slot.place, Place::Queued(_)) {
+            if !matches!(slot.place, SlotState::Queued(_)) {
                 self.queue_state(index);
             }
         }

@@ -49,7 +49,7 @@ fn stage(batch_max: usize) -> UpdateStage<Heard> {
 
 /// An input of a stage.
 #[derive(Clone, Debug)]
-enum Step {
+enum Op {
     Update { id: u32, action: Action, is_snapshot: bool },
     Define(u32),
     Channel(ChannelEvent),
@@ -82,7 +82,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = Op> {
     let event = prop_oneof![
         Just(ChannelEvent::Clear { reason: ClearReason::Session { session: 3 } }),
         Just(ChannelEvent::Clear { reason: ClearReason::SnapshotBegins }),
@@ -92,11 +92,11 @@ fn step() -> impl Strategy<Value = Step> {
     ];
     prop_oneof![
         12 => (0..=INSTRUMENTS_MAX, action(), prop::bool::weighted(0.1)).prop_map(
-            |(id, action, is_snapshot)| Step::Update { id, action, is_snapshot }
+            |(id, action, is_snapshot)| Op::Update { id, action, is_snapshot }
         ),
-        1 => (1..=INSTRUMENTS_MAX).prop_map(Step::Define),
-        1 => event.prop_map(Step::Channel),
-        2 => Just(Step::Turn),
+        1 => (1..=INSTRUMENTS_MAX).prop_map(Op::Define),
+        1 => event.prop_map(Op::Channel),
+        2 => Just(Op::Turn),
     ]
 }
 
@@ -104,15 +104,15 @@ fn origin(channel: ChannelKey, at: u64, is_snapshot: bool) -> Origin {
     Origin { channel, ts_recv: Nanos(at), ts_poll: Nanos(at + 1), is_snapshot }
 }
 
-fn take(stage: &mut UpdateStage<Heard>, at: u64, step: &Step) {
+fn take(stage: &mut UpdateStage<Heard>, at: u64, step: &Op) {
     let channel = ChannelKey { pair: (at % 2) as u32, number: 0 };
     match step {
-        Step::Update { id, action, is_snapshot } => {
+        Op::Update { id, action, is_snapshot } => {
             let (instrument_id, sequence, ts_event) = (InstrumentId(*id), at, Nanos(at));
             let update = Update { instrument_id, sequence, ts_event, action: *action };
             stage.update(&origin(channel, at, *is_snapshot), update);
         }
-        Step::Define(id) => {
+        Op::Define(id) => {
             let definition = Definition {
                 instrument_id: InstrumentId(*id),
                 symbol: weir_feed::SymbolText::new(b"WEIR").expect("a symbol"),
@@ -121,8 +121,8 @@ fn take(stage: &mut UpdateStage<Heard>, at: u64, step: &Step) {
             };
             stage.define(&origin(channel, at, false), &definition);
         }
-        Step::Channel(event) => stage.channel(channel, event),
-        Step::Turn => {
+        Op::Channel(event) => stage.channel(channel, event),
+        Op::Turn => {
             stage.turn(Nanos(at * 1_000));
         }
     }
@@ -135,7 +135,7 @@ proptest! {
         batch_max in prop_oneof![2..9_usize, Just(BATCH_MAX)],
     ) {
         let [mut one_by_one, mut batches] = [1, batch_max].map(stage);
-        for (at, step) in (10..).zip(&steps).chain([(1_000_000, &Step::Turn)]) {
+        for (at, step) in (10..).zip(&steps).chain([(1_000_000, &Op::Turn)]) {
             take(&mut one_by_one, at, step);
             take(&mut batches, at, step);
             let told = |stage: &mut UpdateStage<Heard>| format!("{:#?}", stage.door.0);
@@ -161,7 +161,7 @@ fn the_update_of_a_batch_that_is_timed_carries_its_times() {
         let size = Qty(u64::from(id));
         let side = Side::Buy;
         let action = Action::Add { order_id: u64::from(id), side, price: Price(10_000_000), size };
-        take(&mut stage, u64::from(id), &Step::Update { id, action, is_snapshot: false });
+        take(&mut stage, u64::from(id), &Op::Update { id, action, is_snapshot: false });
     }
     assert_eq!(stage.books().order_count(), 0, "it waits for the turn");
     stage.turn(Nanos(1_000));

@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use weir_feed::capture::audit::{
-    AuditDatagram, AuditDecoder, AuditGap, AuditNext, AuditStep, LineNo, LineTotals,
+    AuditDatagram, AuditDecoder, AuditGap, AuditNext, DecodedAudit, LineNo, LineTotals,
 };
 
 use super::super::super::capture::FileError;
@@ -73,21 +73,21 @@ impl AuditFile {
                     return Ok(false);
                 }
                 AuditNext::More { len } => len,
-                AuditNext::Step { used, step } => {
+                AuditNext::Decoded { used, step } => {
                     // The decoder yields no step before the section of an audit.
                     self.is_audit = true;
                     let item = match step {
-                        AuditStep::Line(name) => {
+                        DecodedAudit::Line(name) => {
                             self.lines += 1;
                             Some(AuditItem::Line(name))
                         }
-                        AuditStep::Datagram(datagram) => Some(AuditItem::Datagram(datagram)),
-                        AuditStep::Gap(gap) => Some(AuditItem::Gap(gap)),
-                        AuditStep::End(line, totals) => {
+                        DecodedAudit::Datagram(datagram) => Some(AuditItem::Datagram(datagram)),
+                        DecodedAudit::Gap(gap) => Some(AuditItem::Gap(gap)),
+                        DecodedAudit::End(line, totals) => {
                             self.ends += 1;
                             Some(AuditItem::End(line, totals))
                         }
-                        AuditStep::Other => None,
+                        DecodedAudit::Other => None,
                     };
                     if let Some(item) = &item {
                         take(item);

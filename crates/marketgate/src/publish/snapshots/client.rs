@@ -45,7 +45,7 @@ pub(crate) enum Left {
 
 /// The result of a duty cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum CycleOutcome {
     /// The amount of work done.
     Did(usize),
     /// The client has logged in and needs a snapshot.
@@ -164,10 +164,10 @@ impl Client {
         &mut self,
         to: (&Access, Option<Session>),
         (now, timeout): (Nanos, Nanos),
-    ) -> Result<Step, Left> {
+    ) -> Result<CycleOutcome, Left> {
         if self.leaving.is_none() {
             match self.listen(to, now) {
-                Ok(true) => return Ok(Step::LoggedIn),
+                Ok(true) => return Ok(CycleOutcome::LoggedIn),
                 Ok(false) => {}
                 Err(left) => self.leave(left, now)?,
             }
@@ -175,14 +175,14 @@ impl Client {
         let sent = self.send(now)?;
         if let Some((left, until)) = self.leaving {
             let is_over = self.has_heard() || now >= until;
-            return if is_over { Err(left) } else { Ok(Step::Did(sent)) };
+            return if is_over { Err(left) } else { Ok(CycleOutcome::Did(sent)) };
         }
         let is_waiting = !self.out.is_empty();
         let is_stalled = is_waiting && now.since(self.moved).0 >= STALL_MAX_NS;
         if is_stalled || now.since(self.since) >= timeout {
             return Err(if is_waiting { Left::Slow } else { self.gone() });
         }
-        Ok(Step::Did(sent))
+        Ok(CycleOutcome::Did(sent))
     }
 
     /// Takes the client's packets; returns true when it has logged in.

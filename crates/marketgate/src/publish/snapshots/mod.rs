@@ -24,7 +24,7 @@ use weir_types::Nanos;
 
 pub use figures::{SnapshotFigures, SnapshotReport};
 
-use self::client::{Client, Left, Step};
+use self::client::{Client, CycleOutcome, Left};
 use super::hearing::{Heard, Hearing, HearingParts};
 use weir_runtime::Agent;
 
@@ -164,11 +164,11 @@ impl SnapshotAgent {
             let session = self.numbers.session.filter(|_| self.is_live);
             let client = &mut self.clients[at];
             match client.work((&self.access, session), (now, self.timeout)) {
-                Ok(Step::Did(count)) => {
+                Ok(CycleOutcome::Did(count)) => {
                     done += count;
                     at += 1;
                 }
-                Ok(Step::LoggedIn) => {
+                Ok(CycleOutcome::LoggedIn) => {
                     done += 1;
                     if let Some(session) = session {
                         let packets = self.take_snapshot(session);

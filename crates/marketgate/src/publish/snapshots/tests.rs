@@ -37,7 +37,7 @@ fn log_in(peer: &mut TcpStream) {
 fn until<T>(
     client: &mut Client,
     now: Nanos,
-    mut is_it: impl FnMut(Result<Step, Left>) -> Option<T>,
+    mut is_it: impl FnMut(Result<CycleOutcome, Left>) -> Option<T>,
 ) -> T {
     let begun = Instant::now();
     loop {
@@ -52,7 +52,7 @@ fn until<T>(
 fn logged_in() -> (TcpStream, Client) {
     let (mut peer, mut client) = pair();
     log_in(&mut peer);
-    until(&mut client, START, |step| (step == Ok(Step::LoggedIn)).then_some(()));
+    until(&mut client, START, |step| (step == Ok(CycleOutcome::LoggedIn)).then_some(()));
     (peer, client)
 }
 
@@ -113,7 +113,7 @@ fn who_does_not_read_is_let_go_and_waits_until_then_cost_nothing() {
     let (_peer, mut client) = logged_in();
     client.give(OURS, snapshot(LONG), START);
     // Sends as much as the system accepts.
-    until(&mut client, START, |step| (step == Ok(Step::Did(0))).then_some(()));
+    until(&mut client, START, |step| (step == Ok(CycleOutcome::Did(0))).then_some(()));
     let just = Nanos(START.0 + 9_999_999_999);
     say_alive(&mut client, just);
     let late = Nanos(START.0 + 10_000_000_000);
@@ -122,18 +122,18 @@ fn who_does_not_read_is_let_go_and_waits_until_then_cost_nothing() {
 
 fn say_alive(client: &mut Client, now: Nanos) {
     let step = client.work((&Access::Everybody, Some(OURS)), (now, HOUR));
-    assert_eq!(step, Ok(Step::Did(0)), "it may still read");
+    assert_eq!(step, Ok(CycleOutcome::Did(0)), "it may still read");
 }
 
 #[test]
 fn who_takes_too_long_for_all_is_let_go_however_little_it_reads_at_a_time() {
     let (_peer, mut client) = logged_in();
     client.give(OURS, snapshot(LONG), START);
-    until(&mut client, START, |step| (step == Ok(Step::Did(0))).then_some(()));
+    until(&mut client, START, |step| (step == Ok(CycleOutcome::Did(0))).then_some(()));
     let work = |client: &mut Client, timeout| {
         client.work((&Access::Everybody, Some(OURS)), (Nanos(START.0 + 5_000_000_000), timeout))
     };
-    assert_eq!(work(&mut client, Nanos(5_000_000_001)), Ok(Step::Did(0)));
+    assert_eq!(work(&mut client, Nanos(5_000_000_001)), Ok(CycleOutcome::Did(0)));
     assert_eq!(work(&mut client, Nanos(5_000_000_000)), Err(Left::Slow));
 }
 
@@ -141,7 +141,7 @@ fn who_takes_too_long_for_all_is_let_go_however_little_it_reads_at_a_time() {
 fn a_session_that_ends_cuts_a_snapshot_off_behind_a_whole_packet() {
     let (mut peer, mut client) = logged_in();
     client.give(OURS, snapshot(LONG), START);
-    until(&mut client, START, |step| (step == Ok(Step::Did(0))).then_some(()));
+    until(&mut client, START, |step| (step == Ok(CycleOutcome::Did(0))).then_some(()));
     client.cut_off(START);
     say(&mut peer, &SoupPacket::ClientHeartbeat);
     let reader = reading(peer);

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use weir_delivery::stream::{SourceStream, Window};
-use weir_delivery::{Place, SnapshotStep};
+use weir_delivery::{ChunkOutcome, Place};
 use weir_wire::dialogue::put_source_batch;
 use weir_wire::frame::put_frame;
 use weir_wire::ingest::{BatchFlags, OpenSource, SourceBatch};
@@ -291,7 +291,7 @@ impl Venue {
         let store = self.world.desk.store_mut();
         store.begin_snapshot();
         let floor = store.floor();
-        while store.snapshot_chunk(1 << 16, &mut state).unwrap() == SnapshotStep::More {}
+        while store.snapshot_chunk(1 << 16, &mut state).unwrap() == ChunkOutcome::More {}
         self.begun = Some(Taken { at: self.log.len(), state, floor });
     }
 
@@ -326,22 +326,22 @@ impl Venue {
         lost.into_iter().for_each(|entry| self.take(entry));
     }
 
-    fn step(&mut self, step: Step, readers: &mut [Reader; 4]) {
+    fn step(&mut self, step: Op, readers: &mut [Reader; 4]) {
         match step {
-            Step::Insert(firm) => self.insert(firm),
-            Step::Change(pick, firm, ends) => self.change(pick, (firm, ends)),
-            Step::Send => self.send_one(),
-            Step::Forget => self.forget(),
-            Step::Remember => {
+            Op::Insert(firm) => self.insert(firm),
+            Op::Change(pick, firm, ends) => self.change(pick, (firm, ends)),
+            Op::Send => self.send_one(),
+            Op::Forget => self.forget(),
+            Op::Remember => {
                 self.flush();
                 self.remembered = self.core.clone();
             }
-            Step::FallBack(rows_max, is_asked) => self.fall_back(rows_max, is_asked),
-            Step::Work => self.work(),
-            Step::Sync => self.synced = self.log.len(),
-            Step::Snapshot => self.begin_snapshot(),
-            Step::Kill(choice, lost) => self.kill(choice, lost),
-            Step::Read(reader, rows_max) => {
+            Op::FallBack(rows_max, is_asked) => self.fall_back(rows_max, is_asked),
+            Op::Work => self.work(),
+            Op::Sync => self.synced = self.log.len(),
+            Op::Snapshot => self.begin_snapshot(),
+            Op::Kill(choice, lost) => self.kill(choice, lost),
+            Op::Read(reader, rows_max) => {
                 self.flush();
                 let _ = self.world.read(&mut readers[reader], rows_max);
             }
@@ -361,7 +361,7 @@ impl Venue {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Op {
     Insert(u32),
     Change(usize, u32, bool),
     Send,
@@ -375,26 +375,26 @@ enum Step {
     Read(usize, u32),
 }
 
-fn any_step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = Op> {
     prop_oneof![
-        12 => (1..4u32).prop_map(Step::Insert),
+        12 => (1..4u32).prop_map(Op::Insert),
         20 => (0..1_000_000usize, 1..4u32, prop::bool::weighted(0.5))
-            .prop_map(|(pick, firm, ends)| Step::Change(pick, firm, ends)),
-        4 => Just(Step::Send),
-        1 => Just(Step::Forget),
-        3 => Just(Step::Remember),
-        2 => (1..4usize, any::<bool>()).prop_map(|(rows, asked)| Step::FallBack(rows, asked)),
-        8 => Just(Step::Work),
-        4 => Just(Step::Sync),
-        4 => Just(Step::Snapshot),
+            .prop_map(|(pick, firm, ends)| Op::Change(pick, firm, ends)),
+        4 => Just(Op::Send),
+        1 => Just(Op::Forget),
+        3 => Just(Op::Remember),
+        2 => (1..4usize, any::<bool>()).prop_map(|(rows, asked)| Op::FallBack(rows, asked)),
+        8 => Just(Op::Work),
+        4 => Just(Op::Sync),
+        4 => Just(Op::Snapshot),
         3 => (any::<u64>(), prop::option::of(any::<usize>()))
-            .prop_map(|(choice, lost)| Step::Kill(choice, lost)),
-        14 => (0..4usize, 1..6u32).prop_map(|(reader, rows)| Step::Read(reader, rows)),
+            .prop_map(|(choice, lost)| Op::Kill(choice, lost)),
+        14 => (0..4usize, 1..6u32).prop_map(|(reader, rows)| Op::Read(reader, rows)),
     ]
 }
 
 /// Runs some steps and the final checks.
-fn run(steps: Vec<Step>, ended_max: u32) {
+fn run(steps: Vec<Op>, ended_max: u32) {
     let mut venue = Venue::new(ended_max);
     let mut readers = [0, 1, 2, 3].map(Reader::new);
     steps.into_iter().for_each(|step| venue.step(step, &mut readers));

@@ -15,7 +15,7 @@ pub(super) struct Gaps {
 
 /// A known instrument.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct InstrumentState {
     pub(super) id: InstrumentId,
     pub(super) channel: u16,
     /// True while its time runs, from the first event of its session.
@@ -39,11 +39,11 @@ pub(super) struct Place {
     pub(super) row: IntervalStatistics,
 }
 
-impl Place {
+impl InstrumentState {
     /// Creates a new instrument. Earlier gaps of its channel may have affected it, but earlier
     /// events that never reached the builder do not make its first quote uncertain.
-    pub(super) fn new(id: InstrumentId, channel: u16, gaps: Gaps) -> Place {
-        Place {
+    pub(super) fn new(id: InstrumentId, channel: u16, gaps: Gaps) -> InstrumentState {
+        InstrumentState {
             id,
             channel,
             is_begun: false,
