@@ -37,11 +37,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rtrb::RingBuffer;
 use weir_delivery::TokenKeys;
-use weir_door::Door;
 use weir_door::handshakes::{HandshakeLimits, Handshakes, HandshakesParts, SECURED_MAX, TlsDoor};
 use weir_door::lobby::LobbyLimits;
 use weir_door::reader_ports::ReaderPorts;
 use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
+use weir_door::{Door, DoorLimits};
 use weir_gateway::newcomers::{Newcomers, NewcomersParts, link};
 use weir_gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus, PortParts};
 use weir_io::{Clock, OsRng, Rng, SystemClock, WakeFd};
@@ -51,7 +51,7 @@ use weir_marketgate::publish::SnapshotFigures;
 use weir_orderstate::agent::{DeliveryAgent, DeliveryFigures, DeliveryParts};
 use weir_orderstate::cold::{ColdAgent, ColdFeeder, ColdFigures};
 use weir_orderstate::ingest::{
-    IngestAgent, IngestFigures, IngestLimits, IngestParts, IngestPort, ingest_to_store,
+    IngestAgent, IngestFigures, IngestParts, IngestPort, ingest_agent, ingest_to_store,
 };
 use weir_orderstate::replica::{
     ReplicaAgent, ReplicaFigures, ReplicaParts, UpdatePort, follow_to_store,

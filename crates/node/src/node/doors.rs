@@ -20,6 +20,11 @@ impl Assembly<'_> {
         self.door(listener, ("handshakes", &self.wakes.newcomers))
     }
 
+    /// The limits of a door beside the gateway's; strangers have the same as there.
+    pub(super) fn door_limits(&self, connections_max: usize) -> DoorLimits {
+        DoorLimits { connections_max, lobby: self.gateway_config().lobby }
+    }
+
     /// Where connections come from, and with TLS the thread that does their handshakes and wakes
     /// who takes them.
     pub(super) fn door(
@@ -61,7 +66,7 @@ impl Assembly<'_> {
         let (door, handshakes) = self.door(listener, ("ingest-tls", &self.wakes.ingest))?;
         let (port, store_port) =
             ingest_to_store(self.wakes.ingest.clone(), self.wakes.delivery.clone());
-        let agent = IngestAgent::new(IngestParts {
+        let agent = ingest_agent(IngestParts {
             door,
             sources: self.sources(),
             followed: self.followed().iter().map(|s| s.source).chain([TRADING]).collect(),
@@ -69,10 +74,7 @@ impl Assembly<'_> {
             port,
             node_id: NodeId(control.log.log_id().to_be_bytes()),
             rng: Box::new(OsRng),
-            limits: IngestLimits {
-                connections_max: section.connections_max,
-                logon_time_max: Nanos(self.config.gateway.logon_timeout_ms * 1_000_000),
-            },
+            limits: self.door_limits(section.connections_max),
             draining: self.draining.clone(),
             figures: self.ingest_figures.clone(),
         })?;

@@ -1,9 +1,9 @@
-//! Ingest: where outside cores feed the orders that delivery gives to readers.
+//! Ingest: outside cores feed the orders that delivery serves to readers.
 //!
-//! A thread of its own has the sockets ([`agent`], [`link`]) and hands whole batches to the
-//! delivery agent over a bounded ring ([`handoff`]); there each source has a store and a stream
-//! ([`feeds`]). INVARIANT: what a connection may make the node keep is bounded: one frame that is
-//! not whole, its window in front of the store, its output.
+//! A thread of its own has the sockets ([`agent`], `intake`) and hands whole batches to the delivery
+//! agent over a bounded ring ([`handoff`]); there each source has a store and a stream ([`feeds`]).
+//! INVARIANT: the memory that a connection can occupy is bounded: its input buffer, its window in
+//! front of the store, its output.
 
 pub mod agent;
 mod feed;
@@ -13,11 +13,10 @@ mod followers;
 mod following;
 pub mod handoff;
 mod intake;
-mod link;
 mod older;
 pub mod own;
 
-pub use self::agent::{IngestAgent, IngestLimits, IngestParts};
+pub use self::agent::{IngestAgent, IngestParts, ingest_agent};
 pub use self::feed::{Feed, FeedParts};
 pub use self::feeds::Feeds;
 pub use self::figures::{IngestFigures, IngestReport};
