@@ -77,7 +77,7 @@ use weir_probe::{ClockReader, ClockWriter, Drain, DrainOptions, HiccupOptions, H
 use weir_runtime::cycle_times::CycleTimes;
 use weir_runtime::fd_poller::FdPoller;
 use weir_runtime::{Agent, Beat, Runner, RunningThread, WaitStrategy, Wake};
-use weir_subscribe::{BrokerAgent, BrokerFigures, BrokerLimits, BrokerParts, FeedParts};
+use weir_subscribe::{BrokerAgent, BrokerFigures, BrokerParts, FeedParts, broker_agent};
 use weir_tls::TlsError;
 use weir_types::hex::parse_key;
 use weir_types::{

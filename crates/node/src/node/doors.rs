@@ -106,7 +106,7 @@ impl Assembly<'_> {
                 report.subscriptions, report.messages
             ));
         }
-        let agent = BrokerAgent::new(BrokerParts {
+        let agent = broker_agent(BrokerParts {
             door,
             broker,
             durability,
@@ -121,10 +121,7 @@ impl Assembly<'_> {
             definitions: control.reader(),
             node_id: NodeId(control.log.log_id().to_be_bytes()),
             rng: Box::new(OsRng),
-            limits: BrokerLimits {
-                connections_max: section.connections_max,
-                logon_time_max: Nanos(self.config.gateway.logon_timeout_ms * 1_000_000),
-            },
+            limits: self.door_limits(section.connections_max),
             draining: self.draining.clone(),
             figures: self.broker_figures.clone(),
         })?;
