@@ -1,4 +1,7 @@
-//! A connection's bytes in and out, both bounded, and when it was last heard.
+//! A connection's bytes in and out, both bounded, and the times of the last bytes in each direction.
+//!
+//! It moves bytes and knows no protocol. It never blocks, and it produces no output by itself but
+//! heartbeats and the farewell.
 
 use mio::event::Event;
 use mio::{Interest, Registry, Token};
@@ -9,21 +12,21 @@ use weir_wire::session::Logout;
 
 use super::words::heartbeat;
 use crate::directory::KnownSession;
-use crate::transport::Transport;
+use crate::transport::{Ending, Transport};
 
-/// How long a connection that is closed may take to read why, in nanoseconds.
+/// The time that a closed connection has to take its farewell, in nanoseconds.
 const CLOSING_TIME: u64 = 1_000_000_000;
 /// Silence after which a connection is lost, in tenths of its heartbeat interval.
 const SILENCE_TENTHS: u64 = 25;
-/// Malformed messages after which a connection is ended.
+/// The number of malformed messages at which a connection is ended.
 const ERRORS_MAX: u32 = 16;
 
-/// What one connection may hold.
+/// The limits of one connection's buffers.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes read and not looked at: a frame that is not whole, and some of the next.
+    /// Bytes read and not yet parsed: an incomplete frame, and some of the next.
     pub input_len_max: usize,
-    /// Bytes of output in front of which nothing more is made.
+    /// Bytes of unsent output at which no more is produced.
     pub output_len_max: usize,
 }
 
@@ -48,24 +51,24 @@ pub struct Socket {
     limits: Limits,
     input: Vec<u8>,
     consumed: usize,
-    /// Bytes for the peer; what is in front of it is sent already.
+    /// Bytes for the peer. The first `sent` of them are sent.
     pub output: Vec<u8>,
     sent: usize,
     readable: bool,
-    /// The peer has ended its side: the end is behind the bytes that are still there, and the poll
-    /// does not tell of it again.
+    /// The peer has ended its side: the end follows the bytes that are still there, and the poll
+    /// does not report it again.
     has_hung_up: bool,
     writable: bool,
     error_count: u32,
-    accepted_at: Nanos,
     heard_at: Nanos,
     said_at: Nanos,
     closing_by: Option<Nanos>,
     is_gone: bool,
+    ending: Option<Ending>,
 }
 
 impl Socket {
-    /// A connection that came now; the poll says `token` of it.
+    /// A connection accepted at `now`, registered with a poll under `token`.
     ///
     /// # Errors
     /// When the operating system refuses.
@@ -88,28 +91,28 @@ impl Socket {
             has_hung_up: false,
             writable: true,
             error_count: 0,
-            accepted_at: now,
             heard_at: now,
             said_at: now,
             closing_by: None,
             is_gone: false,
+            ending: None,
         })
     }
 
-    /// What the poll said of it.
+    /// Takes in an event of the poll.
     pub fn note(&mut self, event: &Event) {
         self.has_hung_up |= event.is_read_closed();
         self.readable |= event.is_readable() || event.is_read_closed();
         self.writable |= event.is_writable();
     }
 
-    /// The poll forgets it.
+    /// Removes it from the poll.
     pub fn leave(&mut self, registry: &Registry) {
-        // A socket that is not known to the poll any more is closed all the same.
+        // A socket that the poll no longer knows is closed all the same.
         let _ = registry.deregister(self.transport.socket());
     }
 
-    /// Reads what there is and fits.
+    /// Reads until the socket is empty or the input is full.
     pub fn fill(&mut self, scratch: &mut Scratch, now: Nanos) {
         self.compact();
         while self.readable && !self.is_gone && self.input.len() < self.limits.input_len_max {
@@ -122,18 +125,28 @@ impl Socket {
                         self.heard_at = now;
                     }
                 }
-                Err(_) => self.is_gone = true,
+                Err(ending) => self.ends(ending),
             }
         }
     }
 
-    /// Takes the bytes that were read, to look at them while the connection is changed.
+    fn ends(&mut self, ending: Ending) {
+        self.is_gone = true;
+        self.ending.get_or_insert(ending);
+    }
+
+    /// The end that the peer or the system made of it, once it is gone.
+    pub fn ending(&self) -> Option<Ending> {
+        self.ending
+    }
+
+    /// Takes the bytes that were read, so that they can be parsed while the output grows.
     pub fn take_input(&mut self) -> Vec<u8> {
         self.compact();
         std::mem::take(&mut self.input)
     }
 
-    /// Gives them back, but for the first `consumed`.
+    /// Gives them back; the first `consumed` of them are done with.
     pub fn return_input(&mut self, input: Vec<u8>, consumed: usize) {
         self.input = input;
         self.consumed = consumed;
@@ -147,17 +160,18 @@ impl Socket {
         }
     }
 
-    /// Whether there is input that was not looked at.
+    /// Whether there is input that was not consumed.
     pub fn has_input(&self) -> bool {
         self.input.len() > self.consumed
     }
 
-    /// Whether a read may give something.
+    /// Whether a read may return bytes.
     pub fn is_readable(&self) -> bool {
         self.readable
     }
 
-    /// Sends what the socket takes; of one that is closed, the farewell behind it.
+    /// Writes until the socket takes no more; after the output of a closed connection, its
+    /// transport's farewell.
     pub fn flush(&mut self, now: Nanos) {
         self.send(now);
         if self.is_closing() && self.sent == self.output.len() {
@@ -179,7 +193,7 @@ impl Socket {
                         self.said_at = now;
                     }
                 }
-                Err(_) => self.is_gone = true,
+                Err(ending) => self.ends(ending),
             }
         }
     }
@@ -189,58 +203,52 @@ impl Socket {
         self.unsent_len() == 0
     }
 
-    /// Bytes that the system has not taken.
     fn unsent_len(&self) -> usize {
         self.output.len() - self.sent + self.transport.unsent_len()
     }
 
-    /// Whether something more may be made for it.
+    /// Whether more output may be produced for it.
     pub fn has_room(&self) -> bool {
         self.unsent_len() < self.limits.output_len_max
     }
 
-    /// Says why and reads nothing more.
+    /// Appends a `Logout` with the reason. Nothing more is read from it.
     pub fn close(&mut self, session_id: SessionId, reason: Reason, now: Nanos) {
         put_frame(&Logout { session_id, reason }, &mut self.output);
         self.closing_by = Some(Nanos(now.0 + CLOSING_TIME));
     }
 
-    /// Whether it was closed from here.
+    /// Whether this end closed it.
     pub fn is_closing(&self) -> bool {
         self.closing_by.is_some()
     }
 
-    /// Whether there is nothing more to do for it: the peer is gone, or has been told why it is to
-    /// go.
+    /// Whether it is done: the peer is gone, or the farewell is sent.
     pub fn has_ended(&self) -> bool {
         self.is_gone || (self.is_closing() && self.is_sent())
     }
 
-    /// Whether another read or frame is worth while.
+    /// Whether neither end has closed it.
     pub fn is_open(&self) -> bool {
         !self.is_gone && !self.is_closing()
     }
 
-    /// Gives up on a peer that does not read why it was closed; true when it just did.
+    /// Drops a peer that did not take its farewell in time; true when it did so now.
     pub fn give_up(&mut self, now: Nanos) -> bool {
         let is_late = !self.is_gone && self.closing_by.is_some_and(|by| now >= by);
         self.is_gone |= is_late;
         is_late
     }
 
-    /// Counts a message that could not be read or had no place; true when that was one too many.
+    /// Counts a malformed or misplaced message; true at the limit.
     pub fn count_error(&mut self) -> bool {
         self.error_count += 1;
         self.error_count >= ERRORS_MAX
     }
 
-    /// Whether it has been without a session for so long.
-    pub fn is_late(&self, logon_time_max: Nanos, now: Nanos) -> bool {
-        now.since(self.accepted_at) >= logon_time_max
-    }
-
-    /// Why a session's connection is to end now, if it is; `interval` between heartbeats in
-    /// nanoseconds. `is_heard` is whether its bytes are read: who is not read is not silent.
+    /// The reason to end a session's connection now, if there is one: its key has expired, or it was
+    /// silent for 2.5 times `interval`, its time between heartbeats in nanoseconds. A connection
+    /// that is not read (`is_heard` is false) is not silent.
     pub fn lapse(
         &self,
         (interval, valid_until): (u64, Nanos),
@@ -254,8 +262,7 @@ impl Socket {
         is_silent.then_some(Reason::HeartbeatLost)
     }
 
-    /// Says that somebody is there when nothing else was said for an interval, in nanoseconds; true
-    /// when it did.
+    /// Appends a heartbeat when nothing was sent for `interval` nanoseconds; true when it did so.
     pub fn keep_alive(&mut self, session_id: SessionId, interval: u64, now: Nanos) -> bool {
         let is_due = self.is_open() && self.is_sent() && now.since(self.said_at).0 >= interval;
         if is_due {

@@ -37,11 +37,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rtrb::RingBuffer;
 use weir_delivery::TokenKeys;
-use weir_door::Door;
 use weir_door::handshakes::{HandshakeLimits, Handshakes, HandshakesParts, SECURED_MAX, TlsDoor};
 use weir_door::lobby::LobbyLimits;
 use weir_door::reader_ports::ReaderPorts;
 use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
+use weir_door::{Door, DoorLimits};
 use weir_gateway::newcomers::{Newcomers, NewcomersParts, link};
 use weir_gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus, PortParts};
 use weir_io::{Clock, OsRng, Rng, SystemClock, WakeFd};
@@ -52,7 +52,7 @@ use weir_orderstate::agent::{DeliveryAgent, DeliveryParts};
 use weir_orderstate::cold::{ColdAgent, ColdFeeder, ColdFigures};
 use weir_orderstate::figures::DeliveryFigures;
 use weir_orderstate::ingest::{
-    IngestAgent, IngestFigures, IngestLimits, IngestParts, IngestPort, ingest_to_store,
+    IngestAgent, IngestFigures, IngestParts, IngestPort, ingest_agent, ingest_to_store,
 };
 use weir_orderstate::replica::{
     ReplicaAgent, ReplicaFigures, ReplicaParts, UpdatePort, follow_to_store,
@@ -78,7 +78,7 @@ use weir_probe::{ClockReader, ClockWriter, Drain, DrainOptions, HiccupOptions, H
 use weir_runtime::cycle_times::CycleTimes;
 use weir_runtime::fd_poller::FdPoller;
 use weir_runtime::{Agent, Beat, Runner, RunningThread, WaitStrategy, Wake};
-use weir_subscribe::{BrokerAgent, BrokerFigures, BrokerLimits, BrokerParts, FeedParts};
+use weir_subscribe::{BrokerAgent, BrokerFigures, BrokerParts, FeedParts, broker_agent};
 use weir_tls::TlsError;
 use weir_types::hex::parse_key;
 use weir_types::{

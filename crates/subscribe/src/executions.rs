@@ -1,9 +1,10 @@
-//! Executions of outside cores: what a core says of its trades, to the topics that the node's own
-//! partition's are told to, under the source's number.
+//! Executions of outside cores: a core's trades, published to the topics of executions and trades
+//! under the source's number.
 //!
-//! A core publishes them as messages for nobody in particular, each an `ExecutionReport` of a trade
-//! or a `TradeBusted`; to whom it goes says the firm in it. Its place is the core's own number. So
-//! it is taken once, however often it is sent, and nothing of it is merged with order state.
+//! A core publishes them as messages addressed to no session, each an `ExecutionReport` of a trade
+//! or a `TradeBusted`; the firm in the report decides the topic. The place of an execution is the
+//! core's own number. So it is taken once, however often it is sent, and it is never merged with
+//! order state.
 
 use weir_broker::{MessageNo, Place, Source, Topic};
 use weir_types::{ExecType, Nanos, PartitionId, Position, Reason, Role};
@@ -13,19 +14,17 @@ use weir_wire::frame::parse_message;
 use weir_wire::report::ExecutionReport;
 use weir_wire::subscription::PublishMessage;
 
-use super::agent::BrokerAgent;
+use super::agent::Subscriptions;
 use super::feed::{Content, of_bust, of_trade};
-use super::link::Link;
 
 /// Whether a message is an execution of a core: one from a source and for no session.
-pub(super) fn is_execution(link: &Link, message: &PublishMessage) -> bool {
-    let is_source = link.session.is_some_and(|session| session.role == Role::Source);
-    is_source && message.to_session_id.is_none()
+pub(super) fn is_execution(role: Role, message: &PublishMessage) -> bool {
+    role == Role::Source && message.to_session_id.is_none()
 }
 
-impl BrokerAgent {
-    /// Takes an execution: the number that it is acknowledged with. Where one of its topics has no
-    /// room, it comes again, and is passed over where it was taken.
+impl Subscriptions {
+    /// Takes an execution and returns the number that acknowledges it. If one of its topics has no
+    /// room, the publisher sends it again, and the topics that have it pass over it.
     pub(super) fn take_execution(
         &mut self,
         message: &PublishMessage,
@@ -44,7 +43,7 @@ impl BrokerAgent {
             record: Position(message.message_no),
         };
         let mut body = Vec::with_capacity(512);
-        // Of what nobody subscribes to nothing is to be waited for.
+        // A topic without subscriptions needs no acknowledgement.
         let mut taken = MessageNo::NONE;
         for (topic, content) in topics {
             body.clear();
@@ -55,7 +54,7 @@ impl BrokerAgent {
     }
 }
 
-/// Whose execution it is, and what is said to whom.
+/// The source of an execution, and its topics with the message for each.
 fn topics_of(body: &[u8]) -> Result<(PartitionId, Vec<(Topic, Content)>), Reason> {
     let raw = parse_message(body).map_err(|error| error.reason())?;
     match raw.template_id {

@@ -1,27 +1,20 @@
-//! What the broker counts, for the status page and Prometheus.
+//! The broker's figures, for the status page and Prometheus.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use weir_broker::{Broker, Counters, Holdings};
+use weir_door::{DoorFigures, DoorReport};
 use weir_io::Disk;
 use weir_runtime::Metric;
 
 /// Figures that other threads read.
 #[derive(Debug, Default)]
 pub struct BrokerFigures {
-    /// Connections accepted.
-    pub accepted: AtomicU64,
-    /// Connections refused because there were as many as there may be.
-    pub connections_refused: AtomicU64,
-    /// Logons refused.
-    pub logons_refused: AtomicU64,
-    /// Messages that could not be read or have no place here.
-    pub malformed: AtomicU64,
-    /// Connections that the node ended.
-    pub ended: AtomicU64,
+    /// The counters of the listener.
+    pub door: Arc<DoorFigures>,
     /// Messages of events published.
     pub events: AtomicU64,
     /// Messages written to subscribers' connections.
@@ -30,7 +23,7 @@ pub struct BrokerFigures {
     pub messages_refused: AtomicU64,
     /// Messages of publishers behind one that found no room.
     pub passed_over: AtomicU64,
-    /// Acknowledgements of what had ended.
+    /// Acknowledgements of attachments that had ended.
     pub acks_late: AtomicU64,
     /// One when the broker has stopped after a failure of its disk.
     pub has_stopped: AtomicU64,
@@ -38,11 +31,10 @@ pub struct BrokerFigures {
     queues: Mutex<Queues>,
 }
 
-/// What the queues hold and did.
+/// The queues' holdings and counters.
 #[derive(Clone, Copy, Debug, Default)]
 struct Queues {
-    /// Connections, sessions, attached subscriptions.
-    now: (u64, u64, u64),
+    attached: u64,
     held: Holdings,
     counters: Counters,
     subscriptions: u64,
@@ -51,25 +43,14 @@ struct Queues {
 /// Durable subscriptions on the status page.
 #[derive(Clone, Debug, Serialize)]
 pub struct BrokerReport {
-    /// Where subscribers and publishers connect.
+    /// The address of the listener.
     pub address: String,
-    /// Connections now.
-    pub connections: u64,
-    /// Sessions logged on now.
-    pub sessions: u64,
-    /// Connections accepted.
-    pub accepted: u64,
-    /// Connections refused because there were as many as there may be.
-    pub connections_refused: u64,
-    /// Logons refused.
-    pub logons_refused: u64,
-    /// Messages that could not be read or have no place here.
-    pub malformed: u64,
-    /// Connections that the node ended.
-    pub ended: u64,
+    /// The counters of the listener.
+    #[serde(flatten)]
+    pub door: DoorReport,
     /// Subscriptions.
     pub subscriptions: u64,
-    /// Subscriptions that somebody is attached to.
+    /// Subscriptions that a connection is attached to.
     pub attached: u64,
     /// Messages of events published.
     pub events: u64,
@@ -79,19 +60,19 @@ pub struct BrokerReport {
     pub messages_refused: u64,
     /// Messages of publishers behind one that found no room.
     pub passed_over: u64,
-    /// Messages given to subscribers, repeated ones included.
+    /// Messages sent to subscribers, repeated ones included.
     pub delivered: u64,
     /// Messages acknowledged by subscribers.
     pub taken: u64,
-    /// Acknowledgements of what had ended.
+    /// Acknowledgements of attachments that had ended.
     pub acks_late: u64,
     /// Messages in memory.
     pub held_messages: u64,
-    /// Bytes that they take there.
+    /// Bytes that they occupy there.
     pub memory_bytes: u64,
     /// Bytes of spill files.
     pub disk_bytes: u64,
-    /// Of these, bytes that somebody wants.
+    /// Of these, bytes that some subscription still needs.
     pub wanted_bytes: u64,
     /// Spill files.
     pub files: u64,
@@ -103,18 +84,18 @@ pub struct BrokerReport {
     pub evicted: u64,
     /// Subscriptions expired.
     pub expired: u64,
-    /// How often the disk was found full.
+    /// Times that the disk was full.
     pub disk_full: u64,
     /// One when the broker has stopped after a failure of its disk.
     pub stopped: u64,
 }
 
 impl BrokerFigures {
-    /// Shows what the queues hold.
-    pub(super) fn publish<D: Disk>(&self, broker: &Broker<D>, now: (u64, u64, u64)) {
+    /// Publishes the queues' figures.
+    pub(super) fn publish<D: Disk>(&self, broker: &Broker<D>, attached: u64) {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         *queues = Queues {
-            now,
+            attached,
             held: broker.holdings(),
             counters: broker.counters(),
             subscriptions: broker.subscription_count(),
@@ -126,17 +107,10 @@ impl BrokerFigures {
     pub fn report(&self, address: SocketAddr) -> BrokerReport {
         let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        let Queues { now: (connections, sessions, attached), held, counters, subscriptions } =
-            *queues;
+        let Queues { attached, held, counters, subscriptions } = *queues;
         BrokerReport {
             address: address.to_string(),
-            connections,
-            sessions,
-            accepted: load(&self.accepted),
-            connections_refused: load(&self.connections_refused),
-            logons_refused: load(&self.logons_refused),
-            malformed: load(&self.malformed),
-            ended: load(&self.ended),
+            door: self.door.report(),
             subscriptions,
             attached,
             events: load(&self.events),
@@ -164,21 +138,9 @@ impl BrokerFigures {
 impl BrokerReport {
     /// Its metrics.
     #[must_use]
-    pub fn metrics(&self) -> [Metric; 27] {
+    pub fn metrics(&self) -> Vec<Metric> {
         let (gauge, counter) = ("gauge", "counter");
-        [
-            ("weir_broker_connections", "Connections now.", gauge, self.connections),
-            ("weir_broker_sessions", "Sessions logged on now.", gauge, self.sessions),
-            ("weir_broker_accepted_total", "Connections accepted.", counter, self.accepted),
-            (
-                "weir_broker_connections_refused_total",
-                "Connections refused: too many.",
-                counter,
-                self.connections_refused,
-            ),
-            ("weir_broker_logons_refused_total", "Logons refused.", counter, self.logons_refused),
-            ("weir_broker_malformed_total", "Messages not read.", counter, self.malformed),
-            ("weir_broker_ended_total", "Connections ended.", counter, self.ended),
+        let own = [
             ("weir_broker_subscriptions", "Subscriptions.", gauge, self.subscriptions),
             ("weir_broker_attached", "Subscriptions attached to.", gauge, self.attached),
             ("weir_broker_events_total", "Messages of events.", counter, self.events),
@@ -199,6 +161,7 @@ impl BrokerReport {
             ("weir_broker_expired_total", "Subscriptions expired.", counter, self.expired),
             ("weir_broker_disk_full_total", "Disk found full.", counter, self.disk_full),
             ("weir_broker_stopped", "Whether it has stopped.", gauge, self.stopped),
-        ]
+        ];
+        weir_door::door_metrics!("weir_broker", self.door).into_iter().chain(own).collect()
     }
 }

@@ -1,199 +1,88 @@
-//! What subscribers and publishers say: logons, acknowledgements, messages for others; and the
-//! answer to what has no place.
+//! The messages of subscribers and publishers: acknowledgements, messages for others, and requests
+//! about subscriptions, which [`super::manage`] carries out.
 
 use weir_broker::{
     MessageNo, Place, Published, Refused, Source, SubscriptionError, Topic, TopicKind,
 };
-use weir_door::reception::Via;
-use weir_door::{ConnectionId, Welcome, reason_of, reject, take_logon};
-use weir_types::{Nanos, Position, Reason, Role, SessionId};
-use weir_wire::dialogue::peek_session_and_request;
-use weir_wire::frame::{Framing, RawMessage, next_frame, put_frame};
-use weir_wire::subscription::{
-    AckMessages, PublishMessage, PublishReject, SUBSCRIBER_FRAME_LEN_MAX,
-};
-use weir_wire::{ClientMessage, DecodeError};
+use weir_door::figures::add;
+use weir_door::{Intake, LoggedOn, Said};
+use weir_types::{Nanos, Position, Reason, Role};
+use weir_wire::ClientMessage;
+use weir_wire::frame::put_frame;
+use weir_wire::subscription::{AckMessages, PublishMessage, PublishReject};
 
-use super::agent::{BrokerAgent, add};
+use super::agent::Subscriptions;
 use super::executions::is_execution;
 use super::link::Link;
 
 /// Messages of a publisher that may be without acknowledgement.
 const OPEN_MAX: usize = 64 * 1024;
 
-/// What became of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Intake {
-    Done,
-    /// It has to wait, and what is behind it.
-    Wait,
-}
-
-impl BrokerAgent {
-    /// Takes whole frames until one has to wait; how many.
-    pub(super) fn take_frames(&mut self, id: u64, link: &mut Link, now: Nanos) -> usize {
-        let input = link.socket.take_input();
-        let (mut consumed, mut frames) = (0, 0);
-        link.must_wait = false;
-        while !link.socket.is_closing() && link.socket.has_room() {
-            match next_frame(&input[consumed..], SUBSCRIBER_FRAME_LEN_MAX) {
-                Framing::Incomplete => break,
-                Framing::Broken(broken) => {
-                    add(&self.figures.malformed, 1);
-                    add(&self.figures.ended, 1);
-                    link.close(reason_of(broken, SUBSCRIBER_FRAME_LEN_MAX), now);
-                }
-                Framing::Frame { len, message } => {
-                    if self.take_frame(id, link, message, now) == Intake::Wait {
-                        link.must_wait = true;
-                        break;
-                    }
-                    consumed += len;
-                    frames += 1;
-                }
+impl Subscriptions {
+    pub(super) fn take_message(&mut self, link: &mut Link, said: &Said<'_>, now: Nanos) -> Intake {
+        let session = &said.session;
+        match said.message {
+            ClientMessage::PublishMessage(message, body) => {
+                self.publish(link, session, (message, body), now);
             }
-        }
-        link.socket.return_input(input, consumed);
-        frames
-    }
-
-    fn take_frame(
-        &mut self,
-        id: u64,
-        link: &mut Link,
-        message: Result<RawMessage<'_>, DecodeError>,
-        now: Nanos,
-    ) -> Intake {
-        let raw = match message {
-            Ok(raw) => raw,
-            Err(error) => return self.refuse(link, None, (error.reason(), error.field()), now),
-        };
-        match ClientMessage::decode(&raw) {
-            Ok(ClientMessage::Heartbeat(_)) => Intake::Done,
-            Ok(ClientMessage::Logout(_)) => {
-                link.close(Reason::LogoutRequested, now);
-                Intake::Done
+            ClientMessage::AckMessages(ack) => return self.take_ack(link, ack, now),
+            ClientMessage::CreateSubscription(create, name) => {
+                return self.create(link, session, create, name, now);
             }
-            Ok(
-                message @ (ClientMessage::Logon(..)
-                | ClientMessage::ChallengeRequest(_)
-                | ClientMessage::SignedLogon(..)),
-            ) => self.take_logon(id, link, (&raw, &message), now),
-            Ok(_) if link.session.is_none_or(|s| !is_of(&raw, s.session_id)) => {
-                self.refuse(link, Some(&raw), (Reason::NotLoggedOn, "session_id"), now)
+            ClientMessage::SubscriptionRequest(request, name) => {
+                self.take_request(link, session, request, name);
             }
-            Ok(ClientMessage::PublishMessage(message, body)) => {
-                self.publish(id, link, &message, body, now);
-                Intake::Done
+            ClientMessage::AttachSubscription(attach, name) => {
+                self.attach(link, session, attach, name, now);
             }
-            Ok(ClientMessage::AckMessages(ack)) => self.take_ack(id, link, (&ack, &raw), now),
-            Ok(ClientMessage::CreateSubscription(create, name)) => {
-                self.create(id, link, &create, name, now)
-            }
-            Ok(ClientMessage::SubscriptionRequest(request, name)) => {
-                self.take_request(id, link, &request, name);
-                Intake::Done
-            }
-            Ok(ClientMessage::AttachSubscription(attach, name)) => {
-                self.attach(id, link, &attach, name, now);
-                Intake::Done
-            }
-            Ok(ClientMessage::DetachSubscription(detach)) => {
-                self.detach(id, link, &detach, now);
-                Intake::Done
-            }
-            Ok(ClientMessage::NamedToken(token, bytes)) => {
-                self.keep_token(id, link, &token, bytes, now);
-                Intake::Done
-            }
-            Ok(_) => self.refuse(link, Some(&raw), (Reason::NotServedHere, ""), now),
-            Err(error) => self.refuse(link, Some(&raw), (error.reason(), error.field()), now),
-        }
-    }
-
-    fn take_logon(
-        &mut self,
-        id: u64,
-        link: &mut Link,
-        message: (&RawMessage<'_>, &ClientMessage<'_>),
-        now: Nanos,
-    ) -> Intake {
-        let via = Via { connection: ConnectionId(id), now };
-        let is_taken = link.session.is_some();
-        let by_session = &self.by_session;
-        let may = |session_id, _| match is_taken || by_session.contains_key(&session_id) {
-            true => Err(Reason::AlreadyLoggedOn),
-            false => Ok(()),
-        };
-        match take_logon(&mut self.reception, message, via, may, &mut link.socket.output) {
-            Welcome::Open(session) => {
-                link.session = Some(session);
-                self.by_session.insert(session.session_id, id);
-            }
-            Welcome::Refused => add(&self.figures.logons_refused, 1),
-            Welcome::Challenged | Welcome::Other => {}
-            Welcome::Wait => return Intake::Wait,
+            ClientMessage::DetachSubscription(detach) => self.detach(link, detach, now),
+            ClientMessage::NamedToken(token, bytes) => self.keep_token(link, token, bytes, now),
+            _ => return Intake::Refused(Reason::NotServedHere, ""),
         }
         Intake::Done
     }
 
-    /// Takes a message for another session. For want of room nothing behind it is taken until it
-    /// comes again, so that what a publisher says stays in its order.
+    /// Takes a message for another session. If it finds no room, nothing behind it is taken until it
+    /// comes again, so that a publisher's messages keep their order.
     fn publish(
         &mut self,
-        id: u64,
         link: &mut Link,
-        message: &PublishMessage,
-        body: &[u8],
+        session: &LoggedOn,
+        (message, body): (&PublishMessage, &[u8]),
         now: Nanos,
     ) {
         let numbered = (message.epoch, message.message_no);
-        if link.publishing.refused.is_some_and(|refused| refused != numbered) {
+        if link.state.publishing.refused.is_some_and(|refused| refused != numbered) {
             add(&self.figures.passed_over, 1);
             return;
         }
-        let taken = self.may_publish(link, message).and_then(|()| {
-            if is_execution(link, message) {
+        let taken = may_publish(link, session.role, message).and_then(|()| {
+            if is_execution(session.role, message) {
                 return self.take_execution(message, body, now).map(Some);
             }
-            self.take_message(message, body, now)
+            self.take_published(message, body, now)
         });
         match taken {
             Ok(Some(no)) => {
-                link.publishing.open.push_back((message.epoch, message.message_no, no));
-                link.publishing.last = numbered;
-                link.publishing.refused = None;
-                self.publishers.insert(id);
+                let publishing = &mut link.state.publishing;
+                publishing.open.push_back((message.epoch, message.message_no, no));
+                publishing.last = numbered;
+                publishing.refused = None;
+                self.publishers.insert(link.id);
                 // It may be acknowledged already.
                 self.acknowledged = MessageNo::NONE;
             }
             Ok(None) => self.reject_message(link, message, Reason::NobodySubscribes),
             Err(reason) => {
                 if matches!(reason, Reason::BrokerMemoryFull | Reason::BrokerDiskFull) {
-                    link.publishing.refused = Some(numbered);
+                    link.state.publishing.refused = Some(numbered);
                 }
                 self.reject_message(link, message, reason);
             }
         }
     }
 
-    /// Whether a message is the next one of somebody who may publish, and there is room for more.
-    fn may_publish(&self, link: &Link, message: &PublishMessage) -> Result<(), Reason> {
-        let role = link.session.map(|session| session.role);
-        if !matches!(role, Some(Role::Supervisor | Role::Operator | Role::Source)) {
-            return Err(Reason::NotEntitled);
-        }
-        let numbered = (message.epoch, message.message_no);
-        if message.message_no == 0 || message.epoch.is_none() || numbered <= link.publishing.last {
-            return Err(Reason::MessageNoTaken);
-        }
-        if link.publishing.open.len() >= OPEN_MAX {
-            return Err(Reason::BrokerMemoryFull);
-        }
-        Ok(())
-    }
-
-    fn take_message(
+    fn take_published(
         &mut self,
         message: &PublishMessage,
         body: &[u8],
@@ -208,7 +97,7 @@ impl BrokerAgent {
         self.put_in(topic, place, body, now)
     }
 
-    /// Gives a message to a topic; `None` when nobody subscribes to it.
+    /// Gives a message to a topic; `None` if it has no subscriptions.
     pub(super) fn put_in(
         &mut self,
         topic: Topic,
@@ -237,54 +126,42 @@ impl BrokerAgent {
         put_frame(&reject, &mut link.socket.output);
     }
 
-    fn take_ack(
-        &mut self,
-        id: u64,
-        link: &mut Link,
-        (ack, raw): (&AckMessages, &RawMessage<'_>),
-        now: Nanos,
-    ) -> Intake {
-        let held = link.held.get_mut(&ack.handle).and_then(|held| held.queue.as_mut());
+    fn take_ack(&mut self, link: &mut Link, ack: &AckMessages, now: Nanos) -> Intake {
+        let held = link.state.held.get_mut(&ack.handle).and_then(|held| held.queue.as_mut());
         let Some(queue) = held else {
-            // It may have ended while this was on its way: that is told by itself.
+            // It may have ended while this was in flight; its end is sent by itself.
             add(&self.figures.acks_late, 1);
             return Intake::Done;
         };
         queue.credit_messages += u64::from(ack.credit_messages);
         queue.credit_bytes += u64::from(ack.credit_bytes);
         let attachment = queue.attachment;
-        self.hot.insert((id, ack.handle));
+        self.hot.insert((link.id, ack.handle));
         if ack.message_no == 0 {
             return Intake::Done;
         }
         match self.broker.ack(attachment, MessageNo(ack.message_no), now) {
             Err(SubscriptionError::AckAhead { .. }) => {
-                self.refuse(link, Some(raw), (Reason::AckAhead, "message_no"), now)
+                Intake::Refused(Reason::AckAhead, "message_no")
             }
-            // One that was evicted is told by the broker's notice.
+            // The broker's notice reports an eviction.
             Ok(_) | Err(_) => Intake::Done,
         }
     }
-
-    /// Answers what cannot be read or has no place, and ends who says too much of it.
-    fn refuse(
-        &mut self,
-        link: &mut Link,
-        raw: Option<&RawMessage<'_>>,
-        (reason, field): (Reason, &str),
-        now: Nanos,
-    ) -> Intake {
-        put_frame(&reject(raw, reason, field), &mut link.socket.output);
-        add(&self.figures.malformed, 1);
-        if link.socket.count_error() {
-            add(&self.figures.ended, 1);
-            link.close(Reason::TooManyErrors, now);
-        }
-        Intake::Done
-    }
 }
 
-/// Whether a message names the session that the connection carries.
-fn is_of(raw: &RawMessage<'_>, session_id: SessionId) -> bool {
-    peek_session_and_request(raw).0 == session_id
+/// Whether a message is the next one of a session that may publish, and there is room for more.
+fn may_publish(link: &Link, role: Role, message: &PublishMessage) -> Result<(), Reason> {
+    if !matches!(role, Role::Supervisor | Role::Operator | Role::Source) {
+        return Err(Reason::NotEntitled);
+    }
+    let numbered = (message.epoch, message.message_no);
+    let publishing = &link.state.publishing;
+    if message.message_no == 0 || message.epoch.is_none() || numbered <= publishing.last {
+        return Err(Reason::MessageNoTaken);
+    }
+    if publishing.open.len() >= OPEN_MAX {
+        return Err(Reason::BrokerMemoryFull);
+    }
+    Ok(())
 }

@@ -1,11 +1,11 @@
-//! Durable subscriptions over TCP: who subscribes, who publishes, and what is between them.
+//! Durable subscriptions over TCP: the door of subscribers and publishers, and the queues behind it.
 //!
-//! A thread of its own has the sockets ([`agent`], [`link`]), the queues (`weir-broker`) and the
-//! place in the partition's events ([`feed`]); a second one does its writes. What is said is taken
-//! in by [`intake`], outside cores' executions by [`executions`], subscriptions are managed by
-//! [`manage`], messages go out by [`serve`].
-//! INVARIANT: what a connection may make the node keep is bounded: one frame that is not whole,
-//! its output, its subscriptions' quotas.
+//! A thread of its own has the sockets ([`agent`]), the queues (`weir-broker`) and a position in the
+//! partition's events (`feed`); a second thread does its writes. `intake` takes messages,
+//! `executions` the executions of outside cores; `manage` carries out requests about subscriptions;
+//! `serve` sends messages.
+//! INVARIANT: the memory that a connection can occupy is bounded: its input buffer, its output, its
+//! subscriptions' quotas.
 
 pub mod agent;
 mod executions;
@@ -16,6 +16,6 @@ mod link;
 mod manage;
 mod serve;
 
-pub use self::agent::{BrokerAgent, BrokerLimits, BrokerParts};
+pub use self::agent::{BrokerAgent, BrokerParts, broker_agent};
 pub use self::feed::FeedParts;
 pub use self::figures::{BrokerFigures, BrokerReport};

@@ -1,21 +1,22 @@
-//! One connection of subscribers and publishers, and what its session is attached to.
+//! The state of one connection of subscribers and publishers: its attachments, and the position of
+//! its publisher.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use weir_broker::{Attachment, MessageNo, Name};
-use weir_door::{Limits, LoggedOn, Socket};
-use weir_types::{Epoch, Nanos, Reason, SessionId};
+use weir_door::{ConnectionId, Limits};
+use weir_types::Epoch;
 use weir_wire::subscription::SUBSCRIBER_FRAME_LEN_MAX;
 
-/// What a connection may hold: a frame that is not whole and some of the next, and output.
+/// An incomplete frame and some of the next, and output.
 pub(super) const LIMITS: Limits =
     Limits { input_len_max: 2 * SUBSCRIBER_FRAME_LEN_MAX, output_len_max: 256 * 1024 };
 
-/// What a handle of a connection stands for.
+/// The subscription or token of a handle.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) name: Name,
-    /// Nothing for a named token.
+    /// The queue; none for a named token.
     pub(super) queue: Option<HeldQueue>,
 }
 
@@ -28,45 +29,30 @@ pub(super) struct HeldQueue {
     pub(super) credit_bytes: u64,
 }
 
-/// Messages of a publisher that are not acknowledged, and where it stands.
+/// A publisher's unacknowledged messages, and its position.
 #[derive(Debug, Default)]
 pub(super) struct Publishing {
-    /// Its epoch and number, and the broker's number.
+    /// For each, its epoch and number, and the broker's number.
     pub(super) open: VecDeque<(Epoch, u64, MessageNo)>,
-    /// The last one taken.
+    /// The last message taken.
     pub(super) last: (Epoch, u64),
-    /// The one that found no room: those behind it wait until it has come again.
+    /// The message that found no room. Those behind it are passed over until it has come again.
     pub(super) refused: Option<(Epoch, u64)>,
 }
 
-/// A connection.
-#[derive(Debug)]
-pub(super) struct Link {
-    pub(super) socket: Socket,
-    pub(super) session: Option<LoggedOn>,
+/// The state of a connection.
+#[derive(Debug, Default)]
+pub struct Peer {
+    /// Its subscriptions and tokens by handle.
     pub(super) held: BTreeMap<u32, Held>,
     pub(super) publishing: Publishing,
-    /// Whether its next frame has to wait.
-    pub(super) must_wait: bool,
     /// Whether a subscription has more than the output takes.
     pub(super) is_choked: bool,
 }
 
-impl Link {
-    pub(super) fn new(socket: Socket) -> Link {
-        Link {
-            socket,
-            session: None,
-            held: BTreeMap::new(),
-            publishing: Publishing::default(),
-            must_wait: false,
-            is_choked: false,
-        }
-    }
-
-    /// Says why and reads nothing more.
-    pub(super) fn close(&mut self, reason: Reason, now: Nanos) {
-        let session_id = self.session.map_or(SessionId::NONE, |session| session.session_id);
-        self.socket.close(session_id, reason, now);
-    }
-}
+/// A connection.
+pub(super) type Link = weir_door::Link<Peer>;
+/// All connections.
+pub(super) type Links = weir_door::Links<Peer>;
+/// A handle of a connection.
+pub(super) type HandleAt = (ConnectionId, u32);

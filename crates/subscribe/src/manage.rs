@@ -1,5 +1,5 @@
-//! Subscriptions made, listed, attached to and ended, each for who may: what a session may see is
-//! decided here and nowhere else of the broker.
+//! Requests about subscriptions: to create, list, attach to and end them. The entitlement of a
+//! session is decided here and nowhere else of the broker.
 //!
 //! | role | executions | trades | messages | state |
 //! | --- | --- | --- | --- | --- |
@@ -7,14 +7,14 @@
 //! | supervisor, operator | any firm's, all | all | its own | any |
 //! | source | none | none | none | none |
 //!
-//! A name is a firm's own: two firms may use the same one. Supervisors and operators share theirs,
+//! A name belongs to a firm: two firms may use the same one. Supervisors and operators share theirs,
 //! and may ask for any firm's.
 
 use weir_broker::{
     Broker, Change, EvictReason, Listed, Name, Places, Quota, RowKind, Status, SubscriptionError,
     Terms, Topic, TopicKind,
 };
-use weir_door::LoggedOn;
+use weir_door::{Intake, LoggedOn};
 use weir_io::Disk;
 use weir_types::{
     FirmId, Nanos, Reason, Role, SessionId, SubscriptionAction, SubscriptionKind,
@@ -27,20 +27,19 @@ use weir_wire::subscription::{
     SubscriptionDone, SubscriptionEnded, SubscriptionRequest, SubscriptionState,
 };
 
-use super::agent::{BrokerAgent, Promised};
-use super::intake::Intake;
+use super::agent::{Promised, Subscriptions};
 use super::link::{Held, HeldQueue, Link};
 use super::serve::{level_of, taken_places};
 
 /// Subscriptions of one answer to a list.
 const LIST_MAX: usize = 100;
 
-/// What a session may be, where it matters here.
+/// Whether the role is entitled to all firms.
 fn sees_all(role: Role) -> bool {
     matches!(role, Role::Supervisor | Role::Operator)
 }
 
-/// Whose names a session's are.
+/// The firm that owns a session's names; none for those who see all.
 fn owner_of(session: &LoggedOn) -> FirmId {
     if sees_all(session.role) { FirmId::NONE } else { session.firm_id }
 }
@@ -52,13 +51,13 @@ fn full_name(firm_id: FirmId, name: &[u8]) -> Option<Name> {
     if name.is_empty() { None } else { Name::new(&format!("{firm_id}/{name}")) }
 }
 
-/// Whose a full name is, and its own part.
+/// The firm of a full name, and the firm's own name.
 fn parts_of(name: &Name) -> Option<(FirmId, &str)> {
     let (firm, own) = name.as_str().split_once('/')?;
     Some((FirmId(firm.parse().ok()?), own))
 }
 
-/// The topic that a session gets when it asks for one; the reason when it may not.
+/// The topic of a session's request, or the reason to refuse it.
 fn topic_for(session: &LoggedOn, kind: SubscriptionKind, key: u32) -> Result<Topic, Reason> {
     if session.role == Role::Source {
         return Err(Reason::NotEntitled);
@@ -77,7 +76,7 @@ fn topic_for(session: &LoggedOn, kind: SubscriptionKind, key: u32) -> Result<Top
     Ok(Topic { kind, key })
 }
 
-/// Whether a session may attach to what a row says.
+/// Whether a session may attach to a row's subscription.
 fn may_attach(session: &LoggedOn, kind: &RowKind) -> bool {
     let RowKind::Queue { topic, .. } = kind else { return session.role != Role::Source };
     topic_for(session, kind_of(topic.kind), topic.key) == Ok(*topic)
@@ -119,7 +118,7 @@ fn eviction(reason: EvictReason) -> Reason {
     }
 }
 
-/// Why a subscription has ended, and what it had taken; nothing when it lives.
+/// The reason for the end of a subscription, and the places it had taken; `None` while it lives.
 pub(super) fn reason_of_end<D: Disk>(broker: &Broker<D>, name: &Name) -> Option<(Reason, Places)> {
     let row = broker.look(name).ok()?.row;
     let reason = match row.status {
@@ -133,12 +132,12 @@ pub(super) fn reason_of_end<D: Disk>(broker: &Broker<D>, name: &Name) -> Option<
     }
 }
 
-/// A limit that was asked for; none for zero.
+/// The limit of a request; none for zero.
 fn asked(value: u64) -> Option<u64> {
     (value > 0).then_some(value)
 }
 
-impl BrokerAgent {
+impl Subscriptions {
     fn terms_of(&self, create: &CreateSubscription, kind: Option<TopicKind>) -> Terms {
         let default = self.default_quota;
         let quota = Quota {
@@ -156,8 +155,8 @@ impl BrokerAgent {
 
     pub(super) fn create(
         &mut self,
-        id: u64,
         link: &mut Link,
+        session: &LoggedOn,
         create: &CreateSubscription,
         name: &[u8],
         now: Nanos,
@@ -165,9 +164,8 @@ impl BrokerAgent {
         if !self.feed.has_caught_up() {
             return Intake::Wait;
         }
-        let session = link.session.expect("the caller looked");
-        let created = self.try_create(&session, create, name, now);
-        self.promise(id, link, (create.correlation_id, session.session_id), created);
+        let created = self.try_create(session, create, name, now);
+        self.promise(link, (create.correlation_id, session.session_id), created);
         Intake::Done
     }
 
@@ -196,10 +194,9 @@ impl BrokerAgent {
         made.map_err(|error| reason_of(&error))
     }
 
-    /// Answers when the change is saved, or at once when there is none.
+    /// Answers once the change is saved, or at once if there is none.
     fn promise(
         &mut self,
-        id: u64,
         link: &mut Link,
         (correlation_id, session_id): (u64, SessionId),
         made: Result<Change, Reason>,
@@ -208,39 +205,38 @@ impl BrokerAgent {
         let has_more = Switch::Off;
         let done = SubscriptionDone { correlation_id, session_id, reason, has_more };
         match made {
-            Ok(change) => self.promised.push_back(Promised { change, connection: id, done }),
+            Ok(change) => self.promised.push_back(Promised { change, connection: link.id, done }),
             Err(_) => put_frame(&done, &mut link.socket.output),
         }
     }
 
     pub(super) fn take_request(
         &mut self,
-        id: u64,
         link: &mut Link,
+        session: &LoggedOn,
         request: &SubscriptionRequest,
         name: &[u8],
     ) {
-        let session = link.session.expect("the caller looked");
-        let owner = owner_of(&session);
+        let owner = owner_of(session);
         let firm_id = if request.firm_id.is_none() { owner } else { request.firm_id };
         let asker = (request.correlation_id, session.session_id);
         if session.role == Role::Source || (firm_id != owner && !sees_all(session.role)) {
-            return self.promise(id, link, asker, Err(Reason::NotEntitled));
+            return self.promise(link, asker, Err(Reason::NotEntitled));
         }
         if request.action == SubscriptionAction::List {
             return self.list(link, (request, owner), name);
         }
         if request.action == SubscriptionAction::Compact {
-            return self.compact(link, &session, asker, name);
+            return self.compact(link, session, asker, name);
         }
         let done = match full_name(firm_id, name) {
             None => Err(Reason::FieldOutOfRange),
-            Some(name) => self.act(&session, request.action, &name),
+            Some(name) => self.act(session, request.action, &name),
         };
-        self.promise(id, link, asker, done);
+        self.promise(link, asker, done);
     }
 
-    /// Begins to empty files; that it ends is seen on the status page.
+    /// Begins to compact the spill files; the status page shows the progress.
     fn compact(
         &mut self,
         link: &mut Link,
@@ -282,7 +278,7 @@ impl BrokerAgent {
         done.map_err(|error| reason_of(&error))
     }
 
-    /// Lists the names of a firm, or all for those who see all, behind a name.
+    /// Lists the names of a firm, or of all firms for those who see all, after a name.
     fn list(
         &mut self,
         link: &mut Link,
@@ -292,7 +288,7 @@ impl BrokerAgent {
         let SubscriptionRequest { correlation_id, session_id, firm_id, .. } = *request;
         let only =
             if firm_id.is_none() && owner.is_none() { None } else { Some(firm_id.max(owner)) };
-        // The whole name of the last one, for who goes on in a list of several firms.
+        // In a list of several firms the request names the last one by its full name.
         let behind = String::from_utf8_lossy(behind).into_owned();
         let all = self.broker.list();
         let mut found = all.iter().filter(|listed| {
@@ -313,27 +309,28 @@ impl BrokerAgent {
 
     pub(super) fn attach(
         &mut self,
-        id: u64,
         link: &mut Link,
+        session: &LoggedOn,
         attach: &AttachSubscription,
         name: &[u8],
         now: Nanos,
     ) {
-        let session = link.session.expect("the caller looked");
-        let refused = match full_name(owner_of(&session), name) {
+        let refused = match full_name(owner_of(session), name) {
             None => Some(Reason::FieldOutOfRange),
-            Some(_) if link.held.contains_key(&attach.handle) => Some(Reason::SubscriptionInUse),
-            Some(name) => self.try_attach((id, link), &session, attach, &name, now).err(),
+            Some(_) if link.state.held.contains_key(&attach.handle) => {
+                Some(Reason::SubscriptionInUse)
+            }
+            Some(name) => self.try_attach(link, session, attach, &name, now).err(),
         };
         if let Some(reason) = refused {
             let asker = (attach.correlation_id, session.session_id);
-            self.promise(id, link, asker, Err(reason));
+            self.promise(link, asker, Err(reason));
         }
     }
 
     fn try_attach(
         &mut self,
-        (id, link): (u64, &mut Link),
+        link: &mut Link,
         session: &LoggedOn,
         attach: &AttachSubscription,
         name: &Name,
@@ -362,11 +359,12 @@ impl BrokerAgent {
                 credit_messages: attach.credit_messages.into(),
                 credit_bytes: attach.credit_bytes.into(),
             });
-            self.by_topic.entry(topic).or_default().push((id, handle));
-            self.holders.insert(name.clone(), (id, handle));
-            self.hot.insert((id, handle));
+            let at = (link.id, handle);
+            self.by_topic.entry(topic).or_default().push(at);
+            self.holders.insert(name.clone(), at);
+            self.hot.insert(at);
         }
-        link.held.insert(handle, Held { name: name.clone(), queue });
+        link.state.held.insert(handle, Held { name: name.clone(), queue });
         let answer =
             SubscriptionAttached { correlation_id, message_no, session_id, handle, may_have_lost };
         put_with_taken(&answer, &taken_places(&taken), &mut link.socket.output);
@@ -377,37 +375,30 @@ impl BrokerAgent {
         Ok(())
     }
 
-    pub(super) fn detach(
-        &mut self,
-        id: u64,
-        link: &mut Link,
-        detach: &DetachSubscription,
-        now: Nanos,
-    ) {
+    pub(super) fn detach(&mut self, link: &mut Link, detach: &DetachSubscription, now: Nanos) {
         let asker = (detach.correlation_id, detach.session_id);
-        let Some(held) = link.held.remove(&detach.handle) else {
-            return self.promise(id, link, asker, Err(Reason::NotAttached));
+        let Some(held) = link.state.held.remove(&detach.handle) else {
+            return self.promise(link, asker, Err(Reason::NotAttached));
         };
-        self.let_go((id, detach.handle), &held, now);
-        self.promise(id, link, asker, Ok(Change::default()));
+        self.let_go((link.id, detach.handle), &held, now);
+        self.promise(link, asker, Ok(Change::default()));
     }
 
     pub(super) fn keep_token(
         &mut self,
-        id: u64,
         link: &mut Link,
         token: &NamedToken,
         bytes: &[u8],
         now: Nanos,
     ) {
         let asker = (token.correlation_id, token.session_id);
-        let kept = match link.held.get(&token.handle) {
+        let kept = match link.state.held.get(&token.handle) {
             None => Err(Reason::NotAttached),
             Some(held) => {
                 self.broker.keep_token(&held.name, bytes, now).map_err(|error| reason_of(&error))
             }
         };
-        self.promise(id, link, asker, kept);
+        self.promise(link, asker, kept);
     }
 }
 

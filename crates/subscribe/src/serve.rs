@@ -1,8 +1,8 @@
-//! Messages out: to each subscription that has some, as far as its credit, its window and its
-//! connection's output go; and acknowledgements to publishers.
+//! Output: messages to subscriptions, within their credit, their window and the room in their
+//! connection's output; and acknowledgements to publishers.
 
 use weir_broker::{Delivery, Notice, Place, Places};
-use weir_door::{LoggedOn, Socket};
+use weir_door::figures::add;
 use weir_types::{AckLevel, Durability, Nanos, SessionId};
 use weir_wire::dialogue::{put_with_data, put_with_taken};
 use weir_wire::frame::put_frame;
@@ -10,41 +10,41 @@ use weir_wire::subscription::{
     MessageFlags, PublishAck, SubscribedMessage, SubscriptionEnded, TakenPlace,
 };
 
-use super::agent::{BrokerAgent, add};
-use super::link::{Held, HeldQueue, Link};
+use super::agent::Subscriptions;
+use super::link::{HandleAt, Held, HeldQueue, Link, Links, Peer};
 use super::manage::reason_of_end;
 
 /// Messages that one subscription may get in one cycle.
 const TURN_MAX: usize = 256;
 
-impl BrokerAgent {
-    /// Gives messages to those that have some; returns how many.
-    pub(super) fn serve(&mut self) -> usize {
+impl Subscriptions {
+    /// Sends messages to subscriptions that have some; returns their number.
+    pub(super) fn serve(&mut self, links: &mut Links) -> usize {
         let mut count = 0;
-        let mut again = Vec::new();
+        let mut again = std::mem::take(&mut self.again);
         while let Some((id, handle)) = self.hot.pop_first() {
-            let Some(mut link) = self.links.remove(&id) else { continue };
-            let given = self.serve_one(&mut link, handle);
+            let Some(link) = links.get_mut(id) else { continue };
+            let given = self.serve_one(link, handle);
             if given == TURN_MAX {
                 again.push((id, handle));
             }
             if given > 0 {
-                self.touched.insert(id);
+                links.touch(id);
             }
             count += given;
-            self.links.insert(id, link);
         }
-        self.hot.extend(again);
+        self.hot.extend(again.drain(..));
+        self.again = again;
         count
     }
 
     fn serve_one(&mut self, link: &mut Link, handle: u32) -> usize {
-        let Some(LoggedOn { session_id, .. }) = link.session else { return 0 };
         if !link.socket.has_room() {
-            link.is_choked = true;
+            link.state.is_choked = true;
             return 0;
         }
-        let Link { socket: Socket { output, .. }, held, is_choked, .. } = link;
+        let session_id = link.session_id();
+        let (Peer { held, is_choked, .. }, output) = (&mut link.state, &mut link.socket.output);
         let Some(queue) = held.get_mut(&handle).and_then(|held| held.queue.as_mut()) else {
             return 0;
         };
@@ -59,7 +59,7 @@ impl BrokerAgent {
                 bytes += delivery.body.len() as u64;
                 put_message_of(session_id, handle, &delivery, output);
             });
-            // What ended it is told by the broker's notice.
+            // The broker's notice gives the reason for an end.
             match taken {
                 Ok(taken @ 1..) => count += taken,
                 Ok(0) | Err(_) => break,
@@ -72,57 +72,53 @@ impl BrokerAgent {
         count
     }
 
-    /// Tells publishers how far their messages are acknowledged.
-    pub(super) fn acknowledge(&mut self) {
+    /// Sends publishers the acknowledgements of their messages.
+    pub(super) fn acknowledge(&mut self, links: &mut Links) {
         let upto = self.broker.acknowledged();
         if upto == self.acknowledged {
             return;
         }
         self.acknowledged = upto;
         let level = level_of(self.durability);
-        for id in self.publishers.clone() {
-            let Some(link) = self.links.get_mut(&id) else {
-                self.publishers.remove(&id);
-                continue;
-            };
-            let Some(LoggedOn { session_id, .. }) = link.session else { continue };
+        self.publishers.retain(|id| {
+            let Some(link) = links.get_mut(*id) else { return false };
+            let session_id = link.session_id();
+            let (open, output) = (&mut link.state.publishing.open, &mut link.socket.output);
             let mut acked = None;
-            while let Some((epoch, message_no, no)) = link.publishing.open.front().copied()
+            while let Some((epoch, message_no, no)) = open.front().copied()
                 && no <= upto
             {
-                link.publishing.open.pop_front();
+                open.pop_front();
                 if acked.is_some_and(|(before, _)| before != epoch) {
-                    put_ack(session_id, acked, level, &mut link.socket.output);
+                    put_ack(session_id, acked, level, output);
                 }
                 acked = Some((epoch, message_no));
             }
-            put_ack(session_id, acked, level, &mut link.socket.output);
-            self.touched.insert(id);
-            if link.publishing.open.is_empty() {
-                self.publishers.remove(&id);
-            }
-        }
+            put_ack(session_id, acked, level, output);
+            let has_more = !open.is_empty();
+            links.touch(*id);
+            has_more
+        });
     }
 
-    /// Tells those who are attached that their subscription has ended.
-    pub(super) fn tell_ends(&mut self) {
+    /// Notifies attached connections that their subscription has ended.
+    pub(super) fn tell_ends(&mut self, links: &mut Links) {
         for notice in self.broker.take_notices() {
             let (Notice::Evicted { name, .. } | Notice::Expired { name }) = notice;
             let Some((id, handle)) = self.holders.remove(&name) else { continue };
-            let Some(link) = self.links.get_mut(&id) else { continue };
-            let held = link.held.remove(&handle);
+            let Some(link) = links.get_mut(id) else { continue };
+            let held = link.state.held.remove(&handle);
             self.unlist((id, handle), held.and_then(|held| held.queue).as_ref());
-            let Some(link) = self.links.get_mut(&id) else { continue };
-            let Some(LoggedOn { session_id, .. }) = link.session else { continue };
             let Some((reason, taken)) = reason_of_end(&self.broker, &name) else { continue };
+            let session_id = link.session_id();
             let ended = SubscriptionEnded { correlation_id: 0, session_id, handle, reason };
             put_with_taken(&ended, &taken_places(&taken), &mut link.socket.output);
-            self.touched.insert(id);
+            links.touch(id);
         }
     }
 
-    /// No messages of a queue's topic go to this handle any more.
-    pub(super) fn unlist(&mut self, at: (u64, u32), queue: Option<&HeldQueue>) {
+    /// Removes a handle from those that get the messages of a queue's topic.
+    fn unlist(&mut self, at: HandleAt, queue: Option<&HeldQueue>) {
         self.hot.remove(&at);
         let Some(queue) = queue else { return };
         if let Some(held) = self.by_topic.get_mut(&queue.topic) {
@@ -133,12 +129,12 @@ impl BrokerAgent {
         }
     }
 
-    /// Ends what a handle of a connection was attached to.
-    pub(super) fn let_go(&mut self, at: (u64, u32), held: &Held, now: Nanos) {
+    /// Ends the attachment of a handle.
+    pub(super) fn let_go(&mut self, at: HandleAt, held: &Held, now: Nanos) {
         if let Some(queue) = &held.queue {
             self.holders.remove(&held.name);
             self.unlist(at, Some(queue));
-            // One that ended meanwhile is not attached to any more.
+            // A subscription that has ended meanwhile is detached already.
             let _ = self.broker.detach(queue.attachment, now);
         }
     }

@@ -129,7 +129,7 @@ fn table(report: &MarketReport, before: Option<(Duration, &MarketReport)>, limit
         let _ = writeln!(
             text,
             "flush {index} {} connections, {} messages, age p50 {p50} p99 {p99} p99.9 {p999}",
-            flush.connections, flush.messages
+            flush.door.connections, flush.messages
         );
     }
     text.push_str(&kept(report));

@@ -6,17 +6,17 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use rtrb::RingBuffer;
-use weir_door::Door;
+use weir_door::lobby::LobbyLimits;
+use weir_door::{Door, DoorLimits};
 use weir_io::Rng;
 use weir_partition::event_reader::EventReader;
 use weir_probe::thread::Share;
 use weir_runtime::{Runner, WaitStrategy, Wake};
-use weir_types::Nanos;
 use weir_wire::session::NodeId;
 
 use super::config::{MarketSection, Stages};
 use super::figures::{FlushFigures, MarketFigures, ReceiveFigures, UpdateFigures};
-use super::flush::{FlushAgent, FlushParts};
+use super::flush::{FlushAgent, FlushParts, flush_agent};
 use super::local::{LocalDoor, LocalDoors};
 use super::post::{Kept, PostAgent, line_names};
 use super::receive::{Fused, ReceiveAgent, Staged, UpdateAgent};
@@ -47,9 +47,9 @@ type Opened = anyhow::Result<(Door, Option<Runner>)>;
 pub struct Host<'a> {
     /// The wait strategy of a thread where the section sets none.
     pub wait: WaitStrategy,
-    /// The time that a connection may take to log on.
-    pub logon_time_max: Nanos,
-    /// The node's id.
+    /// The limits on connections without a session.
+    pub lobby: LobbyLimits,
+    /// Who the node is.
     pub node_id: NodeId,
     /// Opens the control log's events from the beginning, for each reader.
     pub definitions: &'a dyn Fn() -> EventReader,
@@ -229,7 +229,8 @@ impl Flush<'_> {
         let readers = probe.readers();
         let shm = self.open_shm(index)?;
         let (local, entrance) = LocalDoor::new(wake.clone());
-        let agent = FlushAgent::new(FlushParts {
+        let limits = DoorLimits { connections_max: section.connections_max, lobby: host.lobby };
+        let agent = flush_agent(FlushParts {
             shm,
             door,
             local: entrance,
@@ -237,10 +238,9 @@ impl Flush<'_> {
             wishes,
             updater: self.taker.clone(),
             instruments_max: section.instruments_max,
-            connections_max: section.connections_max,
+            limits,
             subscriptions_max: section.subscriptions_max,
             queue_len_max: section.queue_len_max,
-            logon_time_max: host.logon_time_max,
             definitions: (host.definitions)(),
             node_id: host.node_id,
             rng: (host.rng)(),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use weir_door::{DoorFigures, DoorReport};
 use weir_probe::histogram::{Histogram, HistogramReader};
 use weir_runtime::Metric;
 use weir_types::SessionId;
@@ -166,17 +167,9 @@ impl UpdateFigures {
 /// A flush thread's counters.
 #[derive(Debug, Default)]
 pub struct FlushFigures {
-    /// Connections accepted.
-    pub accepted: AtomicU64,
-    /// Connections refused because the limit was reached.
-    pub connections_refused: AtomicU64,
-    /// Logons refused.
-    pub logons_refused: AtomicU64,
-    /// Messages that were malformed or not allowed.
-    pub malformed: AtomicU64,
-    /// Connections that the gateway ended.
-    pub ended: AtomicU64,
-    /// Subscribers disconnected for being slow, as they had requested.
+    /// The counters of the listener.
+    pub door: Arc<DoorFigures>,
+    /// Subscribers that did not keep up, under a policy that disconnects them.
     pub disconnected: AtomicU64,
     /// Subscriptions begun.
     pub subscribed: AtomicU64,
@@ -184,7 +177,7 @@ pub struct FlushFigures {
     pub refused: AtomicU64,
     /// Messages written.
     pub messages: AtomicU64,
-    shown: Mutex<(usize, Vec<SubscriberReport>)>,
+    shown: Mutex<Vec<SubscriberReport>>,
     times: Mutex<Option<TimeReaders>>,
 }
 
@@ -233,19 +226,10 @@ pub type SessionNumber = u32;
 /// A flush thread's report.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FlushReport {
-    /// Connections now.
-    pub connections: usize,
-    /// Connections accepted.
-    pub accepted: u64,
-    /// Connections refused because the limit was reached.
-    pub connections_refused: u64,
-    /// Logons refused.
-    pub logons_refused: u64,
-    /// Messages that were malformed or not allowed.
-    pub malformed: u64,
-    /// Connections that the gateway ended.
-    pub ended: u64,
-    /// Subscribers disconnected for being slow, as they had requested.
+    /// The counters of the listener.
+    #[serde(flatten)]
+    pub door: DoorReport,
+    /// Subscribers that did not keep up, under a policy that disconnects them.
     pub disconnected: u64,
     /// Subscriptions begun.
     pub subscribed: u64,
@@ -270,21 +254,15 @@ impl FlushFigures {
         (Arc::new(figures), times)
     }
 
-    pub(super) fn show(
-        &self,
-        connections: usize,
-        subscribers: impl Iterator<Item = SubscriberReport>,
-    ) {
+    pub(super) fn show(&self, subscribers: impl Iterator<Item = SubscriberReport>) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.0 = connections;
-        shown.1.clear();
-        shown.1.extend(subscribers);
+        shown.clear();
+        shown.extend(subscribers);
     }
 
     fn report(&self) -> FlushReport {
         let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
-        let (connections, subscribers) =
-            self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let subscribers = self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         let quantiles = |reader: &HistogramReader| {
             let snapshot = reader.snapshot();
@@ -294,12 +272,7 @@ impl FlushFigures {
             (quantiles(&readers.handed), quantiles(&readers.age))
         });
         FlushReport {
-            connections,
-            accepted: load(&self.accepted),
-            connections_refused: load(&self.connections_refused),
-            logons_refused: load(&self.logons_refused),
-            malformed: load(&self.malformed),
-            ended: load(&self.ended),
+            door: self.door.report(),
             disconnected: load(&self.disconnected),
             subscribed: load(&self.subscribed),
             refused: load(&self.refused),
@@ -437,7 +410,9 @@ impl MarketReport {
         let subscribers = self.flush.iter().flat_map(|flush| &flush.subscribers);
         let websockets = subscribers.filter(|one| one.is_web).count() as u64;
         let lost = receive.channels.iter().map(|channel| channel.lost).sum();
-        vec![
+        let doors = self.flush.iter().map(|flush| &flush.door);
+        let door = doors.fold(DoorReport::default(), |sum, door| sum.plus(door));
+        let own = [
             ("weir_market_datagrams_total", "Datagrams taken.", counter, receive.datagrams),
             ("weir_market_dropped_total", "The kernel had no room.", counter, receive.dropped),
             ("weir_market_ring_dropped_total", "Ring full.", counter, receive.ring_dropped),
@@ -456,7 +431,6 @@ impl MarketReport {
             ("weir_market_throttle_queue", "States that wait.", gauge, update.waiting),
             ("weir_market_priority_queue", "Entries to be told.", gauge, update.queue_len),
             ("weir_market_ring_full_total", "Flush was behind.", counter, update.ring_full),
-            ("weir_market_connections", "Connections now.", gauge, sum(|f| f.connections as u64)),
             ("weir_market_websockets", "Of them over WebSocket.", gauge, websockets),
             ("weir_market_subscribed_total", "Begun.", counter, sum(|f| f.subscribed)),
             ("weir_market_told_total", "Messages written.", counter, sum(|f| f.messages)),
@@ -474,7 +448,8 @@ impl MarketReport {
             ("weir_market_bars_lost_total", "Not written.", counter, post.bars_lost),
             ("weir_market_intervals_total", "Of statistics.", counter, post.intervals),
             ("weir_market_intervals_lost_total", "Not written.", counter, post.intervals_lost),
-        ]
+        ];
+        weir_door::door_metrics!("weir_market", door).into_iter().chain(own).collect()
     }
 }
 

@@ -1,34 +1,36 @@
-//! A flush thread's agent: its subscribers' sockets, the second stage of conflation, and a mirror
+//! A flush thread's agent: the door of its subscribers, the second stage of conflation, and a mirror
 //! of the books.
 //!
-//! Its cycle: what was told, what subscribers say, who may be told something, what is sent. Who
-//! does not read costs its own bounded queues; nothing here waits for anybody, and so the ring is
-//! never held up by a subscriber.
+//! Its cycle takes the entries of the ring, reads subscribers, writes the messages that are due and
+//! sends them. A subscriber that does not read occupies its own bounded queues. The agent waits for
+//! no subscriber, so that none holds up the ring.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
-use mio::{Events, Poll as Sockets, Token};
+use mio::net::UnixStream;
+use mio::{Registry, Token};
 use rtrb::Producer;
-use weir_door::directory::Redefined;
-use weir_door::reception::Reception;
-use weir_door::transport::Transport;
-use weir_door::{ConnectionId, Door, Entrance, Scratch, Socket};
-use weir_feed::Definition;
-use weir_feed::line::State;
+use weir_door::figures::add;
+use weir_door::{
+    ConnectionId, Door, DoorLimits, Intake, Listener, ListenerParts, LoggedOn, Protocol, Said,
+    Terms,
+};
 use weir_io::Rng;
-use weir_market::conflate::{Fanout, Interest, Poll, Polled, SubscriberId};
+use weir_market::Definition;
+use weir_market::conflate::{Fanout, Interest, Poll, Polled};
+use weir_market::line::State;
 use weir_partition::event_reader::{EventReader, ReadEvent};
-use weir_runtime::{Agent, Poller, Wake};
-use weir_types::{InstrumentId, Nanos, Reason, SessionId};
-use weir_wire::Event;
+use weir_runtime::Wake;
+use weir_types::{InstrumentId, Nanos, Reason, Role};
+use weir_wire::ClientMessage;
+use weir_wire::frame::CLIENT_FRAME_LEN_MAX;
 use weir_wire::session::NodeId;
 
 use super::figures::{FlushFigures, FlushTimes, SubscriberReport, number_of};
-use super::link::{LIMITS, LOCAL_LIMITS, Link};
+use super::link::{LIMITS, LOCAL_LIMITS, Link, Links, Subscriber};
 use super::local::LocalEntrance;
 use super::mirror::Mirror;
 use super::ring::RingReader;
@@ -37,72 +39,55 @@ use super::stages::FlushProbe;
 use super::told::{ChannelIndex, Told, What};
 use super::writing::{Address, Drafts, instrument_of, put_channel, put_instrument, put_message};
 
-const WAKER: Token = Token(0);
-const LISTENER: Token = Token(1);
-/// What asks for snapshots of the ring in shared memory.
-const SHM: Token = Token(usize::MAX - 1);
-/// The token of connection 0.
-const FIRST: usize = 2;
-/// Connections accepted in one cycle.
-const ACCEPT_MAX: usize = 16;
-/// Slots heard in one cycle.
+/// Entries taken from the ring in one cycle.
 const HEAR_MAX: u64 = 1_024;
-/// Messages to one subscriber in one cycle: one who wants all makes nobody wait long.
+/// Messages to one subscriber in one cycle, so that a subscriber to everything delays no other.
 const MESSAGES_MAX: usize = 256;
-/// Deadlines are looked at, and figures shown, so often.
-const CARE_INTERVAL: u64 = 50_000_000;
-/// Bytes read at once.
-const READ_LEN: usize = 16 * 1024;
 
-/// What the agent is made of.
+/// The parts of the agent.
 pub struct FlushParts {
-    /// Where subscribers connect.
+    /// The source of connections.
     pub door: Door,
-    /// Where the door over HTTP connects for its readers.
+    /// The source of connections from the door over HTTP.
     pub local: LocalEntrance,
-    /// What is told.
+    /// The ring of entries.
     pub hearing: RingReader<Told>,
-    /// Where wishes go.
+    /// The ring of wishes: the instruments that subscribers want.
     pub wishes: Producer<Interest>,
-    /// Wakes who takes them.
+    /// Wakes the thread that takes them.
     pub updater: Wake,
-    /// Instruments have numbers below this.
+    /// The instruments' numbers are below this.
     pub instruments_max: u32,
-    /// Connections at the same time.
-    pub connections_max: usize,
+    /// The limits on connections.
+    pub limits: DoorLimits,
     /// Subscriptions of one subscriber.
     pub subscriptions_max: u32,
-    /// Messages that a subscription may have queued.
+    /// The limit of a subscription's queue, in messages.
     pub queue_len_max: u32,
-    /// How long a connection may be without a session.
-    pub logon_time_max: Nanos,
-    /// The control log's events, from the first retained one: who may log on.
+    /// The control log's events from the first retained one: the sessions.
     pub definitions: EventReader,
-    /// Who the node is.
+    /// The node's identity.
     pub node_id: NodeId,
     /// Draws nonces.
     pub rng: Box<dyn Rng + Send>,
-    /// The node is stopping.
+    /// Set when the node stops.
     pub draining: Arc<AtomicBool>,
-    /// Figures for others to read.
+    /// Figures for other threads.
     pub figures: Arc<FlushFigures>,
     pub(super) times: FlushTimes,
-    /// Times messages.
+    /// Measures the stages of messages.
     pub probe: FlushProbe,
-    /// The ring in shared memory, where it is this thread's.
+    /// The ring in shared memory, if it is this thread's.
     pub shm: Option<ShmDoor>,
 }
 
 /// The agent.
-pub struct FlushAgent {
-    sockets: Sockets,
-    events: Events,
-    entrance: Entrance,
+pub type FlushAgent = Listener<Subscribers>;
+
+/// The protocol of subscribers, the second stage of conflation, and the mirror.
+pub struct Subscribers {
     local: LocalEntrance,
-    pub(super) reception: Reception,
     sessions: EventReader,
-    record: Vec<u8>,
-    scratch: Scratch,
     hearing: RingReader<Told>,
     wishes: Producer<Interest>,
     /// Wishes that the ring had no room for.
@@ -112,108 +97,63 @@ pub struct FlushAgent {
     mirror: Mirror,
     definitions: Vec<Option<Definition>>,
     channels: Vec<State>,
-    links: HashMap<u64, Link>,
-    next_link: u64,
-    by_subscriber: Vec<Option<u64>>,
-    /// Connections with input or output to look at.
-    touched: BTreeSet<u64>,
-    /// Connections whose next frame has to wait.
-    waiting: BTreeSet<u64>,
-    /// Connections that may be told something now.
-    hot: BTreeSet<u64>,
-    /// When connections may be told something.
-    due: BinaryHeap<Reverse<(Nanos, u64)>>,
+    by_subscriber: Vec<Option<ConnectionId>>,
+    /// Connections that may have messages to get.
+    hot: BTreeSet<ConnectionId>,
+    /// The times at which connections may have messages to get.
+    due: BinaryHeap<Reverse<(Nanos, ConnectionId)>>,
     drafts: Drafts,
-    next_care: Nanos,
-    connections_max: usize,
     pub(super) queue_len_max: u32,
-    logon_time_max: Nanos,
-    draining: Arc<AtomicBool>,
     pub(super) figures: Arc<FlushFigures>,
     times: FlushTimes,
     probe: FlushProbe,
     shm: Option<ShmDoor>,
 }
 
-impl FlushAgent {
-    /// An agent that knows all sessions that the control log has defined.
-    ///
-    /// # Errors
-    /// When the operating system refuses.
-    pub fn new(parts: FlushParts) -> std::io::Result<FlushAgent> {
-        let sockets = Sockets::new()?;
-        let entrance = parts.door.open(sockets.registry(), LISTENER)?;
-        let instrument_id_max = InstrumentId(parts.instruments_max.saturating_sub(1));
-        let mut agent = FlushAgent {
-            sockets,
-            events: Events::with_capacity(1024),
-            entrance,
-            local: parts.local,
-            reception: Reception::new(parts.node_id, parts.rng),
-            sessions: parts.definitions,
-            record: Vec::with_capacity(512),
-            scratch: Scratch::new(READ_LEN),
-            hearing: parts.hearing,
-            wishes: parts.wishes,
-            unsaid: Vec::new(),
-            updater: parts.updater,
-            fanout: Fanout::new(instrument_id_max, parts.subscriptions_max),
-            mirror: Mirror::new(parts.instruments_max),
-            definitions: Vec::new(),
-            channels: Vec::new(),
-            links: HashMap::new(),
-            next_link: 0,
-            by_subscriber: Vec::new(),
-            touched: BTreeSet::new(),
-            waiting: BTreeSet::new(),
-            hot: BTreeSet::new(),
-            due: BinaryHeap::new(),
-            drafts: Drafts::default(),
-            next_care: Nanos(0),
-            connections_max: parts.connections_max,
-            queue_len_max: parts.queue_len_max,
-            logon_time_max: parts.logon_time_max,
-            draining: parts.draining,
-            figures: parts.figures,
-            times: parts.times,
-            probe: parts.probe,
-            shm: parts.shm,
-        };
-        if let Some(shm) = &mut agent.shm {
-            shm.begin(agent.sockets.registry(), SHM, &mut agent.fanout)?;
-        }
-        agent.take_definitions(Nanos(0));
-        Ok(agent)
-    }
+/// Returns an agent that knows all sessions that the control log has defined.
+///
+/// # Errors
+/// When the operating system refuses.
+pub fn flush_agent(parts: FlushParts) -> std::io::Result<FlushAgent> {
+    let listener = ListenerParts {
+        door: parts.door,
+        node_id: parts.node_id,
+        rng: parts.rng,
+        limits: parts.limits,
+        draining: parts.draining,
+        figures: parts.figures.door.clone(),
+    };
+    let instrument_id_max = InstrumentId(parts.instruments_max.saturating_sub(1));
+    let protocol = Subscribers {
+        local: parts.local,
+        sessions: parts.definitions,
+        hearing: parts.hearing,
+        wishes: parts.wishes,
+        unsaid: Vec::new(),
+        updater: parts.updater,
+        fanout: Fanout::new(instrument_id_max, parts.subscriptions_max),
+        mirror: Mirror::new(parts.instruments_max),
+        definitions: Vec::new(),
+        channels: Vec::new(),
+        by_subscriber: Vec::new(),
+        hot: BTreeSet::new(),
+        due: BinaryHeap::new(),
+        drafts: Drafts::default(),
+        queue_len_max: parts.queue_len_max,
+        figures: parts.figures,
+        times: parts.times,
+        probe: parts.probe,
+        shm: parts.shm,
+    };
+    Listener::new(listener, protocol)
+}
 
-    /// Takes in who there is and by which key.
-    fn take_definitions(&mut self, now: Nanos) -> usize {
-        let mut taken = 0;
-        while let ReadEvent::Record(_) = self.sessions.next(&mut self.record) {
-            taken += 1;
-            let Ok(Event::Defined(_, definition)) = Event::decode(&self.record) else { continue };
-            let redefined = self.reception.directory.define(&definition);
-            if let Some(Redefined { session_id, is_key_replaced: true, .. }) = redefined {
-                self.end_all_of(session_id, now);
-            }
-        }
-        taken
-    }
-
-    /// Whoever logged on by a key that was replaced logs on anew.
-    fn end_all_of(&mut self, session_id: SessionId, now: Nanos) {
-        let of = |link: &Link| link.session.is_some_and(|open| open.session_id == session_id);
-        for (id, link) in self.links.iter_mut().filter(|(_, link)| of(link)) {
-            link.close(Reason::KeyReplaced, now);
-            add(&self.figures.ended, 1);
-            self.touched.insert(*id);
-        }
-    }
-
-    fn hear(&mut self, now: Nanos) -> usize {
-        let FlushAgent { hearing, mirror, fanout, definitions, channels, links, shm, .. } = self;
-        let (times, touched, probe) = (&mut self.times, &mut self.touched, &mut self.probe);
-        let heard = hearing.take(HEAR_MAX, |told| {
+impl Subscribers {
+    /// Takes entries from the ring.
+    fn take_entries(&mut self, links: &mut Links, now: Nanos) -> usize {
+        let Subscribers { hearing, mirror, fanout, definitions, channels, shm, .. } = self;
+        let (times, probe) = (&mut self.times, &mut self.probe);
+        hearing.take(HEAR_MAX, |told| {
             mirror.take(told);
             match &told.what {
                 What::Nothing => {}
@@ -224,29 +164,24 @@ impl FlushAgent {
                 }
                 What::Define(definition) => {
                     note_definition(definitions, definition);
-                    links.values_mut().for_each(|link| link.forget(definition.instrument_id));
+                    links.iter_mut().for_each(|link| link.state.forget(definition.instrument_id));
                     shm.iter_mut().for_each(|shm| shm.forget(definition.instrument_id));
                     fanout.define(now, definition);
                 }
                 What::Channel(_, state) => {
                     note_channel(channels, told, *state);
                     shm.iter_mut().for_each(|shm| shm.put_channel(now, told.channel, *state));
-                    for (id, link) in links.iter_mut() {
-                        let Some(session) = link.session else { continue };
-                        let to = (session.session_id, now);
-                        put_channel(to, (told.channel, *state), &mut link.socket.output);
-                        touched.insert(*id);
-                    }
+                    links.tell_sessions(|session_id, output| {
+                        put_channel((session_id, now), (told.channel, *state), output);
+                    });
                 }
                 What::NewSession => fanout.new_session(),
             }
-        });
-        self.collect_ready();
-        heard
+        })
     }
 
     fn collect_ready(&mut self) {
-        let FlushAgent { fanout, hot, by_subscriber, shm, .. } = self;
+        let Subscribers { fanout, hot, by_subscriber, shm, .. } = self;
         fanout.take_ready(|subscriber| {
             shm.iter_mut().for_each(|shm| shm.note_ready(subscriber));
             let link = by_subscriber.get(subscriber.0 as usize).copied().flatten();
@@ -254,7 +189,7 @@ impl FlushAgent {
         });
     }
 
-    /// Hands on what subscribers began and ceased to want.
+    /// Hands on the instruments that subscribers began and ceased to want.
     fn say_wishes(&mut self) -> usize {
         self.unsaid.extend(self.fanout.take_interest());
         let mut said = 0;
@@ -271,88 +206,8 @@ impl FlushAgent {
         said
     }
 
-    pub(super) fn welcome_subscriber(&mut self, id: u64, subscriber: SubscriberId) {
-        let index = subscriber.0 as usize;
-        if self.by_subscriber.len() <= index {
-            self.by_subscriber.resize(index + 1, None);
-        }
-        self.by_subscriber[index] = Some(id);
-    }
-
-    /// A connection may have something to be told, or may have it sooner.
-    pub(super) fn look_at(&mut self, id: u64) {
-        self.hot.insert(id);
-    }
-
-    pub(super) fn put_channels(&self, link: &mut Link, session_id: SessionId, now: Nanos) {
-        for (channel, state) in (0..).zip(&self.channels) {
-            put_channel((session_id, now), (channel, *state), &mut link.socket.output);
-        }
-    }
-
-    fn accept(&mut self, now: Nanos) -> usize {
-        let mut count = 0;
-        while count < ACCEPT_MAX
-            && !self.draining.load(Ordering::Relaxed)
-            && let Some((transport, _)) = self.entrance.accept()
-        {
-            count += 1;
-            self.welcome(transport, now);
-        }
-        while count < ACCEPT_MAX
-            && let Some(stream) = self.local.next()
-        {
-            count += 1;
-            if !self.draining.load(Ordering::Relaxed) {
-                self.welcome(Transport::Local(stream), now);
-            }
-        }
-        count
-    }
-
-    fn welcome(&mut self, transport: Transport, now: Nanos) {
-        if self.links.len() >= self.connections_max {
-            add(&self.figures.connections_refused, 1);
-            return;
-        }
-        let id = self.next_link;
-        let token = Token(FIRST + usize::try_from(id).expect("fewer than 2^64 connections"));
-        let at = (self.sockets.registry(), token);
-        let is_web = matches!(transport, Transport::Local(_));
-        let limits = if is_web { LOCAL_LIMITS } else { LIMITS };
-        if let Ok(socket) = Socket::open(transport, limits, at, now) {
-            self.next_link += 1;
-            add(&self.figures.accepted, 1);
-            self.links.insert(id, Link::new(socket, is_web));
-            self.touched.insert(id);
-        }
-    }
-
-    /// Reads each connection that has something.
-    fn read(&mut self, now: Nanos) -> usize {
-        let mut frames = 0;
-        let mut ids = std::mem::take(&mut self.touched);
-        ids.append(&mut self.waiting);
-        for id in &ids {
-            let Some(mut link) = self.links.remove(id) else { continue };
-            if !link.socket.is_closing() && link.socket.has_room() {
-                link.socket.fill(&mut self.scratch, now);
-                frames += self.take_frames(*id, &mut link, now);
-            }
-            // What is still in the socket is not told of again.
-            let socket = &link.socket;
-            let has_more = socket.is_readable() || socket.has_input() && !socket.has_room();
-            if (link.must_wait || has_more) && socket.is_open() {
-                self.waiting.insert(*id);
-            }
-            self.links.insert(*id, link);
-        }
-        self.touched.append(&mut ids);
-        frames
-    }
-
-    /// Tells everybody who may be told something.
-    fn tell(&mut self, now: Nanos) -> usize {
+    /// Writes messages to the connections that have some; returns their number.
+    fn tell(&mut self, links: &mut Links, now: Nanos) -> usize {
         while let Some(Reverse((at, id))) = self.due.peek().copied()
             && at <= now
         {
@@ -361,7 +216,7 @@ impl FlushAgent {
         }
         let mut told = 0;
         for id in std::mem::take(&mut self.hot) {
-            told += self.tell_one(id, now);
+            told += self.tell_one(links, id, now);
         }
         told += self.tell_shm(now);
         self.probe.end_of_telling(!self.hot.is_empty());
@@ -369,45 +224,46 @@ impl FlushAgent {
     }
 
     fn tell_shm(&mut self, now: Nanos) -> usize {
-        let FlushAgent { shm: Some(shm), fanout, mirror, definitions, channels, .. } = self else {
+        let Subscribers { shm: Some(shm), fanout, mirror, definitions, channels, .. } = self else {
             return 0;
         };
         let (drafts, probe) = (&mut self.drafts, &mut self.probe);
         shm.tell(&mut Lent { now, fanout, mirror, definitions, channels, drafts, probe })
     }
 
-    fn tell_one(&mut self, id: u64, now: Nanos) -> usize {
-        let FlushAgent { links, fanout, mirror, definitions, drafts, times, probe, .. } = self;
-        let Some(link) = links.get_mut(&id) else { return 0 };
-        let (Some(session), Some(subscriber)) = (link.session, link.subscriber) else { return 0 };
+    fn tell_one(&mut self, links: &mut Links, id: ConnectionId, now: Nanos) -> usize {
+        let Subscribers { fanout, mirror, definitions, drafts, times, probe, .. } = self;
+        let Some(link) = links.get_mut(id) else { return 0 };
+        let (Some(session), Some(subscriber)) = (link.session, link.state.id) else { return 0 };
         if !link.socket.is_open() {
             return 0;
         }
-        // Who has no room is told when it has, as `flush` says; but whether it is to be let go is
-        // seen now, since it may never have room again.
+        // A connection without room gets its messages when it has room, see `flushed`; its queues
+        // are polled all the same, because a policy may disconnect it now.
         let room = if link.socket.has_room() { MESSAGES_MAX } else { 0 };
         let mut sent = 0;
         let poll = Poll { subscriber, now, room };
+        let (state, output) = (&mut link.state, &mut link.socket.output);
         let polled = fanout.poll(poll, mirror, &mut |message, mirror| {
-            let handle = link.handle_of(message.subscription);
-            // What came within this cycle is not sent before it came.
+            let handle = state.handle_of(message.subscription);
+            // An entry received within this cycle is not sent before its receipt.
             let now = now.max(message.entry.merged.ts_recv);
             let to = Address { session_id: session.session_id, handle, now };
             let instrument = instrument_of(message);
-            if link.is_new(instrument)
+            if state.is_new(instrument)
                 && let Some(Some(definition)) = definitions.get(instrument.0 as usize)
             {
-                put_instrument(to, definition, &mut link.socket.output);
+                put_instrument(to, definition, output);
             }
-            put_message(to, message, mirror, drafts, &mut link.socket.output);
-            probe.written(id, &message.entry);
+            put_message(to, message, mirror, drafts, output);
+            probe.written(id.0, &message.entry);
             sent += 1;
             if message.entry.merged.change_count > 0 {
-                link.counts.last_age = now.since(message.entry.merged.ts_recv).0;
-                times.age.record(link.counts.last_age);
+                state.counts.last_age = now.since(message.entry.merged.ts_recv).0;
+                times.age.record(state.counts.last_age);
             }
         });
-        link.counts.messages += sent;
+        state.counts.messages += sent;
         add(&self.figures.messages, sent);
         match polled {
             Polled::Sent { .. } if room == 0 => {}
@@ -419,74 +275,128 @@ impl FlushAgent {
                 }
             }
             Polled::Disconnect(_) => {
-                link.close(Reason::SlowConsumer, now);
+                links.end(id, Reason::SlowConsumer, now);
                 add(&self.figures.disconnected, 1);
             }
             Polled::Unknown => {}
         }
-        self.touched.insert(id);
+        links.touch(id);
         usize::try_from(sent).unwrap_or(usize::MAX)
     }
+}
 
-    /// Sends what is there, and lets go of who has gone.
-    fn flush(&mut self, now: Nanos) {
-        for id in std::mem::take(&mut self.touched) {
-            let Some(link) = self.links.get_mut(&id) else { continue };
-            let had_room = link.socket.has_room();
-            link.socket.flush(now);
-            self.probe.flushed(id, link.socket.is_sent());
-            if link.socket.has_ended() {
-                self.forget(id);
-            } else if !had_room && link.socket.has_room() {
-                self.hot.insert(id);
-            }
+impl Protocol for Subscribers {
+    type State = Subscriber;
+
+    const TERMS: Terms = Terms {
+        name: "flush",
+        frame_len_max: CLIENT_FRAME_LEN_MAX,
+        limits: LIMITS,
+        inside_limits: LOCAL_LIMITS,
+        read_len: 16 * 1024,
+        // Until then the policies of its subscriptions apply to a slow reader.
+        full_time_max: Nanos(300_000_000_000),
+        is_exclusive: false,
+    };
+
+    fn next_control_event(&mut self, record: &mut Vec<u8>) -> bool {
+        matches!(self.sessions.next(record), ReadEvent::Record(_))
+    }
+
+    fn may_enter(&self, role: Role) -> bool {
+        role != Role::Source
+    }
+
+    fn serves(message: &ClientMessage<'_>) -> bool {
+        matches!(message, ClientMessage::Market(_))
+    }
+
+    fn logged_on(&mut self, link: &mut Link, session: LoggedOn, now: Nanos) {
+        let subscriber = self.fanout.add_subscriber();
+        link.state.id = Some(subscriber);
+        let index = subscriber.0 as usize;
+        if self.by_subscriber.len() <= index {
+            self.by_subscriber.resize(index + 1, None);
+        }
+        self.by_subscriber[index] = Some(link.id);
+        for (channel, state) in (0..).zip(&self.channels) {
+            put_channel((session.session_id, now), (channel, *state), &mut link.socket.output);
         }
     }
 
-    fn forget(&mut self, id: u64) {
-        let Some(mut link) = self.links.remove(&id) else { return };
-        link.socket.leave(self.sockets.registry());
-        self.reception.forget(ConnectionId(id));
-        if let Some(subscriber) = link.subscriber {
+    fn take(&mut self, link: &mut Link, said: Said<'_>, now: Nanos) -> Intake {
+        let ClientMessage::Market(request) = said.message else {
+            return Intake::Refused(Reason::NotServedHere, "");
+        };
+        self.take_request(link, request, now);
+        // An interval that got shorter may be over.
+        self.hot.insert(link.id);
+        Intake::Done
+    }
+
+    fn hear(&mut self, links: &mut Links, now: Nanos) -> usize {
+        let heard = self.take_entries(links, now);
+        self.collect_ready();
+        heard
+    }
+
+    fn produce(&mut self, links: &mut Links, now: Nanos) -> usize {
+        self.collect_ready();
+        self.say_wishes() + self.tell(links, now)
+    }
+
+    fn flushed(&mut self, link: &mut Link, had_room: bool) {
+        self.probe.flushed(link.id.0, link.socket.is_sent());
+        if !had_room && link.socket.has_room() {
+            self.hot.insert(link.id);
+        }
+    }
+
+    fn gone(&mut self, link: &mut Link, _now: Nanos) {
+        if let Some(subscriber) = link.state.id {
             self.fanout.remove_subscriber(subscriber);
             self.by_subscriber[subscriber.0 as usize] = None;
         }
     }
 
-    /// Heartbeats, deadlines, figures.
-    fn care(&mut self, now: Nanos) {
-        if now < self.next_care {
-            return;
+    fn show(&mut self, links: &Links) {
+        let reports = links.iter().filter_map(|link| report_of(link, &self.fanout));
+        self.figures.show(reports);
+    }
+
+    fn next_deadline(&self, _links: &Links, now: Nanos) -> Option<Nanos> {
+        if self.hearing.has_more() || !self.hot.is_empty() {
+            return Some(now);
         }
-        self.next_care = Nanos(now.0 + CARE_INTERVAL);
-        for (id, link) in &mut self.links {
-            if let Some(reason) = due(link, self.logon_time_max, now) {
-                link.close(reason, now);
-                add(&self.figures.ended, 1);
-                self.touched.insert(*id);
-                continue;
-            }
-            let session = link.session.as_ref();
-            let has_said = session.is_some_and(|session| {
-                link.socket.keep_alive(session.session_id, session.heartbeat_interval, now)
-            });
-            if has_said || link.socket.give_up(now) {
-                self.touched.insert(*id);
-            }
+        let due = self.due.peek().map(|Reverse((at, _))| *at);
+        let shm = self.shm.as_ref().and_then(|shm| shm.next_due(&self.fanout, now));
+        [due, shm].into_iter().flatten().min()
+    }
+
+    fn next_inside(&mut self) -> Option<UnixStream> {
+        self.local.next()
+    }
+
+    fn begin(&mut self, registry: &Registry, token: Token) -> std::io::Result<()> {
+        match &mut self.shm {
+            Some(shm) => shm.begin(registry, token, &mut self.fanout),
+            None => Ok(()),
         }
-        let reports = self.links.values().filter_map(|link| report_of(link, &self.fanout));
-        self.figures.show(self.links.len(), reports);
+    }
+
+    fn own_is_ready(&mut self) {
+        self.shm.iter_mut().for_each(ShmDoor::is_readable);
     }
 }
 
 fn report_of(link: &Link, fanout: &Fanout) -> Option<SubscriberReport> {
-    let standing = fanout.standing(link.subscriber?)?;
+    let standing = fanout.standing(link.state.id?)?;
     Some(SubscriberReport {
         session_id: number_of(link.session?.session_id),
-        is_web: link.is_web,
-        subscriptions: link.by_handle.len(),
-        messages: link.counts.messages,
-        last_age_ns: link.counts.last_age,
+        is_web: link.is_inside,
+        subscriptions: link.state.by_handle.len(),
+        messages: link.state.counts.messages,
+        last_age_ns: link.state.counts.last_age,
         queue_len: standing.queue_len,
         waiting: standing.waiting_count,
         merged: standing.merged_count,
@@ -509,85 +419,4 @@ fn note_channel(channels: &mut Vec<State>, told: &Told, state: State) {
         channels.resize(index + 1, State::Waiting);
     }
     channels[index] = state;
-}
-
-/// Why a connection is to end now, if it is.
-fn due(link: &Link, logon_time_max: Nanos, now: Nanos) -> Option<Reason> {
-    if link.socket.is_closing() {
-        return None;
-    }
-    let Some(session) = &link.session else {
-        return link.socket.is_late(logon_time_max, now).then_some(Reason::LogonTimeout);
-    };
-    let is_heard = !link.must_wait && link.socket.has_room();
-    link.socket.lapse((session.heartbeat_interval, session.valid_until), is_heard, now)
-}
-
-pub(super) fn add(figure: &AtomicU64, count: u64) {
-    figure.fetch_add(count, Ordering::Relaxed);
-}
-
-impl Agent for FlushAgent {
-    fn name(&self) -> &'static str {
-        "flush"
-    }
-
-    fn do_work(&mut self, now: Nanos) -> usize {
-        let mut done = self.take_definitions(now);
-        done += self.hear(now);
-        done += self.accept(now);
-        done += self.read(now);
-        self.collect_ready();
-        done += self.say_wishes();
-        done += self.tell(now);
-        self.care(now);
-        self.flush(now);
-        done
-    }
-
-    fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
-        if self.hearing.has_more() || !self.hot.is_empty() || !self.waiting.is_empty() {
-            return Some(now);
-        }
-        let due = self.due.peek().map(|Reverse((at, _))| *at);
-        let shm = self.shm.as_ref().and_then(|shm| shm.next_due(&self.fanout, now));
-        [due, shm].into_iter().flatten().chain([self.next_care]).min()
-    }
-
-    fn stop(&mut self, now: Nanos) -> bool {
-        for link in self.links.values_mut() {
-            if !link.socket.is_closing() {
-                link.close(Reason::Stopping, now);
-            }
-            link.socket.flush(now);
-        }
-        true
-    }
-}
-
-impl Poller for FlushAgent {
-    fn poll(&mut self, timeout: Option<Duration>) {
-        if let Err(error) = self.sockets.poll(&mut self.events, timeout) {
-            let interrupted = error.kind() == std::io::ErrorKind::Interrupted;
-            assert!(interrupted, "the poll of a flush thread failed: {error}");
-            return;
-        }
-        for event in &self.events {
-            match event.token() {
-                WAKER => {}
-                LISTENER => self.entrance.is_ready(),
-                SHM => self.shm.iter_mut().for_each(ShmDoor::is_readable),
-                Token(token) => {
-                    let id = (token - FIRST) as u64;
-                    let Some(link) = self.links.get_mut(&id) else { continue };
-                    link.socket.note(event);
-                    self.touched.insert(id);
-                }
-            }
-        }
-    }
-
-    fn waker(&self) -> std::io::Result<mio::Waker> {
-        mio::Waker::new(self.sockets.registry(), WAKER)
-    }
 }

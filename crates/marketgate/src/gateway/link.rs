@@ -1,41 +1,41 @@
-//! One connection of a subscriber.
+//! The state of one subscriber's connection: its subscriptions, and the instruments that were
+//! described to it.
 
 use std::collections::BTreeMap;
 
-use weir_door::{Limits, LoggedOn, Socket};
+use weir_door::Limits;
 use weir_market::conflate::{SubscriberId, SubscriptionId};
-use weir_types::{InstrumentId, Nanos, Reason, SessionId};
+use weir_types::InstrumentId;
 use weir_wire::frame::CLIENT_FRAME_LEN_MAX;
 
-/// What a connection may hold: a frame that is not whole and some of the next, and output.
+/// An incomplete frame and some of the next, and output.
 pub(super) const LIMITS: Limits =
     Limits { input_len_max: 4 * CLIENT_FRAME_LEN_MAX, output_len_max: 256 * 1024 };
 
-/// The same of a connection from inside the node: less lies unmerged behind it, where the reader's
-/// own socket has a buffer too.
+/// The limits of a connection from inside the node. Its output is smaller because the reader's own
+/// socket has a buffer too, in which nothing is conflated.
 pub(super) const LOCAL_LIMITS: Limits = Limits { output_len_max: 64 * 1024, ..LIMITS };
 
 /// A connection.
-#[derive(Debug)]
-pub(super) struct Link {
-    pub socket: Socket,
-    /// Whether it is of a reader over HTTP.
-    pub is_web: bool,
-    pub session: Option<LoggedOn>,
-    /// What it is to the second stage, once it is logged on.
-    pub subscriber: Option<SubscriberId>,
-    /// Its subscriptions by what it calls them.
-    pub by_handle: BTreeMap<u32, SubscriptionId>,
-    /// What it calls its subscriptions, by their numbers.
-    pub handles: Vec<u32>,
-    /// Instruments that it was told of.
+pub(super) type Link = weir_door::Link<Subscriber>;
+/// All connections.
+pub(super) type Links = weir_door::Links<Subscriber>;
+
+/// The state of a connection.
+#[derive(Debug, Default)]
+pub struct Subscriber {
+    /// Its number in the second stage of conflation, once it is logged on.
+    pub(super) id: Option<SubscriberId>,
+    /// Its subscriptions by handle.
+    pub(super) by_handle: BTreeMap<u32, SubscriptionId>,
+    /// The handles of its subscriptions, by their numbers.
+    handles: Vec<u32>,
+    /// A bit for each instrument that was described to it.
     told: Vec<u64>,
-    /// Whether its next frame has to wait.
-    pub must_wait: bool,
-    pub counts: LinkCounts,
+    pub(super) counts: LinkCounts,
 }
 
-/// What a connection was told.
+/// The counts of a connection's messages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LinkCounts {
     /// Messages.
@@ -44,23 +44,9 @@ pub(super) struct LinkCounts {
     pub last_age: u64,
 }
 
-impl Link {
-    pub fn new(socket: Socket, is_web: bool) -> Link {
-        Link {
-            socket,
-            is_web,
-            session: None,
-            subscriber: None,
-            by_handle: BTreeMap::new(),
-            handles: Vec::new(),
-            told: Vec::new(),
-            must_wait: false,
-            counts: LinkCounts::default(),
-        }
-    }
-
+impl Subscriber {
     /// Notes a subscription.
-    pub fn subscribed(&mut self, handle: u32, subscription: SubscriptionId) {
+    pub(super) fn subscribed(&mut self, handle: u32, subscription: SubscriptionId) {
         self.by_handle.insert(handle, subscription);
         let index = subscription.0 as usize;
         if self.handles.len() <= index {
@@ -69,13 +55,13 @@ impl Link {
         self.handles[index] = handle;
     }
 
-    /// What it calls a subscription.
-    pub fn handle_of(&self, subscription: SubscriptionId) -> u32 {
+    /// The handle of a subscription.
+    pub(super) fn handle_of(&self, subscription: SubscriptionId) -> u32 {
         self.handles.get(subscription.0 as usize).copied().unwrap_or(0)
     }
 
-    /// True the first time that it is asked of an instrument.
-    pub fn is_new(&mut self, id: InstrumentId) -> bool {
+    /// True at the first call for an instrument.
+    pub(super) fn is_new(&mut self, id: InstrumentId) -> bool {
         let (word, bit) = (id.0 as usize / 64, 1_u64 << (id.0 % 64));
         if self.told.len() <= word {
             self.told.resize(word + 1, 0);
@@ -85,16 +71,10 @@ impl Link {
         is_new
     }
 
-    /// An instrument is described anew: it is said before the next message that names it.
-    pub fn forget(&mut self, id: InstrumentId) {
+    /// An instrument has a new description, which precedes the next message that names it.
+    pub(super) fn forget(&mut self, id: InstrumentId) {
         if let Some(word) = self.told.get_mut(id.0 as usize / 64) {
             *word &= !(1 << (id.0 % 64));
         }
-    }
-
-    /// Says why and reads nothing more.
-    pub fn close(&mut self, reason: Reason, now: Nanos) {
-        let session_id = self.session.map_or(SessionId::NONE, |session| session.session_id);
-        self.socket.close(session_id, reason, now);
     }
 }

@@ -20,8 +20,13 @@ impl Assembly<'_> {
         self.door(listener, ("handshakes", &self.wakes.newcomers))
     }
 
-    /// Opens a listener; with TLS also the thread that does its handshakes and wakes the agent that
-    /// takes its connections.
+    /// The limits of a door beside the gateway's; strangers have the same as there.
+    pub(super) fn door_limits(&self, connections_max: usize) -> DoorLimits {
+        DoorLimits { connections_max, lobby: self.gateway_config().lobby }
+    }
+
+    /// Where connections come from, and with TLS the thread that does their handshakes and wakes
+    /// who takes them.
     pub(super) fn door(
         &self,
         listener: std::net::TcpListener,
@@ -62,7 +67,7 @@ impl Assembly<'_> {
         let (door, handshakes) = self.door(listener, ("ingest-tls", &self.wakes.ingest))?;
         let (port, store_port) =
             ingest_to_store(self.wakes.ingest.clone(), self.wakes.delivery.clone());
-        let agent = IngestAgent::new(IngestParts {
+        let agent = ingest_agent(IngestParts {
             door,
             sources: self.sources(),
             followed: self.followed().iter().map(|s| s.source).chain([TRADING]).collect(),
@@ -70,10 +75,7 @@ impl Assembly<'_> {
             port,
             node_id: NodeId(control.log.log_id().to_be_bytes()),
             rng: Box::new(OsRng),
-            limits: IngestLimits {
-                connections_max: section.connections_max,
-                logon_time_max: Nanos(self.config.gateway.logon_timeout_ms * 1_000_000),
-            },
+            limits: self.door_limits(section.connections_max),
             draining: self.draining.clone(),
             figures: self.ingest_figures.clone(),
         })?;
@@ -105,7 +107,7 @@ impl Assembly<'_> {
                 report.subscriptions, report.messages
             ));
         }
-        let agent = BrokerAgent::new(BrokerParts {
+        let agent = broker_agent(BrokerParts {
             door,
             broker,
             durability,
@@ -120,10 +122,7 @@ impl Assembly<'_> {
             definitions: control.reader(),
             node_id: NodeId(control.log.log_id().to_be_bytes()),
             rng: Box::new(OsRng),
-            limits: BrokerLimits {
-                connections_max: section.connections_max,
-                logon_time_max: Nanos(self.config.gateway.logon_timeout_ms * 1_000_000),
-            },
+            limits: self.door_limits(section.connections_max),
             draining: self.draining.clone(),
             figures: self.broker_figures.clone(),
         })?;

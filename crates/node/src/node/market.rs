@@ -12,7 +12,7 @@ impl Assembly<'_> {
             section,
             &Host {
                 wait: self.config.wait,
-                logon_time_max: Nanos(self.config.gateway.logon_timeout_ms * 1_000_000),
+                lobby: self.gateway_config().lobby,
                 node_id: NodeId(control.log.log_id().to_be_bytes()),
                 definitions: &|| control.reader(),
                 door: &|listener, thread| self.door(listener, thread),

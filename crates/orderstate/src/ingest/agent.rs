@@ -1,235 +1,123 @@
-//! The ingest agent: the sockets of outside cores, who they are, and what of theirs goes to the
+//! The ingest agent: the door of outside cores and of replicas, which hands their batches to the
 //! store.
 //!
-//! A connection carries one session of the role `Source`, let in by the same reception as a
-//! gateway's. A full ring, or a window's worth of batches in front of the store, stops the reading
-//! of the connection that it is of, and nothing else.
+//! A connection carries one session of the role `Source`, or `Supervisor` for a replica. A full
+//! ring, or a window of batches in front of the store, stops the reading of the connection that
+//! they belong to, and of no other. The agent never looks into a batch.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
-use mio::{Events, Poll, Token};
-use weir_door::directory::Redefined;
-use weir_door::reception::Reception;
-use weir_door::transport::Transport;
-use weir_door::{ConnectionId, Door, Entrance, Scratch, Socket};
+use weir_door::figures::add;
+use weir_door::{
+    ConnectionId, Door, DoorLimits, Intake, Limits, Link, Links, Listener, ListenerParts, Protocol,
+    Said, Terms,
+};
 use weir_io::Rng;
 use weir_partition::event_reader::{EventReader, ReadEvent};
-use weir_runtime::{Agent, Poller};
-use weir_types::{Nanos, PartitionId, Reason, SessionId};
+use weir_types::{Nanos, PartitionId, Role, SessionId};
+use weir_wire::ClientMessage;
+use weir_wire::ingest::SOURCE_FRAME_LEN_MAX;
 use weir_wire::session::NodeId;
-use weir_wire::{Definition, Event};
 
 use super::figures::IngestFigures;
 use super::handoff::{Asked, IngestRequest, StorePort};
-use super::link::{LIMITS, Link};
 
-const WAKER: Token = Token(0);
-const LISTENER: Token = Token(1);
-/// The token of connection 0.
-const FIRST: usize = 2;
-/// Connections accepted in one cycle.
-const ACCEPT_MAX: usize = 16;
-/// Bytes read at once.
-const READ_LEN: usize = 64 * 1024;
-/// Deadlines are looked at so often.
-const CARE_INTERVAL: u64 = 50_000_000;
+/// An incomplete frame and some of the next, and output that a core may leave unread.
+const LIMITS: Limits =
+    Limits { input_len_max: 2 * SOURCE_FRAME_LEN_MAX, output_len_max: 256 * 1024 };
 
-/// The limits of ingest.
-#[derive(Clone, Copy, Debug)]
-pub struct IngestLimits {
-    /// Connections at the same time.
-    pub connections_max: usize,
-    /// How long a connection may be without a session.
-    pub logon_time_max: Nanos,
-}
+/// The time until the end of a connection is told again that found no room, in nanoseconds.
+const RETRY_INTERVAL: u64 = 500_000;
 
-/// What the agent is made of.
+/// The parts of the agent.
 pub struct IngestParts {
-    /// Where cores connect.
+    /// The source of connections.
     pub door: Door,
-    /// Which session feeds which source.
+    /// The session that feeds each source.
     pub sources: Vec<(PartitionId, SessionId)>,
-    /// Sources of another node that are followed here, for replicas of the replica.
+    /// Sources that this node follows on another node; replicas of the replica may follow them.
     pub followed: Vec<PartitionId>,
-    /// The control log's events, from the first retained one: who may log on.
+    /// The control log's events from the first retained one: the sessions.
     pub definitions: EventReader,
     /// The store.
     pub port: StorePort,
-    /// Who the node is.
+    /// The node's identity.
     pub node_id: NodeId,
     /// Draws nonces.
     pub rng: Box<dyn Rng + Send>,
-    /// The limits.
-    pub limits: IngestLimits,
-    /// The node is stopping.
+    /// The limits on connections.
+    pub limits: DoorLimits,
+    /// Set when the node stops.
     pub draining: Arc<AtomicBool>,
-    /// Figures for others to read.
+    /// Figures for other threads.
     pub figures: Arc<IngestFigures>,
 }
 
 /// The agent.
-pub struct IngestAgent {
-    poll: Poll,
-    events: Events,
-    entrance: Entrance,
-    pub(super) reception: Reception,
+pub type IngestAgent = Listener<Ingest>;
+
+/// The protocol of outside cores and replicas.
+pub struct Ingest {
     definitions: EventReader,
-    record: Vec<u8>,
-    scratch: Scratch,
     pub(super) sources: Vec<(PartitionId, SessionId)>,
     pub(super) followed: Vec<PartitionId>,
-    links: BTreeMap<u64, Link>,
-    next_link: u64,
-    pub(super) by_session: HashMap<SessionId, u64>,
-    pub(super) port: StorePort,
-    /// Connections whose end the store is still to hear of.
-    gone: Vec<u64>,
+    port: StorePort,
+    /// Connections whose end the store does not know of yet.
+    gone: Vec<ConnectionId>,
     has_asked: bool,
-    next_care: Nanos,
-    limits: IngestLimits,
-    draining: Arc<AtomicBool>,
     pub(super) figures: Arc<IngestFigures>,
 }
 
-impl IngestAgent {
-    /// An agent that knows all sessions that the control log has defined.
-    ///
-    /// # Errors
-    /// When the operating system refuses.
-    pub fn new(parts: IngestParts) -> std::io::Result<IngestAgent> {
-        let poll = Poll::new()?;
-        let entrance = parts.door.open(poll.registry(), LISTENER)?;
-        let mut agent = IngestAgent {
-            poll,
-            events: Events::with_capacity(256),
-            entrance,
-            reception: Reception::new(parts.node_id, parts.rng),
-            definitions: parts.definitions,
-            record: Vec::with_capacity(512),
-            scratch: Scratch::new(READ_LEN),
-            sources: parts.sources,
-            followed: parts.followed,
-            links: BTreeMap::new(),
-            next_link: 0,
-            by_session: HashMap::new(),
-            port: parts.port,
-            gone: Vec::new(),
-            has_asked: false,
-            next_care: Nanos(0),
-            limits: parts.limits,
-            draining: parts.draining,
-            figures: parts.figures,
-        };
-        agent.take_definitions(Nanos(0));
-        Ok(agent)
-    }
+/// The state of a connection.
+#[derive(Debug, Default)]
+pub struct CoreState {
+    /// The sources that it asked to open.
+    pub(super) sources: Vec<PartitionId>,
+    /// Bytes of batches that the store has not dealt with.
+    pub(super) under_way: usize,
+}
 
-    /// Takes in who there is and by which key.
-    fn take_definitions(&mut self, now: Nanos) -> usize {
-        let mut taken = 0;
-        while let ReadEvent::Record(_) = self.definitions.next(&mut self.record) {
-            taken += 1;
-            if let Ok(Event::Defined(_, definition)) = Event::decode(&self.record) {
-                self.define(&definition, now);
-            }
-        }
-        taken
-    }
+/// Returns an agent that knows all sessions that the control log has defined.
+///
+/// # Errors
+/// When the operating system refuses.
+pub fn ingest_agent(parts: IngestParts) -> std::io::Result<IngestAgent> {
+    let listener = ListenerParts {
+        door: parts.door,
+        node_id: parts.node_id,
+        rng: parts.rng,
+        limits: parts.limits,
+        draining: parts.draining,
+        figures: parts.figures.door.clone(),
+    };
+    let protocol = Ingest {
+        definitions: parts.definitions,
+        sources: parts.sources,
+        followed: parts.followed,
+        port: parts.port,
+        gone: Vec::new(),
+        has_asked: false,
+        figures: parts.figures,
+    };
+    Listener::new(listener, protocol)
+}
 
-    fn define(&mut self, definition: &Definition, now: Nanos) {
-        let Some(redefined) = self.reception.directory.define(definition) else { return };
-        let Redefined { session_id, known, is_key_replaced } = redefined;
-        let Some(id) = self.by_session.get(&session_id).copied() else { return };
-        if is_key_replaced {
-            self.end(id, Reason::KeyReplaced, now);
-        } else if let Some(session) = self.links.get_mut(&id).and_then(|link| link.session.as_mut())
-        {
-            session.valid_until = known.valid_until;
-        }
-    }
-
-    fn accept(&mut self, now: Nanos) -> usize {
-        let mut count = 0;
-        while count < ACCEPT_MAX
-            && !self.draining.load(Ordering::Relaxed)
-            && let Some((transport, _)) = self.entrance.accept()
-        {
-            count += 1;
-            self.welcome(transport, now);
-        }
-        count
-    }
-
-    fn welcome(&mut self, transport: Transport, now: Nanos) {
-        if self.links.len() >= self.limits.connections_max {
-            add(&self.figures.connections_refused, 1);
-            return;
-        }
-        let id = self.next_link;
-        let token = Token(FIRST + usize::try_from(id).expect("fewer than 2^64 connections"));
-        let at = (self.poll.registry(), token);
-        if let Ok(socket) = Socket::open(transport, LIMITS, at, now) {
-            self.next_link += 1;
-            add(&self.figures.accepted, 1);
-            self.links.insert(id, Link::new(socket));
-        }
-    }
-
-    /// Passes the store's answers on.
-    fn take_answers(&mut self) -> usize {
-        let mut count = 0;
-        while let Ok(answer) = self.port.answers.pop() {
-            count += 1;
-            add(&self.figures.refused, u64::from(answer.is_refusal));
-            let Some(link) = self.links.get_mut(&answer.connection) else { continue };
-            link.under_way -= answer.taken_len;
-            link.socket.output.extend_from_slice(&answer.bytes);
-        }
-        count
-    }
-
-    /// Reads each connection that has something, as far as the store has room.
-    fn read(&mut self, now: Nanos) -> usize {
-        let mut frames = 0;
-        let ids: Vec<u64> = self.links.keys().copied().collect();
-        for id in ids {
-            let mut link = self.links.remove(&id).expect("listed above");
-            let socket = &mut link.socket;
-            let has_more = socket.is_readable() || link.must_wait || socket.has_input();
-            if !socket.is_closing() && has_more {
-                socket.fill(&mut self.scratch, now);
-                frames += self.take_frames(id, &mut link, now);
-            }
-            link.socket.flush(now);
-            if link.socket.has_ended() {
-                self.forget(id, link);
-            } else {
-                self.links.insert(id, link);
-            }
-        }
-        frames
-    }
-
+impl Ingest {
     /// Hands something to the store; false when there is no room.
-    pub(super) fn ask(&mut self, connection: u64, what: Asked) -> bool {
-        let asked = self.port.requests.push(IngestRequest { connection, what }).is_ok();
-        self.has_asked |= asked;
-        asked
+    pub(super) fn ask(&mut self, connection: ConnectionId, what: Asked) -> bool {
+        let request = IngestRequest { connection: connection.0, what };
+        let is_asked = self.port.requests.push(request).is_ok();
+        self.has_asked |= is_asked;
+        is_asked
     }
 
-    fn forget(&mut self, id: u64, mut link: Link) {
-        link.socket.leave(self.poll.registry());
-        self.reception.forget(ConnectionId(id));
-        if let Some(session) = link.session {
-            self.by_session.remove(&session.session_id);
-        }
-        self.gone.push(id);
+    /// Whether the store knows of all connections that have ended: it has to, before it hears of
+    /// their successors.
+    pub(super) fn has_told_gone(&self) -> bool {
+        self.gone.is_empty()
     }
 
-    /// The store hears of connections that are gone before it hears of their successors.
     fn tell_gone(&mut self) {
         while let Some(id) = self.gone.first().copied() {
             if !self.ask(id, Asked::Gone) {
@@ -239,116 +127,75 @@ impl IngestAgent {
         }
     }
 
-    pub(super) fn has_told_gone(&self) -> bool {
-        self.gone.is_empty()
-    }
-
-    /// Ends a connection and says why.
-    fn end(&mut self, id: u64, reason: Reason, now: Nanos) {
-        if let Some(link) = self.links.get_mut(&id) {
-            link.close(reason, now);
-            add(&self.figures.ended, 1);
+    /// Passes the store's answers on.
+    fn take_answers(&mut self, links: &mut Links<CoreState>) -> usize {
+        let mut count = 0;
+        while let Ok(answer) = self.port.answers.pop() {
+            count += 1;
+            add(&self.figures.refused, u64::from(answer.is_refusal));
+            let id = ConnectionId(answer.connection);
+            let Some(link) = links.get_mut(id) else { continue };
+            link.state.under_way -= answer.taken_len;
+            link.socket.output.extend_from_slice(&answer.bytes);
+            links.touch(id);
         }
-    }
-
-    /// Heartbeats and deadlines.
-    fn care(&mut self, now: Nanos) {
-        if now < self.next_care {
-            return;
-        }
-        self.next_care = Nanos(now.0 + CARE_INTERVAL);
-        let mut ended = 0;
-        for link in self.links.values_mut() {
-            let due = due(link, &self.limits, now);
-            if let Some(reason) = due {
-                link.close(reason, now);
-                ended += 1;
-            } else if let Some(session) = &link.session {
-                link.socket.keep_alive(session.session_id, session.heartbeat_interval, now);
-            }
-            link.socket.give_up(now);
-        }
-        add(&self.figures.ended, ended);
-        self.figures.connections.store(self.links.len() as u64, Ordering::Relaxed);
-        self.figures.sessions.store(self.by_session.len() as u64, Ordering::Relaxed);
+        count
     }
 }
 
-/// Why a connection is to end now, if it is.
-fn due(link: &Link, limits: &IngestLimits, now: Nanos) -> Option<Reason> {
-    if link.socket.is_closing() {
-        return None;
-    }
-    if !link.socket.has_room() {
-        return Some(Reason::SlowConsumer);
-    }
-    let Some(session) = &link.session else {
-        return link.socket.is_late(limits.logon_time_max, now).then_some(Reason::LogonTimeout);
+impl Protocol for Ingest {
+    type State = CoreState;
+
+    const TERMS: Terms = Terms {
+        name: "ingest",
+        frame_len_max: SOURCE_FRAME_LEN_MAX,
+        limits: LIMITS,
+        inside_limits: LIMITS,
+        read_len: 64 * 1024,
+        // Answers are short and bounded in number: a core that leaves so many does not read.
+        full_time_max: Nanos(0),
+        is_exclusive: true,
     };
-    let until = (session.heartbeat_interval, session.valid_until);
-    link.socket.lapse(until, !link.must_wait, now)
-}
 
-pub(super) fn add(figure: &AtomicU64, count: u64) {
-    figure.fetch_add(count, Ordering::Relaxed);
-}
-
-impl Agent for IngestAgent {
-    fn name(&self) -> &'static str {
-        "ingest"
+    fn next_control_event(&mut self, record: &mut Vec<u8>) -> bool {
+        matches!(self.definitions.next(record), ReadEvent::Record(_))
     }
 
-    fn do_work(&mut self, now: Nanos) -> usize {
-        let mut done = self.take_definitions(now);
-        done += self.take_answers();
+    fn may_enter(&self, role: Role) -> bool {
+        matches!(role, Role::Source | Role::Supervisor)
+    }
+
+    fn serves(message: &ClientMessage<'_>) -> bool {
+        matches!(
+            message,
+            ClientMessage::OpenSource(_)
+                | ClientMessage::SourceBatch(..)
+                | ClientMessage::FollowSource(_)
+        )
+    }
+
+    fn take(&mut self, link: &mut Link<CoreState>, said: Said<'_>, _now: Nanos) -> Intake {
+        self.take_message(link, &said)
+    }
+
+    fn hear(&mut self, links: &mut Links<CoreState>, _now: Nanos) -> usize {
+        let count = self.take_answers(links);
         self.tell_gone();
-        done += self.accept(now);
-        done += self.read(now);
-        self.care(now);
+        count
+    }
+
+    fn produce(&mut self, _links: &mut Links<CoreState>, _now: Nanos) -> usize {
         if std::mem::take(&mut self.has_asked) {
             self.port.wake.wake();
         }
-        done
+        0
     }
 
-    fn next_deadline(&self, _now: Nanos) -> Option<Nanos> {
-        Some(self.next_care)
+    fn gone(&mut self, link: &mut Link<CoreState>, _now: Nanos) {
+        self.gone.push(link.id);
     }
 
-    fn stop(&mut self, now: Nanos) -> bool {
-        for link in self.links.values_mut() {
-            if !link.socket.is_closing() {
-                link.close(Reason::Stopping, now);
-            }
-            link.socket.flush(now);
-        }
-        // Who does not read it is told by the end of the connection.
-        true
-    }
-}
-
-impl Poller for IngestAgent {
-    fn poll(&mut self, timeout: Option<Duration>) {
-        if let Err(error) = self.poll.poll(&mut self.events, timeout) {
-            let interrupted = error.kind() == std::io::ErrorKind::Interrupted;
-            assert!(interrupted, "the ingest agent's poll failed: {error}");
-            return;
-        }
-        for event in &self.events {
-            match event.token() {
-                WAKER => {}
-                LISTENER => self.entrance.is_ready(),
-                Token(token) => {
-                    let Some(link) = self.links.get_mut(&((token - FIRST) as u64)) else {
-                        continue;
-                    };
-                    link.socket.note(event);
-                }
-            }
-        }
-    }
-
-    fn waker(&self) -> std::io::Result<mio::Waker> {
-        mio::Waker::new(self.poll.registry(), WAKER)
+    fn next_deadline(&self, _links: &Links<CoreState>, now: Nanos) -> Option<Nanos> {
+        (!self.has_told_gone()).then_some(Nanos(now.0 + RETRY_INTERVAL))
     }
 }

@@ -1,11 +1,13 @@
-//! The figures of ingest, for the status page and Prometheus.
+//! The figures of ingest and of its sources, for the status page and Prometheus.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 use weir_delivery::stream::StreamCounters;
+use weir_door::{DoorFigures, DoorReport};
+use weir_runtime::Metric;
 use weir_types::{AckLevel, BatchNo, Epoch, PartitionId, Position};
 
 use crate::stores::{StoreFigures, StoreReport};
@@ -13,42 +15,28 @@ use crate::stores::{StoreFigures, StoreReport};
 /// Figures that other threads read.
 #[derive(Debug, Default)]
 pub struct IngestFigures {
-    /// Current connections.
-    pub connections: AtomicU64,
-    /// Connections accepted.
-    pub accepted: AtomicU64,
-    /// Connections refused because the maximum was reached.
-    pub connections_refused: AtomicU64,
-    /// Current sessions.
-    pub sessions: AtomicU64,
-    /// Logons refused.
-    pub logons_refused: AtomicU64,
-    /// Messages that could not be decoded or are not allowed here.
-    pub malformed: AtomicU64,
+    /// The counters of the listener.
+    pub door: Arc<DoorFigures>,
     /// Openings and batches refused.
     pub refused: AtomicU64,
-    /// Connections that the node ended.
-    pub ended: AtomicU64,
     /// Bytes of batches handed to the store.
     pub batch_bytes: AtomicU64,
-    /// The number of times that reading waited for the store.
-    pub back_pressure: AtomicU64,
     /// The sources.
     pub sources: Mutex<BTreeMap<PartitionId, SourceFigures>>,
 }
 
-/// A source's state.
+/// The state of a source.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceFigures {
     /// Its epoch; none before its first opening.
     pub epoch: Epoch,
     /// The number of the next expected batch.
     pub next_batch_no: BatchNo,
-    /// True when a core has it open.
+    /// Whether a core feeds it.
     pub is_open: bool,
-    /// True when its store is complete.
+    /// Whether its store has all orders.
     pub is_whole: bool,
-    /// The durability level of an acknowledgement.
+    /// The durability of an acknowledged batch.
     pub level: AckLevel,
     /// Replicas that follow it.
     pub followers: usize,
@@ -58,35 +46,22 @@ pub struct SourceFigures {
     pub is_log_full: bool,
     /// Its store's figures.
     pub store: StoreFigures,
-    /// Its stream's counters.
+    /// The counters of its stream.
     pub counters: StreamCounters,
 }
 
 /// Ingest on the status page.
 #[derive(Clone, Debug, Serialize)]
 pub struct IngestReport {
-    /// The listening address.
+    /// The address of the listener.
     pub address: String,
-    /// Current connections.
-    pub connections: u64,
-    /// Connections accepted.
-    pub accepted: u64,
-    /// Connections refused because the maximum was reached.
-    pub connections_refused: u64,
-    /// Current sessions.
-    pub sessions: u64,
-    /// Logons refused.
-    pub logons_refused: u64,
-    /// Messages that could not be decoded or are not allowed here.
-    pub malformed: u64,
+    /// The counters of the listener.
+    #[serde(flatten)]
+    pub door: DoorReport,
     /// Openings and batches refused.
     pub refused: u64,
-    /// Connections that the node ended.
-    pub ended: u64,
     /// Bytes of batches handed to the store.
     pub batch_bytes: u64,
-    /// The number of times that reading waited for the store.
-    pub back_pressure: u64,
     /// The sources.
     pub sources: Vec<SourceReport>,
 }
@@ -94,17 +69,17 @@ pub struct IngestReport {
 /// A source on the status page.
 #[derive(Clone, Debug, Serialize)]
 pub struct SourceReport {
-    /// The source's number.
+    /// The source.
     pub source: u16,
     /// Its epoch; 0 before its first opening.
     pub epoch: u32,
     /// The number of the next expected batch.
     pub next_batch_no: u64,
-    /// True when a core has it open.
+    /// Whether a core feeds it.
     pub is_open: bool,
-    /// True when its store is complete.
+    /// Whether its store has all orders.
     pub is_whole: bool,
-    /// The durability level of an acknowledgement: `memory`, `os` or `disk`.
+    /// The durability of an acknowledged batch: `memory`, `os` or `disk`.
     pub level: &'static str,
     /// Replicas that follow it.
     pub followers: usize,
@@ -127,13 +102,13 @@ pub struct SourceReport {
     pub rows: u64,
     /// Duplicate batches.
     pub duplicates: u64,
-    /// Gaps reported.
+    /// Gaps reported to cores.
     pub gaps: u64,
     /// Batches that came too early and were dropped.
     pub early: u64,
     /// Openings and batches refused.
     pub rejects: u64,
-    /// Full resends completed.
+    /// Complete full resends.
     pub resends: u64,
     /// Records deleted because a full resend lacked them.
     pub swept: u64,
@@ -147,16 +122,9 @@ impl IngestFigures {
         let sources = self.sources.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         IngestReport {
             address: address.to_string(),
-            connections: load(&self.connections),
-            accepted: load(&self.accepted),
-            connections_refused: load(&self.connections_refused),
-            sessions: load(&self.sessions),
-            logons_refused: load(&self.logons_refused),
-            malformed: load(&self.malformed),
+            door: self.door.report(),
             refused: load(&self.refused),
-            ended: load(&self.ended),
             batch_bytes: load(&self.batch_bytes),
-            back_pressure: load(&self.back_pressure),
             sources: sources.iter().map(|(source, figures)| figures.report(*source)).collect(),
         }
     }
@@ -196,25 +164,13 @@ impl SourceFigures {
 }
 
 impl IngestReport {
-    /// Returns the listener's figures for Prometheus: name, help, kind, value.
+    /// The metrics of the listener.
     #[must_use]
-    pub fn metrics(&self) -> [(&'static str, &'static str, &'static str, u64); 10] {
-        [
-            ("weir_ingest_connections", "Connections of cores.", "gauge", self.connections),
-            ("weir_ingest_sessions", "Sessions of cores.", "gauge", self.sessions),
-            ("weir_ingest_accepted_total", "Connections accepted.", "counter", self.accepted),
-            (
-                "weir_ingest_connections_refused_total",
-                "Connections over the limit.",
-                "counter",
-                self.connections_refused,
-            ),
-            ("weir_ingest_logons_refused_total", "Logons.", "counter", self.logons_refused),
-            ("weir_ingest_malformed_total", "Messages not read.", "counter", self.malformed),
+    pub fn metrics(&self) -> Vec<Metric> {
+        let own = [
             ("weir_ingest_refused_total", "Openings and batches.", "counter", self.refused),
-            ("weir_ingest_ended_total", "Connections ended.", "counter", self.ended),
             ("weir_ingest_batch_bytes_total", "Bytes of batches.", "counter", self.batch_bytes),
-            ("weir_ingest_back_pressure_total", "Waits.", "counter", self.back_pressure),
-        ]
+        ];
+        weir_door::door_metrics!("weir_ingest", self.door).into_iter().chain(own).collect()
     }
 }

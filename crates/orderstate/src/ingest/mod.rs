@@ -1,8 +1,8 @@
-//! Ingest: the path of outside cores' orders into the stores.
+//! Ingest: outside cores feed the orders that delivery serves to readers.
 //!
-//! A separate thread has the sockets ([`agent`], [`link`]) and passes whole batches to the delivery
+//! A thread of its own has the sockets ([`agent`], `intake`) and hands whole batches to the delivery
 //! agent over a bounded ring ([`handoff`]); there each source has a store and a stream ([`feeds`]).
-//! INVARIANT: the memory that a connection can occupy is bounded: one partial frame, its window in
+//! INVARIANT: the memory that a connection can occupy is bounded: its input buffer, its window in
 //! front of the store, its output.
 
 pub mod agent;
@@ -13,11 +13,10 @@ mod followers;
 mod following;
 pub mod handoff;
 mod intake;
-mod link;
 mod older;
 pub mod own;
 
-pub use self::agent::{IngestAgent, IngestLimits, IngestParts};
+pub use self::agent::{IngestAgent, IngestParts, ingest_agent};
 pub use self::feed::{Feed, FeedParts};
 pub use self::feeds::Feeds;
 pub use self::figures::{IngestFigures, IngestReport};

@@ -1,0 +1,364 @@
+//! The connections of a listener: their table, and the lists of those with something to do.
+//!
+//! A list names each connection once; a flag in the connection says so, and the lists keep their
+//! memory. So a message costs no allocation here.
+//!
+//! INVARIANT: `sessions` counts, for each session, the connections that carry it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use mio::event::Event;
+use weir_types::{Nanos, Reason, SessionId};
+
+use crate::figures::{DoorFigures, add};
+use crate::table::Table;
+use crate::{ConnectionId, LoggedOn, Socket};
+
+/// A connection of a listener, with the state that its protocol keeps of it.
+#[derive(Debug)]
+pub struct Link<S> {
+    /// Its number.
+    pub id: ConnectionId,
+    /// Its bytes.
+    pub socket: Socket,
+    /// Its session, once it has logged on.
+    pub session: Option<LoggedOn>,
+    /// Whether its other end is a part of this node.
+    pub is_inside: bool,
+    /// The protocol's state.
+    pub state: S,
+    /// Whether its next frame waits for room where it goes.
+    pub(crate) must_wait: bool,
+    /// Whether its input has frames that its turn left over.
+    pub(crate) has_frames: bool,
+    /// The time since which its output is full.
+    full_since: Option<Nanos>,
+    in_read_list: bool,
+    in_flush_list: bool,
+}
+
+impl<S> Link<S> {
+    /// The session that it carries, none before its logon.
+    #[must_use]
+    pub fn session_id(&self) -> SessionId {
+        self.session.map_or(SessionId::NONE, |session| session.session_id)
+    }
+
+    /// Whether frames are taken from it.
+    pub(crate) fn is_heard(&self) -> bool {
+        !self.must_wait && self.socket.has_room()
+    }
+
+    /// Notes whether its output is full; true when it has been for `time_max`.
+    pub(crate) fn is_full_for(&mut self, time_max: Nanos, now: Nanos) -> bool {
+        if self.socket.has_room() {
+            self.full_since = None;
+            return false;
+        }
+        now.since(*self.full_since.get_or_insert(now)) >= time_max
+    }
+
+    /// Notes that output was sent; true when there is room for more.
+    pub(crate) fn is_drained(&mut self) -> bool {
+        let has_room = self.socket.has_room();
+        if has_room {
+            self.full_since = None;
+        }
+        has_room
+    }
+}
+
+/// All connections of a listener.
+#[derive(Debug)]
+pub struct Links<S> {
+    table: Table<Link<S>>,
+    /// Connections with input.
+    reading: VecDeque<ConnectionId>,
+    /// Connections whose next frame has to wait.
+    waiting: Vec<ConnectionId>,
+    /// Connections with output, or that have ended.
+    flushing: Vec<ConnectionId>,
+    sessions: HashMap<SessionId, u32>,
+    figures: Arc<DoorFigures>,
+}
+
+impl<S: Default> Links<S> {
+    pub(crate) fn new(figures: Arc<DoorFigures>) -> Links<S> {
+        Links {
+            table: Table::default(),
+            reading: VecDeque::new(),
+            waiting: Vec::new(),
+            flushing: Vec::new(),
+            sessions: HashMap::new(),
+            figures,
+        }
+    }
+
+    /// The number of connections.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.table.count()
+    }
+
+    /// The number of sessions that are logged on.
+    #[must_use]
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether some connection carries the session.
+    #[must_use]
+    pub fn has_session(&self, session_id: SessionId) -> bool {
+        self.sessions.contains_key(&session_id)
+    }
+
+    /// A connection. Output that is appended to it is sent at the end of the cycle in which it is
+    /// [touched](Links::touch).
+    pub fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Link<S>> {
+        self.table.get_mut(id)
+    }
+
+    /// All connections.
+    pub fn iter(&self) -> impl Iterator<Item = &Link<S>> {
+        self.table.iter()
+    }
+
+    /// All connections, to change their state.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Link<S>> {
+        self.table.iter_mut()
+    }
+
+    /// Appends output to all connections that carry a session.
+    pub fn tell_sessions(&mut self, mut put: impl FnMut(SessionId, &mut Vec<u8>)) {
+        let Links { table, flushing, .. } = self;
+        for link in table.iter_mut() {
+            if let Some(session) = link.session.filter(|_| link.socket.is_open()) {
+                put(session.session_id, &mut link.socket.output);
+                list(&mut link.in_flush_list, || flushing.push(link.id));
+            }
+        }
+    }
+
+    /// Has a connection's output sent at the end of the cycle.
+    pub fn touch(&mut self, id: ConnectionId) {
+        if let Some(link) = self.table.get_mut(id) {
+            list(&mut link.in_flush_list, || self.flushing.push(id));
+        }
+    }
+
+    /// Ends a connection with a `Logout` that gives the reason.
+    pub fn end(&mut self, id: ConnectionId, reason: Reason, now: Nanos) {
+        if let Some(mut link) = self.table.take(id) {
+            self.close(&mut link, reason, now);
+            self.table.put_back(id, link);
+        }
+    }
+
+    /// Ends all connections.
+    pub fn end_all(&mut self, reason: Reason, now: Nanos) {
+        self.end_where(|_| Some(reason), now);
+    }
+
+    /// Ends the connections for which there is a reason.
+    pub(crate) fn end_where(
+        &mut self,
+        mut reason_for: impl FnMut(&mut Link<S>) -> Option<Reason>,
+        now: Nanos,
+    ) {
+        let Links { table, flushing, figures, .. } = self;
+        for link in table.iter_mut() {
+            if let Some(reason) = reason_for(link)
+                && close(link, reason, figures, now)
+            {
+                list(&mut link.in_flush_list, || flushing.push(link.id));
+            }
+        }
+    }
+
+    /// Has the output of the connections sent for which `is_due` is true.
+    pub(crate) fn touch_where(&mut self, mut is_due: impl FnMut(&mut Link<S>) -> bool) {
+        let Links { table, flushing, .. } = self;
+        for link in table.iter_mut() {
+            if is_due(link) {
+                list(&mut link.in_flush_list, || flushing.push(link.id));
+            }
+        }
+    }
+
+    /// Takes in an event of a connection's socket.
+    pub(crate) fn note(&mut self, id: ConnectionId, event: &Event) {
+        let Links { table, reading, flushing, .. } = self;
+        let Some(link) = table.get_mut(id) else { return };
+        link.socket.note(event);
+        if link.socket.is_readable() {
+            list(&mut link.in_read_list, || reading.push_back(id));
+        }
+        list(&mut link.in_flush_list, || flushing.push(id));
+    }
+
+    /// Has the output of a connection sent that is taken out of the table.
+    pub(crate) fn touch_taken(&mut self, link: &mut Link<S>) {
+        list(&mut link.in_flush_list, || self.flushing.push(link.id));
+    }
+
+    /// Ends a connection that is taken out of the table.
+    pub(crate) fn close(&mut self, link: &mut Link<S>, reason: Reason, now: Nanos) {
+        if close(link, reason, &self.figures, now) {
+            self.touch_taken(link);
+        }
+    }
+
+    /// The id of the next connection.
+    pub(crate) fn reserve(&mut self) -> ConnectionId {
+        self.table.reserve()
+    }
+
+    /// Gives an id back.
+    pub(crate) fn release(&mut self, id: ConnectionId) {
+        self.table.release(id);
+    }
+
+    /// Enters a connection under an id that was reserved.
+    pub(crate) fn insert(&mut self, id: ConnectionId, socket: Socket, is_inside: bool) {
+        let link = Link {
+            id,
+            socket,
+            session: None,
+            is_inside,
+            state: S::default(),
+            must_wait: false,
+            has_frames: false,
+            full_since: None,
+            in_read_list: false,
+            in_flush_list: false,
+        };
+        self.table.put_back(id, Box::new(link));
+        // Its first bytes may have come before it was registered with the poll.
+        self.want_read(id);
+    }
+
+    /// Puts it back.
+    pub(crate) fn put_back(&mut self, link: Box<Link<S>>) {
+        self.table.put_back(link.id, link);
+    }
+
+    /// Removes a connection that is taken out of the table.
+    pub(crate) fn remove(&mut self, link: &Link<S>) {
+        if let Some(session) = link.session {
+            let count = self.sessions.get_mut(&session.session_id).expect("it was counted");
+            *count -= 1;
+            if *count == 0 {
+                self.sessions.remove(&session.session_id);
+            }
+        }
+        self.table.release(link.id);
+    }
+
+    /// A connection carries a session from now on.
+    pub(crate) fn logged_on(&mut self, link: &mut Link<S>, session: LoggedOn) {
+        link.session = Some(session);
+        *self.sessions.entry(session.session_id).or_insert(0) += 1;
+    }
+
+    /// Has a connection read in its turn.
+    fn want_read(&mut self, id: ConnectionId) {
+        if let Some(link) = self.table.get_mut(id) {
+            list(&mut link.in_read_list, || self.reading.push_back(id));
+        }
+    }
+
+    /// Lists a connection that is taken out of the table for another turn, if it has input that a
+    /// turn can take.
+    pub(crate) fn want_more(&mut self, link: &mut Link<S>) {
+        // A connection whose output is full is listed when it has room.
+        if !link.socket.is_open() || !link.socket.has_room() {
+            return;
+        }
+        if link.must_wait {
+            list(&mut link.in_read_list, || self.waiting.push(link.id));
+        } else if link.has_frames || link.socket.is_readable() {
+            list(&mut link.in_read_list, || self.reading.push_back(link.id));
+        }
+    }
+
+    /// Gives those that wait another turn; returns the number of turns to take now.
+    pub(crate) fn begin_turns(&mut self) -> usize {
+        self.reading.extend(self.waiting.drain(..));
+        self.reading.len()
+    }
+
+    /// Takes the connection whose turn it is out of the table; nothing if it has gone meanwhile.
+    pub(crate) fn next_turn(&mut self) -> Option<Box<Link<S>>> {
+        let id = self.reading.pop_front()?;
+        let mut link = self.table.take(id)?;
+        link.in_read_list = false;
+        Some(link)
+    }
+
+    /// Whether input is left for the next cycle.
+    pub(crate) fn has_turns(&self) -> bool {
+        !self.reading.is_empty()
+    }
+
+    /// Whether some connection's next frame waits for room.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Takes the list of connections with output; [`Links::end_flush`] gives its memory back.
+    pub(crate) fn begin_flush(&mut self) -> Vec<ConnectionId> {
+        std::mem::take(&mut self.flushing)
+    }
+
+    /// Takes a connection of the list out of the table.
+    pub(crate) fn next_flush(&mut self, id: ConnectionId) -> Option<Box<Link<S>>> {
+        let mut link = self.table.take(id)?;
+        link.in_flush_list = false;
+        Some(link)
+    }
+
+    /// Keeps the list's memory for the next cycle.
+    pub(crate) fn end_flush(&mut self, mut list: Vec<ConnectionId>) {
+        list.clear();
+        list.append(&mut self.flushing);
+        self.flushing = list;
+    }
+
+    /// Shows the numbers of connections and sessions.
+    pub(crate) fn show(&self) {
+        self.figures.connections.store(self.count() as u64, Ordering::Relaxed);
+        self.figures.sessions.store(self.session_count() as u64, Ordering::Relaxed);
+    }
+}
+
+/// Enters something in a list unless its flag says that it is there.
+fn list(flag: &mut bool, enter: impl FnOnce()) {
+    if !std::mem::replace(flag, true) {
+        enter();
+    }
+}
+
+/// Closes a connection and counts that; false when it was closed before.
+fn close<S>(link: &mut Link<S>, reason: Reason, figures: &DoorFigures, now: Nanos) -> bool {
+    if link.socket.is_closing() {
+        return false;
+    }
+    link.socket.close(link.session_id(), reason, now);
+    if matches!(reason, Reason::LogoutRequested | Reason::Stopping) {
+        return true;
+    }
+    add(&figures.ended, 1);
+    match reason {
+        Reason::KeyExpired | Reason::KeyReplaced | Reason::NotEntitled => {
+            add(&figures.keys_ended, 1);
+        }
+        Reason::SlowConsumer => add(&figures.slow_consumers, 1),
+        Reason::LogonTimeout => add(&figures.logon_timeouts, 1),
+        Reason::TooManyConnections => add(&figures.address_refused, 1),
+        _ => {}
+    }
+    true
+}

@@ -1,0 +1,627 @@
+//! The listener over sockets of this machine, with a protocol of one message: limits, logons,
+//! deadlines and the farewells that peers get.
+//!
+//! Time is a number that the tests advance; nothing waits for the clock.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use ed25519_dalek::{Signer as _, SigningKey};
+use weir_door::lobby::LobbyLimits;
+use weir_door::{
+    Door, DoorFigures, DoorLimits, DoorReport, Intake, Limits, Link, Links, Listener,
+    ListenerParts, Protocol, Said, Terms,
+};
+use weir_io::SeededRng;
+use weir_runtime::{Agent as _, Poller as _};
+use weir_types::{
+    Credential, CredentialKind, EventNo, FirmId, Nanos, PartitionId, Position, Reason, RequestNo,
+    Role, SessionId, Switch,
+};
+use weir_wire::challenge::put_answer;
+use weir_wire::delivery::AddCredit;
+use weir_wire::dialogue::{NodeMessage, put_logon};
+use weir_wire::event::Defined;
+use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame, put_frame};
+use weir_wire::reference::DefineSession;
+use weir_wire::session::{
+    ApiKey, Challenge, ChallengeRequest, Heartbeat, Logon, Logout, NodeId, Signature, SignedLogon,
+};
+use weir_wire::subscription::DetachSubscription;
+use weir_wire::{ClientMessage, Definition, Event};
+
+const SECOND: u64 = 1_000_000_000;
+const ALICE: SessionId = SessionId(11);
+const BOB: SessionId = SessionId(12);
+/// Signs its logons.
+const SIGNER: SessionId = SessionId(13);
+/// Has a role that may not enter.
+const CORE: SessionId = SessionId(14);
+
+/// Answers each `AddCredit` by as many heartbeats as it has rows, and waits while it is held.
+struct Echo(Arc<Mutex<Scene>>);
+
+/// The part of the protocol that tests change and look at.
+#[derive(Default)]
+struct Scene {
+    control: VecDeque<Vec<u8>>,
+    is_held: bool,
+    taken: usize,
+    gone: Vec<SessionId>,
+}
+
+impl Echo {
+    fn scene(&self) -> MutexGuard<'_, Scene> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Protocol for Echo {
+    type State = u32;
+
+    const TERMS: Terms = Terms {
+        name: "echo",
+        frame_len_max: CLIENT_FRAME_LEN_MAX,
+        limits: Limits { input_len_max: 2 * CLIENT_FRAME_LEN_MAX, output_len_max: 64 * 1024 },
+        inside_limits: Limits { input_len_max: 1024, output_len_max: 1024 },
+        read_len: 4 * 1024,
+        full_time_max: Nanos(5 * SECOND),
+        is_exclusive: true,
+    };
+
+    fn next_control_event(&mut self, record: &mut Vec<u8>) -> bool {
+        let next = self.scene().control.pop_front();
+        next.map(|event| *record = event).is_some()
+    }
+
+    fn may_enter(&self, role: Role) -> bool {
+        role != Role::Source
+    }
+
+    fn serves(message: &ClientMessage<'_>) -> bool {
+        matches!(message, ClientMessage::AddCredit(_))
+    }
+
+    fn take(&mut self, link: &mut Link<u32>, said: Said<'_>, _now: Nanos) -> Intake {
+        let ClientMessage::AddCredit(more) = said.message else { unreachable!("not served") };
+        if self.scene().is_held {
+            return Intake::Wait;
+        }
+        if more.correlation_id == 0 {
+            return Intake::Refused(Reason::FieldOutOfRange, "correlation_id");
+        }
+        link.state += more.rows;
+        self.scene().taken += 1;
+        Intake::Done
+    }
+
+    fn produce(&mut self, links: &mut Links<u32>, now: Nanos) -> usize {
+        let ids: Vec<_> = links.iter().filter(|link| link.state > 0).map(|link| link.id).collect();
+        for id in &ids {
+            let link = links.get_mut(*id).expect("listed above");
+            while link.state > 0 && link.socket.has_room() {
+                link.state -= 1;
+                put_frame(&beat(link.session_id(), now), &mut link.socket.output);
+            }
+            links.touch(*id);
+        }
+        ids.len()
+    }
+
+    fn gone(&mut self, link: &mut Link<u32>, _now: Nanos) {
+        self.scene().gone.push(link.session_id());
+    }
+}
+
+fn beat(session_id: SessionId, now: Nanos) -> Heartbeat {
+    let (high_water, partition_id) = (EventNo::NONE, PartitionId::NONE);
+    Heartbeat { sending_time: now, high_water, session_id, partition_id, load_permille: 0 }
+}
+
+fn api_key(of: SessionId) -> ApiKey {
+    ApiKey([of.0 as u8; 32])
+}
+
+fn signing_key() -> SigningKey {
+    SigningKey::from_bytes(&[7; 32])
+}
+
+fn session(id: SessionId) -> DefineSession {
+    let is_signer = id == SIGNER;
+    let credential = match is_signer {
+        true => signing_key().verifying_key().to_bytes(),
+        false => *blake3::hash(&api_key(id).0).as_bytes(),
+    };
+    DefineSession {
+        request_no: RequestNo(1),
+        valid_until: Nanos(0),
+        credential: Credential(credential),
+        session_id: SessionId(1),
+        defined_session_id: id,
+        firm_id: FirmId(3),
+        order_rate_max: 0,
+        in_flight_max: 4,
+        role: if id == CORE { Role::Source } else { Role::Trader },
+        credential_kind: if is_signer { CredentialKind::Ed25519 } else { CredentialKind::ApiKey },
+    }
+}
+
+fn control_event(definition: DefineSession) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let defined = Defined {
+        position: Position(1),
+        transact_time: Nanos(1),
+        control_position: Position(1),
+        partition_id: PartitionId::NONE,
+    };
+    Event::Defined(defined, Definition::DefineSession(definition)).encode(&mut bytes);
+    bytes
+}
+
+/// A listener of four sessions, driven by hand.
+struct Stand {
+    listener: Listener<Echo>,
+    figures: Arc<DoorFigures>,
+    scene: Arc<Mutex<Scene>>,
+    draining: Arc<AtomicBool>,
+    address: SocketAddr,
+    now: Nanos,
+}
+
+impl Stand {
+    fn new(connections_max: usize, per_address_max: u32) -> Stand {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let figures = Arc::new(DoorFigures::default());
+        let draining = Arc::new(AtomicBool::new(false));
+        let scene = Arc::new(Mutex::new(Scene::default()));
+        let lobby = LobbyLimits { logon_time_max: Nanos(10 * SECOND), per_address_max };
+        let parts = ListenerParts {
+            door: Door::Plain(listener),
+            node_id: NodeId([9; 16]),
+            rng: Box::new(SeededRng::new(1, "nonces")),
+            limits: DoorLimits { connections_max, lobby },
+            draining: draining.clone(),
+            figures: figures.clone(),
+        };
+        let control = [ALICE, BOB, SIGNER, CORE].map(|id| control_event(session(id)));
+        scene.lock().unwrap().control = control.into();
+        let listener = Listener::new(parts, Echo(scene.clone())).unwrap();
+        Stand { listener, figures, scene, draining, address, now: Nanos(SECOND) }
+    }
+
+    fn open() -> Stand {
+        Stand::new(100, 100)
+    }
+
+    fn scene(&self) -> MutexGuard<'_, Scene> {
+        self.scene.lock().unwrap()
+    }
+
+    /// A few cycles, with the events that the system has.
+    fn work(&mut self) {
+        for _ in 0..4 {
+            self.listener.poll(Some(Duration::from_millis(2)));
+            self.listener.do_work(self.now);
+        }
+    }
+
+    fn passes(&mut self, nanos: u64) {
+        self.now = Nanos(self.now.0 + nanos);
+        self.work();
+    }
+
+    /// Cycles until the listener has accepted `count` connections in all.
+    fn accepts(&mut self, count: u64) {
+        while self.report().accepted + self.report().connections_refused < count {
+            self.work();
+        }
+    }
+
+    fn report(&self) -> DoorReport {
+        self.figures.report()
+    }
+
+    fn connect(&mut self) -> Peer {
+        let before = self.report();
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        self.accepts(before.accepted + before.connections_refused + 1);
+        self.work();
+        Peer { stream, input: Vec::new(), consumed: 0, is_closed: false }
+    }
+
+    fn log_on(&mut self, id: SessionId) -> Peer {
+        let mut peer = self.connect();
+        peer.send(|out| put_logon(&logon(id), &[], out));
+        assert_eq!(peer.next(self), Got::LogonAck(id));
+        peer
+    }
+
+    fn define(&mut self, definition: DefineSession) {
+        self.scene().control.push_back(control_event(definition));
+        self.work();
+    }
+}
+
+fn logon(id: SessionId) -> Logon {
+    Logon {
+        api_key: api_key(id),
+        session_id: id,
+        heartbeat_interval_ms: 1_000,
+        cancel_on_disconnect: Switch::Off,
+    }
+}
+
+/// A message as far as these tests look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Got {
+    LogonAck(SessionId),
+    LogonReject(Reason),
+    Challenge(Challenge),
+    Heartbeat,
+    Reject(Reason),
+    Logout(SessionId, Reason),
+    Closed,
+}
+
+struct Peer {
+    stream: TcpStream,
+    input: Vec<u8>,
+    consumed: usize,
+    is_closed: bool,
+}
+
+impl Peer {
+    fn send(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = Vec::new();
+        fill(&mut bytes);
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    fn ask(&mut self, session_id: SessionId, correlation_id: u64, rows: u32) {
+        let more = AddCredit { correlation_id, session_id, pages: 0, rows, bytes: 0 };
+        self.send(|out| put_frame(&more, out));
+    }
+
+    /// Reads all that has come; false when nothing has.
+    fn read(&mut self) -> bool {
+        self.input.drain(..std::mem::take(&mut self.consumed));
+        let before = self.input.len();
+        let mut bytes = [0; 16 * 1024];
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => self.is_closed = true,
+                Ok(len) => {
+                    self.input.extend_from_slice(&bytes[..len]);
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => self.is_closed = true,
+            }
+            return self.input.len() > before;
+        }
+    }
+
+    /// The next message; the listener works until there is one.
+    fn next(&mut self, stand: &mut Stand) -> Got {
+        for _ in 0..1_000 {
+            let input = &self.input[self.consumed..];
+            if let Framing::Frame { len, message } = next_frame(input, 64 * 1024) {
+                let got = got(&NodeMessage::decode(&message.unwrap()).unwrap());
+                self.consumed += len;
+                return got;
+            }
+            if self.read() {
+                continue;
+            }
+            if self.is_closed {
+                return Got::Closed;
+            }
+            stand.work();
+        }
+        panic!("nothing came");
+    }
+
+    /// The last two messages before the end.
+    fn last(&mut self, stand: &mut Stand) -> [Got; 2] {
+        let mut last = [Got::Closed; 2];
+        while last[1] != Got::Closed || last[0] == Got::Closed {
+            last = [last[1], self.next(stand)];
+        }
+        last
+    }
+
+    fn is_quiet(&mut self, stand: &mut Stand) -> bool {
+        stand.work();
+        self.read();
+        self.input.is_empty() && !self.is_closed
+    }
+}
+
+fn got(message: &NodeMessage<'_>) -> Got {
+    match message {
+        NodeMessage::LogonAck(ack, _) => Got::LogonAck(ack.session_id),
+        NodeMessage::LogonReject(reject) => Got::LogonReject(reject.reason),
+        NodeMessage::Challenge(challenge) => Got::Challenge(*challenge),
+        NodeMessage::Heartbeat(_) => Got::Heartbeat,
+        NodeMessage::Reject(reject) => Got::Reject(reject.reason),
+        NodeMessage::Logout(logout) => Got::Logout(logout.session_id, logout.reason),
+        other => panic!("unexpected: {other:?}"),
+    }
+}
+
+#[test]
+fn a_session_logs_on_by_its_key_or_its_signature_and_its_messages_are_taken() {
+    let mut stand = Stand::open();
+    let mut alice = stand.log_on(ALICE);
+    alice.ask(ALICE, 1, 2);
+    assert_eq!([alice.next(&mut stand), alice.next(&mut stand)], [Got::Heartbeat; 2]);
+    let mut signer = stand.connect();
+    signer.send(|out| put_frame(&ChallengeRequest { session_id: SIGNER }, out));
+    let Got::Challenge(challenge) = signer.next(&mut stand) else { panic!("no challenge") };
+    let logon = SignedLogon {
+        signature: Signature([0; 64]),
+        session_id: SIGNER,
+        heartbeat_interval_ms: 1_000,
+        cancel_on_disconnect: Switch::Off,
+    };
+    let sign = |text: &[u8]| Signature(signing_key().sign(text).to_bytes());
+    signer.send(|out| put_answer(&challenge, logon, &[], sign, out));
+    assert_eq!(signer.next(&mut stand), Got::LogonAck(SIGNER));
+    stand.passes(50_000_000);
+    let DoorReport { connections, sessions, accepted, .. } = stand.report();
+    assert_eq!((connections, sessions, accepted), (2, 2, 2));
+}
+
+#[test]
+fn a_logon_that_is_refused_is_told_the_reason_and_counted() {
+    let mut stand = Stand::open();
+    let _alice = stand.log_on(ALICE);
+    let wrong = Logon { api_key: ApiKey([1; 32]), ..logon(BOB) };
+    let cases = [
+        (wrong, Reason::UnknownKey),
+        (logon(SessionId(404)), Reason::UnknownKey),
+        (logon(CORE), Reason::NotEntitled),
+        (logon(ALICE), Reason::AlreadyLoggedOn),
+    ];
+    for (logon, reason) in cases {
+        let mut peer = stand.connect();
+        peer.send(|out| put_logon(&logon, &[], out));
+        assert_eq!(peer.next(&mut stand), Got::LogonReject(reason));
+    }
+    assert_eq!(stand.report().logons_refused, 4);
+}
+
+#[test]
+fn a_door_has_so_many_connections_and_one_that_leaves_makes_room() {
+    let mut stand = Stand::new(2, 100);
+    let first = stand.connect();
+    let _second = stand.connect();
+    let mut third = stand.connect();
+    assert_eq!(third.next(&mut stand), Got::Closed);
+    assert_eq!(stand.report().connections_refused, 1);
+    drop(first);
+    while stand.scene().gone.is_empty() {
+        stand.work();
+    }
+    stand.log_on(ALICE);
+    assert_eq!((stand.report().accepted, stand.report().connections_refused), (3, 1));
+}
+
+#[test]
+fn an_address_has_so_many_connections_without_a_session_and_a_further_one_is_told_so() {
+    let mut stand = Stand::new(100, 2);
+    let mut first = stand.connect();
+    let _second = stand.connect();
+    let mut third = stand.connect();
+    let told = Got::Logout(SessionId::NONE, Reason::TooManyConnections);
+    assert_eq!([third.next(&mut stand), third.next(&mut stand)], [told, Got::Closed]);
+    first.send(|out| put_logon(&logon(ALICE), &[], out));
+    assert_eq!(first.next(&mut stand), Got::LogonAck(ALICE));
+    let mut fourth = stand.connect();
+    assert!(fourth.is_quiet(&mut stand));
+    let DoorReport { accepted, address_refused, connections_refused, .. } = stand.report();
+    assert_eq!((accepted, address_refused, connections_refused), (4, 1, 0));
+}
+
+#[test]
+fn a_connection_that_does_not_log_on_in_time_is_told_so() {
+    let mut stand = Stand::open();
+    let mut peer = stand.connect();
+    stand.passes(10 * SECOND);
+    assert!(peer.is_quiet(&mut stand));
+    stand.passes(SECOND);
+    let told = Got::Logout(SessionId::NONE, Reason::LogonTimeout);
+    assert_eq!([peer.next(&mut stand), peer.next(&mut stand)], [told, Got::Closed]);
+    assert_eq!((stand.report().logon_timeouts, stand.report().ended), (1, 1));
+}
+
+#[test]
+fn a_silent_session_gets_heartbeats_and_then_its_end() {
+    let mut stand = Stand::open();
+    let mut silent = stand.log_on(ALICE);
+    let mut alive = stand.log_on(BOB);
+    for _ in 0..4 {
+        stand.passes(SECOND);
+        alive.send(|out| put_frame(&beat(BOB, Nanos(1)), out));
+        assert_eq!(alive.next(&mut stand), Got::Heartbeat);
+        stand.work();
+    }
+    assert_eq!([silent.next(&mut stand), silent.next(&mut stand)], [Got::Heartbeat; 2]);
+    let told = Got::Logout(ALICE, Reason::HeartbeatLost);
+    assert_eq!([silent.next(&mut stand), silent.next(&mut stand)], [told, Got::Closed]);
+    assert_eq!(stand.scene().gone, [ALICE]);
+    stand.log_on(ALICE);
+}
+
+#[test]
+fn a_session_ends_when_its_key_expires_and_when_a_definition_takes_key_or_rights_from_it() {
+    let until = Nanos(3 * SECOND);
+    let other_key = Credential([1; 32]);
+    let cases = [
+        (DefineSession { valid_until: until, ..session(ALICE) }, Some(Reason::KeyExpired)),
+        (DefineSession { credential: other_key, ..session(ALICE) }, Some(Reason::KeyReplaced)),
+        (DefineSession { role: Role::Operator, ..session(ALICE) }, Some(Reason::NotEntitled)),
+        (DefineSession { firm_id: FirmId(4), ..session(ALICE) }, Some(Reason::NotEntitled)),
+        (DefineSession { in_flight_max: 9, ..session(ALICE) }, None),
+        (DefineSession { credential: other_key, ..session(BOB) }, None),
+    ];
+    for (definition, reason) in cases {
+        let mut stand = Stand::open();
+        let mut alice = stand.log_on(ALICE);
+        stand.define(definition);
+        stand.passes(2 * SECOND);
+        let told = reason.map_or(Got::Heartbeat, |reason| Got::Logout(ALICE, reason));
+        assert_eq!(alice.next(&mut stand), told, "{definition:?}");
+        assert_eq!(stand.report().keys_ended, u64::from(reason.is_some()));
+        assert_eq!(alice.is_quiet(&mut stand), reason.is_none());
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_sent_no_more_than_fits_and_is_cut_in_time() {
+    let mut stand = Stand::open();
+    let mut slow = stand.log_on(ALICE);
+    slow.ask(ALICE, 1, u32::MAX);
+    stand.work();
+    while stand.report().slow_consumers == 0 {
+        // What the socket takes is not under test: the output fills in the end.
+        stand.passes(SECOND / 2);
+        assert!(stand.now < Nanos(60 * SECOND), "it is never cut");
+    }
+    // It is not silent while nothing is read from it.
+    slow.ask(ALICE, 2, 1);
+    assert_eq!(stand.scene().taken, 1);
+    let told = Got::Logout(ALICE, Reason::SlowConsumer);
+    assert_eq!(slow.last(&mut stand), [told, Got::Closed]);
+}
+
+#[test]
+fn a_peer_that_reads_again_gets_all_that_it_asked_for() {
+    let mut stand = Stand::open();
+    let mut late = stand.log_on(ALICE);
+    late.ask(ALICE, 1, 200_000);
+    stand.work();
+    stand.passes(2 * SECOND);
+    late.ask(ALICE, 2, 1);
+    let mut count = 0;
+    while count < 200_001 {
+        assert_eq!(late.next(&mut stand), Got::Heartbeat);
+        count += 1;
+    }
+    assert_eq!(stand.scene().taken, 2);
+    assert_eq!(stand.report().slow_consumers, 0);
+}
+
+#[test]
+fn bytes_that_are_no_frames_get_the_reason_and_the_end() {
+    let mut too_long = Vec::new();
+    put_frame(&beat(ALICE, Nanos(1)), &mut too_long);
+    too_long[..4].fill(0xff);
+    let cases = [
+        (too_long, Reason::FrameTooLong),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(), Reason::MalformedFrame),
+        (vec![0; 64], Reason::MalformedFrame),
+    ];
+    for (bytes, reason) in cases {
+        let mut stand = Stand::open();
+        let mut peer = stand.connect();
+        peer.send(|out| *out = bytes);
+        let told = Got::Logout(SessionId::NONE, reason);
+        assert_eq!([peer.next(&mut stand), peer.next(&mut stand)], [told, Got::Closed]);
+        assert_eq!((stand.report().malformed, stand.report().ended), (1, 1));
+    }
+}
+
+#[test]
+fn a_message_out_of_place_is_refused_and_sixteen_end_the_connection() {
+    let mut stand = Stand::open();
+    let mut alice = stand.log_on(ALICE);
+    alice.ask(BOB, 1, 1);
+    assert_eq!(alice.next(&mut stand), Got::Reject(Reason::NotLoggedOn));
+    alice.ask(ALICE, 0, 1);
+    assert_eq!(alice.next(&mut stand), Got::Reject(Reason::FieldOutOfRange));
+    let detach = DetachSubscription { correlation_id: 1, session_id: ALICE, handle: 1 };
+    alice.send(|out| put_frame(&detach, out));
+    assert_eq!(alice.next(&mut stand), Got::Reject(Reason::NotServedHere));
+    alice.ask(ALICE, 1, 1);
+    assert_eq!(alice.next(&mut stand), Got::Heartbeat);
+    for _ in 3..16 {
+        alice.ask(ALICE, 0, 1);
+        assert_eq!(alice.next(&mut stand), Got::Reject(Reason::FieldOutOfRange));
+    }
+    assert_eq!(alice.next(&mut stand), Got::Logout(ALICE, Reason::TooManyErrors));
+    assert_eq!((stand.report().malformed, stand.report().ended), (16, 1));
+}
+
+#[test]
+fn a_message_without_room_waits_and_keeps_those_behind_it() {
+    let mut stand = Stand::open();
+    let mut alice = stand.log_on(ALICE);
+    stand.scene().is_held = true;
+    alice.ask(ALICE, 1, 1);
+    alice.ask(ALICE, 2, 1);
+    // It is not silent: its bytes are there and not taken.
+    stand.passes(20 * SECOND);
+    assert_eq!(alice.next(&mut stand), Got::Heartbeat);
+    assert_eq!(stand.scene().taken, 0);
+    let soon = Nanos(stand.now.0 + SECOND / 1_000);
+    assert!(stand.listener.next_deadline(stand.now).is_some_and(|at| at < soon));
+    assert!(stand.report().back_pressure > 0);
+    stand.scene().is_held = false;
+    stand.work();
+    assert_eq!(stand.scene().taken, 2);
+}
+
+#[test]
+fn many_frames_at_once_are_taken_in_bounded_turns() {
+    let mut stand = Stand::open();
+    let mut alice = stand.log_on(ALICE);
+    for _ in 0..8 {
+        let more = AddCredit { correlation_id: 1, session_id: ALICE, pages: 0, rows: 0, bytes: 0 };
+        alice.send(|out| (0..500).for_each(|_| put_frame(&more, out)));
+    }
+    let mut done = 0;
+    while stand.scene().taken < 4_000 {
+        let before = stand.scene().taken;
+        stand.listener.poll(Some(Duration::from_millis(2)));
+        done += stand.listener.do_work(stand.now);
+        // Its input holds no more than two of the longest frames.
+        assert!(stand.scene().taken - before <= 2 * CLIENT_FRAME_LEN_MAX / 32);
+    }
+    assert_eq!(done, 4_000);
+}
+
+#[test]
+fn a_stop_tells_every_peer_and_a_node_that_drains_takes_no_more() {
+    let mut stand = Stand::open();
+    let (mut alice, mut stranger) = (stand.log_on(ALICE), stand.connect());
+    stand.draining.store(true, Ordering::Relaxed);
+    let late = TcpStream::connect(stand.address).unwrap();
+    stand.work();
+    assert_eq!(stand.report().accepted, 2);
+    assert!(stand.listener.stop(stand.now));
+    assert_eq!(alice.next(&mut stand), Got::Logout(ALICE, Reason::Stopping));
+    assert_eq!(stranger.next(&mut stand), Got::Logout(SessionId::NONE, Reason::Stopping));
+    assert_eq!(stand.report().ended, 0);
+    drop(late);
+}
+
+#[test]
+fn a_logout_is_answered_and_the_session_can_log_on_again() {
+    let mut stand = Stand::open();
+    let mut alice = stand.log_on(ALICE);
+    let logout = Logout { session_id: ALICE, reason: Reason::LogoutRequested };
+    alice.send(|out| put_frame(&logout, out));
+    let told = Got::Logout(ALICE, Reason::LogoutRequested);
+    assert_eq!([alice.next(&mut stand), alice.next(&mut stand)], [told, Got::Closed]);
+    stand.log_on(ALICE);
+    assert_eq!(stand.report().ended, 0);
+}
