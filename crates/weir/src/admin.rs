@@ -174,10 +174,10 @@ struct InstrumentArgs {
     /// The static reference until an uncrossing trades, as a mantissa; 0 for none.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     reference_price: i64,
-    /// How far a trade may be from the static reference, in basis points; 0 for no collar.
+    /// The largest distance of a trade from the static reference, in basis points; 0 for no collar.
     #[arg(long, value_name = "BASIS_POINTS", default_value_t = 0)]
     static_collar: u32,
-    /// How far a trade may be from the last price, in basis points; 0 for no collar.
+    /// The largest distance of a trade from the last price, in basis points; 0 for no collar.
     #[arg(long, value_name = "BASIS_POINTS", default_value_t = 0)]
     dynamic_collar: u32,
     /// Duration of a volatility call; 0: until an operator ends it, a number alone is
@@ -227,7 +227,7 @@ struct ScheduleArgs {
     /// The phase to be in then.
     #[arg(value_parser = parse_phase, required_unless_present = "clear")]
     phase: Option<Phase>,
-    /// When: 2026-11-23T08:50:00Z, an offset such as +01:00 for the Z, or from now: +90s, +10m.
+    /// Time: 2026-11-23T08:50:00Z, an offset such as +01:00 for the Z, or from now: +90s, +10m.
     #[arg(long, value_name = "TIME", required_unless_present = "clear")]
     at: Option<String>,
     /// Forget all changes filed for the instrument instead.
@@ -242,7 +242,7 @@ struct CalendarArgs {
     /// The instruments' symbols or identifiers, or all.
     #[arg(long, value_name = "SYMBOL", value_delimiter = ',', default_value = "all")]
     instruments: Vec<String>,
-    /// How many days to file.
+    /// Number of days to file.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=366))]
     days: u32,
     /// The first of them; today when not given.

@@ -13,10 +13,10 @@ use weir_tls::authority::{Authority, Usage};
 /// Options of `weir certificate`.
 #[derive(Debug, clap::Args)]
 pub struct CertificateArgs {
-    /// Where the files go.
+    /// Directory of the files.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// What clients call the node: DNS names and addresses; or the client's name.
+    /// The node's DNS names and addresses, as clients use them; or the client's name.
     #[arg(long = "name", value_name = "NAME", required = true)]
     names: Vec<String>,
     /// For a client, not for a node.

@@ -91,6 +91,8 @@ pub struct FlushParts {
     pub probe: FlushProbe,
     /// The ring in shared memory, where it is this thread's.
     pub shm: Option<ShmDoor>,
+    /// The feed is a capture or a file, whose times are not the machine's.
+    pub is_replayed: bool,
 }
 
 /// The agent.
@@ -133,6 +135,8 @@ pub struct FlushAgent {
     times: FlushTimes,
     probe: FlushProbe,
     shm: Option<ShmDoor>,
+    /// The newest time of a replayed feed, which ages count from; none for a live feed.
+    replayed: Option<Nanos>,
 }
 
 impl FlushAgent {
@@ -178,6 +182,7 @@ impl FlushAgent {
             times: parts.times,
             probe: parts.probe,
             shm: parts.shm,
+            replayed: parts.is_replayed.then_some(Nanos(0)),
         };
         if let Some(shm) = &mut agent.shm {
             shm.begin(agent.sockets.registry(), SHM, &mut agent.fanout)?;
@@ -213,12 +218,14 @@ impl FlushAgent {
     fn hear(&mut self, now: Nanos) -> usize {
         let FlushAgent { hearing, mirror, fanout, definitions, channels, links, shm, .. } = self;
         let (times, touched, probe) = (&mut self.times, &mut self.touched, &mut self.probe);
+        let replayed = &mut self.replayed;
         let heard = hearing.take(HEAR_MAX, |told| {
             mirror.take(told);
             match &told.what {
                 What::Nothing => {}
                 What::Entry(entry) => {
                     times.handed.record(now.since(told.told_at).0);
+                    *replayed = replayed.map(|newest| newest.max(entry.merged.ts_recv));
                     told.trace.iter().for_each(|trace| probe.heard(entry, trace));
                     fanout.apply(now, entry);
                 }
@@ -378,6 +385,7 @@ impl FlushAgent {
 
     fn tell_one(&mut self, id: u64, now: Nanos) -> usize {
         let FlushAgent { links, fanout, mirror, definitions, drafts, times, probe, .. } = self;
+        let replayed = self.replayed;
         let Some(link) = links.get_mut(&id) else { return 0 };
         let (Some(session), Some(subscriber)) = (link.session, link.subscriber) else { return 0 };
         if !link.socket.is_open() {
@@ -403,7 +411,8 @@ impl FlushAgent {
             probe.written(id, &message.entry);
             sent += 1;
             if message.entry.merged.change_count > 0 {
-                link.counts.last_age = now.since(message.entry.merged.ts_recv).0;
+                let clock = replayed.unwrap_or(now);
+                link.counts.last_age = clock.since(message.entry.merged.ts_recv).0;
                 times.age.record(link.counts.last_age);
             }
         });
