@@ -286,7 +286,7 @@ struct DepositArgs {
 /// When the node cannot be reached or refuses.
 pub fn run(args: AdminArgs) -> anyhow::Result<()> {
     let mut admin = args.login.admin()?;
-    let outcome = carry_out(&mut admin, &args)?;
+    let outcome = carry_out(&mut admin, &args).map_err(with_name)?;
     admin.close()?;
     if args.json {
         println!("{}", outcome.json);
@@ -294,6 +294,17 @@ pub fn run(args: AdminArgs) -> anyhow::Result<()> {
         println!("{}", outcome.text);
     }
     Ok(())
+}
+
+/// A refusal with its reason's name, as the protocol's pages have it.
+fn with_name(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref::<ClientError>() {
+        Some(ClientError::Refused { request, reason, subject }) => {
+            let subject = if subject.is_empty() { String::new() } else { format!(" ({subject})") };
+            anyhow::anyhow!("{request}{subject} is refused: {reason:?}: {reason}")
+        }
+        _ => error,
+    }
 }
 
 struct Outcome {
@@ -598,8 +609,8 @@ fn for_each(
     for instrument in instruments {
         match ask(instrument) {
             Ok(()) => {}
-            Err(error @ ClientError::Refused { .. }) => {
-                refused.push(format!("{}: {error}", instrument.symbol));
+            Err(ClientError::Refused { reason, .. }) => {
+                refused.push(format!("{}: {reason:?}: {reason}", instrument.symbol));
             }
             Err(error) => return Err(error).with_context(|| instrument.symbol.clone()),
         }

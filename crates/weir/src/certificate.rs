@@ -22,6 +22,9 @@ pub struct CertificateArgs {
     /// For a client, not for a node.
     #[arg(long)]
     client: bool,
+    /// One JSON object instead of lines.
+    #[arg(long)]
+    json: bool,
 }
 
 /// The files of a certificate.
@@ -43,6 +46,13 @@ pub fn run(args: CertificateArgs) -> anyhow::Result<()> {
     let names: Vec<_> = args.names.iter().map(String::as_str).collect();
     let usage = if args.client { Usage::Client } else { Usage::Server };
     let files = make(&args.dir, &names, usage)?;
+    if args.json {
+        let object = serde_json::json!({
+            "certificate": files.certificate, "key": files.key, "authority": files.ca,
+        });
+        println!("{object}");
+        return Ok(());
+    }
     let side = if args.client { "node" } else { "clients" };
     println!("certificate  {}", files.certificate.display());
     println!("key          {}", files.key.display());

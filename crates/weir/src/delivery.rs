@@ -97,8 +97,12 @@ enum SubscriptionsCommand {
     Evict(Named),
     /// Remove it.
     Delete(Named),
-    /// Have files emptied which hold what nobody wants any more: for supervisors and operators.
-    Compact,
+    /// Compact spill files with messages that no subscription needs: for supervisors and operators.
+    Compact {
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -169,17 +173,23 @@ pub fn run(args: DeliveryArgs) -> anyhow::Result<()> {
         SubscriptionsCommand::Delete(named) => {
             act(&mut client, SubscriptionAction::Delete, &named)?;
         }
-        SubscriptionsCommand::Compact => {
+        SubscriptionsCommand::Compact { json } => {
             let page = args.login.endpoint.status()?.json;
             let figure = |name: &str| page["broker"][name].as_u64().unwrap_or_default();
             once_free(|| client.act(SubscriptionAction::Compact, FirmId::NONE, ""))?;
-            println!(
-                "{} bytes in {} files, {} of them wanted: the node empties those that hold a tenth \
-                 or more of what nobody wants",
-                figure("disk_bytes"),
-                figure("files"),
-                figure("wanted_bytes")
-            );
+            let names = ["disk_bytes", "files", "wanted_bytes"];
+            let [disk, files, wanted] = names.map(figure);
+            if json {
+                let object = serde_json::json!({
+                    "disk_bytes": disk, "files": files, "wanted_bytes": wanted,
+                });
+                println!("{object}");
+            } else {
+                println!(
+                    "{disk} bytes in {files} files, {wanted} of them wanted: the node compacts \
+                     files of which at least a tenth is not"
+                );
+            }
         }
     }
     Ok(())

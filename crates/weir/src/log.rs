@@ -206,7 +206,11 @@ fn export(args: &ExportArgs) -> anyhow::Result<()> {
     }
     out.flush()?;
     refuse_damage(&dirs.commands(), SegmentKind::Command)?;
-    println!("{}: {entries} entries", args.out.display());
+    if args.at.json {
+        println!("{}", json!({"file": args.out, "entries": entries}));
+    } else {
+        println!("{}: {entries} entries", args.out.display());
+    }
     Ok(())
 }
 

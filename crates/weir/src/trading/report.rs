@@ -150,12 +150,9 @@ pub(crate) fn reason_text(reason: Reason) -> String {
     }
 }
 
-/// A reason's name in JSON; null for none.
+/// A reason's name in JSON: `None` for none.
 fn reason_json(reason: Reason) -> Value {
-    match reason {
-        Reason::None => Value::Null,
-        reason => format!("{reason:?}").into(),
-    }
+    format!("{reason:?}").into()
 }
 
 /// An order's change as a JSON object.
