@@ -1,11 +1,11 @@
 //! Order state as JSON: the same for `weir orders --json` and for readers over HTTP.
 //!
 //! Numbers are integers as on the wire: prices in ticks, quantities in lots, times in nanoseconds
-//! since the Unix epoch. Some need 64 bits.
+//! since the Unix epoch. Some need 64 bits. Codes and reasons are the names of the protocol's pages.
 
 use serde_json::{Value, json};
 use weir_types::hex::hex;
-use weir_types::{OrdType, OrderId, Price, Reason};
+use weir_types::{OrdType, OrderId, Price};
 use weir_wire::delivery::OrderRow;
 
 /// Returns true for a stop order: no stop order has the stop price zero.
@@ -19,12 +19,6 @@ pub fn has_stop(row: &OrderRow) -> bool {
 #[must_use]
 pub fn is_triggered(row: &OrderRow) -> bool {
     has_stop(row) && matches!(row.ord_type, OrdType::Market | OrdType::Limit)
-}
-
-/// Returns the reason why an order ended or was refused; empty without one.
-#[must_use]
-pub fn reason(row: &OrderRow) -> &'static str {
-    if row.reason == Reason::None { "" } else { row.reason.text() }
 }
 
 /// Returns the JSON of an order that was deleted, or no longer matches the filter.
@@ -61,7 +55,7 @@ pub fn row_json(row: &OrderRow, attributes: &[u8]) -> Value {
         "last_qty": row.last_qty.0,
         "exec_type": format!("{:?}", row.exec_type),
         "ord_status": format!("{:?}", row.ord_status),
-        "reason": reason(row),
+        "reason": format!("{:?}", row.reason),
         "transact_time": row.transact_time.0,
         "created_time": row.created_time.0,
         "merged_count": row.merged_count,

@@ -174,10 +174,10 @@ struct InstrumentArgs {
     /// The static reference until an uncrossing trades, as a mantissa; 0 for none.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     reference_price: i64,
-    /// How far a trade may be from the static reference, in basis points; 0 for no collar.
+    /// The largest distance of a trade from the static reference, in basis points; 0 for no collar.
     #[arg(long, value_name = "BASIS_POINTS", default_value_t = 0)]
     static_collar: u32,
-    /// How far a trade may be from the last price, in basis points; 0 for no collar.
+    /// The largest distance of a trade from the last price, in basis points; 0 for no collar.
     #[arg(long, value_name = "BASIS_POINTS", default_value_t = 0)]
     dynamic_collar: u32,
     /// Duration of a volatility call; 0: until an operator ends it, a number alone is
@@ -227,7 +227,7 @@ struct ScheduleArgs {
     /// The phase to be in then.
     #[arg(value_parser = parse_phase, required_unless_present = "clear")]
     phase: Option<Phase>,
-    /// When: 2026-11-23T08:50:00Z, an offset such as +01:00 for the Z, or from now: +90s, +10m.
+    /// Time: 2026-11-23T08:50:00Z, an offset such as +01:00 for the Z, or from now: +90s, +10m.
     #[arg(long, value_name = "TIME", required_unless_present = "clear")]
     at: Option<String>,
     /// Forget all changes filed for the instrument instead.
@@ -242,7 +242,7 @@ struct CalendarArgs {
     /// The instruments' symbols or identifiers, or all.
     #[arg(long, value_name = "SYMBOL", value_delimiter = ',', default_value = "all")]
     instruments: Vec<String>,
-    /// How many days to file.
+    /// Number of days to file.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=366))]
     days: u32,
     /// The first of them; today when not given.
@@ -286,7 +286,7 @@ struct DepositArgs {
 /// When the node cannot be reached or refuses.
 pub fn run(args: AdminArgs) -> anyhow::Result<()> {
     let mut admin = args.login.admin()?;
-    let outcome = carry_out(&mut admin, &args)?;
+    let outcome = carry_out(&mut admin, &args).map_err(with_name)?;
     admin.close()?;
     if args.json {
         println!("{}", outcome.json);
@@ -294,6 +294,17 @@ pub fn run(args: AdminArgs) -> anyhow::Result<()> {
         println!("{}", outcome.text);
     }
     Ok(())
+}
+
+/// A refusal with its reason's name, as the protocol's pages have it.
+fn with_name(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref::<ClientError>() {
+        Some(ClientError::Refused { request, reason, subject }) => {
+            let subject = if subject.is_empty() { String::new() } else { format!(" ({subject})") };
+            anyhow::anyhow!("{request}{subject} is refused: {reason:?}: {reason}")
+        }
+        _ => error,
+    }
 }
 
 struct Outcome {
@@ -598,8 +609,8 @@ fn for_each(
     for instrument in instruments {
         match ask(instrument) {
             Ok(()) => {}
-            Err(error @ ClientError::Refused { .. }) => {
-                refused.push(format!("{}: {error}", instrument.symbol));
+            Err(ClientError::Refused { reason, .. }) => {
+                refused.push(format!("{}: {reason:?}: {reason}", instrument.symbol));
             }
             Err(error) => return Err(error).with_context(|| instrument.symbol.clone()),
         }

@@ -14,7 +14,7 @@ use weir_types::PartitionId;
 
 use weir_runtime::civil;
 
-/// What seals delivery tokens: without it followers begin again.
+/// The key that seals delivery tokens: without it followers begin again.
 const TOKEN_KEY: &str = "token.key";
 /// The first operator's key: whoever has it may do anything.
 const OPERATOR_KEY: &str = "operator.key";
@@ -25,7 +25,7 @@ pub struct BackupArgs {
     /// The node's directory; the node may be running.
     #[arg(long, value_name = "DIR", env = "WEIR_DIR", default_value = "weir-data")]
     dir: PathBuf,
-    /// Where the backup is; what is there from an earlier one is not copied again.
+    /// The backup's directory; files of an earlier backup in it are not copied again.
     #[arg(long, value_name = "TARGET")]
     to: PathBuf,
     /// Also copy the first operator's key.
@@ -128,7 +128,7 @@ fn logs_in(dir: &Path) -> anyhow::Result<Vec<LogSource<ThreadDisk>>> {
     Ok(logs)
 }
 
-/// What a directory of that name is of.
+/// The log of a directory of that name.
 fn log_of(name: &str) -> Option<(LogKind, PartitionId)> {
     let number = |prefix| name.strip_prefix(prefix)?.parse().ok().map(PartitionId);
     let found = match (number("partition-"), number("source-")) {
@@ -228,7 +228,7 @@ pub fn run_restore(args: &RestoreArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a flat directory's list does not show.
+/// Refuses a directory with entries, which a flat directory's list does not show.
 fn refuse_sub_directories(dir: &Path) -> anyhow::Result<()> {
     let Ok(mut entries) = std::fs::read_dir(dir) else { return Ok(()) };
     if let Some(found) = entries.next() {

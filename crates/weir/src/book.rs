@@ -24,7 +24,7 @@ use super::feed_book::{self, CaptureArgs};
 use super::indicative::CallBook;
 
 const REFRESH: Duration = Duration::from_millis(100);
-/// How often the status page is asked for the phase.
+/// The interval at which the phase is read from the status page.
 const PHASE_REFRESH: Duration = Duration::from_millis(500);
 const BAR_LEN: u128 = 30;
 
@@ -138,7 +138,7 @@ struct Book {
     asks: Vec<Level>,
     /// Lots of market buys and sells that stand in a call.
     market: [u128; 2],
-    /// What the call would uncross to; only in a call.
+    /// The price and volume at which the call would uncross; only in a call.
     indication: Option<Uncrossing>,
     /// Untriggered stops.
     stop_count: usize,

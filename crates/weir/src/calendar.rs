@@ -17,7 +17,7 @@ use weir_runtime::civil::{Date, TimeOfDay, UtcOffset};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calendar {
-    /// How far local time is ahead of UTC.
+    /// The offset of local time from UTC.
     utc_offset: UtcOffset,
     /// The same from a date on, until the next such date.
     #[serde(default)]
@@ -136,7 +136,7 @@ impl Calendar {
         Ok(calendar)
     }
 
-    /// How far local time is ahead of UTC on a date.
+    /// The offset of local time from UTC on a date.
     #[must_use]
     pub fn offset_on(&self, date: Date) -> UtcOffset {
         self.offsets.range(..=date).next_back().map_or(self.utc_offset, |(_, offset)| *offset)

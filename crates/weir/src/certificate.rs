@@ -13,15 +13,18 @@ use weir_tls::authority::{Authority, Usage};
 /// Options of `weir certificate`.
 #[derive(Debug, clap::Args)]
 pub struct CertificateArgs {
-    /// Where the files go.
+    /// Directory of the files.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// What clients call the node: DNS names and addresses; or the client's name.
+    /// The node's DNS names and addresses, as clients use them; or the client's name.
     #[arg(long = "name", value_name = "NAME", required = true)]
     names: Vec<String>,
     /// For a client, not for a node.
     #[arg(long)]
     client: bool,
+    /// One JSON object instead of lines.
+    #[arg(long)]
+    json: bool,
 }
 
 /// The files of a certificate.
@@ -43,6 +46,13 @@ pub fn run(args: CertificateArgs) -> anyhow::Result<()> {
     let names: Vec<_> = args.names.iter().map(String::as_str).collect();
     let usage = if args.client { Usage::Client } else { Usage::Server };
     let files = make(&args.dir, &names, usage)?;
+    if args.json {
+        let object = serde_json::json!({
+            "certificate": files.certificate, "key": files.key, "authority": files.ca,
+        });
+        println!("{object}");
+        return Ok(());
+    }
     let side = if args.client { "node" } else { "clients" };
     println!("certificate  {}", files.certificate.display());
     println!("key          {}", files.key.display());

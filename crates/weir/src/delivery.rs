@@ -17,6 +17,8 @@ use weir_wire::{Message as _, NodeMessage};
 
 use super::delivery_top::TopArgs;
 use super::endpoint::{Login, hex, once_free, span};
+use super::instruments::Instruments;
+use super::trading::report::{busted_json, report_json};
 use super::units;
 
 /// Options of `weir delivery`.
@@ -28,7 +30,7 @@ pub struct DeliveryArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum DeliveryCommand {
-    /// Who is served and how far behind each is, drawn anew until Ctrl-C.
+    /// Show subscribers and readers with their backlogs, refreshed until Ctrl-C.
     Top(TopArgs),
     /// Durable subscriptions.
     Subscriptions(SubscriptionsArgs),
@@ -49,7 +51,7 @@ struct SubscriptionsArgs {
 enum SubscriptionsCommand {
     /// List them, with how far they are behind; the default.
     List {
-        /// Whose; 0 for the session's own, or all for those who see all.
+        /// The owning firm; 0 for the session's own, or all firms for sessions that see all.
         #[arg(long, default_value_t = 0)]
         firm: u32,
         /// JSON objects, one a line.
@@ -60,10 +62,10 @@ enum SubscriptionsCommand {
     Create {
         /// Its name.
         name: String,
-        /// What it is to: executions, trades, messages or state.
+        /// Topic: executions, trades, messages or state.
         #[arg(long, value_parser = parse_kind)]
         kind: SubscriptionKind,
-        /// Which firm or instrument; 0 for all that the session may see.
+        /// The topic's firm or instrument; 0 for all that the session may see.
         #[arg(long, default_value_t = 0)]
         of: u32,
         /// Messages that may be untaken before it is evicted; 0 for the node's limit.
@@ -82,9 +84,12 @@ enum SubscriptionsCommand {
     Read {
         /// Its name.
         name: String,
-        /// End after so many; 0 for never.
+        /// End after this many messages; 0 for no limit.
         #[arg(long, default_value_t = 0)]
         count: u64,
+        /// JSON objects, one a line.
+        #[arg(long)]
+        json: bool,
     },
     /// Give up what it has not taken; it goes on with the next message.
     Drain(Named),
@@ -92,15 +97,19 @@ enum SubscriptionsCommand {
     Evict(Named),
     /// Remove it.
     Delete(Named),
-    /// Have files emptied which hold what nobody wants any more: for supervisors and operators.
-    Compact,
+    /// Compact spill files with messages that no subscription needs: for supervisors and operators.
+    Compact {
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, clap::Args)]
 struct Named {
     /// Its name.
     name: String,
-    /// Whose; 0 for the session's own.
+    /// The owning firm; 0 for the session's own.
     #[arg(long, default_value_t = 0)]
     firm: u32,
 }
@@ -155,29 +164,38 @@ pub fn run(args: DeliveryArgs) -> anyhow::Result<()> {
             };
             once_free(|| client.create(&new))?;
         }
-        SubscriptionsCommand::Read { name, count } => read(client, &name, count)?,
+        SubscriptionsCommand::Read { name, count, json } => {
+            let instruments = Instruments::fetch_if_there(&args.login.endpoint);
+            read(client, &name, (count, json, instruments))?;
+        }
         SubscriptionsCommand::Drain(named) => act(&mut client, SubscriptionAction::Drain, &named)?,
         SubscriptionsCommand::Evict(named) => act(&mut client, SubscriptionAction::Evict, &named)?,
         SubscriptionsCommand::Delete(named) => {
             act(&mut client, SubscriptionAction::Delete, &named)?;
         }
-        SubscriptionsCommand::Compact => {
+        SubscriptionsCommand::Compact { json } => {
             let page = args.login.endpoint.status()?.json;
             let figure = |name: &str| page["broker"][name].as_u64().unwrap_or_default();
             once_free(|| client.act(SubscriptionAction::Compact, FirmId::NONE, ""))?;
-            println!(
-                "{} bytes in {} files, {} of them wanted: the node empties those that hold a tenth \
-                 or more of what nobody wants",
-                figure("disk_bytes"),
-                figure("files"),
-                figure("wanted_bytes")
-            );
+            let names = ["disk_bytes", "files", "wanted_bytes"];
+            let [disk, files, wanted] = names.map(figure);
+            if json {
+                let object = serde_json::json!({
+                    "disk_bytes": disk, "files": files, "wanted_bytes": wanted,
+                });
+                println!("{object}");
+            } else {
+                println!(
+                    "{disk} bytes in {files} files, {wanted} of them wanted: the node compacts \
+                     files of which at least a tenth is not"
+                );
+            }
         }
     }
     Ok(())
 }
 
-/// Where the node serves subscribers, by its status page.
+/// The node's listener for subscribers, from its status page.
 ///
 /// # Errors
 /// When it cannot be read, or the node serves none.
@@ -235,13 +253,17 @@ fn table(all: &[Listed], json: bool) -> String {
     text
 }
 
-fn read(client: BrokerClient, name: &str, count: u64) -> anyhow::Result<()> {
+fn read(
+    client: BrokerClient,
+    name: &str,
+    (count, json, mut instruments): (u64, bool, Instruments),
+) -> anyhow::Result<()> {
     let mut from = Subscription::on(client, name, Credit::default(), Seen::new());
     let mut printed = 0;
     while count == 0 || printed < count {
         match from.next(Duration::from_millis(500)) {
             Next::Message(message) => {
-                println!("{}", line_of(&message));
+                println!("{}", line_of(&message, json, &mut instruments));
                 from.ack(&message);
                 printed += 1;
             }
@@ -252,7 +274,7 @@ fn read(client: BrokerClient, name: &str, count: u64) -> anyhow::Result<()> {
             }
             Next::Ended(reason, taken) => {
                 taken.iter().for_each(|t| eprintln!("weir: taken up to {t:?}"));
-                anyhow::bail!("{name}: {reason}");
+                anyhow::bail!("{name}: {reason:?}: {reason}");
             }
         }
     }
@@ -260,18 +282,56 @@ fn read(client: BrokerClient, name: &str, count: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn line_of(Message { head, body }: &Message) -> String {
-    let place = format!("{} {}:{}:{}", head.message_no, head.source, head.epoch, head.record);
-    let said = weir_wire::frame::parse_message(body).ok().and_then(|raw| {
+/// A message with its place: its body as fields, as text, or in hexadecimal.
+fn line_of(Message { head, body }: &Message, json: bool, instruments: &mut Instruments) -> String {
+    let place = format!("{}:{}:{}", head.source, head.epoch, head.record);
+    let body = body_of(body, instruments);
+    if json {
+        let object = serde_json::json!({
+            "message_no": head.message_no, "source": head.source, "epoch": head.epoch.0,
+            "record": head.record.0, "body": body,
+        });
+        return object.to_string();
+    }
+    let serde_json::Value::Object(fields) = &body else {
+        return format!("{} {place} {}", head.message_no, plain(&body));
+    };
+    let fields: Vec<_> = fields.iter().map(|(name, it)| format!("{name}={}", plain(it))).collect();
+    format!("{} {place} {}", head.message_no, fields.join(" "))
+}
+
+fn plain(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn body_of(body: &[u8], instruments: &mut Instruments) -> serde_json::Value {
+    let decoded = weir_wire::frame::parse_message(body).ok().and_then(|raw| {
         if raw.template_id == PublicTrade::TEMPLATE_ID {
-            return raw.decode_whole::<PublicTrade>().ok().map(|trade| format!("{trade:?}"));
+            let trade = raw.decode_whole::<PublicTrade>().ok()?;
+            instruments.refresh_for(trade.instrument_id);
+            return Some(trade_json(instruments, &trade));
         }
         match NodeMessage::decode(&raw).ok()? {
-            NodeMessage::ExecutionReport(report) => Some(format!("{:?}", report.event)),
-            NodeMessage::TradeBusted(bust) => Some(format!("{bust:?}")),
+            NodeMessage::ExecutionReport(report) => {
+                instruments.refresh_for(report.event.instrument_id);
+                Some(report_json(instruments, &report.event))
+            }
+            NodeMessage::TradeBusted(bust) => Some(busted_json(instruments, &bust)),
             _ => None,
         }
     });
-    let text = said.or_else(|| std::str::from_utf8(body).ok().map(|text| format!("{text:?}")));
-    format!("{place} {}", text.unwrap_or_else(|| hex(body)))
+    let text = || std::str::from_utf8(body).map_or_else(|_| hex(body), str::to_owned);
+    decoded.unwrap_or_else(|| text().into())
+}
+
+fn trade_json(instruments: &Instruments, trade: &PublicTrade) -> serde_json::Value {
+    let id = trade.instrument_id;
+    serde_json::json!({
+        "report": "trade", "symbol": instruments.symbol(id), "instrument_id": id.0,
+        "match_id": trade.match_id.0, "partition_id": trade.partition_id.0,
+        "last_px": instruments.price(id, trade.last_px),
+        "last_qty": instruments.qty(id, trade.last_qty),
+        "transact_time": trade.transact_time.0,
+        "busted": trade.busted == weir_types::Switch::On,
+    })
 }

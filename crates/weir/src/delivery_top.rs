@@ -35,7 +35,7 @@ pub struct TopArgs {
     #[arg(long, alias = "interval-ms", value_name = "TIME", default_value = "1s",
           value_parser = units::refresh)]
     interval: Duration,
-    /// What to begin with: lag (messages), bytes, spilled, age or name.
+    /// Sort key: lag (messages), bytes, spilled, age or name.
     #[arg(long, value_name = "KEY", default_value = "lag", value_parser = parse_key)]
     sort: SortKey,
     /// Subscriptions to show; 0 for all.
@@ -72,7 +72,7 @@ fn parse_key(text: &str) -> Result<SortKey, String> {
     }
 }
 
-/// What one look finds.
+/// The figures of one look.
 struct Look {
     at: Instant,
     page: Value,
@@ -128,7 +128,8 @@ fn look(args: &TopArgs, client: &mut Option<BrokerClient>) -> anyhow::Result<Loo
     Ok(Look { at: Instant::now(), page, readers, subscriptions })
 }
 
-/// Who waits for order state; nobody at a router, whose readers' questions wait at its nodes.
+/// The readers that wait for order state; none at a router, whose readers' queries wait at its
+/// nodes.
 fn readers(args: &TopArgs, page: &Value) -> anyhow::Result<Vec<Value>> {
     if page["router"].is_object() {
         return Ok(Vec::new());
@@ -177,7 +178,7 @@ const RATES: [(&str, &str); 5] = [
     ("/broker/taken", "taken_per_s"),
 ];
 
-/// How much a figure grew by the second since the look before.
+/// The growth per second of a figure since the look before.
 fn rate(now: &Look, before: Option<&Look>, pointer: &str) -> Option<u64> {
     let before = before?;
     let figure = |look: &Look| look.page.pointer(pointer).and_then(Value::as_u64);
@@ -189,8 +190,8 @@ fn by_the_second(grown: u64, (now, before): (&Look, &Look)) -> Option<u64> {
     u64::try_from(u128::from(grown) * 1_000_000_000 / nanos).ok()
 }
 
-/// How much a figure of a reader's connection grew by the second since the look before; none for
-/// one that was not listed then.
+/// The growth per second of a figure of a reader's connection since the look before; none for a
+/// reader that was not listed then.
 fn reader_rate(reader: &Value, figure: &str, (now, before): (&Look, Option<&Look>)) -> Option<u64> {
     let before = before?;
     let is_same = |other: &&Value| {

@@ -17,20 +17,21 @@ use weir_wire::Message;
 use weir_wire::drop_copy::ReportCopy;
 
 use super::endpoint::{Login, TIMEOUT};
+use super::instruments::Instruments;
 
 /// Options of `weir drop-copy`.
 #[derive(Debug, clap::Args)]
 pub struct DropCopyArgs {
     #[command(flatten)]
     login: Login,
-    /// Whose reports; 0 for all that the session may see copies of.
+    /// The firm of the reports; 0 for all that the session may see copies of.
     #[arg(long, default_value_t = 0)]
     firm: u32,
-    /// Where to begin: now, oldest, or points as printed and kept, PARTITION:EPOCH:COPY separated
-    /// by commas: what comes after them.
+    /// First copy: now, oldest, or behind points as printed and stored, PARTITION:EPOCH:COPY
+    /// separated by commas.
     #[arg(long, default_value = "now", value_parser = parse_beginning)]
     from: From,
-    /// Where the points are kept, to go on from there; goes before --from once it is there.
+    /// File of the points, to continue from there; overrides --from once it exists.
     #[arg(long, value_name = "FILE")]
     point_file: Option<PathBuf>,
     /// End when all that is there has been shown, and print the points to standard error.
@@ -41,7 +42,7 @@ pub struct DropCopyArgs {
     json: bool,
 }
 
-/// Where copies begin.
+/// The position at which copies begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct From {
     beginning: Beginning,
@@ -61,11 +62,12 @@ pub fn run(args: DropCopyArgs) -> anyhow::Result<()> {
     let target = args.login.endpoint.target()?;
     let mut reader = DropCopyReader::connect(target, config, copies, TIMEOUT)
         .map_err(|error| args.login.explain(error))?;
+    let mut instruments = Instruments::fetch_if_there(&args.login.endpoint);
     let mut saved = points;
     let mut was_connected = true;
     let mut last_heard = Instant::now();
     loop {
-        if take(&args, &mut reader)? > 0 {
+        if take(&args, &mut reader, &mut instruments)? > 0 {
             last_heard = Instant::now();
         }
         let points = reader.points();
@@ -89,11 +91,18 @@ pub fn run(args: DropCopyArgs) -> anyhow::Result<()> {
 }
 
 /// Prints what comes within a moment; how many copies.
-fn take(args: &DropCopyArgs, reader: &mut DropCopyReader) -> anyhow::Result<usize> {
+fn take(
+    args: &DropCopyArgs,
+    reader: &mut DropCopyReader,
+    instruments: &mut Instruments,
+) -> anyhow::Result<usize> {
     let mut failed: Option<std::io::Error> = None;
     let mut out = std::io::stdout().lock();
     let polled = reader.poll(Duration::from_millis(500), |head, report| {
-        let line = if args.json { json_line(head, report) } else { text_line(head, report) };
+        let line = match args.json {
+            true => json_line(head, report),
+            false => text_line(head, report, instruments),
+        };
         if let Err(error) = writeln!(out, "{line}") {
             failed = Some(error);
         }
@@ -160,25 +169,34 @@ fn write_points(path: &Path, points: &[CopyPoint]) -> anyhow::Result<()> {
         .with_context(|| format!("point file {}", path.display()))
 }
 
-fn text_line(head: &ReportCopy, report: &CopiedReport) -> String {
+fn text_line(head: &ReportCopy, report: &CopiedReport, instruments: &mut Instruments) -> String {
     let (partition, copy, owner) = (head.partition_id, head.copy_no, head.owner_session_id);
     let firm = head.owner_firm_id;
-    format!("{partition:>4} {copy:>12} firm {firm:<6} session {owner:<6} {}", said(report))
+    format!(
+        "{partition:>4} {copy:>12} firm {firm:<6} session {owner:<6} {}",
+        said(report, instruments)
+    )
 }
 
-fn said(report: &CopiedReport) -> String {
+fn said(report: &CopiedReport, instruments: &mut Instruments) -> String {
     match report {
         CopiedReport::Order(m) => {
             let e = &m.event;
+            let id = e.instrument_id;
+            instruments.refresh_for(id);
             let traded = match e.exec_type {
-                ExecType::Trade => format!(" {} at {}", e.last_qty, e.last_px),
+                ExecType::Trade => {
+                    let price = instruments.price(id, e.last_px);
+                    format!(" {} at {price}", instruments.qty(id, e.last_qty))
+                }
                 _ => String::new(),
             };
             let (what, order, name, side) = (e.exec_type, e.order_id, e.cl_ord_id, e.side);
-            let (leaves, cum, price) = (e.leaves_qty, e.cum_qty, e.price);
+            let (leaves, cum) = (instruments.qty(id, e.leaves_qty), instruments.qty(id, e.cum_qty));
+            let (price, symbol) = (instruments.price(id, e.price), instruments.symbol(id));
             let why = reason(e.reason);
             format!(
-                "{what:?}{traded} order {order} {name} {side:?} at {price}, \
+                "{what:?}{traded} order {order} {name} {side:?} {symbol} at {price}, \
                  leaves {leaves}, cum {cum}{why}"
             )
         }
@@ -192,13 +210,15 @@ fn said(report: &CopiedReport) -> String {
         }
         CopiedReport::TradeBusted(m) => {
             let (order, trade) = (m.order_id, m.match_id);
-            format!("busted trade {trade} of order {order}: {} at {}", m.last_qty, m.last_px)
+            let id = m.instrument_id;
+            let (qty, price) = (instruments.qty(id, m.last_qty), instruments.price(id, m.last_px));
+            format!("busted trade {trade} of order {order}: {qty} at {price}")
         }
     }
 }
 
 fn reason(reason: Reason) -> String {
-    if reason == Reason::None { String::new() } else { format!(" ({reason})") }
+    if reason == Reason::None { String::new() } else { format!(" ({reason:?}: {reason})") }
 }
 
 fn json_line(head: &ReportCopy, report: &CopiedReport) -> String {

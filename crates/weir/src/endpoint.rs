@@ -356,7 +356,8 @@ pub fn dir_of(option: Option<&Path>, variable: &str, default: &str) -> PathBuf {
     given.unwrap_or_else(|| PathBuf::from(default))
 }
 
-/// Asks, and repeats it while another command, or a connection that has just ended, has the session.
+/// Asks, and repeats it while the session belongs to another command or to a connection that has
+/// just ended.
 ///
 /// # Errors
 /// As `ask`; that it is logged on, after [`TIMEOUT`].

@@ -89,10 +89,10 @@ pub fn of_connection(error: ClientError, attempt: &Attempt<'_>) -> anyhow::Error
                 _ => return error.into(),
             }
         }
-        ClientError::LogonRejected { reason: Reason::UnknownKey, .. } => format!(
-            "the node at {address} does not know session {session} by the key of {key_from} \
-             (UnknownKey): name the key with --key-file and the session with --session, or define \
-             the session with `weir admin session --id {session}`"
+        ClientError::LogonRejected { reason: reason @ Reason::UnknownKey, .. } => format!(
+            "the node at {address} refuses session {session} with the key of {key_from}: \
+             UnknownKey: {reason}; name the key with --key-file and the session with --session, or \
+             define the session with `weir admin session --id {session}`"
         ),
         ClientError::LogonRejected { reason, partition_id, .. } if partition_id.is_none() => {
             format!("the node at {address} refuses session {session}: {reason:?}: {reason}")

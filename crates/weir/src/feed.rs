@@ -33,10 +33,10 @@ pub struct FeedArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum FeedCommand {
-    /// What a capture, a day file or an audit holds: groups, channels, gaps, types of messages, of
-    /// an audit its lines and what it lacks.
+    /// Show the content of a capture, a day file or an audit: groups, channels, gaps, types of
+    /// messages; of an audit also its lines and missing ranges.
     Inspect(InspectArgs),
-    /// How many messages a second it holds, at best and at worst.
+    /// Measure the rates of its messages: mean, peaks and bursts.
     Stats(StatsArgs),
     /// Send a capture's datagrams to a group or an address.
     Replay(ReplayArgs),
@@ -48,7 +48,7 @@ enum FeedCommand {
 struct InspectArgs {
     /// A capture, a day file, a file of DBN, or the directory of an audit.
     file: PathBuf,
-    /// Whose packets they are; without it datagrams are counted.
+    /// The feed of the packets; without it datagrams are counted.
     #[arg(long)]
     feed: Option<String>,
     /// One JSON object instead of a table.
@@ -81,13 +81,13 @@ struct ReplayArgs {
     /// By which of this machine's addresses; loopback keeps it on this machine.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     interface: Ipv4Addr,
-    /// How many routers it may cross.
+    /// Time to live: the number of routers that it may cross.
     #[arg(long, default_value_t = 1)]
     hops: u32,
     /// Leave out so many of a million datagrams, to try what becomes of gaps.
     #[arg(long, value_name = "MILLIONTHS", default_value_t = 0)]
     lossy: u64,
-    /// Which ones are left out.
+    /// Seed of the choice of datagrams left out.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// One JSON object instead of a line.

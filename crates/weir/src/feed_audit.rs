@@ -1,5 +1,5 @@
-//! What `weir feed inspect` says of an audit: its files, its lines, and what is missing of each and
-//! when. What its datagrams hold is the feed's part.
+//! The part of `weir feed inspect` about an audit: its files, its lines, and the ranges missing of
+//! each. The content of its datagrams is the feed's part.
 
 use serde_json::{Value, json};
 use weir_marketgate::post::audit::AuditOverview;

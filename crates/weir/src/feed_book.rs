@@ -29,7 +29,7 @@ pub struct CaptureArgs {
     /// The book that a capture or a day file of a feed ends with, in place of a node's.
     #[arg(long, value_name = "FILE", requires = "feed")]
     capture: Option<PathBuf>,
-    /// Whose packets the capture holds: itch, iex-tops, iex-deep, iex-deep-plus, opra, cqs,
+    /// The feed of the capture's packets: itch, iex-tops, iex-deep, iex-deep-plus, opra, cqs,
     /// cts, dbn, weir.
     #[arg(long, value_name = "NAME", requires = "capture")]
     feed: Option<String>,

@@ -1,4 +1,4 @@
-//! `weir flow`: turns recorded order flow into the compact form, and tells what a recording holds.
+//! `weir flow`: converts recorded order flow to the compact form, and shows a recording's content.
 
 use std::path::PathBuf;
 
@@ -20,8 +20,11 @@ enum FlowCommand {
         file: PathBuf,
         /// The packed file.
         out: PathBuf,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
     },
-    /// Tell what a recording holds.
+    /// Show a recording's content.
     Info {
         /// The recording, packed or not.
         file: PathBuf,
@@ -37,12 +40,16 @@ enum FlowCommand {
 /// When a file cannot be read or written; the text names file, line and field.
 pub fn run(args: FlowArgs) -> anyhow::Result<()> {
     match args.command {
-        FlowCommand::Pack { file, out } => {
+        FlowCommand::Pack { file, out, json } => {
             let recording = flow::load(&file)?;
             let bytes = flow::encode(&recording.header, &recording.items)?;
             std::fs::write(&out, &bytes)
                 .with_context(|| format!("cannot write {}", out.display()))?;
-            println!("{}: {} bytes", out.display(), bytes.len());
+            if json {
+                println!("{}", serde_json::json!({ "file": out, "bytes": bytes.len() }));
+            } else {
+                println!("{}: {} bytes", out.display(), bytes.len());
+            }
             Ok(())
         }
         FlowCommand::Info { file, json } => info(&file, json),

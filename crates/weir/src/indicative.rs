@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use weir_engine::{CallLevel, Uncrossing, uncrossing_price};
 use weir_types::{Price, Qty, Side};
 
-/// What stands at each price, hidden parts included.
+/// The quantity at each price, hidden parts included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallBook {
     /// Lots of buys and of sells at a limit.
@@ -50,8 +50,8 @@ impl CallBook {
         self.market[place(side)]
     }
 
-    /// What the book would uncross to, if it would trade anything. `reference` is the last price,
-    /// else the static reference.
+    /// The price and volume of an uncrossing now; `None` if nothing would trade. `reference` is the
+    /// last price, else the static reference.
     #[must_use]
     pub fn indication(&self, reference: Option<Price>, tick_size: Price) -> Option<Uncrossing> {
         // The bound of a market order is the instrument's at its entry, which its row does not

@@ -13,7 +13,7 @@ use super::endpoint::{hex, parse_hex};
 /// Options of `weir keygen`.
 #[derive(Debug, clap::Args)]
 pub struct KeygenArgs {
-    /// Where the secret key goes; the public key goes beside it, into FILE.pub.
+    /// The secret key's file; the public key goes into FILE.pub.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// One JSON object instead of a sentence.

@@ -17,6 +17,7 @@ mod feed_audit;
 mod feed_book;
 pub mod flow;
 pub mod indicative;
+mod instruments;
 pub mod keygen;
 pub mod load;
 pub mod log;

@@ -2,8 +2,8 @@
 //!
 //! It defines instruments, accounts and sessions with an operator's key, sends, measures, prints a
 //! table, and cancels its orders. Latency counts from an order's due time; if the load itself was
-//! late too often, it says so instead of a verdict. It continues after a lost connection, and counts
-//! the requests answered once, twice and never.
+//! late too often, it says so instead of a verdict. It continues after a lost connection, and
+//! counts the requests answered once, twice and never.
 
 use std::time::Duration;
 

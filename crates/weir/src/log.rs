@@ -23,7 +23,7 @@ pub struct LogArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum LogCommand {
-    /// What each log holds: segments, positions, epochs.
+    /// Show each log: segments, positions, epochs.
     #[command(alias = "info")]
     Inspect(Where),
     /// Print entries, one a line.
@@ -59,7 +59,7 @@ struct DumpArgs {
     /// The first entry.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// How many entries.
+    /// The number of entries.
     #[arg(long, default_value_t = u64::MAX)]
     limit: u64,
 }
@@ -154,7 +154,11 @@ fn inspect(at: &Where) -> anyhow::Result<()> {
     }
     let mut disk = ThreadDisk::open(&dirs.snapshots(), None)?;
     for name in disk.list().unwrap_or_default() {
-        println!("snapshot  {name}");
+        if at.json {
+            println!("{}", json!({"log": "snapshots", "snapshot": name}));
+        } else {
+            println!("snapshot  {name}");
+        }
     }
     Ok(())
 }
@@ -202,7 +206,11 @@ fn export(args: &ExportArgs) -> anyhow::Result<()> {
     }
     out.flush()?;
     refuse_damage(&dirs.commands(), SegmentKind::Command)?;
-    println!("{}: {entries} entries", args.out.display());
+    if args.at.json {
+        println!("{}", json!({"file": args.out, "entries": entries}));
+    } else {
+        println!("{}: {entries} entries", args.out.display());
+    }
     Ok(())
 }
 
@@ -239,7 +247,7 @@ fn snapshots(dir: &Path, log_id: u128, partition_id: PartitionId) -> anyhow::Res
     Ok(told)
 }
 
-/// Whether a replay that has come to the snapshot's position is in its state.
+/// Compares a replay at the snapshot's position with the snapshot's state.
 fn compare(told: &Told, engine: &Engine, events: u64) -> anyhow::Result<()> {
     let state = engine.state_hash();
     anyhow::ensure!(

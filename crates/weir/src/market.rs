@@ -32,7 +32,7 @@ pub struct MarketArgs {
 enum MarketCommand {
     /// Run a gateway: a node with the section [market], or with the feed that options name.
     Serve(Box<GatewayArgs>),
-    /// Show subscribers, the age of sent messages, merged changes and queues, refreshed until Ctrl-C.
+    /// Show subscribers, the age of sent messages, merged changes and queues, until Ctrl-C.
     Top(TopArgs),
     /// Subscribe to market data and print it.
     Watch(WatchArgs),
@@ -50,8 +50,9 @@ struct GatewayArgs {
     /// A pair of lines: GROUP:PORT@INTERFACE or ADDRESS:PORT, and the second behind a comma.
     #[arg(long, value_name = "A[,B]", requires = "feed", conflicts_with = "capture")]
     lines: Vec<String>,
-    /// The server for requests of lost messages, HOST:PORT, of the one pair of lines: itch and weir.
-    /// With the feed weir and no --glimpse, a late gateway requests all messages of the session.
+    /// The server for requests of lost messages, HOST:PORT, of the one pair of lines: itch and
+    /// weir. With the feed weir and no --glimpse, a late gateway requests all messages of the
+    /// session.
     #[arg(long, value_name = "ADDRESS", requires = "lines", value_parser = units::address_v4)]
     request: Option<SocketAddrV4>,
     /// The server of snapshots, HOST:PORT, of the one pair of lines, without a password: itch and

@@ -1,4 +1,5 @@
-//! `weir market watch --shm`: messages of a gateway on this machine, from its ring in shared memory.
+//! `weir market watch --shm`: messages of a gateway on this machine, from its ring in shared
+//! memory.
 
 use std::path::Path;
 use std::time::Duration;
@@ -55,8 +56,8 @@ pub(super) fn watch(path: &Path, shown: &Shown<'_>, mut printer: Printer) -> any
             RingEvent::Opened => is_open = true,
             RingEvent::Message(message) => {
                 let is_name = matches!(message, MarketMessage::Instrument(..));
-                if is_name || shown.has(&message, printer.names()) {
-                    printer.take(&message);
+                if is_name || shown.has(message, printer.names()) {
+                    printer.take(message);
                 }
             }
             RingEvent::Lost => eprintln!("weir: messages were lost; snapshots follow"),

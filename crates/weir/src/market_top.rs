@@ -98,6 +98,9 @@ fn table(report: &MarketReport, before: Option<(Duration, &MarketReport)>, limit
         receive.refused,
         receive.requests
     );
+    if receive.is_over {
+        text.push_str("capture at its end: no more changes come\n");
+    }
     for channel in &receive.channels {
         let _ = writeln!(
             text,
@@ -138,7 +141,7 @@ fn table(report: &MarketReport, before: Option<(Duration, &MarketReport)>, limit
     text
 }
 
-/// What is kept of what came, and how far behind that is.
+/// The figures of post-processing: audit and tables, with their backlogs.
 fn kept(report: &MarketReport) -> String {
     let Some(post) = &report.post else { return String::new() };
     let mut text = String::new();
@@ -165,7 +168,7 @@ fn kept(report: &MarketReport) -> String {
     text
 }
 
-/// Where the time of a message goes, stage by stage.
+/// The duration of each stage of a message.
 fn stages(report: &MarketReport) -> String {
     let mut text = String::new();
     for one in &report.stages.stages {
@@ -177,6 +180,7 @@ fn stages(report: &MarketReport) -> String {
             one.stage, one.count
         );
     }
+    // A feed of datagrams alone has the kernel's times.
     if !report.stages.has_kernel_time {
         text.push_str("stage receive and total: no kernel time, the feed is no datagrams\n");
     }

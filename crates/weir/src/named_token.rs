@@ -16,7 +16,7 @@ use weir_types::{Reason, SubscriptionKind};
 use super::delivery::address_of;
 use super::endpoint::{Login, TIMEOUT, once_free};
 
-/// How often a place is kept at most.
+/// The shortest time between two saved positions.
 const KEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A place under a name.

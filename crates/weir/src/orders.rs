@@ -14,16 +14,18 @@ use weir_client::follower::{PageEvent, RowEvent};
 use weir_client::session::SessionEvent;
 use weir_client::{Client, ClientError, Follower, FollowerConfig, Incoming};
 use weir_types::{AccountId, FirmId, InstrumentId, OrdType, PartitionId, Price, Qty, TimeInForce};
-use weir_web::order_json::{gone_json, has_stop, is_triggered, reason, row_json};
+use weir_web::order_json::{gone_json, has_stop, is_triggered, row_json};
 use weir_wire::delivery::OrderRow;
 use weir_wire::event::TradeBusted;
 
 use super::endpoint::{Login, TIMEOUT, hex, parse_hex};
+use super::instruments::Instruments;
 use super::named_token::NamedToken;
+use super::trading::report::reason_text;
 use super::units;
 use weir_runtime::civil::utc;
 
-/// How long to wait for something to come before looking at other things.
+/// The longest wait for messages in one turn.
 const POLL: Duration = Duration::from_millis(500);
 
 /// Options of `weir orders`.
@@ -49,7 +51,7 @@ pub struct OrdersArgs {
     /// The most rows of a page; 0 leaves it to the node.
     #[arg(long, default_value_t = 0)]
     rows_max: u32,
-    /// Where the token is kept, to go on from there.
+    /// File of the token, to continue from there.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// A name under which the node keeps the token, in the place of a file; made where there is
@@ -106,9 +108,10 @@ pub fn run(args: OrdersArgs) -> anyhow::Result<()> {
     if !args.json {
         println!("{}", header());
     }
+    let mut instruments = Instruments::fetch_if_there(&args.login.endpoint);
     let mut last_heard = Instant::now();
     loop {
-        if take(&args, &mut client, &mut follower)? {
+        if take(&args, (&mut client, &mut follower), &mut instruments)? {
             last_heard = Instant::now();
         }
         place.keep(follower.token())?;
@@ -123,7 +126,7 @@ pub fn run(args: OrdersArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Where the token is kept.
+/// The token's storage.
 struct Place {
     token: Vec<u8>,
     file: Option<PathBuf>,
@@ -156,7 +159,11 @@ impl Place {
 }
 
 /// Prints what comes within a moment; true when anything did.
-fn take(args: &OrdersArgs, client: &mut Client, follower: &mut Follower) -> anyhow::Result<bool> {
+fn take(
+    args: &OrdersArgs,
+    (client, follower): (&mut Client, &mut Follower),
+    instruments: &mut Instruments,
+) -> anyhow::Result<bool> {
     let mut failed: Option<anyhow::Error> = None;
     let mut out = std::io::stdout().lock();
     let clock = client.clock();
@@ -167,14 +174,20 @@ fn take(args: &OrdersArgs, client: &mut Client, follower: &mut Follower) -> anyh
             Incoming::Page(page, token) => follower.on_page(&page, token, outbox).map(note),
             Incoming::Rows(body, rows) => follower
                 .on_rows(&body, rows, |event| {
-                    let line = if args.json { json_line(event) } else { table_line(event) };
+                    let line = match args.json {
+                        true => json_line(event),
+                        false => table_line(event, instruments),
+                    };
                     if let Err(error) = writeln!(out, "{line}") {
                         failed = Some(error.into());
                     }
                 })
                 .map(drop),
             Incoming::Session(_, SessionEvent::TradeBusted(bust)) => {
-                let line = if args.json { bust_json(&bust) } else { bust_line(&bust) };
+                let line = match args.json {
+                    true => bust_json(&bust),
+                    false => bust_line(&bust, instruments),
+                };
                 if let Err(error) = writeln!(out, "{line}") {
                     failed = Some(error.into());
                 }
@@ -255,35 +268,40 @@ fn header() -> String {
     )
 }
 
-fn table_line(event: &RowEvent<'_>) -> String {
+fn table_line(event: &RowEvent<'_>, instruments: &mut Instruments) -> String {
     match event {
         RowEvent::Gone(order_id) => format!("{:>10} {:>8} {order_id:>20} gone", "", ""),
-        RowEvent::State(row, attributes) => format!(
-            "{:>10} {:>8} {:>20} {:>10} {:>4} {:<10} {:>12} {:>12} {:>10} {:>10} {:>10} {:<16} {}",
-            row.seq,
-            row.rec,
-            row.order_id,
-            row.instrument_id,
-            format!("{:?}", row.side).to_lowercase(),
-            format!("{:?}", row.ord_type).to_lowercase(),
-            or_dash(row.ord_type != OrdType::Market && row.ord_type != OrdType::Stop, row.price),
-            or_dash(has_stop(row), row.stop_px),
-            row.order_qty,
-            row.leaves_qty,
-            row.cum_qty,
-            format!("{:?}", row.ord_status),
-            notes(row, attributes),
-        ),
+        RowEvent::State(row, attributes) => {
+            let id = row.instrument_id;
+            instruments.refresh_for(id);
+            let price = |is_there: bool, price: Price| match is_there {
+                true => instruments.price(id, price),
+                false => "-".to_owned(),
+            };
+            format!(
+                "{:>10} {:>8} {:>20} {:>10} {:>4} {:<10} {:>12} {:>12} {:>10} {:>10} {:>10} {:<16} \
+                 {}",
+                row.seq,
+                row.rec,
+                row.order_id,
+                instruments.symbol(id),
+                format!("{:?}", row.side).to_lowercase(),
+                format!("{:?}", row.ord_type).to_lowercase(),
+                price(!matches!(row.ord_type, OrdType::Market | OrdType::Stop), row.price),
+                price(has_stop(row), row.stop_px),
+                instruments.qty(id, row.order_qty),
+                instruments.qty(id, row.leaves_qty),
+                instruments.qty(id, row.cum_qty),
+                format!("{:?}", row.ord_status),
+                notes(row, attributes, instruments),
+            )
+        }
     }
 }
 
-fn or_dash(is_there: bool, price: Price) -> String {
-    if is_there { price.to_string() } else { "-".to_owned() }
-}
-
-/// How long it stands where that is not until the day's end, how much an iceberg shows, whether it
-/// was triggered, why it ended, how much its source says of it beside.
-fn notes(row: &OrderRow, attributes: &[u8]) -> String {
+/// The trigger of a stop, the lifetime unless it is the day, an iceberg's shown quantity, the
+/// reason of the end, the length of the source's attributes.
+fn notes(row: &OrderRow, attributes: &[u8], instruments: &Instruments) -> String {
     let time_in_force = match row.time_in_force {
         TimeInForce::Day => String::new(),
         TimeInForce::Gtd => format!("until {}", utc(row.expire_time)),
@@ -296,22 +314,25 @@ fn notes(row: &OrderRow, attributes: &[u8]) -> String {
     let triggered = if is_triggered(row) { "triggered" } else { "" };
     let shown = match row.display_qty {
         Qty::ZERO => String::new(),
-        most => format!("shows {most}"),
+        most => format!("shows {}", instruments.qty(row.instrument_id, most)),
     };
     let beside = match attributes.len() {
         0 => String::new(),
         len => format!("{len} bytes of attributes"),
     };
-    let notes = [triggered, &time_in_force, &shown, reason(row), &beside];
+    let why = reason_text(row.reason);
+    let notes = [triggered, &time_in_force, &shown, &why, &beside];
     let notes: Vec<_> = notes.into_iter().filter(|note| !note.is_empty()).collect();
     notes.join(", ")
 }
 
 /// A trade of the session's own that an operator took back; rows of orders do not tell it.
-fn bust_line(bust: &TradeBusted) -> String {
+fn bust_line(bust: &TradeBusted, instruments: &Instruments) -> String {
+    let id = bust.instrument_id;
+    let (qty, price) = (instruments.qty(id, bust.last_qty), instruments.price(id, bust.last_px));
     format!(
-        "{:>10} {:>8} {:>20} trade {} taken back: {} lots at {}",
-        "", "", bust.order_id, bust.match_id, bust.last_qty, bust.last_px
+        "{:>10} {:>8} {:>20} trade {} taken back: {qty} at {price}",
+        "", "", bust.order_id, bust.match_id
     )
 }
 

@@ -1,4 +1,5 @@
-//! `weir replay [FILE]`: plays recorded order flow into a running node, at the market's pace times N.
+//! `weir replay [FILE]`: plays recorded order flow into a running node, at the market's pace times
+//! N.
 //!
 //! Takes what `weir_client::flow` reads: LOBSTER, Bitstamp, the packed form. It defines an
 //! instrument, an account and a session per copy with an operator's key. What a recording does not
@@ -25,8 +26,8 @@ use super::units;
 /// Options of `weir replay`.
 #[derive(Debug, clap::Args)]
 pub struct ReplayArgs {
-    /// LOBSTER (.zip), Bitstamp (.log.xz, .csv.xz) or packed (.wflow); by default the day of Bitstamp
-    /// that ships with the program.
+    /// LOBSTER (.zip), Bitstamp (.log.xz, .csv.xz) or packed (.wflow); by default the day of
+    /// Bitstamp that ships with the program.
     file: Option<PathBuf>,
     #[command(flatten)]
     login: Login,
@@ -136,16 +137,16 @@ const ORDER_QTY_MAX: Qty = Qty(1 << 40);
 
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
-/// How the instruments of a recording are to be traded.
+/// The trading terms of a recording's instruments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms<'a> {
     /// The symbol of the first copy; the recording's own when not given.
     pub(super) symbol: Option<&'a str>,
     /// The phase that they begin in.
     pub(super) phase: Phase,
-    /// How far a trade may be from the last price, in basis points; zero for no collar.
+    /// The largest distance of a trade from the last price, in basis points; zero for no collar.
     pub(super) dynamic_collar: u32,
-    /// How long a volatility call lasts.
+    /// The duration of a volatility call.
     pub(super) volatility_call: Nanos,
 }
 

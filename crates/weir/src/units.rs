@@ -177,7 +177,9 @@ fn amount(text: &str, units: &[(&str, u128)], bare: Option<&str>) -> Option<u128
     let scale = 10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     let part = if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()?.into() };
     let part: u128 = u128::checked_mul(part, *factor)?;
-    (part % scale == 0).then(|| whole.checked_mul(*factor)?.checked_add(part / scale)).flatten()
+    part.is_multiple_of(scale)
+        .then(|| whole.checked_mul(*factor)?.checked_add(part / scale))
+        .flatten()
 }
 
 #[cfg(test)]

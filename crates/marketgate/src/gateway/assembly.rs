@@ -248,6 +248,7 @@ impl Flush<'_> {
             figures: figures.clone(),
             times,
             probe,
+            is_replayed: section.feed.capture.is_some(),
         })?;
         let (times, wishes) = (readers, taken);
         let part = FlushPart { agent, wake, wishes, local, handshakes, address, figures, times };

@@ -79,6 +79,8 @@ pub struct FlushParts {
     pub probe: FlushProbe,
     /// The ring in shared memory, if it is this thread's.
     pub shm: Option<ShmDoor>,
+    /// The feed is a capture or a file, whose times are not the machine's.
+    pub is_replayed: bool,
 }
 
 /// The agent.
@@ -108,6 +110,8 @@ pub struct Subscribers {
     times: FlushTimes,
     probe: FlushProbe,
     shm: Option<ShmDoor>,
+    /// The newest time of a replayed feed, which ages count from; none for a live feed.
+    replayed: Option<Nanos>,
 }
 
 /// Returns an agent that knows all sessions that the control log has defined.
@@ -144,6 +148,7 @@ pub fn flush_agent(parts: FlushParts) -> std::io::Result<FlushAgent> {
         times: parts.times,
         probe: parts.probe,
         shm: parts.shm,
+        replayed: parts.is_replayed.then_some(Nanos(0)),
     };
     Listener::new(listener, protocol)
 }
@@ -153,12 +158,14 @@ impl Subscribers {
     fn take_entries(&mut self, links: &mut Links, now: Nanos) -> usize {
         let Subscribers { hearing, mirror, fanout, definitions, channels, shm, .. } = self;
         let (times, probe) = (&mut self.times, &mut self.probe);
+        let replayed = &mut self.replayed;
         hearing.take(HEAR_MAX, |told| {
             mirror.take(told);
             match &told.what {
                 What::Nothing => {}
                 What::Entry(entry) => {
                     times.handed.record(now.since(told.told_at).0);
+                    *replayed = replayed.map(|newest| newest.max(entry.merged.ts_recv));
                     told.trace.iter().for_each(|trace| probe.heard(entry, trace));
                     fanout.apply(now, entry);
                 }
@@ -233,6 +240,7 @@ impl Subscribers {
 
     fn tell_one(&mut self, links: &mut Links, id: ConnectionId, now: Nanos) -> usize {
         let Subscribers { fanout, mirror, definitions, drafts, times, probe, .. } = self;
+        let replayed = self.replayed;
         let Some(link) = links.get_mut(id) else { return 0 };
         let (Some(session), Some(subscriber)) = (link.session, link.state.id) else { return 0 };
         if !link.socket.is_open() {
@@ -259,7 +267,8 @@ impl Subscribers {
             probe.written(id.0, &message.entry);
             sent += 1;
             if message.entry.merged.change_count > 0 {
-                state.counts.last_age = now.since(message.entry.merged.ts_recv).0;
+                let clock = replayed.unwrap_or(now);
+                state.counts.last_age = clock.since(message.entry.merged.ts_recv).0;
                 times.age.record(state.counts.last_age);
             }
         });

@@ -21,12 +21,12 @@ use weir_wire::reference::{DefineInstrument, SetPhase};
 
 use super::recordings::Several;
 
-/// How far a trade of a recorded instrument may be from the one before it, in basis points: no
-/// recorded trade is.
+/// The largest distance of a recorded instrument's trade from the one before, in basis points; no
+/// recorded trade is further.
 pub(super) const DYNAMIC_COLLAR: u32 = 5_000;
-/// How long a volatility call lasts.
+/// The duration of a volatility call.
 pub(super) const VOLATILITY_CALL: Nanos = Nanos(200_000_000);
-/// How many sessions trade the demo's own instrument.
+/// The number of sessions that trade the demo's own instrument.
 pub(super) const OWN_TRADERS: u32 = 2;
 /// The middle of its book.
 const MIDDLE: Price = Price(10_000);
@@ -35,13 +35,13 @@ const OWN_RATE: f64 = 200.0;
 const OWN_SEED: u64 = 7;
 /// The most live orders of each of its sessions.
 const OWN_LIVE_MAX: usize = 500;
-/// How long the closing call lasts.
+/// The duration of the closing call.
 const CLOSING_CALL: Nanos = Nanos(300_000_000);
 
 /// An instrument of the day.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listed {
-    /// What is traded, for whom, by which trader.
+    /// An instrument, its account and its trader.
     pub(super) stage: Stage,
     /// Orders that the opening call collects; `None` where trading is continuous from the start.
     pub(super) seed_count: Option<usize>,
@@ -50,7 +50,7 @@ pub(super) struct Listed {
     pub(super) call_qty: Qty,
 }
 
-/// What goes out before all else: when it is due, who sends it, where to, what it is.
+/// Requests sent before all others: due time, sender, partition, request.
 type Sent = (Nanos, usize, PartitionId, Request);
 
 /// The orders of a day, each when it is due.

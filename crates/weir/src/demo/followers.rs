@@ -22,9 +22,9 @@ use crate::endpoint::TIMEOUT;
 /// The followers' sessions count up from here.
 const FIRST_SESSION: u32 = 90;
 
-/// What a follower has to tell.
+/// A follower's result.
 pub(super) struct FollowerReport {
-    /// What it followed.
+    /// Its filter.
     pub(super) name: &'static str,
     /// Rows read.
     pub(super) rows: u64,
@@ -95,7 +95,7 @@ impl Followers {
         self.all.iter().all(|follower| follower.online.load(Ordering::Relaxed))
     }
 
-    /// How many changes the delivery store has to have taken in: as many as rows were read.
+    /// The number of changes that the delivery store must hold: as many as rows were read.
     pub(super) fn wanted(&self, _report: &StatusReport) -> u64 {
         self.all.iter().map(|follower| follower.rows.load(Ordering::Relaxed)).max().unwrap_or(0)
     }

@@ -40,7 +40,7 @@ use super::endpoint::TIMEOUT;
 use super::load::{progress_bar, show};
 use super::{ports, units};
 
-/// Whether the demo's day has calls when nobody says.
+/// The default of `--calls`: the demo's day has calls.
 const HAS_CALLS: bool = true;
 
 /// Options of `weir demo`.
@@ -61,7 +61,7 @@ pub struct DemoArgs {
     /// Begin the day with an opening call and end it with a closing call.
     #[arg(long, value_name = "BOOL", default_value_t = HAS_CALLS, action = clap::ArgAction::Set)]
     calls: bool,
-    /// What an acknowledgement promises: memory, os or disk.
+    /// Durability of an acknowledgement: memory, os or disk.
     #[arg(long, default_value = "disk")]
     durability: Durability,
     /// Play for at most this time; a number alone is seconds.
@@ -93,7 +93,7 @@ struct Stand {
     dir_is_ours: bool,
 }
 
-/// What the demo's certificate is for.
+/// The name in the demo's certificate.
 const SERVER_NAME: &str = "weir.demo";
 
 /// The demo's certificate, and its clients' end.
@@ -260,7 +260,7 @@ impl Stand {
         Ok(Stand { node, http, tls, http_runtime, dir, dir_is_ours })
     }
 
-    /// Where the node is and how it is known.
+    /// The node's address and TLS.
     fn target(&self) -> Target {
         let tls = self.tls.as_ref().map(|tls| tls.client.clone());
         Target { address: self.node.address(), tls }

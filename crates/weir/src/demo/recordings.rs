@@ -1,4 +1,4 @@
-//! What the demo plays: the Bitstamp day that ships with the program, and LOBSTER's stocks where
+//! The demo's recordings: the Bitstamp day that ships with the program, and LOBSTER's stocks where
 //! `WEIR_DATA` names a folder that has them, each on several instruments.
 
 use std::num::NonZeroU64;
@@ -26,7 +26,7 @@ const BITSTAMP_DAY: &[u8] = include_bytes!("../../../../data/bitstamp-2015-05-01
 const LOBSTER_DAYS: [&str; 2] = ["AAPL_2012-06-21_1", "AMZN_2012-06-21_1"];
 /// Identifiers of what the demo defines count up from here.
 const FIRST_ID: u32 = 100;
-/// How much later each copy begins than the one before it, in the time of the replay.
+/// The delay of each copy's begin after the one before, in the time of the replay.
 const SHIFT: Nanos = Nanos(50_000_000);
 
 /// A recording and its orders.
@@ -49,11 +49,11 @@ pub(super) struct Recordings {
     copies: u32,
 }
 
-/// Who plays it.
+/// The sessions and accounts that play it.
 pub(super) struct Cast {
     /// One session a copy of a recording.
     pub(super) traders: Vec<weir_client::load::Trader>,
-    /// What each copy trades, recording by recording.
+    /// The instrument and account of each copy, recording by recording.
     pub(super) stages: Vec<Stage>,
     /// With a day of calls: what each is, the demo's own instrument last.
     listed: Vec<Listed>,
@@ -189,7 +189,7 @@ pub(super) struct Several<'a> {
 }
 
 impl Several<'_> {
-    /// How long it lasts.
+    /// Its duration.
     pub(super) fn span(&self, speed: NonZeroU64) -> Duration {
         let longest = self.recordings.all.iter().map(|r| r.plan.span(speed).0).max();
         let shifts = SHIFT.0 * u64::from(self.recordings.copies);
@@ -241,7 +241,7 @@ mod tests {
         Cast { traders: Vec::new(), stages, listed: all, own }
     }
 
-    /// What a request is to an instrument's day.
+    /// The role of a request in an instrument's day.
     fn step(request: &Request) -> String {
         match request {
             Request::SetPhase(set) => format!("{:?}", set.phase),

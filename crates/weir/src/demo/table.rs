@@ -11,17 +11,17 @@ use crate::endpoint::decimal;
 
 /// All that there is to tell.
 pub(super) struct Told {
-    /// What the player measured.
+    /// The player's measurements.
     pub(super) report: LoadReport,
-    /// How long it played.
+    /// The duration of the playback.
     pub(super) seconds: f64,
-    /// What the node says of itself.
+    /// The node's status.
     pub(super) status: StatusReport,
-    /// What the followers say.
+    /// The followers' results.
     pub(super) followers: Vec<FollowerReport>,
 }
 
-/// What each of the node's latencies is, for people.
+/// Descriptions of the node's latencies, for people.
 const NAMES: [(&str, &str); 11] = [
     ("in", "in    socket to hand-over"),
     ("t1", "T1    gateway to partition"),

@@ -21,11 +21,11 @@ use crate::units;
 pub struct ClientsArgs {
     #[command(flatten)]
     login: Login,
-    /// How many of which kind: all:N, firm:N, account:N, instrument:N, with commas between them.
-    /// The clients of a kind want the first firm, the second, and so on.
+    /// Numbers of clients by kind: all:N, firm:N, account:N, instrument:N, separated by commas. The
+    /// clients of a kind want the first firm, the second, and so on.
     #[arg(long, value_name = "KINDS", default_value = "all:1,firm:9,account:90")]
     mix: ClientMix,
-    /// Whose orders: a source's; none for the node's own.
+    /// The source of the orders; without it the node's own.
     #[arg(long, value_name = "ID")]
     source: Option<u16>,
     /// Firms, accounts or instruments before they come round again.
@@ -76,7 +76,7 @@ pub struct ClientsArgs {
 /// The kinds of clients, in the order of a mix.
 const KINDS: [&str; 4] = ["all", "firm", "account", "instrument"];
 
-/// How many clients of each kind.
+/// The number of clients of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ClientMix([u32; 4]);
 

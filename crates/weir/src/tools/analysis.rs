@@ -1,4 +1,4 @@
-//! What a capture or a day file holds: groups, channels, gaps, the mix of messages, rates.
+//! The content of a capture or a day file: groups, channels, gaps, the mix of messages, rates.
 //!
 //! Never judges what a message means: a feed's framing is all that it knows, and without one it
 //! counts datagrams.
@@ -61,7 +61,7 @@ impl Numbers {
     }
 }
 
-/// Where datagrams went.
+/// The datagrams of a group.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
     /// Datagrams.
@@ -74,20 +74,20 @@ pub struct Group {
     pub last: Nanos,
     /// Datagrams that are not of the feed.
     pub strangers: u64,
-    /// What the feed's framing found in each channel.
+    /// The sequence numbers of each channel, by the feed's framing.
     pub channels: BTreeMap<u32, Numbers>,
 }
 
 /// Messages of one type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kind {
-    /// How many.
+    /// Their number.
     pub messages: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
-/// What was found.
+/// The result.
 #[derive(Debug, Default)]
 pub struct Analysis {
     /// By where they went.
@@ -190,7 +190,7 @@ impl Analysis {
         self.rates.add(at, count);
     }
 
-    /// What is counted.
+    /// The unit of the counts.
     #[must_use]
     pub fn unit(&self) -> &'static str {
         if self.has_messages { "messages" } else { "datagrams" }

@@ -19,7 +19,7 @@ use weir_types::{InstrumentId, Nanos};
 /// Channels of one group.
 const CHANNELS_MAX: usize = 1_024;
 
-/// What was taken in and what was not.
+/// Counts of processed and refused messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BuilderCounts {
     /// Messages decoded.
@@ -119,7 +119,7 @@ pub struct Builder {
     feed: AnyFeed,
     market: Market,
     lines: BTreeMap<SocketAddr, Lines>,
-    /// Which group each line B belongs to.
+    /// The group of each line B.
     other_lines: BTreeMap<SocketAddr, SocketAddr>,
     config: LineConfig,
     /// Messages of a day file, which have no numbers of their own.
@@ -213,7 +213,7 @@ impl Builder {
         self.market.definitions.values()
     }
 
-    /// What was taken in and what was not.
+    /// Counts of processed and refused messages.
     #[must_use]
     pub fn counts(&self) -> &BuilderCounts {
         &self.market.counts

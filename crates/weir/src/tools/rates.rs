@@ -1,4 +1,4 @@
-//! How many events a second, at best and at worst: counted in windows of 1 s, 10 ms and 1 ms.
+//! Rates of events: counted in windows of 1 s, 10 ms and 1 ms.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ pub struct RateRow {
     pub peak: u64,
     /// The same as events a second.
     pub peak_per_second: f64,
-    /// When it began.
+    /// Its begin.
     pub peak_at_ns: u64,
     /// Windows with an event.
     pub busy_windows: u64,

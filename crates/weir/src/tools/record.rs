@@ -1,4 +1,4 @@
-//! What comes is kept in a capture.
+//! Datagrams written to a capture.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use weir_marketgate::capture::CaptureWriter;
 use weir_marketgate::{Datagrams, ReceiveCounts};
 
-/// What is written reaches the file at least so often.
+/// The longest time until written datagrams are in the file.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
-/// When to end.
+/// The limits of a recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecordPlan {
     /// After so long.

@@ -10,22 +10,22 @@ use weir_marketgate::capture::{CaptureFile, FileError, Item, Pace, Speed};
 /// Shorter waits than this are spent in a loop: a sleep ends late.
 const SLEEP_MIN: Duration = Duration::from_micros(200);
 
-/// What to send, where to, and how.
+/// The parameters of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayPlan {
-    /// Where to.
+    /// The destination.
     pub to: SocketAddr,
     /// Only what went to this group.
     pub group: Option<SocketAddr>,
-    /// How fast.
+    /// The speed.
     pub speed: Speed,
     /// Of a million datagrams so many are not sent.
     pub loss_millionths: u64,
-    /// Which ones.
+    /// The seed of the choice of datagrams left out.
     pub seed: u64,
 }
 
-/// What became of it.
+/// The outcome of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
     /// Datagrams sent.
@@ -36,7 +36,7 @@ pub struct ReplayReport {
     pub left_out: u64,
     /// Datagrams that the system refused.
     pub refused: u64,
-    /// How long it took.
+    /// Its duration.
     pub elapsed: Duration,
     /// The latest that a datagram was sent after its time.
     pub late_max: Duration,

@@ -79,9 +79,11 @@ pub fn run_trades(args: &TradesArgs) -> anyhow::Result<()> {
     if fills.is_empty() && !args.follow && !args.of.json {
         println!("no trades");
     }
-    while args.follow {
-        for fill in source.poll(Duration::from_millis(500))?.0 {
-            println!("{}", source.line(&fill));
+    if args.follow {
+        loop {
+            for fill in source.poll(Duration::from_millis(500))?.0 {
+                println!("{}", source.line(&fill));
+            }
         }
     }
     source.close()
@@ -222,7 +224,8 @@ impl Source<'_> {
         if self.of.json {
             return serde_json::json!({
                 "account_id": account.0, "firm_id": position.firm_id.0, "symbol": symbol,
-                "instrument_id": id.0, "net_qty": net, "bought_qty": bought, "bought_avg_px": buy_px,
+                "instrument_id": id.0, "net_qty": net,
+                "bought_qty": bought, "bought_avg_px": buy_px,
                 "sold_qty": sold, "sold_avg_px": sell_px, "trade_count": position.trade_count,
             })
             .to_string();
@@ -241,7 +244,7 @@ impl Source<'_> {
         if side.lots == 0 {
             return None;
         }
-        let exponent = self.instruments.0.get(&id).map_or(0, |one| one.price_exponent);
+        let exponent = self.instruments.price_exponent(id);
         let scaled = side.mantissas * 10i128.pow(PLACES.unsigned_abs().into());
         let rounded = (scaled + scaled.signum() * side.lots / 2) / side.lots;
         Some(decimal(rounded, exponent - PLACES))

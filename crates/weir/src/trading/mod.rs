@@ -9,48 +9,15 @@
 
 pub mod entry;
 pub mod history;
-mod report;
-
-use std::collections::HashMap;
+pub(crate) mod report;
 
 use anyhow::Context;
 use weir_client::status::InstrumentStatus;
 use weir_runtime::civil::utc;
-use weir_types::{InstrumentId, Nanos, Price, Qty};
+use weir_types::{Nanos, Price, Qty};
 
-use super::endpoint::{Endpoint, decimal};
+use super::instruments::Instruments;
 use super::units;
-
-/// The node's instruments by identifier.
-struct Instruments(HashMap<InstrumentId, InstrumentStatus>);
-
-impl Instruments {
-    fn fetch(endpoint: &Endpoint) -> anyhow::Result<Instruments> {
-        let all = endpoint.status()?.instruments.into_iter();
-        Ok(Instruments(all.map(|one| (one.instrument_id(), one)).collect()))
-    }
-
-    /// The symbol; the number of an instrument that the node defined after the page was read.
-    fn symbol(&self, id: InstrumentId) -> String {
-        match self.0.get(&id) {
-            Some(one) => one.symbol.clone(),
-            None if id.is_none() => String::new(),
-            None => id.to_string(),
-        }
-    }
-
-    fn price(&self, id: InstrumentId, price: Price) -> String {
-        decimal(i128::from(price.0), self.0.get(&id).map_or(0, |one| one.price_exponent))
-    }
-
-    fn qty(&self, id: InstrumentId, qty: Qty) -> String {
-        self.lots(id, i128::from(qty.0))
-    }
-
-    fn lots(&self, id: InstrumentId, lots: i128) -> String {
-        decimal(lots, self.0.get(&id).map_or(0, |one| one.qty_exponent))
-    }
-}
 
 /// A moment of UTC to the millisecond.
 fn moment(at: Nanos) -> String {

@@ -40,6 +40,7 @@ impl Printer {
 
     /// An order's change.
     pub(super) fn report(&mut self, event: &OrderEvent) {
+        self.instruments.refresh_for(event.instrument_id);
         if self.is_json {
             println!("{}", report_json(&self.instruments, event));
             return;
@@ -80,12 +81,7 @@ impl Printer {
             (self.instruments.qty(id, bust.last_qty), self.instruments.price(id, bust.last_px));
         let symbol = self.instruments.symbol(id);
         if self.is_json {
-            let object = json!({
-                "report": "trade_busted", "symbol": symbol, "order_id": bust.order_id.0,
-                "match_id": bust.match_id.0, "side": format!("{:?}", bust.side),
-                "last_qty": qty, "last_px": price, "transact_time": bust.transact_time.0,
-            });
-            println!("{object}");
+            println!("{}", busted_json(&self.instruments, bust));
         } else {
             println!("trade {} of {symbol} is busted: {qty} at {price}", bust.match_id);
         }
@@ -147,22 +143,20 @@ fn line(cells: [String; 13]) -> String {
 }
 
 /// A reason as its name and its sentence; empty for none.
-pub(super) fn reason_text(reason: Reason) -> String {
+pub(crate) fn reason_text(reason: Reason) -> String {
     match reason {
         Reason::None => String::new(),
         reason => format!("{reason:?}: {reason}"),
     }
 }
 
-/// A reason's name in JSON; null for none.
+/// A reason's name in JSON: `None` for none.
 fn reason_json(reason: Reason) -> Value {
-    match reason {
-        Reason::None => Value::Null,
-        reason => format!("{reason:?}").into(),
-    }
+    format!("{reason:?}").into()
 }
 
-fn report_json(instruments: &Instruments, event: &OrderEvent) -> Value {
+/// An order's change as a JSON object.
+pub(crate) fn report_json(instruments: &Instruments, event: &OrderEvent) -> Value {
     let id = event.instrument_id;
     let price = |price| instruments.price(id, price);
     let qty = |qty| instruments.qty(id, qty);
@@ -197,6 +191,23 @@ fn report_json(instruments: &Instruments, event: &OrderEvent) -> Value {
         object["liquidity"] = format!("{:?}", event.liquidity).into();
     }
     object
+}
+
+/// A busted trade as a JSON object.
+pub(crate) fn busted_json(instruments: &Instruments, bust: &TradeBusted) -> Value {
+    let id = bust.instrument_id;
+    json!({
+        "report": "trade_busted",
+        "symbol": instruments.symbol(id),
+        "instrument_id": id.0,
+        "order_id": bust.order_id.0,
+        "match_id": bust.match_id.0,
+        "account_id": bust.account_id.0,
+        "side": format!("{:?}", bust.side),
+        "last_qty": instruments.qty(id, bust.last_qty),
+        "last_px": instruments.price(id, bust.last_px),
+        "transact_time": bust.transact_time.0,
+    })
 }
 
 fn rejected_json(instruments: &Instruments, rejected: &RequestRejected) -> Value {

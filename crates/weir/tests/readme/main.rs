@@ -126,7 +126,8 @@ fn commands_of_the_readme_work_as_printed() {
 
 #[test]
 fn commands_are_taken_from_the_blocks_of_the_section_alone() {
-    let page = "# A\n\n```sh\nno\n```\n\n## By hand\n\n```sh\none &   # a\n# two\ntwo \\\n  2\n```\n\
+    let page = "# A\n\n```sh\nno\n```\n\n## By hand\n\n\
+                ```sh\none &   # a\n# two\ntwo \\\n  2\n```\n\
                 ```toml\nno\n```\n\n## After\n\n```sh\nno\n```\n";
     let found = commands(page, "By hand");
     assert_eq!(found, ["one &   # a", "two    2"]);

@@ -7,7 +7,9 @@ mod shm;
 mod statistics;
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use weir_client::market::{MarketClient, Wanted};
@@ -714,6 +716,7 @@ fn a_day_file_is_served_and_the_command_line_shows_who_is_told_what() {
     let watched = weir_at(&node, &[&words[..], &["--market", &at]].concat()).output().unwrap();
     let text = String::from_utf8(watched.stdout).unwrap();
     assert!(watched.status.success() && text.contains("EVEN2") && text.contains("bid"), "{text}");
+    watch_counts_lines_and_notes_a_capture_at_its_end(&node, &at);
 
     until("who is served is shown", || {
         let top = weir_at(&node, &["market", "top", "--once", "--json"]).output().unwrap();
@@ -723,9 +726,33 @@ fn a_day_file_is_served_and_the_command_line_shows_who_is_told_what() {
     });
     let top = weir_at(&node, &["market", "top", "--once"]).output().unwrap();
     let text = String::from_utf8(top.stdout).unwrap();
-    for word in ["channel 0.0 Live", "orders, ", "subscriptions"] {
+    for word in ["capture at its end", "channel 0.0 Live", "orders, ", "subscriptions"] {
         assert!(text.contains(word), "{word}: {text}");
     }
+}
+
+fn watch_counts_lines_and_notes_a_capture_at_its_end(node: &Node, market: &str) {
+    let words = ["market", "watch", "*", "--messages", "3", "--json", "--market", market];
+    let watched = weir_at(node, &words).output().unwrap();
+    assert!(watched.status.success(), "{watched:?}");
+    let text = String::from_utf8(watched.stdout).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 3, "as many as were asked for: {text}");
+    assert!(lines.iter().all(|line| line["symbol"].is_string() && line["type"].is_string()));
+    let mut none = weir_at(node, &["market", "watch", "NONE*", "--market", market]);
+    let mut none = none.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let notes = BufReader::new(none.stderr.take().expect("stderr is piped")).lines();
+    let mut wanted = vec!["no instrument of the feed matches", "the capture has ended"];
+    for note in notes.map_while(Result::ok) {
+        wanted.retain(|wanted| !note.contains(wanted));
+        if wanted.is_empty() {
+            break;
+        }
+    }
+    none.kill().unwrap();
+    none.wait().unwrap();
+    assert!(wanted.is_empty(), "not noted: {wanted:?}");
 }
 
 #[test]
