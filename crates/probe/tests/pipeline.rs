@@ -5,22 +5,20 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::BufWriter;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
+use std::{fs, thread};
 
 use weir_probe::capture::{CaptureDecoder, Frame};
-use weir_probe::cores;
 use weir_probe::ring::RING_RECORDS_DEFAULT;
 use weir_probe::thread::usable_cores;
 use weir_probe::trace::Stamps;
 use weir_probe::{
     ClockWriter, Drain, DrainOptions, DrainReport, Measure, Point, PointSet, Recorder, RingDir,
-    TraceId, TraceIds,
+    TraceId, TraceIds, cores,
 };
 
 const ORDERS: u64 = 5_000;

@@ -12,6 +12,7 @@ use weir_client::clock::{nanos, unix_time};
 use weir_client::load::setup::{fresh_key, key_hash};
 use weir_client::status::{InstrumentStatus, phase_name, phase_named};
 use weir_client::{Admin, ClientError};
+use weir_runtime::civil::{Date, parse_moment, utc};
 use weir_types::{
     AccountId, Cash, ClOrdId, Credential, CredentialKind, FirmId, InstrumentId, KillScope,
     MassCancelScope, MatchId, Nanos, PartitionId, Phase, Price, Qty, Reason, RequestNo, Role,
@@ -28,7 +29,6 @@ use super::endpoint::{DIR_VARIABLE, Login, dir_of, hex, key_file_name};
 use super::explain::contradictions;
 use super::keygen::{parse_32, read_public_key};
 use super::units;
-use weir_runtime::civil::{Date, parse_moment, utc};
 
 /// Options of `weir admin`.
 #[derive(Debug, clap::Args)]

@@ -10,9 +10,8 @@ use weir_node::backup::restore::{Restored, restore};
 use weir_node::backup::stored::Stored;
 use weir_node::backup::take::{Key, LogSource, NodeFiles, Taken, back_up};
 use weir_node::backup::{BROKER_DIR, BackupError, LogKind};
-use weir_types::PartitionId;
-
 use weir_runtime::civil;
+use weir_types::PartitionId;
 
 /// The key that seals delivery tokens: without it followers begin again.
 const TOKEN_KEY: &str = "token.key";

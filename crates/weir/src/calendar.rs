@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use weir_client::status::phase_name;
-use weir_types::{Nanos, Phase};
-
 use weir_runtime::civil::{Date, TimeOfDay, UtcOffset};
+use weir_types::{Nanos, Phase};
 
 /// A calendar.
 #[derive(Debug, Deserialize)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::json;
-use weir_marketgate::capture::{CaptureFile, CaptureWriter, FileCounts, FileKind};
+use weir_marketgate::capture::{CaptureFile, CaptureWriter, FileCounts, FileKind, Speed};
 use weir_marketgate::feeds::{FEEDS, FeedEntry, feed_by_name};
 use weir_marketgate::post::audit::{AuditOverview, audit_files};
 use weir_marketgate::udp::{BatchReceiver, Listen, sender};
@@ -22,7 +22,6 @@ use crate::tools::analysis::{Analysis, Taken, kind_text};
 use crate::tools::plot;
 use crate::tools::record::{RecordPlan, record};
 use crate::tools::replay::{ReplayPlan, replay};
-use weir_marketgate::capture::Speed;
 
 /// Options of `weir feed`.
 #[derive(Debug, clap::Args)]

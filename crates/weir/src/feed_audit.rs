@@ -3,9 +3,8 @@
 
 use serde_json::{Value, json};
 use weir_marketgate::post::audit::AuditOverview;
-use weir_types::Nanos;
-
 use weir_runtime::civil;
+use weir_types::Nanos;
 
 /// Gaps that are shown as text; `--json` has more.
 const SHOWN_MAX: usize = 100;

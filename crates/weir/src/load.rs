@@ -7,14 +7,15 @@
 
 use std::time::Duration;
 
-use super::endpoint::{Login, TIMEOUT, span};
-use super::units;
 use indicatif::{ProgressBar, ProgressStyle};
 use weir_client::clock::{WaitStrategy, nanos};
 use weir_client::load::{
     Arrivals, Generator, Kinds, LoadPlan, LoadReport, Mix, MixSource, Pace, Progress, Quantiles,
     Schedule, SetupPlan, Verdict, set_up,
 };
+
+use super::endpoint::{Login, TIMEOUT, span};
+use super::units;
 
 /// Options of `weir load`.
 #[derive(Debug, clap::Args)]

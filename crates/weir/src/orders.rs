@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use weir_client::follower::{PageEvent, RowEvent};
 use weir_client::session::SessionEvent;
 use weir_client::{Client, ClientError, Follower, FollowerConfig, Incoming};
+use weir_runtime::civil::utc;
 use weir_types::{AccountId, FirmId, InstrumentId, OrdType, PartitionId, Price, Qty, TimeInForce};
 use weir_web::order_json::{gone_json, has_stop, is_triggered, row_json};
 use weir_wire::delivery::OrderRow;
@@ -23,7 +24,6 @@ use super::instruments::Instruments;
 use super::named_token::NamedToken;
 use super::trading::report::reason_text;
 use super::units;
-use weir_runtime::civil::utc;
 
 /// The longest wait for messages in one turn.
 const POLL: Duration = Duration::from_millis(500);

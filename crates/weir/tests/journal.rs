@@ -9,7 +9,7 @@
 mod core;
 
 use weir_delivery::stream::{SourceStream, Taken, Window};
-use weir_delivery::{Filter, OrderStore, SnapshotStep};
+use weir_delivery::{ChunkOutcome, Filter, OrderStore};
 use weir_io::disk::sim::{CrashChoice, TraceOp};
 use weir_io::{Rng, SeededRng, SimDisk};
 use weir_log::{Durability, LogConfig, SnapshotStore};
@@ -204,7 +204,7 @@ impl Workload {
             bytes.clear();
             // Changes arrive meanwhile.
             self.feed();
-            if step == SnapshotStep::Done {
+            if step == ChunkOutcome::Done {
                 break;
             }
         }

@@ -18,10 +18,10 @@ use weir_door::{
     ConnectionId, Door, DoorLimits, Intake, Listener, ListenerParts, LoggedOn, Protocol, Said,
     Terms,
 };
+use weir_feed::Definition;
+use weir_feed::line::State;
 use weir_io::Rng;
-use weir_market::Definition;
 use weir_market::conflate::{Fanout, Interest, Poll, Polled};
-use weir_market::line::State;
 use weir_partition::event_reader::{EventReader, ReadEvent};
 use weir_runtime::Wake;
 use weir_types::{InstrumentId, Nanos, Reason, Role};

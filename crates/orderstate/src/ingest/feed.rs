@@ -18,11 +18,10 @@ use super::following::Following;
 use super::handoff::{IngestAnswer, IngestPort};
 use super::own::OwnEvents;
 use crate::cold::ColdFeeder;
-use crate::stores::StoreFigures;
-use crate::stores::WINDOW;
 use crate::stores::journal::Journal;
 use crate::stores::snapshots::{Piece, SnapshotPort};
 use crate::stores::tail::EntryTail;
+use crate::stores::{StoreFigures, WINDOW};
 
 /// The number of records visited in one cycle at the end of a full resend.
 const SWEEP_STEPS: u32 = 2_048;

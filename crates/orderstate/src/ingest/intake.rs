@@ -10,8 +10,8 @@ use weir_wire::ingest::{OpenSource, SourceReject};
 use weir_wire::replica::FollowSource;
 
 use super::agent::{CoreState, Ingest};
-use super::feeds::WINDOW;
 use super::handoff::Asked;
+use crate::stores::WINDOW;
 
 impl Ingest {
     pub(super) fn take_message(&mut self, link: &mut Link<CoreState>, said: &Said<'_>) -> Intake {

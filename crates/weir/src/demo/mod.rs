@@ -35,10 +35,9 @@ use weir_types::hex::parse_key;
 use weir_types::{AccountId, Durability, Nanos, Phase};
 use weir_wire::session::ApiKey;
 
-use super::certificate;
 use super::endpoint::TIMEOUT;
 use super::load::{progress_bar, show};
-use super::{ports, units};
+use super::{certificate, ports, units};
 
 /// The default of `--calls`: the demo's day has calls.
 const HAS_CALLS: bool = true;
