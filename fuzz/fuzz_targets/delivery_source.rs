@@ -12,7 +12,11 @@ use weir_delivery::snapshot::{CHUNK_HEADER_LEN, ChunkOutcome, Restore};
 use weir_delivery::stream::{SourceStream, Window};
 use weir_delivery::{Filter, OrderStore, StoreConfig};
 use weir_fuzz::Recipe;
-use weir_types::{AccountId, BatchNo, ClOrdId, Epoch, ExecInst, ExecType, FirmId, InstrumentId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Price, Qty, Reason, Rec, Seq, SessionId, Side, Switch, TimeInForce};
+use weir_types::{
+    AccountId, BatchNo, ClOrdId, Epoch, ExecInst, ExecType, FirmId, InstrumentId, Nanos, OrdStatus,
+    OrdType, OrderId, PartitionId, Price, Qty, Reason, Rec, Seq, SessionId, Side, Switch,
+    TimeInForce,
+};
 use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::dialogue::put_source_batch;
 use weir_wire::frame::put_frame;

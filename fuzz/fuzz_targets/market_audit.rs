@@ -6,7 +6,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_feed::capture::BLOCK_LEN_MAX;
-use weir_feed::capture::audit::{AuditDecoder, AuditNext, DecodedAudit, put_audit_datagram, put_audit_gap, put_audit_head};
+use weir_feed::capture::audit::{
+    AuditDecoder, AuditNext, DecodedAudit, put_audit_datagram, put_audit_gap, put_audit_head,
+};
 use weir_fuzz::Recipe;
 
 fn lines(count: u16) -> Vec<u8> {

@@ -5,7 +5,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_feed::capture::{BLOCK_LEN_MAX, Datagram, Decoded, Decoder, Record, datagram, next_record, put_datagram, put_file_header};
+use weir_feed::capture::{
+    BLOCK_LEN_MAX, Datagram, Decoded, Decoder, Record, datagram, next_record, put_datagram,
+    put_file_header,
+};
 use weir_fuzz::Recipe;
 
 /// Headers that blind bytes seldom produce: pcap in two forms, a pcapng section with an Ethernet

@@ -41,8 +41,8 @@ pub enum Intake {
     Done,
     /// It found no room: it is taken again later, and before those that follow it.
     Wait,
-    /// It has no place: the peer gets a `Reject` with the reason and the field, and 16 such messages
-    /// end the connection.
+    /// It has no place: the peer gets a `Reject` with the reason and the field, and 16 such
+    /// messages end the connection.
     Refused(Reason, &'static str),
 }
 
@@ -61,8 +61,8 @@ pub struct Said<'a> {
 
 /// The part of a door that depends on its messages.
 ///
-/// In each cycle the listener calls [`hear`](Protocol::hear), then [`take`](Protocol::take) for each
-/// message, then [`produce`](Protocol::produce), then [`flushed`](Protocol::flushed) for each
+/// In each cycle the listener calls [`hear`](Protocol::hear), then [`take`](Protocol::take) for
+/// each message, then [`produce`](Protocol::produce), then [`flushed`](Protocol::flushed) for each
 /// connection that was written to, and [`gone`](Protocol::gone) for those that have ended.
 pub trait Protocol: Send {
     /// The state of one connection.

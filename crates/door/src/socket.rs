@@ -1,4 +1,5 @@
-//! A connection's bytes in and out, both bounded, and the times of the last bytes in each direction.
+//! A connection's bytes in and out, both bounded, and the times of the last bytes in each
+//! direction.
 //!
 //! It moves bytes and knows no protocol. It never blocks, and it produces no output by itself but
 //! heartbeats and the farewell.
@@ -246,9 +247,9 @@ impl Socket {
         self.error_count >= ERRORS_MAX
     }
 
-    /// The reason to end a session's connection now, if there is one: its key has expired, or it was
-    /// silent for 2.5 times `interval`, its time between heartbeats in nanoseconds. A connection
-    /// that is not read (`is_heard` is false) is not silent.
+    /// The reason to end a session's connection now, if there is one: its key has expired, or it
+    /// was silent for 2.5 times `interval`, its time between heartbeats in nanoseconds. A
+    /// connection that is not read (`is_heard` is false) is not silent.
     pub fn lapse(
         &self,
         (interval, valid_until): (u64, Nanos),

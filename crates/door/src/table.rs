@@ -1,9 +1,9 @@
 //! A door's table of connections, by slot.
 //!
-//! A slot is used again under a new generation, so that the id of a closed connection finds nothing.
-//! An entry is boxed and can be taken out of its slot while the rest of the door is borrowed: that
-//! moves a pointer. The table allocates only when it holds more connections than ever before, and
-//! for each new connection.
+//! A slot is used again under a new generation, so that the id of a closed connection finds
+//! nothing. An entry is boxed and can be taken out of its slot while the rest of the door is
+//! borrowed: that moves a pointer. The table allocates only when it holds more connections than
+//! ever before, and for each new connection.
 //!
 //! INVARIANT: `count` is the number of ids that are reserved and not released.
 

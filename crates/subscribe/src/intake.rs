@@ -42,8 +42,8 @@ impl Subscriptions {
         Intake::Done
     }
 
-    /// Takes a message for another session. If it finds no room, nothing behind it is taken until it
-    /// comes again, so that a publisher's messages keep their order.
+    /// Takes a message for another session. If it finds no room, nothing behind it is taken until
+    /// it comes again, so that a publisher's messages keep their order.
     fn publish(
         &mut self,
         link: &mut Link,

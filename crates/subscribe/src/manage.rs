@@ -7,8 +7,8 @@
 //! | supervisor, operator | any firm's, all | all | its own | any |
 //! | source | none | none | none | none |
 //!
-//! A name belongs to a firm: two firms may use the same one. Supervisors and operators share theirs,
-//! and may ask for any firm's.
+//! A name belongs to a firm: two firms may use the same one. Supervisors and operators share
+//! theirs, and may ask for any firm's.
 
 use weir_broker::{
     Broker, Change, EvictReason, Listed, Name, Places, Quota, RowKind, Status, SubscriptionError,
