@@ -19,6 +19,7 @@ pub mod flow;
 pub mod indicative;
 mod instruments;
 pub mod keygen;
+mod listing;
 pub mod load;
 pub mod log;
 pub mod market;

@@ -18,7 +18,7 @@ use weir_wire::reference::DefineInstrument;
 use super::day::{
     DYNAMIC_COLLAR, Day, Listed, OWN_TRADERS, VOLATILITY_CALL, call_qty, own_instrument,
 };
-use crate::replay::{Terms, list_copies};
+use crate::listing::{Terms, list_copies};
 
 /// The day that ships with the program.
 const BITSTAMP_DAY: &[u8] = include_bytes!("../../../../data/bitstamp-2015-05-01.wflow");
