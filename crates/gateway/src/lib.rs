@@ -346,7 +346,7 @@ impl Gateway {
             }
         }
         self.flush_list.add(&mut connection);
-        self.connections.put_back(connection);
+        self.connections.put_back(connection.id, connection);
     }
 
     /// Puts a connection back after reading; it stays in the list while it has more.
@@ -354,7 +354,7 @@ impl Gateway {
         if connection.must_wait || connection.readable {
             self.want_read(&mut connection);
         }
-        self.connections.put_back(connection);
+        self.connections.put_back(connection.id, connection);
     }
 
     /// Puts a connection into the list in which its turn to be read comes, unless it is closing
@@ -389,7 +389,7 @@ impl Gateway {
                 }
                 self.on_room(&mut connection);
                 self.set_output_timer(&connection);
-                self.connections.put_back(connection);
+                self.connections.put_back(connection.id, connection);
             }
         }
         count

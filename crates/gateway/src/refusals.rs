@@ -1,6 +1,7 @@
 //! What a peer is told of what it said wrong, and what that costs it: the same whether it has
 //! logged on or not.
 
+use weir_door::socket::ERRORS_MAX;
 use weir_types::{Nanos, Reason, RequestNo, SessionId};
 use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders};
 use weir_wire::dialogue::peek_session_and_request;
@@ -12,9 +13,6 @@ use weir_wire::{DecodeError, Message, Request};
 use super::connection::Connection;
 use super::counters::GatewayCounters;
 use super::lines::Lines;
-
-/// Malformed messages and refused logons after which a connection is closed.
-const ERRORS_MAX: u32 = 16;
 
 /// What a reject refers to.
 #[derive(Clone, Copy, Debug)]

@@ -164,7 +164,7 @@ impl Gateway {
         };
         let refusal = super::refusals::Refusal { session_id, request_no, template_id, field: "" };
         self.put_reject(&mut connection, refusal, reason);
-        self.connections.put_back(connection);
+        self.connections.put_back(connection.id, connection);
     }
 
     /// Sends sessions that are behind more of what they missed; returns how many events.

@@ -1,6 +1,7 @@
 //! What happens because nothing happened: heartbeats, lost sessions, connections that stall.
 
 use weir_door::directory::KnownSession;
+use weir_door::socket::SILENCE_TENTHS;
 use weir_types::{Nanos, Reason, SessionId};
 use weir_wire::frame::put_frame;
 use weir_wire::session::{Heartbeat, Logout};
@@ -9,8 +10,6 @@ use super::Gateway;
 use super::connection::Connection;
 use super::fairness::DEADLINES_MAX;
 
-/// Heartbeat intervals of silence after which a session counts as lost, times ten.
-const SILENCE_TENTHS: u64 = 25;
 /// How often others see the counters.
 pub(super) const STATUS_INTERVAL: u64 = 50_000_000;
 
@@ -46,7 +45,7 @@ impl Gateway {
             self.check_session(&mut connection, session_id, now);
         }
         self.set_timer(&mut connection, now);
-        self.connections.put_back(connection);
+        self.connections.put_back(connection.id, connection);
     }
 
     /// Sets a connection's deadline anew: when something began for it that may end sooner.
@@ -196,7 +195,7 @@ impl Gateway {
             self.lose(&mut connection, id, reason);
             // Without a session it has the time of a newcomer from now on.
             self.set_timer(&mut connection, now);
-            self.connections.put_back(connection);
+            self.connections.put_back(connection.id, connection);
         }
     }
 
