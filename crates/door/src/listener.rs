@@ -225,7 +225,8 @@ impl<P: Protocol> Listener<P> {
         let len_max = P::TERMS.frame_len_max;
         let input = link.socket.take_input();
         let (mut consumed, mut frames) = (0, 0);
-        (link.must_wait, link.has_frames) = (false, false);
+        let has_waited = std::mem::take(&mut link.must_wait);
+        link.has_frames = false;
         while !link.socket.is_closing() {
             if frames == FRAMES_MAX || !link.socket.has_room() {
                 link.has_frames = true;
@@ -243,7 +244,8 @@ impl<P: Protocol> Listener<P> {
                         consumed += len;
                         frames += 1;
                     } else {
-                        add(&self.figures.back_pressure, 1);
+                        // A frame that is tried again in vain waits once.
+                        add(&self.figures.back_pressure, u64::from(!has_waited || frames > 0));
                         link.must_wait = true;
                         break;
                     }

@@ -16,11 +16,11 @@ use crate::directory::KnownSession;
 use crate::transport::{Ending, Transport};
 
 /// The time that a closed connection has to take its farewell, in nanoseconds.
-const CLOSING_TIME: u64 = 1_000_000_000;
+pub const CLOSING_TIME: u64 = 1_000_000_000;
 /// Silence after which a connection is lost, in tenths of its heartbeat interval.
-const SILENCE_TENTHS: u64 = 25;
+pub const SILENCE_TENTHS: u64 = 25;
 /// The number of malformed messages at which a connection is ended.
-const ERRORS_MAX: u32 = 16;
+pub const ERRORS_MAX: u32 = 16;
 
 /// The limits of one connection's buffers.
 #[derive(Clone, Copy, Debug)]

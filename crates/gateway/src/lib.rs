@@ -348,7 +348,7 @@ impl Gateway {
             }
         }
         self.flush_list.add(&mut connection);
-        self.connections.put_back(connection);
+        self.connections.put_back(connection.id, connection);
     }
 
     /// Puts a connection back after reading; it stays in the list while it has more input.
@@ -356,7 +356,7 @@ impl Gateway {
         if connection.must_wait || connection.readable {
             self.want_read(&mut connection);
         }
-        self.connections.put_back(connection);
+        self.connections.put_back(connection.id, connection);
     }
 
     /// Adds a connection to its read list, unless it is closing or must first read its answers.
@@ -390,7 +390,7 @@ impl Gateway {
                 }
                 self.on_room(&mut connection);
                 self.set_output_timer(&connection);
-                self.connections.put_back(connection);
+                self.connections.put_back(connection.id, connection);
             }
         }
         count

@@ -3,6 +3,7 @@
 use weir_door::directory::{KnownSession, Redefined};
 use weir_door::keys::Lock;
 use weir_door::reception::{Asked, Via};
+use weir_door::socket::CLOSING_TIME;
 use weir_door::transport::Ending;
 use weir_partition::handoff::Submission;
 use weir_types::{Nanos, Reason, Role, SessionId, Switch};
@@ -21,9 +22,6 @@ use super::intake::Taken;
 use super::opening::open;
 use super::refusals::put_refused_logon;
 use super::sessions::{Behind, Session};
-
-/// The time in nanoseconds that a closing connection has to read its last output.
-pub(super) const CLOSING_TIME: u64 = 1_000_000_000;
 
 impl Gateway {
     /// Opens a session by its API key, or refuses with a reason.
@@ -285,7 +283,7 @@ impl Gateway {
                 self.sessions.detach(session);
             }
             self.close(&mut connection, Reason::Stopping, now);
-            self.connections.put_back(connection);
+            self.connections.put_back(connection.id, connection);
         }
         self.stop_by = Nanos(now.0 + CLOSING_TIME);
     }

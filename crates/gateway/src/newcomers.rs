@@ -1,13 +1,19 @@
 //! Connections that have not logged on, on a thread of their own.
 //!
-//! Whoever can reach the port can connect, say anything and hang up, as often as it likes. That
-//! costs this thread its time and the order path none: the gateway gets a connection when its first
-//! session has proved to be itself, with the bytes that it has sent, its logon first. Whether that
-//! session may be opened, and where its streams begin, is the gateway's to say; a connection whose
+//! A client without a key can connect, send anything and hang up, as often as it likes. That costs
+//! this thread its time and the order path none: the gateway gets a connection when its first
+//! session has proved its identity, with the bytes that it has sent, its logon first. The gateway
+//! decides whether that session is opened, and from where its streams go on; a connection whose
 //! logon it refuses, or whose last session has left, stays there.
 //!
-//! INVARIANT: a connection is this thread's or the gateway's, never both's, and the number of
-//! [`Places`] taken is that of both.
+//! This is not a [`weir_door::Listener`], because a connection leaves it with its unread bytes, in
+//! the gateway's form: with many sessions, lent input buffers, the time of its first byte for the
+//! probe, and deadlines in a timer wheel. A copy into that form would cost the order path. The two
+//! share the parts: entrance, lobby, reception, table, transport, the reasons for broken frames, and
+//! the limits of errors, silence and farewell.
+//!
+//! INVARIANT: a connection belongs to this thread or to the gateway, never to both, and the number
+//! of [`Places`] taken is the sum of both.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,6 +27,7 @@ use weir_door::challenges::OpenChallenges;
 use weir_door::keys::Lock;
 use weir_door::lobby::Lobby;
 use weir_door::reception::{Reception, Via};
+use weir_door::socket::CLOSING_TIME;
 use weir_door::transport::{Ending, Transport};
 use weir_door::{Door, Entrance};
 use weir_runtime::{Agent, Poller, Wake};
@@ -36,7 +43,6 @@ use super::connections::{Connections, FlushList, ReadList};
 use super::counters::GatewayCounters;
 use super::fairness::{OF_A_STRANGER, Share};
 use super::lines::{Lines, peer_of};
-use super::logon::CLOSING_TIME;
 use super::refusals::{Refusal, put_malformed, put_refused_logon, put_reject, reason_of};
 use super::timer_wheel::TimerWheel;
 use super::timers::{STATUS_INTERVAL, after};
@@ -48,16 +54,16 @@ const WAKER: Token = Token(usize::MAX - 1);
 const ACCEPTS_MAX: usize = 16;
 /// Connections read in one cycle.
 const READS_MAX: usize = 16;
-/// Connections whose deadlines are dealt with in one cycle.
+/// Deadlines handled in one cycle.
 const DEADLINES_MAX: usize = 16;
-/// Bytes of answers that may wait for a connection before nothing more is taken from it.
+/// Bytes of unsent answers at which no more frames are taken from a connection.
 const OUTPUT_LEN_MAX: usize = 16 * 1024;
 /// Connections on their way to the gateway.
 const ARRIVALS_MAX: usize = 256;
 /// Definitions on their way from the gateway.
 const DEFINITIONS_MAX: usize = 1024;
 
-/// How many connections there are, here and at the gateway.
+/// The number of connections, here and at the gateway.
 #[derive(Clone, Debug, Default)]
 pub struct Places(Arc<AtomicUsize>);
 
@@ -76,12 +82,12 @@ impl Places {
     }
 }
 
-/// A connection whose first session has proved to be itself. Its input begins with that logon.
+/// A connection whose first session has proved its identity. Its input begins with that logon.
 pub struct Arrival {
     pub(super) connection: Box<Connection>,
-    /// What the session has opened: if it is another one by now, it has not.
+    /// The lock that the session opened; if it has another one by now, the proof is void.
     pub(super) lock: Lock,
-    /// The challenges that it was given for further sessions.
+    /// The connection's open challenges for further sessions.
     pub(super) challenges: OpenChallenges,
 }
 
@@ -101,7 +107,7 @@ pub struct GatewayPort {
     wake: Wake,
 }
 
-/// What connects the two; each is given what wakes the other.
+/// Connects the two; each gets the wake of the other.
 #[must_use]
 pub fn link(gateway: Wake, newcomers: Wake) -> (NewcomersPort, GatewayPort) {
     let (arrivals_in, arrivals_out) = RingBuffer::new(ARRIVALS_MAX);
@@ -119,13 +125,13 @@ pub fn link(gateway: Wake, newcomers: Wake) -> (NewcomersPort, GatewayPort) {
 }
 
 impl NewcomersPort {
-    /// Whether one more definition finds room.
+    /// Whether there is room for one more definition.
     #[must_use]
     pub fn has_room(&self) -> bool {
         !self.definitions.is_full()
     }
 
-    /// Tells of a session.
+    /// Hands over the definition of a session.
     ///
     /// # Panics
     /// Without room.
@@ -135,23 +141,23 @@ impl NewcomersPort {
     }
 }
 
-/// What the agent is made of.
+/// The parts of the agent.
 pub struct NewcomersParts {
-    /// Where connections come from.
+    /// The source of connections.
     pub door: Door,
-    /// Where they go.
+    /// The gateway, which takes them over.
     pub gateway: GatewayPort,
-    /// Who there is; what changes comes from the gateway.
+    /// The sessions; changes come from the gateway.
     pub reception: Reception,
-    /// The gateway's limits, which are this agent's too.
+    /// The gateway's limits, which also hold here.
     pub config: GatewayConfig,
-    /// Set when the node stops: nothing more is taken in.
+    /// Set when the node stops: no connection is accepted any more.
     pub draining: Arc<AtomicBool>,
-    /// For others to read.
+    /// Counters for other threads.
     pub status: Arc<Mutex<GatewayStatus>>,
 }
 
-/// See the module's documentation.
+/// The agent of connections that have not logged on.
 pub struct Newcomers {
     poll: Poll,
     poll_events: Events,
@@ -174,12 +180,12 @@ pub struct Newcomers {
     stop_by: Option<Nanos>,
 }
 
-/// What became of a frame.
+/// The outcome of a frame.
 enum Taken {
     Done,
-    /// As many signatures were verified as may be now.
+    /// The limit of verifications is reached.
     NotNow,
-    /// It is the logon of a session that has proved to be itself.
+    /// It is the logon of a session that has proved its identity.
     Proved(Lock),
 }
 
@@ -214,11 +220,11 @@ impl Newcomers {
         })
     }
 
-    /// Takes in what changed of sessions; returns how many did.
+    /// Takes in changes of sessions; returns their number.
     fn take_definitions(&mut self) -> usize {
         let mut count = 0;
         while let Ok(definition) = self.gateway.definitions.pop() {
-            // Whoever logged on by a key that was replaced is the gateway's by now.
+            // A session that logged on by a replaced key belongs to the gateway.
             self.reception.directory.define(&Definition::DefineSession(definition));
             count += 1;
         }
@@ -267,10 +273,10 @@ impl Newcomers {
                 self.close(&mut connection, reason, now);
             }
         }
-        self.connections.put_back(connection);
+        self.connections.put_back(connection.id, connection);
     }
 
-    /// Reads connections that have input; returns how many.
+    /// Reads connections that have input; returns their number.
     fn read(&mut self, now: Nanos) -> usize {
         let mut count = 0;
         for _ in 0..self.read_list.len().min(READS_MAX) {
@@ -279,14 +285,14 @@ impl Newcomers {
             connection.in_read_list = false;
             let read = self.read_connection(&mut connection, OF_A_STRANGER, now);
             connection.settle_input(&mut self.buffers);
-            // Who has more to say than it may now is not what keeps this thread awake.
+            // A connection at its limit does not keep this thread awake.
             count += usize::from(!connection.must_wait);
             match read {
                 Ok(None) => {
                     if connection.must_wait || connection.readable {
                         self.want_read(&mut connection);
                     }
-                    self.connections.put_back(connection);
+                    self.connections.put_back(connection.id, connection);
                 }
                 Ok(Some(lock)) => self.let_in(connection, lock),
                 Err(()) => self.drop_connection(connection),
@@ -295,8 +301,8 @@ impl Newcomers {
         count
     }
 
-    /// Takes the next frames of a connection; what its logon opened, once it has proved to be its
-    /// session's. An error when the peer is gone.
+    /// Takes the next frames of a connection. Returns the lock of its session once that has proved
+    /// its identity, and an error if the peer is gone.
     fn read_connection(
         &mut self,
         connection: &mut Connection,
@@ -307,7 +313,7 @@ impl Newcomers {
             return Ok(None);
         }
         if !connection.has_room(OUTPUT_LEN_MAX) {
-            // Who does not read its answers asks no more questions.
+            // No requests are taken from a peer that does not read its answers.
             connection.waits_for_room = true;
             return Ok(None);
         }
@@ -398,7 +404,7 @@ impl Newcomers {
                 }
                 return Taken::Done;
             }
-            // There is nobody here whose sign of life it could be.
+            // No session is logged on here that a heartbeat could belong to.
             Ok(ClientMessage::Heartbeat(_)) => return Taken::Done,
             Ok(ClientMessage::Request(request)) => Refusal::of(&request),
             Ok(
@@ -505,7 +511,7 @@ impl Newcomers {
         self.flush_list.add(connection);
     }
 
-    /// Sends a connection on its way to the gateway.
+    /// Queues a connection for the gateway.
     fn let_in(&mut self, mut connection: Box<Connection>, lock: Lock) {
         let challenges = self.reception.take_challenges(connection.id);
         self.forget(&mut connection);
@@ -528,16 +534,16 @@ impl Newcomers {
         self.gateway.places.give_back();
     }
 
-    /// A connection is no longer here.
+    /// Removes a connection that has left.
     fn forget(&mut self, connection: &mut Connection) {
         self.timers.cancel(connection.id.slot());
         self.lobby.gone(connection.id);
-        // A socket that is closed leaves the poll by itself; an error here changes nothing.
+        // A closed socket leaves the poll by itself; an error here changes nothing.
         drop(self.poll.registry().deregister(connection.transport.socket()));
         self.connections.release(connection.id);
     }
 
-    /// Hands connections to the gateway as far as it has room; returns how many.
+    /// Hands connections to the gateway as far as it has room; returns their number.
     fn hand_over(&mut self) -> usize {
         let mut count = 0;
         while let Some(arrival) = self.proved.pop_front() {
@@ -559,7 +565,7 @@ impl Newcomers {
         }
     }
 
-    /// Writes what is due; returns how many connections.
+    /// Writes pending output; returns the number of connections.
     fn flush(&mut self, now: Nanos) -> usize {
         let ids = self.flush_list.take();
         let count = ids.len();
@@ -582,7 +588,7 @@ impl Newcomers {
                 self.want_read(&mut connection);
             }
             self.set_timer(&connection);
-            self.connections.put_back(connection);
+            self.connections.put_back(connection.id, connection);
         }
         count
     }
@@ -603,7 +609,7 @@ impl Newcomers {
         stalls_at.into_iter().chain(self.lobby.deadline_of(connection.id)).min().map(after)
     }
 
-    /// Deals with connections whose deadline has passed, a bounded number; returns how many.
+    /// Handles connections whose deadline has passed, a bounded number; returns their number.
     fn run_timers(&mut self, now: Nanos) -> usize {
         let mut count = 0;
         while count < DEADLINES_MAX {
@@ -627,7 +633,7 @@ impl Newcomers {
             } else {
                 self.set_timer(&connection);
             }
-            self.connections.put_back(connection);
+            self.connections.put_back(connection.id, connection);
         }
         count
     }
@@ -680,7 +686,7 @@ impl Agent for Newcomers {
     }
 
     fn do_work(&mut self, now: Nanos) -> usize {
-        // Whoever logs on by what was just defined is known.
+        // A session that was just defined can log on.
         let mut done = self.take_definitions();
         done += self.run_timers(now);
         if !self.draining.load(Ordering::Relaxed) {
@@ -709,7 +715,7 @@ impl Agent for Newcomers {
             for id in self.connections.ids() {
                 let Some(mut connection) = self.connections.take(id) else { continue };
                 self.close(&mut connection, Reason::Stopping, now);
-                self.connections.put_back(connection);
+                self.connections.put_back(connection.id, connection);
             }
         }
         self.hand_over();

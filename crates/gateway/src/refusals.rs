@@ -1,5 +1,6 @@
 //! Answers to faulty messages, and their cost to the peer: the same before and after logon.
 
+use weir_door::socket::ERRORS_MAX;
 use weir_types::{Nanos, Reason, RequestNo, SessionId};
 use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders};
 use weir_wire::dialogue::peek_session_and_request;
@@ -12,10 +13,7 @@ use super::connection::Connection;
 use super::counters::GatewayCounters;
 use super::lines::Lines;
 
-/// The number of malformed messages and refused logons after which a connection is closed.
-const ERRORS_MAX: u32 = 16;
-
-/// The request that a reject refers to.
+/// What a reject refers to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refusal {
     pub(super) session_id: SessionId,

@@ -165,7 +165,7 @@ impl Gateway {
         };
         let refusal = super::refusals::Refusal { session_id, request_no, template_id, field: "" };
         self.put_reject(&mut connection, refusal, reason);
-        self.connections.put_back(connection);
+        self.connections.put_back(connection.id, connection);
     }
 
     /// Sends missed events to sessions that are behind; returns the number of events.

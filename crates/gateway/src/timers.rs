@@ -1,6 +1,7 @@
 //! Timeouts: heartbeats, lost sessions, stalled connections.
 
 use weir_door::directory::KnownSession;
+use weir_door::socket::SILENCE_TENTHS;
 use weir_types::{Nanos, Reason, SessionId};
 use weir_wire::frame::put_frame;
 use weir_wire::session::{Heartbeat, Logout};
@@ -9,9 +10,7 @@ use super::Gateway;
 use super::connection::Connection;
 use super::fairness::DEADLINES_MAX;
 
-/// The silence after which a session counts as lost, in tenths of its heartbeat interval.
-const SILENCE_TENTHS: u64 = 25;
-/// The interval in nanoseconds at which the counters are published to other threads.
+/// How often others see the counters.
 pub(super) const STATUS_INTERVAL: u64 = 50_000_000;
 
 impl Gateway {
@@ -46,7 +45,7 @@ impl Gateway {
             self.check_session(&mut connection, session_id, now);
         }
         self.set_timer(&mut connection, now);
-        self.connections.put_back(connection);
+        self.connections.put_back(connection.id, connection);
     }
 
     /// Sets a connection's deadline again, after an event that may bring it forward.
@@ -196,7 +195,7 @@ impl Gateway {
             self.lose(&mut connection, id, reason);
             // Without a session it has a newcomer's time limit from now on.
             self.set_timer(&mut connection, now);
-            self.connections.put_back(connection);
+            self.connections.put_back(connection.id, connection);
         }
     }
 
