@@ -1,7 +1,8 @@
 //! Order state as JSON: the same for `weir orders --json` and for readers over HTTP.
 //!
 //! Numbers are integers as on the wire: prices in ticks, quantities in lots, times in nanoseconds
-//! since the Unix epoch. Some need 64 bits. Codes and reasons are the names of the protocol's pages.
+//! since the Unix epoch. Some need 64 bits. Codes and reasons are the names of the protocol's
+//! pages.
 
 use serde_json::{Value, json};
 use weir_types::hex::hex;
