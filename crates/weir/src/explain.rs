@@ -48,20 +48,45 @@ fn is_recovering(error: &ClientError) -> bool {
     matches!(error, ClientError::Status { why, .. } if why.contains(" 503"))
 }
 
+impl Attempt<'_> {
+    fn is_market(&self) -> bool {
+        self.option == "--market"
+    }
+
+    /// The command that starts what was looked for.
+    fn start(&self) -> &'static str {
+        if self.is_market() {
+            "a gateway with `weir market serve`"
+        } else {
+            "a node with `weir serve`"
+        }
+    }
+
+    /// The command that waits for it.
+    fn wait(&self) -> &'static str {
+        if self.is_market() {
+            "`weir market top --once --wait 5m` returns when it is ready"
+        } else {
+            WAIT
+        }
+    }
+}
+
 const WAIT: &str = "`weir status --wait 5m` returns when it is ready";
 
 /// The error of a connection or logon.
 #[must_use]
 pub fn of_connection(error: ClientError, attempt: &Attempt<'_>) -> anyhow::Error {
     let Attempt { address, option, session, key_from, .. } = attempt;
+    let (start, wait) = (attempt.start(), attempt.wait());
     let text = match &error {
         ClientError::Connect { source, .. } => match look(attempt.http) {
             Page::Recovers => {
-                format!("the node at {address} recovers and takes no connections yet: {WAIT}")
+                format!("the node at {address} recovers and takes no connections yet: {wait}")
             }
             Page::Runs { .. } | Page::None => format!(
-                "cannot connect to {address} ({source}): start a node with `weir serve`, or name \
-                 its address with {option}"
+                "cannot connect to {address} ({source}): start {start}, or name its address with \
+                 {option}"
             ),
         },
         ClientError::Handshake { .. } | ClientError::Tls(_) if attempt.has_tls => {
@@ -85,7 +110,7 @@ pub fn of_connection(error: ClientError, attempt: &Attempt<'_>) -> anyhow::Error
                     "{address} uses TLS: give --tls-ca with its authority's certificate, or \
                      --tls-pin with its own"
                 ),
-                Page::Recovers => format!("the node at {address} recovers: {WAIT}"),
+                Page::Recovers => format!("the node at {address} recovers: {wait}"),
                 _ => return error.into(),
             }
         }
