@@ -1,4 +1,5 @@
-//! Entitlement: the order state that each session may see. Every door uses this one function.
+//! Entitlement: the order state that each session may see, the same at the gateway and over the
+//! web.
 
 use weir_delivery::Entitlement;
 use weir_types::{FirmId, Role};
