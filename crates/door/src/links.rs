@@ -177,7 +177,7 @@ impl<S: Default> Links<S> {
         }
     }
 
-    /// Has the output of the connections sent for which `is_due` is true.
+    /// Has the output of those connections sent for which `is_due` returns true.
     pub(crate) fn touch_where(&mut self, mut is_due: impl FnMut(&mut Link<S>) -> bool) {
         let Links { table, flushing, .. } = self;
         for link in table.iter_mut() {
@@ -239,7 +239,7 @@ impl<S: Default> Links<S> {
         self.want_read(id);
     }
 
-    /// Puts it back.
+    /// Puts a connection that was taken out back into the table.
     pub(crate) fn put_back(&mut self, link: Box<Link<S>>) {
         self.table.put_back(link.id, link);
     }
@@ -283,7 +283,7 @@ impl<S: Default> Links<S> {
         }
     }
 
-    /// Gives those that wait another turn; returns the number of turns to take now.
+    /// Schedules another turn for waiting connections; returns the number of turns to take now.
     pub(crate) fn begin_turns(&mut self) -> usize {
         self.reading.extend(self.waiting.drain(..));
         self.reading.len()
@@ -327,7 +327,7 @@ impl<S: Default> Links<S> {
         self.flushing = list;
     }
 
-    /// Shows the numbers of connections and sessions.
+    /// Publishes the numbers of connections and sessions.
     pub(crate) fn show(&self) {
         self.figures.connections.store(self.count() as u64, Ordering::Relaxed);
         self.figures.sessions.store(self.session_count() as u64, Ordering::Relaxed);

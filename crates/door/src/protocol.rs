@@ -37,7 +37,7 @@ pub struct Terms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Intake {
-    /// The message is done with.
+    /// The message has been handled.
     Done,
     /// It found no room: it is taken again later, and before those that follow it.
     Wait,

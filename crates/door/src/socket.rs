@@ -136,7 +136,7 @@ impl Socket {
         self.ending.get_or_insert(ending);
     }
 
-    /// The end that the peer or the system made of it, once it is gone.
+    /// Returns the kind of the connection's end, once the peer or the system has ended it.
     pub fn ending(&self) -> Option<Ending> {
         self.ending
     }
@@ -147,7 +147,7 @@ impl Socket {
         std::mem::take(&mut self.input)
     }
 
-    /// Gives them back; the first `consumed` of them are done with.
+    /// Gives back the bytes that were taken; the first `consumed` of them have been parsed.
     pub fn return_input(&mut self, input: Vec<u8>, consumed: usize) {
         self.input = input;
         self.consumed = consumed;
