@@ -9,7 +9,7 @@ pub struct Finding {
     pub path: String,
     /// Line, from 1; 0 when the finding is about the file as a whole.
     pub line: usize,
-    /// What is wrong and what to do about it.
+    /// The problem and its remedy.
     pub message: String,
 }
 

@@ -1,7 +1,7 @@
 //! The number of a connection: the door that accepted it, and its slot and generation there.
 
-/// The doors whose connections ask for order state. Each has a ring of its own to the agent that
-/// answers ([`crate::reader_ports`]), at the index that is its number.
+/// The number of a door whose connections ask for order state. It is the index of the door's ring
+/// to the answering agent ([`crate::reader_ports`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DoorNo(pub u8);
 
@@ -11,42 +11,42 @@ impl DoorNo {
     /// Readers over HTTP and WebSocket.
     pub const WEB: DoorNo = DoorNo(1);
 
-    /// The index of its ring.
+    /// Returns the index of its ring.
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
-/// Bits below a connection's door.
+/// The number of bits below the door's number.
 const NUMBER_BITS: u32 = 56;
 
-/// A connection's door, slot and generation, so that a late answer to a closed connection is not
-/// sent to its successor: the door in the upper 8 bits, the generation in the next 24, the slot in
-/// the lower 32. A slot's generation repeats after 2^24 connections.
+/// A connection's door (upper 8 bits), generation (next 24) and slot (lower 32). The generation
+/// keeps a late answer to a closed connection from its slot's next connection; it repeats after
+/// 2^24 connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
 impl ConnectionId {
-    /// The id of the `generation`-th user of `slot` at the gateway.
+    /// Creates the id of the `generation`-th connection in `slot` at the gateway.
     #[must_use]
     pub fn new(slot: u32, generation: u32) -> ConnectionId {
         ConnectionId::at(DoorNo::GATEWAY, u64::from(generation) << 32 | u64::from(slot))
     }
 
-    /// The id of connection `number` at a door; the lower 56 bits of the number count.
+    /// Creates the id of connection `number` at a door, from the lower 56 bits of the number.
     #[must_use]
     pub fn at(door: DoorNo, number: u64) -> ConnectionId {
         ConnectionId(u64::from(door.0) << NUMBER_BITS | number & ((1 << NUMBER_BITS) - 1))
     }
 
-    /// The door that accepted the connection.
+    /// Returns the door that accepted the connection.
     #[must_use]
     pub fn door(self) -> DoorNo {
         DoorNo(self.0.to_be_bytes()[0])
     }
 
-    /// The place in the door's table.
+    /// Returns the connection's slot in the door's table.
     #[must_use]
     pub fn slot(self) -> usize {
         (self.0 & 0xffff_ffff) as usize

@@ -1,6 +1,7 @@
-//! The gateway's view of reference data: who may log on, and which partition trades what.
+//! The gateway's view of reference data: the sessions that may log on, and the partition that
+//! trades each instrument.
 //!
-//! Built from the control log's events alone.
+//! It is built from the control log's events alone.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,53 +13,53 @@ use weir_wire::session::{ApiKey, Signature};
 
 use super::keys::{Checks, Lock, Locksmith};
 
-/// What the gateway knows of a session, for those who have proved to be it.
+/// The definition of an authenticated session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownSession {
     /// Its firm; zero for supervisors and operators.
     pub firm_id: FirmId,
-    /// What it may do.
+    /// Its role.
     pub role: Role,
-    /// When its key's time is over; zero for never.
+    /// The time at which its key expires; zero for never.
     pub valid_until: Nanos,
-    /// Requests that may be without an answer; zero for no bound.
+    /// Limit of unanswered requests; zero for no limit.
     pub in_flight_max: u32,
-    /// New orders and replaces a second in each partition; zero for no bound.
+    /// Limit of new orders and replaces per second in each partition; zero for no limit.
     pub order_rate_max: u32,
 }
 
 impl KnownSession {
-    /// Whether the time of a key that is good until `valid_until` is over.
+    /// Returns true if a key that is valid until `valid_until` has expired.
     #[must_use]
     pub fn is_over(valid_until: Nanos, now: Nanos) -> bool {
         valid_until != Nanos(0) && now >= valid_until
     }
 }
 
-/// By what somebody wants to be known as a session.
+/// A client's proof that it is a given session.
 #[derive(Clone, Copy, Debug)]
 pub enum Proof<'a> {
     /// Its API key.
     ApiKey(&'a ApiKey),
     /// A signature.
     Signature {
-        /// Of which text.
+        /// The signed text.
         text: &'a [u8],
         /// The signature.
         signature: &'a Signature,
-        /// Whether the text answers a challenge of this connection that is still good.
+        /// True if the text answers an open challenge of this connection.
         is_challenged: bool,
     },
 }
 
-/// What a definition changed for a session that may be logged on.
+/// A change to a session that was already defined, and so may be logged on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redefined {
     /// The session.
     pub session_id: SessionId,
-    /// What it is now.
+    /// Its new definition.
     pub known: KnownSession,
-    /// Whether it has another key than before.
+    /// True if the definition replaced its key.
     pub is_key_replaced: bool,
 }
 
@@ -73,7 +74,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// An empty one.
+    /// Creates an empty directory.
     pub fn new(rng: &mut dyn Rng) -> Directory {
         Directory {
             sessions: HashMap::new(),
@@ -84,13 +85,13 @@ impl Directory {
         }
     }
 
-    /// Another one with the same sessions and nothing else, for where logons alone are decided.
+    /// Returns a copy with the same sessions and nothing else, for a door that only decides logons.
     pub fn of_same_sessions(&self, rng: &mut dyn Rng) -> Directory {
         Directory { sessions: self.sessions.clone(), ..Directory::new(rng) }
     }
 
-    /// Takes in a definition; a later one replaces an earlier one. Tells what became of a session
-    /// that was defined before.
+    /// Applies a definition; a later one replaces an earlier one. Returns the change if the
+    /// definition is of a session that was defined before.
     pub fn define(&mut self, definition: &Definition) -> Option<Redefined> {
         self.version += 1;
         match definition {
@@ -121,22 +122,22 @@ impl Directory {
         Some(Redefined { session_id, known, is_key_replaced: before != lock })
     }
 
-    /// Whether there is such a firm.
+    /// Returns true if the firm is defined.
     #[must_use]
     pub fn has_firm(&self, firm_id: FirmId) -> bool {
         self.firms.contains(&firm_id)
     }
 
-    /// Counts the definitions taken in.
+    /// Returns the number of definitions applied.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The session, when the proof is its own. An unknown session, another one's key and a wrong
-    /// one, a key of the wrong kind and a bad signature are one answer after the same work, so that
-    /// nobody learns which sessions there are, or by what they are known. That a key has expired is
-    /// told to who has it.
+    /// Returns the session if the proof is valid for it. An unknown session, another session's key,
+    /// a wrong key, a key of the wrong kind and a bad signature all get the same answer after the
+    /// same work, so a client learns neither which sessions exist nor their kinds of credential.
+    /// Only the holder of an expired key is told that it has expired.
     ///
     /// | challenge | proof          | key     | answer             |
     /// | --------- | -------------- | ------- | ------------------ |
@@ -145,10 +146,10 @@ impl Directory {
     /// | good      | the key's      | expired | `KeyExpired`       |
     /// | good      | the key's      | valid   | the session        |
     ///
-    /// An API key needs no challenge: the last three rows are its.
+    /// An API key needs no challenge: the last three rows apply to it.
     ///
     /// # Errors
-    /// As in the table.
+    /// The reasons in the table.
     pub fn authenticate(
         &mut self,
         session_id: SessionId,
@@ -177,32 +178,33 @@ impl Directory {
         }
     }
 
-    /// What a session proves itself by.
+    /// Returns the lock that a session's proof must open.
     #[must_use]
     pub fn lock_of(&self, session_id: SessionId) -> Option<&Lock> {
         self.sessions.get(&session_id).map(|(lock, _)| lock)
     }
 
-    /// The session of a logon that has opened `lock` elsewhere, if that is still its lock.
+    /// Returns the session of a logon that opened `lock` on another thread, if `lock` is still the
+    /// session's lock.
     #[must_use]
     pub fn known_by(&self, session_id: SessionId, lock: &Lock) -> Option<KnownSession> {
         let (own, known) = self.sessions.get(&session_id)?;
         (own == lock).then_some(*known)
     }
 
-    /// How many keys and signatures were checked.
+    /// Returns the numbers of keys and signatures checked.
     #[must_use]
     pub fn checks(&self) -> Checks {
         self.locksmith.checks()
     }
 
-    /// The partition that trades an instrument.
+    /// Returns the partition that trades an instrument.
     #[must_use]
     pub fn partition_of(&self, instrument_id: InstrumentId) -> Option<PartitionId> {
         self.instruments.get(&instrument_id).map(|d| d.partition_id)
     }
 
-    /// All instruments, by identifier.
+    /// Returns all instruments, ordered by identifier.
     #[must_use]
     pub fn instruments(&self) -> Vec<DefineInstrument> {
         let mut all: Vec<_> = self.instruments.values().copied().collect();
@@ -275,7 +277,7 @@ mod tests {
         directory
     }
 
-    /// What became of an attempt with the API key of `whose`, and what it cost.
+    /// Returns the outcome of a logon with the API key of `whose`, and the checks it cost.
     fn by_key(session_id: SessionId, whose: SessionId) -> (Result<Role, Reason>, Checks) {
         let mut directory = directory();
         let key = api_key(whose);
@@ -283,7 +285,7 @@ mod tests {
         (answer.map(|known| known.role), directory.checks())
     }
 
-    /// As [`by_key`] with a signature of `whose`.
+    /// Like [`by_key`], with a signature of `whose`.
     fn by_signature(
         session_id: SessionId,
         whose: SessionId,

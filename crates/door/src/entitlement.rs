@@ -1,9 +1,11 @@
-//! What a session may see of order state: one answer for every way in.
+//! Entitlement: the order state that each session may see, the same at the gateway and over the
+//! web.
 
 use weir_delivery::Entitlement;
 use weir_types::{FirmId, Role};
 
-/// What a session of this role and firm may see; nothing for one that feeds the store.
+/// Returns the entitlement of a session with this role and firm; `None` for a source, which feeds
+/// the store and reads nothing.
 #[must_use]
 pub fn entitlement_of(role: Role, firm_id: FirmId) -> Option<Entitlement> {
     match role {

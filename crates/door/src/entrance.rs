@@ -1,4 +1,4 @@
-//! Where connections come from: a socket that listens, or the thread of TLS's handshakes.
+//! A door's source of connections: a listening socket, or the thread of TLS handshakes.
 
 use std::net::SocketAddr;
 
@@ -9,27 +9,27 @@ use rtrb::Consumer;
 use crate::handshakes::Secured;
 use crate::transport::Transport;
 
-/// Where connections come from.
+/// A source of connections that is not open yet.
 pub enum Door {
-    /// A socket that listens: connections are taken in as they come.
+    /// A listening socket, for connections without TLS.
     Plain(std::net::TcpListener),
-    /// Connections whose handshake is done, from [`crate::handshakes`].
+    /// Connections that completed their handshake, from [`crate::handshakes`].
     Tls(Consumer<Secured>),
 }
 
-/// A door that is open: a socket of it is registered with a poll.
+/// An open source of connections; a listening socket is registered with a poll.
 pub enum Entrance {
-    /// A socket, and whether a connection may wait there.
+    /// A listening socket, and a flag that is true while a connection may be waiting on it.
     Plain(TcpListener, bool),
-    /// Connections whose handshake is done.
+    /// Connections that completed their handshake.
     Tls(Consumer<Secured>),
 }
 
 impl Door {
-    /// Opens it; `token` is what the poll says when a connection waits at a socket.
+    /// Opens the source; the poll reports a waiting connection under `token`.
     ///
     /// # Errors
-    /// When the operating system refuses.
+    /// Returns the operating system's error if it refuses.
     pub fn open(self, registry: &Registry, token: Token) -> std::io::Result<Entrance> {
         match self {
             Door::Plain(listener) => {
@@ -44,14 +44,14 @@ impl Door {
 }
 
 impl Entrance {
-    /// The poll said that a connection waits.
+    /// Notes that the poll reported a waiting connection.
     pub fn is_ready(&mut self) {
         if let Entrance::Plain(_, may_accept) = self {
             *may_accept = true;
         }
     }
 
-    /// The next connection, and who it is where the system knows.
+    /// Returns the next connection, with the peer's address if the system knows it.
     pub fn accept(&mut self) -> Option<(Transport, Option<SocketAddr>)> {
         match self {
             Entrance::Tls(secured) => {
@@ -63,7 +63,8 @@ impl Entrance {
             Entrance::Plain(listener, may_accept) => match listener.accept() {
                 Ok((stream, peer)) => Some((Transport::Plain(stream), Some(peer))),
                 Err(error) => {
-                    // Otherwise the peer gave up, or descriptors ran out: it is tried again.
+                    // On other errors the peer gave up or descriptors ran out; the next call tries
+                    // again.
                     *may_accept = error.kind() != std::io::ErrorKind::WouldBlock;
                     None
                 }

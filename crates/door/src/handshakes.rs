@@ -1,10 +1,10 @@
-//! Handshakes of TLS, on a thread of their own: they cost a signature each, and a peer may take
-//! its time over one. No order waits for either.
+//! TLS handshakes, on a thread of their own. Each costs a signature, and a slow peer can delay its
+//! own; neither delays an order.
 //!
-//! The agent owns the socket that listens. A connection whose handshake is done goes to the thread
-//! of its door through a ring; one that fails, or is not done in time, is closed, counted by
-//! kind and told to the log. At most [`HandshakeLimits::pending_max`] are under way; beyond that
-//! connections wait in the system's own queue.
+//! The agent owns the listening socket. A connection that completes its handshake goes through a
+//! ring to the thread of its door. One that fails or times out is closed, counted by kind and
+//! logged. At most [`HandshakeLimits::pending_max`] handshakes are under way; further connections
+//! wait in the system's accept queue.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -27,24 +27,24 @@ const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
 /// Connections accepted in one cycle.
 const ACCEPTS_MAX: usize = 16;
-/// Handshakes taken further in one cycle, so that the core is offered to others in between.
+/// Handshakes advanced in one cycle; between cycles other threads can have the core.
 const STEPS_MAX: usize = 4;
-/// How often deadlines are looked at.
+/// The time between two checks of deadlines, in nanoseconds.
 const TIMER_INTERVAL: u64 = 20_000_000;
-/// Connections on their way to those that have not logged on.
+/// The capacity of the ring of connections from the handshake thread to a door.
 pub const SECURED_MAX: usize = 256;
 
-/// What a handshake may take.
+/// The limits on handshakes.
 #[derive(Clone, Copy, Debug)]
 pub struct HandshakeLimits {
     /// Handshakes at the same time.
     pub pending_max: usize,
-    /// How long one may take.
+    /// The time that one handshake may take.
     pub time_max: Nanos,
 }
 
-/// Who the node is, what became of handshakes, and what there is to tell about them. The agent,
-/// the thread that reloads certificates and the status page share it.
+/// The node's certificates, and the counters and log rate limit of its handshakes. Shared by the
+/// agent, the thread that reloads certificates and the status page.
 #[derive(Debug)]
 pub struct TlsDoor {
     files: ServerFiles,
@@ -60,15 +60,15 @@ pub struct TlsDoor {
 /// The figures of handshakes.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TlsReport {
-    /// Handshakes done.
+    /// Handshakes completed.
     pub completed: u64,
     /// Handshakes that failed, by kind.
     pub failed: std::collections::BTreeMap<&'static str, u64>,
     /// Handshakes under way.
     pub pending: u64,
-    /// Times that certificates were read anew.
+    /// Successful reloads of the certificates.
     pub reloads: u64,
-    /// Times that new certificates were refused; the old ones stayed.
+    /// Failed reloads; the old certificates stayed in use.
     pub reloads_failed: u64,
 }
 
@@ -91,10 +91,10 @@ impl TlsDoor {
         })
     }
 
-    /// Reads the certificates anew, for connections from now on; those that are there go on.
+    /// Reloads the certificates for new connections; existing connections are not affected.
     ///
     /// # Errors
-    /// [`TlsError`]; the old ones stay.
+    /// [`TlsError`]; the old certificates stay in use.
     pub fn reload(&self) -> Result<(), TlsError> {
         let read = ServerTls::load(&self.files);
         let count = if read.is_ok() { &self.reloads } else { &self.reloads_failed };
@@ -103,7 +103,7 @@ impl TlsDoor {
         Ok(())
     }
 
-    /// The figures now.
+    /// Returns the current figures.
     #[must_use]
     pub fn report(&self) -> TlsReport {
         let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
@@ -132,12 +132,12 @@ impl TlsDoor {
     }
 }
 
-/// A connection whose handshake is done.
+/// A connection that completed its handshake.
 #[derive(Debug)]
 pub struct Secured(Box<TlsTransport>);
 
 impl Secured {
-    /// The connection, for the door that takes it over.
+    /// Returns the connection, for the door that takes it over.
     #[must_use]
     pub fn into_transport(self) -> Transport {
         Transport::Tls(self.0)
@@ -148,27 +148,27 @@ struct Handshake {
     transport: Box<TlsTransport>,
     peer: SocketAddr,
     deadline: Nanos,
-    /// Whether it is in the list of those to take further.
+    /// True while it is in the list of handshakes to advance.
     is_ready: bool,
 }
 
-/// What the agent is made of.
+/// The parts of the agent.
 pub struct HandshakesParts {
-    /// The socket that listens.
+    /// The listening socket.
     pub listener: std::net::TcpListener,
-    /// Who the node is.
+    /// The node's certificates and counters.
     pub door: Arc<TlsDoor>,
-    /// Where connections go.
+    /// The ring of connections to the door.
     pub secured: Producer<Secured>,
-    /// Who takes them.
+    /// Wakes the thread of the door.
     pub wake: Wake,
-    /// Limits.
+    /// The limits.
     pub limits: HandshakeLimits,
-    /// Set when the node stops: nothing more is taken in.
+    /// Set when the node stops: no connection is accepted any more.
     pub draining: Arc<AtomicBool>,
 }
 
-/// The agent.
+/// The agent that does TLS handshakes.
 pub struct Handshakes {
     poll: Poll,
     poll_events: Events,
@@ -192,10 +192,10 @@ struct Shared {
 }
 
 impl Handshakes {
-    /// An agent that listens.
+    /// Creates an agent that accepts from the listening socket.
     ///
     /// # Errors
-    /// When the operating system refuses a poll or the listener.
+    /// If the operating system refuses a poll or the listener.
     pub fn new(parts: HandshakesParts) -> std::io::Result<Handshakes> {
         let poll = Poll::new()?;
         parts.listener.set_nonblocking(true)?;
@@ -272,7 +272,7 @@ impl Handshakes {
         self.ready.push_back(slot);
     }
 
-    /// Takes handshakes further that may go on; returns how many.
+    /// Advances handshakes that are ready; returns their number.
     fn step(&mut self) -> usize {
         let mut steps = 0;
         while steps < STEPS_MAX
@@ -305,11 +305,11 @@ impl Handshakes {
         let Some(mut handshake) = self.slots[slot].take() else { return };
         self.free.push(slot);
         self.parts.door.count(handshake.peer, failure, why);
-        // A socket that is closed leaves the poll by itself; an error here changes nothing.
+        // Closing a socket removes it from the poll anyway, so an error here does not matter.
         drop(self.poll.registry().deregister(&mut handshake.transport.stream));
     }
 
-    /// Hands connections over as far as it has room; returns how many.
+    /// Hands connections to the door while its ring has room; returns their number.
     fn hand_over(&mut self) -> usize {
         let mut count = 0;
         while let Some(secured) = self.done.pop_front() {

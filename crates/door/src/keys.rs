@@ -1,28 +1,28 @@
-//! By what sessions prove that they are themselves, and the work of finding out.
+//! Sessions' credentials and their verification.
 //!
 //! INVARIANT: an attempt costs one hash and one comparison, or one verification of a signature,
-//! whatever is known of the session that it names: where there is nothing to compare with, the
-//! attempt is held against a stand-in that nobody has the secret of. What is left to depend on the
-//! attempt are the bytes that the other side sent itself.
+//! whether or not the session that it names exists. Without a credential to compare with, the
+//! attempt is checked against a stand-in with a secret that no client has. So the time of an
+//! attempt depends only on bytes that the client itself sent.
 
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use weir_io::Rng;
 use weir_types::{Credential, CredentialKind};
 use weir_wire::session::{ApiKey, Signature};
 
-/// What a session proves itself by.
+/// The stored half of a session's credential: a logon must prove that it has the other half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
     /// The hash of an API key.
     ApiKey(blake3::Hash),
     /// An Ed25519 public key.
     Ed25519(VerifyingKey),
-    /// Nothing: the public key is no point of the curve, or a weak one.
+    /// Opens for no proof: the public key is not a point of the curve, or is weak.
     Sealed,
 }
 
 impl Lock {
-    /// The lock of a definition's credential.
+    /// Creates the lock of a definition's credential.
     #[must_use]
     pub fn new(kind: CredentialKind, credential: &Credential) -> Lock {
         match kind {
@@ -35,7 +35,7 @@ impl Lock {
     }
 }
 
-/// How much was checked: what an attempt costs, and what an operator sees of attempts.
+/// The numbers of credentials checked: the cost of attempts, shown to operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checks {
     /// API keys hashed and compared.
@@ -44,7 +44,7 @@ pub struct Checks {
     pub signatures: u64,
 }
 
-/// Holds attempts against locks, and counts them.
+/// Checks attempts against locks, and counts them.
 #[derive(Debug)]
 pub struct Locksmith {
     spare_hash: blake3::Hash,
@@ -53,7 +53,7 @@ pub struct Locksmith {
 }
 
 impl Locksmith {
-    /// One with stand-ins of its own.
+    /// Creates a locksmith with random stand-ins.
     pub fn new(rng: &mut dyn Rng) -> Locksmith {
         let (mut hash, mut seed) = ([0; 32], [0; 32]);
         rng.fill(&mut hash);
@@ -65,32 +65,32 @@ impl Locksmith {
         }
     }
 
-    /// What was checked so far.
+    /// Returns the numbers of checks so far.
     #[must_use]
     pub fn checks(&self) -> Checks {
         self.checks
     }
 
-    /// Whether an API key opens a lock.
+    /// Returns true if the API key opens the lock.
     pub fn try_api_key(&mut self, lock: Option<&Lock>, key: &ApiKey) -> bool {
         let (hash, is_real) = match lock {
             Some(Lock::ApiKey(hash)) => (*hash, true),
             _ => (self.spare_hash, false),
         };
         self.checks.api_keys += 1;
-        // `==` of two blake3 hashes takes the same time wherever they differ.
+        // `==` of two blake3 hashes takes constant time.
         let is_same = blake3::hash(&key.0) == hash;
         is_same & is_real
     }
 
-    /// Whether a signature of `text` opens a lock.
+    /// Returns true if the signature `of` of `text` opens the lock.
     pub fn try_signature(&mut self, lock: Option<&Lock>, text: &[u8], of: &Signature) -> bool {
         let (key, is_real) = match lock {
             Some(Lock::Ed25519(key)) => (key, true),
             _ => (&self.spare_key, false),
         };
         self.checks.signatures += 1;
-        // Strict: no second signature can be made of a first one, nor one that fits many keys.
+        // Strict verification rejects malleable signatures and those that fit many keys.
         let signature = ed25519_dalek::Signature::from_bytes(&of.0);
         let is_valid = key.verify_strict(text, &signature).is_ok();
         is_valid & is_real
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_hash_of_a_key_is_not_the_key_and_a_public_key_is_no_secret() {
-        // Who has read the control log has these bytes; they open nothing.
+        // A reader of the control log has these bytes; they open nothing.
         let hash = Credential(*blake3::hash(&[7; 32]).as_bytes());
         let by_key = Lock::new(CredentialKind::ApiKey, &hash);
         let by_signature = Lock::new(CredentialKind::Ed25519, &public());
@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn keys_that_are_no_points_or_weak_ones_make_a_lock_without_key() {
-        // y = 2 is on no point of the curve; y = 1 is the neutral element: every text is signed.
+        // No point of the curve has y = 2. y = 1 is the neutral element, under which a forged
+        // signature fits every text.
         let mut none = [0; 32];
         none[0] = 2;
         let mut neutral = [0; 32];

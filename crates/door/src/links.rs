@@ -25,13 +25,13 @@ pub struct Link<S> {
     pub socket: Socket,
     /// Its session, once it has logged on.
     pub session: Option<LoggedOn>,
-    /// Whether its other end is a part of this node.
+    /// True if its other end is a part of this node.
     pub is_inside: bool,
     /// The protocol's state.
     pub state: S,
-    /// Whether its next frame waits for room where it goes.
+    /// True while its next frame waits for room at the frame's destination.
     pub(crate) must_wait: bool,
-    /// Whether its input has frames that its turn left over.
+    /// True while its input has frames left over from its last turn.
     pub(crate) has_frames: bool,
     /// The time since which its output is full.
     full_since: Option<Nanos>,
@@ -46,12 +46,12 @@ impl<S> Link<S> {
         self.session.map_or(SessionId::NONE, |session| session.session_id)
     }
 
-    /// Whether frames are taken from it.
+    /// Returns true if frames are taken from it.
     pub(crate) fn is_heard(&self) -> bool {
         !self.must_wait && self.socket.has_room()
     }
 
-    /// Notes whether its output is full; true when it has been for `time_max`.
+    /// Checks its output; returns true if it has been full for `time_max`.
     pub(crate) fn is_full_for(&mut self, time_max: Nanos, now: Nanos) -> bool {
         if self.socket.has_room() {
             self.full_since = None;
@@ -108,7 +108,7 @@ impl<S: Default> Links<S> {
         self.sessions.len()
     }
 
-    /// Whether some connection carries the session.
+    /// Returns true if a connection carries the session.
     #[must_use]
     pub fn has_session(&self, session_id: SessionId) -> bool {
         self.sessions.contains_key(&session_id)
@@ -177,7 +177,7 @@ impl<S: Default> Links<S> {
         }
     }
 
-    /// Has the output of the connections sent for which `is_due` is true.
+    /// Has the output of those connections sent for which `is_due` returns true.
     pub(crate) fn touch_where(&mut self, mut is_due: impl FnMut(&mut Link<S>) -> bool) {
         let Links { table, flushing, .. } = self;
         for link in table.iter_mut() {
@@ -239,7 +239,7 @@ impl<S: Default> Links<S> {
         self.want_read(id);
     }
 
-    /// Puts it back.
+    /// Puts a connection that was taken out back into the table.
     pub(crate) fn put_back(&mut self, link: Box<Link<S>>) {
         self.table.put_back(link.id, link);
     }
@@ -283,13 +283,13 @@ impl<S: Default> Links<S> {
         }
     }
 
-    /// Gives those that wait another turn; returns the number of turns to take now.
+    /// Schedules another turn for waiting connections; returns the number of turns to take now.
     pub(crate) fn begin_turns(&mut self) -> usize {
         self.reading.extend(self.waiting.drain(..));
         self.reading.len()
     }
 
-    /// Takes the connection whose turn it is out of the table; nothing if it has gone meanwhile.
+    /// Takes the next connection to read out of the table; `None` if it has gone meanwhile.
     pub(crate) fn next_turn(&mut self) -> Option<Box<Link<S>>> {
         let id = self.reading.pop_front()?;
         let mut link = self.table.take(id)?;
@@ -297,12 +297,12 @@ impl<S: Default> Links<S> {
         Some(link)
     }
 
-    /// Whether input is left for the next cycle.
+    /// Returns true if input is left for the next cycle.
     pub(crate) fn has_turns(&self) -> bool {
         !self.reading.is_empty()
     }
 
-    /// Whether some connection's next frame waits for room.
+    /// Returns true if a connection's next frame waits for room.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -327,7 +327,7 @@ impl<S: Default> Links<S> {
         self.flushing = list;
     }
 
-    /// Shows the numbers of connections and sessions.
+    /// Publishes the numbers of connections and sessions.
     pub(crate) fn show(&self) {
         self.figures.connections.store(self.count() as u64, Ordering::Relaxed);
         self.figures.sessions.store(self.session_count() as u64, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! How a session logs on at a door where no partition tells it anything that could be resumed.
+//! Logon at doors without resumable events: no partition sends the session anything, so a logon
+//! with resume points is refused.
 
 use weir_types::{FirmId, Nanos, Reason, Role, SessionId};
 use weir_wire::ClientMessage;
@@ -12,35 +13,35 @@ use crate::reception::{Reception, Via, heartbeat_granted, refusal};
 /// A session that is logged on.
 #[derive(Clone, Copy, Debug)]
 pub struct LoggedOn {
-    /// Which.
+    /// The session.
     pub session_id: SessionId,
-    /// Its firm; zero for those of none.
+    /// Its firm; zero for a session without a firm.
     pub firm_id: FirmId,
-    /// What it may do.
+    /// Its role.
     pub role: Role,
-    /// In nanoseconds.
+    /// The granted heartbeat interval, in nanoseconds.
     pub heartbeat_interval: u64,
-    /// When its key's time is over; zero for never.
+    /// The time at which its key expires; zero for never.
     pub valid_until: Nanos,
 }
 
-/// What became of a message of a logon. What there is to say is said.
+/// The outcome of a message of a logon. Its answer, if any, is already in the output.
 #[derive(Clone, Copy, Debug)]
 pub enum Welcome {
     /// The session is logged on.
     Open(LoggedOn),
-    /// It is not, and was told why.
+    /// The logon was refused, and the refusal sent.
     Refused,
-    /// It was given a challenge.
+    /// A challenge was sent.
     Challenged,
-    /// More signatures came than are verified now: the message is to be taken again.
+    /// The rate of signature verifications is reached: take the message again later.
     Wait,
-    /// The message is none of a logon's.
+    /// The message is not part of a logon.
     Other,
 }
 
-/// Takes a message of a logon. `may` says whether a session that is who it says is let in here;
-/// what is said goes to `out`.
+/// Takes a message of a logon and appends the answer to `out`. `may` decides whether an
+/// authenticated session is admitted at this door.
 pub fn take_logon(
     reception: &mut Reception,
     (raw, message): (&RawMessage<'_>, &ClientMessage<'_>),

@@ -22,14 +22,14 @@ pub struct Terms {
     pub frame_len_max: usize,
     /// The limits of a connection's buffers.
     pub limits: Limits,
-    /// The same of a connection from inside the node.
+    /// The limits of the buffers of a connection from inside the node.
     pub inside_limits: Limits,
     /// Bytes read at once.
     pub read_len: usize,
     /// The time for which a connection's output may be full before the connection is ended with
     /// `SlowConsumer`.
     pub full_time_max: Nanos,
-    /// Whether a session is on one connection at a time.
+    /// True if a session can be on one connection at a time only.
     pub is_exclusive: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct Terms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Intake {
-    /// The message is done with.
+    /// The message has been handled.
     Done,
     /// It found no room: it is taken again later, and before those that follow it.
     Wait,
@@ -74,10 +74,11 @@ pub trait Protocol: Send {
     /// Copies the control log's next event into `record`; false when there is none.
     fn next_control_event(&mut self, record: &mut Vec<u8>) -> bool;
 
-    /// Whether sessions of this role may log on.
+    /// Returns true if sessions of this role may log on.
     fn may_enter(&self, role: Role) -> bool;
 
-    /// Whether the message is one of this protocol; others are refused with `NotServedHere`.
+    /// Returns true if the message belongs to this protocol; others are refused with
+    /// `NotServedHere`.
     fn serves(message: &ClientMessage<'_>) -> bool;
 
     /// Takes a message that the protocol serves.
@@ -97,7 +98,7 @@ pub trait Protocol: Send {
         let _ = (link, session, now);
     }
 
-    /// A connection's output was handed to its socket. `had_room` is whether it had room before.
+    /// A connection's output was handed to its socket. `had_room` is true if it had room before.
     fn flushed(&mut self, link: &mut Link<Self::State>, had_room: bool) {
         let _ = (link, had_room);
     }
@@ -118,7 +119,7 @@ pub trait Protocol: Send {
         None
     }
 
-    /// Whether connections are let in; refused ones are counted.
+    /// Returns true if connections are accepted; refused ones are counted.
     fn is_serving(&self) -> bool {
         true
     }

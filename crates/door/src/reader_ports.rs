@@ -1,6 +1,6 @@
-//! The rings of all doors whose connections ask for order state, as the agent that answers sees
-//! them: the delivery agent of a node, or a router. A connection's id names its door, and a door's
-//! number is the index of its ring.
+//! The answering agent's ends of the rings to all doors whose connections ask for order state. The
+//! agent is a node's delivery agent, or a router. A connection's id contains its door's number,
+//! which is the index of the door's ring.
 
 use weir_delivery::PageSink;
 use weir_types::{Reason, RequestNo};
@@ -12,17 +12,17 @@ use weir_wire::session::{Label, Reject};
 use crate::ConnectionId;
 use crate::reader_rings::{DeliveryRequest, Fetch, GatewayPort, Pages};
 
-/// The rings, by the number of the door. INVARIANT: there is one for every door that can ask.
+/// The rings, by door number. INVARIANT: every door that can send requests has one.
 pub struct ReaderPorts(Vec<GatewayPort>);
 
 impl ReaderPorts {
-    /// The rings of the gateway and of further doors, in the order of their numbers.
+    /// Combines the rings of the gateway and of further doors, in the order of their numbers.
     #[must_use]
     pub fn new(gateway: GatewayPort, others: impl IntoIterator<Item = GatewayPort>) -> ReaderPorts {
         ReaderPorts([gateway].into_iter().chain(others).collect())
     }
 
-    /// The ring that a connection's pages go to.
+    /// Returns the ring for a connection's pages.
     fn of(&mut self, connection: ConnectionId) -> &mut GatewayPort {
         &mut self.0[connection.door().index()]
     }
@@ -31,22 +31,22 @@ impl ReaderPorts {
         self.0.iter_mut()
     }
 
-    /// The next request.
+    /// Takes the next request of any door.
     pub fn next_request(&mut self) -> Option<DeliveryRequest> {
         self.all().find_map(GatewayPort::next_request)
     }
 
-    /// Whether a connection's pages find room in its ring.
+    /// Returns true if the ring of the connection's door has room for pages.
     pub fn has_room(&mut self, connection: ConnectionId) -> bool {
         self.of(connection).has_room()
     }
 
-    /// Wakes those that pages were made for.
+    /// Wakes the threads of all doors.
     pub fn wake_all(&mut self) {
         self.all().for_each(|port| port.wake());
     }
 
-    /// Answers a question that there is no room for, or no store.
+    /// Answers a fetch with a `Reject`, such as for lack of room or of a store.
     pub fn refuse(&mut self, fetch: &Fetch, reason: Reason) {
         let port = self.of(fetch.connection);
         let mut bytes = port.empty();
@@ -58,29 +58,29 @@ impl ReaderPorts {
             reason,
         };
         put_frame(&reject, &mut bytes);
-        // A gateway whose ring is full of pages has what it needs to find that out itself.
+        // A full ring drops the `Reject`: its gateway has pages to send already.
         let _ = port.send(Pages { connection: fetch.connection, bytes });
         port.wake();
     }
 }
 
-/// Collects a connection's frames and hands them on.
+/// Collects a connection's frames and sends them to its door.
 pub struct PageSender<'a> {
     /// The rings.
     pub ports: &'a mut ReaderPorts,
-    /// Connections that can take nothing.
+    /// Connections without room for output.
     pub paused: &'a [ConnectionId],
-    /// Connections whose pages found the ring full.
+    /// Connections whose pages had no room in the ring.
     pub blocked: &'a mut Vec<ConnectionId>,
-    /// The frames of the connection that was served last.
+    /// The frames of the connection served last, not sent yet.
     pub current: Option<Pages>,
 }
 
 impl PageSender<'_> {
-    /// Hands on what is collected: to be called at the end.
+    /// Sends the collected frames. To be called after the last page.
     ///
     /// # Panics
-    /// Never: room was found before the page was made.
+    /// Never: [`PageSink::buffer`] checks for room before a page is made.
     pub fn send_current(&mut self) {
         if let Some(pages) = self.current.take()
             && !pages.bytes.is_empty()

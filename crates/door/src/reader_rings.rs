@@ -1,8 +1,8 @@
-//! The rings between a door and the agent that serves order state: questions one way, pages the
+//! The rings between a door and the agent that serves order state: requests one way, pages the
 //! other.
 //!
-//! Each ring has one producer and one consumer (`rtrb`) and is bounded, in number and, for pages,
-//! in bytes.
+//! Each ring has one producer and one consumer (`rtrb`). The number of its entries is limited, and
+//! for pages the number of bytes too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,43 +13,43 @@ use weir_wire::delivery::{AddCredit, FetchOrders};
 
 use crate::ConnectionId;
 
-/// Questions that may wait in front of the delivery store.
+/// Requests that may wait for the delivery store.
 pub const FETCHES_MAX: usize = 4 * 1024;
-/// Pages that may wait in front of a gateway.
+/// Pages that may wait for a gateway.
 pub const PAGES_MAX: usize = 4 * 1024;
-/// Bytes of pages that may wait in front of a gateway, beyond the one that is made: ten thousand
-/// readers that ask for everything at once wait their turn.
+/// Bytes of pages that may wait for a gateway, not counting the page being made. It limits the
+/// memory that ten thousand readers who request everything at once can take.
 pub const PAGES_BYTES_MAX: usize = 64 << 20;
-/// Memory of longer pages is kept for the next ones only while it is a few pieces; that of shorter
-/// ones always.
+/// Buffers of up to this capacity, in bytes, are always kept for reuse; larger ones only while
+/// fewer than [`KEPT_LONG_MAX`] buffers are kept.
 const KEPT_LEN: usize = 16 << 10;
 const KEPT_LONG_MAX: usize = 32;
 
-/// A question on its way to the delivery store.
+/// A fetch on its way to the delivery store.
 #[derive(Clone, Debug)]
 pub struct Fetch {
-    /// Who waits for the answer.
+    /// The connection that waits for the answer.
     pub connection: ConnectionId,
-    /// The question.
+    /// The request.
     pub fetch: FetchOrders,
     /// Its token.
     pub token: Vec<u8>,
-    /// What the store is to have reached; empty for nothing.
+    /// The token of the position that the store must have reached; empty for none.
     pub min_token: Vec<u8>,
-    /// What the session may see.
+    /// The session's entitlement.
     pub entitlement: weir_delivery::Entitlement,
 }
 
-/// What a gateway tells the delivery store.
+/// A message from a gateway to the delivery store.
 #[derive(Clone, Debug)]
 pub enum DeliveryRequest {
-    /// A question.
+    /// A fetch.
     Fetch(Box<Fetch>),
-    /// The question of this number is taken back.
+    /// Cancels the connection's fetch with this number.
     Cancel(ConnectionId, u64),
-    /// A question is given more credit.
+    /// Adds credit to a fetch.
     AddCredit(ConnectionId, AddCredit),
-    /// The connection can take pages again, or cannot.
+    /// The connection can take pages again (true), or cannot (false).
     Writable(ConnectionId, bool),
     /// The connection is gone.
     Gone(ConnectionId),
@@ -58,27 +58,27 @@ pub enum DeliveryRequest {
 /// Pages on their way to a gateway: whole frames.
 #[derive(Debug)]
 pub struct Pages {
-    /// For whom.
+    /// The receiving connection.
     pub connection: ConnectionId,
     /// The frames.
     pub bytes: Vec<u8>,
 }
 
-/// The gateway's end towards the delivery store.
+/// The gateway's end of the rings.
 #[derive(Debug)]
 pub struct DeliveryPort {
     requests: Producer<DeliveryRequest>,
     pages: Consumer<Pages>,
-    /// Bytes of the pages that wait.
+    /// Bytes of the waiting pages.
     pages_len: Arc<AtomicUsize>,
     empties: Producer<Vec<u8>>,
     wake: Wake,
     asked: bool,
-    /// Notices that found no room: they must not be lost.
+    /// Notices that had no room in the ring; they must not be lost.
     waiting: Vec<DeliveryRequest>,
 }
 
-/// The delivery store's end towards the gateway.
+/// The delivery store's end of the rings.
 #[derive(Debug)]
 pub struct GatewayPort {
     requests: Consumer<DeliveryRequest>,
@@ -88,7 +88,7 @@ pub struct GatewayPort {
     wake: Wake,
 }
 
-/// The two ends between a gateway and the delivery store.
+/// Creates the rings between a gateway and the delivery store, and returns both ends.
 #[must_use]
 pub fn gateway_to_delivery(gateway: Wake, delivery: Wake) -> (DeliveryPort, GatewayPort) {
     let (requests, from_gateway) = RingBuffer::new(FETCHES_MAX);
@@ -115,7 +115,7 @@ pub fn gateway_to_delivery(gateway: Wake, delivery: Wake) -> (DeliveryPort, Gate
 }
 
 impl DeliveryPort {
-    /// Hands a question on; false when there is no room.
+    /// Sends a request; returns false if there is no room.
     #[must_use]
     pub fn ask(&mut self, request: DeliveryRequest) -> bool {
         self.send_waiting();
@@ -124,20 +124,20 @@ impl DeliveryPort {
         asked
     }
 
-    /// Whether one more question finds room.
+    /// Returns true if there is room for one more request.
     #[must_use]
     pub fn has_room(&mut self) -> bool {
         self.send_waiting();
         self.waiting.is_empty() && self.requests.slots() > 0
     }
 
-    /// Tells whether a connection can take pages.
+    /// Notifies the store that a connection can take pages, or cannot. Never lost.
     pub fn set_writable(&mut self, connection: ConnectionId, writable: bool) {
         self.waiting.push(DeliveryRequest::Writable(connection, writable));
         self.send_waiting();
     }
 
-    /// Tells that a connection is gone.
+    /// Notifies the store that a connection is gone. Never lost.
     pub fn connection_is_gone(&mut self, connection: ConnectionId) {
         self.waiting.push(DeliveryRequest::Gone(connection));
         self.send_waiting();
@@ -151,7 +151,7 @@ impl DeliveryPort {
         }
     }
 
-    /// The next pages to pass through.
+    /// Takes the next pages to write to a connection.
     pub fn next_pages(&mut self) -> Option<Pages> {
         self.send_waiting();
         let pages = self.pages.pop().ok()?;
@@ -159,17 +159,17 @@ impl DeliveryPort {
         Some(pages)
     }
 
-    /// Gives a page's memory back for the next one.
+    /// Returns a page's buffer for reuse.
     pub fn recycle(&mut self, mut bytes: Vec<u8>) {
         bytes.clear();
         let kept = self.empties.buffer().capacity() - self.empties.slots();
         if bytes.capacity() <= KEPT_LEN || kept < KEPT_LONG_MAX {
-            // No room means that enough empties wait already: this one is freed.
+            // A full ring holds enough empty buffers, so this one is freed.
             drop(self.empties.push(bytes));
         }
     }
 
-    /// Wakes the store's thread when it was handed something.
+    /// Wakes the store's thread if requests were sent since the last call.
     pub fn wake_if_asked(&mut self) {
         if std::mem::take(&mut self.asked) {
             self.wake.wake();
@@ -178,27 +178,27 @@ impl DeliveryPort {
 }
 
 impl GatewayPort {
-    /// The next request.
+    /// Takes the next request.
     pub fn next_request(&mut self) -> Option<DeliveryRequest> {
         self.requests.pop().ok()
     }
 
-    /// Whether pages for the gateway find room.
+    /// Returns true if there is room for pages to the gateway.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.pages.slots() > 0 && self.pages_len.load(Ordering::Relaxed) < PAGES_BYTES_MAX
     }
 
-    /// Memory for a page's frames.
+    /// Returns an empty buffer for a page's frames, a reused one if there is one.
     pub fn empty(&mut self) -> Vec<u8> {
         self.empties.pop().unwrap_or_default()
     }
 
-    /// Hands frames on; false when there is no room.
+    /// Sends frames; returns false if there is no room.
     #[must_use]
     pub fn send(&mut self, pages: Pages) -> bool {
         let len = pages.bytes.len();
-        // Counted before it can be taken out.
+        // Counted before the consumer can subtract it.
         self.pages_len.fetch_add(len, Ordering::Relaxed);
         let sent = self.pages.push(pages).is_ok();
         if !sent {

@@ -1,7 +1,7 @@
-//! Who is let in: what a logon has to prove, and where its session goes on.
+//! Logon decisions: authentication by API key or signature, challenges, and the terms granted.
 //!
-//! Every decision about a logon is here, and nothing else of a connection: no socket, no output, no
-//! clock. So any bytes can be driven through it, as the fuzz target `node_logon` does.
+//! Every decision about a logon is made here, and nothing else of a connection is here: no socket,
+//! no output, no clock. So the fuzz target `node_logon` can drive any bytes through it.
 //!
 //! The gateway opens a session only after [`Reception`] has returned its [`KnownSession`].
 
@@ -17,17 +17,18 @@ use super::challenges::{Challenges, OpenChallenges};
 use super::directory::{Directory, KnownSession, Proof};
 use super::keys::Lock;
 
-/// The longest heartbeat interval that is granted, in milliseconds.
+/// The longest heartbeat interval granted, in milliseconds.
 const HEARTBEAT_MAX_MS: u32 = 60_000;
-/// The shortest.
+/// The shortest heartbeat interval granted, in milliseconds.
 const HEARTBEAT_MIN_MS: u32 = 100;
-/// A verification takes some 60 µs, on cores that orders wait for too: on average one in this time,
-/// so that strangers take no more than a fifteenth of one.
+/// The average time between verifications of signatures, in nanoseconds. A verification takes
+/// some 60 µs on a core that orders use too; this rate limits unauthenticated clients to about a
+/// fifteenth of one core.
 const VERIFICATION_INTERVAL: u64 = 1_000_000;
-/// Verifications that may come at once.
+/// Verifications allowed in a burst.
 const VERIFICATION_BURST: u64 = 64;
 
-/// Where and when something comes in.
+/// The connection and the time of a received message.
 #[derive(Clone, Copy, Debug)]
 pub struct Via {
     /// The connection.
@@ -36,21 +37,21 @@ pub struct Via {
     pub now: Nanos,
 }
 
-/// What every kind of logon asks for.
+/// The request of a logon, of either kind.
 #[derive(Clone, Debug)]
 pub struct Asked<'a> {
     /// The session.
     pub session_id: SessionId,
     /// The heartbeat interval asked for, in milliseconds.
     pub heartbeat_interval_ms: u32,
-    /// Whether live orders are cancelled when the connection is lost.
+    /// On if live orders are cancelled when the connection is lost.
     pub cancel_on_disconnect: Switch,
-    /// The events from which the session wants to go on, by partition.
+    /// The event from which the session wants to resume, for each partition.
     pub points: Group<'a, ResumePoint>,
 }
 
 impl<'a> Asked<'a> {
-    /// What a logon by API key asks for.
+    /// Returns the request of a logon by API key.
     #[must_use]
     pub fn of_logon(logon: &Logon, points: Group<'a, ResumePoint>) -> Asked<'a> {
         Asked {
@@ -61,7 +62,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// What a logon by signature asks for.
+    /// Returns the request of a logon by signature.
     #[must_use]
     pub fn of_signed(logon: &SignedLogon, points: Group<'a, ResumePoint>) -> Asked<'a> {
         Asked {
@@ -73,14 +74,14 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// When the next signature may be verified: the generic cell rate algorithm.
+/// The rate limit of signature verifications: the generic cell rate algorithm.
 #[derive(Debug, Default)]
 struct VerificationRate {
     arrival: u64,
 }
 
 impl VerificationRate {
-    /// Takes one verification, if it may be now.
+    /// Takes one verification; returns false if the limit is reached.
     fn take(&mut self, now: Nanos) -> bool {
         let arrival = self.arrival.max(now.0) + VERIFICATION_INTERVAL;
         if arrival > now.0 + VERIFICATION_BURST * VERIFICATION_INTERVAL {
@@ -91,9 +92,9 @@ impl VerificationRate {
     }
 }
 
-/// Sessions' proofs and the challenges that they answer.
+/// Authenticates sessions and tracks their open challenges.
 pub struct Reception {
-    /// Who there is.
+    /// The defined sessions.
     pub directory: Directory,
     challenges: Challenges,
     verification_rate: VerificationRate,
@@ -102,7 +103,7 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// The reception of a node that nobody is known to; `rng` draws nonces.
+    /// Creates a reception without sessions; `rng` draws nonces.
     #[must_use]
     pub fn new(node_id: NodeId, mut rng: Box<dyn Rng + Send>) -> Reception {
         Reception {
@@ -114,10 +115,11 @@ impl Reception {
         }
     }
 
-    /// A challenge for whoever asks: whether there is such a session is not told.
+    /// Opens a challenge for a session, whether or not the session exists, so that the answer does
+    /// not reveal it.
     ///
     /// # Errors
-    /// When the connection has as many open as it may.
+    /// [`Reason::TooManyChallenges`] if the connection has the maximum open.
     pub fn challenge(&mut self, session_id: SessionId, via: Via) -> Result<Challenge, LogonReject> {
         let mut nonce = Nonce([0; 32]);
         self.rng.fill(&mut nonce.0);
@@ -128,24 +130,25 @@ impl Reception {
         }
     }
 
-    /// The session of a logon by API key.
+    /// Authenticates a logon by API key and returns its session.
     ///
     /// # Errors
-    /// As [`Directory::authenticate`].
+    /// As for [`Directory::authenticate`].
     pub fn prove_by_key(&mut self, logon: &Logon, via: Via) -> Result<KnownSession, LogonReject> {
         let proof = Proof::ApiKey(&logon.api_key);
         let known = self.directory.authenticate(logon.session_id, proof, via.now);
         known.map_err(|reason| refusal(logon.session_id, reason))
     }
 
-    /// The session of a logon by a signature of its challenge, which is used up; nothing when more
-    /// signatures came than are to be verified now, and nothing is used up then.
+    /// Authenticates a logon by a signature of its challenge and returns its session. The challenge
+    /// is used up. Returns `None`, and uses up nothing, while the rate limit of verifications is
+    /// reached.
     ///
     /// # Errors
-    /// Inside: as [`Directory::authenticate`].
+    /// The inner result's errors are those of [`Directory::authenticate`].
     ///
     /// # Panics
-    /// When `logon` is not what `raw` holds.
+    /// If `logon` was not decoded from `raw`.
     pub fn prove_by_signature(
         &mut self,
         (raw, logon): (&RawMessage<'_>, &SignedLogon),
@@ -155,7 +158,7 @@ impl Reception {
             return None;
         }
         let nonce = self.challenges.take(via.connection, logon.session_id, via.now);
-        // Without a challenge the same work is done, and refused whatever comes of it.
+        // Without a challenge the same work is done and the logon refused in any case.
         let text = signed_text(self.node_id, nonce.unwrap_or(Nonce([0; 32])), raw);
         let text = text.expect("a signed logon was decoded");
         let (signature, is_challenged) = (&logon.signature, nonce.is_some());
@@ -164,50 +167,52 @@ impl Reception {
         Some(known.map_err(|reason| refusal(logon.session_id, reason)))
     }
 
-    /// Another one that knows the same sessions, for a thread of its own; `rng` draws its nonces.
+    /// Creates another reception with the same sessions, for another thread; `rng` draws its
+    /// nonces.
     #[must_use]
     pub fn beside(&self, mut rng: Box<dyn Rng + Send>) -> Reception {
         let directory = self.directory.of_same_sessions(&mut *rng);
         Reception { directory, ..Reception::new(self.node_id, rng) }
     }
 
-    /// The sessions alone, for somebody who lets readers in; `rng` draws stand-ins for keys.
+    /// Returns a directory of the sessions alone, for a door of readers; `rng` draws its stand-ins
+    /// for keys.
     #[must_use]
     pub fn directory_beside(&self, rng: &mut dyn Rng) -> Directory {
         self.directory.of_same_sessions(rng)
     }
 
-    /// The session of a logon that was proved elsewhere, by what it opened there.
+    /// Returns the session of a logon that was authenticated on another thread with `lock`.
     ///
     /// # Errors
-    /// [`Reason::UnknownKey`] when it has another key by now.
+    /// [`Reason::UnknownKey`] if the session's key was replaced since, or the session is unknown.
     pub fn accept_proof(&self, id: SessionId, lock: &Lock) -> Result<KnownSession, LogonReject> {
         self.directory.known_by(id, lock).ok_or_else(|| refusal(id, Reason::UnknownKey))
     }
 
-    /// Takes the challenges that a connection has open, for who sees to it from now on.
+    /// Removes and returns a connection's open challenges, for the thread that takes it over.
     pub fn take_challenges(&mut self, connection: ConnectionId) -> OpenChallenges {
         self.challenges.take_all(connection)
     }
 
-    /// Sees to the challenges that a connection was given elsewhere.
+    /// Takes over the open challenges of a connection from another thread.
     pub fn take_over(&mut self, connection: ConnectionId, open: OpenChallenges) {
         self.challenges.take_over(connection, open);
     }
 
-    /// Forgets a connection that is gone.
+    /// Removes a closed connection's challenges.
     pub fn forget(&mut self, connection: ConnectionId) {
         self.challenges.forget(connection);
     }
 }
 
-/// The heartbeat interval that is granted to who asks for this one, in milliseconds.
+/// Returns the heartbeat interval granted for a requested one, both in milliseconds.
 #[must_use]
 pub fn heartbeat_granted(asked_ms: u32) -> u32 {
     asked_ms.clamp(HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS)
 }
 
-/// The answer to a logon that no partition has anything to say of.
+/// Returns a refusal that carries no partition's event numbers.
 pub fn refusal(session_id: SessionId, reason: Reason) -> LogonReject {
     LogonReject {
         oldest_event_no: EventNo::NONE,
@@ -233,7 +238,7 @@ mod tests {
         assert_eq!(taken(&mut rate, begin + 999_999), 0);
         assert_eq!(taken(&mut rate, begin + 1_000_000), 1);
         assert_eq!(taken(&mut rate, begin + 4_000_000), 3);
-        // What was not used is kept up to the burst.
+        // Unused verifications accumulate up to the burst.
         assert_eq!(taken(&mut rate, begin + 60_000_000_000), 64);
     }
 }

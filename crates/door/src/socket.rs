@@ -136,7 +136,7 @@ impl Socket {
         self.ending.get_or_insert(ending);
     }
 
-    /// The end that the peer or the system made of it, once it is gone.
+    /// Returns the kind of the connection's end, once the peer or the system has ended it.
     pub fn ending(&self) -> Option<Ending> {
         self.ending
     }
@@ -147,7 +147,7 @@ impl Socket {
         std::mem::take(&mut self.input)
     }
 
-    /// Gives them back; the first `consumed` of them are done with.
+    /// Gives back the bytes that were taken; the first `consumed` of them have been parsed.
     pub fn return_input(&mut self, input: Vec<u8>, consumed: usize) {
         self.input = input;
         self.consumed = consumed;
@@ -161,12 +161,12 @@ impl Socket {
         }
     }
 
-    /// Whether there is input that was not consumed.
+    /// Returns true if there is unconsumed input.
     pub fn has_input(&self) -> bool {
         self.input.len() > self.consumed
     }
 
-    /// Whether a read may return bytes.
+    /// Returns true if a read may return bytes.
     pub fn is_readable(&self) -> bool {
         self.readable
     }
@@ -199,7 +199,7 @@ impl Socket {
         }
     }
 
-    /// Whether the system has taken all output.
+    /// Returns true if the system has taken all output.
     pub fn is_sent(&self) -> bool {
         self.unsent_len() == 0
     }
@@ -208,7 +208,7 @@ impl Socket {
         self.output.len() - self.sent + self.transport.unsent_len()
     }
 
-    /// Whether more output may be produced for it.
+    /// Returns true if there is room for more output.
     pub fn has_room(&self) -> bool {
         self.unsent_len() < self.limits.output_len_max
     }
@@ -219,17 +219,17 @@ impl Socket {
         self.closing_by = Some(Nanos(now.0 + CLOSING_TIME));
     }
 
-    /// Whether this end closed it.
+    /// Returns true if this end closed it.
     pub fn is_closing(&self) -> bool {
         self.closing_by.is_some()
     }
 
-    /// Whether it is done: the peer is gone, or the farewell is sent.
+    /// Returns true if it has ended: the peer is gone, or the farewell is sent.
     pub fn has_ended(&self) -> bool {
         self.is_gone || (self.is_closing() && self.is_sent())
     }
 
-    /// Whether neither end has closed it.
+    /// Returns true if neither end has closed it.
     pub fn is_open(&self) -> bool {
         !self.is_gone && !self.is_closing()
     }

@@ -1,8 +1,8 @@
-//! What carries a connection's bytes: TCP alone, TLS over it, or a pair of sockets inside the node.
-//! The one place where they differ.
+//! A connection's transport: plain TCP, TLS over TCP, or a pair of sockets inside the node. No
+//! other module depends on which of them it is.
 //!
-//! For who is connected to, the handshake is over before a transport is made:
-//! [`super::handshakes`] does it elsewhere. Who connects does it by the way.
+//! On the server's side [`super::handshakes`] completes the TLS handshake before a transport
+//! exists. On the client's side the handshake proceeds as the transport is read and written.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -10,70 +10,72 @@ use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use weir_tls::{Link, LinkError};
 
-/// Bytes in and out of a socket.
+/// A socket, with or without TLS.
 #[derive(Debug)]
 pub enum Transport {
-    /// The socket's own bytes.
+    /// TCP without TLS.
     Plain(TcpStream),
-    /// Bytes in records.
+    /// TLS over TCP.
     Tls(Box<TlsTransport>),
-    /// One end of a pair: who is at the other is a part of this node.
+    /// One end of a pair of sockets; the other end is a part of this node.
     Local(UnixStream),
 }
 
-/// A socket and the records on it.
+/// A TCP socket and its TLS state.
 #[derive(Debug)]
 pub struct TlsTransport {
     /// The socket.
     pub stream: TcpStream,
-    /// The TLS state between it and the frames.
+    /// The TLS state.
     pub link: Link,
 }
 
-/// What a read gave.
+/// The result of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct Got {
     /// Bytes read.
     pub len: usize,
-    /// Whether another read may give more before the socket's next event.
+    /// True if another read may return more before the socket's next event.
     pub more: bool,
-    /// Whether the socket gave anything.
+    /// True if the socket returned any bytes.
     pub moved: bool,
 }
 
-/// What a write did.
+/// The result of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Put {
     /// Bytes taken.
     pub len: usize,
-    /// Whether the socket took anything.
+    /// True if the socket took any bytes.
     pub moved: bool,
-    /// Whether it takes no more now.
+    /// True if the socket takes no more now.
     pub blocked: bool,
 }
 
-/// How a connection ended.
+/// The kind of a connection's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The peer closed it, or the socket failed.
     Closed,
-    /// TLS without its farewell: somebody may have cut it.
+    /// TLS ended without `close_notify`: the stream may have been truncated.
     Truncated,
-    /// TLS with bytes that are not the peer's.
+    /// The bytes received break TLS: they are not the peer's.
     Broken,
 }
 
 impl Transport {
-    /// The client's end of TLS over a socket; its handshake goes on as it is read and written.
+    /// Creates the client's end of TLS over a socket; the handshake proceeds as it is read and
+    /// written.
     #[must_use]
     pub fn client(stream: TcpStream, link: Link) -> Transport {
         Transport::Tls(Box::new(TlsTransport { stream, link }))
     }
 
-    /// Reads once, as much as fits; `sealed` takes the bytes of TLS before they are opened.
+    /// Reads once, as much as fits into `room`; `sealed` is scratch for TLS records not yet
+    /// decrypted.
     ///
     /// # Errors
-    /// The end of the connection, once all that came before it was read.
+    /// The end of the connection, after all bytes before it were read.
     pub fn read(&mut self, room: &mut [u8], sealed: &mut [u8]) -> Result<Got, Ending> {
         match self {
             Transport::Plain(stream) => read_plain(stream, room),
@@ -97,7 +99,7 @@ impl Transport {
         }
     }
 
-    /// Bytes that were taken and that the socket may not have yet.
+    /// Returns the number of bytes taken that the socket may not have yet.
     #[must_use]
     pub fn unsent_len(&self) -> usize {
         match self {
@@ -106,14 +108,14 @@ impl Transport {
         }
     }
 
-    /// Says, where there is a word for it, that nothing more comes; the next write sends it.
+    /// Queues TLS's `close_notify`, which the next write sends; does nothing without TLS.
     pub fn say_farewell(&mut self) {
         if let Transport::Tls(tls) = self {
             tls.link.say_farewell();
         }
     }
 
-    /// The socket, for the poll.
+    /// Returns the socket, for the poll.
     pub fn socket(&mut self) -> &mut dyn Source {
         match self {
             Transport::Plain(stream) => stream,
@@ -122,7 +124,7 @@ impl Transport {
         }
     }
 
-    /// The socket, where it is one of TCP's.
+    /// Returns the socket if it is a TCP socket.
     pub fn tcp(&mut self) -> Option<&mut TcpStream> {
         match self {
             Transport::Plain(stream) => Some(stream),
@@ -131,10 +133,10 @@ impl Transport {
         }
     }
 
-    /// What is written goes at once, also where it is little.
+    /// Sets `TCP_NODELAY`, so that small writes are sent at once; does nothing without TCP.
     ///
     /// # Errors
-    /// When the operating system refuses.
+    /// Returns the operating system's error if it refuses.
     pub fn set_nodelay(&mut self) -> std::io::Result<()> {
         self.tcp().map_or(Ok(()), |stream| stream.set_nodelay(true))
     }
@@ -143,7 +145,7 @@ impl Transport {
 fn read_plain(stream: &mut impl Read, room: &mut [u8]) -> Result<Got, Ending> {
     match stream.read(room) {
         Ok(0) => Err(Ending::Closed),
-        // Edge-triggered: a short read emptied the socket, the next bytes bring an event.
+        // Edge-triggered: a short read emptied the socket, so the next bytes raise an event.
         Ok(len) => Ok(Got { len, more: len == room.len(), moved: true }),
         Err(error) if error.kind() == ErrorKind::WouldBlock => {
             Ok(Got { len: 0, more: false, moved: false })
@@ -182,7 +184,7 @@ impl TlsTransport {
             Err(LinkError::Closed | LinkError::Io(_)) => Err(Ending::Closed),
             Err(LinkError::Truncated) => Err(Ending::Truncated),
             Err(LinkError::Tls(_)) => {
-                // The alert that says so; a peer that does not take it goes without.
+                // Sends the TLS alert; if the socket does not take it, the peer gets none.
                 let _ = self.link.write(&mut self.stream, &[]);
                 Err(Ending::Broken)
             }

@@ -20,7 +20,7 @@ pub const SKIPS_FILE: &str = "WEIR_SKIPS_FILE";
 /// The environment variable with the path of the recorded market data.
 pub const DATA: &str = "WEIR_DATA";
 
-/// What a test can need beyond a file system and a loopback interface.
+/// A requirement of a test beyond a file system and a loopback interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// `/dev/fuse`, and the right to mount a file system that this process serves.

@@ -21,7 +21,7 @@ const fn pure(prefix: &'static str, is_float_free: bool) -> Pure {
     Pure { prefix, except: &[], is_float_free }
 }
 
-/// Where the rules hold. Only what is shipped: `src/`, not a crate's tests, benches, examples.
+/// The paths that the rules cover: shipped code in `src/`, not tests, benches or examples.
 const PURE: &[Pure] = &[
     pure("crates/types/src/", true),
     pure("crates/wire/src/", true),
@@ -35,7 +35,7 @@ const PURE: &[Pure] = &[
 /// The server in front of the order store moves bytes and may touch its surroundings.
 const DELIVERY_SERVER: &[&str] = &["crates/delivery/src/server"];
 
-/// What is written, and why it is banned.
+/// Each banned text, and the reason.
 const BANNED: &[(&str, &str)] = &[
     ("Instant::now", "takes its time as an argument"),
     ("SystemTime::now", "takes its time as an argument"),
@@ -118,7 +118,7 @@ fn random_map(source: &Source, index: usize) -> Option<Finding> {
     })
 }
 
-/// How many arguments stand between the `<` that `tokens` begin with and its `>`.
+/// Returns the number of arguments between the `<` that `tokens` begin with and its `>`.
 fn argument_count(tokens: &[Token]) -> usize {
     let mut depth = 0_i32;
     let mut count = 1;

@@ -88,7 +88,7 @@ fn check_links(tree: &Tree, page: &TextFile) -> Vec<Finding> {
     findings
 }
 
-/// What stands between `](` and `)`, outside inline code.
+/// Returns the link targets: the texts between `](` and `)`, outside inline code.
 fn link_targets(line: &str) -> Vec<&str> {
     let mut targets = Vec::new();
     for (number, stretch) in line.split('`').enumerate() {

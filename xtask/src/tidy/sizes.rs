@@ -14,7 +14,7 @@ const FILE_LINES_MAX: usize = 1000;
 const FUNCTION_LINES_MAX: usize = 70;
 /// Characters in a line of code.
 const LINE_CHARS_MAX: usize = 100;
-/// What counts as code, besides shell scripts without an extension.
+/// The extensions of code files; shell scripts without an extension are code too.
 const CODE_EXTENSIONS: &[&str] = &["rs", "sh", "py", "java"];
 
 /// Lines of code that are too long.

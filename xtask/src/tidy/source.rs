@@ -32,7 +32,7 @@ pub(crate) struct Source {
     pub(crate) tokens: Vec<Token>,
     pub(crate) functions: Vec<Function>,
     test_lines: Vec<RangeInclusive<usize>>,
-    /// Where the body of each `#[cfg(test)] mod name;` may be: paths without their `.rs`.
+    /// The possible files of each `#[cfg(test)] mod name;`: paths without their `.rs`.
     test_modules: Vec<String>,
     is_test_file: bool,
     /// Lines of `unsafe fn` whose contract is their trait's.

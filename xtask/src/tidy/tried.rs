@@ -1,4 +1,4 @@
-//! What a document or a list says is tried, is: the tests that they name exist.
+//! Tests named in documents and lists: each of them exists.
 //!
 //! Each section of the operator's page, and each entry of what to do when, ends its advice with
 //! "tried by" and the names of the tests that do what it says. A name stands in backquotes; names

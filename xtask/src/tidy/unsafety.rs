@@ -14,11 +14,11 @@ use crate::tree::Tree;
 
 /// Files that may hold `unsafe`: `PATH  reason`, and indented below it `CHECK TEST`.
 const ALLOWED_PATH: &str = "xtask/unsafe-files.txt";
-/// What watches a test for what `unsafe` may break; `./x campaign` has one of each name.
+/// The checks that find a test's undefined behaviour; `./x campaign` has one of each name.
 const CHECKS: [&str; 3] = ["miri", "loom", "asan"];
-/// How far above an ordering its `SYNC:` comment may begin, in lines.
+/// The largest distance of a `SYNC:` comment's first line above its ordering, in lines.
 const SYNC_REACH: usize = 8;
-/// How many lines of one statement may stand between a `SAFETY:` comment and its `unsafe`.
+/// The most lines of one statement between a `SAFETY:` comment and its `unsafe`.
 const STATEMENT_REACH: usize = 4;
 
 pub(crate) fn check(tree: &Tree, sources: &[Source], tests: &BTreeSet<&str>) -> Vec<Finding> {
@@ -70,7 +70,7 @@ fn read_allowed(text: &str, tests: &BTreeSet<&str>) -> (Vec<(String, usize)>, Ve
     (allowed, findings)
 }
 
-/// What is wrong with `CHECK TEST`.
+/// Returns the problem with an entry's line `CHECK TEST`, if there is one.
 fn wrong_check(text: &str, tests: &BTreeSet<&str>) -> Option<String> {
     match text.split_once(' ') {
         None => Some(format!("`{text}` is not CHECK TEST")),

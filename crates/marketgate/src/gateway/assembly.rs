@@ -49,7 +49,7 @@ pub struct Host<'a> {
     pub wait: WaitStrategy,
     /// The limits on connections without a session.
     pub lobby: LobbyLimits,
-    /// Who the node is.
+    /// The node's identity, for challenges.
     pub node_id: NodeId,
     /// Opens the control log's events from the beginning, for each reader.
     pub definitions: &'a dyn Fn() -> EventReader,

@@ -25,8 +25,8 @@ impl Assembly<'_> {
         DoorLimits { connections_max, lobby: self.gateway_config().lobby }
     }
 
-    /// Where connections come from, and with TLS the thread that does their handshakes and wakes
-    /// who takes them.
+    /// Creates the door of a listener and, with TLS, the thread that does the handshakes and wakes
+    /// the door's thread.
     pub(super) fn door(
         &self,
         listener: std::net::TcpListener,

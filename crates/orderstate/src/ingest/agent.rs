@@ -112,8 +112,8 @@ impl Ingest {
         is_asked
     }
 
-    /// Whether the store knows of all connections that have ended: it has to, before it hears of
-    /// their successors.
+    /// Returns true if the store has been notified of all connections that have ended. It has to
+    /// be, before it receives requests of their successors.
     pub(super) fn has_told_gone(&self) -> bool {
         self.gone.is_empty()
     }

@@ -32,9 +32,9 @@ pub struct SourceFigures {
     pub epoch: Epoch,
     /// The number of the next expected batch.
     pub next_batch_no: BatchNo,
-    /// Whether a core feeds it.
+    /// True while a core feeds it.
     pub is_open: bool,
-    /// Whether its store has all orders.
+    /// True if its store has all orders.
     pub is_whole: bool,
     /// The durability of an acknowledged batch.
     pub level: AckLevel,
@@ -75,9 +75,9 @@ pub struct SourceReport {
     pub epoch: u32,
     /// The number of the next expected batch.
     pub next_batch_no: u64,
-    /// Whether a core feeds it.
+    /// True while a core feeds it.
     pub is_open: bool,
-    /// Whether its store has all orders.
+    /// True if its store has all orders.
     pub is_whole: bool,
     /// The durability of an acknowledged batch: `memory`, `os` or `disk`.
     pub level: &'static str,
