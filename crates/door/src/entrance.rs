@@ -1,4 +1,4 @@
-//! Where connections come from: a socket that listens, or the thread of TLS's handshakes.
+//! The source of a door's connections: a listening socket, or the thread of TLS handshakes.
 
 use std::net::SocketAddr;
 
@@ -9,24 +9,24 @@ use rtrb::Consumer;
 use crate::handshakes::Secured;
 use crate::transport::Transport;
 
-/// Where connections come from.
+/// A source of connections that no poll knows yet.
 pub enum Door {
-    /// A socket that listens: connections are taken in as they come.
+    /// A listening socket.
     Plain(std::net::TcpListener),
-    /// Connections whose handshake is done, from [`crate::handshakes`].
+    /// Connections with a completed handshake, from [`crate::handshakes`].
     Tls(Consumer<Secured>),
 }
 
-/// A door that is open: a socket of it is registered with a poll.
+/// An open door: its socket, if it has one, is registered with a poll.
 pub enum Entrance {
-    /// A socket, and whether a connection may wait there.
+    /// A socket, and whether a connection may be pending there.
     Plain(TcpListener, bool),
-    /// Connections whose handshake is done.
+    /// Connections with a completed handshake.
     Tls(Consumer<Secured>),
 }
 
 impl Door {
-    /// Opens it; `token` is what the poll says when a connection waits at a socket.
+    /// Opens it. The poll reports pending connections under `token`.
     ///
     /// # Errors
     /// When the operating system refuses.
@@ -44,14 +44,14 @@ impl Door {
 }
 
 impl Entrance {
-    /// The poll said that a connection waits.
+    /// The poll has reported a pending connection.
     pub fn is_ready(&mut self) {
         if let Entrance::Plain(_, may_accept) = self {
             *may_accept = true;
         }
     }
 
-    /// The next connection, and who it is where the system knows.
+    /// The next connection, and its peer's address if the system knows it.
     pub fn accept(&mut self) -> Option<(Transport, Option<SocketAddr>)> {
         match self {
             Entrance::Tls(secured) => {
@@ -63,7 +63,7 @@ impl Entrance {
             Entrance::Plain(listener, may_accept) => match listener.accept() {
                 Ok((stream, peer)) => Some((Transport::Plain(stream), Some(peer))),
                 Err(error) => {
-                    // Otherwise the peer gave up, or descriptors ran out: it is tried again.
+                    // Otherwise the peer gave up, or descriptors ran out: the next call tries it.
                     *may_accept = error.kind() != std::io::ErrorKind::WouldBlock;
                     None
                 }

@@ -25,13 +25,13 @@ pub struct Link<S> {
     pub socket: Socket,
     /// Its session, once it has logged on.
     pub session: Option<LoggedOn>,
-    /// Whether its other end is a part of this node.
+    /// True if its other end is a part of this node.
     pub is_inside: bool,
     /// The protocol's state.
     pub state: S,
-    /// Whether its next frame waits for room where it goes.
+    /// True if its next frame waits for room where it goes.
     pub(crate) must_wait: bool,
-    /// Whether its input has frames that its turn left over.
+    /// True if its input has frames that its turn left over.
     pub(crate) has_frames: bool,
     /// The time since which its output is full.
     full_since: Option<Nanos>,
@@ -46,7 +46,7 @@ impl<S> Link<S> {
         self.session.map_or(SessionId::NONE, |session| session.session_id)
     }
 
-    /// Whether frames are taken from it.
+    /// True if frames are taken from it.
     pub(crate) fn is_heard(&self) -> bool {
         !self.must_wait && self.socket.has_room()
     }
@@ -108,7 +108,7 @@ impl<S: Default> Links<S> {
         self.sessions.len()
     }
 
-    /// Whether some connection carries the session.
+    /// True if some connection carries the session.
     #[must_use]
     pub fn has_session(&self, session_id: SessionId) -> bool {
         self.sessions.contains_key(&session_id)
@@ -297,12 +297,12 @@ impl<S: Default> Links<S> {
         Some(link)
     }
 
-    /// Whether input is left for the next cycle.
+    /// True if input is left for the next cycle.
     pub(crate) fn has_turns(&self) -> bool {
         !self.reading.is_empty()
     }
 
-    /// Whether some connection's next frame waits for room.
+    /// True if some connection's next frame waits for room.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()

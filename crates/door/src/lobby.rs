@@ -1,8 +1,8 @@
-//! Connections that carry no session: how many one address may have, and for how long.
+//! Limits on connections that carry no session: their number per address, and their time.
 //!
-//! Whoever connects and does not log on costs a descriptor and a buffer. So each has a deadline,
-//! which begins anew when its last session has left, and an address has at most so many of them.
-//! Connections with a session are neither counted nor timed here.
+//! A client that connects and does not log on costs a descriptor and a buffer. So each such
+//! connection has a deadline, which begins anew when its last session has left, and an address may
+//! have a limited number of them. Connections with a session are neither counted nor timed here.
 //!
 //! INVARIANT: an address's count is the number of its guests without a session.
 
@@ -13,12 +13,12 @@ use weir_types::{Nanos, Reason};
 
 use super::ConnectionId;
 
-/// What may wait in the lobby.
+/// The limits of a lobby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LobbyLimits {
-    /// How long a connection may be without a session.
+    /// The time that a connection may be without a session.
     pub logon_time_max: Nanos,
-    /// How many such connections an address may have at a time.
+    /// The number of such connections that an address may have at a time.
     pub per_address_max: u32,
 }
 
@@ -28,15 +28,15 @@ impl Default for LobbyLimits {
     }
 }
 
-/// A connection, as far as the lobby knows it.
+/// The lobby's entry of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Guest {
     address: Option<IpAddr>,
-    /// Since when it has no session; nothing while it has one.
+    /// The time since which it has no session; none while it has one.
     since: Option<Nanos>,
 }
 
-/// See the module's documentation.
+/// The connections of a door, with their limits.
 #[derive(Debug)]
 pub struct Lobby {
     limits: LobbyLimits,
@@ -51,7 +51,7 @@ impl Lobby {
         Lobby { limits, guests: HashMap::new(), waiting: HashMap::new() }
     }
 
-    /// Lets a connection in. One whose address the system does not tell is timed and not counted.
+    /// Lets a connection in. One of an unknown address is timed and not counted.
     ///
     /// # Errors
     /// [`Reason::TooManyConnections`] when its address has as many without a session as it may.
@@ -70,7 +70,7 @@ impl Lobby {
         Ok(())
     }
 
-    /// Notes that a connection has no session, unless that is known.
+    /// Notes that a connection has no session; without effect if that is known.
     pub fn left_alone(&mut self, id: ConnectionId, now: Nanos) {
         let Some(guest) = self.guests.get_mut(&id) else { return };
         if guest.since.is_none() {
@@ -97,14 +97,14 @@ impl Lobby {
         self.guests.remove(&id);
     }
 
-    /// Until when a connection without a session may stay.
+    /// The deadline of a connection without a session.
     #[must_use]
     pub fn deadline_of(&self, id: ConnectionId) -> Option<Nanos> {
         let since = self.guests.get(&id).and_then(|guest| guest.since);
         since.map(|since| Nanos(since.0 + self.limits.logon_time_max.0))
     }
 
-    /// Whether a connection has been without a session for too long.
+    /// True if a connection has been without a session for too long.
     #[must_use]
     pub fn is_overdue(&self, id: ConnectionId, now: Nanos) -> bool {
         self.deadline_of(id).is_some_and(|deadline| now > deadline)

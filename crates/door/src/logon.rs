@@ -1,4 +1,4 @@
-//! How a session logs on at a door where no partition tells it anything that could be resumed.
+//! A session's logon at a door that has no streams to resume.
 
 use weir_types::{FirmId, Nanos, Reason, Role, SessionId};
 use weir_wire::ClientMessage;
@@ -12,35 +12,35 @@ use crate::reception::{Reception, Via, heartbeat_granted, refusal};
 /// A session that is logged on.
 #[derive(Clone, Copy, Debug)]
 pub struct LoggedOn {
-    /// Which.
+    /// The session.
     pub session_id: SessionId,
-    /// Its firm; zero for those of none.
+    /// Its firm; zero for roles without one.
     pub firm_id: FirmId,
-    /// What it may do.
+    /// Its role.
     pub role: Role,
-    /// In nanoseconds.
+    /// The time between heartbeats in nanoseconds.
     pub heartbeat_interval: u64,
-    /// When its key's time is over; zero for never.
+    /// The expiry of its key; zero for none.
     pub valid_until: Nanos,
 }
 
-/// What became of a message of a logon. What there is to say is said.
+/// The outcome of a logon message; the answer is in the output.
 #[derive(Clone, Copy, Debug)]
 pub enum Welcome {
     /// The session is logged on.
     Open(LoggedOn),
-    /// It is not, and was told why.
+    /// The logon is refused.
     Refused,
-    /// It was given a challenge.
+    /// The session has got a challenge.
     Challenged,
-    /// More signatures came than are verified now: the message is to be taken again.
+    /// The limit of verifications is reached: the message has to be taken again later.
     Wait,
-    /// The message is none of a logon's.
+    /// The message does not belong to a logon.
     Other,
 }
 
-/// Takes a message of a logon. `may` says whether a session that is who it says is let in here;
-/// what is said goes to `out`.
+/// Takes a logon message and appends the answer to `out`. `may` decides whether the door admits a
+/// session that has proved its identity.
 pub fn take_logon(
     reception: &mut Reception,
     (raw, message): (&RawMessage<'_>, &ClientMessage<'_>),

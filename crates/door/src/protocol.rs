@@ -29,7 +29,7 @@ pub struct Terms {
     /// The time for which a connection's output may be full before the connection is ended with
     /// `SlowConsumer`.
     pub full_time_max: Nanos,
-    /// Whether a session is on one connection at a time.
+    /// True if a session is on one connection at a time.
     pub is_exclusive: bool,
 }
 
@@ -41,8 +41,8 @@ pub enum Intake {
     Done,
     /// It found no room: it is taken again later, and before those that follow it.
     Wait,
-    /// It has no place: the peer gets a `Reject` with the reason and the field, and 16 such messages
-    /// end the connection.
+    /// It has no place: the peer gets a `Reject` with the reason and the field, and 16 such
+    /// messages end the connection.
     Refused(Reason, &'static str),
 }
 
@@ -61,8 +61,8 @@ pub struct Said<'a> {
 
 /// The part of a door that depends on its messages.
 ///
-/// In each cycle the listener calls [`hear`](Protocol::hear), then [`take`](Protocol::take) for each
-/// message, then [`produce`](Protocol::produce), then [`flushed`](Protocol::flushed) for each
+/// In each cycle the listener calls [`hear`](Protocol::hear), then [`take`](Protocol::take) for
+/// each message, then [`produce`](Protocol::produce), then [`flushed`](Protocol::flushed) for each
 /// connection that was written to, and [`gone`](Protocol::gone) for those that have ended.
 pub trait Protocol: Send {
     /// The state of one connection.
@@ -74,10 +74,10 @@ pub trait Protocol: Send {
     /// Copies the control log's next event into `record`; false when there is none.
     fn next_control_event(&mut self, record: &mut Vec<u8>) -> bool;
 
-    /// Whether sessions of this role may log on.
+    /// True if sessions of this role may log on.
     fn may_enter(&self, role: Role) -> bool;
 
-    /// Whether the message is one of this protocol; others are refused with `NotServedHere`.
+    /// True if the message is one of this protocol; others are refused with `NotServedHere`.
     fn serves(message: &ClientMessage<'_>) -> bool;
 
     /// Takes a message that the protocol serves.
@@ -118,7 +118,7 @@ pub trait Protocol: Send {
         None
     }
 
-    /// Whether connections are let in; refused ones are counted.
+    /// True if connections are let in; refused ones are counted.
     fn is_serving(&self) -> bool {
         true
     }

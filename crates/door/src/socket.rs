@@ -1,4 +1,4 @@
-//! A connection's bytes in and out, both bounded, and the times of the last bytes in each direction.
+//! A connection's bytes in and out, both bounded, and the times of the last ones.
 //!
 //! It moves bytes and knows no protocol. It never blocks, and it produces no output by itself but
 //! heartbeats and the farewell.
@@ -160,12 +160,12 @@ impl Socket {
         }
     }
 
-    /// Whether there is input that was not consumed.
+    /// True if there is input that was not consumed.
     pub fn has_input(&self) -> bool {
         self.input.len() > self.consumed
     }
 
-    /// Whether a read may return bytes.
+    /// True if a read may return bytes.
     pub fn is_readable(&self) -> bool {
         self.readable
     }
@@ -198,7 +198,7 @@ impl Socket {
         }
     }
 
-    /// Whether the system has taken all output.
+    /// True if the system has taken all output.
     pub fn is_sent(&self) -> bool {
         self.unsent_len() == 0
     }
@@ -207,7 +207,7 @@ impl Socket {
         self.output.len() - self.sent + self.transport.unsent_len()
     }
 
-    /// Whether more output may be produced for it.
+    /// True if more output may be produced for it.
     pub fn has_room(&self) -> bool {
         self.unsent_len() < self.limits.output_len_max
     }
@@ -218,17 +218,17 @@ impl Socket {
         self.closing_by = Some(Nanos(now.0 + CLOSING_TIME));
     }
 
-    /// Whether this end closed it.
+    /// True if this end closed it.
     pub fn is_closing(&self) -> bool {
         self.closing_by.is_some()
     }
 
-    /// Whether it is done: the peer is gone, or the farewell is sent.
+    /// True if it is done: the peer is gone, or the farewell is sent.
     pub fn has_ended(&self) -> bool {
         self.is_gone || (self.is_closing() && self.is_sent())
     }
 
-    /// Whether neither end has closed it.
+    /// True if neither end has closed it.
     pub fn is_open(&self) -> bool {
         !self.is_gone && !self.is_closing()
     }
@@ -246,8 +246,8 @@ impl Socket {
         self.error_count >= ERRORS_MAX
     }
 
-    /// The reason to end a session's connection now, if there is one: its key has expired, or it was
-    /// silent for 2.5 times `interval`, its time between heartbeats in nanoseconds. A connection
+    /// The reason to end a session's connection now, if there is one: its key has expired, or it
+    /// was silent for 2.5 times `interval`, its time between heartbeats in nanoseconds. One
     /// that is not read (`is_heard` is false) is not silent.
     pub fn lapse(
         &self,

@@ -1,6 +1,6 @@
 //! A door's table of connections, by slot.
 //!
-//! A slot is used again under a new generation, so that the id of a closed connection finds nothing.
+//! A slot is used again under a new generation, so the id of a closed connection finds nothing.
 //! An entry is boxed and can be taken out of its slot while the rest of the door is borrowed: that
 //! moves a pointer. The table allocates only when it holds more connections than ever before, and
 //! for each new connection.

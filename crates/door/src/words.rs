@@ -1,11 +1,11 @@
-//! Messages that any session may be told.
+//! Messages that every door sends: heartbeats and refusals.
 
 use weir_types::{EventNo, Nanos, PartitionId, Reason, SessionId};
 use weir_wire::dialogue::peek_session_and_request;
 use weir_wire::frame::{BrokenFrame, RawMessage};
 use weir_wire::session::{Heartbeat, Label, Reject};
 
-/// A sign of life that says nothing of events.
+/// A heartbeat without a mark of events.
 pub fn heartbeat(session_id: SessionId, now: Nanos) -> Heartbeat {
     Heartbeat {
         sending_time: now,
@@ -16,8 +16,7 @@ pub fn heartbeat(session_id: SessionId, now: Nanos) -> Heartbeat {
     }
 }
 
-/// The answer to a message that could not be read or has no place; `field` is what was wrong, where
-/// it is known.
+/// The answer to a malformed or misplaced message; `field` names the part at fault, if it is known.
 pub fn reject(raw: Option<&RawMessage<'_>>, reason: Reason, field: &str) -> Reject {
     let (session_id, request_no) = raw.map(peek_session_and_request).unwrap_or_default();
     Reject {
@@ -29,7 +28,7 @@ pub fn reject(raw: Option<&RawMessage<'_>>, reason: Reason, field: &str) -> Reje
     }
 }
 
-/// Why bytes are no frame, at a door that takes frames of at most `len_max` bytes.
+/// The reason for which bytes are no frame, at a door whose frames have at most `len_max` bytes.
 pub fn reason_of(broken: BrokenFrame, len_max: usize) -> Reason {
     match broken {
         BrokenFrame::Length(len) if len as usize > len_max => Reason::FrameTooLong,

@@ -9,8 +9,8 @@
 //! This is not a [`weir_door::Listener`], because a connection leaves it with its unread bytes, in
 //! the gateway's form: with many sessions, lent input buffers, the time of its first byte for the
 //! probe, and deadlines in a timer wheel. A copy into that form would cost the order path. The two
-//! share the parts: entrance, lobby, reception, table, transport, the reasons for broken frames, and
-//! the limits of errors, silence and farewell.
+//! share the parts: entrance, lobby, reception, table, transport, the reasons for broken frames,
+//! and the limits of errors and farewell.
 //!
 //! INVARIANT: a connection belongs to this thread or to the gateway, never to both, and the number
 //! of [`Places`] taken is the sum of both.
@@ -125,7 +125,7 @@ pub fn link(gateway: Wake, newcomers: Wake) -> (NewcomersPort, GatewayPort) {
 }
 
 impl NewcomersPort {
-    /// Whether there is room for one more definition.
+    /// True if there is room for one more definition.
     #[must_use]
     pub fn has_room(&self) -> bool {
         !self.definitions.is_full()

@@ -1,7 +1,7 @@
-//! Durable subscriptions over TCP: the door of subscribers and publishers, and the queues behind it.
+//! Durable subscriptions over TCP: the door of subscribers and publishers, and their queues.
 //!
-//! A thread of its own has the sockets ([`agent`]), the queues (`weir-broker`) and a position in the
-//! partition's events (`feed`); a second thread does its writes. `intake` takes messages,
+//! A thread of its own has the sockets ([`agent`]), the queues (`weir-broker`) and a position in
+//! the partition's events (`feed`); a second thread does its writes. `intake` takes messages,
 //! `executions` the executions of outside cores; `manage` carries out requests about subscriptions;
 //! `serve` sends messages.
 //! INVARIANT: the memory that a connection can occupy is bounded: its input buffer, its output, its

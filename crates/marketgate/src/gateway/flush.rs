@@ -1,5 +1,5 @@
-//! A flush thread's agent: the door of its subscribers, the second stage of conflation, and a mirror
-//! of the books.
+//! A flush thread's agent: the door of its subscribers, the second stage of conflation, and a
+//! mirror of the books.
 //!
 //! Its cycle takes the entries of the ring, reads subscribers, writes the messages that are due and
 //! sends them. A subscriber that does not read occupies its own bounded queues. The agent waits for

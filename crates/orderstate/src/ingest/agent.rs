@@ -112,7 +112,7 @@ impl Ingest {
         is_asked
     }
 
-    /// Whether the store knows of all connections that have ended: it has to, before it hears of
+    /// True if the store knows of all connections that have ended: it has to, before it hears of
     /// their successors.
     pub(super) fn has_told_gone(&self) -> bool {
         self.gone.is_empty()

@@ -32,9 +32,9 @@ pub struct SourceFigures {
     pub epoch: Epoch,
     /// The number of the batch that is taken next.
     pub next_batch_no: BatchNo,
-    /// Whether a core feeds it.
+    /// True if a core feeds it.
     pub is_open: bool,
-    /// Whether its store has all orders.
+    /// True if its store has all orders.
     pub is_whole: bool,
     /// The durability of an acknowledged batch.
     pub level: AckLevel,
@@ -42,7 +42,7 @@ pub struct SourceFigures {
     pub followers: usize,
     /// The oldest, the newest and the newest committed position of its log, if it has one.
     pub log: Option<(Position, Position, Position)>,
-    /// Whether the log's disk has no room.
+    /// True if the log's disk has no room.
     pub is_log_full: bool,
     /// Its store.
     pub store: StoreFigures,
@@ -75,9 +75,9 @@ pub struct SourceReport {
     pub epoch: u32,
     /// The number of the batch that is taken next.
     pub next_batch_no: u64,
-    /// Whether a core feeds it.
+    /// True if a core feeds it.
     pub is_open: bool,
-    /// Whether its store has all orders.
+    /// True if its store has all orders.
     pub is_whole: bool,
     /// The durability of an acknowledged batch: `memory`, `os` or `disk`.
     pub level: &'static str,
@@ -89,7 +89,7 @@ pub struct SourceReport {
     pub log_last: u64,
     /// The newest that is committed.
     pub log_committed: u64,
-    /// Whether the log's disk has no room.
+    /// True if the log's disk has no room.
     pub is_log_full: bool,
     /// Its store.
     #[serde(flatten)]

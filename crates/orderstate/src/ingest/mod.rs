@@ -1,7 +1,8 @@
 //! Ingest: outside cores feed the orders that delivery serves to readers.
 //!
-//! A thread of its own has the sockets ([`agent`], `intake`) and hands whole batches to the delivery
-//! agent over a bounded ring ([`handoff`]); there each source has a store and a stream ([`feeds`]).
+//! A thread of its own has the sockets ([`agent`], `intake`) and hands whole batches to the
+//! delivery agent over a bounded ring ([`handoff`]); there each source has a store and a stream
+//! ([`feeds`]).
 //! INVARIANT: the memory that a connection can occupy is bounded: its input buffer, its window in
 //! front of the store, its output.
 
