@@ -57,7 +57,7 @@ impl ReadList {
         self.ids.len()
     }
 
-    /// Whether no connection waits.
+    /// True if no connection waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()

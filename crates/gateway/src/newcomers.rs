@@ -125,7 +125,7 @@ pub fn link(gateway: Wake, newcomers: Wake) -> (NewcomersPort, GatewayPort) {
 }
 
 impl NewcomersPort {
-    /// Whether there is room for one more definition.
+    /// True if there is room for one more definition.
     #[must_use]
     pub fn has_room(&self) -> bool {
         !self.definitions.is_full()

@@ -17,7 +17,7 @@ use weir_wire::subscription::PublishMessage;
 use super::agent::Subscriptions;
 use super::feed::{Content, of_bust, of_trade};
 
-/// Whether a message is an execution of a core: one from a source and for no session.
+/// True if a message is an execution of a core: one from a source and for no session.
 pub(super) fn is_execution(role: Role, message: &PublishMessage) -> bool {
     role == Role::Source && message.to_session_id.is_none()
 }

@@ -150,7 +150,7 @@ impl Subscriptions {
     }
 }
 
-/// Whether a message is the next one of a session that may publish, and there is room for more.
+/// True if a message is the next one of a session that may publish, and there is room for more.
 fn may_publish(link: &Link, role: Role, message: &PublishMessage) -> Result<(), Reason> {
     if !matches!(role, Role::Supervisor | Role::Operator | Role::Source) {
         return Err(Reason::NotEntitled);

@@ -46,7 +46,7 @@ pub struct Peer {
     /// Its subscriptions and tokens by handle.
     pub(super) held: BTreeMap<u32, Held>,
     pub(super) publishing: Publishing,
-    /// Whether a subscription has more than the output takes.
+    /// True if a subscription has more than the output takes.
     pub(super) is_choked: bool,
 }
 

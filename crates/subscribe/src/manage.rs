@@ -34,7 +34,7 @@ use super::serve::{level_of, taken_places};
 /// Subscriptions of one answer to a list.
 const LIST_MAX: usize = 100;
 
-/// Whether the role is entitled to all firms.
+/// True if the role is entitled to all firms.
 fn sees_all(role: Role) -> bool {
     matches!(role, Role::Supervisor | Role::Operator)
 }
@@ -76,7 +76,7 @@ fn topic_for(session: &LoggedOn, kind: SubscriptionKind, key: u32) -> Result<Top
     Ok(Topic { kind, key })
 }
 
-/// Whether a session may attach to a row's subscription.
+/// True if a session may attach to a row's subscription.
 fn may_attach(session: &LoggedOn, kind: &RowKind) -> bool {
     let RowKind::Queue { topic, .. } = kind else { return session.role != Role::Source };
     topic_for(session, kind_of(topic.kind), topic.key) == Ok(*topic)
