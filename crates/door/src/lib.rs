@@ -12,7 +12,7 @@
 //!   connections without a session.
 //! * [`entitlement`]: the orders that a session may see. [`reader_rings`], [`reader_ports`]: the
 //!   rings between doors and the agent that serves order state.
-//! * [`words`]: the refusals that every door may send.
+//! * [`words`]: the heartbeats and refusals that every door sends.
 //!
 //! The doors of outside cores, of subscribers and of market data are listeners. The gateway, which
 //! counts an order's time from its first byte, has its own connections and shares the rest.
