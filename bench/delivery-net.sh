@@ -32,4 +32,4 @@ else
     echo "the peer Redis is left out: it cannot be installed" >&2
 fi
 # shellcheck disable=SC2086 # each option is words
-cargo run --release -q -p weir-bench --bin weir-bench -- delivery-net $peers "$@"
+cargo run --release -q -p weir-bench -- delivery-net $peers "$@"

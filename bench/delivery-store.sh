@@ -34,4 +34,4 @@ else
     echo "the peer Tarantool is left out: it cannot be installed" >&2
 fi
 # shellcheck disable=SC2086 # each option is words
-cargo run --release -q -p weir-delivery --example bench_store -- $orders "$@"
+cargo run --release -q -p weir-bench -- delivery-store $orders "$@"

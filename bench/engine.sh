@@ -20,7 +20,7 @@ day_passes=$(((operations + 99999) / 100000))
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 weir="cargo run --release -q -p weir --"
-ours="cargo run --release -q -p weir-engine --example bench_peer --"
+ours="cargo run --release -q -p weir-bench -- engine-peer"
 peer=bench/peers/exchange-core
 
 # Why there is no peer to be had; nothing when it is built.
@@ -78,8 +78,8 @@ play_peer() {
 $weir demo --once --calls false --json --durability memory --speed 2000 --dir "$work/node" \
     --listen 127.0.0.1:0 --http 127.0.0.1:0 >/dev/null
 $weir log export --dir "$work/node" --out "$work/day.commands" >&2
-cargo run --release -q -p weir-engine --example bench_engine -- "$operations" \
-    "$work/day.commands" >"$work/alone"
+cargo run --release -q -p weir-bench -- engine-alone "$operations" "$work/day.commands" \
+    >"$work/alone"
 build_peer >"$work/left_out"
 if [ -s "$work/left_out" ]; then
     echo "the peer exchange-core is left out: $(cat "$work/left_out")"

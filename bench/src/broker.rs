@@ -1,346 +1,228 @@
-//! `weir-bench broker`: messages over sockets to a connected subscriber, compared with a relay that
-//! only forwards the same frames; then messages to a subscriber that disconnects and reconnects,
-//! each of them counted.
+//! `weir-bench broker`: a message to an attached subscriber through the broker, compared with a
+//! bare hand-off, in one process and alternately; and a long run with subscribers that come and go,
+//! in which every message is counted and the disk is watched.
 //!
-//! The sides alternate. In both, publisher and subscriber share the driving thread, with one
-//! connection each, and follow the protocol; the relay's side acknowledges nothing. The driving
-//! thread has one core, relay and node share another: under a free scheduler, the relay's hand-off
-//! takes 5 us on the driver's own core and 40 us on the other, varying from run to run.
+//! `--dir` must be on the disk to be measured; it is created, and removed at the end. The hand-off
+//! copies a body into a queue and out of it. Neither uses a socket.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::Instant;
 
-use anyhow::{Context, ensure};
-use weir_cli::endpoint::TIMEOUT;
-use weir_client::clock::WaitStrategy;
-use weir_client::load::setup::key_hash;
-use weir_client::subscription::{
-    BrokerClient, Credit, NewSubscription, Next, Publisher, Seen, Subscription,
+use weir_broker::{
+    Attachment, Broker, Config, Durability, MessageNo, Name, OnFull, Place, Published, Refused,
+    Source, Topic, TopicKind,
 };
-use weir_client::{Admin, Connection, Limits, SessionConfig};
-use weir_types::{
-    CredentialKind, Durability, Epoch, FirmId, Nanos, RequestNo, Role, SessionId, SubscriptionKind,
-};
-use weir_wire::dialogue::put_with_data;
-use weir_wire::reference::DefineSession;
-use weir_wire::session::ApiKey;
-use weir_wire::subscription::PublishMessage;
+use weir_io::{OsRng, Rng, SeededRng, ThreadDisk};
+use weir_types::{Epoch, Nanos, Position};
 
-use crate::roundtrip::{Child, WorkDir};
-
-const OPERATOR: SessionId = SessionId(1);
-const READER: SessionId = SessionId(2);
-const READER_KEY: ApiKey = ApiKey([0x5b; 32]);
-const NAME: &str = "bench";
-/// The maximum backlog for the reconnecting subscriber; a part of its quota.
-const BACKLOG_MAX: u64 = 2_000_000;
-/// The time after which the run counts as hung.
-const HANG: Duration = Duration::from_secs(120);
+const TOPIC: Topic = Topic { kind: TopicKind::Executions, key: 11 };
+const BODY: [u8; 200] = [0x5a; 200];
+/// Messages per round of the comparison.
+const ROUND: u64 = 200_000;
+/// Subscribers of the long run.
+const SUBSCRIBERS: usize = 8;
 
 /// Options of `weir-bench broker`.
 #[derive(Debug, clap::Args)]
 pub struct BrokerArgs {
-    /// Messages with one in flight, in each round.
-    #[arg(long, default_value_t = 5_000)]
-    pings: u32,
-    /// Messages in a stream, in each round.
-    #[arg(long, default_value_t = 100_000)]
-    stream: u32,
-    /// Rounds.
-    #[arg(long, default_value_t = 15)]
-    rounds: u32,
-    /// Messages to a subscriber that reconnects.
+    /// A new directory on the disk to be measured.
+    #[arg(long, default_value = "weir-bench-broker")]
+    dir: PathBuf,
+    /// Messages of the long run.
     #[arg(long, default_value_t = 10_000_000)]
-    churn: u64,
-    /// Messages in flight in a stream.
-    #[arg(long, default_value_t = 512)]
-    window: u32,
-    /// Bytes of a body.
-    #[arg(long, default_value_t = 200)]
-    body: usize,
-    /// The node's level: memory, os or disk.
+    messages: u64,
+    /// Rounds of the comparison.
+    #[arg(long, default_value_t = 15)]
+    rounds: u64,
+    /// The durability level: memory, os or disk.
     #[arg(long, default_value = "disk")]
-    durability: Durability,
-    /// The node's wait strategy.
-    #[arg(long, default_value = "park")]
-    wait: WaitStrategy,
+    level: Durability,
 }
 
-/// The figures of a round: sorted ping times in ns; ns per message in a stream.
-struct Round {
-    pings: Vec<u64>,
-    stream: f64,
+struct Bench {
+    broker: Broker<ThreadDisk>,
+    began: Instant,
+    record: u64,
 }
 
-/// A path for messages.
-trait Path {
-    /// Sends a message.
-    fn send(&mut self, body: &[u8]);
-    /// Takes the messages that have arrived, waiting a moment at most; returns their number.
-    fn take(&mut self) -> anyhow::Result<u32>;
-}
-
-/// Two connections with a relay between them.
-struct Relayed {
-    from: Connection,
-    to: Connection,
-    number: u64,
-}
-
-impl Relayed {
-    fn start() -> anyhow::Result<Relayed> {
-        let listener = TcpListener::bind(("127.0.0.1", 0))?;
-        let address = listener.local_addr()?;
-        let relay = std::thread::Builder::new().name("relay".to_owned());
-        relay.spawn(move || relay_between(&listener))?;
-        let from = Connection::of(TcpStream::connect(address)?, Limits::default())?;
-        let to = Connection::of(TcpStream::connect(address)?, Limits::default())?;
-        Ok(Relayed { from, to, number: 0 })
+impl Bench {
+    fn open(dir: &std::path::Path, level: Durability) -> Bench {
+        let disk = ThreadDisk::open(dir, None).expect("a directory that can be made");
+        let mut config = Config::new(u128::from(OsRng.next_u64()));
+        config.durability = level;
+        config.memory_bytes_max = 64 << 20;
+        config.on_full = OnFull::Refuse;
+        let (broker, _) = Broker::open(config, disk, Nanos(1)).expect("a new directory");
+        Bench { broker, began: Instant::now(), record: 0 }
     }
-}
 
-/// Forwards bytes from the first connection to the second until it ends.
-fn relay_between(listener: &TcpListener) {
-    let mut buffer = vec![0; 128 * 1024];
-    let (Ok((mut from, _)), Ok((mut to, _))) = (listener.accept(), listener.accept()) else {
-        return;
-    };
-    // Otherwise the system would delay small frames.
-    if to.set_nodelay(true).is_err() {
-        return;
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.began.elapsed().as_nanos()).expect("a run of less than 500 years"))
     }
-    while let Ok(len @ 1..) = from.read(&mut buffer) {
-        if to.write_all(&buffer[..len]).is_err() {
-            return;
+
+    fn work(&mut self) {
+        let now = self.now();
+        self.broker.do_work(now).expect("the disk does not fail");
+    }
+
+    fn create(&mut self, name: &Name) {
+        let now = self.now();
+        let change = self.broker.create(name, TOPIC, None, now).expect("a new name");
+        while !self.broker.is_saved(change) {
+            self.work();
         }
     }
-}
 
-impl Path for Relayed {
-    fn send(&mut self, body: &[u8]) {
-        self.number += 1;
-        let message = PublishMessage {
-            message_no: self.number,
-            session_id: OPERATOR,
-            to_session_id: READER,
-            epoch: Epoch(1),
-        };
-        put_with_data(&message, body, self.from.outbox());
-    }
-
-    fn take(&mut self) -> anyhow::Result<u32> {
-        self.from.flush()?;
-        weir_client::clock::wait([&self.to], Duration::from_millis(1))?;
-        self.to.receive()?;
-        let mut count = 0;
-        while self.to.next_raw()?.is_some() {
-            count += 1;
-        }
-        Ok(count)
-    }
-}
-
-/// A path through a node's broker.
-struct Brokered {
-    publisher: Publisher,
-    subscription: Option<Subscription>,
-    address: SocketAddr,
-    /// The highest number in the bodies received, in order from 1.
-    came: u64,
-}
-
-impl Brokered {
-    fn subscribe(&mut self) {
-        let client = BrokerClient::new(self.address, SessionConfig::new(READER, READER_KEY));
-        // This process detects repeats itself, by counting.
-        self.subscription = Some(Subscription::on(client, NAME, Credit::default(), Seen::new()));
-    }
-}
-
-impl Path for Brokered {
-    fn send(&mut self, body: &[u8]) {
-        self.publisher.publish(READER, body);
-    }
-
-    fn take(&mut self) -> anyhow::Result<u32> {
-        self.publisher.poll(Duration::ZERO);
-        let Some(from) = &mut self.subscription else { return Ok(0) };
-        let mut count = 0;
-        let mut patience = Duration::from_millis(1);
+    /// Publishes the next record, and repeats while memory is full.
+    fn publish(&mut self, body: &[u8]) {
+        self.record += 1;
+        let record = Position(self.record);
+        let place = Place { source: Source(1), epoch: Epoch(1), record };
         loop {
-            let message = match from.next(patience) {
-                Next::Message(message) => message,
-                Next::Nothing => break,
-                Next::Ended(reason, _) => anyhow::bail!("the subscription has ended: {reason}"),
-            };
-            patience = Duration::ZERO;
-            from.ack(&message);
-            let number = u64::from_le_bytes(*message.body.first_chunk().context("a number")?);
-            if number > self.came {
-                ensure!(number == self.came + 1, "{} came after {}", number, self.came);
-                self.came = number;
-                count += 1;
+            let now = self.now();
+            match self.broker.publish(TOPIC, place, body, now) {
+                Ok(Published::Taken(_) | Published::Unwanted) => return,
+                Ok(Published::Repeated(_)) => panic!("{place:?} is new"),
+                Err(Refused::MemoryFull) => self.work(),
+                Err(refused) => panic!("{refused}"),
             }
         }
-        Ok(count)
+    }
+
+    /// Takes and acknowledges the available messages; returns their number.
+    fn take(&mut self, hold: Attachment, mut see: impl FnMut(Place)) -> usize {
+        let mut last = MessageNo::NONE;
+        let taken = self.broker.take_messages(hold, 256, |delivery| {
+            last = delivery.no;
+            std::hint::black_box(delivery.body);
+            see(delivery.place);
+        });
+        let now = self.now();
+        self.broker.ack(hold, last, now).expect("it was delivered");
+        taken.expect("nobody is evicted")
+    }
+
+    /// Returns the nanoseconds per message to an attached subscriber.
+    fn present(&mut self, hold: Attachment) -> f64 {
+        let began = Instant::now();
+        for _ in 0..ROUND {
+            self.publish(&BODY);
+            assert_eq!(self.take(hold, |_| {}), 1, "it is there at once");
+            self.work();
+        }
+        began.elapsed().as_nanos() as f64 / ROUND as f64
     }
 }
 
-fn round(path: &mut dyn Path, args: &BrokerArgs, number: &mut u64) -> anyhow::Result<Round> {
-    let mut body = vec![0; args.body.max(8)];
-    let mut next = |path: &mut dyn Path| {
-        *number += 1;
-        body[..8].copy_from_slice(&number.to_le_bytes());
-        path.send(&body);
-    };
-    let mut pings = Vec::with_capacity(args.pings as usize);
-    for _ in 0..args.pings {
-        let begun = Instant::now();
-        next(path);
-        while path.take()? == 0 {
-            ensure!(begun.elapsed() < HANG, "a message does not come");
-        }
-        pings.push(u64::try_from(begun.elapsed().as_nanos())?);
+/// Returns the nanoseconds per message through a queue and nothing else.
+fn hand_off() -> f64 {
+    let mut queue: VecDeque<Box<[u8]>> = VecDeque::new();
+    let began = Instant::now();
+    for _ in 0..ROUND {
+        queue.push_back(std::hint::black_box(&BODY[..]).into());
+        std::hint::black_box(queue.pop_front());
+        std::hint::black_box(Instant::now());
     }
-    pings.sort_unstable();
-    let (begun, mut sent, mut came) = (Instant::now(), 0, 0);
-    while came < args.stream {
-        while sent < args.stream && sent - came < args.window {
-            sent += 1;
-            next(path);
-        }
-        came += path.take()?;
-        ensure!(begun.elapsed() < HANG, "{came} of {sent} came");
-    }
-    let stream = begun.elapsed().as_secs_f64() * 1e9 / f64::from(args.stream);
-    Ok(Round { pings, stream })
+    began.elapsed().as_nanos() as f64 / ROUND as f64
 }
 
-/// Sends messages to a subscriber that disconnects for every second twentieth of them.
-fn churn(path: &mut Brokered, args: &BrokerArgs, number: &mut u64) -> anyhow::Result<Duration> {
-    let mut body = vec![0; args.body.max(8)];
-    let (first, begun) = (*number, Instant::now());
-    let turn = (args.churn / 20).max(1);
-    while path.came < first + args.churn {
-        let said = *number - first;
-        // A reconnecting subscriber may be slower than the publisher.
-        let is_behind = *number - path.came >= BACKLOG_MAX;
-        if said < args.churn && !is_behind && path.publisher.unacknowledged() < 16 * 1024 {
-            for _ in 0..args.window {
-                *number += 1;
-                body[..8].copy_from_slice(&number.to_le_bytes());
-                path.send(&body);
+struct Follower {
+    name: Name,
+    hold: Option<Attachment>,
+    next: u64,
+}
+
+/// Publishes `messages` messages to subscribers that come and go; returns samples of the bytes on
+/// disk, and the number of attachments.
+fn come_and_go(bench: &mut Bench, messages: u64) -> (Vec<u64>, u64) {
+    let mut rng = SeededRng::new(1, "come and go");
+    let mut followers: Vec<Follower> = Vec::new();
+    for number in 0..SUBSCRIBERS {
+        let name = Name::new(&format!("desk-{number}")).expect("a name");
+        bench.create(&name);
+        followers.push(Follower { name, hold: None, next: bench.record + 1 });
+    }
+    let (end, mut disk, mut comings) = (bench.record + messages, Vec::new(), 0);
+    while followers.iter().any(|follower| follower.next <= end) {
+        for _ in 0..32 {
+            if bench.record < end {
+                bench.publish(&BODY);
             }
         }
-        let is_away = said < args.churn && said / turn % 2 == 1 && !is_behind;
-        match (is_away, path.subscription.is_some()) {
-            (true, true) => path.subscription = None,
-            (false, false) => path.subscribe(),
-            _ => {}
+        for follower in &mut followers {
+            // On average away for 16,000 messages, attached for 160,000.
+            let odds = if follower.hold.is_some() { 5_000 } else { 500 };
+            if follower.hold.is_none() && (bench.record == end || rng.chance(1, odds)) {
+                let attached = bench.broker.attach(&follower.name, Nanos(0));
+                follower.hold = Some(attached.expect("nobody is evicted").attachment);
+                comings += 1;
+            } else if follower.hold.is_some() && bench.record < end && rng.chance(1, odds) {
+                let hold = follower.hold.take().expect("it is there");
+                let now = bench.now();
+                bench.broker.detach(hold, now).expect("it is held");
+            }
+            if let Some(hold) = follower.hold {
+                let next = &mut follower.next;
+                bench.take(hold, |place| {
+                    assert_eq!(place.record.0, *next, "nothing is lost and nothing repeated");
+                    *next += 1;
+                });
+            }
         }
-        path.take()?;
-        if begun.elapsed() > HANG && path.came == first {
-            anyhow::bail!("nothing comes");
+        bench.work();
+        if bench.record % (messages / 20).max(32) < 32 && bench.record < end {
+            disk.push(bench.broker.holdings().disk_bytes);
         }
     }
-    Ok(begun.elapsed())
+    (disk, comings)
 }
 
-fn start(args: &BrokerArgs, work_dir: &WorkDir) -> anyhow::Result<(Child, Brokered)> {
-    let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
-    let config = work_dir.path().join("weir.toml");
-    std::fs::write(
-        &config,
-        format!("[broker]\nlisten = \"{address}\"\nquota_messages = 100000000\n"),
-    )?;
-    let options = ["--config", config.to_str().context("a path that is text")?];
-    let node = Child::node_with("broker", (args.durability, args.wait), &options, work_dir)?;
-    let mut admin = Admin::connect(node.target(), (OPERATOR, node.key()), TIMEOUT)?;
-    admin.define_session(DefineSession {
-        request_no: RequestNo::NONE,
-        valid_until: Nanos(0),
-        credential: key_hash(&READER_KEY),
-        session_id: OPERATOR,
-        defined_session_id: READER,
-        firm_id: FirmId::NONE,
-        order_rate_max: 0,
-        in_flight_max: 0,
-        role: Role::Supervisor,
-        credential_kind: CredentialKind::ApiKey,
-    })?;
-    admin.close()?;
-    let session = SessionConfig::new(OPERATOR, node.key());
-    let mut reader = BrokerClient::new(address, SessionConfig::new(READER, READER_KEY));
-    let begun = Instant::now();
-    // The broker learns of the session shortly after its definition is acknowledged.
-    while let Err(error) = reader.create(&NewSubscription::new(NAME, SubscriptionKind::Messages)) {
-        ensure!(begun.elapsed() < TIMEOUT, "{error}");
-    }
-    drop(reader);
-    let publisher = Publisher::new(address, session, (Epoch(1), 0));
-    let mut path = Brokered { publisher, subscription: None, address, came: 0 };
-    path.subscribe();
-    Ok((node, path))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
+fn middle(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn percentile(sorted: &[u64], per_mille: usize) -> f64 {
-    sorted[(sorted.len() - 1) * per_mille / 1000] as f64
-}
-
-/// Runs `weir-bench broker`.
+/// Runs the benchmark.
 ///
-/// # Errors
-/// A lost or reordered message, or the failure of a side.
-pub fn run(args: BrokerArgs) -> anyhow::Result<()> {
-    let work_dir = WorkDir::create(None)?;
-    let cores = weir_probe::thread::usable_cores();
-    let apart = cores.first().zip(cores.last()).filter(|(driver, other)| driver != other);
-    // Processes started from here inherit the core.
-    if let Some((_, other)) = apart {
-        weir_probe::thread::pin_to_core(*other)?;
+/// # Panics
+/// If the disk fails, or a message is lost.
+pub fn run(args: &BrokerArgs) -> anyhow::Result<()> {
+    let BrokerArgs { ref dir, messages, rounds, level } = *args;
+    let mut bench = Bench::open(dir, level);
+    let name = Name::new("present").expect("a name");
+    bench.create(&name);
+    let hold = bench.broker.attach(&name, Nanos(0)).expect("it was created").attachment;
+    let (mut broker, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let pair = (bench.present(hold), hand_off());
+        broker.push(pair.0);
+        bare.push(pair.1);
+        ratios.push(pair.0 / pair.1);
     }
-    let (node, mut brokered) = start(&args, &work_dir)?;
-    let mut relayed = Relayed::start()?;
-    if let Some((driver, _)) = apart {
-        weir_probe::thread::pin_to_core(*driver)?;
-    }
-    let (mut number, mut other) = (0, 0);
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for _ in 0..args.rounds {
-        theirs.push(round(&mut relayed, &args, &mut other)?);
-        ours.push(round(&mut brokered, &args, &mut number)?);
-    }
-    let ratio = |of: &dyn Fn(&Round) -> f64| {
-        median(ours.iter().zip(&theirs).map(|(our, their)| of(our) / of(their)).collect())
-    };
-    let all =
-        |rounds: &[Round], of: &dyn Fn(&Round) -> f64| median(rounds.iter().map(of).collect());
-    let p50 = |round: &Round| percentile(&round.pings, 500);
-    let p99 = |round: &Round| percentile(&round.pings, 990);
-    let stream = |round: &Round| round.stream;
-    let before = brokered.came;
-    let churned = churn(&mut brokered, &args, &mut number)?;
-    let came = brokered.came - before;
-    drop(node);
-    let report = serde_json::json!({
-        "durability": args.durability.to_string(), "wait": args.wait.to_string(),
-        "body_bytes": args.body, "driver_has_its_own_core": apart.is_some(),
-        "rounds": args.rounds, "pings": args.pings, "stream": args.stream, "window": args.window,
-        "broker_p50_ns": all(&ours, &p50), "relay_p50_ns": all(&theirs, &p50),
-        "p50_ratio": ratio(&p50),
-        "broker_p99_ns": all(&ours, &p99), "relay_p99_ns": all(&theirs, &p99),
-        "p99_ratio": ratio(&p99),
-        "broker_ns_a_message": all(&ours, &stream), "relay_ns_a_message": all(&theirs, &stream),
-        "stream_ratio": ratio(&stream),
-        "churn_messages": args.churn, "churn_came": came, "churn_s": churned.as_secs_f64(),
-    });
-    println!("{report}");
+    let written_for_present = bench.broker.counters().written;
+    let now = bench.now();
+    bench.broker.detach(hold, now).expect("it is held");
+    let _saved_later = bench.broker.delete(&name).expect("it is there");
+    let began = Instant::now();
+    let (disk, comings) = come_and_go(&mut bench, messages);
+    let seconds = began.elapsed().as_secs_f64();
+    let counters = bench.broker.counters();
+    println!(
+        "{{\"name\":\"delivery-broker\",\"in_process\":true,\"level\":\"{level}\",\
+         \"body_bytes\":{},\"rounds\":{rounds},\"present_ns\":{:.0},\"hand_off_ns\":{:.0},\
+         \"ratio\":{:.2},\"written_for_present\":{written_for_present},\"messages\":{messages},\
+         \"subscribers\":{SUBSCRIBERS},\"comings\":{comings},\"lost\":0,\"seconds\":{seconds:.1},\
+         \"written\":{},\"moved_bytes\":{},\"parts_read\":{},\"disk_bytes\":{disk:?}}}",
+        BODY.len(),
+        middle(&mut broker),
+        middle(&mut bare),
+        middle(&mut ratios),
+        counters.written,
+        counters.moved_bytes,
+        counters.parts_read,
+    );
+    drop(bench);
+    std::fs::remove_dir_all(dir).expect("it was made by this run");
     Ok(())
 }

@@ -47,22 +47,24 @@ pub fn run(args: ProbesArgs) -> anyhow::Result<()> {
     let cost = weir_probe::cost::measure(args.batches, Path::new("/dev/shm"))?;
     let cost: Value = serde_json::from_str(&cost.to_json())?;
     let work_dir = WorkDir::create(None)?;
-    let level = (Durability::Memory, WaitStrategy::Park);
-    let with = Child::node_with("with-probes", level, &[], &work_dir)?;
-    let mut with = (&with, NodeLoad::connect(&with)?);
-    let without = Child::node_with("without-probes", level, &["--no-probes"], &work_dir)?;
-    let mut without = (&without, NodeLoad::connect(&without)?);
+    let start = |name: &str, options: &[&str]| {
+        Child::node_with(name, Durability::Memory, WaitStrategy::Park, options, &work_dir)
+    };
+    let with = start("with-probes", &[])?;
+    let mut load_with = NodeLoad::connect(&with)?;
+    let without = start("without-probes", &["--no-probes"])?;
+    let mut load_without = NodeLoad::connect(&without)?;
     let (mut ratios, mut added) = (Vec::new(), Vec::new());
     let (mut cpu_with, mut cpu_without, mut latency) = (Vec::new(), Vec::new(), Vec::new());
     let mut drain = Vec::new();
     for pair in 0..args.pairs {
         let first_is_with = pair % 2 == 0;
         let (a, b) = if first_is_with {
-            let a = spend(&mut with, &args, pair)?;
-            (a, spend(&mut without, &args, pair)?)
+            let a = spend(&with, &mut load_with, &args, pair)?;
+            (a, spend(&without, &mut load_without, &args, pair)?)
         } else {
-            let b = spend(&mut without, &args, pair)?;
-            (spend(&mut with, &args, pair)?, b)
+            let b = spend(&without, &mut load_without, &args, pair)?;
+            (spend(&with, &mut load_with, &args, pair)?, b)
         };
         ratios.push(a.cpu_ns_per_order / b.cpu_ns_per_order);
         added.push(a.cpu_ns_per_order - b.cpu_ns_per_order);
@@ -93,7 +95,8 @@ pub fn run(args: ProbesArgs) -> anyhow::Result<()> {
 
 /// Runs the load against one node while the other is paused.
 fn spend(
-    (node, load): &mut (&Child, NodeLoad<'_>),
+    node: &Child,
+    load: &mut NodeLoad<'_>,
     args: &ProbesArgs,
     pair: u32,
 ) -> anyhow::Result<Spent> {

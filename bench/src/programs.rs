@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::str::FromStr;
 
 use anyhow::{Context, ensure};
 
@@ -28,4 +29,12 @@ pub fn weir() -> anyhow::Result<Command> {
 /// The system does not report its path.
 pub fn this() -> anyhow::Result<Command> {
     Ok(Command::new(std::env::current_exe().context("this program's own path")?))
+}
+
+/// Reads a number of the command line, which may have underscores between its digits.
+///
+/// # Errors
+/// The text is not a number.
+pub fn number<N: FromStr>(text: &str) -> Result<N, N::Err> {
+    text.replace('_', "").parse()
 }

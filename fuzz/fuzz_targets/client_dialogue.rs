@@ -21,8 +21,7 @@ const FRAME_LEN_MAX: usize = 1 << 20;
 fuzz_target!(|bytes: &[u8]| {
     let mut session = Session::new(SessionConfig::new(SessionId(1), ApiKey([1; 32])));
     let mut follower = Follower::new(FollowerConfig::new(SessionId(1)), Vec::new());
-    let whose = (SessionId(1), FirmId::NONE);
-    let mut copies = DropCopy::new(whose, Beginning::Oldest, &[]);
+    let mut copies = DropCopy::new(SessionId(1), FirmId::NONE, Beginning::Oldest, &[]);
     copies.ask(PartitionId(1), &mut Vec::new());
     let key = SigningKey::from_seed([1; 32]);
     let mut signing = Session::new(SessionConfig::new(SessionId(1), key));

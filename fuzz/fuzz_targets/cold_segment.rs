@@ -61,7 +61,7 @@ fn read(name: &str, bytes: &[u8]) -> Vec<u8> {
         let filter = Filter { firm_id: FirmId(firm), ..Filter::default() };
         let mut after = archive.floor();
         loop {
-            let Ok(page) = archive.page(after, (&filter, &limits), &mut out) else {
+            let Ok(page) = archive.page(after, &filter, &limits, &mut out) else {
                 return Vec::new();
             };
             assert!(page.next > after || !page.is_cut, "a page moves its reader on");

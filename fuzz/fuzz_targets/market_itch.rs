@@ -78,7 +78,7 @@ fn client(bytes: &[u8]) {
     for piece in bytes.chunks(11) {
         inbox.push(piece);
         while let Some(packet) = inbox.take() {
-            let taken = server.take(packet, (&access, ours), Nanos(1));
+            let taken = server.take(packet, &access, ours, Nanos(1));
             assert!(!is_over || taken != Ok(true), "nobody is let in once it is over");
             assert!(!server.is_serving() || taken.is_ok());
             is_over |= taken.is_err();

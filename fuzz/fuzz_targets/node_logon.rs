@@ -19,11 +19,11 @@ use weir_door::lobby::LobbyLimits;
 use weir_fuzz::{Recipe, shaped_message};
 use weir_gateway::fuzzing::{Asked, KnownSession, Lobby, Noted, Reception, Sessions, Via, open};
 use weir_io::SeededRng;
-use weir_log::EpochEnd;
+use weir_log::{EpochCursor, EpochEnd};
 use weir_partition::lineage::Lineage;
 use weir_types::{
-    Credential, CredentialKind, Epoch, EventNo, FirmId, Nanos, PartitionId, Position, Reason,
-    RequestNo, Role, SessionId, Switch,
+    Credential, CredentialKind, Epoch, Epochs, EventNo, FirmId, Nanos, PartitionId, Position,
+    Reason, RequestNo, Role, SessionId, Switch,
 };
 use weir_wire::challenge::{CHALLENGE_COUNT_MAX, CHALLENGE_LIFETIME, put_answer, signed_text};
 use weir_wire::dialogue::put_logon;
@@ -62,7 +62,9 @@ struct World {
     reception: Reception,
     sessions: Sessions,
     lobby: Lobby,
+    /// By port: the epochs as the events told them, and the cursor that tells them.
     lineages: Vec<Lineage>,
+    cursors: Vec<EpochCursor>,
     now: Nanos,
     next_connection: u64,
     peers: [Peer; CONNECTIONS],
@@ -96,12 +98,14 @@ fn signing_key(number: u8) -> Key {
 impl World {
     fn new(recipe: &mut Recipe<'_>) -> World {
         let ended = (0..PORTS).map(|_| ended_epochs(recipe)).collect::<Vec<_>>();
-        let lineages = ended.iter().map(|ended| Lineage::new(CURRENT, ended)).collect();
+        let cursors: Vec<_> = ended.iter().map(|ended| cursor_of(ended)).collect();
+        let lineages = cursors.iter().map(|cursor| Lineage::new(cursor.epoch())).collect();
         let mut world = World {
             reception: Reception::new(NODE, Box::new(SeededRng::new(1, "nonces"))),
             sessions: Sessions::new(usize::from(PORTS)),
             lobby: Lobby::new(LIMITS),
             lineages,
+            cursors,
             now: Nanos(1_000_000_000),
             next_connection: 0,
             peers: Default::default(),
@@ -121,8 +125,19 @@ impl World {
                 world.sessions.agree(SessionId(id), port, EventNo(next), RequestNo::NONE);
             }
         }
+        (0..usize::from(PORTS)).for_each(|port| world.end_past_epochs(port));
         world.connect(0, 0);
         world
+    }
+
+    /// Ends the epochs that no event has passed, as the gateway's reader does at the end of the
+    /// past; later events lie behind all ends.
+    fn end_past_epochs(&mut self, port: usize) {
+        while let Some(change) = self.cursors[port].pass(u64::MAX) {
+            self.lineages[port].pass(&change);
+        }
+        let behind = self.ended[port].iter().map(|end| end.last_valid.0 + 1).max();
+        self.heads[port] = self.heads[port].max(behind.unwrap_or_default());
     }
 
     fn step(&mut self, recipe: &mut Recipe<'_>) {
@@ -187,12 +202,12 @@ impl World {
         let position = self.heads[port].max(1);
         let told = self.told[port].entry(session_id).or_default();
         told.push(position);
-        let noted = Noted {
-            event_no: EventNo(told.len() as u64),
-            request_no: RequestNo::NONE,
-            position: Position(position),
-            record: told.len() as u64,
-        };
+        let record = told.len() as u64;
+        let (event_no, request_no) = (EventNo(record), RequestNo::NONE);
+        while let Some(change) = self.cursors[port].pass_before(record, Position(position)) {
+            self.lineages[port].pass(&change);
+        }
+        let noted = Noted { event_no, request_no, record };
         self.sessions.entry(session_id).streams[port].note(noted, &self.lineages[port]);
     }
 
@@ -313,10 +328,10 @@ impl World {
                 Ok(ClientMessage::Logon(logon, points)) => {
                     let due = self.key_opens(&logon);
                     let known = self.reception.prove_by_key(&logon, via);
-                    self.answer(who, (due, known), Asked::of_logon(&logon, points.clone()), points);
+                    self.answer(who, due, known, Asked::of_logon(&logon, points.clone()), points);
                 }
                 Ok(ClientMessage::SignedLogon(logon, points)) => {
-                    self.signed(who, (&raw, &logon), points, via);
+                    self.signed(who, &raw, &logon, points, via);
                 }
                 Ok(ClientMessage::Logout(logout)) => self.log_out(who, logout.session_id),
                 _ => {}
@@ -347,13 +362,14 @@ impl World {
     fn signed(
         &mut self,
         who: usize,
-        (raw, logon): (&RawMessage<'_>, &SignedLogon),
+        raw: &RawMessage<'_>,
+        logon: &SignedLogon,
         points: Group<'_, ResumePoint>,
         via: Via,
     ) {
-        let Some(known) = self.reception.prove_by_signature((raw, logon), via) else { return };
+        let Some(known) = self.reception.prove_by_signature(raw, logon, via) else { return };
         let due = self.signature_opens(who, raw, logon);
-        self.answer(who, (due, known), Asked::of_signed(logon, points.clone()), points);
+        self.answer(who, due, known, Asked::of_signed(logon, points.clone()), points);
     }
 
     /// The expected result of a logon by key, resume points aside.
@@ -396,7 +412,8 @@ impl World {
     fn answer(
         &mut self,
         who: usize,
-        (due, known): (Result<(), Reason>, Result<KnownSession, LogonReject>),
+        due: Result<(), Reason>,
+        known: Result<KnownSession, LogonReject>,
         asked: Asked<'_>,
         points: Group<'_, ResumePoint>,
     ) {
@@ -410,7 +427,7 @@ impl World {
         let lineage_of = |id: PartitionId| {
             (id.0 < PORTS).then(|| (usize::from(id.0), &lineages[usize::from(id.0)]))
         };
-        let opened = open(&mut self.sessions, &known, (asked, via), &lineage_of);
+        let opened = open(&mut self.sessions, &known, asked, via, &lineage_of);
         match (opened, due) {
             (Ok(()), Ok(starts)) => {
                 let session = self.sessions.get(session_id).expect("it was opened");
@@ -501,6 +518,11 @@ fn shared_count(told: &[u64], epoch: Epoch, ended: &[EpochEnd]) -> u64 {
     let later = ended.iter().filter(|end| end.epoch >= epoch);
     let left = later.map(|end| end.last_valid.0).min().expect("the epoch itself is one");
     told.iter().filter(|position| **position <= left).count() as u64
+}
+
+fn cursor_of(ended: &[EpochEnd]) -> EpochCursor {
+    let ended = ended.iter().map(|end| (end.epoch, end.last_valid));
+    EpochCursor::new(Epochs::with_ended(CURRENT, ended), u64::MAX)
 }
 
 fn ended_epochs(recipe: &mut Recipe<'_>) -> Vec<EpochEnd> {

@@ -71,7 +71,7 @@ impl Endpoint {
         let name = self.tls_name.as_deref().unwrap_or(host);
         let tls = match (&self.tls_certificate, &self.tls_key) {
             (Some(certificate), Some(key)) => {
-                ClientTls::with_certificate(trust, name, (certificate, key))
+                ClientTls::with_certificate(trust, name, certificate, key)
             }
             _ => ClientTls::new(trust, name),
         };

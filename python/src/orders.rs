@@ -62,8 +62,8 @@ impl Feed {
         let shared = service.shared.clone();
         let handle = py.detach(|| {
             let mut io = shared.io();
-            let required = (question.min_token.to_vec(), question.min_wait_us);
-            let handle = io.follow_from(question.config(), question.token.to_vec(), required);
+            let (token, min_token) = (question.token.to_vec(), question.min_token.to_vec());
+            let handle = io.follow_from(question.config(), token, min_token, question.min_wait_us);
             // The lock on the connection is still held, so no page can arrive before this.
             shared.add(handle);
             handle

@@ -186,8 +186,8 @@ impl Sender {
         if epoch == 0 {
             return Err(PyValueError::new_err("epochs begin with 1"));
         }
-        let begun = (Epoch(epoch), last);
-        let publisher = Publisher::new(endpoint.target()?, endpoint.session()?, begun);
+        let (target, session) = (endpoint.target()?, endpoint.session()?);
+        let publisher = Publisher::new(target, session, Epoch(epoch), last);
         Ok(Sender(Mutex::new(publisher)))
     }
 

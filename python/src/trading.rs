@@ -100,7 +100,7 @@ impl Trader {
                 0 => first().unwrap_or(PartitionId(1)),
                 named => PartitionId(named),
             };
-            let submit = io.submit((partition_id, request));
+            let submit = io.submit(partition_id, request);
             io.flush();
             submit
         });

@@ -43,7 +43,7 @@ class Node:
             "[log]\nsegment_bytes = 1048576\n[events]\nsegment_bytes = 1048576\n"
             '[ingest]\nlisten = "127.0.0.1:0"\nsnapshot_every_bytes = 20000\n'
             f"[[ingest.source]]\nid = {SOURCE}\nsession = 30\ndurability = \"os\"\n"
-            '[broker]\nlisten = "127.0.0.1:0"\n' + config
+            '[subscriptions]\nlisten = "127.0.0.1:0"\n' + config
         )
         self.listen = "127.0.0.1:0"
         self.start()
@@ -87,7 +87,7 @@ class Node:
 
     @property
     def broker(self) -> str:
-        return self.status()["broker"]["address"]
+        return self.status()["subscriptions"]["address"]
 
     def command(self, *words: object) -> subprocess.CompletedProcess[str]:
         """Runs `weir WORDS` against the node as its operator."""

@@ -102,9 +102,10 @@ def gateway(
     data, keys = market
     shutil.copytree(data, tmp_path / "data")
     config = (
-        '[market]\nlisten = "127.0.0.1:0"\nbbo_interval_us = 0\n[market.feed]\nname = "itch"\n'
-        "[market.feed.timing]\nreorder_us = 0\ngive_up_ms = 50\n"
-        f'[[market.feed.lines]]\na = "127.0.0.1:{venue_port}"\n'
+        '[market_gateway]\nlisten = "127.0.0.1:0"\nbbo_interval_us = 0\n'
+        '[market_gateway.feed]\nname = "itch"\n'
+        "[market_gateway.feed.timing]\nreorder_us = 0\ngive_up_ms = 50\n"
+        f'[[market_gateway.feed.lines]]\na = "127.0.0.1:{venue_port}"\n'
     )
     gateway = Gateway(tmp_path, keys, config=config)
     try:
@@ -332,7 +333,7 @@ def test_it_comes_back_after_a_loss_and_begins_with_what_is(
     # The gateway restarts at the same address.
     config = gateway.home / "weir.toml"
     text = config.read_text()
-    before, now = ('[market]\nlisten = "' + at + '"' for at in ("127.0.0.1:0", place))
+    before, now = ('[market_gateway]\nlisten = "' + at + '"' for at in ("127.0.0.1:0", place))
     config.write_text(text.replace(before, now))
     with gateway.market(["bbo"]) as market:
         take(market, lambda batches: len(rows(batches, "quotes")) > 0)

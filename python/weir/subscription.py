@@ -18,7 +18,8 @@ class Subscriptions:
 
     Each request has a connection of its own. A session can be logged on only once: while it is
     attached to a subscription or publishes, its requests are refused.
-    `address` is the node's listener for subscribers (`[broker]`), which does not take orders.
+    `address` is the node's listener for subscribers (`[subscriptions]`), which does not take
+    orders.
     """
 
     def __init__(

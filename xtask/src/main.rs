@@ -18,6 +18,8 @@ const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
   tidy --write-ratchet
                    write xtask/ratchet.txt anew from today's sizes, for merges; may raise entries
   prose            list every place that counts against the limits of prose
+  plants           list the planted bugs of all crates
+  tuples           list every function that takes a tuple
   results          make the tables of results in all pages anew, from bench/results/*.jsonl
   results --check  fail where a page's tables are stale (tidy does it too)
   goals NAME       read a benchmark's JSON line, print its `goals` (bench/record.py asks for them)";
@@ -32,6 +34,14 @@ fn main() -> ExitCode {
         ["tidy", "--write-ratchet"] => checked(&root, Ratchet::Write),
         ["prose"] => tidy::prose(&root).map(|places| {
             places.iter().for_each(|place| println!("{place}"));
+            ExitCode::SUCCESS
+        }),
+        ["plants"] => tidy::plants(&root).map(|plants| {
+            plants.iter().for_each(|plant| println!("{plant}"));
+            ExitCode::SUCCESS
+        }),
+        ["tuples"] => tidy::tuples(&root).map(|tuples| {
+            println!("{tuples}");
             ExitCode::SUCCESS
         }),
         ["results"] => results::write(&root).map(|pages| {

@@ -101,6 +101,18 @@ impl Tree {
         self.paths.binary_search_by(|known| known.as_str().cmp(path)).is_ok()
     }
 
+    /// The folder of the nearest manifest above `path`; `.` for the root's.
+    pub(crate) fn crate_of<'a>(&self, path: &'a str) -> &'a str {
+        let mut dir = path;
+        while let Some((above, _)) = dir.rsplit_once('/') {
+            if self.has(&format!("{above}/Cargo.toml")) {
+                return above;
+            }
+            dir = above;
+        }
+        "."
+    }
+
     pub(crate) fn with_extension<'a>(
         &'a self,
         extension: &'a str,

@@ -24,7 +24,7 @@ pub trait Stream {
     fn instruments(&self) -> u32;
 }
 
-/// The flow of `bench_market_update`, as ITCH.
+/// The flow of `weir-bench market-books`, as ITCH.
 pub struct Made {
     flow: Flow,
     shape: Shape,

@@ -17,13 +17,13 @@
 //! pieces, and the full conversion to updates. Nothing is asserted about time.
 
 mod day;
-#[path = "../../../crates/market/examples/bench_market/flow.rs"]
+#[path = "../../../crates/market/tests/support/flow.rs"]
 mod flow;
 #[allow(dead_code, reason = "tests send the messages in datagrams, too")]
 #[path = "../../../crates/market/tests/support/lobster_itch.rs"]
 mod lobster_itch;
 mod made;
-#[path = "../../../crates/market/examples/bench_market/memory.rs"]
+#[path = "../../../crates/market/tests/support/memory.rs"]
 mod memory;
 mod sides;
 mod update;

@@ -100,7 +100,7 @@ pub fn run(args: E2eArgs) -> anyhow::Result<()> {
                 let run = Setting { args: &args, mix, rows_min, wait_max_us, seed }.run(&stand)?;
                 eprint!("  {rows_min:>3} rows, {wait_max_us:>4} us:");
                 tell(&run);
-                sweep.push(sweep_json((rows_min, wait_max_us), &run));
+                sweep.push(sweep_json(rows_min, wait_max_us, &run));
             }
         }
     }
@@ -245,7 +245,7 @@ fn run_json(run: &Run) -> Value {
     })
 }
 
-fn sweep_json((rows_min, wait_max_us): (u32, u32), run: &Run) -> Value {
+fn sweep_json(rows_min: u32, wait_max_us: u32, run: &Run) -> Value {
     let all = class(&run.crowd, "all");
     json!({
         "rows_min": rows_min,

@@ -110,8 +110,8 @@ struct Visits {
 
 impl Visits {
     fn allow(stand: &Stand) -> anyhow::Result<Visits> {
-        let who = (SessionId(1), stand.node.key());
-        let mut admin = Admin::connect(stand.node.address(), who, ANSWER_TIME)?;
+        let (address, key) = (stand.node.address(), stand.node.key());
+        let mut admin = Admin::connect(address, SessionId(1), key, ANSWER_TIME)?;
         let passes = Passes::issue(&mut admin)?;
         admin.close()?;
         Ok(Visits { node: stand.node.address(), passes })

@@ -11,14 +11,25 @@
 //! - [`runaway`]: more readers than the store can serve, then fewer again.
 //! - [`isolation`]: a hundred good clients next to three that misbehave ([`pests`]).
 //! - [`parked`]: the cost of ten thousand clients waiting without changes.
+//! - [`broker`]: messages to subscribers; [`cold`]: the archive; [`router_net`]: a router.
+//! - Of parts alone, in this process: [`store`], [`filters`], [`router`].
 
+pub mod broker;
+pub mod cold;
 mod e2e;
+pub mod filters;
 mod isolation;
 mod net;
 mod parked;
 mod pests;
+pub mod router;
+pub mod router_net;
 mod runaway;
 mod stand;
+pub mod store;
+#[allow(dead_code, reason = "the tests use the rest")]
+#[path = "../../../crates/delivery/tests/support/mod.rs"]
+mod support;
 
 pub use e2e::{E2eArgs, run as run_e2e};
 pub use isolation::{IsolationArgs, run as run_isolation};

@@ -48,8 +48,8 @@ impl Stand {
         let config = work.path().join("node.toml");
         std::fs::write(&config, text)?;
         let config = config.to_str().context("the directory's name is not UTF-8")?;
-        let level = (Durability::Memory, WaitStrategy::Park);
-        let node = Child::node_with("node", level, &["--config", config], &work)?;
+        let (level, wait) = (Durability::Memory, WaitStrategy::Park);
+        let node = Child::node_with("node", level, wait, &["--config", config], &work)?;
         Ok(Stand { node, _work: work })
     }
 

@@ -190,14 +190,14 @@ fn log_on(node: SocketAddr, id: SessionId, unanswered_count_max: usize) -> anyho
 }
 
 fn submit(client: &mut Client, id: SessionId, request: Request) -> anyhow::Result<()> {
-    match client.submit(id, (TRADING, request), Times::default()) {
+    match client.submit(id, TRADING, request, Times::default()) {
         Submit::Sent(_) => Ok(()),
         other => bail!("a request was not sent: {other:?}"),
     }
 }
 
 /// Builds an order with a new identifier.
-fn order(account: SessionId, instrument: u32, (side, price, qty): (Side, i64, u64)) -> LimitOrder {
+fn order(account: SessionId, instrument: u32, side: Side, price: i64, qty: u64) -> LimitOrder {
     LimitOrder {
         cl_ord_id: ClOrdId::from_number(weir_client::clock::unix_time().0),
         instrument_id: InstrumentId(instrument),
@@ -224,7 +224,7 @@ impl Party for Maker {
         let mut client = log_on(node, MAKER, FLOOD_UNANSWERED_MAX)?;
         for instrument in FIRST_INSTRUMENT..FIRST_INSTRUMENT + INSTRUMENT_COUNT {
             for (side, price) in [(Side::Buy, MIDDLE), (Side::Sell, MIDDLE + 1)] {
-                let order = order(MAKER, instrument, (side, price, 100_000));
+                let order = order(MAKER, instrument, side, price, 100_000);
                 submit(&mut client, MAKER, order.request())?;
                 while client.sessions()[0].unanswered_count() > 0 {
                     client.poll(TIMEOUT, |_, _| {})?;
@@ -290,7 +290,7 @@ impl Party for Flood {
             return Ok(());
         };
         if client.connection().backlog_len() < BACKLOG_MAX {
-            let order = order(FLOODER, FIRST_INSTRUMENT, (Side::Buy, 1, 1));
+            let order = order(FLOODER, FIRST_INSTRUMENT, Side::Buy, 1, 1);
             let order = LimitOrder { time_in_force: TimeInForce::Ioc, ..order };
             for _ in 0..BURST {
                 submit(client, FLOODER, order.request())?;

@@ -139,15 +139,15 @@ impl Stand {
         let config = work.path().join(format!("{name}.toml"));
         std::fs::write(&config, setting.config)?;
         let config = config.to_str().context("the directory's name is not UTF-8")?;
-        let level = (setting.durability, WaitStrategy::Park);
+        let (level, wait) = (setting.durability, WaitStrategy::Park);
         let node = |number: u32| {
             let name = format!("{name}-{number}");
-            Child::node_with(&name, level, &["--config", config], work)
+            Child::node_with(&name, level, wait, &["--config", config], work)
         };
         let nodes = [node(0)?, node(1)?];
         let mut good = Vec::new();
         for node in &nodes {
-            let mut admin = Admin::connect(node.target(), (SessionId(1), node.key()), TIMEOUT)?;
+            let mut admin = Admin::connect(node.target(), SessionId(1), node.key(), TIMEOUT)?;
             define_party(&mut admin, setting.order_rate_max)?;
             let plan = SetupPlan {
                 first_id: FIRST_INSTRUMENT,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use weir_cli::endpoint::{TIMEOUT, span};
 use weir_client::clock::WaitStrategy;
-use weir_client::load::measure::SEGMENT_NAMES;
+use weir_client::load::measure::STAGE_NAMES;
 use weir_client::load::{
     Arrivals, Generator, Listing, LoadPlan, LoadReport, Mix, MixSource, Pace, Quantiles, Schedule,
     SetupPlan, Trader, Verdict, set_up,
@@ -137,8 +137,8 @@ impl<'a> Sides<'a> {
         let echoed = echo_listings(&listings);
         let connections = crowd.connections;
         Ok(Sides {
-            echo: Side::connect(echo, (&echo_traders(&traders), connections), echoed)?,
-            node: Side::connect(node, (&traders, connections), listings)?,
+            echo: Side::connect(echo, &echo_traders(&traders), connections, echoed)?,
+            node: Side::connect(node, &traders, connections, listings)?,
         })
     }
 
@@ -147,7 +147,8 @@ impl<'a> Sides<'a> {
         &mut self,
         bench: &Bench,
         load: LoadKind,
-        (wait, sync_dir): (WaitStrategy, Option<&Path>),
+        wait: WaitStrategy,
+        sync_dir: Option<&Path>,
     ) -> anyhow::Result<Cell> {
         let mut cell = Cell { load, echo: vec![], node: vec![], bare_sync: vec![] };
         for pair in 0..bench.pairs {
@@ -155,9 +156,9 @@ impl<'a> Sides<'a> {
             for turn in 0..2 {
                 let seed = u64::from(pair) + 1;
                 if (pair + turn) % 2 == 0 {
-                    cell.echo.push(self.echo.run(bench, load, (wait, seed))?);
+                    cell.echo.push(self.echo.run(bench, load, wait, seed)?);
                 } else {
-                    cell.node.push(self.node.run(bench, load, (wait, seed))?);
+                    cell.node.push(self.node.run(bench, load, wait, seed)?);
                 }
             }
             if let Some(dir) = sync_dir {
@@ -171,7 +172,8 @@ impl<'a> Sides<'a> {
 impl<'a> Side<'a> {
     fn connect(
         process: &'a Child,
-        (traders, connections): (&[Trader], usize),
+        traders: &[Trader],
+        connections: usize,
         listings: Vec<Listing>,
     ) -> anyhow::Result<Side<'a>> {
         let accounts: Vec<_> = traders.iter().map(|trader| trader.account_id).collect();
@@ -187,7 +189,8 @@ impl<'a> Side<'a> {
         &mut self,
         bench: &Bench,
         load: LoadKind,
-        (wait, seed): (WaitStrategy, u64),
+        wait: WaitStrategy,
+        seed: u64,
     ) -> anyhow::Result<LoadReport> {
         let (pace, rate) = match load {
             LoadKind::Window(window) => (Pace::Window(window), 1.0),
@@ -224,7 +227,7 @@ impl<'a> NodeLoad<'a> {
     pub(crate) fn connect(node: &'a Child) -> anyhow::Result<NodeLoad<'a>> {
         let crowd = Crowd { count: SESSION_COUNT, connections: 1, first_id: FIRST_ID };
         let (traders, listings) = define(node, &crowd)?;
-        Ok(NodeLoad { side: Side::connect(node, (&traders, 1), listings)? })
+        Ok(NodeLoad { side: Side::connect(node, &traders, 1, listings)? })
     }
 
     /// Sends orders at `rate` for the duration `run`.
@@ -235,13 +238,13 @@ impl<'a> NodeLoad<'a> {
         seed: u64,
     ) -> anyhow::Result<LoadReport> {
         let bench = Bench { pairs: 1, run };
-        self.side.run(&bench, LoadKind::Open(rate), (WaitStrategy::Park, seed))
+        self.side.run(&bench, LoadKind::Open(rate), WaitStrategy::Park, seed)
     }
 }
 
 /// Defines the sessions and instruments of a load.
 fn define(node: &Child, crowd: &Crowd) -> anyhow::Result<(Vec<Trader>, Vec<Listing>)> {
-    let mut admin = Admin::connect(node.target(), (SessionId(1), node.key()), TIMEOUT)?;
+    let mut admin = Admin::connect(node.target(), SessionId(1), node.key(), TIMEOUT)?;
     let setup = SetupPlan {
         first_id: crowd.first_id,
         session_count: crowd.count,
@@ -437,8 +440,8 @@ fn side_json(reports: &[LoadReport]) -> Value {
 
 fn segments_json(reports: &[LoadReport]) -> Value {
     let mut segments = json!({});
-    for (index, name) in SEGMENT_NAMES.iter().enumerate() {
-        let spans = reports.iter().map(|report| Some(report.segments[index].span.p50));
+    for (index, name) in STAGE_NAMES.iter().enumerate() {
+        let spans = reports.iter().map(|report| Some(report.stages[index].span.p50));
         segments[*name] = json!(median_of(spans));
     }
     segments["outside"] = json!(median_of(reports.iter().map(|r| Some(r.outside.p50))));

@@ -149,22 +149,25 @@ impl Child {
         work_dir: &WorkDir,
     ) -> anyhow::Result<Child> {
         let name = format!("node-{durability}-{wait}");
-        Child::node_with(&name, (durability, wait), &[], work_dir)
+        Child::node_with(&name, durability, wait, &[], work_dir)
     }
 
     /// Starts a node with its own log under `name`, with further options of `weir serve`.
     pub(crate) fn node_with(
         name: &str,
-        (durability, wait): (Durability, WaitStrategy),
+        durability: Durability,
+        wait: WaitStrategy,
         options: &[&str],
         work_dir: &WorkDir,
     ) -> anyhow::Result<Child> {
-        Child::node_at((name, LISTEN), (durability, wait), options, work_dir)
+        Child::node_at(name, LISTEN, durability, wait, options, work_dir)
     }
 
     fn node_at(
-        (name, listen): (&str, &str),
-        (durability, wait): (Durability, WaitStrategy),
+        name: &str,
+        listen: &str,
+        durability: Durability,
+        wait: WaitStrategy,
         options: &[&str],
         work_dir: &WorkDir,
     ) -> anyhow::Result<Child> {
@@ -265,8 +268,8 @@ impl Child {
         let options: Vec<_> = certificates.iter().flat_map(|found| found.options()).collect();
         let options: Vec<_> = options.iter().map(String::as_str).collect();
         let name = format!("many-{durability}-{}", if options.is_empty() { "tcp" } else { "tls" });
-        let level = (durability, WaitStrategy::Park);
-        let mut child = Child::node_at((&name, LISTEN_ANY), level, &options, work_dir)?;
+        let wait = WaitStrategy::Park;
+        let mut child = Child::node_at(&name, LISTEN_ANY, durability, wait, &options, work_dir)?;
         child.address.set_ip(Ipv4Addr::LOCALHOST.into());
         child.tls = certificates.map(|found| found.tls.clone());
         Ok(child)

@@ -80,7 +80,7 @@ pub(super) fn run(args: &RoundtripArgs) -> anyhow::Result<()> {
     for durability in &args.durability {
         for choice in &tls {
             let certificates = (*choice == TlsChoice::On).then_some(&certificates);
-            cells.extend(measure_node(&plan, &work_dir, (*durability, certificates))?);
+            cells.extend(measure_node(&plan, &work_dir, *durability, certificates)?);
         }
     }
     let result = json!({
@@ -103,7 +103,8 @@ pub(super) fn run(args: &RoundtripArgs) -> anyhow::Result<()> {
 fn measure_node(
     plan: &Plan,
     work_dir: &WorkDir,
-    (durability, certificates): (Durability, Option<&Certificates>),
+    durability: Durability,
+    certificates: Option<&Certificates>,
 ) -> anyhow::Result<Vec<Value>> {
     let tls = if certificates.is_some() { "TLS" } else { "TCP" };
     eprintln!("\n{durability}, {tls}\n{:<14}{}", "sessions+idle", cell::header());
@@ -114,8 +115,8 @@ fn measure_node(
     let (mut cells, mut held, mut idle_count) = (Vec::new(), Vec::new(), 0);
     for idle in &plan.idle {
         if *idle > idle_count {
-            let more = (FIRST_IDLE_ID + idle_count, idle - idle_count);
-            held.push(IdleSessions::start(&node, certificates, more)?);
+            let (first_id, more) = (FIRST_IDLE_ID + idle_count, idle - idle_count);
+            held.push(IdleSessions::start(&node, certificates, first_id, more)?);
             idle_count = *idle;
         }
         let bytes_each = held.last().map(|idle: &IdleSessions| idle.bytes_each);
@@ -127,8 +128,7 @@ fn measure_node(
             first_id += 10_000;
             let mut sides = Sides::connect_many(&echo, &node, &crowd)?;
             for load in &plan.loads {
-                let measured =
-                    sides.measure(&plan.bench, *load, (WaitStrategy::Park, bare_sync))?;
+                let measured = sides.measure(&plan.bench, *load, WaitStrategy::Park, bare_sync)?;
                 eprintln!("{:<14}{}", format!("{count}+{idle_count}"), measured.line());
                 let mut cell = measured.json(durability, WaitStrategy::Park);
                 cell["sessions"] = json!(count);

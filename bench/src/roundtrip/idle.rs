@@ -95,10 +95,11 @@ impl IdleSessions {
     pub(super) fn start(
         node: &Child,
         certificates: Option<&Certificates>,
-        (first_id, count): (u32, u32),
+        first_id: u32,
+        count: u32,
     ) -> anyhow::Result<IdleSessions> {
         node.pause(false)?;
-        let mut admin = Admin::connect(node.target(), (SessionId(1), node.key()), TIMEOUT)?;
+        let mut admin = Admin::connect(node.target(), SessionId(1), node.key(), TIMEOUT)?;
         let plan = SetupPlan {
             first_id,
             session_count: count,

@@ -151,7 +151,7 @@ pub fn run(args: RoundtripArgs) -> anyhow::Result<()> {
             if wait == WaitStrategy::Spin && *durability != Durability::Memory {
                 continue;
             }
-            cells.extend(measure_node(&bench, &work_dir, (*durability, wait), &loads)?);
+            cells.extend(measure_node(&bench, &work_dir, *durability, wait, &loads)?);
         }
     }
     let result = json!({
@@ -216,7 +216,8 @@ fn check_echo(bench: &Bench, work_dir: &WorkDir) -> anyhow::Result<Value> {
 fn measure_node(
     bench: &Bench,
     work_dir: &WorkDir,
-    (durability, wait): (Durability, WaitStrategy),
+    durability: Durability,
+    wait: WaitStrategy,
     loads: &[LoadKind],
 ) -> anyhow::Result<Vec<Value>> {
     eprintln!("\n{durability}, {wait}\n{}", cell::header());
@@ -226,7 +227,7 @@ fn measure_node(
     let mut cells = Vec::new();
     for load in loads {
         let bare_sync = (durability == Durability::Disk).then(|| work_dir.path());
-        let cell = sides.measure(bench, *load, (wait, bare_sync))?;
+        let cell = sides.measure(bench, *load, wait, bare_sync)?;
         eprintln!("{}", cell.line());
         cells.push(cell.json(durability, wait));
     }

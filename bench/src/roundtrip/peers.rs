@@ -91,7 +91,7 @@ pub(super) fn order_frame() -> (Vec<u8>, usize) {
 pub(super) fn ping_bytes(address: SocketAddr, run: Duration) -> anyhow::Result<Quantiles> {
     let (frame, _) = order_frame();
     let stream = connect(address)?;
-    ping(stream, (&frame, frame.len()), run)
+    ping(stream, &frame, frame.len(), run)
 }
 
 /// Sends one order at a time to Weir's echo, with the same client.
@@ -112,7 +112,7 @@ pub(super) fn ping_weir_echo(address: SocketAddr, run: Duration) -> anyhow::Resu
     let mut rest = vec![0; len.saturating_sub(SOFH_LEN)];
     stream.read_exact(&mut rest)?;
     let (frame, answer_len) = order_frame();
-    ping(stream, (&frame, answer_len), run)
+    ping(stream, &frame, answer_len, run)
 }
 
 fn connect(address: SocketAddr) -> anyhow::Result<TcpStream> {
@@ -124,7 +124,8 @@ fn connect(address: SocketAddr) -> anyhow::Result<TcpStream> {
 
 fn ping(
     mut stream: TcpStream,
-    (question, answer_len): (&[u8], usize),
+    question: &[u8],
+    answer_len: usize,
     run: Duration,
 ) -> anyhow::Result<Quantiles> {
     let mut times = histogram();

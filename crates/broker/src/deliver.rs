@@ -133,7 +133,7 @@ impl<D: Disk> Broker<D> {
         max: usize,
         deliver: impl FnMut(Delivery<'_>),
     ) -> Result<usize, SubscriptionError> {
-        self.take_messages_within(hold, (max, u64::MAX), deliver)
+        self.take_messages_within(hold, max, u64::MAX, deliver)
     }
 
     /// Delivers like [`Broker::take_messages`], and stops after the message with which the bodies
@@ -144,7 +144,8 @@ impl<D: Disk> Broker<D> {
     pub fn take_messages_within(
         &mut self,
         hold: Attachment,
-        (max, bytes_max): (usize, u64),
+        max: usize,
+        bytes_max: u64,
         mut deliver: impl FnMut(Delivery<'_>),
     ) -> Result<usize, SubscriptionError> {
         let id = self.held(hold)?;
@@ -165,8 +166,8 @@ impl<D: Disk> Broker<D> {
             match next_of(queue, state) {
                 Next::None => break,
                 Next::Memory => {
-                    let limits = (room, bytes_max - bytes);
-                    let (handed, len) = hand_over_resident(queue, state, limits, &mut deliver);
+                    let left = bytes_max - bytes;
+                    let (handed, len) = hand_over_resident(queue, state, room, left, &mut deliver);
                     count += handed;
                     bytes += len;
                 }
@@ -189,8 +190,8 @@ impl<D: Disk> Broker<D> {
 
     /// Reads a part for a subscriber; false if it is unreadable and the subscriber was evicted.
     fn load(&mut self, id: usize, topic: Topic, extent: &Extent) -> bool {
-        let place = (extent.offset, extent.head.length);
-        let read = self.spill.read_part(&mut self.disk, extent.file, place);
+        let length = extent.head.length;
+        let read = self.spill.read_part(&mut self.disk, extent.file, extent.offset, length);
         let sound = read.ok().and_then(|bytes| {
             let (head, starts) = open_part(&bytes)?;
             (head == extent.head).then_some((bytes, starts))
@@ -200,8 +201,8 @@ impl<D: Disk> Broker<D> {
             return false;
         };
         self.counters.parts_read += 1;
-        let at = (extent.first_index, extent.bytes_before);
-        let loaded = Loaded::new(at, extent.head, bytes, starts);
+        let (first_index, bytes_before) = (extent.first_index, extent.bytes_before);
+        let loaded = Loaded::new(first_index, bytes_before, extent.head, bytes, starts);
         let queue = self.at_mut(id).queue_mut().expect("only queues are attached to");
         queue.loaded = Some(loaded);
         true
@@ -265,7 +266,8 @@ fn next_of(queue: &mut Queue, state: &TopicState) -> Next {
 fn hand_over_resident(
     queue: &mut Queue,
     state: &TopicState,
-    (max, bytes_max): (usize, u64),
+    max: usize,
+    bytes_max: u64,
     deliver: &mut impl FnMut(Delivery<'_>),
 ) -> (usize, u64) {
     let (mut count, mut bytes) = (0, 0);

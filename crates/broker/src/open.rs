@@ -224,8 +224,8 @@ impl<D: Disk> Broker<D> {
     }
 
     fn read_sound(&mut self, extent: &Extent) -> Result<(Vec<u8>, Vec<u32>), BrokerError> {
-        let place = (extent.offset, extent.head.length);
-        let bytes = self.spill.read_part(&mut self.disk, extent.file, place)?;
+        let length = extent.head.length;
+        let bytes = self.spill.read_part(&mut self.disk, extent.file, extent.offset, length)?;
         match open_part(&bytes) {
             Some((head, starts)) if head == extent.head => Ok((bytes, starts)),
             _ => {
@@ -484,20 +484,27 @@ fn keep_files(spill: &mut Spill, files: Vec<FoundFile>) {
     }
 }
 
-/// Returns the range of a file's blocks that are not known to be synced.
-fn unproven_of(file: &FoundFile, proven: u64) -> Option<(FileId, u64, u64)> {
+/// The range of a file's blocks that are not known to be synced.
+#[derive(Clone, Copy)]
+struct Unproven {
+    file: FileId,
+    start: u64,
+    end: u64,
+}
+
+fn unproven_of(file: &FoundFile, proven: u64) -> Option<Unproven> {
     let at = file.scan.blocks.iter().position(|block| block.seq > proven)?;
     let first = file.scan.blocks[at].parts.first().map_or(0, |(offset, _)| *offset);
     // The file's header goes with its first block.
     let start = if at == 0 { 0 } else { first - BLOCK_HEADER as u64 };
-    Some((file.id, start, file.scan.end))
+    Some(Unproven { file: file.id, start, end: file.scan.end })
 }
 
 /// Writes blocks that are not known to be synced over themselves and syncs them. Their parts are
 /// safe elsewhere by then; but every later block asserts that all earlier ones are on the medium,
 /// and a power loss that took these after all would look like damage.
-fn settle<D: Disk>(disk: &mut D, unproven: &[(FileId, u64, u64)]) -> Result<(), BrokerError> {
-    for (file, start, end) in unproven.iter().copied() {
+fn settle<D: Disk>(disk: &mut D, unproven: &[Unproven]) -> Result<(), BrokerError> {
+    for Unproven { file, start, end } in unproven.iter().copied() {
         let len = usize::try_from(end - start).expect("a file fits in memory");
         let mut bytes = vec![0; len];
         let read = disk.read(file, start, &mut bytes)?;
@@ -526,8 +533,7 @@ fn write_again<D: Disk>(
     let mut len = 0;
     for key in unproven {
         let part = found.get_mut(&key).expect("it was listed");
-        let place = (part.offset, part.head.length);
-        let bytes = spill.read_part(disk, part.file, place)?;
+        let bytes = spill.read_part(disk, part.file, part.offset, part.head.length)?;
         let mut builder = BlockBuilder::new(len == 0);
         let offset = len + builder.add_part(&bytes) as u64;
         let (seq, header) = (spill.next_seq, spill.header(number));

@@ -197,7 +197,8 @@ impl Spill {
         &self,
         disk: &mut D,
         file: u64,
-        (offset, length): (u64, u32),
+        offset: u64,
+        length: u32,
     ) -> Result<Vec<u8>, DiskError> {
         let mut bytes = vec![0; length as usize];
         let read = disk.read(self.files[&file].id, offset, &mut bytes)?;

@@ -35,7 +35,8 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     pub(crate) fn new(
-        (first_index, bytes_before): (u64, u64),
+        first_index: u64,
+        bytes_before: u64,
         head: PartHeader,
         bytes: Vec<u8>,
         starts: Vec<u32>,

@@ -231,15 +231,16 @@ impl<D: Disk> Broker<D> {
             ranges.entry(front.topic).or_insert((front.index, front.index)).1 = front.index + 1;
             self.arrivals.pop_front();
         }
-        let parts = ranges.into_iter().map(|(topic, range)| self.put_part(topic, range, builder));
-        parts.collect()
+        let ranges = ranges.into_iter();
+        ranges.map(|(topic, (first, end))| self.put_part(topic, first, end, builder)).collect()
     }
 
     /// Builds a part of messages in memory.
     fn put_part(
         &self,
         topic: Topic,
-        (first_index, end): (u64, u64),
+        first_index: u64,
+        end: u64,
         builder: &mut BlockBuilder,
     ) -> SentPart {
         let state = &self.topics[&topic];
@@ -280,7 +281,7 @@ impl<D: Disk> Broker<D> {
                 continue;
             };
             let read =
-                self.spill.read_part(&mut self.disk, file, (extent.offset, extent.head.length));
+                self.spill.read_part(&mut self.disk, file, extent.offset, extent.head.length);
             let is_sound =
                 |bytes: &Vec<u8>| open_part(bytes).is_some_and(|(head, _)| head == extent.head);
             let Some(bytes) = read.ok().filter(is_sound) else {

@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
-mod common;
+mod support;
 
-use common::{body, config, name, place, settle, topic};
+use support::{body, config, name, place, settle, topic};
 use weir_broker::{
     Attachment, Broker, BrokerError, Config, Durability, EvictReason, MessageNo, Notice, OnFull,
     Published, Quota, Refused, SubscriptionError, Terms,

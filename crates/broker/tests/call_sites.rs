@@ -4,11 +4,11 @@
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
-mod common;
+mod support;
 
 use std::collections::BTreeMap;
 
-use common::{Workload, check_found, config};
+use support::{Workload, check_found, config};
 use weir_broker::{Broker, Config, Durability, OnFull};
 use weir_io::disk::sim::CrashChoice;
 use weir_io::{DiskAction, DiskErrorKind, SimDisk, SimFaults};
@@ -57,7 +57,7 @@ fn live_with(level: Durability, n: u64, kind: DiskErrorKind) -> Option<Ended> {
         Ok(()) if workload.broker.counters().full > 0 => Ended::WaitedForRoom,
         Ok(()) => Ended::WentOn,
     };
-    let promises = (&workload.promise, &workload.promise);
+    let promise = &workload.promise;
     let has_stopped = matches!(ended, Ended::Stopped | Ended::StoppedBySync);
     let mut found = Vec::new();
     if level != Durability::Memory || !has_stopped {
@@ -67,7 +67,7 @@ fn live_with(level: Durability, n: u64, kind: DiskErrorKind) -> Option<Ended> {
         found.push(("power lost", disk.after_power_loss(CrashChoice::LoseAll)));
     }
     for (how, crashed) in found {
-        let faults = check_found(&crashed, &small(level), promises, &workload.messages);
+        let faults = check_found(&crashed, &small(level), promise, promise, &workload.messages);
         assert_eq!(faults, [""; 0], "{place}, {how}");
     }
     Some(ended)

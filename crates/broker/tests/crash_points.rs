@@ -6,11 +6,11 @@
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
-mod common;
+mod support;
 
 use std::collections::BTreeMap;
 
-use common::{Promise, Workload, check_found, config};
+use support::{Promise, Workload, check_found, config};
 use weir_broker::{Broker, Durability, MessageNo, Place, Topic};
 use weir_io::disk::sim::{CrashChoice, TraceOp};
 use weir_io::{Rng, SeededRng, SimDisk};
@@ -56,8 +56,8 @@ impl Recording {
 
     fn check(&self, level: Durability, at: usize, disk: &SimDisk, place: &str, tally: &mut Tally) {
         tally.recoveries += 1;
-        let promises = self.promises_at(at);
-        let faults = check_found(disk, &config(level), promises, &self.messages);
+        let (promise, next) = self.promises_at(at);
+        let faults = check_found(disk, &config(level), promise, next, &self.messages);
         tally.faults.extend(faults.into_iter().map(|fault| format!("{place}: {fault}")));
     }
 
@@ -155,7 +155,7 @@ fn at_memory_a_closed_broker_keeps_all_and_one_that_was_killed_says_that_it_may_
         let closed = disk.after_power_loss(CrashChoice::LoseAll);
         let last = recording.promises.last().unwrap();
         let config = config(Durability::Memory);
-        let faults = check_found(&closed, &config, (last, last), &recording.messages);
+        let faults = check_found(&closed, &config, last, last, &recording.messages);
         assert_eq!(faults, [""; 0]);
         // This opening was not closed.
         let killed = closed.after_process_crash();

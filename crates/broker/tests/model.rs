@@ -8,11 +8,11 @@
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
-mod common;
+mod support;
 
 use std::collections::BTreeMap;
 
-use common::{body, config, name, place, settle, topic};
+use support::{body, config, name, place, settle, topic};
 use weir_broker::{
     Attachment, Broker, Change, Config, Durability, EvictReason, MessageNo, Name, Notice, OnFull,
     Place, Places, Published, Quota, RowKind, Status, SubscriptionError, Terms, Topic,
@@ -228,7 +228,7 @@ impl World {
         let history = &self.history;
         let bytes_max = if self.rng.chance(1, 2) { u64::MAX } else { self.rng.below(2_000) + 1 };
         let mut bytes = 0;
-        let taken = self.broker.take_messages_within(hold, (max, bytes_max), |delivery| {
+        let taken = self.broker.take_messages_within(hold, max, bytes_max, |delivery| {
             assert!(bytes < bytes_max, "a message after {bytes} bytes, and {bytes_max} were asked");
             bytes += delivery.body.len() as u64;
             got += 1;

@@ -55,10 +55,10 @@ fn every_planted_bug_is_found() {
     // Failed assertions are the expected result.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let found = Plant::ALL.map(|plant| (plant, seeds_needed(plant)));
+    let found: Vec<_> = Plant::ALL.iter().map(|plant| (*plant, seeds_needed(*plant))).collect();
     std::panic::set_hook(hook);
     println!("| planted | seeds | found by |\n| --- | ---: | --- |");
-    for (plant, needed) in found {
+    for (plant, needed) in &found {
         match needed {
             Some((seeds, by)) => println!("| {plant:?} | {seeds} | {by} |"),
             None => println!("| {plant:?} | not in {SEEDS_MAX} | |"),

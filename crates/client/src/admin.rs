@@ -50,7 +50,8 @@ impl Admin {
     /// As [`Client::log_on`].
     pub fn connect(
         target: impl Into<Target>,
-        (session_id, key): (SessionId, impl Into<Key>),
+        session_id: SessionId,
+        key: impl Into<Key>,
         timeout: Duration,
     ) -> Result<Admin, ClientError> {
         let mut client = Client::connect(target, Limits::default())?;
@@ -130,7 +131,8 @@ impl Admin {
     /// As [`Admin::define_instrument`].
     pub fn schedule_phase(
         &mut self,
-        (partition_id, instrument_id): (PartitionId, InstrumentId),
+        partition_id: PartitionId,
+        instrument_id: InstrumentId,
         at: Nanos,
         phase: Phase,
     ) -> Result<(), ClientError> {
@@ -215,7 +217,7 @@ impl Admin {
         let now = clock.now();
         let times = Times { due: now, sent: now };
         let Submit::Sent(request_no) =
-            self.client.submit(self.session_id, (partition_id, request), times)
+            self.client.submit(self.session_id, partition_id, request, times)
         else {
             return Err(ClientError::NotOpen(self.session_id));
         };

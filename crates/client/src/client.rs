@@ -230,11 +230,12 @@ impl Client {
     pub fn submit(
         &mut self,
         session_id: SessionId,
-        destination: (PartitionId, Request),
+        partition_id: PartitionId,
+        request: Request,
         times: Times,
     ) -> Submit {
         match self.places.get(&session_id) {
-            Some(place) => self.submit_at(*place, destination, times),
+            Some(place) => self.submit_at(*place, partition_id, request, times),
             None => Submit::NotOpen,
         }
     }
@@ -248,10 +249,11 @@ impl Client {
     pub fn submit_at(
         &mut self,
         index: usize,
-        destination: (PartitionId, Request),
+        partition_id: PartitionId,
+        request: Request,
         times: Times,
     ) -> Submit {
-        self.sessions[index].submit(destination, times, self.connection.outbox())
+        self.sessions[index].submit(partition_id, request, times, self.connection.outbox())
     }
 
     /// Sends queued bytes until the socket would block.

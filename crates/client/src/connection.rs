@@ -118,7 +118,7 @@ impl Connection {
             Some(tls) => {
                 let link = tls.connect().map_err(LinkError::Tls);
                 let transport = link
-                    .and_then(|link| shake_hands(stream, link, (deadline, limits)))
+                    .and_then(|link| shake_hands(stream, link, deadline, limits))
                     .map_err(|source| ClientError::Handshake { address, source })?;
                 Ok(Connection::over(Transport::Tls(Box::new(transport)), limits))
             }
@@ -381,7 +381,8 @@ fn read_plain(stream: &mut TcpStream, room: &mut [u8]) -> Result<usize, ClientEr
 fn shake_hands(
     stream: TcpStream,
     link: Link,
-    (deadline, limits): (Instant, Limits),
+    deadline: Instant,
+    limits: Limits,
 ) -> Result<TlsTransport, LinkError> {
     stream.set_nonblocking(true)?;
     let mut tls = TlsTransport::new(stream, link, limits);

@@ -130,7 +130,8 @@ impl DropCopy {
     /// session may copy. It starts from `points`, and in other partitions from `beginning`.
     #[must_use]
     pub fn new(
-        (session_id, firm_id): (SessionId, FirmId),
+        session_id: SessionId,
+        firm_id: FirmId,
         beginning: Beginning,
         points: &[CopyPoint],
     ) -> DropCopy {
@@ -172,7 +173,7 @@ impl DropCopy {
         self.partitions.values_mut().for_each(|progress| progress.is_open = false);
     }
 
-    fn own(&mut self, (session_id, firm_id): (SessionId, FirmId)) -> Option<&mut Self> {
+    fn own(&mut self, session_id: SessionId, firm_id: FirmId) -> Option<&mut Self> {
         (session_id == self.session_id && firm_id == self.firm_id).then_some(self)
     }
 
@@ -182,7 +183,7 @@ impl DropCopy {
     /// [`ClientError::CopyGap`], [`ClientError::CopiesRefused`].
     pub fn on_state(&mut self, state: &DropCopyState) -> Result<CopyOutcome, ClientError> {
         let partition_id = state.partition_id;
-        let ours = self.own((state.session_id, state.firm_id));
+        let ours = self.own(state.session_id, state.firm_id);
         let progress = ours.and_then(|ours| ours.partitions.get_mut(&partition_id));
         let Some(progress) = progress else { return Ok(CopyOutcome::NotOurs) };
         progress.is_open = false;
@@ -222,7 +223,7 @@ impl DropCopy {
     /// [`ClientError::CopyGap`].
     pub fn on_copy(&mut self, head: &ReportCopy) -> Result<CopyOutcome, ClientError> {
         let partition_id = head.partition_id;
-        let ours = self.own((head.session_id, head.firm_id));
+        let ours = self.own(head.session_id, head.firm_id);
         let progress = ours.and_then(|ours| ours.partitions.get_mut(&partition_id));
         let Some(progress) = progress.filter(|progress| progress.is_open) else {
             return Ok(CopyOutcome::NotOurs);
@@ -240,7 +241,7 @@ impl DropCopy {
 
     /// Handles the high-water mark of a stream.
     pub fn on_mark(&mut self, mark: &CopyMark) -> CopyOutcome {
-        let ours = self.own((mark.session_id, mark.firm_id));
+        let ours = self.own(mark.session_id, mark.firm_id);
         let progress = ours.and_then(|ours| ours.partitions.get_mut(&mark.partition_id));
         let Some(progress) = progress.filter(|progress| progress.is_open) else {
             return CopyOutcome::NotOurs;
@@ -492,7 +493,7 @@ mod tests {
     }
 
     fn opened(beginning: Beginning, first: &DropCopyState) -> DropCopy {
-        let mut copies = DropCopy::new((ME, FIRM), beginning, &[]);
+        let mut copies = DropCopy::new(ME, FIRM, beginning, &[]);
         asked(&mut copies);
         assert_eq!(copies.on_state(first).unwrap(), CopyOutcome::Taken);
         copies
@@ -532,7 +533,7 @@ mod tests {
         let points = copies.points();
         let point = CopyPoint { partition_id: HERE, epoch: Epoch(2), copy_no: CopyNo(50) };
         assert_eq!(points, [point]);
-        let mut again = DropCopy::new((ME, FIRM), Beginning::Now, &points);
+        let mut again = DropCopy::new(ME, FIRM, Beginning::Now, &points);
         assert_eq!(asked(&mut again), (CopyNo(51), Epoch(2)));
         assert!(!again.is_current());
         assert_eq!(again.on_state(&state(50, 61)).unwrap(), CopyOutcome::Taken);
@@ -552,7 +553,7 @@ mod tests {
 
     #[test]
     fn the_oldest_is_asked_for_twice_when_the_first_are_gone() {
-        let mut copies = DropCopy::new((ME, FIRM), Beginning::Oldest, &[]);
+        let mut copies = DropCopy::new(ME, FIRM, Beginning::Oldest, &[]);
         assert_eq!(asked(&mut copies), (CopyNo(1), Epoch::NONE));
         let outcome = copies.on_state(&ended(Reason::ResumeOutOfRange)).unwrap();
         assert_eq!(outcome, CopyOutcome::AskAgain(HERE));

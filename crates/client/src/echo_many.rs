@@ -70,7 +70,7 @@ pub fn serve(
                     }
                 })?;
             } else if let Some(one) = served.get_mut(&number)
-                && serve_one(one, &mut sessions, (&poll, number)).is_err()
+                && serve_one(one, &mut sessions, &poll, number).is_err()
             {
                 // Closing a socket removes it from epoll.
                 served.remove(&number);
@@ -104,7 +104,8 @@ fn accept(
 fn serve_one(
     one: &mut Served,
     sessions: &mut HashMap<SessionId, u64>,
-    (poll, number): (&OwnedFd, u64),
+    poll: &OwnedFd,
+    number: u64,
 ) -> Result<(), ClientError> {
     loop {
         answer(&mut one.connection, sessions)?;

@@ -168,7 +168,7 @@ impl MarketClient {
         let handle = self.next_handle;
         self.next_handle += 1;
         if let Some(client) = &mut self.client {
-            put_subscribe(&wanted, (self.session.session_id, handle), client.outbox());
+            put_subscribe(&wanted, self.session.session_id, handle, client.outbox());
         }
         self.subscriptions.insert(handle, wanted);
         handle
@@ -244,7 +244,7 @@ impl MarketClient {
             }
         })?;
         for (handle, wanted) in &self.subscriptions {
-            put_subscribe(wanted, (self.session.session_id, *handle), client.outbox());
+            put_subscribe(wanted, self.session.session_id, *handle, client.outbox());
         }
         self.instruments.clear();
         self.client = Some(client);
@@ -258,7 +258,7 @@ impl MarketClient {
     }
 }
 
-fn put_subscribe(wanted: &Wanted, (session_id, handle): (SessionId, u32), out: &mut Vec<u8>) {
+fn put_subscribe(wanted: &Wanted, session_id: SessionId, handle: u32, out: &mut Vec<u8>) {
     let request = wanted.request(session_id, handle);
     MarketRequest::Subscribe(request, wanted.pattern.as_bytes()).put(out);
 }

@@ -1,6 +1,6 @@
 //! Market data of a gateway on the same machine, from its ring in shared memory.
 //!
-//! [`MarketRing`] reads the subscriptions of the gateway's section `[market.shm]`: the same
+//! [`MarketRing`] reads the subscriptions of the gateway's section `[market_gateway.shm]`: the same
 //! messages as over a socket, with session zero and, as handle, the index of the subscription in
 //! the configuration. It only reads: a reader that stops or dies does not affect the gateway. It
 //! never waits and starts no thread; the caller chooses how to wait.

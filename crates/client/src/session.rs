@@ -12,7 +12,8 @@
 //! | event number = last + 1              | accepted                                            |
 //! | event number ≤ last                  | received before: dropped, reported as `Repeated`    |
 //! | event number > last + 1              | [`ClientError::Gap`]: log on again                  |
-//! | LogonAck, request ≤ its last request | its answer comes with the resumed events: waits     |
+//! | LogonAck, request ≤ its last request | waits for the resumed events                        |
+//! | the events that LogonAck named       | unanswered still: no log has it, it is sent again   |
 //! | LogonAck, request > its last request | sent again under its number                         |
 //! | LogonReject, other history           | [`ClientError::OtherHistory`]: some events are void |
 //!
@@ -182,6 +183,11 @@ struct Progress {
     /// The node's epoch when that event was received or last agreed on; zero if unknown.
     epoch: Epoch,
     unanswered: VecDeque<Unanswered>,
+    /// The highest request number that the node named at the logon, until all its answers must have
+    /// come; else none.
+    settles: RequestNo,
+    /// The last event before that logon: by then they have come.
+    settles_at: EventNo,
 }
 
 /// A session's state.
@@ -250,6 +256,11 @@ impl Session {
     #[must_use]
     pub fn in_flight_max(&self) -> u32 {
         self.in_flight_max
+    }
+
+    /// Replaces the key for the next logon: an operator has defined the session with another.
+    pub fn set_key(&mut self, key: impl Into<Key>) {
+        self.config.key = key.into();
     }
 
     /// True when the session logs on by a signature, which needs a challenge first.
@@ -329,6 +340,8 @@ impl Session {
                 last_event_no: None,
                 epoch: Epoch::NONE,
                 unanswered: VecDeque::new(),
+                settles: RequestNo::NONE,
+                settles_at: EventNo::NONE,
             };
             self.partitions.insert(place, progress);
         }
@@ -399,7 +412,8 @@ impl Session {
     #[inline]
     pub fn submit(
         &mut self,
-        (partition_id, request): (PartitionId, Request),
+        partition_id: PartitionId,
+        request: Request,
         times: Times,
         out: &mut Vec<u8>,
     ) -> Submit {
@@ -481,25 +495,25 @@ impl Session {
         Ok(match message {
             NodeMessage::ExecutionReport(report) => {
                 let event = &report.event;
-                match self.take(event.partition_id, event.event_no, event.request_no)? {
+                match self.take(event.partition_id, event.event_no, event.request_no, out)? {
                     None => SessionEvent::Repeated,
                     Some(answered) => SessionEvent::Report { report: *report, answered },
                 }
             }
             NodeMessage::RequestRejected(r) => {
-                match self.take(r.partition_id, r.event_no, r.request_no)? {
+                match self.take(r.partition_id, r.event_no, r.request_no, out)? {
                     None => SessionEvent::Repeated,
                     Some(answered) => SessionEvent::Rejected { rejected: *r, answered },
                 }
             }
             NodeMessage::RequestDone(d) => {
-                match self.take(d.partition_id, d.event_no, d.request_no)? {
+                match self.take(d.partition_id, d.event_no, d.request_no, out)? {
                     None => SessionEvent::Repeated,
                     Some(answered) => SessionEvent::Done { done: *d, answered },
                 }
             }
             NodeMessage::TradeBusted(b) => {
-                match self.take(b.partition_id, b.event_no, RequestNo::NONE)? {
+                match self.take(b.partition_id, b.event_no, RequestNo::NONE, out)? {
                     None => SessionEvent::Repeated,
                     Some(_) => SessionEvent::TradeBusted(*b),
                 }
@@ -538,6 +552,7 @@ impl Session {
         partition_id: PartitionId,
         event_no: EventNo,
         request_no: RequestNo,
+        out: &mut Vec<u8>,
     ) -> Result<Option<Option<Unanswered>>, ClientError> {
         let session_id = self.config.session_id;
         let progress = self.progress(partition_id);
@@ -555,7 +570,9 @@ impl Session {
             return Err(ClientError::Gap { session_id, partition_id, expected, got: event_no });
         }
         progress.last_event_no = Some(event_no);
-        Ok(Some(progress.answer(request_no)))
+        let answered = progress.answer(request_no);
+        progress.resubmit_refused(out);
+        Ok(Some(answered))
     }
 
     /// Finds the request that a gateway refused. A reject does not name the partition: among
@@ -600,6 +617,9 @@ impl Session {
                     resubmitted_count += 1;
                 }
             }
+            progress.settles = state.last_request_no;
+            progress.settles_at = EventNo(state.next_event_no.0.saturating_sub(1));
+            resubmitted_count += progress.resubmit_refused(out);
         }
         resubmitted_count
     }
@@ -632,6 +652,23 @@ impl Progress {
             Some(front) if front.request_no == request_no => Some(0),
             _ => self.unanswered.binary_search_by_key(&request_no, |u| u.request_no).ok(),
         }
+    }
+
+    /// Sends requests again that the node's state at the logon passed over: with all events up to
+    /// then received, an unanswered one at or below its last request was refused before a log, and
+    /// the refusal was lost with the connection. Returns their number.
+    fn resubmit_refused(&mut self, out: &mut Vec<u8>) -> usize {
+        let is_due = self.last_event_no.is_some_and(|last| last >= self.settles_at);
+        if self.settles.is_none() || !is_due {
+            return 0;
+        }
+        let upto = std::mem::take(&mut self.settles);
+        let mut count = 0;
+        for waiting in self.unanswered.iter().take_while(|waiting| waiting.request_no <= upto) {
+            put_request(&waiting.request, out);
+            count += 1;
+        }
+        count
     }
 
     fn answer(&mut self, request_no: RequestNo) -> Option<Unanswered> {
@@ -727,7 +764,7 @@ mod tests {
             weir_types::ClOrdId::from_number(2),
             weir_types::InstrumentId(1),
         );
-        let sent = session.submit((PartitionId(1), cancel), Times::default(), &mut Vec::new());
+        let sent = session.submit(PartitionId(1), cancel, Times::default(), &mut Vec::new());
         assert_eq!(sent, Submit::Sent(RequestNo(1)));
         session.connection_lost();
         let reject = LogonReject {
@@ -751,6 +788,41 @@ mod tests {
     }
 
     #[test]
+    fn a_request_whose_refusal_was_lost_is_sent_again_once_the_missed_events_have_come() {
+        let nothing = weir_types::ClOrdId::from_number(1);
+        let cancel = crate::request::cancel(nothing, nothing, weir_types::InstrumentId(1));
+        for missed in [0, 1] {
+            let mut session = open_session();
+            session.open(&ack(), &[state(1, 8, 1)], &mut Vec::new());
+            for _ in 0..2 {
+                let none = &mut Vec::new();
+                let sent = session.submit(PartitionId(1), cancel, Times::default(), none);
+                assert!(matches!(sent, Submit::Sent(_)));
+            }
+            let answer = |session: &mut Session, out: &mut Vec<u8>| {
+                let taken = session.take(PartitionId(1), EventNo(8), RequestNo(2), out).unwrap();
+                assert_eq!(taken.flatten().map(|u| u.request_no), Some(RequestNo(2)));
+            };
+            // The log was full at the first request, and had room at the second.
+            if missed == 0 {
+                answer(&mut session, &mut Vec::new());
+            }
+            session.connection_lost();
+            let named = PartitionState { last_request_no: RequestNo(2), ..state(1, 9, 1) };
+            let mut out = Vec::new();
+            assert_eq!(session.open(&ack(), &[named], &mut out), 1 - missed);
+            assert_eq!(out.is_empty(), missed == 1, "its answer may be among the missed events");
+            if missed == 1 {
+                answer(&mut session, &mut out);
+            }
+            let mut first = Vec::new();
+            let stamped = stamp(cancel, SessionId(5), RequestNo(1));
+            put_request(&stamped, &mut first);
+            assert_eq!(out, first);
+        }
+    }
+
+    #[test]
     fn a_session_keeps_to_the_window_that_the_node_tells_over_all_partitions() {
         let mut session = open_session();
         let bounded = LogonAck { in_flight_max: 2, order_rate_max: 9, ..ack() };
@@ -759,7 +831,7 @@ mod tests {
         let mut submit = |partition| {
             let nothing = weir_types::ClOrdId::from_number(1);
             let cancel = crate::request::cancel(nothing, nothing, weir_types::InstrumentId(1));
-            session.submit((PartitionId(partition), cancel), Times::default(), &mut Vec::new())
+            session.submit(PartitionId(partition), cancel, Times::default(), &mut Vec::new())
         };
         assert_eq!(submit(1), Submit::Sent(RequestNo(1)));
         assert_eq!(submit(2), Submit::Sent(RequestNo(1)));

@@ -122,7 +122,7 @@ impl StateClient {
     /// identifies its events. Sets [`FollowerConfig::session_id`] and
     /// [`FollowerConfig::follower_no`].
     pub fn follow(&mut self, config: FollowerConfig, token: Vec<u8>) -> u32 {
-        self.follow_from(config, token, (Vec::new(), 0))
+        self.follow_from(config, token, Vec::new(), 0)
     }
 
     /// As [`StateClient::follow`], with a minimum token and the time allowed in microseconds: see
@@ -131,7 +131,8 @@ impl StateClient {
         &mut self,
         config: FollowerConfig,
         token: Vec<u8>,
-        (min_token, wait_us): (Vec<u8>, u32),
+        min_token: Vec<u8>,
+        wait_us: u32,
     ) -> u32 {
         self.last_handle += 1;
         let handle = self.last_handle;
@@ -178,10 +179,10 @@ impl StateClient {
     }
 
     /// Submits a request to the session; the next [`StateClient::poll`] sends it.
-    pub fn submit(&mut self, destination: (PartitionId, Request)) -> Submit {
+    pub fn submit(&mut self, partition_id: PartitionId, request: Request) -> Submit {
         match (&mut self.client, self.is_lost) {
             (Some(client), false) => {
-                client.submit(self.session.session_id, destination, Times::default())
+                client.submit(self.session.session_id, partition_id, request, Times::default())
             }
             _ => Submit::NotOpen,
         }
@@ -250,8 +251,7 @@ impl StateClient {
             following.follower.ask_when_due(now, client.outbox());
             rest = rest.min(following.follower.rest(now).unwrap_or(timeout));
         }
-        let polled =
-            client.poll(rest, |incoming, out| hear(followings, incoming, (now, out), sink));
+        let polled = client.poll(rest, |incoming, out| hear(followings, incoming, now, out, sink));
         match polled {
             Ok(0) => Ok(()),
             Ok(_) => {
@@ -319,20 +319,21 @@ impl StateClient {
 fn hear(
     followings: &mut BTreeMap<u32, Following>,
     incoming: Incoming<'_>,
-    (now, out): (Nanos, &mut Vec<u8>),
+    now: Nanos,
+    out: &mut Vec<u8>,
     sink: &mut dyn FnMut(StateEvent<'_>),
 ) {
     match incoming {
         Incoming::Page(page, token) => {
             let handle = handle_of(page.correlation_id);
             on_follower(followings, handle, sink, |following, sink| {
-                following.page((handle, &page, token), out, sink)
+                following.page(handle, &page, token, out, sink)
             });
         }
         Incoming::Rows(body, rows) => {
             let handle = handle_of(body.correlation_id);
             on_follower(followings, handle, sink, |following, sink| {
-                following.rows((handle, &body), rows, sink)
+                following.rows(handle, &body, rows, sink)
             });
         }
         Incoming::Sources(states, sources) => {
@@ -387,7 +388,9 @@ fn on_follower(
 impl Following {
     fn page(
         &mut self,
-        (handle, page, token): (u32, &OrderPage, &[u8]),
+        handle: u32,
+        page: &OrderPage,
+        token: &[u8],
         out: &mut Vec<u8>,
         sink: &mut Sink<'_>,
     ) -> Result<(), ClientError> {
@@ -406,7 +409,8 @@ impl Following {
 
     fn rows(
         &mut self,
-        (handle, body): (u32, &OrderPageBody),
+        handle: u32,
+        body: &OrderPageBody,
         rows: Rows<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<(), ClientError> {

@@ -250,7 +250,7 @@ fn report(event_no: u64, request_no: u64) -> ExecutionReport {
     ExecutionReport { event, stage_times: StageTimes::default() }
 }
 
-fn order(number: u64) -> (PartitionId, Request) {
+fn order(number: u64) -> Request {
     let order = LimitOrder {
         cl_ord_id: ClOrdId::from_number(number),
         instrument_id: InstrumentId(1),
@@ -260,7 +260,7 @@ fn order(number: u64) -> (PartitionId, Request) {
         order_qty: Qty(10),
         time_in_force: TimeInForce::Gtc,
     };
-    (P1, order.request())
+    order.request()
 }
 
 fn connect(node: &Node) -> Client {
@@ -302,17 +302,19 @@ fn requests_are_numbered_per_partition_and_answered_once() {
     })]);
     let mut client = log_on(&node);
     assert_eq!(client.session(ME).unwrap().firm_id(), FirmId(3));
-    let send = |client: &mut Client, request| client.submit(ME, request, Times::default());
-    assert_eq!(send(&mut client, order(1)), Submit::Sent(RequestNo(42)));
-    assert_eq!(send(&mut client, order(2)), Submit::Sent(RequestNo(43)));
+    let send = |client: &mut Client, partition_id, request| {
+        client.submit(ME, partition_id, request, Times::default())
+    };
+    assert_eq!(send(&mut client, P1, order(1)), Submit::Sent(RequestNo(42)));
+    assert_eq!(send(&mut client, P1, order(2)), Submit::Sent(RequestNo(43)));
     let firm = DefineFirm {
         request_no: RequestNo(0),
         name: Symbol::new("A").unwrap(),
         session_id: SessionId(0),
         firm_id: FirmId(1),
     };
-    let define = (PartitionId(0), Request::DefineFirm(firm));
-    assert_eq!(send(&mut client, define), Submit::Sent(RequestNo(1)));
+    let define = Request::DefineFirm(firm);
+    assert_eq!(send(&mut client, PartitionId(0), define), Submit::Sent(RequestNo(1)));
     assert_eq!(answers(&mut client, 2).unwrap(), [42, 43]);
     assert_eq!(client.session(ME).unwrap().unanswered_count(), 1);
     assert_eq!(client.session(ME).unwrap().last_event_no(P1), EventNo(10));
@@ -413,7 +415,7 @@ fn after_a_loss_missed_events_come_and_only_what_the_node_lacks_is_sent_again() 
             peer.open(&[(1, 2, 3)]);
             peer.say_all(&[report(2, 2)]);
             assert_eq!(peer.hear_request(), {
-                let (_, request) = order(3);
+                let request = order(3);
                 weir_client::request::stamp(request, ME, RequestNo(3))
             });
             peer.say_all(&[report(3, 3)]);
@@ -424,13 +426,13 @@ fn after_a_loss_missed_events_come_and_only_what_the_node_lacks_is_sent_again() 
     ]);
     let mut client = log_on(&node);
     for number in 1..=3 {
-        let _ = client.submit(ME, order(number), Times::default());
+        let _ = client.submit(ME, P1, order(number), Times::default());
     }
     assert_eq!(answers(&mut client, 1).unwrap(), [1]);
     let lost = answers(&mut client, 1).unwrap_err();
     assert!(lost.is_connection_lost(), "{lost}");
     assert_eq!(
-        client.submit(ME, order(9), Times::default()),
+        client.submit(ME, P1, order(9), Times::default()),
         Submit::Sent(RequestNo(4)),
         "until told, the session takes itself for open"
     );
@@ -465,7 +467,7 @@ fn a_repeated_event_is_dropped_and_a_missing_one_is_a_gap() {
         peer.wait_until_gone();
     })]);
     let mut client = log_on(&node);
-    let _ = client.submit(ME, order(1), Times::default());
+    let _ = client.submit(ME, P1, order(1), Times::default());
     let mut heard = Vec::new();
     let gap = loop {
         let polled = client.poll(PATIENCE, |incoming, _| match incoming {
@@ -533,9 +535,9 @@ fn rejects_of_engine_and_gateway_answer_their_requests() {
         peer.wait_until_gone();
     })]);
     let mut client = log_on(&node);
-    let _ = client.submit(ME, order(1), Times::default());
+    let _ = client.submit(ME, P1, order(1), Times::default());
     let cancel = cancel(ClOrdId::from_number(2), ClOrdId::from_number(1), InstrumentId(1));
-    let _ = client.submit(ME, (P1, cancel), Times::default());
+    let _ = client.submit(ME, P1, cancel, Times::default());
     let mut reasons = Vec::new();
     let end = loop {
         let polled = client.poll(PATIENCE, |incoming, _| match incoming {
@@ -598,9 +600,10 @@ fn a_session_with_too_many_unanswered_requests_says_full() {
     })]);
     let mut client = connect(&node);
     let config = SessionConfig { unanswered_count_max: 2, ..SessionConfig::new(ME, KEY) };
-    assert_eq!(client.submit(ME, order(0), Times::default()), Submit::NotOpen);
+    assert_eq!(client.submit(ME, P1, order(0), Times::default()), Submit::NotOpen);
     client.log_on(config, PATIENCE).unwrap();
-    let outcomes: Vec<_> = (0..3).map(|n| client.submit(ME, order(n), Times::default())).collect();
+    let outcomes: Vec<_> =
+        (0..3).map(|n| client.submit(ME, P1, order(n), Times::default())).collect();
     assert_eq!(outcomes, [Submit::Sent(RequestNo(1)), Submit::Sent(RequestNo(2)), Submit::Full]);
     drop(client);
     node.script.join().unwrap();
@@ -631,7 +634,7 @@ fn an_operator_waits_for_outcomes_and_for_a_partition_to_learn() {
         let logout = Logout { session_id: ME, reason: Reason::LogoutRequested };
         peer.say(|out| put_frame(&logout, out));
     })]);
-    let mut admin = Admin::connect(node.address, (ME, KEY), PATIENCE).unwrap();
+    let mut admin = Admin::connect(node.address, ME, KEY, PATIENCE).unwrap();
     assert_eq!(admin.partitions(), [P1]);
     let firm = DefineFirm {
         request_no: RequestNo(0),
@@ -946,7 +949,7 @@ fn a_copy_is_no_event_of_its_owner_even_on_the_same_client_and_its_head_belongs_
         peer.wait_until_gone();
     })]);
     let mut client = log_on(&node);
-    let mut copies = DropCopy::new((ME, FirmId::NONE), Beginning::Oldest, &[]);
+    let mut copies = DropCopy::new(ME, FirmId::NONE, Beginning::Oldest, &[]);
     copies.ask(P1, client.outbox());
     let mut told = Vec::new();
     let error = loop {
@@ -978,7 +981,7 @@ fn what_is_no_nodes_message_ends_the_connection_with_a_reason() {
         peer.wait_until_gone();
     })]);
     let mut client = log_on(&node);
-    let _ = client.submit(ME, order(1), Times::default());
+    let _ = client.submit(ME, P1, order(1), Times::default());
     let error = loop {
         if let Err(error) = client.poll(PATIENCE, |_, _| {}) {
             break error;

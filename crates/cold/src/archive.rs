@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use weir_io::{Disk, DiskError, DiskErrorKind};
-use weir_types::{Epoch, Nanos, PartitionId, Reason, Rec};
+use weir_types::{Epoch, Epochs, Nanos, PartitionId, Reason, Rec};
 
 use crate::block::Block;
 use crate::entry::{Batch, Change, ChangeError, IMAGE_LEN, Image};
@@ -170,7 +170,7 @@ pub fn remove_unknown<D: Disk>(
 ) -> Result<usize, DiskError> {
     let mut names = disk.list()?;
     let epoch_of = |name: &String| match parse_name(name) {
-        Some((of, epoch, ..)) if of == source => Some(epoch),
+        Some(name) if name.source == source => Some(name.epoch),
         _ => None,
     };
     names.retain(|name| epoch_of(name).is_some());
@@ -231,8 +231,7 @@ pub struct Archive<D> {
     fed: Place,
     pub(crate) end: Place,
     pub(crate) floor: Place,
-    epoch: Epoch,
-    past_epochs: Vec<(Epoch, Place)>,
+    epochs: Epochs<Place>,
     open: Open,
     scratch: Vec<u8>,
     /// The number of the last segment closed.
@@ -268,8 +267,7 @@ impl<D: Disk> Archive<D> {
             fed: Place::START,
             end: Place::START,
             floor: Place::START,
-            epoch: config.epoch,
-            past_epochs: config.past_epochs.clone(),
+            epochs: Epochs::with_ended(config.epoch, config.past_epochs.iter().copied()),
             open: Open::default(),
             scratch: Vec::new(),
             last_number: NUMBER_START,
@@ -298,14 +296,14 @@ impl<D: Disk> Archive<D> {
                 unfinished.push(name);
                 continue;
             }
-            let Some((source, ..)) = parse_name(&name) else { continue };
-            if source != self.config.source {
+            let Some(parsed) = parse_name(&name) else { continue };
+            if parsed.source != self.config.source {
                 report.foreign.push(name);
                 continue;
             }
             match open_segment(&mut self.disk, &name) {
-                Ok(segment) if segment.header.epoch > self.epoch => {
-                    let (epoch, asked) = (segment.header.epoch, self.epoch);
+                Ok(segment) if segment.header.epoch > self.epoch() => {
+                    let (epoch, asked) = (segment.header.epoch, self.epoch());
                     return Err(ColdError::EpochBehind { file: name, epoch, asked });
                 }
                 Ok(segment) => found.push(segment),
@@ -330,7 +328,7 @@ impl<D: Disk> Archive<D> {
 
     /// True when the source has voided changes of the segment.
     fn is_disowned(&self, header: &Header) -> bool {
-        header.epoch != self.epoch && self.check_epoch(header.epoch, header.to).is_err()
+        !self.epochs.has(header.epoch, header.to)
     }
 
     /// Takes the widest segments that cover a range up to the latest place without a hole.
@@ -396,7 +394,7 @@ impl<D: Disk> Archive<D> {
     /// Returns the source's epoch.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.epoch
+        self.epochs.current()
     }
 
     /// Returns the bytes of changes that are in no segment yet.
@@ -565,7 +563,7 @@ impl<D: Disk> Archive<D> {
         }
         let header = Header {
             source: self.config.source,
-            epoch: self.epoch,
+            epoch: self.epoch(),
             after: self.end,
             to: self.fed,
             first_time: self.open.first_time,
@@ -635,17 +633,14 @@ impl<D: Disk> Archive<D> {
     /// # Errors
     /// [`ColdError::EpochRepeated`], [`ColdError::Disk`].
     pub fn begin_epoch(&mut self, epoch: Epoch, valid_to: Place) -> Result<Place, ColdError> {
-        if epoch <= self.epoch {
+        if epoch <= self.epoch() {
             return Err(ColdError::EpochRepeated(epoch));
         }
         self.forget_after(valid_to)?;
         // A segment has changes of one epoch only.
         self.close()?;
-        if self.past_epochs.len() >= PAST_EPOCHS_MAX {
-            self.past_epochs.remove(0);
-        }
-        self.past_epochs.push((self.epoch, valid_to));
-        self.epoch = epoch;
+        self.epochs.end(valid_to, epoch);
+        self.epochs.keep_newest(PAST_EPOCHS_MAX);
         Ok(self.fed)
     }
 
@@ -715,25 +710,15 @@ impl<D: Disk> Archive<D> {
         Ok(())
     }
 
-    fn check_epoch(&self, epoch: Epoch, place: Place) -> Result<(), Resync> {
-        if epoch == self.epoch {
-            return Ok(());
-        }
-        let mut after = self.past_epochs.iter().skip_while(|(past, _)| *past < epoch);
-        let is_known = after.clone().next().is_some_and(|(past, _)| *past == epoch);
-        if !is_known || after.any(|(_, valid_to)| place > *valid_to) {
-            return Err(Resync::Epoch);
-        }
-        Ok(())
-    }
-
     /// Checks that a reader can go on from `place` of `epoch` and miss nothing.
     ///
     /// # Errors
     /// [`Resync`], with the reason. Unlike in the order store, the start is legal only if all
     /// changes since then are kept: the archive lacks records that did not change since the floor.
     pub fn check(&self, epoch: Epoch, place: Place) -> Result<(), Resync> {
-        self.check_epoch(epoch, place)?;
+        if !self.epochs.has(epoch, place) {
+            return Err(Resync::Epoch);
+        }
         if place < self.floor { Err(Resync::Floor) } else { Ok(()) }
     }
 

@@ -90,18 +90,16 @@ impl Block {
     /// Reads and checks the keys; the block has no body afterwards.
     pub(crate) fn read_keys<D: Disk>(
         &mut self,
-        (disk, file): (&mut D, FileId),
-        (number, index): (usize, BlockIndex<'_>),
+        stored: &mut StoredBlock<'_, D>,
     ) -> Result<(), BlockError> {
         self.has_body = false;
-        let count = index.count() as usize;
+        let count = stored.index.count() as usize;
         self.images.clear();
         self.images.resize(count * IMAGE_LEN, 0);
-        let part = (number, index, KEYS);
-        let raw = read_part((disk, file), part, Part::Keys.len_max(count))?;
-        let fault = || fault_of(part);
+        let raw = stored.read_part(KEYS, Part::Keys.len_max(count))?;
+        let fault = || stored.fault(KEYS);
         take_columns(Part::Keys, &raw, &mut self.images).ok_or_else(fault)?;
-        self.check_keys(index).ok_or_else(fault)
+        self.check_keys(stored.index).ok_or_else(fault)
     }
 
     /// Checks properties that a checksum does not cover: a writer's own mistakes.
@@ -130,54 +128,56 @@ impl Block {
     /// Reads and checks the body and the attributes.
     pub(crate) fn read_body<D: Disk>(
         &mut self,
-        (disk, file): (&mut D, FileId),
-        (number, index): (usize, BlockIndex<'_>),
+        stored: &mut StoredBlock<'_, D>,
     ) -> Result<(), BlockError> {
-        let body = (number, index, BODY);
-        let raw = read_part((disk, file), body, Part::Body.len_max(self.len()))?;
-        take_columns(Part::Body, &raw, &mut self.images).ok_or_else(|| fault_of(body))?;
-        let part = (number, index, ATTRIBUTES);
+        let raw = stored.read_part(BODY, Part::Body.len_max(self.len()))?;
+        take_columns(Part::Body, &raw, &mut self.images).ok_or_else(|| stored.fault(BODY))?;
         let want = *self.attributes_at.last().expect("keys were read") as usize;
-        self.attributes = read_part((disk, file), part, want)?;
+        self.attributes = stored.read_part(ATTRIBUTES, want)?;
         if self.attributes.len() != want {
-            return Err(fault_of(part));
+            return Err(stored.fault(ATTRIBUTES));
         }
         self.has_body = true;
         Ok(())
     }
 }
 
-type PartOf<'a> = (usize, BlockIndex<'a>, usize);
-
-fn fault_of((block, index, part): PartOf<'_>) -> BlockError {
-    BlockError::Fault(Fault::Block {
-        block: u32::try_from(block).expect("the footer counts blocks by u32"),
-        part: PART_NAMES[part],
-        offset: index.part_offset(part),
-    })
+/// A block in an open file of a segment.
+pub(crate) struct StoredBlock<'a, D> {
+    pub(crate) disk: &'a mut D,
+    pub(crate) file: FileId,
+    /// Its number in the segment.
+    pub(crate) number: usize,
+    pub(crate) index: BlockIndex<'a>,
 }
 
-/// Reads, checks and unpacks a part that has at most `len_max` bytes.
-fn read_part<D: Disk>(
-    (disk, file): (&mut D, FileId),
-    at: PartOf<'_>,
-    len_max: usize,
-) -> Result<Vec<u8>, BlockError> {
-    let part = at.1.part(at.2);
-    let (packed_len, raw_len) = (part.packed_len as usize, part.raw_len as usize);
-    if raw_len > len_max || packed_len > raw_len {
-        return Err(fault_of(at));
+impl<D: Disk> StoredBlock<'_, D> {
+    fn fault(&self, part: usize) -> BlockError {
+        BlockError::Fault(Fault::Block {
+            block: u32::try_from(self.number).expect("the footer counts blocks by u32"),
+            part: PART_NAMES[part],
+            offset: self.index.part_offset(part),
+        })
     }
-    let mut packed = vec![0; packed_len];
-    let got = disk.read(file, at.1.part_offset(at.2), &mut packed)?;
-    if got != packed_len || crc32c::crc32c(&packed) != part.crc {
-        return Err(fault_of(at));
-    }
-    if packed_len == raw_len {
-        return Ok(packed);
-    }
-    match zstd::bulk::decompress(&packed, raw_len) {
-        Ok(raw) if raw.len() == raw_len => Ok(raw),
-        _ => Err(fault_of(at)),
+
+    /// Reads, checks and unpacks a part that has at most `len_max` bytes.
+    fn read_part(&mut self, part: usize, len_max: usize) -> Result<Vec<u8>, BlockError> {
+        let PartIndex { packed_len, raw_len, crc, .. } = self.index.part(part);
+        let (packed_len, raw_len) = (packed_len as usize, raw_len as usize);
+        if raw_len > len_max || packed_len > raw_len {
+            return Err(self.fault(part));
+        }
+        let mut packed = vec![0; packed_len];
+        let got = self.disk.read(self.file, self.index.part_offset(part), &mut packed)?;
+        if got != packed_len || crc32c::crc32c(&packed) != crc {
+            return Err(self.fault(part));
+        }
+        if packed_len == raw_len {
+            return Ok(packed);
+        }
+        match zstd::bulk::decompress(&packed, raw_len) {
+            Ok(raw) if raw.len() == raw_len => Ok(raw),
+            _ => Err(self.fault(part)),
+        }
     }
 }

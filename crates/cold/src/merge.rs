@@ -16,7 +16,7 @@ use weir_io::{Access, Disk};
 use weir_types::Nanos;
 
 use crate::archive::{Archive, ColdError, Numbered};
-use crate::block::{Block, BlockError};
+use crate::block::{Block, StoredBlock};
 use crate::newest::RecSet;
 use crate::plant::{self, Plant};
 use crate::segment::{Header, Segment};
@@ -198,21 +198,15 @@ impl<D: Disk> Archive<D> {
         let name = segment.header.file_name();
         let file = self.disk.open(&name, Access::Read)?;
         let mut block = Block::default();
-        let at = (number, segment.block(number));
-        let read = read(&mut block, (&mut self.disk, file), at, with_body);
+        let index = segment.block(number);
+        let mut stored = StoredBlock { disk: &mut self.disk, file, number, index };
+        let mut read = block.read_keys(&mut stored);
+        if with_body {
+            read = read.and_then(|()| block.read_body(&mut stored));
+        }
         self.disk.forget_cached(file);
         self.disk.close(file);
         read.map_err(|error| SegmentError::of(&name, error))?;
         Ok(block)
     }
-}
-
-fn read<D: Disk>(
-    block: &mut Block,
-    (disk, file): (&mut D, weir_io::FileId),
-    at: (usize, crate::segment::BlockIndex<'_>),
-    with_body: bool,
-) -> Result<(), BlockError> {
-    block.read_keys((disk, file), at)?;
-    if with_body { block.read_body((disk, file), at) } else { Ok(()) }
 }

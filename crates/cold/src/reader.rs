@@ -8,7 +8,7 @@ use weir_io::{Access, Disk};
 use weir_types::Nanos;
 
 use crate::archive::{Archive, ColdError};
-use crate::block::Block;
+use crate::block::{Block, StoredBlock};
 use crate::entry::Image;
 use crate::place::{Filter, Place};
 use crate::plant::{self, Plant};
@@ -87,7 +87,8 @@ impl<D: Disk> Archive<D> {
     pub fn page(
         &mut self,
         after: Place,
-        (filter, limits): (&Filter, &PageLimits),
+        filter: &Filter,
+        limits: &PageLimits,
         out: &mut Vec<u8>,
     ) -> Result<ColdPage, ColdError> {
         assert!(after >= self.floor, "the place was checked");
@@ -117,10 +118,8 @@ impl<D: Disk> Archive<D> {
                 (numbered.number, segment.block_after(after), segment.block_count())
             };
             for block in from..blocks {
-                let at = (position, block);
-                if let PageOutcome::Full =
-                    self.visit(at, making).map_err(|error| (number, error))?
-                {
+                let visited = self.visit(position, block, making);
+                if let PageOutcome::Full = visited.map_err(|error| (number, error))? {
                     making.end();
                     return Ok(());
                 }
@@ -133,17 +132,19 @@ impl<D: Disk> Archive<D> {
     /// Visits one block; `Full` if the page ends within it or before it.
     fn visit(
         &mut self,
-        at: (usize, usize),
+        position: usize,
+        block_no: usize,
         making: &mut Making<'_>,
     ) -> Result<PageOutcome, SegmentError> {
-        let index = self.segments[at.0].segment.block(at.1);
+        let index = self.segments[position].segment.block(block_no);
         if !index.may_match(making.filter) {
             self.figures.blocks_skipped += 1;
             making.pass(index.last());
             return Ok(PageOutcome::Next);
         }
-        let number = self.segments[at.0].number;
-        let cached = self.cache.iter().position(|(of, block, _)| (*of, *block) == (number, at.1));
+        let number = self.segments[position].number;
+        let cached =
+            self.cache.iter().position(|(of, block, _)| (*of, *block) == (number, block_no));
         let mut block = match cached {
             Some(position) => self.cache.remove(position).expect("it was found").2,
             None if making.page.blocks_read >= making.limits.blocks_max.max(1) => {
@@ -153,7 +154,7 @@ impl<D: Disk> Archive<D> {
             None => {
                 making.page.blocks_read += 1;
                 self.figures.blocks_read += 1;
-                self.load(at, Block::default(), false)?
+                self.load(position, block_no, Block::default(), false)?
             }
         };
         let mut from = 0;
@@ -163,10 +164,10 @@ impl<D: Disk> Archive<D> {
                 is_history && !plant::is(Plant::HistoryTold)
             }) {
                 Scanned::Ended(step) => break step,
-                Scanned::NeedsBody => block = self.load(at, block, true)?,
+                Scanned::NeedsBody => block = self.load(position, block_no, block, true)?,
             }
         };
-        self.cache.push_front((number, at.1, block));
+        self.cache.push_front((number, block_no, block));
         self.cache.truncate(self.config.cached_blocks);
         Ok(step)
     }
@@ -174,17 +175,19 @@ impl<D: Disk> Archive<D> {
     /// Reads a block's keys, or its body and attributes.
     fn load(
         &mut self,
-        (position, number): (usize, usize),
+        position: usize,
+        number: usize,
         mut block: Block,
         is_body: bool,
     ) -> Result<Block, SegmentError> {
         let segment = &self.segments[position].segment;
         let name = segment.header.file_name();
-        let at = (number, segment.block(number));
+        let index = segment.block(number);
         let file = self.disk.open(&name, Access::Read)?;
+        let mut stored = StoredBlock { disk: &mut self.disk, file, number, index };
         let read = match is_body {
-            false => block.read_keys((&mut self.disk, file), at),
-            true => block.read_body((&mut self.disk, file), at),
+            false => block.read_keys(&mut stored),
+            true => block.read_body(&mut stored),
         };
         self.disk.forget_cached(file);
         self.disk.close(file);

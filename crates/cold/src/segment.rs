@@ -377,8 +377,15 @@ impl Footer {
     }
 }
 
-/// Returns the source, epoch and range in a file's name; `None` if it is not a segment's name.
-pub(crate) fn parse_name(name: &str) -> Option<(PartitionId, Epoch, Place, Place)> {
+/// The name of a segment's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentName {
+    pub(crate) source: PartitionId,
+    pub(crate) epoch: Epoch,
+}
+
+/// Reads a file's name; `None` if it is not a segment's.
+pub(crate) fn parse_name(name: &str) -> Option<SegmentName> {
     let mut parts = name.strip_suffix(SUFFIX)?.split('-');
     let place = |text: &str| {
         let (seq, rec) = text.split_once('.')?;
@@ -386,6 +393,6 @@ pub(crate) fn parse_name(name: &str) -> Option<(PartitionId, Epoch, Place, Place
     };
     let source = PartitionId(parts.next()?.parse().ok()?);
     let epoch = Epoch(parts.next()?.parse().ok()?);
-    let (after, to) = (place(parts.next()?)?, place(parts.next()?)?);
-    parts.next().is_none().then_some((source, epoch, after, to))
+    let is_range = place(parts.next()?).is_some() && place(parts.next()?).is_some();
+    (is_range && parts.next().is_none()).then_some(SegmentName { source, epoch })
 }

@@ -221,16 +221,16 @@ impl<D: Disk, C: Clock> Worker<D, C> {
 
     fn answer(&mut self, read: &Read) -> Answer {
         let mut rows = Vec::new();
-        let asked = (&read.filter, &read.limits);
+        let (filter, limits) = (&read.filter, &read.limits);
         self.archive.check(read.epoch, read.after)?;
-        let page = self.archive.page(read.after, asked, &mut rows)?;
+        let page = self.archive.page(read.after, filter, limits, &mut rows)?;
         if page.is_cut || page.next >= read.hot_floor {
             return Ok((page, rows));
         }
         // The store has removed changes that are in no segment yet.
         self.archive.close()?;
         rows.clear();
-        let page = self.archive.page(read.after, asked, &mut rows)?;
+        let page = self.archive.page(read.after, filter, limits, &mut rows)?;
         Ok((page, rows))
     }
 }

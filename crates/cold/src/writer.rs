@@ -5,7 +5,7 @@
 
 use weir_io::{Access, Disk, DiskError, DiskErrorKind, FileId};
 
-use crate::block::{Block, BlockError, pack};
+use crate::block::{Block, BlockError, StoredBlock, pack};
 use crate::entry::Image;
 use crate::place::Place;
 use crate::segment::{
@@ -230,7 +230,8 @@ pub(crate) fn visit_keys<D: Disk>(
     let mut block = Block::default();
     let mut visited = Ok(());
     for number in 0..segment.block_count() {
-        visited = block.read_keys((disk, file), (number, segment.block(number)));
+        let index = segment.block(number);
+        visited = block.read_keys(&mut StoredBlock { disk: &mut *disk, file, number, index });
         if visited.is_err() {
             break;
         }

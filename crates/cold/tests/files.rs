@@ -44,7 +44,7 @@ fn three_segments() -> (SimDisk, OrderStore) {
 
 fn read_all(archive: &mut Archive<SimDisk>, after: Place) -> Result<Vec<OrderRow>, ColdError> {
     let mut out = Vec::new();
-    let page = archive.page(after, (&Filter::default(), &UNLIMITED), &mut out)?;
+    let page = archive.page(after, &Filter::default(), &UNLIMITED, &mut out)?;
     let rows = rows_of(&out, page.row_count).into_iter();
     // The merged count of a row depends on its reader's place.
     Ok(rows.map(|(row, _)| OrderRow { merged_count: 0, ..row }).collect())

@@ -184,8 +184,7 @@ impl World {
         self.archive = Some(archive);
     }
 
-    fn read(&mut self, reader: &mut Reader, limits: (u32, u32)) {
-        let (rows_max, scan_max) = limits;
+    fn read(&mut self, reader: &mut Reader, rows_max: u32, scan_max: u32) {
         let filter = hot_filter(&reader.filter);
         let hot_limits = weir_delivery::PageLimits { rows_max, bytes_max: u32::MAX, scan_max };
         if self.hot.check(Epoch(1), hot_place(reader.after), &filter).is_ok() {
@@ -205,7 +204,7 @@ impl World {
         }
         let limits = PageLimits { rows_max, bytes_max: 400, scan_max, blocks_max: 1 };
         let (after, filter, mut out) = (reader.after, reader.filter, Vec::new());
-        let page = self.archive().page(after, (&filter, &limits), &mut out).unwrap();
+        let page = self.archive().page(after, &filter, &limits, &mut out).unwrap();
         self.cold_pages += 1;
         let rows = rows_of(&out, page.row_count);
         assert_eq!(out.len(), page.byte_count as usize);
@@ -258,7 +257,7 @@ impl World {
             blocks_max: u32::MAX,
         };
         let mut out = Vec::new();
-        let page = self.archive().page(after, (filter, &limits), &mut out).unwrap();
+        let page = self.archive().page(after, filter, &limits, &mut out).unwrap();
         let mut selection = Selection::default();
         let full_limits =
             weir_delivery::PageLimits { rows_max: 60_000, bytes_max: u32::MAX, scan_max: u32::MAX };
@@ -329,7 +328,7 @@ proptest! {
         for step in &steps {
             match *step {
                 Op::Read { reader, rows_max, scan_max } => {
-                    world.read(&mut readers[reader], (rows_max, scan_max));
+                    world.read(&mut readers[reader], rows_max, scan_max);
                 }
                 _ => world.step(step),
             }
@@ -338,7 +337,7 @@ proptest! {
         world.compare(steps.len(), &filter);
         for reader in &mut readers {
             for _ in 0..2_000 {
-                world.read(reader, (1_000, 1_000));
+                world.read(reader, 1_000, 1_000);
             }
             world.check_mirror(reader);
         }

@@ -106,6 +106,6 @@ fn a_batch_that_leaves_a_hole_begins_the_archive_anew() {
     assert_eq!(archive.check(Epoch(1), Place::new(Seq(9), Rec(9))), Err(Resync::Floor));
     archive.close().unwrap();
     let mut out = Vec::new();
-    let page = archive.page(from, (&Filter::default(), &LIMITS), &mut out).unwrap();
+    let page = archive.page(from, &Filter::default(), &LIMITS, &mut out).unwrap();
     assert_eq!((page.row_count, page.next.seq), (7, Seq(17)));
 }

@@ -73,8 +73,10 @@ impl OrderStore {
     #[inline]
     pub(crate) fn next_group(
         &self,
-        (ring, position): (u32, u32),
-        (entries_max, with_rows): (u32, bool),
+        ring: u32,
+        position: u32,
+        entries_max: u32,
+        with_rows: bool,
         group: &mut Group,
     ) -> (usize, u32) {
         let len = GROUP_LEN.min(entries_max as usize);

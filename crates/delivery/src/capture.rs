@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use weir_types::{Epoch, PartitionId};
+use weir_types::{Epochs, PartitionId};
 
 use crate::chunk::Chunked;
 use crate::heap::Heap;
@@ -69,8 +69,7 @@ impl Kept {
 #[derive(Clone, Debug)]
 pub(crate) struct Capture {
     source: PartitionId,
-    epoch: Epoch,
-    past_epochs: Vec<(Epoch, Place)>,
+    epochs: Epochs<Place>,
     kinds: Kinds,
     head: Place,
     floor: Place,
@@ -97,8 +96,7 @@ impl Capture {
         let slot_end = store.metas.len();
         Capture {
             source: store.config.source,
-            epoch: store.epoch,
-            past_epochs: store.past_epochs.clone(),
+            epochs: store.epochs.clone(),
             kinds: store.config.kinds,
             head: store.head,
             floor: store.index.floor(),
@@ -142,14 +140,16 @@ impl Capture {
     /// Fills a chunk's payload; returns its kind and the number of its entries.
     fn fill(
         &mut self,
-        (metas, heap, index): (&Chunked<Meta>, &Heap, &Index),
+        metas: &Chunked<Meta>,
+        heap: &Heap,
+        index: &Index,
         bytes_max: usize,
         out: &mut Vec<u8>,
     ) -> (ChunkKind, u32) {
         let kind = self.kind;
         let count = match kind {
             ChunkKind::Head => self.put_head(out),
-            ChunkKind::Slots => self.put_slots((metas, heap), bytes_max, out),
+            ChunkKind::Slots => self.put_slots(metas, heap, bytes_max, out),
             ChunkKind::Keys => self.put_key_floors(index, bytes_max, out),
             ChunkKind::End => {
                 for number in [self.slots_out, self.keys_out, self.chain] {
@@ -163,15 +163,15 @@ impl Capture {
 
     fn put_head(&mut self, out: &mut Vec<u8>) -> u32 {
         out.extend_from_slice(&self.source.0.to_le_bytes());
-        out.extend_from_slice(&self.epoch.0.to_le_bytes());
+        out.extend_from_slice(&self.epochs.current().0.to_le_bytes());
         out.push(self.kinds.bits());
         put_place(self.head, out);
         put_place(self.floor, out);
         out.extend_from_slice(&self.slot_count.to_le_bytes());
         out.extend_from_slice(&self.digest.to_le_bytes());
-        let count = u32::try_from(self.past_epochs.len()).expect("epochs are few");
+        let count = u32::try_from(self.epochs.ended().len()).expect("epochs are few");
         out.extend_from_slice(&count.to_le_bytes());
-        for (epoch, valid_to) in &self.past_epochs {
+        for (epoch, valid_to) in self.epochs.ended() {
             out.extend_from_slice(&epoch.0.to_le_bytes());
             put_place(*valid_to, out);
         }
@@ -181,7 +181,8 @@ impl Capture {
 
     fn put_slots(
         &mut self,
-        (metas, heap): (&Chunked<Meta>, &Heap),
+        metas: &Chunked<Meta>,
+        heap: &Heap,
         bytes_max: usize,
         out: &mut Vec<u8>,
     ) -> u32 {
@@ -296,8 +297,7 @@ impl OrderStore {
         };
         let (start, number) = (out.len(), capture.number);
         out.extend_from_slice(&[0; CHUNK_HEADER_LEN]);
-        let parts = (&self.metas, &self.heap, &self.index);
-        let (kind, count) = capture.fill(parts, bytes_max, out);
+        let (kind, count) = capture.fill(&self.metas, &self.heap, &self.index, bytes_max, out);
         let payload_len = out.len() - start - CHUNK_HEADER_LEN;
         let chunk = &mut out[start..];
         chunk[0..4].copy_from_slice(&MAGIC);

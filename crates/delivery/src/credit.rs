@@ -34,7 +34,7 @@ impl Credit {
 
     /// Returns the rows and bytes of a page, limited by the credit left.
     #[must_use]
-    pub fn bound(&self, (rows_max, bytes_max): (u32, u32)) -> (u32, u32) {
+    pub fn bound(&self, rows_max: u32, bytes_max: u32) -> (u32, u32) {
         let least = |left: Option<u64>, max: u32| {
             left.map_or(max, |left| u32::try_from(left).unwrap_or(u32::MAX).min(max))
         };

@@ -599,13 +599,13 @@ impl Desk {
             self.sweep_at = (self.sweep_at + 1) % self.readers.len();
             visits_left -= 1;
             let slot = u32::try_from(self.sweep_at).expect("readers_max is a u32");
-            scans_left -= self.visit_if_parked(slot, now, (sink, &mut polled));
+            scans_left -= self.visit_if_parked(slot, now, sink, &mut polled);
         }
         let mut ready_left = self.ready.len().min(self.config.poll_visit_max as usize / 4 + 1);
         while ready_left > 0 && scans_left > 0 {
             ready_left -= 1;
             let slot = self.ready.pop_front().expect("counted above");
-            scans_left -= self.visit_if_ready(slot, now, (sink, &mut polled));
+            scans_left -= self.visit_if_ready(slot, now, sink, &mut polled);
         }
         polled.has_more = self.has_more();
         polled
@@ -628,7 +628,8 @@ impl Desk {
         &mut self,
         slot: u32,
         now: Nanos,
-        to: (&mut impl PageSink, &mut Polled),
+        sink: &mut impl PageSink,
+        polled: &mut Polled,
     ) -> i64 {
         match &self.readers[slot as usize] {
             Some(reader)
@@ -637,7 +638,7 @@ impl Desk {
                     && !reader.below.is_away()
                     && reader.looked_at != Some(self.store.head()) =>
             {
-                self.visit(slot, now, to)
+                self.visit(slot, now, sink, polled)
             }
             _ => 0,
         }
@@ -647,25 +648,32 @@ impl Desk {
         &mut self,
         slot: u32,
         now: Nanos,
-        to: (&mut impl PageSink, &mut Polled),
+        sink: &mut impl PageSink,
+        polled: &mut Polled,
     ) -> i64 {
         match &mut self.readers[slot as usize] {
             Some(reader) if reader.is_ready => {
                 reader.is_ready = false;
-                self.visit(slot, now, to)
+                self.visit(slot, now, sink, polled)
             }
             _ => 0,
         }
     }
 
     /// Reads the rows for a reader, serves or parks it, and returns the cost in entries.
-    fn visit(&mut self, slot: u32, now: Nanos, to: (&mut impl PageSink, &mut Polled)) -> i64 {
+    fn visit(
+        &mut self,
+        slot: u32,
+        now: Nanos,
+        sink: &mut impl PageSink,
+        polled: &mut Polled,
+    ) -> i64 {
         let mut reader = self.readers[slot as usize].take().expect("visited readers are seated");
         let (visit, cost) = match (reader.refusal, reader.scope) {
-            (None, Some(scope)) => self.look(&mut reader, &scope, now, to),
+            (None, Some(scope)) => self.look(&mut reader, &scope, now, sink, polled),
             (reason, _) => {
                 let reason = reason.expect("a reader without a scope is refused");
-                (self.refuse(&reader, reason, now, to), 1)
+                (self.refuse(&reader, reason, now, sink, polled), 1)
             }
         };
         self.readers[slot as usize] = Some(reader);
@@ -704,7 +712,8 @@ impl Desk {
         reader: &mut Reader,
         scope: &Scope,
         now: Nanos,
-        (sink, polled): (&mut impl PageSink, &mut Polled),
+        sink: &mut impl PageSink,
+        polled: &mut Polled,
     ) -> (Visit, i64) {
         // The floor may have risen past a reader that was paused or far behind, and its epoch may
         // have ended before the place at which it waits.
@@ -712,7 +721,7 @@ impl Desk {
         let is_below = checked == Err(Resync::Floor) && self.older.is_some();
         if let (Err(resync), false) = (checked, is_below) {
             reader.refusal = Some(resync.reason());
-            let visit = self.refuse(reader, resync.reason(), now, (sink, polled));
+            let visit = self.refuse(reader, resync.reason(), now, sink, polled);
             return (visit, 1);
         }
         // The check has shown that the place is valid in the store's epoch too.
@@ -725,8 +734,8 @@ impl Desk {
                 }
                 Reached::NotYet | Reached::Never => {
                     reader.refusal = Some(Reason::MinTokenNotReached);
-                    let to = (sink, polled);
-                    return (self.refuse(reader, Reason::MinTokenNotReached, now, to), 1);
+                    let reason = Reason::MinTokenNotReached;
+                    return (self.refuse(reader, reason, now, sink, polled), 1);
                 }
                 Reached::Yes => (reader.min, reader.waiting_since) = (None, now),
             }
@@ -735,7 +744,7 @@ impl Desk {
             return (Visit::Away, 1);
         }
         if let BelowFloor::Answered(answer) = core::mem::take(&mut reader.below) {
-            return (self.serve_older(reader, answer, now, (sink, polled)), 1);
+            return (self.serve_older(reader, answer, now, sink, polled), 1);
         }
         if reader.credit.is_spent() {
             return (Visit::Pause, 1);
@@ -761,7 +770,7 @@ impl Desk {
         self.opened.push(at);
         self.opened.extend_from_slice(&reader.elsewhere);
         self.sealer.seal(scope, &self.opened, &mut self.token);
-        put_page((&self.store, &self.selection), (&reader.head, &page), &self.token, out);
+        put_page(&self.store, &self.selection, &reader.head, &page, &self.token, out);
         polled.page_count += 1;
         polled.row_count += page.row_count;
         let (rows, merged) = (page.row_count.into(), page.merged_count.into());
@@ -774,7 +783,8 @@ impl Desk {
         reader: &Reader,
         reason: Reason,
         now: Nanos,
-        (sink, polled): (&mut impl PageSink, &mut Polled),
+        sink: &mut impl PageSink,
+        polled: &mut Polled,
     ) -> Visit {
         let Some(out) = sink.buffer(reader.connection) else { return Visit::Pause };
         self.token.clear();
@@ -801,7 +811,7 @@ impl Reader {
     /// Returns the limits of its next page, from its own limits and its credit.
     fn page_limits(&self) -> PageLimits {
         let PageLimits { rows_max, bytes_max, .. } = self.limits;
-        let (rows_max, bytes_max) = self.credit.bound((rows_max, bytes_max));
+        let (rows_max, bytes_max) = self.credit.bound(rows_max, bytes_max);
         PageLimits { rows_max, bytes_max, ..self.limits }
     }
 

@@ -434,10 +434,10 @@ impl Index {
             return *ring;
         }
         // The key may have had a ring before, with any of the slots that the floor has passed.
-        self.new_ring((kind, value), self.floor(), place)
+        self.new_ring(kind, value, self.floor(), place)
     }
 
-    fn new_ring(&mut self, (kind, value): (Kind, u64), floor: Place, born: Place) -> u32 {
+    fn new_ring(&mut self, kind: Kind, value: u64, floor: Place, born: Place) -> u32 {
         let free_count = self.free_rings.len();
         let ring = if free_count > 0 {
             let ring = *self.free_rings.get(free_count - 1);
@@ -550,7 +550,7 @@ impl Index {
         }
         let ring = match self.by_value[kind as usize].get(&value) {
             Some(ring) => *ring,
-            None => self.new_ring((kind, value), floor, Place::START),
+            None => self.new_ring(kind, value, floor, Place::START),
         };
         self.rings.get_mut(ring).ring.set_floor(floor);
     }

@@ -230,13 +230,13 @@ impl OrderStore {
             self.index.rekey(slot, change.place, &change.keys, rehash);
             self.count_in(slot);
             let order_id = self.row(slot).order_id();
-            self.leave_mark(change.place, order_id, (old, change.keys));
+            self.leave_mark(change.place, order_id, old, change.keys);
         }
     }
 
     /// Leaves a mark in the rings of a record's old keys, for readers whose filter does not match
     /// the new ones.
-    fn leave_mark(&mut self, place: Place, order_id: OrderId, (old, new): (Keys, Keys)) {
+    fn leave_mark(&mut self, place: Place, order_id: OrderId, old: Keys, new: Keys) {
         let mut meta = Meta::new(place, old, Standing::Leave);
         meta.next_keys = new;
         let block = self.mark_row.of(place, order_id, RowFlags::LEAVE);

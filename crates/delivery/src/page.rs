@@ -130,7 +130,7 @@ impl OrderStore {
             // Few of the rows that a scan visits may be picked, so it does not touch them ahead.
             selection.is_looked_at = is_exact;
             if self.index.newest(ring) > after {
-                self.walk(ring, after, (filter, limits), (&mut page, selection));
+                self.walk(ring, after, filter, limits, &mut page, selection);
             }
         }
         page.byte_count = selection.byte_count;
@@ -141,8 +141,10 @@ impl OrderStore {
         &self,
         ring: u32,
         after: Place,
-        (filter, limits): (&Filter, &PageLimits),
-        (page, selection): (&mut Page, &mut Selection),
+        filter: &Filter,
+        limits: &PageLimits,
+        page: &mut Page,
+        selection: &mut Selection,
     ) {
         let rows_max = limits.rows_max.clamp(1, PAGE_ROWS_MAX);
         let mut position = self.index.position_after(ring, after);
@@ -154,8 +156,8 @@ impl OrderStore {
                 let steps;
                 // One entry more than there is room for shows whether there is more to come.
                 let wanted = (rows_max - page.row_count).max(1);
-                let look = (wanted, selection.is_looked_at);
-                (count, steps) = self.next_group((ring, position), look, &mut group);
+                let with_rows = selection.is_looked_at;
+                (count, steps) = self.next_group(ring, position, wanted, with_rows, &mut group);
                 page.step_count += steps;
                 next = 0;
                 if count == 0 {
@@ -173,7 +175,7 @@ impl OrderStore {
             // A record and the mark of its former keys share a place, and no reader gets both: a
             // page ends before both or after both.
             if (is_full || is_spent) && is_next
-                || self.pick(entry.slot, after, (filter, limits), (page, selection)) == Pick::Full
+                || self.pick(entry.slot, after, filter, limits, page, selection) == Pick::Full
             {
                 (page.next, page.is_online, page.is_cut) = (done, false, true);
                 page.is_partial = last.seq == done.seq;
@@ -190,8 +192,10 @@ impl OrderStore {
         &self,
         slot: u32,
         after: Place,
-        (filter, limits): (&Filter, &PageLimits),
-        (page, selection): (&mut Page, &mut Selection),
+        filter: &Filter,
+        limits: &PageLimits,
+        page: &mut Page,
+        selection: &mut Selection,
     ) -> Pick {
         let meta = self.metas.get(slot);
         if !is_for(meta, after, filter) {
@@ -287,8 +291,10 @@ pub struct PageHead {
 
 /// Appends a page's frames: the header with the next token, and the rows if there are any.
 pub fn put_page(
-    (store, selection): (&OrderStore, &Selection),
-    (head, page): (&PageHead, &Page),
+    store: &OrderStore,
+    selection: &Selection,
+    head: &PageHead,
+    page: &Page,
     token: &[u8],
     out: &mut Vec<u8>,
 ) {

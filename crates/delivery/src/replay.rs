@@ -142,7 +142,7 @@ impl SourceStream {
             return Err(ReplayError::OutOfTurn { got, due });
         }
         self.writer = Some((REPLAY, batch.session_id));
-        match self.offer((batch, rows), REPLAY, store, batch.sending_time) {
+        match self.offer(batch, rows, REPLAY, store, batch.sending_time) {
             Taken::Stands(_) | Taken::Sweeps => Ok(()),
             Taken::Rejected(reject) => Err(ReplayError::Refused(reject.reason)),
             Taken::Gap(_) | Taken::Early => unreachable!("the batch is the one that is due"),

@@ -19,12 +19,8 @@ impl OrderStore {
     /// # Panics
     /// If `epoch` is not above the store's; the caller has checked it.
     pub(crate) fn begin_epoch_after(&mut self, epoch: Epoch, valid_to: Place) {
-        assert!(epoch > self.epoch, "epoch {epoch} is not above {}", self.epoch);
-        if self.past_epochs.len() >= PAST_EPOCHS_MAX {
-            self.past_epochs.remove(0);
-        }
-        self.past_epochs.push((self.epoch, valid_to));
-        self.epoch = epoch;
+        self.epochs.end(valid_to, epoch);
+        self.epochs.keep_newest(PAST_EPOCHS_MAX);
     }
 
     /// Returns the order identifier of a record; `None` if the record never existed, is below the

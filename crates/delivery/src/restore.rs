@@ -4,7 +4,7 @@
 //! chunk must confirm that all have come, and the live orders must have the digest of the
 //! original's. The slots come in any order and enter the rings by place at the end.
 
-use weir_types::{Epoch, PartitionId, Rec};
+use weir_types::{Epoch, Epochs, PartitionId, Rec};
 use weir_wire::Message;
 use weir_wire::delivery::{OrderRow, RowFlags};
 
@@ -146,22 +146,23 @@ impl Restore {
             return Some(Err(RestoreError::WrongSource { got, want }));
         }
         let kinds = from.u8()?;
-        (self.store.epoch, self.store.config.epoch) = (epoch, epoch);
+        self.store.config.epoch = epoch;
         self.store.head = from.place()?;
         self.store.index.set_floor(from.place()?);
         let (slot_count, digest) = (from.u64()?, from.u64()?);
         if self.head.replace(Head { kinds, slot_count, digest }).is_some() {
             return Some(Err(self.entry("a second head")));
         }
-        let mut last = None;
+        let (mut last, mut ended) = (None, Vec::new());
         for _ in 0..from.u32()? {
             let (past, valid_to) = (Epoch(from.u32()?), from.place()?);
             if last >= Some(past) || past >= epoch {
                 return Some(Err(self.entry("the order of epochs")));
             }
             last = Some(past);
-            self.store.past_epochs.push((past, valid_to));
+            ended.push((past, valid_to));
         }
+        self.store.epochs = Epochs::with_ended(epoch, ended);
         Some(Ok(()))
     }
 

@@ -5,7 +5,7 @@
 //! reader. The work for one event is bounded: nothing ever stops to compact. Its memory is bounded
 //! too (`memory.rs`).
 
-use weir_types::{Epoch, PartitionId, Reason, Rec};
+use weir_types::{Epoch, Epochs, PartitionId, Reason, Rec};
 use weir_wire::delivery::OrderRow;
 
 use crate::capture::{Capture, Kept};
@@ -104,9 +104,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub struct OrderStore {
     pub(crate) config: StoreConfig,
     pub(crate) head: Place,
-    pub(crate) epoch: Epoch,
-    /// Epochs before the current one with the last valid place of each, oldest first.
-    pub(crate) past_epochs: Vec<(Epoch, Place)>,
+    pub(crate) epochs: Epochs<Place>,
     pub(crate) records: Records,
     pub(crate) index: Index,
     pub(crate) metas: Chunked<Meta>,
@@ -145,8 +143,7 @@ impl OrderStore {
     pub fn new(config: StoreConfig) -> OrderStore {
         OrderStore {
             head: Place::START,
-            epoch: config.epoch,
-            past_epochs: Vec::new(),
+            epochs: Epochs::new(config.epoch),
             records: Records::default(),
             index: Index::new(config.kinds),
             metas: Chunked::new(),
@@ -183,13 +180,13 @@ impl OrderStore {
     /// Returns the source's epoch.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.epoch
+        self.epochs.current()
     }
 
-    /// Returns the known earlier epochs with the last valid place of each, oldest first.
+    /// Returns the known earlier epochs, oldest first, each with the place up to which it survives.
     #[must_use]
     pub fn past_epochs(&self) -> &[(Epoch, Place)] {
-        &self.past_epochs
+        self.epochs.ended()
     }
 
     /// Changes the limits on ended orders from now on; the excess is removed a few at a time.
@@ -321,14 +318,13 @@ impl OrderStore {
     /// [`IngestError::EpochRepeated`], [`IngestError::EpochBehindHead`]: the store must then be
     /// rebuilt.
     pub fn begin_epoch(&mut self, epoch: Epoch, valid_to: Place) -> Result<(), IngestError> {
-        if epoch <= self.epoch {
+        if epoch <= self.epoch() {
             return Err(IngestError::EpochRepeated(epoch));
         }
         if valid_to < self.head {
             return Err(IngestError::EpochBehindHead { epoch, valid_to });
         }
-        self.past_epochs.push((self.epoch, valid_to));
-        self.epoch = epoch;
+        self.epochs.end(valid_to, epoch);
         Ok(())
     }
 
@@ -337,9 +333,8 @@ impl OrderStore {
     /// # Panics
     /// If it is not after the known ones and before the current one.
     pub fn know_past_epoch(&mut self, epoch: Epoch, valid_to: Place) {
-        let last = self.past_epochs.last().map(|(epoch, _)| *epoch);
-        assert!(last < Some(epoch) && epoch < self.epoch, "epoch {epoch} is out of order");
-        self.past_epochs.push((epoch, valid_to));
+        let ended = self.epochs.ended().iter().copied().chain([(epoch, valid_to)]);
+        self.epochs = Epochs::with_ended(self.epoch(), ended);
     }
 
     /// Checks that a reader with this filter can go on from `place` of `epoch` and miss nothing.
@@ -353,12 +348,8 @@ impl OrderStore {
         if place == Place::START {
             return Ok(());
         }
-        if epoch != self.epoch {
-            let mut after = self.past_epochs.iter().skip_while(|(past, _)| *past < epoch);
-            let is_known = after.clone().next().is_some_and(|(past, _)| *past == epoch);
-            if !is_known || after.any(|(_, valid_to)| place > *valid_to) {
-                return Err(Resync::Epoch);
-            }
+        if !self.epochs.has(epoch, place) {
+            return Err(Resync::Epoch);
         }
         if place < self.index.floor_of(filter) {
             return Err(Resync::Floor);

@@ -343,7 +343,8 @@ impl SourceStream {
     /// While it sweeps.
     pub fn offer(
         &mut self,
-        (batch, rows): (&SourceBatch, Rows<'_>),
+        batch: &SourceBatch,
+        rows: Rows<'_>,
         writer: u64,
         store: &mut OrderStore,
         now: Nanos,

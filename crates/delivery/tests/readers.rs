@@ -176,7 +176,7 @@ impl World {
     }
 
     /// Sends a change to all replicas: as an event of ours, or as an outside core's row.
-    fn say(&mut self, rec: u64, keys: Keys, (ord_status, len): (OrdStatus, u16), want: Ingested) {
+    fn say(&mut self, rec: u64, keys: Keys, ord_status: OrdStatus, len: u16, want: Ingested) {
         let event = event(self.seq, rec, keys, ord_status);
         let row = row_of(&event);
         let attributes: Vec<u8> = (0..len).map(|at| (at ^ rec as u16 ^ len) as u8).collect();
@@ -210,7 +210,7 @@ impl World {
                 self.seq += u64::from(!at_same_seq);
                 self.rec += 1;
                 self.orders.push((Rec(self.rec), keys, State::Live));
-                self.say(self.rec, keys, (OrdStatus::New, attributes), Ingested::Inserted);
+                self.say(self.rec, keys, OrdStatus::New, attributes, Ingested::Inserted);
             }
             Op::Update { pick, skip, ends, keys, attributes } => {
                 let Some(index) = self.pick(pick, State::Live) else { return };
@@ -220,14 +220,14 @@ impl World {
                 let (rec, keys, _) = *order;
                 let status = if ends { OrdStatus::Filled } else { OrdStatus::PartiallyFilled };
                 self.seq += 1 + skip;
-                self.say(rec.0, keys, (status, attributes), Ingested::Updated);
+                self.say(rec.0, keys, status, attributes, Ingested::Updated);
             }
             Op::Burst { pick, count } => {
                 let Some(index) = self.pick(pick, State::Live) else { return };
                 let (rec, keys, _) = self.orders[index];
                 for _ in 0..count {
                     self.seq += 1;
-                    self.say(rec.0, keys, (OrdStatus::PartiallyFilled, 0), Ingested::Updated);
+                    self.say(rec.0, keys, OrdStatus::PartiallyFilled, 0, Ingested::Updated);
                 }
             }
             Op::Delete { pick, is_live } => {

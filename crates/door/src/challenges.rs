@@ -3,13 +3,12 @@
 //! INVARIANT: a connection has at most [`CHALLENGE_COUNT_MAX`] of them, each of another session,
 //! and none outlives its connection, its use or [`CHALLENGE_LIFETIME`].
 
-use std::collections::HashMap;
-
 use weir_types::{Nanos, SessionId};
 use weir_wire::challenge::{CHALLENGE_COUNT_MAX, CHALLENGE_LIFETIME};
 use weir_wire::session::Nonce;
 
 use super::ConnectionId;
+use super::fixed_map::FixedMap;
 
 #[derive(Clone, Copy, Debug)]
 struct Open {
@@ -31,7 +30,7 @@ pub struct OpenChallenges(Vec<Open>);
 /// All open challenges.
 #[derive(Debug, Default)]
 pub struct Challenges {
-    by_connection: HashMap<ConnectionId, Vec<Open>>,
+    by_connection: FixedMap<ConnectionId, Vec<Open>>,
 }
 
 impl Challenges {

@@ -3,7 +3,7 @@
 //!
 //! It is built from the control log's events alone.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::BTreeSet;
 
 use weir_io::Rng;
 use weir_types::{FirmId, InstrumentId, Nanos, PartitionId, Reason, Role, SessionId};
@@ -11,6 +11,7 @@ use weir_wire::Definition;
 use weir_wire::reference::{DefineInstrument, DefineSession};
 use weir_wire::session::{ApiKey, Signature};
 
+use super::fixed_map::FixedMap;
 use super::keys::{Checks, Lock, Locksmith};
 
 /// The definition of an authenticated session.
@@ -66,10 +67,10 @@ pub struct Redefined {
 /// Sessions and instruments by identifier.
 #[derive(Debug)]
 pub struct Directory {
-    sessions: HashMap<SessionId, (Lock, KnownSession)>,
-    firms: HashSet<FirmId>,
+    sessions: FixedMap<SessionId, (Lock, KnownSession)>,
+    firms: BTreeSet<FirmId>,
     locksmith: Locksmith,
-    instruments: HashMap<InstrumentId, DefineInstrument>,
+    instruments: FixedMap<InstrumentId, DefineInstrument>,
     version: u64,
 }
 
@@ -77,10 +78,10 @@ impl Directory {
     /// Creates an empty directory.
     pub fn new(rng: &mut dyn Rng) -> Directory {
         Directory {
-            sessions: HashMap::new(),
-            firms: HashSet::new(),
+            sessions: FixedMap::default(),
+            firms: BTreeSet::new(),
             locksmith: Locksmith::new(rng),
-            instruments: HashMap::new(),
+            instruments: FixedMap::default(),
             version: 0,
         }
     }

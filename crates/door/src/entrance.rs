@@ -2,9 +2,8 @@
 
 use std::net::SocketAddr;
 
-use mio::net::TcpListener;
-use mio::{Interest, Registry, Token};
 use rtrb::Consumer;
+use weir_io::net::{Listener, Registry, Token};
 
 use crate::handshakes::Secured;
 use crate::transport::Transport;
@@ -12,7 +11,7 @@ use crate::transport::Transport;
 /// A source of connections that is not open yet.
 pub enum Door {
     /// A listening socket, for connections without TLS.
-    Plain(std::net::TcpListener),
+    Plain(Listener),
     /// Connections that completed their handshake, from [`crate::handshakes`].
     Tls(Consumer<Secured>),
 }
@@ -20,7 +19,7 @@ pub enum Door {
 /// An open source of connections; a listening socket is registered with a poll.
 pub enum Entrance {
     /// A listening socket, and a flag that is true while a connection may be waiting on it.
-    Plain(TcpListener, bool),
+    Plain(Listener, bool),
     /// Connections that completed their handshake.
     Tls(Consumer<Secured>),
 }
@@ -30,12 +29,10 @@ impl Door {
     ///
     /// # Errors
     /// Returns the operating system's error if it refuses.
-    pub fn open(self, registry: &Registry, token: Token) -> std::io::Result<Entrance> {
+    pub fn open(self, registry: Registry<'_>, token: Token) -> std::io::Result<Entrance> {
         match self {
-            Door::Plain(listener) => {
-                listener.set_nonblocking(true)?;
-                let mut listener = TcpListener::from_std(listener);
-                registry.register(&mut listener, token, Interest::READABLE)?;
+            Door::Plain(mut listener) => {
+                registry.register_listener(&mut listener, token)?;
                 Ok(Entrance::Plain(listener, true))
             }
             Door::Tls(secured) => Ok(Entrance::Tls(secured)),
@@ -56,7 +53,7 @@ impl Entrance {
         match self {
             Entrance::Tls(secured) => {
                 let mut transport = secured.pop().ok()?.into_transport();
-                let peer = transport.tcp().and_then(|stream| stream.peer_addr().ok());
+                let peer = transport.stream().peer_addr();
                 Some((transport, peer))
             }
             Entrance::Plain(_, false) => None,

@@ -6,16 +6,16 @@
 //! logged. At most [`HandshakeLimits::pending_max`] handshakes are under way; further connections
 //! wait in the system's accept queue.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest, Poll, Token};
 use rtrb::Producer;
+use weir_io::net::{Events, Listener, Net, Poll, Stream, Token, Waker};
 use weir_io::{Clock, SystemClock};
+use weir_runtime::figures::{self, Value};
 use weir_runtime::{Agent, LineLimit, Poller, Wake};
 use weir_tls::link::SCRATCH_LEN;
 use weir_tls::{Failure, Link, ServerFiles, ServerTls, TlsError};
@@ -49,27 +49,56 @@ pub struct HandshakeLimits {
 pub struct TlsDoor {
     files: ServerFiles,
     tls: Mutex<ServerTls>,
-    completed: AtomicU64,
-    failed: [AtomicU64; Failure::ALL.len()],
-    pending: AtomicU64,
-    reloads: AtomicU64,
-    reloads_failed: AtomicU64,
+    figures: TlsFigures,
     lines: Mutex<LineLimit>,
 }
 
-/// The figures of handshakes.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct TlsReport {
-    /// Handshakes completed.
-    pub completed: u64,
-    /// Handshakes that failed, by kind.
-    pub failed: std::collections::BTreeMap<&'static str, u64>,
-    /// Handshakes under way.
-    pub pending: u64,
-    /// Successful reloads of the certificates.
-    pub reloads: u64,
-    /// Failed reloads; the old certificates stayed in use.
-    pub reloads_failed: u64,
+weir_runtime::figures! {
+    /// The figures of handshakes.
+    pub struct TlsReport in TlsFigures {
+        /// Handshakes completed.
+        counter completed as "handshakes_total{outcome=\"completed\"}",
+        /// Handshakes that failed, by kind.
+        counts failed: FailureCounts as "handshakes_total{outcome}",
+        /// Handshakes under way.
+        gauge pending as "handshakes_pending",
+        /// Successful reloads of the certificates.
+        counter reloads as "reloads_total{outcome=\"read\"}",
+        /// Failed reloads; the old certificates stayed in use.
+        counter reloads_failed as "reloads_total{outcome=\"refused\"}",
+    }
+}
+
+/// Failed handshakes by the name of the failure.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(transparent)]
+pub struct FailureCounts(BTreeMap<&'static str, u64>);
+
+impl Value for FailureCounts {
+    fn rows(&self, row: &mut dyn FnMut(&str, u64)) {
+        self.0.iter().for_each(|(failure, count)| row(failure, *count));
+    }
+
+    fn plus(&self, other: &FailureCounts) -> FailureCounts {
+        let mut sum = self.clone();
+        other.0.iter().for_each(|(failure, count)| *sum.0.entry(failure).or_default() += count);
+        sum
+    }
+
+    fn set(&mut self, value: u64) {
+        self.0.insert(Failure::TimedOut.name(), value);
+    }
+}
+
+impl figures::Shared for FailureCounts {
+    type Atomic = [AtomicU64; Failure::ALL.len()];
+
+    fn load(atomics: &Self::Atomic) -> FailureCounts {
+        let failures = Failure::ALL.into_iter().zip(atomics);
+        FailureCounts(
+            failures.map(|(failure, of)| (failure.name(), of.load(Ordering::Relaxed))).collect(),
+        )
+    }
 }
 
 impl TlsDoor {
@@ -79,16 +108,7 @@ impl TlsDoor {
     /// [`TlsError`], naming the file.
     pub fn open(files: ServerFiles) -> Result<TlsDoor, TlsError> {
         let tls = Mutex::new(ServerTls::load(&files)?);
-        Ok(TlsDoor {
-            files,
-            tls,
-            completed: AtomicU64::new(0),
-            failed: Default::default(),
-            pending: AtomicU64::new(0),
-            reloads: AtomicU64::new(0),
-            reloads_failed: AtomicU64::new(0),
-            lines: Mutex::default(),
-        })
+        Ok(TlsDoor { files, tls, figures: TlsFigures::default(), lines: Mutex::default() })
     }
 
     /// Reloads the certificates for new connections; existing connections are not affected.
@@ -97,7 +117,8 @@ impl TlsDoor {
     /// [`TlsError`]; the old certificates stay in use.
     pub fn reload(&self) -> Result<(), TlsError> {
         let read = ServerTls::load(&self.files);
-        let count = if read.is_ok() { &self.reloads } else { &self.reloads_failed };
+        let TlsFigures { reloads, reloads_failed, .. } = &self.figures;
+        let count = if read.is_ok() { reloads } else { reloads_failed };
         count.fetch_add(1, Ordering::Relaxed);
         *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = read?;
         Ok(())
@@ -106,15 +127,7 @@ impl TlsDoor {
     /// Returns the current figures.
     #[must_use]
     pub fn report(&self) -> TlsReport {
-        let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
-        let failed = Failure::ALL.into_iter().zip(&self.failed);
-        TlsReport {
-            completed: load(&self.completed),
-            failed: failed.map(|(failure, count)| (failure.name(), load(count))).collect(),
-            pending: load(&self.pending),
-            reloads: load(&self.reloads),
-            reloads_failed: load(&self.reloads_failed),
-        }
+        self.figures.report()
     }
 
     fn accept(&self) -> Result<Link, weir_tls::LinkError> {
@@ -123,11 +136,11 @@ impl TlsDoor {
     }
 
     fn count(&self, peer: SocketAddr, failure: Failure, why: &dyn std::fmt::Display) {
-        self.failed[failure as usize].fetch_add(1, Ordering::Relaxed);
+        self.figures.failed[failure as usize].fetch_add(1, Ordering::Relaxed);
         let mut limit = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(left_out) = limit.permit(SystemClock.now()) {
+        if let Some(suppressed) = limit.permit(SystemClock.now()) {
             let outcome = failure.name();
-            tracing::warn!(%peer, outcome, %why, left_out, "no TLS with a peer");
+            tracing::warn!(%peer, outcome, %why, suppressed, "no TLS with a peer");
         }
     }
 }
@@ -172,7 +185,7 @@ pub struct HandshakesParts {
 pub struct Handshakes {
     poll: Poll,
     poll_events: Events,
-    listener: TcpListener,
+    listener: Listener,
     accepting: bool,
     slots: Vec<Option<Handshake>>,
     free: Vec<usize>,
@@ -197,10 +210,9 @@ impl Handshakes {
     /// # Errors
     /// If the operating system refuses a poll or the listener.
     pub fn new(parts: HandshakesParts) -> std::io::Result<Handshakes> {
-        let poll = Poll::new()?;
-        parts.listener.set_nonblocking(true)?;
-        let mut listener = TcpListener::from_std(parts.listener);
-        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let poll = Net::System.poll()?;
+        let mut listener = Listener::from_std(parts.listener)?;
+        poll.registry().register_listener(&mut listener, LISTENER)?;
         Ok(Handshakes {
             poll,
             poll_events: Events::with_capacity(256),
@@ -247,15 +259,14 @@ impl Handshakes {
         accepted
     }
 
-    fn begin(&mut self, mut stream: TcpStream, peer: SocketAddr, now: Nanos) {
+    fn begin(&mut self, mut stream: Stream, peer: SocketAddr, now: Nanos) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        let interest = Interest::READABLE | Interest::WRITABLE;
         let registered = stream
-            .set_nodelay(true)
-            .and_then(|()| self.poll.registry().register(&mut stream, Token(slot), interest))
+            .set_nodelay()
+            .and_then(|()| self.poll.registry().register(&mut stream, Token(slot)))
             .map_err(weir_tls::LinkError::Io)
             .and_then(|()| self.parts.door.accept());
         let link = match registered {
@@ -296,7 +307,7 @@ impl Handshakes {
         self.free.push(slot);
         let left = self.poll.registry().deregister(&mut handshake.transport.stream);
         if left.is_ok() {
-            self.parts.door.completed.fetch_add(1, Ordering::Relaxed);
+            self.parts.door.figures.completed.fetch_add(1, Ordering::Relaxed);
             self.done.push_back(Secured(handshake.transport));
         }
     }
@@ -344,8 +355,8 @@ impl Poller for Handshakes {
             );
             return;
         }
-        for event in &self.poll_events {
-            match event.token() {
+        for event in self.poll_events.iter() {
+            match event.token {
                 LISTENER => self.accepting = true,
                 WAKER => {}
                 Token(slot) => {
@@ -359,8 +370,8 @@ impl Poller for Handshakes {
         }
     }
 
-    fn waker(&self) -> std::io::Result<mio::Waker> {
-        mio::Waker::new(self.poll.registry(), WAKER)
+    fn waker(&self) -> std::io::Result<Waker> {
+        self.poll.waker(WAKER)
     }
 }
 
@@ -379,7 +390,7 @@ impl Agent for Handshakes {
             self.timers_at = Nanos(now.0 + TIMER_INTERVAL);
             self.end_late_ones(now);
         }
-        self.parts.door.pending.store(self.pending() as u64, Ordering::Relaxed);
+        self.parts.door.figures.pending.store(self.pending() as u64, Ordering::Relaxed);
         done
     }
 

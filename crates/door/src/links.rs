@@ -5,14 +5,17 @@
 //!
 //! INVARIANT: `sessions` counts, for each session, the connections that carry it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mio::event::Event;
+use weir_io::net::Event;
 use weir_types::{Nanos, Reason, SessionId};
 
 use crate::figures::{DoorFigures, add};
+use crate::fixed_map::FixedMap;
+use crate::lines::Lines;
 use crate::table::Table;
 use crate::{ConnectionId, LoggedOn, Socket};
 
@@ -27,6 +30,8 @@ pub struct Link<S> {
     pub session: Option<LoggedOn>,
     /// True if its other end is a part of this node.
     pub is_inside: bool,
+    /// The peer's address, if the system knows it.
+    pub(crate) peer: Option<SocketAddr>,
     /// The protocol's state.
     pub state: S,
     /// True while its next frame waits for room at the frame's destination.
@@ -46,9 +51,10 @@ impl<S> Link<S> {
         self.session.map_or(SessionId::NONE, |session| session.session_id)
     }
 
-    /// Returns true if frames are taken from it.
+    /// Returns true if it has nothing that a turn could take: all of its bytes were read, and its
+    /// output leaves room for answers.
     pub(crate) fn is_heard(&self) -> bool {
-        !self.must_wait && self.socket.has_room()
+        !self.in_read_list && self.socket.has_room()
     }
 
     /// Checks its output; returns true if it has been full for `time_max`.
@@ -80,20 +86,42 @@ pub struct Links<S> {
     waiting: Vec<ConnectionId>,
     /// Connections with output, or that have ended.
     flushing: Vec<ConnectionId>,
-    sessions: HashMap<SessionId, u32>,
+    sessions: FixedMap<SessionId, u32>,
+    endings: Endings,
+}
+
+/// The records of connections that the node ends.
+#[derive(Debug)]
+struct Endings {
     figures: Arc<DoorFigures>,
+    lines: Lines,
+}
+
+/// The other end of a new connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// Its address, if the system knows it.
+    pub(crate) peer: Option<SocketAddr>,
+    /// True if it is a part of this node.
+    pub(crate) is_inside: bool,
 }
 
 impl<S: Default> Links<S> {
-    pub(crate) fn new(figures: Arc<DoorFigures>) -> Links<S> {
+    /// No connections, of the door of this name.
+    pub(crate) fn new(door: &'static str, figures: Arc<DoorFigures>) -> Links<S> {
         Links {
             table: Table::default(),
             reading: VecDeque::new(),
             waiting: Vec::new(),
             flushing: Vec::new(),
-            sessions: HashMap::new(),
-            figures,
+            sessions: FixedMap::default(),
+            endings: Endings { figures, lines: Lines::new(door) },
         }
+    }
+
+    /// The door's diagnostic lines.
+    pub(crate) fn lines(&mut self) -> &mut Lines {
+        &mut self.endings.lines
     }
 
     /// The number of connections.
@@ -167,10 +195,10 @@ impl<S: Default> Links<S> {
         mut reason_for: impl FnMut(&mut Link<S>) -> Option<Reason>,
         now: Nanos,
     ) {
-        let Links { table, flushing, figures, .. } = self;
+        let Links { table, flushing, endings, .. } = self;
         for link in table.iter_mut() {
             if let Some(reason) = reason_for(link)
-                && close(link, reason, figures, now)
+                && endings.close(link, reason, now)
             {
                 list(&mut link.in_flush_list, || flushing.push(link.id));
             }
@@ -188,7 +216,7 @@ impl<S: Default> Links<S> {
     }
 
     /// Takes in an event of a connection's socket.
-    pub(crate) fn note(&mut self, id: ConnectionId, event: &Event) {
+    pub(crate) fn note(&mut self, id: ConnectionId, event: Event) {
         let Links { table, reading, flushing, .. } = self;
         let Some(link) = table.get_mut(id) else { return };
         link.socket.note(event);
@@ -205,7 +233,7 @@ impl<S: Default> Links<S> {
 
     /// Ends a connection that is taken out of the table.
     pub(crate) fn close(&mut self, link: &mut Link<S>, reason: Reason, now: Nanos) {
-        if close(link, reason, &self.figures, now) {
+        if self.endings.close(link, reason, now) {
             self.touch_taken(link);
         }
     }
@@ -221,12 +249,13 @@ impl<S: Default> Links<S> {
     }
 
     /// Enters a connection under an id that was reserved.
-    pub(crate) fn insert(&mut self, id: ConnectionId, socket: Socket, is_inside: bool) {
+    pub(crate) fn insert(&mut self, id: ConnectionId, socket: Socket, origin: Origin) {
         let link = Link {
             id,
             socket,
             session: None,
-            is_inside,
+            is_inside: origin.is_inside,
+            peer: origin.peer,
             state: S::default(),
             must_wait: false,
             has_frames: false,
@@ -329,8 +358,8 @@ impl<S: Default> Links<S> {
 
     /// Publishes the numbers of connections and sessions.
     pub(crate) fn show(&self) {
-        self.figures.connections.store(self.count() as u64, Ordering::Relaxed);
-        self.figures.sessions.store(self.session_count() as u64, Ordering::Relaxed);
+        self.endings.figures.connections.store(self.count() as u64, Ordering::Relaxed);
+        self.endings.figures.sessions.store(self.session_count() as u64, Ordering::Relaxed);
     }
 }
 
@@ -341,24 +370,28 @@ fn list(flag: &mut bool, enter: impl FnOnce()) {
     }
 }
 
-/// Closes a connection and counts that; false when it was closed before.
-fn close<S>(link: &mut Link<S>, reason: Reason, figures: &DoorFigures, now: Nanos) -> bool {
-    if link.socket.is_closing() {
-        return false;
-    }
-    link.socket.close(link.session_id(), reason, now);
-    if matches!(reason, Reason::LogoutRequested | Reason::Stopping) {
-        return true;
-    }
-    add(&figures.ended, 1);
-    match reason {
-        Reason::KeyExpired | Reason::KeyReplaced | Reason::NotEntitled => {
-            add(&figures.keys_ended, 1);
+impl Endings {
+    /// Closes a connection, counts and reports that; false when it was closed before.
+    fn close<S>(&mut self, link: &mut Link<S>, reason: Reason, now: Nanos) -> bool {
+        if link.socket.is_closing() {
+            return false;
         }
-        Reason::SlowConsumer => add(&figures.slow_consumers, 1),
-        Reason::LogonTimeout => add(&figures.logon_timeouts, 1),
-        Reason::TooManyConnections => add(&figures.address_refused, 1),
-        _ => {}
+        link.socket.close(link.session_id(), reason, now);
+        if matches!(reason, Reason::LogoutRequested | Reason::Stopping) {
+            return true;
+        }
+        self.lines.cut(link.peer, link.session_id(), reason, now);
+        let figures = &self.figures;
+        add(&figures.ended, 1);
+        match reason {
+            Reason::KeyExpired | Reason::KeyReplaced | Reason::NotEntitled => {
+                add(&figures.keys_ended, 1);
+            }
+            Reason::SlowConsumer => add(&figures.slow_consumers, 1),
+            Reason::LogonTimeout => add(&figures.logon_timeouts, 1),
+            Reason::TooManyConnections => add(&figures.address_refused, 1),
+            _ => {}
+        }
+        true
     }
-    true
 }

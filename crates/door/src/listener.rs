@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mio::{Events, Poll, Token};
 use weir_io::Rng;
+use weir_io::net::{Events, Net, Poll, Token, Waker};
 use weir_runtime::{Agent, Poller};
 use weir_types::{Nanos, Reason};
 use weir_wire::dialogue::peek_session_and_request;
@@ -30,7 +30,7 @@ use weir_wire::{ClientMessage, DecodeError, Definition, Event};
 
 use crate::directory::Redefined;
 use crate::figures::{DoorFigures, add};
-use crate::links::{Link, Links};
+use crate::links::{Link, Links, Origin};
 use crate::lobby::{Lobby, LobbyLimits};
 use crate::protocol::{Intake, Protocol, Said};
 use crate::reception::{Reception, Via};
@@ -104,7 +104,7 @@ impl<P: Protocol> Listener<P> {
     /// # Errors
     /// When the operating system refuses a poll or the listening socket.
     pub fn new(parts: ListenerParts, mut protocol: P) -> std::io::Result<Listener<P>> {
-        let poll = Poll::new()?;
+        let poll = Net::System.poll()?;
         let entrance = parts.door.open(poll.registry(), LISTENER)?;
         protocol.begin(poll.registry(), OWN)?;
         let mut listener = Listener {
@@ -115,7 +115,7 @@ impl<P: Protocol> Listener<P> {
             reception: Reception::new(parts.node_id, parts.rng),
             record: Vec::with_capacity(512),
             scratch: Scratch::new(P::TERMS.read_len),
-            links: Links::new(parts.figures.clone()),
+            links: Links::new(P::TERMS.section, parts.figures.clone()),
             protocol,
             connections_max: parts.limits.connections_max,
             next_care: Nanos(0),
@@ -178,18 +178,20 @@ impl<P: Protocol> Listener<P> {
         {
             count += 1;
             if !is_draining {
-                self.admit(Transport::Local(stream), None, now);
+                self.admit(Transport::Plain(stream), None, now);
             }
         }
         count
     }
 
-    fn admit(&mut self, transport: Transport, peer: Option<SocketAddr>, now: Nanos) {
+    fn admit(&mut self, mut transport: Transport, peer: Option<SocketAddr>, now: Nanos) {
         if self.links.count() >= self.connections_max || !self.protocol.is_serving() {
             add(&self.figures.connections_refused, 1);
+            let count = self.links.count();
+            self.links.lines().turned_away(peer, count, now);
             return;
         }
-        let is_inside = matches!(transport, Transport::Local(_));
+        let is_inside = transport.stream().is_local();
         let limits = if is_inside { P::TERMS.inside_limits } else { P::TERMS.limits };
         let id = self.links.reserve();
         let Ok(socket) = Socket::open(transport, limits, (self.poll.registry(), token(id)), now)
@@ -198,7 +200,7 @@ impl<P: Protocol> Listener<P> {
             return;
         };
         add(&self.figures.accepted, 1);
-        self.links.insert(id, socket, is_inside);
+        self.links.insert(id, socket, Origin { peer, is_inside });
         if let Err(reason) = self.lobby.enter(id, peer.map(|peer| peer.ip()), now) {
             self.links.end(id, reason, now);
         }
@@ -240,7 +242,7 @@ impl<P: Protocol> Listener<P> {
                 }
                 Framing::Frame { len, message } => {
                     let frame = &input[consumed..consumed + len];
-                    if self.take_frame(link, (frame, message), now) {
+                    if self.take_frame(link, frame, message, now) {
                         consumed += len;
                         frames += 1;
                     } else {
@@ -260,11 +262,12 @@ impl<P: Protocol> Listener<P> {
     fn take_frame(
         &mut self,
         link: &mut Link<P::State>,
-        (frame, message): (&[u8], Result<RawMessage<'_>, DecodeError>),
+        frame: &[u8],
+        message: Result<RawMessage<'_>, DecodeError>,
         now: Nanos,
     ) -> bool {
         let (raw, intake) = match &message {
-            Ok(raw) => (Some(raw), self.take_message(link, (frame, raw), now)),
+            Ok(raw) => (Some(raw), self.take_message(link, frame, raw, now)),
             Err(error) => (None, Intake::Refused(error.reason(), error.field())),
         };
         if let Intake::Refused(reason, field) = intake {
@@ -280,7 +283,8 @@ impl<P: Protocol> Listener<P> {
     fn take_message(
         &mut self,
         link: &mut Link<P::State>,
-        (frame, raw): (&[u8], &RawMessage<'_>),
+        frame: &[u8],
+        raw: &RawMessage<'_>,
         now: Nanos,
     ) -> Intake {
         let message = match ClientMessage::decode(raw) {
@@ -295,7 +299,7 @@ impl<P: Protocol> Listener<P> {
             }
             ClientMessage::Logon(..)
             | ClientMessage::ChallengeRequest(_)
-            | ClientMessage::SignedLogon(..) => self.take_logon(link, (raw, &message), now),
+            | ClientMessage::SignedLogon(..) => self.take_logon(link, raw, &message, now),
             message if !P::serves(message) => Intake::Refused(Reason::NotServedHere, ""),
             message => match link.session {
                 Some(session) if peek_session_and_request(raw).0 == session.session_id => {
@@ -309,7 +313,8 @@ impl<P: Protocol> Listener<P> {
     fn take_logon(
         &mut self,
         link: &mut Link<P::State>,
-        message: (&RawMessage<'_>, &ClientMessage<'_>),
+        raw: &RawMessage<'_>,
+        message: &ClientMessage<'_>,
         now: Nanos,
     ) -> Intake {
         let via = Via { connection: link.id, now };
@@ -320,13 +325,24 @@ impl<P: Protocol> Listener<P> {
             }
             if protocol.may_enter(role) { Ok(()) } else { Err(Reason::NotEntitled) }
         };
-        match take_logon(&mut self.reception, message, via, may, &mut link.socket.output) {
+        match take_logon(&mut self.reception, raw, message, via, may, &mut link.socket.output) {
             Welcome::Open(session) => {
                 self.links.logged_on(link, session);
                 self.lobby.logged_on(link.id);
                 self.protocol.logged_on(link, session, now);
             }
-            Welcome::Refused => add(&self.figures.logons_refused, 1),
+            Welcome::Refused(reason) => {
+                add(&self.figures.logons_refused, 1);
+                let session_id = peek_session_and_request(raw).0;
+                self.links.lines().refused_logon(link.peer, session_id, reason, now);
+                let has_too_many = link.socket.count_error();
+                // One connection gets one guess of a key or session.
+                if reason == Reason::UnknownKey {
+                    self.links.close(link, reason, now);
+                } else if has_too_many {
+                    self.links.close(link, Reason::TooManyErrors, now);
+                }
+            }
             Welcome::Challenged | Welcome::Other => {}
             Welcome::Wait => return Intake::Wait,
         }
@@ -450,8 +466,8 @@ impl<P: Protocol> Poller for Listener<P> {
             assert!(is_interrupted, "the poll of {} failed: {error}", P::TERMS.name);
             return;
         }
-        for event in &self.events {
-            match event.token() {
+        for event in self.events.iter() {
+            match event.token {
                 WAKER => {}
                 LISTENER => self.entrance.is_ready(),
                 OWN => self.protocol.own_is_ready(),
@@ -460,7 +476,7 @@ impl<P: Protocol> Poller for Listener<P> {
         }
     }
 
-    fn waker(&self) -> std::io::Result<mio::Waker> {
-        mio::Waker::new(self.poll.registry(), WAKER)
+    fn waker(&self) -> std::io::Result<Waker> {
+        self.poll.waker(WAKER)
     }
 }

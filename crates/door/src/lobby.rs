@@ -6,12 +6,13 @@
 //!
 //! INVARIANT: an address's count is the number of its connections without a session.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use weir_types::{Nanos, Reason};
 
 use super::ConnectionId;
+use super::fixed_map::FixedMap;
 
 /// The limits on connections without a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,15 +41,15 @@ struct Guest {
 #[derive(Debug)]
 pub struct Lobby {
     limits: LobbyLimits,
-    guests: HashMap<ConnectionId, Guest>,
-    waiting: HashMap<IpAddr, u32>,
+    guests: FixedMap<ConnectionId, Guest>,
+    waiting: BTreeMap<IpAddr, u32>,
 }
 
 impl Lobby {
     /// Creates an empty lobby.
     #[must_use]
     pub fn new(limits: LobbyLimits) -> Lobby {
-        Lobby { limits, guests: HashMap::new(), waiting: HashMap::new() }
+        Lobby { limits, guests: FixedMap::default(), waiting: BTreeMap::new() }
     }
 
     /// Admits a connection. One without a known address is timed but not counted.

@@ -30,8 +30,8 @@ pub struct LoggedOn {
 pub enum Welcome {
     /// The session is logged on.
     Open(LoggedOn),
-    /// The logon was refused, and the refusal sent.
-    Refused,
+    /// The logon was refused for this reason, and the refusal sent.
+    Refused(Reason),
     /// A challenge was sent.
     Challenged,
     /// The rate of signature verifications is reached: take the message again later.
@@ -44,7 +44,8 @@ pub enum Welcome {
 /// authenticated session is admitted at this door.
 pub fn take_logon(
     reception: &mut Reception,
-    (raw, message): (&RawMessage<'_>, &ClientMessage<'_>),
+    raw: &RawMessage<'_>,
+    message: &ClientMessage<'_>,
     via: Via,
     may: impl FnOnce(SessionId, Role) -> Result<(), Reason>,
     out: &mut Vec<u8>,
@@ -55,7 +56,7 @@ pub fn take_logon(
             (known, logon.session_id, logon.heartbeat_interval_ms, points.len())
         }
         ClientMessage::SignedLogon(logon, points) => {
-            let Some(known) = reception.prove_by_signature((raw, logon), via) else {
+            let Some(known) = reception.prove_by_signature(raw, logon, via) else {
                 return Welcome::Wait;
             };
             (known, logon.session_id, logon.heartbeat_interval_ms, points.len())
@@ -77,19 +78,20 @@ pub fn take_logon(
         if point_count > 0 { Err(refused(Reason::WrongPartition)) } else { Ok(known) }
     });
     match known {
-        Ok(known) => Welcome::Open(open(&known, (session_id, asked_ms), via.now, out)),
+        Ok(known) => Welcome::Open(open(&known, session_id, asked_ms, via.now, out)),
         Err(reject) => refuse(&reject, out),
     }
 }
 
 fn refuse(reject: &LogonReject, out: &mut Vec<u8>) -> Welcome {
     put_frame(reject, out);
-    Welcome::Refused
+    Welcome::Refused(reject.reason)
 }
 
 fn open(
     known: &KnownSession,
-    (session_id, asked_ms): (SessionId, u32),
+    session_id: SessionId,
+    asked_ms: u32,
     now: Nanos,
     out: &mut Vec<u8>,
 ) -> LoggedOn {

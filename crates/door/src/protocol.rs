@@ -4,8 +4,7 @@
 //! A protocol owns no socket and no deadline of a connection; it appends output to connections and
 //! never sends it. Its calls are bounded and do not block.
 
-use mio::net::UnixStream;
-use mio::{Registry, Token};
+use weir_io::net::{Registry, Stream, Token};
 use weir_types::{Nanos, Reason, Role};
 use weir_wire::ClientMessage;
 use weir_wire::frame::RawMessage;
@@ -18,6 +17,8 @@ use crate::{Limits, LoggedOn};
 pub struct Terms {
     /// The name of the listener's agent.
     pub name: &'static str,
+    /// The door's name in diagnostic lines: the section of the configuration that opens it.
+    pub section: &'static str,
     /// Bytes of the longest frame.
     pub frame_len_max: usize,
     /// The limits of a connection's buffers.
@@ -125,7 +126,7 @@ pub trait Protocol: Send {
     }
 
     /// The next connection from inside the node.
-    fn next_inside(&mut self) -> Option<UnixStream> {
+    fn next_inside(&mut self) -> Option<Stream> {
         None
     }
 
@@ -133,7 +134,7 @@ pub trait Protocol: Send {
     ///
     /// # Errors
     /// When the operating system refuses.
-    fn begin(&mut self, registry: &Registry, token: Token) -> std::io::Result<()> {
+    fn begin(&mut self, registry: Registry<'_>, token: Token) -> std::io::Result<()> {
         let _ = (registry, token);
         Ok(())
     }

@@ -151,7 +151,8 @@ impl Reception {
     /// If `logon` was not decoded from `raw`.
     pub fn prove_by_signature(
         &mut self,
-        (raw, logon): (&RawMessage<'_>, &SignedLogon),
+        raw: &RawMessage<'_>,
+        logon: &SignedLogon,
         via: Via,
     ) -> Option<Result<KnownSession, LogonReject>> {
         if !self.verification_rate.take(via.now) {

@@ -4,8 +4,7 @@
 //! It moves bytes and knows no protocol. It never blocks, and it produces no output by itself but
 //! heartbeats and the farewell.
 
-use mio::event::Event;
-use mio::{Interest, Registry, Token};
+use weir_io::net::{Event, Registry, Token};
 use weir_tls::link::SCRATCH_LEN;
 use weir_types::{Nanos, Reason, SessionId};
 use weir_wire::frame::put_frame;
@@ -19,7 +18,7 @@ use crate::transport::{Ending, Transport};
 pub const CLOSING_TIME: u64 = 1_000_000_000;
 /// Silence after which a connection is lost, in tenths of its heartbeat interval.
 pub const SILENCE_TENTHS: u64 = 25;
-/// The number of malformed messages at which a connection is ended.
+/// The number of malformed messages and refused logons at which a connection is ended.
 pub const ERRORS_MAX: u32 = 16;
 
 /// The limits of one connection's buffers.
@@ -76,11 +75,11 @@ impl Socket {
     pub fn open(
         mut transport: Transport,
         limits: Limits,
-        (registry, token): (&Registry, Token),
+        (registry, token): (Registry<'_>, Token),
         now: Nanos,
     ) -> std::io::Result<Socket> {
-        transport.set_nodelay()?;
-        registry.register(transport.socket(), token, Interest::READABLE | Interest::WRITABLE)?;
+        transport.stream().set_nodelay()?;
+        registry.register(transport.stream(), token)?;
         Ok(Socket {
             transport,
             limits,
@@ -101,16 +100,16 @@ impl Socket {
     }
 
     /// Takes in an event of the poll.
-    pub fn note(&mut self, event: &Event) {
-        self.has_hung_up |= event.is_read_closed();
-        self.readable |= event.is_readable() || event.is_read_closed();
-        self.writable |= event.is_writable();
+    pub fn note(&mut self, event: Event) {
+        self.has_hung_up |= event.is_read_closed;
+        self.readable |= event.is_readable || event.is_read_closed;
+        self.writable |= event.is_writable;
     }
 
     /// Removes it from the poll.
-    pub fn leave(&mut self, registry: &Registry) {
+    pub fn leave(&mut self, registry: Registry<'_>) {
         // A socket that the poll no longer knows is closed all the same.
-        let _ = registry.deregister(self.transport.socket());
+        let _ = registry.deregister(self.transport.stream());
     }
 
     /// Reads until the socket is empty or the input is full.
@@ -241,7 +240,7 @@ impl Socket {
         is_late
     }
 
-    /// Counts a malformed or misplaced message; true at the limit.
+    /// Counts a malformed or misplaced message or a refused logon; true at the limit.
     pub fn count_error(&mut self) -> bool {
         self.error_count += 1;
         self.error_count >= ERRORS_MAX
@@ -249,9 +248,10 @@ impl Socket {
 
     /// The reason to end a session's connection now, if there is one: its key has expired, or it
     /// was silent for 2.5 times `interval`, its time between heartbeats in nanoseconds. A
-    /// connection that is not read (`is_heard` is false) is not silent.
+    /// connection that is not read (`is_heard` is false) is not silent: its silence counts from
+    /// the last call before it is read again.
     pub fn lapse(
-        &self,
+        &mut self,
         (interval, valid_until): (u64, Nanos),
         is_heard: bool,
         now: Nanos,
@@ -259,7 +259,10 @@ impl Socket {
         if KnownSession::is_over(valid_until, now) {
             return Some(Reason::KeyExpired);
         }
-        let is_silent = is_heard && now.since(self.heard_at).0 * 10 > interval * SILENCE_TENTHS;
+        if !is_heard {
+            self.heard_at = now;
+        }
+        let is_silent = now.since(self.heard_at).0 * 10 > interval * SILENCE_TENTHS;
         is_silent.then_some(Reason::HeartbeatLost)
     }
 

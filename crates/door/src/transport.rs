@@ -1,31 +1,28 @@
-//! A connection's transport: plain TCP, TLS over TCP, or a pair of sockets inside the node. No
-//! other module depends on which of them it is.
+//! A connection's transport: a stream, with or without TLS. No other module depends on which of the
+//! two it is.
 //!
 //! On the server's side [`super::handshakes`] completes the TLS handshake before a transport
 //! exists. On the client's side the handshake proceeds as the transport is read and written.
 
 use std::io::{ErrorKind, Read, Write};
 
-use mio::event::Source;
-use mio::net::{TcpStream, UnixStream};
+use weir_io::net::Stream;
 use weir_tls::{Link, LinkError};
 
-/// A socket, with or without TLS.
+/// A stream, with or without TLS.
 #[derive(Debug)]
 pub enum Transport {
-    /// TCP without TLS.
-    Plain(TcpStream),
-    /// TLS over TCP.
+    /// A stream without TLS.
+    Plain(Stream),
+    /// TLS over a stream.
     Tls(Box<TlsTransport>),
-    /// One end of a pair of sockets; the other end is a part of this node.
-    Local(UnixStream),
 }
 
-/// A TCP socket and its TLS state.
+/// A stream and its TLS state.
 #[derive(Debug)]
 pub struct TlsTransport {
-    /// The socket.
-    pub stream: TcpStream,
+    /// The stream.
+    pub stream: Stream,
     /// The TLS state.
     pub link: Link,
 }
@@ -67,7 +64,7 @@ impl Transport {
     /// Creates the client's end of TLS over a socket; the handshake proceeds as it is read and
     /// written.
     #[must_use]
-    pub fn client(stream: TcpStream, link: Link) -> Transport {
+    pub fn client(stream: Stream, link: Link) -> Transport {
         Transport::Tls(Box::new(TlsTransport { stream, link }))
     }
 
@@ -79,7 +76,6 @@ impl Transport {
     pub fn read(&mut self, room: &mut [u8], sealed: &mut [u8]) -> Result<Got, Ending> {
         match self {
             Transport::Plain(stream) => read_plain(stream, room),
-            Transport::Local(stream) => read_plain(stream, room),
             Transport::Tls(tls) => tls.read(room, sealed),
         }
     }
@@ -91,7 +87,6 @@ impl Transport {
     pub fn write(&mut self, bytes: &[u8]) -> Result<Put, Ending> {
         match self {
             Transport::Plain(stream) => write_plain(stream, bytes),
-            Transport::Local(stream) => write_plain(stream, bytes),
             Transport::Tls(tls) => {
                 let put = tls.link.write(&mut tls.stream, bytes).map_err(|_| Ending::Closed)?;
                 Ok(Put { len: put.len, moved: put.moved, blocked: put.blocked })
@@ -103,7 +98,7 @@ impl Transport {
     #[must_use]
     pub fn unsent_len(&self) -> usize {
         match self {
-            Transport::Plain(_) | Transport::Local(_) => 0,
+            Transport::Plain(_) => 0,
             Transport::Tls(tls) => tls.link.unsent_len(),
         }
     }
@@ -115,30 +110,12 @@ impl Transport {
         }
     }
 
-    /// Returns the socket, for the poll.
-    pub fn socket(&mut self) -> &mut dyn Source {
+    /// Returns the stream, for the poll and for its options.
+    pub fn stream(&mut self) -> &mut Stream {
         match self {
             Transport::Plain(stream) => stream,
             Transport::Tls(tls) => &mut tls.stream,
-            Transport::Local(stream) => stream,
         }
-    }
-
-    /// Returns the socket if it is a TCP socket.
-    pub fn tcp(&mut self) -> Option<&mut TcpStream> {
-        match self {
-            Transport::Plain(stream) => Some(stream),
-            Transport::Tls(tls) => Some(&mut tls.stream),
-            Transport::Local(_) => None,
-        }
-    }
-
-    /// Sets `TCP_NODELAY`, so that small writes are sent at once; does nothing without TCP.
-    ///
-    /// # Errors
-    /// Returns the operating system's error if it refuses.
-    pub fn set_nodelay(&mut self) -> std::io::Result<()> {
-        self.tcp().map_or(Ok(()), |stream| stream.set_nodelay(true))
     }
 }
 

@@ -67,6 +67,7 @@ impl Protocol for Echo {
 
     const TERMS: Terms = Terms {
         name: "echo",
+        section: "test",
         frame_len_max: CLIENT_FRAME_LEN_MAX,
         limits: Limits { input_len_max: 2 * CLIENT_FRAME_LEN_MAX, output_len_max: 64 * 1024 },
         inside_limits: Limits { input_len_max: 1024, output_len_max: 1024 },
@@ -183,7 +184,7 @@ impl Stand {
         let scene = Arc::new(Mutex::new(Scene::default()));
         let lobby = LobbyLimits { logon_time_max: Nanos(10 * SECOND), per_address_max };
         let parts = ListenerParts {
-            door: Door::Plain(listener),
+            door: Door::Plain(weir_io::net::Listener::from_std(listener).unwrap()),
             node_id: NodeId([9; 16]),
             rng: Box::new(SeededRng::new(1, "nonces")),
             limits: DoorLimits { connections_max, lobby },
@@ -400,6 +401,27 @@ fn a_logon_that_is_refused_is_told_the_reason_and_counted() {
 }
 
 #[test]
+fn a_connection_has_one_guess_of_a_key_and_fifteen_other_logons_that_are_refused() {
+    let mut stand = Stand::open();
+    let _alice = stand.log_on(ALICE);
+    let mut guesser = stand.connect();
+    let guess = Logon { api_key: ApiKey([1; 32]), ..logon(BOB) };
+    guesser.send(|out| (0..2).for_each(|_| put_logon(&guess, &[], out)));
+    assert_eq!(guesser.next(&mut stand), Got::LogonReject(Reason::UnknownKey));
+    let told = Got::Logout(SessionId::NONE, Reason::UnknownKey);
+    assert_eq!([guesser.next(&mut stand), guesser.next(&mut stand)], [told, Got::Closed]);
+
+    let mut stubborn = stand.connect();
+    stubborn.send(|out| (0..17).for_each(|_| put_logon(&logon(ALICE), &[], out)));
+    for _ in 0..16 {
+        assert_eq!(stubborn.next(&mut stand), Got::LogonReject(Reason::AlreadyLoggedOn));
+    }
+    let told = Got::Logout(SessionId::NONE, Reason::TooManyErrors);
+    assert_eq!([stubborn.next(&mut stand), stubborn.next(&mut stand)], [told, Got::Closed]);
+    assert_eq!((stand.report().logons_refused, stand.report().ended), (17, 2));
+}
+
+#[test]
 fn a_door_has_so_many_connections_and_one_that_leaves_makes_room() {
     let mut stand = Stand::new(2, 100);
     let first = stand.connect();
@@ -566,8 +588,11 @@ fn a_message_without_room_waits_and_keeps_those_behind_it() {
     let mut stand = Stand::open();
     let mut alice = stand.log_on(ALICE);
     stand.scene().is_held = true;
-    alice.ask(ALICE, 1, 1);
-    alice.ask(ALICE, 2, 1);
+    let more = AddCredit { correlation_id: 1, session_id: ALICE, pages: 0, rows: 1, bytes: 0 };
+    alice.send(|out| (0..2).for_each(|_| put_frame(&more, out)));
+    while stand.report().back_pressure == 0 {
+        stand.work();
+    }
     // It is not silent: its bytes are there and not taken.
     stand.passes(20 * SECOND);
     assert_eq!(alice.next(&mut stand), Got::Heartbeat);
@@ -576,8 +601,14 @@ fn a_message_without_room_waits_and_keeps_those_behind_it() {
     assert!(stand.listener.next_deadline(stand.now).is_some_and(|at| at < soon));
     assert_eq!(stand.report().back_pressure, 1);
     stand.scene().is_held = false;
-    stand.work();
+    // Its silence counts from now on, although its last bytes came long ago.
+    stand.passes(SECOND / 10);
     assert_eq!(stand.scene().taken, 2);
+    assert_eq!([alice.next(&mut stand), alice.next(&mut stand)], [Got::Heartbeat; 2]);
+    stand.passes(2 * SECOND);
+    assert_eq!(alice.next(&mut stand), Got::Heartbeat);
+    stand.passes(SECOND);
+    assert_eq!(alice.next(&mut stand), Got::Logout(ALICE, Reason::HeartbeatLost));
 }
 
 #[test]

@@ -366,7 +366,7 @@ impl Engine {
         for _ in 0..r.count("positions", self.config.positions_max)? {
             let (account, instrument) = (r.u32()?, r.u32()?);
             self.check_slots(account, instrument)?;
-            let position = promised.position((account, instrument), [r.u64()?, r.u64()?, r.u64()?]);
+            let position = promised.position(account, instrument, [r.u64()?, r.u64()?, r.u64()?]);
             let total = position?.total;
             self.positions.update(account, instrument, |position| position.total = total);
         }

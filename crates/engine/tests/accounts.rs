@@ -1,9 +1,9 @@
 //! Accounts: their limits at the ends of the price range, and a change from unlimited to limited.
 
-mod common;
+mod support;
 
-use common::steps::*;
-use common::*;
+use support::steps::*;
+use support::*;
 use weir_types::*;
 use weir_wire::Request;
 use weir_wire::order_entry::NewOrder;

@@ -1,13 +1,13 @@
 //! Orders in steady state allocate nothing on the heap.
 
-mod common;
+mod support;
 
 #[allow(dead_code)]
-#[path = "../examples/bench/memory.rs"]
+#[path = "support/memory.rs"]
 mod memory;
 
-use common::*;
 use memory::{Counting, allocation_count};
+use support::*;
 use weir_types::*;
 use weir_wire::order_entry::{CancelOrder, NewOrder};
 use weir_wire::{Command, Event, Request};

@@ -1,9 +1,9 @@
 //! Busts: their effects and their refusals; and the throttle.
 
-mod common;
+mod support;
 
-use common::steps::*;
-use common::*;
+use support::steps::*;
+use support::*;
 use weir_engine::{Engine, EngineConfig, SnapshotError};
 use weir_types::*;
 use weir_wire::{Definition, Request};

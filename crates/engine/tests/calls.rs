@@ -1,10 +1,10 @@
 //! Calls: the orders that they collect, their uncrossing price, the orders that a change of phase
 //! ends.
 
-mod common;
+mod support;
 
-use common::steps::*;
-use common::*;
+use support::steps::*;
+use support::*;
 use weir_types::*;
 
 /// Returns a desk whose instrument is in its opening call.

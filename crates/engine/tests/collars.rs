@@ -1,9 +1,9 @@
 //! Collars: a trade beyond the collar does not happen, and a call begins.
 
-mod common;
+mod support;
 
-use common::steps::*;
-use common::*;
+use support::steps::*;
+use support::*;
 use weir_types::*;
 
 fn collared(static_collar: u32, dynamic_collar: u32) -> Desk {

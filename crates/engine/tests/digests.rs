@@ -1,10 +1,10 @@
 //! Detection of diverged replicas: by the digest after the command that they applied differently,
 //! by the digest of the next checkpoint, by the hash of the whole state.
 
-mod common;
+mod support;
 
-use common::steps::*;
-use common::*;
+use support::steps::*;
+use support::*;
 use weir_engine::{Engine, EngineConfig};
 use weir_types::*;
 use weir_wire::order_entry::MassCancel;

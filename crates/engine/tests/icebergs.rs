@@ -1,10 +1,10 @@
 //! Icebergs: the shown quantity, the place of the next slice, the quantity that a look-ahead
 //! counts.
 
-mod common;
+mod support;
 
-use common::steps::*;
-use common::*;
+use support::steps::*;
+use support::*;
 use weir_types::*;
 
 #[test]

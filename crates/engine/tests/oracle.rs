@@ -30,7 +30,7 @@ fn random_bytes(count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Runs the same kinds of commands as the campaign `engine_oracle`, but fewer.
+/// Runs the same kinds of commands as the campaign `engine-oracle`, but fewer.
 #[test]
 fn both_engines_agree_on_a_long_script_that_trades() {
     let bytes = random_bytes(200_000);

@@ -1,8 +1,8 @@
 //! New orders, replaces and cancels through the engine's public interface.
 
-mod common;
+mod support;
 
-use common::*;
+use support::*;
 use weir_types::*;
 use weir_wire::Request;
 

@@ -1,9 +1,9 @@
 //! The examples of `docs/matching.md`, played on both engines: the page must show their events. An
 //! example is a code block marked `example`, with a line per command and its events below it.
 
-mod common;
+mod support;
 
-use common::play::Pair;
+use support::play::Pair;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/matching.md");
 

@@ -1,9 +1,9 @@
 //! Request numbers, operators' requests, kill switches, phases, lost sessions, the control
 //! partition, snapshots.
 
-mod common;
+mod support;
 
-use common::*;
+use support::*;
 use weir_engine::{Engine, EngineConfig, SessionState, SnapshotError};
 use weir_types::*;
 use weir_wire::order_entry::{CancelOrder, MassCancel, NewOrder};

@@ -1,10 +1,10 @@
 //! Snapshots with changes that would do harm later: each is refused when it is read, with the name
 //! of the fault.
 
-mod common;
+mod support;
 
-use common::steps::*;
-use common::*;
+use support::steps::*;
+use support::*;
 use weir_engine::{Engine, SnapshotError};
 use weir_types::*;
 use weir_wire::event::TradeBusted;

@@ -1,9 +1,9 @@
 //! Stops: the trades that reach them, the order in which they trigger, the orders they become.
 
-mod common;
+mod support;
 
-use common::steps::*;
-use common::*;
+use support::steps::*;
+use support::*;
 use weir_types::*;
 
 #[test]

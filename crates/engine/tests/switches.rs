@@ -1,8 +1,8 @@
 //! The optional parts of a partition: the digest, remembered answers, pre-trade risk.
 
-mod common;
+mod support;
 
-use common::*;
+use support::*;
 use weir_engine::EngineConfig;
 use weir_types::*;
 use weir_wire::order_entry::{CancelOrder, NewOrder};

@@ -1,9 +1,9 @@
 //! Timers: expiries, ends of calls, the schedule; and their survival of a restart.
 
-mod common;
+mod support;
 
-use common::steps::*;
-use common::*;
+use support::steps::*;
+use support::*;
 use weir_engine::Engine;
 use weir_types::*;
 use weir_wire::{Command, Request};

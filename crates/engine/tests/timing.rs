@@ -1,7 +1,7 @@
 //! The clocks of the benchmarks: they advance, and an empty operation takes no time.
 
 #[allow(dead_code, reason = "the benchmarks use all of it")]
-#[path = "../examples/bench/timing.rs"]
+#[path = "support/timing.rs"]
 mod timing;
 
 #[test]

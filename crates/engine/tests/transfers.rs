@@ -1,9 +1,9 @@
 //! Cash moved between two partitions by two transfers, one in each log, while answers of either
 //! side are lost and either engine restarts from an older snapshot and its log.
 
-mod common;
+mod support;
 
-use common::*;
+use support::*;
 use weir_engine::{Engine, EngineConfig};
 use weir_types::*;
 use weir_wire::reference::Transfer;

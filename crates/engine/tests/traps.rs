@@ -1,9 +1,9 @@
-//! Traps that caught other engines, one test each, in the short notation of `common::steps`.
+//! Traps that caught other engines, one test each, in the short notation of `support::steps`.
 
-mod common;
+mod support;
 
-use common::steps::*;
-use common::*;
+use support::steps::*;
+use support::*;
 use weir_engine::EngineConfig;
 use weir_types::*;
 use weir_wire::order_entry::{MassCancel, NewOrder};

@@ -1,10 +1,10 @@
 //! The price of an uncrossing, checked against the rows of the page's table and against the page's
 //! rule applied to every price on the tick. No price between two limits would have traded more.
 
-mod common;
+mod support;
 
-use common::play::Pair;
 use proptest::prelude::*;
+use support::play::Pair;
 use weir_engine::{CallLevel, Uncrossing, uncrossing_price};
 use weir_types::*;
 

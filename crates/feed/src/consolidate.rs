@@ -20,8 +20,16 @@ struct Side {
     size: Qty,
 }
 
-/// The best of one side: the index of its venue, and its price and size.
-type Best = Option<(usize, Side)>;
+/// A venue's quote of one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Quoted {
+    /// The index of the venue.
+    place: usize,
+    quote: Side,
+}
+
+/// The best of one side.
+type Best = Option<Quoted>;
 
 /// The quotes of an instrument's venues, and the best of them.
 #[derive(Clone, Debug, Default)]
@@ -44,28 +52,30 @@ pub struct Consolidator {
 const BID: usize = 0;
 
 /// Returns true when `this` ranks before `that` on a side; among equals the lower index wins.
-fn is_better(side: usize, this: (usize, Side), that: (usize, Side)) -> bool {
-    let (bid, ask) = (this.1.price.cmp(&that.1.price), that.1.price.cmp(&this.1.price));
-    let by_price = if side == BID { bid } else { ask };
-    by_price.then(this.1.size.cmp(&that.1.size)).then(that.0.cmp(&this.0)).is_gt()
+fn is_better(side: usize, this: Quoted, that: Quoted) -> bool {
+    let bid = this.quote.price.cmp(&that.quote.price);
+    let by_price = if side == BID { bid } else { bid.reverse() };
+    let by_size = this.quote.size.cmp(&that.quote.size);
+    by_price.then(by_size).then(that.place.cmp(&this.place)).is_gt()
 }
 
 impl Book {
     /// Sets one side of the venue at `place`; returns true when the best of that side changed.
-    fn set(&mut self, side: usize, place: usize, quoted: Side) -> bool {
-        if self.quotes[place][side] == quoted {
+    fn set(&mut self, side: usize, place: usize, quote: Side) -> bool {
+        if self.quotes[place][side] == quote {
             return false;
         }
-        self.quotes[place][side] = quoted;
+        self.quotes[place][side] = quote;
+        let quoted = Quoted { place, quote };
         let before = self.best[side];
-        let has_quote = !quoted.size.is_zero();
+        let has_quote = !quote.size.is_zero();
         let is_best_now = match before {
             None => has_quote,
-            Some(best) => has_quote && is_better(side, (place, quoted), best),
+            Some(best) => has_quote && is_better(side, quoted, best),
         };
         if is_best_now {
-            self.best[side] = Some((place, quoted));
-        } else if before.is_some_and(|(best, _)| best == place) {
+            self.best[side] = Some(quoted);
+        } else if before.is_some_and(|best| best.place == place) {
             self.best[side] = self.look_through(side);
         }
         self.best[side] != before
@@ -74,8 +84,8 @@ impl Book {
     fn look_through(&self, side: usize) -> Best {
         let mut best: Best = None;
         for (place, quote) in self.quotes.iter().enumerate() {
-            let quoted = (place, quote[side]);
-            if !quoted.1.size.is_zero() && best.is_none_or(|it| is_better(side, quoted, it)) {
+            let quoted = Quoted { place, quote: quote[side] };
+            if !quoted.quote.size.is_zero() && best.is_none_or(|it| is_better(side, quoted, it)) {
                 best = Some(quoted);
             }
         }
@@ -130,8 +140,8 @@ impl Consolidator {
     pub fn best(&self, instrument_id: InstrumentId) -> Action {
         let best = self.books.get(&instrument_id).map_or([None; 2], |book| book.best);
         let side = |best: Best| {
-            best.map_or((Venue::default(), Side::default()), |(place, side)| {
-                (self.venues[place], side)
+            best.map_or((Venue::default(), Side::default()), |best| {
+                (self.venues[best.place], best.quote)
             })
         };
         let ((bid_venue, bid), (ask_venue, ask)) = (side(best[0]), side(best[1]));

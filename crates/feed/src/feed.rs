@@ -2,11 +2,14 @@
 //!
 //! A feed has two layers. Its *framing* reads a datagram's channel, session and sequence numbers,
 //! which is all that arbitration and gap detection need. Its *codec* turns one message into
-//! [`Update`]s. Both borrow their input; nothing is copied, and only new instruments allocate.
+//! [`Update`]s. Both borrow their input; nothing is copied, and only new instruments allocate. Its
+//! [`Profile`] holds the rest: name, transport, and the rules that receivers and tools ask for.
 
 use weir_types::Nanos;
 
 use crate::instrument::Definition;
+use crate::moldudp64::Session;
+use crate::profile::Profile;
 use crate::update::Update;
 
 /// A datagram with its parsed header.
@@ -126,10 +129,22 @@ pub trait Sink {
     fn update(&mut self, update: Update);
 }
 
-/// The two layers of a feed.
+/// The two layers of a feed, and its profile.
 pub trait Feed {
-    /// Returns the feed's name in configurations and tools: `itch`, `iex-deep`, `opra`.
-    fn name(&self) -> &'static str;
+    /// Returns the feed's properties that its bytes do not show.
+    fn profile(&self) -> &'static Profile;
+
+    /// Begins a day at this midnight by the venue's clock, since the Unix epoch; zero: unknown.
+    /// For feeds whose times [count from midnight](Profile::counts_from_midnight).
+    fn begin_day(&mut self, midnight: Nanos) {
+        let _ = midnight;
+    }
+
+    /// Begins the session `name`, whose first packet arrived at `ts_recv`. For feeds whose session
+    /// names state the date.
+    fn begin_session(&mut self, name: Session, ts_recv: Nanos) {
+        let _ = (name, ts_recv);
+    }
 
     /// Parses a datagram's header.
     ///

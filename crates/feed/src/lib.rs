@@ -6,7 +6,8 @@
 //! datagram ─► packet ─► line ─► codec ─► update
 //!            framing   A/B, gaps  ITCH…   one form
 //! ```
-//! * [`feed`]: the trait of every feed. Codecs: [`itch`], [`iex`], [`opra`], [`cta`], [`dbn`] and
+//! * [`feed`]: the trait of every feed; [`profile`]: its properties; [`registry`]: all feeds by
+//!   name. Codecs: [`itch`], [`iex`], [`opra`], [`cta`], [`dbn`] and
 //!   [`weir`], a node's own market. Framings: [`moldudp64`], [`soupbin`].
 //! * [`line`]: lines A and B and retransmissions as one sequence; gaps, sessions, recovery.
 //! * [`update`]: the one form of all feeds' messages. [`instrument`]: definitions and symbols.
@@ -27,6 +28,8 @@ pub mod line;
 pub mod moldudp64;
 mod national;
 pub mod opra;
+pub mod profile;
+pub mod registry;
 pub mod session_name;
 pub mod soupbin;
 pub mod update;
@@ -34,6 +37,8 @@ pub mod weir;
 
 pub use feed::{Collected, Context, Feed, FeedError, Packet, PacketKind, Sink};
 pub use instrument::{Definition, SymbolText, Symbols};
+pub use profile::{OrderIds, Profile, Transport};
+pub use registry::{AnyFeed, FEEDS, FeedEntry, feed_by_name, feed_names};
 pub use update::{
     Action, AuctionKind, PriceKind, SystemEvent, TradeFlags, TradingState, Update, Venue,
 };

@@ -12,8 +12,17 @@ use weir_types::Nanos;
 
 use super::itch::Itch;
 use super::moldudp64::{SESSION_LEN, Session};
-use super::{Context, Feed, FeedError, Packet, Sink, moldudp64};
+use super::{Context, Feed, FeedError, Packet, Profile, Sink, Transport, itch, moldudp64};
 use crate::session_name::{MAPPING, SessionName};
+
+/// The feed's profile: that of ITCH, with sessions that state their day.
+pub const PROFILE: Profile = Profile {
+    transport: Transport::MoldUdp64,
+    is_of_a_node: true,
+    book_kinds: itch::PROFILE.book_kinds,
+    silence_max: itch::PROFILE.silence_max,
+    ..Profile::new("weir")
+};
 
 /// The codec of Weir's own feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,19 +42,18 @@ impl Weir {
     pub fn new() -> Weir {
         Weir { itch: Itch::new(Nanos(0)) }
     }
-
-    /// Begins a session whose first packet was received at `ts_recv`, since the Unix epoch: times
-    /// become absolute, counted from the beginning of its day. With a name that is not Weir's they
-    /// stay relative to the session's beginning.
-    pub fn begin_session(&mut self, session: Session, ts_recv: Nanos) {
-        let name = SessionName::read(session);
-        self.itch = Itch::new(name.map_or(Nanos(0), |name| name.midnight(ts_recv)));
-    }
 }
 
 impl Feed for Weir {
-    fn name(&self) -> &'static str {
-        "weir"
+    fn profile(&self) -> &'static Profile {
+        &PROFILE
+    }
+
+    /// Times become absolute, counted from the beginning of the session's day. With a name that is
+    /// not Weir's they stay relative to the session's beginning.
+    fn begin_session(&mut self, session: Session, ts_recv: Nanos) {
+        let name = SessionName::read(session);
+        self.itch = Itch::new(name.map_or(Nanos(0), |name| name.midnight(ts_recv)));
     }
 
     fn packet<'a>(&self, datagram: &'a [u8]) -> Result<Packet<'a>, FeedError> {

@@ -1,6 +1,6 @@
 //! Events addressed to a session: reading their heads in place, and framing them.
 
-use weir_types::{EventNo, Position, RequestNo, SessionId};
+use weir_types::{EventNo, RequestNo, SessionId};
 use weir_wire::Message;
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected, TradeBusted};
 use weir_wire::field::Field;
@@ -82,7 +82,7 @@ impl Address {
     /// Returns the event's entry in its session's stream.
     pub(super) fn noted(&self, record: u64) -> Noted {
         let (event_no, request_no) = (self.event_no, self.request_no);
-        Noted { event_no, request_no, position: Position(self.position), record }
+        Noted { event_no, request_no, record }
     }
 }
 

@@ -7,6 +7,7 @@
 
 use weir_door::ConnectionId;
 use weir_door::transport::{Ending, Transport};
+use weir_io::net::Event;
 use weir_probe::{TraceId, Tsc};
 use weir_tls::link::SCRATCH_LEN;
 use weir_types::{Nanos, SessionId};
@@ -306,10 +307,10 @@ impl Connection {
     }
 
     /// Records the socket's readiness to be read or written, or its end of stream.
-    pub fn on_ready(&mut self, event: &mio::event::Event) {
-        self.readable |= event.is_readable() || event.is_read_closed();
-        self.read_closed |= event.is_read_closed();
-        self.writable |= event.is_writable();
+    pub fn on_ready(&mut self, event: Event) {
+        self.readable |= event.is_readable || event.is_read_closed;
+        self.read_closed |= event.is_read_closed;
+        self.writable |= event.is_writable;
     }
 
     /// Returns true when it can be written at once.

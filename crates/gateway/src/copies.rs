@@ -7,9 +7,10 @@
 //!
 //! INVARIANT: a stream that is not behind has had every record of its feed and port.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use weir_door::ConnectionId;
+use weir_door::fixed_map::FixedMap;
 use weir_partition::event_reader::PastEvents;
 use weir_types::{FirmId, Nanos, PartitionId, SessionId};
 
@@ -71,7 +72,7 @@ struct Feed {
 /// All topics and their streams.
 pub(super) struct Copies {
     feeds: Vec<Feed>,
-    feed_of: HashMap<FirmId, usize>,
+    feed_of: FixedMap<FirmId, usize>,
     /// The first record of each port's event log.
     first_records: Vec<u64>,
     retained: usize,
@@ -85,7 +86,7 @@ impl Copies {
     pub(super) fn new(first_records: Vec<u64>, retained: usize) -> Copies {
         let mut copies = Copies {
             feeds: Vec::new(),
-            feed_of: HashMap::new(),
+            feed_of: FixedMap::default(),
             first_records,
             retained,
             stream_count: 0,
@@ -183,7 +184,8 @@ impl Copies {
     /// that `send` could not serve are behind from then on.
     pub(super) fn tell_listeners(
         &mut self,
-        (feed, port): (usize, usize),
+        feed: usize,
+        port: usize,
         now: Nanos,
         mut send: impl FnMut(&CopyStream) -> bool,
     ) {

@@ -14,6 +14,7 @@ use weir_wire::report::StageTimes;
 use super::addressed::{Address, address_of, put_event};
 use super::connection::Connection;
 use super::copies::{ALL, CopyStream, StreamKey};
+use super::plant::{self, Plant};
 use super::refusals::Refusal;
 use super::{Gateway, Port};
 
@@ -111,7 +112,8 @@ impl Gateway {
         let wanted = request.partition_id;
         let port = self.ports.iter().position(|port| port.ring.partition_id == wanted);
         let port = port.ok_or(Reason::WrongPartition)?;
-        let feed = self.copies.feed_of(firm_id);
+        let is_astray = plant::is(Plant::CopiesOfAllFirms);
+        let feed = if is_astray { ALL } else { self.copies.feed_of(firm_id) };
         Ok(StreamKey { feed, port, session_id: request.session_id, firm_id: asked })
     }
 
@@ -214,10 +216,10 @@ impl Gateway {
         let limit = self.config.output_len_max;
         let feeds = [ALL, feed];
         for &feed in if feed == ALL { &feeds[..1] } else { &feeds[..] } {
-            self.copies.tell_listeners((feed, port), now, |stream| {
+            self.copies.tell_listeners(feed, port, now, |stream| {
                 let connection = self.connections.get_mut(stream.connection);
                 let Some(connection) = connection.filter(|to| to.has_room(limit)) else {
-                    return false;
+                    return plant::is(Plant::CopySkippedWhenFull);
                 };
                 event.put(stream, owner_firm_id, connection);
                 self.counters.copies += 1;
@@ -297,7 +299,8 @@ impl Gateway {
     pub(super) fn put_copy_marks(
         &mut self,
         connection: &mut Connection,
-        (session_id, interval): (SessionId, u64),
+        session_id: SessionId,
+        interval: u64,
         now: Nanos,
     ) {
         let Some(session) = self.sessions.get(session_id) else { return };

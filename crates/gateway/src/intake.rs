@@ -63,7 +63,7 @@ impl Gateway {
         let Some(mut connection) = self.connections.take(id) else { return 0 };
         connection.in_read_list = false;
         let mut frames = 0;
-        let outcome = self.read_connection(&mut connection, (share, now), &mut frames);
+        let outcome = self.read_connection(&mut connection, share, now, &mut frames);
         connection.settle_input(&mut self.buffers);
         if frames > 0 && !connection.sessions.is_empty() {
             self.fairness.heard(&mut connection.heard_in);
@@ -78,7 +78,8 @@ impl Gateway {
     fn read_connection(
         &mut self,
         connection: &mut Connection,
-        (share, now): (Share, Nanos),
+        share: Share,
+        now: Nanos,
         frames: &mut usize,
     ) -> ReadOutcome {
         if connection.closing_by.is_some() {
@@ -187,7 +188,7 @@ impl Gateway {
                 Taken::Done
             }
             Ok(ClientMessage::SignedLogon(logon, points)) => {
-                self.log_on_signed(connection, (&raw, &logon), points, now)
+                self.log_on_signed(connection, &raw, &logon, points, now)
             }
             Ok(ClientMessage::Logout(logout)) => {
                 self.log_out(connection, logout.session_id, now);

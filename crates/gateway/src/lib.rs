@@ -21,6 +21,7 @@ mod lines;
 mod logon;
 pub mod newcomers;
 mod opening;
+pub mod plant;
 mod reason_counts;
 mod record_index;
 mod refusals;
@@ -35,8 +36,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mio::{Events, Interest, Poll, Token};
 use weir_io::Rng;
+use weir_io::net::{Events, Net, Poll, Token, Waker};
 use weir_probe::{Recorder, TraceIds};
 use weir_types::{EventNo, FirmId, Nanos, RequestNo, SessionId};
 use weir_wire::reference::SessionLost;
@@ -52,6 +53,7 @@ use copies::Copies;
 use fairness::{ARRIVALS_MAX, Fairness};
 use lines::Lines;
 use newcomers::{Arrival, NewcomersPort};
+use plant::Plant;
 use sessions::{BehindList, Sessions};
 use timer_wheel::TimerWheel;
 use weir_door::directory::Directory;
@@ -112,9 +114,9 @@ pub struct GatewayStatus {
 struct Port {
     ring: PartitionPort,
     events: EventReader,
-    /// The partition's epochs.
+    /// The partition's epochs, as its events told them.
     lineage: Lineage,
-    /// The points at which addressed events pass the ends of epochs.
+    /// The points at which its records pass the ends of epochs.
     trail: Trail,
     /// The newest stage times taken off the ring.
     stamps: Option<StageStamps>,
@@ -130,12 +132,12 @@ pub struct PortParts {
     pub ring: PartitionPort,
     /// Its events, from the oldest retained one.
     pub events: EventReader,
-    /// Its epochs.
-    pub lineage: Lineage,
 }
 
 /// The parts of a gateway.
 pub struct GatewayParts {
+    /// The network of its connections.
+    pub net: Net,
     /// Its partitions; the control partition first.
     pub ports: Vec<PortParts>,
     /// The delivery store.
@@ -209,17 +211,17 @@ impl Gateway {
     /// Returns a listening gateway.
     ///
     /// # Errors
-    /// When the operating system refuses a poll or the listener.
+    /// When the operating system refuses a poll.
     pub fn new(parts: GatewayParts) -> std::io::Result<Gateway> {
-        let poll = Poll::new()?;
+        let poll = parts.net.poll()?;
         let ports: Vec<_> = parts
             .ports
             .into_iter()
-            .map(|PortParts { ring, events, lineage }| Port {
+            .map(|PortParts { ring, events }| Port {
                 ring,
                 trail: Trail::starting_at(events.next_record()),
+                lineage: Lineage::new(events.epoch()),
                 events,
-                lineage,
                 stamps: None,
                 answered: 0,
                 handed_over: false,
@@ -274,7 +276,7 @@ impl Gateway {
         (0..self.ports.len()).for_each(|port| self.note_beginning(port));
         while self.pump_events(now) > 0 {}
         // Events from before this start were counted by an earlier run.
-        self.counters.told_by = ReasonCounts::default();
+        self.counters.engine_refusals = ReasonCounts::default();
     }
 
     /// Records a session's firm, or none. Called for all sessions of a recovered engine before the
@@ -294,8 +296,7 @@ impl Gateway {
     /// # Errors
     /// When the poll refuses the descriptor.
     pub fn watch(&self, fd: std::os::fd::RawFd) -> std::io::Result<()> {
-        let mut source = mio::unix::SourceFd(&fd);
-        self.poll.registry().register(&mut source, DISK, Interest::READABLE)
+        self.poll.registry().register_fd(fd, DISK)
     }
 
     /// Connects the newcomers' thread: stores the gateway's ends of its rings, and returns a
@@ -329,9 +330,8 @@ impl Gateway {
         let Arrival { mut connection, lock, challenges } = arrival;
         let id = self.connections.reserve();
         connection.moves_to(id);
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let socket = connection.transport.socket();
-        if self.poll.registry().register(socket, Token(id.slot()), interest).is_err() {
+        let stream = connection.transport.stream();
+        if self.poll.registry().register(stream, Token(id.slot())).is_err() {
             self.drop_connection(connection, now);
             return;
         }
@@ -459,6 +459,7 @@ impl Gateway {
         if port == 0 {
             if let (Some(newcomers), Definition::DefineSession(d)) =
                 (&mut self.newcomers, &definition)
+                && !plant::is(Plant::DefinitionNotHandedOn)
             {
                 newcomers.tell(*d);
             }
@@ -493,8 +494,8 @@ impl Poller for Gateway {
             );
             return;
         }
-        for event in &self.poll_events {
-            match event.token() {
+        for event in self.poll_events.iter() {
+            match event.token {
                 WAKER | DISK => {}
                 Token(slot) => {
                     if let Some(connection) = self.connections.in_slot(slot) {
@@ -506,7 +507,8 @@ impl Poller for Gateway {
                             true => self.strangers.add(connection),
                             false => self.read_list.add(connection),
                         }
-                        if event.is_writable() && connection.output_len() > 0 {
+                        let is_writable = event.is_writable && !plant::is(Plant::FlushForgotten);
+                        if is_writable && connection.output_len() > 0 {
                             self.flush_list.add(connection);
                         }
                     }
@@ -515,8 +517,8 @@ impl Poller for Gateway {
         }
     }
 
-    fn waker(&self) -> std::io::Result<mio::Waker> {
-        mio::Waker::new(self.poll.registry(), WAKER)
+    fn waker(&self) -> std::io::Result<Waker> {
+        self.poll.waker(WAKER)
     }
 }
 

@@ -25,9 +25,9 @@ pub struct Lines {
 
 impl Lines {
     pub(super) fn logged_on(&mut self, connection: &Connection, session: SessionId, now: Nanos) {
-        if let Some(left_out) = self.logons.permit(now) {
+        if let Some(suppressed) = self.logons.permit(now) {
             let peer = peer_of(connection);
-            tracing::info!(session = session.0, peer, left_out, "session logged on");
+            tracing::info!(session = session.0, peer, suppressed, "session logged on");
         }
     }
 
@@ -35,14 +35,15 @@ impl Lines {
         &mut self,
         counters: &mut GatewayCounters,
         connection: &Connection,
-        (session, reason): (SessionId, Reason),
+        session: SessionId,
+        reason: Reason,
         now: Nanos,
     ) {
         counters.logons_refused += 1;
         counters.logons_refused_by.add(reason);
-        if let Some(left_out) = self.refusals.permit(now) {
+        if let Some(suppressed) = self.refusals.permit(now) {
             let peer = peer_of(connection);
-            tracing::warn!(session = session.0, peer, ?reason, left_out, "logon refused");
+            tracing::warn!(session = session.0, peer, ?reason, suppressed, "logon refused");
         }
     }
 
@@ -54,12 +55,12 @@ impl Lines {
         now: Nanos,
     ) {
         counters.closed_by.add(reason);
-        if let Some(left_out) = self.closings.permit(now) {
+        if let Some(suppressed) = self.closings.permit(now) {
             let (peer, sessions) = (peer_of(connection), sessions_of(connection));
             if matches!(reason, Reason::LogoutRequested | Reason::Stopping) {
-                tracing::info!(peer, sessions, ?reason, left_out, "connection closed");
+                tracing::info!(peer, sessions, ?reason, suppressed, "connection closed");
             } else {
-                tracing::warn!(peer, sessions, ?reason, left_out, "connection cut");
+                tracing::warn!(peer, sessions, ?reason, suppressed, "connection cut");
             }
         }
     }
@@ -69,13 +70,14 @@ impl Lines {
         &mut self,
         counters: &mut GatewayCounters,
         connection: &Connection,
-        (session, why): (SessionId, &'static str),
+        session: SessionId,
+        why: &'static str,
         now: Nanos,
     ) {
         counters.sessions_lost += 1;
-        if let Some(left_out) = self.losses.permit(now) {
+        if let Some(suppressed) = self.losses.permit(now) {
             let peer = peer_of(connection);
-            tracing::warn!(session = session.0, peer, why, left_out, "session lost");
+            tracing::warn!(session = session.0, peer, why, suppressed, "session lost");
         }
     }
 
@@ -87,9 +89,9 @@ impl Lines {
         now: Nanos,
     ) {
         counters.copy_streams_cut += 1;
-        if let Some(left_out) = self.copies_cut.permit(now) {
+        if let Some(suppressed) = self.copies_cut.permit(now) {
             let (session, firm) = (key.session_id.0, key.firm_id.0);
-            tracing::warn!(session, firm, left_out, "copies ended: too slow for what is kept");
+            tracing::warn!(session, firm, suppressed, "copies ended: too slow for what is kept");
         }
     }
 
@@ -97,13 +99,14 @@ impl Lines {
     pub(super) fn turned_away(
         &mut self,
         counters: &mut GatewayCounters,
-        (peer, connections): (Option<SocketAddr>, usize),
+        peer: Option<SocketAddr>,
+        connections: usize,
         now: Nanos,
     ) {
         counters.connections_refused += 1;
-        if let Some(left_out) = self.turned_away.permit(now) {
+        if let Some(suppressed) = self.turned_away.permit(now) {
             let peer = text_of(peer);
-            tracing::warn!(peer, connections, left_out, "connection turned away: no place");
+            tracing::warn!(peer, connections, suppressed, "connection turned away: no place");
         }
     }
 }

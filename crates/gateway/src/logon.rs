@@ -20,6 +20,7 @@ use super::Gateway;
 use super::connection::Connection;
 use super::intake::Taken;
 use super::opening::open;
+use super::plant::{self, Plant};
 use super::refusals::put_refused_logon;
 use super::sessions::{Behind, Session};
 
@@ -60,12 +61,13 @@ impl Gateway {
     pub(super) fn log_on_signed(
         &mut self,
         connection: &mut Connection,
-        (raw, logon): (&RawMessage<'_>, &SignedLogon),
+        raw: &RawMessage<'_>,
+        logon: &SignedLogon,
         points: Group<'_, ResumePoint>,
         now: Nanos,
     ) -> Taken {
         let via = Via { connection: connection.id, now };
-        let Some(known) = self.reception.prove_by_signature((raw, logon), via) else {
+        let Some(known) = self.reception.prove_by_signature(raw, logon, via) else {
             return Taken::NoRoom;
         };
         self.answer_logon(connection, known, Asked::of_signed(logon, points), now);
@@ -108,7 +110,7 @@ impl Gateway {
         };
         let via = Via { connection: connection.id, now };
         let sessions = &mut self.sessions;
-        let opened = known.and_then(|known| open(sessions, &known, (asked, via), &lineage_of));
+        let opened = known.and_then(|known| open(sessions, &known, asked, via, &lineage_of));
         match opened {
             Ok(()) => {
                 connection.sessions.push(session_id);
@@ -122,8 +124,8 @@ impl Gateway {
     }
 
     fn refuse_logon(&mut self, connection: &mut Connection, reject: &LogonReject, now: Nanos) {
-        let to = (&mut self.counters, &mut self.lines);
-        let closes = put_refused_logon(connection, reject, to, now);
+        let (counters, lines) = (&mut self.counters, &mut self.lines);
+        let closes = put_refused_logon(connection, reject, counters, lines, now);
         self.flush_list.add(connection);
         if let Some(reason) = closes {
             self.close(connection, reason, now);
@@ -202,7 +204,7 @@ impl Gateway {
     pub(super) fn drop_connection(&mut self, mut connection: Box<Connection>, now: Nanos) {
         for id in std::mem::take(&mut connection.sessions) {
             let why = "the connection is gone";
-            self.lines.lost(&mut self.counters, &connection, (id, why), now);
+            self.lines.lost(&mut self.counters, &connection, id, why, now);
             self.end_session(id);
         }
         match connection.ending {
@@ -215,13 +217,13 @@ impl Gateway {
         if connection.closing_by.is_some() {
             self.counters.connections_cut += 1;
         } else {
-            self.counters.connections_gone += 1;
+            self.counters.connections_closed_by_peer += 1;
         }
         if let Some(newcomers) = &self.newcomers {
             newcomers.places.give_back();
         }
         // A closed socket leaves the poll by itself, so the error is irrelevant.
-        drop(self.poll.registry().deregister(connection.transport.socket()));
+        drop(self.poll.registry().deregister(connection.transport.stream()));
         self.delivery.connection_is_gone(connection.id);
         self.reception.forget(connection.id);
         self.connections.release(connection.id);
@@ -248,7 +250,8 @@ impl Gateway {
         self.end_streams(id);
         self.sessions.detach(id);
         let Some(session) = self.sessions.get(id) else { return };
-        if session.role != Role::Trader || session.cancel_on_disconnect == Switch::Off {
+        let stays = session.role != Role::Trader || session.cancel_on_disconnect == Switch::Off;
+        if stays || plant::is(Plant::SessionLossForgotten) {
             return;
         }
         let lost =

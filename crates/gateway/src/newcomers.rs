@@ -21,7 +21,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mio::{Events, Interest, Poll, Token};
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_door::challenges::OpenChallenges;
 use weir_door::keys::Lock;
@@ -30,6 +29,7 @@ use weir_door::reception::{Reception, Via};
 use weir_door::socket::CLOSING_TIME;
 use weir_door::transport::{Ending, Transport};
 use weir_door::{Door, Entrance};
+use weir_io::net::{Events, Net, Poll, Token, Waker};
 use weir_runtime::{Agent, Poller, Wake};
 use weir_types::{Nanos, Reason, SessionId};
 use weir_wire::Definition;
@@ -143,6 +143,8 @@ impl NewcomersPort {
 
 /// The parts of the agent.
 pub struct NewcomersParts {
+    /// The network of the door.
+    pub net: Net,
     /// The source of connections.
     pub door: Door,
     /// The gateway, which takes them over.
@@ -195,7 +197,7 @@ impl Newcomers {
     /// # Errors
     /// When the operating system refuses a poll or the listener.
     pub fn new(parts: NewcomersParts) -> std::io::Result<Newcomers> {
-        let poll = Poll::new()?;
+        let poll = parts.net.poll()?;
         let entrance = parts.door.open(poll.registry(), LISTENER)?;
         Ok(Newcomers {
             poll,
@@ -245,16 +247,13 @@ impl Newcomers {
     fn admit(&mut self, mut transport: Transport, peer: Option<SocketAddr>, now: Nanos) {
         let taken = self.gateway.places.taken();
         if taken >= self.config.connections_max {
-            self.lines.turned_away(&mut self.counters, (peer, taken), now);
+            self.lines.turned_away(&mut self.counters, peer, taken, now);
             return;
         }
         let id = self.connections.reserve();
-        let interest = Interest::READABLE | Interest::WRITABLE;
         let (registry, token) = (self.poll.registry(), Token(id.slot()));
-        let ready = transport
-            .set_nodelay()
-            .and_then(|()| registry.register(transport.socket(), token, interest));
-        if ready.is_err() {
+        let stream = transport.stream();
+        if stream.set_nodelay().and_then(|()| registry.register(stream, token)).is_err() {
             self.connections.release(id);
             return;
         }
@@ -393,7 +392,7 @@ impl Newcomers {
         let refusal = match ClientMessage::decode(raw) {
             Ok(ClientMessage::Logon(logon, _)) => return self.log_on(connection, &logon, now),
             Ok(ClientMessage::SignedLogon(logon, _)) => {
-                return self.log_on_signed(connection, (raw, &logon), now);
+                return self.log_on_signed(connection, raw, &logon, now);
             }
             Ok(ClientMessage::ChallengeRequest(request)) => {
                 return self.challenge(connection, request.session_id, now);
@@ -448,11 +447,12 @@ impl Newcomers {
     fn log_on_signed(
         &mut self,
         connection: &mut Connection,
-        (raw, logon): (&RawMessage<'_>, &SignedLogon),
+        raw: &RawMessage<'_>,
+        logon: &SignedLogon,
         now: Nanos,
     ) -> Taken {
         let via = Via { connection: connection.id, now };
-        match self.reception.prove_by_signature((raw, logon), via) {
+        match self.reception.prove_by_signature(raw, logon, via) {
             None => Taken::NotNow,
             Some(Ok(_)) => self.proved_to_be(logon.session_id),
             Some(Err(reject)) => self.refuse_logon(connection, &reject, now),
@@ -481,8 +481,8 @@ impl Newcomers {
         reject: &LogonReject,
         now: Nanos,
     ) -> Taken {
-        let to = (&mut self.counters, &mut self.lines);
-        let closes = put_refused_logon(connection, reject, to, now);
+        let (counters, lines) = (&mut self.counters, &mut self.lines);
+        let closes = put_refused_logon(connection, reject, counters, lines, now);
         self.answered(connection, closes, now)
     }
 
@@ -527,7 +527,7 @@ impl Newcomers {
         if connection.closing_by.is_some() {
             self.counters.connections_cut += 1;
         } else {
-            self.counters.connections_gone += 1;
+            self.counters.connections_closed_by_peer += 1;
         }
         self.reception.forget(connection.id);
         self.forget(&mut connection);
@@ -539,7 +539,7 @@ impl Newcomers {
         self.timers.cancel(connection.id.slot());
         self.lobby.gone(connection.id);
         // A closed socket leaves the poll by itself; an error here changes nothing.
-        drop(self.poll.registry().deregister(connection.transport.socket()));
+        drop(self.poll.registry().deregister(connection.transport.stream()));
         self.connections.release(connection.id);
     }
 
@@ -657,8 +657,8 @@ impl Poller for Newcomers {
             );
             return;
         }
-        for event in &self.poll_events {
-            match event.token() {
+        for event in self.poll_events.iter() {
+            match event.token {
                 LISTENER => self.entrance.is_ready(),
                 WAKER => {}
                 Token(slot) => {
@@ -667,7 +667,7 @@ impl Poller for Newcomers {
                     if connection.closing_by.is_none() && !connection.waits_for_room {
                         self.read_list.add(connection);
                     }
-                    if event.is_writable() && connection.output_len() > 0 {
+                    if event.is_writable && connection.output_len() > 0 {
                         self.flush_list.add(connection);
                     }
                 }
@@ -675,8 +675,8 @@ impl Poller for Newcomers {
         }
     }
 
-    fn waker(&self) -> std::io::Result<mio::Waker> {
-        mio::Waker::new(self.poll.registry(), WAKER)
+    fn waker(&self) -> std::io::Result<Waker> {
+        self.poll.waker(WAKER)
     }
 }
 

@@ -10,6 +10,7 @@ use weir_partition::lineage::Lineage;
 use weir_types::{EventNo, Nanos, PartitionId, Reason};
 use weir_wire::session::LogonReject;
 
+use crate::plant::{self, Plant};
 use crate::sessions::Sessions;
 
 /// Opens a session whose identity is proved. `lineage_of` returns a partition's index among the
@@ -20,12 +21,13 @@ use crate::sessions::Sessions;
 pub fn open<'a>(
     sessions: &mut Sessions,
     known: &KnownSession,
-    (asked, via): (Asked<'_>, Via),
+    asked: Asked<'_>,
+    via: Via,
     lineage_of: &dyn Fn(PartitionId) -> Option<(usize, &'a Lineage)>,
 ) -> Result<(), LogonReject> {
     let refused = |reason| refusal(asked.session_id, reason);
     let session = sessions.entry(asked.session_id);
-    if session.connection.is_some() {
+    if session.connection.is_some() && !plant::is(Plant::TakeoverKeepsOldConnection) {
         return Err(refused(Reason::AlreadyLoggedOn));
     }
     // All points are checked before any is applied: a refused logon changes nothing.

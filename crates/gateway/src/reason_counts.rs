@@ -1,5 +1,6 @@
 //! Counts per reason: every refusal, cut and drop is counted.
 
+use weir_runtime::figures::Value;
 use weir_types::Reason;
 
 /// Codes below this have a count each.
@@ -44,16 +45,24 @@ impl ReasonCounts {
         counts.filter(|(_, count)| *count > 0)
     }
 
-    /// Returns the sum of both counts.
-    #[must_use]
-    pub fn sum(&self, other: &ReasonCounts) -> ReasonCounts {
-        ReasonCounts(std::array::from_fn(|code| self.0[code] + other.0[code]))
-    }
-
     /// Returns the sum over all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.given().map(|(_, count)| count).sum()
+    }
+}
+
+impl Value for ReasonCounts {
+    fn rows(&self, row: &mut dyn FnMut(&str, u64)) {
+        self.given().for_each(|(reason, count)| row(&format!("{reason:?}"), count));
+    }
+
+    fn plus(&self, other: &ReasonCounts) -> ReasonCounts {
+        ReasonCounts(std::array::from_fn(|code| self.0[code] + other.0[code]))
+    }
+
+    fn set(&mut self, value: u64) {
+        self.0[usize::from(Reason::ALL[0].code())] = value;
     }
 }
 

@@ -117,11 +117,12 @@ pub(super) fn put_malformed(
 pub(super) fn put_refused_logon(
     to: &mut Connection,
     reject: &LogonReject,
-    (counters, lines): (&mut GatewayCounters, &mut Lines),
+    counters: &mut GatewayCounters,
+    lines: &mut Lines,
     now: Nanos,
 ) -> Option<Reason> {
     put_frame(reject, &mut to.output);
-    lines.refused_logon(counters, to, (reject.session_id, reject.reason), now);
+    lines.refused_logon(counters, to, reject.session_id, reject.reason, now);
     let too_many = one_more_error(to);
     // One connection gets one guess of a key or session.
     if reject.reason == Reason::UnknownKey { Some(reject.reason) } else { too_many }

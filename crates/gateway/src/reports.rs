@@ -14,6 +14,7 @@ use weir_wire::report::StageTimes;
 use super::addressed::{address_of, position_of, put_event};
 use super::connection::Connection;
 use super::drop_copy::Copied;
+use super::plant::{self, Plant};
 use super::sessions::Behind;
 use super::{Gateway, Port};
 
@@ -51,9 +52,16 @@ impl Gateway {
                 }
                 let mut record = std::mem::take(&mut self.record);
                 let read = self.ports[port].events.next(&mut record);
-                if let ReadEvent::Record(record_no) = read {
-                    self.on_event(port, record_no, &record, now);
-                    done += 1;
+                match &read {
+                    ReadEvent::Record(record_no) => {
+                        self.on_event(port, *record_no, &record, now);
+                        done += 1;
+                    }
+                    ReadEvent::EpochEnded(change) => {
+                        self.ports[port].lineage.pass(change);
+                        done += 1;
+                    }
+                    ReadEvent::UpToDate => {}
                 }
                 self.record = record;
                 if read == ReadEvent::UpToDate {
@@ -67,12 +75,15 @@ impl Gateway {
 
     fn on_event(&mut self, port: usize, record_no: u64, record: &[u8], now: Nanos) {
         let raw = parse_message(record).expect("the event log holds messages of our own");
+        let Port { lineage, trail, .. } = &mut self.ports[port];
+        // Also a record that is not copied: a reader's place counts all records.
+        trail.note(record_no, lineage);
         let Some(address) = address_of(&raw) else {
             self.on_unaddressed(port, record);
             return;
         };
         if address.reason != 0 {
-            self.counters.told_by.add_code(address.reason);
+            self.counters.engine_refusals.add_code(address.reason);
         }
         let stamps = self.stamps_of(port, address.position);
         let limit = self.config.output_len_max;
@@ -91,9 +102,7 @@ impl Gateway {
             }
             return;
         }
-        let Port { lineage, trail, .. } = &mut self.ports[port];
-        stream.note(address.noted(record_no), lineage);
-        trail.note(record_no, Position(address.position), lineage);
+        stream.note(address.noted(record_no), &self.ports[port].lineage);
         let feed =
             session.feed.expect("a partition defines a session before it numbers its events");
         let connection = session.connection.and_then(|id| self.connections.get_mut(id));
@@ -115,6 +124,10 @@ impl Gateway {
                 }
                 self.counters.reports += 1;
                 self.flush_list.add(connection);
+            } else if plant::is(Plant::ReportSkippedWhenFull)
+                && stream.is_next_to_send(address.event_no)
+            {
+                stream.sent_one();
             } else {
                 self.behind.add(Behind { session_id: address.session_id, port }, stream);
             }
@@ -228,6 +241,9 @@ impl Gateway {
             return;
         }
         connection.catches_up_later = false;
+        if plant::is(Plant::CatchUpForgotten) {
+            return;
+        }
         for id in &connection.sessions {
             let Some(session) = self.sessions.get_mut(*id) else { continue };
             for (port, stream) in session.streams.iter_mut().enumerate() {

@@ -1,8 +1,9 @@
 //! The gateway's table of sessions: their connections, and the events sent to each.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use weir_door::ConnectionId;
+use weir_door::fixed_map::FixedMap;
 use weir_types::{EventNo, FirmId, Nanos, Reason, RequestNo, Role, SessionId, Switch};
 
 use super::copies::StreamKey;
@@ -80,7 +81,7 @@ impl Session {
 /// INVARIANT: `logged_on_count` is the number of those that have a connection.
 #[derive(Debug, Default)]
 pub struct Sessions {
-    by_id: HashMap<SessionId, Session>,
+    by_id: FixedMap<SessionId, Session>,
     port_count: usize,
     logged_on_count: usize,
 }
@@ -89,7 +90,7 @@ impl Sessions {
     /// Returns an empty table for a gateway with `port_count` ports.
     #[must_use]
     pub fn new(port_count: usize) -> Sessions {
-        Sessions { by_id: HashMap::new(), port_count, logged_on_count: 0 }
+        Sessions { by_id: FixedMap::default(), port_count, logged_on_count: 0 }
     }
 
     /// Aligns a session's stream with a recovered engine.
@@ -202,7 +203,7 @@ impl BehindList {
 
 #[cfg(test)]
 mod tests {
-    use weir_types::{Epoch, Position};
+    use weir_types::Epoch;
 
     use super::*;
     use crate::stream::Noted;
@@ -249,14 +250,9 @@ mod tests {
             list.add(behind(id, port), stream);
         }
         // The first event in a session's log does not change the mark.
-        let first = Noted {
-            event_no: EventNo(9),
-            request_no: RequestNo(1),
-            position: Position(1),
-            record: 1,
-        };
+        let first = Noted { event_no: EventNo(9), request_no: RequestNo(1), record: 1 };
         let stream = &mut sessions.entry(SessionId(6)).streams[1];
-        stream.note(first, &Lineage::new(Epoch(1), &[]));
+        stream.note(first, &Lineage::new(Epoch(1)));
         list.add(behind(6, 1), stream);
         let take =
             |list: &mut BehindList| std::iter::from_fn(|| list.pop_front()).collect::<Vec<_>>();

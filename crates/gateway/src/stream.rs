@@ -11,7 +11,9 @@
 use std::collections::VecDeque;
 
 use weir_partition::lineage::{Lineage, Stand, Trail, Verdict};
-use weir_types::{Epoch, EventNo, Position, Reason, RequestNo};
+use weir_types::{Epoch, EventNo, Reason, RequestNo};
+
+use crate::plant::{self, Plant};
 
 /// The maximum number of events per session and partition that can be requested again.
 pub const RETAINED_EVENTS_MAX: usize = 1 << 18;
@@ -23,8 +25,6 @@ pub struct Noted {
     pub event_no: EventNo,
     /// The request that it answers; none for an unsolicited event.
     pub request_no: RequestNo,
-    /// The command that caused it.
-    pub position: Position,
     /// The record of the event log that holds it.
     pub record: u64,
 }
@@ -106,7 +106,7 @@ impl Stream {
             self.oldest = self.oldest.next();
         }
         self.records.push_back(event.record);
-        self.trail.note(event_no.0, event.position, lineage);
+        self.trail.note(event_no.0, lineage);
         self.last_request_no = self.last_request_no.max(event.request_no);
     }
 
@@ -153,6 +153,7 @@ impl Stream {
     ) -> Result<(), CannotResume> {
         let (oldest, next) = (self.oldest, self.next_event_no());
         let other = |next| CannotResume { reason: Reason::ResumeOtherHistory, oldest, next };
+        let epoch = if plant::is(Plant::LossUntold) { lineage.current() } else { epoch };
         match self.trail.judge(Stand { epoch, next: event_no.0 }, next.0, lineage) {
             Verdict::OtherFrom(number) => Err(other(EventNo(number))),
             Verdict::Unknown => Err(other(oldest)),
@@ -169,6 +170,12 @@ impl Stream {
         let start = if event_no.is_none() { self.next_event_no() } else { event_no };
         assert!((self.oldest..=self.next_event_no()).contains(&start), "every start is checked");
         self.next_to_send = start;
+        if plant::is(Plant::ResumeTooLate) {
+            self.next_to_send = start.next().min(self.next_event_no());
+        }
+        if plant::is(Plant::ResumeTooEarly) {
+            self.next_to_send = EventNo(start.0.saturating_sub(1)).max(self.oldest);
+        }
     }
 
     /// Returns the number of the next event.
@@ -192,19 +199,17 @@ impl Stream {
 
 #[cfg(test)]
 mod tests {
+    use weir_log::EpochCursor;
+    use weir_types::{Epochs, Position};
+
     use super::*;
 
     fn one_epoch() -> Lineage {
-        Lineage::new(Epoch(1), &[])
+        Lineage::new(Epoch(1))
     }
 
     fn noted(event_no: u64, request_no: u64, record: u64) -> Noted {
-        Noted {
-            event_no: EventNo(event_no),
-            request_no: RequestNo(request_no),
-            position: Position(10 * event_no),
-            record,
-        }
+        Noted { event_no: EventNo(event_no), request_no: RequestNo(request_no), record }
     }
 
     fn stream_of(count: u64) -> Stream {
@@ -249,10 +254,18 @@ mod tests {
 
     #[test]
     fn who_was_told_what_is_lost_is_refused_with_the_first_event_that_is_another() {
-        let ended = weir_log::EpochEnd { epoch: Epoch(1), last_valid: Position(25) };
-        let lineage = Lineage::new(Epoch(2), &[ended]);
-        let mut stream = Stream::starting_at(EventNo(1), RequestNo(0));
-        (1..=4).for_each(|n| stream.note(noted(n, n, n), &lineage));
+        // Epoch 1 ended behind event 3; epoch 2 took event 3 too, and had none of its own.
+        let epochs =
+            Epochs::with_ended(Epoch(3), [(Epoch(1), Position(35)), (Epoch(2), Position(25))]);
+        let mut cursor = EpochCursor::new(epochs, 5);
+        let (mut lineage, mut stream) =
+            (Lineage::new(Epoch(1)), Stream::starting_at(EventNo(1), RequestNo(0)));
+        for n in 1..=4 {
+            while let Some(change) = cursor.pass_before(n, Position(10 * n)) {
+                lineage.pass(&change);
+            }
+            stream.note(noted(n, n, n), &lineage);
+        }
         let check =
             |event_no, epoch| stream.check_resume(EventNo(event_no), Epoch(epoch), &lineage);
         assert_eq!(check(3, 1), Ok(()));
@@ -261,9 +274,10 @@ mod tests {
             Err(CannotResume { reason: Reason::ResumeOtherHistory, oldest, next })
         };
         assert_eq!((check(4, 1), check(9, 1)), (other(3), other(3)));
-        assert_eq!((check(4, 2), check(4, 0), check(1, 7)), (Ok(()), Ok(()), Ok(())));
+        assert_eq!((check(4, 2), check(9, 2)), (other(3), other(3)));
+        assert_eq!((check(4, 3), check(4, 0), check(1, 7)), (Ok(()), Ok(()), Ok(())));
         assert_eq!(check(2, 7), other(1), "of an epoch that nobody knows nothing is believed");
-        let reason = check(9, 2).unwrap_err().reason;
+        let reason = check(9, 3).unwrap_err().reason;
         assert_eq!(reason, Reason::ResumeOutOfRange);
     }
 

@@ -9,6 +9,7 @@ use weir_wire::session::{Heartbeat, Logout};
 use super::Gateway;
 use super::connection::Connection;
 use super::fairness::DEADLINES_MAX;
+use super::plant::{self, Plant};
 
 /// How often others see the counters.
 pub(super) const STATUS_INTERVAL: u64 = 50_000_000;
@@ -53,7 +54,7 @@ impl Gateway {
         if connection.sessions.is_empty() && connection.closing_by.is_none() {
             self.lobby.left_alone(connection.id, now);
         }
-        match self.deadline_of(connection) {
+        match self.deadline_of(connection).filter(|_| !plant::is(Plant::DeadlineForgotten)) {
             Some(deadline) => self.timers.set(connection.id.slot(), deadline),
             None => self.timers.cancel(connection.id.slot()),
         }
@@ -118,7 +119,7 @@ impl Gateway {
         if KnownSession::is_over(session.valid_until, now) {
             self.counters.keys_ended += 1;
             let why = "its key has expired";
-            self.lines.lost(&mut self.counters, connection, (id, why), now);
+            self.lines.lost(&mut self.counters, connection, id, why, now);
             self.lose(connection, id, Reason::KeyExpired);
             return;
         }
@@ -126,13 +127,13 @@ impl Gateway {
         if now.since(session.heard_at.max(connection.received_at)).0 * 10
             > interval * SILENCE_TENTHS
         {
-            self.lines.lost(&mut self.counters, connection, (id, "no heartbeat"), now);
+            self.lines.lost(&mut self.counters, connection, id, "no heartbeat", now);
             self.lose(connection, id, Reason::HeartbeatLost);
             return;
         }
         let speaks = now.since(session.said_at) >= heartbeat_after(session.heartbeat_interval, id);
         if !session.copy_streams.is_empty() {
-            self.put_copy_marks(connection, (id, interval), now);
+            self.put_copy_marks(connection, id, interval, now);
         }
         if speaks {
             self.put_heartbeats(connection, id, now);
@@ -191,7 +192,7 @@ impl Gateway {
                 self.counters.slow_consumers += 1;
                 "too slow for what is kept"
             };
-            self.lines.lost(&mut self.counters, &connection, (id, why), now);
+            self.lines.lost(&mut self.counters, &connection, id, why, now);
             self.lose(&mut connection, id, reason);
             // Without a session it has a newcomer's time limit from now on.
             self.set_timer(&mut connection, now);

@@ -1,20 +1,20 @@
-//! The seams between Weir's pure parts and the machine: time, disk and randomness.
+//! The seams between Weir's pure parts and the machine: time, disk, network and randomness.
 //!
 //! A part that needs one of them takes it as a type parameter. It gets the real one in `main`, and
 //! the simulated one in tests and in the simulator. No code above these traits asks the operating
-//! system for the time, a file or a random number.
+//! system for the time, a file, a stream or a random number.
 //!
 //! * [`clock`]: [`Clock`], [`SystemClock`], [`SimClock`].
 //! * [`disk`]: [`Disk`], [`ThreadDisk`], [`UringDisk`], [`SimDisk`], [`RealDisk`].
+//! * [`net`]: [`net::Net`], the system's and [`net::sim::SimNet`].
 //! * [`rng`]: [`Rng`], [`OsRng`], [`SeededRng`].
 //! * [`turn`]: [`Turns`], the choice between yielding and parking while a sync is under way.
 //! * [`wake`]: [`WakeFd`], the signal by which a finished operation wakes a parked duty cycle.
-//!
-//! There is no network seam yet: the node owns its sockets until a second implementation exists.
 
 pub mod clock;
 pub mod disk;
 pub mod durable;
+pub mod net;
 pub mod rng;
 pub mod turn;
 pub mod wake;

@@ -439,6 +439,26 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_of_a_live_log_reaches_its_end_before_it_says_so() {
+        let disk = SimDisk::new(1);
+        let (mut log, _) = open(&disk, 1);
+        let mut reader = None;
+        let mut next = 1;
+        for end in [3, 5, 40, 41, 90, 200] {
+            say(&mut log, next..end);
+            log.flush_blocking().unwrap();
+            let reader =
+                reader.get_or_insert_with(|| read_events(disk.clone(), Position(1)).unwrap());
+            // The last record stays unread, so that the reader has read ahead to the end.
+            while reader.next_position().0 < end - 1 {
+                let entry = reader.next_entry().unwrap().expect("it was flushed");
+                assert_eq!(entry.bytes, record(entry.position.0));
+            }
+            next = end;
+        }
+    }
+
+    #[test]
     fn a_log_behind_the_snapshot_begins_anew_and_reports_the_hole() {
         let disk = SimDisk::new(1);
         let (mut log, _) = open(&disk, 1);

@@ -34,5 +34,8 @@ pub use snapshot::{
     SkippedSnapshot, Snapshot, SnapshotFault, SnapshotHeader, SnapshotPart, SnapshotStore,
     decode_snapshot,
 };
-pub use tail::{Seek, TailConfig, TailHandle, TailRead, TailReader, TailWriter, tail};
+pub use tail::{
+    EpochChange, EpochCursor, Seek, TailConfig, TailHandle, TailRead, TailReader, TailWriter, tail,
+    tail_in,
+};
 pub use weir_types::Durability;

@@ -251,6 +251,8 @@ impl<D: Disk> LogReader<D> {
     /// Moves to the next frame, in the next segment if this one has ended.
     fn next_frame(&mut self) -> Result<bool, LogError> {
         let mut is_final = false;
+        // Bytes that an earlier call has read may be older than frames written since.
+        let mut may_be_old = !self.ahead().is_empty();
         loop {
             self.body = 0..0;
             let length = self.frame_length_ahead()?;
@@ -268,8 +270,9 @@ impl<D: Disk> LogReader<D> {
                 Decoded::Fault(fault) => fault,
             };
             match self.next_segment(fault, is_final)? {
+                NextSegment::None if may_be_old => may_be_old = false,
                 NextSegment::None => return Ok(false),
-                NextSegment::Entered => is_final = false,
+                NextSegment::Entered => (is_final, may_be_old) = (false, false),
                 NextSegment::LookAgain => is_final = true,
             }
         }

@@ -1,11 +1,11 @@
 //! A log that has warmed up appends and commits without allocating.
 
-mod common;
+mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use common::{batch_of, config};
+use support::{batch_of, config};
 use weir_io::ThreadDisk;
 use weir_log::{Append, Durability, EmbeddedLog, SequencedLog};
 use weir_types::Nanos;

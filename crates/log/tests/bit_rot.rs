@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
-mod common;
+mod support;
 
-use common::{append, commit, config, read_all};
+use support::{append, commit, config, read_all};
 use weir_io::{Disk, Rng, SeededRng, SimDisk};
 use weir_log::{
     Durability, EmbeddedLog, EventAppend, EventLog, EventLogConfig, LogError, SnapshotFault,

@@ -8,11 +8,11 @@
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
-mod common;
+mod support;
 
 use std::collections::BTreeMap;
 
-use common::{batch_of, config, read_all};
+use support::{batch_of, config, read_all};
 use weir_io::disk::sim::CrashChoice;
 use weir_io::{DiskAction, DiskErrorKind, SimDisk, SimFaults};
 use weir_log::{Append, Durability, EmbeddedLog, LogError, Poll, SequencedLog, SnapshotStore};
@@ -237,9 +237,11 @@ fn found_logs(level: Durability) -> Vec<(SimDisk, u64)> {
 
 /// Opens a log with its n-th call failing; `None` when opening makes fewer calls.
 fn open_with(
-    (found, promised): (&SimDisk, u64),
+    found: &SimDisk,
+    promised: u64,
     level: Durability,
-    (n, kind): (u64, DiskErrorKind),
+    n: u64,
+    kind: DiskErrorKind,
     tally: &mut Tally,
 ) -> Option<()> {
     let place = format!("{level}, opening's call {n} fails with {kind:?}");
@@ -309,9 +311,8 @@ fn every_call_of_an_opening_may_fail_and_the_next_one_finds_the_same() {
     for level in LEVELS {
         for (found, promised) in found_logs(level) {
             for kind in KINDS {
-                let opens = |n: &u64| {
-                    open_with((&found, promised), level, (*n, kind), &mut tally).is_some()
-                };
+                let opens =
+                    |n: &u64| open_with(&found, promised, level, *n, kind, &mut tally).is_some();
                 assert!((0..).take_while(opens).count() > 10);
             }
         }

@@ -1,8 +1,8 @@
 //! The contract of the embedded log, checked on every disk, simulated and real.
 
-mod common;
+mod support;
 
-use common::{append, commit, config, read_all};
+use support::{append, commit, config, read_all};
 use weir_io::{Disk, SimDisk, ThreadDisk, UringDisk};
 use weir_log::{Durability, EmbeddedLog, Poll, SequencedLog, SnapshotStore};
 use weir_types::{PartitionId, Position};

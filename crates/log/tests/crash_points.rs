@@ -1,9 +1,9 @@
 //! Power loss at every write point of a recorded workload: no acknowledged entry is missing, none
 //! is invented, and recovery itself survives a power loss.
 //!
-//! The full-size campaign is `cargo run --release -p weir-log --example crash_points`.
+//! The full-size campaign is `./x campaign crash-points`.
 
-#[path = "common/crash.rs"]
+#[path = "support/crash.rs"]
 mod crash;
 
 use crash::{Plan, run};

@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
-mod common;
+mod support;
 
-use common::{batch_of, config, read_all};
+use support::{batch_of, config, read_all};
 use weir_io::disk::sim::CrashChoice;
 use weir_io::{SimDisk, SimFaults};
 use weir_log::{Append, Durability, EmbeddedLog, LogError, Poll, SequencedLog};

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
-mod common;
+mod support;
 
-use common::{append, commit, config, read_all};
 use proptest::prelude::*;
+use support::{append, commit, config, read_all};
 use weir_io::{SimDisk, SimFaults};
 use weir_log::{Durability, EmbeddedLog, SequencedLog};
 use weir_types::{Nanos, Position};

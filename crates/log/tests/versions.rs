@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
-mod common;
+mod support;
 
-use common::{append, commit, config};
+use support::{append, commit, config};
 use weir_io::{Disk, SimDisk};
 use weir_log::segment::{FORMAT_VERSION, SEGMENT_HEADER};
 use weir_log::{

@@ -1,8 +1,8 @@
 //! Books with room for everything that rests do not allocate.
 
-#[path = "../examples/bench_market/flow.rs"]
+#[path = "support/flow.rs"]
 mod flow;
-#[path = "../examples/bench_market/memory.rs"]
+#[path = "support/memory.rs"]
 mod memory;
 
 use flow::{Flow, Shape};

@@ -20,7 +20,7 @@ fn header(kind: u8, publisher: u16, instrument: u32) -> Vec<u8> {
 }
 
 /// Builds an order record from number, price, size, action, side and flags.
-fn mbo(order: u64, px: i64, size: u32, (action, side): (u8, u8), flags: u8) -> Vec<u8> {
+fn mbo(order: u64, px: i64, size: u32, action: u8, side: u8, flags: u8) -> Vec<u8> {
     let mut record = header(rtype::MBO, 1, 5_000);
     record.extend(order.to_le_bytes());
     record.extend(px.to_le_bytes());
@@ -31,7 +31,7 @@ fn mbo(order: u64, px: i64, size: u32, (action, side): (u8, u8), flags: u8) -> V
 }
 
 /// Builds a record of price, size and action, followed by one or ten levels.
-fn levels(kind: u8, (px, size): (i64, u32), action: u8, rows: &[[i64; 4]]) -> Vec<u8> {
+fn levels(kind: u8, px: i64, size: u32, action: u8, rows: &[[i64; 4]]) -> Vec<u8> {
     let mut record = header(kind, 1, 5_000);
     record.extend(px.to_le_bytes());
     record.extend(size.to_le_bytes());
@@ -104,28 +104,28 @@ fn orders_keep_and_lose_their_places_as_the_venue_has_it() {
         (4, 10, 5, modify),
         (3, 10, 2, cancel),
     ] {
-        follower.take(&mbo(order, px * PX, size, (action, b'B'), 0)).expect("it is understood");
+        follower.take(&mbo(order, px * PX, size, action, b'B', 0)).expect("it is understood");
     }
     let want = [(1, 10, 4), (3, 10, 3), (2, 10, 6), (4, 10, 5)];
     assert_eq!(follower.queue(Side::Buy), want);
     // Priority also depends on the size left after a partial cancel.
     for (order, px, size, action) in [(2, 10, 3, cancel), (2, 10, 5, modify), (3, 10, 3, cancel)] {
-        follower.take(&mbo(order, px * PX, size, (action, b'B'), 0)).expect("it is understood");
+        follower.take(&mbo(order, px * PX, size, action, b'B', 0)).expect("it is understood");
     }
     assert_eq!(follower.queue(Side::Buy), [(1, 10, 4), (4, 10, 5), (2, 10, 5)]);
-    follower.take(&mbo(0, UNDEF_PRICE, 0, (b'R', b'N'), 0)).expect("it is understood");
+    follower.take(&mbo(0, UNDEF_PRICE, 0, b'R', b'N', 0)).expect("it is understood");
     assert_eq!(follower.queue(Side::Buy), []);
-    follower.take(&mbo(2, 10 * PX, 5, (add, b'A'), 0)).expect("numbers may come again");
+    follower.take(&mbo(2, 10 * PX, 5, add, b'A', 0)).expect("numbers may come again");
     assert_eq!(follower.queue(Side::Sell), [(2, 10, 5)]);
 }
 
 #[test]
 fn a_trade_counts_once_and_a_fill_changes_nothing_by_itself() {
     let mut follower = Follower::new();
-    follower.take(&mbo(1, 10 * PX, 5, (b'A', b'A'), 0)).expect("it is understood");
-    follower.take(&mbo(9, 10 * PX, 2, (b'T', b'B'), 0)).expect("it is understood");
-    follower.take(&mbo(1, 10 * PX, 2, (b'F', b'A'), 0)).expect("it is understood");
-    follower.take(&mbo(1, 10 * PX, 2, (b'C', b'A'), 0)).expect("it is understood");
+    follower.take(&mbo(1, 10 * PX, 5, b'A', b'A', 0)).expect("it is understood");
+    follower.take(&mbo(9, 10 * PX, 2, b'T', b'B', 0)).expect("it is understood");
+    follower.take(&mbo(1, 10 * PX, 2, b'F', b'A', 0)).expect("it is understood");
+    follower.take(&mbo(1, 10 * PX, 2, b'C', b'A', 0)).expect("it is understood");
     assert_eq!(follower.queue(Side::Sell), [(1, 10, 3)]);
     let day = follower.books.statistics(InstrumentId(1));
     assert_eq!((day.volume.0, day.trade_count, day.last), (2, 1, Some(Price(10 * PX))));
@@ -143,10 +143,10 @@ fn a_book_of_ten_levels_is_what_the_last_record_shows() {
     let mut follower = Follower::new();
     let three =
         [[10, 5, 11, 6], [9, 4, 12, 7], [8, 3, 13, 8]].map(|[b, n, a, m]| [b * PX, n, a * PX, m]);
-    follower.take(&levels(rtype::MBP_10, (0, 0), b'A', &ten(&three))).expect("it is understood");
+    follower.take(&levels(rtype::MBP_10, 0, 0, b'A', &ten(&three))).expect("it is understood");
     assert_eq!(follower.depth(Side::Buy), [(10, 5), (9, 4), (8, 3)]);
     let moved = [[9 * PX, 4, 12 * PX, 1], [8 * PX, 9, UNDEF_PRICE, 0]];
-    follower.take(&levels(rtype::MBP_10, (9 * PX, 2), b'T', &ten(&moved))).expect("understood");
+    follower.take(&levels(rtype::MBP_10, 9 * PX, 2, b'T', &ten(&moved))).expect("understood");
     assert_eq!(follower.depth(Side::Buy), [(9, 4), (8, 9)]);
     assert_eq!(follower.depth(Side::Sell), [(12, 1)]);
     let lasts = follower
@@ -156,7 +156,7 @@ fn a_book_of_ten_levels_is_what_the_last_record_shows() {
         .filter(|update| matches!(update.action, Action::Level { is_last: true, .. }));
     assert_eq!(lasts.count(), 2, "one a record");
     let same = follower.told.updates.len();
-    follower.take(&levels(rtype::MBP_10, (0, 0), b'A', &ten(&moved))).expect("it is understood");
+    follower.take(&levels(rtype::MBP_10, 0, 0, b'A', &ten(&moved))).expect("it is understood");
     assert_eq!(follower.told.updates.len(), same, "nothing changed");
     assert_eq!(follower.books.statistics(InstrumentId(1)).volume, Qty(2));
 }
@@ -165,7 +165,7 @@ fn a_book_of_ten_levels_is_what_the_last_record_shows() {
 fn a_best_bid_and_offer_is_a_quote_of_its_publisher_and_a_missing_side_is_none() {
     let mut follower = Follower::new();
     let row = [[10 * PX, 5, UNDEF_PRICE, 0]];
-    follower.take(&levels(rtype::MBP_1, (10 * PX, 3), b'T', &row)).expect("it is understood");
+    follower.take(&levels(rtype::MBP_1, 10 * PX, 3, b'T', &row)).expect("it is understood");
     let best = follower.books.best(InstrumentId(1));
     assert_eq!((best.bid_px, best.bid_sz, best.ask_sz), (Price(10 * PX), Qty(5), Qty(0)));
     assert_eq!(follower.books.statistics(InstrumentId(1)).volume, Qty(3));
@@ -175,9 +175,9 @@ fn a_best_bid_and_offer_is_a_quote_of_its_publisher_and_a_missing_side_is_none()
 fn what_is_shown_each_second_repeats_a_trade_and_trades_beside_it_count() {
     let mut follower = Follower::new();
     let row = [[10 * PX, 5, 11 * PX, 5]];
-    follower.take(&levels(rtype::BBO_1S, (10 * PX, 3), b'T', &row)).expect("it is understood");
+    follower.take(&levels(rtype::BBO_1S, 10 * PX, 3, b'T', &row)).expect("it is understood");
     assert_eq!(follower.books.statistics(InstrumentId(1)).volume, Qty(0));
-    follower.take(&levels(rtype::MBP_0, (10 * PX, 3), b'T', &[])).expect("it is understood");
+    follower.take(&levels(rtype::MBP_0, 10 * PX, 3, b'T', &[])).expect("it is understood");
     assert_eq!(follower.books.statistics(InstrumentId(1)).volume, Qty(3));
     assert_eq!(follower.books.best(InstrumentId(1)).ask_px, Price(11 * PX));
 }
@@ -185,13 +185,13 @@ fn what_is_shown_each_second_repeats_a_trade_and_trades_beside_it_count() {
 #[test]
 fn a_market_that_is_told_in_several_forms_is_taken_in_the_first() {
     let mut follower = Follower::new();
-    follower.take(&mbo(1, 10 * PX, 5, (b'A', b'A'), 0)).expect("it is understood");
+    follower.take(&mbo(1, 10 * PX, 5, b'A', b'A', 0)).expect("it is understood");
     let row = [[9 * PX, 5, 11 * PX, 5]];
     for kind in [rtype::MBP_1, rtype::BBO_1S] {
-        follower.take(&levels(kind, (10 * PX, 3), b'T', &row)).expect("it is understood");
+        follower.take(&levels(kind, 10 * PX, 3, b'T', &row)).expect("it is understood");
     }
-    follower.take(&levels(rtype::MBP_10, (10 * PX, 3), b'T', &ten(&row))).expect("understood");
-    follower.take(&levels(rtype::MBP_0, (10 * PX, 3), b'T', &[])).expect("it is understood");
+    follower.take(&levels(rtype::MBP_10, 10 * PX, 3, b'T', &ten(&row))).expect("understood");
+    follower.take(&levels(rtype::MBP_0, 10 * PX, 3, b'T', &[])).expect("it is understood");
     assert_eq!(follower.queue(Side::Sell), [(1, 10, 5)]);
     assert_eq!(follower.told.updates.len(), 1);
 }
@@ -207,7 +207,7 @@ fn named(kind: u8, number: u32, at: usize, len: usize, name: &str) -> Vec<u8> {
 fn instruments_get_numbers_as_they_come_and_are_called_what_they_are_called() {
     let mut follower = Follower::new();
     follower.take(&named(rtype::INSTRUMENT_DEF, 9, 238, 520, "ESH6")).expect("it is understood");
-    follower.take(&mbo(1, PX, 5, (b'A', b'A'), 0)).expect("it is understood");
+    follower.take(&mbo(1, PX, 5, b'A', b'A', 0)).expect("it is understood");
     follower.take(&named(rtype::SYMBOL_MAPPING, 5_000, 89, 176, "AAPL")).expect("understood");
     let told: Vec<_> = (follower.told.definitions.iter())
         .map(|one| (one.instrument_id.0, one.symbol.to_string()))
@@ -271,12 +271,12 @@ fn what_is_no_order_or_no_record_is_refused_by_its_reason() {
     let field = |field, value| Err(FeedError::Field { kind: [rtype::MBO, 0], field, value });
     let flags = |flag: u8| field("flags", u64::from(flag));
     for (record, want) in [
-        (mbo(1, PX, 5, (b'A', b'A'), flag::TOB), flags(flag::TOB)),
-        (mbo(1, PX, 5, (b'A', b'A'), flag::MBP), flags(flag::MBP)),
-        (mbo(1, PX, 5, (b'A', b'A'), flag::MAYBE_BAD_BOOK), flags(flag::MAYBE_BAD_BOOK)),
-        (mbo(1, UNDEF_PRICE, 5, (b'A', b'A'), 0), field("price", i64::MAX as u64)),
-        (mbo(1, PX, 5, (b'A', b'N'), 0), field("side", u64::from(b'N'))),
-        (mbo(1, PX, 5, (b'X', b'A'), 0), field("action", u64::from(b'X'))),
+        (mbo(1, PX, 5, b'A', b'A', flag::TOB), flags(flag::TOB)),
+        (mbo(1, PX, 5, b'A', b'A', flag::MBP), flags(flag::MBP)),
+        (mbo(1, PX, 5, b'A', b'A', flag::MAYBE_BAD_BOOK), flags(flag::MAYBE_BAD_BOOK)),
+        (mbo(1, UNDEF_PRICE, 5, b'A', b'A', 0), field("price", i64::MAX as u64)),
+        (mbo(1, PX, 5, b'A', b'N', 0), field("side", u64::from(b'N'))),
+        (mbo(1, PX, 5, b'X', b'A', 0), field("action", u64::from(b'X'))),
         (header(0x77, 1, 1), Err(FeedError::UnknownType { kind: [0x77, 0] })),
         (
             header(rtype::MBO, 1, 1),
@@ -286,14 +286,14 @@ fn what_is_no_order_or_no_record_is_refused_by_its_reason() {
     ] {
         assert_eq!(follower.take(&record), want, "{record:?}");
     }
-    follower.take(&mbo(1, PX, 5, (b'A', b'A'), 0)).expect("the first publisher's");
-    let mut other = mbo(2, PX, 5, (b'A', b'A'), 0);
+    follower.take(&mbo(1, PX, 5, b'A', b'A', 0)).expect("the first publisher's");
+    let mut other = mbo(2, PX, 5, b'A', b'A', 0);
     other[2] = 9;
     assert_eq!(follower.take(&other), field("publisher_id", 9));
     let every = [
-        mbo(1, PX, 5, (b'A', b'A'), 0),
-        levels(rtype::MBP_10, (0, 0), b'A', &ten(&[])),
-        levels(rtype::MBP_1, (0, 0), b'A', &[[PX, 1, PX, 1]]),
+        mbo(1, PX, 5, b'A', b'A', 0),
+        levels(rtype::MBP_10, 0, 0, b'A', &ten(&[])),
+        levels(rtype::MBP_1, 0, 0, b'A', &[[PX, 1, PX, 1]]),
         named(rtype::INSTRUMENT_DEF, 9, 238, 309, "ESH6"),
         named(rtype::SYMBOL_MAPPING, 9, 89, 176, "ESH6"),
     ];

@@ -1,7 +1,7 @@
 //! A thousand subscribers to thousands of instruments: once their queues have reached their peak
 //! nothing allocates, and the memory of a subscription is the figure on the market data page.
 
-#[path = "../examples/bench_market/memory.rs"]
+#[path = "support/memory.rs"]
 mod memory;
 
 use std::alloc::{GlobalAlloc, Layout};

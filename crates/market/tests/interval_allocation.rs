@@ -1,6 +1,6 @@
 //! Statistics do not allocate once all instruments have appeared.
 
-#[path = "../examples/bench_market/memory.rs"]
+#[path = "support/memory.rs"]
 mod memory;
 
 use core::num::NonZeroU64;

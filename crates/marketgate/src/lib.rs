@@ -3,7 +3,6 @@
 //! - [`udp`]: datagrams from sockets, one at a time or batched; [`Datagrams`] is the common
 //!   interface of all sources.
 //! - [`capture`]: reads captures and day files, and writes captures.
-//! - [`feeds`]: the feeds that tools and configurations can name.
 //! - [`receiver`]: turns a feed's sockets and captures into updates, with retransmission requests
 //!   and snapshots.
 //! - [`gateway`]: the market-data gateway, which serves a feed to subscribers.
@@ -11,7 +10,6 @@
 //! - [`publish`]: publishes the node's own market data.
 
 pub mod capture;
-pub mod feeds;
 pub mod gateway;
 pub mod post;
 pub mod publish;

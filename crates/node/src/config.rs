@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use weir_io::SyncStrategy;
-use weir_marketgate::gateway::MarketSection;
+use weir_marketgate::gateway::MarketGatewaySection;
 use weir_orderstate::cold::ColdSection;
 use weir_orderstate::router::RouterSection;
 use weir_orderstate::stores::{Indexes, StoreSettings};
@@ -17,17 +17,20 @@ use weir_partition::recovery::{EngineMemory, RecoverySettings};
 use weir_runtime::{ConfigError, WaitStrategy};
 use weir_tls::ServerFiles;
 use weir_types::hex::parse_key;
-use weir_types::{Durability, Nanos, PartitionId};
+use weir_types::{Durability, PartitionId};
 
 use crate::diagnostics::{LineFormat, LineLevel};
 
-mod market_data;
+mod market_publisher;
+mod renamed;
 mod replica;
 #[cfg(test)]
 mod router_tests;
+mod subscriptions;
 
-pub use self::market_data::{MarketDataSection, PublishSection};
+pub use self::market_publisher::MarketPublisherSection;
 pub use self::replica::ReplicaSection;
+pub use self::subscriptions::{SubscriptionsSection, WhenFull};
 
 /// The agents that share a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -102,11 +105,11 @@ pub struct Config {
     /// The node whose sources this one follows; none without it.
     pub replica: Option<ReplicaSection>,
     /// Durable subscriptions; not served without it.
-    pub broker: Option<BrokerSection>,
+    pub subscriptions: Option<SubscriptionsSection>,
     /// A market-data gateway; none without it.
-    pub market: Option<MarketSection>,
-    /// The publication of the node's own market.
-    pub market_data: MarketDataSection,
+    pub market_gateway: Option<MarketGatewaySection>,
+    /// The node's own market as ITCH 5.0 over MoldUDP64; not published without it.
+    pub market_publisher: Option<MarketPublisherSection>,
     /// The nodes behind a router; only with the role `router`.
     pub router: Option<RouterSection>,
     /// Probes.
@@ -386,144 +389,6 @@ impl IngestSection {
     }
 }
 
-/// Durable subscriptions.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BrokerSection {
-    /// The listening address for subscribers and publishers.
-    pub listen: SocketAddr,
-    /// The directory of spilled messages; `broker` in the node's own without it.
-    #[serde(default)]
-    pub dir: Option<PathBuf>,
-    /// The maximum number of simultaneous connections.
-    #[serde(default = "default_broker_connections_max")]
-    pub connections_max: usize,
-    /// The memory limit of messages in bytes; beyond half of it they are spilled to disk.
-    #[serde(default = "default_broker_memory_bytes_max")]
-    pub memory_bytes_max: u64,
-    /// The disk limit of messages not taken, in bytes.
-    #[serde(default = "default_broker_disk_bytes_max")]
-    pub disk_bytes_max: u64,
-    /// The action when memory and disk are full: `evict` the subscription that is furthest behind,
-    /// or `refuse` publishers.
-    #[serde(default)]
-    pub on_full: WhenFull,
-    /// The maximum number of subscriptions.
-    #[serde(default = "default_broker_subscriptions_max")]
-    pub subscriptions_max: usize,
-    /// The default quota of a subscription: bytes not taken.
-    #[serde(default = "default_broker_quota_bytes")]
-    pub quota_bytes: u64,
-    /// The default quota of a subscription: messages not taken.
-    #[serde(default = "default_broker_quota_messages")]
-    pub quota_messages: u64,
-    /// The default quota of a subscription: the age of the oldest message not taken, in seconds.
-    #[serde(default = "default_broker_quota_age_s")]
-    pub quota_age_s: u64,
-    /// The default time after which a subscription without a client expires, in seconds.
-    #[serde(default = "default_broker_expire_after_s")]
-    pub expire_after_s: u64,
-    /// The time that a message waits to be taken by connected subscribers before it is written, in
-    /// microseconds.
-    #[serde(default = "default_broker_hold_us")]
-    pub hold_us: u64,
-}
-
-/// The action when neither memory nor disk has room for messages not taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WhenFull {
-    /// The subscription that is furthest behind is evicted.
-    #[default]
-    Evict,
-    /// Publishers are refused until there is room.
-    Refuse,
-}
-
-fn default_broker_connections_max() -> usize {
-    4_096
-}
-
-fn default_broker_memory_bytes_max() -> u64 {
-    256 << 20
-}
-
-fn default_broker_disk_bytes_max() -> u64 {
-    64 << 30
-}
-
-fn default_broker_subscriptions_max() -> usize {
-    10_000
-}
-
-fn default_broker_quota_bytes() -> u64 {
-    1 << 30
-}
-
-fn default_broker_quota_messages() -> u64 {
-    1 << 24
-}
-
-fn default_broker_quota_age_s() -> u64 {
-    7 * 24 * 3600
-}
-
-fn default_broker_expire_after_s() -> u64 {
-    30 * 24 * 3600
-}
-
-fn default_broker_hold_us() -> u64 {
-    2_000
-}
-
-impl BrokerSection {
-    fn check(&self) -> Result<(), ConfigError> {
-        let count = |value: usize| value as u64;
-        let (gib, seconds) = (1 << 30, 10 * 366 * 24 * 3600);
-        let ranges = [
-            ("broker.connections_max", count(self.connections_max), 1, 65_536, "1 to 65536"),
-            ("broker.subscriptions_max", count(self.subscriptions_max), 1, 1 << 20, "1 to 1048576"),
-            ("broker.memory_bytes_max", self.memory_bytes_max, 1 << 20, 1024 * gib, "from 1 MiB"),
-            ("broker.disk_bytes_max", self.disk_bytes_max, 1 << 20, 1 << 50, "from 1 MiB"),
-            ("broker.quota_bytes", self.quota_bytes, 1, 1 << 50, "at least 1"),
-            ("broker.quota_messages", self.quota_messages, 1, 1 << 50, "at least 1"),
-            ("broker.quota_age_s", self.quota_age_s, 1, seconds, "1 to ten years' seconds"),
-            ("broker.expire_after_s", self.expire_after_s, 1, seconds, "1 to ten years' seconds"),
-            ("broker.hold_us", self.hold_us, 0, 10_000_000, "0 to 10000000"),
-        ];
-        for (key, value, least, most, want) in ranges {
-            if !(least..=most).contains(&value) {
-                return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the broker's own configuration, at the node's durability level.
-    #[must_use]
-    pub fn config(&self, id_if_new: u128, durability: Durability) -> weir_broker::Config {
-        const SECOND: u64 = 1_000_000_000;
-        weir_broker::Config {
-            durability,
-            memory_bytes_max: self.memory_bytes_max,
-            disk_bytes_max: self.disk_bytes_max,
-            hold: Nanos(self.hold_us * 1_000),
-            expire_after: Nanos(self.expire_after_s * SECOND),
-            quota: weir_broker::Quota {
-                bytes_max: self.quota_bytes,
-                messages_max: self.quota_messages,
-                age_max: Nanos(self.quota_age_s * SECOND),
-            },
-            on_full: match self.on_full {
-                WhenFull::Evict => weir_broker::OnFull::Evict,
-                WhenFull::Refuse => weir_broker::OnFull::Refuse,
-            },
-            subscriptions_max: self.subscriptions_max,
-            ..weir_broker::Config::new(id_if_new)
-        }
-    }
-}
-
 /// Probes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -569,9 +434,9 @@ impl Default for Config {
             web: None,
             ingest: None,
             replica: None,
-            broker: None,
-            market: None,
-            market_data: MarketDataSection::default(),
+            subscriptions: None,
+            market_gateway: None,
+            market_publisher: None,
             router: None,
             probes: ProbesSection::default(),
             diagnostics: DiagnosticsSection::default(),
@@ -699,6 +564,7 @@ impl Config {
     /// # Errors
     /// [`ConfigError`].
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
+        renamed::check(text)?;
         let config: Config = toml::from_str(text).map_err(Box::new)?;
         config.check()?;
         Ok(config)
@@ -739,7 +605,7 @@ impl Config {
         check_store_bytes("delivery.bytes_max", self.delivery.bytes_max)?;
         if let Some(cold) = &self.delivery.cold {
             let has_sources = self.ingest.as_ref().is_some_and(|i| !i.sources.is_empty());
-            cold.check((self.delivery.ended_orders_max, has_sources))?;
+            cold.check(self.delivery.ended_orders_max, has_sources)?;
         }
         if let Some(tls) = &self.tls {
             tls.check()?;
@@ -751,15 +617,15 @@ impl Config {
             ingest.check()?;
         }
         if let Some(replica) = &self.replica {
-            replica.check(self.ingest.as_ref(), self.broker.is_some())?;
+            replica.check(self.ingest.as_ref(), self.subscriptions.is_some())?;
         }
-        if let Some(broker) = &self.broker {
-            broker.check()?;
+        if let Some(subscriptions) = &self.subscriptions {
+            subscriptions.check()?;
         }
-        if let Some(market) = &self.market {
+        if let Some(market) = &self.market_gateway {
             market.check()?;
         }
-        if let Some(publish) = &self.market_data.publish {
+        if let Some(publish) = &self.market_publisher {
             publish.check(self.role == NodeRole::Node && !self.follows_own())?;
         }
         if let Some(router) = &self.router {
@@ -786,9 +652,9 @@ impl Config {
         let out = |key, value: &str, want| {
             Err(ConfigError::OutOfRange { key, value: value.to_owned(), want })
         };
-        if self.market.is_some() && (self.role == NodeRole::Router || self.follows_own()) {
+        if self.market_gateway.is_some() && (self.role == NodeRole::Router || self.follows_own()) {
             let want = "none with role = \"router\" or source 1 in [replica]: a gateway is a node";
-            return out("market", "(given)", want);
+            return out("market_gateway", "(given)", want);
         }
         match (self.role, &self.router) {
             (NodeRole::Node, None) => Ok(()),
@@ -801,9 +667,9 @@ impl Config {
                 let want = "none with role = \"router\": it keeps no orders";
                 out("delivery.cold", "(given)", want)
             }
-            (NodeRole::Router, Some(_)) if self.market_data.publish.is_some() => {
+            (NodeRole::Router, Some(_)) if self.market_publisher.is_some() => {
                 let want = "none with role = \"router\": it matches no orders";
-                out("market_data.publish", "(given)", want)
+                out("market_publisher", "(given)", want)
             }
             (NodeRole::Router, Some(_)) if self.delivery.token_key.is_none() => {
                 let want = "with role = \"router\" the file of the key that its nodes seal with";
@@ -929,8 +795,8 @@ mod tests {
             ),
             (
                 "[replica]\nmaster = \"127.0.0.1:1\"\nsession = 2\nkey_file = \"k\"\n\
-                 sources = [1]\n[broker]\nlisten = \"127.0.0.1:0\"",
-                "broker",
+                 sources = [1]\n[subscriptions]\nlisten = \"127.0.0.1:0\"",
+                "subscriptions",
             ),
             (
                 "[delivery]\ntoken_keys_opened = ['1', '2', '3', '4', '5', '6', '7', '8', '9']",

@@ -108,7 +108,7 @@ impl Health {
             Stage::Running => {}
         }
         for (id, figures) in &self.watched().partitions {
-            if figures.is_log_full.load(Ordering::Relaxed) {
+            if figures.counters.is_log_full.load(Ordering::Relaxed) {
                 why.push(format!("the log of partition {id} has no room on its disk"));
             }
         }
@@ -175,11 +175,11 @@ mod tests {
         health.enter(Stage::Running);
         let figures = Arc::new(PartitionFigures::default());
         health.watch_partition(PartitionId(1), figures.clone());
-        figures.is_log_full.store(true, Ordering::Relaxed);
+        figures.counters.is_log_full.store(true, Ordering::Relaxed);
         let why = health.why_not_ready(START);
         assert_eq!(why, ["the log of partition 1 has no room on its disk"]);
         assert!(health.why_not_live(START).is_empty());
-        figures.is_log_full.store(false, Ordering::Relaxed);
+        figures.counters.is_log_full.store(false, Ordering::Relaxed);
         assert!(health.why_not_ready(START).is_empty());
     }
 

@@ -22,7 +22,7 @@ use crate::reader_lister::ReaderLister;
 use crate::replica::{ReplicaFigures, UpdatePort};
 use crate::stores::kept::{KeepSources, KeptSources, OwnFeed, SourceFeed};
 use crate::stores::own::OwnSource;
-use crate::stores::{OWN, StoreFigures, StoreSettings, Sweeper};
+use crate::stores::{OWN, StoreReport, StoreSettings, Sweeper};
 use crate::token_keys::sealer;
 
 /// The number of events ingested in one cycle.
@@ -92,11 +92,11 @@ impl DeliveryAgent {
     pub fn new(parts: DeliveryParts) -> anyhow::Result<(DeliveryAgent, KeptSources)> {
         let desk = |store| Desk::new(DeskConfig::default(), store, sealer(&parts.token_keys));
         let (port, figures) = parts.ingest;
-        let sources = (&parts.sources[..], parts.cold_sources.as_ref());
-        let kept = parts.keep.bring_back(parts.own, sources, &parts.wake)?;
+        let cold = parts.cold_sources.as_ref();
+        let kept = parts.keep.bring_back(parts.own, &parts.sources, cold, &parts.wake)?;
         let mut feeds = Vec::new();
         if let Some(OwnFeed { store, stream, events, snapshot_every }) = kept.own {
-            let own = FeedParts::own(desk(store), stream, (OwnEvents::new(events), snapshot_every));
+            let own = FeedParts::own(desk(store), stream, OwnEvents::new(events), snapshot_every);
             feeds.push(FeedParts { cold: parts.cold, ..own });
         }
         let snapshot_every = parts.keep.snapshot_every;
@@ -114,7 +114,7 @@ impl DeliveryAgent {
             (port, figures)
         });
         let mut agent = DeliveryAgent {
-            feeds: Feeds::new(feeds, port, updates, (kept.port, figures)),
+            feeds: Feeds::new(feeds, port, updates, kept.port, figures),
             ports: parts.ports,
             sweeper: Sweeper::default(),
             lister: ReaderLister::default(),
@@ -129,9 +129,6 @@ impl DeliveryAgent {
         agent.feed_cold_at_start();
         while agent.ingest() > 0 {
             agent.feed_cold_at_start();
-        }
-        if let Some(own) = agent.feeds.own() {
-            own.end_past_epochs();
         }
         agent.publish_markets();
         agent.publish_store();
@@ -153,7 +150,7 @@ impl DeliveryAgent {
     fn ingest(&mut self) -> usize {
         let Some(own) = self.feeds.own() else { return 0 };
         let (taken, changes) = own.take_events(INGEST_MAX, &self.figures);
-        self.figures.ingested.fetch_add(changes, Ordering::Relaxed);
+        self.figures.counters.ingested.fetch_add(changes, Ordering::Relaxed);
         taken
     }
 
@@ -183,8 +180,8 @@ impl DeliveryAgent {
     fn publish_store(&self) {
         let Some(store) = self.feeds.first_store() else { return };
         let orders = u64::from(store.live_count()) + u64::from(store.ended_count());
-        self.figures.orders.store(orders, Ordering::Relaxed);
-        let figures = StoreFigures::of(store);
+        self.figures.counters.orders.store(orders, Ordering::Relaxed);
+        let figures = StoreReport::of(store);
         *self.figures.store.lock().unwrap_or_else(PoisonError::into_inner) = figures;
     }
 
@@ -240,7 +237,7 @@ impl DeliveryAgent {
         };
         let asked = desk.map_or_else(Asked::Refused, |desk| desk.ask(&question, now));
         if let Asked::Refused(reason) = asked {
-            self.figures.refused.fetch_add(1, Ordering::Relaxed);
+            self.figures.counters.refused.fetch_add(1, Ordering::Relaxed);
             self.ports.refuse(fetch, reason);
         }
     }
@@ -273,9 +270,9 @@ impl DeliveryAgent {
         if page_count > 0 {
             self.ports.wake_all();
         }
-        self.figures.pages.fetch_add(u64::from(page_count), Ordering::Relaxed);
-        self.figures.rows.fetch_add(row_count, Ordering::Relaxed);
-        self.figures.parked.store(parked, Ordering::Relaxed);
+        self.figures.counters.pages.fetch_add(u64::from(page_count), Ordering::Relaxed);
+        self.figures.counters.rows.fetch_add(row_count, Ordering::Relaxed);
+        self.figures.counters.parked.store(parked, Ordering::Relaxed);
         page_count as usize
     }
 }
@@ -336,16 +333,18 @@ impl Agent for DeliveryAgent {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::path::Path;
 
+    use proptest::prelude::*;
     use weir_delivery::Entitlement;
-    use weir_log::EpochEnd;
-    use weir_log::tail::{TailConfig, tail};
+    use weir_io::ThreadDisk;
+    use weir_log::tail::{TailConfig, tail, tail_in};
+    use weir_log::{EventAppend, EventLog, EventLogConfig};
     use weir_types::{
-        AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
-        MatchId, OrdStatus, OrdType, OrderId, Position, Price, Qty, Reason, Rec, RequestNo,
-        SelfTradePrevention, Seq, SessionId, Side, Switch, TimeInForce,
+        AccountId, ClOrdId, Epochs, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId,
+        Liquidity, MatchId, OrdStatus, OrdType, OrderId, Position, Price, Qty, Reason, Rec,
+        RequestNo, SelfTradePrevention, Seq, SessionId, Side, Switch, TimeInForce,
     };
     use weir_wire::Event;
     use weir_wire::delivery::{FetchOrders, OrderPage};
@@ -440,7 +439,7 @@ mod tests {
         let (mut to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
         let figures = Arc::new(DeliveryFigures::default());
         let events = EventReader::new(&handle, dir.path().join("events"), 1);
-        let parts = parts(dir.path(), (events, 6 << 20), port);
+        let parts = parts(dir.path(), events, 6 << 20, port);
         let parts = DeliveryParts { figures: figures.clone(), ..parts };
         let mut agent = DeliveryAgent::new(parts).unwrap().0;
         let count = 20_000;
@@ -449,11 +448,10 @@ mod tests {
         for cycle in 1..=300 {
             agent.do_work(Nanos(cycle * 1_000_000));
         }
-        assert!(figures.full_waits.load(Ordering::Relaxed) > 0, "it never was full");
+        assert!(figures.counters.full_waits.load(Ordering::Relaxed) > 0, "it never was full");
         let store = *figures.store.lock().unwrap();
-        assert!(u64::from(store.live_orders) < count && store.live_orders > 1_000, "{store:?}");
-        let memory = store.memory.map(|memory| memory.total);
-        assert!(memory <= Some(6 << 20), "{memory:?}");
+        assert!(store.live_orders < count && store.live_orders > 1_000, "{store:?}");
+        assert!(store.memory_bytes <= 6 << 20, "{store:?}");
         let pages = to_store.next_pages().expect("readers are served");
         let Framing::Frame { message: Ok(raw), .. } = next_frame(&pages.bytes, 1 << 20) else {
             panic!("no frame");
@@ -475,15 +473,14 @@ mod tests {
 
     fn parts(
         dir: &Path,
-        (events, bytes_max): (EventReader, u64),
+        events: EventReader,
+        bytes_max: u64,
         gateway: GatewayPort,
     ) -> DeliveryParts {
         let own = OwnSource {
             settings: settings(bytes_max),
             events,
             event_count: 0,
-            epoch: Epoch(1),
-            ended: Vec::new(),
             log_id: 7,
             snapshot_every: u64::MAX,
             older_upto: None,
@@ -510,7 +507,7 @@ mod tests {
         let (mut tail, handle) = tail(TailConfig::new(8 << 20, 1));
         let (mut to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
         let events = EventReader::new(&handle, dir.path().join("events"), 1);
-        let mut agent = DeliveryAgent::new(parts(dir.path(), (events, u64::MAX), port)).unwrap().0;
+        let mut agent = DeliveryAgent::new(parts(dir.path(), events, u64::MAX, port)).unwrap().0;
         let count = 5 * INGEST_MAX as u64 + 3;
         append(&mut tail, 1..=count);
         assert!(to_store.ask(question()));
@@ -523,19 +520,47 @@ mod tests {
         assert_eq!(u64::from(page.row_count), count);
     }
 
+    /// Returns the epochs of a log: the current one, and the ended ones with their last positions.
+    pub(crate) fn epochs(current: u32, ended: &[(u32, u64)]) -> Epochs<Position> {
+        let ended = ended.iter().map(|(epoch, last)| (Epoch(*epoch), Position(*last)));
+        Epochs::with_ended(Epoch(current), ended)
+    }
+
+    /// Writes an event log of `count` acceptances into `dir`; returns a reader of it with the
+    /// writer of its tail, which is empty.
+    pub(crate) fn log_of(
+        dir: &Path,
+        count: u64,
+        epochs: Epochs<Position>,
+    ) -> (weir_log::TailWriter, EventReader) {
+        let events = dir.join("events");
+        let _ = std::fs::remove_dir_all(&events);
+        let disk = ThreadDisk::open(&events, None).unwrap();
+        let config =
+            EventLogConfig { segment_bytes: 64 << 10, ..EventLogConfig::new(PartitionId(1), 7) };
+        let (mut log, _) = EventLog::open(config, Position(1), disk).unwrap();
+        for number in 1..=count {
+            let mut record = Vec::new();
+            Event::Plain(weir_wire::PlainEvent::OrderEvent(accepted(number))).encode(&mut record);
+            assert_eq!(log.append(Position(number), &record), EventAppend::Taken);
+        }
+        log.close().unwrap();
+        let (writer, handle) = tail_in(TailConfig::new(1 << 20, count + 1), epochs);
+        (writer, EventReader::new(&handle, events, 1))
+    }
+
     /// Recovers a store of `count` events whose epochs ended as given; returns its figures and
     /// notes.
     fn brought_back(
         dir: &Path,
-        (handle, count): (&weir_log::tail::TailHandle, u64),
-        (epoch, ended): (u32, Vec<EpochEnd>),
-    ) -> (StoreFigures, Vec<String>, Option<SnapshotWriter>, DeliveryAgent) {
+        count: u64,
+        epochs: Epochs<Position>,
+    ) -> (StoreReport, Vec<String>, Option<SnapshotWriter>, DeliveryAgent) {
         let (_to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
-        let events = EventReader::new(handle, dir.join("events"), 1);
-        let mut parts = parts(dir, (events, u64::MAX), port);
+        let (_writer, events) = log_of(dir, count, epochs);
+        let mut parts = parts(dir, events, u64::MAX, port);
         let own = parts.own.as_mut().expect("it trades");
-        (own.event_count, own.epoch, own.ended) = (count, Epoch(epoch), ended);
-        own.snapshot_every = 4_096;
+        (own.event_count, own.snapshot_every) = (count, 4_096);
         let figures = parts.figures.clone();
         let (agent, kept) = DeliveryAgent::new(parts).unwrap();
         let store = *figures.store.lock().unwrap();
@@ -545,9 +570,7 @@ mod tests {
     #[test]
     fn a_snapshot_of_what_was_lost_since_is_not_used() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut tail, handle) = tail(TailConfig::new(32 << 20, 1));
-        append(&mut tail, 1..=1_000);
-        let (_, notes, writer, mut agent) = brought_back(dir.path(), (&handle, 0), (1, vec![]));
+        let (_, notes, writer, mut agent) = brought_back(dir.path(), 1_000, epochs(2, &[(1, 500)]));
         assert!(notes.is_empty(), "{notes:?}");
         let mut writer = writer.expect("a store that survives");
         let store = dir.path().join("partition-1/store");
@@ -560,26 +583,75 @@ mod tests {
             writer.do_work(Nanos(cycle * 1_000_000));
         }
         assert!(is_there(), "a snapshot is taken of what came in at the start");
-        append(&mut tail, 1_001..=1_010);
-        let end = |epoch, last_valid| EpochEnd { epoch: Epoch(epoch), last_valid };
         let comes_from = |notes: &[String]| notes.iter().any(|note| note.contains("comes from"));
-        let all = |epoch, ended| brought_back(dir.path(), (&handle, 1_010), (epoch, ended));
+        let all = |epoch, ended: &[_]| brought_back(dir.path(), 1_010, epochs(epoch, ended));
         // The snapshot's epoch continues, or ended after it.
-        for (epoch, ended) in [(1, vec![]), (2, vec![end(1, Position(1_000))])] {
+        for (epoch, ended) in [(2, &[(1, 500)][..]), (3, &[(1, 500), (2, 1_000)])] {
             let (store, notes, ..) = all(epoch, ended);
             assert!(comes_from(&notes), "{notes:?}");
             assert_eq!(store.live_orders, 1_010);
         }
         // The epoch ended before the snapshot: other events have these numbers now.
-        let (_, notes, ..) = all(2, vec![end(1, Position(999))]);
-        assert!(notes.iter().any(|note| note.contains("epoch 1 ended at 999")), "{notes:?}");
-        assert!(!comes_from(&notes));
+        for (epoch, ended) in [(3, &[(1, 500), (2, 999)][..]), (4, &[(2, 1_005), (3, 999)])] {
+            let (_, notes, ..) = all(epoch, ended);
+            assert!(notes.iter().any(|note| note.contains("epoch 2 ended at 999")), "{notes:?}");
+            assert!(!comes_from(&notes));
+        }
         // An epoch that the log never had.
-        let (_, notes, ..) = all(5, vec![end(4, Position(1_010))]);
-        assert!(notes.iter().any(|note| note.contains("its epoch 1 is not")), "{notes:?}");
+        let (_, notes, ..) = all(5, &[(4, 1_010)]);
+        assert!(notes.iter().any(|note| note.contains("its epoch 2 is not")), "{notes:?}");
         // The log ends before the snapshot, which is removed so that it cannot match another
         // history later.
-        let (_, notes, ..) = brought_back(dir.path(), (&handle, 999), (1, vec![]));
+        let (_, notes, ..) = brought_back(dir.path(), 999, epochs(2, &[(1, 500)]));
         assert!(notes.is_empty() && !is_there(), "{notes:?}");
+    }
+
+    /// Returns true when the store honours a token of `epoch` at the change `number`.
+    fn honours(agent: &mut DeliveryAgent, epoch: Epoch, number: u64) -> bool {
+        let place = weir_delivery::Place::new(Seq(number), Rec(number));
+        let store = agent.feeds.own().expect("it trades").desk.store();
+        store.check(epoch, place, &weir_delivery::Filter::ALL).is_ok()
+    }
+
+    #[test]
+    fn an_epoch_that_ends_under_a_store_ends_the_tokens_of_what_comes_after() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut tail, handle) = tail(TailConfig::new(32 << 20, 1));
+        let (_to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
+        let events = EventReader::new(&handle, dir.path().join("events"), 1);
+        let mut agent = DeliveryAgent::new(parts(dir.path(), events, u64::MAX, port)).unwrap().0;
+        append(&mut tail, 1..=10);
+        agent.do_work(Nanos(1));
+        tail.end_epoch(Position(10), Epoch(3), 11);
+        append(&mut tail, 11..=20);
+        agent.do_work(Nanos(2));
+        for (epoch, number, honoured) in [(1, 10, true), (1, 11, false), (3, 20, true)] {
+            assert_eq!(honours(&mut agent, Epoch(epoch), number), honoured, "{epoch}, {number}");
+        }
+        assert!(!honours(&mut agent, Epoch(2), 1), "an epoch that was skipped");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn a_token_of_an_ended_epoch_counts_up_to_the_least_end_since(
+            ends in proptest::collection::vec((1..3_u32, 0..=20_u64), 0..5),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let (mut epoch, mut ended) = (1, Vec::new());
+            for (skipped, last_valid) in ends {
+                ended.push((epoch, last_valid));
+                epoch += skipped;
+            }
+            let (.., mut agent) = brought_back(dir.path(), 20, epochs(epoch, &ended));
+            for (asked, number) in (1..=epoch).flat_map(|e| (1..=20).map(move |n| (e, n))) {
+                let mut since = ended.iter().filter(|(ended, _)| *ended >= asked);
+                let is_known = asked == epoch || ended.iter().any(|(ended, _)| *ended == asked);
+                let survives = is_known && since.all(|(_, end)| number <= *end);
+                let honoured = honours(&mut agent, Epoch(asked), number);
+                prop_assert_eq!(honoured, survives, "epoch {}, change {}", asked, number);
+            }
+        }
     }
 }

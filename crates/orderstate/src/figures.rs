@@ -2,33 +2,40 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
 
 use weir_types::InstrumentId;
 
 use crate::markets::Market;
 use crate::reader_list::ReaderList;
-use crate::stores::{StoreFigures, SweepFigures};
+use crate::stores::{StoreReport, SweepFigures};
+
+weir_runtime::figures! {
+    /// The counters of a store and its readers.
+    pub struct DeliveryCounts in DeliveryCounters {
+        /// Orders in the store: live ones, and retained ended ones.
+        gauge orders,
+        /// Changes ingested.
+        counter ingested,
+        /// Pages served.
+        counter pages,
+        /// Rows in these pages.
+        counter rows,
+        /// Parked readers.
+        gauge parked,
+        /// Queries refused for lack of room.
+        counter refused,
+        /// The number of times that an event had to wait because the store was full.
+        counter full_waits as "weir_store_full_waits_total",
+    }
+}
 
 /// Figures of the store that other threads read.
 #[derive(Debug, Default)]
 pub struct DeliveryFigures {
-    /// Orders in the store: live ones, and retained ended ones.
-    pub orders: AtomicU64,
-    /// Changes ingested.
-    pub ingested: AtomicU64,
-    /// Pages served.
-    pub pages: AtomicU64,
-    /// Rows in these pages.
-    pub rows: AtomicU64,
-    /// Parked readers.
-    pub parked: AtomicU64,
-    /// Queries refused for lack of room.
-    pub refused: AtomicU64,
-    /// The number of times that an event had to wait because the store was full.
-    pub full_waits: AtomicU64,
+    /// The counters.
+    pub counters: DeliveryCounters,
     /// The store's figures.
-    pub store: Mutex<StoreFigures>,
+    pub store: Mutex<StoreReport>,
     /// Sweeping of all stores.
     pub sweeps: SweepFigures,
     /// The state of each instrument from the events.

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_engine::{Engine, EventSink};
 use weir_log::tail::TailWriter;
@@ -35,31 +35,40 @@ const KEPT_RETRY: u64 = 10_000_000;
 /// The maximum number of commands that wait for their commit.
 const UNCOMMITTED_MAX: usize = 64 * 1024;
 
+weir_runtime::figures! {
+    /// A partition's counters.
+    pub struct PartitionCounts in PartitionCounters {
+        /// The newest committed and applied position.
+        counter position as "position",
+        /// Live orders.
+        gauge live_orders,
+        /// Events emitted since the log began.
+        counter events,
+        /// Commands that wait for their commit.
+        gauge uncommitted,
+        /// Batches appended since the start.
+        counter batches,
+        /// Commands refused because the log was full.
+        counter refused,
+        /// True while the log refuses commands because its disk is full.
+        flag is_log_full as "log_full",
+        /// Refusals dropped because the ring to the gateway was full.
+        counter refusals_dropped,
+        /// Definitions of the control log that the partition's limits or rules refused; it
+        /// continues without them.
+        counter imports_refused,
+    }
+}
+
 /// Figures of a partition that other threads read.
 #[derive(Debug, Default)]
 pub struct PartitionFigures {
-    /// The newest committed and applied position.
-    pub position: AtomicU64,
-    /// Its log time, nanoseconds since the Unix epoch.
+    /// The counters.
+    pub counters: PartitionCounters,
+    /// The log time of the newest position, nanoseconds since the Unix epoch.
     pub log_time: AtomicU64,
     /// The engine's digest after it.
     pub digest: AtomicU64,
-    /// Live orders.
-    pub live_orders: AtomicU64,
-    /// Events emitted since the log began.
-    pub events: AtomicU64,
-    /// Commands that wait for their commit.
-    pub uncommitted: AtomicU64,
-    /// Batches appended since the start.
-    pub batches: AtomicU64,
-    /// Commands refused because the log was full.
-    pub refused: AtomicU64,
-    /// True while the log refuses commands because its disk is full.
-    pub is_log_full: AtomicBool,
-    /// Refusals dropped because the ring to the gateway was full.
-    pub refusals_dropped: AtomicU64,
-    /// Definitions of the control log that the engine's limits or rules refused.
-    pub imports_refused: AtomicU64,
     /// The position of the last snapshot that this run took; zero before the first.
     pub snapshot_position: AtomicU64,
     /// The hash of the engine's whole state at that position.
@@ -123,6 +132,9 @@ pub struct Partition<L> {
     engine: Engine,
     log: L,
     epoch: Epoch,
+    /// The last positions of epochs that the log has ended, each with the next epoch, until the
+    /// commands up to there are applied.
+    ended: VecDeque<(Position, Epoch)>,
     sources: Vec<SourcePort>,
     batch: Batch,
     entry: Vec<u8>,
@@ -152,6 +164,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             engine: parts.engine,
             epoch,
             log: parts.log,
+            ended: VecDeque::new(),
             sources: parts.sources,
             batch: Batch::new(),
             entry: Vec::with_capacity(512),
@@ -248,7 +261,7 @@ impl<L: SequencedLog + Send> Partition<L> {
                     self.commands.push_back(command);
                 }
                 self.batch.clear();
-                self.figures.batches.fetch_add(1, Ordering::Relaxed);
+                self.figures.counters.batches.fetch_add(1, Ordering::Relaxed);
             }
             // The batch stays and is retried in the next cycle; until then `take` adds nothing.
             Append::Busy => {}
@@ -269,17 +282,44 @@ impl<L: SequencedLog + Send> Partition<L> {
             };
             let (session_id, request_no, template_id) =
                 (request.session_id(), request.request_no(), request.template_id());
-            self.figures.refused.fetch_add(1, Ordering::Relaxed);
+            self.figures.counters.refused.fetch_add(1, Ordering::Relaxed);
             let refused = Feedback::Refused { session_id, request_no, template_id, reason };
             if let Some(feedback) = feedback_of(&mut self.sources, pending.source) {
                 // A gateway that is 64 Ki answers behind loses a refusal. When its client repeats
                 // the request number, the request is refused or executed, once.
                 let is_dropped = feedback.push(refused).is_err();
-                self.figures.refusals_dropped.fetch_add(u64::from(is_dropped), Ordering::Relaxed);
+                self.figures
+                    .counters
+                    .refusals_dropped
+                    .fetch_add(u64::from(is_dropped), Ordering::Relaxed);
             }
         }
         self.batch.clear();
         self.tick_sequenced = false;
+    }
+
+    /// Continues in an epoch of the log. All commands so far survive: lost ones would have been
+    /// reported as [`Poll::Lost`].
+    fn lead(&mut self, epoch: Epoch) {
+        if epoch == self.epoch {
+            return;
+        }
+        self.epoch = epoch;
+        self.ended.push_back((Position(self.log.next_position().0 - 1), epoch));
+        self.tell_ends(self.engine.position().next());
+    }
+
+    /// Tells the views the ends of epochs before the command at `next`.
+    fn tell_ends(&mut self, next: Position) {
+        while let Some((last_valid, epoch)) = self.ended.front().copied()
+            && last_valid < next
+        {
+            self.ended.pop_front();
+            self.publish();
+            let next_record = self.outbox.tail.next_record();
+            self.outbox.tail.end_epoch(last_valid, epoch, next_record);
+            self.views.iter().for_each(Wake::wake);
+        }
     }
 
     /// Applies committed commands; returns their number.
@@ -287,7 +327,7 @@ impl<L: SequencedLog + Send> Partition<L> {
         let committed = match self.log.poll() {
             Poll::Committed(position) => position,
             Poll::Leading(epoch) => {
-                self.epoch = epoch;
+                self.lead(epoch);
                 return 0;
             }
             Poll::Lost { valid_to } => {
@@ -308,6 +348,7 @@ impl<L: SequencedLog + Send> Partition<L> {
         if applied % PUBLISH_EVERY != 0 {
             self.publish();
         }
+        self.tell_ends(self.engine.position().next());
         applied
     }
 
@@ -316,6 +357,7 @@ impl<L: SequencedLog + Send> Partition<L> {
         self.recorder.record_at(trace, Point::T3, t3);
         let t4 = self.recorder.record(trace, Point::T4);
         let (position, log_time) = (pending.position, pending.log_time);
+        self.tell_ends(position);
         let (commands, _) = self.commands.as_slices();
         let (command, ahead) = commands.split_first().expect("each pending one has its command");
         self.engine.prefetch(ahead);
@@ -329,7 +371,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             points[3..6].copy_from_slice(&[t3, t4, t5]);
             self.answered.push((pending.source, StageStamps { position, trace, points }));
         }
-        self.figures.position.store(position.0, Ordering::Relaxed);
+        self.figures.counters.position.store(position.0, Ordering::Relaxed);
         self.figures.log_time.store(log_time.0, Ordering::Relaxed);
     }
 
@@ -354,9 +396,15 @@ impl<L: SequencedLog + Send> Partition<L> {
         }
         let figures = &self.figures;
         figures.digest.store(self.engine.digest(), Ordering::Relaxed);
-        figures.live_orders.store(self.engine.live_order_count() as u64, Ordering::Relaxed);
-        figures.imports_refused.store(self.engine.refused_import_count(), Ordering::Relaxed);
-        figures.events.store(self.outbox.tail.next_record() - 1, Ordering::Relaxed);
+        figures
+            .counters
+            .live_orders
+            .store(self.engine.live_order_count() as u64, Ordering::Relaxed);
+        figures
+            .counters
+            .imports_refused
+            .store(self.engine.refused_import_count(), Ordering::Relaxed);
+        figures.counters.events.store(self.outbox.tail.next_record() - 1, Ordering::Relaxed);
     }
 
     /// Reports that the log's disk is full, or has room again.
@@ -366,7 +414,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             return;
         }
         self.is_log_full = is_full;
-        self.figures.is_log_full.store(is_full, Ordering::Relaxed);
+        self.figures.counters.is_log_full.store(is_full, Ordering::Relaxed);
         let partition = self.engine.config().partition_id.0;
         if is_full {
             tracing::error!(partition, "the command log's disk is full: requests are refused soon");
@@ -415,7 +463,7 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
             done += self.work_on_log(now);
             done += self.apply();
         }
-        self.figures.uncommitted.store(self.pending.len() as u64, Ordering::Relaxed);
+        self.figures.counters.uncommitted.store(self.pending.len() as u64, Ordering::Relaxed);
         self.tell_full_log();
         done
     }
@@ -467,3 +515,6 @@ impl EventSink for Outbox {
         self.tail.append(&self.bytes);
     }
 }
+
+#[cfg(test)]
+mod tests;

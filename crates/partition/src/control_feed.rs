@@ -9,7 +9,7 @@ use weir_runtime::Agent;
 use weir_types::{Nanos, Position};
 use weir_wire::{Command, Definition, Event};
 
-use crate::event_reader::{EventReader, ReadEvent};
+use crate::event_reader::EventReader;
 use crate::handoff::{PartitionPort, Submission};
 
 /// The number of definitions taken from the control log in one cycle.
@@ -49,7 +49,7 @@ impl ControlFeed {
     fn follow(&mut self) -> usize {
         let mut taken = 0;
         while taken < TAKE_MAX {
-            let ReadEvent::Record(_) = self.events.next(&mut self.record) else { break };
+            let Some(_) = self.events.next_of_any_epoch(&mut self.record) else { break };
             taken += 1;
             let event = Event::decode(&self.record).expect("the event log holds our own records");
             if let Event::Defined(defined, definition) = event {

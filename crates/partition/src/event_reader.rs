@@ -2,14 +2,20 @@
 //!
 //! The tail's writer never waits, so the tail may overwrite records that a reader has not read. The
 //! reader then reads the event log's files until it reaches the tail again. Its user sees one dense
-//! sequence of records.
+//! sequence of records, and in it the ends of epochs: those of the log's history while it reads the
+//! history, later ones as they come.
+//!
+//! INVARIANT: all records of an ended epoch's surviving part are returned before its end, and all
+//! others after it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use weir_io::ThreadDisk;
-use weir_log::tail::{Seek, TailHandle, TailRead, TailReader};
-use weir_log::{LogReader, SegmentKind};
-use weir_types::Position;
+use weir_io::{Disk, DiskError, ThreadDisk};
+use weir_log::tail::{EpochChange, EpochCursor, Seek, TailHandle, TailRead, TailReader};
+use weir_log::{Entry, LogError, LogReader, SegmentKind};
+use weir_types::{Epoch, Epochs, Position};
+use weir_wire::frame::parse_message;
 
 /// The number of records of the files up to which a reader steps over them instead of seeking.
 const STEPS_MAX: u64 = 50_000;
@@ -22,44 +28,72 @@ const TAIL_STEPS_MAX: u64 = 256;
 pub enum ReadEvent {
     /// The next record, with its number; its bytes are in the buffer.
     Record(u64),
+    /// An epoch ended before the next record.
+    EpochEnded(EpochChange),
     /// No new record.
     UpToDate,
 }
 
 /// A reader of one partition's events.
 pub struct EventReader {
+    handle: TailHandle,
     tail: TailReader,
     files: FileEvents,
     /// A second cursor, for old records.
     past: PastEvents,
+    epochs: EpochCursor,
     next: u64,
     in_tail: bool,
+    /// The record `next`, read before the ends of epochs that must be told first.
+    held: Vec<u8>,
+    is_held: bool,
 }
 
 /// A cursor over records that already exist: in the tail, or in the files before it.
 pub struct PastEvents {
+    handle: TailHandle,
     tail: TailReader,
     files: FileEvents,
+    /// The number of ended epochs after which `tail` and `files` were opened.
+    epoch_changes: u64,
 }
 
 impl EventReader {
-    /// Returns a reader whose first record is `first`.
+    /// Returns a reader whose first record is `first`; the files are in `dir`.
     #[must_use]
     pub fn new(tail: &TailHandle, dir: PathBuf, first: u64) -> EventReader {
+        EventReader::on_disk(tail, move || ThreadDisk::open(&dir, None), first)
+    }
+
+    /// Returns a reader whose first record is `first`; `open` opens the disk of the files.
+    #[must_use]
+    pub fn on_disk<D: Disk + Send + 'static>(
+        tail: &TailHandle,
+        open: impl Fn() -> Result<D, DiskError> + Send + Sync + 'static,
+        first: u64,
+    ) -> EventReader {
+        let open: OpenFiles = Arc::new(move |from: Position| {
+            let reader = LogReader::open(open().ok()?, SegmentKind::Event, from).ok()?;
+            let reader: Box<dyn Entries> = Box::new(reader);
+            Some(reader)
+        });
         EventReader {
+            handle: tail.clone(),
             tail: tail.reader(),
-            files: FileEvents::new(dir.clone()),
-            past: PastEvents { tail: tail.reader(), files: FileEvents::new(dir) },
+            files: FileEvents::new(open.clone()),
+            past: PastEvents::new(tail.clone(), open),
+            epochs: tail.epoch_cursor(),
             next: first,
             in_tail: false,
+            held: Vec::new(),
+            is_held: false,
         }
     }
 
     /// Returns an independent cursor for old records.
     #[must_use]
     pub fn past(&self) -> PastEvents {
-        let files = FileEvents::new(self.files.dir.clone());
-        PastEvents { tail: self.tail.clone(), files }
+        PastEvents::new(self.handle.clone(), self.files.open.clone())
     }
 
     /// Returns the number of the next record.
@@ -68,26 +102,73 @@ impl EventReader {
         self.next
     }
 
-    /// Continues with record `next`; the caller already has the records before it.
-    pub fn skip_to(&mut self, next: u64) {
-        (self.next, self.in_tail) = (next, false);
+    /// Returns the epoch of the records before the next end of an epoch.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epochs.epoch()
     }
 
-    /// Copies the next record into `into`, which is cleared first.
+    /// Returns the epochs of the log, including those that are not told yet.
+    #[must_use]
+    pub fn epochs(&self) -> &Epochs<Position> {
+        self.epochs.epochs()
+    }
+
+    /// Returns true when the ends of all epochs before the current one were told.
+    #[must_use]
+    pub fn has_told_ends(&self) -> bool {
+        self.epochs.is_done()
+    }
+
+    /// Continues with record `next` in `epoch`; the caller already has the records before it, and
+    /// knows the ends of the epochs before.
+    pub fn skip_to(&mut self, next: u64, epoch: Epoch) {
+        (self.next, self.in_tail, self.is_held) = (next, false, false);
+        self.epochs.skip_to(epoch);
+    }
+
+    /// Copies the next record into `into`, which is cleared first, or tells that an epoch ended
+    /// before it.
     pub fn next(&mut self, into: &mut Vec<u8>) -> ReadEvent {
-        if !self.in_tail && !self.enter_tail() {
-            return self.next_from_files(into);
-        }
-        match self.tail.next(into) {
-            TailRead::Record(record) => {
-                assert_eq!(record, self.next, "the tail's records are dense");
-                self.next += 1;
-                ReadEvent::Record(record)
+        loop {
+            self.refresh();
+            if let Some(change) = self.epochs.pass(self.next) {
+                return self.tell(change);
             }
-            TailRead::Empty => ReadEvent::UpToDate,
-            TailRead::Lapped { .. } => {
-                self.in_tail = false;
-                self.next_from_files(into)
+            if !self.is_held && !self.read_next(into) {
+                return ReadEvent::UpToDate;
+            }
+            if self.is_held {
+                std::mem::swap(&mut self.held, into);
+                self.is_held = false;
+            }
+            if self.refresh() {
+                // The record may be void.
+                continue;
+            }
+            if !self.epochs.is_done()
+                && let Some(change) = self.epochs.pass_before(self.next, position_of(into))
+            {
+                std::mem::swap(&mut self.held, into);
+                self.is_held = true;
+                return self.tell(change);
+            }
+            self.next += 1;
+            return ReadEvent::Record(self.next - 1);
+        }
+    }
+
+    /// Copies the next record into `into` and returns its number, for a view that has nothing to do
+    /// with epochs. `None` when there is no new record.
+    ///
+    /// # Panics
+    /// When records that were returned became void: the process must recover from its log.
+    pub fn next_of_any_epoch(&mut self, into: &mut Vec<u8>) -> Option<u64> {
+        loop {
+            match self.next(into) {
+                ReadEvent::Record(number) => return Some(number),
+                ReadEvent::EpochEnded(change) => assert_kept(&change),
+                ReadEvent::UpToDate => return None,
             }
         }
     }
@@ -97,32 +178,86 @@ impl EventReader {
         self.past.read_at(wanted, into)
     }
 
+    /// Takes over the epochs that ended meanwhile; true when there are any. What was opened before
+    /// may hold void records.
+    #[inline]
+    fn refresh(&mut self) -> bool {
+        if !self.epochs.refresh() {
+            return false;
+        }
+        self.tail = self.handle.reader();
+        self.files.reader = None;
+        (self.in_tail, self.is_held) = (false, false);
+        true
+    }
+
+    fn tell(&mut self, change: EpochChange) -> ReadEvent {
+        if change.taken_back > 0 {
+            (self.next, self.in_tail, self.is_held) = (change.first_again, false, false);
+        }
+        ReadEvent::EpochEnded(change)
+    }
+
+    /// Copies record `next` into `into`; false when there is none.
+    fn read_next(&mut self, into: &mut Vec<u8>) -> bool {
+        if !self.in_tail && !self.enter_tail() {
+            return self.files.read_at(self.next, into).is_some();
+        }
+        match self.tail.next(into) {
+            TailRead::Record(record) => {
+                assert_eq!(record, self.next, "the tail's records are dense");
+                true
+            }
+            TailRead::Empty => false,
+            TailRead::Lapped { .. } => {
+                self.in_tail = false;
+                self.files.read_at(self.next, into).is_some()
+            }
+        }
+    }
+
     /// Enters the tail if the next record is there.
     fn enter_tail(&mut self) -> bool {
         self.in_tail = self.tail.seek(self.next) == Seek::Done;
         self.in_tail
     }
+}
 
-    fn next_from_files(&mut self, into: &mut Vec<u8>) -> ReadEvent {
-        match self.files.read_at(self.next, into) {
-            Some(_) => {
-                self.next += 1;
-                ReadEvent::Record(self.next - 1)
-            }
-            None => ReadEvent::UpToDate,
-        }
-    }
+/// Checks that an epoch ended without records that this process's view has already used. A view
+/// that cannot take them back calls it: the process stops, and recovery starts from the log.
+///
+/// # Panics
+/// When such records are void.
+pub fn assert_kept(change: &EpochChange) {
+    assert_eq!(change.taken_back, 0, "the log took back records that a view has used: {change:?}");
+}
+
+/// Returns the position of the command that caused an event: every event begins with it.
+fn position_of(record: &[u8]) -> Position {
+    let raw = parse_message(record).expect("the event log holds our own messages");
+    let (position, _) = raw.block().split_first_chunk().expect("no event is shorter");
+    Position(u64::from_le_bytes(*position))
 }
 
 impl PastEvents {
+    fn new(handle: TailHandle, open: OpenFiles) -> PastEvents {
+        let epoch_changes = handle.epoch_changes();
+        PastEvents { tail: handle.reader(), files: FileEvents::new(open), handle, epoch_changes }
+    }
+
     /// Returns true when record `wanted` is in memory.
     #[must_use]
     pub fn has_in_memory(&self, wanted: u64) -> bool {
-        self.tail.clone().seek(wanted) == Seek::Done
+        self.handle.reader().seek(wanted) == Seek::Done
     }
 
     /// Copies record `wanted` into `into`; `None` when it is not retained.
     pub fn read_at<'a>(&mut self, wanted: u64, into: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        let epoch_changes = self.handle.epoch_changes();
+        if epoch_changes != self.epoch_changes {
+            (self.tail, self.files.reader) = (self.handle.reader(), None);
+            self.epoch_changes = epoch_changes;
+        }
         let distance = wanted.checked_sub(self.tail.next_record());
         if distance.is_none_or(|distance| distance > TAIL_STEPS_MAX)
             && self.tail.seek(wanted) != Seek::Done
@@ -140,15 +275,34 @@ impl PastEvents {
     }
 }
 
+/// The entries of the event log's files, on any disk.
+trait Entries: Send {
+    fn next_position(&self) -> Position;
+    fn next_entry(&mut self) -> Result<Option<Entry<'_>>, LogError>;
+}
+
+impl<D: Disk + Send> Entries for LogReader<D> {
+    fn next_position(&self) -> Position {
+        LogReader::next_position(self)
+    }
+
+    fn next_entry(&mut self) -> Result<Option<Entry<'_>>, LogError> {
+        LogReader::next_entry(self)
+    }
+}
+
+/// Opens the event log's files at a record.
+type OpenFiles = Arc<dyn Fn(Position) -> Option<Box<dyn Entries>> + Send + Sync>;
+
 /// A cursor in the event log's files.
 struct FileEvents {
-    dir: PathBuf,
-    reader: Option<LogReader<ThreadDisk>>,
+    open: OpenFiles,
+    reader: Option<Box<dyn Entries>>,
 }
 
 impl FileEvents {
-    fn new(dir: PathBuf) -> FileEvents {
-        FileEvents { dir, reader: None }
+    fn new(open: OpenFiles) -> FileEvents {
+        FileEvents { open, reader: None }
     }
 
     /// Copies record `wanted` into `into`; `None` when the files do not have it.
@@ -156,8 +310,7 @@ impl FileEvents {
         let at = self.reader.as_ref().map(|reader| reader.next_position().0);
         let near = at.is_some_and(|at| at <= wanted && wanted - at <= STEPS_MAX);
         if !near {
-            let disk = ThreadDisk::open(&self.dir, None).ok()?;
-            self.reader = LogReader::open(disk, SegmentKind::Event, Position(wanted)).ok();
+            self.reader = (self.open)(Position(wanted));
         }
         let reader = self.reader.as_mut()?;
         loop {
@@ -178,3 +331,6 @@ impl FileEvents {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

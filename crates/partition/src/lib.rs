@@ -24,4 +24,4 @@ pub mod shadow;
 pub mod shadow_agent;
 pub mod stage_clock;
 
-pub use agent::{Partition, PartitionFigures, PartitionParts};
+pub use agent::{Partition, PartitionCounts, PartitionFigures, PartitionParts};

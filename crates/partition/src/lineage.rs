@@ -1,73 +1,51 @@
-//! A partition's epochs: the surviving part of each, and a check of a reader's history against
-//! them.
+//! A partition's epochs as its events tell them, and a check of a reader's history against them.
 //!
-//! An ended epoch survives up to its last valid position. Commands behind it and their events are
-//! lost, and their positions and numbers are assigned again. A reader that received event `n` in
-//! epoch `e` shares this node's history exactly when the event's position is within the surviving
-//! part of `e`:
+//! An ended epoch survives up to a position ([`weir_types::epochs`]). Commands behind it and their
+//! events are lost, and their positions and numbers are assigned again. A reader that received
+//! event `n` in epoch `e` shares this node's history exactly when event `n` lies within the
+//! surviving part of `e`.
 //!
-//! ```text
-//! surviving part of e  =  up to the least last valid position of all ended epochs from e on
-//! ```
+//! A [`Lineage`] holds the epochs that an [`EventReader`] has told. A [`Trail`] records the points
+//! at which a sequence of numbered events passes their ends: a session's events, or all records of
+//! a partition. Both are functions of the logs.
 //!
-//! A [`Lineage`] holds the epochs. A [`Trail`] records the points at which a sequence of numbered
-//! events passes their ends: a session's events, or all records of a partition. Both are functions
-//! of the logs.
+//! [`EventReader`]: crate::event_reader::EventReader
 //!
-//! INVARIANT: numbers and positions of a trail only increase.
+//! INVARIANT: the numbers of a trail only increase.
 
-use weir_log::EpochEnd;
-use weir_types::{Epoch, Position};
+use weir_log::EpochChange;
+use weir_types::{Epoch, Epochs, Position, Survival};
 
-/// The surviving part of an epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Survival {
-    /// All of it: the epoch is the current one.
-    Whole,
-    /// The part up to the end with this index.
-    UpTo(usize),
-    /// Unknown: the epoch belongs to another history, or is older than those that the log keeps.
-    Unknown,
-}
+use crate::event_reader::assert_kept;
 
-/// A partition's epochs.
+/// A partition's epochs up to the event that was read last.
 #[derive(Clone, Debug)]
 pub struct Lineage {
-    current: Epoch,
-    /// Ended epochs, ascending, each with the index in `ends` of the end of its surviving part.
-    ended: Vec<(Epoch, usize)>,
-    /// The positions up to which ended epochs survive, ascending.
-    ends: Vec<Position>,
+    epochs: Epochs<Position>,
     /// Events before this position may be deleted, and their positions are then unknown.
     known_from: Position,
 }
 
 impl Lineage {
-    /// Returns the lineage of a log that leads in `current`; `ended` are the epochs before it,
-    /// ascending, each with its last valid position.
+    /// Returns the lineage of events that begin in epoch `first`.
+    #[must_use]
+    pub fn new(first: Epoch) -> Lineage {
+        Lineage { epochs: Epochs::new(first), known_from: Position::NONE }
+    }
+
+    /// Records the end of an epoch before the next event.
     ///
     /// # Panics
-    /// When the epochs do not ascend to the current one.
-    #[must_use]
-    pub fn new(current: Epoch, ended: &[EpochEnd]) -> Lineage {
-        let epochs = ended.iter().map(|end| end.epoch).chain([current]);
-        assert!(epochs.is_sorted_by(|a, b| a < b), "epochs ascend to the current one");
-        let mut lives_to: Vec<Position> = ended.iter().map(|end| end.last_valid).collect();
-        for i in (1..lives_to.len()).rev() {
-            lives_to[i - 1] = lives_to[i - 1].min(lives_to[i]);
-        }
-        let mut ends = lives_to.clone();
-        ends.dedup();
-        let index_of = |end| ends.partition_point(|other| *other < end);
-        let indices = lives_to.into_iter().map(index_of);
-        let ended = ended.iter().map(|end| end.epoch).zip(indices).collect();
-        Lineage { current, ended, ends, known_from: Position::NONE }
+    /// When it takes back events that were read: sessions have received them.
+    pub fn pass(&mut self, change: &EpochChange) {
+        assert_kept(change);
+        self.epochs.end(change.ended.last_valid, change.next);
     }
 
     /// Returns the current epoch.
     #[must_use]
     pub fn current(&self) -> Epoch {
-        self.current
+        self.epochs.current()
     }
 
     /// Records that events are deleted from the partition's beginning, and that the command at
@@ -76,14 +54,9 @@ impl Lineage {
         self.known_from = position;
     }
 
-    fn survival(&self, epoch: Epoch) -> Survival {
-        if epoch == self.current {
-            return Survival::Whole;
-        }
-        match self.ended.binary_search_by_key(&epoch, |(epoch, _)| *epoch) {
-            Ok(at) => Survival::UpTo(self.ended[at].1),
-            Err(_) => Survival::Unknown,
-        }
+    /// Returns the number of ended epochs.
+    fn ended_count(&self) -> usize {
+        self.epochs.ended().len()
     }
 }
 
@@ -117,7 +90,7 @@ pub struct Trail {
     /// An end's index, and the first number behind it: one entry for ends passed at the same
     /// number.
     passed: Vec<(usize, u64)>,
-    /// The number of ends passed.
+    /// The number of ended epochs whose ends are passed.
     passed_count: usize,
 }
 
@@ -128,17 +101,13 @@ impl Trail {
         Trail { first, passed: Vec::new(), passed_count: 0 }
     }
 
-    /// Records that the command at `position` caused event `number`. Must be called in order.
+    /// Records that event `number` comes after the epochs' ends so far. Must be called in order.
     #[inline]
-    pub fn note(&mut self, number: u64, position: Position, lineage: &Lineage) {
-        if lineage.ends.get(self.passed_count).is_some_and(|end| *end < position) {
-            self.pass(number, position, lineage);
+    pub fn note(&mut self, number: u64, lineage: &Lineage) {
+        if lineage.ended_count() > self.passed_count {
+            self.passed.push((self.passed_count, number));
+            self.passed_count = lineage.ended_count();
         }
-    }
-
-    fn pass(&mut self, number: u64, position: Position, lineage: &Lineage) {
-        self.passed.push((self.passed_count, number));
-        self.passed_count = lineage.ends.partition_point(|end| *end < position);
     }
 
     /// Returns the first number behind an end; `None` when there is none yet.
@@ -155,14 +124,15 @@ impl Trail {
         if stand.next <= 1 || stand.epoch.is_none() {
             return Verdict::Same;
         }
-        let end = match lineage.survival(stand.epoch) {
+        let survives_to = match lineage.epochs.survival(stand.epoch) {
             Survival::Whole => return Verdict::Same,
             Survival::Unknown => return Verdict::Unknown,
-            Survival::UpTo(end) => end,
+            Survival::UpTo(survives_to) => survives_to,
         };
-        if self.first > 1 && lineage.ends[end] < lineage.known_from {
+        if self.first > 1 && survives_to < lineage.known_from {
             return Verdict::Unknown;
         }
+        let end = lineage.epochs.index_of(stand.epoch).expect("it has a surviving part");
         let other_from = self.first_behind(end).unwrap_or(next);
         if stand.next > other_from { Verdict::OtherFrom(other_from) } else { Verdict::Same }
     }

@@ -24,8 +24,7 @@ use weir_log::plant::{self, Plant};
 use weir_log::snapshot::SnapshotStore;
 use weir_log::tail::{TailConfig, TailHandle, TailWriter};
 use weir_log::{
-    EmbeddedLog, EpochEnd, EpochReason, LogConfig, RecoveryReport, SegmentKind, SequencedLog,
-    Snapshot,
+    EmbeddedLog, EpochReason, LogConfig, RecoveryReport, SegmentKind, SequencedLog, Snapshot,
 };
 use weir_types::{Durability, Epoch, PartitionId, Position};
 use weir_wire::Command;
@@ -83,8 +82,6 @@ pub struct Recovered {
     pub log: EmbeddedLog<RealDisk>,
     /// The epoch in which this run leads.
     pub epoch: Epoch,
-    /// The epochs before it.
-    pub ended: Vec<EpochEnd>,
     /// The writer of the event tail.
     pub tail: TailWriter,
     /// Creates readers of the tail.
@@ -173,11 +170,10 @@ pub fn recover(
     let first_event = rebuilt.events.first_record().0;
     let memory_bytes = usize::try_from(settings.event_memory_bytes)?;
     let tail_config = TailConfig::new(memory_bytes, rebuilt.event_count + 1);
-    let (tail, tail_handle) = weir_log::tail::tail(tail_config);
+    let (tail, tail_handle) = weir_log::tail_in(tail_config, rebuilt.log.epochs());
     Ok(Recovered {
         partition_id,
         epoch: rebuilt.log.epoch(),
-        ended: rebuilt.log.ended_epochs().to_vec(),
         figures: figures_of(&rebuilt.engine, rebuilt.event_count),
         engine: rebuilt.engine,
         event_count: rebuilt.event_count,
@@ -219,11 +215,11 @@ pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebui
     };
     disk.lock().context("the event log")?;
     let mut place = OlderBases { store, engine: sources.engine, first: log.first_position() };
-    let (mut base, mut events) = open_events((events_config, disk), base, &mut place, &mut notes)?;
+    let (mut base, mut events) = open_events(events_config, disk, base, &mut place, &mut notes)?;
     let from = base.engine.position().next();
-    replay(&mut base, (&mut log, from), &mut events)?;
+    replay(&mut base, &mut log, from, &mut events)?;
     if plant::is(Plant::TailAppliedTwice) {
-        replay(&mut base, (&mut log, from), &mut events)?;
+        replay(&mut base, &mut log, from, &mut events)?;
     }
     let mut events = events.cut_after(Position(base.event_count))?;
     events.flush_blocking()?;
@@ -362,7 +358,8 @@ struct OlderBases<S> {
 /// may have removed some that the newest snapshot counts. An older base emits them again, if the
 /// command log reaches back that far.
 fn open_events<D: Disk, S: Disk>(
-    (config, mut disk): (EventLogConfig, D),
+    config: EventLogConfig,
+    mut disk: D,
     mut base: Base,
     place: &mut OlderBases<S>,
     notes: &mut Vec<String>,
@@ -463,7 +460,8 @@ pub fn state_in(bytes: &[u8]) -> Option<(u64, &[u8])> {
 /// Applies the rest of the log; writes the events that the event log does not have yet.
 fn replay<D: Disk>(
     base: &mut Base,
-    (log, from): (&mut EmbeddedLog<D>, Position),
+    log: &mut EmbeddedLog<D>,
+    from: Position,
     events: &mut EventLog<D>,
 ) -> anyhow::Result<()> {
     if from == log.next_position() {
@@ -504,10 +502,10 @@ fn replay<D: Disk>(
 
 fn figures_of(engine: &Engine, event_count: u64) -> Arc<PartitionFigures> {
     let figures = PartitionFigures::default();
-    figures.position.store(engine.position().0, Ordering::Relaxed);
+    figures.counters.position.store(engine.position().0, Ordering::Relaxed);
     figures.digest.store(engine.digest(), Ordering::Relaxed);
-    figures.live_orders.store(u64::from(engine.live_order_count()), Ordering::Relaxed);
-    figures.events.store(event_count, Ordering::Relaxed);
-    figures.imports_refused.store(engine.refused_import_count(), Ordering::Relaxed);
+    figures.counters.live_orders.store(u64::from(engine.live_order_count()), Ordering::Relaxed);
+    figures.counters.events.store(event_count, Ordering::Relaxed);
+    figures.counters.imports_refused.store(engine.refused_import_count(), Ordering::Relaxed);
     Arc::new(figures)
 }

@@ -57,7 +57,7 @@ impl ShadowAgent {
     }
 
     fn try_work(&mut self, now: Nanos) -> Result<usize, ShadowError> {
-        let committed = Position(self.figures.position.load(Ordering::Relaxed));
+        let committed = Position(self.figures.counters.position.load(Ordering::Relaxed));
         let applied = self.shadow.follow(committed, APPLY_MAX, now)?;
         let position = self.shadow.position().0;
         self.hurry_when_late(committed.0.saturating_sub(position));

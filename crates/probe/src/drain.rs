@@ -118,7 +118,7 @@ pub struct DrainReport {
     pub clock: ClockHealth,
 }
 
-struct Source {
+struct RingReader {
     name: String,
     consumer: Consumer,
     /// The number of dropped records last written to the capture.
@@ -139,7 +139,7 @@ struct Published {
 pub struct Drain {
     options: DrainOptions,
     clock: ClockWriter,
-    sources: Vec<Source>,
+    sources: Vec<RingReader>,
     sink: Sink,
     capture: Option<CaptureWriter>,
     capture_error: Option<io::Error>,
@@ -186,7 +186,7 @@ impl Drain {
 
     /// Adds a ring, named after its thread.
     pub fn add_ring(&mut self, name: &str, consumer: Consumer) {
-        let source = Source { name: name.to_owned(), consumer, dropped_captured: 0 };
+        let source = RingReader { name: name.to_owned(), consumer, dropped_captured: 0 };
         self.sources.push(source);
         let ring = self.sources.len() - 1;
         self.captured(|capture| capture.ring(ring_number(ring), name));
@@ -228,7 +228,7 @@ impl Drain {
     }
 
     fn poll_ring(&mut self, ring: usize) -> usize {
-        let Source { consumer, dropped_captured, .. } = &mut self.sources[ring];
+        let RingReader { consumer, dropped_captured, .. } = &mut self.sources[ring];
         let sink = &mut self.sink;
         let number = ring_number(ring);
         let Some(capture) = &mut self.capture else {

@@ -73,14 +73,13 @@ fn latencies(out: &mut String, total: &Latencies) -> fmt::Result {
     Ok(())
 }
 
-/// Appends histograms of one family, each with a label and its value; `what` is the family's name
-/// and help text.
+/// Appends histograms of one family, each with a label and its value.
 pub fn put_histograms<'a>(
     out: &mut String,
-    what: (&str, &str),
+    name: &str,
+    help: &str,
     rows: impl Iterator<Item = ((&'a str, &'a str), &'a Snapshot)>,
 ) {
-    let (name, help) = what;
     head(out, name, "histogram", help).expect("a string takes all that is written to it");
     for ((label, value), snapshot) in rows {
         let label = format!("{label}=\"{}\"", escaped(value));

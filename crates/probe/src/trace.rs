@@ -3,10 +3,10 @@
 //! [`Stamps::decompose`] converts raw counters to nanoseconds since the first stamp and only then
 //! takes differences, so that the segments add up to the whole exactly, whatever the rounding.
 //! `Traces` is the bounded table of orders in progress. It never grows and never blocks: when it is
-//! full, a new order evicts the oldest of a few others, and that is counted. The entry freed last
+//! full, a new order evicts the oldest of a few others, and that is counted. The slot freed last
 //! is reused first, so that the part in use stays in the cache however large the table is.
 //!
-//! INVARIANT: an entry below `fresh` is on exactly one list: its order's chain, or the free list.
+//! INVARIANT: a slot below `fresh` is on exactly one list: its order's chain, or the free list.
 
 use crate::clock::{Calibration, Tsc};
 use crate::point::{Measure, Point, PointSet};
@@ -118,18 +118,18 @@ impl Decomposition {
     }
 }
 
-/// The index that means "no entry".
+/// The index that means "no slot".
 const NONE: u32 = u32::MAX;
 
 /// An order in progress. Two cache lines, so that neighbours share none.
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
-struct Entry {
-    /// [`TraceId::NONE`] in a free entry.
+struct TraceSlot {
+    /// [`TraceId::NONE`] in a free slot.
     trace: TraceId,
     /// The earliest stamp so far; the order's age counts from it.
     born: Tsc,
-    /// The next entry of the chain, or of the free list.
+    /// The next slot of the chain, or of the free list.
     next: u32,
     stamps: Stamps,
 }
@@ -148,32 +148,36 @@ pub(crate) enum Added<'a> {
 
 /// Orders in progress, by trace identifier.
 pub(crate) struct Traces {
-    /// The first entry of each chain; consecutive identifiers have consecutive chains.
+    /// The first slot of each chain; consecutive identifiers have consecutive chains.
     chains: Box<[u32]>,
-    entries: Box<[Entry]>,
-    /// The index of the first entry that was never used.
+    slots: Box<[TraceSlot]>,
+    /// The index of the first slot that was never used.
     fresh: usize,
-    /// The entry that was freed last.
+    /// The slot that was freed last.
     free: u32,
     complete: PointSet,
     live: usize,
     evicted: u64,
     sweep_at: usize,
-    /// The entry stamped last: the next stamp is often of the same order.
+    /// The slot stamped last: the next stamp is often of the same order.
     last: u32,
 }
 
 impl Traces {
-    /// Creates a table of `entries_max` entries, a power of two of at least 64.
-    pub(crate) fn new(entries_max: usize, complete: PointSet) -> Traces {
-        let fits = entries_max.is_power_of_two() && (64..=1 << 31).contains(&entries_max);
-        assert!(fits, "{entries_max} entries");
+    /// Creates a table of `slots_max` slots, a power of two of at least 64.
+    pub(crate) fn new(slots_max: usize, complete: PointSet) -> Traces {
+        let fits = slots_max.is_power_of_two() && (64..=1 << 31).contains(&slots_max);
+        assert!(fits, "{slots_max} slots");
         assert!(complete != PointSet::EMPTY, "an order without points is never complete");
-        let empty =
-            Entry { trace: TraceId::NONE, born: Tsc::ZERO, next: NONE, stamps: Stamps::default() };
+        let empty = TraceSlot {
+            trace: TraceId::NONE,
+            born: Tsc::ZERO,
+            next: NONE,
+            stamps: Stamps::default(),
+        };
         Traces {
-            chains: vec![NONE; entries_max].into_boxed_slice(),
-            entries: vec![empty; entries_max].into_boxed_slice(),
+            chains: vec![NONE; slots_max].into_boxed_slice(),
+            slots: vec![empty; slots_max].into_boxed_slice(),
             fresh: 0,
             free: NONE,
             complete,
@@ -192,7 +196,7 @@ impl Traces {
     }
 
     pub(crate) fn add(&mut self, trace: TraceId, point: Point, tsc: Tsc) -> Added<'_> {
-        let at = if self.entries[self.last as usize].trace == trace {
+        let at = if self.slots[self.last as usize].trace == trace {
             self.last
         } else {
             let chain = self.chain(trace);
@@ -200,34 +204,34 @@ impl Traces {
             found.unwrap_or_else(|| self.insert(chain, trace, tsc))
         };
         self.last = at;
-        let entry = &mut self.entries[at as usize];
-        entry.born = entry.born.min(tsc);
-        if entry.stamps.stamp(point, tsc) == Stamped::Duplicate {
+        let slot = &mut self.slots[at as usize];
+        slot.born = slot.born.min(tsc);
+        if slot.stamps.stamp(point, tsc) == Stamped::Duplicate {
             return Added::Duplicate;
         }
-        if !entry.stamps.seen().covers(self.complete) {
+        if !slot.stamps.seen().covers(self.complete) {
             return Added::Pending;
         }
         self.remove(at);
         // Only the next order overwrites the stamps.
-        Added::Complete(&self.entries[at as usize].stamps)
+        Added::Complete(&self.slots[at as usize].stamps)
     }
 
     fn find(&self, chain: usize, trace: TraceId) -> Option<u32> {
         let mut at = self.chains[chain];
         while at != NONE {
-            let entry = &self.entries[at as usize];
-            if entry.trace == trace {
+            let slot = &self.slots[at as usize];
+            if slot.trace == trace {
                 return Some(at);
             }
-            at = entry.next;
+            at = slot.next;
         }
         None
     }
 
-    /// Returns an entry for a new order, preferably the one freed last: it is in the cache.
+    /// Returns a slot for a new order, preferably the one freed last: it is in the cache.
     fn insert(&mut self, chain: usize, trace: TraceId, tsc: Tsc) -> u32 {
-        if self.free == NONE && self.fresh == self.entries.len() {
+        if self.free == NONE && self.fresh == self.slots.len() {
             self.evict();
         }
         let at = if self.free == NONE {
@@ -235,57 +239,57 @@ impl Traces {
             self.fresh as u32 - 1
         } else {
             let at = self.free;
-            self.free = self.entries[at as usize].next;
+            self.free = self.slots[at as usize].next;
             at
         };
         let next = std::mem::replace(&mut self.chains[chain], at);
-        let entry = &mut self.entries[at as usize];
-        (entry.trace, entry.born, entry.next) = (trace, tsc, next);
-        entry.stamps.clear();
+        let slot = &mut self.slots[at as usize];
+        (slot.trace, slot.born, slot.next) = (trace, tsc, next);
+        slot.stamps.clear();
         self.live += 1;
         at
     }
 
     /// Evicts the oldest of the orders that the sweep would look at next.
     fn evict(&mut self) {
-        let mask = self.entries.len() - 1;
+        let mask = self.slots.len() - 1;
         let looked_at = (0..EVICT_LOOKS).map(|step| (self.sweep_at + step) & mask);
-        let oldest = looked_at.min_by_key(|at| self.entries[*at].born);
+        let oldest = looked_at.min_by_key(|at| self.slots[*at].born);
         self.sweep_at = (self.sweep_at + EVICT_LOOKS) & mask;
         self.remove(oldest.expect("it looks at some") as u32);
         self.evicted += 1;
     }
 
-    /// Removes an order from its chain and frees its entry.
+    /// Removes an order from its chain and frees its slot.
     fn remove(&mut self, at: u32) {
-        let Entry { trace, next, .. } = self.entries[at as usize];
+        let TraceSlot { trace, next, .. } = self.slots[at as usize];
         let chain = self.chain(trace);
         let mut before = self.chains[chain];
         if before == at {
             self.chains[chain] = next;
         } else {
-            while self.entries[before as usize].next != at {
-                before = self.entries[before as usize].next;
+            while self.slots[before as usize].next != at {
+                before = self.slots[before as usize].next;
             }
-            self.entries[before as usize].next = next;
+            self.slots[before as usize].next = next;
         }
-        let entry = &mut self.entries[at as usize];
-        entry.trace = TraceId::NONE;
-        entry.next = self.free;
+        let slot = &mut self.slots[at as usize];
+        slot.trace = TraceId::NONE;
+        slot.next = self.free;
         self.free = at;
         self.live -= 1;
     }
 
-    /// Checks the next `looks` entries, each at most once, and removes the orders born before
-    /// `limit`; returns their number. Never used entries are skipped.
+    /// Checks the next `looks` slots, each at most once, and removes the orders born before
+    /// `limit`; returns their number. Never used slots are skipped.
     pub(crate) fn expire(&mut self, looks: usize, limit: Tsc) -> u64 {
         let mut expired = 0;
         for _ in 0..looks.min(self.fresh) {
             if self.sweep_at >= self.fresh {
                 self.sweep_at = 0;
             }
-            let entry = &self.entries[self.sweep_at];
-            if entry.trace.is_some() && entry.born < limit {
+            let slot = &self.slots[self.sweep_at];
+            if slot.trace.is_some() && slot.born < limit {
                 self.remove(self.sweep_at as u32);
                 expired += 1;
             }
@@ -294,7 +298,7 @@ impl Traces {
         expired
     }
 
-    /// Returns the number of entries that a sweep checks.
+    /// Returns the number of slots that a sweep checks.
     pub(crate) fn entries_to_sweep(&self) -> usize {
         self.fresh
     }
@@ -460,9 +464,9 @@ mod tests {
             for (number, point) in steps {
                 let (id, point) = (TraceId::new(number).expect("small"), points[point]);
                 let tsc = Tsc(number * 10 + point.index() as u64);
-                let entry = model.entry(number).or_default();
-                let stamped = entry.stamp(point, tsc);
-                let expected = *entry;
+                let slot = model.entry(number).or_default();
+                let stamped = slot.stamp(point, tsc);
+                let expected = *slot;
                 let is_complete = expected.seen() == PointSet::GATEWAY;
                 match traces.add(id, point, tsc) {
                     Added::Duplicate => prop_assert_eq!(stamped, Stamped::Duplicate),

@@ -17,6 +17,14 @@ pub enum ConfigError {
     /// The text is not a valid configuration.
     #[error("{0}")]
     Invalid(#[from] Box<toml::de::Error>),
+    /// A section has the name of an earlier version.
+    #[error("[{old}] is named [{new}] now")]
+    Renamed {
+        /// The name in the file.
+        old: String,
+        /// The name to write.
+        new: &'static str,
+    },
     /// A value is out of range.
     #[error("{key} = {value} is out of range: want {want}")]
     OutOfRange {

@@ -8,8 +8,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::Serialize;
-
 /// Classes per doubling of the duration: each is at most 19 % longer than the one before.
 const PER_DOUBLING: usize = 4;
 /// The first class begins at 64 ns, the last ends at 2^36 ns (69 s); durations outside count there.
@@ -23,19 +21,21 @@ pub struct CycleTimes {
     longest: AtomicU64,
 }
 
-/// A distribution of cycles, in ns. Quantiles are the upper ends of their classes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct CycleReport {
-    /// The number of cycles that did some work.
-    pub count: u64,
-    /// The median.
-    pub p50_ns: u64,
-    /// The 99th percentile.
-    pub p99_ns: u64,
-    /// The 99.99th percentile.
-    pub p99_99_ns: u64,
-    /// The longest cycle.
-    pub max_ns: u64,
+crate::figures! {
+    /// A distribution of cycles. Quantiles are the upper ends of their classes.
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct CycleReport {
+        /// Cycles that did some work.
+        counter count as "cycles_total",
+        /// The median of these cycles' durations.
+        gauge p50_ns in nanoseconds as "cycle_nanoseconds{quantile=\"0.5\"}",
+        /// The 99th percentile.
+        gauge p99_ns in nanoseconds as "cycle_nanoseconds{quantile=\"0.99\"}",
+        /// The 99.99th percentile.
+        gauge p99_99_ns in nanoseconds as "cycle_nanoseconds{quantile=\"0.9999\"}",
+        /// The longest cycle.
+        gauge max_ns in nanoseconds as "cycle_nanoseconds{quantile=\"1\"}",
+    }
 }
 
 impl Default for CycleTimes {

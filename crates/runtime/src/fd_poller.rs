@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use weir_io::net::{Events, Net, Poll, Token, Waker};
 use weir_types::Nanos;
 
 use crate::{Agent, Poller};
@@ -24,9 +24,9 @@ impl FdPoller {
     /// # Errors
     /// When the operating system refuses the registration.
     pub fn new(fds: &[RawFd]) -> std::io::Result<FdPoller> {
-        let poll = Poll::new()?;
+        let poll = Net::System.poll()?;
         for fd in fds {
-            poll.registry().register(&mut SourceFd(fd), DISK, Interest::READABLE)?;
+            poll.registry().register_other(&mut SourceFd(fd), DISK)?;
         }
         Ok(FdPoller { poll, events: Events::with_capacity(16) })
     }
@@ -40,8 +40,8 @@ impl Poller for FdPoller {
         }
     }
 
-    fn waker(&self) -> std::io::Result<mio::Waker> {
-        mio::Waker::new(self.poll.registry(), WAKER)
+    fn waker(&self) -> std::io::Result<Waker> {
+        self.poll.waker(WAKER)
     }
 }
 

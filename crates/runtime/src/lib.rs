@@ -4,7 +4,7 @@
 //! * [`agent`]: the duty cycle. [`runner`]: threads that run agents, rest and are woken.
 //!   [`fd_poller`]: a poll for threads whose disks have a descriptor but no sockets.
 //! * [`beat`]: a thread's heartbeat. [`cycle_times`]: the durations of its cycles.
-//! * [`metric`]: the form of figures for `/metrics`.
+//! * [`mod@figures`]: counters declared once, for `/status` and `/metrics`.
 //! * [`line_limit`]: a limit on diagnostic lines that outsiders can cause. [`fatal`]: aborts the
 //!   process when an invariant is broken.
 //! * [`config_error`]: the error of a configuration value. [`civil`]: dates and times of day.
@@ -18,8 +18,8 @@ pub mod config_error;
 pub mod cycle_times;
 pub mod fatal;
 pub mod fd_poller;
+pub mod figures;
 pub mod line_limit;
-pub mod metric;
 pub mod runner;
 
 pub use agent::Agent;
@@ -27,5 +27,4 @@ pub use beat::Beat;
 pub use config_error::ConfigError;
 pub use fatal::abort;
 pub use line_limit::LineLimit;
-pub use metric::Metric;
 pub use runner::{Poller, Runner, RunningThread, SocketAgent, WaitStrategy, Wake};

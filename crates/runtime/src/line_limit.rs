@@ -11,7 +11,7 @@ const SECOND: u64 = 1_000_000_000;
 pub struct LineLimit {
     second: u64,
     count: u32,
-    left_out: u64,
+    suppressed: u64,
 }
 
 impl LineLimit {
@@ -24,11 +24,11 @@ impl LineLimit {
             self.count = 0;
         }
         if self.count == LINES_PER_SECOND {
-            self.left_out += 1;
+            self.suppressed += 1;
             return None;
         }
         self.count += 1;
-        Some(std::mem::take(&mut self.left_out))
+        Some(std::mem::take(&mut self.suppressed))
     }
 }
 
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_beyond_the_limit_are_left_out_and_counted_in_the_next_one() {
+    fn lines_beyond_the_limit_are_suppressed_and_counted_in_the_next_one() {
         let mut limit = LineLimit::default();
         let now = Nanos(5 * SECOND);
         let written = (0..LINES_PER_SECOND + 7).filter_map(|_| limit.permit(now)).count();

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-use weir_io::{Clock, SystemClock, Turn, Turns};
+use weir_io::{Clock, SystemClock, Turn, Turns, net};
 use weir_probe::thread::{self, Share};
 use weir_types::Nanos;
 
@@ -70,7 +70,7 @@ struct WakeShared {
 }
 
 enum HowToWake {
-    Epoll(mio::Waker),
+    Poll(net::Waker),
     Unpark(Thread),
 }
 
@@ -89,7 +89,7 @@ impl Wake {
 
     /// Wakes the thread if it sleeps. The work must be visible to it already.
     pub fn wake(&self) {
-        // SYNC: pairs with the fence in `Runner::rest`: work is stored before the flag is read.
+        // SYNC: pairs with the fence in `begin_rest`: work is stored before the flag is read.
         fence(Ordering::SeqCst);
         if self.shared.asleep.load(Ordering::Relaxed)
             && self.shared.asleep.swap(false, Ordering::Relaxed)
@@ -98,11 +98,32 @@ impl Wake {
         }
     }
 
+    /// Sets the waker of the poll in which the thread rests. Called once, before the thread starts.
+    ///
+    /// # Panics
+    /// When it is called twice.
+    pub fn set_waker(&self, waker: net::Waker) {
+        assert!(self.shared.how.set(HowToWake::Poll(waker)).is_ok(), "started twice");
+    }
+
+    /// Raises the flag of a thread that is about to rest. Its agents must run once more before it
+    /// rests.
+    pub fn begin_rest(&self) {
+        self.shared.asleep.store(true, Ordering::Relaxed);
+        // SYNC: pairs with the fence in `wake`: the flag is stored before looking for work.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Lowers the flag of a thread that runs again.
+    pub fn end_rest(&self) {
+        self.shared.asleep.store(false, Ordering::Relaxed);
+    }
+
     fn wake_now(&self) {
         self.shared.wakes.fetch_add(1, Ordering::Relaxed);
         match self.shared.how.get() {
             // A full eventfd counter still wakes the thread, so the error can be ignored.
-            Some(HowToWake::Epoll(waker)) => drop(waker.wake()),
+            Some(HowToWake::Poll(waker)) => drop(waker.wake()),
             Some(HowToWake::Unpark(thread)) => thread.unpark(),
             // Not started: the thread looks for work before it first sleeps.
             None => {}
@@ -141,7 +162,7 @@ pub trait Poller: Send {
     fn poll(&mut self, timeout: Option<Duration>);
 
     /// Creates the waker that is registered with the poll. Called once.
-    fn waker(&self) -> std::io::Result<mio::Waker>;
+    fn waker(&self) -> std::io::Result<net::Waker>;
 }
 
 /// An agent that owns sockets: it is polled before each cycle.
@@ -253,8 +274,7 @@ impl Runner {
     pub fn start(self) -> std::io::Result<RunningThread> {
         let (wake, stopping, name) = (self.wake.clone(), self.stopping.clone(), self.name);
         if let Some(sockets) = &self.sockets {
-            let waker = sockets.waker()?;
-            assert!(self.wake.shared.how.set(HowToWake::Epoll(waker)).is_ok(), "started twice");
+            self.wake.set_waker(sockets.waker()?);
         }
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || self.run())?;
         Ok(RunningThread { name, wake, stopping, thread: Some(thread) })
@@ -341,14 +361,12 @@ impl Runner {
 
     /// Sleeps until woken or until an agent's deadline; true when it slept and may have work.
     fn rest(&mut self, clock: &SystemClock) -> bool {
-        self.wake.shared.asleep.store(true, Ordering::Relaxed);
-        // SYNC: pairs with the fence in `Wake::wake`: the flag is stored before looking for work.
-        fence(Ordering::SeqCst);
+        self.wake.begin_rest();
         let now = clock.now();
         let busy = self.cycle(now) > 0;
         // SYNC: pairs with the store in `RunningThread::ask_to_stop`.
         if busy || self.stopping.load(Ordering::Acquire) {
-            self.wake.shared.asleep.store(false, Ordering::Relaxed);
+            self.wake.end_rest();
             return busy;
         }
         let timeout = self.rest_time(now);
@@ -357,7 +375,7 @@ impl Runner {
         } else {
             std::thread::park_timeout(timeout);
         }
-        self.wake.shared.asleep.store(false, Ordering::Relaxed);
+        self.wake.end_rest();
         true
     }
 

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::oracle::Violation;
-use crate::plant::{Plant, Planted};
-use crate::world::{Outcome, Tally, run};
+use crate::plant::{Front, Plant, Planted};
+use crate::world::{Outcome, Tally, run, run_gate};
 
 /// The result of a campaign.
 #[derive(Clone, Debug, Default)]
@@ -20,8 +20,12 @@ pub struct Report {
 
 /// Runs a seed; a failed assertion in any part is a violation too.
 #[must_use]
-pub fn run_seed(seed: u64, plant: Option<Plant>) -> Outcome {
+pub fn run_seed(front: Front, seed: u64, plant: Option<Plant>) -> Outcome {
     let _planted = Planted::put(plant);
+    let run = match front {
+        Front::Crowd => run,
+        Front::Gateway => run_gate,
+    };
     catch_unwind(AssertUnwindSafe(|| run(seed, plant))).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
@@ -30,11 +34,19 @@ pub fn run_seed(seed: u64, plant: Option<Plant>) -> Outcome {
     })
 }
 
+/// Returns the number of seeds from `first` on that it takes to find a planted bug, if at most
+/// `seeds_max`.
+#[must_use]
+pub fn seeds_needed(plant: Plant, first: u64, seeds_max: u64) -> Option<u64> {
+    let is_found = |n: &u64| run_seed(plant.front(), first + n, Some(plant)).violation.is_some();
+    (0..seeds_max).find(is_found).map(|n| n + 1)
+}
+
 /// Runs all `seeds` and calls `watch` after each.
-pub fn run_seeds(seeds: Range<u64>, mut watch: impl FnMut(u64, &Outcome)) -> Report {
+pub fn run_seeds(front: Front, seeds: Range<u64>, mut watch: impl FnMut(u64, &Outcome)) -> Report {
     let mut report = Report::default();
     for seed in seeds {
-        let outcome = run_seed(seed, None);
+        let outcome = run_seed(front, seed, None);
         watch(seed, &outcome);
         report.seeds += 1;
         report.total.add(&outcome.tally);
@@ -57,6 +69,7 @@ impl Tally {
         self.refused += other.refused;
         self.resyncs += other.resyncs;
         self.failed_calls += other.failed_calls;
+        self.gate.add(&other.gate);
     }
 }
 
@@ -68,7 +81,8 @@ impl Report {
         format!(
             "{{\"campaign\":\"sim\",\"seeds\":{},\"commands\":{},\"events\":{},\"steps\":{},\
              \"crashes\":{},\"recovery_crashes\":{},\"self_stops\":{},\"recoveries\":{},\
-             \"lost_tails\":{},\"snapshots\":{},\"refused\":{},\"resyncs\":{},\"violations\":{}}}",
+             \"lost_tails\":{},\"snapshots\":{},\"refused\":{},\"resyncs\":{},\
+             \"violations\":{}{}}}",
             self.seeds,
             t.commands,
             t.events,
@@ -81,7 +95,8 @@ impl Report {
             t.snapshots,
             t.refused,
             t.resyncs,
-            self.violations.len()
+            self.violations.len(),
+            if t.gate.logons > 0 { t.gate.to_json() } else { String::new() }
         )
     }
 }

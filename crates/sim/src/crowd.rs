@@ -15,7 +15,9 @@ use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
 use crate::plan::Plan;
 use crate::plant::Plant;
-use crate::workload::{KnownOrder, OPERATOR, TRADERS, definitions, operate, trade};
+use crate::workload::{
+    KnownOrder, OPERATOR, TRADERS, definitions, definitions_with_keys, operate, trade,
+};
 
 /// The names per session: more than any run uses.
 const NAMES_MAX: u64 = 1_000_000;
@@ -60,7 +62,7 @@ impl Client {
             let number = u64::from(self.session_id.0) * NAMES_MAX + self.names;
             let index = rng.below(self.live.len().max(1) as u64);
             let known = self.live.values().nth(usize::try_from(index).expect("few orders"));
-            trade(rng, (self.session_id, request_no), ClOrdId::from_number(number), known.copied())
+            trade(rng, self.session_id, request_no, ClOrdId::from_number(number), known.copied())
         };
         self.sent.insert(request_no, Command::Request(request));
         self.unanswered.insert(request_no);
@@ -113,6 +115,23 @@ impl Crowd {
         let sessions = std::iter::once(OPERATOR).chain(TRADERS);
         let clients = sessions.map(Client::new).collect();
         Crowd { rng, clients, feed, fed: 0, plant, refused: 0 }
+    }
+
+    /// Creates the record of requests and the control feed of `seed` for clients that are not the
+    /// crowd's own.
+    #[must_use]
+    pub fn beside(seed: u64) -> Crowd {
+        let mut crowd = Crowd::new(seed, None);
+        let mut rng = SeededRng::new(seed, "definitions");
+        crowd.feed = definitions_with_keys(&mut rng);
+        crowd
+    }
+
+    /// Records a request that another client made.
+    pub fn record(&mut self, session_id: SessionId, request_no: RequestNo, command: Command) {
+        if let Some(client) = self.clients.iter_mut().find(|c| c.session_id == session_id) {
+            client.sent.insert(request_no, command);
+        }
     }
 
     /// Handles the end of the process: unanswered requests must be sent again.
@@ -216,13 +235,17 @@ impl Crowd {
         }
     }
 
-    /// Lets the control feed act.
+    /// Returns the index of the definition that the control feed sends in this step, if it does.
+    pub fn next_to_feed(&mut self) -> Option<usize> {
+        let sends = self.fed < self.feed.len() && (self.fed < 13 || self.rng.chance(1, 40));
+        sends.then_some(self.fed)
+    }
+
+    /// Sends the next definition.
     pub fn feed(&mut self, port: &mut PartitionPort) {
-        if self.fed < self.feed.len() && (self.fed < 13 || self.rng.chance(1, 40)) {
-            let (at, definition) = self.feed[self.fed];
-            push(port, Command::Import(at, definition));
-            self.fed += 1;
-        }
+        let (at, definition) = self.feed[self.fed];
+        push(port, Command::Import(at, definition));
+        self.fed += 1;
     }
 
     /// Handles the partition's feedback other than events.

@@ -1,4 +1,4 @@
-//! One partition's whole order path in one thread, under simulated time and simulated disks.
+//! One partition's whole order path in one thread, under simulated time, disks and network.
 //!
 //! A seed draws everything: the workload, the durability level, the faults and their times. The
 //! parts are the node's own: its partition agent, its recovery, the logs, the delivery desk, the
@@ -8,12 +8,14 @@
 //! * [`plan`]: the parameters that a seed draws. [`plant`]: planted bugs.
 //! * [`disk`], [`shell`]: the injection of faults, around the simulated disk and the real log.
 //! * [`crowd`]: clients and the control feed. [`view`]: the order store and its followers.
+//! * [`gate`]: the gateway, with clients on simulated sockets in the place of the crowd.
 //! * [`process`]: the node between two crashes. [`world`]: the loop around it.
 //! * [`oracle`]: the rules that must hold. [`campaign`]: many seeds.
 
 pub mod campaign;
 pub mod crowd;
 pub mod disk;
+pub mod gate;
 pub mod oracle;
 pub mod plan;
 pub mod plant;

@@ -1,29 +1,34 @@
 //! The command line of the simulation.
 //!
 //! `weir-sim run --seeds A..B` runs seeds, reports each seed that broke a rule, and prints one
-//! line. `weir-sim run --seed N` replays one. The exit status is 1 when a rule was broken.
+//! line. `weir-sim run --seed N` replays one. `weir-sim gate` does the same with the gateway and
+//! its clients in front of the partition. The exit status is 1 when a rule was broken.
 //! `weir-sim plants [STARTS]` plants each bug and counts the seeds needed to find it, from several
 //! starts; with the feature `planted`, also the bugs in the log and the engine.
 
 use std::ops::Range;
 use std::process::ExitCode;
 
-use weir_sim::campaign::{run_seed, run_seeds};
-use weir_sim::plant::Plant;
+use weir_sim::campaign::{run_seed, run_seeds, seeds_needed};
+use weir_sim::plant::{Front, Plant};
 
 const USAGE: &str =
-    "usage: weir-sim run --seeds A..B | weir-sim run --seed N | weir-sim plants [STARTS]";
+    "usage: weir-sim run|gate --seeds A..B | weir-sim run|gate --seed N | weir-sim plants [STARTS]";
 /// The number of seeds within which a planted bug must be found.
 const SEEDS_MAX: u64 = 400;
+
+fn is_front(word: &str) -> bool {
+    ["run", "gate"].contains(&word)
+}
 
 fn seeds_of(arguments: &[String]) -> Option<Range<u64>> {
     let number = |text: &str| text.replace('_', "").parse::<u64>().ok();
     match arguments {
-        [run, flag, seed] if run == "run" && flag == "--seed" => {
+        [front, flag, seed] if is_front(front) && flag == "--seed" => {
             let seed = number(seed)?;
             Some(seed..seed + 1)
         }
-        [run, flag, seeds] if run == "run" && flag == "--seeds" => {
+        [front, flag, seeds] if is_front(front) && flag == "--seeds" => {
             let (from, to) = seeds.split_once("..")?;
             Some(number(from)?..number(to)?)
         }
@@ -40,7 +45,7 @@ fn find_plants(starts: u64) -> ExitCode {
     println!("| planted | seeds, median | most of {starts} starts |");
     println!("| --- | ---: | ---: |");
     for plant in Plant::all() {
-        let needed = (0..starts).map(|start| plant.seeds_needed(1 + start * SEEDS_MAX, SEEDS_MAX));
+        let needed = (0..starts).map(|start| seeds_needed(plant, 1 + start * SEEDS_MAX, SEEDS_MAX));
         let mut needed: Vec<u64> = needed.map(|found| found.unwrap_or(u64::MAX)).collect();
         needed.sort_unstable();
         let most = needed[needed.len() - 1];
@@ -64,11 +69,13 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
+    let is_gate = arguments.first().is_some_and(|word| word == "gate");
+    let front = if is_gate { Front::Gateway } else { Front::Crowd };
     if seeds.end == seeds.start + 1 {
-        let outcome = run_seed(seeds.start, None);
+        let outcome = run_seed(front, seeds.start, None);
         println!("seed {} trace {:016x} {:?}", seeds.start, outcome.trace_hash, outcome.tally);
     }
-    let report = run_seeds(seeds, |seed, outcome| {
+    let report = run_seeds(front, seeds, |seed, outcome| {
         if let Some(violation) = &outcome.violation {
             eprintln!("seed {seed}: {violation}");
         }

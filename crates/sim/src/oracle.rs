@@ -32,7 +32,8 @@ impl Violation {
     }
 }
 
-fn ensure(
+/// Returns a violation of the rule `what` unless it holds.
+pub(crate) fn ensure(
     holds: bool,
     what: &'static str,
     detail: impl FnOnce() -> String,

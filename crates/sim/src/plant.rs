@@ -4,7 +4,14 @@
 //! not know of them. Those of the log and of the engine are in the parts, behind their feature
 //! `planted`.
 
-use crate::campaign::run_seed;
+/// The part in front of the partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Front {
+    /// A crowd that submits to the partition's ring and reads its events.
+    Crowd,
+    /// The node's gateway, with clients on simulated sockets.
+    Gateway,
+}
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,17 +36,22 @@ pub enum Plant {
     EpochEndUntold,
     /// A snapshot holds the state of the snapshot before it.
     SnapshotWithoutLastBatch,
+    /// The partition does not wake the gateway's thread.
+    GatewayNotWoken,
     /// A recovery expires orders and changes phases after the command instead of before.
     #[cfg(feature = "planted")]
     TimersOutOfOrderOnReplay,
     /// A bug in the log.
     #[cfg(feature = "planted")]
     InLog(weir_log::plant::Plant),
+    /// A bug in the gateway.
+    #[cfg(feature = "planted")]
+    InGateway(weir_gateway::plant::Plant),
 }
 
 impl Plant {
     /// The simulation's own bugs.
-    pub const ALL: [Plant; 10] = [
+    pub const ALL: [Plant; 11] = [
         Plant::SyncSkipped,
         Plant::CommitTooEarly,
         Plant::PageCacheTrusted,
@@ -50,6 +62,7 @@ impl Plant {
         Plant::EventUnpublished,
         Plant::EpochEndUntold,
         Plant::SnapshotWithoutLastBatch,
+        Plant::GatewayNotWoken,
     ];
 
     /// All bugs that this program can plant and the simulation can trigger.
@@ -69,17 +82,22 @@ impl Plant {
                 InLog::TrimmedOutOfOrder,
                 InLog::SnapshotNotSynced,
             ];
-            let met = InLog::ALL.into_iter().filter(|plant| !unmet.contains(plant));
+            let met = InLog::ALL.iter().copied().filter(|plant| !unmet.contains(plant));
             all.extend(met.map(Plant::InLog));
+            all.extend(weir_gateway::plant::Plant::ALL.iter().copied().map(Plant::InGateway));
         }
         all
     }
 
-    /// Returns the number of seeds from `first` on that it takes to find the bug, if at most
-    /// `seeds_max`.
+    /// The front with which the bug can be met.
     #[must_use]
-    pub fn seeds_needed(self, first: u64, seeds_max: u64) -> Option<u64> {
-        (0..seeds_max).find(|n| run_seed(first + n, Some(self)).violation.is_some()).map(|n| n + 1)
+    pub fn front(self) -> Front {
+        match self {
+            Plant::GatewayNotWoken => Front::Gateway,
+            #[cfg(feature = "planted")]
+            Plant::InGateway(_) => Front::Gateway,
+            _ => Front::Crowd,
+        }
     }
 }
 
@@ -93,6 +111,11 @@ impl Planted {
         #[cfg(feature = "planted")]
         weir_log::plant::set(match plant {
             Some(Plant::InLog(plant)) => Some(plant),
+            _ => None,
+        });
+        #[cfg(feature = "planted")]
+        weir_gateway::plant::set(match plant {
+            Some(Plant::InGateway(plant)) => Some(plant),
             _ => None,
         });
         let _ = plant;
@@ -114,7 +137,10 @@ impl Planted {
 impl Drop for Planted {
     fn drop(&mut self) {
         #[cfg(feature = "planted")]
-        weir_log::plant::set(None);
+        {
+            weir_log::plant::set(None);
+            weir_gateway::plant::set(None);
+        }
     }
 }
 

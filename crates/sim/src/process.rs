@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering;
 use weir_engine::Engine;
 use weir_io::disk::sim::TraceOp;
 use weir_io::{Rng, SeededRng, SimDisk};
-use weir_log::tail::{TailConfig, TailHandle, TailReader, tail};
+use weir_log::tail::{TailConfig, TailHandle, TailReader, tail_in};
 use weir_log::{EmbeddedLog, LogConfig, LogReader, SegmentKind, SnapshotStore, read_events};
+use weir_partition::event_reader::EventReader;
 use weir_partition::handoff::{PartitionPort, SourcePort, gateway_to_partition};
 use weir_partition::recovery::{Rebuilt, Sources, rebuild};
 use weir_partition::shadow::{Shadow, ShadowError, ShadowParts};
@@ -102,8 +103,8 @@ impl Disks {
     }
 
     /// Applies a recorded operation.
-    pub fn apply(&self, (disk, op): &(usize, TraceOp)) {
-        [&self.commands, &self.events, &self.snapshots][*disk].apply(op);
+    pub fn apply(&self, disk: usize, op: &TraceOp) {
+        [&self.commands, &self.events, &self.snapshots][disk].apply(op);
     }
 
     /// Reads the whole command log.
@@ -142,7 +143,8 @@ impl Disks {
 pub fn recover(
     disks: &Disks,
     plan: &Plan,
-    (gate, plant): (&Gate, Option<Plant>),
+    gate: &Gate,
+    plant: Option<Plant>,
 ) -> anyhow::Result<Rebuilt<ProcessDisk>> {
     let durability = match plant {
         Some(Plant::PageCacheTrusted) if plan.durability == Durability::Disk => Durability::Os,
@@ -171,6 +173,7 @@ pub struct Process {
     /// The control feed's ring.
     pub feed: PartitionPort,
     tail: TailReader,
+    tail_handle: TailHandle,
     shadow: Shadow<SimDisk, ProcessDisk, SimDisk>,
     figures: Arc<PartitionFigures>,
     gate: Gate,
@@ -184,7 +187,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a process from the result of a recovery.
+    /// Starts a process from the result of a recovery; its partition wakes `views`.
     ///
     /// # Errors
     /// When the engine's own snapshot does not restore.
@@ -192,18 +195,18 @@ impl Process {
         rebuilt: Rebuilt<ProcessDisk>,
         disks: &Disks,
         plan: &Plan,
-        (gate, plant): (Gate, Option<Plant>),
+        (gate, plant, views): (Gate, Option<Plant>, Vec<Wake>),
     ) -> anyhow::Result<Process> {
         let Rebuilt { engine, log, events, event_count, .. } = rebuilt;
         let tail_config =
             TailConfig { segment_words: 16 << 10, segments: 24, first_record: event_count + 1 };
-        let (writer, handle): (_, TailHandle) = tail(tail_config);
+        let (writer, handle): (_, TailHandle) = tail_in(tail_config, log.epochs());
         let (port, source) = gateway_to_partition(HERE, Wake::new());
         let (feed, fed) = gateway_to_partition(HERE, Wake::new());
         // As in the node: the control feed takes no feedback.
         let fed = SourcePort { feedback: None, ..fed };
         let figures = Arc::new(PartitionFigures::default());
-        figures.position.store(engine.position().0, Ordering::Relaxed);
+        figures.counters.position.store(engine.position().0, Ordering::Relaxed);
         let fate = Fate::default();
         let mut state = Vec::new();
         engine.snapshot(&mut state);
@@ -221,7 +224,7 @@ impl Process {
             log: Shell::new(log, fate.clone(), plant),
             tail: writer,
             sources: vec![source, fed],
-            views: Vec::new(),
+            views,
             recorder: Recorder::disabled(),
             figures: figures.clone(),
             durability: plan.durability,
@@ -232,6 +235,7 @@ impl Process {
             port,
             feed,
             tail: handle.reader(),
+            tail_handle: handle,
             shadow,
             figures,
             gate,
@@ -240,6 +244,24 @@ impl Process {
             last_state: Vec::new(),
             has_lost_shadow: false,
         })
+    }
+
+    /// Takes the clients' ring, for a gateway.
+    pub fn take_port(&mut self) -> PartitionPort {
+        let (unused, _) = gateway_to_partition(HERE, Wake::new());
+        std::mem::replace(&mut self.port, unused)
+    }
+
+    /// The partition's events in memory.
+    #[must_use]
+    pub fn tail_handle(&self) -> &TailHandle {
+        &self.tail_handle
+    }
+
+    /// Returns a reader of the partition's events from `first` on; `events` holds their files.
+    #[must_use]
+    pub fn reader(&self, events: SimDisk, first: u64) -> EventReader {
+        EventReader::on_disk(&self.tail_handle, move || Ok(events.clone()), first)
     }
 
     /// The reason why the process ended itself, once it did.
@@ -270,7 +292,7 @@ impl Process {
         if self.fate.why().is_some() || self.has_lost_shadow {
             return Ok(());
         }
-        let committed = Position(self.figures.position.load(Ordering::Relaxed));
+        let committed = Position(self.figures.counters.position.load(Ordering::Relaxed));
         let followed = self.shadow.follow(committed, FOLLOW_MAX, now);
         self.survive(followed).map(|_| ())
     }

@@ -3,7 +3,7 @@
 //! The store is built anew in every life from the event log, as the node's delivery agent does;
 //! followers outlive crashes with only their last token and the rows that they received.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use weir_client::follower::{Follower, FollowerConfig};
 use weir_delivery::model::Model;
@@ -11,8 +11,8 @@ use weir_delivery::{
     Asked, Desk, DeskConfig, Entitlement, NonceCounter, OrderStore, PageSink, Place, Question,
     StoreConfig, TokenKey, TokenSealer,
 };
-use weir_log::EpochEnd;
-use weir_types::{Epoch, Nanos, OrderId, Reason, SessionId};
+use weir_log::{EpochChange, EpochCursor};
+use weir_types::{Epoch, Epochs, Nanos, OrderId, Reason, SessionId};
 use weir_wire::delivery::OrderRow;
 use weir_wire::dialogue::{ClientMessage, NodeMessage, Tokens};
 use weir_wire::frame::{Framing, next_frame};
@@ -29,28 +29,28 @@ const FRAME_MAX: usize = 1 << 24;
 pub struct View {
     desk: Desk,
     model: Model,
-    ends: VecDeque<EpochEnd>,
-    epoch: Epoch,
+    /// Tells the ends of epochs between the events, as an event reader does.
+    epochs: EpochCursor,
+    /// The number of the next event.
+    next: u64,
 }
 
 impl View {
-    /// Creates an empty store in the first of its epochs. `nonce` must differ from every other
-    /// view's.
+    /// Creates an empty store before the first event. `nonce` must differ from every other view's.
     #[must_use]
-    pub fn new(epoch: Epoch, ended: &[EpochEnd], nonce: u64, plant: Option<Plant>) -> View {
-        let ended = if plant == Some(Plant::EpochEndUntold) { &[] } else { ended };
-        let first = match (plant, ended.first()) {
-            (Some(Plant::EpochEndUntold), _) => Epoch(1),
-            (_, end) => end.map_or(epoch, |end| end.epoch),
+    pub fn new(epochs: EpochCursor, nonce: u64, plant: Option<Plant>) -> View {
+        let epochs = match plant {
+            Some(Plant::EpochEndUntold) => EpochCursor::new(Epochs::new(Epoch(1)), 1),
+            _ => epochs,
         };
-        let store = OrderStore::new(StoreConfig::new(HERE, first));
+        let store = OrderStore::new(StoreConfig::new(HERE, epochs.epoch()));
         let nonces = NonceCounter::new(1, Nanos(nonce << 32));
         let sealer = TokenSealer::new(TokenKey::new(1, &[7; 32]), nonces);
         View {
             desk: Desk::new(DeskConfig::default(), store, sealer),
             model: Model::default(),
-            ends: ended.iter().copied().collect(),
-            epoch,
+            epochs,
+            next: 1,
         }
     }
 
@@ -59,10 +59,11 @@ impl View {
     /// # Errors
     /// When the store refuses it.
     pub fn ingest(&mut self, event: &Event) -> Result<(), Violation> {
-        let Event::Plain(PlainEvent::OrderEvent(e)) = event else { return Ok(()) };
-        while self.ends.front().is_some_and(|end| end.last_valid < e.position) {
-            self.end_epoch()?;
+        while let Some(change) = self.epochs.pass_before(self.next, event.position()) {
+            self.end_epoch(&change)?;
         }
+        self.next += 1;
+        let Event::Plain(PlainEvent::OrderEvent(e)) = event else { return Ok(()) };
         self.model.ingest(e);
         self.desk
             .ingest(e)
@@ -75,19 +76,17 @@ impl View {
     /// # Errors
     /// When the store refuses.
     pub fn caught_up(&mut self) -> Result<(), Violation> {
-        while !self.ends.is_empty() {
-            self.end_epoch()?;
+        while let Some(change) = self.epochs.pass(self.next) {
+            self.end_epoch(&change)?;
         }
         Ok(())
     }
 
-    fn end_epoch(&mut self) -> Result<(), Violation> {
-        self.ends.pop_front();
-        let next = self.ends.front().map_or(self.epoch, |end| end.epoch);
+    fn end_epoch(&mut self, change: &EpochChange) -> Result<(), Violation> {
         let store = self.desk.store_mut();
         let valid_to = store.head();
         store
-            .begin_epoch(next, valid_to)
+            .begin_epoch(change.next, valid_to)
             .map_err(|error| Violation::new("the order store refuses an epoch", error))
     }
 
@@ -235,5 +234,76 @@ impl Reader {
             return Err(Violation::new("a follower misses orders", what));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_delivery::Filter;
+    use weir_types::{
+        AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
+        MatchId, OrdStatus, OrdType, Position, Price, Qty, Rec, RequestNo, SelfTradePrevention,
+        Seq, Side, TimeInForce,
+    };
+    use weir_wire::event::OrderEvent;
+
+    use super::*;
+
+    /// Returns the acceptance of the order that the command at `position` entered.
+    fn accepted(position: u64) -> Event {
+        Event::Plain(PlainEvent::OrderEvent(OrderEvent {
+            position: Position(position),
+            event_no: EventNo(position),
+            request_no: RequestNo(position),
+            rec: Rec(position),
+            seq: Seq(position),
+            order_id: OrderId::new(HERE, Rec(position)),
+            exec_id: ExecId(position),
+            match_id: MatchId::NONE,
+            transact_time: Nanos(position),
+            created_time: Nanos(position),
+            cl_ord_id: ClOrdId::from_number(position),
+            orig_cl_ord_id: ClOrdId::NONE,
+            price: Price(100),
+            stop_px: Price(0),
+            last_px: Price(0),
+            last_qty: Qty::ZERO,
+            order_qty: Qty(10),
+            leaves_qty: Qty(10),
+            cum_qty: Qty::ZERO,
+            display_qty: Qty::ZERO,
+            min_qty: Qty::ZERO,
+            expire_time: Nanos(0),
+            session_id: SessionId(1),
+            firm_id: FirmId(1),
+            account_id: AccountId(1),
+            instrument_id: InstrumentId(1),
+            partition_id: HERE,
+            reason: Reason::None,
+            side: Side::Buy,
+            ord_type: OrdType::Limit,
+            time_in_force: TimeInForce::Day,
+            exec_inst: ExecInst::NONE,
+            self_trade_prevention: SelfTradePrevention::None,
+            exec_type: ExecType::New,
+            ord_status: OrdStatus::New,
+            liquidity: Liquidity::None,
+        }))
+    }
+
+    #[test]
+    fn a_token_of_an_ended_epoch_counts_up_to_the_least_end_since() {
+        let end = |epoch, last_valid| (Epoch(epoch), Position(last_valid));
+        let epochs = Epochs::with_ended(Epoch(3), [end(1, 10), end(2, 8)]);
+        let mut view = View::new(EpochCursor::new(epochs, 21), 1, None);
+        (1..=20).for_each(|position| view.ingest(&accepted(position)).unwrap());
+        view.caught_up().unwrap();
+        for position in 1..=20 {
+            for epoch in [1, 2] {
+                let place = Place::new(Seq(position), Rec(position));
+                let checked = view.desk.store().check(Epoch(epoch), place, &Filter::ALL);
+                assert_eq!(checked.is_ok(), position <= 8, "epoch {epoch}, place {position}");
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The clients' requests: mostly sensible, so that books cross and orders live long enough to be
 //! replaced and cancelled, sometimes not.
 
+use weir_client::Key;
 use weir_io::{Rng, SeededRng};
 use weir_types::{
     AccountId, Cash, ClOrdId, Credential, CredentialKind, ExecInst, FirmId, InstrumentId,
@@ -12,6 +13,7 @@ use weir_wire::reference::{
     DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, SchedulePhase,
     SetPhase, Transfer,
 };
+use weir_wire::session::ApiKey;
 use weir_wire::{Definition, Request};
 
 /// The partition.
@@ -21,6 +23,13 @@ pub const OPERATOR: SessionId = SessionId(90);
 /// The traders' sessions; the last is never defined.
 pub const TRADERS: [SessionId; 5] =
     [SessionId(1), SessionId(2), SessionId(3), SessionId(4), SessionId(5)];
+
+/// The session of the desk that receives copies of [`COPIED_FIRM`]'s reports.
+pub const COPY_DESK: SessionId = SessionId(50);
+/// The firm whose reports are copied.
+pub const COPIED_FIRM: FirmId = FirmId(1);
+/// Its sessions.
+pub const COPIED: [SessionId; 2] = [SessionId(1), SessionId(2)];
 
 /// The start of simulated time, in nanoseconds since the Unix epoch.
 pub const BEGINNING: u64 = 1_700_000_000_000_000_000;
@@ -51,7 +60,8 @@ fn account_of(rng: &mut SeededRng, session_id: SessionId) -> AccountId {
 /// Draws the next request of a trader; `name` must be unused.
 pub fn trade(
     rng: &mut SeededRng,
-    (session_id, request_no): (SessionId, RequestNo),
+    session_id: SessionId,
+    request_no: RequestNo,
     name: ClOrdId,
     known: Option<KnownOrder>,
 ) -> Request {
@@ -88,13 +98,14 @@ pub fn trade(
             partition_id: HERE,
             scope: one_of(rng, MassCancelScope::ALL),
         }),
-        _ => Request::NewOrder(new_order(rng, (session_id, request_no), name)),
+        _ => Request::NewOrder(new_order(rng, session_id, request_no, name)),
     }
 }
 
 fn new_order(
     rng: &mut SeededRng,
-    (session_id, request_no): (SessionId, RequestNo),
+    session_id: SessionId,
+    request_no: RequestNo,
     name: ClOrdId,
 ) -> NewOrder {
     let is_market = rng.chance(1, 12);
@@ -195,6 +206,39 @@ pub fn definitions(rng: &mut SeededRng) -> Vec<(Position, Definition)> {
         });
     }
     (1..).map(Position).zip(definitions).collect()
+}
+
+/// Returns the definitions for clients that log on: each session has the key of its definition, the
+/// desk is defined, and some sessions get another key.
+#[must_use]
+pub fn definitions_with_keys(rng: &mut SeededRng) -> Vec<(Position, Definition)> {
+    let mut definitions: Vec<Definition> =
+        definitions(rng).into_iter().map(|(_, definition)| definition).collect();
+    definitions.insert(BEFORE_TRADERS, session(COPY_DESK, COPIED_FIRM.0, Role::DropCopy));
+    for _ in 0..rng.below(4) {
+        let id = one_of(rng, &[TRADERS[0], TRADERS[1], TRADERS[2], TRADERS[3]]);
+        definitions.push(session(id, 1 + id.0 / 3, Role::Trader));
+    }
+    let mut counts = std::collections::BTreeMap::new();
+    for definition in &mut definitions {
+        if let Definition::DefineSession(d) = definition {
+            let count = counts.entry(d.defined_session_id).or_insert(0_u8);
+            (d.credential, _) = key_of(d.defined_session_id, *count).credential();
+            *count += 1;
+        }
+    }
+    (1..).map(Position).zip(definitions).collect()
+}
+
+/// The number of definitions before the first trader's.
+const BEFORE_TRADERS: usize = 9;
+
+/// Returns the key of a session after its definition with this number.
+#[must_use]
+pub fn key_of(session_id: SessionId, definition: u8) -> Key {
+    let mut bytes = [u8::try_from(session_id.0).expect("small session numbers"); 32];
+    bytes[0] = definition;
+    Key::Api(ApiKey(bytes))
 }
 
 fn instrument(instrument_id: InstrumentId, price_max: i64) -> Definition {

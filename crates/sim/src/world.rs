@@ -6,15 +6,20 @@
 //!                                             drawn one; no output of the step is published
 //! ```
 
+use weir_engine::SessionState;
 use weir_io::disk::sim::{CrashChoice, TraceOp};
 use weir_io::{Clock, DiskAction, DiskErrorKind, Rng, SeededRng, SimClock, SimDisk, SimFaults};
-use weir_log::SequencedLog;
+use weir_log::{EpochCursor, SequencedLog};
+use weir_partition::recovery::Rebuilt;
 use weir_partition::shadow::ShadowError;
-use weir_types::{Durability, Nanos, Switch};
-use weir_wire::Definition;
+use weir_types::{Durability, Epochs, Nanos, Switch};
+use weir_wire::{Definition, Event};
 
 use crate::crowd::Crowd;
-use crate::disk::Gate;
+use crate::disk;
+use crate::disk::ProcessDisk;
+use crate::gate::node::Start;
+use crate::gate::{Gate, GateTally};
 use crate::oracle::{Found, Oracle, Violation};
 use crate::plan::{DiskFault, Ending, FailingDisk, LifePlan, Plan};
 use crate::plant::Plant;
@@ -52,6 +57,8 @@ pub struct Tally {
     pub resyncs: u64,
     /// Injected call failures that occurred.
     pub failed_calls: u64,
+    /// The figures of the gateway's part, in runs with one.
+    pub gate: GateTally,
 }
 
 /// The outcome of a run.
@@ -86,6 +93,8 @@ struct World {
     tally: Tally,
     hash: u64,
     may_lose: bool,
+    /// The gateway and its clients, in runs with them.
+    gate: Option<Box<Gate>>,
 }
 
 /// Runs `seed`, with a planted bug if there is one.
@@ -94,32 +103,61 @@ pub fn run(seed: u64, plant: Option<Plant>) -> Outcome {
     run_plan(Plan::draw(seed), seed, plant)
 }
 
+/// Runs `seed` with a gateway between the clients and the partition.
+#[must_use]
+pub fn run_gate(seed: u64, plant: Option<Plant>) -> Outcome {
+    let mut plan = Plan::draw(seed);
+    plan.clock_back_per_mille = 0;
+    // Shorter steps than these would let no heartbeat pass within a run.
+    plan.step_ns_max = plan.step_ns_max.max(1_000_000);
+    run_gate_plan(plan, seed, plant)
+}
+
+/// Runs a plan with a gateway between the clients and the partition; everything else is drawn from
+/// `seed`.
+#[must_use]
+pub fn run_gate_plan(plan: Plan, seed: u64, plant: Option<Plant>) -> Outcome {
+    let world = World::new(plan, seed, plant);
+    World { gate: Some(Box::new(Gate::new(seed))), crowd: Crowd::beside(seed), ..world }.outcome()
+}
+
 /// Runs a plan; everything else is drawn from `seed`.
 #[must_use]
 pub fn run_plan(plan: Plan, seed: u64, plant: Option<Plant>) -> Outcome {
-    let mut world = World {
-        plan,
-        plant,
-        rng: SeededRng::new(seed, "faults"),
-        clock: SimClock::new(Nanos(BEGINNING)),
-        disks: Disks::new(seed),
-        crowd: Crowd::new(seed, plant),
-        oracle: Oracle::default(),
-        reader: Reader::default(),
-        view: None,
-        tally: Tally::default(),
-        hash: 0xcbf2_9ce4_8422_2325,
-        may_lose: false,
-    };
-    let violation = world.live().err();
-    world.tally.commands = world.oracle.command_count();
-    world.tally.events = world.oracle.seen().len() as u64;
-    world.tally.refused = world.crowd.refused;
-    world.tally.resyncs = world.reader.resyncs;
-    Outcome { tally: world.tally, trace_hash: world.hash, violation }
+    World::new(plan, seed, plant).outcome()
 }
 
 impl World {
+    fn new(plan: Plan, seed: u64, plant: Option<Plant>) -> World {
+        World {
+            plan,
+            plant,
+            rng: SeededRng::new(seed, "faults"),
+            clock: SimClock::new(Nanos(BEGINNING)),
+            disks: Disks::new(seed),
+            crowd: Crowd::new(seed, plant),
+            oracle: Oracle::default(),
+            reader: Reader::default(),
+            view: None,
+            tally: Tally::default(),
+            hash: 0xcbf2_9ce4_8422_2325,
+            may_lose: false,
+            gate: None,
+        }
+    }
+
+    fn outcome(mut self) -> Outcome {
+        let violation = self.live().err();
+        self.tally.commands = self.oracle.command_count();
+        self.tally.events = self.oracle.seen().len() as u64;
+        self.tally.refused = self.crowd.refused;
+        self.tally.resyncs = self.reader.resyncs;
+        if let Some(gate) = &self.gate {
+            self.tally.gate = gate.tally();
+        }
+        Outcome { tally: self.tally, trace_hash: self.hash, violation }
+    }
+
     fn live(&mut self) -> Result<(), Violation> {
         for life in self.plan.lives.clone() {
             let mut process = self.begin(&life)?;
@@ -146,8 +184,8 @@ impl World {
         if life.recovery_crashes {
             self.crash_a_recovery()?;
         }
-        let gate = Gate::default();
-        let rebuilt = recover(&self.disks, &self.plan, (&gate, self.plant))
+        let stalls = disk::Gate::default();
+        let rebuilt = recover(&self.disks, &self.plan, &stalls, self.plant)
             .map_err(|error| Violation::new("recovery fails", format!("{error:#}")))?;
         self.tally.recoveries += 1;
         self.fold(rebuilt.engine.digest());
@@ -166,6 +204,9 @@ impl World {
         self.crowd.disconnect();
         if has_lost {
             self.crowd.forget(self.oracle.seen());
+            if let Some(gate) = &mut self.gate {
+                gate.forget(self.oracle.seen());
+            }
         }
         self.crowd.resume_feed(rebuilt.engine.control_position());
         self.catch_up(&found)?;
@@ -174,20 +215,50 @@ impl World {
         {
             self.crowd.repeat(request.session_id(), request.request_no());
         }
-        Process::start(rebuilt, &self.disks, &self.plan, (gate, self.plant))
-            .map_err(|error| Violation::new("the process does not start", format!("{error:#}")))
+        self.start(rebuilt, stalls, life)
+    }
+
+    fn start(
+        &mut self,
+        rebuilt: Rebuilt<ProcessDisk>,
+        stalls: disk::Gate,
+        life: &LifePlan,
+    ) -> Result<Process, Violation> {
+        let numbers =
+            |(id, state): (_, SessionState)| (id, state.next_event_no, state.last_request_no);
+        let sessions = rebuilt.engine.sessions().map(numbers).collect();
+        let firms = rebuilt.engine.session_firms().collect();
+        let first_record = rebuilt.events.first_record().0;
+        let (epoch, ended) = (rebuilt.log.epoch(), rebuilt.log.ended_epochs().to_vec());
+        let now = self.clock.now();
+        let is_calm = life.steps == u64::MAX;
+        let mut views = self.gate.as_mut().map_or_else(Vec::new, |gate| gate.begin_life(is_calm));
+        if self.plant == Some(Plant::GatewayNotWoken) {
+            views.clear();
+        }
+        let started = Process::start(rebuilt, &self.disks, &self.plan, (stalls, self.plant, views));
+        let mut process = started
+            .map_err(|error| Violation::new("the process does not start", format!("{error:#}")))?;
+        if let Some(gate) = &mut self.gate {
+            let start = Start { sessions, firms, first_record, epoch, ended: &ended, now };
+            gate.start(&mut process, &self.disks, start)?;
+        }
+        Ok(process)
     }
 
     /// Feeds the recovered log's events to the clients and to a new order store.
     fn catch_up(&mut self, found: &Found<'_>) -> Result<(), Violation> {
         for (record, bytes) in self.oracle.unseen() {
             let event = self.oracle.see(record, &bytes)?;
-            self.crowd.hear(&event);
+            self.hear(record, &event, &bytes);
         }
         let nonce = self.tally.recoveries;
-        let mut view = View::new(found.epoch, found.ended, nonce, self.plant);
+        let ended = found.ended.iter().map(|end| (end.epoch, end.last_valid));
+        let epochs = Epochs::with_ended(found.epoch, ended);
+        let epochs = EpochCursor::new(epochs, found.event_count + 1);
+        let mut view = View::new(epochs, nonce, self.plant);
         for bytes in self.oracle.seen() {
-            let event = weir_wire::Event::decode(bytes).expect("it was decoded when it was seen");
+            let event = Event::decode(bytes).expect("it was decoded when it was seen");
             view.ingest(&event)?;
         }
         view.caught_up()?;
@@ -201,7 +272,8 @@ impl World {
     /// Starts a recovery and crashes it at a drawn operation.
     fn crash_a_recovery(&mut self) -> Result<(), Violation> {
         let before = self.disks.begin_recording();
-        let recovered = recover(&self.disks, &self.plan, (&Gate::default(), self.plant));
+        let stalls = disk::Gate::default();
+        let recovered = recover(&self.disks, &self.plan, &stalls, self.plant);
         let rebuilt =
             recovered.map_err(|error| Violation::new("recovery fails", format!("{error:#}")))?;
         drop(rebuilt);
@@ -215,8 +287,8 @@ impl World {
     /// Returns the disks after a crash at a drawn one of the operations in `done`.
     fn crash(&mut self, before: &Disks, done: &[(usize, TraceOp)], ending: Ending) -> Disks {
         let kept = self.rng.below(done.len() as u64 + 1);
-        for op in &done[..usize::try_from(kept).expect("an index")] {
-            before.apply(op);
+        for (disk, op) in &done[..usize::try_from(kept).expect("an index")] {
+            before.apply(*disk, op);
         }
         self.tally.crashes += 1;
         self.fold(kept);
@@ -252,12 +324,14 @@ impl World {
         for step in 0..life.steps {
             let is_last = step + 1 == life.steps && life.ending != Ending::CleanStop;
             let before = is_last.then(|| self.disks.begin_recording());
-            self.crowd.act(&mut process.port, &self.plan);
-            self.crowd.feed(&mut process.feed);
+            self.act(process, true)?;
             self.cycle(process, life)?;
             if let Some(before) = before {
                 self.note_failed_call(life);
                 let done = self.disks.take_recording(false);
+                if let Some(gate) = &mut self.gate {
+                    gate.crash(life.ending);
+                }
                 return Ok(LifeEnd::Crashed(self.crash(&before, &done, life.ending)));
             }
             if let Some(end) = self.look_at_disks(process, life)? {
@@ -300,9 +374,46 @@ impl World {
     /// Handles a process that ended itself.
     fn stopped_itself(&mut self, ending: Ending) -> LifeEnd {
         self.tally.self_stops += 1;
+        if let Some(gate) = &mut self.gate {
+            gate.crash(ending);
+        }
         let disks = self.disks.clone();
         let ending = if ending == Ending::PowerLoss { ending } else { Ending::Kill };
         LifeEnd::Crashed(self.crash(&disks, &[], ending))
+    }
+
+    /// Lets the clients and the control feed act; with new requests if `asks`.
+    fn act(&mut self, process: &mut Process, asks: bool) -> Result<(), Violation> {
+        let now = self.clock.now();
+        match &mut self.gate {
+            Some(gate) => gate.act(&mut self.crowd, &self.plan, now, asks)?,
+            None if asks => self.crowd.act(&mut process.port, &self.plan),
+            None => self.crowd.send_due(&mut process.port),
+        }
+        if let Some(index) = self.crowd.next_to_feed() {
+            if let Some(gate) = &mut self.gate {
+                gate.define(index, &self.crowd.definitions()[index].1, now);
+            }
+            self.crowd.feed(&mut process.feed);
+        }
+        Ok(())
+    }
+
+    /// Returns true when nothing is outstanding.
+    fn is_quiet(&mut self) -> Result<bool, Violation> {
+        let is_answered = match &mut self.gate {
+            Some(gate) => self.crowd.has_fed() && gate.is_done()?,
+            None => self.crowd.unanswered() == 0,
+        };
+        Ok(is_answered && self.crowd.has_fed())
+    }
+
+    /// Delivers an event to the clients.
+    fn hear(&mut self, record: u64, event: &Event, bytes: &[u8]) {
+        match &mut self.gate {
+            Some(gate) => gate.note(record, event, bytes),
+            None => self.crowd.hear(event),
+        }
     }
 
     /// Advances the clock and runs one cycle of everything in the process.
@@ -339,12 +450,15 @@ impl World {
             }
             let event = self.oracle.see(record, &bytes)?;
             self.fold_bytes(&bytes);
-            self.crowd.hear(&event);
+            self.hear(record, &event, &bytes);
             if let Some(view) = &mut self.view {
                 view.ingest(&event)?;
             }
         }
         let now = self.clock.now();
+        if let Some(gate) = &mut self.gate {
+            gate.tell(now)?;
+        }
         if self.rng.chance(1, 8)
             && let Some(view) = &mut self.view
         {
@@ -429,7 +543,13 @@ impl World {
                 return Ok(self.stopped_itself(Ending::Kill));
             }
             self.observe(process)?;
-            if has_stopped {
+            let now = self.clock.now();
+            let has_said = match &mut self.gate {
+                Some(gate) if has_stopped => gate.stop(&mut self.crowd, &self.plan, now)?,
+                Some(_) => false,
+                None => has_stopped,
+            };
+            if has_said {
                 return Ok(LifeEnd::Stopped);
             }
         }
@@ -441,30 +561,32 @@ impl World {
         self.may_lose = false;
         self.set_faults(calm, false);
         for _ in 0..LIVENESS_STEPS {
-            self.crowd.send_due(&mut process.port);
-            self.crowd.feed(&mut process.feed);
+            self.act(process, false)?;
             self.cycle(process, calm)?;
             if let Some(why) = process.why_stopped() {
                 return Err(Violation::new("the node stops on sound disks", why));
             }
             self.observe(process)?;
-            if self.crowd.unanswered() == 0 && self.crowd.has_fed() {
+            if self.is_quiet()? {
                 if matches!(self.stop(process)?, LifeEnd::Crashed(_)) {
                     return Err(Violation::new("a stop on sound disks fails", "at the end"));
                 }
                 return self.check_feed();
             }
         }
-        let left = format!("{} requests", self.crowd.unanswered());
+        let left = match &self.gate {
+            Some(gate) => gate.left(),
+            None => format!("{} requests", self.crowd.unanswered()),
+        };
         Err(Violation::new("requests stay without an answer", left))
     }
 
     /// Checks that the partition has every definition of the control log, in order and once, except
     /// for those that its rules may skip, which the naive engine checks.
     fn check_feed(&self) -> Result<(), Violation> {
-        let events = self.oracle.seen().iter().map(|bytes| weir_wire::Event::decode(bytes));
+        let events = self.oracle.seen().iter().map(|bytes| Event::decode(bytes));
         let mut told = events.filter_map(|event| match event {
-            Ok(weir_wire::Event::Defined(defined, _)) => Some(defined.control_position),
+            Ok(Event::Defined(defined, _)) => Some(defined.control_position),
             _ => None,
         });
         let mut next = told.next();

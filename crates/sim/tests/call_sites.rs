@@ -1,11 +1,13 @@
 //! Every call that a partition makes to its disks fails once, with "no space" and with "the medium
-//! failed", under the real agent, its shadow and its clients. The oracle must find no violation, a
+//! failed", under the real agent, its shadow and its clients, with the crowd and with the gateway
+//! in front. The oracle must find no violation, a
 //! failed write or sync of the command log ends the process, and without space clients get a typed
 //! reject and the node recovers by itself.
 
 use weir_io::DiskErrorKind;
 use weir_sim::plan::{DiskFault, Ending, FailingDisk, LifePlan, Plan};
-use weir_sim::world::{Tally, run_plan};
+use weir_sim::plant::Front;
+use weir_sim::world::{Tally, run_gate_plan, run_plan};
 use weir_types::Durability;
 
 const SEED: u64 = 11;
@@ -34,10 +36,23 @@ fn plan(durability: Durability, fault: DiskFault) -> Plan {
 /// Fails each call to one disk in its own run; returns the number of calls and the sum of the
 /// figures.
 fn fail_each(which: FailingDisk, durability: Durability, kind: DiskErrorKind) -> (u64, Tally) {
+    fail_each_behind(Front::Crowd, which, durability, kind)
+}
+
+fn fail_each_behind(
+    front: Front,
+    which: FailingDisk,
+    durability: Durability,
+    kind: DiskErrorKind,
+) -> (u64, Tally) {
+    let run = match front {
+        Front::Crowd => run_plan,
+        Front::Gateway => run_gate_plan,
+    };
     let mut sum = Tally::default();
     for n in 0.. {
         let fault = DiskFault::CallFails(which, n, kind);
-        let outcome = run_plan(plan(durability, fault), SEED, None);
+        let outcome = run(plan(durability, fault), SEED, None);
         assert_eq!(outcome.violation, None, "{durability}, {fault:?}");
         if outcome.tally.failed_calls == 0 {
             return (n, sum);
@@ -45,6 +60,7 @@ fn fail_each(which: FailingDisk, durability: Durability, kind: DiskErrorKind) ->
         sum.self_stops += outcome.tally.self_stops;
         sum.refused += outcome.tally.refused;
         sum.snapshots += outcome.tally.snapshots;
+        sum.gate.add(&outcome.tally.gate);
     }
     unreachable!("a run makes a finite number of calls")
 }
@@ -79,5 +95,16 @@ fn every_call_to_the_snapshots_may_fail_and_the_partition_goes_on() {
         let (calls, sum) = fail_each(FailingDisk::Snapshots, Durability::Disk, kind);
         println!("snapshots, {kind:?}: {calls} calls, {} stops", sum.self_stops);
         assert!(calls > 5 && sum.self_stops == 0, "{calls} calls, {} stops", sum.self_stops);
+    }
+}
+
+#[test]
+fn every_call_to_the_logs_may_fail_behind_the_gateway_and_clients_are_told_the_truth() {
+    for which in [FailingDisk::Commands, FailingDisk::Events] {
+        let (calls, sum) =
+            fail_each_behind(Front::Gateway, which, Durability::Disk, DiskErrorKind::Io);
+        println!("{which:?} behind the gateway: {calls} calls, {:?}", sum.gate);
+        assert!(calls > 20 && sum.self_stops > 5, "{calls} calls, {} stops", sum.self_stops);
+        assert!(sum.gate.reports > 0 && sum.gate.copies > 0, "{:?}", sum.gate);
     }
 }

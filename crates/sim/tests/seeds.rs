@@ -3,14 +3,14 @@
 use std::process::Command;
 
 use weir_sim::campaign::{run_seed, run_seeds};
-use weir_sim::plant::Plant;
+use weir_sim::plant::{Front, Plant};
 
 /// The number of seeds within which a planted bug must be found.
 const SEEDS_MAX: u64 = 400;
 
 #[test]
 fn no_seed_breaks_a_rule_and_every_fault_is_met() {
-    let report = run_seeds(1..301, |_, _| {});
+    let report = run_seeds(Front::Crowd, 1..301, |_, _| {});
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
     let total = report.total;
     for (what, count) in [
@@ -27,20 +27,48 @@ fn no_seed_breaks_a_rule_and_every_fault_is_met() {
 }
 
 #[test]
+fn every_client_is_told_its_own_reports_once_and_in_order() {
+    let report = run_seeds(Front::Gateway, 1..101, |_, _| {});
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    let (total, gate) = (report.total, report.total.gate);
+    for (what, count) in [
+        ("crashes", total.crashes),
+        ("lost tails", total.lost_tails),
+        ("copies", gate.copies),
+        ("logons to a session elsewhere", gate.taken),
+        ("logons with lost events", gate.other_histories),
+        ("copies that were lost", gate.other_copies),
+        ("slow sessions", gate.slow),
+        ("silent sessions", gate.silent),
+        ("replaced keys", gate.keys_replaced),
+        ("blocked writes", gate.blocked_writes),
+        ("orders that went with their session", gate.lost_orders),
+    ] {
+        assert!(count > 0, "no {what} in {} seeds", report.seeds);
+    }
+    println!("{}", report.to_json());
+}
+
+#[test]
 fn seeds_that_once_showed_a_fault_stay_clean() {
-    for seed in [4970, 5040] {
-        assert_eq!(run_seed(seed, None).violation, None, "seed {seed}");
+    let seeds: [(Front, &[u64]); 2] =
+        [(Front::Crowd, &[4970, 5040]), (Front::Gateway, &[15, 25, 221, 2113])];
+    for (front, seeds) in seeds {
+        for seed in seeds.iter().copied() {
+            assert_eq!(run_seed(front, seed, None).violation, None, "{front:?}, seed {seed}");
+        }
     }
 }
 
 #[test]
 fn a_seed_gives_the_same_trace_again_and_in_another_process() {
-    for seed in 1..13 {
-        let (first, second) = (run_seed(seed, None), run_seed(seed, None));
+    let fronts = [("run", Front::Crowd), ("gate", Front::Gateway)];
+    for (seed, (word, front)) in (1..9).flat_map(|seed| fronts.map(|front| (seed, front))) {
+        let (first, second) = (run_seed(front, seed, None), run_seed(front, seed, None));
         assert_eq!(first, second, "seed {seed}");
         let seed_text = seed.to_string();
         let output = Command::new(env!("CARGO_BIN_EXE_weir-sim"))
-            .args(["run", "--seed", &seed_text])
+            .args([word, "--seed", &seed_text])
             .output()
             .expect("the binary runs");
         let said = String::from_utf8(output.stdout).expect("it says text");
@@ -54,7 +82,7 @@ fn every_planted_bug_is_found() {
     std::panic::set_hook(Box::new(|_| {}));
     for plant in Plant::ALL {
         let found = (1..=SEEDS_MAX).find_map(|seed| {
-            run_seed(seed, Some(plant)).violation.map(|violation| (seed, violation))
+            run_seed(plant.front(), seed, Some(plant)).violation.map(|violation| (seed, violation))
         });
         let (seed, violation) = found.unwrap_or_else(|| panic!("{plant:?} is not found"));
         println!("{plant:?}: found by seed {seed}: {violation}");

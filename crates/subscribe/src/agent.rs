@@ -15,7 +15,7 @@ use weir_door::{
     ConnectionId, Door, DoorLimits, Intake, Listener, ListenerParts, Protocol, Said, Terms,
 };
 use weir_io::{Rng, ThreadDisk};
-use weir_partition::event_reader::{EventReader, ReadEvent};
+use weir_partition::event_reader::EventReader;
 use weir_types::{Durability, Nanos, PartitionId, Reason, Role, SessionId};
 use weir_wire::ClientMessage;
 use weir_wire::frame::put_frame;
@@ -144,7 +144,7 @@ impl Subscriptions {
             Err(error) => {
                 tracing::error!(%error, "the broker has stopped: subscriptions are not served");
                 self.has_failed = true;
-                self.figures.has_stopped.store(1, Ordering::Relaxed);
+                self.figures.counters.stopped.store(1, Ordering::Relaxed);
                 links.end_all(Reason::BrokerStopped, now);
                 1
             }
@@ -172,7 +172,7 @@ impl Subscriptions {
         let fed = feed.work(broker, FEED_MAX, now, |topic| {
             hot.extend(by_topic.get(&topic).into_iter().flatten());
         });
-        add(&self.figures.events, fed.messages);
+        add(&self.figures.counters.events, fed.messages);
         fed.records
     }
 }
@@ -182,6 +182,7 @@ impl Protocol for Subscriptions {
 
     const TERMS: Terms = Terms {
         name: "broker",
+        section: "subscriptions",
         frame_len_max: SUBSCRIBER_FRAME_LEN_MAX,
         limits: LIMITS,
         inside_limits: LIMITS,
@@ -192,7 +193,7 @@ impl Protocol for Subscriptions {
     };
 
     fn next_control_event(&mut self, record: &mut Vec<u8>) -> bool {
-        matches!(self.definitions.next(record), ReadEvent::Record(_))
+        self.definitions.next_of_any_epoch(record).is_some()
     }
 
     fn may_enter(&self, _role: Role) -> bool {

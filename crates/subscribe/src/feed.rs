@@ -4,11 +4,8 @@
 //! After a start the events are read from the oldest retained one: what the subscriptions took is
 //! known by its place and not said to them again.
 
-use std::collections::VecDeque;
-
-use weir_broker::{Broker, Place, Refused, Source, Topic, TopicKind};
+use weir_broker::{Broker, Place, Published, Refused, Source, Topic, TopicKind};
 use weir_io::Disk;
-use weir_log::EpochEnd;
 use weir_partition::event_reader::{EventReader, ReadEvent};
 use weir_types::{Epoch, ExecType, Nanos, PartitionId, Position, Side, Switch};
 use weir_wire::Message;
@@ -23,18 +20,14 @@ pub struct FeedParts {
     pub partition_id: PartitionId,
     /// Its events, from the first retained one.
     pub events: EventReader,
-    /// Its epoch.
-    pub epoch: Epoch,
-    /// Its epochs before, each with its last valid position.
-    pub ended: Vec<EpochEnd>,
 }
 
 /// See the module's documentation.
 pub(super) struct Feed {
     partition_id: PartitionId,
     events: EventReader,
+    /// The epoch of the next record.
     epoch: Epoch,
-    ends: VecDeque<EpochEnd>,
     record: Vec<u8>,
     /// The number of the record in `record`, until it is published.
     waiting: Option<u64>,
@@ -54,12 +47,11 @@ pub(super) struct Fed {
 
 impl Feed {
     pub(super) fn new(parts: FeedParts) -> Feed {
-        let FeedParts { partition_id, events, epoch, ended } = parts;
+        let FeedParts { partition_id, events } = parts;
         Feed {
             partition_id,
+            epoch: events.epoch(),
             events,
-            epoch,
-            ends: ended.into(),
             record: Vec::with_capacity(512),
             waiting: None,
             body: Vec::with_capacity(512),
@@ -80,9 +72,8 @@ impl Feed {
     }
 
     fn place_of(&self, record: u64) -> Place {
-        let epoch = self.ends.front().map_or(self.epoch, |end| end.epoch);
         let source = Source(u32::from(self.partition_id.0));
-        Place { source, epoch, record: Position(record) }
+        Place { source, epoch: self.epoch, record: Position(record) }
     }
 
     /// Publishes at most `max` records; `told` hears of each topic that got something. Stops where
@@ -99,6 +90,11 @@ impl Feed {
             if self.waiting.is_none() {
                 match self.events.next(&mut self.record) {
                     ReadEvent::Record(number) => self.waiting = Some(number),
+                    // Later records are new to every subscriber, even if their numbers are not.
+                    ReadEvent::EpochEnded(change) => {
+                        self.epoch = change.next;
+                        continue;
+                    }
                     ReadEvent::UpToDate => {
                         self.has_caught_up = true;
                         break;
@@ -126,44 +122,41 @@ impl Feed {
         let record = std::mem::take(&mut self.record);
         let raw = parse_message(&record).expect("the event log holds our own messages");
         let mut count = 0;
-        let published = self.topics_of(&raw).into_iter().try_for_each(|(topic, content)| {
+        let published = Feed::topics_of(&raw).into_iter().try_for_each(|(topic, content)| {
             if !broker.knows(topic) {
                 return Ok(());
             }
             self.body.clear();
             content.put(&mut self.body);
-            let published = broker.publish(topic, self.place_of(number), &self.body, now)?;
-            if let weir_broker::Published::Taken(_) = published {
-                count += 1;
-                told(topic);
+            match broker.publish(topic, self.place_of(number), &self.body, now) {
+                Ok(Published::Taken(_)) => {
+                    count += 1;
+                    told(topic);
+                    Ok(())
+                }
+                // The topic has messages of a later epoch, and they came after this record's.
+                Ok(Published::Repeated(_) | Published::Unwanted)
+                | Err(Refused::EpochBack { .. }) => Ok(()),
+                Err(refused) => Err(refused),
             }
-            Ok(())
         });
         self.record = record;
         published.map(|()| count)
     }
 
     /// What a record says to whom.
-    fn topics_of(&mut self, raw: &RawMessage<'_>) -> Vec<(Topic, Content)> {
+    fn topics_of(raw: &RawMessage<'_>) -> Vec<(Topic, Content)> {
         let own = "the event log holds our own messages";
         match raw.template_id {
             OrderEvent::TEMPLATE_ID => {
                 let event: OrderEvent = raw.decode().expect(own);
-                self.pass_ends(event.position);
                 if event.exec_type == ExecType::Trade { of_trade(event) } else { Vec::new() }
             }
             TradeBusted::TEMPLATE_ID => {
                 let bust: TradeBusted = raw.decode().expect(own);
-                self.pass_ends(bust.position);
                 of_bust(bust)
             }
             _ => Vec::new(),
-        }
-    }
-
-    fn pass_ends(&mut self, position: Position) {
-        while self.ends.front().is_some_and(|end| end.last_valid < position) {
-            self.ends.pop_front();
         }
     }
 }
@@ -229,3 +222,6 @@ pub(super) fn of_bust(bust: TradeBusted) -> Vec<(Topic, Content)> {
     }
     topics
 }
+
+#[cfg(test)]
+mod tests;

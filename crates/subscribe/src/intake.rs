@@ -23,7 +23,7 @@ impl Subscriptions {
         let session = &said.session;
         match said.message {
             ClientMessage::PublishMessage(message, body) => {
-                self.publish(link, session, (message, body), now);
+                self.publish(link, session, message, body, now);
             }
             ClientMessage::AckMessages(ack) => return self.take_ack(link, ack, now),
             ClientMessage::CreateSubscription(create, name) => {
@@ -48,12 +48,13 @@ impl Subscriptions {
         &mut self,
         link: &mut Link,
         session: &LoggedOn,
-        (message, body): (&PublishMessage, &[u8]),
+        message: &PublishMessage,
+        body: &[u8],
         now: Nanos,
     ) {
         let numbered = (message.epoch, message.message_no);
         if link.state.publishing.refused.is_some_and(|refused| refused != numbered) {
-            add(&self.figures.passed_over, 1);
+            add(&self.figures.counters.passed_over, 1);
             return;
         }
         let taken = may_publish(link, session.role, message).and_then(|()| {
@@ -120,7 +121,7 @@ impl Subscriptions {
     }
 
     fn reject_message(&mut self, link: &mut Link, message: &PublishMessage, reason: Reason) {
-        add(&self.figures.messages_refused, 1);
+        add(&self.figures.counters.messages_refused, 1);
         let PublishMessage { message_no, session_id, to_session_id, epoch } = *message;
         let reject = PublishReject { message_no, session_id, to_session_id, epoch, reason };
         put_frame(&reject, &mut link.socket.output);
@@ -130,7 +131,7 @@ impl Subscriptions {
         let held = link.state.held.get_mut(&ack.handle).and_then(|held| held.queue.as_mut());
         let Some(queue) = held else {
             // It may have ended while this was in flight; its end is sent by itself.
-            add(&self.figures.acks_late, 1);
+            add(&self.figures.counters.acks_late, 1);
             return Intake::Done;
         };
         queue.credit_messages += u64::from(ack.credit_messages);

@@ -57,6 +57,13 @@ fn parts_of(name: &Name) -> Option<(FirmId, &str)> {
     Some((FirmId(firm.parse().ok()?), own))
 }
 
+/// The request that an answer names, and its session.
+#[derive(Clone, Copy)]
+struct Asker {
+    correlation_id: u64,
+    session_id: SessionId,
+}
+
 /// The topic of a session's request, or the reason to refuse it.
 fn topic_for(session: &LoggedOn, kind: SubscriptionKind, key: u32) -> Result<Topic, Reason> {
     if session.role == Role::Source {
@@ -165,7 +172,8 @@ impl Subscriptions {
             return Intake::Wait;
         }
         let created = self.try_create(session, create, name, now);
-        self.promise(link, (create.correlation_id, session.session_id), created);
+        let (correlation_id, session_id) = (create.correlation_id, session.session_id);
+        self.promise(link, Asker { correlation_id, session_id }, created);
         Intake::Done
     }
 
@@ -195,12 +203,8 @@ impl Subscriptions {
     }
 
     /// Answers once the change is saved, or at once if there is none.
-    fn promise(
-        &mut self,
-        link: &mut Link,
-        (correlation_id, session_id): (u64, SessionId),
-        made: Result<Change, Reason>,
-    ) {
+    fn promise(&mut self, link: &mut Link, asker: Asker, made: Result<Change, Reason>) {
+        let Asker { correlation_id, session_id } = asker;
         let reason = made.as_ref().err().copied().unwrap_or(Reason::None);
         let has_more = Switch::Off;
         let done = SubscriptionDone { correlation_id, session_id, reason, has_more };
@@ -219,12 +223,13 @@ impl Subscriptions {
     ) {
         let owner = owner_of(session);
         let firm_id = if request.firm_id.is_none() { owner } else { request.firm_id };
-        let asker = (request.correlation_id, session.session_id);
+        let asker =
+            Asker { correlation_id: request.correlation_id, session_id: session.session_id };
         if session.role == Role::Source || (firm_id != owner && !sees_all(session.role)) {
             return self.promise(link, asker, Err(Reason::NotEntitled));
         }
         if request.action == SubscriptionAction::List {
-            return self.list(link, (request, owner), name);
+            return self.list(link, request, owner, name);
         }
         if request.action == SubscriptionAction::Compact {
             return self.compact(link, session, asker, name);
@@ -237,13 +242,8 @@ impl Subscriptions {
     }
 
     /// Begins to compact the spill files; the status page shows the progress.
-    fn compact(
-        &mut self,
-        link: &mut Link,
-        session: &LoggedOn,
-        (correlation_id, session_id): (u64, SessionId),
-        name: &[u8],
-    ) {
+    fn compact(&mut self, link: &mut Link, session: &LoggedOn, asker: Asker, name: &[u8]) {
+        let Asker { correlation_id, session_id } = asker;
         let reason = match name {
             _ if !sees_all(session.role) => Reason::NotEntitled,
             [] => {
@@ -282,7 +282,8 @@ impl Subscriptions {
     fn list(
         &mut self,
         link: &mut Link,
-        (request, owner): (&SubscriptionRequest, FirmId),
+        request: &SubscriptionRequest,
+        owner: FirmId,
         behind: &[u8],
     ) {
         let SubscriptionRequest { correlation_id, session_id, firm_id, .. } = *request;
@@ -297,7 +298,7 @@ impl Subscriptions {
             only.is_none_or(|only| only == firm_id) && at > behind.as_str()
         });
         for listed in found.by_ref().take(LIST_MAX) {
-            let (state, own) = state_of(listed, (correlation_id, session_id));
+            let (state, own) = state_of(listed, Asker { correlation_id, session_id });
             let name = if only.is_some() { own } else { listed.row.name.as_str() };
             put_with_data(&state, name.as_bytes(), &mut link.socket.output);
         }
@@ -323,7 +324,8 @@ impl Subscriptions {
             Some(name) => self.try_attach(link, session, attach, &name, now).err(),
         };
         if let Some(reason) = refused {
-            let asker = (attach.correlation_id, session.session_id);
+            let asker =
+                Asker { correlation_id: attach.correlation_id, session_id: session.session_id };
             self.promise(link, asker, Err(reason));
         }
     }
@@ -376,7 +378,7 @@ impl Subscriptions {
     }
 
     pub(super) fn detach(&mut self, link: &mut Link, detach: &DetachSubscription, now: Nanos) {
-        let asker = (detach.correlation_id, detach.session_id);
+        let asker = Asker { correlation_id: detach.correlation_id, session_id: detach.session_id };
         let Some(held) = link.state.held.remove(&detach.handle) else {
             return self.promise(link, asker, Err(Reason::NotAttached));
         };
@@ -391,7 +393,7 @@ impl Subscriptions {
         bytes: &[u8],
         now: Nanos,
     ) {
-        let asker = (token.correlation_id, token.session_id);
+        let asker = Asker { correlation_id: token.correlation_id, session_id: token.session_id };
         let kept = match link.state.held.get(&token.handle) {
             None => Err(Reason::NotAttached),
             Some(held) => {
@@ -402,10 +404,8 @@ impl Subscriptions {
     }
 }
 
-fn state_of(
-    listed: &Listed,
-    (correlation_id, session_id): (u64, SessionId),
-) -> (SubscriptionState, &str) {
+fn state_of(listed: &Listed, asker: Asker) -> (SubscriptionState, &str) {
+    let Asker { correlation_id, session_id } = asker;
     let (row, lag) = (&listed.row, &listed.lag);
     let (firm_id, own) = parts_of(&row.name).unwrap_or((FirmId::NONE, row.name.as_str()));
     let (kind, topic_key) = match &row.kind {

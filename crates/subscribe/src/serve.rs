@@ -54,8 +54,9 @@ impl Subscriptions {
         let (mut count, mut bytes) = (0, 0);
         // One call reads one part of a file at most.
         while count < max && bytes < bytes_max {
-            let limits = (max - count, bytes_max - bytes);
-            let taken = self.broker.take_messages_within(*attachment, limits, |delivery| {
+            let (room, bytes_left) = (max - count, bytes_max - bytes);
+            let hold = *attachment;
+            let taken = self.broker.take_messages_within(hold, room, bytes_left, |delivery| {
                 bytes += delivery.body.len() as u64;
                 put_message_of(session_id, handle, &delivery, output);
             });
@@ -68,7 +69,7 @@ impl Subscriptions {
         *credit_messages -= count as u64;
         *credit_bytes = credit_bytes.saturating_sub(bytes);
         *is_choked |= bytes >= OUTPUT_TURN;
-        add(&self.figures.delivered, count as u64);
+        add(&self.figures.counters.delivered, count as u64);
         count
     }
 

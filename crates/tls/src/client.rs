@@ -47,7 +47,8 @@ impl ClientTls {
     pub fn with_certificate(
         trust: Trust<'_>,
         name: &str,
-        (certificate, key): (&Path, &Path),
+        certificate: &Path,
+        key: &Path,
     ) -> Result<ClientTls, TlsError> {
         ClientTls::build(trust, name, Some((certificate, key)))
     }

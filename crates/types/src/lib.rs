@@ -10,10 +10,14 @@
 //! * [`market`]: enumerations of market data.
 //! * [`reason`]: the reasons for a refused request or an ended order.
 //! * [`durability`]: durability levels of an acknowledgement.
+//! * [`decimal`](mod@decimal): mantissas as decimal text.
+//! * [`epochs`]: the epochs of a history, and the part of each that survives its losses.
 //! * [`hex`]: bytes as hexadecimal text.
 
 mod codes;
+pub mod decimal;
 pub mod durability;
+pub mod epochs;
 pub mod hex;
 pub mod id;
 pub mod market;
@@ -21,7 +25,9 @@ pub mod num;
 pub mod order;
 pub mod reason;
 
+pub use decimal::decimal;
 pub use durability::Durability;
+pub use epochs::{Epochs, Survival};
 pub use id::{
     AccountId, BatchNo, ClOrdId, CopyNo, Credential, Epoch, EventNo, ExecId, FirmId, InstrumentId,
     MatchId, OrderId, PartitionId, Position, Rec, RequestNo, Seq, SessionId, Symbol,

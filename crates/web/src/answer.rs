@@ -11,6 +11,7 @@ use weir_wire::frame::{Framing, next_frame};
 use weir_wire::rows::Rows;
 
 use super::ask::BadParameter;
+use super::scales::Scales;
 use crate::order_json::{gone_json, row_json};
 
 /// The longest frame from the store: a page's rows.
@@ -49,7 +50,7 @@ impl Answer {
     /// # Panics
     /// When they are not well-formed store output.
     #[must_use]
-    pub fn of(frames: &[u8]) -> Answer {
+    pub fn of(frames: &[u8], scales: &Scales) -> Answer {
         let Framing::Frame { len, message: Ok(raw) } = next_frame(frames, FRAME_LEN_MAX) else {
             panic!("the store makes whole frames");
         };
@@ -63,7 +64,9 @@ impl Answer {
                 let (correlation_id, reason) = (page.correlation_id, page.reason);
                 Answer::Refused { correlation_id, reason, token: token.to_vec() }
             }
-            NodeMessage::OrderPage(page, token) => Answer::page(&page, token, &frames[len..]),
+            NodeMessage::OrderPage(page, token) => {
+                Answer::page(&page, token, &frames[len..], scales)
+            }
             other => panic!("the store does not say {other:?}"),
         }
     }
@@ -78,9 +81,9 @@ impl Answer {
         }
     }
 
-    fn page(page: &OrderPage, token: &[u8], behind: &[u8]) -> Answer {
+    fn page(page: &OrderPage, token: &[u8], behind: &[u8], scales: &Scales) -> Answer {
         let (sources, behind) = sources_of(behind);
-        let rows = if page.row_count == 0 { Vec::new() } else { rows_of(behind) };
+        let rows = if page.row_count == 0 { Vec::new() } else { rows_of(behind, scales) };
         let mut body = json!({
             "token": hex(token),
             "online": page.flags.contains(PageFlags::ONLINE),
@@ -124,21 +127,22 @@ fn sources_of(frames: &[u8]) -> (Option<Value>, &[u8]) {
     }
 }
 
-fn rows_of(frames: &[u8]) -> Vec<Value> {
+fn rows_of(frames: &[u8], scales: &Scales) -> Vec<Value> {
     let Framing::Frame { message: Ok(raw), .. } = next_frame(frames, FRAME_LEN_MAX) else {
         panic!("the rows of a page come behind its header");
     };
     match NodeMessage::decode(&raw).expect("the store's own message") {
-        NodeMessage::OrderPageBody(_, rows) => all_rows(rows),
+        NodeMessage::OrderPageBody(_, rows) => all_rows(rows, scales),
         other => panic!("the rows of a page are not {other:?}"),
     }
 }
 
-fn all_rows(rows: Rows<'_>) -> Vec<Value> {
+fn all_rows(rows: Rows<'_>, scales: &Scales) -> Vec<Value> {
+    let scales = scales.read();
     let rows = rows.map(|row| {
         let (row, attributes) = row.expect("the store's own row");
         if row.flags == RowFlags::default() {
-            row_json(&row, attributes)
+            row_json(&row, attributes, scales.get(&row.instrument_id))
         } else {
             gone_json(row.order_id)
         }

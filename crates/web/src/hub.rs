@@ -14,12 +14,13 @@ use weir_door::directory::{Directory, KnownSession, Proof};
 use weir_door::entitlement::entitlement_of;
 use weir_door::reader_rings::{DeliveryPort, DeliveryRequest, Fetch};
 use weir_door::{ConnectionId, DoorNo};
-use weir_partition::event_reader::{EventReader, ReadEvent};
+use weir_partition::event_reader::EventReader;
 use weir_runtime::{Agent, Wake};
 use weir_types::{Nanos, Reason, SessionId};
 use weir_wire::session::ApiKey;
 use weir_wire::{Definition, Event};
 
+use super::scales::Scales;
 use super::{WebFigures, add_one};
 
 /// The maximum number of subscriptions of one WebSocket, and so of a reader's queries at the store.
@@ -43,6 +44,8 @@ pub struct Hub {
     wake: Wake,
     /// The counters.
     pub figures: Arc<WebFigures>,
+    /// The scales of prices and quantities.
+    pub scales: Arc<Scales>,
 }
 
 /// An authenticated session that may query. The store forgets it when it is dropped.
@@ -84,7 +87,8 @@ impl Reader {
     pub async fn ask(
         &self,
         fetch: weir_wire::delivery::FetchOrders,
-        (token, min_token): (Vec<u8>, Vec<u8>),
+        token: Vec<u8>,
+        min_token: Vec<u8>,
         now: Nanos,
     ) -> Result<(), Reason> {
         if KnownSession::is_over(self.valid_until, now) {
@@ -150,7 +154,8 @@ impl HubAgent {
     pub fn new(parts: HubParts) -> (HubAgent, Hub) {
         let (to_agent, requests) = mpsc::channel(REQUESTS_MAX);
         let figures = Arc::new(WebFigures::default());
-        let hub = Hub { requests: to_agent, wake: parts.wake, figures };
+        let scales = Arc::new(Scales::default());
+        let hub = Hub { requests: to_agent, wake: parts.wake, figures, scales };
         let agent = HubAgent {
             requests,
             hub: hub.clone(),
@@ -166,13 +171,17 @@ impl HubAgent {
         (agent, hub)
     }
 
-    /// Applies the control log's session definitions; returns the number of events read.
+    /// Applies the control log's definitions of sessions and instruments; returns the number of
+    /// events read.
     fn follow(&mut self) -> usize {
         let mut taken = 0;
-        while let ReadEvent::Record(_) = self.control.next(&mut self.record) {
+        while self.control.next_of_any_epoch(&mut self.record).is_some() {
             taken += 1;
             let event = Event::decode(&self.record).expect("the event log holds our own records");
             let Event::Defined(_, definition) = event else { continue };
+            if let Definition::DefineInstrument(instrument) = &definition {
+                self.hub.scales.define(instrument);
+            }
             let Definition::DefineSession(_) = definition else { continue };
             if let Some(redefined) = self.directory.define(&definition)
                 && redefined.is_key_replaced
@@ -268,6 +277,8 @@ impl HubAgent {
         let mut taken = 0;
         while let Some(pages) = self.delivery.next_pages() {
             taken += 1;
+            // Definitions that precede a page's rows are applied first.
+            self.follow();
             let Some(guest) = self.guests.get(&pages.connection) else { continue };
             // A reader has one page per query and room for as many: a full channel means that it
             // has gone.

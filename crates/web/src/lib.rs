@@ -14,6 +14,7 @@ mod hub;
 pub mod market;
 pub mod order_json;
 mod orders;
+mod scales;
 mod stream;
 
 use std::net::SocketAddr;
@@ -29,68 +30,27 @@ use self::market::MarketDoor;
 
 pub use hub::{Hub, HubAgent, HubParts};
 
-/// Counters of order state and market data over HTTP.
-#[derive(Debug, Default)]
-pub struct WebFigures {
-    /// Queries over HTTP and subscriptions over WebSocket that were accepted.
-    pub entered: AtomicU64,
-    /// Those refused because of their key.
-    pub keys_refused: AtomicU64,
-    /// Those refused because of the query.
-    pub asks_refused: AtomicU64,
-    /// Those refused because the maximum was reached.
-    pub turned_away: AtomicU64,
-    /// Pages sent.
-    pub pages: AtomicU64,
-    /// Current readers.
-    pub readers: AtomicU64,
-    /// Current WebSockets of order state.
-    pub sockets: AtomicU64,
-    /// Current WebSockets of market data.
-    pub market_sockets: AtomicU64,
-    /// Market-data messages sent.
-    pub market_messages: AtomicU64,
-}
-
-/// A snapshot of [`WebFigures`].
-#[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct WebReport {
-    /// Queries and subscriptions accepted.
-    pub entered: u64,
-    /// Those refused because of their key.
-    pub keys_refused: u64,
-    /// Those refused because of the query.
-    pub asks_refused: u64,
-    /// Those refused because the maximum was reached.
-    pub turned_away: u64,
-    /// Pages sent.
-    pub pages: u64,
-    /// Current readers.
-    pub readers: u64,
-    /// Current WebSockets of order state.
-    pub sockets: u64,
-    /// Current WebSockets of market data.
-    pub market_sockets: u64,
-    /// Market-data messages sent.
-    pub market_messages: u64,
-}
-
-impl WebFigures {
-    /// Returns the current figures.
-    #[must_use]
-    pub fn report(&self) -> WebReport {
-        let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
-        WebReport {
-            entered: load(&self.entered),
-            keys_refused: load(&self.keys_refused),
-            asks_refused: load(&self.asks_refused),
-            turned_away: load(&self.turned_away),
-            pages: load(&self.pages),
-            readers: load(&self.readers),
-            sockets: load(&self.sockets),
-            market_sockets: load(&self.market_sockets),
-            market_messages: load(&self.market_messages),
-        }
+weir_runtime::figures! {
+    /// The counters of order state and market data over HTTP.
+    pub struct WebReport in WebFigures {
+        /// Queries over HTTP and subscriptions over WebSocket that were accepted.
+        counter entered,
+        /// Queries and subscriptions refused because of their key.
+        counter keys_refused as "refused_total{for=\"key\"}",
+        /// Queries and subscriptions refused because of the query.
+        counter asks_refused as "refused_total{for=\"question\"}",
+        /// Queries and subscriptions refused because the maximum was reached.
+        counter turned_away as "refused_total{for=\"room\"}",
+        /// Pages sent.
+        counter pages,
+        /// Current readers.
+        gauge readers,
+        /// Current WebSockets of order state.
+        gauge sockets,
+        /// Current WebSockets of market data.
+        gauge market_sockets,
+        /// Market-data messages sent.
+        counter market_messages,
     }
 }
 

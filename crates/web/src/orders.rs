@@ -35,10 +35,10 @@ pub async fn fetch(
         }
     };
     let question = ask.question(session_id, 0);
-    if let Err(reason) = reader.ask(question, (ask.token, ask.min_token), SystemClock.now()).await {
+    if let Err(reason) = reader.ask(question, ask.token, ask.min_token, SystemClock.now()).await {
         return refused(reason, &[]);
     }
-    match reader.next_page().await.as_deref().map(Answer::of) {
+    match reader.next_page().await.map(|frames| Answer::of(&frames, &hub.scales)) {
         Some(Answer::Page { body, .. }) => json_response(StatusCode::OK, &body),
         Some(Answer::Refused { reason, token, .. }) => {
             add_one(&hub.figures.asks_refused);

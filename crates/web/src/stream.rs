@@ -112,7 +112,7 @@ impl Stream {
         let end = loop {
             let outcome = tokio::select! {
                 page = self.reader.next_page() => match page {
-                    Some(frames) => self.on_page(&frames).await,
+                    Some(frames) => self.on_page(&frames, hub).await,
                     None => Err(End::Closed(GOING_AWAY, Reason::KeyReplaced)),
                 },
                 message = self.socket.recv() => match message {
@@ -209,13 +209,13 @@ impl Stream {
         question.bytes_max = at_most(question.bytes_max, subscription.credit.bytes);
         // Reached once; all later pages are beyond it.
         let min_token = std::mem::take(&mut subscription.ask.min_token);
-        let tokens = (subscription.ask.token.clone(), min_token);
-        let asked = self.reader.ask(question, tokens, SystemClock.now()).await;
+        let token = subscription.ask.token.clone();
+        let asked = self.reader.ask(question, token, min_token, SystemClock.now()).await;
         asked.map_err(|reason| End::Closed(POLICY_VIOLATION, reason))
     }
 
-    async fn on_page(&mut self, frames: &[u8]) -> Result<(), End> {
-        let answer = Answer::of(frames);
+    async fn on_page(&mut self, frames: &[u8], hub: &Hub) -> Result<(), End> {
+        let answer = Answer::of(frames, &hub.scales);
         self.asked_count -= 1;
         let id = answer.correlation_id() as u32;
         // A newer subscription with the same number has sent a different query.

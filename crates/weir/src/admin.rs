@@ -28,6 +28,7 @@ use super::calendar::Calendar;
 use super::endpoint::{DIR_VARIABLE, Login, dir_of, hex, key_file_name};
 use super::explain::contradictions;
 use super::keygen::{parse_32, read_public_key};
+use super::standing::Standing;
 use super::units;
 
 /// Options of `weir admin`.
@@ -159,9 +160,10 @@ struct InstrumentArgs {
     /// The lowest price, as a mantissa.
     #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     price_min: i64,
-    /// The highest price, as a mantissa.
-    #[arg(long, default_value_t = 1_000_000_000_000)]
-    price_max: i64,
+    /// The highest price, as a mantissa; by default the highest of the published market,
+    /// 429496.7295.
+    #[arg(long)]
+    price_max: Option<i64>,
     /// A price of mantissa m is m times ten to this power.
     #[arg(long, default_value_t = -2, allow_negative_numbers = true)]
     price_exponent: i8,
@@ -332,9 +334,10 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
             let definition =
                 DefineAccount { request_no, session_id, account_id, firm_id, unlimited };
             admin.define_account(definition).map_err(|error| {
-                let text =
-                    format!("account {id} is another firm's than {firm}: its first firm stands");
-                stands(error, text)
+                stands(error, || match standing(args).account(account_id) {
+                    Some(first) => format!("--firm {firm}: {first} stands and cannot be changed"),
+                    None => format!("--firm {firm}: the first firm of account {id} stands"),
+                })
             })?;
             Ok(done(format!("account {id} is firm {firm}'s")))
         }
@@ -373,6 +376,22 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
     }
 }
 
+/// The highest price that the published market can tell, as a mantissa, or the instrument's own
+/// prices where they are higher.
+fn price_max_of(args: &InstrumentArgs) -> i64 {
+    /// In ten-thousandths, with 32 bits.
+    const HIGHEST: i64 = u32::MAX as i64;
+    let shift = i32::from(args.price_exponent) + 4;
+    let scale = 10i64.checked_pow(shift.unsigned_abs());
+    let highest = match scale {
+        Some(scale) if shift >= 0 => HIGHEST / scale,
+        Some(scale) => HIGHEST.saturating_mul(scale),
+        None if shift >= 0 => 0,
+        None => i64::MAX,
+    };
+    highest.max(args.price_min).max(args.reference_price)
+}
+
 fn define_instrument(
     admin: &mut Admin,
     login: &Login,
@@ -385,7 +404,7 @@ fn define_instrument(
         lot_size: Qty(args.lot),
         order_qty_max: Qty(args.qty_max),
         price_min: Price(args.price_min),
-        price_max: Price(args.price_max),
+        price_max: Price(args.price_max.unwrap_or_else(|| price_max_of(args))),
         reference_price: Price(args.reference_price),
         volatility_call: nanos(args.volatility_call),
         static_collar: args.static_collar,
@@ -442,13 +461,7 @@ fn define_session(
         credential_kind,
     };
     admin.define_session(definition).map_err(|error| {
-        let text = if !args.role.has_firm() && args.firm != 0 {
-            format!("--firm {}: the role {:?} has no firm", args.firm, args.role)
-        } else {
-            let (role, firm) = (args.role, args.firm);
-            format!("session {id} is not {role:?} of firm {firm}: its first role and firm stand")
-        };
-        stands(error, text)
+        stands(error, || session_contradiction(args, standing(command).session(SessionId(id))))
     })?;
     let file = if args.keep_key { Some(keep_key(&dir, id, drawn.as_deref())?) } else { None };
     let kept = hex(&credential.0);
@@ -472,11 +485,41 @@ fn define_session(
     Ok(Outcome { text, json })
 }
 
+/// The definitions that stand, where this machine has the node's directory.
+fn standing(args: &AdminArgs) -> Standing {
+    let dir = dir_of(args.login.dir.as_deref(), DIR_VARIABLE, "weir-data");
+    let found = args.login.endpoint.status_until(|page| Standing::read(&dir, &page.json));
+    // Without a status page the error is told as the node told it.
+    found.ok().and_then(|(_, standing)| standing).unwrap_or_default()
+}
+
+/// The fields of a session's definition that contradict each other or the standing definition.
+fn session_contradiction(args: &SessionArgs, standing: Option<(Role, FirmId)>) -> String {
+    let (id, role, firm) = (args.id, name_of(&args.role), FirmId(args.firm));
+    if !args.role.has_firm() && !firm.is_none() {
+        return format!("--firm {firm}: the role {role} has no firm");
+    }
+    let Some((first_role, first_firm)) = standing else {
+        return format!(
+            "--role {role}, --firm {firm}: the first role and firm of session {id} stand"
+        );
+    };
+    let mut found = Vec::new();
+    if first_role != args.role {
+        let first = name_of(&first_role);
+        found.push(format!("--role {role}: {first} stands and cannot be changed"));
+    }
+    if first_firm != firm {
+        found.push(format!("--firm {firm}: {first_firm} stands and cannot be changed"));
+    }
+    found.join("; ")
+}
+
 /// A contradiction with the standing definition, in words.
-fn stands(error: ClientError, text: String) -> anyhow::Error {
+fn stands(error: ClientError, text: impl FnOnce() -> String) -> anyhow::Error {
     match error {
         ClientError::Refused { reason: Reason::InvalidDefinition, .. } => {
-            anyhow::anyhow!("the definition contradicts (InvalidDefinition): {text}")
+            anyhow::anyhow!("the definition contradicts (InvalidDefinition): {}", text())
         }
         ClientError::Refused { reason: Reason::UnknownFirm, .. } => anyhow::anyhow!(
             "UnknownFirm: no such firm; define it first with `weir admin firm --id ID --name NAME`"
@@ -653,8 +696,10 @@ fn file(
     changes: &[(Nanos, Phase)],
 ) -> anyhow::Result<()> {
     for_each(instruments, |instrument| {
-        let place = (instrument.partition_id(), instrument.instrument_id());
-        changes.iter().try_for_each(|(at, phase)| admin.schedule_phase(place, *at, *phase))
+        let (partition_id, instrument_id) = (instrument.partition_id(), instrument.instrument_id());
+        changes.iter().try_for_each(|(at, phase)| {
+            admin.schedule_phase(partition_id, instrument_id, *at, *phase)
+        })
     })
 }
 
@@ -707,18 +752,20 @@ fn symbol(text: &str) -> anyhow::Result<Symbol> {
     symbol.with_context(|| format!("{text:?} is not a name of 1 to 16 printable characters"))
 }
 
+/// The name of an option's value: in lower case with hyphens between its words.
+fn name_of<T: std::fmt::Debug>(value: &T) -> String {
+    let camel = format!("{value:?}");
+    let words = camel.char_indices().map(|(at, letter)| match letter {
+        'A'..='Z' if at > 0 => format!("-{}", letter.to_ascii_lowercase()),
+        _ => letter.to_ascii_lowercase().to_string(),
+    });
+    words.collect()
+}
+
 /// The value whose name, in lower case with hyphens between its words, is `text`.
 pub(super) fn by_name<T: Copy + std::fmt::Debug>(text: &str, all: &[T]) -> Result<T, String> {
-    let name = |value: &T| {
-        let camel = format!("{value:?}");
-        let words = camel.char_indices().map(|(at, letter)| match letter {
-            'A'..='Z' if at > 0 => format!("-{}", letter.to_ascii_lowercase()),
-            _ => letter.to_ascii_lowercase().to_string(),
-        });
-        words.collect::<String>()
-    };
-    all.iter().copied().find(|value| name(value) == text).ok_or_else(|| {
-        let names: Vec<_> = all.iter().map(name).collect();
+    all.iter().copied().find(|value| name_of(value) == text).ok_or_else(|| {
+        let names: Vec<_> = all.iter().map(name_of).collect();
         format!("want {}", names.join(", "))
     })
 }
@@ -764,6 +811,29 @@ mod tests {
             parse_role("king"),
             Err("want trader, supervisor, operator, drop-copy, source".to_owned())
         );
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        instrument: InstrumentArgs,
+    }
+
+    #[test]
+    fn the_highest_price_by_default_is_that_of_the_published_market() {
+        for (words, want) in [
+            (&[][..], 42_949_672),
+            (&["--price-exponent", "-4"], 4_294_967_295),
+            (&["--price-exponent", "-6"], 429_496_729_500),
+            (&["--price-exponent", "0"], 429_496),
+            (&["--price-exponent", "-100"], i64::MAX),
+            (&["--price-exponent", "100"], 1),
+            (&["--price-exponent", "9", "--price-min", "5", "--reference-price", "7"], 7),
+        ] {
+            let words = [&["weir", "--id", "1", "--symbol", "A"], words].concat();
+            let line = <Line as clap::Parser>::try_parse_from(&words).unwrap();
+            assert_eq!(price_max_of(&line.instrument), want, "{words:?}");
+        }
     }
 
     #[test]

@@ -13,6 +13,8 @@ use weir_node::backup::{BROKER_DIR, BackupError, LogKind};
 use weir_runtime::civil;
 use weir_types::PartitionId;
 
+use super::renamed::{self, Renamed};
+
 /// The key that seals delivery tokens: without it followers begin again.
 const TOKEN_KEY: &str = "token.key";
 /// The first operator's key: whoever has it may do anything.
@@ -32,10 +34,15 @@ pub struct BackupArgs {
     with_operator_key: bool,
     /// The directory of durable subscriptions, where it is not `broker` in the node's own.
     #[arg(long, value_name = "DIR")]
-    broker_dir: Option<PathBuf>,
+    subscriptions_dir: Option<PathBuf>,
     /// Leave durable subscriptions out.
-    #[arg(long, conflicts_with = "broker_dir")]
-    without_broker: bool,
+    #[arg(long, conflicts_with = "subscriptions_dir")]
+    without_subscriptions: bool,
+    #[arg(long, hide = true, value_parser = renamed::to("--subscriptions-dir"))]
+    broker_dir: Option<Renamed>,
+    #[arg(long, hide = true, num_args = 0, default_missing_value = "",
+          value_parser = renamed::to("--without-subscriptions"))]
+    without_broker: Option<Renamed>,
     /// One JSON object.
     #[arg(long)]
     json: bool,
@@ -94,8 +101,8 @@ fn keep_private() {
 
 /// The directory of durable subscriptions; none where there is none.
 fn broker_of(args: &BackupArgs) -> anyhow::Result<Option<ThreadDisk>> {
-    let dir = args.broker_dir.clone().unwrap_or_else(|| args.dir.join(BROKER_DIR));
-    if args.without_broker || (args.broker_dir.is_none() && !dir.is_dir()) {
+    let dir = args.subscriptions_dir.clone().unwrap_or_else(|| args.dir.join(BROKER_DIR));
+    if args.without_subscriptions || (args.subscriptions_dir.is_none() && !dir.is_dir()) {
         return Ok(None);
     }
     if !dir.is_dir() {
@@ -192,7 +199,7 @@ fn tell_taken(args: &BackupArgs, taken: &Taken) {
                    "bytes_copied": bytes, "files_kept": kept,
                    "partitions": logs_json(&taken.manifest, LogKind::Partition),
                    "sources": logs_json(&taken.manifest, LogKind::Source),
-                   "broker_files": taken.manifest.broker.len()})
+                   "subscription_files": taken.manifest.broker.len()})
         );
         return;
     }
@@ -252,7 +259,7 @@ fn tell_checked(args: &RestoreArgs, manifest: &Manifest) {
             json!({"taken_at": manifest.taken_at, "files": manifest.files().count(),
                    "partitions": logs_json(manifest, LogKind::Partition),
                    "sources": logs_json(manifest, LogKind::Source),
-                   "broker_files": manifest.broker.len()})
+                   "subscription_files": manifest.broker.len()})
         );
         return;
     }
@@ -280,7 +287,7 @@ fn tell_restored(args: &RestoreArgs, manifest: &Manifest, restored: &[Restored])
         println!(
             "{}",
             json!({"taken_at": manifest.taken_at, "partitions": rows(LogKind::Partition),
-                   "sources": rows(LogKind::Source), "broker_files": manifest.broker.len()})
+                   "sources": rows(LogKind::Source), "subscription_files": manifest.broker.len()})
         );
         return;
     }

@@ -16,10 +16,10 @@ use anyhow::Context;
 use weir_client::status::InstrumentStatus;
 use weir_client::{Client, Follower, FollowerConfig, Incoming};
 use weir_engine::Uncrossing;
-use weir_types::{OrdType, OrderId, Phase, Price, Side, TimeInForce};
+use weir_types::{OrdType, OrderId, Phase, Price, Side, TimeInForce, decimal};
 use weir_wire::delivery::OrderRow;
 
-use super::endpoint::{Login, TIMEOUT, decimal};
+use super::endpoint::{Login, TIMEOUT};
 use super::feed_book::{self, CaptureArgs};
 use super::indicative::CallBook;
 
@@ -54,7 +54,7 @@ pub struct BookArgs {
 /// When the node cannot be reached or has no such instrument.
 pub fn run(args: BookArgs) -> anyhow::Result<()> {
     if args.capture.is_asked() {
-        return feed_book::run(&args.capture, &args.symbol, (args.depth, args.json));
+        return feed_book::run(&args.capture, &args.symbol, args.depth, args.json);
     }
     let mut instrument = args.login.endpoint.instrument(&args.symbol)?;
     let mut client = args.login.client()?;
@@ -202,25 +202,22 @@ fn show(args: &BookArgs, instrument: &InstrumentStatus, follower: &Follower) -> 
         let count = follower.orders().len();
         format!("{clear}{}", ladder(args, instrument, &book, count))
     };
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing the book")
 }
 
-/// Lots as a number that JSON readers take.
-fn lots(qty: u128) -> u64 {
-    u64::try_from(qty).unwrap_or(u64::MAX)
-}
-
+/// The book as JSON; prices and quantities are decimals as text, so that none loses a digit.
 fn json(args: &BookArgs, instrument: &InstrumentStatus, book: &Book) -> String {
+    let quantity =
+        |lots: u128| decimal(i128::try_from(lots).unwrap_or(i128::MAX), instrument.qty_exponent);
     let side = |levels: &[Level]| -> Vec<serde_json::Value> {
         let shown = levels.iter().take(args.depth);
         shown
             .map(|level| {
                 serde_json::json!({
                     "price": decimal(i128::from(level.price.0), instrument.price_exponent),
-                    "price_mantissa": level.price.0,
-                    "qty": lots(level.qty),
-                    "shown_qty_max": lots(level.shown_qty),
+                    "qty": quantity(level.qty),
+                    "shown_qty_max": quantity(level.shown_qty),
                     "orders": level.order_count,
                 })
             })
@@ -229,9 +226,8 @@ fn json(args: &BookArgs, instrument: &InstrumentStatus, book: &Book) -> String {
     let indication = book.indication.map(|of| {
         serde_json::json!({
             "price": decimal(i128::from(of.price.0), instrument.price_exponent),
-            "price_mantissa": of.price.0,
-            "volume": of.qty.0,
-            "surplus": of.surplus,
+            "volume": quantity(u128::from(of.qty.0)),
+            "surplus": decimal(i128::from(of.surplus), instrument.qty_exponent),
         })
     });
     let book = serde_json::json!({
@@ -240,8 +236,8 @@ fn json(args: &BookArgs, instrument: &InstrumentStatus, book: &Book) -> String {
         "phase": instrument.phase,
         "bids": side(&book.bids),
         "asks": side(&book.asks),
-        "market_buy_qty": lots(book.market[0]),
-        "market_sell_qty": lots(book.market[1]),
+        "market_buy_qty": quantity(book.market[0]),
+        "market_sell_qty": quantity(book.market[1]),
         "indicative": indication,
         "stops": book.stop_count,
         "parked": book.parked_count,

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use weir_client::SessionConfig;
 use weir_client::drop_copy::{Beginning, CopiedReport, CopyPoint, DropCopy, DropCopyReader};
-use weir_client::{ClientError, SessionConfig};
-use weir_types::{CopyNo, Epoch, ExecType, FirmId, PartitionId, Reason};
+use weir_types::{CopyNo, Epoch, ExecType, FirmId, OrdType, PartitionId, Reason};
 use weir_wire::Message;
 use weir_wire::drop_copy::ReportCopy;
 
 use super::endpoint::{Login, TIMEOUT};
+use super::explain;
 use super::instruments::Instruments;
 
 /// Options of `weir drop-copy`.
@@ -56,9 +57,9 @@ struct From {
 pub fn run(args: DropCopyArgs) -> anyhow::Result<()> {
     let kept = args.point_file.as_deref().map_or(Ok(None), read_points)?;
     let points = kept.unwrap_or_else(|| args.from.points.clone());
-    let whose = (args.login.session_id(), FirmId(args.firm));
-    let copies = DropCopy::new(whose, args.from.beginning, &points);
-    let config = SessionConfig::new(args.login.session_id(), args.login.key()?);
+    let session_id = args.login.session_id();
+    let copies = DropCopy::new(session_id, FirmId(args.firm), args.from.beginning, &points);
+    let config = SessionConfig::new(session_id, args.login.key()?);
     let target = args.login.endpoint.target()?;
     let mut reader = DropCopyReader::connect(target, config, copies, TIMEOUT)
         .map_err(|error| args.login.explain(error))?;
@@ -97,7 +98,7 @@ fn take(
     instruments: &mut Instruments,
 ) -> anyhow::Result<usize> {
     let mut failed: Option<std::io::Error> = None;
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     let polled = reader.poll(Duration::from_millis(500), |head, report| {
         let line = match args.json {
             true => json_line(head, report),
@@ -113,10 +114,7 @@ fn take(
     }
     match polled {
         Ok(count) => Ok(count),
-        Err(error @ ClientError::CopiesRefused { reason: Reason::ResumeOutOfRange, .. }) => {
-            Err(error).context("what lies between is gone; begin anew by --from oldest or now")
-        }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(explain::of_copies(error)),
     }
 }
 
@@ -193,7 +191,11 @@ fn said(report: &CopiedReport, instruments: &mut Instruments) -> String {
             };
             let (what, order, name, side) = (e.exec_type, e.order_id, e.cl_ord_id, e.side);
             let (leaves, cum) = (instruments.qty(id, e.leaves_qty), instruments.qty(id, e.cum_qty));
-            let (price, symbol) = (instruments.price(id, e.price), instruments.symbol(id));
+            let symbol = instruments.symbol(id);
+            let price = match e.ord_type {
+                OrdType::Market | OrdType::Stop => "market".to_owned(),
+                _ => instruments.price(id, e.price),
+            };
             let why = reason(e.reason);
             format!(
                 "{what:?}{traded} order {order} {name} {side:?} {symbol} at {price}, \

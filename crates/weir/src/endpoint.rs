@@ -86,7 +86,7 @@ impl TlsArgs {
         let name = self.tls_name.as_deref().unwrap_or(host);
         let tls = match (&self.tls_certificate, &self.tls_key) {
             (Some(certificate), Some(key)) => {
-                ClientTls::with_certificate(trust, name, (certificate, key))?
+                ClientTls::with_certificate(trust, name, certificate, key)?
             }
             _ => ClientTls::new(trust, name)?,
         };
@@ -276,7 +276,7 @@ impl Login {
     pub fn admin(&self) -> anyhow::Result<Admin> {
         let target = self.endpoint.target()?;
         let (session_id, key) = (self.session_id(), self.key()?);
-        once_free(|| Admin::connect(target.clone(), (session_id, key), TIMEOUT))
+        once_free(|| Admin::connect(target.clone(), session_id, key, TIMEOUT))
             .map_err(|error| self.explain(error))
     }
 
@@ -300,7 +300,7 @@ impl Login {
     pub fn explain(&self, error: ClientError) -> anyhow::Error {
         let dir = dir_of(self.dir.as_deref(), DIR_VARIABLE, "weir-data");
         let http = self.endpoint.http();
-        self.explain_at((&self.endpoint.node, "--node"), (&http, &dir), error)
+        self.explain_at(&self.endpoint.node, "--node", &http, &dir, error)
     }
 
     /// As [`Login::explain`], at a gateway's listener for subscribers.
@@ -308,13 +308,15 @@ impl Login {
     pub fn explain_market(&self, address: &str, error: ClientError) -> anyhow::Error {
         let dir = dir_of(self.dir.as_deref(), MARKET_DIR_VARIABLE, "weir-market");
         let http = self.endpoint.gateway_http();
-        self.explain_at((address, "--market"), (&http, &dir), error)
+        self.explain_at(address, "--market", &http, &dir, error)
     }
 
     fn explain_at(
         &self,
-        (address, option): (&str, &str),
-        (http, dir): (&str, &Path),
+        address: &str,
+        option: &str,
+        http: &str,
+        dir: &Path,
         error: ClientError,
     ) -> anyhow::Error {
         let has_tls = self.endpoint.tls.tls_ca.is_some() || self.endpoint.tls.tls_pin.is_some();
@@ -383,21 +385,6 @@ pub fn parse_key(text: &str) -> anyhow::Result<ApiKey> {
     key.map(ApiKey).map_err(|_| anyhow::anyhow!("an API key has 64 hexadecimal digits"))
 }
 
-/// `mantissa` times ten to `exponent`, exactly.
-#[must_use]
-pub fn decimal(mantissa: i128, exponent: i8) -> String {
-    let digits = mantissa.unsigned_abs().to_string();
-    let sign = if mantissa < 0 { "-" } else { "" };
-    if exponent >= 0 {
-        let zeros = if mantissa == 0 { 0 } else { usize::from(exponent.unsigned_abs()) };
-        return format!("{sign}{digits}{}", "0".repeat(zeros));
-    }
-    let places = usize::from(exponent.unsigned_abs());
-    let digits = format!("{digits:0>width$}", width = places + 1);
-    let (whole, fraction) = digits.split_at(digits.len() - places);
-    format!("{sign}{whole}.{fraction}")
-}
-
 /// Nanoseconds for people: three digits and a unit.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
@@ -414,22 +401,6 @@ pub fn span(nanos: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn decimals_are_exact() {
-        let cases = [
-            (58_653, -2, "586.53"),
-            (-5, -2, "-0.05"),
-            (0, -4, "0.0000"),
-            (7, 0, "7"),
-            (7, 3, "7000"),
-            (0, 3, "0"),
-            (i128::MIN, 0, "-170141183460469231731687303715884105728"),
-        ];
-        for (mantissa, exponent, want) in cases {
-            assert_eq!(decimal(mantissa, exponent), want);
-        }
-    }
 
     #[derive(clap::Parser)]
     struct Line {

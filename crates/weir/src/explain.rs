@@ -6,6 +6,7 @@
 use weir_client::ClientError;
 use weir_client::status::fetch_json;
 use weir_types::Reason;
+use weir_wire::frame::BrokenFrame;
 use weir_wire::reference::DefineInstrument;
 
 /// The command's side of a failed connection or logon.
@@ -74,6 +75,9 @@ impl Attempt<'_> {
 
 const WAIT: &str = "`weir status --wait 5m` returns when it is ready";
 
+/// The two bytes of an HTTP answer at the place where a frame names its encoding: `HTTP/1.1 ...`.
+const HTTP: u16 = u16::from_be_bytes(*b"/1");
+
 /// The error of a connection or logon.
 #[must_use]
 pub fn of_connection(error: ClientError, attempt: &Attempt<'_>) -> anyhow::Error {
@@ -97,6 +101,10 @@ pub fn of_connection(error: ClientError, attempt: &Attempt<'_>) -> anyhow::Error
                 _ => return error.into(),
             }
         }
+        ClientError::Broken(BrokenFrame::Encoding(HTTP)) => format!(
+            "{address} speaks HTTP, as a node's status page does: name the port of order entry \
+             with {option}"
+        ),
         ClientError::Closed
         | ClientError::Cut
         | ClientError::Broken(_)
@@ -121,6 +129,25 @@ pub fn of_connection(error: ClientError, attempt: &Attempt<'_>) -> anyhow::Error
         ),
         ClientError::LogonRejected { reason, partition_id, .. } if partition_id.is_none() => {
             format!("the node at {address} refuses session {session}: {reason:?}: {reason}")
+        }
+        _ => return error.into(),
+    };
+    anyhow::Error::msg(text)
+}
+
+/// The error of a stream of copies of reports.
+#[must_use]
+pub fn of_copies(error: ClientError) -> anyhow::Error {
+    let ClientError::CopiesRefused { reason, .. } = &error else { return error.into() };
+    let text = match reason {
+        Reason::NotEntitled => {
+            "NotEntitled: a firm's reports are for its own drop copy sessions, for supervisors and \
+             for operators: name one of them with --session"
+        }
+        Reason::UnknownFirm => "UnknownFirm: no such firm: name another with --firm",
+        Reason::ResumeOutOfRange => {
+            let hint = "what lies between is gone; begin anew by --from oldest or now";
+            return anyhow::Error::from(error).context(hint);
         }
         _ => return error.into(),
     };

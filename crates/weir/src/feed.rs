@@ -11,14 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
+use weir_feed::{FeedEntry, feed_by_name, feed_names};
 use weir_marketgate::capture::{CaptureFile, CaptureWriter, FileCounts, FileKind, Speed};
-use weir_marketgate::feeds::{FEEDS, FeedEntry, feed_by_name};
 use weir_marketgate::post::audit::{AuditOverview, audit_files};
 use weir_marketgate::udp::{BatchReceiver, Listen, sender};
 
 use super::{feed_audit, units};
-use crate::tools::analysis::{Analysis, Taken, kind_text};
+use crate::tools::analysis::{Analysis, kind_text};
 use crate::tools::plot;
 use crate::tools::record::{RecordPlan, record};
 use crate::tools::replay::{ReplayPlan, replay};
@@ -48,8 +49,8 @@ struct InspectArgs {
     /// A capture, a day file, a file of DBN, or the directory of an audit.
     file: PathBuf,
     /// The feed of the packets; without it datagrams are counted.
-    #[arg(long)]
-    feed: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = feed_parser())]
+    feed: Option<&'static FeedEntry>,
     /// One JSON object instead of a table.
     #[arg(long)]
     json: bool,
@@ -143,15 +144,13 @@ struct Looked {
 }
 
 fn look(args: &InspectArgs) -> anyhow::Result<Looked> {
-    let entry = args.feed.as_deref().map(feed_named).transpose()?;
-    let feed = entry.map(|entry| ((entry.feed)(), entry.kind_at));
-    let taken = feed.as_ref().map(|(feed, kind_at)| Taken { feed, kind_at: *kind_at });
+    let feed = args.feed.map(|entry| (entry.feed)());
     let (mut audit, mut error) = (AuditOverview::default(), None);
     let (mut kind, mut counts) = (FileKind::Capture, FileCounts::default());
     let mut analysis = Analysis::default();
     for path in files_of(&args.file)? {
         let mut file = open(&path)?;
-        let ended = analysis.read(&mut file, taken);
+        let ended = analysis.read(&mut file, feed.as_ref());
         audit.add(&path);
         kind = file.kind();
         counts += *file.counts();
@@ -176,10 +175,10 @@ fn files_of(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-pub(super) fn feed_named(name: &str) -> anyhow::Result<&'static FeedEntry> {
-    let names: Vec<&str> = FEEDS.iter().map(|entry| entry.name).collect();
-    feed_by_name(name)
-        .with_context(|| format!("no feed is called `{name}`; known: {}", names.join(", ")))
+/// Takes the name of a feed; help and errors list all names.
+pub(super) fn feed_parser() -> impl TypedValueParser<Value = &'static FeedEntry> {
+    let known = |name: String| feed_by_name(&name).expect("it is one of the registry's names");
+    PossibleValuesParser::new(feed_names()).map(known)
 }
 
 fn open(path: &Path) -> anyhow::Result<CaptureFile> {
@@ -411,4 +410,38 @@ fn stop_by_signal() -> anyhow::Result<Arc<AtomicBool>> {
         told.store(true, Ordering::Relaxed);
     })?;
     Ok(stopped)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use weir_marketgate::receiver::FeedSection;
+
+    use super::*;
+    use crate::Cli;
+
+    fn run(words: &[&str]) -> Result<(), String> {
+        let line = Cli::try_parse_from([&["weir"], words].concat());
+        line.map_err(|error| error.to_string())?.run().map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn each_registered_feed_is_known_to_the_configuration_and_to_the_commands_that_read_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("empty.pcap");
+        CaptureWriter::create(&path).unwrap().finish().unwrap();
+        let file = path.to_str().unwrap();
+        for name in feed_names() {
+            let section = format!("name = \"{name}\"\n[capture]\nfile = {file:?}\n");
+            FeedSection::parse(&section).unwrap();
+            run(&["feed", "inspect", file, "--feed", name]).unwrap();
+            let error = run(&["book", "A", "--capture", file, "--feed", name]).unwrap_err();
+            let is_of_files = error.contains("a file of DBN");
+            assert!(error.contains("no message of the feed") || is_of_files, "{name}: {error}");
+            let serve = ["market", "serve", "--feed", name, "--capture", file];
+            Cli::try_parse_from([&["weir"], &serve[..]].concat()).unwrap();
+        }
+        let error = run(&["feed", "inspect", file, "--feed", "itch4"]).unwrap_err();
+        assert!(feed_names().all(|name| error.contains(name)), "{error}");
+    }
 }

@@ -1,5 +1,5 @@
 //! `weir book SYMBOL --capture FILE --feed NAME`: the book of an instrument at the end of a capture
-//! or a day file, through the same lines, codec and books that a gateway has.
+//! or a day file, by the gateway's own pipeline.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -7,16 +7,15 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use weir_feed::PRICE_EXPONENT;
+use weir_feed::{FeedEntry, PRICE_EXPONENT};
 use weir_market::Books;
 use weir_market::book::{BookKind, BookLevel, Statistics};
 use weir_marketgate::capture::CaptureFile;
-use weir_types::{InstrumentId, Price, Side};
+use weir_marketgate::gateway::file_books::FileBooks;
+use weir_types::{InstrumentId, Price, Side, decimal};
 
-use super::endpoint::decimal;
-use super::feed::feed_named;
+use super::feed::feed_parser;
 use super::units;
-use crate::tools::builder::Builder;
 
 /// Digits behind the point that a price has at least.
 const PLACES_MIN: usize = 2;
@@ -29,10 +28,9 @@ pub struct CaptureArgs {
     /// The book that a capture or a day file of a feed ends with, in place of a node's.
     #[arg(long, value_name = "FILE", requires = "feed")]
     capture: Option<PathBuf>,
-    /// The feed of the capture's packets: itch, iex-tops, iex-deep, iex-deep-plus, opra, cqs,
-    /// cts, dbn, weir.
-    #[arg(long, value_name = "NAME", requires = "capture")]
-    feed: Option<String>,
+    /// The feed of the capture's packets.
+    #[arg(long, value_name = "NAME", requires = "capture", value_parser = feed_parser())]
+    feed: Option<&'static FeedEntry>,
     /// A group and the one that is its line B; may be given several times.
     #[arg(long, value_name = "GROUP:PORT=GROUP:PORT", value_parser = pair, requires = "capture")]
     line_b: Vec<(SocketAddr, SocketAddr)>,
@@ -59,25 +57,29 @@ fn pair(text: &str) -> Result<(SocketAddr, SocketAddr), String> {
 pub(super) fn run(
     args: &CaptureArgs,
     symbol: &str,
-    (depth, is_json): (usize, bool),
+    depth: usize,
+    is_json: bool,
 ) -> anyhow::Result<()> {
     let path = args.capture.as_ref().context("--capture names the file")?;
-    let feed = (feed_named(args.feed.as_deref().context("--feed names the feed")?)?.feed)();
-    let mut file = CaptureFile::open(path).with_context(|| path.display().to_string())?;
-    let mut builder = Builder::new(feed, &args.line_b);
-    let error = builder.read(&mut file);
-    let id = builder.instrument(symbol).with_context(|| unknown(&builder, symbol))?;
+    let entry = args.feed.context("--feed names the feed")?;
+    let file = CaptureFile::open(path).with_context(|| path.display().to_string())?;
+    let mut market = FileBooks::open(entry, file, &args.line_b).map_err(|want| {
+        let (path, name) = (path.display(), entry.profile.name);
+        anyhow::anyhow!("{path}: the feed {name} wants {want}")
+    })?;
+    let error = market.read().map(|error| anyhow::anyhow!("{}: {error}", path.display()));
+    let id = market.instrument(symbol).with_context(|| unknown(&market, symbol))?;
     if is_json {
-        println!("{}", object(&builder, symbol, id, depth));
+        println!("{}", object(&market, symbol, id, depth));
     } else {
-        print!("{}", text(&builder, symbol, id, depth));
+        print!("{}", text(&market, symbol, id, depth));
     }
-    error.map_or(Ok(()), |error| Err(error).with_context(|| path.display().to_string()))
+    error.map_or(Ok(()), Err)
 }
 
-fn unknown(builder: &Builder, symbol: &str) -> String {
-    let names: Vec<_> = builder.definitions().map(|one| one.symbol.to_string()).collect();
-    let counts = builder.counts();
+fn unknown(market: &FileBooks, symbol: &str) -> String {
+    let names: Vec<_> = market.definitions().map(|one| one.symbol.to_string()).collect();
+    let counts = market.counts();
     let some = names[..names.len().min(OFFERED_MAX)].join(", ");
     match (names.len(), counts.messages) {
         (_, 0) => {
@@ -102,44 +104,44 @@ fn levels(books: &Books, id: InstrumentId, side: Side, depth: usize) -> Vec<Book
     if levels.is_empty() { books.best(id).of(side).into_iter().collect() } else { levels }
 }
 
-fn object(builder: &Builder, symbol: &str, id: InstrumentId, depth: usize) -> Value {
-    let books = builder.books();
+fn object(market: &FileBooks, symbol: &str, id: InstrumentId, depth: usize) -> Value {
+    let books = market.books();
     let side = |side| -> Vec<Value> {
         let level = |level: &BookLevel| {
             json!({
                 "price": price_text(level.price),
-                "size": level.size.0,
+                "size": level.size.0.to_string(),
                 "order_count": level.order_count,
             })
         };
         levels(books, id, side, depth).iter().map(level).collect()
     };
-    let counts = builder.counts();
+    let counts = market.counts();
     let (day, price) = (books.statistics(id), |price: Option<Price>| price.map(price_text));
     json!({
         "symbol": symbol,
         "instrument_id": id.0,
         "state": books.state(id).map(|state| format!("{state:?}")),
-        "is_stale": books.is_stale(id),
+        "is_stale": market.is_stale(id),
         "is_suspect": books.is_suspect(id),
         "bids": side(Side::Buy),
         "asks": side(Side::Sell),
         "open": price(day.open), "high": price(day.high), "low": price(day.low),
         "last": price(day.last), "vwap": price(day.vwap()),
-        "volume": day.volume.0, "trade_count": day.trade_count,
+        "volume": day.volume.0.to_string(), "trade_count": day.trade_count,
         "messages": counts.messages, "updates": counts.updates, "lost": counts.lost,
         "refused": counts.refused, "strangers": counts.strangers,
         "anomalies": books.anomalies().total(),
     })
 }
 
-fn text(builder: &Builder, symbol: &str, id: InstrumentId, depth: usize) -> String {
-    let books = builder.books();
+fn text(market: &FileBooks, symbol: &str, id: InstrumentId, depth: usize) -> String {
+    let books = market.books();
     let state = books.state(id).map_or_else(String::new, |state| format!("  {state:?}"));
     let flag = |is_set, name| if is_set { name } else { "" };
     let mut text = format!(
         "{symbol}{state}{}{}\n",
-        flag(books.is_stale(id), "  STALE"),
+        flag(market.is_stale(id), "  STALE"),
         flag(books.is_suspect(id), "  SUSPECT")
     );
     let (bids, asks) = (levels(books, id, Side::Buy, depth), levels(books, id, Side::Sell, depth));
@@ -161,7 +163,7 @@ fn text(builder: &Builder, symbol: &str, id: InstrumentId, depth: usize) -> Stri
         let venues = books.quotes(id).count();
         let _ = writeln!(text, "{venues} venues quote it");
     }
-    text + &day_text(&books.statistics(id)) + &counts_text(builder)
+    text + &day_text(&books.statistics(id)) + &counts_text(market)
 }
 
 fn day_text(day: &Statistics) -> String {
@@ -178,8 +180,8 @@ fn day_text(day: &Statistics) -> String {
     )
 }
 
-fn counts_text(builder: &Builder) -> String {
-    let counts = builder.counts();
+fn counts_text(market: &FileBooks) -> String {
+    let counts = market.counts();
     let mut text = format!(
         "{} messages, {} updates; {} lost, {} not understood, {} datagrams of something else, {} \
          updates that cannot be\n",
@@ -188,9 +190,9 @@ fn counts_text(builder: &Builder) -> String {
         counts.lost,
         counts.refused,
         counts.strangers,
-        builder.books().anomalies().total()
+        market.books().anomalies().total()
     );
-    if let Some(error) = builder.last_error() {
+    if let Some(error) = market.last_error() {
         let _ = writeln!(text, "the last that was not understood: {error}");
     }
     text

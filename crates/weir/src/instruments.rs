@@ -3,22 +3,28 @@
 //! They come from the status page. An instrument that is not on it has its number for a symbol, and
 //! prices and quantities as the integers of the protocol.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use weir_client::status::{InstrumentStatus, StatusPage};
-use weir_types::{InstrumentId, Price, Qty};
+use weir_types::{InstrumentId, Price, Qty, decimal};
+use weir_web::order_json::Scale;
 
-use super::endpoint::{Endpoint, decimal};
+use super::endpoint::Endpoint;
 
 /// The shortest time between two reads of the status page.
 const REFRESH: Duration = Duration::from_secs(1);
+/// The longest time until a definition is on the status page, and the pause between reads of it.
+const PAGE_LAG_MAX: Duration = Duration::from_millis(300);
+const PAGE_PAUSE: Duration = Duration::from_millis(20);
 
 /// The instruments of a node.
 pub(crate) struct Instruments {
     all: HashMap<InstrumentId, InstrumentStatus>,
     http: String,
     read_at: Instant,
+    /// Instruments that were not on the page when they were looked for.
+    absent: HashSet<InstrumentId>,
 }
 
 impl Instruments {
@@ -42,23 +48,33 @@ impl Instruments {
     }
 
     fn none(endpoint: &Endpoint) -> Instruments {
-        Instruments { all: HashMap::new(), http: endpoint.http(), read_at: Instant::now() }
+        let (http, read_at) = (endpoint.http(), Instant::now());
+        Instruments { all: HashMap::new(), http, read_at, absent: HashSet::new() }
     }
 
     fn take(&mut self, page: StatusPage) {
         self.all = page.instruments.into_iter().map(|one| (one.instrument_id(), one)).collect();
     }
 
-    /// Reads the page again for an instrument that was not on it, at most once a second.
+    /// Reads the page again for an instrument that was not on it, at most once a second. An
+    /// instrument that is looked for the first time may just have been defined: its definition is
+    /// waited for.
     pub(crate) fn refresh_for(&mut self, id: InstrumentId) {
         let is_known = id.is_none() || self.all.contains_key(&id);
-        if is_known || self.read_at.elapsed() < REFRESH {
+        let is_new = !is_known && self.absent.insert(id);
+        let is_first = is_new && self.absent.len() == 1;
+        if is_known || !is_first && self.read_at.elapsed() < REFRESH {
             return;
         }
-        self.read_at = Instant::now();
-        if let Ok(page) = StatusPage::fetch(&self.http) {
+        let begun = Instant::now();
+        while let Ok(page) = StatusPage::fetch(&self.http) {
             self.take(page);
+            if !is_new || self.all.contains_key(&id) || begun.elapsed() >= PAGE_LAG_MAX {
+                break;
+            }
+            std::thread::sleep(PAGE_PAUSE);
         }
+        self.read_at = Instant::now();
     }
 
     /// The symbol; empty for no instrument.
@@ -68,6 +84,20 @@ impl Instruments {
             None if id.is_none() => String::new(),
             None => id.to_string(),
         }
+    }
+
+    /// The symbol as a value of JSON; null for an instrument that is not on the page.
+    pub(crate) fn symbol_json(&self, id: InstrumentId) -> serde_json::Value {
+        self.all.get(&id).map(|one| one.symbol.clone()).into()
+    }
+
+    /// The symbol and the exponents; none for an instrument that is not on the page.
+    pub(crate) fn scale(&self, id: InstrumentId) -> Option<Scale> {
+        self.all.get(&id).map(|one| Scale {
+            symbol: one.symbol.clone(),
+            price_exponent: one.price_exponent,
+            qty_exponent: one.qty_exponent,
+        })
     }
 
     /// The exponent of prices.

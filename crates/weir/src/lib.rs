@@ -1,12 +1,14 @@
 //! The command line: `weir <command>`.
 
+// First: its macros take the place of std's in the modules below.
+#[macro_use]
+mod output;
+
 pub mod admin;
 pub mod backup;
 pub mod book;
 pub mod calendar;
 pub mod certificate;
-pub mod delivery;
-pub mod delivery_top;
 pub mod demo;
 pub mod drop_copy;
 pub mod emulate;
@@ -22,6 +24,7 @@ pub mod keygen;
 mod listing;
 pub mod load;
 pub mod log;
+mod log_dump;
 pub mod market;
 mod market_line;
 mod market_ring;
@@ -29,11 +32,15 @@ mod market_top;
 pub mod named_token;
 pub mod orders;
 pub mod ports;
+mod renamed;
 pub mod replay;
 pub mod serve;
+mod standing;
 pub mod status;
+pub mod subscriptions;
 pub mod token;
 pub mod tools;
+pub mod top;
 pub mod trading;
 pub mod units;
 
@@ -58,7 +65,7 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Send orders at a rate and measure the latency of each.
     Load(load::LoadArgs),
-    /// Emulate trading cores that feed a node, or clients that follow it.
+    /// Emulate trading cores that send orders to a node, or clients that follow it.
     Emulate(emulate::EmulateArgs),
     /// Play recorded order flow into a running node.
     Replay(replay::ReplayArgs),
@@ -87,7 +94,11 @@ enum Command {
     /// Follow the state of orders by token.
     Orders(orders::OrdersArgs),
     /// Durable subscriptions: list, make, read, drain, evict, delete.
-    Delivery(delivery::DeliveryArgs),
+    Subscriptions(subscriptions::SubscriptionsArgs),
+    /// Show subscribers and readers of order state with their backlogs, refreshed until Ctrl-C.
+    Top(top::TopArgs),
+    #[command(hide = true, disable_help_flag = true)]
+    Delivery(renamed::DeliveryArgs),
     /// Print copies of the reports to a firm's sessions.
     DropCopy(drop_copy::DropCopyArgs),
     /// Show a node's figures.
@@ -129,7 +140,9 @@ impl Cli {
             Command::Positions(args) => trading::history::run_positions(&args),
             Command::Book(args) => book::run(args),
             Command::Orders(args) => orders::run(args),
-            Command::Delivery(args) => delivery::run(args),
+            Command::Subscriptions(args) => subscriptions::run(args),
+            Command::Top(args) => top::run(&args),
+            Command::Delivery(args) => renamed::refuse_delivery(&args),
             Command::DropCopy(args) => drop_copy::run(args),
             Command::Status(args) => status::run(args),
             Command::Token(args) => token::run(args),

@@ -41,7 +41,8 @@ impl Default for Terms<'_> {
 pub(super) fn list_copies(
     admin: &mut Admin,
     recording: &PackedFlow,
-    (first_id, copies): (u32, u32),
+    first_id: u32,
+    copies: u32,
     terms: Terms<'_>,
 ) -> anyhow::Result<Vec<DefineInstrument>> {
     let header = &recording.header;

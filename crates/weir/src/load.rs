@@ -31,8 +31,9 @@ pub struct LoadArgs {
     /// Time before measuring begins; a number alone is seconds.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::seconds)]
     warm_up: Duration,
-    /// poisson, uniform, bursts:SIZE or staircase:RATE*SECONDS,RATE*SECONDS,...
-    #[arg(long, default_value = "poisson")]
+    /// poisson, uniform, bursts:SIZE or staircase:RATE*TIME,RATE*TIME,...: rates for a time each,
+    /// such as 500*4s,2000*250ms; a number alone is seconds.
+    #[arg(long, default_value = "poisson", value_parser = units::arrivals)]
     arrivals: Arrivals,
     /// Shares of adds/cancels/replaces/crosses.
     #[arg(long, default_value = "45/40/5/10")]
@@ -213,7 +214,7 @@ pub(super) fn table(report: &LoadReport) -> String {
     ];
     if report.t0_to_t6.count > 0 {
         lines.push(String::new());
-        lines.extend(report.segments.iter().map(|segment| line(segment.name, &segment.span)));
+        lines.extend(report.stages.iter().map(|stage| line(stage.name, &stage.span)));
         lines.push(line("t0-t6 all stages", &report.t0_to_t6));
         lines.push(line("outside (sockets, client)", &report.outside));
     }

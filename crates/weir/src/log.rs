@@ -14,6 +14,8 @@ use weir_partition::recovery::state_in;
 use weir_types::{PartitionId, Position};
 use weir_wire::{Command, Event};
 
+use super::log_dump;
+
 /// Options of `weir log`.
 #[derive(Debug, clap::Args)]
 pub struct LogArgs {
@@ -26,7 +28,7 @@ enum LogCommand {
     /// Show each log: segments, positions, epochs.
     #[command(alias = "info")]
     Inspect(Where),
-    /// Print entries, one a line.
+    /// Print entries, one a line: columns, or with --json the fields by their names.
     Dump(DumpArgs),
     /// Write a command log's entries to a file, each behind its length (u32, little-endian): what
     /// the engine's benchmark plays.
@@ -171,22 +173,12 @@ fn dump(args: &DumpArgs) -> anyhow::Result<()> {
         (dirs.commands(), SegmentKind::Command)
     };
     let mut reader = open(&path, kind, args.from)?;
+    if !args.at.json {
+        println!("{}", log_dump::heading());
+    }
     for _ in 0..args.limit {
         let Some(entry) = reader.next_entry()? else { return refuse_damage(&path, kind) };
-        let text = if args.events {
-            format!("{:?}", Event::decode(entry.bytes)?)
-        } else {
-            format!("{:?}", Command::decode(entry.bytes)?)
-        };
-        let (position, time, epoch) = (entry.position.0, entry.log_time.0, entry.epoch.0);
-        if args.at.json {
-            println!(
-                "{}",
-                json!({"position": position, "log_time": time, "epoch": epoch, "entry": text})
-            );
-        } else {
-            println!("{position} {time} e{epoch} {text}");
-        }
+        println!("{}", log_dump::line(&entry, args.at.json)?);
     }
     Ok(())
 }

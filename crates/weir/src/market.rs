@@ -9,12 +9,14 @@ use anyhow::Context as _;
 use weir_client::SessionConfig;
 use weir_client::market::{MarketClient, Wanted};
 use weir_client::status::fetch_json;
+use weir_feed::FeedEntry;
 use weir_market::conflate::Pattern;
-use weir_marketgate::gateway::MarketSection;
+use weir_marketgate::gateway::MarketGatewaySection;
 use weir_types::{MarketContent, MarketPolicy};
 use weir_wire::market_dialogue::MarketMessage;
 
 use super::endpoint::Login;
+use super::feed::feed_parser;
 use super::market_line::{self, Line, Names};
 use super::market_ring::{self, Shown};
 use super::market_top::{TopArgs, run as run_top};
@@ -30,7 +32,7 @@ pub struct MarketArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum MarketCommand {
-    /// Run a gateway: a node with the section [market], or with the feed that options name.
+    /// Run a gateway: a node with the section [market_gateway], or with the feed that options name.
     Serve(Box<GatewayArgs>),
     /// Show subscribers, the age of sent messages, merged changes and queues, until Ctrl-C.
     Top(TopArgs),
@@ -43,10 +45,10 @@ enum MarketCommand {
 struct GatewayArgs {
     #[command(flatten)]
     serve: ServeArgs,
-    /// The feed: itch, iex-tops, iex-deep, iex-deep-plus, opra, cqs, cts, dbn or weir. The feed
-    /// weir without --lines and --capture is that of `weir serve --publish` on this machine.
-    #[arg(long, value_name = "NAME")]
-    feed: Option<String>,
+    /// The feed. The feed weir without --lines and --capture is that of `weir serve --publish` on
+    /// this machine.
+    #[arg(long, value_name = "NAME", value_parser = feed_parser())]
+    feed: Option<&'static FeedEntry>,
     /// A pair of lines: GROUP:PORT@INTERFACE or ADDRESS:PORT, and the second behind a comma.
     #[arg(long, value_name = "A[,B]", requires = "feed", conflicts_with = "capture")]
     lines: Vec<String>,
@@ -73,15 +75,15 @@ struct GatewayArgs {
 
 impl GatewayArgs {
     /// The section that the options make; `None` when they name no feed.
-    fn section(&self) -> anyhow::Result<Option<MarketSection>> {
-        let Some(name) = &self.feed else { return Ok(None) };
-        if name == "weir" && self.lines.is_empty() && self.capture.is_none() {
+    fn section(&self) -> anyhow::Result<Option<MarketGatewaySection>> {
+        let Some(profile) = self.feed.map(|entry| entry.profile) else { return Ok(None) };
+        if profile.is_of_a_node && self.lines.is_empty() && self.capture.is_none() {
             let lines = vec![format!("{}@127.0.0.1", ports::publish_group())];
             let request = Some(ports::publish_requests());
             return GatewayArgs { lines, request, ..self.clone() }.section();
         }
         let mut feed = toml::Table::new();
-        feed.insert("name".to_owned(), name.as_str().into());
+        feed.insert("name".to_owned(), profile.name.into());
         if let Some(file) = &self.capture {
             let mut capture = toml::Table::new();
             let file = file.to_str().context("the capture's name is not UTF-8")?;
@@ -103,7 +105,7 @@ impl GatewayArgs {
             self.add_servers(&mut lines)?;
             feed.insert("lines".to_owned(), lines.into());
         }
-        if name == "weir" && self.request.is_some() && self.glimpse.is_none() {
+        if profile.is_of_a_node && self.request.is_some() && self.glimpse.is_none() {
             let timing = toml::Table::from_iter([("from_start".to_owned(), true.into())]);
             feed.insert("timing".to_owned(), timing.into());
         }
@@ -158,7 +160,7 @@ struct WatchArgs {
     #[arg(long, value_name = "ADDRESS", default_value_t = ports::local(ports::MARKET).to_string())]
     market: String,
     /// Read the ring in shared memory at this path instead: the part of the gateway's section
-    /// [market.shm] that the pattern and the contents name. Needs no key.
+    /// [market_gateway.shm] that the pattern and the contents name. Needs no key.
     #[arg(long, value_name = "PATH")]
     shm: Option<PathBuf>,
     #[command(flatten)]
@@ -216,8 +218,9 @@ pub fn run(args: MarketArgs) -> anyhow::Result<()> {
             serve.market = args.section()?.map(Box::new);
             serve.is_gateway = true;
             anyhow::ensure!(
-                serve.config()?.market.is_some(),
-                "no feed: give --feed with --lines or --capture, or a configuration with [market]"
+                serve.config()?.market_gateway.is_some(),
+                "no feed: give --feed with --lines or --capture, or a configuration with \
+                 [market_gateway]"
             );
             serve::run(serve)
         }
@@ -332,7 +335,7 @@ impl Printer {
     /// # Errors
     /// When the terminal or pipe does not take them.
     pub(super) fn flush(&mut self) -> anyhow::Result<bool> {
-        let mut out = std::io::stdout().lock();
+        let mut out = crate::output::stdout();
         out.write_all(self.lines.as_bytes())?;
         out.flush()?;
         self.lines.clear();
@@ -352,7 +355,7 @@ mod tests {
         args: GatewayArgs,
     }
 
-    fn section(line: &[&str]) -> anyhow::Result<Option<MarketSection>> {
+    fn section(line: &[&str]) -> anyhow::Result<Option<MarketGatewaySection>> {
         Line::try_parse_from([&["gateway"], line].concat())?.args.section()
     }
 
@@ -386,7 +389,7 @@ mod tests {
         assert!(section(&["--feed", "itch", "--lines", "nowhere"]).is_err());
         let two = ["--lines", "127.0.0.1:1", "--lines", "127.0.0.1:2", "--request", "127.0.0.1:3"];
         assert!(section(&[&["--feed", "itch"], &two[..]].concat()).is_err(), "of which pair");
-        let none = section(&["--feed", "itch4", "--capture", "a"]).unwrap().expect("it is named");
-        assert!(none.check().is_err(), "there is no such feed");
+        let none = section(&["--feed", "itch4", "--capture", "a"]).unwrap_err().to_string();
+        assert!(none.contains("itch4") && none.contains("iex-tops"), "{none}");
     }
 }

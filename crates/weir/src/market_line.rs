@@ -6,14 +6,12 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use weir_types::{InstrumentId, Price, Qty, Reason, Side};
+use weir_types::{InstrumentId, Price, Qty, Reason, Side, decimal};
 use weir_web::market::said::put_market;
 use weir_wire::market::{
     MarketFlags, MarketLevel, MarketStatistics, StatisticsFlags, TradeConditions,
 };
 use weir_wire::market_dialogue::MarketMessage;
-
-use super::endpoint::decimal;
 
 /// The result of a message.
 #[derive(Debug, PartialEq, Eq)]

@@ -60,7 +60,7 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
             false => table(&report, before.as_ref().map(|(at, old)| (now - *at, old)), args.limit),
         };
         let clear = if args.once || args.json { "" } else { CLEAR };
-        let mut out = std::io::stdout().lock();
+        let mut out = crate::output::stdout();
         write!(out, "{clear}{text}")?;
         out.flush()?;
         drop(out);
@@ -74,7 +74,10 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
 
 fn report_of(page: &Value) -> anyhow::Result<MarketReport> {
     let market = &page["market"];
-    anyhow::ensure!(market.is_object(), "the node is no market-data gateway: it has no [market]");
+    anyhow::ensure!(
+        market.is_object(),
+        "the node is no market-data gateway: it has no [market_gateway]"
+    );
     serde_json::from_value(market.clone()).context("the status page says something else of market")
 }
 
@@ -132,7 +135,7 @@ fn table(report: &MarketReport, before: Option<(Duration, &MarketReport)>, limit
         let _ = writeln!(
             text,
             "flush {index} {} connections, {} messages, age p50 {p50} p99 {p99} p99.9 {p999}",
-            flush.door.connections, flush.messages
+            flush.door.connections, flush.counts.messages
         );
     }
     text.push_str(&kept(report));

@@ -13,8 +13,8 @@ use weir_client::SessionConfig;
 use weir_client::subscription::{BrokerClient, BrokerEvent, Credit, NewSubscription, Seen};
 use weir_types::{Reason, SubscriptionKind};
 
-use super::delivery::address_of;
 use super::endpoint::{Login, TIMEOUT, once_free};
+use super::subscriptions::address_of;
 
 /// The shortest time between two saved positions.
 const KEEP_INTERVAL: Duration = Duration::from_millis(500);
@@ -34,10 +34,10 @@ impl NamedToken {
     /// When the node serves no subscriptions, or the name is another's or of another kind.
     pub fn attach(
         login: &Login,
-        broker: Option<SocketAddr>,
+        subscriptions: Option<SocketAddr>,
         name: &str,
     ) -> anyhow::Result<(NamedToken, Vec<u8>)> {
-        let address = broker.map_or_else(|| address_of(login), Ok)?;
+        let address = subscriptions.map_or_else(|| address_of(login), Ok)?;
         let session = SessionConfig::new(login.session_id(), login.key()?);
         let mut client = BrokerClient::new(address, session);
         let new = NewSubscription::new(name, SubscriptionKind::State);

@@ -14,15 +14,16 @@ use weir_client::follower::{PageEvent, RowEvent};
 use weir_client::session::SessionEvent;
 use weir_client::{Client, ClientError, Follower, FollowerConfig, Incoming};
 use weir_runtime::civil::utc;
-use weir_types::{AccountId, FirmId, InstrumentId, OrdType, PartitionId, Price, Qty, TimeInForce};
-use weir_web::order_json::{gone_json, has_stop, is_triggered, row_json};
+use weir_types::{AccountId, FirmId, InstrumentId, PartitionId, Price, Qty, TimeInForce};
+use weir_web::order_json::{gone_json, has_price, has_stop, is_triggered, row_json};
 use weir_wire::delivery::OrderRow;
 use weir_wire::event::TradeBusted;
 
 use super::endpoint::{Login, TIMEOUT, hex, parse_hex};
 use super::instruments::Instruments;
 use super::named_token::NamedToken;
-use super::trading::report::reason_text;
+use super::renamed::{self, Renamed};
+use super::trading::report::{busted_json, reason_text};
 use super::units;
 
 /// The longest wait for messages in one turn.
@@ -55,13 +56,15 @@ pub struct OrdersArgs {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// A name under which the node keeps the token, in the place of a file; made where there is
-    /// none. The node needs a `[broker]`.
+    /// none. The node needs the section `[subscriptions]`.
     #[arg(long, value_name = "NAME", conflicts_with = "token_file")]
     name: Option<String>,
     /// The node's listener for subscribers, HOST:PORT, for `--name`; by default as its status page
     /// says.
     #[arg(long, value_name = "ADDRESS", requires = "name", value_parser = units::address)]
-    broker: Option<SocketAddr>,
+    subscriptions: Option<SocketAddr>,
+    #[arg(long, hide = true, value_parser = renamed::to("--subscriptions"))]
+    broker: Option<Renamed>,
     /// Read only of a store that has reached this token, of the same filter and rights, in
     /// hexadecimal: what was seen elsewhere is seen here.
     #[arg(long, value_name = "HEX")]
@@ -111,7 +114,7 @@ pub fn run(args: OrdersArgs) -> anyhow::Result<()> {
     let mut instruments = Instruments::fetch_if_there(&args.login.endpoint);
     let mut last_heard = Instant::now();
     loop {
-        if take(&args, (&mut client, &mut follower), &mut instruments)? {
+        if take(&args, &mut client, &mut follower, &mut instruments)? {
             last_heard = Instant::now();
         }
         place.keep(follower.token())?;
@@ -137,7 +140,7 @@ impl Place {
     fn open(args: &OrdersArgs) -> anyhow::Result<Place> {
         let file = args.token_file.clone();
         if let Some(name) = &args.name {
-            let (named, token) = NamedToken::attach(&args.login, args.broker, name)?;
+            let (named, token) = NamedToken::attach(&args.login, args.subscriptions, name)?;
             return Ok(Place { token, file, named: Some(named) });
         }
         let token = file.as_deref().map_or(Ok(Vec::new()), read_token)?;
@@ -161,11 +164,12 @@ impl Place {
 /// Prints what comes within a moment; true when anything did.
 fn take(
     args: &OrdersArgs,
-    (client, follower): (&mut Client, &mut Follower),
+    client: &mut Client,
+    follower: &mut Follower,
     instruments: &mut Instruments,
 ) -> anyhow::Result<bool> {
     let mut failed: Option<anyhow::Error> = None;
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     let clock = client.clock();
     follower.ask_when_due(clock.now(), client.outbox());
     let patience = follower.rest(clock.now()).unwrap_or(POLL).min(POLL);
@@ -175,7 +179,7 @@ fn take(
             Incoming::Rows(body, rows) => follower
                 .on_rows(&body, rows, |event| {
                     let line = match args.json {
-                        true => json_line(event),
+                        true => json_line(event, instruments),
                         false => table_line(event, instruments),
                     };
                     if let Err(error) = writeln!(out, "{line}") {
@@ -185,7 +189,7 @@ fn take(
                 .map(drop),
             Incoming::Session(_, SessionEvent::TradeBusted(bust)) => {
                 let line = match args.json {
-                    true => bust_json(&bust),
+                    true => busted_json(instruments, &bust).to_string(),
                     false => bust_line(&bust, instruments),
                 };
                 if let Err(error) = writeln!(out, "{line}") {
@@ -287,7 +291,7 @@ fn table_line(event: &RowEvent<'_>, instruments: &mut Instruments) -> String {
                 instruments.symbol(id),
                 format!("{:?}", row.side).to_lowercase(),
                 format!("{:?}", row.ord_type).to_lowercase(),
-                price(!matches!(row.ord_type, OrdType::Market | OrdType::Stop), row.price),
+                price(has_price(row.ord_type), row.price),
                 price(has_stop(row), row.stop_px),
                 instruments.qty(id, row.order_qty),
                 instruments.qty(id, row.leaves_qty),
@@ -336,23 +340,13 @@ fn bust_line(bust: &TradeBusted, instruments: &Instruments) -> String {
     )
 }
 
-fn bust_json(bust: &TradeBusted) -> String {
-    let object = serde_json::json!({
-        "order_id": bust.order_id.0,
-        "busted_match_id": bust.match_id.0,
-        "instrument_id": bust.instrument_id.0,
-        "account_id": bust.account_id.0,
-        "side": format!("{:?}", bust.side),
-        "last_px": bust.last_px.0,
-        "last_qty": bust.last_qty.0,
-        "transact_time": bust.transact_time.0,
-    });
-    object.to_string()
-}
-
-fn json_line(event: &RowEvent<'_>) -> String {
+fn json_line(event: &RowEvent<'_>, instruments: &mut Instruments) -> String {
     match event {
         RowEvent::Gone(order_id) => gone_json(*order_id).to_string(),
-        RowEvent::State(row, attributes) => row_json(row, attributes).to_string(),
+        RowEvent::State(row, attributes) => {
+            instruments.refresh_for(row.instrument_id);
+            let scale = instruments.scale(row.instrument_id);
+            row_json(row, attributes, scale.as_ref()).to_string()
+        }
     }
 }

@@ -12,7 +12,9 @@ use std::time::Duration;
 use weir_client::clock::{WaitStrategy, nanos};
 use weir_client::flow::{self, PackedFlow, Plan, ReplayConfig};
 use weir_client::load::setup::hire_all;
-use weir_client::load::{Generator, LoadPlan, LoadReport, Pace, Playback, SetupPlan, Stage};
+use weir_client::load::{
+    Generator, LoadPlan, LoadReport, Pace, Playback, PlaybackAccount, SetupPlan,
+};
 use weir_types::Nanos;
 
 use super::demo::recordings::recorded_day;
@@ -75,8 +77,7 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<()> {
     anyhow::ensure!(!plan.is_empty(), "the recording holds no orders");
     let mut admin = args.login.admin()?;
     let terms = Terms { symbol: args.symbol.as_deref(), ..Terms::default() };
-    let copies = (args.first_id, args.copies);
-    let instruments = list_copies(&mut admin, &recording, copies, terms)?;
+    let instruments = list_copies(&mut admin, &recording, args.first_id, args.copies, terms)?;
     let setup = SetupPlan {
         first_id: args.first_id,
         session_count: args.copies,
@@ -85,11 +86,11 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<()> {
     };
     let traders = hire_all(&mut admin, &setup)?;
     admin.close()?;
-    let stages: Vec<Stage> = instruments
+    let stages: Vec<PlaybackAccount> = instruments
         .iter()
         .zip(&traders)
         .enumerate()
-        .map(|(trader, (instrument, hired))| Stage {
+        .map(|(trader, (instrument, hired))| PlaybackAccount {
             instrument_id: instrument.instrument_id,
             partition_id: instrument.partition_id,
             account_id: hired.account_id,
@@ -102,7 +103,7 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<()> {
     let span = plan.span(args.speed).0 + shift.0 * u64::from(args.copies);
     let target = args.login.endpoint.target()?;
     let mut generator = Generator::connect(target, &traders, 1)?;
-    let report = play(&args, &mut generator, (&mut playback, Duration::from_nanos(span)))?;
+    let report = play(&args, &mut generator, &mut playback, Duration::from_nanos(span))?;
     if !args.keep {
         generator.close(TIMEOUT)?;
     }
@@ -112,7 +113,8 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<()> {
 fn play(
     args: &ReplayArgs,
     generator: &mut Generator,
-    (playback, span): (&mut Playback<'_>, Duration),
+    playback: &mut Playback<'_>,
+    span: Duration,
 ) -> anyhow::Result<LoadReport> {
     let at_most = args.at_most;
     let plan = LoadPlan {

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use weir_marketgate::gateway::MarketSection;
+use weir_marketgate::gateway::MarketGatewaySection;
 use weir_node::config::{
-    Config, NodeRole, PublishSection, TlsSection, WebSection, default_readers_max,
+    Config, MarketPublisherSection, NodeRole, TlsSection, WebSection, default_readers_max,
 };
 use weir_node::diagnostics::{LineFormat, LineLevel};
 use weir_node::health::Stage;
@@ -23,6 +23,7 @@ use weir_runtime::WaitStrategy;
 use weir_types::Durability;
 
 use super::endpoint::{DIR_VARIABLE, MARKET_DIR_VARIABLE, dir_of};
+use super::output::announce;
 use super::{ports, units};
 
 /// Options of `weir serve`. They override the configuration file, the file overrides the defaults.
@@ -89,7 +90,7 @@ pub struct ServeArgs {
     pub no_probes: bool,
     /// The market section made of a gateway's options.
     #[arg(skip)]
-    pub market: Option<Box<MarketSection>>,
+    pub market: Option<Box<MarketGatewaySection>>,
     /// The defaults of a market-data gateway apply.
     #[arg(skip)]
     pub is_gateway: bool,
@@ -141,10 +142,10 @@ impl ServeArgs {
         }
         config.probes.enabled &= !self.no_probes;
         if let Some(market) = &self.market {
-            config.market = Some(MarketSection::clone(market));
+            config.market_gateway = Some(MarketGatewaySection::clone(market));
         }
-        if self.publish && config.market_data.publish.is_none() {
-            config.market_data.publish = Some(published_here()?);
+        if self.publish && config.market_publisher.is_none() {
+            config.market_publisher = Some(published_here()?);
         }
         config.check()?;
         config.check_role()?;
@@ -186,7 +187,7 @@ impl ServeArgs {
 }
 
 /// The section of `--publish`.
-fn published_here() -> anyhow::Result<PublishSection> {
+fn published_here() -> anyhow::Result<MarketPublisherSection> {
     let section = toml::Table::from_iter([
         ("group".to_owned(), ports::publish_group().to_string().into()),
         ("requests".to_owned(), ports::publish_requests().to_string().into()),
@@ -204,16 +205,16 @@ fn explain_listener(config: &Config, error: anyhow::Error) -> anyhow::Error {
         return error;
     }
     let said = format!("{error:#}");
-    let publish = config.market_data.publish.as_ref();
+    let publish = config.market_publisher.as_ref();
     let listeners = [
         (Some(config.listen), "--listen ADDRESS"),
         (Some(config.http), "--http ADDRESS"),
         (config.web.as_ref().map(|web| web.listen), "--web ADDRESS"),
-        (config.market.as_ref().map(|market| market.listen), "--market-listen ADDRESS"),
-        (publish.map(|publish| publish.requests.into()), "market_data.publish.requests"),
-        (publish.and_then(|publish| publish.snapshots), "market_data.publish.snapshots"),
+        (config.market_gateway.as_ref().map(|market| market.listen), "--market-listen ADDRESS"),
+        (publish.map(|publish| publish.requests.into()), "market_publisher.requests"),
+        (publish.and_then(|publish| publish.snapshots), "market_publisher.snapshots"),
         (config.ingest.as_ref().map(|ingest| ingest.listen), "ingest.listen"),
-        (config.broker.as_ref().map(|broker| broker.listen), "broker.listen"),
+        (config.subscriptions.as_ref().map(|broker| broker.listen), "subscriptions.listen"),
     ];
     let ours = |(address, _): &(Option<SocketAddr>, &str)| {
         address.is_some_and(|address| said.contains(&address.to_string()))
@@ -251,7 +252,7 @@ async fn serve(config: Config, args: ServeArgs) -> anyhow::Result<()> {
     let http_address = http.local_addr()?;
     let side = Arc::new(Side::default());
     let health = side.health.clone();
-    let life = live((config, args), side.clone(), http_address);
+    let life = live(config, args, side.clone(), http_address);
     let serving = axum::serve(http, weir_node::http::router(side));
     tokio::select! {
         biased;
@@ -263,7 +264,8 @@ async fn serve(config: Config, args: ServeArgs) -> anyhow::Result<()> {
 
 /// A node's life from its recovery to its last order, while others serve HTTP.
 async fn live(
-    (config, args): (Config, ServeArgs),
+    config: Config,
+    args: ServeArgs,
     side: Arc<Side>,
     http: SocketAddr,
 ) -> anyhow::Result<()> {
@@ -299,16 +301,16 @@ async fn live(
     let web = node.web_address().map_or(String::new(), |address| format!(" web={address}"));
     let ingest = node.ingest_address().map(|address| format!(" ingest={address}"));
     let ingest = ingest.unwrap_or_default();
-    let broker = node.broker_address().map(|address| format!(" broker={address}"));
-    let broker = broker.unwrap_or_default();
+    let subscriptions = node.broker_address().map(|address| format!(" subscriptions={address}"));
+    let subscriptions = subscriptions.unwrap_or_default();
     let market = node.market_addresses().first().map(|address| format!(" market={address}"));
     let market = market.unwrap_or_default();
     let requests = node.requests_address().map(|address| format!(" requests={address}"));
     let requests = requests.unwrap_or_default();
     let snapshots = node.snapshots_address().map(|address| format!(" snapshots={address}"));
     let snapshots = snapshots.unwrap_or_default();
-    let others = format!("{ingest}{broker}{market}{web}{requests}{snapshots}");
-    println!("weir ready order-entry={} http={http}{others}", node.address());
+    let others = format!("{ingest}{subscriptions}{market}{web}{requests}{snapshots}");
+    announce(format_args!("weir ready order-entry={} http={http}{others}", node.address()));
     let outcome = tokio::select! {
         biased;
         () = &mut told_to_stop => Ok(()),

@@ -7,6 +7,8 @@
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::time::Duration;
 
+use weir_client::load::Arrivals;
+
 /// Units of time and their nanoseconds.
 const TIMES: [(&str, u128); 10] = [
     ("ns", 1),
@@ -91,6 +93,14 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     amount.and_then(|amount| u64::try_from(amount).ok()).ok_or_else(|| WANT_SIZE.to_owned())
 }
 
+/// Arrivals of orders in time; a number alone in a staircase is seconds.
+///
+/// # Errors
+/// The accepted forms.
+pub fn arrivals(text: &str) -> Result<Arrivals, String> {
+    Arrivals::parse_with(text, |time| seconds(time).ok().map(|time| time.as_secs_f64()))
+}
+
 /// A decimal number as a multiple of ten to `exponent`, exactly.
 ///
 /// # Errors
@@ -104,7 +114,7 @@ pub fn decimal(text: &str, exponent: i8) -> Result<i64, String> {
     if !is_whole || (digits.contains('.') && fraction.is_empty()) {
         return Err(WANT.to_owned());
     }
-    let step = || format!("it is no multiple of {}", super::endpoint::decimal(1, exponent));
+    let step = || format!("it is no multiple of {}", weir_types::decimal(1, exponent));
     let fraction = fraction.trim_end_matches('0');
     let places = i32::try_from(fraction.len()).map_err(|_| WANT.to_owned())?;
     let mantissa: i128 = format!("{whole}{fraction}").parse().map_err(|_| WANT.to_owned())?;
@@ -214,6 +224,21 @@ mod tests {
         let error = seconds("soon").unwrap_err();
         assert!(error.contains("such as 250us") && error.ends_with("alone is seconds"), "{error}");
         assert!(!duration("soon").unwrap_err().contains("alone"), "a unit is required");
+    }
+
+    #[test]
+    fn steps_of_a_staircase_have_units() {
+        let steps = |text: &str| match arrivals(text) {
+            Ok(Arrivals::Staircase(steps)) => Ok(steps),
+            Ok(other) => panic!("{text}: {other:?}"),
+            Err(error) => Err(error),
+        };
+        let want = vec![(500.0, 4.0), (2_000.0, 0.25), (1.0, 120.0), (7.0, 3.0)];
+        assert_eq!(steps("staircase:500*4s,2000*250ms,1*2m,7*3"), Ok(want));
+        for text in ["staircase:500*4 parsecs", "staircase:500", "staircase:500*0s"] {
+            let error = steps(text).unwrap_err();
+            assert!(error.contains("such as staircase:500*4s,2000*250ms"), "{error}");
+        }
     }
 
     #[test]

@@ -12,12 +12,12 @@ use dbn::encode::dbn::Encoder;
 use dbn::{
     MappingInterval, MboMsg, Mbp10Msg, Metadata, RecordHeader, SType, Schema, SymbolMapping, v1, v2,
 };
-use weir_cli::tools::builder::Builder;
+use weir_feed::feed_by_name;
 use weir_feed::itch::encode::{
     AddOrder, Header, OrderCancel, OrderDelete, OrderExecuted, OrderReplace, StockDirectory, stock,
 };
 use weir_marketgate::capture::{CaptureFile, FileError, FileKind};
-use weir_marketgate::feeds::{FeedEntry, feed_by_name};
+use weir_marketgate::gateway::file_books::FileBooks;
 use weir_types::{InstrumentId, Qty, Side};
 
 const SYMBOLS: [&str; 3] = ["AAA", "BBB", "CCC"];
@@ -74,13 +74,7 @@ impl Flow {
         self.itch.extend_from_slice(message);
     }
 
-    fn note(
-        &mut self,
-        at: usize,
-        order_id: u64,
-        (action, side): (u8, u8),
-        (cents, size): (i64, u32),
-    ) {
+    fn note(&mut self, at: usize, order_id: u64, action: u8, side: u8, cents: i64, size: u32) {
         let ts_event = TODAY + self.records.len() as u64;
         self.records.push(MboMsg {
             hd: header::<MboMsg>(dbn::rtype::MBO, at, ts_event),
@@ -103,7 +97,7 @@ impl Flow {
         let order_reference = self.next;
         let add = AddOrder { order_reference, side: code, shares, stock: *b"        ", price };
         self.say(&add.to_bytes(head));
-        self.note(at, self.next, (b'A', dbn_side(side)), (cents, shares));
+        self.note(at, self.next, b'A', dbn_side(side), cents, shares);
         self.live.push((at, self.next, side, shares, cents));
     }
 
@@ -116,13 +110,13 @@ impl Flow {
             0 => {
                 self.live.swap_remove(place);
                 self.say(&OrderDelete { order_reference }.to_bytes(head));
-                self.note(at, order_reference, (b'C', own), (cents, shares));
+                self.note(at, order_reference, b'C', own, cents, shares);
             }
             1 if less < shares => {
                 self.live[place].3 -= less;
                 let cancel = OrderCancel { order_reference, cancelled_shares: less };
                 self.say(&cancel.to_bytes(head));
-                self.note(at, order_reference, (b'C', own), (cents, less));
+                self.note(at, order_reference, b'C', own, cents, less);
             }
             2 => {
                 // A replace has a new number in ITCH, and so it does in Databento's records: a
@@ -139,17 +133,17 @@ impl Flow {
                     price,
                 };
                 self.say(&replace.to_bytes(head));
-                self.note(at, order_reference, (b'C', own), (cents, shares));
-                self.note(at, self.next, (b'A', own), (cents_now, 5));
+                self.note(at, order_reference, b'C', own, cents, shares);
+                self.note(at, self.next, b'A', own, cents_now, 5);
             }
             _ => {
                 let match_number = self.records.len() as u64;
                 let executed =
                     OrderExecuted { order_reference, executed_shares: less, match_number };
                 self.say(&executed.to_bytes(head));
-                self.note(at, 0, (b'T', dbn_side(side.opposite())), (cents, less));
-                self.note(at, order_reference, (b'F', own), (cents, less));
-                self.note(at, order_reference, (b'C', own), (cents, less));
+                self.note(at, 0, b'T', dbn_side(side.opposite()), cents, less);
+                self.note(at, order_reference, b'F', own, cents, less);
+                self.note(at, order_reference, b'C', own, cents, less);
                 self.live[place].3 -= less;
                 if less == shares {
                     self.live.swap_remove(place);
@@ -208,27 +202,30 @@ fn file(metadata: &Metadata, records: &[MboMsg]) -> Vec<u8> {
     encoder.get_ref().clone()
 }
 
-fn entry(name: &str) -> &'static FeedEntry {
-    feed_by_name(name).unwrap()
-}
-
 fn open(bytes: Vec<u8>) -> Result<CaptureFile, FileError> {
     CaptureFile::new(Box::new(Cursor::new(bytes)))
 }
 
-fn read(feed: &str, bytes: Vec<u8>) -> (Builder, Option<String>) {
-    let mut builder = Builder::new((entry(feed).feed)(), &[]);
-    let error = match open(bytes) {
-        Ok(mut file) => builder.read(&mut file),
-        Err(error) => Some(error),
+/// The books of a file's whole content, empty if it does not open, and the error that ended the
+/// reading.
+fn read(feed: &str, bytes: Vec<u8>) -> (FileBooks, Option<String>) {
+    let (opened, refused) = match open(bytes) {
+        Ok(opened) => (opened, None),
+        Err(error) => (open(file(&metadata(3, Schema::Mbo), &[])).unwrap(), Some(error)),
     };
-    (builder, error.map(|error| error.to_string()))
+    let mut market = books_of(feed, opened);
+    let error = market.read().map(ToString::to_string);
+    (market, refused.map(|error| error.to_string()).or(error))
+}
+
+fn books_of(feed: &str, file: CaptureFile) -> FileBooks {
+    FileBooks::open(feed_by_name(feed).unwrap(), file, &[]).unwrap()
 }
 
 /// Returns the orders of both sides by their places, and the traded volume and trade count.
-fn state(builder: &Builder, symbol: &str) -> (Vec<(u64, i64, u64)>, Qty, u64) {
-    let id = builder.instrument(symbol).unwrap();
-    let books = builder.books();
+fn state(market: &FileBooks, symbol: &str) -> (Vec<(u64, i64, u64)>, Qty, u64) {
+    let id = market.instrument(symbol).unwrap();
+    let books = market.books();
     let sides = [Side::Buy, Side::Sell].into_iter();
     let orders = sides.flat_map(|side| books.orders(id, side));
     let orders = orders.map(|order| (order.order_id, order.price.0, order.size.0)).collect();
@@ -263,10 +260,10 @@ fn a_file_that_is_cut_off_is_read_up_to_where_and_names_the_place() {
     let bytes = file(&metadata(3, Schema::Mbo), &records);
     let start = bytes.len() - records.len() * size_of::<MboMsg>();
     for len in (8..bytes.len()).filter(|len| len % 7 == 0 || *len > bytes.len() - 60) {
-        let (builder, error) = read("dbn", bytes[..len].to_vec());
+        let (market, error) = read("dbn", bytes[..len].to_vec());
         let whole = len.saturating_sub(start) / size_of::<MboMsg>();
         let begins = if len < start { 8 } else { start + whole * size_of::<MboMsg>() };
-        let names = builder.counts().messages - whole as u64;
+        let names = market.counts().messages - whole as u64;
         assert!(names <= 2 * SYMBOLS.len() as u64, "{names}");
         let is_end = len == begins && len >= start;
         let error = error.unwrap_or_default();
@@ -296,20 +293,20 @@ fn other_versions_are_brought_up_or_refused_and_records_nobody_knows_are_counted
     bytes[3] = 3;
     let at = bytes.len() - 100 * size_of::<MboMsg>();
     bytes[at + 1] = 0x77;
-    let (builder, error) = read("dbn", bytes.clone());
-    assert_eq!((error, builder.counts().refused), (None, 1));
+    let (market, error) = read("dbn", bytes.clone());
+    assert_eq!((error, market.counts().refused), (None, 1));
     // A record of length zero: the next record's start is unknown.
     bytes[at] = 0;
-    let (builder, error) = read("dbn", bytes);
+    let (market, error) = read("dbn", bytes);
     assert!(error.unwrap().contains(&format!("at byte {at}:")));
-    assert!(builder.counts().messages > 0);
+    assert!(market.counts().messages > 0);
 }
 
 /// Reads a file with a definition of an old version and a definition that is too short.
 fn definitions<T: dbn::HasRType<Header = dbn::v3::RecordHeader> + dbn::encode::DbnEncodable>(
     version: u8,
     record: &T,
-) -> (Builder, Option<String>) {
+) -> (FileBooks, Option<String>) {
     let mut encoder = Encoder::new(Vec::new(), &metadata(version, Schema::Definition)).unwrap();
     encoder.encode_record(record).unwrap();
     let mut bytes = encoder.get_ref().clone();
@@ -330,9 +327,9 @@ fn definitions_of_old_versions_name_instruments_and_short_ones_are_counted() {
     let hd = header::<v2::InstrumentDefMsg>(dbn::rtype::INSTRUMENT_DEF, 7, TODAY);
     let mut second = v2::InstrumentDefMsg { hd, ..Default::default() };
     name(&mut second.raw_symbol);
-    for (version, (builder, error)) in [(1, definitions(1, &first)), (2, definitions(2, &second))] {
-        assert_eq!((error, builder.counts().refused), (None, 1), "version {version}");
-        assert!(builder.instrument("OLDNAME").is_some(), "version {version}");
+    for (version, (market, error)) in [(1, definitions(1, &first)), (2, definitions(2, &second))] {
+        assert_eq!((error, market.counts().refused), (None, 1), "version {version}");
+        assert!(market.instrument("OLDNAME").is_some(), "version {version}");
     }
 }
 
@@ -357,10 +354,10 @@ fn metadata_of_any_length_is_read_and_records_of_lengths_that_none_has_are_not()
         let mut longer = whole.clone();
         longer.splice(end..end, vec![0; more]);
         longer[4..8].copy_from_slice(&((end - 8 + more) as u32).to_le_bytes());
-        let (builder, error) = read("dbn", longer.clone());
+        let (market, error) = read("dbn", longer.clone());
         assert_eq!(error, None, "{more} bytes more");
         for symbol in SYMBOLS {
-            assert_eq!(state(&builder, symbol), state(&want.0, symbol), "{more} bytes more");
+            assert_eq!(state(&market, symbol), state(&want.0, symbol), "{more} bytes more");
         }
         // The file's own bytes state each record's start.
         longer[end + more] += 1;
@@ -429,29 +426,30 @@ fn databentos_samples_are_read_whole() {
             }
         };
         assert_eq!(file.kind(), FileKind::Dbn, "{}", path.display());
-        let mut builder = Builder::new((entry("dbn").feed)(), &[]);
-        let error = builder.read(&mut file);
+        while file.next(&mut |_| {}).unwrap() {}
+        let mut market = books_of("dbn", CaptureFile::open(&path).unwrap());
+        let error = market.read();
         let (count, levels) = counted(&path).unwrap();
         assert!(error.is_none(), "{}: {error:?}", path.display());
         assert_eq!(file.counts().messages, count, "{}", path.display());
         read_files += 1;
-        if builder.counts().refused > 0 {
-            println!("{}: {:?}", path.display(), builder.last_error());
+        if market.counts().refused > 0 {
+            println!("{}: {:?}", path.display(), market.last_error());
         }
         if let Some(last) = levels
             .last()
             .filter(|last| levels.iter().all(|r| r.hd.instrument_id == last.hd.instrument_id))
         {
-            assert_shows(&builder, last);
+            assert_shows(&market, last);
         }
     }
     println!("{read_files} files");
 }
 
 /// Asserts that the book equals the last ten-level record.
-fn assert_shows(builder: &Builder, last: &Mbp10Msg) {
-    let ids = builder.definitions().map(|one| one.instrument_id);
-    let id = ids.filter(|id| builder.books().best(*id).bid_sz > Qty(0)).last();
+fn assert_shows(market: &FileBooks, last: &Mbp10Msg) {
+    let ids = market.definitions().map(|one| one.instrument_id);
+    let id = ids.filter(|id| market.books().best(*id).bid_sz > Qty(0)).last();
     let id = id.unwrap_or(InstrumentId(1));
     for side in [Side::Buy, Side::Sell] {
         let row = |level: &dbn::BidAskPair| match side {
@@ -459,7 +457,7 @@ fn assert_shows(builder: &Builder, last: &Mbp10Msg) {
             Side::Sell => (level.ask_px, u64::from(level.ask_sz)),
         };
         let want: Vec<_> = last.levels.iter().map(row).filter(|row| row.1 > 0).collect();
-        let levels = builder.books().levels(id, side, 20);
+        let levels = market.books().levels(id, side, 20);
         let found: Vec<_> = levels.map(|level| (level.price.0, level.size.0)).collect();
         assert_eq!(found, want, "{side:?}");
     }
@@ -492,7 +490,7 @@ fn the_command_line_looks_into_a_file_and_shows_a_book() {
     let book: serde_json::Value = serde_json::from_slice(&said).unwrap();
     assert!(is_good, "{book}");
     let want = state(&read("dbn", bytes).0, "BBB");
-    assert_eq!(book["volume"], want.1.0);
+    assert_eq!(book["volume"], want.1.0.to_string());
     assert!(!book["bids"].as_array().unwrap().is_empty());
     let (is_good, said) = weir(&["feed", "replay", path, "--to", "127.0.0.1:9"]);
     let said = String::from_utf8_lossy(&said);

@@ -44,7 +44,7 @@ fn config(durability: Durability) -> LogConfig {
 }
 
 fn bring_back(disk: &SimDisk, level: Durability) -> anyhow::Result<Kept<SimDisk, SimDisk>> {
-    recover(&settings(), WINDOW, config(level), (disk.clone(), disk.clone()))
+    recover(&settings(), WINDOW, config(level), disk.clone(), disk.clone())
 }
 
 /// Returns the complete state of store and stream, after any due sweep.
@@ -181,7 +181,7 @@ impl Workload {
         let Ok(ClientMessage::SourceBatch(batch, rows)) = ClientMessage::decode(&raw) else {
             panic!("a batch");
         };
-        let taken = self.stream.offer((&batch, rows), WRITER, &mut self.store, Nanos(1));
+        let taken = self.stream.offer(&batch, rows, WRITER, &mut self.store, Nanos(1));
         assert!(matches!(taken, Taken::Stands(_) | Taken::Sweeps), "{taken:?}");
         self.keep(frame);
     }
@@ -242,7 +242,8 @@ impl Workload {
 fn judge(
     disk: &SimDisk,
     level: Durability,
-    (least, most): (Position, Position),
+    least: Position,
+    most: Position,
     states: &[State],
     place: &str,
 ) -> Position {
@@ -273,7 +274,7 @@ fn crash_everywhere(level: Durability, seed: u64) -> (usize, u32, usize) {
         let least = |is_kept: bool| if is_kept { promise.committed } else { Position::NONE };
         let killed = disk.after_process_crash();
         let place = format!("seed {seed}, write point {at}, killed");
-        judge(&killed, level, (least(true), most), &states, &place);
+        judge(&killed, level, least(true), most, &states, &place);
         let choices = [
             CrashChoice::LoseAll,
             CrashChoice::KeepAll,
@@ -283,11 +284,11 @@ fn crash_everywhere(level: Durability, seed: u64) -> (usize, u32, usize) {
         for choice in choices {
             let lost = disk.after_power_loss(choice);
             let place = format!("seed {seed}, write point {at}, {choice:?}");
-            let range = (least(level == Durability::Disk), most);
-            let first = judge(&lost, level, range, &states, &place);
+            let least = least(level == Durability::Disk);
+            let first = judge(&lost, level, least, most, &states, &place);
             // A second start must find the same state.
             let again = lost.after_power_loss(CrashChoice::LoseAll);
-            judge(&again, level, (first, first), &states, &format!("{place}, again"));
+            judge(&again, level, first, first, &states, &format!("{place}, again"));
             recoveries += 2;
         }
         if let Some(op) = trace.get(at) {

@@ -105,8 +105,14 @@ impl EngineBook {
         self.request_no
     }
 
-    fn enter(&mut self, id: LocalId, order: (Side, Price, Qty), time_in_force: TimeInForce) {
-        let (side, price, order_qty) = order;
+    fn enter(
+        &mut self,
+        id: LocalId,
+        side: Side,
+        price: Price,
+        order_qty: Qty,
+        time_in_force: TimeInForce,
+    ) {
         self.prices.insert(id, price);
         let request = Request::NewOrder(NewOrder {
             request_no: self.next_request_no(),
@@ -188,10 +194,10 @@ impl BookUnderTest for EngineBook {
     fn submit(&mut self, intent: &OrderIntent) -> Outcome {
         match *intent {
             OrderIntent::New { local_id, side, price, qty, tif } => {
-                self.enter(local_id, (side, price, qty), tif);
+                self.enter(local_id, side, price, qty, tif);
             }
             OrderIntent::Ioc { local_id, side, price, qty } => {
-                self.enter(local_id, (side, price, qty), TimeInForce::Ioc);
+                self.enter(local_id, side, price, qty, TimeInForce::Ioc);
             }
             OrderIntent::ReplaceQty { local_id, order_qty, .. } => {
                 self.replace(local_id, order_qty);

@@ -149,7 +149,7 @@ impl Vectors {
     fn push(&mut self, info: &'static MessageInfo, round: usize) {
         let name = format!("{}.{}", info.name, self.frame_count);
         let mut body = vec![];
-        self.push_block(&name, (&info.codec, info.fields), &mut body, round);
+        self.push_block(&name, &info.codec, info.fields, &mut body, round);
         match info.tail {
             Tail::Group(group) => self.push_group(&name, &group, &mut body, round),
             Tail::Data(names) => {
@@ -173,7 +173,8 @@ impl Vectors {
     fn push_block(
         &mut self,
         name: &str,
-        (codec, fields): (&Codec, &[FieldInfo]),
+        codec: &Codec,
+        fields: &[FieldInfo],
         out: &mut Vec<u8>,
         round: usize,
     ) {
@@ -202,7 +203,7 @@ impl Vectors {
         }
         for i in 0..count {
             let name = format!("{name}.{i}");
-            self.push_block(&name, (&group.codec, group.fields), out, round);
+            self.push_block(&name, &group.codec, group.fields, out, round);
             if let Some(data_name) = group.data {
                 self.push_data(&format!("{name}.{data_name}"), out);
             }

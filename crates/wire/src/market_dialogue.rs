@@ -54,7 +54,8 @@ pub enum MarketMessage<'a> {
 
 fn data_of<'a, M: Message>(
     raw: &RawMessage<'a>,
-    (field, len_max): (&'static str, usize),
+    field: &'static str,
+    len_max: usize,
 ) -> Result<&'a [u8], DecodeError> {
     let (data, rest) = take_data(raw.rest())?;
     raw.expect_end::<M>(rest)?;
@@ -91,8 +92,8 @@ impl<'a> MarketRequest<'a> {
     pub fn decode(raw: &RawMessage<'a>) -> Option<Result<MarketRequest<'a>, DecodeError>> {
         Some(match raw.template_id {
             SubscribeMarket::TEMPLATE_ID => raw.decode().and_then(|message| {
-                let of = ("pattern", PATTERN_LEN_MAX);
-                Ok(MarketRequest::Subscribe(message, data_of::<SubscribeMarket>(raw, of)?))
+                let pattern = data_of::<SubscribeMarket>(raw, "pattern", PATTERN_LEN_MAX)?;
+                Ok(MarketRequest::Subscribe(message, pattern))
             }),
             UnsubscribeMarket::TEMPLATE_ID => raw.decode_whole().map(MarketRequest::Unsubscribe),
             SetMarketInterval::TEMPLATE_ID => raw.decode_whole().map(MarketRequest::SetInterval),
@@ -141,8 +142,8 @@ impl<'a> MarketMessage<'a> {
             MarketGap::TEMPLATE_ID => raw.decode_whole().map(MarketMessage::Gap),
             MarketChannel::TEMPLATE_ID => raw.decode_whole().map(MarketMessage::Channel),
             MarketInstrument::TEMPLATE_ID => raw.decode().and_then(|message| {
-                let of = ("symbol", MARKET_SYMBOL_LEN_MAX);
-                Ok(MarketMessage::Instrument(message, data_of::<MarketInstrument>(raw, of)?))
+                let symbol = data_of::<MarketInstrument>(raw, "symbol", MARKET_SYMBOL_LEN_MAX)?;
+                Ok(MarketMessage::Instrument(message, symbol))
             }),
             MarketSubscribed::TEMPLATE_ID => raw.decode_whole().map(MarketMessage::Subscribed),
             MarketEnded::TEMPLATE_ID => raw.decode_whole().map(MarketMessage::Ended),

@@ -87,7 +87,9 @@ fn type_sizes(doc: &Document<'_>) -> BTreeMap<String, usize> {
 fn check_fields(
     sizes: &BTreeMap<String, usize>,
     node: Node<'_, '_>,
-    (name, block_length, fields): (&str, usize, &[FieldInfo]),
+    name: &str,
+    block_length: usize,
+    fields: &[FieldInfo],
 ) {
     let elements: Vec<_> = children(node, "field").collect();
     let names: Vec<_> = elements.iter().map(|element| attr(*element, "name")).collect();
@@ -118,7 +120,7 @@ fn check_tail(sizes: &BTreeMap<String, usize>, node: Node<'_, '_>, info: &Messag
             assert_eq!(groups.len(), 1, "{}", info.name);
             assert_eq!(attr(groups[0], "name"), camel_case(group.name));
             assert_eq!(attr(groups[0], "dimensionType"), "groupSizeEncoding");
-            check_fields(sizes, groups[0], (group.entry, group.block_length, group.fields));
+            check_fields(sizes, groups[0], group.entry, group.block_length, group.fields);
             let data: Vec<_> = children(groups[0], "data").collect();
             let names: Vec<_> = data.iter().map(|data| attr(*data, "name")).collect();
             assert_eq!(names, group.data.map_or(vec![], |name| vec![name]), "{}", info.name);
@@ -177,7 +179,7 @@ fn every_message_has_the_fields_and_offsets_of_the_schema() {
         catalogue().iter().map(|info| (info.name, usize::from(info.template_id))).collect();
     assert_eq!(theirs, ours, "messages");
     for (element, info) in elements.into_iter().zip(catalogue()) {
-        check_fields(&sizes, element, (info.name, info.block_length, info.fields));
+        check_fields(&sizes, element, info.name, info.block_length, info.fields);
         check_tail(&sizes, element, info);
     }
 }

@@ -10,13 +10,15 @@ mod banned;
 mod circles;
 mod docs;
 mod floor;
+mod named_tests;
+mod plants;
 mod prose;
 mod ratchet;
 mod sizes;
 mod source;
 mod text;
 mod tokens;
-mod tried;
+mod tuples;
 mod unsafety;
 
 use std::fmt;
@@ -25,6 +27,7 @@ use std::path::Path;
 
 pub use crate::finding::Finding;
 pub(crate) use crate::tree::Tree;
+pub use plants::Plant;
 use source::Source;
 
 /// All findings of one run, with what was looked at.
@@ -49,6 +52,25 @@ impl fmt::Display for Report {
     }
 }
 
+/// Functions that take a tuple.
+#[derive(Debug)]
+pub struct Tuples {
+    /// The functions by path and line.
+    pub places: Vec<Finding>,
+    /// All functions of the tree.
+    pub function_count: usize,
+}
+
+impl fmt::Display for Tuples {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for place in &self.places {
+            writeln!(f, "{place}")?;
+        }
+        let (count, all) = (self.places.len(), self.function_count);
+        write!(f, "tuples: {count} of {all} functions take a tuple")
+    }
+}
+
 /// A change of the ratchet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ratchet {
@@ -70,6 +92,7 @@ pub fn run(root: &Path, change: Ratchet) -> io::Result<Report> {
     let (sources, mut findings) = parse(&tree);
     let mut excesses = sizes::excesses(&tree, &sources);
     excesses.extend(prose::excesses(&tree, &sources));
+    excesses.extend(tuples::excesses(&tree, &sources));
     let rewritten = match change {
         Ratchet::Keep => None,
         Ratchet::Tighten => Some(ratchet::tightened(&tree, &excesses)),
@@ -85,11 +108,12 @@ pub fn run(root: &Path, change: Ratchet) -> io::Result<Report> {
     findings.extend(arrows::check(&tree));
     findings.extend(banned::check(&sources));
     findings.extend(circles::check(&sources));
-    let tests = tried::test_names(&sources);
+    let tests = named_tests::test_names(&sources);
+    findings.extend(plants::check(&tree));
     findings.extend(unsafety::check(&tree, &sources, &tests));
     findings.extend(text::check(&tree, &sources));
     findings.extend(docs::check(&tree));
-    findings.extend(tried::check(&tree, &tests));
+    findings.extend(named_tests::check(&tree, &tests));
     findings.extend(crate::results::check(&tree));
     findings.sort();
     Ok(Report { findings, source_count: sources.len(), text_count: tree.files.len() })
@@ -104,6 +128,27 @@ pub fn prose(root: &Path) -> io::Result<Vec<Finding>> {
     let tree = Tree::read(root)?;
     let (sources, _) = parse(&tree);
     Ok(prose::places(&tree, &sources).into_iter().map(|place| place.finding).collect())
+}
+
+/// The planted bugs of all crates.
+///
+/// # Errors
+///
+/// When a file of the tree cannot be read.
+pub fn plants(root: &Path) -> io::Result<Vec<Plant>> {
+    Ok(plants::list(&Tree::read(root)?))
+}
+
+/// Every function that takes a tuple, in the ratchet or not.
+///
+/// # Errors
+///
+/// When a file of the tree cannot be read.
+pub fn tuples(root: &Path) -> io::Result<Tuples> {
+    let tree = Tree::read(root)?;
+    let (sources, _) = parse(&tree);
+    let function_count = sources.iter().map(|source| source.functions.len()).sum();
+    Ok(Tuples { places: tuples::places(&sources), function_count })
 }
 
 fn parse(tree: &Tree) -> (Vec<Source>, Vec<Finding>) {

@@ -59,7 +59,7 @@ pub(crate) fn excesses(tree: &Tree, sources: &[Source]) -> Excesses {
 pub(crate) fn places(tree: &Tree, sources: &[Source]) -> Vec<Place> {
     let mut places = Vec::new();
     for source in sources {
-        let key = format!("opener {}", crate_of(tree, &source.path));
+        let key = format!("opener {}", tree.crate_of(&source.path));
         for (line, opener) in openers(source) {
             let message =
                 format!("doc comment opens with `{opener}`: open it with a noun or a verb");
@@ -75,18 +75,6 @@ pub(crate) fn places(tree: &Tree, sources: &[Source]) -> Vec<Place> {
 
 fn is_ours(path: &str) -> bool {
     PAGES.contains(&path) || PAGE_DIRS.iter().any(|dir| path.starts_with(dir))
-}
-
-/// The folder of the nearest manifest above a source; `.` for the root's.
-fn crate_of<'a>(tree: &Tree, path: &'a str) -> &'a str {
-    let mut dir = path;
-    while let Some((above, _)) = dir.rsplit_once('/') {
-        if tree.has(&format!("{above}/Cargo.toml")) {
-            return above;
-        }
-        dir = above;
-    }
-    "."
 }
 
 /// The first lines of doc comments that open with one of [`OPENERS`].

@@ -20,8 +20,12 @@ pub(crate) struct Function {
     pub(crate) name: String,
     /// Line of the `fn` keyword (attributes and comments above do not count).
     pub(crate) line: usize,
-    /// Lines from the signature to the closing brace.
+    /// Lines from the signature to the closing brace, or to the semicolon of a trait's function
+    /// without a body.
     pub(crate) line_count: usize,
+    /// True when a parameter is a tuple, or a reference to one. False in an implementation of a
+    /// trait: the signature is the trait's.
+    pub(crate) takes_tuple: bool,
 }
 
 /// A parsed source.
@@ -126,6 +130,7 @@ struct Walk {
     test_lines: Vec<RangeInclusive<usize>>,
     test_modules: Vec<String>,
     contract_lines: Vec<usize>,
+    is_in_trait_impl: bool,
 }
 
 impl Walk {
@@ -140,7 +145,8 @@ impl Walk {
         let mut name = self.scope.clone();
         name.push(signature.ident.to_string());
         let line_count = end.end().line + 1 - line;
-        self.functions.push(Function { name: name.join("::"), line, line_count });
+        let takes_tuple = !self.is_in_trait_impl && signature.inputs.iter().any(is_tuple);
+        self.functions.push(Function { name: name.join("::"), line, line_count, takes_tuple });
     }
 
     fn within(&mut self, name: String, visit: impl FnOnce(&mut Walk)) {
@@ -161,6 +167,20 @@ fn type_name(ty: &syn::Type) -> String {
     }
 }
 
+/// A tuple with fields, or a reference to one; a receiver is none.
+fn is_tuple(parameter: &syn::FnArg) -> bool {
+    let syn::FnArg::Typed(parameter) = parameter else { return false };
+    let mut ty = &*parameter.ty;
+    loop {
+        match ty {
+            syn::Type::Reference(reference) => ty = &reference.elem,
+            syn::Type::Paren(paren) => ty = &paren.elem,
+            syn::Type::Tuple(tuple) => return !tuple.elems.is_empty(),
+            _ => return false,
+        }
+    }
+}
+
 impl<'ast> Visit<'ast> for Walk {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         self.mark_if_test(&item.attrs, item.span());
@@ -172,8 +192,10 @@ impl<'ast> Visit<'ast> for Walk {
 
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
         self.mark_if_test(&item.attrs, item.span());
+        let is_outer = std::mem::take(&mut self.is_in_trait_impl);
         self.add_function(&item.sig, item.block.span());
         self.within(item.sig.ident.to_string(), |walk| visit::visit_item_fn(walk, item));
+        self.is_in_trait_impl = is_outer;
     }
 
     fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
@@ -184,7 +206,9 @@ impl<'ast> Visit<'ast> for Walk {
                 _ => None,
             }));
         }
+        let is_outer = std::mem::replace(&mut self.is_in_trait_impl, item.trait_.is_some());
         self.within(type_name(&item.self_ty), |walk| visit::visit_item_impl(walk, item));
+        self.is_in_trait_impl = is_outer;
     }
 
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
@@ -198,9 +222,8 @@ impl<'ast> Visit<'ast> for Walk {
     }
 
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
-        if let Some(block) = &item.default {
-            self.add_function(&item.sig, block.span());
-        }
+        let end = item.default.as_ref().map_or_else(|| item.span(), Spanned::span);
+        self.add_function(&item.sig, end);
         visit::visit_trait_item_fn(self, item);
     }
 

@@ -174,8 +174,8 @@ impl EmulatedCore {
 
     /// Gives every live order a place above `head`, as a full resend requires, and leaves one `seq`
     /// for the resend's end.
-    pub fn number_again(&mut self, head: (Seq, Rec)) {
-        self.seq = self.seq.max(head.0.0);
+    pub fn number_again(&mut self, head: Seq) {
+        self.seq = self.seq.max(head.0);
         for row in &mut self.live {
             self.seq += 1;
             row.seq = Seq(self.seq);
@@ -294,7 +294,7 @@ mod tests {
         for step in 0..20_000 {
             if step % 5_000 == 4_999 {
                 let before = core.live().len();
-                core.number_again((Seq(head.0.0 + 10), Rec(9)));
+                core.number_again(Seq(head.0.0 + 10));
                 assert_eq!(core.live().len(), before);
                 assert!(core.live().iter().all(|row| row.seq > head.0));
                 head = core.live().iter().map(|row| (row.seq, row.rec)).max().expect("orders");

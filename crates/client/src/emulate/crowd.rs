@@ -317,7 +317,7 @@ impl Crowd {
                 failure = failure.take().or(follower.on_reject(reject, clock.now()).err());
                 return;
             }
-            let taken = hear(follower, figures, (incoming, out), (measured_from, now));
+            let taken = hear(follower, figures, incoming, out, measured_from, now);
             failure = failure.take().or(taken.err());
         });
         match failure.or(received.err()) {
@@ -340,8 +340,10 @@ impl Crowd {
 fn hear(
     follower: &mut Follower,
     figures: &mut ClassFigures,
-    (incoming, out): (Incoming<'_>, &mut Vec<u8>),
-    (measured_from, now): (Option<Nanos>, Nanos),
+    incoming: Incoming<'_>,
+    out: &mut Vec<u8>,
+    measured_from: Option<Nanos>,
+    now: Nanos,
 ) -> Result<(), ClientError> {
     match incoming {
         Incoming::Page(page, token) => {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use weir_types::{BatchNo, Epoch, Nanos, Reason, Rec, Seq};
+use weir_types::{BatchNo, Epoch, Nanos, Reason, Seq};
 use weir_wire::delivery::OrderRow;
 use weir_wire::ingest::{BatchFlags, SourceReject};
 
@@ -410,7 +410,7 @@ impl Fed {
         }
         for event in events {
             match event {
-                SourceEvent::Opened { head, .. } => self.opened(head),
+                SourceEvent::Opened { head: (seq, _), .. } => self.opened(seq),
                 SourceEvent::Acknowledged(batch_no) => {
                     self.acknowledged(batch_no, now, run.as_deref_mut());
                 }
@@ -421,7 +421,7 @@ impl Fed {
         Ok(())
     }
 
-    fn opened(&mut self, head: (Seq, Rec)) {
+    fn opened(&mut self, head: Seq) {
         if self.phase == Phase::Opening {
             self.core.number_again(head);
             self.phase = Phase::Resending(0);

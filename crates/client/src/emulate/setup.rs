@@ -19,7 +19,8 @@ const HEARTBEAT_MS: u32 = 30_000;
 pub fn define_sessions(
     admin: &mut Admin,
     role: Role,
-    (first_id, count): (u32, u32),
+    first_id: u32,
+    count: u32,
 ) -> Result<Vec<SessionConfig>, ClientError> {
     (first_id..first_id.saturating_add(count))
         .map(|id| {

@@ -182,19 +182,19 @@ impl LobsterFlow {
         };
         self.survey.passed(message);
         let mut left = message.qty;
-        left -= self.take(message.order_id, left, (message.ts, kind), out);
+        left -= self.take(message.order_id, left, message.ts, kind, out);
         // Quantity that the named order lacks must be in the level's anonymous seeds.
         let ids = self.ledger.ids_at(message.side, message.price);
         for id in ids.into_iter().filter(|id| *id >= ANONYMOUS_ID_FIRST) {
             if left.is_zero() {
                 break;
             }
-            left -= self.take(id, left, (message.ts, kind), out);
+            left -= self.take(id, left, message.ts, kind, out);
         }
         if kind == FlowKind::Delete
             && let Some(rest) = self.ledger.get(message.order_id)
         {
-            self.take(message.order_id, rest.leaves, (message.ts, FlowKind::Vanish), out);
+            self.take(message.order_id, rest.leaves, message.ts, FlowKind::Vanish, out);
         }
     }
 
@@ -213,7 +213,8 @@ impl LobsterFlow {
         &mut self,
         id: u64,
         qty: Qty,
-        (ts, kind): (Nanos, FlowKind),
+        ts: Nanos,
+        kind: FlowKind,
         out: &mut Vec<FlowItem>,
     ) -> Qty {
         let Some(order) = self.ledger.get(id) else { return Qty::ZERO };
@@ -239,7 +240,7 @@ impl LobsterFlow {
         for (index, side) in [Side::Buy, Side::Sell].into_iter().enumerate() {
             let levels = if side == Side::Buy { &row.bids } else { &row.asks };
             let after = Sight::of(levels, row.depth);
-            contradicts |= self.clear_gone(ts, side, (levels, after), out);
+            contradicts |= self.clear_gone(ts, side, levels, after, out);
             for level in levels {
                 let known = self.ledger.qty_at(side, level.price);
                 let in_sight = self.sight[index].covers(side, level.price);
@@ -261,7 +262,8 @@ impl LobsterFlow {
         &mut self,
         ts: Nanos,
         side: Side,
-        (levels, after): (&[Level], Sight),
+        levels: &[Level],
+        after: Sight,
         out: &mut Vec<FlowItem>,
     ) -> bool {
         let gone: Vec<Price> = self
@@ -275,7 +277,7 @@ impl LobsterFlow {
         for price in gone {
             contradicts |= self.sight[index_of(side)].covers(side, price);
             for id in self.ledger.ids_at(side, price) {
-                self.take(id, Qty(u64::MAX), (ts, FlowKind::Vanish), out);
+                self.take(id, Qty(u64::MAX), ts, FlowKind::Vanish, out);
             }
         }
         contradicts
@@ -283,7 +285,7 @@ impl LobsterFlow {
 
     /// Brings a level to the quantity of its row, by the table above.
     fn reconcile(&mut self, ts: Nanos, side: Side, level: Level, out: &mut Vec<FlowItem>) {
-        self.drop_overtaken(ts, (side, level.price), out);
+        self.drop_overtaken(ts, side, level.price, out);
         let price = level.price;
         let known = self.ledger.ids_at(side, price);
         let sure: u64 = known.iter().map(|id| self.sure(*id).0).sum();
@@ -304,10 +306,10 @@ impl LobsterFlow {
         for id in &known {
             let order = self.ledger.get(*id).expect("listed at its level");
             let spare = order.leaves - self.sure(*id);
-            surplus -= self.take(*id, spare.min(surplus), (ts, FlowKind::Vanish), out);
+            surplus -= self.take(*id, spare.min(surplus), ts, FlowKind::Vanish, out);
         }
         for id in known.iter().rev() {
-            surplus -= self.take(*id, surplus, (ts, FlowKind::Vanish), out);
+            surplus -= self.take(*id, surplus, ts, FlowKind::Vanish, out);
         }
     }
 
@@ -318,14 +320,14 @@ impl LobsterFlow {
     }
 
     /// Removes orders that are never named again but precede orders still to be executed.
-    fn drop_overtaken(&mut self, ts: Nanos, at: (Side, Price), out: &mut Vec<FlowItem>) {
-        let to_come = self.survey.executions.get(&at).copied().unwrap_or_default();
+    fn drop_overtaken(&mut self, ts: Nanos, side: Side, price: Price, out: &mut Vec<FlowItem>) {
+        let to_come = self.survey.executions.get(&(side, price)).copied().unwrap_or_default();
         let mut of_those_ahead = 0;
-        for id in self.ledger.ids_at(at.0, at.1) {
+        for id in self.ledger.ids_at(side, price) {
             let ahead = self.survey.ahead(id);
             of_those_ahead += ahead.executions;
             if ahead.qty.is_zero() && to_come > of_those_ahead {
-                self.take(id, Qty(u64::MAX), (ts, FlowKind::Vanish), out);
+                self.take(id, Qty(u64::MAX), ts, FlowKind::Vanish, out);
             }
         }
     }

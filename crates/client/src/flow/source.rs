@@ -55,7 +55,13 @@ pub fn load(path: &Path) -> Result<PackedFlow, FlowError> {
             load_bitstamp(path).map(|(flow, _)| flow)
         }
         Some(SourceKind::Packed) => load_packed(path),
-        None => Err(FlowError::UnknownKind { file: name_of(path) }),
+        None => {
+            // A file that is not there is said to be so, whatever its name.
+            let file = path.display().to_string();
+            std::fs::metadata(path)
+                .map_err(|source| FlowError::Io { file: file.clone(), source })?;
+            Err(FlowError::UnknownKind { file })
+        }
     }
 }
 

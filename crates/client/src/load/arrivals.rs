@@ -28,12 +28,27 @@ pub enum Arrivals {
 impl FromStr for Arrivals {
     type Err = String;
 
-    /// Parses `poisson`, `uniform`, `bursts:SIZE`, `staircase:RATE*SECONDS,RATE*SECONDS,...`.
+    /// Parses `poisson`, `uniform`, `bursts:SIZE`, `staircase:RATE*SECONDS,RATE*SECONDS,...`, where
+    /// the seconds may end in `s`.
     fn from_str(text: &str) -> Result<Arrivals, String> {
+        let seconds = |text: &str| text.strip_suffix('s').unwrap_or(text).parse().ok();
+        Arrivals::parse_with(text, seconds)
+    }
+}
+
+impl Arrivals {
+    /// Parses as [`Arrivals::from_str`], with the times of a staircase as `seconds` reads them.
+    ///
+    /// # Errors
+    /// The accepted forms.
+    pub fn parse_with(
+        text: &str,
+        seconds: impl Fn(&str) -> Option<f64>,
+    ) -> Result<Arrivals, String> {
         let wrong = || {
             format!(
-                "arrivals {text:?}: want poisson, uniform, bursts:SIZE or \
-                 staircase:RATE*SECONDS,..."
+                "arrivals {text:?}: want poisson, uniform, bursts:SIZE or staircase:RATE*TIME,..., \
+                 such as staircase:500*4s,2000*250ms"
             )
         };
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
@@ -46,8 +61,8 @@ impl FromStr for Arrivals {
             },
             ("staircase", steps) => {
                 let step = |step: &str| {
-                    let (rate, seconds) = step.split_once('*')?;
-                    let (rate, seconds) = (rate.parse().ok()?, seconds.parse().ok()?);
+                    let (rate, time) = step.split_once('*')?;
+                    let (rate, seconds): (f64, f64) = (rate.parse().ok()?, seconds(time)?);
                     (rate > 0.0 && seconds > 0.0).then_some((rate, seconds))
                 };
                 let steps: Option<Vec<_>> = steps.split(',').map(step).collect();
@@ -65,7 +80,7 @@ impl std::fmt::Display for Arrivals {
             Arrivals::Uniform => f.write_str("uniform"),
             Arrivals::Bursts(size) => write!(f, "bursts:{size}"),
             Arrivals::Staircase(steps) => {
-                let steps: Vec<_> = steps.iter().map(|(r, s)| format!("{r}*{s}")).collect();
+                let steps: Vec<_> = steps.iter().map(|(r, s)| format!("{r}*{s}s")).collect();
                 write!(f, "staircase:{}", steps.join(","))
             }
         }
@@ -190,9 +205,10 @@ mod tests {
 
     #[test]
     fn names_read_back_and_nonsense_is_refused() {
-        for text in ["poisson", "uniform", "bursts:3", "staircase:1000*2,5000*0.5"] {
+        for text in ["poisson", "uniform", "bursts:3", "staircase:1000*2s,5000*0.5s"] {
             assert_eq!(text.parse::<Arrivals>().unwrap().to_string(), text);
         }
+        assert_eq!("staircase:5*2".parse::<Arrivals>(), "staircase:5*2s".parse());
         for text in ["", "bursts", "bursts:0", "staircase:", "staircase:1*0", "poisson:3"] {
             assert!(text.parse::<Arrivals>().is_err(), "{text:?}");
         }

@@ -65,7 +65,7 @@ pub enum Pace {
 }
 
 /// A source of orders: the next due time, the trader, the request.
-pub trait Source {
+pub trait OrderGenerator {
     /// The next due time, since the start of the run; `None` at the end. Never decreases.
     fn peek(&self) -> Option<Nanos>;
 
@@ -133,7 +133,7 @@ pub struct Generator {
 /// The state of a run other than the connections.
 struct Run<'a> {
     plan: &'a LoadPlan,
-    source: &'a mut dyn Source,
+    source: &'a mut dyn OrderGenerator,
     recorder: Recorder,
     start: Nanos,
     under_way: u64,
@@ -231,14 +231,14 @@ impl Generator {
     pub fn run(
         &mut self,
         plan: &LoadPlan,
-        source: &mut dyn Source,
+        source: &mut dyn OrderGenerator,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<LoadReport, ClientError> {
         if plan.wait == WaitStrategy::Park {
             sharpen_timers();
         }
         let readiness = self.watch()?;
-        let mut run = Run::new(plan, source, (self.clock.now(), readiness));
+        let mut run = Run::new(plan, source, self.clock.now(), readiness);
         let mut next_progress = run.start;
         let mut end = None;
         loop {
@@ -281,7 +281,7 @@ impl Generator {
             let (index, session) = self.traders[trader];
             let client = &mut self.clients[index];
             let times = Times { due, sent: now };
-            match client.submit_at(session, (partition_id, request), times) {
+            match client.submit_at(session, partition_id, request, times) {
                 Submit::Sent(_) => {
                     run.recorder.counts.sent += 1;
                     run.under_way += 1;
@@ -355,7 +355,7 @@ impl Generator {
             if now.0 == 0 {
                 now = clock.now();
             }
-            run.on_incoming(incoming, (places, now));
+            run.on_incoming(incoming, places, now);
         });
         received.map(drop).or_else(|error| self.reconnect(index, error, run))
     }
@@ -371,20 +371,11 @@ impl Generator {
         if self.reconnect_within.is_zero() || !lost.is_passing() {
             return Err(lost);
         }
-        let deadline = Instant::now() + self.reconnect_within;
+        let within = self.reconnect_within;
         let (clock, places) = (self.clock, &self.places);
-        loop {
-            let outcome = self.clients[index].reconnect(LOGON_TIMEOUT, &mut |incoming, _| {
-                run.on_incoming(incoming, (places, clock.now()));
-            });
-            match outcome {
-                Ok(()) => break,
-                Err(error) if Instant::now() < deadline && may_come_back(&error) => {
-                    std::thread::sleep(RECONNECT_RETRY);
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        bring_back(&mut self.clients[index], within, &mut |incoming| {
+            run.on_incoming(incoming, places, clock.now());
+        })?;
         run.recorder.counts.reconnects += 1;
         if run.readiness.is_some() {
             run.readiness = self.watch()?;
@@ -392,25 +383,37 @@ impl Generator {
         Ok(())
     }
 
-    /// Reads answers until no request of an earlier run is unanswered.
+    /// Reads answers until no request of an earlier run is unanswered. After
+    /// [`Generator::ride_over`] a lost connection is opened again, and the wait begins anew.
     ///
     /// # Errors
     /// Those of the connection; [`ClientError::Timeout`].
     pub fn settle(&mut self, timeout: Duration) -> Result<(), ClientError> {
-        let deadline = Nanos(self.clock.now().0 + crate::clock::nanos(timeout).0);
+        let until = |clock: &Clock| Nanos(clock.now().0 + crate::clock::nanos(timeout).0);
+        let within = self.reconnect_within;
+        let mut deadline = until(&self.clock);
         for client in &mut self.clients {
             while client.sessions().iter().any(|session| session.unanswered_count() > 0) {
                 let left = deadline.since(self.clock.now());
                 if left.0 == 0 {
                     return Err(ClientError::Timeout { waiting_for: "answers", timeout });
                 }
-                client.poll(Duration::from_nanos(left.0), |_, _| {})?;
+                match client.poll(Duration::from_nanos(left.0), |_, _| {}) {
+                    Ok(_) => {}
+                    Err(lost) if !within.is_zero() && lost.is_passing() => {
+                        bring_back(client, within, &mut |_| {})?;
+                        deadline = until(&self.clock);
+                    }
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(())
     }
 
-    /// Cancels all orders and closes the sessions.
+    /// Cancels all orders and closes the sessions. After [`Generator::ride_over`] a connection that
+    /// is lost before the cancels are answered is opened again; one that is lost later has nothing
+    /// left to do.
     ///
     /// # Errors
     /// Those of the connection; [`ClientError::Timeout`].
@@ -422,12 +425,37 @@ impl Generator {
                     let request = mass_cancel(partition_id);
                     // If the request is not accepted, the session's orders stay; `settle` below
                     // reports open requests.
-                    let _ = client.submit_at(index, (partition_id, request), Times::default());
+                    let _ = client.submit_at(index, partition_id, request, Times::default());
                 }
             }
         }
         self.settle(timeout)?;
-        self.clients.into_iter().try_for_each(|client| client.log_out(timeout))
+        let may_be_lost = !self.reconnect_within.is_zero();
+        self.clients.into_iter().try_for_each(|client| match client.log_out(timeout) {
+            Err(lost) if may_be_lost && lost.is_passing() => Ok(()),
+            outcome => outcome,
+        })
+    }
+}
+
+/// Reconnects a client after a loss; its sessions resume and send unanswered requests again.
+///
+/// # Errors
+/// The last error, if it does not pass within `within`.
+fn bring_back(
+    client: &mut Client,
+    within: Duration,
+    on_incoming: &mut dyn FnMut(Incoming<'_>),
+) -> Result<(), ClientError> {
+    let deadline = Instant::now() + within;
+    loop {
+        match client.reconnect(LOGON_TIMEOUT, &mut |incoming, _| on_incoming(incoming)) {
+            Ok(()) => return Ok(()),
+            Err(error) if Instant::now() < deadline && may_come_back(&error) => {
+                std::thread::sleep(RECONNECT_RETRY);
+            }
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -483,8 +511,9 @@ fn is_second_answer(event: &SessionEvent) -> bool {
 impl<'a> Run<'a> {
     fn new(
         plan: &'a LoadPlan,
-        source: &'a mut dyn Source,
-        (start, readiness): (Nanos, Option<Readiness>),
+        source: &'a mut dyn OrderGenerator,
+        start: Nanos,
+        readiness: Option<Readiness>,
     ) -> Run<'a> {
         Run {
             plan,
@@ -588,7 +617,8 @@ impl<'a> Run<'a> {
     fn on_incoming(
         &mut self,
         incoming: Incoming<'_>,
-        (places, now): (&HashMap<SessionId, usize>, Nanos),
+        places: &HashMap<SessionId, usize>,
+        now: Nanos,
     ) {
         if let Incoming::Session(session_id, event) = incoming {
             if let SessionEvent::Report { report, .. } = &event {

@@ -13,7 +13,7 @@ use weir_wire::report::StageTimes;
 const TIME_MAX: u64 = 600_000_000_000;
 
 /// The spans between a node's probe points, in order, by their names in the design.
-pub const SEGMENT_NAMES: [&str; 6] = [
+pub const STAGE_NAMES: [&str; 6] = [
     "t0-t1 gateway to partition",
     "t1-t2 to the sequencer",
     "t2-t3 sequenced, committed",
@@ -96,7 +96,7 @@ pub struct Recorder {
     from_due: Histogram<u64>,
     from_sent: Histogram<u64>,
     lag: Histogram<u64>,
-    segments: [Histogram<u64>; 6],
+    stages: [Histogram<u64>; 6],
     door_to_door: Histogram<u64>,
     outside: Histogram<u64>,
     late_after: Nanos,
@@ -138,7 +138,7 @@ impl Recorder {
             from_due: histogram(),
             from_sent: histogram(),
             lag: histogram(),
-            segments: std::array::from_fn(|_| histogram()),
+            stages: std::array::from_fn(|_| histogram()),
             door_to_door: histogram(),
             outside: histogram(),
             late_after,
@@ -170,8 +170,8 @@ impl Recorder {
             return;
         }
         let mut before = 0;
-        for (segment, after_t0) in self.segments.iter_mut().zip(stages.after_t0) {
-            segment.saturating_record(u64::from(after_t0.saturating_sub(before)));
+        for (stage, after_t0) in self.stages.iter_mut().zip(stages.after_t0) {
+            stage.saturating_record(u64::from(after_t0.saturating_sub(before)));
             before = after_t0;
         }
         self.door_to_door.saturating_record(u64::from(before));
@@ -191,7 +191,7 @@ impl Recorder {
         } else {
             Verdict::Valid
         };
-        let segments = SEGMENT_NAMES.iter().zip(&self.segments);
+        let named = STAGE_NAMES.iter().zip(&self.stages);
         LoadReport {
             verdict,
             rate_measured: measured as f64 / (duration.0.max(1) as f64 / 1e9),
@@ -200,8 +200,8 @@ impl Recorder {
             latency: Quantiles::of(&self.from_due),
             latency_from_sent: Quantiles::of(&self.from_sent),
             generator_lag: Quantiles::of(&self.lag),
-            segments: segments
-                .map(|(name, histogram)| Segment { name, span: Quantiles::of(histogram) })
+            stages: named
+                .map(|(name, histogram)| Stage { name, span: Quantiles::of(histogram) })
                 .collect(),
             t0_to_t6: Quantiles::of(&self.door_to_door),
             outside: Quantiles::of(&self.outside),
@@ -212,7 +212,7 @@ impl Recorder {
 
 /// One span of the node's own time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Segment {
+pub struct Stage {
     /// Its two points.
     pub name: &'static str,
     /// Its duration.
@@ -237,7 +237,8 @@ pub struct LoadReport {
     /// The time from due to sent: the generator's own lag.
     pub generator_lag: Quantiles,
     /// The node's stages, from its reports.
-    pub segments: Vec<Segment>,
+    #[serde(rename = "segments")]
+    pub stages: Vec<Stage>,
     /// The sum of the stages.
     pub t0_to_t6: Quantiles,
     /// The time from sent to received less the stages: sockets, gateway, client.
@@ -276,7 +277,7 @@ mod tests {
         recorder.record_stages(&stages, Nanos(300));
         recorder.record_stages(&StageTimes::default(), Nanos(300));
         let report = recorder.report(Nanos(1), 1.0);
-        let spans: Vec<u64> = report.segments.iter().map(|segment| segment.span.max).collect();
+        let spans: Vec<u64> = report.stages.iter().map(|stage| stage.span.max).collect();
         assert_eq!(spans, [10, 20, 30, 40, 50, 60]);
         assert_eq!((report.t0_to_t6.max, report.outside.max), (210, 90));
         assert_eq!(report.t0_to_t6.count, 1, "a report sent again has no times");

@@ -19,7 +19,7 @@ use weir_wire::order_entry::NewOrder;
 
 use super::Rng;
 use super::arrivals::{Arrivals, Schedule};
-use super::generator::Source;
+use super::generator::OrderGenerator;
 use crate::request::{LimitOrder, Replace, cancel};
 
 /// The depth of each side of the book in ticks.
@@ -258,7 +258,7 @@ impl MixSource {
     }
 }
 
-impl Source for MixSource {
+impl OrderGenerator for MixSource {
     #[inline]
     fn peek(&self) -> Option<Nanos> {
         Some(self.schedule.peek())

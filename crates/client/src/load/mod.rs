@@ -20,10 +20,10 @@ pub mod playback;
 pub mod setup;
 
 pub use arrivals::{Arrivals, Schedule};
-pub use generator::{Generator, LoadPlan, Pace, Progress, Source, Trader};
+pub use generator::{Generator, LoadPlan, OrderGenerator, Pace, Progress, Trader};
 pub use measure::{LoadReport, Quantiles, Verdict};
 pub use mix::{Kinds, Listing, Mix, MixSource};
-pub use playback::{Playback, Stage};
+pub use playback::{Playback, PlaybackAccount};
 pub use setup::{SetupPlan, set_up};
 
 /// A small random stream (SplitMix64): one seed, one run.

@@ -9,13 +9,13 @@ use weir_types::{AccountId, ClOrdId, InstrumentId, Nanos, PartitionId, Price, Ti
 use weir_wire::Request;
 use weir_wire::event::OrderEvent;
 
-use super::generator::Source;
+use super::generator::OrderGenerator;
 use crate::flow::{Due, LocalId, OrderIntent, Replay};
 use crate::request::{LimitOrder, Replace, cancel};
 
 /// The instrument, account and trader of one copy of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stage {
+pub struct PlaybackAccount {
     /// The instrument.
     pub instrument_id: InstrumentId,
     /// Its partition.
@@ -31,7 +31,7 @@ pub struct Stage {
 pub struct Playback<'a> {
     replay: Replay<'a>,
     next: Option<Due>,
-    stages: &'a [Stage],
+    stages: &'a [PlaybackAccount],
     first_name: u64,
     /// The prices of orders that may be live: a replace repeats them.
     prices: HashMap<u64, Price>,
@@ -41,7 +41,7 @@ pub struct Playback<'a> {
 impl<'a> Playback<'a> {
     /// Plays `replay`; copy i uses stage i.
     #[must_use]
-    pub fn new(mut replay: Replay<'a>, stages: &'a [Stage]) -> Playback<'a> {
+    pub fn new(mut replay: Replay<'a>, stages: &'a [PlaybackAccount]) -> Playback<'a> {
         let left_count = replay.remaining();
         let next = replay.next();
         // Names count up from the time of day, so that they differ from an earlier run's.
@@ -59,8 +59,8 @@ impl<'a> Playback<'a> {
         ClOrdId::from_number(self.first_name.wrapping_add(local_id.0))
     }
 
-    fn request(&mut self, intent: OrderIntent, stage: &Stage) -> Request {
-        let Stage { instrument_id, account_id, .. } = *stage;
+    fn request(&mut self, intent: OrderIntent, stage: &PlaybackAccount) -> Request {
+        let PlaybackAccount { instrument_id, account_id, .. } = *stage;
         let cl_ord_id = self.name(intent.local_id());
         match intent {
             OrderIntent::New { local_id, side, price, qty, tif } => {
@@ -104,7 +104,7 @@ impl<'a> Playback<'a> {
     }
 }
 
-impl Source for Playback<'_> {
+impl OrderGenerator for Playback<'_> {
     fn peek(&self) -> Option<Nanos> {
         self.next.map(|due| due.at)
     }

@@ -59,7 +59,7 @@ pub fn set_up(
 pub fn hire_all(admin: &mut Admin, plan: &SetupPlan) -> Result<Vec<Trader>, ClientError> {
     let firm_id = FirmId(plan.first_id);
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
-    let name = symbol("LOAD", plan.first_id);
+    let name = symbol(plan.first_id);
     admin.define_firm(DefineFirm { request_no, name, session_id, firm_id })?;
     let mut traders = Vec::new();
     for index in 0..plan.session_count {
@@ -128,7 +128,7 @@ pub fn hire(admin: &mut Admin, plan: &SetupPlan, id: u32) -> Result<Trader, Clie
 fn list(admin: &mut Admin, id: u32, partition_id: PartitionId) -> Result<Listing, ClientError> {
     let definition = DefineInstrument {
         request_no: RequestNo::NONE,
-        symbol: symbol("LOAD", id),
+        symbol: symbol(id),
         tick_size: Price(1),
         lot_size: Qty(1),
         order_qty_max: Qty(1_000_000),
@@ -155,6 +155,32 @@ fn list(admin: &mut Admin, id: u32, partition_id: PartitionId) -> Result<Listing
     })
 }
 
-fn symbol(prefix: &str, number: u32) -> Symbol {
-    Symbol::new(&format!("{prefix}{number}")).expect("a prefix and ten digits are 16 characters")
+/// The longest symbol of the node's published market.
+const SYMBOL_LEN_MAX: usize = 8;
+
+/// Returns the name of the load's instrument or firm `number`: LOAD and the number, or as much of
+/// LOAD as the published market's symbols have room for.
+fn symbol(number: u32) -> Symbol {
+    let digits = number.to_string();
+    let room = SYMBOL_LEN_MAX.saturating_sub(digits.len());
+    let prefix = &"LOAD"[..room.min(4)];
+    Symbol::new(&format!("{prefix}{digits}")).expect("a prefix and ten digits are 16 characters")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_have_eight_letters_at_most_as_long_as_their_number_does() {
+        for (number, want) in [
+            (1, "LOAD1"),
+            (9_000, "LOAD9000"),
+            (900_000, "LO900000"),
+            (12_345_678, "12345678"),
+            (u32::MAX, "4294967295"),
+        ] {
+            assert_eq!(symbol(number).to_string(), want);
+        }
+    }
 }

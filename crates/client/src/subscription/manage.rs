@@ -79,7 +79,7 @@ impl BrokerClient {
             level: new.level,
         };
         let put = |out: &mut Vec<u8>| put_with_data(&create, new.name.as_bytes(), out);
-        self.ask("a subscription", (create.correlation_id, new.name), put, &mut |_, _| {})?;
+        self.ask("a subscription", create.correlation_id, new.name, put, &mut |_, _| {})?;
         Ok(())
     }
 
@@ -93,7 +93,7 @@ impl BrokerClient {
         firm_id: FirmId,
         name: &str,
     ) -> Result<(), ClientError> {
-        self.request((action, firm_id), name, &mut |_, _| {})?;
+        self.request(action, firm_id, name, &mut |_, _| {})?;
         Ok(())
     }
 
@@ -110,8 +110,9 @@ impl BrokerClient {
                 let name = String::from_utf8_lossy(name).into_owned();
                 all.push(Listed { name, state: *state });
             };
-            let list = (SubscriptionAction::List, firm_id);
-            if self.request(list, &behind, &mut keep)?.has_more == Switch::Off {
+            let list = SubscriptionAction::List;
+            let done = self.request(list, firm_id, &behind, &mut keep)?;
+            if done.has_more == Switch::Off {
                 return Ok(all);
             }
         }
@@ -125,7 +126,7 @@ impl BrokerClient {
         let (correlation_id, session_id) = (self.next_correlation_id(), self.session_id());
         let named = NamedToken { correlation_id, session_id, handle };
         let put = |out: &mut Vec<u8>| put_with_data(&named, token, out);
-        self.ask("a token", (correlation_id, ""), put, &mut |_, _| {})?;
+        self.ask("a token", correlation_id, "", put, &mut |_, _| {})?;
         Ok(())
     }
 
@@ -136,14 +137,15 @@ impl BrokerClient {
 
     fn request(
         &mut self,
-        (action, firm_id): (SubscriptionAction, FirmId),
+        action: SubscriptionAction,
+        firm_id: FirmId,
         name: &str,
         listed: &mut dyn FnMut(&SubscriptionState, &[u8]),
     ) -> Result<SubscriptionDone, ClientError> {
         let (correlation_id, session_id) = (self.next_correlation_id(), self.session_id());
         let request = SubscriptionRequest { correlation_id, session_id, firm_id, action };
         let put = |out: &mut Vec<u8>| put_with_data(&request, name.as_bytes(), out);
-        self.ask("a request about a subscription", (correlation_id, name), put, listed)
+        self.ask("a request about a subscription", correlation_id, name, put, listed)
     }
 
     /// Sends a request and waits for its answer. Subscribed messages that come meanwhile are kept
@@ -151,7 +153,8 @@ impl BrokerClient {
     fn ask(
         &mut self,
         request: &'static str,
-        (correlation_id, subject): (u64, &str),
+        correlation_id: u64,
+        subject: &str,
         put: impl Fn(&mut Vec<u8>),
         listed: &mut dyn FnMut(&SubscriptionState, &[u8]),
     ) -> Result<SubscriptionDone, ClientError> {

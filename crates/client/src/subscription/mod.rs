@@ -146,8 +146,8 @@ impl BrokerClient {
         let mut reading = Reading::new(name, credit, seen);
         if let Some(client) = &mut self.client {
             self.correlation_id += 1;
-            let asker = (self.correlation_id, self.session.session_id, handle);
-            reading.put_attach(asker, client.outbox());
+            let session_id = self.session.session_id;
+            reading.put_attach(self.correlation_id, session_id, handle, client.outbox());
         }
         self.readings.insert(handle, reading);
         handle
@@ -245,9 +245,9 @@ impl BrokerClient {
         for (handle, reading) in &mut self.readings {
             if reading.is_to_attach(now) {
                 self.correlation_id += 1;
-                reading.put_attach((self.correlation_id, session_id, *handle), client.outbox());
+                reading.put_attach(self.correlation_id, session_id, *handle, client.outbox());
             }
-            reading.put_acks((session_id, *handle), client.outbox());
+            reading.put_acks(session_id, *handle, client.outbox());
         }
         self.publishing.pump(session_id, now, client.outbox());
     }
@@ -260,7 +260,7 @@ impl BrokerClient {
         let session_id = self.session.session_id;
         for (handle, reading) in &mut self.readings {
             self.correlation_id += 1;
-            reading.put_attach((self.correlation_id, session_id, *handle), client.outbox());
+            reading.put_attach(self.correlation_id, session_id, *handle, client.outbox());
         }
         self.publishing.rewind();
         self.early.clear();

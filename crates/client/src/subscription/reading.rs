@@ -61,7 +61,9 @@ impl Reading {
     /// Sends the request to attach. Messages without acknowledgement will come again.
     pub(super) fn put_attach(
         &mut self,
-        (correlation_id, session_id, handle): (u64, SessionId, u32),
+        correlation_id: u64,
+        session_id: SessionId,
+        handle: u32,
         out: &mut Vec<u8>,
     ) {
         self.open.clear();
@@ -119,7 +121,7 @@ impl Reading {
     }
 
     /// Sends the acknowledgements since the last call.
-    pub(super) fn put_acks(&mut self, (session_id, handle): (SessionId, u32), out: &mut Vec<u8>) {
+    pub(super) fn put_acks(&mut self, session_id: SessionId, handle: u32, out: &mut Vec<u8>) {
         if self.free.messages == 0 {
             return;
         }
@@ -161,11 +163,11 @@ mod tests {
         reading.ack(10);
         let mut out = Vec::new();
         // The node was killed: everything comes again, under other numbers.
-        reading.put_attach((2, SessionId(7), 1), &mut out);
+        reading.put_attach(2, SessionId(7), 1, &mut out);
         assert!(!reading.take(&message(110, 1), 5), "it was dealt with");
         assert!(reading.take(&message(111, 2), 5), "it was not");
         out.clear();
-        reading.put_acks((SessionId(7), 1), &mut out);
+        reading.put_acks(SessionId(7), 1, &mut out);
         assert!(!out.is_empty(), "what is dropped is acknowledged, or its credit would be lost");
         assert_eq!(reading.seen()[&1], (Epoch(1), Position(1)));
     }

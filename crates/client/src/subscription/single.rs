@@ -135,7 +135,8 @@ impl Publisher {
     pub fn new(
         target: impl Into<Target>,
         session: SessionConfig,
-        (epoch, last): (Epoch, u64),
+        epoch: Epoch,
+        last: u64,
     ) -> Publisher {
         let mut client = BrokerClient::new(target, session);
         client.publish_from(epoch, last);

@@ -36,7 +36,7 @@ impl Dice {
     }
 }
 
-fn event(ts: u64, id: u64, kind: FlowKind, (side, price, qty): (Side, i64, u64)) -> FlowItem {
+fn event(ts: u64, id: u64, kind: FlowKind, side: Side, price: i64, qty: u64) -> FlowItem {
     let (ts, price, qty) = (Nanos(ts), Price(price), Qty(qty));
     FlowItem::Event(FlowEvent { ts, source_order_id: id, kind, side, price, qty })
 }
@@ -47,7 +47,6 @@ fn every_kind() -> (FlowHeader, Vec<FlowItem>) {
         Add, Delete, ExecuteVisible, Fill, Halt, HiddenExecution, PartialCancel, QuoteResume, Seed,
         TradeResume, Vanish,
     };
-    let (bid, ask) = ((Side::Buy, -5, 10), (Side::Sell, 7, 20));
     let row_level = |price, qty, seeded| RowLevel {
         level: Level { price: Price(price), qty: Qty(qty) },
         seeded,
@@ -60,25 +59,25 @@ fn every_kind() -> (FlowHeader, Vec<FlowItem>) {
         time_base: TimeBase::Midnight,
     };
     let items = vec![
-        event(5, 1 << 63, Seed, bid),
-        event(6, 2, Add, ask),
-        event(6, u64::MAX, Seed, (Side::Sell, i64::MAX, 1)),
-        event(7, 2, ExecuteVisible, (Side::Sell, 7, 3)),
-        event(7, 2, PartialCancel, (Side::Sell, 7, 4)),
+        event(5, 1 << 63, Seed, Side::Buy, -5, 10),
+        event(6, 2, Add, Side::Sell, 7, 20),
+        event(6, u64::MAX, Seed, Side::Sell, i64::MAX, 1),
+        event(7, 2, ExecuteVisible, Side::Sell, 7, 3),
+        event(7, 2, PartialCancel, Side::Sell, 7, 4),
         FlowItem::Row(FlowRow {
             ts: Nanos(7),
             bids: vec![row_level(-5, 10, true), row_level(-6, 1, false)],
             asks: vec![row_level(7, 13, false)],
             contradicts_events: true,
         }),
-        event(8, 3, Add, (Side::Buy, 7, 13)),
-        event(8, 2, Fill, (Side::Sell, 7, 13)),
-        event(9, 0, HiddenExecution, (Side::Buy, 3, 1)),
-        event(9, 0, Halt, (Side::Sell, -1, 0)),
-        event(9, 0, QuoteResume, (Side::Sell, 0, 0)),
-        event(9, 0, TradeResume, (Side::Sell, 1, 0)),
-        event(10, 1 << 63, Vanish, (Side::Buy, -5, 4)),
-        event(11, 1 << 63, Delete, (Side::Buy, -5, 6)),
+        event(8, 3, Add, Side::Buy, 7, 13),
+        event(8, 2, Fill, Side::Sell, 7, 13),
+        event(9, 0, HiddenExecution, Side::Buy, 3, 1),
+        event(9, 0, Halt, Side::Sell, -1, 0),
+        event(9, 0, QuoteResume, Side::Sell, 0, 0),
+        event(9, 0, TradeResume, Side::Sell, 1, 0),
+        event(10, 1 << 63, Vanish, Side::Buy, -5, 4),
+        event(11, 1 << 63, Delete, Side::Buy, -5, 6),
         FlowItem::Row(FlowRow {
             ts: Nanos(12),
             bids: vec![],
@@ -100,7 +99,7 @@ fn every_kind_of_event_packs_and_unpacks_to_itself() {
 #[test]
 fn a_stream_that_does_not_fit_itself_is_not_packed() {
     let (header, items) = every_kind();
-    let ghost = event(13, 77, FlowKind::Delete, (Side::Buy, 1, 1));
+    let ghost = event(13, 77, FlowKind::Delete, Side::Buy, 1, 1);
     let error = encode(&header, &[items[0].clone(), ghost]).unwrap_err();
     assert_eq!(error.to_string(), "item 1: the order does not stand");
     let back = [items[1].clone(), items[0].clone()];

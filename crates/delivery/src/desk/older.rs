@@ -208,13 +208,14 @@ impl Desk {
         reader: &mut Reader,
         answer: OlderAnswer,
         now: Nanos,
-        (sink, polled): (&mut impl PageSink, &mut Polled),
+        sink: &mut impl PageSink,
+        polled: &mut Polled,
     ) -> Visit {
         let page = match answer {
             OlderAnswer::Page(page) => page,
             OlderAnswer::Refused(reason) => {
                 reader.refusal = Some(reason);
-                return self.refuse(reader, reason, now, (sink, polled));
+                return self.refuse(reader, reason, now, sink, polled);
             }
             OlderAnswer::NotNow => {
                 let Some(out) = sink.buffer(reader.connection) else { return Visit::Pause };

@@ -121,7 +121,7 @@ impl Router {
         }
         let Some(found) = self.find(id, header.correlation_id) else { return Ok(()) };
         match header.reason {
-            Reason::None => self.on_page(&found, header, (token, Rows::default())),
+            Reason::None => self.on_page(&found, header, token, Rows::default()),
             reason => self.on_refusal(&found, reason, token),
         }
     }
@@ -140,14 +140,15 @@ impl Router {
             return self.on_probe(id, &due.header, &due.token);
         }
         let Some(found) = self.find(id, body.correlation_id) else { return Ok(()) };
-        self.on_page(&found, &due.header, (&due.token, rows))
+        self.on_page(&found, &due.header, &due.token, rows)
     }
 
     fn on_page(
         &mut self,
         found: &Found,
         header: &OrderPage,
-        (token, rows): (&[u8], Rows<'_>),
+        token: &[u8],
+        rows: Rows<'_>,
     ) -> Result<(), BackendFault> {
         let end = self.place_of(found, token)?;
         self.hear_page(found, header, &end);

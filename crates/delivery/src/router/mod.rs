@@ -243,7 +243,7 @@ impl Router {
             Err(_) => reader.refusal = Some(Reason::NotEntitled),
             Ok(scope) => {
                 reader.scope = Some(scope);
-                match self.open((&scope, &reader.terms), question.token) {
+                match self.open(&scope, &reader.terms, question.token) {
                     Ok((legs, carried)) => (reader.legs, reader.carried) = (legs, carried),
                     Err(reason) => reader.refusal = Some(reason),
                 }
@@ -433,7 +433,7 @@ impl Router {
         if reader.waits_for_min() && reader.min_until <= now {
             reader.refusal.get_or_insert(Reason::MinTokenNotReached);
         }
-        self.tend(slot, &mut reader, (now, &mut *io.port));
+        self.tend(slot, &mut reader, now, &mut *io.port);
         let due = match reader.refusal {
             Some(_) if !reader.is_lingering() => Due::Page,
             Some(_) => Due::Gone,

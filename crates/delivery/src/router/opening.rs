@@ -24,7 +24,8 @@ impl Router {
     /// Returns the places of a token: legs in the sources known here, and places in others.
     pub(super) fn open(
         &mut self,
-        (scope, terms): (&Scope, &Terms),
+        scope: &Scope,
+        terms: &Terms,
         token: &[u8],
     ) -> Result<(Vec<Leg>, Vec<SourcePlace>), Reason> {
         self.opened.clear();

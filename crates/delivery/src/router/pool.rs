@@ -258,7 +258,8 @@ impl Pool {
         &mut self,
         id: BackendId,
         fault: BackendFault,
-        (config, now): (&RouterConfig, Nanos),
+        config: &RouterConfig,
+        now: Nanos,
     ) {
         let jitter = self.next_chance();
         let backend = self.get_mut(id);

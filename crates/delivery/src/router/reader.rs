@@ -168,7 +168,7 @@ impl Reader {
 
     /// Returns the limits of its next page, from its terms and its credit.
     pub(super) fn page_terms(&self) -> Terms {
-        let (rows_max, bytes_max) = self.credit.bound((self.terms.rows_max, self.terms.bytes_max));
+        let (rows_max, bytes_max) = self.credit.bound(self.terms.rows_max, self.terms.bytes_max);
         Terms { rows_max, bytes_max, ..self.terms }
     }
 

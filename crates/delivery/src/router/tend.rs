@@ -48,7 +48,8 @@ impl Router {
         &mut self,
         slot: u32,
         reader: &mut Reader,
-        (now, port): (Nanos, &mut impl BackendPort),
+        now: Nanos,
+        port: &mut impl BackendPort,
     ) {
         if reader.refusal.is_some() {
             return;
@@ -56,9 +57,9 @@ impl Router {
         let Some(scope) = reader.scope else { return };
         for index in 0..reader.legs.len() {
             let leg = &mut reader.legs[index];
-            self.give_up_in_vain(leg, &scope, (now, &mut *port));
+            self.give_up_in_vain(leg, &scope, now, &mut *port);
             if leg.asking.is_none() && Self::is_wanting(reader, &reader.legs[index], now) {
-                self.ask_for((slot, reader, index), (now, &mut *port));
+                self.ask_for(slot, reader, index, now, &mut *port);
             }
         }
     }
@@ -68,7 +69,8 @@ impl Router {
         &mut self,
         leg: &mut Leg,
         scope: &Scope,
-        (now, port): (Nanos, &mut impl BackendPort),
+        now: Nanos,
+        port: &mut impl BackendPort,
     ) {
         let Some(asking) = leg.asking else { return };
         if !self.pool.is_serving(&asking) {
@@ -100,7 +102,7 @@ impl Router {
     /// Sets a backend aside for a while; readers that wait for it use another.
     pub(super) fn put_aside(&mut self, id: BackendId, fault: BackendFault, now: Nanos) {
         self.figures.fault_count += 1;
-        self.pool.failed(id, fault, (&self.config, now));
+        self.pool.failed(id, fault, &self.config, now);
         self.due_rows.retain(|due| due.backend != id);
         self.wake_readers_at(id);
     }
@@ -139,8 +141,11 @@ impl Router {
     /// Asks the best backend that takes the request.
     fn ask_for(
         &mut self,
-        (slot, reader, index): (u32, &mut Reader, usize),
-        (now, port): (Nanos, &mut impl BackendPort),
+        slot: u32,
+        reader: &mut Reader,
+        index: usize,
+        now: Nanos,
+        port: &mut impl BackendPort,
     ) {
         let scope = reader.scope.expect("only who has a scope is tended");
         for _ in 0..TRIES_MAX {
@@ -163,8 +168,8 @@ impl Router {
                 None => request.patience,
             };
             let request = Request { patience, ..request };
-            let asking = self.asking(slot, &reader.legs[index], &choice, (&request, now));
-            match self.send((reader, index), asking, &request, (now, &mut *port)) {
+            let asking = self.asking(slot, &reader.legs[index], &choice, &request, now);
+            match self.send(reader, index, asking, &request, now, &mut *port) {
                 Asked::Accepted => return,
                 Asked::Refused(reason) => {
                     self.put_aside(choice.backend, BackendFault::Refused(reason), now);
@@ -196,7 +201,8 @@ impl Router {
         slot: u32,
         leg: &Leg,
         choice: &Choice,
-        (request, now): (&Request, Nanos),
+        request: &Request,
+        now: Nanos,
     ) -> Asking {
         self.asked_no = self.asked_no.wrapping_add(1);
         let after = |span: Nanos| Nanos(now.0.saturating_add(span.0));
@@ -216,10 +222,12 @@ impl Router {
     /// Encodes a request for the backend and sends it.
     fn send(
         &mut self,
-        (reader, index): (&mut Reader, usize),
+        reader: &mut Reader,
+        index: usize,
         asking: Asking,
         request: &Request,
-        (now, port): (Nanos, &mut impl BackendPort),
+        now: Nanos,
+        port: &mut impl BackendPort,
     ) -> Asked {
         let scope = reader.scope.expect("only who has a scope is tended");
         let filter = scope.filter();

@@ -140,7 +140,8 @@ fn a_page_that_has_all_tells_how_far_its_backend_is() {
 
 /// Fetches as `entitlement` from `token` and runs everything that needs no time.
 fn answers(
-    (router, remote): (&mut Router, &mut Remote),
+    router: &mut Router,
+    remote: &mut Remote,
     entitlement: Entitlement,
     token: &[u8],
 ) -> Vec<Answer> {
@@ -159,7 +160,7 @@ fn answers(
 fn a_firms_reader_is_served_by_the_routers_own_rights_and_sees_its_own() {
     let (mut router, mut remote) = stand([6, 6]);
     let firm = Entitlement::firm(FirmId(1));
-    let answers = answers((&mut router, &mut remote), firm, &[]);
+    let answers = answers(&mut router, &mut remote, firm, &[]);
     let [answer] = &answers[..] else { panic!("{answers:?}") };
     let firms: Vec<_> = answer.rows.iter().map(|row| row.firm_id).collect();
     assert_eq!(firms, [FirmId(1); 3]);
@@ -171,7 +172,7 @@ fn a_replica_that_has_not_heard_of_an_epoch_does_not_send_a_reader_of_it_back() 
     // The router does not know the epochs of its stores yet.
     let (mut router, mut remote) = stand_in([(6, Epoch(3)), (6, Epoch(2))]);
     let token = token_of(&[(SOURCE.0, 3, 4, 4)]);
-    let answers = answers((&mut router, &mut remote), Entitlement::all(), &token);
+    let answers = answers(&mut router, &mut remote, Entitlement::all(), &token);
     let [answer] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!((answer.header.reason, answer.rows.len()), (Reason::None, 2));
     assert_eq!(states(&router)[1].epoch, Some(Epoch(2)), "the replica was asked");

@@ -71,7 +71,7 @@ fn opened() -> (SourceStream, OrderStore) {
     let open = open_of(1, Place::START, Switch::On);
     let _ = stream.open(&open, 1, &mut store).expect("nothing is known");
     let both = BatchFlags::RESEND_BEGIN.with(BatchFlags::RESEND_END);
-    let _ = offer(&mut stream, &mut store, (1, 1, both), &[]);
+    let _ = offer(&mut stream, &mut store, 1, 1, both, &[]);
     assert!(stream.sweep(100, &mut store).is_some());
     (stream, store)
 }
@@ -91,7 +91,9 @@ fn open_of(epoch: u32, valid: Place, full_resend: Switch) -> OpenSource {
 fn offer(
     stream: &mut SourceStream,
     store: &mut OrderStore,
-    (number, epoch, flags): (u64, u32, BatchFlags),
+    number: u64,
+    epoch: u32,
+    flags: BatchFlags,
     records: &[Record],
 ) -> Taken {
     let head = SourceBatch {
@@ -104,7 +106,7 @@ fn offer(
     };
     let bytes = rows_of(records);
     let rows = weir_wire::rows::take_rows(&bytes).expect("whole rows").0;
-    stream.offer((&head, rows), 1, store, Nanos(1))
+    stream.offer(&head, rows, 1, store, Nanos(1))
 }
 
 fn record(seq: u64, rec: u64) -> Record {
@@ -123,9 +125,9 @@ fn a_streams_state_reads_back_and_no_other_bytes_do() {
     let open = open_of(2, Place::START, Switch::On);
     let _ = stream.open(&open, 1, &mut store).expect("a later epoch");
     states.push(state_of(&stream));
-    let _ = offer(&mut stream, &mut store, (1, 2, BatchFlags::RESEND_BEGIN), &[record(9, 1)]);
+    let _ = offer(&mut stream, &mut store, 1, 2, BatchFlags::RESEND_BEGIN, &[record(9, 1)]);
     states.push(state_of(&stream));
-    let _ = offer(&mut stream, &mut store, (2, 2, BatchFlags::RESEND_END), &[record(9, 2)]);
+    let _ = offer(&mut stream, &mut store, 2, 2, BatchFlags::RESEND_END, &[record(9, 2)]);
     assert!(stream.is_sweeping());
     states.push(state_of(&stream));
     for state in &states {
@@ -176,17 +178,17 @@ fn what_is_wrong_in_a_row_is_told_by_its_number_and_changes_nothing() {
     ];
     for (wrong, reason) in cases {
         let (mut stream, mut store) = opened();
-        let _ = offer(&mut stream, &mut store, (2, 1, plain), &[record(3, 1), record(3, 2)]);
+        let _ = offer(&mut stream, &mut store, 2, 1, plain, &[record(3, 1), record(3, 2)]);
         let before = store.head();
         let rows = [record(5, 3), wrong, record(20, 4)];
-        let taken = offer(&mut stream, &mut store, (3, 1, plain), &rows);
+        let taken = offer(&mut stream, &mut store, 3, 1, plain, &rows);
         assert_eq!(refusal(taken), (reason, 3, 2));
         assert_eq!((store.head(), store.get(Rec(3))), (before, None), "{reason:?}");
         assert!(!stream.is_open(), "a refused batch closes its source");
         // The core corrects the batch and goes on with the same number.
         let opened = stream.open(&open_of(1, Place::START, Switch::Off), 1, &mut store).unwrap();
         assert_eq!(opened.next_batch_no, BatchNo(3));
-        let taken = offer(&mut stream, &mut store, (3, 1, plain), &[record(5, 3)]);
+        let taken = offer(&mut stream, &mut store, 3, 1, plain, &[record(5, 3)]);
         assert!(matches!(taken, Taken::Stands(ack) if ack.batch_no == BatchNo(3)), "{taken:?}");
     }
 }
@@ -196,11 +198,11 @@ fn a_record_number_far_ahead_keeps_the_rows_before_it_and_goes_on_behind_them() 
     let plain = BatchFlags::default();
     let (mut stream, mut store) = opened();
     let far = record(9, 1 << 40);
-    let taken = offer(&mut stream, &mut store, (2, 1, plain), &[record(3, 1), far.clone()]);
+    let taken = offer(&mut stream, &mut store, 2, 1, plain, &[record(3, 1), far.clone()]);
     assert_eq!(refusal(taken), (Reason::RecTooFar, 2, 2));
     assert!(store.get(Rec(1)).is_some());
     let _ = stream.open(&open_of(1, Place::START, Switch::Off), 1, &mut store).unwrap();
-    let taken = offer(&mut stream, &mut store, (2, 1, plain), &[record(3, 1), record(9, 2)]);
+    let taken = offer(&mut stream, &mut store, 2, 1, plain, &[record(3, 1), record(9, 2)]);
     assert!(matches!(taken, Taken::Stands(ack) if ack.batch_no == BatchNo(2)), "{taken:?}");
     assert_eq!(store.head(), Place::new(Seq(9), Rec(2)));
 }
@@ -225,7 +227,7 @@ fn a_source_opens_by_what_the_store_knows_of_it() {
     ];
     for (epoch, valid, full, want) in cases {
         let (mut stream, mut store) = opened();
-        let _ = offer(&mut stream, &mut store, (2, 1, BatchFlags::default()), &[record(3, 1)]);
+        let _ = offer(&mut stream, &mut store, 2, 1, BatchFlags::default(), &[record(3, 1)]);
         let answer = stream.open(&open_of(epoch, valid, full), 1, &mut store);
         let answer = answer.map(|opened| opened.next_batch_no.0).map_err(|reject| reject.reason);
         assert_eq!(answer, want, "epoch {epoch} {full:?}");
@@ -249,13 +251,13 @@ fn a_source_opens_by_what_the_store_knows_of_it() {
 fn batches_out_of_turn_are_told_and_never_taken() {
     let plain = BatchFlags::default();
     let (mut stream, mut store) = opened();
-    let told = offer(&mut stream, &mut store, (4, 1, plain), &[record(4, 1)]);
+    let told = offer(&mut stream, &mut store, 4, 1, plain, &[record(4, 1)]);
     assert!(matches!(told, Taken::Gap(gap) if gap.next_batch_no == BatchNo(2)), "{told:?}");
-    assert_eq!(offer(&mut stream, &mut store, (5, 1, plain), &[record(5, 1)]), Taken::Early);
+    assert_eq!(offer(&mut stream, &mut store, 5, 1, plain, &[record(5, 1)]), Taken::Early);
     assert_eq!(stream.remind(Nanos(1)), None, "told once, and again after a time");
     assert!(stream.remind(Nanos(1 + GAP_INTERVAL.0)).is_some());
     assert_eq!(store.head(), Place::START);
-    let again = offer(&mut stream, &mut store, (1, 1, plain), &[record(9, 1)]);
+    let again = offer(&mut stream, &mut store, 1, 1, plain, &[record(9, 1)]);
     assert!(matches!(again, Taken::Stands(ack) if ack.batch_no == BatchNo(1)), "{again:?}");
     assert_eq!((store.head(), stream.counters().duplicates), (Place::START, 1));
     let cases = [
@@ -266,11 +268,11 @@ fn batches_out_of_turn_are_told_and_never_taken() {
         ((2, 1, BatchFlags::RESEND_BEGIN), Reason::ResendMisplaced),
         ((2, 1, BatchFlags::RESEND_END), Reason::ResendMisplaced),
     ];
-    for (batch, reason) in cases {
+    for ((number, epoch, flags), reason) in cases {
         let (mut stream, mut store) = opened();
-        let taken = offer(&mut stream, &mut store, batch, &[]);
-        assert_eq!(refusal(taken), (reason, batch.0, 0));
-        let taken = offer(&mut stream, &mut store, (2, 1, plain), &[]);
+        let taken = offer(&mut stream, &mut store, number, epoch, flags, &[]);
+        assert_eq!(refusal(taken), (reason, number, 0));
+        let taken = offer(&mut stream, &mut store, 2, 1, plain, &[]);
         assert_eq!(refusal(taken).0, Reason::SourceNotOpen, "after {reason:?}");
     }
 }
@@ -280,15 +282,15 @@ fn what_a_full_resend_leaves_out_is_gone_and_tokens_beyond_the_valid_place_are_r
     let plain = BatchFlags::default();
     let (mut stream, mut store) = opened();
     let rows = [record(3, 1), record(3, 2), record(4, 3)];
-    let _ = offer(&mut stream, &mut store, (2, 1, plain), &rows);
-    let _ = offer(&mut stream, &mut store, (3, 1, plain), &[record(7, 2)]);
+    let _ = offer(&mut stream, &mut store, 2, 1, plain, &rows);
+    let _ = offer(&mut stream, &mut store, 3, 1, plain, &[record(7, 2)]);
     let valid = Place::new(Seq(3), Rec(2));
     let answer = stream.open(&open_of(2, valid, Switch::On), 1, &mut store).unwrap();
     assert_eq!((answer.next_batch_no, answer.head_seq.0), (BatchNo(1), 7));
-    let _ = offer(&mut stream, &mut store, (1, 2, BatchFlags::RESEND_BEGIN), &[record(8, 1)]);
+    let _ = offer(&mut stream, &mut store, 1, 2, BatchFlags::RESEND_BEGIN, &[record(8, 1)]);
     assert!(!stream.is_whole());
     assert!(store.get(Rec(2)).is_some(), "what is not there yet may still come");
-    let ends = offer(&mut stream, &mut store, (2, 2, BatchFlags::RESEND_END), &[record(8, 4)]);
+    let ends = offer(&mut stream, &mut store, 2, 2, BatchFlags::RESEND_END, &[record(8, 4)]);
     assert_eq!(ends, Taken::Sweeps);
     assert_eq!(stream.sweep(2, &mut store), None, "two records are looked at");
     assert!(stream.sweep(9, &mut store).is_some_and(|ack| ack.batch_no == BatchNo(2)));
@@ -298,6 +300,6 @@ fn what_a_full_resend_leaves_out_is_gone_and_tokens_beyond_the_valid_place_are_r
     let legal = |place| store.check(Epoch(1), place, &Filter::ALL).is_ok();
     assert_eq!([at(3, 1), at(3, 2), at(3, 3), at(7, 2)].map(legal), [true, true, false, false]);
     // The end of the resend has taken the next `seq`, whether anything was deleted or not.
-    let taken = offer(&mut stream, &mut store, (3, 2, plain), &[record(9, 5)]);
+    let taken = offer(&mut stream, &mut store, 3, 2, plain, &[record(9, 5)]);
     assert_eq!(refusal(taken), (Reason::PlaceWentBack, 3, 1));
 }

@@ -155,7 +155,7 @@ impl World {
                 let answer = answer.map_or_else(ToCore::Reject, ToCore::Opened);
                 self.to_core.push_back((from, answer));
             }
-            ToStore::Batch(number, epoch, batch) => self.offer(from, (number, epoch), &batch),
+            ToStore::Batch(number, epoch, batch) => self.offer(from, number, epoch, &batch),
         }
     }
 
@@ -185,7 +185,7 @@ impl World {
         }
     }
 
-    fn offer(&mut self, from: u64, (number, epoch): (BatchNo, Epoch), batch: &Batch) {
+    fn offer(&mut self, from: u64, number: BatchNo, epoch: Epoch, batch: &Batch) {
         let head = SourceBatch {
             batch_no: number,
             sending_time: self.now,
@@ -197,9 +197,9 @@ impl World {
         let before = self.stream.next_batch_no();
         let bytes = rows_of(&batch.rows);
         let rows = weir_wire::rows::take_rows(&bytes).expect("whole rows").0;
-        let taken = self.stream.offer((&head, rows), from, &mut self.store, self.now);
+        let taken = self.stream.offer(&head, rows, from, &mut self.store, self.now);
         if self.stream.next_batch_no() > before {
-            self.model((number, epoch), batch);
+            self.model(number, epoch, batch);
         }
         let answer = match taken {
             Taken::Stands(ack) => ToCore::Ack(ack),
@@ -211,7 +211,7 @@ impl World {
     }
 
     /// Folds a batch into the model: each once, and in the order of their numbers.
-    fn model(&mut self, (number, epoch): (BatchNo, Epoch), batch: &Batch) {
+    fn model(&mut self, number: BatchNo, epoch: Epoch, batch: &Batch) {
         let follows = if self.modelled.0 == epoch { self.modelled.1 + 1 } else { 1 };
         assert_eq!(number.0, follows, "batches are taken in order");
         self.modelled = (epoch, number.0);

@@ -25,7 +25,8 @@ impl Promised {
     /// Records a position with these total, reserved and open-buy lots.
     pub(super) fn position(
         &mut self,
-        pair: (Slot, Slot),
+        account: Slot,
+        instrument: Slot,
         words: [u64; 3],
     ) -> Result<Position, SnapshotError> {
         let [total, reserved, open_buy] = words.map(u64::cast_signed);
@@ -34,6 +35,7 @@ impl Promised {
             (i128::from(total) - i128::from(reserved), i128::from(total) + i128::from(open_buy));
         let is_bounded =
             reserved >= 0 && open_buy >= 0 && least >= -POSITION_LIMIT && most <= POSITION_LIMIT;
+        let pair = (account, instrument);
         let is_next = self.positions.last().is_none_or(|(before, _)| *before < pair);
         if !is_bounded || !is_next || position.is_empty() {
             return Err(SnapshotError::Invalid("position"));

@@ -75,7 +75,7 @@ fn put(out: &mut Vec<u8>, datagram: &Datagram<'_>) -> Result<(), WriteError> {
     out.extend_from_slice(&seconds.to_le_bytes());
     out.extend_from_slice(&(nanos as u32).to_le_bytes());
     out.extend_from_slice(&[0; 8]);
-    let frame_len = put_frame(out, (src, dst), payload)?;
+    let frame_len = put_frame(out, src, dst, payload)?;
     out[head_at + 8..head_at + 12].copy_from_slice(&frame_len.to_le_bytes());
     out[head_at + 12..head_at + 16].copy_from_slice(&frame_len.to_le_bytes());
     Ok(())
@@ -84,7 +84,8 @@ fn put(out: &mut Vec<u8>, datagram: &Datagram<'_>) -> Result<(), WriteError> {
 /// Appends a datagram's frame and returns its length; on an error, part of the frame may remain.
 pub(super) fn put_frame(
     out: &mut Vec<u8>,
-    (src, dst): (SocketAddr, SocketAddr),
+    src: SocketAddr,
+    dst: SocketAddr,
     payload: &[u8],
 ) -> Result<u32, WriteError> {
     let too_long = WriteError::TooLong { len: payload.len() };

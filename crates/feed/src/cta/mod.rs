@@ -16,10 +16,15 @@ use weir_types::Nanos;
 use crate::instrument::Symbols;
 use crate::layout::layouts;
 use crate::national::Bests;
-use crate::{Context, Feed, FeedError, Packet, PacketKind, Sink, national};
+use crate::{Context, Feed, FeedError, Packet, PacketKind, Profile, Sink, national};
 
 pub use message::{Message, MessageHeader};
 use quote::{LongAppendage, ShortAppendage, ShortQuote};
+
+/// The profile of CQS.
+pub const CQS: Profile = Profile { kind_at: (0, 2), ..Profile::new("cqs") };
+/// The profile of CTS.
+pub const CTS: Profile = Profile { kind_at: (0, 2), ..Profile::new("cts") };
 
 /// The exponent of CTS' quantities: shares with six decimals, in every message. Trades of fractions
 /// of a share are reported since version 2.11.
@@ -174,10 +179,10 @@ fn kind_of(header: &BlockHeader, messages: &[u8]) -> PacketKind {
 }
 
 impl Feed for Cta {
-    fn name(&self) -> &'static str {
+    fn profile(&self) -> &'static Profile {
         match self.line {
-            Line::Quotes => "cqs",
-            Line::Trades => "cts",
+            Line::Quotes => &CQS,
+            Line::Trades => &CTS,
         }
     }
 

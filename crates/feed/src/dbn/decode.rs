@@ -14,6 +14,7 @@
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 use super::Dbn;
+use super::orders::OrderKey;
 use super::record::{
     BidAsk, InstrumentDef, LEVELS, Mbo, RecordHeader, Stat, Status, SymbolMapping, Trade,
     UNDEF_PRICE, flag, rtype,
@@ -54,7 +55,7 @@ impl Dbn {
         }
         match header.rtype {
             rtype::MBO => {
-                self.order(context, &header, read(&header, body, (Mbo::LEN, Mbo::read))?, sink)
+                self.order(context, &header, read(&header, body, Mbo::LEN, Mbo::read)?, sink)
             }
             rtype::MBP_0 => {
                 let trade = self.trade(&header, body)?;
@@ -66,7 +67,7 @@ impl Dbn {
             }
             rtype::MBP_10 => self.ten_levels(context, &header, body, sink),
             rtype::STATUS => {
-                let status = read(&header, body, (Status::LEN, Status::read))?;
+                let status = read(&header, body, Status::LEN, Status::read)?;
                 let state = trading_state(status.action);
                 let state = state.map_err(|value| wrong(&header, "action", u64::from(value)))?;
                 let reason = digits(status.reason);
@@ -75,18 +76,18 @@ impl Dbn {
                 Ok(())
             }
             rtype::STATISTICS => {
-                let action = day_price(&read(&header, body, (Stat::LEN, Stat::read))?);
+                let action = day_price(&read(&header, body, Stat::LEN, Stat::read)?);
                 self.tell(context, &header, sink, [action]);
                 Ok(())
             }
             rtype::INSTRUMENT_DEF => {
-                let def = read(&header, body, (InstrumentDef::LEN, InstrumentDef::read))?;
+                let def = read(&header, body, InstrumentDef::LEN, InstrumentDef::read)?;
                 let symbol = symbol(&header, &def.raw_symbol)?;
                 self.name(header.instrument_id, symbol, def.min_lot_size_round_lot, sink);
                 Ok(())
             }
             rtype::SYMBOL_MAPPING => {
-                let mapping = read(&header, body, (SymbolMapping::LEN, SymbolMapping::read))?;
+                let mapping = read(&header, body, SymbolMapping::LEN, SymbolMapping::read)?;
                 let symbol = symbol(&header, &mapping.stype_out_symbol)?;
                 self.name(header.instrument_id, symbol, 0, sink);
                 Ok(())
@@ -137,8 +138,8 @@ impl Dbn {
     ) -> Result<(), FeedError> {
         check_flags(header, mbo.flags)?;
         self.check_publisher(header)?;
-        let key = (header.instrument_id, mbo.order_id);
         let (order_id, size) = (mbo.order_id, Qty(u64::from(mbo.size)));
+        let key = OrderKey { instrument_id: header.instrument_id, order_id };
         let action = match mbo.action {
             b'A' => {
                 let action = Action::Add {
@@ -165,7 +166,7 @@ impl Dbn {
                 self.orders.clear(header.instrument_id);
                 return self.clear(context, header, sink);
             }
-            b'T' => print(header, (mbo.side, mbo.price, mbo.size))?,
+            b'T' => print(header, mbo.side, mbo.price, mbo.size)?,
             // Other records report the trade, and the order's remaining size.
             b'F' | b'N' => return Ok(()),
             other => return Err(wrong(header, "action", u64::from(other))),
@@ -193,8 +194,8 @@ impl Dbn {
     }
 
     fn trade(&self, header: &RecordHeader, body: &[u8]) -> Result<Action, FeedError> {
-        let trade = read(header, body, (Trade::LEN, Trade::read))?;
-        print(header, (trade.side, trade.price, trade.size))
+        let trade = read(header, body, Trade::LEN, Trade::read)?;
+        print(header, trade.side, trade.price, trade.size)
     }
 
     fn quote(
@@ -204,8 +205,8 @@ impl Dbn {
         body: &[u8],
         sink: &mut impl Sink,
     ) -> Result<(), FeedError> {
-        let head = read(header, body, (Trade::LEN, Trade::read))?;
-        let best = read(header, &body[Trade::LEN..], (BidAsk::LEN, BidAsk::read))?;
+        let head = read(header, body, Trade::LEN, Trade::read)?;
+        let best = read(header, &body[Trade::LEN..], BidAsk::LEN, BidAsk::read)?;
         check_flags(header, head.flags & flag::MAYBE_BAD_BOOK)?;
         let trade = trade_of(header, &head)?;
         let side = |price, size| match price {
@@ -229,12 +230,12 @@ impl Dbn {
         body: &[u8],
         sink: &mut impl Sink,
     ) -> Result<(), FeedError> {
-        let head = read(header, body, (Trade::LEN, Trade::read))?;
+        let head = read(header, body, Trade::LEN, Trade::read)?;
         let mut rest = &body[Trade::LEN..];
         let mut shown =
             [BidAsk { bid_px: 0, ask_px: 0, bid_sz: 0, ask_sz: 0, bid_ct: 0, ask_ct: 0 }; LEVELS];
         for level in &mut shown {
-            *level = read(header, rest, (BidAsk::LEN, BidAsk::read))?;
+            *level = read(header, rest, BidAsk::LEN, BidAsk::read)?;
             rest = &rest[BidAsk::LEN..];
         }
         check_flags(header, head.flags & flag::MAYBE_BAD_BOOK)?;
@@ -268,7 +269,8 @@ impl Dbn {
 fn read<T>(
     header: &RecordHeader,
     body: &[u8],
-    (want, layout): (usize, impl Fn(&[u8]) -> Option<T>),
+    want: usize,
+    layout: impl Fn(&[u8]) -> Option<T>,
 ) -> Result<T, FeedError> {
     let wrong = FeedError::Length { kind: [header.rtype, 0], len: body.len(), want };
     layout(body).ok_or(wrong)
@@ -305,7 +307,7 @@ fn venue(header: &RecordHeader) -> Venue {
 }
 
 /// Returns a trade, from the side of the incoming order, price and size.
-fn print(header: &RecordHeader, (code, px, size): (u8, i64, u32)) -> Result<Action, FeedError> {
+fn print(header: &RecordHeader, code: u8, px: i64, size: u32) -> Result<Action, FeedError> {
     let aggressor = if code == b'N' { None } else { Some(side(header, code)?) };
     Ok(Action::Trade {
         venue: venue(header),
@@ -321,7 +323,7 @@ fn print(header: &RecordHeader, (code, px, size): (u8, i64, u32)) -> Result<Acti
 fn trade_of(header: &RecordHeader, head: &Trade) -> Result<Option<Action>, FeedError> {
     // The records of each second or minute repeat the last trade's price.
     let is_trade = head.action == b'T' && !matches!(header.rtype, rtype::BBO_1S | rtype::BBO_1M);
-    if is_trade { print(header, (head.side, head.price, head.size)).map(Some) } else { Ok(None) }
+    if is_trade { print(header, head.side, head.price, head.size).map(Some) } else { Ok(None) }
 }
 
 /// Returns the trading state of a status action; `None` for an action that is no state.

@@ -23,8 +23,17 @@ use weir_types::{InstrumentId, Nanos, Qty};
 use self::levels::Levels;
 use self::orders::Orders;
 use super::consolidate::Consolidator;
-use super::{Context, Feed, FeedError, Packet, Sink, moldudp64};
+use super::{Context, Feed, FeedError, OrderIds, Packet, Profile, Sink, Transport, moldudp64};
 use crate::instrument::{Definition, SymbolText};
+
+/// The feed's profile. A file mixes many venues, each with its own numbering of orders.
+pub const PROFILE: Profile = Profile {
+    transport: Transport::DbnFiles,
+    kind_at: (1, 2),
+    book_kinds: &[record::rtype::MBO, record::rtype::MBP_10],
+    order_ids: OrderIds::OfInstrument,
+    ..Profile::new("dbn")
+};
 
 /// The state of an instrument.
 #[derive(Clone, Debug)]
@@ -118,8 +127,8 @@ pub fn received(record: &[u8]) -> Option<Nanos> {
 }
 
 impl Feed for Dbn {
-    fn name(&self) -> &'static str {
-        "dbn"
+    fn profile(&self) -> &'static Profile {
+        &PROFILE
     }
 
     /// Fails always: DBN has no datagrams.

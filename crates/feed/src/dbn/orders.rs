@@ -8,17 +8,24 @@ use rustc_hash::FxBuildHasher;
 /// Sizes by instrument and order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Orders {
-    sizes: HashMap<(u32, u64), u32, FxBuildHasher>,
+    sizes: HashMap<OrderKey, u32, FxBuildHasher>,
+}
+
+/// An order's number is unique within its instrument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct OrderKey {
+    pub instrument_id: u32,
+    pub order_id: u64,
 }
 
 impl Orders {
     /// Sets the size of a resting order; returns its previous size.
-    pub fn set(&mut self, order: (u32, u64), size: u32) -> Option<u32> {
+    pub fn set(&mut self, order: OrderKey, size: u32) -> Option<u32> {
         self.sizes.insert(order, size)
     }
 
     /// Subtracts from the size of an order.
-    pub fn reduce(&mut self, order: (u32, u64), by: u32) {
+    pub fn reduce(&mut self, order: OrderKey, by: u32) {
         let Some(size) = self.sizes.get_mut(&order) else { return };
         *size = size.saturating_sub(by);
         if *size == 0 {
@@ -31,7 +38,7 @@ impl Orders {
         if instrument == 0 {
             self.sizes.clear();
         } else {
-            self.sizes.retain(|(of, _), _| *of != instrument);
+            self.sizes.retain(|order, _| order.instrument_id != instrument);
         }
     }
 }

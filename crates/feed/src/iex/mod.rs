@@ -11,9 +11,21 @@ use weir_types::Nanos;
 
 use crate::instrument::Symbols;
 use crate::layout::layouts;
-use crate::{Context, Feed, FeedError, Packet, PacketKind, Sink};
+use crate::profile::SILENCE_MAX;
+use crate::{Context, Feed, FeedError, Packet, PacketKind, Profile, Sink};
 
 pub use message::Message;
+
+/// The profile of TOPS.
+pub const TOPS: Profile = profile("iex-tops");
+/// The profile of DEEP.
+pub const DEEP: Profile = profile("iex-deep");
+/// The profile of DEEP+.
+pub const DEEP_PLUS: Profile = profile("iex-deep-plus");
+
+const fn profile(name: &'static str) -> Profile {
+    Profile { book_kinds: b"85aMRLC", silence_max: SILENCE_MAX, ..Profile::new(name) }
+}
 
 layouts! {
     little;
@@ -110,11 +122,11 @@ pub fn parse(message: &[u8]) -> Result<Message, FeedError> {
 }
 
 impl Feed for Iex {
-    fn name(&self) -> &'static str {
+    fn profile(&self) -> &'static Profile {
         match self.protocol {
-            Protocol::Tops => "iex-tops",
-            Protocol::Deep => "iex-deep",
-            Protocol::DeepPlus => "iex-deep-plus",
+            Protocol::Tops => &TOPS,
+            Protocol::Deep => &DEEP,
+            Protocol::DeepPlus => &DEEP_PLUS,
         }
     }
 

@@ -17,7 +17,18 @@ use weir_types::Nanos;
 
 pub use self::decode::mwcb_levels;
 pub use self::layout::Message;
-use super::{Context, Feed, FeedError, Packet, Sink, moldudp64};
+use super::{Context, Feed, FeedError, Packet, Profile, Sink, Transport, moldudp64};
+use crate::profile::SILENCE_MAX;
+
+/// The feed's profile.
+pub const PROFILE: Profile = Profile {
+    transport: Transport::MoldUdp64,
+    is_over_soupbin: true,
+    counts_from_midnight: true,
+    book_kinds: b"AFECXDU",
+    silence_max: SILENCE_MAX,
+    ..Profile::new("itch")
+};
 
 /// The codec of ITCH 5.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +53,12 @@ impl Itch {
 }
 
 impl Feed for Itch {
-    fn name(&self) -> &'static str {
-        "itch"
+    fn profile(&self) -> &'static Profile {
+        &PROFILE
+    }
+
+    fn begin_day(&mut self, midnight: Nanos) {
+        *self = Itch { midnight, ..*self };
     }
 
     fn packet<'a>(&self, datagram: &'a [u8]) -> Result<Packet<'a>, FeedError> {

@@ -5,7 +5,7 @@
 
 use weir_types::Nanos;
 
-use super::held::{Coming, Held, Waiting};
+use super::held::{Coming, Held, Missing, Waiting};
 use super::ranges::{GivenUp, PastSessions};
 use super::seen::Seen;
 use super::{ChannelCounts, Event, Handler, LateJoin, Line, LineConfig, Run, StaleReason, State};
@@ -217,8 +217,8 @@ impl Channel {
         let Some(request) = self.config.request else { return Some(give_up) };
         let again = self.asked.first.map(|first| after(first, request.timeout));
         let unasked = self.held.first_missing(self.asked.to.max(self.next), self.horizon);
-        let further = unasked.map(|(_, _, arrived)| {
-            after(arrived.unwrap_or(self.horizon_at), self.config.reorder)
+        let further = unasked.map(|missing| {
+            after(missing.arrived.unwrap_or(self.horizon_at), self.config.reorder)
                 .max(after(gap.since, self.config.reorder))
         });
         let due = again.into_iter().chain(further).min();
@@ -469,7 +469,7 @@ impl Channel {
 
     fn find_gap(&mut self, now: Nanos, out: &mut impl Handler) {
         let missing = self.held.first_missing(self.next, self.horizon);
-        let Some((from, to, _)) = missing else {
+        let Some(Missing { from, to, .. }) = missing else {
             self.counts.gaps_filled += u64::from(self.gap.is_some());
             self.gap = None;
             self.asked = Asked { last: self.asked.last, ..Asked::default() };
@@ -546,7 +546,7 @@ impl Channel {
         }
         let start = if is_retry { self.next } else { self.asked.to.max(self.next) };
         let missing = self.held.first_missing(start, self.horizon);
-        let Some((from, to, arrived)) = missing else { return false };
+        let Some(Missing { from, to, arrived }) = missing else { return false };
         if now.since(arrived.unwrap_or(self.horizon_at)) < self.config.reorder {
             return false;
         }

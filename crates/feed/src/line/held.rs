@@ -34,6 +34,15 @@ pub(super) struct Coming<'a> {
     pub messages: &'a [u8],
 }
 
+/// A range of messages that no held packet has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Missing {
+    pub from: u64,
+    pub to: u64,
+    /// The receive time of the packet that ends it, if there is one.
+    pub arrived: Option<Nanos>,
+}
+
 /// The held packets of a channel.
 // INVARIANT: `packets` is sorted by `sequence`; `bytes` is the sum of their messages' lengths and
 // never over `bytes_max`.
@@ -95,18 +104,17 @@ impl Held {
         missing + to.saturating_sub(cursor)
     }
 
-    /// Returns the first range at or after `from` and before `to` that is in no held packet, with
-    /// the receive time of the packet that ends it, if there is one.
-    pub(super) fn first_missing(&self, from: u64, to: u64) -> Option<(u64, u64, Option<Nanos>)> {
+    /// Returns the first missing range at or after `from` and before `to`.
+    pub(super) fn first_missing(&self, from: u64, to: u64) -> Option<Missing> {
         let mut cursor = from;
         for packet in &self.packets {
             if packet.sequence > cursor {
-                let end = packet.sequence.min(to);
-                return (cursor < end).then_some((cursor, end, Some(packet.arrived)));
+                let (to, arrived) = (packet.sequence.min(to), Some(packet.arrived));
+                return (cursor < to).then_some(Missing { from: cursor, to, arrived });
             }
             cursor = cursor.max(packet.end);
         }
-        (cursor < to).then_some((cursor, to, None))
+        (cursor < to).then_some(Missing { from: cursor, to, arrived: None })
     }
 
     /// Adds a packet; the caller has checked `has_room`.
@@ -168,6 +176,7 @@ mod tests {
             (20, 25, None),
             (11, 16, None),
         ] {
+            let want = want.map(|(from, to, arrived)| Missing { from, to, arrived });
             assert_eq!(held.first_missing(from, to), want, "{from}..{to}");
         }
         for (from, to, want) in [(5, 30, 13), (10, 17, 0), (16, 21, 3), (40, 50, 10)] {

@@ -13,10 +13,13 @@ use weir_types::Nanos;
 use crate::instrument::Symbols;
 use crate::layout::layouts;
 use crate::national::Bests;
-use crate::{Context, Feed, FeedError, Packet, PacketKind, Sink, national};
+use crate::{Context, Feed, FeedError, Packet, PacketKind, Profile, Sink, national};
 
 pub use message::{Appendage, Message, MessageHeader};
 use series::AllSeries;
+
+/// The feed's profile.
+pub const PROFILE: Profile = Profile { kind_at: (1, 3), ..Profile::new("opra") };
 
 layouts! {
     big;
@@ -149,8 +152,8 @@ fn kind_of(header: &BlockHeader, messages: &[u8]) -> PacketKind {
 }
 
 impl Feed for Opra {
-    fn name(&self) -> &'static str {
-        "opra"
+    fn profile(&self) -> &'static Profile {
+        &PROFILE
     }
 
     fn packet<'a>(&self, datagram: &'a [u8]) -> Result<Packet<'a>, FeedError> {

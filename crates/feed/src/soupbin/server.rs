@@ -116,7 +116,8 @@ impl SnapshotServer {
     pub fn take(
         &mut self,
         packet: &[u8],
-        (access, session): (&Access, Option<Session>),
+        access: &Access,
+        session: Option<Session>,
         now: Nanos,
     ) -> Result<bool, Ending> {
         self.heard = now;
@@ -224,7 +225,7 @@ mod tests {
             (Access::Everybody, login("", "", "OTHER"), Some(OURS), refused(no_session)),
         ] {
             let mut server = SnapshotServer::new(NOW);
-            assert_eq!(server.take(&packet, (&access, session), NOW), want, "{packet:?}");
+            assert_eq!(server.take(&packet, &access, session, NOW), want, "{packet:?}");
             assert_eq!(server.is_serving(), want.is_ok());
         }
         assert!(!format!("{:?}", only()).contains("115"), "a password is shown to nobody");
@@ -233,7 +234,7 @@ mod tests {
     fn serving() -> SnapshotServer {
         let mut server = SnapshotServer::new(NOW);
         let packet = login("firm11", "secret", "");
-        assert_eq!(server.take(&packet, (&only(), Some(OURS)), NOW), Ok(true));
+        assert_eq!(server.take(&packet, &only(), Some(OURS), NOW), Ok(true));
         server
     }
 
@@ -254,7 +255,7 @@ mod tests {
             (b"", Err(SoupError::Empty.into()), Err(SoupError::Empty.into())),
         ] {
             for (mut server, want) in [(SnapshotServer::new(NOW), waiting), (serving(), serving_)] {
-                let taken = server.take(packet, (&only(), Some(OURS)), NOW);
+                let taken = server.take(packet, &only(), Some(OURS), NOW);
                 assert_eq!(taken, want, "{packet:?}");
                 if want.is_err() {
                     assert!(!server.is_serving());
@@ -276,7 +277,7 @@ mod tests {
         assert_eq!(server.on_time(at(HEARTBEAT_INTERVAL_NS)), Ok(false));
         server.has_said(at(HEARTBEAT_INTERVAL_NS + 5));
         assert_eq!(server.on_time(at(2 * HEARTBEAT_INTERVAL_NS)), Ok(false));
-        assert_eq!(server.take(b"R", (&only(), None), at(9)), Ok(false));
+        assert_eq!(server.take(b"R", &only(), None, at(9)), Ok(false));
         assert!(server.on_time(at(SILENCE_MAX_NS)).is_ok());
         assert_eq!(server.on_time(at(SILENCE_MAX_NS + 9)), Err(Ending::Silence));
     }

@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use weir_io::{Completion, Disk, FileId};
-use weir_types::{Durability, Epoch, Nanos, PartitionId, Position};
+use weir_types::{Durability, Epoch, Epochs, Nanos, PartitionId, Position};
 
 use crate::api::{Append, Poll, SequencedLog};
 use crate::batch::{BATCH_BYTES_MAX, Batch};
@@ -275,6 +275,13 @@ impl<D: Disk> EmbeddedLog<D> {
     #[must_use]
     pub fn ended_epochs(&self) -> &[EpochEnd] {
         &self.head.ended
+    }
+
+    /// Returns the log's epochs with their surviving parts.
+    #[must_use]
+    pub fn epochs(&self) -> Epochs<Position> {
+        let ended = self.head.ended.iter().map(|end| (end.epoch, end.last_valid));
+        Epochs::with_ended(self.head.epoch, ended)
     }
 
     /// Returns the log's identity.

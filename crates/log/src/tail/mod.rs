@@ -6,6 +6,11 @@
 //! and then checks that they were not overwritten meanwhile, so it never returns a mixture; the
 //! writer ignores readers. All shared words are atomic; there is no unsafe code.
 //!
+//! The tail also knows the epochs of its log ([`EpochCursor`]). When an epoch ends and takes
+//! records back, another ring with the surviving ones takes the place of the first, so that within
+//! a ring each number has one record. A lock guards the epochs: the writer takes it when an epoch
+//! ends, a reader when it is created and once after each end.
+//!
 //! Invariants: `published_word` only grows; words below it and not below `oldest_word` hold whole
 //! records; no record spans two segments.
 
@@ -24,10 +29,16 @@ use std::sync::{
     atomic::{AtomicU64, Ordering, fence},
 };
 
+use weir_types::{Epoch, Epochs, Position};
+
+mod epochs;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
+
+use epochs::{Ending, TailEpochs};
+pub use epochs::{EpochChange, EpochCursor};
 
 /// A record header's value that marks the rest of the segment as unused.
 const SKIP: u64 = u64::MAX;
@@ -90,12 +101,30 @@ impl Shared {
     }
 }
 
-/// Creates a tail: its writer, and the handle that creates readers.
+/// Creates the tail of a log in its first epoch: its writer, and the handle that creates readers.
 ///
 /// # Panics
 /// Panics when the sizes are inconsistent.
 #[must_use]
 pub fn tail(config: TailConfig) -> (TailWriter, TailHandle) {
+    tail_in(config, Epochs::new(Epoch(1)))
+}
+
+/// Creates the tail of a log with these epochs. The ended ones survive in records before the tail's
+/// first.
+///
+/// # Panics
+/// As [`tail`].
+#[must_use]
+pub fn tail_in(config: TailConfig, epochs: Epochs<Position>) -> (TailWriter, TailHandle) {
+    let shared = ring(config);
+    let epochs = TailEpochs::new(epochs, config.first_record, Arc::clone(&shared));
+    let epochs = Arc::new(epochs);
+    let next = config.first_record;
+    (TailWriter { shared, epochs: Arc::clone(&epochs), at: 0, next }, TailHandle { epochs })
+}
+
+fn ring(config: TailConfig) -> Arc<Shared> {
     assert!(config.segments >= 2, "one segment fills while another is read");
     assert!(config.segment_words >= 2, "a segment holds a record");
     let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect::<Box<[_]>>();
@@ -110,14 +139,14 @@ pub fn tail(config: TailConfig) -> (TailWriter, TailHandle) {
     });
     // SYNC: the handle is created after this; the hand-over to a reader orders the two.
     shared.first_record(0).store(config.first_record, Ordering::Relaxed);
-    let writer = TailWriter { shared: Arc::clone(&shared), at: 0, next: config.first_record };
-    (writer, TailHandle { shared })
+    shared
 }
 
 /// The only writer of a tail.
 #[derive(Debug)]
 pub struct TailWriter {
     shared: Arc<Shared>,
+    epochs: Arc<TailEpochs>,
     /// The word at which the next record begins.
     at: u64,
     next: u64,
@@ -158,15 +187,46 @@ impl TailWriter {
     /// Makes all appended records visible.
     pub fn publish(&mut self) {
         self.shared.begun_record.store(self.next, Ordering::Relaxed);
-        // SYNC: pairs with the fence in `TailHandle::reader`: a thread that sees the new end sees
+        // SYNC: pairs with the fence in `reader_of`: a thread that sees the new end sees
         // that a publication has begun.
         fence(Ordering::Release);
         // SYNC: pairs with the load in `TailReader::refresh`: a thread that sees the new end sees
         // the words before it.
         self.shared.published_word.store(self.at, Ordering::Release);
-        // SYNC: pairs with the loads in `TailHandle::reader` and `seek`: a thread that sees the
+        // SYNC: pairs with the loads in `reader_of` and `seek`: a thread that sees the
         // number sees the end that belongs to it, or a later one.
         self.shared.published_record.store(self.next, Ordering::Release);
+    }
+
+    /// Ends the log's epoch, which survives up to `last_valid`, and begins `next` with record
+    /// `first_again`. Records from there on are void; the writer appends the next epoch's instead.
+    ///
+    /// # Panics
+    /// Panics when there is no such record, or `next` is not after the current epoch.
+    pub fn end_epoch(&mut self, last_valid: Position, next: Epoch, first_again: u64) {
+        assert!(first_again <= self.next, "a record that does not exist cannot be assigned again");
+        self.publish();
+        if first_again < self.next {
+            self.take_back(first_again);
+        }
+        self.epochs.end(Ending { last_valid, next, first_again }, &self.shared);
+    }
+
+    /// Continues in another ring that has the retained records before `first_again` alone.
+    fn take_back(&mut self, first_again: u64) {
+        let segments = self.shared.first_records.len();
+        let segment_words = self.shared.words.len() / segments;
+        let mut reader = reader_of(Arc::clone(&self.shared)).at_oldest();
+        let first_record = reader.next_record().min(first_again);
+        let config = TailConfig { segment_words, segments, first_record };
+        (self.shared, self.at, self.next) = (ring(config), 0, first_record);
+        let mut record = Vec::new();
+        while reader.next_record() < first_again {
+            let read = reader.next(&mut record);
+            assert!(matches!(read, TailRead::Record(_)), "only this thread writes: {read:?}");
+            self.append(&record);
+        }
+        self.publish();
     }
 
     /// Returns the number of the next record.
@@ -201,43 +261,63 @@ impl TailWriter {
 /// The handle that creates readers. Clones refer to the same tail.
 #[derive(Clone, Debug)]
 pub struct TailHandle {
-    shared: Arc<Shared>,
+    epochs: Arc<TailEpochs>,
 }
 
 impl TailHandle {
     /// Creates a reader at the next record to be published.
     #[must_use]
     pub fn reader(&self) -> TailReader {
-        let shared = Arc::clone(&self.shared);
-        loop {
-            // SYNC: both pair with the stores in `publish`.
-            let record = shared.published_record.load(Ordering::Acquire);
-            let at = shared.published_word.load(Ordering::Acquire);
-            // SYNC: pairs with the fence in `publish`: if the end came from a later publication,
-            // the start of that publication would be seen here.
-            fence(Ordering::Acquire);
-            if shared.begun_record.load(Ordering::Relaxed) == record {
-                return TailReader { shared, at, record, end: at };
-            }
-            spin_loop();
-        }
+        reader_of(self.epochs.ring())
     }
 
     /// Creates a reader at the oldest retained record.
     #[must_use]
     pub fn reader_from_oldest(&self) -> TailReader {
-        let mut reader = self.reader();
-        while let Seek::Lapped { .. } = reader.seek_segment(reader.oldest_segment()) {
-            spin_loop();
-        }
-        reader
+        self.reader().at_oldest()
     }
 
     /// Returns the number after the newest published record.
     #[must_use]
     pub fn next_record(&self) -> u64 {
         // SYNC: a number alone; it orders nothing.
-        self.shared.published_record.load(Ordering::Relaxed)
+        self.epochs.ring().published_record.load(Ordering::Relaxed)
+    }
+
+    /// Returns the epochs of the log.
+    #[must_use]
+    pub fn epochs(&self) -> Epochs<Position> {
+        self.epochs.epochs()
+    }
+
+    /// Returns a cursor before the first end of an epoch.
+    #[must_use]
+    pub fn epoch_cursor(&self) -> EpochCursor {
+        EpochCursor::of_tail(&self.epochs)
+    }
+
+    /// Returns the number of epochs that the writer has ended. A reader that was created before the
+    /// last one may return void records.
+    #[inline]
+    #[must_use]
+    pub fn epoch_changes(&self) -> u64 {
+        self.epochs.changes()
+    }
+}
+
+/// Creates a reader at the next record to be published in a ring.
+fn reader_of(shared: Arc<Shared>) -> TailReader {
+    loop {
+        // SYNC: both pair with the stores in `publish`.
+        let record = shared.published_record.load(Ordering::Acquire);
+        let at = shared.published_word.load(Ordering::Acquire);
+        // SYNC: pairs with the fence in `publish`: if the end came from a later publication, the
+        // start of that publication would be seen here.
+        fence(Ordering::Acquire);
+        if shared.begun_record.load(Ordering::Relaxed) == record {
+            return TailReader { shared, at, record, end: at };
+        }
+        spin_loop();
     }
 }
 
@@ -285,6 +365,14 @@ pub struct TailReader {
 }
 
 impl TailReader {
+    /// Returns the reader at the oldest retained record.
+    fn at_oldest(mut self) -> TailReader {
+        while let Seek::Lapped { .. } = self.seek_segment(self.oldest_segment()) {
+            spin_loop();
+        }
+        self
+    }
+
     /// Copies the next record into `buf`, which is cleared first.
     pub fn next(&mut self, buf: &mut Vec<u8>) -> TailRead {
         loop {
@@ -321,7 +409,7 @@ impl TailReader {
     /// Moves to record `wanted`.
     pub fn seek(&mut self, wanted: u64) -> Seek {
         let mut moved = self.clone();
-        let found = moved.seek_from_oldest(wanted);
+        let found = moved.seek_at_oldest(wanted);
         if found == Seek::Done {
             *self = moved;
         }
@@ -341,7 +429,7 @@ impl TailReader {
         self.shared.published_record.load(Ordering::Relaxed).saturating_sub(self.record)
     }
 
-    fn seek_from_oldest(&mut self, wanted: u64) -> Seek {
+    fn seek_at_oldest(&mut self, wanted: u64) -> Seek {
         // SYNC: pairs with the store in `publish`: the words up to that number are visible.
         let next = self.shared.published_record.load(Ordering::Acquire);
         if wanted > next {

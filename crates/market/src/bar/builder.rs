@@ -134,16 +134,16 @@ impl BarBuilder {
             close(place, self.gap_count, true, &mut self.counts, tell);
         }
         let start = if is_by_time { said.max(self.floor) } else { trade.ts_event };
-        let bar = open(place, (is_by_time, start), trade, self.gap_count);
+        let bar = open(place, is_by_time, start, trade, self.gap_count);
         let is_late = is_by_time && trade.ts_event < bar.start;
         if !bar.take(trade, is_late) {
             self.counts.refused += 1;
             return;
         }
-        let key = (bar.number, bar.start);
+        let (number, start) = (bar.number, bar.start);
         let is_filled = self.kind.is_filled_by(bar.trade_count, bar.volume.0);
         place.taken += 1;
-        place.last = self.memory.push(kept((place_no, place.last), trade, key));
+        place.last = self.memory.push(kept(place_no, place.last, trade, number, start));
         self.counts.trades += 1;
         self.counts.late += u64::from(is_late);
         if is_filled {
@@ -259,8 +259,7 @@ impl BarBuilder {
         let mut anew = *bar;
         (anew.open, anew.high, anew.low, anew.close) = (None, None, None, None);
         let mut is_newest = true;
-        let bar_of = (bar.number, place.taken);
-        let remembered = self.memory.walk(place.last, bar_of, |older| {
+        let remembered = self.memory.walk(place.last, bar.number, place.taken, |older| {
             anew.put_before(older, is_newest);
             is_newest = false;
         });
@@ -275,7 +274,8 @@ impl BarBuilder {
 /// Returns the open bar of an instrument; opens one when there is none.
 fn open<'a>(
     place: &'a mut OpenBar,
-    (is_by_time, start): (bool, Nanos),
+    is_by_time: bool,
+    start: Nanos,
     trade: &BarTrade,
     gap_count: u64,
 ) -> &'a mut Bar {

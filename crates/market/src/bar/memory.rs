@@ -33,9 +33,11 @@ pub(super) struct Kept {
 
 /// Returns the row to remember for a trade, before it gets its serial.
 pub(super) fn kept(
-    (place, before): (u32, Serial),
+    place: u32,
+    before: Serial,
     trade: &super::BarTrade,
-    bar: (u64, Nanos),
+    bar_number: u64,
+    bar_start: Nanos,
 ) -> Kept {
     let print = &trade.print;
     Kept {
@@ -46,7 +48,7 @@ pub(super) fn kept(
         price: print.price,
         size: print.size,
         flags: print.flags,
-        bar,
+        bar: (bar_number, bar_start),
         before,
         serial: 0,
         is_broken: false,
@@ -112,7 +114,8 @@ impl Memory {
     pub(super) fn walk(
         &self,
         last: Serial,
-        (number, taken): (u64, u64),
+        number: u64,
+        taken: u64,
         mut take: impl FnMut(&Kept),
     ) -> u64 {
         let (mut at, mut count) = (last, 0);

@@ -9,6 +9,7 @@
 
 use super::index::{NIL, Slot};
 use weir_memory::{prefetch, take_ahead};
+use weir_types::Side;
 
 /// A resting order.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +38,14 @@ pub(crate) struct Level {
     pub(crate) head: Slot,
     pub(crate) tail: Slot,
     pub(crate) is_sell: bool,
+}
+
+impl Level {
+    /// Creates a level that lists no order.
+    #[inline]
+    pub(crate) fn new(side: Side, rank: i64, size: u64, count: u32) -> Level {
+        Level { rank, size, count, head: NIL, tail: NIL, is_sell: side == Side::Sell }
+    }
 }
 
 /// A row of an arena.

@@ -78,16 +78,16 @@ impl Books {
         let id = update.instrument_id;
         match update.action {
             Action::Add { order_id, side, price, size } => {
-                self.add(id, (order_id, side), (price, size), change);
+                self.add(id, order_id, side, price, size, change);
             }
             Action::Delete { order_id } => self.delete(order_id, change),
             Action::Execute { .. } => self.execute(update, change),
             Action::Reduce { order_id, size } => self.reduce(order_id, size, change),
             Action::Replace { order_id, new_order_id, price, size } => {
-                self.replace((order_id, new_order_id), (price, size), change);
+                self.replace(order_id, new_order_id, price, size, change);
             }
             Action::Modify { order_id, price, size, keeps_priority } => {
-                self.modify(order_id, (price, size), keeps_priority, change);
+                self.modify(order_id, price, size, keeps_priority, change);
             }
             Action::Level { .. } => self.level(update, change),
             Action::Quote { .. } | Action::Consolidated { .. } => self.quote(update, change),
@@ -104,7 +104,7 @@ impl Books {
                 self.trade(place, print, update.ts_event, change);
             }
             Action::TradeBreak { match_id, size, price } => {
-                self.break_trade(id, match_id, (price, size), change);
+                self.break_trade(id, match_id, price, size, change);
             }
             Action::Status { state, .. } => self.status(id, state, change),
             Action::DayPrice { kind, price } => {
@@ -177,7 +177,7 @@ impl Books {
         let cold = &mut self.cold[place as usize];
         if cold.statistics.trade(&counted) {
             change.has_statistics = true;
-            cold.last_trade = self.trades.push((place, match_id), cold.last_trade, counted);
+            cold.last_trade = self.trades.push(place, match_id, cold.last_trade, counted);
         } else {
             change.anomalies.insert(Anomaly::Overflow);
         }
@@ -187,7 +187,8 @@ impl Books {
         &mut self,
         id: InstrumentId,
         match_id: u64,
-        (price, size): (Price, Qty),
+        price: Price,
+        size: Qty,
         change: &mut Change,
     ) {
         let Some(place) = self.place_or_new(id, change) else { return };

@@ -1,14 +1,6 @@
 //! Configuration of books: preallocated memory and limits.
 
-/// The scope in which order numbers are unique.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OrderIds {
-    /// The whole feed, as in ITCH: later messages need not name the order's instrument.
-    #[default]
-    OfFeed,
-    /// One instrument.
-    OfInstrument,
-}
+pub use weir_feed::OrderIds;
 
 /// Preallocation and limits of books. The limits protect against a faulty feed: beyond them nothing
 /// is added, and each refusal is counted.

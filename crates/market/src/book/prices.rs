@@ -1,7 +1,7 @@
 //! Updates of books by price and of quotes.
 
 use weir_feed::update::{Action, Update, Venue};
-use weir_types::{Price, Qty};
+use weir_types::Price;
 
 use super::anomaly::Anomaly;
 use super::books::Books;
@@ -37,12 +37,18 @@ impl Books {
     /// venue, its quote is the best bid and offer. For a feed of several, only a consolidated quote
     /// is, and the quotes of single venues are stored separately.
     pub(crate) fn quote(&mut self, update: &Update, change: &mut Change) {
+        let none = BestBidOffer::default();
         let (best, venue) = match update.action {
             Action::Quote { venue, bid_px, bid_sz, ask_px, ask_sz } => {
-                (quote_of((bid_px, bid_sz, venue), (ask_px, ask_sz, venue)), Some(venue))
+                let (bid_venue, ask_venue) = (venue, venue);
+                let stated =
+                    BestBidOffer { bid_px, bid_sz, ask_px, ask_sz, bid_venue, ask_venue, ..none };
+                (without_empty_sides(stated), Some(venue))
             }
             Action::Consolidated { bid_venue, ask_venue, bid_px, bid_sz, ask_px, ask_sz } => {
-                (quote_of((bid_px, bid_sz, bid_venue), (ask_px, ask_sz, ask_venue)), None)
+                let stated =
+                    BestBidOffer { bid_px, bid_sz, ask_px, ask_sz, bid_venue, ask_venue, ..none };
+                (without_empty_sides(stated), None)
             }
             _ => return,
         };
@@ -64,9 +70,13 @@ impl Books {
     }
 }
 
-fn quote_of(bid: (Price, Qty, Venue), ask: (Price, Qty, Venue)) -> BestBidOffer {
-    let none = (Price(0), Qty::ZERO, Venue::default());
-    let of = |side: (Price, Qty, Venue)| if side.1.is_zero() { none } else { side };
-    let ((bid_px, bid_sz, bid_venue), (ask_px, ask_sz, ask_venue)) = (of(bid), of(ask));
-    BestBidOffer { bid_px, bid_sz, ask_px, ask_sz, bid_venue, ask_venue, ..Default::default() }
+/// Returns a quote with neither price nor venue on a side that has no quantity.
+fn without_empty_sides(mut quote: BestBidOffer) -> BestBidOffer {
+    if quote.bid_sz.is_zero() {
+        (quote.bid_px, quote.bid_venue) = (Price(0), Venue::default());
+    }
+    if quote.ask_sz.is_zero() {
+        (quote.ask_px, quote.ask_venue) = (Price(0), Venue::default());
+    }
+    quote
 }

@@ -15,7 +15,8 @@ use super::store::NewOrder;
 #[derive(Clone, Copy)]
 struct Resting {
     place: u32,
-    at: (Hash, Found),
+    hash: Hash,
+    found: Found,
     size: u64,
 }
 
@@ -43,13 +44,13 @@ impl Books {
             self.other_instrument(place, &mut change.anomalies);
             return None;
         }
-        Some(Resting { place, at: (hash, found), size })
+        Some(Resting { place, hash, found, size })
     }
 
     #[inline]
     fn take(&mut self, order: &Resting, size: u64, change: &mut Change) {
         let instrument = &mut self.instruments[order.place as usize];
-        self.store.take(instrument, order.at, size, change);
+        self.store.take(instrument, order.hash, order.found, size, change);
     }
 
     #[inline]
@@ -61,8 +62,10 @@ impl Books {
     pub(crate) fn add(
         &mut self,
         id: InstrumentId,
-        (order_id, side): (u64, Side),
-        (price, size): (Price, Qty),
+        order_id: u64,
+        side: Side,
+        price: Price,
+        size: Qty,
         change: &mut Change,
     ) {
         let Some(place) = self.place_or_new(id, change) else { return };
@@ -82,7 +85,7 @@ impl Books {
     fn rest(&mut self, new: &NewOrder, change: &mut Change) {
         let hash = self.store.hash(new.place, new.order_id);
         if let Some(found) = self.store.find(hash, new.place, new.order_id) {
-            self.evict((hash, found), change);
+            self.evict(hash, found, change);
         }
         let instrument = &mut self.instruments[new.place as usize];
         self.store.add(instrument, new, hash, change);
@@ -90,17 +93,17 @@ impl Books {
 
     /// Removes an order whose number was used again; it may belong to another instrument.
     #[cold]
-    fn evict(&mut self, at: (Hash, Found), change: &mut Change) {
+    fn evict(&mut self, hash: Hash, found: Found, change: &mut Change) {
         change.anomalies.insert(Anomaly::DuplicateOrder);
-        let order = *self.store.orders.get(at.1.slot);
+        let order = *self.store.orders.get(found.slot);
         let instrument = &mut self.instruments[order.instrument as usize];
         if instrument.top.id == change.instrument_id {
-            return self.store.take(instrument, at, order.size, change);
+            return self.store.take(instrument, hash, found, order.size, change);
         }
         // The change of the other instrument is not reported, so that instrument becomes suspect.
         instrument.top.is_suspect = true;
         let mut untold = Change::new(instrument.top.id);
-        self.store.take(instrument, at, order.size, &mut untold);
+        self.store.take(instrument, hash, found, order.size, &mut untold);
         instrument.settle(&self.store.levels, &mut untold);
     }
 
@@ -140,7 +143,7 @@ impl Books {
         }
         let Some(order) = self.resting(order_id, change) else { return };
         if is_printable {
-            let row = self.store.orders.get(order.at.1.slot);
+            let row = self.store.orders.get(order.found.slot);
             let (side, order_price) = self.store.terms_of(row);
             let print = TradePrint {
                 price: price.unwrap_or(order_price),
@@ -159,12 +162,14 @@ impl Books {
     #[inline]
     pub(crate) fn replace(
         &mut self,
-        (order_id, new_order_id): (u64, u64),
-        (price, size): (Price, Qty),
+        order_id: u64,
+        new_order_id: u64,
+        price: Price,
+        size: Qty,
         change: &mut Change,
     ) {
         let Some(order) = self.resting(order_id, change) else { return };
-        let side = self.store.terms_of(self.store.orders.get(order.at.1.slot)).0;
+        let side = self.store.terms_of(self.store.orders.get(order.found.slot)).0;
         self.take(&order, order.size, change);
         if size.is_zero() {
             change.anomalies.insert(Anomaly::ZeroSize);
@@ -179,12 +184,13 @@ impl Books {
     pub(crate) fn modify(
         &mut self,
         order_id: u64,
-        (price, size): (Price, Qty),
+        price: Price,
+        size: Qty,
         keeps_priority: bool,
         change: &mut Change,
     ) {
         let Some(order) = self.resting(order_id, change) else { return };
-        let slot = order.at.1.slot;
+        let slot = order.found.slot;
         let (side, old_price) = self.store.terms_of(self.store.orders.get(slot));
         if size.is_zero() || price != old_price {
             self.take(&order, order.size, change);

@@ -14,7 +14,8 @@ impl Books {
     pub fn export(
         &self,
         id: InstrumentId,
-        (sequence, ts_event): (u64, Nanos),
+        sequence: u64,
+        ts_event: Nanos,
         mut out: impl FnMut(Update),
     ) {
         let mut say = |action| out(Update { instrument_id: id, sequence, ts_event, action });
@@ -31,9 +32,9 @@ impl Books {
     }
 
     /// Exports the books of all instruments, one after the other.
-    pub fn export_all(&self, as_of: (u64, Nanos), mut out: impl FnMut(Update)) {
+    pub fn export_all(&self, sequence: u64, ts_event: Nanos, mut out: impl FnMut(Update)) {
         for id in self.instruments() {
-            self.export(id, as_of, &mut out);
+            self.export(id, sequence, ts_event, &mut out);
         }
     }
 

@@ -118,30 +118,28 @@ impl Store {
                 Some(slot)
             }
             Err(at) => {
-                let key = (new.side, rank);
-                self.new_level(instrument, (key, at), (new.size.0, 1), change)
+                let level = Level::new(new.side, rank, new.size.0, 1);
+                self.new_level(instrument, at, level, change)
             }
         }
     }
 
-    /// Makes a level and inserts it at its index of the ladder.
+    /// Inserts a new level at its index of the ladder.
     #[inline]
     fn new_level(
         &mut self,
         instrument: &mut Instrument,
-        ((side, rank), at): ((Side, i64), usize),
-        (size, count): (u64, u32),
+        at: usize,
+        level: Level,
         change: &mut Change,
     ) -> Option<Slot> {
-        let ladder = instrument.ladder_mut(side);
+        let ladder = instrument.ladder_mut(side_of(&level));
         if self.levels.is_full() || ladder.len() >= self.levels_per_side_max {
             change.anomalies.insert(Anomaly::LimitReached);
             return None;
         }
-        let is_sell = side == Side::Sell;
-        let row = Level { rank, size, count, head: NIL, tail: NIL, is_sell };
-        let slot = self.levels.take(row);
-        ladder.insert(at, Rung { rank, level: slot });
+        let slot = self.levels.take(level);
+        ladder.insert(at, Rung { rank: level.rank, level: slot });
         Some(slot)
     }
 
@@ -151,7 +149,8 @@ impl Store {
     pub(crate) fn take(
         &mut self,
         instrument: &mut Instrument,
-        (hash, found): (Hash, Found),
+        hash: Hash,
+        found: Found,
         size: u64,
         change: &mut Change,
     ) {
@@ -227,8 +226,8 @@ impl Store {
             // Feeds remove levels that they never sent.
             Err(_) if size.is_zero() => return,
             Err(at) => {
-                let key = ((side, rank), at);
-                if self.new_level(instrument, key, (size.0, order_count), change).is_none() {
+                let level = Level::new(side, rank, size.0, order_count);
+                if self.new_level(instrument, at, level, change).is_none() {
                     return;
                 }
             }

@@ -44,7 +44,8 @@ impl TradeLog {
     /// Remembers a trade and returns its serial; `before` is its instrument's previous trade.
     pub(crate) fn push(
         &mut self,
-        (instrument, match_id): (u32, u64),
+        instrument: u32,
+        match_id: u64,
         before: Serial,
         trade: Counted,
     ) -> Serial {
@@ -177,8 +178,8 @@ mod tests {
         let (mut last, mut statistics) = (0, Statistics::default());
         let mut other = 0;
         for (match_id, price) in (1..).zip(of_day) {
-            last = log.push((0, match_id), last, trade(*price));
-            other = log.push((1, match_id), other, trade(1_000));
+            last = log.push(0, match_id, last, trade(*price));
+            other = log.push(1, match_id, other, trade(1_000));
             assert!(statistics.trade(&trade(*price)));
         }
         (log, last, statistics)

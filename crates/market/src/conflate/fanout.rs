@@ -254,7 +254,8 @@ impl Fanout {
     pub fn set_interval(
         &mut self,
         now: Nanos,
-        (id, subscription): (SubscriberId, SubscriptionId),
+        id: SubscriberId,
+        subscription: SubscriptionId,
         interval: Nanos,
     ) -> Result<(), SubscribeError> {
         self.active(id, subscription)?.terms.check_interval(interval)?;

@@ -120,7 +120,7 @@ impl IntervalBuilder {
     /// Counts an order or a trade.
     pub fn act(&mut self, activity: &Activity, tell: &mut Tell<'_>) {
         let Activity { instrument_id, channel, sequence, ts_event, .. } = *activity;
-        if let Some((place, _)) = self.hear((instrument_id, channel), (sequence, ts_event), tell) {
+        if let Some((place, _)) = self.hear(instrument_id, channel, sequence, ts_event, tell) {
             place.act(activity);
         }
     }
@@ -128,7 +128,7 @@ impl IntervalBuilder {
     /// Takes a new best bid and offer.
     pub fn quote(&mut self, quoted: &Quoted, tell: &mut Tell<'_>) {
         let Quoted { instrument_id, channel, sequence, ts_event, .. } = *quoted;
-        let heard = self.hear((instrument_id, channel), (sequence, ts_event), tell);
+        let heard = self.hear(instrument_id, channel, sequence, ts_event, tell);
         let Some((place, gaps)) = heard else { return };
         place.quote(quoted.quote);
         // The quote makes up for a change of state that may have been missed.
@@ -142,7 +142,7 @@ impl IntervalBuilder {
     pub fn call(&mut self, called: &Called, tell: &mut Tell<'_>) {
         let Called { instrument_id, channel, sequence, ts_event, state } = *called;
         if instrument_id != InstrumentId(0) {
-            let heard = self.hear((instrument_id, channel), (sequence, ts_event), tell);
+            let heard = self.hear(instrument_id, channel, sequence, ts_event, tell);
             if let Some((place, _)) = heard {
                 place.settle();
                 place.state = Some(state);
@@ -161,7 +161,7 @@ impl IntervalBuilder {
 
     /// Takes an instrument's book from a snapshot.
     pub fn state_book(&mut self, stated: &BookStated, tell: &mut Tell<'_>) {
-        let Some(at) = self.place_of((stated.instrument_id, stated.channel)) else {
+        let Some(at) = self.place_of(stated.instrument_id, stated.channel) else {
             self.counts.refused += 1;
             return;
         };
@@ -271,11 +271,13 @@ impl IntervalBuilder {
     /// Advances time to an event of an instrument and counts the event.
     fn hear(
         &mut self,
-        whose: (InstrumentId, u16),
-        (sequence, ts): (u64, Nanos),
+        id: InstrumentId,
+        channel: u16,
+        sequence: u64,
+        ts: Nanos,
         tell: &mut Tell<'_>,
     ) -> Option<(&mut InstrumentState, Gaps)> {
-        let Some(at) = self.place_of(whose) else {
+        let Some(at) = self.place_of(id, channel) else {
             self.counts.refused += 1;
             return None;
         };
@@ -292,7 +294,7 @@ impl IntervalBuilder {
     }
 
     /// Returns the index of an instrument; adds it when it is new.
-    fn place_of(&mut self, (id, channel): (InstrumentId, u16)) -> Option<usize> {
+    fn place_of(&mut self, id: InstrumentId, channel: u16) -> Option<usize> {
         if let Some(place) = self.directory.get(id) {
             return Some(place as usize);
         }

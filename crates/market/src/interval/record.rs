@@ -167,7 +167,8 @@ impl Quoted {
     /// prices and quantities of the best bid and offer stay the same.
     #[must_use]
     pub fn of(
-        (channel, state): (u16, Option<TradingState>),
+        channel: u16,
+        state: Option<TradingState>,
         update: &Update,
         change: &Change,
     ) -> Option<Quoted> {

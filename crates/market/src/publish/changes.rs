@@ -177,8 +177,8 @@ impl Publication {
         let of = &self.instruments[order.instrument];
         let Some(fit) = of.published() else { return };
         let shares = u32::try_from(change.last_qty.0).ok();
-        if let Some(said) = shares.zip(fit.scale.price(change.last_px)) {
-            self.say_trade(of, said, change.match_id, out);
+        if let Some((shares, price)) = shares.zip(fit.scale.price(change.last_px)) {
+            self.say_trade(of, shares, price, change.match_id, out);
         }
     }
 
@@ -198,7 +198,7 @@ impl Publication {
         if order.reference != 0 && order.shown_qty < before {
             let less = Qty(before.0 - order.shown_qty.0);
             match price {
-                Some(price) => self.say_crossed(&order, (less, price), change.match_id, out),
+                Some(price) => self.say_crossed(&order, less, price, change.match_id, out),
                 None => self.say_cancel(&order, less, out),
             }
         }

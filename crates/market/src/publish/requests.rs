@@ -71,7 +71,8 @@ impl RequestServer {
     pub fn answer(
         &mut self,
         channel: &mut Channel,
-        (from, datagram): (Ipv4Addr, &[u8]),
+        from: Ipv4Addr,
+        datagram: &[u8],
         now: Nanos,
         send: impl FnOnce(&[u8]),
     ) -> Result<u16, Refusal> {

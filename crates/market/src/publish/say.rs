@@ -15,6 +15,13 @@ use super::{PublishSink, Uncross};
 /// The bit added to the number of a cross, to keep it apart from those of trades.
 const CROSS: u64 = 1 << 62;
 
+/// An order's shown quantity and price in ITCH's form.
+struct Sayable<'a> {
+    fit: &'a Fit,
+    shares: u32,
+    price: u32,
+}
+
 impl Publication {
     fn header(&self, stock_locate: u16) -> Header {
         let timestamp = self.now.0.saturating_sub(self.midnight().0);
@@ -73,7 +80,7 @@ impl Publication {
     /// Publishes an order under its new reference; returns false when ITCH cannot represent it.
     pub(super) fn say_add(&self, order: &Order, out: &mut impl PublishSink) -> bool {
         let of = &self.instruments[order.instrument];
-        let Some((fit, shares, price)) = of.sayable(order) else { return false };
+        let Some(Sayable { fit, shares, price }) = of.sayable(order) else { return false };
         let message = AddOrder {
             order_reference: order.reference,
             side: if order.side == Side::Buy { b'B' } else { b'S' },
@@ -93,7 +100,7 @@ impl Publication {
         out: &mut impl PublishSink,
     ) -> bool {
         let of = &self.instruments[order.instrument];
-        let Some((_, shares, price)) = of.sayable(order) else { return false };
+        let Some(Sayable { shares, price, .. }) = of.sayable(order) else { return false };
         let message = OrderReplace {
             original_order_reference: original,
             new_order_reference: order.reference,
@@ -136,7 +143,8 @@ impl Publication {
     pub(super) fn say_crossed(
         &self,
         order: &Order,
-        (qty, execution_price): (Qty, u32),
+        qty: Qty,
+        execution_price: u32,
         match_id: MatchId,
         out: &mut impl PublishSink,
     ) {
@@ -156,7 +164,8 @@ impl Publication {
     pub(super) fn say_trade(
         &self,
         of: &Instrument,
-        (shares, price): (u32, u32),
+        shares: u32,
+        price: u32,
         match_id: MatchId,
         out: &mut impl PublishSink,
     ) {
@@ -236,10 +245,10 @@ impl Instrument {
         self.fit.as_ref().ok().filter(|_| self.locate != 0)
     }
 
-    /// Returns the shown quantity and the price of an order in ITCH's form.
-    fn sayable(&self, order: &Order) -> Option<(&Fit, u32, u32)> {
+    /// Returns an order in ITCH's form, if ITCH can represent it.
+    fn sayable(&self, order: &Order) -> Option<Sayable<'_>> {
         let fit = self.published()?;
         let shares = u32::try_from(order.shown_qty.0).ok()?;
-        Some((fit, shares, fit.scale.price(order.price)?))
+        Some(Sayable { fit, shares, price: fit.scale.price(order.price)? })
     }
 }

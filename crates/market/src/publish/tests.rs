@@ -103,13 +103,15 @@ mod channels {
     fn ask(
         server: &mut RequestServer,
         channel: &mut Channel,
-        (session, sequence, count): (Session, u64, u16),
+        session: Session,
+        sequence: u64,
+        count: u16,
         now: u64,
     ) -> Result<Vec<u8>, Refusal> {
         let request = Request { session, sequence, count }.to_bytes();
         let mut answer = Vec::new();
         let send = |packet: &[u8]| answer = packet.to_vec();
-        server.answer(channel, (ASKER, &request), Nanos(now), send).map(|_| answer)
+        server.answer(channel, ASKER, &request, Nanos(now), send).map(|_| answer)
     }
 
     #[test]
@@ -124,13 +126,13 @@ mod channels {
             ((SESSION, 0, 5), Refusal::Gone),
             ((SESSION, 25, 0), Refusal::Malformed),
         ];
-        for (asked, want) in cases {
-            let got = ask(&mut server, &mut channel, asked, 0);
-            assert_eq!(got, Err(want), "{asked:?}");
+        for ((session, sequence, count), want) in cases {
+            let got = ask(&mut server, &mut channel, session, sequence, count, 0);
+            assert_eq!(got, Err(want), "{sequence} of {session:?}");
         }
-        let short = server.answer(&mut channel, (ASKER, b"short"), Nanos(0), |_| ());
+        let short = server.answer(&mut channel, ASKER, b"short", Nanos(0), |_| ());
         assert_eq!(short, Err(Refusal::Malformed));
-        let answer = ask(&mut server, &mut channel, (SESSION, 21, 65_535), 0).expect("it is kept");
+        let answer = ask(&mut server, &mut channel, SESSION, 21, 65_535, 0).expect("it is kept");
         assert!(answer.len() <= 200 && Header::read(&answer).is_ok_and(|h| h.sequence == 21));
     }
 
@@ -138,7 +140,7 @@ mod channels {
     fn who_asks_too_often_waits_and_nobody_else_does() {
         let (mut channel, _) = filled(10, 5);
         let mut server = RequestServer::new(3);
-        let mut at = |now| ask(&mut server, &mut channel, (SESSION, 1, 1), now);
+        let mut at = |now| ask(&mut server, &mut channel, SESSION, 1, 1, now);
         assert!((0..3).all(|_| at(0).is_ok()));
         assert_eq!(at(0), Err(Refusal::TooOften));
         assert_eq!(at(333_333_331), Err(Refusal::TooOften));
@@ -146,7 +148,7 @@ mod channels {
         assert!((0..3).all(|_| at(5_000_000_000).is_ok()) && at(5_000_000_000).is_err());
         let request = Request { session: SESSION, sequence: 1, count: 1 }.to_bytes();
         let other = Ipv4Addr::new(10, 0, 0, 2);
-        let answered = server.answer(&mut channel, (other, &request), Nanos(5_000_000_000), |_| ());
+        let answered = server.answer(&mut channel, other, &request, Nanos(5_000_000_000), |_| ());
         assert_eq!(answered, Ok(1));
     }
 
@@ -156,8 +158,8 @@ mod channels {
         let mut server = RequestServer::new(1);
         let request = Request { session: SESSION, sequence: 1, count: 1 }.to_bytes();
         let mut from = |number: u32, now| {
-            let from = (Ipv4Addr::from_bits(number), &request[..]);
-            server.answer(&mut channel, from, Nanos(now), |_| ())
+            let from = Ipv4Addr::from_bits(number);
+            server.answer(&mut channel, from, &request, Nanos(now), |_| ())
         };
         assert!((0..1_024).all(|number| from(number, 5) == Ok(1)));
         assert_eq!(from(2_000, 5), Err(Refusal::TooOften));
@@ -182,13 +184,13 @@ mod channels {
         assert_eq!((channel.session(), channel.next_sequence()), (Some(next), 2));
         let mut server = RequestServer::new(1_000);
         for (session, count) in [(SESSION, 4), (next, 1)] {
-            let answer = ask(&mut server, &mut channel, (session, 1, 9), 0).expect("it is kept");
+            let answer = ask(&mut server, &mut channel, session, 1, 9, 0).expect("it is kept");
             let packet = read_packet(&answer, 0).expect("a packet");
             assert_eq!((packet.session, packet.count), (session.number(), count));
         }
         channel.sink(|_: &[u8]| ()).session(Session(*b"SESSION003"));
         assert_eq!(
-            ask(&mut server, &mut channel, (SESSION, 1, 1), 0),
+            ask(&mut server, &mut channel, SESSION, 1, 1, 0),
             Err(Refusal::Session),
             "two are kept"
         );
@@ -224,7 +226,7 @@ mod channels {
             prop_assert_eq!(next, before + live + 1);
             let mut server = RequestServer::new(1_000);
             for (sequence, count) in asked {
-                let answer = ask(&mut server, &mut channel, (SESSION, sequence, count), 0);
+                let answer = ask(&mut server, &mut channel, SESSION, sequence, count, 0);
                 let is_kept = sequence >= channel.oldest() && sequence < channel.next_sequence();
                 prop_assert_eq!(answer.is_ok(), is_kept);
                 let Ok(answer) = answer else { continue };

@@ -5,7 +5,7 @@ use weir_market::book::{Anomaly, BestBidOffer, BookKind, OrderIds};
 use weir_market::{Books, BooksConfig};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
-use crate::common::{add, level, update};
+use crate::support::{add, level, update};
 
 const ONE: InstrumentId = InstrumentId(1);
 const TWO: InstrumentId = InstrumentId(2);
@@ -197,7 +197,7 @@ fn an_export_says_the_number_as_of_which_it_stands() {
     let mut books = books();
     _ = books.apply(&update(1, add(1, Side::Buy, 100, 10)));
     let mut said = Vec::new();
-    books.export(ONE, (77, Nanos(5)), |update| said.push(update));
+    books.export(ONE, 77, Nanos(5), |update| said.push(update));
     assert_eq!(said.len(), 2);
     assert!(said.iter().all(|update| (update.sequence, update.ts_event) == (77, Nanos(5))));
     assert_eq!((said[0].action, said[1].action), (Action::Clear, add(1, Side::Buy, 100, 10)));

@@ -14,7 +14,7 @@ use weir_market::book::BestBidOffer;
 use weir_market::{Books, BooksConfig};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
-use crate::common::data;
+use crate::support::data;
 
 const PAIR: InstrumentId = InstrumentId(1);
 

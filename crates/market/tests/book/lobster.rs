@@ -10,7 +10,7 @@ use weir_market::book::{BestBidOffer, BookLevel};
 use weir_market::{Books, BooksConfig};
 use weir_types::{InstrumentId, Price, Qty, Side};
 
-use crate::common::data;
+use crate::support::data;
 
 const STOCK: InstrumentId = InstrumentId(1);
 
@@ -118,7 +118,7 @@ fn every_row_of_lobster_s_days_is_the_book_after_its_message() {
         let vwap = statistics.vwap().expect("it traded");
         assert!(statistics.low <= Some(vwap) && Some(vwap) <= statistics.high, "{name}");
         let mut copy = Books::new(&BooksConfig::default());
-        books.export(STOCK, (1, weir_types::Nanos(1)), |update| {
+        books.export(STOCK, 1, weir_types::Nanos(1), |update| {
             assert!(copy.apply(&update).anomalies.is_empty());
         });
         assert_eq!(copy.digest_all(), books.digest_all(), "{name}");

@@ -6,7 +6,7 @@
 
 mod behaviour;
 mod binance;
-mod common;
 mod lobster;
 mod model;
 mod property;
+mod support;

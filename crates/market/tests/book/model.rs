@@ -7,7 +7,7 @@ use Anomaly::{
     UnknownInstrument, UnknownOrder, UnknownTrade, ZeroSize,
 };
 use weir_feed::{Action, SystemEvent, TradeFlags, TradingState, Update, Venue};
-use weir_market::book::{Anomaly, BestBidOffer, BookKind, OrderIds};
+use weir_market::book::{Anomaly, BestBidOffer, BookKind, BookLevel, OrderIds};
 use weir_types::{InstrumentId, Price, Qty, Side};
 
 #[derive(Clone, Default)]
@@ -197,8 +197,15 @@ impl Model {
     }
 
     /// Adds an order at the end of its price's queue.
-    fn rest(&mut self, id: u32, order: (u64, Side, i64, u64), anomalies: &mut Vec<Anomaly>) {
-        let (order_id, side, price, size) = order;
+    fn rest(
+        &mut self,
+        id: u32,
+        order_id: u64,
+        side: Side,
+        price: i64,
+        size: u64,
+        anomalies: &mut Vec<Anomaly>,
+    ) {
         let of_feed = self.order_ids == OrderIds::OfFeed;
         for (other, book) in &mut self.books {
             if (of_feed || *other == id) && book.find(order_id).is_some() {
@@ -239,7 +246,7 @@ impl Model {
                     _ if !book.becomes(BookKind::ByOrder) => anomalies.push(MixedKinds),
                     0 => anomalies.push(ZeroSize),
                     size => {
-                        self.rest(id, (order_id, side, price.0, size), anomalies);
+                        self.rest(id, order_id, side, price.0, size, anomalies);
                         self.books.get_mut(&id)?.settle(anomalies);
                     }
                 }
@@ -250,8 +257,8 @@ impl Model {
             }
             Action::Replace { .. } | Action::Modify { .. } => self.alter(update, anomalies),
             Action::Level { side, price, size, order_count, is_last } => {
-                let level = (side, price.0, (size.0, order_count));
-                self.state_level(id, level, is_last, anomalies);
+                let level = BookLevel { price, size, order_count };
+                self.state_level(id, side, level, is_last, anomalies);
                 None
             }
             Action::Clear if id == 0 => {
@@ -332,7 +339,7 @@ impl Model {
             }
         } else {
             book.take(order_id, rests);
-            self.rest(owner, (new_id, side, price, size), anomalies);
+            self.rest(owner, new_id, side, price, size, anomalies);
         }
         self.books.get_mut(&owner)?.settle(anomalies);
         Some(owner)
@@ -341,10 +348,12 @@ impl Model {
     fn state_level(
         &mut self,
         id: u32,
-        (side, price, stated): (Side, i64, (u64, u32)),
+        side: Side,
+        level: BookLevel,
         is_last: bool,
         anomalies: &mut Vec<Anomaly>,
     ) {
+        let (price, stated) = (level.price.0, (level.size.0, level.order_count));
         let levels_max = self.levels_per_side_max;
         let has_no_levels = self.level_count() >= self.orders_max;
         let Some(book) = self.book(id, anomalies) else { return };

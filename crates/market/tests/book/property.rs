@@ -9,8 +9,8 @@ use weir_market::book::{BookKind, BookLevel, OrderIds, RestingOrder};
 use weir_market::{Books, BooksConfig, Change};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
-use crate::common::update;
 use crate::model::{Model, ModelBook, ids, index_of};
+use crate::support::update;
 
 /// About a hundred thousand steps in all.
 const CASES: u32 = 150;
@@ -279,7 +279,7 @@ fn check(updates: &[Update], order_ids: OrderIds) -> Result<(), TestCaseError> {
 fn check_copy(books: &Books, model: &Model, config: &BooksConfig) -> Result<(), TestCaseError> {
     let mut copy = Books::new(config);
     let mut updates = Vec::new();
-    books.export_all((7, Nanos(9)), |update| updates.push(update));
+    books.export_all(7, Nanos(9), |update| updates.push(update));
     copy.apply_all(&updates, |_, _| {});
     prop_assert_eq!(copy.digest_all(), books.digest_all());
     prop_assert_eq!(copy.anomalies().total(), 0);

@@ -95,8 +95,7 @@ fn an_interval_can_be_changed_while_it_runs() {
     assert_eq!(desk.fanout.next_due(desk.id), Some(Nanos(11_000)));
     assert_eq!(desk.bodies(11_000, 9), [bbo(1_000, 2)]);
     desk.says(11_001, A, bbo(1_000, 3));
-    let which = (desk.id, subscription);
-    desk.fanout.set_interval(Nanos(11_500), which, Nanos(10)).unwrap();
+    desk.fanout.set_interval(Nanos(11_500), desk.id, subscription, Nanos(10)).unwrap();
     assert_eq!(desk.bodies(11_509, 9), []);
     assert_eq!(desk.bodies(11_510, 9), [bbo(1_000, 3)]);
 }

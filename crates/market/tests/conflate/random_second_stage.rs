@@ -217,10 +217,10 @@ impl World {
                 let reader = &self.readers[subscriber];
                 let held = reader.held.get(nth).filter(|_| !reader.is_closed);
                 if let Some(held) = held {
-                    let which = (reader.id, held.id);
                     let is_throttled = held.terms.policy == Policy::Conflate
                         && held.terms.content.kind().may_wait();
-                    let given = self.fanout.set_interval(self.now, which, Nanos(interval));
+                    let (now, interval_ns) = (self.now, Nanos(interval));
+                    let given = self.fanout.set_interval(now, reader.id, held.id, interval_ns);
                     let is_behind = given == Err(SubscribeError::Disconnected);
                     assert!(!is_behind || reader.may_be_disconnected());
                     assert!(is_behind || given.is_ok() == (is_throttled || interval == 0));

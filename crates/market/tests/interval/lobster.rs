@@ -121,10 +121,10 @@ impl Day {
     }
 
     /// Counts a row that stood from one line to the next, across the ends of minutes.
-    fn stands(&mut self, top: &Top, (mut from, to): (u64, u64)) {
+    fn stands(&mut self, top: &Top, mut from: u64, to: u64) {
         loop {
             let minute = self.minutes.entry(from / MINUTE).or_default();
-            if from % MINUTE == 0 && minute.first.is_none() {
+            if from.is_multiple_of(MINUTE) && minute.first.is_none() {
                 minute.first = Some(*top);
                 Day::sees(minute, top);
             }
@@ -193,7 +193,7 @@ fn by_rows(day: &[(Message, BookRow)], items: &[FlowItem]) -> BTreeMap<u64, Minu
     let (mut top, mut since) = (Top::default(), day[0].0.ts.0);
     for (nth, (message, row)) in day.iter().enumerate() {
         if nth > 0 {
-            sums.stands(&top, (since, message.ts.0));
+            sums.stands(&top, since, message.ts.0);
         }
         let next = top_of(row);
         sums.line(&top, message, &next);

@@ -103,7 +103,7 @@ impl Model {
         }
     }
 
-    fn one(&mut self, (id, channel): (InstrumentId, u16)) -> Option<&mut One> {
+    fn one(&mut self, id: InstrumentId, channel: u16) -> Option<&mut One> {
         if id.0 == 0 {
             return None;
         }
@@ -186,9 +186,9 @@ impl Model {
         }
     }
 
-    fn hear(&mut self, whose: (InstrumentId, u16), ts: u64, sequence: u64) -> Option<u32> {
-        self.one(whose)?;
-        let id = whose.0.0;
+    fn hear(&mut self, id: InstrumentId, channel: u16, ts: u64, sequence: u64) -> Option<u32> {
+        self.one(id, channel)?;
+        let id = id.0;
         self.pass(ts);
         let own = self.reach(id, ts);
         let is_late = ts < self.start_of(own);
@@ -207,14 +207,14 @@ impl Model {
 
     pub fn act(&mut self, it: &Activity) {
         self.begin_step();
-        if let Some(id) = self.hear((it.instrument_id, it.channel), it.ts_event.0, it.sequence) {
+        if let Some(id) = self.hear(it.instrument_id, it.channel, it.ts_event.0, it.sequence) {
             self.item(id, What::Act(*it));
         }
     }
 
     pub fn quote(&mut self, it: &Quoted) {
         self.begin_step();
-        let Some(id) = self.hear((it.instrument_id, it.channel), it.ts_event.0, it.sequence) else {
+        let Some(id) = self.hear(it.instrument_id, it.channel, it.ts_event.0, it.sequence) else {
             return;
         };
         self.item(id, What::Quote(it.quote));
@@ -229,8 +229,8 @@ impl Model {
     pub fn call(&mut self, it: &Called) {
         self.begin_step();
         if it.instrument_id.0 != 0 {
-            let whose = (it.instrument_id, it.channel);
-            if let Some(id) = self.hear(whose, it.ts_event.0, it.sequence) {
+            let heard = self.hear(it.instrument_id, it.channel, it.ts_event.0, it.sequence);
+            if let Some(id) = heard {
                 self.item(id, What::State(Some(it.state)));
             }
             return;
@@ -246,7 +246,7 @@ impl Model {
 
     pub fn state_book(&mut self, it: &BookStated) {
         self.begin_step();
-        if self.one((it.instrument_id, it.channel)).is_none() {
+        if self.one(it.instrument_id, it.channel).is_none() {
             return;
         }
         let id = it.instrument_id.0;
@@ -346,7 +346,7 @@ impl Model {
             let of_step = |at: u64| life.steps.iter().position(|step| step.2 >= at);
             let last = life.steps.len() - 1;
             let (opened, closed) = (of_step(start).unwrap_or(last), of_step(end).unwrap_or(last));
-            let mut row = sum_up(id, (start, end), life);
+            let mut row = sum_up(id, start, end, life);
             let is_told = row.is_some();
             if let Some(row) = &mut row {
                 row.is_complete = !life.cut.contains(&start);
@@ -380,7 +380,7 @@ fn spread_of(quote: &Quote) -> Option<i128> {
     (quote.bid_sz.0 > 0 && quote.ask_sz.0 > 0 && spread >= 0).then_some(spread)
 }
 
-fn sum_up(id: u32, (start, end): (u64, u64), life: &Life) -> Option<IntervalStatistics> {
+fn sum_up(id: u32, start: u64, end: u64, life: &Life) -> Option<IntervalStatistics> {
     let within = |at: u64| (start..end).contains(&at);
     let mut row = none(id, start);
     for (from, to) in &life.spans {

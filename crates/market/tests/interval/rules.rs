@@ -286,13 +286,13 @@ fn quotes_states_and_trades_are_taken_as_books_tell_them() {
         size: Qty(order_id),
     };
     let (update, change) = act_of(&mut books, 1, add(5));
-    let taken = Quoted::of((3, None), &update, &change).expect("the best offer");
+    let taken = Quoted::of(3, None, &update, &change).expect("the best offer");
     assert_eq!((taken.quote, taken.channel, taken.is_whole), (quote(0, 0, 10, 5), 3, false));
     let worse = Action::Add { order_id: 6, side: Side::Sell, price: Price(11), size: Qty(1) };
     let (update, change) = act_of(&mut books, 2, worse);
-    assert!(Quoted::of((3, None), &update, &change).is_none(), "the best one is as it was");
+    assert!(Quoted::of(3, None, &update, &change).is_none(), "the best one is as it was");
     let (update, change) = act_of(&mut books, 3, Action::Clear);
-    let taken = Quoted::of((3, None), &update, &change).expect("nothing is left");
+    let taken = Quoted::of(3, None, &update, &change).expect("nothing is left");
     assert_eq!((taken.quote, taken.is_whole), (quote(0, 0, 0, 0), true));
     let state = TradingState::Paused;
     let (update, change) = act_of(&mut books, 4, Action::Status { state, reason: *b"    " });

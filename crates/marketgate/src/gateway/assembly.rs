@@ -14,7 +14,7 @@ use weir_probe::thread::Share;
 use weir_runtime::{Runner, WaitStrategy, Wake};
 use weir_wire::session::NodeId;
 
-use super::config::{MarketSection, Stages};
+use super::config::{MarketGatewaySection, Stages};
 use super::figures::{FlushFigures, MarketFigures, ReceiveFigures, UpdateFigures};
 use super::flush::{FlushAgent, FlushParts, flush_agent};
 use super::local::{LocalDoor, LocalDoors};
@@ -39,7 +39,7 @@ const FLUSH_NAMES: [&str; 8] =
 
 /// Creates a door from a listener; with TLS a thread of this name does the handshakes and wakes the
 /// given thread.
-pub type OpenDoor<'a> = dyn Fn(TcpListener, (&'static str, &Wake)) -> Opened + 'a;
+pub type OpenDoor<'a> = dyn Fn(TcpListener, &'static str, &Wake) -> Opened + 'a;
 /// A door, and the thread of its TLS handshakes.
 type Opened = anyhow::Result<(Door, Option<Runner>)>;
 
@@ -75,7 +75,7 @@ pub struct Gateway {
 ///
 /// # Errors
 /// An error of opening a socket, a file or a listener.
-pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gateway> {
+pub fn assemble(section: &MarketGatewaySection, host: &Host<'_>) -> anyhow::Result<Gateway> {
     let receiver = Receiver::open(&section.feed)?;
     let (receive_wake, update_wake) = (Wake::new(), Wake::new());
     let taker = match section.stages {
@@ -143,7 +143,7 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
 
 /// Creates the post-processing thread, if configured; returns its inputs and its figures.
 fn keep(
-    section: &MarketSection,
+    section: &MarketGatewaySection,
     runners: &mut Vec<Runner>,
 ) -> anyhow::Result<(PostSenders, Option<PostWatch>)> {
     if section.post.is_empty() {
@@ -157,13 +157,13 @@ fn keep(
     Ok((senders, Some(watch)))
 }
 
-fn wait_of(section: &MarketSection, host: &Host<'_>) -> WaitStrategy {
+fn wait_of(section: &MarketGatewaySection, host: &Host<'_>) -> WaitStrategy {
     section.wait.unwrap_or(host.wait)
 }
 
 /// The flush threads under construction.
 struct Flush<'a> {
-    section: &'a MarketSection,
+    section: &'a MarketGatewaySection,
     host: &'a Host<'a>,
     /// Wakes the thread that takes interest changes.
     taker: &'a Wake,
@@ -216,13 +216,13 @@ impl Flush<'_> {
         let mut listen = section.listen;
         if listen.port() != 0 {
             let port = usize::from(listen.port()) + index;
-            listen.set_port(u16::try_from(port).context("market.listen: no port is left")?);
+            listen.set_port(u16::try_from(port).context("market_gateway.listen: no port is left")?);
         }
         let listener = TcpListener::bind(listen)
             .with_context(|| format!("cannot listen for subscribers on {listen}"))?;
         let address = listener.local_addr()?;
         let wake = Wake::new();
-        let (door, handshakes) = (host.door)(listener, ("market-tls", &wake))?;
+        let (door, handshakes) = (host.door)(listener, "market-tls", &wake)?;
         let (wishes, taken) = RingBuffer::new(WISHES_MAX);
         let (figures, times) = FlushFigures::with_times();
         let probe = FlushProbe::default();

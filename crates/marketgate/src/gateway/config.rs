@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use serde::Deserialize;
-use weir_market::book::{BooksConfig, OrderIds};
+use weir_feed::{OrderIds, feed_by_name};
+use weir_market::book::BooksConfig;
 use weir_market::conflate::{ConflatorConfig, OnFull, Urgency};
 use weir_runtime::{ConfigError, WaitStrategy};
 use weir_types::{InstrumentId, Nanos};
@@ -11,7 +12,6 @@ use weir_types::{InstrumentId, Nanos};
 use super::receive::ReceiveWhenFull;
 use super::shm::ShmSection;
 use super::update::WhenFull;
-use crate::feeds::feed_by_name;
 use crate::post::PostSection;
 use crate::receiver::FeedSection;
 
@@ -29,7 +29,7 @@ pub enum Stages {
 /// A market-data gateway.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MarketSection {
+pub struct MarketGatewaySection {
     /// The address for subscribers of the first flush thread; the others listen on the following
     /// ports, or on any port if this one is zero.
     pub listen: SocketAddr,
@@ -141,33 +141,76 @@ fn default_urgent_move_ppm() -> u32 {
 /// The maximum number of flush threads: the number of thread names.
 pub const FLUSH_THREADS_MAX: usize = 8;
 
-impl MarketSection {
+impl MarketGatewaySection {
     /// Checks the values without opening anything.
     ///
     /// # Errors
     /// [`ConfigError`], naming the value.
     pub fn check(&self) -> Result<(), ConfigError> {
+        self.check_ranges()?;
+        if self.post.audit.is_some() && self.feed.lines.is_empty() {
+            let (key, value) = ("market_gateway.post.audit", "(given)".to_owned());
+            let want = "lines of a feed: what comes from a file or a connection is not audited";
+            return Err(ConfigError::OutOfRange { key, value, want });
+        }
+        self.check_drop()?;
+        self.shm.as_ref().map_or(Ok(()), ShmSection::check)?;
+        self.post.check()?;
+        self.feed.check()
+    }
+
+    fn check_ranges(&self) -> Result<(), ConfigError> {
         let count = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
         let threads_max = count(FLUSH_THREADS_MAX);
         let ranges = [
-            ("market.flush_threads", count(self.flush_threads), 1, threads_max, "1 to 8"),
-            ("market.receive_ring", count(self.receive_ring), 2, 1 << 24, "2 to 16777216"),
-            ("market.flush_ring", count(self.flush_ring), 2, 1 << 24, "2 to 16777216"),
-            ("market.connections_max", count(self.connections_max), 1, 65_536, "1 to 65536"),
+            ("market_gateway.flush_threads", count(self.flush_threads), 1, threads_max, "1 to 8"),
+            ("market_gateway.receive_ring", count(self.receive_ring), 2, 1 << 24, "2 to 16777216"),
+            ("market_gateway.flush_ring", count(self.flush_ring), 2, 1 << 24, "2 to 16777216"),
             (
-                "market.subscriptions_max",
+                "market_gateway.connections_max",
+                count(self.connections_max),
+                1,
+                65_536,
+                "1 to 65536",
+            ),
+            (
+                "market_gateway.subscriptions_max",
                 u64::from(self.subscriptions_max),
                 1,
                 1 << 20,
                 "1 to 1048576",
             ),
-            ("market.queue_len_max", u64::from(self.queue_len_max), 1, 1 << 24, "1 to 16777216"),
-            ("market.instruments_max", u64::from(self.instruments_max), 1, 1 << 26, "1 to 2^26"),
-            ("market.orders", u64::from(self.orders), 1, 1 << 26, "1 to 2^26"),
-            ("market.bbo_interval_us", self.bbo_interval_us, 0, 60_000_000, "0 to 60000000"),
-            ("market.book_interval_us", self.book_interval_us, 0, 60_000_000, "0 to 60000000"),
             (
-                "market.statistics_interval_us",
+                "market_gateway.queue_len_max",
+                u64::from(self.queue_len_max),
+                1,
+                1 << 24,
+                "1 to 16777216",
+            ),
+            (
+                "market_gateway.instruments_max",
+                u64::from(self.instruments_max),
+                1,
+                1 << 26,
+                "1 to 2^26",
+            ),
+            ("market_gateway.orders", u64::from(self.orders), 1, 1 << 26, "1 to 2^26"),
+            (
+                "market_gateway.bbo_interval_us",
+                self.bbo_interval_us,
+                0,
+                60_000_000,
+                "0 to 60000000",
+            ),
+            (
+                "market_gateway.book_interval_us",
+                self.book_interval_us,
+                0,
+                60_000_000,
+                "0 to 60000000",
+            ),
+            (
+                "market_gateway.statistics_interval_us",
                 self.statistics_interval_us,
                 0,
                 60_000_000,
@@ -179,15 +222,7 @@ impl MarketSection {
                 return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
             }
         }
-        if self.post.audit.is_some() && self.feed.lines.is_empty() {
-            let (key, value) = ("market.post.audit", "(given)".to_owned());
-            let want = "lines of a feed: what comes from a file or a connection is not audited";
-            return Err(ConfigError::OutOfRange { key, value, want });
-        }
-        self.check_drop()?;
-        self.shm.as_ref().map_or(Ok(()), ShmSection::check)?;
-        self.post.check()?;
-        self.feed.check()
+        Ok(())
     }
 
     /// Checks `drop`, which applies only to datagrams in front of a ring.
@@ -197,7 +232,7 @@ impl MarketSection {
         if self.receive_when_full == ReceiveWhenFull::Wait || has_ring && is_live {
             return Ok(());
         }
-        let (key, value) = ("market.receive_when_full", "drop".to_owned());
+        let (key, value) = ("market_gateway.receive_when_full", "drop".to_owned());
         let want = "`wait`, or stages = \"staged\" and a feed of lines";
         Err(ConfigError::OutOfRange { key, value, want })
     }
@@ -205,7 +240,7 @@ impl MarketSection {
     pub(super) fn books(&self) -> BooksConfig {
         let feed = feed_by_name(&self.feed.name);
         BooksConfig {
-            order_ids: feed.map_or(OrderIds::OfFeed, |entry| (entry.feed)().order_ids()),
+            order_ids: feed.map_or(OrderIds::OfFeed, |entry| entry.profile.order_ids),
             orders: self.orders,
             instruments_max: self.instruments_max,
             ..BooksConfig::default()
@@ -245,16 +280,19 @@ mod tests {
         ];
         for (keys, feed, is_right) in cases {
             let text = format!("listen = \"127.0.0.1:0\"\n{keys}{feed}");
-            let section: MarketSection = toml::from_str(&text).expect("it can be read");
+            let section: MarketGatewaySection = toml::from_str(&text).expect("it can be read");
             match section.check() {
                 Ok(()) => assert!(is_right, "{text}"),
                 Err(error) => {
                     assert!(!is_right, "{text}: {error}");
-                    assert!(error.to_string().contains("market.receive_when_full"), "{error}");
+                    assert!(
+                        error.to_string().contains("market_gateway.receive_when_full"),
+                        "{error}"
+                    );
                 }
             }
         }
         let unknown = format!("listen = \"127.0.0.1:0\"\nreceive_when_full = \"lose\"\n{LINES}");
-        assert!(toml::from_str::<MarketSection>(&unknown).is_err());
+        assert!(toml::from_str::<MarketGatewaySection>(&unknown).is_err());
     }
 }

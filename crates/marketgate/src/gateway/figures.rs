@@ -1,13 +1,12 @@
 //! A market-data gateway's counters, for the status page, Prometheus and `weir market top`.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use weir_door::{DoorFigures, DoorReport};
 use weir_probe::histogram::{Histogram, HistogramReader};
-use weir_runtime::Metric;
+use weir_runtime::figures::{Kind, MetricsPage};
 use weir_types::SessionId;
 
 use super::shm::{ShmFigures, ShmReport};
@@ -22,56 +21,61 @@ pub struct ReceiveFigures {
     report: Mutex<ReceiveReport>,
 }
 
-/// Counters of received data.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct ReceiveReport {
-    /// Datagrams taken from sockets.
-    pub datagrams: u64,
-    /// Datagrams dropped by the kernel for lack of buffer space.
-    pub dropped: u64,
-    /// Datagrams dropped because the ring to the updating thread was full.
+weir_runtime::figures! {
+    /// Counters of received data.
+    #[derive(Deserialize)]
     #[serde(default)]
-    pub ring_dropped: u64,
-    /// Datagrams that are not of the feed.
-    pub strangers: u64,
-    /// Messages decoded.
-    pub messages: u64,
-    /// Updates decoded from the messages.
-    pub updates: u64,
-    /// Messages decoded to no update.
-    #[serde(default)]
-    pub without_update: u64,
-    /// Messages that could not be decoded.
-    pub refused: u64,
-    /// The last decoding error.
-    pub last_error: Option<String>,
-    /// Requests for lost messages.
-    pub requests: u64,
-    /// Snapshots begun.
-    pub snapshots: u64,
-    /// True when a file is at its end.
-    pub is_over: bool,
-    /// The channels.
-    pub channels: Vec<ChannelReport>,
+    pub struct ReceiveReport {
+        /// Datagrams taken from sockets.
+        counter datagrams,
+        /// Datagrams dropped by the kernel for lack of buffer space.
+        counter dropped,
+        /// Datagrams dropped because the ring to the updating thread was full.
+        counter ring_dropped,
+        /// Datagrams that are not of the feed.
+        counter strangers,
+        /// Messages decoded.
+        counter messages,
+        /// Updates decoded from the messages.
+        counter updates as "decoded_updates_total",
+        /// Messages decoded to no update.
+        counter without_update as "passed_over_total",
+        /// Messages that could not be decoded.
+        counter refused as "not_understood_total",
+        /// Requests for lost messages.
+        counter requests,
+        /// Snapshots begun.
+        counter snapshots,
+        /// True when a file is at its end.
+        flag is_over as "at_end",
+    } and {
+        /// The last decoding error.
+        pub last_error: Option<String>,
+        /// The channels.
+        pub channels: Vec<ChannelReport>,
+    }
 }
 
-/// The state of a channel.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct ChannelReport {
-    /// The pair of lines.
-    pub pair: u32,
-    /// Its number among the channels of the pair.
-    pub number: u32,
-    /// The channel's state.
-    pub state: String,
-    /// True while nothing arrives on it.
-    pub is_silent: bool,
-    /// The sequence number of the next message.
-    pub next: u64,
-    /// Messages given up.
-    pub lost: u64,
-    /// Messages delivered.
-    pub handed_on: u64,
+weir_runtime::figures! {
+    /// The state of a channel.
+    #[derive(Deserialize)]
+    pub struct ChannelReport {
+        /// True while nothing arrives on the channel.
+        flag is_silent as "silent",
+        /// The sequence number of the next message.
+        gauge next,
+        /// Messages given up.
+        counter lost,
+        /// Messages delivered.
+        counter handed_on,
+    } and {
+        /// The pair of lines.
+        pub pair: u32,
+        /// Its number among the channels of the pair.
+        pub number: u32,
+        /// The channel's state.
+        pub state: String,
+    }
 }
 
 impl ReceiveFigures {
@@ -114,33 +118,35 @@ pub struct UpdateFigures {
     report: Mutex<UpdateReport>,
 }
 
-/// Counters of changes before fan-out.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct UpdateReport {
-    /// Updates applied.
-    pub updates: u64,
-    /// Resting orders.
-    pub orders: u64,
-    /// Contradictions in the feed's data.
-    pub anomalies: u64,
-    /// Changes without interest.
-    pub unwanted: u64,
-    /// Changes queued in the priority queue at once.
-    pub queued: u64,
-    /// Changes that waited in the throttle queue.
-    pub waited: u64,
-    /// Changes merged into waiting ones.
-    pub merged: u64,
-    /// Trades and orders lost and reported as gaps.
-    pub lost: u64,
-    /// States in the throttle queue now.
-    pub waiting: u64,
-    /// Entries in the priority queue now.
-    pub queue_len: u64,
-    /// Slots sent to the flush threads.
-    pub told: u64,
-    /// Times that the ring to the flush threads was full.
-    pub ring_full: u64,
+weir_runtime::figures! {
+    /// Counters of changes before fan-out.
+    #[derive(Deserialize)]
+    pub struct UpdateReport {
+        /// Updates applied.
+        counter updates,
+        /// Resting orders.
+        gauge orders,
+        /// Contradictions in the feed's data.
+        counter anomalies,
+        /// Changes without interest.
+        counter unwanted,
+        /// Changes queued in the priority queue at once.
+        counter queued,
+        /// Changes that waited in the throttle queue.
+        counter waited as "throttled_total",
+        /// Changes merged into waiting ones.
+        counter merged,
+        /// Trades and orders lost and reported as gaps.
+        counter lost as "gaps_total",
+        /// States in the throttle queue now.
+        gauge waiting as "throttle_queue",
+        /// Entries in the priority queue now.
+        gauge queue_len as "priority_queue",
+        /// Slots sent to the flush threads.
+        counter told as "slots_total",
+        /// Times that the ring to the flush threads was full.
+        counter ring_full,
+    }
 }
 
 impl UpdateFigures {
@@ -164,19 +170,29 @@ impl UpdateFigures {
     }
 }
 
+weir_runtime::figures! {
+    /// The counters of subscriptions and their messages.
+    #[derive(Copy, PartialEq, Eq, Deserialize)]
+    #[serde(default)]
+    pub struct FlushCounts in FlushCounters {
+        /// Subscribers that did not keep up, under a policy that disconnects them.
+        counter disconnected as "slow_total",
+        /// Subscriptions begun.
+        counter subscribed,
+        /// Requests refused.
+        counter refused as "requests_refused_total",
+        /// Messages written.
+        counter messages as "told_total",
+    }
+}
+
 /// A flush thread's counters.
 #[derive(Debug, Default)]
 pub struct FlushFigures {
     /// The counters of the listener.
     pub door: Arc<DoorFigures>,
-    /// Subscribers that did not keep up, under a policy that disconnects them.
-    pub disconnected: AtomicU64,
-    /// Subscriptions begun.
-    pub subscribed: AtomicU64,
-    /// Requests refused.
-    pub refused: AtomicU64,
-    /// Messages written.
-    pub messages: AtomicU64,
+    /// The counters of subscriptions.
+    pub counters: FlushCounters,
     shown: Mutex<Vec<SubscriberReport>>,
     times: Mutex<Option<TimeReaders>>,
 }
@@ -229,14 +245,9 @@ pub struct FlushReport {
     /// The counters of the listener.
     #[serde(flatten)]
     pub door: DoorReport,
-    /// Subscribers that did not keep up, under a policy that disconnects them.
-    pub disconnected: u64,
-    /// Subscriptions begun.
-    pub subscribed: u64,
-    /// Requests refused.
-    pub refused: u64,
-    /// Messages written.
-    pub messages: u64,
+    /// The counters of subscriptions.
+    #[serde(flatten)]
+    pub counts: FlushCounts,
     /// The time from the update stage to this thread: p50, p99, p99.9, in nanoseconds.
     pub handed_ns: [u64; 3],
     /// The time from receipt to writing: p50, p99, p99.9, in nanoseconds.
@@ -261,7 +272,6 @@ impl FlushFigures {
     }
 
     fn report(&self) -> FlushReport {
-        let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         let subscribers = self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         let quantiles = |reader: &HistogramReader| {
@@ -273,10 +283,7 @@ impl FlushFigures {
         });
         FlushReport {
             door: self.door.report(),
-            disconnected: load(&self.disconnected),
-            subscribed: load(&self.subscribed),
-            refused: load(&self.refused),
-            messages: load(&self.messages),
+            counts: self.counters.report(),
             handed_ns,
             age_ns,
             subscribers,
@@ -323,42 +330,40 @@ pub struct MarketReport {
     pub shm: Option<ShmReport>,
 }
 
-/// The state of post-processing.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct PostReport {
-    /// Datagrams written to the audit.
-    pub audited: u64,
-    /// Datagrams dropped for lack of room in the queue.
-    pub audit_dropped: u64,
-    /// Datagrams in the queue.
-    pub audit_waiting: u64,
-    /// The audit's backlog, in nanoseconds.
-    pub audit_behind_ns: u64,
-    /// The size of the audit's files in bytes.
-    pub audit_bytes: u64,
-    /// Write failures of the audit.
-    pub audit_failures: u64,
-    /// Events sent to bars and statistics: trades, quotes and others.
-    pub trades: u64,
-    /// Events dropped for lack of room in the ring.
-    pub trades_dropped: u64,
-    /// Events in the ring.
-    pub trades_waiting: u64,
-    /// The backlog of events, in nanoseconds of the venue's clock.
+weir_runtime::figures! {
+    /// The state of post-processing.
+    #[derive(Deserialize)]
     #[serde(default)]
-    pub trades_behind_ns: u64,
-    /// Bars built.
-    #[serde(default)]
-    pub bars: u64,
-    /// Bars and corrections that could not be written.
-    #[serde(default)]
-    pub bars_lost: u64,
-    /// Intervals of statistics built.
-    #[serde(default)]
-    pub intervals: u64,
-    /// Intervals that could not be written.
-    #[serde(default)]
-    pub intervals_lost: u64,
+    pub struct PostReport {
+        /// Datagrams written to the audit.
+        counter audited,
+        /// Datagrams dropped for lack of room in the queue.
+        counter audit_dropped,
+        /// Datagrams in the queue.
+        gauge audit_waiting,
+        /// The audit's backlog.
+        gauge audit_behind_ns in nanoseconds,
+        /// The size of the audit's files.
+        gauge audit_bytes in bytes,
+        /// Write failures of the audit.
+        counter audit_failures,
+        /// Events sent to bars and statistics: trades, quotes and others.
+        counter trades as "bar_trades_total",
+        /// Events dropped for lack of room in the ring.
+        counter trades_dropped as "bar_dropped_total",
+        /// Events in the ring.
+        gauge trades_waiting as "bar_waiting",
+        /// The backlog of events, by the venue's clock.
+        gauge trades_behind_ns in nanoseconds as "bar_behind_ns",
+        /// Bars built.
+        counter bars,
+        /// Bars and corrections that could not be written.
+        counter bars_lost,
+        /// Intervals of statistics built.
+        counter intervals,
+        /// Intervals that could not be written.
+        counter intervals_lost,
+    }
 }
 
 impl PostReport {
@@ -399,57 +404,31 @@ impl MarketFigures {
 }
 
 impl MarketReport {
-    /// The report as metrics.
-    #[must_use]
-    pub fn metrics(&self) -> Vec<Metric> {
-        let (gauge, counter) = ("gauge", "counter");
-        let (receive, update) = (&self.receive, &self.update);
-        let sum = |figure: fn(&FlushReport) -> u64| self.flush.iter().map(figure).sum::<u64>();
-        let post = self.post.clone().unwrap_or_default();
-        let shm = self.shm.clone().unwrap_or_default();
-        let subscribers = self.flush.iter().flat_map(|flush| &flush.subscribers);
-        let websockets = subscribers.filter(|one| one.is_web).count() as u64;
-        let lost = receive.channels.iter().map(|channel| channel.lost).sum();
-        let doors = self.flush.iter().map(|flush| &flush.door);
-        let door = doors.fold(DoorReport::default(), |sum, door| sum.plus(door));
-        let own = [
-            ("weir_market_datagrams_total", "Datagrams taken.", counter, receive.datagrams),
-            ("weir_market_dropped_total", "The kernel had no room.", counter, receive.dropped),
-            ("weir_market_ring_dropped_total", "Ring full.", counter, receive.ring_dropped),
-            ("weir_market_strangers_total", "Not of the feed.", counter, receive.strangers),
-            ("weir_market_messages_total", "Messages decoded.", counter, receive.messages),
-            ("weir_market_passed_over_total", "No update.", counter, receive.without_update),
-            ("weir_market_not_understood_total", "Malformed.", counter, receive.refused),
-            ("weir_market_lost_total", "Messages given up.", counter, lost),
-            ("weir_market_requests_total", "Asked for again.", counter, receive.requests),
-            ("weir_market_updates_total", "Updates taken in.", counter, update.updates),
-            ("weir_market_orders", "Orders that rest.", gauge, update.orders),
-            ("weir_market_anomalies_total", "What cannot be.", counter, update.anomalies),
-            ("weir_market_throttled_total", "Waited to be told.", counter, update.waited),
-            ("weir_market_merged_total", "Merged before fan-out.", counter, update.merged),
-            ("weir_market_gaps_total", "Lost before fan-out.", counter, update.lost),
-            ("weir_market_throttle_queue", "States that wait.", gauge, update.waiting),
-            ("weir_market_priority_queue", "Entries to be told.", gauge, update.queue_len),
-            ("weir_market_ring_full_total", "Flush was behind.", counter, update.ring_full),
-            ("weir_market_websockets", "Of them over WebSocket.", gauge, websockets),
-            ("weir_market_subscribed_total", "Begun.", counter, sum(|f| f.subscribed)),
-            ("weir_market_told_total", "Messages written.", counter, sum(|f| f.messages)),
-            ("weir_market_slow_total", "Disconnected.", counter, sum(|f| f.disconnected)),
-            ("weir_market_shm_records_total", "In shared memory.", counter, shm.records),
-            ("weir_market_shm_snapshots_total", "Of everything.", counter, shm.snapshots),
-            ("weir_market_audited_total", "Datagrams kept.", counter, post.audited),
-            ("weir_market_audit_dropped_total", "Not kept: no room.", counter, post.audit_dropped),
-            ("weir_market_audit_waiting", "Datagrams to be kept.", gauge, post.audit_waiting),
-            ("weir_market_audit_bytes", "Bytes of audits.", gauge, post.audit_bytes),
-            ("weir_market_audit_failures_total", "Disk failures.", counter, post.audit_failures),
-            ("weir_market_bar_trades_total", "Events for bars.", counter, post.trades),
-            ("weir_market_bar_dropped_total", "Not in bars.", counter, post.trades_dropped),
-            ("weir_market_bars_total", "Bars made.", counter, post.bars),
-            ("weir_market_bars_lost_total", "Not written.", counter, post.bars_lost),
-            ("weir_market_intervals_total", "Of statistics.", counter, post.intervals),
-            ("weir_market_intervals_lost_total", "Not written.", counter, post.intervals_lost),
-        ];
-        weir_door::door_metrics!("weir_market", door).into_iter().chain(own).collect()
+    /// Writes the report's metrics.
+    pub fn put_metrics(&self, page: &mut MetricsPage) {
+        let flush = || self.flush.iter();
+        let door = flush().fold(DoorReport::default(), |sum, flush| sum.plus(&flush.door));
+        let counts = flush().fold(FlushCounts::default(), |sum, flush| sum.plus(&flush.counts));
+        let channels = || self.receive.channels.iter();
+        let label = |c: &ChannelReport| format!("pair=\"{}\",channel=\"{}\"", c.pair, c.number);
+        let rows: Vec<_> = channels().map(|channel| (label(channel), channel)).collect();
+        let web = flush().flat_map(|flush| &flush.subscribers).filter(|one| one.is_web).count();
+        page.put("weir_market", &door);
+        page.put("weir_market", &self.receive);
+        page.put_rows("weir_market_channel", &rows);
+        let lost = channels().map(|channel| channel.lost).sum();
+        let total = |value: u64| [(String::new(), value)];
+        let name = "weir_market_lost_total";
+        page.put_derived(name, Kind::Counter, "Messages given up, on all channels.", &total(lost));
+        page.put("weir_market", &self.update);
+        page.put("weir_market", &counts);
+        let name = "weir_market_websockets";
+        page.put_derived(name, Kind::Gauge, "Subscribers over a WebSocket.", &total(web as u64));
+        page.put("weir_market_shm", &self.shm.clone().unwrap_or_default().counts);
+        page.put("weir_market", &self.post.clone().unwrap_or_default());
+        let mut stages = String::new();
+        self.stages.put_metrics(&mut stages);
+        page.append(&stages);
     }
 }
 

@@ -10,8 +10,6 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use mio::net::UnixStream;
-use mio::{Registry, Token};
 use rtrb::Producer;
 use weir_door::figures::add;
 use weir_door::{
@@ -21,8 +19,9 @@ use weir_door::{
 use weir_feed::Definition;
 use weir_feed::line::State;
 use weir_io::Rng;
+use weir_io::net::{Registry, Stream, Token};
 use weir_market::conflate::{Fanout, Interest, Poll, Polled};
-use weir_partition::event_reader::{EventReader, ReadEvent};
+use weir_partition::event_reader::EventReader;
 use weir_runtime::Wake;
 use weir_types::{InstrumentId, Nanos, Reason, Role};
 use weir_wire::ClientMessage;
@@ -179,7 +178,7 @@ impl Subscribers {
                     note_channel(channels, told, *state);
                     shm.iter_mut().for_each(|shm| shm.put_channel(now, told.channel, *state));
                     links.tell_sessions(|session_id, output| {
-                        put_channel((session_id, now), (told.channel, *state), output);
+                        put_channel(session_id, now, told.channel, *state, output);
                     });
                 }
                 What::NewSession => fanout.new_session(),
@@ -273,7 +272,7 @@ impl Subscribers {
             }
         });
         state.counts.messages += sent;
-        add(&self.figures.messages, sent);
+        add(&self.figures.counters.messages, sent);
         match polled {
             Polled::Sent { .. } if room == 0 => {}
             Polled::Sent { left, .. } => {
@@ -285,7 +284,7 @@ impl Subscribers {
             }
             Polled::Disconnect(_) => {
                 links.end(id, Reason::SlowConsumer, now);
-                add(&self.figures.disconnected, 1);
+                add(&self.figures.counters.disconnected, 1);
             }
             Polled::Unknown => {}
         }
@@ -299,6 +298,7 @@ impl Protocol for Subscribers {
 
     const TERMS: Terms = Terms {
         name: "flush",
+        section: "market_gateway",
         frame_len_max: CLIENT_FRAME_LEN_MAX,
         limits: LIMITS,
         inside_limits: LOCAL_LIMITS,
@@ -309,7 +309,7 @@ impl Protocol for Subscribers {
     };
 
     fn next_control_event(&mut self, record: &mut Vec<u8>) -> bool {
-        matches!(self.sessions.next(record), ReadEvent::Record(_))
+        self.sessions.next_of_any_epoch(record).is_some()
     }
 
     fn may_enter(&self, role: Role) -> bool {
@@ -329,7 +329,7 @@ impl Protocol for Subscribers {
         }
         self.by_subscriber[index] = Some(link.id);
         for (channel, state) in (0..).zip(&self.channels) {
-            put_channel((session.session_id, now), (channel, *state), &mut link.socket.output);
+            put_channel(session.session_id, now, channel, *state, &mut link.socket.output);
         }
     }
 
@@ -382,11 +382,11 @@ impl Protocol for Subscribers {
         [due, shm].into_iter().flatten().min()
     }
 
-    fn next_inside(&mut self) -> Option<UnixStream> {
+    fn next_inside(&mut self) -> Option<Stream> {
         self.local.next()
     }
 
-    fn begin(&mut self, registry: &Registry, token: Token) -> std::io::Result<()> {
+    fn begin(&mut self, registry: Registry<'_>, token: Token) -> std::io::Result<()> {
         match &mut self.shm {
             Some(shm) => shm.begin(registry, token, &mut self.fanout),
             None => Ok(()),

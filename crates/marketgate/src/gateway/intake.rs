@@ -34,7 +34,7 @@ impl Subscribers {
             }
         };
         let Err(reason) = done else { return };
-        add(&self.figures.refused, u64::from(reason != Reason::None));
+        add(&self.figures.counters.refused, u64::from(reason != Reason::None));
         let session_id = link.session_id();
         put_frame(&MarketEnded { session_id, handle, reason }, &mut link.socket.output);
     }
@@ -54,7 +54,7 @@ impl Subscribers {
         let subscribed = self.fanout.subscribe(now, subscriber, &terms);
         let subscription = subscribed.map_err(|error| reason_for(&error))?;
         link.state.subscribed(message.handle, subscription);
-        add(&self.figures.subscribed, 1);
+        add(&self.figures.counters.subscribed, 1);
         let answer = MarketSubscribed {
             interval: terms.interval,
             session_id: message.session_id,
@@ -85,7 +85,7 @@ impl Subscribers {
         let subscription: SubscriptionId =
             link.state.by_handle.get(&handle).copied().ok_or(Reason::NotAttached)?;
         let subscriber = link.state.id.ok_or(Reason::NotLoggedOn)?;
-        let set = self.fanout.set_interval(now, (subscriber, subscription), interval);
+        let set = self.fanout.set_interval(now, subscriber, subscription, interval);
         if let Err(error) = set {
             // The request is refused; the subscription goes on as it was.
             let answer = reject(None, reason_for(&error), "interval");

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
+use weir_io::net::Stream;
 use weir_runtime::Wake;
 
 /// The maximum number of connections waiting for a flush thread.
@@ -45,8 +46,9 @@ impl LocalDoor {
 
 impl LocalEntrance {
     /// The next waiting connection.
-    pub(super) fn next(&self) -> Option<mio::net::UnixStream> {
-        self.0.try_recv().ok().map(mio::net::UnixStream::from_std)
+    pub(super) fn next(&self) -> Option<Stream> {
+        let stream = self.0.try_recv().ok()?;
+        Some(Stream::Local(mio::net::UnixStream::from_std(stream)))
     }
 }
 
@@ -106,7 +108,7 @@ mod tests {
         let (door, entrance) = LocalDoor::new(Wake::new());
         let doors = LocalDoors::new(vec![door]);
         let mut reader = doors.connect().unwrap();
-        let mut writer = entrance.next().expect("it waits");
+        let Some(Stream::Local(mut writer)) = entrance.next() else { panic!("none waits") };
         // The system doubles the requested size.
         let room = rustix::net::sockopt::socket_send_buffer_size(&writer).unwrap();
         assert!(room <= 2 * BUFFER_LEN, "{room}");

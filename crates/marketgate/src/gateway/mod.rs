@@ -18,12 +18,14 @@
 //! - [`flush`]: a flush thread. [`mirror`]: its books; `intake`: subscribers' requests;
 //!   [`writing`]: messages to subscribers; `link`: a connection; [`local`]: connections of readers
 //!   over HTTP.
+//! - [`file_books`]: receiver and update stage alone, for the books of a file.
 //! - [`post`]: the post-processing thread. [`figures`]: counters; [`stages`]: latency by stage.
 
 pub mod assembly;
 mod batch;
 pub mod config;
 pub mod figures;
+pub mod file_books;
 pub mod flush;
 mod intake;
 mod levels;
@@ -40,5 +42,5 @@ pub mod told;
 pub mod update;
 pub mod writing;
 
-pub use config::MarketSection;
+pub use config::MarketGatewaySection;
 pub use figures::{MarketFigures, MarketReport};

@@ -122,7 +122,8 @@ impl<S: Stage> Stage for Kept<S> {
 #[inline]
 pub(super) fn tell_update(
     to: &mut PostSender,
-    (source, known): (&Source, &[Known]),
+    source: &Source,
+    known: &[Known],
     update: &Update,
     change: &Change,
 ) {
@@ -132,7 +133,7 @@ pub(super) fn tell_update(
     }
     // A snapshot's updates did not happen now: the resulting book is sent instead.
     if wants.statistics && !source.is_snapshot {
-        tell_statistics(to, (source.channel, known), update, change);
+        tell_statistics(to, source.channel, known, update, change);
     }
 }
 
@@ -152,7 +153,8 @@ fn tell_trades(to: &mut PostSender, update: &Update, change: &Change) {
 /// Sends the events for statistics.
 fn tell_statistics(
     to: &mut PostSender,
-    (channel, known): (ChannelIndex, &[Known]),
+    channel: ChannelIndex,
+    known: &[Known],
     update: &Update,
     change: &Change,
 ) {
@@ -165,7 +167,7 @@ fn tell_statistics(
     if change.best.is_some() || change.is_cleared {
         let status = known.get(change.instrument_id.0 as usize).and_then(|known| known.status);
         let state = status.map(|status| status.state);
-        if let Some(quoted) = Quoted::of((channel, state), update, change) {
+        if let Some(quoted) = Quoted::of(channel, state, update, change) {
             hand_over(to, PostEvent::Quote(quoted));
         }
     }
@@ -174,7 +176,8 @@ fn tell_statistics(
 /// Reports that an instrument's book is valid again.
 pub(super) fn tell_book(
     to: &mut PostSender,
-    (instrument_id, known): (InstrumentId, &Known),
+    instrument_id: InstrumentId,
+    known: &Known,
     books: &Books,
 ) {
     if to.wants().statistics {

@@ -127,8 +127,8 @@ impl<S: Stage> Poller for ReceiveAgent<S> {
         }
     }
 
-    fn waker(&self) -> std::io::Result<mio::Waker> {
-        mio::Waker::new(self.poll.registry(), WAKER)
+    fn waker(&self) -> std::io::Result<weir_io::net::Waker> {
+        Ok(mio::Waker::new(self.poll.registry(), WAKER)?.into())
     }
 }
 

@@ -107,12 +107,13 @@ impl Saying {
         &mut self,
         source: &Source,
         begun: Option<Begun>,
-        (update, change): (&Update, &Change),
+        update: &Update,
+        change: &Change,
     ) {
         begun.into_iter().for_each(|begun| self.probe.begin(begun));
         self.probe.updated();
         if let Some(post) = &mut self.post {
-            tell_update(post, (source, &self.known), update, change);
+            tell_update(post, source, &self.known, update, change);
         }
         let stamp = Stamp::of(update, source.ts_recv);
         if let Some(known) = self.know(change.instrument_id, source.channel) {
@@ -121,7 +122,7 @@ impl Saying {
                 known.status = Some(Status { state, reason });
             }
             if !source.is_snapshot {
-                self.say(source.ts_poll, stamp, (update, change));
+                self.say(source.ts_poll, stamp, update, change);
             }
         }
         self.probe.end_of_update();
@@ -129,7 +130,7 @@ impl Saying {
 
     /// Passes an update's changes to conflation in publication order: a trade first, then the book
     /// after it.
-    fn say(&mut self, now: Nanos, stamp: Stamp, (update, change): (&Update, &Change)) {
+    fn say(&mut self, now: Nanos, stamp: Stamp, update: &Update, change: &Change) {
         let id = change.instrument_id;
         let Saying { conflator, levels, probe, .. } = self;
         let mut say = |body| {

@@ -19,10 +19,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context as _;
 use mio::net::UnixDatagram;
-use mio::{Interest, Registry, Token};
 use serde::{Deserialize, Serialize};
 use weir_feed::Definition;
 use weir_feed::line::State;
+use weir_io::net::{Registry, Token};
 use weir_market::conflate::{
     Content, Fanout, Pattern, Poll, Polled, SubscriberId, Subscription, Urgency,
 };
@@ -132,28 +132,28 @@ impl ShmSection {
             self.ring_bytes.is_power_of_two() && (1 << 20..=1 << 34).contains(&self.ring_bytes);
         if !is_len {
             let want = "a power of two, 1 MiB to 16 GiB";
-            return refused("market.shm.ring_bytes", self.ring_bytes, want);
+            return refused("market_gateway.shm.ring_bytes", self.ring_bytes, want);
         }
         if self.mode().is_none() {
             let want = "permissions in octal, 600 to 666, for reading and writing alone";
-            return refused("market.shm.mode", &self.mode, want);
+            return refused("market_gateway.shm.mode", &self.mode, want);
         }
         let is_pattern = |text: &String| Pattern::parse(text.as_bytes()).is_some();
         if self.patterns.is_empty() || !self.patterns.iter().all(is_pattern) {
             let want = "symbols, beginnings of symbols and a star, or a star";
-            return refused("market.shm.patterns", format!("{:?}", self.patterns), want);
+            return refused("market_gateway.shm.patterns", format!("{:?}", self.patterns), want);
         }
         if self.content.is_empty() {
-            return refused("market.shm.content", "[]", "one content at least");
+            return refused("market_gateway.shm.content", "[]", "one content at least");
         }
         if self.depth == 0 {
-            return refused("market.shm.depth", 0, "1 to 65535");
+            return refused("market_gateway.shm.depth", 0, "1 to 65535");
         }
         if self.interval_us > 60_000_000 {
-            return refused("market.shm.interval_us", self.interval_us, "0 to 60000000");
+            return refused("market_gateway.shm.interval_us", self.interval_us, "0 to 60000000");
         }
         if !(1..=3_600_000).contains(&self.snapshot_ms) {
-            return refused("market.shm.snapshot_ms", self.snapshot_ms, "1 to 3600000");
+            return refused("market_gateway.shm.snapshot_ms", self.snapshot_ms, "1 to 3600000");
         }
         Ok(())
     }
@@ -196,14 +196,27 @@ impl ShmContent {
     }
 }
 
+weir_runtime::figures! {
+    /// The counters of the ring.
+    #[derive(Copy, PartialEq, Eq, Deserialize)]
+    #[serde(default)]
+    pub struct ShmCounts in ShmCounters {
+        /// Records written.
+        counter records,
+        /// Snapshots requested by readers.
+        counter asks,
+        /// Full snapshots begun.
+        counter snapshots,
+        /// Messages too long for a record.
+        counter too_long,
+    }
+}
+
 /// The ring's counters.
 #[derive(Debug, Default)]
 pub struct ShmFigures {
     path: PathBuf,
-    records: AtomicU64,
-    asks: AtomicU64,
-    snapshots: AtomicU64,
-    too_long: AtomicU64,
+    counters: ShmCounters,
 }
 
 /// The ring's report.
@@ -211,28 +224,16 @@ pub struct ShmFigures {
 pub struct ShmReport {
     /// The ring's file.
     pub path: String,
-    /// Records written.
-    pub records: u64,
-    /// Snapshots requested by readers.
-    pub asks: u64,
-    /// Full snapshots begun.
-    pub snapshots: u64,
-    /// Messages too long for a record.
-    pub too_long: u64,
+    /// The counters.
+    #[serde(flatten)]
+    pub counts: ShmCounts,
 }
 
 impl ShmFigures {
     /// The report for the status page.
     #[must_use]
     pub fn report(&self) -> ShmReport {
-        let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
-        ShmReport {
-            path: self.path.display().to_string(),
-            records: load(&self.records),
-            asks: load(&self.asks),
-            snapshots: load(&self.snapshots),
-            too_long: load(&self.too_long),
-        }
+        ShmReport { path: self.path.display().to_string(), counts: self.counters.report() }
     }
 }
 
@@ -280,12 +281,12 @@ impl ShmDoor {
     /// # Errors
     /// An error of the operating system, or another process writes to the ring.
     pub fn open(section: &ShmSection, queue_len_max: u32) -> anyhow::Result<ShmDoor> {
-        let mode = section.mode().context("market.shm.mode")?;
+        let mode = section.mode().context("market_gateway.shm.mode")?;
         let options = Options { len: section.ring_bytes, mode };
-        let writer = Writer::create(&section.path, &options).context("market.shm.path")?;
+        let writer = Writer::create(&section.path, &options).context("market_gateway.shm.path")?;
         let asks_at = weir_client::market_ring::asks_at(&section.path);
         let asks = bind(&asks_at, mode)
-            .with_context(|| format!("market.shm: the socket {}", asks_at.display()))?;
+            .with_context(|| format!("market_gateway.shm: the socket {}", asks_at.display()))?;
         let path = section.path.clone();
         let figures = Arc::new(ShmFigures { path, ..ShmFigures::default() });
         Ok(ShmDoor {
@@ -312,11 +313,11 @@ impl ShmDoor {
     /// Registers the socket under this token and starts the subscriptions.
     pub(super) fn begin(
         &mut self,
-        registry: &Registry,
+        registry: Registry<'_>,
         token: Token,
         fanout: &mut Fanout,
     ) -> io::Result<()> {
-        registry.register(&mut self.asks, token, Interest::READABLE)?;
+        registry.register_other(&mut self.asks, token)?;
         self.subscriber = Some(subscribe(fanout, Nanos(0), &self.terms));
         Ok(())
     }
@@ -340,7 +341,7 @@ impl ShmDoor {
 
     /// Writes the state of a channel.
     pub(super) fn put_channel(&mut self, now: Nanos, channel: ChannelIndex, state: State) {
-        put_channel((SessionId::NONE, now), (channel, state), &mut self.ring.out);
+        put_channel(SessionId::NONE, now, channel, state, &mut self.ring.out);
         self.ring.flush();
     }
 
@@ -387,7 +388,7 @@ impl ShmDoor {
             match self.asks.recv(&mut words) {
                 Ok(len) if words[..len] == ASK => {
                     self.is_asked = true;
-                    add(&self.ring.figures.asks, 1);
+                    add(&self.ring.figures.counters.asks, 1);
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -399,7 +400,7 @@ impl ShmDoor {
     fn begin_snapshots(&mut self, lent: &mut Lent<'_>) {
         self.is_asked = false;
         self.not_before = Nanos(lent.now.0.saturating_add(self.snapshot_interval.0));
-        add(&self.ring.figures.snapshots, 1);
+        add(&self.ring.figures.counters.snapshots, 1);
         // The requesting reader may know no instrument and no channel.
         self.ring.told.fill(0);
         for (channel, state) in (0..).zip(lent.channels) {
@@ -505,8 +506,8 @@ impl Ring {
         while let Framing::Frame { len, .. } = next_frame(rest, usize::MAX) {
             let (frame, after) = rest.split_at(len);
             match self.writer.write(frame) {
-                Ok(()) => add(&self.figures.records, 1),
-                Err(_) => add(&self.figures.too_long, 1),
+                Ok(()) => add(&self.figures.counters.records, 1),
+                Err(_) => add(&self.figures.counters.too_long, 1),
             }
             rest = after;
         }

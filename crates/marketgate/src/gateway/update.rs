@@ -145,6 +145,11 @@ impl<D: Slots<Told>> UpdateStage<D> {
         &self.books
     }
 
+    /// The ring to the flush threads.
+    pub(super) fn door(&self) -> &D {
+        &self.door
+    }
+
     /// The stage's counters.
     #[must_use]
     pub fn counts(&self) -> UpdateCounts {
@@ -234,7 +239,7 @@ impl<D: Slots<Told>> UpdateStage<D> {
             let Saying { conflator, known, levels, probe, .. } = saying;
             let is_told = door.write(|told| {
                 let entry = conflator.pop(now).expect("the queue is not empty");
-                write_entry(told, now, &entry, (books, known, levels));
+                write_entry(told, now, &entry, books, known, levels);
                 told.trace = probe.told(&entry);
             });
             if !is_told {
@@ -273,7 +278,7 @@ impl<D: Slots<Told>> UpdateStage<D> {
         let mut cleared = None;
         books.apply_all(&batch.updates, |update, change| {
             let (at, source) = sources.next().expect("each update has its source");
-            saying.updated(source, begun_of(at), (update, change));
+            saying.updated(source, begun_of(at), update, change);
             // An update that clears a book ends its batch; the new state is published once the
             // books are free.
             if change.is_cleared {
@@ -323,7 +328,7 @@ impl<D: Slots<Told>> UpdateStage<D> {
             let stamp = *last_change;
             let Saying { post, known, .. } = &mut self.saying;
             if let Some(post) = post {
-                tell_book(post, (id, &known[id.0 as usize]), &self.books);
+                tell_book(post, id, &known[id.0 as usize], &self.books);
             }
             self.saying.say_anew(stamp.ts_recv, &self.books, id, stamp);
         }
@@ -401,7 +406,9 @@ fn write_entry(
     told: &mut Told,
     now: Nanos,
     entry: &Entry,
-    (books, known, levels): (&Books, &[Known], &mut PendingLevels),
+    books: &Books,
+    known: &[Known],
+    levels: &mut PendingLevels,
 ) {
     let id = entry.instrument_id;
     let known = known.get(id.0 as usize).copied().unwrap_or_default();

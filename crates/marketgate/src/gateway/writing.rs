@@ -67,12 +67,12 @@ pub fn put_message(
             };
             put_frame(&quote, out);
         }
-        Body::Book => put_levels(to, (entry, flags), (message.depth, mirror), drafts, out),
+        Body::Book => put_levels(to, entry, flags, message.depth, mirror, drafts, out),
         Body::Statistics => put_frame(&statistics(to, entry, mirror), out),
         Body::Status(_) => put_frame(&status(to, entry, flags), out),
         Body::Trade(_) => put_frame(&trade(to, entry, flags), out),
         Body::Order(_) => put_frame(&order(to, entry, flags), out),
-        Body::OrdersSnapshot => put_orders(to, (entry, flags), mirror, drafts, out),
+        Body::OrdersSnapshot => put_orders(to, entry, flags, mirror, drafts, out),
         Body::Gap(_) => put_frame(&gap(to, entry), out),
     }
 }
@@ -91,8 +91,10 @@ pub(super) fn put_instrument(to: Address, definition: &Definition, out: &mut Vec
 
 /// Appends the state of a channel.
 pub(super) fn put_channel(
-    (session_id, now): (SessionId, Nanos),
-    (channel, state): (ChannelIndex, State),
+    session_id: SessionId,
+    now: Nanos,
+    channel: ChannelIndex,
+    state: State,
     out: &mut Vec<u8>,
 ) {
     let channel = MarketChannel {
@@ -124,8 +126,10 @@ fn flags_of(entry: &Entry, mirror: &Mirror) -> MarketFlags {
 
 fn put_levels(
     to: Address,
-    (entry, flags): (&Entry, MarketFlags),
-    (depth, mirror): (usize, &Mirror),
+    entry: &Entry,
+    flags: MarketFlags,
+    depth: usize,
+    mirror: &Mirror,
     drafts: &mut Drafts,
     out: &mut Vec<u8>,
 ) {
@@ -156,7 +160,8 @@ fn put_levels(
 
 fn put_orders(
     to: Address,
-    (entry, flags): (&Entry, MarketFlags),
+    entry: &Entry,
+    flags: MarketFlags,
     mirror: &Mirror,
     drafts: &mut Drafts,
     out: &mut Vec<u8>,

@@ -229,51 +229,81 @@ impl PostSection {
 
 impl AuditSection {
     fn check(&self) -> Result<(), ConfigError> {
-        check_dir("market.post.audit.dir", &self.dir)?;
+        check_dir("market_gateway.post.audit.dir", &self.dir)?;
         let most = 1 << 50;
         check_ranges(&[
-            ("market.post.audit.queue_bytes", self.queue_bytes, MIB, 64 << 30, "1 MiB to 64 GiB"),
-            ("market.post.audit.block_bytes", self.block_bytes, 4_096, 64 * MIB, "4 KiB to 64 MiB"),
-            ("market.post.audit.flush_ms", self.flush_ms, 1, 60_000, "1 to 60000"),
-            ("market.post.audit.file_bytes", self.file_bytes, 4_096, most, "4 KiB or more"),
             (
-                "market.post.audit.keep_bytes",
+                "market_gateway.post.audit.queue_bytes",
+                self.queue_bytes,
+                MIB,
+                64 << 30,
+                "1 MiB to 64 GiB",
+            ),
+            (
+                "market_gateway.post.audit.block_bytes",
+                self.block_bytes,
+                4_096,
+                64 * MIB,
+                "4 KiB to 64 MiB",
+            ),
+            ("market_gateway.post.audit.flush_ms", self.flush_ms, 1, 60_000, "1 to 60000"),
+            ("market_gateway.post.audit.file_bytes", self.file_bytes, 4_096, most, "4 KiB or more"),
+            (
+                "market_gateway.post.audit.keep_bytes",
                 self.keep_bytes,
                 // Two files, each of which may exceed its limit by a block.
                 2 * (self.file_bytes.min(most) + self.block_bytes + 2 * RECORD_LEN_MAX),
                 4 * most,
                 "room for two files with a block each",
             ),
-            ("market.post.audit.retry_ms", self.retry_ms, 1, 3_600_000, "1 to 3600000"),
-            ("market.post.audit.level", level(self.level), 1, 19, "1 to 19"),
+            ("market_gateway.post.audit.retry_ms", self.retry_ms, 1, 3_600_000, "1 to 3600000"),
+            ("market_gateway.post.audit.level", level(self.level), 1, 19, "1 to 19"),
         ])
     }
 }
 
 impl BarsSection {
     fn check(&self) -> Result<(), ConfigError> {
-        check_dir("market.post.bars.dir", &self.dir)?;
+        check_dir("market_gateway.post.bars.dir", &self.dir)?;
         let years = 10 * 366 * 24 * 3_600;
         let mut names: Vec<String> = self.kinds.iter().map(|kind| kind.0.to_string()).collect();
         names.sort_unstable();
         names.dedup();
         let distinct = if names.len() == self.kinds.len() { names.len() as u64 } else { 0 };
         check_ranges(&[
-            ("market.post.bars.kinds", distinct, 1, 16, "1 to 16 kinds, each once"),
-            ("market.post.bars.origin_s", self.origin_s, 0, 1 << 33, "0 to 2^33"),
-            ("market.post.bars.lateness_ms", self.lateness_ms, 0, 3_600_000, "0 to 3600000"),
+            ("market_gateway.post.bars.kinds", distinct, 1, 16, "1 to 16 kinds, each once"),
+            ("market_gateway.post.bars.origin_s", self.origin_s, 0, 1 << 33, "0 to 2^33"),
             (
-                "market.post.bars.instruments_max",
+                "market_gateway.post.bars.lateness_ms",
+                self.lateness_ms,
+                0,
+                3_600_000,
+                "0 to 3600000",
+            ),
+            (
+                "market_gateway.post.bars.instruments_max",
                 u64::from(self.instruments_max),
                 1,
                 1 << 24,
                 "1 to 2^24",
             ),
-            ("market.post.bars.trades", u64::from(self.trades), 0, 1 << 24, "0 to 2^24"),
-            ("market.post.bars.group_rows", u64::from(self.group_rows), 1, 1 << 20, "1 to 2^20"),
-            ("market.post.bars.file_bytes", self.file_bytes, 4_096, 1 << 40, "4 KiB to 1 TiB"),
-            ("market.post.bars.file_s", self.file_s, 1, years, "1 to ten years' seconds"),
-            ("market.post.bars.level", level(self.level), 1, 19, "1 to 19"),
+            ("market_gateway.post.bars.trades", u64::from(self.trades), 0, 1 << 24, "0 to 2^24"),
+            (
+                "market_gateway.post.bars.group_rows",
+                u64::from(self.group_rows),
+                1,
+                1 << 20,
+                "1 to 2^20",
+            ),
+            (
+                "market_gateway.post.bars.file_bytes",
+                self.file_bytes,
+                4_096,
+                1 << 40,
+                "4 KiB to 1 TiB",
+            ),
+            ("market_gateway.post.bars.file_s", self.file_s, 1, years, "1 to ten years' seconds"),
+            ("market_gateway.post.bars.level", level(self.level), 1, 19, "1 to 19"),
         ])
     }
 
@@ -294,27 +324,45 @@ impl BarsSection {
 
 impl StatisticsSection {
     fn check(&self) -> Result<(), ConfigError> {
-        check_dir("market.post.statistics.dir", &self.dir)?;
+        check_dir("market_gateway.post.statistics.dir", &self.dir)?;
         let years = 10 * 366 * 24 * 3_600;
         let (instruments_max, events) = (u64::from(self.instruments_max), u64::from(self.events));
         let group_rows = u64::from(self.group_rows);
         check_ranges(&[
-            ("market.post.statistics.interval_s", self.interval_s, 1, 86_400, "1 to 86400"),
-            ("market.post.statistics.origin_s", self.origin_s, 0, 1 << 33, "0 to 2^33"),
-            ("market.post.statistics.lateness_ms", self.lateness_ms, 0, 3_600_000, "0 to 3600000"),
-            ("market.post.statistics.silence_s", self.silence_s, 1, 86_400, "1 to 86400"),
-            ("market.post.statistics.instruments_max", instruments_max, 1, 1 << 24, "1 to 2^24"),
-            ("market.post.statistics.events", events, 1 << 10, 1 << 26, "2^10 to 2^26"),
-            ("market.post.statistics.group_rows", group_rows, 1, 1 << 18, "1 to 2^18"),
+            ("market_gateway.post.statistics.interval_s", self.interval_s, 1, 86_400, "1 to 86400"),
+            ("market_gateway.post.statistics.origin_s", self.origin_s, 0, 1 << 33, "0 to 2^33"),
             (
-                "market.post.statistics.file_bytes",
+                "market_gateway.post.statistics.lateness_ms",
+                self.lateness_ms,
+                0,
+                3_600_000,
+                "0 to 3600000",
+            ),
+            ("market_gateway.post.statistics.silence_s", self.silence_s, 1, 86_400, "1 to 86400"),
+            (
+                "market_gateway.post.statistics.instruments_max",
+                instruments_max,
+                1,
+                1 << 24,
+                "1 to 2^24",
+            ),
+            ("market_gateway.post.statistics.events", events, 1 << 10, 1 << 26, "2^10 to 2^26"),
+            ("market_gateway.post.statistics.group_rows", group_rows, 1, 1 << 18, "1 to 2^18"),
+            (
+                "market_gateway.post.statistics.file_bytes",
                 self.file_bytes,
                 4_096,
                 1 << 40,
                 "4 KiB to 1 TiB",
             ),
-            ("market.post.statistics.file_s", self.file_s, 1, years, "1 to ten years' seconds"),
-            ("market.post.statistics.level", level(self.level), 1, 19, "1 to 19"),
+            (
+                "market_gateway.post.statistics.file_s",
+                self.file_s,
+                1,
+                years,
+                "1 to ten years' seconds",
+            ),
+            ("market_gateway.post.statistics.level", level(self.level), 1, 19, "1 to 19"),
         ])
     }
 
@@ -356,7 +404,7 @@ mod tests {
     fn the_section_on_the_page_is_good_and_has_every_key() {
         const PAGE: &str = include_str!("../../../../docs/market.md");
         let text = PAGE.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
-        let text = text.expect("a section").replace("market.post.", "");
+        let text = text.expect("a section").replace("market_gateway.post.", "");
         let section = read(&text).expect("it is good");
         assert!(section.audit.is_some() && section.bars.is_some());
         assert!(section.statistics.is_some());
@@ -369,7 +417,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         for (text, named) in [
-            ("[audit]", "market.post.audit.dir"),
+            ("[audit]", "market_gateway.post.audit.dir"),
             ("[audit]\ndir = \"a\"\nkeep_bytes = 1000000", "keep_bytes"),
             ("[audit]\ndir = \"a\"\nlevel = -3", "level"),
             ("[audit]\ndir = \"a\"\nwhen_full = \"panic\"", "when_full"),
@@ -378,9 +426,12 @@ mod tests {
             ("[bars]\ndir = \"b\"\nkinds = [\"ticks-1\", \"ticks-1\"]", "kinds"),
             ("[bars]\ndir = \"b\"\nkinds = [\"hours-1\"]", "hours-1"),
             ("[bars]\ndir = \"b\"\nfile_s = 0", "file_s"),
-            ("[statistics]", "market.post.statistics.dir"),
-            ("[statistics]\ndir = \"c\"\ninterval_s = 0", "market.post.statistics.interval_s"),
-            ("[statistics]\ndir = \"c\"\nevents = 7", "market.post.statistics.events"),
+            ("[statistics]", "market_gateway.post.statistics.dir"),
+            (
+                "[statistics]\ndir = \"c\"\ninterval_s = 0",
+                "market_gateway.post.statistics.interval_s",
+            ),
+            ("[statistics]\ndir = \"c\"\nevents = 7", "market_gateway.post.statistics.events"),
             ("[statistics]\ndir = \"c\"\nkinds = []", "kinds"),
             ("[spreads]", "spreads"),
         ] {

@@ -71,10 +71,10 @@ impl Out {
         for line in &self.lines {
             match self.sender.send_to(packet, line) {
                 Ok(len) => {
-                    add(&self.figures.packets, 1);
-                    add(&self.figures.bytes, len as u64);
+                    add(&self.figures.counters.packets, 1);
+                    add(&self.figures.counters.bytes, len as u64);
                 }
-                Err(_) => add(&self.figures.unsent, 1),
+                Err(_) => add(&self.figures.counters.unsent, 1),
             }
         }
     }
@@ -124,11 +124,11 @@ impl PublishAgent {
     fn is_up_to_date(&mut self, now: Nanos) {
         let PublishAgent { channel, out, hearing, .. } = self;
         if !channel.is_live() {
-            if !hearing.is_live(&mut channel.sink(|packet| out.send(packet, now))) {
+            if !hearing.is_live() {
                 return;
             }
             channel.go_live();
-            out.figures.is_live.store(true, Ordering::Relaxed);
+            out.figures.counters.is_live.store(true, Ordering::Relaxed);
             out.next_heartbeat = now;
             self.show_market();
         }
@@ -155,16 +155,16 @@ impl PublishAgent {
             };
             let SocketAddr::V4(from) = from else { continue };
             let mut is_sent = false;
-            let answer = server.answer(channel, (*from.ip(), &datagram[..len]), now, |packet| {
+            let answer = server.answer(channel, *from.ip(), &datagram[..len], now, |packet| {
                 is_sent = requests.send_to(packet, from).is_ok();
             });
             match answer {
                 Ok(messages) if is_sent => {
-                    add(&figures.answered, 1);
-                    add(&figures.resent, u64::from(messages));
+                    add(&figures.counters.answered, 1);
+                    add(&figures.counters.resent, u64::from(messages));
                 }
-                Ok(_) => add(&figures.unsent, 1),
-                Err(refusal) => add(&figures.refused[refusal.index()], 1),
+                Ok(_) => add(&figures.counters.unsent, 1),
+                Err(refusal) => add(figures.counters.refused(refusal), 1),
             }
         }
         REQUESTS_MAX
@@ -176,11 +176,11 @@ impl PublishAgent {
             return;
         }
         let (figures, channel) = (&self.out.figures, &self.channel);
-        add(&figures.events, count as u64);
-        figures.next_sequence.store(channel.next_sequence(), Ordering::Relaxed);
-        figures.oldest.store(channel.oldest(), Ordering::Relaxed);
+        add(&figures.counters.events, count as u64);
+        figures.counters.next_sequence.store(channel.next_sequence(), Ordering::Relaxed);
+        figures.counters.oldest.store(channel.oldest(), Ordering::Relaxed);
         let unsayable = self.hearing.publication().counts().unsayable_orders;
-        figures.unsayable_orders.store(unsayable, Ordering::Relaxed);
+        figures.counters.unsayable_orders.store(unsayable, Ordering::Relaxed);
     }
 
     /// Updates the published and omitted instruments, and logs each newly omitted one with its
@@ -193,9 +193,10 @@ impl PublishAgent {
         }
         let session = self.channel.session();
         let session = session.map(|s| String::from_utf8_lossy(&s.0).into_owned());
+        let published = publication.published_count() as u64;
+        self.out.figures.counters.published.store(published, Ordering::Relaxed);
         self.out.figures.show(MarketNow {
             session: session.unwrap_or_default(),
-            published: publication.published_count() as u64,
             left_out: left_out.iter().map(|(id, why)| (id.0, why.clone())).collect(),
         });
         self.left_out = left_out;

@@ -4,13 +4,10 @@
 //! same sequence numbers: the multicast agent and the snapshot server each read at their own pace.
 //! After a restart all earlier events are replayed, so that sequence numbers continue.
 
-use std::collections::VecDeque;
-
 use weir_feed::session_name::Calendar;
-use weir_log::EpochEnd;
 use weir_market::publish::{Publication, PublishSink};
-use weir_partition::event_reader::{EventReader, ReadEvent};
-use weir_types::{Epoch, PartitionId};
+use weir_partition::event_reader::{EventReader, ReadEvent, assert_kept};
+use weir_types::PartitionId;
 use weir_wire::{Definition, Event};
 
 use super::publish_event;
@@ -23,10 +20,6 @@ pub struct HearingParts {
     pub events: EventReader,
     /// The number of events at the start.
     pub event_count: u64,
-    /// The partition's current epoch.
-    pub epoch: Epoch,
-    /// Its ended epochs, each with its last valid position.
-    pub ended: Vec<EpochEnd>,
     /// The beginnings of trading days.
     pub calendar: Calendar,
 }
@@ -44,33 +37,30 @@ pub(super) enum Heard {
 pub(super) struct Hearing {
     parts: HearingParts,
     publication: Publication,
-    /// Ended epochs not passed yet, each with the last position at which it is valid.
-    ends: VecDeque<EpochEnd>,
     record: Vec<u8>,
     is_live: bool,
 }
 
 impl Hearing {
     /// Creates a reader that has read no events yet.
-    pub fn new(mut parts: HearingParts) -> Hearing {
-        let ends = lived_on(std::mem::take(&mut parts.ended));
-        let first = ends.front().map_or(parts.epoch, |end| end.epoch);
-        let publication = Publication::new(parts.calendar, first);
-        Hearing { publication, ends, record: Vec::with_capacity(512), is_live: false, parts }
+    pub fn new(parts: HearingParts) -> Hearing {
+        let publication = Publication::new(parts.calendar, parts.events.epoch());
+        Hearing { publication, record: Vec::with_capacity(512), is_live: false, parts }
     }
 
     /// Reads the next event and publishes it to `out`.
     pub fn hear(&mut self, out: &mut impl PublishSink) -> Heard {
-        match self.parts.events.next(&mut self.record) {
-            ReadEvent::UpToDate => return Heard::UpToDate,
-            ReadEvent::Record(_) => {}
+        loop {
+            match self.parts.events.next(&mut self.record) {
+                ReadEvent::UpToDate => return Heard::UpToDate,
+                ReadEvent::Record(_) => break,
+                ReadEvent::EpochEnded(change) => {
+                    assert_kept(&change);
+                    self.publication.enter_epoch(change.next, out);
+                }
+            }
         }
         let event = Event::decode(&self.record).expect("the event log holds our own messages");
-        while self.ends.front().is_some_and(|end| end.last_valid < event.position()) {
-            self.ends.pop_front();
-            let epoch = self.ends.front().map_or(self.parts.epoch, |end| end.epoch);
-            self.publication.enter_epoch(epoch, out);
-        }
         publish_event(&mut self.publication, self.parts.partition_id, &event, out);
         let is_definition = matches!(event, Event::Defined(_, Definition::DefineInstrument(_)));
         Heard::Event { is_definition }
@@ -79,12 +69,8 @@ impl Hearing {
     /// Called when no event is pending; returns true once all events from before the start are
     /// replayed. Until then the files are temporarily unreadable, and continuing without them would
     /// publish wrong messages.
-    pub fn is_live(&mut self, out: &mut impl PublishSink) -> bool {
-        if !self.is_live && self.parts.events.next_record() > self.parts.event_count {
-            self.ends.clear();
-            self.publication.enter_epoch(self.parts.epoch, out);
-            self.is_live = true;
-        }
+    pub fn is_live(&mut self) -> bool {
+        self.is_live |= self.parts.events.next_record() > self.parts.event_count;
         self.is_live
     }
 
@@ -94,30 +80,95 @@ impl Hearing {
     }
 }
 
-/// Lowers each epoch's last valid position to that of the later ones: a later loss may reach back
-/// into an earlier epoch.
-fn lived_on(mut ended: Vec<EpochEnd>) -> VecDeque<EpochEnd> {
-    for at in (1..ended.len()).rev() {
-        ended[at - 1].last_valid = ended[at - 1].last_valid.min(ended[at].last_valid);
-    }
-    ended.into()
-}
-
 #[cfg(test)]
 mod tests {
-    //! Tests of the positions of ended epochs; the messages sent are tested on real nodes.
+    //! Tests of the sessions in which events are published; the messages sent are tested on real
+    //! nodes.
 
-    use weir_types::Position;
+    use std::path::Path;
+
+    use proptest::prelude::*;
+    use weir_feed::moldudp64::Session;
+    use weir_feed::session_name::session_name;
+    use weir_io::ThreadDisk;
+    use weir_log::{EventAppend, EventLog, EventLogConfig, TailConfig, tail_in};
+    use weir_types::{Epoch, Epochs, InstrumentId, Nanos, Phase, Position};
+    use weir_wire::PlainEvent;
+    use weir_wire::event::PhaseChanged;
 
     use super::*;
 
-    #[test]
-    fn an_epoch_lives_on_as_far_as_no_later_loss_reaches_back() {
-        let end =
-            |epoch, last_valid| EpochEnd { epoch: Epoch(epoch), last_valid: Position(last_valid) };
-        let ended = vec![end(1, 10), end(2, 30), end(3, 20), end(5, 40)];
-        let lived: Vec<_> = lived_on(ended).into_iter().collect();
-        assert_eq!(lived, [end(1, 10), end(2, 20), end(3, 20), end(5, 40)]);
-        assert!(lived_on(Vec::new()).is_empty());
+    const EVENTS: u64 = 20;
+
+    /// Keeps the session that began last.
+    #[derive(Default)]
+    struct Sessions {
+        current: Option<Session>,
+    }
+
+    impl PublishSink for Sessions {
+        fn session(&mut self, session: Session) {
+            self.current = Some(session);
+        }
+        fn message(&mut self, _message: &[u8]) {}
+        fn end(&mut self) {}
+    }
+
+    /// Returns a reader of a log with these epochs and one event at each position.
+    fn hearing(dir: &Path, epochs: Epochs<Position>) -> Hearing {
+        let disk = ThreadDisk::open(dir, None).unwrap();
+        let config =
+            EventLogConfig { segment_bytes: 64 << 10, ..EventLogConfig::new(PartitionId(1), 7) };
+        let (mut log, _) = EventLog::open(config, Position(1), disk).unwrap();
+        for position in (1..=EVENTS).map(Position) {
+            let event = PhaseChanged {
+                position,
+                transact_time: Nanos(position.0),
+                instrument_id: InstrumentId(1),
+                partition_id: PartitionId(1),
+                phase: Phase::Continuous,
+            };
+            let mut record = Vec::new();
+            Event::Plain(PlainEvent::PhaseChanged(event)).encode(&mut record);
+            assert_eq!(log.append(position, &record), EventAppend::Taken);
+        }
+        log.close().unwrap();
+        let (_writer, handle) = tail_in(TailConfig::new(1 << 20, EVENTS + 1), epochs);
+        Hearing::new(HearingParts {
+            partition_id: PartitionId(1),
+            events: EventReader::new(&handle, dir.to_owned(), 1),
+            event_count: EVENTS,
+            calendar: Calendar::new(0),
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn an_event_is_published_in_the_epoch_that_it_survives_in(
+            ends in proptest::collection::vec((1..3_u32, 0..=EVENTS), 0..5),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let (mut epoch, mut ended) = (Epoch(1), Vec::new());
+            for (skipped, last_valid) in ends {
+                ended.push((epoch, Position(last_valid)));
+                epoch = Epoch(epoch.0 + skipped);
+            }
+            let mut hearing = hearing(dir.path(), Epochs::with_ended(epoch, ended.clone()));
+            let mut sessions = Sessions::default();
+            let session = |epoch| Some(session_name(Calendar::new(0), Nanos(0), epoch));
+            for position in (1..=EVENTS).map(Position) {
+                let heard = hearing.hear(&mut sessions);
+                prop_assert_eq!(heard, Heard::Event { is_definition: false });
+                // Of the epochs to whose least end since it belongs, the event is of the first.
+                let survives = |since: &[_]| since.iter().all(|(_, end)| position <= *end);
+                let first = (0..ended.len()).find(|from| survives(&ended[*from..]));
+                let expected = first.map_or(epoch, |first| ended[first].0);
+                prop_assert_eq!(sessions.current, session(expected), "at {}", position);
+            }
+            prop_assert!(hearing.hear(&mut sessions) == Heard::UpToDate && hearing.is_live());
+            prop_assert_eq!(sessions.current, session(epoch), "before the next event");
+        }
     }
 }

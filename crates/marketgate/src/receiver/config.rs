@@ -8,18 +8,18 @@ use std::str::FromStr;
 use serde::Deserialize;
 use weir_feed::line::{LateJoin, LineConfig, RequestConfig};
 use weir_feed::soupbin::Login;
+use weir_feed::{Profile, Transport, feed_by_name};
 use weir_runtime::ConfigError;
 use weir_runtime::civil::{Date, TimeOfDay, UtcOffset};
 use weir_types::Nanos;
 
-use super::super::feeds::{FeedEntry, feed_by_name};
 use crate::capture::Speed;
 
 /// A feed and its source. Exactly one kind of source: lines, a connection or a file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeedSection {
-    /// The feed's name, one of [`FEEDS`](super::super::feeds::FEEDS).
+    /// The feed's name, one of [`FEEDS`](weir_feed::FEEDS).
     pub name: String,
     /// `itch` only: the venue's day, `2026-11-23`, from whose midnight its times count; if absent,
     /// the day on which each session's first packet arrives.
@@ -305,15 +305,18 @@ impl FeedSection {
             (Some(_), None, false) => return out("feed.tcp", "(given)", "none with feed.lines"),
             _ => {}
         }
-        if entry.name == "dbn" && (self.capture.is_none() || !self.lines.is_empty()) {
+        let profile = entry.profile;
+        let is_file = self.capture.is_some() && self.lines.is_empty();
+        if profile.transport == Transport::DbnFiles && !is_file {
             return out("feed.capture", "(none)", "a file alone: `dbn` comes over no network");
         }
-        self.check_itch(entry)?;
+        self.check_profile(profile)?;
         for lines in &self.lines {
             lines.check(self.capture.is_some())?;
         }
         if let Some(tcp) = &self.tcp {
-            check_retries(["feed.tcp.retry_min_ms", "feed.tcp.retry_max_ms"], tcp.retry_ms())?;
+            let keys = ["feed.tcp.retry_min_ms", "feed.tcp.retry_max_ms"];
+            check_retries(keys, tcp.retry_min_ms, tcp.retry_max_ms)?;
         }
         self.timing.check()?;
         within(&[
@@ -328,31 +331,29 @@ impl FeedSection {
         ])
     }
 
-    /// Refuses options of MoldUDP64 and ITCH for other feeds.
-    fn check_itch(&self, entry: &FeedEntry) -> Result<(), ConfigError> {
+    /// Refuses options that do not apply to the feed.
+    fn check_profile(&self, profile: &Profile) -> Result<(), ConfigError> {
         let has = |is_there: fn(&LinesSection) -> bool| self.lines.iter().any(is_there);
-        let only_itch = [
-            ("feed.day", self.day.is_some()),
-            ("feed.utc_offset", self.utc_offset.is_some()),
-            ("feed.tcp", self.tcp.is_some()),
+        let (request, glimpse) =
+            (has(|lines| lines.request.is_some()), has(|lines| lines.glimpse.is_some()));
+        let absolute = "none: this feed's times do not count from midnight";
+        let soupbin = "none: this feed does not come over SoupBinTCP";
+        let mold = "none: this feed does not come over MoldUDP64";
+        let options = [
+            ("feed.day", self.day.is_some(), profile.counts_from_midnight, absolute),
+            ("feed.utc_offset", self.utc_offset.is_some(), profile.counts_from_midnight, absolute),
+            ("feed.tcp", self.tcp.is_some(), profile.is_over_soupbin, soupbin),
+            ("feed.lines.request", request, profile.is_mold(), mold),
+            ("feed.lines.glimpse", glimpse, profile.is_mold(), mold),
         ];
-        let only_mold = [
-            ("feed.lines.request", has(|lines| lines.request.is_some())),
-            ("feed.lines.glimpse", has(|lines| lines.glimpse.is_some())),
-        ];
-        let (is_itch, is_weir) = (entry.name == "itch", entry.name == "weir");
-        let wrong = only_itch.into_iter().find(|(_, is_given)| *is_given && !is_itch);
-        if let Some((key, _)) = wrong {
-            return out(key, "(given)", "none but with name = \"itch\"");
-        }
-        let wrong = only_mold.into_iter().find(|(_, is_given)| *is_given && !is_itch && !is_weir);
-        if let Some((key, _)) = wrong {
-            return out(key, "(given)", "none but with name = \"itch\" or \"weir\"");
+        let wrong = options.into_iter().find(|(_, is_given, applies, _)| *is_given && !applies);
+        if let Some((key, _, _, want)) = wrong {
+            return out(key, "(given)", want);
         }
         if self.day.is_some() && self.utc_offset.is_none() {
             return out("feed.utc_offset", "(none)", "the offset of the venue's day from UTC");
         }
-        if self.timing.from_start && !has(|lines| lines.request.is_some()) {
+        if self.timing.from_start && !request {
             return out("feed.timing.from_start", true, "false without feed.lines.request");
         }
         Ok(())
@@ -361,9 +362,9 @@ impl FeedSection {
     /// The time for which all lines may be silent; `None`: unlimited.
     #[must_use]
     pub(super) fn silence(&self) -> Option<Nanos> {
-        let has_heartbeats =
-            matches!(self.name.as_str(), "itch" | "weir") || self.name.starts_with("iex");
-        let silence_ms = self.silence_ms.unwrap_or(if has_heartbeats { 5_000 } else { 0 });
+        let Some(silence_ms) = self.silence_ms else {
+            return feed_by_name(&self.name).and_then(|entry| entry.profile.silence_max);
+        };
         (silence_ms > 0).then_some(Nanos(silence_ms.saturating_mul(MILLISECOND)))
     }
 
@@ -404,7 +405,7 @@ impl LinesSection {
             ),
         ])?;
         let keys = ["feed.lines.glimpse.retry_min_ms", "feed.lines.glimpse.retry_max_ms"];
-        check_retries(keys, (glimpse.retry_min_ms, glimpse.retry_max_ms))
+        check_retries(keys, glimpse.retry_min_ms, glimpse.retry_max_ms)
     }
 
     /// The configuration of the lines' channels, with retransmission requests if there is a server.
@@ -413,7 +414,7 @@ impl LinesSection {
     }
 }
 
-fn check_retries(keys: [&'static str; 2], (min, max): (u64, u64)) -> Result<(), ConfigError> {
+fn check_retries(keys: [&'static str; 2], min: u64, max: u64) -> Result<(), ConfigError> {
     let [min_key, max_key] = keys;
     within(&[
         (min_key, min, 1, DAY_MS, "1 to a day's"),
@@ -549,10 +550,6 @@ pub(super) struct Streaming {
 }
 
 impl TcpSection {
-    fn retry_ms(&self) -> (u64, u64) {
-        (self.retry_min_ms, self.retry_max_ms)
-    }
-
     pub(super) fn settings(&self) -> Result<Streaming, PasswordError> {
         Ok(Streaming {
             address: self.address,
@@ -564,7 +561,7 @@ impl TcpSection {
 }
 
 /// The midnight from which a feed's times count.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Day {
     date: Option<Date>,
     offset: Option<UtcOffset>,

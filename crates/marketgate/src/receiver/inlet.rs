@@ -72,7 +72,7 @@ impl Inlet {
                 return false;
             }
         };
-        if decoding.is_mold && self.notes.session != Some(packet.session) {
+        if decoding.profile.is_mold() && self.notes.session != Some(packet.session) {
             self.notes.coming = datagram.payload.first_chunk::<SESSION_LEN>().copied().map(Session);
         }
         let is_taken = self.packet(line, &packet, times, decoding, out);

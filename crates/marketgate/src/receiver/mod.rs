@@ -31,7 +31,7 @@ use std::os::fd::RawFd;
 
 use weir_feed::line::{Line, LineConfig};
 use weir_feed::moldudp64::Session;
-use weir_feed::{FeedError, PacketKind};
+use weir_feed::{FeedEntry, FeedError, PacketKind, Transport, feed_by_name};
 use weir_types::Nanos;
 
 pub use self::config::{FeedSection, PasswordError};
@@ -44,14 +44,14 @@ pub use self::recovery::RecoveryError;
 pub use self::stream::StreamError;
 
 use self::capture::{Capture, Taken};
+use self::config::{Day, TimingSection};
 use self::inlet::{Inlet, Times};
 use self::pair::{Pair, Socket};
 use self::recovery::Recovery;
 use self::requests::Requester;
 use self::stream::{Framed, Stream, packet_of};
 use self::taking::Decoding;
-use super::capture::{CaptureFile, FileError, FileKind};
-use super::feeds::{AnyFeed, feed_by_name};
+use super::capture::{CaptureFile, FileError, FileKind, Speed};
 use weir_runtime::ConfigError;
 
 /// An error that prevents a receiver from opening.
@@ -104,7 +104,7 @@ struct FileSource {
 #[derive(Debug)]
 struct LineAddresses {
     by_address: BTreeMap<SocketAddr, (usize, Line)>,
-    /// True without configured lines: each group becomes a pair of its own.
+    /// True if each group without a configured line becomes a pair of its own.
     takes_all: bool,
     config: LineConfig,
     framed: Framed,
@@ -123,12 +123,7 @@ impl Receiver {
         let want = "the name of a feed that there is";
         let unknown = || ConfigError::OutOfRange { key: "feed.name", value: String::new(), want };
         let entry = feed_by_name(&section.name).ok_or_else(unknown)?;
-        let mut receiver = Receiver {
-            decoding: Decoding::new((entry.feed)(), section.day()),
-            pairs: Vec::new(),
-            source: None,
-            polled: Nanos(0),
-        };
+        let mut receiver = Receiver::new(Decoding::new((entry.feed)(), section.day()));
         match (&section.capture, &section.tcp) {
             (Some(_), _) => receiver.open_file(section)?,
             (None, Some(tcp)) => {
@@ -140,6 +135,45 @@ impl Receiver {
             (None, None) => receiver.open_lines(section)?,
         }
         Ok(receiver)
+    }
+
+    fn new(decoding: Decoding) -> Receiver {
+        Receiver { decoding, pairs: Vec::new(), source: None, polled: Nanos(0) }
+    }
+
+    /// Reads a file as fast as it is polled: all of its groups, each of `pairs` as one with its
+    /// line B.
+    ///
+    /// # Errors
+    /// What the file should be, if the feed has no such files.
+    pub fn of_file(
+        entry: &FeedEntry,
+        file: CaptureFile,
+        pairs: &[(SocketAddr, SocketAddr)],
+    ) -> Result<Receiver, &'static str> {
+        let mut receiver = Receiver::new(Decoding::new((entry.feed)(), Day::default()));
+        receiver.check_kind(file.kind())?;
+        let mut places = LineAddresses::new(true, TimingSection::default().lines());
+        for (a, b) in pairs {
+            let place = places.add(&mut receiver.pairs, Some(*a));
+            places.by_address.insert(*b, (place, Line::B));
+        }
+        receiver.source = Some(FileSource { capture: Capture::new(file, Speed::Max), places });
+        Ok(receiver)
+    }
+
+    /// Refuses files of a kind that the feed does not have, with the kind that it has.
+    fn check_kind(&self, kind: FileKind) -> Result<(), &'static str> {
+        let profile = self.decoding.profile;
+        let is_dbn = profile.transport == Transport::DbnFiles;
+        match kind {
+            FileKind::Dbn if !is_dbn => Err("a capture: this file is one of `dbn`"),
+            FileKind::Capture | FileKind::Records if is_dbn => Err("a file of DBN"),
+            FileKind::Records if !profile.is_mold() => {
+                Err("a capture: a day file holds messages of `itch`")
+            }
+            FileKind::Records | FileKind::Capture | FileKind::Dbn => Ok(()),
+        }
     }
 
     fn open_lines(&mut self, section: &FeedSection) -> Result<(), OpenError> {
@@ -175,25 +209,11 @@ impl Receiver {
         let path = &capture.file;
         let failed = |error| OpenError::File { path: path.clone(), error };
         let file = CaptureFile::open(path).map_err(failed)?;
-        let is_dbn = matches!(self.decoding.feed, AnyFeed::Dbn(_));
-        let want = match file.kind() {
-            FileKind::Records if !self.decoding.is_mold => {
-                Some("a capture: a day file holds messages of `itch`")
-            }
-            FileKind::Dbn if !is_dbn => Some("a capture: this file is one of `dbn`"),
-            FileKind::Capture | FileKind::Records if is_dbn => Some("a file of DBN"),
-            _ => None,
-        };
-        if let Some(want) = want {
+        if let Err(want) = self.check_kind(file.kind()) {
             let (key, value) = ("feed.capture.file", path.display().to_string());
             return Err(ConfigError::OutOfRange { key, value, want }.into());
         }
-        let mut places = LineAddresses {
-            by_address: BTreeMap::new(),
-            takes_all: section.lines.is_empty(),
-            config: section.timing.lines(),
-            framed: Framed::default(),
-        };
+        let mut places = LineAddresses::new(section.lines.is_empty(), section.timing.lines());
         for lines in &section.lines {
             let place = places.add(&mut self.pairs, Some(SocketAddr::V4(lines.a.address)));
             if let Some(b) = lines.b {
@@ -325,6 +345,11 @@ impl FileSource {
 }
 
 impl LineAddresses {
+    fn new(takes_all: bool, config: LineConfig) -> LineAddresses {
+        let framed = Framed::default();
+        LineAddresses { by_address: BTreeMap::new(), takes_all, config, framed }
+    }
+
     /// Adds a pair for an address; the pair of a day file has none.
     fn add(&mut self, pairs: &mut Vec<Pair>, address: Option<SocketAddr>) -> usize {
         let place = pairs.len();

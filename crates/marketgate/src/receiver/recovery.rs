@@ -262,7 +262,7 @@ impl Recovery {
                     }
                     Outcome::Message(_, message) => {
                         self.counts.messages += 1;
-                        if !decoding.message(&origin, 0, (Nanos(0), message), out) {
+                        if !decoding.message(&origin, 0, Nanos(0), message, out) {
                             return Err(RecoveryError::NotUnderstood(decoding.last_error));
                         }
                     }

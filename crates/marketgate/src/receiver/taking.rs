@@ -1,14 +1,11 @@
 //! Decodes packets to messages and converts channel events: the step between `weir_feed::line`
 //! and the [`Output`].
 
-use weir_feed::dbn::record::rtype;
-use weir_feed::itch::Itch;
 use weir_feed::line::{Event, Handler, Run, StaleReason};
 use weir_feed::moldudp64::Session;
-use weir_feed::{Context, Definition, Feed, FeedError, Sink, Update};
+use weir_feed::{AnyFeed, Context, Definition, Feed, FeedError, Profile, Sink, Update};
 use weir_types::Nanos;
 
-use super::super::feeds::AnyFeed;
 use super::config::Day;
 use super::counts::DecodeCounts;
 use super::output::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
@@ -17,10 +14,7 @@ use super::output::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
 #[derive(Debug)]
 pub(super) struct Decoding {
     pub feed: AnyFeed,
-    /// True if the packets are MoldUDP64's: sessions have names.
-    pub is_mold: bool,
-    /// The types of the messages without which an order-by-order book or a level is wrong.
-    book_kinds: &'static [u8],
+    pub profile: &'static Profile,
     day: Day,
     pub counts: DecodeCounts,
     pub last_error: Option<FeedError>,
@@ -28,17 +22,9 @@ pub(super) struct Decoding {
 
 impl Decoding {
     pub fn new(feed: AnyFeed, day: Day) -> Decoding {
-        let book_kinds: &[u8] = match &feed {
-            AnyFeed::Itch(_) | AnyFeed::Weir(_) => b"AFECXDU",
-            AnyFeed::Iex(_) => b"85aMRLC",
-            AnyFeed::Dbn(_) => &[rtype::MBO, rtype::MBP_10],
-            // Each quote replaces the previous one.
-            AnyFeed::Cta(_) | AnyFeed::Opra(_) => b"",
-        };
-        let is_mold = feed.is_mold();
-        let counts = DecodeCounts::default();
-        let mut decoding = Decoding { feed, is_mold, book_kinds, day, counts, last_error: None };
-        decoding.set_midnight(day.midnight(None));
+        let (profile, counts) = (feed.profile(), DecodeCounts::default());
+        let mut decoding = Decoding { feed, profile, day, counts, last_error: None };
+        decoding.feed.begin_day(day.midnight(None));
         decoding
     }
 
@@ -49,14 +35,8 @@ impl Decoding {
 
     /// Starts the day of a session whose first packet arrived at `ts_recv`.
     fn begin_day(&mut self, name: Session, ts_recv: Nanos) {
-        self.set_midnight(self.day.midnight(Some(ts_recv)));
+        self.feed.begin_day(self.day.midnight(Some(ts_recv)));
         self.feed.begin_session(name, ts_recv);
-    }
-
-    fn set_midnight(&mut self, midnight: Nanos) {
-        if let AnyFeed::Itch(itch) = &mut self.feed {
-            **itch = Itch::new(midnight);
-        }
     }
 
     /// Decodes one message; returns false if the books are wrong without it.
@@ -64,7 +44,8 @@ impl Decoding {
         &mut self,
         origin: &Origin,
         sequence: u64,
-        (ts_send, message): (Nanos, &[u8]),
+        ts_send: Nanos,
+        message: &[u8],
         out: &mut O,
     ) -> bool {
         let context = Context { sequence, channel: origin.channel.number, ts_send };
@@ -78,7 +59,7 @@ impl Decoding {
         self.refuse(origin, error, out);
         match error {
             FeedError::Length { kind, .. } | FeedError::Field { kind, .. } => {
-                !self.book_kinds.contains(&kind[0])
+                !self.profile.book_kinds.contains(&kind[0])
             }
             _ => true,
         }
@@ -213,12 +194,12 @@ impl<O: Output> Handler for Taking<'_, O> {
                 }
             };
             let Some(nth) = index.checked_sub(u64::from(run.skip)) else { continue };
-            let message = (run.ts_send, message);
-            if !self.decoding.message(&origin, run.sequence + nth, message, self.out) {
+            let (sequence, ts_send) = (run.sequence + nth, run.ts_send);
+            if !self.decoding.message(&origin, sequence, ts_send, message, self.out) {
                 self.damage(run.channel);
             }
         }
-        if !rest.is_empty() && self.decoding.is_mold {
+        if !rest.is_empty() && self.decoding.profile.is_mold() {
             self.decoding.refuse(&origin, FeedError::Trailing { len: rest.len() }, self.out);
         }
     }

@@ -66,7 +66,7 @@ pub fn restore<S: Disk, D: Disk>(
     let mut restored = Vec::new();
     for kind in LogKind::ALL {
         for copy in manifest.logs(kind) {
-            restored.push(restore_log(stored, (kind, copy), &mut open, epoch)?);
+            restored.push(restore_log(stored, kind, copy, &mut open, epoch)?);
         }
     }
     restore_broker(stored, &manifest, &mut open)?;
@@ -133,7 +133,8 @@ fn restore_broker<S: Disk, D: Disk>(
 
 fn restore_log<S: Disk, D: Disk>(
     stored: &mut Stored<S>,
-    (kind, copy): (LogKind, &PartitionCopy),
+    kind: LogKind,
+    copy: &PartitionCopy,
     open: &mut impl FnMut(&str) -> Result<D, BackupError>,
     epoch: Epoch,
 ) -> Result<Restored, BackupError> {

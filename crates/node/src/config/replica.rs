@@ -69,7 +69,7 @@ impl ReplicaSection {
             }
         }
         if self.follows_own() && has_broker {
-            let (key, value) = ("broker", "(given)".to_owned());
+            let (key, value) = ("subscriptions", "(given)".to_owned());
             let want = "none where replica.sources has 1: executions are where orders are matched";
             return Err(ConfigError::OutOfRange { key, value, want });
         }

@@ -52,15 +52,16 @@ fn a_role_and_what_is_set_for_it_have_to_fit() {
     let router = backend("127.0.0.1:7001", "[1]", "");
     let key = "[delivery]\ntoken_key = \"a\"\n";
     let ingest = "[ingest]\nlisten = \"127.0.0.1:0\"\n[[ingest.source]]\nid = 2\nsession = 1\n";
-    let market = "[market]\nlisten = \"127.0.0.1:0\"\n[market.feed]\nname = \"itch\"\n\
-                  [[market.feed.lines]]\na = \"127.0.0.1:1\"\n";
+    let market = "[market_gateway]\nlisten = \"127.0.0.1:0\"\n\
+                  [market_gateway.feed]\nname = \"itch\"\n\
+                  [[market_gateway.feed.lines]]\na = \"127.0.0.1:1\"\n";
     let replica = "[replica]\nmaster = \"127.0.0.1:1\"\nsession = 3\nkey_file = \"k\"\n\
                    sources = [1]\n";
     let cases = [
         (String::new(), None),
         (market.to_owned(), None),
-        (format!("{replica}{market}"), Some("market = (given)")),
-        (format!("role = \"router\"\n{market}{key}{router}"), Some("market = (given)")),
+        (format!("{replica}{market}"), Some("market_gateway = (given)")),
+        (format!("role = \"router\"\n{market}{key}{router}"), Some("market_gateway = (given)")),
         (router.clone(), Some("router = (given)")),
         ("role = \"router\"\n".to_owned(), Some("router = (none)")),
         (format!("role = \"router\"\n{router}"), Some("delivery.token_key")),

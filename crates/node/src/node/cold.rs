@@ -1,12 +1,22 @@
 //! The archives of orders that the stores discard, where configured: one for the node's own orders
 //! and one for each outside source, all on one thread.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use weir_orderstate::cold::agent::{dir_of, pace_of};
 use weir_orderstate::cold::{
-    COLD_SHARE, ColdFeeder, ColdParts, ColdSection, ColdSources, SharedPace, ends,
+    COLD_SHARE, ColdAgent, ColdFeeder, ColdFigures, ColdParts, ColdSection, ColdSources,
+    SharedPace, ends,
 };
+use weir_orderstate::token_keys::sealer;
+use weir_partition::recovery::Recovered;
+use weir_runtime::{Agent, Runner, WaitStrategy};
+use weir_types::PartitionId;
 
-use super::*;
+use super::TRADING;
+use super::assembly::Assembly;
+use crate::config::Config;
 
 impl Assembly<'_> {
     fn cold_dir(&self, section: &ColdSection) -> std::path::PathBuf {
@@ -21,11 +31,12 @@ impl Assembly<'_> {
     /// Opens the archive of the node's own orders, without a thread; returns the store's end of it.
     pub(super) fn cold(
         &self,
-        (trading, pace): (&Recovered, SharedPace),
+        trading: &Recovered,
+        pace: SharedPace,
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Option<ColdFeeder>> {
         let Some(section) = &self.config.delivery.cold else { return Ok(None) };
-        let past_epochs = ends::places_of(trading.reader(), &trading.ended);
+        let past_epochs = ends::places_of(trading.reader());
         let config = section.config(TRADING, trading.epoch);
         let parts = ColdParts {
             dir: dir_of(&self.cold_dir(section), trading.log.log_id()),

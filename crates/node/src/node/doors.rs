@@ -1,13 +1,27 @@
 //! The listeners other than the gateway's, for outside cores and for subscribers; and with TLS, the
 //! thread of each listener that does its handshakes.
 
-use super::*;
+use anyhow::Context;
+use rtrb::RingBuffer;
+use weir_door::handshakes::{HandshakeLimits, Handshakes, HandshakesParts, SECURED_MAX};
+use weir_door::{Door, DoorLimits};
+use weir_io::net::Listener;
+use weir_io::{Clock, OsRng, Rng, SystemClock};
+use weir_orderstate::ingest::{IngestAgent, IngestParts, ingest_agent, ingest_to_store};
+use weir_partition::recovery::Recovered;
+use weir_runtime::{Runner, RunningThread, WaitStrategy, Wake};
+use weir_subscribe::{BrokerAgent, BrokerParts, FeedParts, broker_agent};
+use weir_types::Nanos;
+use weir_wire::session::NodeId;
+
+use super::TRADING;
+use super::assembly::Assembly;
+use super::stores::Ingest;
+use super::threads::{DELIVERY_SHARE, NEWCOMERS_SHARE};
 
 /// A listener with an agent of its own.
 pub(super) struct OuterDoor<A> {
     agent: A,
-    /// The address that it listens on.
-    pub(super) address: SocketAddr,
     handshakes: Option<Runner>,
 }
 
@@ -17,7 +31,7 @@ impl Assembly<'_> {
         &self,
         listener: std::net::TcpListener,
     ) -> anyhow::Result<(Door, Option<Runner>)> {
-        self.door(listener, ("handshakes", &self.wakes.newcomers))
+        self.door(listener, "handshakes", &self.wakes.newcomers)
     }
 
     /// The limits of a door beside the gateway's; strangers have the same as there.
@@ -30,10 +44,11 @@ impl Assembly<'_> {
     pub(super) fn door(
         &self,
         listener: std::net::TcpListener,
-        (thread, wake): (&'static str, &Wake),
+        thread: &'static str,
+        wake: &Wake,
     ) -> anyhow::Result<(Door, Option<Runner>)> {
         let (Some(tls), Some(section)) = (&self.tls, &self.config.tls) else {
-            return Ok((Door::Plain(listener), None));
+            return Ok((Door::Plain(Listener::from_std(listener)?), None));
         };
         let (secured, to_door) = RingBuffer::new(SECURED_MAX);
         let handshakes = Handshakes::new(HandshakesParts {
@@ -56,15 +71,12 @@ impl Assembly<'_> {
 
     /// Builds the agent that outside cores connect to, where configured, and the store's end of its
     /// ring.
-    pub(super) fn ingest(
-        &self,
-        control: &Recovered,
-    ) -> anyhow::Result<Option<(OuterDoor<IngestAgent>, IngestPort)>> {
+    pub(super) fn ingest(&mut self, control: &Recovered) -> anyhow::Result<Ingest> {
         let Some(section) = &self.config.ingest else { return Ok(None) };
         let listener = std::net::TcpListener::bind(section.listen)
             .with_context(|| format!("cannot listen for cores on {}", section.listen))?;
-        let address = listener.local_addr()?;
-        let (door, handshakes) = self.door(listener, ("ingest-tls", &self.wakes.ingest))?;
+        self.ingest_at = Some(listener.local_addr()?);
+        let (door, handshakes) = self.door(listener, "ingest-tls", &self.wakes.ingest)?;
         let (port, store_port) =
             ingest_to_store(self.wakes.ingest.clone(), self.wakes.delivery.clone());
         let agent = ingest_agent(IngestParts {
@@ -79,21 +91,21 @@ impl Assembly<'_> {
             draining: self.draining.clone(),
             figures: self.ingest_figures.clone(),
         })?;
-        Ok(Some((OuterDoor { agent, address, handshakes }, store_port)))
+        Ok(Some((OuterDoor { agent, handshakes }, store_port)))
     }
 
     /// Builds the agent of durable subscriptions, where configured.
     pub(super) fn broker(
-        &self,
+        &mut self,
         control: &Recovered,
         trading: &Recovered,
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Option<OuterDoor<BrokerAgent>>> {
-        let Some(section) = &self.config.broker else { return Ok(None) };
+        let Some(section) = &self.config.subscriptions else { return Ok(None) };
         let listener = std::net::TcpListener::bind(section.listen)
             .with_context(|| format!("cannot listen for subscribers on {}", section.listen))?;
-        let address = listener.local_addr()?;
-        let (door, handshakes) = self.door(listener, ("broker-tls", &self.wakes.broker))?;
+        self.broker_at = Some(listener.local_addr()?);
+        let (door, handshakes) = self.door(listener, "broker-tls", &self.wakes.broker)?;
         let dir = section.dir.clone().unwrap_or_else(|| self.config.dir.join("broker"));
         let id = (u128::from(OsRng.next_u64()) << 64) | u128::from(OsRng.next_u64());
         let config = section.config(id, self.config.durability);
@@ -112,12 +124,7 @@ impl Assembly<'_> {
             broker,
             durability,
             quota,
-            feed: FeedParts {
-                partition_id: TRADING,
-                events: trading.reader(),
-                epoch: trading.epoch,
-                ended: trading.ended.clone(),
-            },
+            feed: FeedParts { partition_id: TRADING, events: trading.reader() },
             sources: self.sources(),
             definitions: control.reader(),
             node_id: NodeId(control.log.log_id().to_be_bytes()),
@@ -126,32 +133,35 @@ impl Assembly<'_> {
             draining: self.draining.clone(),
             figures: self.broker_figures.clone(),
         })?;
-        Ok(Some(OuterDoor { agent, address, handshakes }))
+        Ok(Some(OuterDoor { agent, handshakes }))
     }
 
     /// Starts the threads of the agents with listeners of their own.
     pub(super) fn start_doors(
         &self,
-        (ingest, broker): (Option<OuterDoor<IngestAgent>>, Option<OuterDoor<BrokerAgent>>),
+        ingest: Option<OuterDoor<IngestAgent>>,
+        broker: Option<OuterDoor<BrokerAgent>>,
         threads: &mut Vec<RunningThread>,
     ) -> anyhow::Result<()> {
         if let Some(door) = ingest {
             let runner = Runner::new("ingest", self.wakes.ingest.clone(), WaitStrategy::Park)
                 .with_sockets(door.agent);
-            self.start_door(("ingest", runner), ("ingest-tls", door.handshakes), threads)?;
+            self.start_door("ingest", runner, "ingest-tls", door.handshakes, threads)?;
         }
         if let Some(door) = broker {
             let runner = Runner::new("broker", self.wakes.broker.clone(), self.config.wait)
                 .with_sockets(door.agent);
-            self.start_door(("broker", runner), ("broker-tls", door.handshakes), threads)?;
+            self.start_door("broker", runner, "broker-tls", door.handshakes, threads)?;
         }
         Ok(())
     }
 
     fn start_door(
         &self,
-        (name, runner): (&'static str, Runner),
-        (secured, handshakes): (&'static str, Option<Runner>),
+        name: &'static str,
+        runner: Runner,
+        secured: &'static str,
+        handshakes: Option<Runner>,
         threads: &mut Vec<RunningThread>,
     ) -> anyhow::Result<()> {
         let runner = runner.sharing(DELIVERY_SHARE).giving_way().with_beat(self.beat(name));

@@ -1,13 +1,17 @@
 //! The market-data gateway of a node, where configured.
 
+use anyhow::Context;
+use weir_io::OsRng;
 use weir_marketgate::gateway::assembly::{Host, assemble};
+use weir_partition::recovery::Recovered;
+use weir_wire::session::NodeId;
 
-use super::*;
+use super::assembly::Assembly;
 
 impl Assembly<'_> {
     /// Assembles the gateway; its threads start with the others.
     pub(super) fn open_market(&mut self, control: &Recovered) -> anyhow::Result<()> {
-        let Some(section) = &self.config.market else { return Ok(()) };
+        let Some(section) = &self.config.market_gateway else { return Ok(()) };
         let gateway = assemble(
             section,
             &Host {
@@ -15,7 +19,7 @@ impl Assembly<'_> {
                 lobby: self.gateway_config().lobby,
                 node_id: NodeId(control.log.log_id().to_be_bytes()),
                 definitions: &|| control.reader(),
-                door: &|listener, thread| self.door(listener, thread),
+                door: &|listener, thread, wake| self.door(listener, thread, wake),
                 rng: &|| Box::new(OsRng),
                 draining: self.draining.clone(),
             },

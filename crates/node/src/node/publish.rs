@@ -1,38 +1,35 @@
 //! The threads that publish the node's own market and serve snapshots of it, where configured.
 
 use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
+use anyhow::Context;
 use weir_feed::session_name::Calendar;
 use weir_market::publish::{Channel, RequestServer};
 use weir_marketgate::publish::{
-    HearingParts, PublishAgent, PublishFigures, PublishParts, SnapshotAgent, SnapshotParts,
+    HearingParts, PublishAgent, PublishFigures, PublishParts, SnapshotAgent, SnapshotFigures,
+    SnapshotParts,
 };
 use weir_marketgate::udp;
+use weir_partition::recovery::Recovered;
+use weir_runtime::fd_poller::FdPoller;
+use weir_runtime::{Runner, Wake};
+use weir_types::Nanos;
 
-use super::*;
-use crate::config::PublishSection;
-
-/// The publisher's threads, its address for retransmission requests, and its figures.
-pub(super) struct Publisher {
-    pub(super) runners: Vec<Runner>,
-    pub(super) requests: SocketAddr,
-    pub(super) figures: Arc<PublishFigures>,
-}
-
-/// Prepends the publisher's threads to the background ones. Threads stop in this order, so the
-/// publisher has received all events when it stops.
-pub(super) fn before(publisher: Option<Publisher>, behind: Vec<Runner>) -> Vec<Runner> {
-    publisher.into_iter().flat_map(|publisher| publisher.runners).chain(behind).collect()
-}
+use super::TRADING;
+use super::assembly::Assembly;
+use super::threads::DELIVERY_SHARE;
+use crate::config::MarketPublisherSection;
 
 impl Assembly<'_> {
-    /// Builds the publisher of the trading partition's market, where configured.
-    pub(super) fn publisher(&self, trading: &Recovered) -> anyhow::Result<Option<Publisher>> {
-        let Some(section) = &self.config.market_data.publish else { return Ok(None) };
+    /// Builds the threads that publish the trading partition's market, where configured.
+    pub(super) fn publisher(&mut self, trading: &Recovered) -> anyhow::Result<Vec<Runner>> {
+        let Some(section) = &self.config.market_publisher else { return Ok(Vec::new()) };
         let first = trading.reader().next_record();
         anyhow::ensure!(
             first == 1,
-            "market_data.publish: the event log begins at record {first}: orders of before are \
+            "market_publisher: the event log begins at record {first}: orders of before are \
              not known, and a book without them would be wrong"
         );
         let (snapshots, server) = self.snapshots(section, trading)?.unzip();
@@ -55,18 +52,18 @@ impl Assembly<'_> {
             figures: figures.clone(),
         });
         let runner = self.behind("publish").with_sockets(poller).with_agent(agent);
-        let runners = std::iter::once(runner).chain(server).collect();
-        Ok(Some(Publisher { runners, requests: address, figures }))
+        self.publish = Some((address, figures));
+        Ok(std::iter::once(runner).chain(server).collect())
     }
 
     /// Builds the snapshot server of that market, where configured: its figures and its thread.
     fn snapshots(
         &self,
-        section: &PublishSection,
+        section: &MarketPublisherSection,
         trading: &Recovered,
     ) -> anyhow::Result<Option<(Arc<SnapshotFigures>, Runner)>> {
         let Some(address) = section.snapshots else { return Ok(None) };
-        let access = section.snapshots_access().context("market_data.publish")?;
+        let access = section.snapshots_access().context("market_publisher")?;
         let listener = std::net::TcpListener::bind(address)
             .with_context(|| format!("cannot serve snapshots on {address}"))?;
         listener.set_nonblocking(true)?;
@@ -90,13 +87,11 @@ impl Assembly<'_> {
     }
 }
 
-fn hearing(section: &PublishSection, trading: &Recovered) -> HearingParts {
+fn hearing(section: &MarketPublisherSection, trading: &Recovered) -> HearingParts {
     HearingParts {
         partition_id: TRADING,
         events: trading.reader(),
         event_count: trading.event_count(),
-        epoch: trading.epoch,
-        ended: trading.ended.clone(),
         calendar: Calendar::new(section.day_begins_hour),
     }
 }

@@ -261,7 +261,7 @@ impl<D: Disk> ColdAgent<D> {
 
     fn note_damaged(&mut self) {
         for error in self.archive.take_damaged() {
-            self.figures.damaged.fetch_add(1, Ordering::Relaxed);
+            self.figures.counters.damaged.fetch_add(1, Ordering::Relaxed);
             tracing::error!(%error, "cold order state is damaged: what is older is not served");
         }
     }
@@ -286,7 +286,7 @@ impl<D: Disk> ColdAgent<D> {
             if let Err(error) = self.archive.take_batch(&batch) {
                 self.on_trouble(&error, now);
             }
-            self.figures.changes.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            self.figures.counters.changes.fetch_add(batch.len() as u64, Ordering::Relaxed);
             // If the ring is full, the batch is freed here.
             drop(self.empties.push(batch));
         }
@@ -384,7 +384,7 @@ impl<D: Disk> ColdAgent<D> {
             return 0;
         }
         let Some((ask, told_to)) = self.waiting.pop_front() else { return 0 };
-        match self.answer((&ask, told_to), now) {
+        match self.answer(&ask, told_to, now) {
             Some((answer, looked_at)) => {
                 self.pace().spend(now, u64::from(looked_at.max(1)));
                 self.say(ask.ticket, answer);
@@ -415,8 +415,10 @@ impl<D: Disk> ColdAgent<D> {
         match worked {
             Ok(worked) => {
                 self.retry_at = None;
-                self.figures.is_failing.store(false, Ordering::Relaxed);
-                if worked == Worked::Closed && self.figures.is_full.swap(false, Ordering::Relaxed) {
+                self.figures.counters.is_failing.store(false, Ordering::Relaxed);
+                if worked == Worked::Closed
+                    && self.figures.counters.is_full.swap(false, Ordering::Relaxed)
+                {
                     tracing::info!("the disk of cold order state has room again");
                 }
                 worked != Worked::Nothing
@@ -432,7 +434,7 @@ impl<D: Disk> ColdAgent<D> {
     pub(super) fn on_trouble(&mut self, error: &ColdError, now: Nanos) {
         let disk_error = match error {
             ColdError::Segment(error) if error.is_lost() => {
-                self.figures.damaged.fetch_add(1, Ordering::Relaxed);
+                self.figures.counters.damaged.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(%error, "cold order state is damaged: what is older is not served");
                 return;
             }
@@ -440,12 +442,12 @@ impl<D: Disk> ColdAgent<D> {
             // The store sends its entries in order, and they are valid changes.
             other => panic!("the archive cannot take what the store let go: {other}"),
         };
-        self.figures.disk_errors.fetch_add(1, Ordering::Relaxed);
+        self.figures.counters.disk_errors.fetch_add(1, Ordering::Relaxed);
         let is_full = disk_error.kind == DiskErrorKind::Full;
-        if !is_full || !self.figures.is_full.swap(true, Ordering::Relaxed) {
+        if !is_full || !self.figures.counters.is_full.swap(true, Ordering::Relaxed) {
             tracing::error!(error = %disk_error, "the disk of cold order state");
         }
-        self.figures.is_failing.store(true, Ordering::Relaxed);
+        self.figures.counters.is_failing.store(true, Ordering::Relaxed);
         self.retry_at = Some(Nanos(now.0.saturating_add(RETRY_AFTER)));
     }
 
@@ -453,12 +455,12 @@ impl<D: Disk> ColdAgent<D> {
         let first = self.archive.segments().next().map(|oldest| oldest.header.first_time);
         let told = (self.archive.figures(), first.unwrap_or_default(), now);
         *self.figures.archive.lock().unwrap_or_else(PoisonError::into_inner) = told;
-        self.figures.readers.store(self.waiting.len() as u64, Ordering::Relaxed);
+        self.figures.counters.readers.store(self.waiting.len() as u64, Ordering::Relaxed);
     }
 }
 
 fn note(report: &OpenReport, figures: &ColdFigures, notes: &mut Vec<String>) {
-    figures.damaged.fetch_add(report.damaged.len() as u64, Ordering::Relaxed);
+    figures.counters.damaged.fetch_add(report.damaged.len() as u64, Ordering::Relaxed);
     notes.extend(report.damaged.iter().map(|error| format!("cold order state: {error}")));
     let unreachable = report.unreachable.iter();
     notes.extend(unreachable.map(|file| {

@@ -23,7 +23,8 @@ impl<D: Disk> ColdAgent<D> {
     /// Returns the answer and the number of entries scanned; `None` when it is not available yet.
     pub(super) fn answer(
         &mut self,
-        (ask, told_to): (&OlderAsk, Place),
+        ask: &OlderAsk,
+        told_to: Place,
         now: Nanos,
     ) -> Option<(OlderAnswer, u32)> {
         let after = cold_place(ask.at.place);
@@ -86,7 +87,7 @@ impl<D: Disk> ColdAgent<D> {
             blocks_max: BLOCKS_MAX,
         };
         self.rows.clear();
-        self.archive.page(after, (&filter, &limits), &mut self.rows)
+        self.archive.page(after, &filter, &limits, &mut self.rows)
     }
 
     fn made(&mut self, ask: &OlderAsk, page: &ColdPage, now: Nanos) -> OlderAnswer {
@@ -108,9 +109,9 @@ impl<D: Disk> ColdAgent<D> {
         let head = PageHead { served_time: now, ..ask.head };
         put_rows_page(&head, &rows, &self.token, &mut frames);
         let figures = &self.figures;
-        figures.pages.fetch_add(1, Ordering::Relaxed);
-        figures.rows.fetch_add(u64::from(page.row_count), Ordering::Relaxed);
-        figures.looked_at.fetch_add(u64::from(page.scan_count), Ordering::Relaxed);
+        figures.counters.pages.fetch_add(1, Ordering::Relaxed);
+        figures.counters.rows.fetch_add(u64::from(page.row_count), Ordering::Relaxed);
+        figures.counters.entries_examined.fetch_add(u64::from(page.scan_count), Ordering::Relaxed);
         OlderAnswer::Page(OlderPage {
             next,
             row_count: page.row_count,
@@ -121,7 +122,7 @@ impl<D: Disk> ColdAgent<D> {
     }
 
     fn refused(&self, reason: Reason) -> OlderAnswer {
-        self.figures.resyncs.fetch_add(1, Ordering::Relaxed);
+        self.figures.counters.resyncs.fetch_add(1, Ordering::Relaxed);
         OlderAnswer::Refused(reason)
     }
 
@@ -134,7 +135,7 @@ impl<D: Disk> ColdAgent<D> {
     }
 
     fn not_now(&self) -> OlderAnswer {
-        self.figures.not_now.fetch_add(1, Ordering::Relaxed);
+        self.figures.counters.not_now.fetch_add(1, Ordering::Relaxed);
         OlderAnswer::NotNow
     }
 }

@@ -1,31 +1,51 @@
-//! The ends of the partition's past epochs as change ids: the log records them as positions, and
+//! The ends of the partition's past epochs as change ids: the events tell them as positions, and
 //! segments are named by change ids.
 
 use weir_cold::Place;
-use weir_log::EpochEnd;
-use weir_partition::event_reader::{EventReader, ReadEvent};
+use weir_partition::event_reader::{EventReader, ReadEvent, assert_kept};
 use weir_types::Epoch;
 use weir_wire::{Event, PlainEvent};
 
 /// Returns the last valid change id of each ended epoch, oldest first. Reads the events from the
 /// first one up to the last end; reads none if no epoch ended.
 #[must_use]
-pub fn places_of(mut events: EventReader, ended: &[EpochEnd]) -> Vec<(Epoch, Place)> {
-    let mut places = Vec::with_capacity(ended.len());
-    let mut left = ended.iter().peekable();
+pub fn places_of(mut events: EventReader) -> Vec<(Epoch, Place)> {
+    let mut places = Vec::new();
     let (mut record, mut head) = (Vec::new(), Place::START);
-    while left.peek().is_some() {
-        let ReadEvent::Record(_) = events.next(&mut record) else { break };
-        let event = Event::decode(&record).expect("the event log holds our own messages");
-        while let Some(end) = left.next_if(|end| end.last_valid < event.position()) {
-            places.push((end.epoch, head));
-        }
-        if let Event::Plain(PlainEvent::OrderEvent(order)) = &event
-            && !order.rec.is_none()
-        {
-            head = head.max(Place::new(order.seq, order.rec));
+    while !events.has_told_ends() {
+        match events.next(&mut record) {
+            ReadEvent::EpochEnded(change) => {
+                assert_kept(&change);
+                places.push((change.ended.epoch, head));
+            }
+            ReadEvent::Record(_) => {
+                let event = Event::decode(&record).expect("the event log holds our own messages");
+                if let Event::Plain(PlainEvent::OrderEvent(order)) = &event
+                    && !order.rec.is_none()
+                {
+                    head = head.max(Place::new(order.seq, order.rec));
+                }
+            }
+            ReadEvent::UpToDate => break,
         }
     }
-    places.extend(left.map(|end| (end.epoch, head)));
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::{Rec, Seq};
+
+    use super::*;
+    use crate::agent::tests::{epochs, log_of};
+
+    #[test]
+    fn an_epoch_ends_at_the_last_change_that_no_later_loss_took() {
+        let dir = tempfile::tempdir().unwrap();
+        let epochs = epochs(6, &[(1, 10), (2, 8), (4, 15), (5, 20)]);
+        let (_writer, events) = log_of(dir.path(), 20, epochs);
+        let at = |number| Place::new(Seq(number), Rec(number));
+        let ends = [(1, 8), (2, 8), (4, 15), (5, 20)].map(|(epoch, to)| (Epoch(epoch), at(to)));
+        assert_eq!(places_of(events), ends);
+    }
 }

@@ -283,7 +283,7 @@ impl<D: Disk> ColdFeeder<D> {
         }
         for _ in 0..BATCHES_A_CYCLE {
             if self.port.news.is_full() {
-                self.port.figures.full_waits.fetch_add(1, Ordering::Relaxed);
+                self.port.figures.counters.full_waits.fetch_add(1, Ordering::Relaxed);
                 return false;
             }
             self.hand_over(store);

@@ -56,7 +56,7 @@ impl ColdSection {
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`], which names the value.
-    pub fn check(&self, (ended_orders_max, has_sources): (usize, bool)) -> Result<(), ConfigError> {
+    pub fn check(&self, ended_orders_max: usize, has_sources: bool) -> Result<(), ConfigError> {
         let (ended_min, ended_want) = match has_sources {
             false => {
                 (ENDED_ORDERS_MIN, "1024 or more with [delivery.cold], which is given what goes")

@@ -126,7 +126,7 @@ fn config() -> ColdConfig {
 type Parts = (Desk, ColdFeeder<SimDisk>, ColdAgent<SimDisk>, std::sync::Arc<ColdFigures>);
 
 /// Starts the parts from a log's rows and a disk.
-fn start(disk: SimDisk, history: &[OrderRow], (config, ended_max): (&ColdConfig, u32)) -> Parts {
+fn start(disk: SimDisk, history: &[OrderRow], config: &ColdConfig, ended_max: u32) -> Parts {
     let figures = std::sync::Arc::<ColdFigures>::default();
     let parts = ColdParts {
         dir: "".into(),
@@ -159,7 +159,7 @@ fn ingest(store: &mut OrderStore, row: &OrderRow) {
 impl World {
     fn new(config: ColdConfig, ended_max: u32) -> World {
         let disk = SimDisk::new(1);
-        let (desk, feeder, agent, figures) = start(disk.clone(), &[], (&config, ended_max));
+        let (desk, feeder, agent, figures) = start(disk.clone(), &[], &config, ended_max);
         World {
             disk,
             desk,
@@ -218,7 +218,7 @@ impl World {
     fn crash(&mut self, choice: u64) {
         self.disk = self.disk.after_power_loss(CrashChoice::Random(choice));
         let (config, ended_max) = (self.config.clone(), self.ended_max);
-        let parts = start(self.disk.clone(), &self.history, (&config, ended_max));
+        let parts = start(self.disk.clone(), &self.history, &config, ended_max);
         (self.desk, self.feeder, self.agent, self.figures) = parts;
     }
 
@@ -351,7 +351,7 @@ impl World {
             self.read_all(reader);
             assert_eq!((reader.resyncs, reader.refusals), (0, 0));
         }
-        assert_eq!(self.figures.report(SOURCE).holes, 0);
+        assert_eq!(self.figures.report(SOURCE).archive.holes, 0);
     }
 
     fn read_all(&mut self, reader: &mut Reader) {
@@ -429,7 +429,7 @@ fn a_token_that_is_older_than_what_is_kept_is_refused_and_the_next_is_whole() {
     let (mut world, mut reader) = parked(ColdConfig { keep_bytes: 1, ..config() });
     world.read_all(&mut reader);
     assert_eq!(reader.resyncs, 1);
-    assert!(world.figures.report(SOURCE).resyncs >= 1);
+    assert!(world.figures.report(SOURCE).counts.resyncs >= 1);
 }
 
 #[test]
@@ -442,10 +442,10 @@ fn a_damaged_file_is_counted_and_its_readers_are_refused() {
     let (token, mirror) = (reader.token.clone(), reader.mirror.clone());
     let mut second = Reader { token, mirror, since: reader.since, ..Reader::new(0) };
     world.read_all(&mut reader);
-    assert_eq!((reader.resyncs, world.figures.report(SOURCE).damaged), (1, 1));
+    assert_eq!((reader.resyncs, world.figures.report(SOURCE).counts.damaged), (1, 1));
     // A later reader gets the same refusal, though the file is not read again.
     world.read_all(&mut second);
-    assert_eq!((second.resyncs, world.figures.report(SOURCE).damaged), (1, 1));
+    assert_eq!((second.resyncs, world.figures.report(SOURCE).counts.damaged), (1, 1));
 }
 
 #[test]
@@ -454,7 +454,7 @@ fn a_file_that_was_taken_away_is_as_a_damaged_one() {
     let name = world.agent.archive.segments().next().unwrap().header.file_name();
     weir_io::Disk::remove(&mut world.disk.clone(), &name).unwrap();
     world.read_all(&mut reader);
-    assert_eq!((reader.resyncs, world.figures.report(SOURCE).damaged), (1, 1));
+    assert_eq!((reader.resyncs, world.figures.report(SOURCE).counts.damaged), (1, 1));
 }
 
 #[test]
@@ -463,15 +463,15 @@ fn without_room_the_store_goes_on_and_with_room_again_nothing_is_missing() {
     world.disk.set_faults(SimFaults { full_from: Some(0), ..SimFaults::default() });
     pass(&mut world, 20);
     let report = world.figures.report(SOURCE);
-    assert!(report.is_full && report.disk_errors > 0, "{report:?}");
+    assert!(report.counts.is_full && report.counts.disk_errors > 0, "{report:?}");
     let mut fresh = Reader::new(0);
     world.read_all(&mut fresh);
     world.disk.set_faults(SimFaults::default());
     // The disk is retried after a second.
     (0..20).for_each(|_| world.work());
     world.read_all(&mut reader);
-    assert_eq!((reader.resyncs, world.figures.report(SOURCE).holes), (0, 0));
-    assert!(!world.figures.report(SOURCE).is_full);
+    assert_eq!((reader.resyncs, world.figures.report(SOURCE).archive.holes), (0, 0));
+    assert!(!world.figures.report(SOURCE).counts.is_full);
 }
 
 #[test]
@@ -508,13 +508,17 @@ fn a_reader_that_leaves_is_forgotten_and_holds_nobody_up() {
     world.feeder.ask(&mut world.desk);
     // Two are outstanding, the maximum; the others wait at the desk.
     assert_eq!(world.desk.below_floor_count(), 20);
-    let before = world.figures.report(SOURCE).pages;
+    let before = world.figures.report(SOURCE).counts.pages;
     (1..=20).for_each(|connection| world.desk.drop_connection(connection));
     world.feeder.ask(&mut world.desk);
     world.work();
     world.feeder.take_answers(&mut world.desk);
     assert_eq!((world.desk.below_floor_count(), world.desk.reader_count()), (0, 0));
-    assert_eq!(world.figures.report(SOURCE).pages, before, "nothing was read for who had left");
+    assert_eq!(
+        world.figures.report(SOURCE).counts.pages,
+        before,
+        "nothing was read for who had left"
+    );
     let mut reader = reader;
     world.read_all(&mut reader);
 }
@@ -538,7 +542,7 @@ fn what_was_not_handed_over_in_time_is_a_hole_that_readers_are_told_of() {
     let (mut world, mut reader) = overtaken();
     world.read_all(&mut reader);
     let report = world.figures.report(SOURCE);
-    assert_eq!((reader.resyncs, report.holes), (1, 1), "{report:?}");
+    assert_eq!((reader.resyncs, report.archive.holes), (1, 1), "{report:?}");
 }
 
 /// More orders end than the rings hold before the archive's thread runs.
@@ -558,7 +562,7 @@ fn what_the_store_holds_for_a_slow_archive_is_no_hole() {
     while world.desk.store_mut().sweep(16) {}
     assert_eq!(world.desk.store().ended_count(), 4);
     world.read_all(&mut reader);
-    assert_eq!((reader.resyncs, world.figures.report(SOURCE).holes), (0, 0));
+    assert_eq!((reader.resyncs, world.figures.report(SOURCE).archive.holes), (0, 0));
 }
 
 mod epochs;
@@ -603,7 +607,7 @@ mod planted {
     #[test]
     fn every_planted_bug_is_found() {
         let mut unseen = Vec::new();
-        for planted in Plant::ALL {
+        for planted in Plant::ALL.iter().copied() {
             plant::set(Some(planted));
             let found =
                 SCENARIOS.iter().find(|(_, run)| catch_unwind(AssertUnwindSafe(run)).is_err());

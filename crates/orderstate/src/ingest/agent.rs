@@ -14,7 +14,7 @@ use weir_door::{
     Said, Terms,
 };
 use weir_io::Rng;
-use weir_partition::event_reader::{EventReader, ReadEvent};
+use weir_partition::event_reader::EventReader;
 use weir_types::{Nanos, PartitionId, Role, SessionId};
 use weir_wire::ClientMessage;
 use weir_wire::ingest::SOURCE_FRAME_LEN_MAX;
@@ -132,7 +132,7 @@ impl Ingest {
         let mut count = 0;
         while let Ok(answer) = self.port.answers.pop() {
             count += 1;
-            add(&self.figures.refused, u64::from(answer.is_refusal));
+            add(&self.figures.batches.refused, u64::from(answer.is_refusal));
             let id = ConnectionId(answer.connection);
             let Some(link) = links.get_mut(id) else { continue };
             link.state.under_way -= answer.taken_len;
@@ -148,6 +148,7 @@ impl Protocol for Ingest {
 
     const TERMS: Terms = Terms {
         name: "ingest",
+        section: "ingest",
         frame_len_max: SOURCE_FRAME_LEN_MAX,
         limits: LIMITS,
         inside_limits: LIMITS,
@@ -158,7 +159,7 @@ impl Protocol for Ingest {
     };
 
     fn next_control_event(&mut self, record: &mut Vec<u8>) -> bool {
-        matches!(self.definitions.next(record), ReadEvent::Record(_))
+        self.definitions.next_of_any_epoch(record).is_some()
     }
 
     fn may_enter(&self, role: Role) -> bool {

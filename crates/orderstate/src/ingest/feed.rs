@@ -6,13 +6,13 @@ use weir_delivery::stream::{SourceStream, Taken};
 use weir_delivery::{ChunkOutcome, Desk, Place, SnapshotError};
 use weir_io::{OsRng, Rng, ThreadDisk};
 use weir_runtime::abort;
-use weir_types::{BatchNo, Nanos, PartitionId, Position, Reason};
+use weir_types::{AckLevel, BatchNo, Nanos, PartitionId, Position, Reason};
 use weir_wire::ClientMessage;
 use weir_wire::frame::{Framing, next_frame, put_frame};
 use weir_wire::ingest::{OpenSource, SOURCE_FRAME_LEN_MAX, SourceReject};
 use weir_wire::replica::FollowSource;
 
-use super::figures::SourceFigures;
+use super::figures::SourceReport;
 use super::followers::{Entries, Followed, Followers, History, passing_history};
 use super::following::Following;
 use super::handoff::{IngestAnswer, IngestPort};
@@ -21,7 +21,7 @@ use crate::cold::ColdFeeder;
 use crate::stores::journal::Journal;
 use crate::stores::snapshots::{Piece, SnapshotPort};
 use crate::stores::tail::EntryTail;
-use crate::stores::{StoreFigures, WINDOW};
+use crate::stores::{StoreReport, WINDOW};
 
 /// The number of records visited in one cycle at the end of a full resend.
 const SWEEP_STEPS: u32 = 2_048;
@@ -103,7 +103,8 @@ impl FeedParts {
     pub fn own(
         desk: Desk,
         stream: SourceStream,
-        (events, snapshot_every): (OwnEvents, u64),
+        events: OwnEvents,
+        snapshot_every: u64,
     ) -> FeedParts {
         FeedParts {
             desk,
@@ -293,7 +294,7 @@ impl Feed {
             unreachable!("the ingest agent hands batches on that decode");
         };
         let before = self.stream.next_batch_no();
-        let taken = self.stream.offer((&batch, rows), connection, self.desk.store_mut(), now);
+        let taken = self.stream.offer(&batch, rows, connection, self.desk.store_mut(), now);
         let taken_len = frame.len();
         let mut bytes = Vec::new();
         match &taken {
@@ -429,19 +430,36 @@ impl Feed {
         self.stream.source()
     }
 
-    pub(super) fn figures(&self) -> SourceFigures {
+    /// Returns the source's figures.
+    pub(super) fn figures(&self) -> SourceReport {
         let journal = self.journal.as_ref();
-        SourceFigures {
-            epoch: self.stream.epoch(),
-            next_batch_no: self.stream.next_batch_no(),
+        let counters = self.stream.counters();
+        SourceReport {
+            source: self.source().0,
+            epoch: self.stream.epoch().0,
+            next_batch_no: self.stream.next_batch_no().0,
             is_open: self.stream.is_open(),
             is_whole: self.stream.is_whole(),
-            level: self.stream.level(),
-            followers: self.followers.count(),
-            log: journal.map(|journal| (journal.first(), journal.taken(), journal.committed())),
+            level: match self.stream.level() {
+                AckLevel::Memory => "memory",
+                AckLevel::Os => "os",
+                AckLevel::Disk => "disk",
+            },
+            followers: self.followers.count() as u64,
+            log_first: journal.map_or(0, |journal| journal.first().0),
+            log_last: journal.map_or(0, |journal| journal.taken().0),
+            log_committed: journal.map_or(0, |journal| journal.committed().0),
             is_log_full: journal.is_some_and(Journal::is_full),
-            store: StoreFigures::of(self.desk.store()),
-            counters: self.stream.counters(),
+            store: StoreReport::of(self.desk.store()),
+            opened: counters.opened,
+            batches: counters.batches,
+            rows: counters.rows,
+            duplicates: counters.duplicates,
+            gaps: counters.gaps,
+            early_batches: counters.early,
+            rejects: counters.rejects,
+            resends: counters.resends,
+            swept: counters.swept,
         }
     }
 }

@@ -42,7 +42,8 @@ impl Feeds {
         feeds: Vec<FeedParts>,
         port: Option<IngestPort>,
         updates: Option<(UpdatePort, Arc<ReplicaFigures>)>,
-        (snapshots, figures): (Option<SnapshotPort>, Arc<IngestFigures>),
+        snapshots: Option<SnapshotPort>,
+        figures: Arc<IngestFigures>,
     ) -> Feeds {
         let feeds = feeds.into_iter().map(Feed::new).collect();
         let (held, snapshot_of) = (None, None);
@@ -227,7 +228,8 @@ impl Feeds {
         let mut sources = self.figures.sources.lock().unwrap_or_else(PoisonError::into_inner);
         let fed = self.feeds.iter();
         let fed = fed.filter(|feed| feed.following.is_none() && feed.own.is_none());
-        *sources = fed.map(|feed| (feed.source(), feed.figures())).collect();
+        *sources = fed.map(Feed::figures).collect();
+        sources.sort_by_key(|source| source.source);
         if let Some((_, figures)) = &self.updates {
             let mut sources = figures.sources.lock().unwrap_or_else(PoisonError::into_inner);
             let followed = |feed: &Feed| Some((feed.source(), feed.follow_figures()?));

@@ -1,53 +1,31 @@
 //! The figures of ingest and of its sources, for the status page and Prometheus.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
-use weir_delivery::stream::StreamCounters;
 use weir_door::{DoorFigures, DoorReport};
-use weir_runtime::Metric;
-use weir_types::{AckLevel, BatchNo, Epoch, PartitionId, Position};
 
-use crate::stores::{StoreFigures, StoreReport};
+use crate::stores::StoreReport;
+
+weir_runtime::figures! {
+    /// The counters of batches on their way to the stores.
+    pub struct IngestCounts in IngestCounters {
+        /// Openings and batches refused.
+        counter refused,
+        /// The size of the batches handed to the stores.
+        counter batch_bytes in bytes,
+    }
+}
 
 /// Figures that other threads read.
 #[derive(Debug, Default)]
 pub struct IngestFigures {
     /// The counters of the listener.
     pub door: Arc<DoorFigures>,
-    /// Openings and batches refused.
-    pub refused: AtomicU64,
-    /// Bytes of batches handed to the store.
-    pub batch_bytes: AtomicU64,
-    /// The sources.
-    pub sources: Mutex<BTreeMap<PartitionId, SourceFigures>>,
-}
-
-/// The state of a source.
-#[derive(Clone, Copy, Debug)]
-pub struct SourceFigures {
-    /// Its epoch; none before its first opening.
-    pub epoch: Epoch,
-    /// The number of the next expected batch.
-    pub next_batch_no: BatchNo,
-    /// True while a core feeds it.
-    pub is_open: bool,
-    /// True if its store has all orders.
-    pub is_whole: bool,
-    /// The durability of an acknowledged batch.
-    pub level: AckLevel,
-    /// Replicas that follow it.
-    pub followers: usize,
-    /// The oldest, the newest and the newest committed position of its log, if it has one.
-    pub log: Option<(Position, Position, Position)>,
-    /// True when the log's disk is full.
-    pub is_log_full: bool,
-    /// Its store's figures.
-    pub store: StoreFigures,
-    /// The counters of its stream.
-    pub counters: StreamCounters,
+    /// The counters of the batches.
+    pub batches: IngestCounters,
+    /// The sources, in the order of their numbers.
+    pub sources: Mutex<Vec<SourceReport>>,
 }
 
 /// Ingest on the status page.
@@ -58,119 +36,73 @@ pub struct IngestReport {
     /// The counters of the listener.
     #[serde(flatten)]
     pub door: DoorReport,
-    /// Openings and batches refused.
-    pub refused: u64,
-    /// Bytes of batches handed to the store.
-    pub batch_bytes: u64,
+    /// The counters of the batches.
+    #[serde(flatten)]
+    pub batches: IngestCounts,
     /// The sources.
     pub sources: Vec<SourceReport>,
 }
 
-/// A source on the status page.
-#[derive(Clone, Debug, Serialize)]
-pub struct SourceReport {
-    /// The source.
-    pub source: u16,
-    /// Its epoch; 0 before its first opening.
-    pub epoch: u32,
-    /// The number of the next expected batch.
-    pub next_batch_no: u64,
-    /// True while a core feeds it.
-    pub is_open: bool,
-    /// True if its store has all orders.
-    pub is_whole: bool,
-    /// The durability of an acknowledged batch: `memory`, `os` or `disk`.
-    pub level: &'static str,
-    /// Replicas that follow it.
-    pub followers: usize,
-    /// The oldest position of its log; 0 without a log.
-    pub log_first: u64,
-    /// The newest position of its log.
-    pub log_last: u64,
-    /// The newest committed position of its log.
-    pub log_committed: u64,
-    /// True when the log's disk is full.
-    pub is_log_full: bool,
-    /// Its store's figures.
-    #[serde(flatten)]
-    pub store: StoreReport,
-    /// The number of times that it was opened.
-    pub opened: u64,
-    /// Batches ingested.
-    pub batches: u64,
-    /// Rows ingested.
-    pub rows: u64,
-    /// Duplicate batches.
-    pub duplicates: u64,
-    /// Gaps reported to cores.
-    pub gaps: u64,
-    /// Batches that came too early and were dropped.
-    pub early: u64,
-    /// Openings and batches refused.
-    pub rejects: u64,
-    /// Complete full resends.
-    pub resends: u64,
-    /// Records deleted because a full resend lacked them.
-    pub swept: u64,
+weir_runtime::figures! {
+    /// A source on the status page.
+    pub struct SourceReport {
+        /// The number of the next expected batch.
+        gauge next_batch_no,
+        /// True while a core feeds it.
+        flag is_open as "open",
+        /// True if its store has all orders.
+        flag is_whole as "whole",
+        /// Replicas that follow it.
+        gauge followers,
+        /// The oldest position of its log; 0 without a log.
+        gauge log_first,
+        /// The newest position of its log.
+        gauge log_last,
+        /// The newest committed position of its log.
+        gauge log_committed,
+        /// True when the log's disk is full.
+        flag is_log_full as "log_full",
+        /// The number of times that it was opened.
+        counter opened,
+        /// Batches ingested.
+        counter batches,
+        /// Rows ingested.
+        counter rows,
+        /// Duplicate batches.
+        counter duplicates,
+        /// Gaps reported to cores.
+        counter gaps,
+        /// Batches that came too early and were dropped.
+        counter early_batches,
+        /// Openings and batches refused.
+        counter rejects,
+        /// Complete full resends.
+        counter resends,
+        /// Records deleted because a full resend lacked them.
+        counter swept,
+    } and {
+        /// The source.
+        pub source: u16,
+        /// Its epoch; 0 before its first opening.
+        pub epoch: u32,
+        /// The durability of an acknowledged batch: `memory`, `os` or `disk`.
+        pub level: &'static str,
+        /// Its store's figures.
+        #[serde(flatten)]
+        pub store: StoreReport,
+    }
 }
 
 impl IngestFigures {
     /// Returns the current figures.
     #[must_use]
     pub fn report(&self, address: std::net::SocketAddr) -> IngestReport {
-        let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
-        let sources = self.sources.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         IngestReport {
             address: address.to_string(),
             door: self.door.report(),
-            refused: load(&self.refused),
-            batch_bytes: load(&self.batch_bytes),
-            sources: sources.iter().map(|(source, figures)| figures.report(*source)).collect(),
+            batches: self.batches.report(),
+            sources: sources.clone(),
         }
-    }
-}
-
-impl SourceFigures {
-    fn report(&self, source: PartitionId) -> SourceReport {
-        let counters = &self.counters;
-        SourceReport {
-            source: source.0,
-            epoch: self.epoch.0,
-            next_batch_no: self.next_batch_no.0,
-            is_open: self.is_open,
-            is_whole: self.is_whole,
-            level: match self.level {
-                AckLevel::Memory => "memory",
-                AckLevel::Os => "os",
-                AckLevel::Disk => "disk",
-            },
-            followers: self.followers,
-            log_first: self.log.map_or(0, |(first, _, _)| first.0),
-            log_last: self.log.map_or(0, |(_, last, _)| last.0),
-            log_committed: self.log.map_or(0, |(_, _, committed)| committed.0),
-            is_log_full: self.is_log_full,
-            store: self.store.report(),
-            opened: counters.opened,
-            batches: counters.batches,
-            rows: counters.rows,
-            duplicates: counters.duplicates,
-            gaps: counters.gaps,
-            early: counters.early,
-            rejects: counters.rejects,
-            resends: counters.resends,
-            swept: counters.swept,
-        }
-    }
-}
-
-impl IngestReport {
-    /// The metrics of the listener.
-    #[must_use]
-    pub fn metrics(&self) -> Vec<Metric> {
-        let own = [
-            ("weir_ingest_refused_total", "Openings and batches.", "counter", self.refused),
-            ("weir_ingest_batch_bytes_total", "Bytes of batches.", "counter", self.batch_bytes),
-        ];
-        weir_door::door_metrics!("weir_ingest", self.door).into_iter().chain(own).collect()
     }
 }

@@ -92,13 +92,14 @@ impl Entries<'_> {
     fn put_after(
         &mut self,
         connection: u64,
-        (after, head): (Position, Position),
+        after: Position,
+        head: Position,
         frames: &mut Vec<u8>,
     ) -> Option<(u32, Position)> {
         let entries = match self {
             Entries::Events(_) if after == head => return Some((0, after)),
             Entries::Events(own) => {
-                return Some((1, own.put_batch(connection, (after, head), frames)?));
+                return Some((1, own.put_batch(connection, after, head, frames)?));
             }
             Entries::Kept(tail) => tail.after(after)?,
         };
@@ -166,7 +167,7 @@ impl Followers {
             let is_late = now.0 >= since.0 + IDLE_WAIT;
             let mut bytes = Vec::new();
             let is_answered =
-                self.put_answer((connection, &follow), &mut from, (now, is_late), &mut bytes);
+                self.put_answer(connection, &follow, &mut from, now, is_late, &mut bytes);
             if is_late && !is_answered {
                 // The replica needs a snapshot that has to wait for another one.
                 put_frame(&self.state(&follow, &from, now), &mut bytes);
@@ -181,9 +182,11 @@ impl Followers {
 
     fn put_answer(
         &mut self,
-        (connection, follow): (u64, &FollowSource),
+        connection: u64,
+        follow: &FollowSource,
         from: &mut Followed<'_>,
-        (now, is_late): (Nanos, bool),
+        now: Nanos,
+        is_late: bool,
         out: &mut Vec<u8>,
     ) -> bool {
         let is_ours =
@@ -200,17 +203,16 @@ impl Followers {
             if position == from.committed && !is_late {
                 return false;
             }
-            let (mut frames, range) = (Vec::new(), (position, from.committed));
-            if let Some((entry_count, last)) =
-                from.entries.put_after(connection, range, &mut frames)
-            {
+            let mut frames = Vec::new();
+            let put = from.entries.put_after(connection, position, from.committed, &mut frames);
+            if let Some((entry_count, last)) = put {
                 let state = self.state(follow, from, now);
                 put_frame(&FollowState { position: last.0, entry_count, ..state }, out);
                 out.append(&mut frames);
                 return true;
             }
         }
-        self.begin_snapshot((connection, follow), from, now, out)
+        self.begin_snapshot(connection, follow, from, now, out)
     }
 
     fn state(&self, follow: &FollowSource, from: &Followed<'_>, now: Nanos) -> FollowState {
@@ -233,7 +235,8 @@ impl Followers {
     /// Begins a snapshot for a replica; false while another one is under way.
     fn begin_snapshot(
         &mut self,
-        (connection, follow): (u64, &FollowSource),
+        connection: u64,
+        follow: &FollowSource,
         from: &mut Followed<'_>,
         now: Nanos,
         out: &mut Vec<u8>,

@@ -10,7 +10,7 @@ use weir_wire::replica::FollowState;
 use super::feed::Feed;
 use super::followers::History;
 use crate::replica::{FollowFigures, Given, Update};
-use crate::stores::StoreFigures;
+use crate::stores::StoreReport;
 use crate::stores::tail::EntryTail;
 
 /// The number of bytes of entries ingested in one cycle, beyond a single entry.
@@ -140,7 +140,7 @@ impl Feed {
             head_position: state.map_or(0, |state| state.head_position),
             seqs: (seq, state.map_or(seq, |state| state.head_seq)),
             is_whole: self.stream.is_whole(),
-            store: StoreFigures::of(store),
+            store: StoreReport::of(store),
             ..following.figures
         })
     }

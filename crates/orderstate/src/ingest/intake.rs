@@ -77,7 +77,7 @@ impl Ingest {
             return Intake::Wait;
         }
         link.state.under_way += frame.len();
-        add(&self.figures.batch_bytes, frame.len() as u64);
+        add(&self.figures.batches.batch_bytes, frame.len() as u64);
         Intake::Done
     }
 
@@ -87,7 +87,7 @@ impl Ingest {
         (session_id, source_id): (SessionId, PartitionId),
         reason: Reason,
     ) -> Intake {
-        add(&self.figures.refused, 1);
+        add(&self.figures.batches.refused, 1);
         let reject = SourceReject {
             batch_no: weir_types::BatchNo::NONE,
             next_batch_no: weir_types::BatchNo::NONE,

@@ -6,13 +6,12 @@
 //! committed, and lost events' numbers are reused only in another epoch: so numbers are comparable
 //! as long as the log and its epoch are the same.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use weir_delivery::stream::SourceStream;
 use weir_delivery::{IngestError, OrderStore, row_of};
-use weir_log::EpochEnd;
-use weir_partition::event_reader::{EventReader, PastEvents, ReadEvent};
+use weir_partition::event_reader::{EventReader, PastEvents, ReadEvent, assert_kept};
 use weir_types::{BatchNo, Epoch, Nanos, Position, SessionId};
 use weir_wire::delivery::OrderRow;
 use weir_wire::dialogue::put_source_batch;
@@ -44,8 +43,7 @@ pub struct OwnEvents {
     held: Option<u64>,
     /// The state of each instrument from the events.
     pub markets: Markets,
-    /// Epochs that end at a position still ahead in the events.
-    ends: VecDeque<EpochEnd>,
+    /// The log's epoch: record numbers are those of its history.
     epoch: Epoch,
     log_id: u128,
     /// The command that caused the newest event about an order.
@@ -61,12 +59,11 @@ impl OwnEvents {
     #[must_use]
     pub fn new(start: OwnStart) -> OwnEvents {
         OwnEvents {
+            epoch: start.events.epochs().current(),
             events: start.events,
             record: Vec::with_capacity(512),
             held: None,
             markets: start.markets,
-            ends: start.ends.into(),
-            epoch: start.epoch,
             log_id: start.log_id,
             command: start.command,
             bytes_since: 0,
@@ -79,14 +76,22 @@ impl OwnEvents {
         History::of_log(self.log_id, self.epoch)
     }
 
-    /// Returns the number of the next record to ingest and reads it into `record`.
-    fn next_record(&mut self) -> Option<u64> {
+    /// Returns the number of the next record to ingest and reads it into `record`. Ends the store's
+    /// epoch where the log's ended: tokens beyond are refused.
+    fn next_record(&mut self, stream: &mut SourceStream, store: &mut OrderStore) -> Option<u64> {
         if let Some(number) = self.held.take() {
             return Some(number);
         }
-        match self.events.next(&mut self.record) {
-            ReadEvent::Record(number) => Some(number),
-            ReadEvent::UpToDate => None,
+        loop {
+            match self.events.next(&mut self.record) {
+                ReadEvent::Record(number) => return Some(number),
+                ReadEvent::EpochEnded(change) => {
+                    assert_kept(&change);
+                    stream.begin_epoch(change.next, store).expect("epochs only grow");
+                    self.epoch = self.epoch.max(change.next);
+                }
+                ReadEvent::UpToDate => return None,
+            }
         }
     }
 
@@ -98,21 +103,18 @@ impl OwnEvents {
         store: &mut OrderStore,
         figures: &DeliveryFigures,
     ) -> Option<bool> {
-        let number = self.next_record()?;
+        let number = self.next_record(stream, store)?;
         let raw = parse_message(&self.record).expect("the event log holds our own messages");
         let is_order = raw.template_id == OrderEvent::TEMPLATE_ID;
         if is_order {
             let event: OrderEvent = raw.decode().expect("the event log holds our own messages");
-            while self.ends.front().is_some_and(|end| end.last_valid < event.position) {
-                self.end_epoch(stream, store);
-            }
             // The store is full: the record is ingested when ended orders have been dropped, and
             // until then readers see the present state.
             match stream.take_record(BatchNo(number), Some(&event), store) {
                 Ok(_) => {}
                 Err(IngestError::StoreFull { .. }) => {
                     self.held = Some(number);
-                    figures.full_waits.fetch_add(1, Ordering::Relaxed);
+                    figures.counters.full_waits.fetch_add(1, Ordering::Relaxed);
                     return None;
                 }
                 Err(error) => panic!("a partition's events are in order: {error}"),
@@ -129,19 +131,13 @@ impl OwnEvents {
         Some(is_order)
     }
 
-    /// Ends the store's epoch where the log's ended: tokens beyond are refused.
-    fn end_epoch(&mut self, stream: &mut SourceStream, store: &mut OrderStore) {
-        self.ends.pop_front();
-        let next = self.ends.front().map_or(self.epoch, |end| end.epoch);
-        stream.begin_epoch(next, store).expect("epochs only grow");
-    }
-
     /// Appends a batch of the records about orders after a position, none after `head`; returns the
     /// position of the last. `None` when the position is too far back.
     pub(super) fn put_batch(
         &mut self,
         connection: u64,
-        (after, head): (Position, Position),
+        after: Position,
+        head: Position,
         out: &mut Vec<u8>,
     ) -> Option<Position> {
         let events = &self.events;
@@ -198,6 +194,7 @@ impl Feed {
     /// about orders.
     pub fn take_events(&mut self, count_max: usize, figures: &DeliveryFigures) -> (usize, u64) {
         let Some(own) = &mut self.own else { return (0, 0) };
+        let history = own.history();
         let (mut taken, mut changes) = (0, 0);
         while taken < count_max
             && let Some(is_order) = own.take(&mut self.stream, self.desk.store_mut(), figures)
@@ -205,15 +202,13 @@ impl Feed {
             taken += 1;
             changes += u64::from(is_order);
         }
-        (taken, changes)
-    }
-
-    /// Ends all past epochs, once their events are ingested.
-    pub fn end_past_epochs(&mut self) {
-        let Some(own) = &mut self.own else { return };
-        while !own.ends.is_empty() {
-            own.end_epoch(&mut self.stream, self.desk.store_mut());
+        let now = own.history();
+        if now != history {
+            // The log's epoch ended since the start, at which the archive was opened.
+            self.followers.begin_history(now);
+            self.begin_cold_epoch();
         }
+        (taken, changes)
     }
 
     /// Returns the instruments' state, if this is the node's own partition.

@@ -111,7 +111,7 @@ impl ReplicaAgent {
             }
             let link = Link::log_on(&self.parts)?;
             self.link = Some(link);
-            self.parts.figures.is_connected.store(true, Ordering::Relaxed);
+            self.parts.figures.master.is_connected.store(true, Ordering::Relaxed);
             self.sources.iter_mut().for_each(|source| source.snapshot = None);
         }
         let link = self.link.as_mut().expect("made above");
@@ -139,8 +139,8 @@ impl ReplicaAgent {
     fn fail(&mut self, error: &anyhow::Error, now: Nanos) {
         let master = self.parts.master.address;
         tracing::warn!(%master, %error, "the master cannot be followed");
-        self.parts.figures.failures.fetch_add(1, Ordering::Relaxed);
-        self.parts.figures.is_connected.store(false, Ordering::Relaxed);
+        self.parts.figures.master.failures.fetch_add(1, Ordering::Relaxed);
+        self.parts.figures.master.is_connected.store(false, Ordering::Relaxed);
         self.link = None;
         self.backoff.failed(now);
     }

@@ -1,22 +1,29 @@
 //! A replica's figures, for the status page and Prometheus.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 use weir_io::{Clock, SystemClock};
 use weir_types::{Nanos, PartitionId, Seq};
 
-use crate::stores::{StoreFigures, StoreReport};
+use crate::stores::StoreReport;
+
+weir_runtime::figures! {
+    /// The state of the connection to the master.
+    pub struct MasterReport in MasterFigures {
+        /// True while a connection to the master is logged on.
+        flag is_connected as "connected",
+        /// Connections that were lost or could not be made.
+        counter failures,
+    }
+}
 
 /// Figures that other threads read.
 #[derive(Debug, Default)]
 pub struct ReplicaFigures {
-    /// True while a connection to the master is logged on.
-    pub is_connected: AtomicBool,
-    /// Connections that were lost or could not be made.
-    pub failures: AtomicU64,
+    /// The connection to the master.
+    pub master: MasterFigures,
     /// The sources.
     pub sources: Mutex<BTreeMap<PartitionId, FollowFigures>>,
 }
@@ -43,48 +50,48 @@ pub struct FollowFigures {
     /// True when there is a complete store.
     pub is_whole: bool,
     /// The store's figures.
-    pub store: StoreFigures,
+    pub store: StoreReport,
 }
 
 /// Replicas on the status page.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplicaReport {
-    /// True while a connection to the master is logged on.
-    pub is_connected: bool,
-    /// Connections that were lost or could not be made.
-    pub failures: u64,
+    /// The connection to the master.
+    #[serde(flatten)]
+    pub master: MasterReport,
     /// The sources.
     pub sources: Vec<FollowReport>,
 }
 
-/// A followed source on the status page.
-#[derive(Clone, Debug, Serialize)]
-pub struct FollowReport {
-    /// The source's number.
-    pub source: u16,
-    /// The last ingested entry.
-    pub position: u64,
-    /// The master's last entry, as last reported.
-    pub head_position: u64,
-    /// Entries that the master has and this node does not.
-    pub lag_entries: u64,
-    /// The distance in `seq` to the master's latest change: for a source that numbers each change,
-    /// the number of rows.
-    pub lag_seq: u64,
-    /// The time since the store last had all of the master's entries, in milliseconds; 0 while it
-    /// has.
-    pub lag_ms: u64,
-    /// Entries ingested.
-    pub entries: u64,
-    /// Snapshots loaded.
-    pub snapshots: u64,
-    /// The number of times that an entry waited because the store was full.
-    pub full_waits: u64,
-    /// True when there is a complete store.
-    pub is_whole: bool,
-    /// The store's figures.
-    #[serde(flatten)]
-    pub store: StoreReport,
+weir_runtime::figures! {
+    /// A followed source on the status page.
+    pub struct FollowReport {
+        /// The last ingested entry.
+        gauge position,
+        /// The master's last entry, as last reported.
+        gauge head_position,
+        /// Entries that the master has and this node does not.
+        gauge lag_entries,
+        /// The distance in `seq` to the master's latest change: for a source that numbers each
+        /// change, the number of rows.
+        gauge lag_seq,
+        /// The time since the store last had all of the master's entries; 0 while it has.
+        gauge lag_ms in milliseconds,
+        /// Entries ingested.
+        counter entries,
+        /// Snapshots loaded.
+        counter snapshots,
+        /// The number of times that an entry waited because the store was full.
+        counter full_waits,
+        /// True when there is a complete store.
+        flag is_whole as "whole",
+    } and {
+        /// The source's number.
+        pub source: u16,
+        /// The store's figures.
+        #[serde(flatten)]
+        pub store: StoreReport,
+    }
 }
 
 /// The silence of the master in nanoseconds after which a replica counts as behind.
@@ -107,7 +114,7 @@ impl FollowFigures {
             snapshots: self.snapshots,
             full_waits: self.full_waits,
             is_whole: self.is_whole,
-            store: self.store.report(),
+            store: self.store,
         }
     }
 }
@@ -119,21 +126,8 @@ impl ReplicaFigures {
         let now = SystemClock.now();
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         ReplicaReport {
-            is_connected: self.is_connected.load(Ordering::Relaxed),
-            failures: self.failures.load(Ordering::Relaxed),
+            master: self.master.report(),
             sources: sources.iter().map(|(source, of)| of.report(*source, now)).collect(),
         }
     }
 }
-
-/// A figure of a followed source: name, help, kind, value.
-pub type FollowMetric = (&'static str, &'static str, &'static str, fn(&FollowReport) -> u64);
-
-/// The figures of a followed source for Prometheus, each with the label of its source.
-pub const METRICS: [FollowMetric; 5] = [
-    ("weir_replica_lag_entries", "Entries behind.", "gauge", |r| r.lag_entries),
-    ("weir_replica_lag_seq", "Changes behind.", "gauge", |r| r.lag_seq),
-    ("weir_replica_lag_ms", "Milliseconds behind.", "gauge", |r| r.lag_ms),
-    ("weir_replica_entries_total", "Entries taken in.", "counter", |r| r.entries),
-    ("weir_replica_snapshots_total", "Stores taken over.", "counter", |r| r.snapshots),
-];

@@ -167,7 +167,7 @@ impl RouterAgent {
             entitlement: fetch.entitlement,
         };
         if let Asked::Refused(reason) = self.router.ask(&question, now) {
-            self.figures.refused.fetch_add(1, Ordering::Relaxed);
+            self.figures.counters.refused.fetch_add(1, Ordering::Relaxed);
             self.ports.refuse(fetch, reason);
         }
     }
@@ -192,8 +192,8 @@ impl RouterAgent {
         if polled.page_count > 0 {
             self.ports.wake_all();
         }
-        self.figures.pages.fetch_add(u64::from(polled.page_count), Ordering::Relaxed);
-        self.figures.rows.fetch_add(u64::from(polled.row_count), Ordering::Relaxed);
+        self.figures.counters.pages.fetch_add(u64::from(polled.page_count), Ordering::Relaxed);
+        self.figures.counters.rows.fetch_add(u64::from(polled.row_count), Ordering::Relaxed);
         polled.page_count as usize + usize::from(polled.has_more)
     }
 
@@ -203,7 +203,7 @@ impl RouterAgent {
         }
         self.show_at = Nanos(now.0 + SHOW_INTERVAL);
         let reader_count = self.router.reader_count();
-        self.figures.parked.store(reader_count as u64, Ordering::Relaxed);
+        self.figures.counters.parked.store(reader_count as u64, Ordering::Relaxed);
         let mut report = RouterReport::of(self.router.figures(), reader_count);
         for link in self.links.iter() {
             let states = self.router.backends();
@@ -220,8 +220,8 @@ impl RouterAgent {
                     epoch: state.epoch.map_or(0, |epoch| epoch.0),
                     head_seq: state.head.seq.0,
                     lag: if state.epoch.is_some() { state.lag } else { 0 },
-                    asked: state.asked_count,
-                    faults: state.fault_count,
+                    asked: state.asked_count.into(),
+                    faults: state.fault_count.into(),
                     last_fault: state.last_fault.map(|fault| fault.to_string()),
                     connects: link.up_count,
                     losses: link.end_count,
@@ -277,7 +277,7 @@ impl Poller for RouterAgent {
         }
     }
 
-    fn waker(&self) -> std::io::Result<mio::Waker> {
-        mio::Waker::new(self.poll.registry(), WAKER)
+    fn waker(&self) -> std::io::Result<weir_io::net::Waker> {
+        Ok(mio::Waker::new(self.poll.registry(), WAKER)?.into())
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::Serialize;
 use weir_delivery::BackendRole;
 use weir_delivery::router::{BackendState, Health, RouterFigures};
 
@@ -15,79 +14,85 @@ pub struct RouterBoard {
     pub is_cut_off: Arc<AtomicBool>,
 }
 
-/// A router on the status page.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct RouterReport {
-    /// Pages served, refusals included.
-    pub pages: u64,
-    /// Rows in them.
-    pub rows: u64,
-    /// Queries to stores.
-    pub asked: u64,
-    /// Stores' pages that were used.
-    pub answers: u64,
-    /// Stores' pages that arrived after their query was given up.
-    pub late: u64,
-    /// Queries that found their sources already waiting.
-    pub adopted: u64,
-    /// Faults of stores.
-    pub faults: u64,
-    /// Queries that continued at another store.
-    pub switches: u64,
-    /// Readers told to start again.
-    pub resyncs: u64,
-    /// Waiting readers.
-    pub readers: u64,
-    /// The sources.
-    pub sources: Vec<SourceReport>,
-    /// The stores, by source.
-    pub backends: Vec<BackendReport>,
+weir_runtime::figures! {
+    /// A router on the status page.
+    pub struct RouterReport {
+        /// Pages served, refusals included.
+        counter pages,
+        /// Rows in them.
+        counter rows,
+        /// Queries to stores.
+        counter asked,
+        /// Stores' pages that were used.
+        counter answers,
+        /// Stores' pages that arrived after their query was given up.
+        counter late,
+        /// Queries that found their sources already waiting.
+        counter adopted,
+        /// Faults of stores.
+        counter faults,
+        /// Queries that continued at another store.
+        counter switches,
+        /// Readers told to start again.
+        counter resyncs,
+        /// Waiting readers.
+        gauge readers,
+    } and {
+        /// The sources.
+        pub sources: Vec<SourceReport>,
+        /// The stores, by source.
+        pub backends: Vec<BackendReport>,
+    }
 }
 
-/// A source behind a router.
-#[derive(Clone, Debug, Serialize)]
-pub struct SourceReport {
-    /// The source's number.
-    pub source: u16,
-    /// Stores that can be queried.
-    pub serving: u64,
-    /// Known stores.
-    pub stores: u64,
+weir_runtime::figures! {
+    /// A source behind a router.
+    pub struct SourceReport {
+        /// Stores that can be queried.
+        gauge serving,
+        /// Known stores.
+        gauge stores,
+    } and {
+        /// The source's number.
+        pub source: u16,
+    }
 }
 
-/// A store behind a router.
-#[derive(Clone, Debug, Serialize)]
-pub struct BackendReport {
-    /// The source of its orders.
-    pub source: u16,
-    /// The node's address.
-    pub address: String,
-    /// `master` or `replica`.
-    pub role: &'static str,
-    /// True when it has secondary keys.
-    pub indexed: bool,
-    /// The connection to its node: `resting`, `connecting`, `logging-on` or `up`.
-    pub link: &'static str,
-    /// Its use by the router: `down`, `up`, `aside` or `probing`.
-    pub health: &'static str,
-    /// The last reported epoch; 0 before the first report.
-    pub epoch: u32,
-    /// The last reported change.
-    pub head_seq: u64,
-    /// Changes that it is behind the newest reported one of its source.
-    pub lag: u64,
-    /// Queries without an answer.
-    pub asked: u32,
-    /// Consecutive faults.
-    pub faults: u32,
-    /// The latest fault of the store.
-    pub last_fault: Option<String>,
-    /// The number of times that the connection to its node came up.
-    pub connects: u64,
-    /// The number of times that it ended or failed to come up.
-    pub losses: u64,
-    /// The reason for the last loss.
-    pub last_loss: Option<String>,
+weir_runtime::figures! {
+    /// A store behind a router.
+    pub struct BackendReport {
+        /// The last reported change.
+        gauge head_seq,
+        /// Changes that it is behind the newest reported one of its source.
+        gauge lag,
+        /// Queries without an answer.
+        gauge asked,
+        /// Consecutive faults.
+        gauge faults,
+        /// The number of times that the connection to its node came up.
+        counter connects,
+        /// The number of times that the connection ended or failed to come up.
+        counter losses,
+    } and {
+        /// The source of its orders.
+        pub source: u16,
+        /// The node's address.
+        pub address: String,
+        /// `master` or `replica`.
+        pub role: &'static str,
+        /// True when it has secondary keys.
+        pub indexed: bool,
+        /// The connection to its node: `resting`, `connecting`, `logging-on` or `up`.
+        pub link: &'static str,
+        /// Its use by the router: `down`, `up`, `aside` or `probing`.
+        pub health: &'static str,
+        /// The last reported epoch; 0 before the first report.
+        pub epoch: u32,
+        /// The latest fault of the store.
+        pub last_fault: Option<String>,
+        /// The reason for the last loss.
+        pub last_loss: Option<String>,
+    }
 }
 
 impl RouterBoard {
@@ -143,21 +148,6 @@ impl RouterReport {
     pub(super) fn sort(&mut self) {
         self.sources.sort_by_key(|source| source.source);
         self.backends.sort_by(|a, b| (a.source, &a.address).cmp(&(b.source, &b.address)));
-    }
-
-    /// Returns the router's own figures for Prometheus: name, help, kind, value.
-    #[must_use]
-    pub fn metrics(&self) -> [(&'static str, &'static str, &'static str, u64); 8] {
-        [
-            ("weir_router_asked_total", "Questions to stores.", "counter", self.asked),
-            ("weir_router_answers_total", "Pages of stores used.", "counter", self.answers),
-            ("weir_router_late_total", "Pages of stores not waited for.", "counter", self.late),
-            ("weir_router_adopted_total", "Sources found waiting.", "counter", self.adopted),
-            ("weir_router_faults_total", "Faults of stores.", "counter", self.faults),
-            ("weir_router_switches_total", "Gone on elsewhere.", "counter", self.switches),
-            ("weir_router_resyncs_total", "Readers sent to the start.", "counter", self.resyncs),
-            ("weir_router_readers", "Readers that wait.", "gauge", self.readers),
-        ]
     }
 }
 

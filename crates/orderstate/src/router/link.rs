@@ -15,6 +15,7 @@ use weir_client::source::Backoff;
 use weir_delivery::BackendId;
 use weir_delivery::router::BackendFault;
 use weir_door::transport::{Ending, Transport};
+use weir_io::net::Stream;
 use weir_tls::ClientTls;
 use weir_types::{EventNo, Nanos, PartitionId, Reason, SessionId, Switch};
 use weir_wire::DecodeError;
@@ -189,6 +190,7 @@ impl Link {
         let mut stream = TcpStream::connect(self.section.address).map_err(refuse)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
         registry.register(&mut stream, token, interest).map_err(refuse)?;
+        let stream = Stream::Tcp(stream);
         self.transport = Some(match &self.tls {
             None => Transport::Plain(stream),
             Some(tls) => Transport::client(stream, tls.connect().map_err(|_| LinkEnd::Tls)?),
@@ -249,7 +251,7 @@ impl Link {
         let (Phase::Connecting, Some(transport)) = (self.phase, &mut self.transport) else {
             return Ok(());
         };
-        let Some(socket) = transport.tcp() else { return Ok(()) };
+        let Stream::Tcp(socket) = transport.stream() else { return Ok(()) };
         if let Ok(Some(error)) = socket.take_error() {
             return Err(LinkEnd::Connect(error.kind()));
         }

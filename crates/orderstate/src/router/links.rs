@@ -186,7 +186,7 @@ impl Links {
                     count += 1;
                     let taken = message
                         .map_err(LinkEnd::from)
-                        .and_then(|raw| self.take_message(index, (frame, &raw), (router, now)));
+                        .and_then(|raw| self.take_message(index, frame, &raw, router, now));
                     if let Err(why) = taken {
                         break Err(why);
                     }
@@ -208,28 +208,30 @@ impl Links {
     fn take_message(
         &mut self,
         index: usize,
-        (frame, raw): (&[u8], &RawMessage<'_>),
-        (router, now): (&mut Router, Nanos),
+        frame: &[u8],
+        raw: &RawMessage<'_>,
+        router: &mut Router,
+        now: Nanos,
     ) -> Result<(), LinkEnd> {
         match raw.template_id {
             OrderPage::TEMPLATE_ID => {
                 let page: OrderPage = raw.decode()?;
                 let is_last = page.row_count == 0;
-                self.take_answer(index, (page.correlation_id, is_last), frame, (router, now))
+                self.take_answer(index, page.correlation_id, is_last, frame, router, now)
             }
             OrderPageBody::TEMPLATE_ID => {
                 let body: OrderPageBody = raw.decode()?;
-                self.take_answer(index, (body.correlation_id, true), frame, (router, now))
+                self.take_answer(index, body.correlation_id, true, frame, router, now)
             }
             Reject::TEMPLATE_ID => {
                 let reject: Reject = raw.decode_whole()?;
-                self.take_answer(index, (reject.request_no.0, true), frame, (router, now))
+                self.take_answer(index, reject.request_no.0, true, frame, router, now)
             }
             // From a router behind this one: its pages themselves show that sources are missing.
             Heartbeat::TEMPLATE_ID | SourceStates::TEMPLATE_ID => Ok(()),
             LogonAck::TEMPLATE_ID => {
                 let ack: LogonAck = raw.decode()?;
-                self.is_up(index, &ack, (router, now));
+                self.is_up(index, &ack, router, now);
                 Ok(())
             }
             Challenge::TEMPLATE_ID => {
@@ -253,9 +255,11 @@ impl Links {
     fn take_answer(
         &mut self,
         index: usize,
-        (correlation_id, is_last): (u64, bool),
+        correlation_id: u64,
+        is_last: bool,
         frame: &[u8],
-        (router, now): (&mut Router, Nanos),
+        router: &mut Router,
+        now: Nanos,
     ) -> Result<(), LinkEnd> {
         let link = self.link(index);
         let whose = match is_last {
@@ -277,7 +281,7 @@ impl Links {
         }
     }
 
-    fn is_up(&mut self, index: usize, ack: &LogonAck, (router, now): (&mut Router, Nanos)) {
+    fn is_up(&mut self, index: usize, ack: &LogonAck, router: &mut Router, now: Nanos) {
         let link = self.link(index);
         link.is_let_in(ack);
         tracing::info!(node = %link.section.address, session = ack.session_id.0, "up");

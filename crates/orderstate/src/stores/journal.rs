@@ -208,7 +208,8 @@ pub fn recover<D: Disk, S: Disk>(
     settings: &StoreSettings,
     window: Window,
     config: LogConfig,
-    (disk, snapshots): (D, S),
+    disk: D,
+    snapshots: S,
 ) -> anyhow::Result<Kept<D, S>> {
     let source = settings.source;
     // Recovery ignores the memory limit: changes that were once accepted are accepted again.

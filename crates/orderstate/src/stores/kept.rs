@@ -103,7 +103,8 @@ impl KeepSources {
     pub fn bring_back(
         &self,
         own: Option<OwnSource>,
-        (sources, cold): (&[(StoreSettings, Durability)], Option<&ColdSources>),
+        sources: &[(StoreSettings, Durability)],
+        cold: Option<&ColdSources>,
         wake: &Wake,
     ) -> anyhow::Result<BroughtBack> {
         let (mut feeds, mut stores, mut notes) = (Vec::new(), Vec::new(), Vec::new());
@@ -181,8 +182,8 @@ impl KeepSources {
             ..LogConfig::new(source, log_id)
         };
         let batches = ThreadDisk::open(&self.batches(settings), Some(wake.as_waker()))?;
-        let disks = (batches, ThreadDisk::open(&root.join("snapshots"), None)?);
-        recover(settings, WINDOW, config, disks)
+        let snapshots = ThreadDisk::open(&root.join("snapshots"), None)?;
+        recover(settings, WINDOW, config, batches, snapshots)
             .with_context(|| format!("source {source} in {}", root.display()))
     }
 }

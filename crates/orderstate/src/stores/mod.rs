@@ -10,9 +10,9 @@ pub mod snapshots;
 pub mod sweeper;
 pub mod tail;
 
-pub use self::figures::{StoreFigures, StoreReport};
+pub use self::figures::StoreReport;
 pub use self::indexes::Indexes;
-pub use self::sweeper::{SweepFigures, Sweeper};
+pub use self::sweeper::{SweepFigures, SweepReport, Sweeper};
 
 use weir_delivery::stream::Window;
 use weir_delivery::{OrderStore, Retention, StoreConfig};

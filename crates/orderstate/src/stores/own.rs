@@ -25,9 +25,9 @@ use anyhow::Context;
 use weir_delivery::stream::SourceStream;
 use weir_delivery::{OrderStore, Place, StoreConfig};
 use weir_io::ThreadDisk;
-use weir_log::{EpochEnd, SnapshotStore};
+use weir_log::SnapshotStore;
 use weir_partition::event_reader::EventReader;
-use weir_types::{BatchNo, Epoch, Position};
+use weir_types::{BatchNo, Epoch, Position, Survival};
 
 use super::journal::{decode, load};
 use super::{OWN, StoreSettings, WINDOW};
@@ -40,10 +40,6 @@ const VERSION: u8 = 1;
 pub struct OwnStart {
     /// The events, from the next one on.
     pub events: EventReader,
-    /// The partition's epoch.
-    pub epoch: Epoch,
-    /// Its earlier epochs that the store has not ended yet.
-    pub ends: Vec<EpochEnd>,
     /// The identity of the partition's command log.
     pub log_id: u128,
     /// The state of each instrument from the events so far.
@@ -60,10 +56,6 @@ pub struct OwnSource {
     pub events: EventReader,
     /// The number of events.
     pub event_count: u64,
-    /// The partition's epoch.
-    pub epoch: Epoch,
-    /// Its earlier epochs, each with its last valid position.
-    pub ended: Vec<EpochEnd>,
     /// The identity of its command log.
     pub log_id: u128,
     /// The number of event bytes between snapshots.
@@ -124,19 +116,18 @@ pub fn recover(source: OwnSource, dir: &Path) -> anyhow::Result<OwnStore> {
         notes.push(format!("source {OWN}: its store comes from the snapshot of event {at}"));
     }
     let base = found.map_or_else(|| nothing(&source), |(_, base)| base);
-    let OwnSource { mut events, settings, epoch, ended, log_id, .. } = source;
+    let OwnSource { mut events, settings, log_id, .. } = source;
     let Base { mut store, mut stream, markets, command } = base;
-    events.skip_to(stream.next_batch_no().0);
+    events.skip_to(stream.next_batch_no().0, store.epoch());
     stream.end_replay();
     store.set_bytes_max(settings.bytes_max);
-    let ends = ended.into_iter().filter(|end| end.epoch >= store.epoch()).collect();
-    let start = OwnStart { events, epoch, ends, log_id, markets, command };
+    let start = OwnStart { events, log_id, markets, command };
     Ok(OwnStore { store, stream, events: start, snapshots, notes })
 }
 
 /// Returns an empty store that will ingest all events.
 fn nothing(source: &OwnSource) -> Base {
-    let epoch = source.ended.first().map_or(source.epoch, |end| end.epoch);
+    let epoch = source.events.epochs().first();
     let first = source.events.next_record();
     Base {
         store: source.settings.store(epoch),
@@ -168,19 +159,17 @@ fn check(at: Position, base: &Base, source: &OwnSource) -> anyhow::Result<()> {
     anyhow::ensure!(next.0 == at.0 + 1 && base.stream.is_log(), "it is not of record {at}");
     let first = source.events.next_record();
     anyhow::ensure!(next.0 >= first, "events {next} to {} are gone", first - 1);
-    let is_known = own == source.epoch || source.ended.iter().any(|end| end.epoch == own);
-    anyhow::ensure!(is_known, "its epoch {own} is not one of the log's");
+    match source.events.epochs().survival(own) {
+        Survival::Whole => {}
+        Survival::UpTo(end) => anyhow::ensure!(
+            base.command <= end,
+            "epoch {own} ended at {end} and it goes to {}",
+            base.command
+        ),
+        Survival::Unknown => anyhow::bail!("its epoch {own} is not one of the log's"),
+    }
     let floor = base.store.floor();
     let is_kept = source.older_upto.is_none_or(|upto| floor <= upto);
     anyhow::ensure!(is_kept, "what went before seq {} is not all kept yet", floor.seq);
-    let lost = source.ended.iter().find(|end| end.epoch >= own && end.last_valid < base.command);
-    match lost {
-        None => Ok(()),
-        Some(end) => anyhow::bail!(
-            "epoch {} ended at {} and it goes to {}",
-            end.epoch,
-            end.last_valid,
-            base.command
-        ),
-    }
+    Ok(())
 }

@@ -4,7 +4,7 @@
 //! here, so that their dead entries do not stay for ever. A step visits a few rings and moves a few
 //! entries of each, whatever the size of the store; its duration is measured and published.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use weir_delivery::OrderStore;
 use weir_io::{Clock, SystemClock};
@@ -14,15 +14,16 @@ const RINGS_MAX: u32 = 16;
 /// The duration in nanoseconds that a step should not exceed.
 const PAUSE_MAX_NS: u64 = 200_000;
 
-/// Sweeping's figures for other threads to read.
-#[derive(Debug, Default)]
-pub struct SweepFigures {
-    /// Steps that found some work.
-    pub steps: AtomicU64,
-    /// The longest step, in nanoseconds, including time that the thread was preempted.
-    pub longest_ns: AtomicU64,
-    /// Steps that took longer than 200 µs.
-    pub over_limit: AtomicU64,
+weir_runtime::figures! {
+    /// Sweeping's figures.
+    pub struct SweepReport in SweepFigures {
+        /// Steps of sweeping that found some work, in all stores.
+        counter sweeps,
+        /// The longest step, including time that the thread was preempted.
+        gauge sweep_longest_ns in nanoseconds,
+        /// Steps that took longer than 200 µs.
+        counter sweeps_over_limit as "sweeps_over_200us_total",
+    }
 }
 
 /// Selects the store to sweep next.
@@ -50,9 +51,9 @@ impl Sweeper {
             return false;
         }
         let took = SystemClock.now().0.saturating_sub(begun.0);
-        figures.steps.fetch_add(1, Ordering::Relaxed);
-        figures.longest_ns.fetch_max(took, Ordering::Relaxed);
-        figures.over_limit.fetch_add(u64::from(took > PAUSE_MAX_NS), Ordering::Relaxed);
+        figures.sweeps.fetch_add(1, Ordering::Relaxed);
+        figures.sweep_longest_ns.fetch_max(took, Ordering::Relaxed);
+        figures.sweeps_over_limit.fetch_add(u64::from(took > PAUSE_MAX_NS), Ordering::Relaxed);
         true
     }
 }

@@ -1,31 +1,49 @@
-//! Compares lineage and trails with fully written-out histories.
+//! Compares lineage and trails with fully written-out histories, through the cursor with which an
+//! event reader tells the ends of epochs.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use weir_log::EpochCursor;
+
 use super::*;
 
-fn end(epoch: u32, last_valid: u64) -> EpochEnd {
-    EpochEnd { epoch: Epoch(epoch), last_valid: Position(last_valid) }
+fn end(epoch: u32, last_valid: u64) -> (Epoch, Position) {
+    (Epoch(epoch), Position(last_valid))
 }
 
 fn stand(epoch: u32, next: u64) -> Stand {
     Stand { epoch: Epoch(epoch), next }
 }
 
-/// Returns the trail of events at these positions, numbered from `first`.
-fn trail_of(first: u64, positions: &[u64], lineage: &Lineage) -> Trail {
-    let mut trail = Trail::starting_at(first);
+fn epochs(current: u32, ended: &[(Epoch, Position)]) -> Epochs<Position> {
+    Epochs::with_ended(Epoch(current), ended.iter().copied())
+}
+
+/// Returns the lineage and the trail of events at these positions, numbered from `first`, after a
+/// recovery of a log with these epochs.
+fn read(epochs: Epochs<Position>, first: u64, positions: &[u64]) -> (Lineage, Trail) {
+    let current = epochs.current();
+    let next = first + positions.len() as u64;
+    let mut cursor = EpochCursor::new(epochs, next);
+    let (mut lineage, mut trail) = (Lineage::new(cursor.epoch()), Trail::starting_at(first));
     for (number, position) in (first..).zip(positions) {
-        trail.note(number, Position(*position), lineage);
+        while let Some(change) = cursor.pass_before(number, Position(*position)) {
+            lineage.pass(&change);
+        }
+        trail.note(number, &lineage);
     }
-    trail
+    while let Some(change) = cursor.pass(next) {
+        lineage.pass(&change);
+    }
+    assert!(cursor.is_done() && lineage.current() == current);
+    (lineage, trail)
 }
 
 #[test]
 fn what_was_told_lives_on_to_the_least_end_of_its_epoch_and_all_later_ones() {
-    let lineage = Lineage::new(Epoch(9), &[end(1, 40), end(2, 20), end(5, 30)]);
-    let trail = trail_of(1, &[10, 20, 20, 25, 30, 31, 50], &lineage);
+    let ended = [end(1, 40), end(2, 20), end(5, 30)];
+    let (lineage, trail) = read(epochs(9, &ended), 1, &[10, 20, 20, 25, 30, 31, 50]);
     let judge = |epoch, next| trail.judge(stand(epoch, next), 8, &lineage);
     // For epochs 1 and 2 the last surviving position is 20; three events are up to it.
     for epoch in [1, 2] {
@@ -40,8 +58,7 @@ fn what_was_told_lives_on_to_the_least_end_of_its_epoch_and_all_later_ones() {
 
 #[test]
 fn of_an_epoch_that_is_not_in_the_lineage_nothing_is_known() {
-    let lineage = Lineage::new(Epoch(9), &[end(3, 40), end(5, 50)]);
-    let trail = trail_of(1, &[10, 20], &lineage);
+    let (lineage, trail) = read(epochs(9, &[end(3, 40), end(5, 50)]), 1, &[10, 20]);
     for epoch in [1, 2, 4, 6, 8, 10, u32::MAX] {
         assert_eq!(trail.judge(stand(epoch, 2), 3, &lineage), Verdict::Unknown, "{epoch}");
         assert_eq!(trail.judge(stand(epoch, 1), 3, &lineage), Verdict::Same, "nothing was told");
@@ -51,14 +68,14 @@ fn of_an_epoch_that_is_not_in_the_lineage_nothing_is_known() {
 
 #[test]
 fn behind_a_beginning_that_is_gone_an_end_is_known_only_after_the_oldest_event_left() {
-    let mut lineage = Lineage::new(Epoch(3), &[end(1, 20), end(2, 35)]);
+    let ended = [end(1, 20), end(2, 35)];
+    let (mut lineage, trail) = read(epochs(3, &ended), 7, &[34, 36]);
     lineage.begins_at(Position(30));
-    let trail = trail_of(7, &[34, 36], &lineage);
     assert_eq!(trail.judge(stand(1, 7), 9, &lineage), Verdict::Unknown);
     assert_eq!(trail.judge(stand(2, 8), 9, &lineage), Verdict::Same);
     assert_eq!(trail.judge(stand(2, 9), 9, &lineage), Verdict::OtherFrom(8));
     // A sequence that begins with its first number has lost nothing.
-    let whole = trail_of(1, &[34, 36], &lineage);
+    let (_, whole) = read(epochs(3, &ended), 1, &[34, 36]);
     assert_eq!(whole.judge(stand(1, 2), 3, &lineage), Verdict::OtherFrom(1));
 }
 
@@ -92,7 +109,7 @@ type Told = (u32, u32);
 struct Written {
     commands: Vec<Vec<Told>>,
     epoch: u32,
-    ended: Vec<EpochEnd>,
+    ended: Vec<(Epoch, Position)>,
     said: u32,
 }
 
@@ -121,26 +138,20 @@ impl Written {
         self.epoch += skipped;
     }
 
-    fn lineage(&self) -> Lineage {
-        Lineage::new(Epoch(self.epoch), &self.ended)
-    }
-
-    /// Returns the trail of the remaining events when those of the first commands are deleted.
-    fn trail(&self, gone: usize, lineage: &mut Lineage) -> Trail {
+    /// Returns the lineage, and the trail of the remaining events when those of the first commands
+    /// are deleted.
+    fn read(&self, gone: usize) -> (Lineage, Trail) {
         let gone_events: usize = self.commands[..gone].iter().map(Vec::len).sum();
-        let oldest_left = (gone..self.commands.len()).find(|at| !self.commands[*at].is_empty());
+        let left = (1..).zip(&self.commands).skip(gone);
+        let positions: Vec<u64> =
+            left.flat_map(|(position, events)| events.iter().map(move |_| position)).collect();
+        let first = gone_events as u64 + 1;
+        let (mut lineage, trail) = read(epochs(self.epoch, &self.ended), first, &positions);
         if gone_events > 0 {
-            lineage.begins_at(oldest_left.map_or(Position(u64::MAX), |at| Position(at as u64 + 1)));
+            let oldest_left = positions.first().copied().unwrap_or(u64::MAX);
+            lineage.begins_at(Position(oldest_left));
         }
-        let mut number = gone_events as u64 + 1;
-        let mut trail = Trail::starting_at(number);
-        for (position, events) in (1..).zip(&self.commands).skip(gone) {
-            for _ in events {
-                trail.note(number, Position(position), lineage);
-                number += 1;
-            }
-        }
-        trail
+        (lineage, trail)
     }
 }
 
@@ -192,13 +203,12 @@ proptest! {
                 Op::Resume(who) => {
                     let events = node.events();
                     let next = events.len() as u64 + 1;
-                    let mut lineage = node.lineage();
-                    let trail = node.trail(0, &mut lineage);
+                    let (lineage, trail) = node.read(0);
                     let client = &mut clients[who];
                     let verdict = trail.judge(client.stand(), next, &lineage);
                     prop_assert_eq!(verdict, client.verdict(&events), "{:?} of {:?}", client, node);
                     let gone = gone.min(node.commands.len());
-                    let trail = node.trail(gone, &mut lineage);
+                    let (lineage, trail) = node.read(gone);
                     let short = trail.judge(client.stand(), next, &lineage);
                     prop_assert!(short == verdict || short == Verdict::Unknown, "{:?}", short);
                     client.agree(verdict, node.epoch);

@@ -84,8 +84,8 @@ fn subscribe(members: &[Member], session_id: SessionId) -> Result<Request, BadPa
         match name.as_str() {
             "subscribe" => message.handle = number(name, value)?,
             "pattern" => pattern = Some(pattern_of(name, value)?),
-            "content" => content = Some(named(MarketContent::from_code, value, CONTENTS)?),
-            "policy" => policy = Some(named(MarketPolicy::from_code, value, POLICIES)?),
+            "content" => content = Some(named(MarketContent::from_code, value, name, CONTENTS)?),
+            "policy" => policy = Some(named(MarketPolicy::from_code, value, name, POLICIES)?),
             "depth" => message.depth = number(name, value)?,
             "interval" => message.interval = Nanos(number(name, value)?),
             "urgent_move_ppm" => message.urgent_move_ppm = number(name, value)?,
@@ -94,7 +94,7 @@ fn subscribe(members: &[Member], session_id: SessionId) -> Result<Request, BadPa
             _ => return Err(unknown(name)),
         }
     }
-    message.content = content.ok_or_else(|| bad(CONTENTS.0, CONTENTS.1))?;
+    message.content = content.ok_or_else(|| bad("content", CONTENTS))?;
     message.policy = policy.unwrap_or(match message.content {
         // Messages that are never merged are reported as lost when they do not fit.
         MarketContent::Trades | MarketContent::Orders => MarketPolicy::SkipAndNotify,
@@ -132,9 +132,8 @@ fn unsubscribe(members: &[Member], session_id: SessionId) -> Result<Request, Bad
 const NUMBER: &str = "a whole number in its range, or one as text";
 const PATTERN: &str = "a symbol, the beginning of symbols and a star, or a star: at most 25 bytes";
 const PRICE: &str = "a price above or equal to zero as text, with at most nine decimal places";
-const CONTENTS: (&str, &str) =
-    ("content", "Bbo, Depth, Levels, Orders, Trades, Statistics or Status");
-const POLICIES: (&str, &str) = ("policy", "Keep, Conflate, SkipAndNotify or Disconnect");
+const CONTENTS: &str = "Bbo, Depth, Levels, Orders, Trades, Statistics or Status";
+const POLICIES: &str = "Keep, Conflate, SkipAndNotify or Disconnect";
 
 fn bad(parameter: &str, what: &'static str) -> BadParameter {
     BadParameter { parameter: parameter.chars().take(40).collect(), what }
@@ -180,7 +179,8 @@ fn pattern_of(name: &str, value: &Value) -> Result<String, BadParameter> {
 fn named<T: Debug>(
     from_code: impl Fn(u8) -> Option<T>,
     value: &Value,
-    (name, what): (&str, &'static str),
+    name: &str,
+    what: &'static str,
 ) -> Result<T, BadParameter> {
     let text = value.as_str().unwrap_or_default();
     (0..=u8::MAX)

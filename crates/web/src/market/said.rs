@@ -2,14 +2,16 @@
 //! object, with the schema's types and its names in snake case.
 //!
 //! Prices are exact decimal numbers as text. Integers that may need 64 bits are text too, since
-//! JavaScript's numbers have 53. Flags are lists of names. Nothing is added, and only the session
-//! is omitted, which the reader knows.
+//! JavaScript's numbers have 53. Flags are lists of names. A missing side of a quote and a missing
+//! price of a day's statistics are null. Nothing is added, and only the session is omitted, which
+//! the reader knows.
 
 use std::fmt::{Display, Write as _};
 
 use weir_feed::PRICE_EXPONENT;
 use weir_types::Reason;
 use weir_wire::group::Group;
+use weir_wire::market::{MarketQuote, MarketStatistics, StatisticsFlags};
 use weir_wire::market_dialogue::MarketMessage;
 use weir_wire::message::{FieldInfo, Message};
 use weir_wire::session::Reject;
@@ -35,13 +37,13 @@ pub fn put_market(message: &MarketMessage<'_>, out: &mut String) {
             out.push('}');
         }
         MarketMessage::Channel(m) => put_whole(m, out),
-        MarketMessage::Quote(m) => put_whole(m, out),
-        MarketMessage::Levels(m, levels) => put_with_group(m, ("levels", levels), out),
-        MarketMessage::Statistics(m) => put_whole(m, out),
+        MarketMessage::Quote(m) => put_quote(m, out),
+        MarketMessage::Levels(m, levels) => put_with_group(m, "levels", levels, out),
+        MarketMessage::Statistics(m) => put_statistics(m, out),
         MarketMessage::Status(m) => put_whole(m, out),
         MarketMessage::Trade(m) => put_whole(m, out),
         MarketMessage::Order(m) => put_whole(m, out),
-        MarketMessage::Orders(m, orders) => put_with_group(m, ("orders", orders), out),
+        MarketMessage::Orders(m, orders) => put_with_group(m, "orders", orders, out),
         MarketMessage::Gap(m) => put_whole(m, out),
     }
 }
@@ -55,10 +57,37 @@ pub fn put_reject(reject: &Reject, out: &mut String) {
 
 /// Appends the message's name and fields; the object stays open.
 fn begin<M: Message>(message: &M, out: &mut String) {
+    begin_without(message, &[], out);
+}
+
+/// Like [`begin`]; the fields of the names `missing` are null.
+fn begin_without<M: Message>(message: &M, missing: &[&str], out: &mut String) {
     out.push_str("{\"type\":\"");
     out.push_str(M::NAME);
     out.push('"');
-    put_fields(message, true, out);
+    put_fields(message, true, missing, out);
+}
+
+fn put_quote(quote: &MarketQuote, out: &mut String) {
+    let sides = [
+        (["bid_px", "bid_size"], quote.bid_size.is_zero()),
+        (["ask_px", "ask_size"], quote.ask_size.is_zero()),
+    ];
+    let missing = sides.iter().filter(|(_, is_missing)| *is_missing).flat_map(|(names, _)| names);
+    begin_without(quote, &missing.copied().collect::<Vec<_>>(), out);
+    out.push('}');
+}
+
+fn put_statistics(statistics: &MarketStatistics, out: &mut String) {
+    let prices = [
+        ("open_px", StatisticsFlags::OPEN),
+        ("high_px", StatisticsFlags::HIGH),
+        ("low_px", StatisticsFlags::LOW),
+        ("last_px", StatisticsFlags::LAST),
+    ];
+    let missing = prices.iter().filter(|(_, flag)| !statistics.flags.contains(*flag));
+    begin_without(statistics, &missing.map(|(name, _)| *name).collect::<Vec<_>>(), out);
+    out.push('}');
 }
 
 fn put_whole<M: Message>(message: &M, out: &mut String) {
@@ -68,7 +97,8 @@ fn put_whole<M: Message>(message: &M, out: &mut String) {
 
 fn put_with_group<M: Message, E: Message>(
     message: &M,
-    (name, entries): (&str, &Group<'_, E>),
+    name: &str,
+    entries: &Group<'_, E>,
     out: &mut String,
 ) {
     begin(message, out);
@@ -80,14 +110,14 @@ fn put_with_group<M: Message, E: Message>(
     for entry in entries.clone().flatten() {
         out.push_str(joint);
         out.push('{');
-        put_fields(&entry, false, out);
+        put_fields(&entry, false, &[], out);
         out.push('}');
         joint = ",";
     }
     out.push_str("]}");
 }
 
-fn put_fields<M: Message>(message: &M, mut has_before: bool, out: &mut String) {
+fn put_fields<M: Message>(message: &M, mut has_before: bool, missing: &[&str], out: &mut String) {
     message.visit_fields(&mut |info, value| {
         if info.schema_type == "sessionId" {
             return;
@@ -97,7 +127,10 @@ fn put_fields<M: Message>(message: &M, mut has_before: bool, out: &mut String) {
         }
         has_before = true;
         put_name(info, out);
-        put_value(info.schema_type, value, out);
+        match missing.contains(&info.name) {
+            true => out.push_str("null"),
+            false => put_value(info.schema_type, value, out),
+        }
     });
 }
 
@@ -199,9 +232,8 @@ mod tests {
     };
     use weir_wire::frame::{Framing, next_frame};
     use weir_wire::market::{
-        MarketEnded, MarketFlags, MarketInstrument, MarketLevel, MarketLevels, MarketQuote,
-        MarketStatistics, MarketStatus, MarketTrade, StatisticsFlags, StatusReason,
-        TradeConditions,
+        MarketEnded, MarketFlags, MarketInstrument, MarketLevel, MarketLevels, MarketStatus,
+        MarketTrade, StatusReason, TradeConditions,
     };
     use weir_wire::market_dialogue::put_market_group;
     use weir_wire::session::Label;
@@ -238,8 +270,8 @@ mod tests {
         let want = json!({
             "type": "MarketQuote", "first_sequence": "18446744073709551614",
             "last_sequence": "18446744073709551615", "event_time": "1", "receive_time": "2",
-            "sending_time": "3", "bid_px": "10.05", "bid_size": "100", "ask_px": "-0.000000001",
-            "ask_size": "0", "handle": 7, "instrument_id": 5, "change_count": 3,
+            "sending_time": "3", "bid_px": "10.05", "bid_size": "100", "ask_px": null,
+            "ask_size": null, "handle": 7, "instrument_id": 5, "change_count": 3,
             "flags": ["snapshot", "stale"],
         });
         assert_eq!(json_of(&MarketMessage::Quote(quote())), want);

@@ -9,7 +9,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use weir_client::load::{Arrivals, Kinds, Listing, Mix, MixSource, Schedule, Source, Stage};
+use weir_client::load::{
+    Arrivals, Kinds, Listing, Mix, MixSource, OrderGenerator, PlaybackAccount, Schedule,
+};
 use weir_client::request::LimitOrder;
 use weir_types::{
     AccountId, ClOrdId, InstrumentId, Nanos, OrdType, PartitionId, Phase, Price, Qty, RequestNo,
@@ -42,7 +44,7 @@ const CLOSING_CALL: Nanos = Nanos(300_000_000);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listed {
     /// An instrument, its account and its trader.
-    pub(super) stage: Stage,
+    pub(super) stage: PlaybackAccount,
     /// Orders that the opening call collects; `None` where trading is continuous from the start.
     pub(super) seed_count: Option<usize>,
     /// Lots that are bought and sold at the open, and sold at the close; there twice as many are
@@ -187,7 +189,7 @@ impl<'a> Day<'a> {
         let seller = self.listed[(place + 1) % self.listed.len()].stage;
         let sides = [(listed.stage, Side::Buy), (seller, Side::Sell)];
         for ((of, side), qty) in sides.into_iter().zip(qty) {
-            let request = market_order(&listed, (of.account_id, side, qty), in_force);
+            let request = market_order(&listed, of.account_id, side, qty, in_force);
             self.queue.push_back((due, of.trader, listed.stage.partition_id, request));
         }
     }
@@ -214,7 +216,9 @@ impl<'a> Day<'a> {
 /// A market order for a call.
 fn market_order(
     listed: &Listed,
-    (account_id, side, order_qty): (AccountId, Side, Qty),
+    account_id: AccountId,
+    side: Side,
+    order_qty: Qty,
     time_in_force: TimeInForce,
 ) -> Request {
     let instrument_id = listed.stage.instrument_id;
@@ -234,7 +238,7 @@ fn market_order(
     Request::NewOrder(order)
 }
 
-impl Source for Day<'_> {
+impl OrderGenerator for Day<'_> {
     fn peek(&self) -> Option<Nanos> {
         if let Some(sent) = self.queue.front() {
             return Some(sent.0);

@@ -20,7 +20,7 @@ use anyhow::Context;
 use followers::Followers;
 use recordings::Recordings;
 use weir_client::clock::WaitStrategy;
-use weir_client::load::{Generator, LoadPlan, LoadReport, Pace, Source, Trader};
+use weir_client::load::{Generator, LoadPlan, LoadReport, OrderGenerator, Pace, Trader};
 use weir_client::status::phase_name;
 use weir_client::{Admin, SessionConfig, Target};
 use weir_node::config::{Config, TlsSection};
@@ -37,6 +37,7 @@ use weir_wire::session::ApiKey;
 
 use super::endpoint::TIMEOUT;
 use super::load::{progress_bar, show};
+use super::output::announce;
 use super::{certificate, ports, units};
 
 /// The default of `--calls`: the demo's day has calls.
@@ -149,7 +150,7 @@ fn play_and_tell(args: &DemoArgs, stand: &Stand, recordings: &Recordings) -> any
     let mut flow = recordings.play(&cast, args.speed);
     let span = flow.span(args.speed).min(at_most);
     let mut day = args.calls.then(|| recordings.play_day(&cast, args.speed, at_most));
-    let source: &mut dyn Source = match &mut day {
+    let source: &mut dyn OrderGenerator = match &mut day {
         Some(day) => day,
         None => &mut flow,
     };
@@ -163,10 +164,10 @@ fn play_and_tell(args: &DemoArgs, stand: &Stand, recordings: &Recordings) -> any
     }
     let told =
         table::Told { report, seconds, status: status.report(), followers: followers.stop()? };
-    if args.json {
-        println!("{}", table::json(&told));
-    } else {
-        print!("{}", table::text(&told));
+    // Its directory is removed at the end, whether anybody reads the table or not.
+    match args.json {
+        true => announce(format_args!("{}", table::json(&told))),
+        false => announce(format_args!("{}", table::text(&told).trim_end_matches('\n'))),
     }
     // The book stays as the day left it, for `weir book`: the sessions go, their orders do not.
     Ok(())
@@ -175,7 +176,7 @@ fn play_and_tell(args: &DemoArgs, stand: &Stand, recordings: &Recordings) -> any
 fn play(
     span: Duration,
     generator: &mut Generator,
-    source: &mut dyn Source,
+    source: &mut dyn OrderGenerator,
 ) -> anyhow::Result<LoadReport> {
     let plan = LoadPlan {
         pace: Pace::Open,
@@ -205,7 +206,7 @@ fn wait_for_followers(status: &Arc<NodeStatus>, followers: &Followers) {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let report = status.report();
-        let behind = report.delivery.ingested < followers.wanted(&report);
+        let behind = report.delivery.counts.ingested < followers.wanted(&report);
         if !behind && followers.are_online() || Instant::now() > deadline {
             return;
         }
@@ -267,7 +268,7 @@ impl Stand {
 
     /// The operator of this node, connected.
     fn admin(&self) -> anyhow::Result<Admin> {
-        Ok(Admin::connect(self.target(), (FIRST_OPERATOR, self.operator_key()?), TIMEOUT)?)
+        Ok(Admin::connect(self.target(), FIRST_OPERATOR, self.operator_key()?, TIMEOUT)?)
     }
 
     /// The operator as one who sends in the stream of orders.
@@ -319,11 +320,14 @@ fn tell_how_to_explore(stand: &Stand) {
         }
         None => login,
     };
-    println!("\nstill up; look around (the operator's key is in {}):", key.display());
-    println!("  weir book BTCUSD {login}");
-    println!("  weir orders --live {login}");
-    println!("  weir load --rate 5000 {login}");
-    println!("  weir status --http {http}");
-    println!("  http://{http}/metrics   http://{http}/status");
-    println!("Ctrl-C ends it.");
+    announce(format_args!(
+        "\nstill up; look around (the operator's key is in {}):
+  weir book BTCUSD {login}
+  weir orders --live {login}
+  weir load --rate 5000 {login}
+  weir status --http {http}
+  http://{http}/metrics   http://{http}/status
+Ctrl-C ends it.",
+        key.display()
+    ));
 }

@@ -9,7 +9,7 @@ use anyhow::Context;
 use weir_client::Admin;
 use weir_client::flow::{self, PackedFlow, Plan, ReplayConfig};
 use weir_client::load::setup::hire_all;
-use weir_client::load::{Playback, SetupPlan, Source, Stage};
+use weir_client::load::{OrderGenerator, Playback, PlaybackAccount, SetupPlan};
 use weir_types::{AccountId, InstrumentId, Nanos, PartitionId, Phase};
 use weir_wire::Request;
 use weir_wire::event::OrderEvent;
@@ -54,7 +54,7 @@ pub(super) struct Cast {
     /// One session a copy of a recording.
     pub(super) traders: Vec<weir_client::load::Trader>,
     /// The instrument and account of each copy, recording by recording.
-    pub(super) stages: Vec<Stage>,
+    pub(super) stages: Vec<PlaybackAccount>,
     /// With a day of calls: what each is, the demo's own instrument last.
     listed: Vec<Listed>,
     /// The accounts that trade the demo's own instrument.
@@ -111,8 +111,8 @@ impl Recordings {
         };
         for recording in &self.all {
             let first_id = FIRST_ID + instruments.len() as u32;
-            let copies = (first_id, self.copies);
-            instruments.extend(list_copies(admin, &recording.flow, copies, terms)?);
+            let listed = list_copies(admin, &recording.flow, first_id, self.copies, terms)?;
+            instruments.extend(listed);
             seeds.resize(instruments.len(), Some(recording.plan.seed_count()));
         }
         let mut trader_count = instruments.len() as u32;
@@ -133,13 +133,13 @@ impl Recordings {
         };
         let traders = hire_all(admin, &setup)?;
         let cast = instruments.iter().zip(&traders).enumerate();
-        let stages = cast.map(|(trader, (instrument, hired))| Stage {
+        let stages = cast.map(|(trader, (instrument, hired))| PlaybackAccount {
             instrument_id: instrument.instrument_id,
             partition_id: instrument.partition_id,
             account_id: hired.account_id,
             trader,
         });
-        let mut stages: Vec<Stage> = stages.collect();
+        let mut stages: Vec<PlaybackAccount> = stages.collect();
         let listed = instruments.iter().zip(&stages).zip(seeds);
         let listed = listed.map(|((instrument, stage), seed_count)| Listed {
             stage: *stage,
@@ -203,9 +203,9 @@ impl Several<'_> {
     }
 }
 
-impl Source for Several<'_> {
+impl OrderGenerator for Several<'_> {
     fn peek(&self) -> Option<Nanos> {
-        self.playbacks.iter().filter_map(Source::peek).min()
+        self.playbacks.iter().filter_map(OrderGenerator::peek).min()
     }
 
     fn next(&mut self) -> (usize, PartitionId, Request) {
@@ -230,11 +230,12 @@ mod tests {
         let stage = |trader: usize| {
             let id = FIRST_ID + u32::try_from(trader).unwrap();
             let (instrument_id, account_id) = (InstrumentId(id), AccountId(id));
-            Stage { instrument_id, partition_id: PartitionId(1), account_id, trader }
+            PlaybackAccount { instrument_id, partition_id: PartitionId(1), account_id, trader }
         };
         let stages: Vec<_> = (0..recordings.copies as usize).map(stage).collect();
         let seed_count = Some(recordings.all[0].plan.seed_count());
-        let listed = |stage: &Stage| Listed { stage: *stage, seed_count, call_qty: call_qty(0) };
+        let listed =
+            |stage: &PlaybackAccount| Listed { stage: *stage, seed_count, call_qty: call_qty(0) };
         let mut all: Vec<_> = stages.iter().map(listed).collect();
         all.push(Listed { seed_count: None, ..listed(&stage(stages.len())) });
         let own = vec![AccountId(1), AccountId(2)];

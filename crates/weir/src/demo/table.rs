@@ -1,13 +1,13 @@
 //! The demo's table, as text and as JSON.
 
 use std::fmt::Write;
+use weir_types::decimal;
 
 use serde_json::json;
 use weir_client::load::LoadReport;
 use weir_node::status::{InstrumentReport, LatencyReport, StatusReport};
 
 use super::followers::FollowerReport;
-use crate::endpoint::decimal;
 
 /// All that there is to tell.
 pub(super) struct Told {
@@ -83,10 +83,10 @@ fn write_text(told: &Told, out: &mut String) -> std::fmt::Result {
             out,
             "\npartition {}: {} commands in {} batches, {} events, {} live orders, digest {}",
             partition.id,
-            partition.position,
-            partition.batches,
-            partition.events,
-            partition.live_orders,
+            partition.counts.position,
+            partition.counts.batches,
+            partition.counts.events,
+            partition.counts.live_orders,
             partition.digest
         )?;
     }

@@ -14,6 +14,7 @@ use super::metrics::{Metrics, put, quantiles};
 use super::{counts, is_time, times, times_heading};
 use crate::endpoint::Login;
 use crate::load::progress_bar;
+use crate::output::announce;
 use crate::units;
 
 /// Options of `weir emulate clients`.
@@ -117,7 +118,7 @@ pub fn run(args: &ClientsArgs) -> anyhow::Result<()> {
     let mut admin = args.login.admin()?;
     let count = args.mix.0.iter().sum();
     let mut sessions =
-        define_sessions(&mut admin, Role::Supervisor, (args.first_id, count))?.into_iter();
+        define_sessions(&mut admin, Role::Supervisor, args.first_id, count)?.into_iter();
     admin.close()?;
     let mut members = Vec::new();
     for (class, count) in args.mix.0.into_iter().enumerate() {
@@ -131,7 +132,7 @@ pub fn run(args: &ClientsArgs) -> anyhow::Result<()> {
     let mut crowd = Crowd::connect(&args.login.endpoint.target()?, plan, &members)?;
     crowd.until_online()?;
     if args.wait_for_start {
-        println!("weir ready clients={}", members.len());
+        announce(format_args!("weir ready clients={}", members.len()));
         std::io::stdin().read_line(&mut String::new()).context("waiting for the start")?;
     }
     let bar = progress_bar(warm_up + duration);
@@ -186,8 +187,8 @@ fn prometheus(figures: &[ClassFigures]) -> String {
     let delays = present
         .iter()
         .flat_map(|class| quantiles(&format!("class=\"{}\",", class.class), &class.delay));
-    let head = ("weir_followers_delay_seconds", "From creation to client, a row.", "gauge");
-    put(&mut text, head, &delays.collect::<Vec<_>>());
+    let (name, help) = ("weir_followers_delay_seconds", "From creation to client, a row.");
+    put(&mut text, name, help, "gauge", &delays.collect::<Vec<_>>());
     type Figure = fn(&weir_client::emulate::crowd::ClassReport) -> u64;
     let counters: [(&str, &str, Figure); 5] = [
         ("weir_followers_rows_total", "Rows.", |class| class.rows),
@@ -201,7 +202,7 @@ fn prometheus(figures: &[ClassFigures]) -> String {
             .iter()
             .map(|class| (format!("{{class=\"{}\"}}", class.class), figure(class) as f64))
             .collect();
-        put(&mut text, (name, help, "counter"), &values);
+        put(&mut text, name, help, "counter", &values);
     }
     text
 }

@@ -19,6 +19,7 @@ use super::metrics::{Metrics, put};
 use super::{counts, is_time, times, times_heading};
 use crate::endpoint::{Login, span};
 use crate::load::progress_bar;
+use crate::output::announce;
 use crate::units;
 
 /// Rows of a batch that fit a frame with the longest attributes.
@@ -44,8 +45,9 @@ pub struct CoreArgs {
     /// Changes per second, all cores together.
     #[arg(long, default_value_t = 10_000.0)]
     rate: f64,
-    /// poisson, uniform, bursts:SIZE or staircase:RATE*SECONDS,RATE*SECONDS,...
-    #[arg(long, default_value = "uniform")]
+    /// poisson, uniform, bursts:SIZE or staircase:RATE*TIME,RATE*TIME,...: rates for a time each,
+    /// such as 500*4s,2000*250ms; a number alone is seconds.
+    #[arg(long, default_value = "uniform", value_parser = units::arrivals)]
     arrivals: Arrivals,
     /// Shares of creations/updates/deletions.
     #[arg(long, default_value = "20/60/20")]
@@ -115,8 +117,8 @@ pub fn run(args: &CoreArgs) -> anyhow::Result<()> {
     args.metrics.map(|address| metrics.serve(address)).transpose()?;
     let target = Target::from(ingest_address(args)?);
     let mut admin = args.login.admin()?;
-    let range = (args.source_session, u32::from(args.cores));
-    let sessions = define_sessions(&mut admin, Role::Source, range)?;
+    let (first_id, count) = (args.source_session, u32::from(args.cores));
+    let sessions = define_sessions(&mut admin, Role::Source, first_id, count)?;
     admin.close()?;
     let cores = (args.source..).zip(sessions).map(|(source, session)| {
         (EmulatedCore::new(core_plan(args, source), unix_time()), session)
@@ -124,7 +126,7 @@ pub fn run(args: &CoreArgs) -> anyhow::Result<()> {
     let mut feeder = Feeder::new(&target, cores.collect());
     feeder.fill()?;
     if args.wait_for_start {
-        println!("weir ready cores={}", args.cores);
+        announce(format_args!("weir ready cores={}", args.cores));
         std::io::stdin().read_line(&mut String::new()).context("waiting for the start")?;
     }
     let plan = feed_plan(args);
@@ -225,7 +227,7 @@ fn prometheus(progress: &FeedProgress) -> String {
         ("weir_emulated_late_share", "Changes sent late.", "gauge", progress.late_share),
         ("weir_emulated_losses_total", "Connections lost.", "counter", progress.losses as f64),
     ] {
-        put(&mut text, (name, help, kind), &[(String::new(), value)]);
+        put(&mut text, name, help, kind, &[(String::new(), value)]);
     }
     text
 }

@@ -56,7 +56,7 @@ impl Metrics {
 }
 
 /// Appends a figure with one value for each of some labels; `labels` is empty or `{name="value"}`.
-pub fn put(text: &mut String, (name, help, kind): (&str, &str, &str), values: &[(String, f64)]) {
+pub fn put(text: &mut String, name: &str, help: &str, kind: &str, values: &[(String, f64)]) {
     let written = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").and_then(|()| {
         values.iter().try_for_each(|(labels, value)| writeln!(text, "{name}{labels} {value}"))
     });
@@ -86,7 +86,7 @@ mod tests {
         let address = metrics.serve(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
         let mut text = String::new();
         let of = Quantiles { count: 9, p50: 1_500_000, ..Quantiles::default() };
-        put(&mut text, ("weir_x", "A span.", "gauge"), &quantiles("class=\"all\",", &of));
+        put(&mut text, "weir_x", "A span.", "gauge", &quantiles("class=\"all\",", &of));
         metrics.set(text);
         let mut stream = std::net::TcpStream::connect(address).expect("it listens");
         let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";

@@ -19,7 +19,7 @@ pub struct EmulateArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Feed orders into a node's ingest listener, as outside trading cores do.
+    /// Send orders to a node's ingest listener, as outside trading cores do.
     Core(core::CoreArgs),
     /// Follow order state with many clients and tell the delay from creation to client.
     Clients(clients::ClientsArgs),

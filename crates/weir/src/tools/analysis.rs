@@ -8,21 +8,11 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use weir_feed::capture::Datagram;
-use weir_feed::{Feed as _, Packet};
+use weir_feed::{AnyFeed, Feed as _, Packet, dbn};
 use weir_marketgate::capture::{CaptureFile, FileError, FileKind, Item};
-use weir_marketgate::feeds::AnyFeed;
 use weir_types::Nanos;
 
 use super::rates::Rates;
-
-/// A feed, of which only the framing is asked, and where in a message stands of which type it is.
-#[derive(Clone, Copy)]
-pub struct Taken<'a> {
-    /// The feed.
-    pub feed: &'a AnyFeed,
-    /// The bytes of the type: from, to.
-    pub kind_at: (usize, usize),
-}
 
 /// The numbers of one channel in one group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,19 +99,20 @@ pub struct Analysis {
 impl Analysis {
     /// Reads a file to its end, or to where it cannot be read: what was found until then, and why
     /// there is no more.
-    pub fn of(file: &mut CaptureFile, taken: Option<Taken<'_>>) -> (Analysis, Option<FileError>) {
+    pub fn of(file: &mut CaptureFile, feed: Option<&AnyFeed>) -> (Analysis, Option<FileError>) {
         let mut analysis = Analysis::default();
-        let error = analysis.read(file, taken);
+        let error = analysis.read(file, feed);
         (analysis, error)
     }
 
     /// Reads one more file, as what comes behind all that was read: as [`Analysis::of`].
-    pub fn read(&mut self, file: &mut CaptureFile, taken: Option<Taken<'_>>) -> Option<FileError> {
-        self.has_messages |= taken.is_some();
-        let kind_at = if file.kind() == FileKind::Dbn { (1, 2) } else { (0, 1) };
+    pub fn read(&mut self, file: &mut CaptureFile, feed: Option<&AnyFeed>) -> Option<FileError> {
+        self.has_messages |= feed.is_some();
+        let is_dbn = file.kind() == FileKind::Dbn;
+        let kind_at = if is_dbn { dbn::PROFILE.kind_at } else { (0, 1) };
         loop {
             let more = file.next(&mut |item| match item {
-                Item::Datagram(datagram) => self.datagram(datagram, taken),
+                Item::Datagram(datagram) => self.datagram(datagram, feed),
                 Item::Message { ts_event, message } => {
                     self.has_messages = true;
                     self.note_kind(message, kind_at);
@@ -137,7 +128,7 @@ impl Analysis {
         }
     }
 
-    fn datagram(&mut self, datagram: &Datagram<'_>, taken: Option<Taken<'_>>) {
+    fn datagram(&mut self, datagram: &Datagram<'_>, feed: Option<&AnyFeed>) {
         let group = self.groups.entry(datagram.dst).or_default();
         if group.packets == 0 {
             group.first = datagram.ts_recv;
@@ -145,11 +136,11 @@ impl Analysis {
         group.last = datagram.ts_recv;
         group.packets += 1;
         group.bytes += datagram.payload.len() as u64;
-        let Some(taken) = taken else {
+        let Some(feed) = feed else {
             self.note_time(datagram.ts_recv, 1);
             return;
         };
-        let Ok(packet) = taken.feed.packet(datagram.payload) else {
+        let Ok(packet) = feed.packet(datagram.payload) else {
             group.strangers += 1;
             return;
         };
@@ -157,9 +148,9 @@ impl Analysis {
         let mut rest = packet.messages;
         let mut count = 0;
         while count < u64::from(packet.count) {
-            match taken.feed.next_message(rest) {
+            match feed.next_message(rest) {
                 Ok((message, after)) => {
-                    self.note_kind(message, taken.kind_at);
+                    self.note_kind(message, feed.profile().kind_at);
                     rest = after;
                     count += 1;
                 }
@@ -216,7 +207,8 @@ impl Analysis {
     /// All of it as one object.
     #[must_use]
     pub fn json(&self) -> Value {
-        let groups: Vec<Value> = self.groups.iter().map(group_json).collect();
+        let groups: Vec<Value> =
+            self.groups.iter().map(|(address, group)| group_json(address, group)).collect();
         let kinds: Vec<Value> = self
             .kinds
             .iter()
@@ -245,7 +237,7 @@ impl Analysis {
     }
 }
 
-fn group_json((address, group): (&SocketAddr, &Group)) -> Value {
+fn group_json(address: &SocketAddr, group: &Group) -> Value {
     let channels: Vec<Value> = group
         .channels
         .iter()

@@ -34,10 +34,12 @@ pub struct OrderArgs {
     #[arg(value_parser = parse_side)]
     side: Side,
     /// Quantity: a decimal number.
+    #[arg(allow_negative_numbers = true)]
     qty: String,
     /// The instrument's symbol or identifier.
     symbol: String,
     /// Limit price: a decimal number. Without one a market order, with --stop a stop order.
+    #[arg(allow_negative_numbers = true)]
     price: Option<String>,
     #[command(flatten)]
     by: By,
@@ -51,7 +53,7 @@ pub struct OrderArgs {
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
     /// Stop price: the order waits until a trade reaches it.
-    #[arg(long, value_name = "PRICE")]
+    #[arg(long, value_name = "PRICE", allow_negative_numbers = true)]
     stop: Option<String>,
     /// Quantity shown at a time: an iceberg order.
     #[arg(long, value_name = "QTY")]
@@ -186,7 +188,8 @@ pub fn run_mass_cancel(args: &MassCancelArgs) -> anyhow::Result<()> {
     if args.by.json {
         println!("{}", serde_json::json!({ "cancelled": cancelled }));
     } else {
-        println!("{cancelled} orders are cancelled");
+        let noun = if cancelled == 1 { "order is" } else { "orders are" };
+        println!("{cancelled} {noun} cancelled");
     }
     desk.close()
 }
@@ -302,7 +305,7 @@ impl Desk {
         let times = Times { due: now, sent: now };
         // A mass cancel's answer comes behind the reports of the orders that it cancels.
         let is_mass = matches!(request, Request::MassCancel(_));
-        let submitted = self.client.submit(self.session_id, (partition_id, request), times);
+        let submitted = self.client.submit(self.session_id, partition_id, request, times);
         let Submit::Sent(request_no) = submitted else {
             bail!("session {} may send no request now: {submitted:?}", self.session_id);
         };
@@ -325,7 +328,7 @@ impl Desk {
             let (printer, rejected) = (&mut self.printer, &mut self.rejected);
             self.client.poll(Duration::from_millis(20), |incoming, _| {
                 let Incoming::Session(_, event) = incoming else { return };
-                let answer = take(&event, request_no, (&mut *printer, &mut *rejected));
+                let answer = take(&event, request_no, &mut *printer, &mut *rejected);
                 let is_report = matches!(event, SessionEvent::Report { .. });
                 if let Some(answer) = answer.filter(|_| !(is_mass && is_report)) {
                     answered.get_or_insert((answer, Instant::now()));
@@ -347,7 +350,8 @@ impl Desk {
 fn take(
     event: &SessionEvent,
     request_no: RequestNo,
-    (printer, rejected): (&mut Printer, &mut Option<Reason>),
+    printer: &mut Printer,
+    rejected: &mut Option<Reason>,
 ) -> Option<Answer> {
     match event {
         SessionEvent::Report { report, .. } => {

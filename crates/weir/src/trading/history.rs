@@ -8,13 +8,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use weir_client::SessionConfig;
 use weir_client::drop_copy::{Beginning, CopiedReport, DropCopy, DropCopyReader};
-use weir_client::{ClientError, SessionConfig};
-use weir_types::{AccountId, ExecType, FirmId, InstrumentId, MatchId, PartitionId, Side};
+use weir_types::{AccountId, ExecType, FirmId, InstrumentId, MatchId, PartitionId, Side, decimal};
 use weir_wire::event::OrderEvent;
 
 use super::{Instruments, moment};
-use crate::endpoint::{Login, TIMEOUT, decimal, once_free};
+use crate::endpoint::{Login, TIMEOUT, once_free};
+use crate::explain;
 
 /// Options of `weir trades`.
 #[derive(Debug, clap::Args)]
@@ -125,7 +126,7 @@ impl Source<'_> {
         let (target, key) = (endpoint.target()?, of.login.key()?);
         let session_id = of.login.session_id();
         let reader = once_free(|| {
-            let copies = DropCopy::new((session_id, FirmId(of.firm)), Beginning::Oldest, &[]);
+            let copies = DropCopy::new(session_id, FirmId(of.firm), Beginning::Oldest, &[]);
             DropCopyReader::connect(
                 target.clone(),
                 SessionConfig::new(session_id, key),
@@ -165,14 +166,14 @@ impl Source<'_> {
     }
 
     /// The trades, and the busts, that come within a time.
-    fn poll(&mut self, timeout: Duration) -> Result<(Vec<Fill>, Vec<FillKey>), ClientError> {
+    fn poll(&mut self, timeout: Duration) -> anyhow::Result<(Vec<Fill>, Vec<FillKey>)> {
         let (mut fills, mut busted) = (Vec::new(), Vec::new());
         let (of, instrument_id) = (self.of, self.instrument_id);
         let is_wanted = |account: AccountId, instrument: InstrumentId| {
             of.account.is_none_or(|id| account.0 == id)
                 && instrument_id.is_none_or(|id| instrument == id)
         };
-        self.reader.poll(timeout, |_, report| match report {
+        let polled = self.reader.poll(timeout, |_, report| match report {
             CopiedReport::Order(report) => {
                 let event = report.event;
                 let is_trade = event.exec_type == ExecType::Trade;
@@ -184,7 +185,8 @@ impl Source<'_> {
                 busted.push((bust.partition_id, bust.match_id, bust.side));
             }
             CopiedReport::Rejected(_) | CopiedReport::Done(_) => {}
-        })?;
+        });
+        polled.map_err(explain::of_copies)?;
         Ok((fills, busted))
     }
 

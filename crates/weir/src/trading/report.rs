@@ -1,10 +1,11 @@
 //! A report of an order as a row of a table, or as a JSON object with the fields' own names.
 //!
 //! Prices and quantities are decimals, in JSON as text, so that none loses a digit. Codes have the
-//! names that the protocol's pages use.
+//! names that the protocol's pages use. A value that an order does not have is null.
 
 use serde_json::{Value, json};
-use weir_types::{ExecType, InstrumentId, OrdType, Reason};
+use weir_types::{ExecType, Price, Reason};
+use weir_web::order_json::has_price;
 use weir_wire::event::{OrderEvent, RequestRejected, TradeBusted};
 
 use super::{Instruments, moment};
@@ -48,14 +49,13 @@ impl Printer {
         let id = event.instrument_id;
         let is_trade = event.exec_type == ExecType::Trade;
         let only_if = |is_there: bool, text: String| if is_there { text } else { String::new() };
-        let has_price = !matches!(event.ord_type, OrdType::Market | OrdType::Stop);
         let row = Row {
             time: moment(event.transact_time),
             symbol: self.instruments.symbol(id),
             exec_type: format!("{:?}", event.exec_type),
             side: format!("{:?}", event.side),
             qty: self.instruments.qty(id, event.order_qty),
-            price: only_if(has_price, self.instruments.price(id, event.price)),
+            price: only_if(has_price(event.ord_type), self.instruments.price(id, event.price)),
             last_qty: only_if(is_trade, self.instruments.qty(id, event.last_qty)),
             last_px: only_if(is_trade, self.instruments.price(id, event.last_px)),
             leaves: self.instruments.qty(id, event.leaves_qty),
@@ -162,7 +162,7 @@ pub(crate) fn report_json(instruments: &Instruments, event: &OrderEvent) -> Valu
     let qty = |qty| instruments.qty(id, qty);
     let mut object = json!({
         "report": "execution_report",
-        "symbol": instruments.symbol(id),
+        "symbol": instruments.symbol_json(id),
         "instrument_id": id.0,
         "exec_type": format!("{:?}", event.exec_type),
         "ord_status": format!("{:?}", event.ord_status),
@@ -176,8 +176,8 @@ pub(crate) fn report_json(instruments: &Instruments, event: &OrderEvent) -> Valu
         "side": format!("{:?}", event.side),
         "ord_type": format!("{:?}", event.ord_type),
         "time_in_force": format!("{:?}", event.time_in_force),
-        "price": price(event.price),
-        "stop_px": price(event.stop_px),
+        "price": has_price(event.ord_type).then(|| price(event.price)),
+        "stop_px": (event.stop_px != Price(0)).then(|| price(event.stop_px)),
         "order_qty": qty(event.order_qty),
         "leaves_qty": qty(event.leaves_qty),
         "cum_qty": qty(event.cum_qty),
@@ -198,7 +198,7 @@ pub(crate) fn busted_json(instruments: &Instruments, bust: &TradeBusted) -> Valu
     let id = bust.instrument_id;
     json!({
         "report": "trade_busted",
-        "symbol": instruments.symbol(id),
+        "symbol": instruments.symbol_json(id),
         "instrument_id": id.0,
         "order_id": bust.order_id.0,
         "match_id": bust.match_id.0,
@@ -211,10 +211,9 @@ pub(crate) fn busted_json(instruments: &Instruments, bust: &TradeBusted) -> Valu
 }
 
 fn rejected_json(instruments: &Instruments, rejected: &RequestRejected) -> Value {
-    let symbol = |id: InstrumentId| instruments.symbol(id);
     json!({
         "report": "request_rejected",
-        "symbol": symbol(rejected.instrument_id),
+        "symbol": instruments.symbol_json(rejected.instrument_id),
         "order_id": rejected.order_id.0,
         "cl_ord_id": rejected.cl_ord_id.to_string(),
         "orig_cl_ord_id": rejected.orig_cl_ord_id.to_string(),

@@ -2,9 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Stdio;
 
-use crate::common::{ALICE, Home, Node, OPERATOR, open_market};
 use crate::stand::{NAME, Stand};
+use crate::support::{ALICE, BOB, Home, Node, OPERATOR, open_market};
 use crate::{fail, hex, succeed, weir, weir_at};
 
 fn operators_key() -> String {
@@ -77,7 +78,7 @@ fn a_node_on_this_machine_lends_its_key_by_its_directory() {
 fn a_contradicting_definition_names_the_field_and_the_value_that_stands() {
     let home = Home::new("memory");
     let node = home.start();
-    open_market(&node, &[ALICE]);
+    open_market(&node, &[ALICE, BOB]);
     let admin = |words: &[&str]| {
         let address = node.address().to_string();
         let login = ["admin", "--key", &operators_key(), "--node", &address, "--http", node.http()];
@@ -91,9 +92,31 @@ fn a_contradicting_definition_names_the_field_and_the_value_that_stands() {
         (&["instrument", "--id", "2", "--symbol", "WEIR1"], "--symbol WEIR1 is instrument 1's"),
         (&["instrument", "--id", "3", "--symbol", "A", "--tick", "0"], "--tick 0: want 1 or more"),
         (&["account", "--id", "5", "--firm", "99"], "define it first with `weir admin firm"),
-        (&["session", "--id", "11", "--firm", "11", "--role", "drop-copy"], "first role and firm"),
+        (
+            &["session", "--id", "11", "--firm", "11", "--role", "drop-copy"],
+            "--role drop-copy, --firm 11: the first role and firm of session 11 stand",
+        ),
+        (&["account", "--id", "11", "--firm", "12"], "--firm 12: the first firm of account 11"),
     ] {
         assert_once(&fail(&mut admin(words)), want);
+    }
+    // With the node's directory on this machine the values that stand are known.
+    let data = home.data();
+    let here =
+        |words: &[&str]| fail(&mut admin(&[&["--dir", data.to_str().unwrap()], words].concat()));
+    for (words, want) in [
+        (
+            &["session", "--id", "11", "--firm", "12", "--role", "drop-copy"][..],
+            "--role drop-copy: trader stands and cannot be changed; \
+             --firm 12: 11 stands and cannot be changed",
+        ),
+        (
+            &["session", "--id", "11", "--firm", "12"],
+            "(InvalidDefinition): --firm 12: 11 stands and cannot be changed",
+        ),
+        (&["account", "--id", "11", "--firm", "12"], "--firm 12: 11 stands and cannot be changed"),
+    ] {
+        assert_once(&here(words), want);
     }
 }
 
@@ -150,6 +173,7 @@ fn values_with_wrong_units_name_the_accepted_forms() {
     for (words, want) in [
         (&["load", "--duration", "soon"][..], "such as 250us or 10s"),
         (&["load", "--reconnect", "5"], "want a number and a unit"),
+        (&["load", "--arrivals", "staircase:500*soon"], "such as staircase:500*4s,2000*250ms"),
         (&["serve", "--listen", "localhost"], "such as 127.0.0.1:7001 or localhost:7001"),
         (
             &["feed", "record", "--from", "1.2.3.4:5", "--out", "x", "--receive-buffer", "8M"],
@@ -158,5 +182,95 @@ fn values_with_wrong_units_name_the_accepted_forms() {
     ] {
         let said = fail(&mut weir(words));
         assert!(said.contains(want), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn an_old_name_is_refused_with_the_new_one() {
+    let home = Home::new("memory");
+    for (words, want) in [
+        (&["delivery", "top", "--once"][..], "use `weir top`"),
+        (&["delivery", "subscriptions", "list", "--json"], "use `weir subscriptions`"),
+        (&["delivery"], "`weir subscriptions` for durable subscriptions and `weir top`"),
+        (&["delivery", "--help"], "`weir subscriptions` for durable subscriptions and `weir top`"),
+        (&["top", "--broker", "127.0.0.1:1"], "the option is named --subscriptions now"),
+        (&["subscriptions", "--broker=x", "list"], "the option is named --subscriptions now"),
+        (&["orders", "--name", "a", "--broker", "x"], "the option is named --subscriptions now"),
+        (
+            &["backup", "--to", "x", "--broker-dir", "y"],
+            "the option is named --subscriptions-dir now",
+        ),
+        (
+            &["backup", "--to", "x", "--without-broker"],
+            "the option is named --without-subscriptions now",
+        ),
+    ] {
+        assert_once(&fail(&mut weir(words)), want);
+    }
+    let config = home.path("old.toml");
+    std::fs::write(&config, "[broker]\nlisten = \"127.0.0.1:0\"\n").unwrap();
+    let said = fail(&mut weir(&["serve", "--config", config.to_str().unwrap()]));
+    assert_once(&said, "old.toml: [broker] is named [subscriptions] now");
+    let help = succeed(&mut weir(&["--help"]));
+    assert!(help.contains("subscriptions") && !help.contains("delivery  "), "{help}");
+}
+
+#[test]
+fn the_port_of_the_status_page_is_not_taken_for_that_of_order_entry() {
+    let home = Home::new("memory");
+    let node = home.start();
+    let key = operators_key();
+    let words = ["orders", "--once", "--key", &key, "--node", node.http(), "--http", node.http()];
+    let said = fail(&mut weir(&words));
+    assert_once(&said, "speaks HTTP");
+    assert!(said.contains("--node"), "{said}");
+}
+
+#[test]
+fn a_session_that_may_not_see_copies_and_a_firm_that_is_none_are_named() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let (alice, operator) = (hex(ALICE.key().0), operators_key());
+    for command in [&["trades"][..], &["positions"], &["drop-copy", "--once", "--from", "oldest"]] {
+        let as_alice = [command, &["--session", "11", "--key", &alice]].concat();
+        assert_once(
+            &fail(&mut weir_at(&node, &as_alice)),
+            "its own drop copy sessions, for supervisors",
+        );
+        let of_nobody = [command, &["--firm", "99", "--key", &operator]].concat();
+        assert_once(&fail(&mut weir_at(&node, &of_nobody)), "no such firm");
+    }
+}
+
+#[test]
+fn a_command_ends_quietly_when_the_reader_of_its_output_has_left() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    let (bob, alice, operator) = (hex(BOB.key().0), hex(ALICE.key().0), operators_key());
+    let order = ["order", "buy", "1", "WEIR1", "10", "--session", "11", "--key", &alice];
+    succeed(&mut weir_at(&node, &order));
+    for command in [
+        &["status"][..],
+        &["status", "--json"],
+        &["orders", "--once", "--key", &operator],
+        &["trades", "--json", "--key", &operator, "--follow"],
+        &["drop-copy", "--once", "--from", "oldest", "--key", &operator],
+        &["book", "WEIR1", "--once", "--key", &operator],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut weir = weir_at(&node, command);
+        let mut child = weir.stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        if command.contains(&"--follow") {
+            // It prints nothing before the first trade.
+            let sell = ["order", "sell", "1", "WEIR1", "10", "--session", "12", "--key", &bob];
+            succeed(&mut weir_at(&node, &sell));
+        }
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(child.wait().unwrap().success(), "{command:?}: {said}");
+        assert!(!said.contains("panicked") && !said.contains("pipe"), "{command:?}: {said}");
     }
 }

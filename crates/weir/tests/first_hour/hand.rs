@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::{ALICE, BOB, Home, Node, OPERATOR, Who, open_market};
+use crate::support::{ALICE, BOB, Home, Node, OPERATOR, Who, open_market};
 use crate::{fail, hex, succeed, weir_at};
 
 /// The JSON lines of a command of a trader.

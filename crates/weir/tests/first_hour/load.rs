@@ -2,11 +2,14 @@
 
 use std::net::TcpListener;
 use std::process::Stdio;
+use std::sync::atomic::Ordering;
 
 use serde_json::Value;
+use weir_wire::Message as _;
+use weir_wire::order_entry::MassCancel;
 
-use crate::common::{Home, OPERATOR, TRADING, until};
-use crate::{hex, weir_at};
+use crate::support::{Home, OPERATOR, TRADING, until};
+use crate::{cutter, hex, succeed, weir, weir_at};
 
 #[test]
 fn a_load_resumes_after_kill_9_and_every_request_is_answered_once() {
@@ -48,4 +51,18 @@ fn a_load_that_is_to_end_with_the_node_does() {
     node.kill();
     let output = child.wait_with_output().unwrap();
     assert!(!output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_connection_that_is_cut_at_the_final_cancel_is_opened_again_and_no_order_stays() {
+    let home = Home::new("memory");
+    let node = home.start();
+    let cutter = cutter::start(node.address(), MassCancel::TEMPLATE_ID);
+    let (address, key) = (cutter.address.to_string(), hex(OPERATOR.key().0));
+    let words = ["load", "--rate", "500", "--duration", "1s", "--warm-up", "0s", "--json"];
+    let words = [&words[..], &["--node", &address, "--http", node.http(), "--key", &key]].concat();
+    let said: Value = serde_json::from_str(&succeed(&mut weir(&words))).unwrap();
+    assert!(said["report"]["counts"]["sent"].as_u64() > Some(100), "{said}");
+    assert!(cutter.has_cut.load(Ordering::SeqCst), "the load ends with a mass cancel");
+    node.partition_when(TRADING, |row| row["live_orders"] == 0);
 }

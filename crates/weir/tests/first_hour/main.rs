@@ -4,19 +4,21 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
-#[path = "../common/mod.rs"]
-#[allow(dead_code, reason = "every test program takes a part of it")]
-mod common;
+mod cutter;
 mod errors;
 mod hand;
+mod json;
 mod load;
 #[path = "../tls/stand.rs"]
 #[allow(dead_code, reason = "the programs of TLS take the rest")]
 mod stand;
+#[path = "../support/mod.rs"]
+#[allow(dead_code, reason = "every test program takes a part of it")]
+mod support;
 
 use std::process::{Command, Output};
 
-use common::Node;
+use support::Node;
 
 /// `weir` without any of its environment variables.
 pub fn weir(words: &[&str]) -> Command {

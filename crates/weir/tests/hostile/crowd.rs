@@ -9,7 +9,7 @@ use std::time::Instant;
 use weir_bench::isolation::hostile;
 use weir_bench::isolation::hostile::{Cast, Credentials, ROUND, Tallies};
 
-use crate::common::{INSTRUMENT, Who, trader_of};
+use crate::support::{INSTRUMENT, Who, trader_of};
 
 /// The sessions of hostile clients that are allowed to log on.
 pub const INSIDERS: [Who; 20] = {

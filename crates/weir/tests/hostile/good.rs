@@ -10,8 +10,8 @@ use weir_client::{Client, Incoming, Limits};
 use weir_types::{ClOrdId, RequestNo};
 use weir_wire::Request;
 
-use crate::common::{HANG, INSTRUMENT, Node, TRADING, Who, trader_of};
 use crate::ledger::Ledger;
+use crate::support::{HANG, INSTRUMENT, Node, TRADING, Who, trader_of};
 
 pub const GOOD: [Who; 10] = [
     trader_of(21),
@@ -54,7 +54,7 @@ impl GoodTrader {
     }
 
     fn submit(&mut self, request: Request, due: Instant) {
-        let sent = self.client.submit(self.who.session_id, (TRADING, request), Times::default());
+        let sent = self.client.submit(self.who.session_id, TRADING, request, Times::default());
         let Submit::Sent(request_no) = sent else { panic!("{:?}: {sent:?}", self.who) };
         let request = stamp(request, self.who.session_id, request_no);
         self.ledger.sent.insert(request_no, request);

@@ -10,9 +10,9 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
-#[path = "../common/mod.rs"]
+#[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "every test program takes a part of it")]
-mod common;
+mod support;
 
 #[allow(dead_code, reason = "nobody here comes back to less than it heard")]
 #[path = "../kill9/audit.rs"]
@@ -26,11 +26,11 @@ mod ledger;
 
 use std::time::Duration;
 
-use common::{Home, Node, Who, open_market, until};
 use crowd::{Crowd, INSIDERS};
 use figures::{Pair, Phase};
 use good::{GOOD, Good, RATE};
 use serde_json::Value;
+use support::{Home, Node, Who, open_market, until};
 use weir_bench::isolation::hostile::Tallies;
 
 fn number_from(variable: &str, default: u64) -> u64 {
@@ -109,7 +109,7 @@ fn good_sessions_lose_nothing_beside_hostile_connections_and_each_of_those_is_ac
 fn account_for(node: &Node, tallies: &Tallies) -> Value {
     let counters = gateway(node);
     let count = |name: &str| counters[name].as_u64().unwrap_or_else(|| panic!("no {name}"));
-    let ended = count("connections_cut") + count("connections_gone");
+    let ended = count("connections_cut") + count("connections_closed_by_peer");
     assert_eq!(count("accepted"), ended + count("connections"), "{counters}");
     // The operator's connection, which opened the market, and the good sessions'.
     let others = 1 + GOOD.len() as u64;

@@ -11,8 +11,8 @@ use weir_types::{EventNo, ExecType, Liquidity, MatchId, Position, SessionId, Sid
 use weir_wire::event::OrderEvent;
 use weir_wire::{Command, Event, PlainEvent, Request};
 
-use crate::common::{Home, TRADING};
 use crate::ledger::Ledger;
+use crate::support::{Home, TRADING};
 
 /// Each session's events by the log, by event number.
 pub type History = BTreeMap<SessionId, BTreeMap<EventNo, PlainEvent>>;

@@ -13,8 +13,8 @@ use weir_types::{CopyNo, EventNo, FirmId, PartitionId, Reason, SessionId};
 use weir_wire::PlainEvent;
 use weir_wire::report::StageTimes;
 
-use crate::common::{HANG, Node, TRADING, Who};
 use crate::ledger::Ledger;
+use crate::support::{HANG, Node, TRADING, Who};
 
 pub struct CopyReader {
     who: Who,
@@ -30,7 +30,7 @@ pub struct CopyReader {
 }
 
 fn connect(who: Who, address: SocketAddr) -> Result<DropCopyReader, ClientError> {
-    let copies = DropCopy::new((who.session_id, FirmId::NONE), Beginning::Oldest, &[]);
+    let copies = DropCopy::new(who.session_id, FirmId::NONE, Beginning::Oldest, &[]);
     DropCopyReader::connect(address, who.patient_config(), copies, HANG)
 }
 

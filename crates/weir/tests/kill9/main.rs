@@ -12,9 +12,9 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
-#[path = "../common/mod.rs"]
+#[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "every test program takes a part of it")]
-mod common;
+mod support;
 
 mod audit;
 mod copies;
@@ -25,8 +25,8 @@ mod trader;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use common::{Home, Node, TRADING, open_market};
 use party::{Party, SMALL_FILES, TRADERS, number_from};
+use support::{Home, Node, TRADING, open_market};
 use trader::LoadedTrader;
 use weir_client::load::Rng;
 

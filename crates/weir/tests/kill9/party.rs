@@ -9,10 +9,10 @@ use weir_client::load::Rng;
 use weir_types::SessionId;
 
 use crate::audit;
-use crate::common::copying::desk_of;
-use crate::common::following::{Following, latest_states};
-use crate::common::{HANG, Home, Node, SUPERVISOR, TRADING, Who, definition_of, trader_of, until};
 use crate::copies::CopyReader;
+use crate::support::copying::desk_of;
+use crate::support::following::{Following, latest_states};
+use crate::support::{HANG, Home, Node, SUPERVISOR, TRADING, Who, definition_of, trader_of, until};
 use crate::trader::LoadedTrader;
 
 pub const TRADERS: [Who; 4] = [trader_of(21), trader_of(22), trader_of(23), trader_of(24)];

@@ -10,8 +10,8 @@ use weir_types::{ClOrdId, Epoch, EventNo, ExecInst, Price, Qty, Side, TimeInForc
 use weir_wire::Request;
 use weir_wire::dialogue::put_request;
 
-use crate::common::{HANG, INSTRUMENT, Node, TRADING, Who};
 use crate::ledger::Ledger;
+use crate::support::{HANG, INSTRUMENT, Node, TRADING, Who};
 
 /// The most requests in flight.
 const WINDOW: usize = 48;
@@ -151,7 +151,7 @@ impl LoadedTrader {
 
     fn submit(&mut self, request: Request) {
         let client = self.client.as_mut().expect("it is open");
-        match client.submit(self.who.session_id, (TRADING, request), Times::default()) {
+        match client.submit(self.who.session_id, TRADING, request, Times::default()) {
             Submit::Sent(request_no) => {
                 let request = stamp(request, self.who.session_id, request_no);
                 let before = self.ledger.sent.insert(request_no, request);

@@ -7,10 +7,10 @@ use weir_client::load::Rng;
 use weir_powercut::Losses;
 use weir_types::PartitionId;
 
-use crate::common::{Node, TRADING, open_market};
 use crate::cutter::{Aim, Cut, aim_at};
 use crate::machine::Machine;
 use crate::party::{Party, TRADERS, number_from};
+use crate::support::{Node, TRADING, open_market};
 use crate::trader::LoadedTrader;
 
 /// A durability level's promise about power cuts.

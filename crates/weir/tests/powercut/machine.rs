@@ -11,8 +11,8 @@ use weir_powercut::PowerDisk;
 use weir_powercut::mount::{MountError, Mounted};
 use weir_skip::{Need, skip};
 
-use crate::common::Home;
 use crate::party::SMALL_FILES;
+use crate::support::Home;
 
 /// The least duration of a sync: long enough that batches form, short enough for many syncs per
 /// second.

@@ -15,9 +15,9 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
-#[path = "../common/mod.rs"]
+#[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "every test program takes a part of it")]
-mod common;
+mod support;
 
 #[path = "../kill9/audit.rs"]
 mod audit;
@@ -36,10 +36,10 @@ mod trader;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use campaign::{Campaign, Promise};
-use common::trader::Trader;
-use common::{ALICE, HANG, TRADING, open_market, until};
 use machine::Machine;
 use party::number_from;
+use support::trader::Trader;
+use support::{ALICE, HANG, TRADING, open_market, until};
 use weir_powercut::{Faults, PowerLoss};
 use weir_types::EventNo;
 

@@ -80,12 +80,18 @@ impl Day {
             return;
         }
         let engine = &self.market.engine;
-        let differs = self.stand.differs(engine, (INSTRUMENT, "WEIR"), (-2, usize::MAX));
+        let differs = self.stand.differs(engine, INSTRUMENT, "WEIR", -2, usize::MAX);
         assert_eq!(differs, None, "{events:#?}");
     }
 
-    fn enter(&mut self, name: &str, order: (Side, i64, u64), with: impl FnOnce(&mut NewOrder)) {
-        let (side, price, qty) = order;
+    fn enter(
+        &mut self,
+        name: &str,
+        side: Side,
+        price: i64,
+        qty: u64,
+        with: impl FnOnce(&mut NewOrder),
+    ) {
         let mut order = self.market.order(named(name), side, Price(price), Qty(qty));
         with(&mut order);
         let events =
@@ -94,11 +100,11 @@ impl Day {
     }
 
     fn buy(&mut self, name: &str, price: i64, qty: u64) {
-        self.enter(name, (Side::Buy, price, qty), |_| {});
+        self.enter(name, Side::Buy, price, qty, |_| {});
     }
 
     fn sell(&mut self, name: &str, price: i64, qty: u64) {
-        self.enter(name, (Side::Sell, price, qty), |_| {});
+        self.enter(name, Side::Sell, price, qty, |_| {});
     }
 
     fn replace(&mut self, name: &str, price: i64, qty: u64) {
@@ -168,9 +174,9 @@ impl Day {
         self.phase(Phase::OpeningCall);
         self.buy("b1", 10_010, 300);
         self.sell("s1", 10_000, 100);
-        self.enter("ice", (Side::Sell, 10_005, 500), |o| o.display_qty = Qty(50));
-        self.enter("mo", (Side::Buy, 0, 50), |o| o.ord_type = OrdType::Market);
-        self.enter("loo", (Side::Buy, 9_000, 10), |o| o.time_in_force = TimeInForce::AtTheOpen);
+        self.enter("ice", Side::Sell, 10_005, 500, |o| o.display_qty = Qty(50));
+        self.enter("mo", Side::Buy, 0, 50, |o| o.ord_type = OrdType::Market);
+        self.enter("loo", Side::Buy, 9_000, 10, |o| o.time_in_force = TimeInForce::AtTheOpen);
         self.phase(Phase::Continuous);
     }
 
@@ -181,13 +187,13 @@ impl Day {
         self.replace("s2", 10_020, 150);
         self.replace("s2", 10_015, 150);
         self.replace("b2", 10_015, 120);
-        self.enter("stop", (Side::Sell, 0, 40), |o| {
+        self.enter("stop", Side::Sell, 0, 40, |o| {
             (o.ord_type, o.stop_px) = (OrdType::Stop, Price(9_980));
         });
         self.buy("b4", 9_980, 30);
         self.buy("b5", 9_970, 70);
-        self.enter("ioc", (Side::Sell, 9_980, 50), |o| o.time_in_force = TimeInForce::Ioc);
-        self.enter("stp", (Side::Sell, 9_970, 5), |o| {
+        self.enter("ioc", Side::Sell, 9_980, 50, |o| o.time_in_force = TimeInForce::Ioc);
+        self.enter("stp", Side::Sell, 9_970, 5, |o| {
             o.self_trade_prevention = SelfTradePrevention::CancelOldest;
         });
         self.cancel("stp");
@@ -212,8 +218,8 @@ impl Day {
     }
 
     fn closing(&mut self) {
-        self.enter("loc", (Side::Buy, 12_100, 20), |o| o.time_in_force = TimeInForce::AtTheClose);
-        self.enter("day", (Side::Buy, 9_000, 5), |o| o.time_in_force = TimeInForce::Day);
+        self.enter("loc", Side::Buy, 12_100, 20, |o| o.time_in_force = TimeInForce::AtTheClose);
+        self.enter("day", Side::Buy, 9_000, 5, |o| o.time_in_force = TimeInForce::Day);
         self.phase(Phase::ClosingCall);
         self.sell("late", 12_050, 15);
         self.phase(Phase::Closed);

@@ -40,8 +40,8 @@ impl PublishedBook {
         self.stand.publish(&events);
         self.commands += 1;
         let depth = if self.commands.is_multiple_of(WHOLE_EVERY) { usize::MAX } else { DEPTH };
-        let book = (INSTRUMENT, "WEIR");
-        let differs = self.stand.differs(&self.market.engine, book, (EXPONENT, depth));
+        let engine = &self.market.engine;
+        let differs = self.stand.differs(engine, INSTRUMENT, "WEIR", EXPONENT, depth);
         assert_eq!(differs, None, "after {} commands", self.commands);
         Outcome { accepted: true, hits: Vec::new() }
     }
@@ -49,7 +49,9 @@ impl PublishedBook {
     fn enter(
         &mut self,
         id: LocalId,
-        (side, price, qty): (Side, Price, Qty),
+        side: Side,
+        price: Price,
+        qty: Qty,
         time_in_force: TimeInForce,
     ) -> Outcome {
         self.prices.insert(id, price);
@@ -64,10 +66,10 @@ impl BookUnderTest for PublishedBook {
         let (session_id, instrument_id) = (TRADER, INSTRUMENT);
         match *intent {
             OrderIntent::New { local_id, side, price, qty, tif } => {
-                self.enter(local_id, (side, price, qty), tif)
+                self.enter(local_id, side, price, qty, tif)
             }
             OrderIntent::Ioc { local_id, side, price, qty } => {
-                self.enter(local_id, (side, price, qty), TimeInForce::Ioc)
+                self.enter(local_id, side, price, qty, TimeInForce::Ioc)
             }
             OrderIntent::ReplaceQty { local_id, order_qty, .. } => {
                 let cl_ord_id = ClOrdId::from_number(local_id.0);

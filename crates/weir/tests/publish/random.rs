@@ -35,7 +35,7 @@ fn play(bytes: &[u8]) -> Stand {
         script.hear(&events);
         with_short_symbol(&mut events);
         stand.publish(&events);
-        let differs = stand.differs(&engine, (FIT, &symbol), (-2, usize::MAX));
+        let differs = stand.differs(&engine, FIT, &symbol, -2, usize::MAX);
         assert_eq!(differs, None, "after {}: {events:#?}", readable_command(&command));
         let late = stand.late_differs(&symbol);
         assert_eq!(late, None, "after {}: {events:#?}", readable_command(&command));

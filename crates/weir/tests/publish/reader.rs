@@ -189,8 +189,10 @@ impl Stand {
     pub fn differs(
         &self,
         engine: &Engine,
-        (id, symbol): (InstrumentId, &str),
-        (exponent, depth): (i8, usize),
+        id: InstrumentId,
+        symbol: &str,
+        exponent: i8,
+        depth: usize,
     ) -> Option<String> {
         let factor = 10i64.pow(u32::try_from(exponent + 9).expect("a price of the tests"));
         let mut levels: Vec<Level> = Vec::new();

@@ -12,7 +12,8 @@ use super::random::{random_bytes, with_short_symbol};
 use super::reader::{HERE, Stand};
 
 const DAY: u64 = 86_400_000_000_000;
-const FIT: (InstrumentId, &str) = (InstrumentId(100), "64");
+const FIT: InstrumentId = InstrumentId(100);
+const FIT_SYMBOL: &str = "64";
 
 /// Moves an event's times by some days.
 fn later(event: &mut Event, days: u64) {
@@ -72,11 +73,8 @@ fn live(bytes: &[u8], said: &mut Said) -> (History, Stand) {
         }
         stand.publish(&events);
         history.events.extend_from_slice(&events);
-        assert_eq!(
-            stand.differs(&engine, FIT, (-2, usize::MAX)),
-            None,
-            "after {commands} commands"
-        );
+        let differs = stand.differs(&engine, FIT, FIT_SYMBOL, -2, usize::MAX);
+        assert_eq!(differs, None, "after {commands} commands");
     }
     take_down(&stand, said);
     (history, stand)

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use weir_cli::tools::builder::Builder;
 use weir_cli::tools::replay::{ReplayPlan, replay};
 use weir_feed::capture::Datagram;
+use weir_feed::feed_by_name;
 use weir_feed::line::Line;
 use weir_marketgate::capture::{CaptureFile, CaptureWriter, Speed};
-use weir_marketgate::feeds::feed_by_name;
+use weir_marketgate::gateway::file_books::FileBooks;
 use weir_marketgate::receiver::{FeedSection, Receiver};
 use weir_marketgate::udp::sender;
 use weir_types::Nanos;
@@ -47,11 +47,12 @@ fn capture(day: &Day, path: &Path) {
 }
 
 /// Builds a file's books as `weir book --capture` does.
-fn built(path: &Path, feed: &str, pairs: &[(SocketAddr, SocketAddr)]) -> Builder {
-    let mut builder = Builder::new((feed_by_name(feed).expect("it is known").feed)(), pairs);
-    let mut file = CaptureFile::open(path).expect("it is there");
-    assert!(builder.read(&mut file).is_none());
-    builder
+fn built(path: &Path, feed: &str, pairs: &[(SocketAddr, SocketAddr)]) -> FileBooks {
+    let file = CaptureFile::open(path).expect("it is there");
+    let entry = feed_by_name(feed).expect("it is known");
+    let mut books = FileBooks::open(entry, file, pairs).expect("it is a file of the feed");
+    assert!(books.read().is_none());
+    books
 }
 
 fn section(text: &str) -> FeedSection {
@@ -70,12 +71,12 @@ fn nothing() -> Rc<Day> {
     Rc::new(Day::default())
 }
 
-fn assert_same(market: &Market, receiver: &Receiver, builder: &Builder) {
-    assert_eq!(market.books.digest_all(), builder.books().digest_all());
+fn assert_same(market: &Market, receiver: &Receiver, books: &FileBooks) {
+    assert_eq!(market.books.digest_all(), books.books().digest_all());
     let counts = receiver.decode_counts();
-    let want = builder.counts();
+    let want = books.counts();
     assert_eq!((counts.messages, counts.updates), (want.messages, want.updates));
-    assert_eq!(market.books.anomalies(), builder.books().anomalies());
+    assert_eq!(market.books.anomalies(), books.books().anomalies());
     assert!(want.messages > 1_000, "{want:?}");
 }
 
@@ -112,11 +113,11 @@ fn a_capture_without_lines_gives_what_its_groups_give_each_for_itself() {
     while !receiver.is_over() {
         receiver.poll(Nanos(SECOND), &mut market);
     }
-    let builder = built(&path, "itch", &[]);
-    assert_eq!(market.updates, builder.counts().updates);
+    let books = built(&path, "itch", &[]);
+    assert_eq!(market.updates, books.counts().updates);
     assert_eq!(receiver.channels().count(), 2);
     let lost: u64 = receiver.channels().map(|channel| channel.counts.lost).sum();
-    assert_eq!(lost, builder.counts().lost);
+    assert_eq!(lost, books.counts().lost);
 }
 
 /// Counts updates of any channel.
@@ -220,7 +221,7 @@ fn a_damaged_capture_is_taken_up_to_the_damage() {
 }
 
 /// Sends a capture's datagrams of one group again, and receives them from a socket.
-fn sent_again(path: &Path, feed: &str, group: Option<SocketAddr>, want: &Builder) {
+fn sent_again(path: &Path, feed: &str, group: Option<SocketAddr>, want: &FileBooks) {
     let text = format!(
         "name = \"{feed}\"\nsilence_ms = 0\n[[lines]]\na = \"239.77.20.7:0@127.0.0.1\"\n\
          [timing]\ngive_up_ms = 60000\n"

@@ -12,7 +12,7 @@ mod full_ring;
 mod lobster_itch;
 mod lossy;
 mod market;
-#[path = "../../../market/examples/bench_market/memory.rs"]
+#[path = "../../../market/tests/support/memory.rs"]
 mod memory;
 mod passed_over;
 mod recovery;

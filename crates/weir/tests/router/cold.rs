@@ -7,12 +7,12 @@ use std::time::Duration;
 use weir_client::request::LimitOrder;
 use weir_types::{Side, TimeInForce};
 
-use crate::common::address::free_address;
-use crate::common::following::{Following, latest_states};
-use crate::common::trader::Trader;
-use crate::common::{ALICE, BOB, Home, Node, SUPERVISOR, definition_of, open_market, until};
 use crate::feeder::Feeder;
 use crate::stand::{ROUTER, Router, Stand, mirror};
+use crate::support::address::free_address;
+use crate::support::following::{Following, latest_states};
+use crate::support::trader::Trader;
+use crate::support::{ALICE, BOB, Home, Node, SUPERVISOR, definition_of, open_market, until};
 
 fn pass(trader: &mut Trader, numbers: std::ops::Range<u64>) {
     for number in numbers {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use weir_types::SourceStatus;
 
-use crate::common::following::Following;
-use crate::common::{ALICE, HANG, SUPERVISOR, until};
 use crate::stand::{ROUTER, ROUTER_2, Router, Stand, mirror};
+use crate::support::following::Following;
+use crate::support::{ALICE, HANG, SUPERVISOR, until};
 
 fn statuses(reader: &Following) -> Vec<(u16, SourceStatus)> {
     reader.follower.sources().iter().map(|state| (state.source_id.0, state.status)).collect()

@@ -15,7 +15,7 @@ use weir_types::{
 use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::ingest::BatchFlags;
 
-use crate::common::{ALICE, BOB, OPERATOR, Who};
+use crate::support::{ALICE, BOB, OPERATOR, Who};
 
 /// The most rows in a batch.
 const BATCH_LEN: usize = 50;
@@ -72,7 +72,7 @@ impl Feeder {
             _ => {
                 let rec = Rec(self.rows.len() as u64 + 1);
                 let who = if rec.0.is_multiple_of(2) { ALICE } else { BOB };
-                new_row(self.source, (Seq(self.seq), rec), who)
+                new_row(self.source, Seq(self.seq), rec, who)
             }
         };
         self.rows.insert(row.rec, OrderRow { transact_time: time_of(self.seq), ..row });
@@ -83,7 +83,7 @@ impl Feeder {
     pub fn pass(&mut self) {
         self.seq += 1;
         let rec = Rec(self.rows.len() as u64 + 1);
-        let row = new_row(self.source, (Seq(self.seq), rec), ALICE);
+        let row = new_row(self.source, Seq(self.seq), rec, ALICE);
         let row = OrderRow { ord_status: OrdStatus::Canceled, leaves_qty: Qty::ZERO, ..row };
         self.rows.insert(rec, row);
         self.pending.push(row);
@@ -163,7 +163,7 @@ fn push(writer: &mut SourceWriter, rows: &[OrderRow], flags: BatchFlags) {
     let _ = writer.push(&rows, flags).expect("few rows wait");
 }
 
-fn new_row(source: PartitionId, (seq, rec): (Seq, Rec), who: Who) -> OrderRow {
+fn new_row(source: PartitionId, seq: Seq, rec: Rec, who: Who) -> OrderRow {
     OrderRow {
         rec,
         seq,

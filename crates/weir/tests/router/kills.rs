@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use weir_client::load::Rng;
 
-use crate::common::following::Following;
-use crate::common::{ALICE, BOB, HANG, SUPERVISOR, Who};
 use crate::stand::{ROUTER, ROUTER_2, Router, Stand, mirror};
+use crate::support::following::Following;
+use crate::support::{ALICE, BOB, HANG, SUPERVISOR, Who};
 
 fn number_from(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use weir_client::load::Rng;
 
-use crate::common::following::Following;
-use crate::common::{ALICE, Node, SUPERVISOR, until};
 use crate::feeder::Feeder;
 use crate::stand::{ROUTER, Router, Stand, mirror};
+use crate::support::following::Following;
+use crate::support::{ALICE, Node, SUPERVISOR, until};
 
 /// Returns two nodes with the same feed, and a router that treats the second as an unindexed
 /// replica.

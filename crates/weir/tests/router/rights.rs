@@ -13,8 +13,8 @@ use weir_wire::dialogue::{put_fetch_orders, put_request};
 use weir_wire::order_entry::NewOrder;
 use weir_wire::reference::DefineSession;
 
-use crate::common::{ALICE, BOB, HANG, Node, SUPERVISOR, Who, definition_of, trader_of, until};
 use crate::stand::{ROUTER, Router, Stand};
+use crate::support::{ALICE, BOB, HANG, Node, SUPERVISOR, Who, definition_of, trader_of, until};
 use crate::{feeder, web};
 
 /// The answer to a query.

@@ -3,9 +3,9 @@
 use serde_json::Value;
 use weir_client::follower::Follower;
 
-use crate::common::following::Following;
-use crate::common::{ALICE, BOB, SUPERVISOR, Who, until};
 use crate::stand::{ROUTER, ROUTER_2, Router, Stand, config_of, mirror, of_source};
+use crate::support::following::Following;
+use crate::support::{ALICE, BOB, SUPERVISOR, Who, until};
 use crate::web;
 
 fn stand() -> (Stand, Router) {
@@ -77,7 +77,7 @@ fn order_state_over_http_is_the_routers_too() {
 }
 
 /// Follows one source at a node from a token. Returns the reader and its newest token.
-fn at_node(stand: &Stand, source: u16, (who, token): (Who, Vec<u8>)) -> (Following, Vec<u8>) {
+fn at_node(stand: &Stand, source: u16, who: Who, token: Vec<u8>) -> (Following, Vec<u8>) {
     let follower = Follower::new(of_source(config_of(who), source), token);
     let mut reader = Following::start_as(stand.backends[0].node(), who, follower);
     reader.until_online();
@@ -96,7 +96,7 @@ fn a_token_goes_from_a_node_to_a_router_to_another_and_back() {
     let mut token = Vec::new();
     for round in 0..3 {
         stand.trade(30);
-        let (reader, next) = at_node(&stand, 21, (SUPERVISOR, token));
+        let (reader, next) = at_node(&stand, 21, SUPERVISOR, token);
         known.extend(mirror(&reader));
         assert_eq!(reader.resyncs, [], "round {round} at the node");
         reader.log_out();

@@ -13,12 +13,12 @@ use weir_types::{OrderId, PartitionId, RequestNo, Role, SessionId, Symbol};
 use weir_wire::delivery::OrderRow;
 use weir_wire::reference::DefineFirm;
 
-use crate::common::address::free_address;
-use crate::common::following::Following;
-use crate::common::{
+use crate::feeder::{Feeder, core_of};
+use crate::support::address::free_address;
+use crate::support::following::Following;
+use crate::support::{
     ALICE, BOB, HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, until,
 };
-use crate::feeder::{Feeder, core_of};
 
 /// The session that routers use at nodes.
 pub const ROUTER: Who = Who { session_id: SessionId(90), role: Role::Supervisor, ..OPERATOR };

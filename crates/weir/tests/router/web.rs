@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
-use crate::common::{HANG, Node, Who};
+use crate::support::{HANG, Node, Who};
 
 /// Sends `GET path` and returns the status code and the JSON body.
 pub fn get(node: &Node, who: &Who, path: &str) -> (u16, Value) {

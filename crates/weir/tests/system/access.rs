@@ -15,9 +15,9 @@ use weir_wire::reference::DefineSession;
 use weir_wire::session::{Challenge, Logon, LogonReject, NodeId, SignedLogon};
 use weir_wire::{Message, NodeMessage};
 
-use crate::common::trader::Trader;
-use crate::common::wire::{Wire, logon_of, signed_logon_of};
-use crate::common::{
+use crate::support::trader::Trader;
+use crate::support::wire::{Wire, logon_of, signed_logon_of};
+use crate::support::{
     ALICE, BOB, HANG, Home, Node, OPERATOR, TRADING, Who, definition_of, open_market, trader_of,
     until,
 };

@@ -9,14 +9,14 @@ use weir_client::ClientError;
 use weir_client::subscription::{NewSubscription, Seen, Subscription};
 use weir_types::{EventNo, PartitionId, Reason, SubscriptionKind};
 
-use crate::common::following::Following;
-use crate::common::trader::Trader;
-use crate::common::{
-    ALICE, BOB, Home, Node, SUPERVISOR, TRADING, definition_of, open_market, until,
-};
 use crate::ingest::core::{Core, Random};
 use crate::ingest::{Fed, ingest_address, node_with, reader};
 use crate::subscriptions::{self, BACK_OFFICE, address, make, take};
+use crate::support::following::Following;
+use crate::support::trader::Trader;
+use crate::support::{
+    ALICE, BOB, Home, Node, SUPERVISOR, TRADING, definition_of, open_market, until,
+};
 use crate::tools::{SMALL, weir};
 
 fn said(output: &Output) -> String {
@@ -219,7 +219,7 @@ fn keys_in_a_backup_are_for_the_owner_only_and_the_operators_only_by_choice() {
 
 #[test]
 fn an_outside_cores_store_and_what_subscribers_have_not_taken_come_back_with_a_backup() {
-    let settings = "durability = \"disk\"\n[broker]\nlisten = \"127.0.0.1:0\"\n";
+    let settings = "durability = \"disk\"\n[subscriptions]\nlisten = \"127.0.0.1:0\"\n";
     let (home, node) = node_with(settings);
     open_market(&node, &[ALICE, BOB]);
     let mut admin = node.admin();
@@ -241,11 +241,11 @@ fn an_outside_cores_store_and_what_subscribers_have_not_taken_come_back_with_a_b
     drop(away);
     // The broker writes unclaimed messages to disk with a short delay.
     until("the messages on the disk", || {
-        (node.status()["broker"]["written"].as_u64() >= Some(6)).then_some(())
+        (node.status()["subscriptions"]["written"].as_u64() >= Some(6)).then_some(())
     });
     let taken = back_up(&home);
     assert_eq!(taken["sources"][0]["partition"], 40);
-    assert!(taken["broker_files"].as_u64() > Some(1), "{taken}");
+    assert!(taken["subscription_files"].as_u64() > Some(1), "{taken}");
     assert!(node.terminate().success());
 
     let (again, other) = node_with(settings);

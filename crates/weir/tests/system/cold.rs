@@ -11,9 +11,9 @@ use weir_wire::Request;
 
 use super::service::{SmallDisk, fill};
 use super::web;
-use crate::common::following::{Following, OrderState, latest_states};
-use crate::common::trader::Trader;
-use crate::common::{ALICE, BOB, Home, Node, SUPERVISOR, Who, definition_of, open_market, until};
+use crate::support::following::{Following, OrderState, latest_states};
+use crate::support::trader::Trader;
+use crate::support::{ALICE, BOB, Home, Node, SUPERVISOR, Who, definition_of, open_market, until};
 
 /// A store that keeps few ended orders, and files that close soon.
 const CONFIG: &str = "[web]\nlisten = \"127.0.0.1:0\"\n\

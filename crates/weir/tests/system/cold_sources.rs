@@ -18,8 +18,8 @@ use super::ingest::core::{Core, Random, SOURCE};
 use super::ingest::{Fed, STRANGER, ingest_address, mirror, node_with, row_of};
 use super::service::{SmallDisk, fill};
 use super::web;
-use crate::common::following::Following;
-use crate::common::{ALICE, HANG, Home, Node, SUPERVISOR, Who, definition_of, until};
+use crate::support::following::Following;
+use crate::support::{ALICE, HANG, Home, Node, SUPERVISOR, Who, definition_of, until};
 
 /// The smallest store that can be configured, and files that close soon.
 const COLD: &str = "[web]\nlisten = \"127.0.0.1:0\"\n[delivery]\nended_orders_max = 4096\n\
@@ -559,7 +559,7 @@ fn two_sources_have_files_of_their_own_and_damage_of_one_is_nobody_elses() {
     let mut random = Random(6);
     let mut core = Core::new();
     (core.attributes_len, core.begun_at) = (Some(40), Some(unix_time()));
-    let mut other = Fed::of(&m.node, core, (OTHER, STRANGER));
+    let mut other = Fed::of(&m.node, core, OTHER, STRANGER);
     (0..60).for_each(|_| other.core.trade(&mut random));
     other.until_fed();
     let config = |token: Vec<u8>| {

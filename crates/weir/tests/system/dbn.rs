@@ -6,14 +6,14 @@ use ::dbn::{MappingInterval, MboMsg, Metadata, RecordHeader, SType, Schema, Symb
 use weir_client::market::Wanted;
 use weir_types::{MarketContent, Price, Qty, Side};
 
-use crate::common::{ALICE, Home, open_market, until};
 use crate::market::{Subscriber, addresses};
+use crate::support::{ALICE, Home, open_market, until};
 
 const TODAY: u64 = 20_458 * 86_400_000_000_000;
 const NUMBER: u32 = 3_000_000_000;
 
 /// Returns an order message of the instrument: action and side, price in whole units, size.
-fn order(order_id: u64, (action, side): (u8, u8), (price, size): (i64, u32)) -> MboMsg {
+fn order(order_id: u64, action: u8, side: u8, price: i64, size: u32) -> MboMsg {
     MboMsg {
         hd: RecordHeader::new::<MboMsg>(::dbn::rtype::MBO, 2, NUMBER, TODAY + order_id),
         order_id,
@@ -42,10 +42,10 @@ fn a_file_of_dbn_is_served_by_its_symbols() {
         .build();
     let mut encoder = Encoder::new(Vec::new(), &metadata).unwrap();
     for record in [
-        order(1, (b'A', b'B'), (99, 5)),
-        order(2, (b'A', b'B'), (98, 7)),
-        order(3, (b'A', b'A'), (101, 9)),
-        order(2, (b'C', b'B'), (98, 3)),
+        order(1, b'A', b'B', 99, 5),
+        order(2, b'A', b'B', 98, 7),
+        order(3, b'A', b'A', 101, 9),
+        order(2, b'C', b'B', 98, 3),
     ] {
         encoder.encode_record(&record).unwrap();
     }
@@ -53,8 +53,8 @@ fn a_file_of_dbn_is_served_by_its_symbols() {
     let path = dir.path().join("day.dbn.zst");
     std::fs::write(&path, zstd::encode_all(&encoder.get_ref()[..], 1).unwrap()).unwrap();
     let config = format!(
-        "[market]\nlisten = \"127.0.0.1:0\"\n[market.feed]\nname = \"dbn\"\n\
-         [market.feed.capture]\nfile = {path:?}\n"
+        "[market_gateway]\nlisten = \"127.0.0.1:0\"\n[market_gateway.feed]\nname = \"dbn\"\n\
+         [market_gateway.feed.capture]\nfile = {path:?}\n"
     );
     let home = Home::with_config("os", &config);
     let node = home.start();

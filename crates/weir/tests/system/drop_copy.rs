@@ -17,11 +17,11 @@ use weir_wire::reference::{DefineFirm, KillSwitch};
 use weir_wire::session::Logon;
 use weir_wire::{Message, Request};
 
-use crate::common::copying::{Copy, Desk, desk_of, told};
-use crate::common::following::{Following, latest_states};
-use crate::common::trader::Trader;
-use crate::common::wire::logon_of;
-use crate::common::{
+use crate::support::copying::{Copy, Desk, desk_of, told};
+use crate::support::following::{Following, latest_states};
+use crate::support::trader::Trader;
+use crate::support::wire::logon_of;
+use crate::support::{
     ALICE, BOB, HANG, Home, INSTRUMENT, Node, OPERATOR, SUPERVISOR, TRADING, Who, definition_of,
     open_market, trader_of, until,
 };
@@ -236,7 +236,7 @@ fn a_desk_goes_on_where_it_was_after_a_reconnect_and_after_the_node_was_killed()
 
 /// Logs a desk on, unless its session is still on another connection.
 fn try_log_on(node: &Node, who: Who) -> Option<Desk> {
-    use crate::common::wire::Wire;
+    use crate::support::wire::Wire;
     let mut wire = Wire::connect(node);
     match wire.try_log_on(&logon_of(&who), &[]) {
         Ok(_) => {
@@ -486,7 +486,7 @@ fn name_of(report: &CopiedReport) -> Option<ClOrdId> {
 #[test]
 fn a_reader_comes_back_by_itself_and_has_each_copy_once() {
     let (home, mut node) = market();
-    let copies = DropCopy::new((DESK.session_id, FirmId::NONE), Beginning::Oldest, &[]);
+    let copies = DropCopy::new(DESK.session_id, FirmId::NONE, Beginning::Oldest, &[]);
     let connected = DropCopyReader::connect(node.address(), DESK.config(), copies, HANG);
     let mut reader = connected.unwrap();
     let mut heard: Vec<(ReportCopy, ClOrdId)> = Vec::new();
@@ -552,7 +552,7 @@ fn the_command_prints_copies_and_goes_on_from_the_points_that_it_kept() {
     assert_eq!(second[0]["previous_copy_no"], first[0]["copy_no"]);
     let refused = weir(&node, &DESK, &["--firm", &BOB.firm_id.to_string(), "--once"]);
     let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(!refused.status.success() && said.contains("role does not allow"), "{said}");
+    assert!(!refused.status.success() && said.contains("its own drop copy sessions"), "{said}");
     let text = weir(&node, &DESK, &["--from", "oldest", "--once"]);
     assert!(String::from_utf8(text.stdout).unwrap().contains("New order"));
 }

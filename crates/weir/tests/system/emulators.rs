@@ -14,8 +14,8 @@ use weir_client::load::{Arrivals, Verdict};
 use weir_types::{Nanos, OrderId, PartitionId, Role};
 use weir_wire::delivery::OrderRow;
 
-use crate::common::following::Following;
-use crate::common::{HANG, Home, Node, SUPERVISOR, definition_of};
+use crate::support::following::Following;
+use crate::support::{HANG, Home, Node, SUPERVISOR, definition_of};
 use crate::tools::weir_at;
 
 const SOURCES: [PartitionId; 2] = [PartitionId(40), PartitionId(41)];
@@ -34,7 +34,7 @@ fn node() -> (Home, Node) {
 
 fn feeder(node: &Node) -> Feeder {
     let mut admin = node.admin();
-    let sessions = define_sessions(&mut admin, Role::Source, (30, 2)).unwrap();
+    let sessions = define_sessions(&mut admin, Role::Source, 30, 2).unwrap();
     admin.close().unwrap();
     let plan = |source| CorePlan { order_count: 300, ..CorePlan::new(source) };
     let core = |source| EmulatedCore::new(plan(source), unix_time());

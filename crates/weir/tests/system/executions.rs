@@ -15,18 +15,18 @@ use weir_wire::frame::{parse_message, put_message};
 use weir_wire::report::{ExecutionReport, StageTimes};
 use weir_wire::subscription::PublicTrade;
 
-use crate::common::{
-    ALICE, BOB, HANG, Home, INSTRUMENT, Node, SUPERVISOR, Who, definition_of, open_market,
-};
 use crate::ingest::CORE;
 use crate::subscriptions::{self, BACK_OFFICE, address, make, take};
+use crate::support::{
+    ALICE, BOB, HANG, Home, INSTRUMENT, Node, SUPERVISOR, Who, definition_of, open_market,
+};
 
 const SOURCE: PartitionId = PartitionId(40);
 /// The session of a second core, which feeds source 41.
 const OTHER: Who = Who { session_id: SessionId(31), ..CORE };
 
 fn market(durability: &'static str) -> (Home, Node) {
-    let config = "[broker]\nlisten = \"127.0.0.1:0\"\n[ingest]\nlisten = \"127.0.0.1:0\"\n\
+    let config = "[subscriptions]\nlisten = \"127.0.0.1:0\"\n[ingest]\nlisten = \"127.0.0.1:0\"\n\
                   [[ingest.source]]\nid = 40\nsession = 30\n\
                   [[ingest.source]]\nid = 41\nsession = 31\n";
     let home = Home::with_config(durability, config);
@@ -127,7 +127,7 @@ fn each_firm_gets_its_executions_of_an_outside_core_once_through_a_kill_of_the_n
     make(&node, BACK_OFFICE, &NewSubscription::new("fills", SubscriptionKind::Executions));
     make(&node, SUPERVISOR, &NewSubscription::new("all", SubscriptionKind::Executions));
     make(&node, BOB, &NewSubscription::new("tape", SubscriptionKind::Trades));
-    let mut core = Publisher::new(address(&node), CORE.config(), (Epoch(1), 0));
+    let mut core = Publisher::new(address(&node), CORE.config(), Epoch(1), 0);
     say(&mut core, 1..=20);
     until_acknowledged(&mut core, 40);
     let mut fills = subscription(&node, BACK_OFFICE, "fills");
@@ -138,7 +138,7 @@ fn each_firm_gets_its_executions_of_an_outside_core_once_through_a_kill_of_the_n
     node.kill();
     node = home.start();
     // A core that does not know how much arrived publishes everything again, and then more.
-    let mut core = Publisher::new(address(&node), CORE.config(), (Epoch(1), 0));
+    let mut core = Publisher::new(address(&node), CORE.config(), Epoch(1), 0);
     say(&mut core, 1..=30);
     until_acknowledged(&mut core, 60);
     let mut fills = Subscription::new(address(&node), BACK_OFFICE.config(), "fills", seen);
@@ -159,7 +159,7 @@ fn each_firm_gets_its_executions_of_an_outside_core_once_through_a_kill_of_the_n
 fn an_outside_cores_executions_and_the_nodes_own_are_streams_of_their_own() {
     let (_home, node) = market("os");
     make(&node, BACK_OFFICE, &NewSubscription::new("fills", SubscriptionKind::Executions));
-    let mut core = Publisher::new(address(&node), CORE.config(), (Epoch(3), 0));
+    let mut core = Publisher::new(address(&node), CORE.config(), Epoch(3), 0);
     say(&mut core, 1..=5);
     subscriptions::trade(&node, 1..6);
     say(&mut core, 6..=10);
@@ -204,7 +204,7 @@ fn what_is_no_execution_of_the_cores_own_source_is_refused_and_nothing_behind_it
     let (_home, node) = market("os");
     make(&node, SUPERVISOR, &NewSubscription::new("all", SubscriptionKind::Executions));
     let refused = |who: Who, body: Vec<u8>| {
-        let mut core = Publisher::new(address(&node), who.config(), (Epoch(1), 0));
+        let mut core = Publisher::new(address(&node), who.config(), Epoch(1), 0);
         core.publish(SessionId::NONE, &body);
         let begun = std::time::Instant::now();
         loop {
@@ -226,7 +226,7 @@ fn what_is_no_execution_of_the_cores_own_source_is_refused_and_nothing_behind_it
     assert_eq!(refused(CORE, with(|e| e.exec_type = ExecType::New)), Reason::FieldOutOfRange);
     assert_eq!(refused(CORE, with(|e| e.firm_id = FirmId::NONE)), Reason::FieldOutOfRange);
     assert_ne!(refused(CORE, b"no message at all".to_vec()), Reason::None);
-    let mut core = Publisher::new(address(&node), CORE.config(), (Epoch(1), 0));
+    let mut core = Publisher::new(address(&node), CORE.config(), Epoch(1), 0);
     say(&mut core, 1..=3);
     until_acknowledged(&mut core, 6);
     let mut all = subscription(&node, SUPERVISOR, "all");

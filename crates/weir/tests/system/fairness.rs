@@ -4,8 +4,8 @@ use weir_client::SessionConfig;
 use weir_types::{OrdStatus, Reason};
 use weir_wire::reference::DefineSession;
 
-use crate::common::trader::Trader;
-use crate::common::{ALICE, BOB, Home, Node, definition_of, open_market, until};
+use crate::support::trader::Trader;
+use crate::support::{ALICE, BOB, Home, Node, definition_of, open_market, until};
 
 /// More requests than a session may send at once at any rate.
 const TOO_MANY: u64 = 1_500;

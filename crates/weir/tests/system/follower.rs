@@ -14,9 +14,9 @@ use weir_types::{
 use weir_wire::Request;
 use weir_wire::order_entry::MassCancel;
 
-use crate::common::following::{Following, OrderState, latest_states};
-use crate::common::trader::Trader;
-use crate::common::{
+use crate::support::following::{Following, OrderState, latest_states};
+use crate::support::trader::Trader;
+use crate::support::{
     ALICE, BOB, HANG, Home, INSTRUMENT, Node, OPERATOR, SUPERVISOR, TRADING, open_market, until,
 };
 

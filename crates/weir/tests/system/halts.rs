@@ -9,8 +9,8 @@ use weir_types::{
 };
 use weir_wire::reference::KillSwitch;
 
-use crate::common::trader::Trader;
-use crate::common::{ALICE, BOB, Home, INSTRUMENT, Node, TRADING, instrument, open_market, until};
+use crate::support::trader::Trader;
+use crate::support::{ALICE, BOB, Home, INSTRUMENT, Node, TRADING, instrument, open_market, until};
 
 fn market() -> (Home, Node) {
     let home = Home::new("memory");

@@ -17,8 +17,8 @@ use weir_wire::dialogue::{put_fetch_orders, put_source_batch};
 use weir_wire::frame::put_frame;
 use weir_wire::ingest::{OpenSource, SourceBatch};
 
-use crate::common::following::Following;
-use crate::common::{HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, until};
+use crate::support::following::Following;
+use crate::support::{HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, until};
 
 #[path = "../../../delivery/tests/stream/core.rs"]
 #[allow(dead_code, reason = "the stream's own test takes the rest")]
@@ -70,12 +70,12 @@ pub struct Fed {
 
 impl Fed {
     pub fn new(node: &Node, core: Core) -> Fed {
-        Fed::of(node, core, (SOURCE, CORE))
+        Fed::of(node, core, SOURCE, CORE)
     }
 
     /// As [`Fed::new`], for another source.
-    pub fn of(node: &Node, core: Core, (source, who): (PartitionId, Who)) -> Fed {
-        let config = config_of(&core, (source, who));
+    pub fn of(node: &Node, core: Core, source: PartitionId, who: Who) -> Fed {
+        let config = config_of(&core, source, who);
         let writer = SourceWriter::new(ingest_address(node), who.config(), config);
         Fed { core, source, who, writer, pushed: 0, refusals: Vec::new(), level: None }
     }
@@ -91,7 +91,7 @@ impl Fed {
     /// Continues in the core's epoch and pushes all of its batches again.
     pub fn begin(&mut self) {
         self.pushed = 0;
-        self.writer.begin(config_of(&self.core, (self.source, self.who)));
+        self.writer.begin(config_of(&self.core, self.source, self.who));
     }
 
     /// Feeds until the store has acknowledged every batch.
@@ -165,7 +165,7 @@ pub fn row_of(row: OrderRow, source: PartitionId) -> OrderRow {
     OrderRow { partition_id: source, order_id: OrderId::new(source, row.order_id.rec()), ..row }
 }
 
-fn config_of(core: &Core, (source, who): (PartitionId, Who)) -> SourceConfig {
+fn config_of(core: &Core, source: PartitionId, who: Who) -> SourceConfig {
     let open = core.open(who.session_id);
     SourceConfig {
         full_resend: open.full_resend == Switch::On,

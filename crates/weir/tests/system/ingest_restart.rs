@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use weir_types::{AckLevel, Reason};
 
-use crate::common::{HANG, Home, Node, until};
 use crate::ingest::core::{Core, Random};
 use crate::ingest::{Fed, ingest_address, node_with, reader, source_figure};
+use crate::support::{HANG, Home, Node, until};
 
 /// Returns the number of kills at each durability level.
 fn kills() -> u64 {

@@ -8,9 +8,9 @@ use weir_types::{EventNo, PartitionId, Reason};
 use weir_wire::NodeMessage;
 use weir_wire::session::Logon;
 
-use crate::common::trader::Trader;
-use crate::common::wire::{Wire, logon_of};
-use crate::common::{ALICE, BOB, Home, TRADING, open_market};
+use crate::support::trader::Trader;
+use crate::support::wire::{Wire, logon_of};
+use crate::support::{ALICE, BOB, Home, TRADING, open_market};
 
 #[test]
 fn the_nodes_heartbeats_carry_the_mark_of_each_partition() {
@@ -22,7 +22,7 @@ fn the_nodes_heartbeats_carry_the_mark_of_each_partition() {
         alice.ask_for_report(ALICE.buy(number, 50, 1));
     }
     drop(alice);
-    crate::common::until("the end of the session", || {
+    crate::support::until("the end of the session", || {
         (node.status()["gateway"]["sessions"] == 0).then_some(())
     });
     let mut wire = Wire::connect(&node);

@@ -4,8 +4,8 @@ use weir_client::request::stamp;
 use weir_types::{Reason, RequestNo, SessionId};
 use weir_wire::dialogue::{NodeMessage, put_logon, put_request};
 
-use crate::common::wire::{Wire, logon_of};
-use crate::common::{ALICE, BOB, Home, Node, open_market, until};
+use crate::support::wire::{Wire, logon_of};
+use crate::support::{ALICE, BOB, Home, Node, open_market, until};
 
 fn market(gateway: &str) -> (Home, Node) {
     let home = Home::with_config("memory", &format!("[gateway]\n{gateway}\n"));
@@ -55,7 +55,8 @@ fn places_are_of_those_that_have_logged_on_and_of_those_that_have_not() {
     let (_home, node) = market("connections_max = 2");
     // A connection's slot is free once its end is counted.
     let ended = |want| {
-        let count = || counter(&node, "connections_cut") + counter(&node, "connections_gone");
+        let count =
+            || counter(&node, "connections_cut") + counter(&node, "connections_closed_by_peer");
         until("an end", || (count() == want).then_some(()));
     };
     ended(1);
@@ -110,7 +111,8 @@ fn an_address_with_too_many_strangers_is_told_so_and_let_in_again_when_one_logs_
     drop(second);
     // The figures lag: they also add up before the third connection is counted.
     until("the counters", || {
-        let ended = counter(&node, "connections_cut") + counter(&node, "connections_gone");
+        let ended =
+            counter(&node, "connections_cut") + counter(&node, "connections_closed_by_peer");
         let accounted = ended + counter(&node, "connections") == counter(&node, "accepted");
         let is_told = counter(&node, "address_refused") == 1;
         (accounted && is_told && counter(&node, "connections") == 2).then_some(())

@@ -10,9 +10,9 @@ use weir_wire::Request;
 use weir_wire::reference::DefineFirm;
 use weir_wire::session::{ApiKey, Logon, ResumePoint};
 
-use crate::common::trader::Trader;
-use crate::common::wire::{Wire, logon_of};
-use crate::common::{ALICE, BOB, HANG, Home, Node, SUPERVISOR, TRADING, Who, open_market};
+use crate::support::trader::Trader;
+use crate::support::wire::{Wire, logon_of};
+use crate::support::{ALICE, BOB, HANG, Home, Node, SUPERVISOR, TRADING, Who, open_market};
 
 fn market() -> (Home, Node) {
     let home = Home::new("memory");

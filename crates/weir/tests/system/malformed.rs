@@ -9,9 +9,9 @@ use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, FRAME_HEADER_LEN, put_frame};
 use weir_wire::order_entry::NewOrder;
 use weir_wire::session::LogonReject;
 
-use crate::common::trader::Trader;
-use crate::common::wire::{Wire, logon_of};
-use crate::common::{ALICE, BOB, Home, Node, open_market};
+use crate::support::trader::Trader;
+use crate::support::wire::{Wire, logon_of};
+use crate::support::{ALICE, BOB, Home, Node, open_market};
 
 fn market() -> (Home, Node) {
     let home = Home::new("memory");
@@ -108,7 +108,7 @@ fn each_wrong_frame_is_rejected_by_its_reason_and_field_while_others_trade() {
         _ => None,
     });
     assert_eq!(exec_type, ExecType::New);
-    let malformed = crate::common::until("the counter", || {
+    let malformed = crate::support::until("the counter", || {
         let count = node.status()["gateway"]["malformed"].as_u64()?;
         (count > 0).then_some(count)
     });
@@ -163,7 +163,7 @@ fn a_frame_that_never_ends_harms_nobody_and_one_in_pieces_is_a_frame() {
     bob.ask_for_report(BOB.buy(1, 50, 1));
     drop(half);
     // The session is free once the node has noticed the connection's end.
-    crate::common::until("the end of the session", || {
+    crate::support::until("the end of the session", || {
         (node.status()["gateway"]["sessions"] == 1).then_some(())
     });
     let mut pieces = Wire::connect(&node);

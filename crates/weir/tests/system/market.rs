@@ -30,7 +30,7 @@ use weir_types::{
 use weir_wire::market::{MarketFlags, MarketLevels, MarketOrder, MarketOrders, TradeConditions};
 use weir_wire::market_dialogue::{MarketMessage, MarketRequest};
 
-use crate::common::{ALICE, BOB, HANG, Home, Node, open_market, until};
+use crate::support::{ALICE, BOB, HANG, Home, Node, open_market, until};
 use crate::tools::weir_at;
 
 pub const STEP: Duration = Duration::from_millis(20);
@@ -142,8 +142,9 @@ pub fn free_udp() -> SocketAddr {
 fn start(more: &str) -> (Node, Home, SocketAddr) {
     let feed = free_udp();
     let config = format!(
-        "[market]\nlisten = \"127.0.0.1:0\"\n{more}\n[market.feed]\nname = \"itch\"\n\
-         receive_buffer_bytes = 4194304\n[[market.feed.lines]]\na = \"{feed}\"\n"
+        "[market_gateway]\nlisten = \"127.0.0.1:0\"\n{more}\n\
+         [market_gateway.feed]\nname = \"itch\"\nreceive_buffer_bytes = 4194304\n\
+         [[market_gateway.feed.lines]]\na = \"{feed}\"\n"
     );
     let home = Home::with_config("os", &config);
     let node = home.start();
@@ -697,8 +698,8 @@ fn a_day_file_is_served_and_the_command_line_shows_who_is_told_what() {
     let path = dir.path().join("day.itch");
     std::fs::write(&path, file).unwrap();
     let config = format!(
-        "[market]\nlisten = \"127.0.0.1:0\"\n[market.feed]\nname = \"itch\"\n\
-         [market.feed.capture]\nfile = {path:?}\nspeed = \"max\"\n"
+        "[market_gateway]\nlisten = \"127.0.0.1:0\"\n[market_gateway.feed]\nname = \"itch\"\n\
+         [market_gateway.feed.capture]\nfile = {path:?}\nspeed = \"max\"\n"
     );
     let home = Home::with_config("os", &config);
     let node = home.start();
@@ -760,8 +761,8 @@ fn what_came_is_kept_datagram_by_datagram_and_trades_become_bars() {
     let kept = tempfile::tempdir().unwrap();
     let (audit, bars) = (kept.path().join("audit"), kept.path().join("bars"));
     let (node, _home, feed) = start(&format!(
-        "[market.post.audit]\ndir = {audit:?}\nflush_ms = 10\n\
-         [market.post.bars]\ndir = {bars:?}\nkinds = [\"ticks-10\"]\n"
+        "[market_gateway.post.audit]\ndir = {audit:?}\nflush_ms = 10\n\
+         [market_gateway.post.bars]\ndir = {bars:?}\nkinds = [\"ticks-10\"]\n"
     ));
     let mut venue = Venue::new(feed, "KEPT");
     venue.packets = Some(vec![]);
@@ -828,11 +829,11 @@ fn a_gateway_of_options_alone_says_where_it_serves_and_one_without_a_feed_says_w
 
 #[test]
 fn lost_messages_are_told_and_what_may_be_wrong_is_marked() {
-    let more = "[market.feed.timing]\nreorder_us = 0\ngive_up_ms = 50\n";
+    let more = "[market_gateway.feed.timing]\nreorder_us = 0\ngive_up_ms = 50\n";
     let feed = free_udp();
     let config = format!(
-        "[market]\nlisten = \"127.0.0.1:0\"\n[market.feed]\nname = \"itch\"\n{more}\
-         [[market.feed.lines]]\na = \"{feed}\"\n"
+        "[market_gateway]\nlisten = \"127.0.0.1:0\"\n[market_gateway.feed]\nname = \"itch\"\n{more}\
+         [[market_gateway.feed.lines]]\na = \"{feed}\"\n"
     );
     let home = Home::with_config("os", &config);
     let node = home.start();

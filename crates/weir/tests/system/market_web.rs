@@ -15,11 +15,11 @@ use weir_types::{
 };
 use weir_wire::reference::DefineSession;
 
-use crate::common::{
-    ALICE, BOB, HANG, Home, Node, Who, definition_of, open_market, trader_of, until,
-};
 use crate::market::{
     Day, INSTRUMENTS, Subscriber, Venue, addresses, free_udp, header, ids, settle, symbol_of,
+};
+use crate::support::{
+    ALICE, BOB, HANG, Home, Node, Who, definition_of, open_market, trader_of, until,
 };
 use crate::tools::weir_at;
 use crate::web::{bearer, get_as};
@@ -27,10 +27,10 @@ use crate::web::{bearer, get_as};
 fn start(more: &str) -> (Node, Home, SocketAddr) {
     let feed = free_udp();
     let config = format!(
-        "[web]\nlisten = \"127.0.0.1:0\"\n[market]\nlisten = \"127.0.0.1:0\"\n{more}\n\
-         [market.feed]\nname = \"itch\"\nreceive_buffer_bytes = 4194304\n\
-         [market.feed.timing]\nreorder_us = 0\ngive_up_ms = 50\n\
-         [[market.feed.lines]]\na = \"{feed}\"\n"
+        "[web]\nlisten = \"127.0.0.1:0\"\n[market_gateway]\nlisten = \"127.0.0.1:0\"\n{more}\n\
+         [market_gateway.feed]\nname = \"itch\"\nreceive_buffer_bytes = 4194304\n\
+         [market_gateway.feed.timing]\nreorder_us = 0\ngive_up_ms = 50\n\
+         [[market_gateway.feed.lines]]\na = \"{feed}\"\n"
     );
     let home = Home::with_config("os", &config);
     let node = home.start();
@@ -111,8 +111,14 @@ impl Reader {
     /// Returns an instrument's last quote, in the units of the books.
     fn quote(&self, id: InstrumentId) -> Option<(Price, Qty, Price, Qty)> {
         let q = self.last_of("MarketQuote", id)?;
-        let (bid, ask) = (price(&q["bid_px"]), price(&q["ask_px"]));
-        Some((bid, Qty(whole(&q["bid_size"])), ask, Qty(whole(&q["ask_size"]))))
+        // A missing side is null.
+        let side = |px: &str, size: &str| match (&q[px], &q[size]) {
+            (Value::Null, Value::Null) => (Price(0), Qty(0)),
+            (px, size) => (price(px), Qty(whole(size))),
+        };
+        let ((bid, bid_size), (ask, ask_size)) =
+            (side("bid_px", "bid_size"), side("ask_px", "ask_size"));
+        Some((bid, bid_size, ask, ask_size))
     }
 
     fn has_quotes(&self, venue: &Venue) -> bool {

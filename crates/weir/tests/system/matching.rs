@@ -17,8 +17,8 @@ use weir_wire::event::{OrderEvent, TradeBusted};
 use weir_wire::order_entry::NewOrder;
 use weir_wire::reference::{DefineInstrument, DefineSession};
 
-use crate::common::trader::Trader;
-use crate::common::{
+use crate::support::trader::Trader;
+use crate::support::{
     ALICE, BOB, Home, INSTRUMENT, Node, OPERATOR, TRADING, Who, definition_of, instrument,
     open_market, trader_of, until,
 };
@@ -47,7 +47,7 @@ fn row_when(node: &Node, is_there: impl Fn(&Value) -> bool) -> Value {
 }
 
 /// Returns a day order as a base for other order types.
-fn special(who: Who, number: u64, side: Side, (price, qty): (i64, u64)) -> NewOrder {
+fn special(who: Who, number: u64, side: Side, price: i64, qty: u64) -> NewOrder {
     who.order(number, side, price, qty).new_order()
 }
 
@@ -87,9 +87,9 @@ fn an_opening_call_outlives_a_restart_and_trades_at_one_price() {
     row_when(&node, |row| row["phase"] == "opening-call");
     let book = weir(&node, &["book", "WEIR1", "--once"]);
     assert_eq!(book["phase"], "opening-call");
-    assert_eq!(book["indicative"]["price_mantissa"], 201);
-    assert_eq!(book["indicative"]["volume"], 200);
-    assert_eq!(book["indicative"]["surplus"], -50);
+    assert_eq!(book["indicative"]["price"], "2.01");
+    assert_eq!(book["indicative"]["volume"], "200");
+    assert_eq!(book["indicative"]["surplus"], "-50");
     assert!(node.terminate().success());
 
     let node = home.start();
@@ -116,17 +116,17 @@ fn orders_at_the_close_wait_beside_the_book_and_meet_in_the_closing_call() {
     let mut alice = Trader::log_on(&node, ALICE);
     let mut bob = Trader::log_on(&node, BOB);
     bob.ask_for_report(BOB.sell(1, 60, 5));
-    let mut order = special(ALICE, 1, Side::Buy, (0, 5));
+    let mut order = special(ALICE, 1, Side::Buy, 0, 5);
     (order.ord_type, order.time_in_force) = (OrdType::Market, TimeInForce::AtTheClose);
     let parked = alice.ask_for_report(Request::NewOrder(order));
     assert_eq!((parked.ord_status, parked.leaves_qty), (OrdStatus::New, Qty(5)));
     let book = weir(&node, &["book", "WEIR1", "--once"]);
-    assert_eq!((&book["parked"], &book["market_buy_qty"]), (&1.into(), &0.into()));
+    assert_eq!((&book["parked"], &book["market_buy_qty"]), (&1.into(), &"0".into()));
     weir(&node, &["admin", "phase", "all", "closing-call"]);
     row_when(&node, |row| row["phase"] == "closing-call");
     let book = weir(&node, &["book", "WEIR1", "--once"]);
-    assert_eq!((&book["parked"], &book["market_buy_qty"]), (&0.into(), &5.into()));
-    assert_eq!(book["indicative"]["price_mantissa"], 60);
+    assert_eq!((&book["parked"], &book["market_buy_qty"]), (&0.into(), &"5".into()));
+    assert_eq!(book["indicative"]["price"], "0.60");
     weir(&node, &["admin", "phase", "all", "closed"]);
     let bought = alice.report_where(is_trade_of(1));
     assert_eq!((bought.last_px, bought.ord_status), (Price(60), OrdStatus::Filled));
@@ -140,7 +140,7 @@ fn a_stop_is_triggered_by_a_trade_at_its_price() {
     let mut alice = Trader::log_on(&node, ALICE);
     let mut bob = Trader::log_on(&node, BOB);
     let mut carol = Trader::log_on(&node, CAROL);
-    let mut stop = special(CAROL, 1, Side::Buy, (0, 3));
+    let mut stop = special(CAROL, 1, Side::Buy, 0, 3);
     (stop.ord_type, stop.stop_px) = (OrdType::Stop, Price(55));
     assert_eq!(carol.ask_for_report(Request::NewOrder(stop)).ord_type, OrdType::Stop);
     bob.ask_for_report(BOB.sell(1, 55, 1));
@@ -160,7 +160,7 @@ fn an_iceberg_shows_its_next_slice_behind_the_others() {
     let mut alice = Trader::log_on(&node, ALICE);
     let mut bob = Trader::log_on(&node, BOB);
     let mut carol = Trader::log_on(&node, CAROL);
-    let mut iceberg = special(ALICE, 1, Side::Sell, (50, 10));
+    let mut iceberg = special(ALICE, 1, Side::Sell, 50, 10);
     iceberg.display_qty = Qty(2);
     alice.ask_for_report(Request::NewOrder(iceberg));
     bob.ask_for_report(BOB.sell(1, 50, 5));
@@ -168,11 +168,11 @@ fn an_iceberg_shows_its_next_slice_behind_the_others() {
     carol.settle();
     let asks = until("the book after the trades", || {
         let book = weir(&node, &["book", "WEIR1", "--once"]);
-        (book["asks"][0]["qty"] == 6).then(|| book["asks"][0].clone())
+        (book["asks"][0]["qty"] == "6").then(|| book["asks"][0].clone())
     });
-    assert_eq!(asks["shown_qty_max"], 2);
+    assert_eq!(asks["shown_qty_max"], "2");
     let orders = weir(&node, &["orders", "--live", "--once"]);
-    assert_eq!((&orders["leaves_qty"], &orders["display_qty"]), (&6.into(), &2.into()));
+    assert_eq!((&orders["leaves_qty"], &orders["display_qty"]), (&"6".into(), &"2".into()));
     let trades = carol.reports().iter().filter(|r| r.event.exec_type == ExecType::Trade);
     let quantities: Vec<_> = trades.map(|report| report.event.last_qty.0).collect();
     assert_eq!(quantities, [2, 5, 2]);
@@ -182,7 +182,7 @@ fn an_iceberg_shows_its_next_slice_behind_the_others() {
 fn an_order_good_till_a_time_ends_then_without_a_command() {
     let (_home, node) = market();
     let mut alice = Trader::log_on(&node, ALICE);
-    let mut order = special(ALICE, 1, Side::Buy, (50, 1));
+    let mut order = special(ALICE, 1, Side::Buy, 50, 1);
     (order.time_in_force, order.expire_time) = (TimeInForce::Gtd, soon());
     assert_eq!(alice.ask_for_report(Request::NewOrder(order)).ord_status, OrdStatus::New);
     let ended = alice.report_where(|event| event.exec_type == ExecType::Expired);
@@ -228,14 +228,14 @@ fn a_change_of_phase_is_made_when_it_is_due_and_what_is_cleared_is_not() {
     let (_home, node) = market();
     let mut admin = node.admin();
     let (halt, later) = (soon(), Nanos(unix_time().0 + 3_600_000_000_000));
-    admin.schedule_phase((TRADING, INSTRUMENT), halt, Phase::Halted).unwrap();
+    admin.schedule_phase(TRADING, INSTRUMENT, halt, Phase::Halted).unwrap();
     let row = row_when(&node, |row| row["phase"] == "halted");
     assert!(row["phase_since_ns"].as_u64().unwrap() >= halt.0, "not before its time");
     for at in [later, Nanos(later.0 + 1)] {
-        admin.schedule_phase((TRADING, INSTRUMENT), at, Phase::Closed).unwrap();
+        admin.schedule_phase(TRADING, INSTRUMENT, at, Phase::Closed).unwrap();
     }
     assert_eq!(admin.clear_schedule(TRADING, INSTRUMENT).unwrap(), 2);
-    let past = admin.schedule_phase((TRADING, INSTRUMENT), Nanos(1), Phase::Closed);
+    let past = admin.schedule_phase(TRADING, INSTRUMENT, Nanos(1), Phase::Closed);
     let Err(ClientError::Refused { reason, .. }) = past else { panic!("{past:?}") };
     assert_eq!(reason, Reason::FieldOutOfRange);
 }

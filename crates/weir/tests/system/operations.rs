@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::common::trader::Trader;
-use crate::common::{ALICE, BOB, Home, open_market};
+use crate::support::trader::Trader;
+use crate::support::{ALICE, BOB, Home, open_market};
 
 /// Returns whether a line is a comment, `name value` or `name{label="value",...} value`.
 fn is_prometheus(line: &str) -> bool {
@@ -41,7 +41,7 @@ fn metrics_are_in_prometheus_format_and_hold_the_latencies_of_the_orders() {
         alice.ask_for_report(ALICE.buy(number, 50, 1));
     }
     // The drain takes the stamps shortly after the answers.
-    let text = crate::common::until("the orders' latencies", || {
+    let text = crate::support::until("the orders' latencies", || {
         let (code, text) = node.get("/metrics");
         assert_eq!(code, 200);
         let count = text.lines().find_map(|line| {
@@ -73,7 +73,7 @@ fn status_and_health_are_served_and_other_paths_are_not() {
     assert_eq!(node.get("/live"), (200, "live\n".to_owned()));
     assert_eq!(node.get("/ready"), (200, "ready\n".to_owned()));
     assert_eq!(node.get("/nothing").0, 404);
-    let status = crate::common::until("the instruments", || {
+    let status = crate::support::until("the instruments", || {
         let status = node.status();
         (status["instruments"][0]["symbol"] == "WEIR1").then_some(status)
     });

@@ -9,9 +9,9 @@ use weir_client::session::SessionEvent;
 use weir_types::{OrdStatus, Reason};
 use weir_wire::session::Logon;
 
-use crate::common::trader::Trader;
-use crate::common::wire::{Wire, logon_of};
-use crate::common::{ALICE, BOB, Home, Node, OPERATOR, TRADING, Who, open_market, until};
+use crate::support::trader::Trader;
+use crate::support::wire::{Wire, logon_of};
+use crate::support::{ALICE, BOB, Home, Node, OPERATOR, TRADING, Who, open_market, until};
 
 fn market() -> (Home, Node) {
     let home = Home::new("memory");
@@ -81,7 +81,7 @@ fn a_runaway_client_is_throttled_then_stopped_and_its_orders_are_taken_out() {
     until("the kill switch", || (enter(&mut runaway) == Reason::Killed).then_some(()));
     admin(&node, &["cancel", "account", "11"]);
     node.partition_when(TRADING, |row| row["live_orders"] == 1);
-    let told = "weir_gateway_told_by_reason_total{reason=\"Killed\"}";
+    let told = "weir_gateway_engine_refusals_total{reason=\"Killed\"}";
     until("its count", || (counter(&node, told) > 0).then_some(()));
     // Once the client is repaired, the kill switch is taken back and the limits are lifted.
     admin(&node, &["kill", "session", "11", "--off"]);
@@ -134,7 +134,7 @@ fn a_key_that_was_lost_is_replaced_and_whoever_has_it_is_out() {
     let mut finder = Trader::log_on(&node, ALICE);
     finder.ask_for_report(ALICE.buy(1, 50, 1));
     let replaced = admin(&node, &["session", "--id", "11", "--firm", "11"]);
-    let ended = until("the finder's end", || finder.poll(crate::common::HANG).err());
+    let ended = until("the finder's end", || finder.poll(crate::support::HANG).err());
     let is_it = matches!(ended, ClientError::LoggedOut { reason: Reason::KeyReplaced, .. });
     assert!(is_it, "{ended}");
     let refused = Wire::connect(&node).try_log_on(&logon_of(&ALICE), &[]).unwrap_err();

@@ -13,10 +13,10 @@ use weir_marketgate::Datagrams;
 use weir_marketgate::udp::{Listen, PlainReceiver};
 use weir_types::{InstrumentId, MarketContent, Price, Qty, Side, TradingState};
 
-use crate::common::address::free_address;
-use crate::common::{ALICE, BOB, HANG, Home, Node, open_market, until};
 use crate::market::{Subscriber, Told, addresses, free_udp};
 use crate::publish::{Crowd, SCALE, free_port, publish};
+use crate::support::address::free_address;
+use crate::support::{ALICE, BOB, HANG, Home, Node, open_market, until};
 use crate::tools::weir_at;
 
 const SYMBOL: &str = "WEIR1";
@@ -36,7 +36,7 @@ impl Venue {
         let requests = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_address().port());
         let [a, b] = lines;
         let config = format!(
-            "[market_data.publish]\ngroup = \"{a}\"\nline_b = \"{b}\"\n\
+            "[market_publisher]\ngroup = \"{a}\"\nline_b = \"{b}\"\n\
              requests = \"{requests}\"\nrequests_per_second = 100000\n{more}"
         );
         Venue { home: Home::with_config(durability, &config), lines, requests }
@@ -109,9 +109,9 @@ impl Drop for Wire {
 pub fn gateway(wire: &Wire, timing: &str, more: &str) -> (Node, Home) {
     let [a, b] = wire.ends;
     let config = format!(
-        "[market]\nlisten = \"127.0.0.1:0\"\n[market.feed]\nname = \"weir\"\n\
-         [market.feed.timing]\ngive_up_ms = 60000\nrequest_attempts_max = 1000\n{timing}\n\
-         [[market.feed.lines]]\na = \"{a}\"\nb = \"{b}\"\n{more}"
+        "[market_gateway]\nlisten = \"127.0.0.1:0\"\n[market_gateway.feed]\nname = \"weir\"\n\
+         [market_gateway.feed.timing]\ngive_up_ms = 60000\nrequest_attempts_max = 1000\n{timing}\n\
+         [[market_gateway.feed.lines]]\na = \"{a}\"\nb = \"{b}\"\n{more}"
     );
     let home = Home::with_config("os", &config);
     let node = home.start();
@@ -130,8 +130,11 @@ pub fn book_of(node: &Node) -> Rows {
     let mut rows = Rows::new();
     for (key, side) in [("bids", Side::Buy), ("asks", Side::Sell)] {
         for level in book[key].as_array().unwrap() {
-            let number = |key: &str| level[key].as_u64().unwrap_or_else(|| panic!("{level}"));
-            rows.push((side, number("price_mantissa") as i64, number("qty"), number("orders")));
+            let text = |key: &str| level[key].as_str().unwrap_or_else(|| panic!("{level}"));
+            // Two places behind the point are an instrument's of these tests.
+            let price = text("price").replace('.', "").parse().unwrap();
+            let (qty, orders) = (text("qty").parse().unwrap(), level["orders"].as_u64().unwrap());
+            rows.push((side, price, qty, orders));
         }
     }
     rows

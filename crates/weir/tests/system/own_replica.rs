@@ -9,10 +9,10 @@ use weir_client::follower::{Follower, FollowerConfig};
 use weir_types::{OrderId, Reason, RequestNo, SessionId, Symbol};
 use weir_wire::reference::DefineFirm;
 
-use crate::common::address::free_address;
-use crate::common::following::{Following, OrderState};
-use crate::common::trader::Trader;
-use crate::common::{
+use crate::support::address::free_address;
+use crate::support::following::{Following, OrderState};
+use crate::support::trader::Trader;
+use crate::support::{
     ALICE, BOB, Home, Node, SUPERVISOR, TRADING, Who, definition_of, open_market, until,
 };
 use crate::tools::weir_at;
@@ -416,7 +416,7 @@ fn a_router_asks_the_unindexed_replica_for_everything_and_the_master_for_a_firms
         ([parked(&market.node), parked(&replica)] == [Some(1), Some(1)]).then_some(())
     });
     // A router has no readers to list, and shows the other sections.
-    let top = weir_at(&router, &["delivery", "top", "--once", "--json"]).output().unwrap();
+    let top = weir_at(&router, &["top", "--once", "--json"]).output().unwrap();
     assert!(top.status.success(), "{top:?}");
     let top: serde_json::Value = serde_json::from_slice(&top.stdout).unwrap();
     assert_eq!(top["readers"], serde_json::json!([]), "{top}");

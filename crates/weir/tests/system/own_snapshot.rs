@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::common::following::Following;
-use crate::common::trader::Trader;
-use crate::common::{ALICE, BOB, Home, Node, SUPERVISOR, open_market, until};
+use crate::support::following::Following;
+use crate::support::trader::Trader;
+use crate::support::{ALICE, BOB, Home, Node, SUPERVISOR, open_market, until};
 
 /// Starts a market whose store takes a snapshot every few events.
 fn market(durability: &'static str) -> (Home, Node) {
@@ -28,7 +28,7 @@ fn trade(node: &Node, from: u64) {
     alice.settle();
     bob.settle();
     for trader in [alice, bob] {
-        trader.client.log_out(crate::common::HANG).unwrap();
+        trader.client.log_out(crate::support::HANG).unwrap();
     }
 }
 

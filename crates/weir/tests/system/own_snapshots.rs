@@ -7,12 +7,12 @@ use std::net::{SocketAddr, TcpStream};
 use weir_feed::moldudp64::Session;
 use weir_feed::soupbin::{Inbox, Login, Reject, SoupPacket};
 
-use crate::common::address::free_address;
-use crate::common::{ALICE, BOB, HANG, Node, open_market, until};
 use crate::own_feed::{
     Venue, Wire, assert_follows, assert_has_book, book_of, channel, gateway, subscriber,
 };
 use crate::publish::{Crowd, publish};
+use crate::support::address::free_address;
+use crate::support::{ALICE, BOB, HANG, Node, open_market, until};
 
 /// Returns a venue that keeps too few messages for late gateways, and serves snapshots.
 fn venue(durability: &'static str, more: &str) -> (Venue, SocketAddr) {
@@ -39,7 +39,7 @@ impl Raw {
         Raw { stream, inbox: Inbox::new() }
     }
 
-    fn log_in(at: SocketAddr, (name, password): (&str, &str), session: &str) -> Raw {
+    fn log_in(at: SocketAddr, name: &str, password: &str, session: &str) -> Raw {
         let mut raw = Raw::connect(at);
         let session = Session::new(session).unwrap().0;
         raw.say(&SoupPacket::LoginRequest(Login {
@@ -85,10 +85,10 @@ fn who_comes_too_late_to_ask_for_all_joins_by_a_snapshot_while_another_client_ha
     until("that the first messages are kept no more", || {
         (publish(&a)["oldest"].as_u64() > Some(1)).then_some(())
     });
-    let _hanging = Raw::log_in(server, ("weir", "open"), "");
+    let _hanging = Raw::log_in(server, "weir", "open", "");
     let _silent = Raw::connect(server);
     let more = format!(
-        "request = \"{}\"\n[market.feed.lines.glimpse]\naddress = \"{server}\"\n\
+        "request = \"{}\"\n[market_gateway.feed.lines.glimpse]\naddress = \"{server}\"\n\
          username = \"weir\"\npassword_file = {password:?}\n",
         venue.requests
     );
@@ -120,19 +120,23 @@ fn a_snapshot_is_refused_by_its_reason_and_only_so_many_have_one() {
     let (venue, server) = venue("memory", &more);
     let a = venue.start();
     // Nothing has been published, so there is no session yet.
-    let none = Raw::log_in(server, ("weir", "open"), "").hear();
+    let none = Raw::log_in(server, "weir", "open", "").hear();
     assert_eq!(none.as_deref(), Some(&b"JS"[..]));
     open_market(&a, &[ALICE]);
     let session = || publish(&a)["session"].as_str().unwrap_or("").to_owned();
     until("a session", || (!session().is_empty()).then_some(()));
-    for (login, session, want) in [
-        (("weir", "shut"), "", Reject::NotAuthorized),
-        (("", ""), "", Reject::NotAuthorized),
-        (("weir", "open"), "OTHER", Reject::SessionNotAvailable),
+    for (name, password, session, want) in [
+        ("weir", "shut", "", Reject::NotAuthorized),
+        ("", "", "", Reject::NotAuthorized),
+        ("weir", "open", "OTHER", Reject::SessionNotAvailable),
     ] {
-        let mut raw = Raw::log_in(server, login, session);
+        let mut raw = Raw::log_in(server, name, password, session);
         let heard = raw.hear().expect("an answer");
-        assert_eq!(SoupPacket::read(&heard), Ok(SoupPacket::LoginRejected(want)), "{login:?}");
+        assert_eq!(
+            SoupPacket::read(&heard),
+            Ok(SoupPacket::LoginRejected(want)),
+            "{name}, {password}"
+        );
         assert_eq!(raw.hear(), None, "and the connection is over");
     }
     let mut raw = Raw::connect(server);
@@ -140,7 +144,7 @@ fn a_snapshot_is_refused_by_its_reason_and_only_so_many_have_one() {
     assert_eq!(raw.hear(), None, "no client says so");
     drop(raw);
     until("that all have gone", || (snapshots(&a, "clients") == 0).then_some(()));
-    let mut served = Raw::log_in(server, ("weir", "open"), &session());
+    let mut served = Raw::log_in(server, "weir", "open", &session());
     let mut kinds = Vec::new();
     while let Some(packet) = served.hear().filter(|packet| packet[..2] != *b"SG") {
         kinds.push(packet[if packet[0] == b'S' { 1 } else { 0 }]);
@@ -162,7 +166,7 @@ fn a_gateway_joins_the_next_session_too_after_the_other_node_was_killed() {
     let mut crowd = Crowd::new(&a, 0);
     crowd.trade(1_500);
     let glimpse = format!(
-        "request = \"{}\"\n[market.feed.lines.glimpse]\naddress = \"{server}\"\n",
+        "request = \"{}\"\n[market_gateway.feed.lines.glimpse]\naddress = \"{server}\"\n",
         venue.requests
     );
     let (b, _home) = gateway(&wire, "", &glimpse);

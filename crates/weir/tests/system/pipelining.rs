@@ -5,9 +5,9 @@ use weir_wire::NodeMessage;
 use weir_wire::dialogue::put_request;
 use weir_wire::report::{ExecutionReport, StageTimes};
 
-use crate::common::trader::Trader;
-use crate::common::wire::{Wire, logon_of};
-use crate::common::{ALICE, BOB, Home, open_market};
+use crate::support::trader::Trader;
+use crate::support::wire::{Wire, logon_of};
+use crate::support::{ALICE, BOB, Home, open_market};
 
 fn next_report(wire: &mut Wire) -> ExecutionReport {
     wire.expect("a report", |message| match message {
@@ -69,7 +69,7 @@ fn answers_carry_their_stage_times_and_resumed_ones_carry_none() {
         }
     }
     assert!(bob.reports().iter().all(|report| are_in_order(&report.stage_times)));
-    alice.client.log_out(crate::common::HANG).unwrap();
+    alice.client.log_out(crate::support::HANG).unwrap();
 
     let mut again = Trader::resume(&node, ALICE, EventNo(1)).unwrap();
     again.settle();

@@ -16,8 +16,8 @@ use weir_marketgate::Datagrams;
 use weir_marketgate::udp::{Listen, PlainReceiver};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
-use crate::common::trader::Trader;
-use crate::common::{ALICE, BOB, HANG, Home, Node, Who, open_market, until};
+use crate::support::trader::Trader;
+use crate::support::{ALICE, BOB, HANG, Home, Node, Who, open_market, until};
 
 /// The instrument's prices are in hundredths, the books' in 10^-9.
 pub const SCALE: i64 = 10_000_000;
@@ -40,7 +40,7 @@ impl Stand {
     fn new(durability: &'static str) -> Stand {
         let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, 41, 7), free_port());
         let config = format!(
-            "[market_data.publish]\ngroup = \"{group}\"\nrequests = \"127.0.0.1:{}\"\n\
+            "[market_publisher]\ngroup = \"{group}\"\nrequests = \"127.0.0.1:{}\"\n\
              requests_per_second = 100000\n",
             free_port()
         );
@@ -187,7 +187,7 @@ impl Listener {
                     missed += 1;
                     return;
                 }
-                take(channel, heard, (Line::A, datagram.payload));
+                take(channel, heard, Line::A, datagram.payload);
             })
             .unwrap();
         self.missed += missed;
@@ -210,7 +210,7 @@ impl Listener {
             asking.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
             while let Ok(len) = asking.recv(&mut answer) {
                 Listener::note(said, &answer[..len]);
-                take(channel, heard, (Line::Retransmission, &answer[..len]));
+                take(channel, heard, Line::Retransmission, &answer[..len]);
                 channel.tick(now(), heard);
                 if !heard.wanted.is_empty() {
                     break;
@@ -248,7 +248,7 @@ impl Listener {
     }
 }
 
-fn take(channel: &mut Channel, heard: &mut Heard, (line, packet): (Line, &[u8])) {
+fn take(channel: &mut Channel, heard: &mut Heard, line: Line, packet: &[u8]) {
     if line == Line::A {
         heard.session = Header::read(packet).expect("a header").session;
     }

@@ -9,12 +9,12 @@ use serde_json::Value;
 use weir_client::subscription::{BrokerClient, NewSubscription};
 use weir_types::{FirmId, SubscriptionAction, SubscriptionKind};
 
-use crate::common::trader::Trader;
-use crate::common::{ALICE, Home, Node, open_market, until};
+use crate::support::trader::Trader;
+use crate::support::{ALICE, Home, Node, open_market, until};
 use crate::tools::{weir, weir_at};
 
 fn market() -> (Home, Node, Trader) {
-    let home = Home::with_config("os", "[broker]\nlisten = \"127.0.0.1:0\"\n");
+    let home = Home::with_config("os", "[subscriptions]\nlisten = \"127.0.0.1:0\"\n");
     let node = home.start();
     open_market(&node, &[ALICE]);
     let alice = Trader::log_on(&node, ALICE);
@@ -27,12 +27,16 @@ fn orders(node: &Node, words: &[&str]) -> Output {
     weir_at(node, &words).output().unwrap()
 }
 
-/// Returns the prices of the printed orders.
+/// Returns the prices of the printed orders as ticks.
 fn prices(node: &Node, words: &[&str]) -> Vec<i64> {
     let output = orders(node, words);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    let price = |line| serde_json::from_str::<Value>(line).unwrap()["price"].as_i64().unwrap();
+    let price = |line| {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let (whole, cents) = row["price"].as_str().unwrap().split_once('.').expect("two places");
+        format!("{whole}{cents}").parse().unwrap()
+    };
     text.lines().map(price).collect()
 }
 
@@ -88,7 +92,7 @@ fn top_lists_readers_of_order_state_with_their_filter_and_their_rates() {
     alice.ask_for_report(ALICE.sell(1, 60, 2));
     lines.next().expect("the order is told").unwrap();
     let look = |words: &[&str]| {
-        let words = [&["delivery", "top"], words].concat();
+        let words = [&["top"], words].concat();
         weir_at(&node, &words).stdout(Stdio::piped()).spawn().unwrap()
     };
     let said = until("a reader that was served", || {
@@ -120,10 +124,11 @@ fn top_lists_readers_of_order_state_with_their_filter_and_their_rates() {
 fn top_shows_who_is_behind_the_furthest_first_and_says_rates_from_the_second_look_on() {
     let (_home, node, mut alice) = market();
     let top = |words: &[&str]| {
-        let words = [&["delivery", "top"], words].concat();
+        let words = [&["top"], words].concat();
         weir_at(&node, &words)
     };
-    let address: SocketAddr = node.status()["broker"]["address"].as_str().unwrap().parse().unwrap();
+    let address: SocketAddr =
+        node.status()["subscriptions"]["address"].as_str().unwrap().parse().unwrap();
     let mut theirs = BrokerClient::new(address, ALICE.config());
     let mut make = |name, kind| theirs.create(&NewSubscription::new(name, kind)).unwrap();
     make("quiet", SubscriptionKind::State);
@@ -150,7 +155,7 @@ fn top_shows_who_is_behind_the_furthest_first_and_says_rates_from_the_second_loo
     assert!(names(&said)[0].ends_with("quiet") && names(&said).len() == 1, "{said}");
     let text = String::from_utf8(top(&["--once"]).output().unwrap().stdout).unwrap();
     assert!(text.contains("readers wait") && text.contains("trades") && text.contains("away"));
-    let mut compact = weir_at(&node, &["delivery", "subscriptions"]);
+    let mut compact = weir_at(&node, &["subscriptions"]);
     let output = compact.arg("compact").output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("wanted"), "{output:?}");

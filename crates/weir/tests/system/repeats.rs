@@ -9,9 +9,9 @@ use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
 use weir_wire::order_entry::MassCancel;
 use weir_wire::{NodeMessage, Request};
 
-use crate::common::following::{Following, latest_states};
-use crate::common::wire::{Wire, logon_of};
-use crate::common::{ALICE, BOB, Home, INSTRUMENT, SUPERVISOR, TRADING, open_market};
+use crate::support::following::{Following, latest_states};
+use crate::support::wire::{Wire, logon_of};
+use crate::support::{ALICE, BOB, Home, INSTRUMENT, SUPERVISOR, TRADING, open_market};
 
 /// An engine's event for the session.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,9 +3,9 @@
 
 use weir_types::Reason;
 
-use crate::common::{Home, Node, SUPERVISOR, definition_of, until};
 use crate::ingest::core::{Core, Random};
 use crate::ingest::{Fed, ingest_address, node_with, reader};
+use crate::support::{Home, Node, SUPERVISOR, definition_of, until};
 
 /// Starts a replica of the master's source, with these additional settings of its stores.
 fn replica_of(master: &Node, master_home: &Home, settings: &str) -> (Home, Node) {
@@ -158,7 +158,7 @@ fn nobody_but_a_supervisor_gets_a_copy_of_a_store() {
     use weir_wire::frame::put_frame;
     use weir_wire::replica::FollowSource;
     let (_home, master) = node_with("");
-    let ask = |who: crate::common::Who, source_id: u16| {
+    let ask = |who: crate::support::Who, source_id: u16| {
         let mut client = crate::ingest::log_on(&master, who);
         let follow = FollowSource {
             history_high: 0,

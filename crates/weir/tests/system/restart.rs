@@ -8,9 +8,9 @@ use weir_log::{LogReader, SegmentKind};
 use weir_types::{EventNo, OrdStatus, PartitionId, Position, Reason, SessionId};
 use weir_wire::event::OrderEvent;
 
-use crate::common::trader::Trader;
-use crate::common::wire::{Wire, logon_of};
-use crate::common::{ALICE, BOB, Home, SUPERVISOR, TRADING, open_market};
+use crate::support::trader::Trader;
+use crate::support::wire::{Wire, logon_of};
+use crate::support::{ALICE, BOB, Home, SUPERVISOR, TRADING, open_market};
 
 fn events_of(trader: &Trader) -> Vec<OrderEvent> {
     trader.reports().iter().map(|report| report.event).collect()
@@ -149,7 +149,7 @@ fn reference_data_outlives_a_restart_and_can_be_added_to() {
     open_market(&node, &[ALICE]);
     assert!(node.terminate().success());
     let node = home.start();
-    crate::common::until("the instrument", || {
+    crate::support::until("the instrument", || {
         (node.status()["instruments"].as_array().map(Vec::len) == Some(1)).then_some(())
     });
     let mut alice = Trader::log_on(&node, ALICE);

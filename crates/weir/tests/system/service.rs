@@ -1,20 +1,23 @@
 //! The node as a service: health over HTTP, a service manager's notices, diagnostic lines, and a
 //! full disk.
 
+use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use weir_client::SessionConfig;
 use weir_client::session::SessionEvent;
+use weir_client::subscription::BrokerClient;
 use weir_skip::{Need, skip};
-use weir_types::Reason;
+use weir_types::{FirmId, Reason};
 use weir_wire::session::{ApiKey, Logon};
 
-use crate::common::address::free_address;
-use crate::common::trader::Trader;
-use crate::common::wire::{Wire, logon_of};
-use crate::common::{ALICE, BOB, HANG, Home, Node, open_market, until};
+use crate::support::address::free_address;
+use crate::support::trader::Trader;
+use crate::support::wire::{Wire, logon_of};
+use crate::support::{ALICE, BOB, HANG, Home, Node, open_market, until};
 
 fn ready(node: &Node) -> bool {
     node.get("/ready") == (200, "ready\n".to_owned())
@@ -35,7 +38,7 @@ fn a_node_that_recovers_is_live_and_not_ready() {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    let get = |path: &str| crate::common::try_get(&http, path);
+    let get = |path: &str| crate::support::try_get(&http, path);
     until("an answer over HTTP", || get("/live").filter(|answer| answer.0 == 200));
     assert_eq!(get("/ready"), Some((503, "it recovers\n".to_owned())));
     for path in ["/metrics", "/status"] {
@@ -146,6 +149,36 @@ fn lines_as_json_tell_who_came_who_was_refused_and_who_was_cut() {
 }
 
 #[test]
+fn doors_of_subscribers_and_cores_tell_who_was_refused_and_cut() {
+    let config = "[subscriptions]\nlisten = \"127.0.0.1:0\"\n[ingest]\nlisten = \"127.0.0.1:0\"\n";
+    let home = Home::with_config("memory", config);
+    let node = home.start_with(|serve| {
+        serve.args(["--log-format", "json"]);
+    });
+    open_market(&node, &[ALICE]);
+    for door in ["subscriptions", "ingest"] {
+        let page = node.status();
+        let address: SocketAddr = page[door]["address"].as_str().unwrap().parse().unwrap();
+        let session = SessionConfig { key: ApiKey([0x5a; 32]).into(), ..ALICE.config() };
+        let mut client = BrokerClient::new(address, session);
+        assert!(client.list(FirmId::NONE).is_err(), "a wrong key");
+        for message in ["logon refused", "connection cut"] {
+            let line = until(message, || {
+                let said = home.said();
+                let whole = &said[..said.rfind('\n').map_or(0, |end| end + 1)];
+                let lines = whole.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+                lines.into_iter().find(|line| line["message"] == message && line["door"] == door)
+            });
+            assert_eq!(line["reason"], "UnknownKey", "{line}");
+            assert!(line["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{line}");
+            assert!(line["suppressed"].is_u64(), "{line}");
+            let session = if message == "logon refused" { ALICE.session_id.0 } else { 0 };
+            assert_eq!(line["session"], session, "{line}");
+        }
+    }
+}
+
+#[test]
 fn what_is_refused_and_cut_is_counted_by_reason() {
     let home = Home::new("memory");
     let node = home.start();
@@ -159,7 +192,7 @@ fn what_is_refused_and_cut_is_counted_by_reason() {
     let wanted = [
         "weir_gateway_logons_refused_by_reason_total{reason=\"UnknownKey\"} 3",
         "weir_gateway_closed_by_reason_total{reason=\"UnknownKey\"} 3",
-        "weir_gateway_told_by_reason_total{reason=\"InvalidPrice\"} 1",
+        "weir_gateway_engine_refusals_total{reason=\"InvalidPrice\"} 1",
     ];
     for wanted in wanted {
         until(wanted, || node.get("/metrics").1.lines().any(|line| line == wanted).then_some(()));

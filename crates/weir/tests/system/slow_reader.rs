@@ -6,9 +6,9 @@ use weir_types::{EventNo, OrdStatus};
 use weir_wire::NodeMessage;
 use weir_wire::session::Logon;
 
-use crate::common::trader::Trader;
-use crate::common::wire::{Wire, logon_of};
-use crate::common::{ALICE, BOB, HANG, Home, Node, Who, open_market, trader_of, until};
+use crate::support::trader::Trader;
+use crate::support::wire::{Wire, logon_of};
+use crate::support::{ALICE, BOB, HANG, Home, Node, Who, open_market, trader_of, until};
 
 /// The number of trades: 5 MB of reports for Alice, more than all buffers between node and client
 /// hold.

@@ -10,9 +10,9 @@ use weir_client::{ClientError, StateClient, StateEvent};
 use weir_types::{FirmId, OrderId, Reason};
 use weir_wire::delivery::PageFlags;
 
-use crate::common::address::free_address;
-use crate::common::trader::Trader;
-use crate::common::{ALICE, BOB, HANG, Home, Node, SUPERVISOR, TRADING, Who, open_market};
+use crate::support::address::free_address;
+use crate::support::trader::Trader;
+use crate::support::{ALICE, BOB, HANG, Home, Node, SUPERVISOR, TRADING, Who, open_market};
 
 /// The events that followers received.
 #[derive(Default)]
@@ -81,7 +81,7 @@ fn followers_and_orders_go_on_where_they_were_after_the_node_was_killed() {
     let mut told = Told::default();
     let handle = client.follow(FollowerConfig::new(BOB.session_id), Vec::new());
     poll_until(&mut client, &mut told, |told| told.online.contains(&handle));
-    assert!(matches!(client.submit((TRADING, BOB.buy(7, 50, 3))), weir_client::Submit::Sent(_)));
+    assert!(matches!(client.submit(TRADING, BOB.buy(7, 50, 3)), weir_client::Submit::Sent(_)));
     poll_until(&mut client, &mut told, |told| told.count(handle) == 1 && told.reports == 1);
     node.kill();
     let node = home.start();

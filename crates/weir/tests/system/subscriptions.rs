@@ -18,7 +18,7 @@ use weir_wire::frame::parse_message;
 use weir_wire::subscription::PublicTrade;
 use weir_wire::{Message as _, NodeMessage};
 
-use crate::common::{
+use crate::support::{
     ALICE, BOB, HANG, Home, Node, OPERATOR, SUPERVISOR, TRADING, Who, definition_of, open_market,
     until,
 };
@@ -28,7 +28,7 @@ pub const BACK_OFFICE: Who = Who { session_id: SessionId(21), role: Role::DropCo
 const STEP: Duration = Duration::from_millis(20);
 
 fn home(durability: &'static str, more: &str) -> Home {
-    let config = format!("[broker]\nlisten = \"127.0.0.1:0\"\n{more}");
+    let config = format!("[subscriptions]\nlisten = \"127.0.0.1:0\"\n{more}");
     Home::with_config(durability, &config)
 }
 
@@ -43,11 +43,11 @@ fn start(home: &Home) -> Node {
 }
 
 pub fn address(node: &Node) -> SocketAddr {
-    node.status()["broker"]["address"].as_str().expect("it listens").parse().unwrap()
+    node.status()["subscriptions"]["address"].as_str().expect("it listens").parse().unwrap()
 }
 
 fn figure(node: &Node, name: &str) -> u64 {
-    node.status()["broker"][name].as_u64().unwrap_or_else(|| panic!("no {name}"))
+    node.status()["subscriptions"][name].as_u64().unwrap_or_else(|| panic!("no {name}"))
 }
 
 fn broker(node: &Node, who: Who) -> BrokerClient {
@@ -114,8 +114,8 @@ pub fn trade(node: &Node, numbers: std::ops::Range<u64>) {
     let mut traded = 0;
     for number in numbers.clone() {
         let (buy, sell) = (ALICE.buy(number, 100, 1), BOB.sell(number, 100, 1));
-        let _ = client.submit(ALICE.session_id, (TRADING, buy), Times::default());
-        let _ = client.submit(BOB.session_id, (TRADING, sell), Times::default());
+        let _ = client.submit(ALICE.session_id, TRADING, buy, Times::default());
+        let _ = client.submit(BOB.session_id, TRADING, sell, Times::default());
     }
     let begun = Instant::now();
     while traded < 2 * (numbers.end - numbers.start) {
@@ -207,7 +207,7 @@ fn nobody_gets_what_is_not_his() {
         Subscription::new(address(&node), BACK_OFFICE.config(), "letters", Seen::new());
     let ended = (0..500).map(|_| office.next(STEP)).find(|next| *next != Next::Nothing);
     assert_eq!(ended, Some(Next::Ended(Reason::NotEntitled, Vec::new())));
-    let mut trader = Publisher::new(address(&node), BOB.config(), (Epoch(1), 0));
+    let mut trader = Publisher::new(address(&node), BOB.config(), Epoch(1), 0);
     trader.publish(ALICE.session_id, b"psst");
     let begun = Instant::now();
     let refused = loop {
@@ -226,7 +226,7 @@ fn a_supervisor_lists_drains_evicts_and_deletes() {
     let home = home("disk", "");
     let node = start(&home);
     make(&node, ALICE, &NewSubscription::new("letters", SubscriptionKind::Messages));
-    let mut publisher = Publisher::new(address(&node), SUPERVISOR.config(), (Epoch(1), 0));
+    let mut publisher = Publisher::new(address(&node), SUPERVISOR.config(), Epoch(1), 0);
     for number in 1..=10 {
         publisher.publish(ALICE.session_id, &body(number));
     }
@@ -256,7 +256,7 @@ fn past_its_quota_a_subscription_is_evicted_and_told_where_it_stood_and_nobody_e
     let letters = NewSubscription::new("letters", SubscriptionKind::Messages);
     make(&node, ALICE, &NewSubscription { quota_messages: 5, ..letters });
     make(&node, BOB, &letters);
-    let mut publisher = Publisher::new(address(&node), SUPERVISOR.config(), (Epoch(7), 0));
+    let mut publisher = Publisher::new(address(&node), SUPERVISOR.config(), Epoch(7), 0);
     publisher.publish(ALICE.session_id, &body(1));
     publish_all(&mut publisher, 1);
     let mut alice = Subscription::new(address(&node), ALICE.config(), "letters", Seen::new());
@@ -341,7 +341,7 @@ fn a_subscriber_that_takes_nothing_costs_the_others_nothing() {
     make(&node, BOB, &letters);
     let none = Credit { messages: 1, bytes: 1 };
     let mut slow = Subscription::on(broker(&node, ALICE), "letters", none, Seen::new());
-    let mut publisher = Publisher::new(address(&node), SUPERVISOR.config(), (Epoch(1), 0));
+    let mut publisher = Publisher::new(address(&node), SUPERVISOR.config(), Epoch(1), 0);
     let mut fast = Subscription::new(address(&node), BOB.config(), "letters", Seen::new());
     let count = 1_000;
     let long = vec![b'x'; 8 * 1024];
@@ -390,7 +390,7 @@ fn nothing_acknowledged_is_lost_or_skipped_by_kills_of_the_node() {
     let letters = NewSubscription::new("letters", SubscriptionKind::Messages);
     make(&node, ALICE, &letters);
     make(&node, BOB, &letters);
-    let mut publisher = Publisher::new(address(&node), SUPERVISOR.config(), (Epoch(1), 0));
+    let mut publisher = Publisher::new(address(&node), SUPERVISOR.config(), Epoch(1), 0);
     let mut seen: BTreeMap<SessionId, (Seen, u64)> = BTreeMap::new();
     let (mut number, mut acknowledged) = (0, 0);
     for round in 0..=kills {
@@ -491,7 +491,7 @@ fn a_soak_with_subscribers_that_come_and_go_loses_nothing_and_fills_no_disk() {
     let letters = NewSubscription::new("letters", SubscriptionKind::Messages);
     make(&node, ALICE, &letters);
     make(&node, BOB, &letters);
-    let mut publisher = Publisher::new(address(&node), SUPERVISOR.config(), (Epoch(1), 0));
+    let mut publisher = Publisher::new(address(&node), SUPERVISOR.config(), Epoch(1), 0);
     let mut seen: BTreeMap<SessionId, (Seen, u64)> = BTreeMap::new();
     let mut present: BTreeMap<u32, (Who, Subscription)> = BTreeMap::new();
     let (mut number, mut disk_max, mut acknowledged) = (0, 0, 0);
@@ -562,7 +562,7 @@ fn an_end_that_comes_with_the_last_bytes_is_seen_at_once() {
     let mut frame = Vec::new();
     let asked = weir_wire::session::Logon {
         heartbeat_interval_ms: 60_000,
-        ..crate::common::wire::logon_of(&ALICE)
+        ..crate::support::wire::logon_of(&ALICE)
     };
     weir_wire::dialogue::put_logon(&asked, &[], &mut frame);
     let mut stream = std::net::TcpStream::connect(address(&node)).unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::{Node, OPERATOR};
+use crate::support::{Node, OPERATOR};
 
 /// Small segments and frequent snapshots.
 pub const SMALL: &str = "[log]\nsegment_bytes = 1048576\n[events]\nsegment_bytes = 1048576\n\

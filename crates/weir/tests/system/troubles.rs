@@ -10,10 +10,10 @@ use weir_client::ClientError;
 use weir_types::{Epoch, EventNo, Reason, Rec};
 use weir_wire::session::ResumePoint;
 
-use crate::common::following::Following;
-use crate::common::trader::Trader;
-use crate::common::wire::{Wire, logon_of};
-use crate::common::{ALICE, BOB, Home, Node, SUPERVISOR, TRADING, open_market};
+use crate::support::following::Following;
+use crate::support::trader::Trader;
+use crate::support::wire::{Wire, logon_of};
+use crate::support::{ALICE, BOB, Home, Node, SUPERVISOR, TRADING, open_market};
 use crate::tools::{SMALL, weir};
 
 /// The length of a segment's header; its first frame follows.
@@ -255,7 +255,7 @@ fn over_an_upgrade_sessions_are_told_and_resume_where_they_were() {
     let told = alice.last_event_no();
     assert!(node.terminate().success());
     let ended = loop {
-        if let Err(error) = alice.poll(crate::common::HANG) {
+        if let Err(error) = alice.poll(crate::support::HANG) {
             break error;
         }
     };

@@ -11,9 +11,9 @@ use tungstenite::{Message, WebSocket};
 use weir_types::{ClOrdId, FirmId, OrdStatus, Role};
 use weir_wire::reference::DefineSession;
 
-use crate::common::following::Following;
-use crate::common::trader::Trader;
-use crate::common::{
+use crate::support::following::Following;
+use crate::support::trader::Trader;
+use crate::support::{
     ALICE, BOB, HANG, Home, INSTRUMENT, Node, SUPERVISOR, Who, definition_of, open_market,
     trader_of, until,
 };
@@ -60,9 +60,14 @@ pub fn token_of(page: &Value) -> &str {
     page["token"].as_str().expect("a token")
 }
 
+/// Returns the prices, decimals of two places, as ticks.
 fn prices_of(page: &Value) -> Vec<i64> {
     let rows = page["rows"].as_array().expect("rows");
-    rows.iter().map(|row| row["price"].as_i64().expect("a price")).collect()
+    let ticks = |row: &Value| {
+        let (whole, cents) = row["price"].as_str()?.split_once('.')?;
+        (cents.len() == 2).then(|| format!("{whole}{cents}").parse().ok())?
+    };
+    rows.iter().map(|row| ticks(row).unwrap_or_else(|| panic!("no price: {row}"))).collect()
 }
 
 #[test]
@@ -74,6 +79,9 @@ fn orders_are_paged_and_the_token_goes_on_where_a_page_ended() {
     }
     let first = page(&node, &ALICE, "/orders?max_rows=2");
     assert_eq!((prices_of(&first), &first["online"]), (vec![101, 102], &json!(false)));
+    let row = &first["rows"][0];
+    assert_eq!((&row["symbol"], &row["price"]), (&json!("WEIR1"), &json!("1.01")), "{row}");
+    assert_eq!((&row["leaves_qty"], &row["stop_px"]), (&json!("1"), &Value::Null), "{row}");
     let next = page(&node, &ALICE, &format!("/orders?token={}", token_of(&first)));
     assert_eq!((prices_of(&next), &next["online"]), (vec![103, 104, 105], &json!(true)));
     // Without changes, the wait ends with an empty page, which still carries a token.

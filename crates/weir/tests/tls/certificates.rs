@@ -5,8 +5,8 @@ use std::process::Output;
 use weir_client::ClientError;
 use weir_tls::authority::{Authority, Usage};
 
-use crate::common::{ALICE, until};
 use crate::stand::{Stand, try_operator};
+use crate::support::{ALICE, until};
 
 fn error_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -69,7 +69,7 @@ fn certificates_that_cannot_be_used_leave_the_old_ones() {
 
 #[test]
 fn a_hangup_without_tls_reads_the_keys_of_tokens_alone() {
-    let home = crate::common::Home::new("memory");
+    let home = crate::support::Home::new("memory");
     let node = home.start();
     node.hang_up();
     until("the log's line", || home.said().contains("the keys of tokens are read").then_some(()));

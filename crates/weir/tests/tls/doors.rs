@@ -15,12 +15,12 @@ use weir_delivery::Place;
 use weir_types::{Epoch, PartitionId, Reason, Rec, Role, Seq, SessionId, SubscriptionKind};
 use weir_wire::ingest::BatchFlags;
 
-use crate::common::following::Following;
-use crate::common::wire::Wire;
-use crate::common::{ALICE, HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, until};
 use crate::handshakes::drained;
 use crate::proxy::{Proxy, Way};
 use crate::stand::{NAME, Stand, failed};
+use crate::support::following::Following;
+use crate::support::wire::Wire;
+use crate::support::{ALICE, HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, until};
 
 #[path = "../../../delivery/tests/stream/core.rs"]
 #[allow(dead_code, reason = "the stream's own test takes the rest")]
@@ -37,13 +37,13 @@ const LAST: u64 = BATCHES - 1;
 
 /// Starts a node with all listeners open, each with TLS, and defines their sessions.
 fn start() -> (Stand, Node) {
-    let more = "\n[broker]\nlisten = \"127.0.0.1:0\"\n\n[ingest]\nlisten = \"127.0.0.1:0\"\n\n\
+    let more = "\n[subscriptions]\nlisten = \"127.0.0.1:0\"\n\n\
+                [ingest]\nlisten = \"127.0.0.1:0\"\n\n\
                 [[ingest.source]]\nid = 40\nsession = 30";
     let stand = Stand::new("memory", more);
     let node = stand.start();
     stand.open_market(&node, &[ALICE]);
-    let who = (OPERATOR.session_id, OPERATOR.key());
-    let mut admin = weir_client::Admin::connect(stand.target(&node), who, HANG).unwrap();
+    let mut admin = stand.admin(&node);
     for who in [SUPERVISOR, CORE] {
         admin.define_session(definition_of(&who)).unwrap();
     }
@@ -149,10 +149,10 @@ fn hex(bytes: &[u8]) -> String {
 #[test]
 fn messages_reach_a_subscriber_over_tls_byte_by_byte_and_after_a_restart_of_his() {
     let (stand, node) = start();
-    let broker = address(&node, "broker");
+    let broker = address(&node, "subscriptions");
     let letters = NewSubscription::new("letters", SubscriptionKind::Messages);
     BrokerClient::new(at(&stand, broker), ALICE.config()).create(&letters).unwrap();
-    let mut publisher = Publisher::new(at(&stand, broker), SUPERVISOR.config(), (Epoch(1), 0));
+    let mut publisher = Publisher::new(at(&stand, broker), SUPERVISOR.config(), Epoch(1), 0);
     let body = |number: u64| vec![number as u8; 700];
     (1..=200).for_each(|number| {
         publisher.publish(ALICE.session_id, &body(number));
@@ -182,10 +182,10 @@ fn messages_reach_a_subscriber_over_tls_byte_by_byte_and_after_a_restart_of_his(
 fn plain_bytes_at_a_door_with_tls_are_cut_and_counted() {
     let (stand, node) = start();
     let mut logon = Vec::new();
-    let of_core = crate::common::wire::logon_of(&CORE);
+    let of_core = crate::support::wire::logon_of(&CORE);
     weir_wire::dialogue::put_logon(&of_core, &[], &mut logon);
     let mut count = 0;
-    for door in ["ingest", "broker"] {
+    for door in ["ingest", "subscriptions"] {
         for bytes in [&logon[..], b"GET / HTTP/1.1\r\n\r\n"] {
             let mut stream = TcpStream::connect(address(&node, door)).unwrap();
             stream.write_all(bytes).unwrap();
@@ -203,7 +203,7 @@ fn plain_bytes_at_a_door_with_tls_are_cut_and_counted() {
 #[test]
 fn garbage_over_tls_ends_the_connection_with_a_reason_and_a_farewell() {
     let (stand, node) = start();
-    for door in ["ingest", "broker"] {
+    for door in ["ingest", "subscriptions"] {
         let target = at(&stand, address(&node, door));
         let mut wire = Wire::over(Connection::open(target, Limits::default()).unwrap());
         wire.send(&[0xff; 64]);

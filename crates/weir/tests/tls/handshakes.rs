@@ -8,9 +8,9 @@ use weir_tls::LinkError;
 use weir_tls::authority::{Authority, Usage};
 use weir_types::Reason;
 
-use crate::common::wire::{Wire, logon_of};
-use crate::common::{ALICE, BOB, HANG, Home, OPERATOR, until};
 use crate::stand::{NAME, Stand, counted, failed, try_operator, with_certificate};
+use crate::support::wire::{Wire, logon_of};
+use crate::support::{ALICE, BOB, HANG, Home, OPERATOR, until};
 
 /// Reads until the other side ends the connection, cleanly or not.
 pub fn drained(mut stream: TcpStream) -> Vec<u8> {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use weir_client::load::Rng;
 use weir_client::{ClientError, Target};
 
-use crate::common::trader::Trader;
-use crate::common::{ALICE, BOB, HANG, Node, until};
 use crate::proxy::{Proxy, Way};
 use crate::stand::{Stand, counted};
+use crate::support::trader::Trader;
+use crate::support::{ALICE, BOB, HANG, Node, until};
 
 fn through(proxy: &Proxy, stand: &Stand) -> Target {
     Target { address: proxy.address(), tls: Some(stand.tls()) }

@@ -6,8 +6,8 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use weir_skip::{Need, skip};
 
-use crate::common::{ALICE, Node, until};
 use crate::stand::Stand;
+use crate::support::{ALICE, Node, until};
 
 /// The watched threads; the machine decides which of the first three exist.
 const WATCHED: [&str; 5] = ["core", "gateway", "partition", "delivery", "handshakes"];

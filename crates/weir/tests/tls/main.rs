@@ -5,9 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
-#[path = "../common/mod.rs"]
+#[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "every test program takes a part of it")]
-mod common;
+mod support;
 
 mod certificates;
 mod doors;

@@ -6,10 +6,10 @@ use weir_tls::ClientTls;
 use weir_tls::client::Trust;
 use weir_types::{EventNo, OrdStatus, RequestNo};
 
-use crate::common::trader::Trader;
-use crate::common::{ALICE, BOB};
 use crate::proxy::{Proxy, Way};
 use crate::stand::{NAME, Stand, counted, try_operator};
+use crate::support::trader::Trader;
+use crate::support::{ALICE, BOB};
 
 #[test]
 fn orders_trade_over_tls() {
@@ -122,7 +122,7 @@ fn a_client_that_logs_out_is_told_of_the_end_by_tls_too() {
     };
     weir_wire::frame::put_frame(&logout, connection.outbox());
     connection.flush().unwrap();
-    let ended = crate::common::until("the end", || connection.receive().err());
+    let ended = crate::support::until("the end", || connection.receive().err());
     assert!(matches!(ended, ClientError::Closed), "{ended:?}");
 }
 
@@ -130,16 +130,16 @@ fn a_client_that_logs_out_is_told_of_the_end_by_tls_too() {
 fn an_end_that_comes_with_the_last_bytes_ends_the_session_at_once() {
     for with_tls in [false, true] {
         let stand = Stand::new("memory", "");
-        let plain = crate::common::Home::new("memory");
+        let plain = crate::support::Home::new("memory");
         let node = if with_tls { stand.start() } else { plain.start() };
         let target = if with_tls { stand.target(&node) } else { node.address().into() };
         let mut client = weir_client::Client::connect(target, Limits::default()).unwrap();
         // Longer than the test would wait for a heartbeat timeout.
         let config = weir_client::SessionConfig {
             heartbeat_interval_ms: 60_000,
-            ..crate::common::OPERATOR.config()
+            ..crate::support::OPERATOR.config()
         };
-        client.log_on(config, crate::common::HANG).unwrap();
+        client.log_on(config, crate::support::HANG).unwrap();
         counted(&node, "sessions", 1);
         // The node was stopped when they arrived, so it reads the bytes and the end together.
         node.pause(true);

@@ -1,14 +1,12 @@
 //! A node with TLS, its authority, and clients that trust it.
 
-use std::path::Path;
-
 use weir_client::{Admin, Client, ClientError, Limits, Target};
 use weir_tls::ClientTls;
 use weir_tls::authority::{Authority, Usage};
 use weir_tls::client::Trust;
 
-use crate::common::trader::Trader;
-use crate::common::{HANG, Home, Node, OPERATOR, Who, define_market, until};
+use crate::support::trader::Trader;
+use crate::support::{HANG, Home, Node, OPERATOR, Who, define_market, until};
 
 /// The name in the node's certificate.
 pub const NAME: &str = "weir.test";
@@ -67,9 +65,13 @@ impl Stand {
 
     /// Defines the market, over TLS.
     pub fn open_market(&self, node: &Node, traders: &[Who]) {
-        let who = (OPERATOR.session_id, OPERATOR.key());
-        let admin = Admin::connect(self.target(node), who, HANG).unwrap();
-        define_market(admin, traders);
+        define_market(self.admin(node), traders);
+    }
+
+    /// Returns the operator's client, over TLS.
+    pub fn admin(&self, node: &Node) -> Admin {
+        let Who { session_id, .. } = OPERATOR;
+        Admin::connect(self.target(node), session_id, OPERATOR.key(), HANG).unwrap()
     }
 
     pub fn trader(&self, node: &Node, who: Who) -> Trader {
@@ -102,7 +104,6 @@ pub fn counted(node: &Node, name: &str, count: u64) {
 pub fn with_certificate(stand: &Stand, node: &Node, name: &str) -> Target {
     let path = |ending: &str| stand.home.path(&format!("{name}.{ending}"));
     let (ca, pem, key) = (stand.home.path("ca.pem"), path("pem"), path("key"));
-    let own: (&Path, &Path) = (&pem, &key);
-    let tls = ClientTls::with_certificate(Trust::Authority(&ca), NAME, own).unwrap();
+    let tls = ClientTls::with_certificate(Trust::Authority(&ca), NAME, &pem, &key).unwrap();
     Target { address: node.address(), tls: Some(tls) }
 }

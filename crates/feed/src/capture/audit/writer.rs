@@ -51,7 +51,7 @@ pub fn put_audit_datagram(out: &mut Vec<u8>, it: &AuditDatagram<'_>) -> Result<(
         put_time(out, ts_recv);
         let lens_at = out.len();
         out.extend_from_slice(&[0; 8]);
-        done = put_frame(out, (src, dst), payload);
+        done = put_frame(out, src, dst, payload);
         let len = done.unwrap_or(0).to_le_bytes();
         out[lens_at..lens_at + 4].copy_from_slice(&len);
         out[lens_at + 4..lens_at + 8].copy_from_slice(&len);

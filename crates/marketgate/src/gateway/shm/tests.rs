@@ -12,8 +12,8 @@ use super::*;
 const PAGE: &str = include_str!("../../../../../docs/market.md");
 
 fn on_page() -> ShmSection {
-    let begin = PAGE.find("[market.shm]").expect("the page has it");
-    let rest = &PAGE[begin + "[market.shm]".len()..];
+    let begin = PAGE.find("[market_gateway.shm]").expect("the page has it");
+    let rest = &PAGE[begin + "[market_gateway.shm]".len()..];
     toml::from_str(&rest[..rest.find("```").expect("it ends")]).expect("it can be read")
 }
 
@@ -31,14 +31,14 @@ fn the_section_on_the_page_is_good_and_says_the_defaults() {
 fn what_makes_no_sense_is_refused_by_its_name() {
     type Change = fn(&mut ShmSection);
     let cases: [(&str, Change); 8] = [
-        ("market.shm.ring_bytes", |one| one.ring_bytes = 3 << 20),
-        ("market.shm.ring_bytes", |one| one.ring_bytes = 1 << 19),
-        ("market.shm.mode", |one| one.mode = "755".to_owned()),
-        ("market.shm.mode", |one| one.mode = "rw".to_owned()),
-        ("market.shm.patterns", |one| one.patterns.clear()),
-        ("market.shm.content", |one| one.content.clear()),
-        ("market.shm.depth", |one| one.depth = 0),
-        ("market.shm.snapshot_ms", |one| one.snapshot_ms = 0),
+        ("market_gateway.shm.ring_bytes", |one| one.ring_bytes = 3 << 20),
+        ("market_gateway.shm.ring_bytes", |one| one.ring_bytes = 1 << 19),
+        ("market_gateway.shm.mode", |one| one.mode = "755".to_owned()),
+        ("market_gateway.shm.mode", |one| one.mode = "rw".to_owned()),
+        ("market_gateway.shm.patterns", |one| one.patterns.clear()),
+        ("market_gateway.shm.content", |one| one.content.clear()),
+        ("market_gateway.shm.depth", |one| one.depth = 0),
+        ("market_gateway.shm.snapshot_ms", |one| one.snapshot_ms = 0),
     ];
     for (key, change) in cases {
         let mut section = on_page();
@@ -53,7 +53,7 @@ const INSTRUMENTS: u32 = 100;
 /// A ring with its flush thread's state.
 struct Stand {
     _dir: tempfile::TempDir,
-    _sockets: mio::Poll,
+    _sockets: weir_io::net::Poll,
     door: ShmDoor,
     fanout: Fanout,
     mirror: Mirror,
@@ -69,7 +69,7 @@ impl Stand {
         let text = format!("path = {path:?}\ncontent = [\"bbo\"]\nsnapshot_ms = 1");
         let section: ShmSection = toml::from_str(&text).expect("a section");
         let mut door = ShmDoor::open(&section, 1_000).expect("it opens");
-        let sockets = mio::Poll::new().expect("a poll");
+        let sockets = weir_io::net::Net::System.poll().expect("a poll");
         let mut fanout = Fanout::new(InstrumentId(INSTRUMENTS), 8);
         door.begin(sockets.registry(), Token(1), &mut fanout).expect("it begins");
         for id in 1..=INSTRUMENTS {
@@ -144,7 +144,7 @@ fn a_snapshot_goes_out_in_parts_and_no_change_is_told_twice_meanwhile() {
     stand.cycle(2_000_002);
     stand.cycle(2_000_003);
     assert_eq!(stand.read(), (0, INSTRUMENTS as usize));
-    let report = stand.door.figures().report();
+    let report = stand.door.figures().report().counts;
     assert_eq!((report.asks, report.snapshots, report.too_long), (1, 1, 0));
 }
 
@@ -160,9 +160,9 @@ fn snapshots_are_told_no_more_often_than_the_section_says() {
         stand.door.is_readable();
         (0..5).for_each(|_| stand.cycle(2_000_000 + at));
     }
-    assert_eq!(stand.door.figures().report().snapshots, 1);
+    assert_eq!(stand.door.figures().report().counts.snapshots, 1);
     stand.cycle(3_000_000);
-    assert_eq!(stand.door.figures().report().snapshots, 2, "what was asked for meanwhile");
+    assert_eq!(stand.door.figures().report().counts.snapshots, 2, "what was asked for meanwhile");
     stand.cycle(9_000_000);
-    assert_eq!(stand.door.figures().report().snapshots, 2);
+    assert_eq!(stand.door.figures().report().counts.snapshots, 2);
 }

@@ -108,6 +108,6 @@ impl StagesReport {
     pub fn put_metrics(&self, text: &mut String) {
         let rows = self.stages.iter().map(|one| (("stage", one.stage.as_str()), &one.snapshot));
         let help = "Time of a message in a stage of the gateway, of those that were timed.";
-        prometheus::put_histograms(text, ("weir_market_stage_seconds", help), rows);
+        prometheus::put_histograms(text, "weir_market_stage_seconds", help, rows);
     }
 }

@@ -23,7 +23,7 @@ fn config(dir: &Path) -> StatisticsSection {
     StatisticsSection { dir: dir.to_owned(), lateness_ms: 0, ..StatisticsSection::default() }
 }
 
-fn quoted(instrument: u32, ts: u64, (bid, ask): (i64, i64), number: u64) -> PostEvent {
+fn quoted(instrument: u32, ts: u64, bid: i64, ask: i64, number: u64) -> PostEvent {
     let (bid_sz, ask_sz) = (Qty(1 + number % 9), Qty(number % 11));
     let ask_px = Price(if ask_sz.is_zero() { 0 } else { ask });
     PostEvent::Quote(Quoted {
@@ -70,7 +70,7 @@ fn events() -> Vec<PostEvent> {
         let (instrument, ts) = (1 + (draw % 3) as u32, START + number * 700_000_001);
         let bid = (draw % 2_000) as i64 * 10_000_000 - 3_000_000_000;
         let ask = bid + (draw % 40) as i64 * 10_000_000 - 20_000_000;
-        events.push(quoted(instrument, ts, (bid, ask), number));
+        events.push(quoted(instrument, ts, bid, ask, number));
         events.push(acted(instrument, ts, number));
         let (instrument_id, channel) = (InstrumentId(instrument), (instrument % 2) as u16);
         if number % 500 == 0 {
@@ -252,13 +252,13 @@ fn a_full_ring_stops_nobody_and_what_it_leaves_out_marks_the_rows_that_may_lack_
     let minute = |nth: u64| START + nth * 60 * SECOND;
     let mut send = |event: &PostEvent| sender.send(event);
     for instrument in 1..=2 {
-        let _sent = send(&quoted(instrument, minute(0), (10, 12), 1));
+        let _sent = send(&quoted(instrument, minute(0), 10, 12, 1));
     }
     processor.poll(Nanos(START));
     // The ring is not read.
     let mut dropped = 0;
     for number in 2..3_000 {
-        let handed = send(&quoted(1, minute(1) + number, (10, 12 + number as i64), number));
+        let handed = send(&quoted(1, minute(1) + number, 10, 12 + number as i64, number));
         dropped += u64::from(handed == Handed::Dropped);
     }
     assert!(dropped > 1_500, "{dropped}");
@@ -268,7 +268,7 @@ fn a_full_ring_stops_nobody_and_what_it_leaves_out_marks_the_rows_that_may_lack_
     while processor.poll(Nanos(START)) > 0 {}
     // An instrument that is quoted again is certain from its next interval on; the other is not.
     for nth in 2..5 {
-        let _sent = send(&quoted(1, minute(nth), (10, 12), nth));
+        let _sent = send(&quoted(1, minute(nth), 10, 12, nth));
     }
     let figures = processor.finish(Nanos(START));
     assert_eq!(figures.statistics.files.lost, 0);
@@ -296,7 +296,7 @@ fn a_full_disk_loses_rows_that_are_counted_and_stops_nobody() {
         for _ in 0..count {
             number += 1;
             let ts = START + number * 60 * SECOND;
-            statistics.take(&quoted(1, ts, (10, 12), number), Nanos(START));
+            statistics.take(&quoted(1, ts, 10, 12, number), Nanos(START));
         }
     };
     push(&mut statistics, 10);

@@ -162,11 +162,13 @@ impl Client {
     /// [`Left`]: the client is to be removed.
     pub fn work(
         &mut self,
-        to: (&Access, Option<Session>),
-        (now, timeout): (Nanos, Nanos),
+        access: &Access,
+        session: Option<Session>,
+        now: Nanos,
+        timeout: Nanos,
     ) -> Result<CycleOutcome, Left> {
         if self.leaving.is_none() {
-            match self.listen(to, now) {
+            match self.listen(access, session, now) {
                 Ok(true) => return Ok(CycleOutcome::LoggedIn),
                 Ok(false) => {}
                 Err(left) => self.leave(left, now)?,
@@ -186,7 +188,12 @@ impl Client {
     }
 
     /// Takes the client's packets; returns true when it has logged in.
-    fn listen(&mut self, to: (&Access, Option<Session>), now: Nanos) -> Result<bool, Left> {
+    fn listen(
+        &mut self,
+        access: &Access,
+        session: Option<Session>,
+        now: Nanos,
+    ) -> Result<bool, Left> {
         let mut bytes = [0; READ_LEN];
         for _ in 0..READS_MAX {
             let len = match self.stream.read(&mut bytes) {
@@ -199,7 +206,8 @@ impl Client {
             self.inbox.push(&bytes[..len]);
             let mut has_logged_in = false;
             while let Some(packet) = self.inbox.take() {
-                has_logged_in |= self.server.take(packet, to, now).map_err(|e| self.over(e))?;
+                has_logged_in |=
+                    self.server.take(packet, access, session, now).map_err(|e| self.over(e))?;
             }
             if self.inbox.waiting_len() > PACKET_LEN_MAX {
                 return Err(self.over(Ending::OutOfPlace { kind: 0 }));

@@ -123,7 +123,7 @@ impl SnapshotAgent {
             match self.hearing.hear(&mut self.numbers) {
                 Heard::Event { .. } => count += 1,
                 Heard::UpToDate => {
-                    self.is_live = self.hearing.is_live(&mut self.numbers);
+                    self.is_live = self.hearing.is_live();
                     break;
                 }
             }
@@ -132,7 +132,7 @@ impl SnapshotAgent {
             // Their snapshots belong to a session that is over.
             self.clients.iter_mut().for_each(|client| client.cut_off(now));
         }
-        self.figures.is_live.store(self.is_live, Ordering::Relaxed);
+        self.figures.counters.is_live.store(self.is_live, Ordering::Relaxed);
         count
     }
 
@@ -163,7 +163,7 @@ impl SnapshotAgent {
         while at < self.clients.len() {
             let session = self.numbers.session.filter(|_| self.is_live);
             let client = &mut self.clients[at];
-            match client.work((&self.access, session), (now, self.timeout)) {
+            match client.work(&self.access, session, now, self.timeout) {
                 Ok(CycleOutcome::Did(count)) => {
                     done += count;
                     at += 1;
@@ -183,7 +183,7 @@ impl SnapshotAgent {
             }
         }
         self.taken.take_if(|taken| Arc::strong_count(&taken.packets) == 1);
-        self.figures.clients.store(self.clients.len() as u64, Ordering::Relaxed);
+        self.figures.counters.clients.store(self.clients.len() as u64, Ordering::Relaxed);
         done
     }
 
@@ -197,8 +197,8 @@ impl SnapshotAgent {
         }
         let mut packets = Vec::new();
         put_snapshot(self.hearing.publication(), next, &mut packets);
-        self.figures.taken.fetch_add(1, Ordering::Relaxed);
-        self.figures.len.store(packets.len() as u64, Ordering::Relaxed);
+        self.figures.counters.taken.fetch_add(1, Ordering::Relaxed);
+        self.figures.counters.last_bytes.store(packets.len() as u64, Ordering::Relaxed);
         let packets = Arc::new(packets);
         self.taken = Some(Taken { session, next, packets: packets.clone() });
         packets

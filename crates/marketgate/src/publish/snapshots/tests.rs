@@ -41,7 +41,7 @@ fn until<T>(
 ) -> T {
     let begun = Instant::now();
     loop {
-        if let Some(found) = is_it(client.work((&Access::Everybody, Some(OURS)), (now, HOUR))) {
+        if let Some(found) = is_it(client.work(&Access::Everybody, Some(OURS), now, HOUR)) {
             return found;
         }
         assert!(begun.elapsed() < HANG, "nothing comes of it");
@@ -121,7 +121,7 @@ fn who_does_not_read_is_let_go_and_waits_until_then_cost_nothing() {
 }
 
 fn say_alive(client: &mut Client, now: Nanos) {
-    let step = client.work((&Access::Everybody, Some(OURS)), (now, HOUR));
+    let step = client.work(&Access::Everybody, Some(OURS), now, HOUR);
     assert_eq!(step, Ok(CycleOutcome::Did(0)), "it may still read");
 }
 
@@ -131,7 +131,7 @@ fn who_takes_too_long_for_all_is_let_go_however_little_it_reads_at_a_time() {
     client.give(OURS, snapshot(LONG), START);
     until(&mut client, START, |step| (step == Ok(CycleOutcome::Did(0))).then_some(()));
     let work = |client: &mut Client, timeout| {
-        client.work((&Access::Everybody, Some(OURS)), (Nanos(START.0 + 5_000_000_000), timeout))
+        client.work(&Access::Everybody, Some(OURS), Nanos(START.0 + 5_000_000_000), timeout)
     };
     assert_eq!(work(&mut client, Nanos(5_000_000_001)), Ok(CycleOutcome::Did(0)));
     assert_eq!(work(&mut client, Nanos(5_000_000_000)), Err(Left::Slow));
@@ -165,7 +165,7 @@ fn who_is_refused_hears_why_whatever_it_has_said_besides() {
     let reader = reading(peer);
     let begun = Instant::now();
     let left = loop {
-        match client.work((&access, Some(OURS)), (START, HOUR)) {
+        match client.work(&access, Some(OURS), START, HOUR) {
             Err(left) => break left,
             Ok(_) => assert!(begun.elapsed() < HANG),
         }

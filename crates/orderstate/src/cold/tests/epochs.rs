@@ -60,8 +60,10 @@ type Brought = (Parts, SourceStream);
 /// Recovers from a snapshot, the log after it and the archive's disk.
 fn bring_back(
     disk: SimDisk,
-    (snapshot, log): (Option<&Taken>, &[Vec<u8>]),
-    (cold, ended_max): (&ColdConfig, u32),
+    snapshot: Option<&Taken>,
+    log: &[Vec<u8>],
+    cold: &ColdConfig,
+    ended_max: u32,
 ) -> Brought {
     let limits = StoreConfig { retention: Retention::ALL, ..StoreConfig::new(SOURCE, Epoch::NONE) };
     let (at, mut store, mut stream) = match snapshot {
@@ -99,7 +101,7 @@ fn bring_back(
 impl Venue {
     fn new(ended_max: u32) -> Venue {
         let (disk, cold) = (SimDisk::new(1), config());
-        let (parts, stream) = bring_back(disk.clone(), (None, &[]), (&cold, ended_max));
+        let (parts, stream) = bring_back(disk.clone(), None, &[], &cold, ended_max);
         let (desk, feeder, agent, figures) = parts;
         let world = World {
             disk,
@@ -241,7 +243,7 @@ impl Venue {
         self.say(self.core.rec, firm, OrdStatus::New);
     }
 
-    fn change(&mut self, pick: usize, (firm, ends): (u32, bool)) {
+    fn change(&mut self, pick: usize, firm: u32, ends: bool) {
         let live = self.core.records.values().filter(|row| row.ord_status.is_live());
         let live: Vec<u64> = live.map(|row| row.rec.0).collect();
         if !live.is_empty() {
@@ -318,9 +320,9 @@ impl Venue {
         self.begun = None;
         let world = &mut self.world;
         world.disk = world.disk.after_power_loss(CrashChoice::Random(choice));
-        let from = (self.snapshot.as_ref(), &self.log[..]);
-        let limits = (&world.config, world.ended_max);
-        let (parts, stream) = bring_back(world.disk.clone(), from, limits);
+        let (disk, cold) = (world.disk.clone(), &world.config);
+        let (parts, stream) =
+            bring_back(disk, self.snapshot.as_ref(), &self.log, cold, world.ended_max);
         (world.desk, world.feeder, world.agent, world.figures) = parts;
         self.stream = stream;
         lost.into_iter().for_each(|entry| self.take(entry));
@@ -329,7 +331,7 @@ impl Venue {
     fn step(&mut self, step: Op, readers: &mut [Reader; 4]) {
         match step {
             Op::Insert(firm) => self.insert(firm),
-            Op::Change(pick, firm, ends) => self.change(pick, (firm, ends)),
+            Op::Change(pick, firm, ends) => self.change(pick, firm, ends),
             Op::Send => self.send_one(),
             Op::Forget => self.forget(),
             Op::Remember => {
@@ -356,7 +358,7 @@ impl Venue {
             assert_eq!(reader.refusals, 0);
             assert!(self.has_lost || reader.resyncs == 0, "it was refused, and nothing was lost");
         }
-        assert!(self.has_lost || self.world.figures.report(SOURCE).holes == 0);
+        assert!(self.has_lost || self.world.figures.report(SOURCE).archive.holes == 0);
     }
 }
 
@@ -423,7 +425,7 @@ pub(super) fn a_snapshot_has_no_name_before_what_its_store_let_go_is_in_files() 
     venue.work();
     for at in 0..4 {
         venue.insert(1);
-        venue.change(at, (1, true));
+        venue.change(at, 1, true);
     }
     assert!(venue.world.desk.store().floor() > Place::START);
     venue.synced = venue.log.len();
@@ -435,7 +437,7 @@ pub(super) fn a_snapshot_has_no_name_before_what_its_store_let_go_is_in_files() 
     assert!(venue.snapshot.is_some(), "it gets its name in the end");
     venue.kill(0, None);
     venue.world.read_all(&mut reader);
-    assert_eq!((reader.resyncs, venue.world.figures.report(SOURCE).holes), (0, 0));
+    assert_eq!((reader.resyncs, venue.world.figures.report(SOURCE).archive.holes), (0, 0));
 }
 
 /// Runs random but reproducible steps; the rarest of the planted bugs shows after some hundred

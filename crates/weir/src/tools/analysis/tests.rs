@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use weir_feed::capture::{put_datagram, put_file_header};
-use weir_marketgate::feeds::feed_by_name;
+use weir_feed::feed_by_name;
 
 use super::*;
 
@@ -50,10 +50,8 @@ fn file() -> CaptureFile {
 
 #[test]
 fn groups_channels_gaps_and_types_are_those_of_the_packets() {
-    let entry = feed_by_name("itch").expect("it is known");
-    let feed = (entry.feed)();
-    let taken = Taken { feed: &feed, kind_at: entry.kind_at };
-    let (analysis, error) = Analysis::of(&mut file(), Some(taken));
+    let feed = (feed_by_name("itch").expect("it is known").feed)();
+    let (analysis, error) = Analysis::of(&mut file(), Some(&feed));
     assert!(error.is_none());
     let group = |text: &str| &analysis.groups[&text.parse().expect("an address")];
     let (a, b) = (group(A), group(B));

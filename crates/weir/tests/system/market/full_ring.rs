@@ -41,10 +41,10 @@ fn ring_dropped(node: &Node) -> u64 {
 fn what_a_full_ring_dropped_comes_by_request_and_subscribers_end_with_the_venues_books() {
     let (feed, mut requests) = (free_udp(), Requests::new());
     let config = format!(
-        "[market]\nlisten = \"127.0.0.1:0\"\nstages = \"staged\"\nreceive_ring = 4\n\
-         receive_when_full = \"drop\"\n[market.feed]\nname = \"itch\"\n\
-         receive_buffer_bytes = 4194304\n[[market.feed.lines]]\na = \"{feed}\"\n\
-         request = \"{}\"\n[market.feed.timing]\nreorder_us = 0\ngive_up_ms = 600000\n\
+        "[market_gateway]\nlisten = \"127.0.0.1:0\"\nstages = \"staged\"\nreceive_ring = 4\n\
+         receive_when_full = \"drop\"\n[market_gateway.feed]\nname = \"itch\"\n\
+         receive_buffer_bytes = 4194304\n[[market_gateway.feed.lines]]\na = \"{feed}\"\n\
+         request = \"{}\"\n[market_gateway.feed.timing]\nreorder_us = 0\ngive_up_ms = 600000\n\
          request_count_max = 50\nrequest_timeout_ms = 20\nrequest_attempts_max = 1000\n",
         requests.socket.local_addr().unwrap()
     );

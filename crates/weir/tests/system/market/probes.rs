@@ -94,8 +94,8 @@ fn what_comes_from_a_file_has_no_kernel_time_and_says_so() {
     let path = dir.path().join("day.itch");
     std::fs::write(&path, file).unwrap();
     let config = format!(
-        "[market]\nlisten = \"127.0.0.1:0\"\n[market.feed]\nname = \"itch\"\n\
-         [market.feed.capture]\nfile = {path:?}\nspeed = \"max\"\n"
+        "[market_gateway]\nlisten = \"127.0.0.1:0\"\n[market_gateway.feed]\nname = \"itch\"\n\
+         [market_gateway.feed.capture]\nfile = {path:?}\nspeed = \"max\"\n"
     );
     let home = Home::with_config("os", &config);
     let node = home.start();

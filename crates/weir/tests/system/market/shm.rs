@@ -78,7 +78,7 @@ fn folder() -> tempfile::TempDir {
 
 fn section(path: &Path) -> String {
     format!(
-        "[market.shm]\npath = {path:?}\nring_bytes = 1048576\nsnapshot_ms = 1\n\
+        "[market_gateway.shm]\npath = {path:?}\nring_bytes = 1048576\nsnapshot_ms = 1\n\
          content = [\"bbo\", \"levels\", \"orders\", \"trades\", \"statistics\", \"status\"]\n"
     )
 }
@@ -261,8 +261,8 @@ fn two_gateways_do_not_write_one_ring_and_the_command_line_shows_it() {
     steps(&mut venue, &mut day, &node, 100);
     let other = free_udp();
     let config = format!(
-        "[market]\nlisten = \"127.0.0.1:0\"\n{}[market.feed]\nname = \"itch\"\n\
-         [[market.feed.lines]]\na = \"{other}\"\n",
+        "[market_gateway]\nlisten = \"127.0.0.1:0\"\n{}[market_gateway.feed]\nname = \"itch\"\n\
+         [[market_gateway.feed.lines]]\na = \"{other}\"\n",
         section(&path)
     );
     let failed = Home::with_config("os", &config).fail_to_start();

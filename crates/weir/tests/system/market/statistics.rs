@@ -60,7 +60,7 @@ fn wanted(messages: &[Vec<u8>]) -> Vec<IntervalStatistics> {
             let change = books.apply(update);
             Activity::of(0, update, &change).iter().for_each(|it| builder.act(it, tell));
             Called::of(0, update, &change).iter().for_each(|it| builder.call(it, tell));
-            let quoted = Quoted::of((0, None), update, &change);
+            let quoted = Quoted::of(0, None, update, &change);
             quoted.iter().for_each(|it| builder.quote(it, tell));
         }
     }
@@ -133,7 +133,8 @@ fn statistics_are_in_their_table_as_the_venues_messages_come_to_and_bars_beside_
     let kept = tempfile::tempdir().unwrap();
     let (dir, bars) = (kept.path().join("statistics"), kept.path().join("bars"));
     let (node, _home, feed) = start(&format!(
-        "[market.post.statistics]\ndir = {dir:?}\n[market.post.bars]\ndir = {bars:?}\n"
+        "[market_gateway.post.statistics]\ndir = {dir:?}\n\
+         [market_gateway.post.bars]\ndir = {bars:?}\n"
     ));
     let messages = messages();
     let mut venue = Venue::new(feed, "STATISTICS");

@@ -1,0 +1,33 @@
+//! Planted bugs, which prove that the simulation of the order path finds bugs of their kind.
+//!
+//! The gateway calls [`is`] where a planted bug takes effect.
+
+weir_plant::plants! {
+    /// A planted bug of the gateway.
+    pub enum Plant {
+        /// A session resumes one event too late.
+        ResumeTooLate,
+        /// A session resumes one event too early.
+        ResumeTooEarly,
+        /// A report that finds no room counts as sent.
+        ReportSkippedWhenFull,
+        /// A client that has received lost events is let in.
+        LossUntold,
+        /// The end of a session with cancel-on-disconnect is not submitted.
+        SessionLossForgotten,
+        /// A second logon takes the session over, and the old connection keeps it too.
+        TakeoverKeepsOldConnection,
+        /// A firm's desk gets the reports of all firms.
+        CopiesOfAllFirms,
+        /// A copy that finds no room counts as sent.
+        CopySkippedWhenFull,
+        /// A connection that can be written again is not written.
+        FlushForgotten,
+        /// Sessions that were behind are not caught up when their connection has room.
+        CatchUpForgotten,
+        /// The newcomers are not told of a session's definition.
+        DefinitionNotHandedOn,
+        /// A connection's deadline is not set again.
+        DeadlineForgotten,
+    }
+}

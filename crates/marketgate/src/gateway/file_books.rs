@@ -1,0 +1,159 @@
+//! The books at the end of a file, by the gateway's own pipeline without subscribers: the receiver
+//! and the update stage on one thread.
+//!
+//! The update stage's notices are the only output that is kept: they name the instruments and tell
+//! the state of each channel. Nothing is conflated, because nobody is interested.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use weir_feed::line::State;
+use weir_feed::{Definition, FeedEntry, FeedError, SymbolText};
+use weir_market::conflate::ConflatorConfig;
+use weir_market::{Books, BooksConfig};
+use weir_types::{InstrumentId, Nanos};
+
+use super::ring::Slots;
+use super::stages::UpdateProbe;
+use super::told::{ChannelIndex, Told, What};
+use super::update::{BATCH_MAX, UpdateParts, UpdateStage, WhenFull};
+use crate::capture::{CaptureFile, FileError};
+use crate::receiver::{CaptureCounts, Receiver};
+
+/// Counters of a file's messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileBooksCounts {
+    /// Messages decoded.
+    pub messages: u64,
+    /// Updates decoded from them.
+    pub updates: u64,
+    /// Datagrams that are not of the feed.
+    pub strangers: u64,
+    /// Messages, and rests of packets, that were not decoded.
+    pub refused: u64,
+    /// Messages that were given up.
+    pub lost: u64,
+}
+
+/// The instruments and channels of a feed, from the update stage's notices.
+#[derive(Debug, Default)]
+struct Notices {
+    definitions: BTreeMap<SymbolText, Definition>,
+    channel_of: BTreeMap<InstrumentId, ChannelIndex>,
+    states: BTreeMap<ChannelIndex, State>,
+    slot: Told,
+}
+
+impl Slots<Told> for Notices {
+    fn write(&mut self, write: impl FnOnce(&mut Told)) -> bool {
+        write(&mut self.slot);
+        let channel = self.slot.channel;
+        match &self.slot.what {
+            What::Define(definition) => {
+                self.definitions.insert(definition.symbol, *definition);
+                self.channel_of.insert(definition.instrument_id, channel);
+            }
+            What::Channel(_, state) => {
+                self.states.insert(channel, *state);
+            }
+            What::Nothing | What::Entry(_) | What::NewSession => {}
+        }
+        true
+    }
+}
+
+/// A feed's books from a file.
+pub struct FileBooks {
+    receiver: Receiver,
+    stage: UpdateStage<Notices>,
+}
+
+impl FileBooks {
+    /// Opens the books of a file before its first message; each of `pairs` is a group and its line
+    /// B, and every other group has a line of its own.
+    ///
+    /// # Errors
+    /// The kind of file that the feed has, if this one is of another.
+    pub fn open(
+        entry: &FeedEntry,
+        file: CaptureFile,
+        pairs: &[(SocketAddr, SocketAddr)],
+    ) -> Result<FileBooks, &'static str> {
+        let order_ids = entry.profile.order_ids;
+        let stage = UpdateStage::new(UpdateParts {
+            books: BooksConfig { order_ids, ..BooksConfig::default() },
+            batch_max: BATCH_MAX,
+            conflator: ConflatorConfig::default(),
+            door: Notices::default(),
+            wakes: Vec::new(),
+            wishes: Vec::new(),
+            when_full: WhenFull::Merge,
+            post: None,
+            probe: UpdateProbe::default(),
+        });
+        Ok(FileBooks { receiver: Receiver::of_file(entry, file, pairs)?, stage })
+    }
+
+    /// Reads the file to its end, or to the error that ends the reading early.
+    pub fn read(&mut self) -> Option<&FileError> {
+        while !self.receiver.is_over() {
+            self.receiver.poll(Nanos(0), &mut self.stage);
+            self.stage.turn(Nanos(0));
+        }
+        self.receiver.file_error()
+    }
+
+    /// The books.
+    #[must_use]
+    pub fn books(&self) -> &Books {
+        self.stage.books()
+    }
+
+    /// Returns true if messages of the instrument's channel are lost.
+    #[must_use]
+    pub fn is_stale(&self, id: InstrumentId) -> bool {
+        let notices = self.stage.door();
+        let state = notices.channel_of.get(&id).and_then(|channel| notices.states.get(channel));
+        matches!(state, Some(State::Stale | State::Recovering))
+    }
+
+    /// The instrument of a symbol that the feed has defined.
+    #[must_use]
+    pub fn instrument(&self, symbol: &str) -> Option<InstrumentId> {
+        let symbol = SymbolText::new(symbol.as_bytes())?;
+        self.stage.door().definitions.get(&symbol).map(|definition| definition.instrument_id)
+    }
+
+    /// All instruments that the feed has defined, by symbol.
+    pub fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.stage.door().definitions.values()
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn counts(&self) -> FileBooksCounts {
+        let decoded = self.receiver.decode_counts();
+        FileBooksCounts {
+            messages: decoded.messages,
+            updates: decoded.updates,
+            strangers: decoded.header + self.file_counts().elsewhere,
+            refused: decoded.refused() - decoded.header,
+            lost: self.receiver.channels().map(|channel| channel.counts.lost).sum(),
+        }
+    }
+
+    /// The items read from the file.
+    #[must_use]
+    pub fn file_counts(&self) -> CaptureCounts {
+        self.receiver.capture_counts().unwrap_or_default()
+    }
+
+    /// The last decoding error.
+    #[must_use]
+    pub fn last_error(&self) -> Option<FeedError> {
+        self.receiver.last_error()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! Puts a node together. [`Builder::open`] makes what every role has: the listeners, the recovered
+//! partitions, the gateway with its newcomers, and the readers over HTTP. A role adds its
+//! [`Views`], and [`Builder::start`] starts the threads.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use anyhow::Context;
+use weir_door::handshakes::TlsDoor;
+use weir_door::reader_ports::ReaderPorts;
+use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
+use weir_gateway::Gateway;
+use weir_io::WakeFd;
+use weir_orderstate::cold::ColdAgent;
+use weir_orderstate::ingest::IngestAgent;
+use weir_orderstate::replica::ReplicaAgent;
+use weir_orderstate::router::Reload;
+use weir_orderstate::stores::snapshots::SnapshotWriter;
+use weir_partition::control_feed::{ControlFeed, FedPartition};
+use weir_partition::formats::refuse_newer;
+use weir_partition::handoff::{SourcePort, gateway_to_partition};
+use weir_partition::recovery::{Recovered, recover};
+use weir_probe::Drain;
+use weir_runtime::{Agent, Runner};
+use weir_subscribe::BrokerAgent;
+use weir_types::PartitionId;
+use weir_web::WebServer;
+
+use super::assembly::Assembly;
+use super::doors::OuterDoor;
+use super::gateway::{WebSide, port_of};
+use super::operator::bootstrap;
+use super::probes::{Probes, keeper, start_hiccups};
+use super::threads::{Common, Cores, shadows};
+use super::{CONTROL, Node};
+use crate::config::Config;
+use crate::health::Health;
+use crate::status::NodeStatus;
+
+/// The backlog of connections that the system keeps until they are accepted.
+const BACKLOG: i32 = 4_096;
+
+/// A node under construction, of any role.
+pub(super) struct Builder<'a> {
+    /// The state that the parts share.
+    pub(super) parts: Assembly<'a>,
+    /// The recovered partitions, the control partition first.
+    pub(super) recovered: Vec<Recovered>,
+    /// Notes for operators.
+    pub(super) notes: Vec<String>,
+    /// The sources of each partition's commands.
+    sources: Vec<Vec<SourcePort>>,
+    /// Takes definitions from the control partition to the others, if there are others.
+    feed: Option<ControlFeed>,
+    gateway: Gateway,
+    newcomers: Runner,
+    handshakes: Option<Runner>,
+    /// The reader's end of the gateway's ring to the order stores, until a role takes it.
+    gateway_port: Option<GatewayPort>,
+    web: WebSide,
+    web_listener: Option<TcpListener>,
+    address: SocketAddr,
+    /// The number of definitions that the gateway knew at the start.
+    definitions: u64,
+    probes: Probes,
+    wake_fd: WakeFd,
+}
+
+/// The views of a role: the thread that answers queries for order state, and the parts that only
+/// some nodes have.
+pub(super) struct Views {
+    pub(super) delivery: Runner,
+    pub(super) ingest: Option<OuterDoor<IngestAgent>>,
+    pub(super) broker: Option<OuterDoor<BrokerAgent>>,
+    pub(super) publisher: Vec<Runner>,
+    pub(super) cold: Vec<ColdAgent>,
+    pub(super) replica: Option<ReplicaAgent>,
+    pub(super) writer: Option<SnapshotWriter>,
+    /// The channel for a router's new list of nodes behind it.
+    pub(super) reload: Option<Reload>,
+}
+
+impl Views {
+    /// Returns the views of a role with only this thread.
+    pub(super) fn new(delivery: Runner) -> Views {
+        Views {
+            delivery,
+            ingest: None,
+            broker: None,
+            publisher: Vec::new(),
+            cold: Vec::new(),
+            replica: None,
+            writer: None,
+            reload: None,
+        }
+    }
+}
+
+impl<'a> Builder<'a> {
+    /// Opens a node with these partitions, the control partition first.
+    pub(super) fn open(
+        config: &'a Config,
+        health: Arc<Health>,
+        partitions: &[PartitionId],
+    ) -> anyhow::Result<Builder<'a>> {
+        assert_eq!(partitions.first(), Some(&CONTROL), "the control partition is the first");
+        let (listener, address) = listen(config)?;
+        let web_listener = listen_for_web(config)?;
+        let tls = open_door(config)?;
+        prepare_dir(config, partitions)?;
+        let wake_fd = WakeFd::new()?;
+        let recovered = partitions.iter().map(|id| recover(&config.recovery(), *id, &wake_fd));
+        let recovered = recovered.collect::<Result<Vec<_>, _>>()?;
+        let mut notes: Vec<String> = recovered.iter().flat_map(|r| r.notes.clone()).collect();
+        let mut probes = Probes::start(config, &mut notes);
+        let parts = Assembly::new(config, health, tls)?;
+        let bootstrap = bootstrap(config, &recovered[0], &mut notes)?;
+        let (mut ports, mut sources, mut fed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut first = Some(bootstrap);
+        for one in &recovered {
+            let ring = || gateway_to_partition(one.partition_id, parts.wakes.partition.clone());
+            let (port, source) = ring();
+            ports.push(port_of(port, one));
+            // The control partition begins with the operator, the others with the control feed.
+            let before = first.take().unwrap_or_else(|| {
+                let (port, source) = ring();
+                fed.push(FedPartition::new(port, one.engine.control_position()));
+                SourcePort { feedback: None, ..source }
+            });
+            sources.push(vec![before, source]);
+        }
+        let wakes = &parts.wakes;
+        let (delivery_port, gateway_port) =
+            gateway_to_delivery(wakes.gateway.clone(), wakes.delivery.clone());
+        let (door, handshakes) = parts.front_door(listener)?;
+        let mut gateway = parts.gateway(ports, delivery_port, &mut probes, &recovered)?;
+        let newcomers = parts.newcomers(door, &mut gateway)?;
+        let web = parts.web_side(&gateway, || recovered[0].reader());
+        let definitions = gateway.definition_count();
+        let feed = (!fed.is_empty()).then(|| ControlFeed::new(recovered[0].reader(), fed));
+        let gateway_port = Some(gateway_port);
+        Ok(Builder {
+            parts,
+            recovered,
+            notes,
+            sources,
+            feed,
+            gateway,
+            newcomers,
+            handshakes,
+            gateway_port,
+            web,
+            web_listener,
+            address,
+            definitions,
+            probes,
+            wake_fd,
+        })
+    }
+
+    /// Takes the readers' ends of the rings to the agent that answers them.
+    ///
+    /// # Panics
+    /// When they are taken already: one agent answers.
+    pub(super) fn take_reader_ports(&mut self) -> ReaderPorts {
+        let gateway = self.gateway_port.take().expect("one agent answers readers");
+        ReaderPorts::new(gateway, self.web.port.take())
+    }
+
+    /// Starts the threads of the node with a role's views.
+    pub(super) fn start(self, mut views: Views) -> anyhow::Result<Node> {
+        let Builder { mut parts, mut probes, mut notes, web, .. } = self;
+        let (config, tls) = (parts.config, parts.tls.clone());
+        let figures = self.recovered.iter().map(|one| parts.figures(one)).collect();
+        let with_shadows = self.recovered.into_iter().map(|r| r.with_shadow(&config.recovery()));
+        let with_shadows = with_shadows.collect::<Result<Vec<_>, _>>()?;
+        let (mut partitions, mut shadows) = (Vec::<Box<dyn Agent>>::new(), shadows());
+        for ((partition, shadow), sources) in with_shadows.into_iter().zip(self.sources) {
+            shadows = shadows.with_agent(shadow);
+            partitions.push(Box::new(parts.partition(partition, sources, &mut probes)));
+        }
+        // Definitions reach the partitions that trade in the cycle that accepts them.
+        let feed = self.feed.map(|feed| Box::new(feed) as Box<dyn Agent>);
+        partitions.splice(1..1, feed);
+        let status = Arc::new(NodeStatus {
+            partitions: figures,
+            web: web.hub.as_ref().map(|hub| hub.figures.clone()),
+            latencies: probes.drain.as_ref().map(Drain::reader),
+            hiccups: start_hiccups(config, probes.clock.as_ref(), &mut notes),
+            ..parts.status()
+        });
+        let common = Common {
+            newcomers: self.newcomers,
+            handshakes: self.handshakes,
+            web_readers: web.readers,
+            keeper: keeper(probes.drain),
+            shadows,
+        };
+        let reload = views.reload.take();
+        let cores = Cores { gateway: self.gateway, partitions };
+        let threads = parts.start_threads(cores, common, views, &self.wake_fd)?;
+        parts.wait_for_operator(self.definitions)?;
+        let Assembly { draining, token_keys, market_doors: doors, .. } = parts;
+        let web = self.web_listener.zip(web.hub);
+        let web = web.map(|(at, hub)| WebServer::start(at, hub, doors)).transpose()?;
+        let address = self.address;
+        Ok(Node { threads, draining, address, status, tls, web, reload, token_keys, notes })
+    }
+}
+
+/// Listens for order entry and delivery.
+fn listen(config: &Config) -> anyhow::Result<(std::net::TcpListener, SocketAddr)> {
+    let listener = std::net::TcpListener::bind(config.listen)
+        .with_context(|| format!("cannot listen on {}", config.listen))?;
+    // Called again for a longer backlog of unaccepted connections: the default is 128.
+    rustix::net::listen(&listener, BACKLOG)?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// Listens for readers over HTTP, where configured.
+fn listen_for_web(config: &Config) -> anyhow::Result<Option<std::net::TcpListener>> {
+    let Some(section) = &config.web else { return Ok(None) };
+    let listener = std::net::TcpListener::bind(section.listen)
+        .with_context(|| format!("cannot serve order state on {}", section.listen))?;
+    Ok(Some(listener))
+}
+
+/// Opens the node's TLS identity, where configured.
+fn open_door(config: &Config) -> anyhow::Result<Option<Arc<TlsDoor>>> {
+    let door = config.tls.as_ref().map(|tls| TlsDoor::open(tls.files())).transpose()?;
+    Ok(door.map(Arc::new))
+}
+
+/// Creates the node's directory if needed; refuses one that a newer program wrote.
+fn prepare_dir(config: &Config, partitions: &[PartitionId]) -> anyhow::Result<()> {
+    weir_io::durable::create_dir(&config.dir)
+        .with_context(|| format!("cannot make {}", config.dir.display()))?;
+    refuse_newer(&config.dir, partitions)
+}

@@ -1,0 +1,119 @@
+//! The gateway of a node with its newcomers, and the readers over HTTP beside it.
+
+use weir_door::Door;
+use weir_door::lobby::LobbyLimits;
+use weir_door::reader_rings::{DeliveryPort, GatewayPort, gateway_to_delivery};
+use weir_gateway::newcomers::{Newcomers, NewcomersParts, link};
+use weir_gateway::{Gateway, GatewayConfig, GatewayParts, PortParts};
+use weir_io::net::Net;
+use weir_io::{Clock, OsRng, SystemClock};
+use weir_partition::event_reader::EventReader;
+use weir_partition::handoff::PartitionPort;
+use weir_partition::recovery::Recovered;
+use weir_partition::stage_clock::StageClock;
+use weir_runtime::{Runner, WaitStrategy};
+use weir_types::Nanos;
+use weir_web::{Hub, HubAgent, HubParts};
+use weir_wire::session::NodeId;
+
+use super::assembly::Assembly;
+use super::probes::Probes;
+use super::threads::NEWCOMERS_SHARE;
+
+/// The parts of order state over HTTP; empty where not served.
+#[derive(Default)]
+pub(super) struct WebSide {
+    pub(super) readers: Option<HubAgent>,
+    pub(super) hub: Option<Hub>,
+    /// The delivery store's end.
+    pub(super) port: Option<GatewayPort>,
+}
+
+impl Assembly<'_> {
+    pub(super) fn gateway(
+        &self,
+        ports: Vec<PortParts>,
+        delivery: DeliveryPort,
+        probes: &mut Probes,
+        recovered: &[Recovered],
+    ) -> anyhow::Result<Gateway> {
+        let mut gateway = Gateway::new(GatewayParts {
+            net: Net::System,
+            ports,
+            delivery,
+            recorder: probes.recorder("gateway"),
+            clock: StageClock::new(probes.clock.clone().filter(|_| probes.drain.is_some())),
+            node_id: NodeId(recovered[0].log.log_id().to_be_bytes()),
+            rng: Box::new(OsRng),
+            config: self.gateway_config(),
+            draining: self.draining.clone(),
+            status: self.gateway_status.clone(),
+        })?;
+        for recovered in recovered {
+            for (id, firm_id) in recovered.engine.session_firms() {
+                gateway.know_firm(id, firm_id);
+            }
+        }
+        gateway.take_in_the_past(SystemClock.now());
+        for (port, recovered) in recovered.iter().enumerate() {
+            for (id, state) in recovered.engine.sessions() {
+                gateway.agree(port, id, state.next_event_no, state.last_request_no);
+            }
+        }
+        Ok(gateway)
+    }
+
+    pub(super) fn gateway_config(&self) -> GatewayConfig {
+        let section = &self.config.gateway;
+        GatewayConfig {
+            output_len_max: section.output_bytes_max,
+            connections_max: section.connections_max,
+            stall_max: Nanos(section.stall_max_ms * 1_000_000),
+            lobby: LobbyLimits {
+                logon_time_max: Nanos(section.logon_timeout_ms * 1_000_000),
+                per_address_max: section.lobby_per_address_max,
+            },
+            copies_retained_max: section.copies_retained_max as usize,
+        }
+    }
+
+    /// Builds the thread of connections that have not logged on.
+    pub(super) fn newcomers(&self, door: Door, gateway: &mut Gateway) -> anyhow::Result<Runner> {
+        let wakes = &self.wakes;
+        let (port, to_gateway) = link(wakes.gateway.clone(), wakes.newcomers.clone());
+        let newcomers = Newcomers::new(NewcomersParts {
+            net: Net::System,
+            door,
+            gateway: to_gateway,
+            reception: gateway.meet(port, Box::new(OsRng)),
+            config: self.gateway_config(),
+            draining: self.draining.clone(),
+            status: self.gateway_status.clone(),
+        })?;
+        let runner = Runner::new("newcomers", wakes.newcomers.clone(), WaitStrategy::Park)
+            .sharing(NEWCOMERS_SHARE)
+            .giving_way()
+            .with_sockets(newcomers);
+        Ok(runner)
+    }
+
+    /// Builds the parts between readers over HTTP and the delivery store, where configured.
+    pub(super) fn web_side(&self, gateway: &Gateway, control: impl Fn() -> EventReader) -> WebSide {
+        let Some(section) = &self.config.web else { return WebSide::default() };
+        let wakes = &self.wakes;
+        let (delivery, port) = gateway_to_delivery(wakes.web.clone(), wakes.delivery.clone());
+        let (readers, hub) = HubAgent::new(HubParts {
+            delivery,
+            control: control(),
+            directory: gateway.directory_beside(&mut OsRng),
+            wake: wakes.web.clone(),
+            readers_max: section.readers_max,
+        });
+        WebSide { readers: Some(readers), hub: Some(hub), port: Some(port) }
+    }
+}
+
+/// Returns the gateway's parts for a partition.
+pub(super) fn port_of(ring: PartitionPort, of: &Recovered) -> PortParts {
+    PortParts { ring, events: of.reader() }
+}

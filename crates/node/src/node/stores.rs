@@ -1,0 +1,128 @@
+//! The order stores of a node at work: the delivery agent with its sources, and the agent that
+//! follows another node's.
+
+use anyhow::Context;
+use weir_orderstate::agent::{DeliveryAgent, DeliveryParts};
+use weir_orderstate::cold::ColdFeeder;
+use weir_orderstate::ingest::{IngestAgent, IngestPort};
+use weir_orderstate::replica::{ReplicaAgent, ReplicaParts, UpdatePort, follow_to_store};
+use weir_orderstate::stores::StoreSettings;
+use weir_orderstate::stores::kept::KeepSources;
+use weir_orderstate::stores::own::OwnSource;
+use weir_orderstate::stores::snapshots::SnapshotWriter;
+use weir_types::hex::parse_key;
+use weir_types::{Nanos, PartitionId, SessionId};
+use weir_wire::session::ApiKey;
+
+use super::TRADING;
+use super::assembly::Assembly;
+use super::builder::{Builder, Views};
+use super::doors::OuterDoor;
+use crate::config::SourceSection;
+
+/// The agent that outside cores connect to, and the store's end of its ring.
+pub(super) type Ingest = Option<(OuterDoor<IngestAgent>, IngestPort)>;
+/// The agent that follows another node's sources, and the store's end of its ring.
+pub(super) type Replica = Option<(ReplicaAgent, UpdatePort)>;
+
+impl Builder<'_> {
+    /// Builds the views of a node with order stores: the delivery agent, outside cores, followed
+    /// sources and archives.
+    pub(super) fn stores(&mut self, ingest: Ingest, replica: Replica) -> anyhow::Result<Views> {
+        let (ingest, ingest_port) = ingest.unzip();
+        let (replica, update_port) = replica.unzip();
+        let (mut agent, writer) = self.delivery(ingest_port, update_port)?;
+        let cold = agent.take_cold();
+        let delivery = self.parts.delivery_thread().with_agent(agent);
+        Ok(Views { ingest, replica, writer, cold, ..Views::new(delivery) })
+    }
+
+    /// Builds the delivery agent, and the agent that writes snapshots of its stores.
+    fn delivery(
+        &mut self,
+        ingest: Option<IngestPort>,
+        updates: Option<UpdatePort>,
+    ) -> anyhow::Result<(DeliveryAgent, Option<SnapshotWriter>)> {
+        let ports = self.take_reader_ports();
+        let (parts, notes) = (&self.parts, &mut self.notes);
+        let trading = self.recovered.iter().find(|one| one.partition_id == TRADING);
+        let pace = parts.cold_pace();
+        let cold = trading.map(|trading| parts.cold(trading, pace.clone(), notes)).transpose()?;
+        let cold = cold.flatten();
+        let section = &parts.config.delivery;
+        let sources = parts.config.ingest.iter().flat_map(|section| &section.sources);
+        let settings = |source: &SourceSection| {
+            let settings = section.settings(PartitionId(source.id), source.bytes_max);
+            (settings, source.durability)
+        };
+        let sources = sources.map(settings).collect();
+        let keep = KeepSources {
+            segment_bytes: parts.config.log.segment_bytes,
+            ..KeepSources::in_dir(&parts.config.dir)
+        };
+        let snapshot_every = parts.config.ingest.as_ref().map(|i| i.snapshot_every_bytes);
+        let keep =
+            KeepSources { snapshot_every: snapshot_every.unwrap_or(keep.snapshot_every), ..keep };
+        let own = trading.map(|trading| OwnSource {
+            settings: section.settings(TRADING, None),
+            older_upto: cold.as_ref().map(ColdFeeder::fed),
+            events: trading.reader(),
+            event_count: trading.event_count(),
+            log_id: trading.log.log_id(),
+            snapshot_every: section.snapshot_every_bytes,
+        });
+        let (agent, kept) = DeliveryAgent::new(DeliveryParts {
+            ports,
+            own,
+            token_keys: parts.token_keys.clone(),
+            sources,
+            cold_sources: parts.cold_sources(pace),
+            look_interval: Nanos(parts.config.delivery.look_interval_us * 1000),
+            figures: parts.delivery_figures.clone(),
+            ingest: (ingest, parts.ingest_figures.clone()),
+            wake: parts.wakes.delivery.clone(),
+            replica: updates.map(|port| (parts.followed(), port, parts.replica_figures.clone())),
+            keep,
+            cold,
+        })?;
+        notes.extend(kept.notes);
+        Ok((agent, kept.writer))
+    }
+}
+
+impl Assembly<'_> {
+    /// Returns the settings of the followed sources' stores.
+    pub(super) fn followed(&self) -> Vec<StoreSettings> {
+        let sources = self.config.replica.iter().flat_map(|section| &section.sources);
+        let settings = |id: &u16| self.config.delivery.settings(PartitionId(*id), None);
+        sources.map(settings).collect()
+    }
+
+    /// Builds the agent that follows another node's sources, where configured, and the store's end
+    /// of its ring.
+    pub(super) fn replica(&self) -> anyhow::Result<Replica> {
+        let Some(section) = &self.config.replica else { return Ok(None) };
+        let path = &section.key_file;
+        let key = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the replica's key in {}", path.display()))?;
+        let key = parse_key(&key)
+            .with_context(|| format!("{} holds no key in hexadecimal", path.display()))?;
+        let (port, updates) =
+            follow_to_store(self.wakes.replica.clone(), self.wakes.delivery.clone());
+        let agent = ReplicaAgent::new(ReplicaParts {
+            master: section.target()?,
+            session_id: SessionId(section.session),
+            api_key: ApiKey(key),
+            stores: self.followed(),
+            port,
+            figures: self.replica_figures.clone(),
+        });
+        Ok(Some((agent, updates)))
+    }
+
+    /// Returns the outside sources, each with its session.
+    pub(super) fn sources(&self) -> Vec<(PartitionId, SessionId)> {
+        let sources = self.config.ingest.iter().flat_map(|section| &section.sources);
+        sources.map(|s| (PartitionId(s.id), SessionId(s.session))).collect()
+    }
+}

@@ -1,0 +1,185 @@
+//! The threads of a node: their wakes, their shares of the cores, and the order in which they start
+//! and stop.
+
+use std::os::fd::AsRawFd;
+
+use weir_gateway::Gateway;
+use weir_io::{Clock, SystemClock, WakeFd};
+use weir_orderstate::replica::ReplicaAgent;
+use weir_orderstate::stores::snapshots::SnapshotWriter;
+use weir_partition::shadow_agent;
+use weir_probe::thread::Share;
+use weir_runtime::fd_poller::FdPoller;
+use weir_runtime::{Agent, Beat, Runner, RunningThread, WaitStrategy, Wake};
+use weir_web::HubAgent;
+
+use super::assembly::Assembly;
+use super::builder::Views;
+use super::probes::KEEPER_SHARE;
+
+/// With few cores, an order's sender gets its answer before the followers.
+pub const DELIVERY_SHARE: Share = Share::Fair { niceness: 5 };
+/// Logged-on sessions take precedence over newcomers.
+pub(super) const NEWCOMERS_SHARE: Share = Share::Fair { niceness: 5 };
+
+/// The threads' wakes, created before the threads.
+pub(super) struct Wakes {
+    pub(super) newcomers: Wake,
+    pub(super) gateway: Wake,
+    pub(super) partition: Wake,
+    pub(super) delivery: Wake,
+    pub(super) web: Wake,
+    pub(super) ingest: Wake,
+    pub(super) replica: Wake,
+    pub(super) broker: Wake,
+    pub(super) cold: Wake,
+}
+
+impl Wakes {
+    pub(super) fn new(fused: bool) -> Wakes {
+        let gateway = Wake::new();
+        let partition = if fused { gateway.clone() } else { Wake::new() };
+        Wakes {
+            newcomers: Wake::new(),
+            gateway,
+            partition,
+            delivery: Wake::new(),
+            web: Wake::new(),
+            ingest: Wake::new(),
+            replica: Wake::new(),
+            broker: Wake::new(),
+            cold: Wake::new(),
+        }
+    }
+}
+
+/// The agents of the order path.
+pub(super) struct Cores {
+    pub(super) gateway: Gateway,
+    /// The partitions, with the control feed behind the control partition.
+    pub(super) partitions: Vec<Box<dyn Agent>>,
+}
+
+/// The threads that every role has beside its order path and its delivery thread.
+pub(super) struct Common {
+    pub(super) newcomers: Runner,
+    pub(super) handshakes: Option<Runner>,
+    pub(super) web_readers: Option<HubAgent>,
+    pub(super) keeper: Runner,
+    pub(super) shadows: Runner,
+}
+
+impl Assembly<'_> {
+    /// Returns the thread of the delivery store, without its agent.
+    pub(super) fn delivery_thread(&self) -> Runner {
+        Runner::new("delivery", self.wakes.delivery.clone(), self.config.wait)
+            .sharing(DELIVERY_SHARE)
+            .giving_way()
+            .on_core(self.config.cores.get(2).copied())
+    }
+
+    /// Returns the heartbeat of a thread that orders or their followers depend on.
+    pub(super) fn beat(&self, thread: &'static str) -> Beat {
+        self.health.watch_thread(thread, SystemClock.now())
+    }
+
+    /// Starts the threads. They stop in the same order.
+    pub(super) fn start_threads(
+        &mut self,
+        cores: Cores,
+        common: Common,
+        views: Views,
+        wake_fd: &WakeFd,
+    ) -> anyhow::Result<Vec<RunningThread>> {
+        // Each thread is watched from its start: a recovery may last longer than the limit without
+        // a cycle.
+        let mut threads = vec![common.newcomers.with_beat(self.beat("newcomers")).start()?];
+        self.start_cores(cores, wake_fd, &mut threads)?;
+        self.start_doors(views.ingest, views.broker, &mut threads)?;
+        threads.push(views.delivery.with_beat(self.beat("delivery")).start()?);
+        if let Some(runner) = common.handshakes {
+            threads.push(runner.with_beat(self.beat("handshakes")).start()?);
+        }
+        if let Some(readers) = common.web_readers {
+            let runner = Runner::new("web-readers", self.wakes.web.clone(), WaitStrategy::Park)
+                .with_agent(readers)
+                .sharing(DELIVERY_SHARE)
+                .giving_way()
+                .with_beat(self.beat("web-readers"));
+            threads.push(runner.start()?);
+        }
+        // The publisher has received all events when it stops.
+        let background = views.publisher.into_iter().chain(self.cold_thread(views.cold));
+        let background = background.chain(views.replica.map(|agent| self.replica_thread(agent)));
+        let background = background.chain([common.keeper, common.shadows]);
+        let background = background.chain(views.writer.map(store_snapshots));
+        for runner in background.chain(std::mem::take(&mut self.market_runners)) {
+            threads.push(runner.start()?);
+        }
+        Ok(threads)
+    }
+
+    /// Starts the threads of the order path: one in a fused node, else the partitions' and the
+    /// gateway's.
+    fn start_cores(
+        &self,
+        cores: Cores,
+        wake_fd: &WakeFd,
+        threads: &mut Vec<RunningThread>,
+    ) -> anyhow::Result<()> {
+        let Cores { gateway, partitions } = cores;
+        let wait = self.config.wait;
+        let core = |index: usize| self.config.cores.get(index).copied();
+        if self.config.is_fused() {
+            gateway.watch(wake_fd.as_raw_fd())?;
+            let runner = Runner::new("core", self.wakes.gateway.clone(), wait)
+                .with_sockets(gateway)
+                .with_agents(partitions)
+                .with_beat(self.beat("core"))
+                .with_cycle_times(self.cycles.clone())
+                .on_core(core(0));
+            threads.push(runner.start()?);
+            return Ok(());
+        }
+        let poller = FdPoller::new(&[wake_fd.as_raw_fd()])?;
+        let runner = Runner::new("partition", self.wakes.partition.clone(), wait)
+            .with_sockets(poller)
+            .with_agents(partitions)
+            .with_beat(self.beat("partition"))
+            .on_core(core(1));
+        threads.push(runner.start()?);
+        let runner = Runner::new("gateway", self.wakes.gateway.clone(), wait)
+            .with_sockets(gateway)
+            .with_beat(self.beat("gateway"))
+            .with_cycle_times(self.cycles.clone())
+            .on_core(core(0));
+        threads.push(runner.start()?);
+        Ok(())
+    }
+
+    /// Returns the thread that follows another node.
+    fn replica_thread(&self, agent: ReplicaAgent) -> Runner {
+        Runner::new("replica", self.wakes.replica.clone(), WaitStrategy::Park)
+            .sharing(DELIVERY_SHARE)
+            .giving_way()
+            .with_agent(agent)
+    }
+}
+
+/// Returns the thread that writes snapshots of outside cores' stores.
+fn store_snapshots(writer: SnapshotWriter) -> Runner {
+    Runner::new("store-snapshots", writer.wake(), WaitStrategy::Park)
+        .sharing(KEEPER_SHARE)
+        .giving_way()
+        .with_agent(writer)
+}
+
+/// Returns a thread that no order waits for.
+pub(super) fn background(name: &'static str, share: Share) -> Runner {
+    Runner::new(name, Wake::new(), WaitStrategy::Park).sharing(share)
+}
+
+/// Returns the thread of the partitions' shadow engines.
+pub(super) fn shadows() -> Runner {
+    background("shadows", shadow_agent::SHARE)
+}

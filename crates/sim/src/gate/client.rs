@@ -1,0 +1,337 @@
+//! A client of a session: the state of `weir_client`, and everything that it has received.
+
+use std::collections::BTreeMap;
+
+use weir_client::ClientError;
+use weir_client::session::{Session, SessionConfig, SessionEvent, Submit, Times};
+use weir_io::{Rng, SeededRng};
+use weir_types::{ClOrdId, EventNo, Nanos, OrderId, Reason, RequestNo, SessionId};
+use weir_wire::Command;
+use weir_wire::dialogue::NodeMessage;
+use weir_wire::event::OrderEvent;
+
+use super::GateTally;
+use super::copies::CopyReader;
+use super::told::{Heard, Report, Told};
+use crate::oracle::{Violation, ensure};
+use crate::workload::{COPY_DESK, HERE, KnownOrder, OPERATOR, key_of, operate, trade};
+
+/// The heartbeat interval that clients ask for, in milliseconds.
+const HEARTBEAT_MS: u32 = 500;
+/// The time after which a session whose connection has gone must be able to log on: two and a half
+/// heartbeat intervals, and more than as long again for the steps around them.
+const TAKEN_TIME_MAX: Nanos = Nanos(4_000_000_000);
+/// The names per session: more than any run uses.
+const NAMES_MAX: u64 = 1_000_000;
+/// The most unanswered requests of a client: as many as a batch of the partition may hold.
+const UNANSWERED_MAX: usize = 6;
+
+/// The consequence of a message for the session.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing.
+    Stay,
+    /// The session logs on again after some steps.
+    LogOn,
+}
+
+/// The surroundings of a message.
+pub struct Hearing<'a> {
+    /// The rules of what clients are told.
+    pub told: &'a Told,
+    /// The message's bytes.
+    pub heard: Heard<'a>,
+    /// The figures.
+    pub tally: &'a mut GateTally,
+    /// The time.
+    pub now: Nanos,
+}
+
+/// A client.
+pub struct Client {
+    /// Its state.
+    pub session: Session,
+    /// The session.
+    pub session_id: SessionId,
+    /// True if its orders go with its connection.
+    pub cancels_on_disconnect: bool,
+    /// True from its definition on.
+    pub is_defined: bool,
+    /// The step of its next logon; `None` while it is logged on or waits for an answer.
+    pub logs_on_at: Option<u64>,
+    /// The stream of copies, for a desk.
+    pub copies: Option<CopyReader>,
+    definitions: u8,
+    received: Vec<Report>,
+    live: BTreeMap<OrderId, KnownOrder>,
+    names: u64,
+    /// The time since which its logon is refused because it is on another connection.
+    taken_since: Option<Nanos>,
+}
+
+impl Client {
+    /// Creates a client of a session that is not defined yet.
+    #[must_use]
+    pub fn new(session_id: SessionId, cancels_on_disconnect: bool) -> Client {
+        let config = SessionConfig {
+            heartbeat_interval_ms: HEARTBEAT_MS,
+            cancel_on_disconnect: cancels_on_disconnect,
+            unanswered_count_max: UNANSWERED_MAX,
+            ..SessionConfig::new(session_id, key_of(session_id, 0))
+        };
+        let mut session = Session::new(config);
+        // From the first event on.
+        session.resume_after(HERE, EventNo::NONE, weir_types::Epoch::NONE);
+        Client {
+            session,
+            session_id,
+            cancels_on_disconnect,
+            is_defined: false,
+            logs_on_at: None,
+            copies: (session_id == COPY_DESK).then(|| CopyReader::new(session_id)),
+            definitions: 0,
+            received: Vec::new(),
+            live: BTreeMap::new(),
+            names: 0,
+            taken_since: None,
+        }
+    }
+
+    /// The session is defined, or defined again with another key.
+    pub fn defined(&mut self) {
+        if self.is_defined {
+            self.definitions += 1;
+            self.session.set_key(key_of(self.session_id, self.definitions));
+        }
+        self.is_defined = true;
+    }
+
+    /// Its connection is lost, or a new process begins.
+    pub fn connection_lost(&mut self, logs_on_at: u64) {
+        self.session.connection_lost();
+        self.logs_on_at = Some(logs_on_at);
+        if let Some(copies) = &mut self.copies {
+            copies.connection_lost();
+        }
+    }
+
+    /// A new process knows of no session on a connection.
+    pub fn begin_life(&mut self) {
+        self.taken_since = None;
+    }
+
+    /// Sends the logon when it is due.
+    pub fn log_on(&mut self, now: Nanos, tick: u64, out: &mut Vec<u8>) {
+        if self.is_defined && self.logs_on_at.is_some_and(|at| tick >= at) {
+            self.logs_on_at = None;
+            self.session.put_logon(now, out);
+        }
+    }
+
+    /// Makes a request, with the way in which a crowd's clients do.
+    pub fn ask(
+        &mut self,
+        rng: &mut SeededRng,
+        now: Nanos,
+        out: &mut Vec<u8>,
+    ) -> Option<(RequestNo, Command)> {
+        self.names += 1;
+        let request = if self.session_id == OPERATOR {
+            operate(rng, RequestNo(self.names))
+        } else {
+            let number = u64::from(self.session_id.0) * NAMES_MAX + self.names;
+            let index = rng.below(self.live.len().max(1) as u64);
+            let known = self.live.values().nth(usize::try_from(index).expect("few orders"));
+            let name = ClOrdId::from_number(number);
+            trade(rng, self.session_id, RequestNo(0), name, known.copied())
+        };
+        match self.session.submit(HERE, request, Times { due: now, sent: now }, out) {
+            Submit::Sent(no) => {
+                let stamped = weir_client::request::stamp(request, self.session_id, no);
+                Some((no, Command::Request(stamped)))
+            }
+            Submit::NotOpen | Submit::Full => None,
+        }
+    }
+
+    /// Handles a message to this session.
+    ///
+    /// # Errors
+    /// A violation of a rule.
+    pub fn hear(
+        &mut self,
+        message: &NodeMessage<'_>,
+        hearing: &mut Hearing<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Next, Violation> {
+        let told = hearing.told;
+        if let (NodeMessage::DropCopyState(state), Some(copies)) = (message, &mut self.copies) {
+            copies.on_state(state, told, out)?;
+            return Ok(Next::Stay);
+        }
+        if matches!(message, NodeMessage::CopyMark(_)) {
+            return Ok(Next::Stay);
+        }
+        match self.session.on_message(message, out) {
+            Ok(SessionEvent::LoggedOut(logout)) => {
+                self.logged_out(logout.reason, hearing.tally);
+                Ok(Next::LogOn)
+            }
+            Ok(SessionEvent::Repeated) => {
+                Err(Violation::new("a report came twice", format!("{message:?}")))
+            }
+            Ok(event) => self.on_event(&event, hearing, out).map(|()| Next::Stay),
+            Err(error) => self.refused(error, hearing),
+        }
+    }
+
+    fn on_event(
+        &mut self,
+        event: &SessionEvent,
+        hearing: &mut Hearing<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Violation> {
+        let Hearing { told, heard, tally, .. } = hearing;
+        match event {
+            SessionEvent::Opened { .. } => {
+                tally.logons += 1;
+                self.taken_since = None;
+                self.check_opened(told)?;
+                if let Some(copies) = &mut self.copies {
+                    copies.ask(out);
+                }
+            }
+            SessionEvent::Report { report, .. } => {
+                self.take(report.event.event_no, heard, told)?;
+                self.know(&report.event);
+                tally.reports += 1;
+                let is_lost = report.event.reason == Reason::SessionLost;
+                ensure(
+                    !is_lost || self.cancels_on_disconnect,
+                    "an order went with its session",
+                    || format!("{report:?}"),
+                )?;
+            }
+            SessionEvent::Rejected { rejected, .. } => {
+                self.take(rejected.event_no, heard, told)?;
+                tally.reports += 1;
+            }
+            SessionEvent::Done { done, .. } => {
+                self.take(done.event_no, heard, told)?;
+                tally.reports += 1;
+            }
+            SessionEvent::TradeBusted(busted) => self.take(busted.event_no, heard, told)?,
+            SessionEvent::Refused { reject, .. } => {
+                let is_left_out = reject.reason == Reason::NotLoggedOn && self.session.is_open();
+                ensure(!is_left_out, "a session ended and was not told", || format!("{reject:?}"))?;
+            }
+            SessionEvent::Challenged
+            | SessionEvent::Heartbeat(_)
+            | SessionEvent::Repeated
+            | SessionEvent::LoggedOut(_) => {}
+        }
+        Ok(())
+    }
+
+    fn logged_out(&mut self, reason: Reason, tally: &mut GateTally) {
+        match reason {
+            Reason::SlowConsumer => tally.slow += 1,
+            Reason::HeartbeatLost => tally.silent += 1,
+            Reason::KeyReplaced => tally.keys_replaced += 1,
+            _ => {}
+        }
+        if let Some(copies) = &mut self.copies {
+            copies.connection_lost();
+        }
+    }
+
+    /// Checks an event and keeps it.
+    fn take(&mut self, no: EventNo, heard: &Heard<'_>, told: &Told) -> Result<(), Violation> {
+        if no == EventNo::NONE {
+            return Ok(());
+        }
+        let next = EventNo(self.received.len() as u64 + 1);
+        ensure(no == next, "a session's reports are not in order", || {
+            format!("{no} of session {} instead of {next}", self.session_id)
+        })?;
+        let report = told.check_report(self.session_id, no, heard)?;
+        self.received.push(report);
+        Ok(())
+    }
+
+    fn know(&mut self, event: &OrderEvent) {
+        let OrderEvent { order_id, cl_ord_id, instrument_id, .. } = *event;
+        if event.rec.is_none() {
+            return;
+        }
+        if event.ord_status.is_live() {
+            self.live.insert(order_id, KnownOrder { order_id, cl_ord_id, instrument_id });
+        } else {
+            self.live.remove(&order_id);
+        }
+    }
+
+    fn check_opened(&self, told: &Told) -> Result<(), Violation> {
+        ensure(self.session.epoch(HERE) == told.current, "a logon names a wrong epoch", || {
+            format!("{} instead of {}", self.session.epoch(HERE), told.current)
+        })?;
+        told.check_received(self.session_id, &self.received)
+    }
+
+    fn refused(
+        &mut self,
+        error: ClientError,
+        hearing: &mut Hearing<'_>,
+    ) -> Result<Next, Violation> {
+        let Hearing { told, tally, now, .. } = hearing;
+        match error {
+            ClientError::OtherHistory { partition_id: HERE, other_from, epoch, .. } => {
+                tally.other_histories += 1;
+                let count = self.received.len() as u64;
+                let expected = told.first_lost(self.session_id, count, self.session.epoch(HERE));
+                ensure(expected == Some(other_from), "a wrong event is named as lost", || {
+                    format!("{other_from} of {count}, expected {expected:?}")
+                })?;
+                let kept = usize::try_from(other_from.0 - 1).expect("no more than were received");
+                self.received.truncate(kept);
+                self.live.clear();
+                self.session.forget_from(HERE, other_from, epoch);
+                Ok(Next::LogOn)
+            }
+            ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. } => {
+                tally.taken += 1;
+                let since = *self.taken_since.get_or_insert(*now);
+                let is_late = now.since(since) > TAKEN_TIME_MAX;
+                ensure(!is_late, "a lost session is never ended", || self.session_id.to_string())?;
+                Ok(Next::LogOn)
+            }
+            // The key was replaced a moment ago, or the newcomers have not heard of it yet.
+            ClientError::LogonRejected { reason: Reason::UnknownKey, .. } => Ok(Next::LogOn),
+            error => Err(Violation::new("a client is refused", error)),
+        }
+    }
+
+    /// True if it has received everything and every request is answered.
+    #[must_use]
+    pub fn is_quiet(&self, told: &Told) -> bool {
+        let has_copies =
+            self.copies.as_ref().is_none_or(|copies| copies.count() == told.copy_count());
+        self.session.is_open()
+            && self.session.unanswered_count() == 0
+            && self.received.len() == told.of(self.session_id).len()
+            && has_copies
+    }
+
+    /// The number of events received and unanswered requests, for a violation.
+    #[must_use]
+    pub fn state(&self) -> String {
+        format!(
+            "session {}: open {}, {} events, {} unanswered",
+            self.session_id,
+            self.session.is_open(),
+            self.received.len(),
+            self.session.unanswered_count()
+        )
+    }
+}

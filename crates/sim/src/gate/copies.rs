@@ -1,0 +1,130 @@
+//! The firm's desk: its stream of copies, resumed by the client's own state over every loss.
+
+use weir_client::ClientError;
+use weir_client::drop_copy::{Beginning, CopyOutcome, CopyPoint, DropCopy};
+use weir_types::{CopyNo, Epoch, Reason, SessionId, Switch};
+use weir_wire::drop_copy::{DropCopyState, ReportCopy};
+
+use super::told::{Heard, Report, Told};
+use crate::oracle::{Violation, ensure};
+use crate::workload::{COPIED_FIRM, HERE};
+
+/// A reader of copies.
+pub struct CopyReader {
+    session_id: SessionId,
+    copies: DropCopy,
+    /// Every copy received, in order, with its owner.
+    received: Vec<(SessionId, Report)>,
+    /// The head whose report is the next message.
+    due: Option<ReportCopy>,
+    /// Requests refused because of lost copies.
+    pub other_histories: u64,
+}
+
+impl CopyReader {
+    /// Creates a reader of all copies of the firm.
+    #[must_use]
+    pub fn new(session_id: SessionId) -> CopyReader {
+        let copies = DropCopy::new(session_id, COPIED_FIRM, Beginning::Oldest, &[]);
+        CopyReader { session_id, copies, received: Vec::new(), due: None, other_histories: 0 }
+    }
+
+    /// The number of copies received.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.received.len()
+    }
+
+    /// Asks for the copies, after a logon.
+    pub fn ask(&mut self, out: &mut Vec<u8>) {
+        self.due = None;
+        self.copies.ask(HERE, out);
+    }
+
+    /// The connection is lost.
+    pub fn connection_lost(&mut self) {
+        self.due = None;
+        self.copies.connection_lost();
+    }
+
+    /// True if the next message is a copied report.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.due.is_some()
+    }
+
+    /// Handles the state of the stream.
+    ///
+    /// # Errors
+    /// A violation of a rule.
+    pub fn on_state(
+        &mut self,
+        state: &DropCopyState,
+        told: &Told,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Violation> {
+        match self.copies.on_state(state) {
+            Ok(CopyOutcome::AskAgain(_)) => self.ask(out),
+            Ok(CopyOutcome::NotOurs) => {}
+            Ok(CopyOutcome::Taken) if state.wanted == Switch::On => {
+                for (index, (owner, report)) in self.received.iter().enumerate() {
+                    let is_true = told.copy(index) == Some((*owner, report));
+                    ensure(is_true, "a reader of copies keeps what is lost", || {
+                        format!("copy {} of {}", report.record, told.copy_count())
+                    })?;
+                }
+            }
+            Ok(CopyOutcome::Taken) => {}
+            Err(ClientError::CopiesRefused {
+                reason: Reason::ResumeOtherHistory,
+                next_copy_no,
+                ..
+            }) => {
+                self.other_histories += 1;
+                self.received.retain(|(_, report)| report.record < next_copy_no.0);
+                let point = CopyPoint {
+                    partition_id: HERE,
+                    epoch: Epoch::NONE,
+                    copy_no: CopyNo(next_copy_no.0.saturating_sub(1)),
+                };
+                self.copies =
+                    DropCopy::new(self.session_id, COPIED_FIRM, Beginning::Oldest, &[point]);
+                self.ask(out);
+            }
+            Err(error) => return Err(Violation::new("copies are refused", error)),
+        }
+        Ok(())
+    }
+
+    /// Handles a copy's head: the copy is received with the report that follows.
+    pub fn on_head(&mut self, head: &ReportCopy) {
+        self.due = Some(*head);
+    }
+
+    /// Checks the report that follows a head.
+    ///
+    /// # Errors
+    /// A gap, or a report that is not the firm's next one.
+    pub fn on_report(&mut self, heard: &Heard<'_>, told: &Told) -> Result<(), Violation> {
+        let Some(head) = self.due.take() else { return Ok(()) };
+        match self.copies.on_copy(&head) {
+            Ok(CopyOutcome::Taken) => {}
+            Ok(_) => return Err(Violation::new("a copy of no stream", format!("{head:?}"))),
+            Err(error) => return Err(Violation::new("copies have a gap", error)),
+        }
+        let next = told.copy(self.received.len());
+        let is_next = next.is_some_and(|(owner, report)| {
+            owner == head.owner_session_id
+                && head.owner_firm_id == COPIED_FIRM
+                && report.record == head.copy_no.0
+                && report.is(heard)
+        });
+        ensure(is_next, "a copy is not the firm's next report", || {
+            let wanted = next.map(|(owner, report)| (owner, report.record));
+            format!("{head:?} after {} copies, next is {wanted:?}", self.received.len())
+        })?;
+        let (owner, report) = next.expect("it was compared");
+        self.received.push((owner, report.clone()));
+        Ok(())
+    }
+}

@@ -1,0 +1,357 @@
+//! The order path with its gateway: clients on simulated sockets in the place of the crowd.
+//!
+//! The node's `Newcomers` and `Gateway` stand between simulated clients and the partition: real
+//! frames, real rings, the real session state of the Rust client. The control log is the crowd's
+//! list of definitions, which survives every crash; everything else is lost with its process.
+//!
+//! * [`thread`]: a node's thread, cycle by cycle. [`node`]: the agents between two crashes.
+//! * [`client`]: sessions and what they have received. [`wire`]: their connections.
+//! * [`copies`]: the firm's desk that receives copies. [`told`]: the rules for clients' messages.
+
+pub mod client;
+pub mod copies;
+pub mod node;
+pub mod thread;
+pub mod told;
+pub mod wire;
+
+use weir_io::net::sim::{NetFaults, SimNet};
+use weir_io::{Rng, SeededRng};
+use weir_runtime::Wake;
+use weir_types::{EventNo, FirmId, Nanos, RequestNo, SessionId};
+use weir_wire::{Definition, Event};
+
+use crate::crowd::Crowd;
+use crate::oracle::Violation;
+use crate::plan::{Ending, Plan};
+use crate::process::{Disks, Process};
+use node::{Around, GateNode, Start};
+use told::Told;
+use wire::Wires;
+
+/// Steps for which the sessions with cancel-on-disconnect stay away at the end.
+const AWAY_STEPS: u64 = 120;
+
+/// The figures of the gateway's part of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GateTally {
+    /// Reports received, each once.
+    pub reports: u64,
+    /// Copies received, each once.
+    pub copies: u64,
+    /// Logons accepted.
+    pub logons: u64,
+    /// Logons refused because the session was on another connection.
+    pub taken: u64,
+    /// Logons refused because the client had received lost events.
+    pub other_histories: u64,
+    /// Streams of copies refused for the same reason.
+    pub other_copies: u64,
+    /// Connections lost, by a fault or by the client's choice.
+    pub lost_connections: u64,
+    /// Sessions ended because they read too slowly.
+    pub slow: u64,
+    /// Sessions ended because they were silent.
+    pub silent: u64,
+    /// Sessions ended because their key was replaced.
+    pub keys_replaced: u64,
+    /// Writes of the network that found no room.
+    pub blocked_writes: u64,
+    /// Orders cancelled because their session was lost.
+    pub lost_orders: u64,
+}
+
+impl GateTally {
+    /// Formats the figures as further members of a line of JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        format!(
+            ",\"reports\":{},\"copies\":{},\"logons\":{},\"taken\":{},\"other_histories\":{},\
+             \"other_copies\":{},\"lost_connections\":{},\"slow\":{},\"silent\":{},\
+             \"keys_replaced\":{},\"blocked_writes\":{},\"lost_orders\":{}",
+            self.reports,
+            self.copies,
+            self.logons,
+            self.taken,
+            self.other_histories,
+            self.other_copies,
+            self.lost_connections,
+            self.slow,
+            self.silent,
+            self.keys_replaced,
+            self.blocked_writes,
+            self.lost_orders
+        )
+    }
+
+    /// Adds the figures of another run.
+    pub fn add(&mut self, other: &GateTally) {
+        self.reports += other.reports;
+        self.copies += other.copies;
+        self.logons += other.logons;
+        self.taken += other.taken;
+        self.other_histories += other.other_histories;
+        self.other_copies += other.other_copies;
+        self.lost_connections += other.lost_connections;
+        self.slow += other.slow;
+        self.silent += other.silent;
+        self.keys_replaced += other.keys_replaced;
+        self.blocked_writes += other.blocked_writes;
+        self.lost_orders += other.lost_orders;
+    }
+}
+
+/// The settings of a life that the seed draws.
+#[derive(Clone, Copy, Debug)]
+pub struct GatePlan {
+    /// True: gateway and partition share a thread.
+    pub is_fused: bool,
+    /// True: no client and no network misbehaves.
+    pub is_calm: bool,
+    /// The network's faults.
+    pub faults: NetFaults,
+    /// Bytes that may wait for a connection at the gateway.
+    pub output_len_max: usize,
+    /// The time for which a connection may leave its output unread.
+    pub stall_max: Nanos,
+    /// The number of steps in 10,000 at which a connection is disturbed.
+    pub disturbed_per_myriad: u64,
+}
+
+impl GatePlan {
+    fn draw(rng: &mut SeededRng, is_calm: bool) -> GatePlan {
+        let buffer_len_max = [700, 3_000, 20_000, 64_000][rng.below(4) as usize];
+        let harsh = |rng: &mut SeededRng, most: u64| {
+            if is_calm || rng.chance(1, 2) { 0 } else { rng.below(most) }
+        };
+        GatePlan {
+            is_fused: rng.chance(1, 2),
+            is_calm,
+            faults: NetFaults {
+                buffer_len_max,
+                delay_ticks_max: rng.below(4),
+                short_reads_per_mille: rng.below(200),
+                short_writes_per_mille: rng.below(200),
+                resets_per_myriad: harsh(rng, 30),
+                refusals_per_mille: harsh(rng, 300),
+                spurious_per_mille: harsh(rng, 300),
+            },
+            output_len_max: [1_000, 4_000, 40_000][rng.below(3) as usize],
+            stall_max: Nanos([200, 2_000][rng.below(2) as usize] * 1_000_000),
+            disturbed_per_myriad: harsh(rng, 120),
+        }
+    }
+}
+
+/// The gateway's part of a world.
+pub struct Gate {
+    net: SimNet,
+    rng: SeededRng,
+    wires: Wires,
+    /// The rules of what clients are told.
+    pub told: Told,
+    /// The control log: the definitions so far, as events.
+    control: Vec<Vec<u8>>,
+    node: Option<GateNode>,
+    /// The wake of the gateway's thread in this life.
+    wake: Wake,
+    plan: GatePlan,
+    life: u64,
+    tick: u64,
+    away: Option<u64>,
+    was_away: bool,
+}
+
+impl Gate {
+    /// Creates the clients and the network of `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Gate {
+        let mut rng = SeededRng::new(seed, "gate");
+        let plan = GatePlan::draw(&mut rng, false);
+        Gate {
+            net: SimNet::new(seed),
+            wires: Wires::new(&mut rng),
+            rng,
+            told: Told::default(),
+            control: Vec::new(),
+            node: None,
+            wake: Wake::new(),
+            plan,
+            life: 0,
+            tick: 0,
+            away: None,
+            was_away: false,
+        }
+    }
+
+    /// Returns the figures so far.
+    #[must_use]
+    pub fn tally(&self) -> GateTally {
+        GateTally {
+            blocked_writes: self.net.counts().blocked_writes,
+            lost_orders: self.told.lost_orders,
+            ..self.wires.tally
+        }
+    }
+
+    /// Draws the settings of the next life; the process's views are woken by what it returns.
+    #[must_use]
+    pub fn begin_life(&mut self, is_calm: bool) -> Vec<Wake> {
+        self.plan = GatePlan::draw(&mut self.rng, is_calm);
+        self.net.set_faults(self.plan.faults);
+        let wake = Wake::new();
+        self.node = None;
+        self.life += 1;
+        self.wires.begin_life(self.plan);
+        self.wake = wake.clone();
+        vec![wake]
+    }
+
+    /// Starts the node's agents.
+    ///
+    /// # Errors
+    /// A violation of a rule.
+    pub fn start(
+        &mut self,
+        process: &mut Process,
+        disks: &Disks,
+        start: Start<'_>,
+    ) -> Result<(), Violation> {
+        (self.told.current, self.told.ended) = (start.epoch, start.ended.to_vec());
+        let around = Around {
+            plan: self.plan,
+            net: &self.net,
+            wake: self.wake.clone(),
+            seed: self.rng.next_u64(),
+            control: &self.control,
+            disks,
+        };
+        let node = GateNode::start(process, &start, &around);
+        let failed = |error| Violation::new("the gateway does not start", error);
+        self.node = Some(node.map_err(failed)?);
+        Ok(())
+    }
+
+    /// Ends the node's agents as the process ends.
+    pub fn crash(&mut self, ending: Ending) {
+        if ending == Ending::PowerLoss {
+            self.net.lose_machine(node::address());
+        }
+        self.node = None;
+    }
+
+    /// Enters a definition in the control log, unless it is there already.
+    pub fn define(&mut self, index: usize, definition: &Definition, now: Nanos) {
+        if index < self.control.len() {
+            return;
+        }
+        let record = node::control_record(index, definition, now);
+        if let Some(node) = &mut self.node {
+            node.tell_control(&record);
+        }
+        self.control.push(record);
+        if let Definition::DefineSession(d) = definition {
+            self.wires.session_defined(d.defined_session_id);
+        }
+    }
+
+    /// Lets the clients, the network and the node's agents act, before the partition's cycle.
+    ///
+    /// # Errors
+    /// A violation of a rule.
+    pub fn act(
+        &mut self,
+        crowd: &mut Crowd,
+        plan: &Plan,
+        now: Nanos,
+        asks: bool,
+    ) -> Result<(), Violation> {
+        self.tick += 1;
+        let mut context = wire::Context {
+            net: &self.net,
+            rng: &mut self.rng,
+            told: &self.told,
+            crowd,
+            plan,
+            gate: self.plan,
+            life: self.life,
+            now,
+            tick: self.tick,
+            asks,
+            is_away: self.away.is_some(),
+        };
+        self.wires.step(&mut context)?;
+        self.net.advance();
+        if let Some(node) = &mut self.node {
+            node.turn(now);
+        }
+        Ok(())
+    }
+
+    /// Lets the gateway tell what the partition has just published.
+    ///
+    /// # Errors
+    /// A wake-up that was lost.
+    pub fn tell(&mut self, now: Nanos) -> Result<(), Violation> {
+        self.node.as_mut().map_or(Ok(()), |node| node.tell(now))
+    }
+
+    /// Stops the gateway; true once it has stopped. To be called after the partition has stopped.
+    ///
+    /// # Errors
+    /// A violation of a rule.
+    pub fn stop(&mut self, crowd: &mut Crowd, plan: &Plan, now: Nanos) -> Result<bool, Violation> {
+        self.act(crowd, plan, now, false)?;
+        let has_stopped = self.node.as_mut().is_none_or(|node| node.stop(now));
+        if has_stopped {
+            self.node = None;
+        }
+        Ok(has_stopped)
+    }
+
+    /// Records an event that the partition published.
+    pub fn note(&mut self, record: u64, event: &Event, bytes: &[u8]) {
+        self.told.note(record, event, bytes);
+    }
+
+    /// Discards the events after a loss.
+    pub fn forget(&mut self, events: &[Vec<u8>]) {
+        self.told.rebuild(events);
+    }
+
+    /// True when every client has had everything and every request is answered; then, once, the
+    /// sessions with cancel-on-disconnect leave and their orders must go.
+    ///
+    /// # Errors
+    /// A violation of a rule.
+    pub fn is_done(&mut self) -> Result<bool, Violation> {
+        if let Some(since) = self.away {
+            if self.tick < since + AWAY_STEPS || !self.wires.is_quiet(&self.told, true) {
+                return Ok(false);
+            }
+            self.told.check_left(&self.wires.leaving())?;
+            self.away = None;
+            return Ok(false);
+        }
+        if !self.wires.is_quiet(&self.told, false) {
+            return Ok(false);
+        }
+        if !std::mem::replace(&mut self.was_away, true) {
+            self.away = Some(self.tick);
+            self.wires.leave();
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Names the work that is left.
+    #[must_use]
+    pub fn left(&self) -> String {
+        self.wires.left(&self.told)
+    }
+}
+
+/// A session's numbers in a recovered engine.
+pub type SessionNumbers = (SessionId, EventNo, RequestNo);
+/// A session and its firm in a recovered engine.
+pub type SessionFirm = (SessionId, FirmId);

@@ -1,0 +1,188 @@
+//! The rules of what clients are told, from the partition's own events.
+//!
+//! A session's reports are the events addressed to it, in order, with their bytes. A firm's copies
+//! are those of its sessions. A client that has received lost events is refused, with the first of
+//! them, as `docs/protocols/order-entry.md` says: an ended epoch is left up to the least last valid
+//! position of it and all later ones.
+
+use std::collections::BTreeMap;
+
+use weir_log::EpochEnd;
+use weir_types::{Epoch, EventNo, OrderId, Position, Reason, SessionId};
+use weir_wire::frame::parse_message;
+use weir_wire::{Event, PlainEvent};
+
+use crate::oracle::{Violation, ensure};
+use crate::workload::COPIED;
+
+/// An event addressed to a session, as its report must have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Its record in the event log.
+    pub record: u64,
+    /// The position of the command that caused it.
+    pub position: Position,
+    /// Its template.
+    pub template_id: u16,
+    /// Its block.
+    pub block: Vec<u8>,
+}
+
+/// A report as a client received it.
+#[derive(Clone, Debug)]
+pub struct Heard<'a> {
+    /// Its template.
+    pub template_id: u16,
+    /// Its block, with the stage times where it has them.
+    pub block: &'a [u8],
+}
+
+impl Report {
+    /// True if the client received this report; stage times are not part of it.
+    #[must_use]
+    pub fn is(&self, heard: &Heard<'_>) -> bool {
+        self.template_id == heard.template_id && heard.block.starts_with(&self.block)
+    }
+}
+
+/// The events by their addressees.
+#[derive(Default)]
+pub struct Told {
+    sessions: BTreeMap<SessionId, Vec<Report>>,
+    /// The reports of the firm that is copied: the owner and its index in `sessions`.
+    copied: Vec<(SessionId, usize)>,
+    live: BTreeMap<OrderId, SessionId>,
+    /// The current epoch.
+    pub current: Epoch,
+    /// The epochs before it.
+    pub ended: Vec<EpochEnd>,
+    /// Orders cancelled because their session was lost.
+    pub lost_orders: u64,
+}
+
+impl Told {
+    /// Records an event that the partition published.
+    pub fn note(&mut self, record: u64, event: &Event, bytes: &[u8]) {
+        let Some((session_id, event_no)) = event.address() else { return };
+        if event_no == EventNo::NONE {
+            return;
+        }
+        let raw = parse_message(bytes).expect("it was decoded when it was seen");
+        let report = Report {
+            record,
+            position: event.position(),
+            template_id: raw.template_id,
+            block: raw.block().to_vec(),
+        };
+        let reports = self.sessions.entry(session_id).or_default();
+        reports.push(report);
+        if COPIED.contains(&session_id) {
+            self.copied.push((session_id, reports.len() - 1));
+        }
+        if let Event::Plain(PlainEvent::OrderEvent(e)) = event
+            && !e.rec.is_none()
+        {
+            self.lost_orders += u64::from(e.reason == Reason::SessionLost);
+            if e.ord_status.is_live() {
+                self.live.insert(e.order_id, e.session_id);
+            } else {
+                self.live.remove(&e.order_id);
+            }
+        }
+    }
+
+    /// Replaces all events after a loss.
+    pub fn rebuild(&mut self, events: &[Vec<u8>]) {
+        self.sessions.clear();
+        self.copied.clear();
+        self.live.clear();
+        for (record, bytes) in (1..).zip(events) {
+            let event = Event::decode(bytes).expect("it was decoded when it was seen");
+            self.note(record, &event, bytes);
+        }
+    }
+
+    /// A session's reports so far.
+    #[must_use]
+    pub fn of(&self, session_id: SessionId) -> &[Report] {
+        self.sessions.get(&session_id).map_or(&[], Vec::as_slice)
+    }
+
+    /// The number of copies so far.
+    #[must_use]
+    pub fn copy_count(&self) -> usize {
+        self.copied.len()
+    }
+
+    /// A copied report by its index, with its owner.
+    #[must_use]
+    pub fn copy(&self, index: usize) -> Option<(SessionId, &Report)> {
+        let (owner, at) = *self.copied.get(index)?;
+        Some((owner, &self.sessions[&owner][at]))
+    }
+
+    /// Checks a report: it is the session's, the next one, and has the event's bytes.
+    ///
+    /// # Errors
+    /// The rule that is broken.
+    pub fn check_report(
+        &self,
+        session_id: SessionId,
+        event_no: EventNo,
+        heard: &Heard<'_>,
+    ) -> Result<Report, Violation> {
+        let index = usize::try_from(event_no.0).unwrap_or(usize::MAX).wrapping_sub(1);
+        let report = self.of(session_id).get(index);
+        let is_right = report.is_some_and(|report| report.is(heard));
+        ensure(is_right, "a report is not the session's event", || {
+            format!("event {event_no} of session {session_id}, known: {}", report.is_some())
+        })?;
+        Ok(report.expect("it was compared").clone())
+    }
+
+    /// The first lost event of a client that has received the first `count` events of a session and
+    /// names `epoch`; `None` if all of them are left.
+    #[must_use]
+    pub fn first_lost(&self, session_id: SessionId, count: u64, epoch: Epoch) -> Option<EventNo> {
+        if count == 0 || epoch.is_none() || epoch == self.current {
+            return None;
+        }
+        if !self.ended.iter().any(|end| end.epoch == epoch) {
+            return Some(EventNo(1));
+        }
+        let later = self.ended.iter().filter(|end| end.epoch >= epoch);
+        let left = later.map(|end| end.last_valid).min()?;
+        let reports = self.of(session_id);
+        let left = reports.iter().take_while(|report| report.position <= left).count() as u64;
+        (count > left).then_some(EventNo(left + 1))
+    }
+
+    /// Checks that all that a client has received is what is true now.
+    ///
+    /// # Errors
+    /// The first report that is not.
+    pub fn check_received(
+        &self,
+        session_id: SessionId,
+        received: &[Report],
+    ) -> Result<(), Violation> {
+        let reports = self.of(session_id);
+        let wrong = (0..received.len()).find(|at| reports.get(*at) != Some(&received[*at]));
+        ensure(wrong.is_none(), "a client keeps what is lost", || {
+            format!("event {} of session {session_id}", wrong.unwrap_or(0) + 1)
+        })
+    }
+
+    /// Checks that sessions with cancel-on-disconnect that have left have no live order.
+    ///
+    /// # Errors
+    /// An order that is live.
+    pub fn check_left(&self, sessions: &[SessionId]) -> Result<(), Violation> {
+        let left = self.live.iter().find(|(_, owner)| sessions.contains(owner));
+        let Some((order_id, owner)) = left else { return Ok(()) };
+        let last = self.of(*owner).last().map(|report| report.position);
+        let detail =
+            format!("order {order_id} of session {owner}, whose last event is of {last:?}");
+        Err(Violation::new("an order outlives its session", detail))
+    }
+}

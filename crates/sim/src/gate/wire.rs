@@ -1,0 +1,452 @@
+//! The clients' connections: each carries several sessions, is lost and made again, and is
+//! disturbed as the seed decides.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+
+use weir_io::net::Stream;
+use weir_io::net::sim::{SimNet, SimStream};
+use weir_io::{Rng, SeededRng};
+use weir_types::{Nanos, Reason, SessionId};
+use weir_wire::dialogue::{NodeMessage, peek_session_and_request};
+use weir_wire::frame::{Framing, RawMessage, next_frame};
+use weir_wire::session::{ApiKey, Logon, Logout};
+
+use super::client::{Client, Hearing, Next};
+use super::node::address;
+use super::told::{Heard, Told};
+use super::{GatePlan, GateTally};
+use crate::crowd::Crowd;
+use crate::oracle::{Violation, ensure};
+use crate::plan::Plan;
+use crate::workload::{COPY_DESK, OPERATOR, TRADERS};
+
+/// The longest frame of a node.
+const FRAME_MAX: usize = 1 << 20;
+/// The silence after which a client makes another connection.
+const SILENCE_MAX: Nanos = Nanos(2_000_000_000);
+/// Bytes that a client reads in one step.
+const READ_MAX: usize = 4_096;
+
+/// A step's surroundings.
+pub struct Context<'a> {
+    /// The network.
+    pub net: &'a SimNet,
+    /// The clients' chance.
+    pub rng: &'a mut SeededRng,
+    /// The rules of what clients are told.
+    pub told: &'a Told,
+    /// The record of all requests.
+    pub crowd: &'a mut Crowd,
+    /// The plan of the run.
+    pub plan: &'a Plan,
+    /// The plan of the life.
+    pub gate: GatePlan,
+    /// The number of processes so far.
+    pub life: u64,
+    /// The time.
+    pub now: Nanos,
+    /// The step.
+    pub tick: u64,
+    /// True while clients make new requests.
+    pub asks: bool,
+    /// True while the sessions with cancel-on-disconnect stay away.
+    pub is_away: bool,
+}
+
+/// A connection and its sessions.
+struct Wire {
+    clients: Vec<Client>,
+    host: u8,
+    stream: Option<Stream>,
+    /// Connections so far: each has a port of its own.
+    connection_count: u16,
+    /// The process that it was made to.
+    life: u64,
+    connects_at: u64,
+    reads_from: u64,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    heard_at: Nanos,
+}
+
+/// All connections.
+pub struct Wires {
+    wires: Vec<Wire>,
+    rogue: Option<Stream>,
+    life: u64,
+    /// The figures.
+    pub tally: GateTally,
+    is_calm: bool,
+}
+
+impl Wires {
+    /// Creates the clients, without connections.
+    #[must_use]
+    pub fn new(rng: &mut SeededRng) -> Wires {
+        let [first, second, third, fourth, _] = TRADERS;
+        let sessions: [&[SessionId]; 4] =
+            [&[OPERATOR], &[first, second], &[third], &[fourth, COPY_DESK]];
+        let wires = (1..).zip(sessions).map(|(host, sessions)| {
+            let client = |id: &SessionId| Client::new(*id, [first, fourth].contains(id));
+            Wire {
+                clients: sessions.iter().map(client).collect(),
+                host,
+                stream: None,
+                connection_count: 0,
+                life: 0,
+                connects_at: rng.below(20),
+                reads_from: 0,
+                input: Vec::new(),
+                output: Vec::new(),
+                heard_at: Nanos(0),
+            }
+        });
+        let wires = wires.collect();
+        Wires { wires, rogue: None, life: 0, tally: GateTally::default(), is_calm: false }
+    }
+
+    /// A new process begins.
+    pub fn begin_life(&mut self, plan: GatePlan) {
+        self.is_calm = plan.is_calm;
+        self.life += 1;
+        let clients = self.wires.iter_mut().flat_map(|wire| &mut wire.clients);
+        clients.for_each(Client::begin_life);
+    }
+
+    /// The control log has a definition of a session.
+    pub fn session_defined(&mut self, session_id: SessionId) {
+        let clients = self.wires.iter_mut().flat_map(|wire| &mut wire.clients);
+        clients.filter(|client| client.session_id == session_id).for_each(Client::defined);
+    }
+
+    /// Lets every client act once.
+    ///
+    /// # Errors
+    /// A violation of a rule.
+    pub fn step(&mut self, context: &mut Context<'_>) -> Result<(), Violation> {
+        for wire in &mut self.wires {
+            if context.is_away && wire.leaves() {
+                continue;
+            }
+            wire.step(context, &mut self.tally)?;
+        }
+        if !self.is_calm {
+            self.be_rogue(context)?;
+        }
+        Ok(())
+    }
+
+    /// Takes away the connections of sessions with cancel-on-disconnect.
+    pub fn leave(&mut self) {
+        for wire in self.wires.iter_mut().filter(|wire| wire.leaves()) {
+            wire.stream = None;
+            wire.lose(0);
+        }
+    }
+
+    /// The sessions with cancel-on-disconnect.
+    #[must_use]
+    pub fn leaving(&self) -> Vec<SessionId> {
+        let clients = self.wires.iter().flat_map(|wire| &wire.clients);
+        let leaving = clients.filter(|client| client.cancels_on_disconnect);
+        leaving.map(|client| client.session_id).collect()
+    }
+
+    /// True if all clients have received everything and every request is answered; without those of
+    /// connections that are away, if some are.
+    #[must_use]
+    pub fn is_quiet(&self, told: &Told, are_some_away: bool) -> bool {
+        let mut here = self.wires.iter().filter(|wire| !are_some_away || !wire.leaves());
+        // A client may not have noticed yet that the process at the other end has ended.
+        here.all(|wire| {
+            wire.life == self.life && wire.clients.iter().all(|client| client.is_quiet(told))
+        })
+    }
+
+    /// Names the clients that lack something.
+    #[must_use]
+    pub fn left(&self, told: &Told) -> String {
+        let clients = self.wires.iter().flat_map(|wire| &wire.clients);
+        let lacking = clients.filter(|client| !client.is_quiet(told));
+        lacking.map(Client::state).collect::<Vec<_>>().join("; ")
+    }
+
+    /// A stranger tries a session's name with a wrong key, or sends rubbish.
+    fn be_rogue(&mut self, context: &mut Context<'_>) -> Result<(), Violation> {
+        let Some(stream) = &mut self.rogue else {
+            if context.rng.chance(1, 40) {
+                let from = SocketAddr::from(([10, 0, 9, 9], 1_000));
+                self.rogue = context.net.connect(from, address()).ok().map(Stream::Simulated);
+            }
+            return Ok(());
+        };
+        let mut bytes = Vec::new();
+        if context.rng.chance(1, 3) {
+            let logon = Logon {
+                api_key: ApiKey([0xee; 32]),
+                session_id: TRADERS[0],
+                heartbeat_interval_ms: 1_000,
+                cancel_on_disconnect: weir_types::Switch::On,
+            };
+            weir_wire::dialogue::put_logon(&logon, &[], &mut bytes);
+        } else if context.rng.chance(1, 10) {
+            bytes.extend([0xff; 20]);
+        }
+        let mut room = [0; READ_MAX];
+        let has_ended = stream.write(&bytes).is_err_and(|e| e.kind() != ErrorKind::WouldBlock);
+        match stream.read(&mut room) {
+            Ok(len) if len > 0 => {
+                ensure(!has_report(&room[..len]), "a stranger is told a report", || {
+                    "by a wrong key".to_owned()
+                })?
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock && !has_ended => {}
+            _ => self.rogue = None,
+        }
+        Ok(())
+    }
+}
+
+/// True if a stranger's input begins with anything but a refusal.
+fn has_report(input: &[u8]) -> bool {
+    let Framing::Frame { message: Ok(raw), .. } = next_frame(input, FRAME_MAX) else {
+        return false;
+    };
+    let message = NodeMessage::decode(&raw);
+    !matches!(
+        message,
+        Ok(NodeMessage::LogonReject(_) | NodeMessage::Logout(_) | NodeMessage::Reject(_)) | Err(_)
+    )
+}
+
+impl Wire {
+    fn leaves(&self) -> bool {
+        self.clients.iter().any(|client| client.cancels_on_disconnect)
+    }
+
+    /// The connection is lost, with everything under way.
+    fn lose(&mut self, connects_at: u64) {
+        self.stream = None;
+        self.input.clear();
+        self.output.clear();
+        self.connects_at = connects_at;
+        self.clients.iter_mut().for_each(|client| client.connection_lost(connects_at));
+    }
+
+    fn step(&mut self, context: &mut Context<'_>, tally: &mut GateTally) -> Result<(), Violation> {
+        if self.stream.is_none() {
+            self.connect(context);
+        }
+        if context.rng.chance(context.gate.disturbed_per_myriad, 10_000) {
+            self.disturb(context);
+        }
+        let is_lost = self.read(context);
+        self.take_frames(context, tally)?;
+        if !is_lost {
+            self.say(context, tally)?;
+        }
+        if is_lost || self.write() {
+            tally.lost_connections += 1;
+            let connects_at = context.tick + 1 + context.rng.below(30);
+            self.lose(connects_at);
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, context: &mut Context<'_>) {
+        if context.tick < self.connects_at {
+            return;
+        }
+        self.connection_count += 1;
+        let from = SocketAddr::from(([10, 0, 1, self.host], 1_000 + self.connection_count));
+        match context.net.connect(from, address()) {
+            Ok(stream) => {
+                self.stream = Some(Stream::Simulated(stream));
+                (self.heard_at, self.life) = (context.now, context.life);
+                for client in &mut self.clients {
+                    client.connection_lost(context.tick + context.rng.below(10));
+                }
+            }
+            Err(_) => self.connects_at = context.tick + 1 + context.rng.below(20),
+        }
+    }
+
+    fn disturb(&mut self, context: &mut Context<'_>) {
+        let Some(Stream::Simulated(stream)) = &self.stream else { return };
+        match context.rng.below(7) {
+            0 => self.stream = None,
+            1 => {
+                SimStream::vanish(stream);
+                self.stream = None;
+            }
+            2 => stream.reset(),
+            // A failure shows at the next read.
+            3 => drop(self.stream.as_ref().map(Stream::shutdown_write)),
+            4 | 5 => self.reads_from = context.tick + 10 + context.rng.below(150),
+            _ => {
+                let index = context.rng.below(self.clients.len() as u64);
+                let client = &mut self.clients[usize::try_from(index).expect("few sessions")];
+                if client.session.is_open() {
+                    client.session.put_logout(&mut self.output);
+                }
+            }
+        }
+        if self.stream.is_none() {
+            self.lose(context.tick + 1 + context.rng.below(30));
+        }
+    }
+
+    /// Reads; true if the connection has ended.
+    fn read(&mut self, context: &mut Context<'_>) -> bool {
+        let Some(stream) = &mut self.stream else { return false };
+        if context.tick < self.reads_from && !context.gate.is_calm {
+            return false;
+        }
+        let mut room = [0; READ_MAX];
+        match stream.read(&mut room) {
+            Ok(0) => true,
+            Ok(len) => {
+                if self.life == context.life {
+                    self.input.extend_from_slice(&room[..len]);
+                }
+                self.heard_at = context.now;
+                false
+            }
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        }
+    }
+
+    /// Handles all whole frames.
+    fn take_frames(
+        &mut self,
+        context: &mut Context<'_>,
+        tally: &mut GateTally,
+    ) -> Result<(), Violation> {
+        let input = std::mem::take(&mut self.input);
+        if self.life != context.life {
+            // The last words of a process that has ended: the next logon tells the truth of them.
+            return Ok(());
+        }
+        let mut at = 0;
+        while let Framing::Frame { len, message } = next_frame(&input[at..], FRAME_MAX) {
+            let broken = |error| Violation::new("a node's frame does not decode", error);
+            self.take_frame(&message.map_err(broken)?, context, tally)?;
+            at += len;
+        }
+        self.input = input[at..].to_vec();
+        Ok(())
+    }
+
+    fn take_frame(
+        &mut self,
+        raw: &RawMessage<'_>,
+        context: &mut Context<'_>,
+        tally: &mut GateTally,
+    ) -> Result<(), Violation> {
+        let broken = |error| Violation::new("a node's message does not decode", error);
+        let message = NodeMessage::decode(raw).map_err(broken)?;
+        let heard = Heard { template_id: raw.template_id, block: raw.block() };
+        let mut desks = self.clients.iter_mut().filter_map(|client| client.copies.as_mut());
+        if let Some(copies) = desks.next() {
+            if copies.is_due() {
+                tally.copies += 1;
+                return copies.on_report(&heard, context.told);
+            }
+            if let NodeMessage::ReportCopy(head) = &message {
+                copies.on_head(head);
+                return Ok(());
+            }
+        }
+        let (session_id, _) = peek_session_and_request(raw);
+        if session_id.is_none() {
+            return self.connection_ends(&message, context, tally);
+        }
+        let client = self.clients.iter_mut().find(|client| client.session_id == session_id);
+        let Some(client) = client else {
+            return Err(Violation::new("a message of another session", format!("{message:?}")));
+        };
+        let mut hearing = Hearing { told: context.told, heard, tally, now: context.now };
+        if client.hear(&message, &mut hearing, &mut self.output)? == Next::LogOn {
+            client.logs_on_at = Some(context.tick + 3 + context.rng.below(30));
+        }
+        tally.other_copies =
+            client.copies.as_ref().map_or(tally.other_copies, |c| c.other_histories);
+        if let NodeMessage::Logout(logout) = &message {
+            check_reason(logout, context.gate.is_calm)?;
+        }
+        Ok(())
+    }
+
+    fn connection_ends(
+        &mut self,
+        message: &NodeMessage<'_>,
+        context: &Context<'_>,
+        tally: &mut GateTally,
+    ) -> Result<(), Violation> {
+        let NodeMessage::Logout(logout) = message else {
+            return Err(Violation::new("a message of no session", format!("{message:?}")));
+        };
+        match logout.reason {
+            Reason::SlowConsumer => tally.slow += 1,
+            Reason::HeartbeatLost => tally.silent += 1,
+            _ => {}
+        }
+        for client in &mut self.clients {
+            client.connection_lost(u64::MAX);
+        }
+        check_reason(logout, context.gate.is_calm)
+    }
+
+    /// Sends logons, heartbeats and new requests.
+    fn say(&mut self, context: &mut Context<'_>, tally: &mut GateTally) -> Result<(), Violation> {
+        if self.stream.is_none() {
+            return Ok(());
+        }
+        let mut is_silent = false;
+        for client in &mut self.clients {
+            client.log_on(context.now, context.tick, &mut self.output);
+            let told = client.session.on_time(context.now, self.heard_at, &mut self.output);
+            if let Err(error) = told {
+                ensure(!context.gate.is_calm, "the node falls silent", || error.to_string())?;
+                is_silent = true;
+            }
+            let may_ask = context.asks
+                && client.session_id != COPY_DESK
+                && client.session.unanswered_count() < context.plan.window;
+            if may_ask && context.rng.chance(context.plan.send_per_mille, 1_000) {
+                let asked = client.ask(context.rng, context.now, &mut self.output);
+                if let Some((request_no, command)) = asked {
+                    context.crowd.record(client.session_id, request_no, command);
+                }
+            }
+        }
+        is_silent |= context.now.since(self.heard_at) > SILENCE_MAX;
+        if is_silent {
+            tally.lost_connections += 1;
+            self.lose(context.tick + 1 + context.rng.below(30));
+        }
+        Ok(())
+    }
+
+    /// Writes; true if the connection has ended.
+    fn write(&mut self) -> bool {
+        let Some(stream) = &mut self.stream else { return false };
+        while !self.output.is_empty() {
+            match stream.write(&self.output) {
+                Ok(len) => drop(self.output.drain(..len)),
+                Err(error) => return error.kind() != ErrorKind::WouldBlock,
+            }
+        }
+        false
+    }
+}
+
+/// Checks the reason of a farewell: where nobody misbehaves, nobody is accused of it.
+fn check_reason(logout: &Logout, is_calm: bool) -> Result<(), Violation> {
+    let is_fair = matches!(
+        logout.reason,
+        Reason::LogoutRequested | Reason::Stopping | Reason::KeyReplaced | Reason::UnknownKey
+    );
+    ensure(is_fair || !is_calm, "a client is cut without a cause", || format!("{logout:?}"))
+}

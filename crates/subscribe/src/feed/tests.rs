@@ -1,0 +1,131 @@
+//! The messages that a subscriber gets when epochs end with losses, compared with the events
+//! themselves: each surviving trade once, and none that it has taken before.
+
+use weir_broker::{Config, Name};
+use weir_io::{SimDisk, ThreadDisk};
+use weir_log::{EventAppend, EventLog, EventLogConfig, TailConfig, TailWriter, tail, tail_in};
+use weir_types::{
+    AccountId, ClOrdId, Epochs, EventNo, ExecId, ExecInst, FirmId, InstrumentId, Liquidity,
+    MatchId, OrdStatus, OrdType, OrderId, Price, Qty, Reason, Rec, RequestNo, SelfTradePrevention,
+    Seq, SessionId, TimeInForce,
+};
+use weir_wire::{Event, PlainEvent};
+
+use super::*;
+
+const TOPIC: Topic = Topic { kind: TopicKind::Executions, key: 0 };
+
+/// Returns the trade that the command at `position` caused.
+fn trade(position: u64) -> OrderEvent {
+    OrderEvent {
+        position: Position(position),
+        event_no: EventNo(position),
+        request_no: RequestNo(position),
+        rec: Rec(position),
+        seq: Seq(position),
+        order_id: OrderId::new(PartitionId(1), Rec(position)),
+        exec_id: ExecId(position),
+        match_id: MatchId(position),
+        transact_time: Nanos(position),
+        created_time: Nanos(position),
+        cl_ord_id: ClOrdId::from_number(position),
+        orig_cl_ord_id: ClOrdId::NONE,
+        price: Price(100),
+        stop_px: Price(0),
+        last_px: Price(100),
+        last_qty: Qty(10),
+        order_qty: Qty(10),
+        leaves_qty: Qty::ZERO,
+        cum_qty: Qty(10),
+        display_qty: Qty::ZERO,
+        min_qty: Qty::ZERO,
+        expire_time: Nanos(0),
+        session_id: SessionId(1),
+        firm_id: FirmId(1),
+        account_id: AccountId(1),
+        instrument_id: InstrumentId(1),
+        partition_id: PartitionId(1),
+        reason: Reason::None,
+        side: Side::Sell,
+        ord_type: OrdType::Limit,
+        time_in_force: TimeInForce::Day,
+        exec_inst: ExecInst::NONE,
+        self_trade_prevention: SelfTradePrevention::None,
+        exec_type: ExecType::Trade,
+        ord_status: OrdStatus::Filled,
+        liquidity: Liquidity::None,
+    }
+}
+
+/// One life of a node whose log has a trade at each position up to `count`; returns the number of
+/// messages that the broker took.
+fn live(broker: &mut Broker<SimDisk>, count: u64, epoch: u32, ended: &[(u32, u64)]) -> u64 {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = ThreadDisk::open(dir.path(), None).unwrap();
+    let config =
+        EventLogConfig { segment_bytes: 64 << 10, ..EventLogConfig::new(PartitionId(1), 7) };
+    let (mut log, _) = EventLog::open(config, Position(1), disk).unwrap();
+    for position in 1..=count {
+        let mut record = Vec::new();
+        Event::Plain(PlainEvent::OrderEvent(trade(position))).encode(&mut record);
+        assert_eq!(log.append(Position(position), &record), EventAppend::Taken);
+    }
+    log.close().unwrap();
+    let ended = ended.iter().map(|(epoch, last_valid)| (Epoch(*epoch), Position(*last_valid)));
+    let epochs = Epochs::with_ended(Epoch(epoch), ended);
+    let (_writer, handle) = tail_in(TailConfig::new(1 << 20, count + 1), epochs);
+    let events = EventReader::new(&handle, dir.path().to_owned(), 1);
+    let mut feed = Feed::new(FeedParts { partition_id: PartitionId(1), events });
+    let fed = feed.work(broker, usize::MAX, Nanos(1), |_| {});
+    assert!(feed.has_caught_up(), "it stopped after {fed:?}");
+    assert_eq!(feed.place().epoch, Epoch(epoch));
+    fed.messages
+}
+
+fn subscribed() -> Broker<SimDisk> {
+    let (mut broker, _) = Broker::open(Config::new(1), SimDisk::new(1), Nanos(1)).unwrap();
+    let _ = broker.create(&Name::new("desk").unwrap(), TOPIC, None, Nanos(1)).unwrap();
+    broker
+}
+
+#[test]
+fn events_of_an_epoch_before_the_newest_message_are_passed_over() {
+    let mut broker = subscribed();
+    assert_eq!(live(&mut broker, 10, 1, &[]), 10);
+    assert_eq!(live(&mut broker, 30, 2, &[(1, 10)]), 20);
+    assert_eq!(live(&mut broker, 33, 2, &[(1, 10)]), 3, "a start without a loss");
+}
+
+#[test]
+fn a_trade_that_replaces_one_of_an_epoch_before_the_last_reaches_its_subscribers() {
+    let mut broker = subscribed();
+    assert_eq!(live(&mut broker, 12, 1, &[]), 12);
+    // Epoch 2 had no trades, and lost more than its own.
+    assert_eq!(live(&mut broker, 20, 3, &[(1, 10), (2, 8)]), 12, "the trades from 9 on are others");
+    assert_eq!(live(&mut broker, 20, 3, &[(1, 10), (2, 8)]), 0, "all are repeated");
+}
+
+#[test]
+fn trades_that_replace_ones_taken_back_while_the_feed_runs_reach_its_subscribers() {
+    let mut broker = subscribed();
+    let (mut writer, handle) = tail(TailConfig::new(1 << 20, 1));
+    let append = |writer: &mut TailWriter, positions: std::ops::RangeInclusive<u64>| {
+        let mut record = Vec::new();
+        for position in positions {
+            record.clear();
+            Event::Plain(PlainEvent::OrderEvent(trade(position))).encode(&mut record);
+            writer.append(&record);
+        }
+        writer.publish();
+    };
+    let events = EventReader::new(&handle, "no-files".into(), 1);
+    let mut feed = Feed::new(FeedParts { partition_id: PartitionId(1), events });
+    let mut work = || feed.work(&mut broker, usize::MAX, Nanos(1), |_| {}).messages;
+    append(&mut writer, 1..=12);
+    assert_eq!(work(), 12);
+    writer.end_epoch(Position(8), Epoch(2), 9);
+    assert_eq!(work(), 0, "an end is no message");
+    append(&mut writer, 9..=20);
+    assert_eq!(work(), 12);
+    assert_eq!(feed.place().epoch, Epoch(2));
+}

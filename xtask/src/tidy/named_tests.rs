@@ -1,0 +1,184 @@
+//! Tests named in documents and lists: each of them exists.
+//!
+//! Each section of the operator's page, and each entry of its troubleshooting, ends its advice with
+//! "tests:" and the names of the tests that follow it. A name stands in backquotes; names of one
+//! place are separated by commas or "and". On the pages of `docs/testing/` every name that reads
+//! like a test's is one.
+
+use std::collections::BTreeSet;
+
+use super::Finding;
+use super::source::Source;
+use crate::tree::Tree;
+
+const PAGE: &str = "docs/operations.md";
+/// The section of which each entry, which begins in bold, names a test of its own.
+const ENTRIES: &str = "## Troubleshooting";
+const MARK: &str = "tests:";
+/// Pages on which each name in backquotes that reads like a test's is one.
+const TESTING_DIR: &str = "docs/testing/";
+/// Words of a test's name, at least; shorter names are of files and functions.
+const NAME_WORDS_MIN: usize = 5;
+
+/// The names of all tests, also of those that a macro makes.
+pub(crate) fn test_names(sources: &[Source]) -> BTreeSet<&str> {
+    sources.iter().flat_map(names_in).collect()
+}
+
+fn names_in(source: &Source) -> Vec<&str> {
+    let text = |index: usize| source.tokens.get(index).map_or("", |token| token.text.as_str());
+    let is_mark = |index: usize| {
+        ["#", "[", "test", "]"].iter().enumerate().all(|(at, wanted)| text(index + at) == *wanted)
+    };
+    let mut names = Vec::new();
+    for mark in (0..source.tokens.len()).filter(|index| is_mark(*index)) {
+        // Other attributes may stand between; a body may not.
+        let head = (mark..source.tokens.len()).take_while(|index| text(*index) != "{");
+        if let Some(keyword) = head.into_iter().find(|index| text(*index) == "fn") {
+            names.push(text(keyword + 1));
+        }
+    }
+    names
+}
+
+/// A section of the page.
+struct Section<'a> {
+    line: usize,
+    title: &'a str,
+    /// True when a paragraph of it names a test.
+    is_proven: bool,
+}
+
+pub(crate) fn check(tree: &Tree, tests: &BTreeSet<&str>) -> Vec<Finding> {
+    let Some(text) = tree.text(PAGE) else {
+        return vec![Finding::new(PAGE, 0, "is missing: it holds the advice for operators")];
+    };
+    let mut findings = Vec::new();
+    let mut section: Option<Section<'_>> = None;
+    for (line, paragraph) in paragraphs(text) {
+        if paragraph.starts_with("## ") {
+            findings.extend(section.and_then(unproven));
+            section = Some(Section { line, title: paragraph, is_proven: false });
+            continue;
+        }
+        let named = named_tests(paragraph);
+        for name in named.iter().filter(|name| !tests.contains(**name)) {
+            let message = format!("names the test `{name}`, and no test has that name");
+            findings.push(Finding::new(PAGE, line, message));
+        }
+        if let Some(section) = &mut section {
+            section.is_proven |= !named.is_empty();
+            if section.title == ENTRIES && paragraph.starts_with("**") && named.is_empty() {
+                findings.push(Finding::new(PAGE, line, "an entry names its test"));
+            }
+        }
+    }
+    findings.extend(section.and_then(unproven));
+    findings.extend(check_names(tree, tests));
+    findings
+}
+
+/// Names of tests that do not exist, on the pages about testing.
+fn check_names(tree: &Tree, tests: &BTreeSet<&str>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for page in tree.with_extension("md").filter(|page| page.path.starts_with(TESTING_DIR)) {
+        for (index, line) in page.text.lines().enumerate() {
+            let names = line.split('`').skip(1).step_by(2).filter(|name| is_like_a_test(name));
+            for name in names.filter(|name| !tests.contains(name)) {
+                let message = format!("names `{name}`, and no test has that name");
+                findings.push(Finding::new(&page.path, index + 1, message));
+            }
+        }
+    }
+    findings
+}
+
+fn is_like_a_test(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    name.chars().all(is_plain) && name.split('_').count() >= NAME_WORDS_MIN
+}
+
+fn unproven(section: Section<'_>) -> Option<Finding> {
+    let message = format!("the section {:?} names no test", section.title);
+    (!section.is_proven).then(|| Finding::new(PAGE, section.line, message))
+}
+
+/// Stretches between empty lines, each with its first line's number; a heading is one by itself.
+fn paragraphs(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let (mut line, mut rest) = (1, text);
+    while !rest.is_empty() {
+        let (paragraph, behind) = rest.split_once("\n\n").unwrap_or((rest, ""));
+        let begun = paragraph.trim_start_matches('\n');
+        found.push((line + paragraph.len() - begun.len(), begun.trim_end()));
+        line += paragraph.lines().count() + 1;
+        rest = behind;
+    }
+    found
+}
+
+/// The names behind each "tests:".
+fn named_tests(paragraph: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    for (at, mark) in paragraph.match_indices(MARK) {
+        let mut rest = paragraph[at + mark.len()..].trim_start();
+        while let Some((name, behind)) = rest.strip_prefix('`').and_then(|r| r.split_once('`')) {
+            names.push(name);
+            let behind = behind.trim_start_matches(',').trim_start();
+            rest = behind.strip_prefix("and ").unwrap_or(behind);
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(page: &str) -> Vec<String> {
+        let text = "#[test]\nfn one() {}\nm! {\n    #[test]\n    #[cfg(x)]\n    fn two() {}\n}";
+        let sources = [Source::parse("a.rs", text).unwrap()];
+        let tree = Tree::of(&[(PAGE, page)]);
+        check(&tree, &test_names(&sources)).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_test_that_does_not_exist_is_found() {
+        let cases = [
+            ("## A\n\nDo it (tests: `one`).\n", 0),
+            ("## A\n\nDo it (tests:\n`one`, `two`\nand `one`).\n", 0),
+            ("## A\n\nDo it (tests: `three`).\n", 1),
+            ("## A\n\nDo it (tests: `one`, `three` and `four`).\n", 2),
+            ("## A\n\n`one` does it (tests: `two`); `three` is no test.\n", 0),
+        ];
+        for (page, count) in cases {
+            assert_eq!(findings(page).len(), count, "{page}: {:?}", findings(page));
+        }
+    }
+
+    #[test]
+    fn a_section_or_an_entry_that_names_no_test_is_found() {
+        assert!(findings("## A\n\nDo it.\n\n## B\n\ntests: `one`\n")[0].contains("\"## A\""));
+        let entries = "## Troubleshooting\n\n**It burns.** Run (tests: `one`).\n\n**It rains.** \
+                       Wait.\n\nWho waits gets dry.\n";
+        assert_eq!(findings(entries), [format!("{PAGE}:5: an entry names its test")]);
+    }
+
+    #[test]
+    fn a_page_about_testing_names_only_tests_that_exist() {
+        let text = "#[test]\nfn it_is_kept_as_it_was() {}";
+        let sources = [Source::parse("a.rs", text).unwrap()];
+        let page = "| a bug | `it_is_kept_as_it_was` |\n| b | `it_is_lost_as_it_was`, `a_b` |\n";
+        let tree = Tree::of(&[("docs/testing/a.md", page), ("docs/b.md", page)]);
+        let found = check_names(&tree, &test_names(&sources));
+        let wanted = "docs/testing/a.md:2: names `it_is_lost_as_it_was`, and no test has that name";
+        assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), [wanted]);
+    }
+
+    #[test]
+    fn a_function_that_is_no_test_is_no_proof() {
+        let text = "fn one() {}\n#[test]\nfn two() {}\nfn three() {}";
+        let sources = [Source::parse("a.rs", text).unwrap()];
+        assert_eq!(test_names(&sources).into_iter().collect::<Vec<_>>(), ["two"]);
+    }
+}
