@@ -155,7 +155,9 @@ impl Router {
             if leg.backend != Some(choice.backend) || leg.standing == Standing::Away {
                 (leg.backend, leg.standing) = (Some(choice.backend), Standing::Unknown);
             }
-            if choice.is_behind {
+            // The router's knowledge of a store may be older than the reader's: only the store's
+            // answer shows that it is behind, and until then nothing is told of its source.
+            if choice.is_behind && leg.standing != Standing::Unknown {
                 leg.standing = Standing::Behind;
             }
             if choice.is_forced {
@@ -207,13 +209,12 @@ impl Router {
         self.asked_no = self.asked_no.wrapping_add(1);
         let after = |span: Nanos| Nanos(now.0.saturating_add(span.0));
         let patience = request.patience.0.saturating_add(self.config.answer_grace.0);
-        let is_behind = leg.standing == Standing::Behind;
         Asking {
             correlation_id: u64::from(slot) << 32 | u64::from(self.asked_no),
             backend: choice.backend,
             generation: self.pool.generation(choice.backend),
             answer_by: after(Nanos(patience)),
-            recheck_at: is_behind.then_some(after(self.config.lag_wait)),
+            recheck_at: choice.is_behind.then_some(after(self.config.lag_wait)),
             is_forced: choice.is_forced,
             has_min: leg.min.is_some(),
         }

@@ -5,18 +5,22 @@ use weir_delivery::{
     Ask, Asked, BackendId, BackendInfo, BackendPort, BackendRole, Desk, DeskConfig, Entitlement,
     OrderStore, Question, Router, RouterConfig, StoreConfig,
 };
-use weir_types::{Epoch, FirmId, Nanos, OrdStatus, PartitionId, Reason};
+use weir_types::{Epoch, FirmId, Nanos, OrdStatus, OrderId, PartitionId, Reason};
+use weir_wire::delivery::PageFlags;
+use weir_wire::event::OrderEvent;
 
 use crate::support::{event, keys};
 use crate::venue::{Answer, MS, Sink, fetch, sealer, token_of};
 
 const SOURCE: PartitionId = PartitionId(1);
+const OTHER_SOURCE: PartitionId = PartitionId(2);
 
-/// Desks that do not report their progress, and may not answer at all.
+/// Desks that do not report their progress.
 #[derive(Default)]
 struct Remote {
     desks: Vec<(BackendId, Desk)>,
-    is_mute: bool,
+    /// Those that do not answer, until they are taken off this list.
+    mute: Vec<BackendId>,
     asked_count: u32,
 }
 
@@ -40,10 +44,10 @@ impl BackendPort for Remote {
 
 impl Remote {
     fn pump(&mut self, router: &mut Router, now: Nanos) {
-        for (id, desk) in &mut self.desks {
+        for (id, desk) in self.desks.iter_mut().filter(|(id, _)| !self.mute.contains(id)) {
             let mut sink = Sink::default();
             while desk.poll(now, &mut sink).has_more {}
-            for bytes in sink.out.values().filter(|_| !self.is_mute) {
+            for bytes in sink.out.values() {
                 assert_eq!(router.take(*id, bytes, now), Ok(bytes.len()));
             }
         }
@@ -58,24 +62,50 @@ fn stand(counts: [u64; 2]) -> (Router, Remote) {
 fn stand_in(stores: [(u64, Epoch); 2]) -> (Router, Remote) {
     let mut router = Router::new(RouterConfig::default(), sealer(1));
     let mut remote = Remote::default();
-    for (index, (count, epoch)) in stores.into_iter().enumerate() {
-        let role = if index == 0 { BackendRole::Master } else { BackendRole::Replica };
-        let entitlement = Some(Entitlement::all());
-        let is_indexed = role == BackendRole::Master;
-        let info = BackendInfo { source: SOURCE, role, is_indexed, entitlement };
-        let id = router.add_backend(info).expect("one source");
+    for (role, (count, epoch)) in [BackendRole::Master, BackendRole::Replica].into_iter().zip(stores)
+    {
         let store = OrderStore::new(StoreConfig::new(SOURCE, epoch));
-        let maker = u32::try_from(index).expect("two stores") + 2;
-        let mut desk = Desk::new(DeskConfig::default(), store, sealer(maker));
-        for number in 1..=count {
-            let firm = 1 + (number % 2) as u32;
-            let event = event(number, number, keys(firm, 1, 1), OrdStatus::New);
-            let _ = desk.ingest(&event).expect("events come in order");
-        }
-        remote.desks.push((id, desk));
-        router.backend_up(id);
+        add(&mut router, &mut remote, role, store, count);
     }
     (router, remote)
+}
+
+/// Two sources in the third epoch, with a master and this many orders each.
+fn stand_of_two_sources(counts: [u64; 2]) -> (Router, Remote) {
+    let mut router = Router::new(RouterConfig::default(), sealer(1));
+    let mut remote = Remote::default();
+    for (source, count) in [SOURCE, OTHER_SOURCE].into_iter().zip(counts) {
+        let store = OrderStore::new(StoreConfig::new(source, Epoch(3)));
+        add(&mut router, &mut remote, BackendRole::Master, store, count);
+    }
+    (router, remote)
+}
+
+/// Adds a backend whose store is fed with this many orders.
+fn add(
+    router: &mut Router,
+    remote: &mut Remote,
+    role: BackendRole,
+    store: OrderStore,
+    count: u64,
+) {
+    let entitlement = Some(Entitlement::all());
+    let is_indexed = role == BackendRole::Master;
+    let info = BackendInfo { source: store.source(), role, is_indexed, entitlement };
+    let id = router.add_backend(info).expect("few sources");
+    let mut desk = Desk::new(DeskConfig::default(), store, sealer(id.0 + 2));
+    (1..=count).for_each(|number| feed(&mut desk, number));
+    remote.desks.push((id, desk));
+    router.backend_up(id);
+}
+
+/// Feeds a desk its order of this number.
+fn feed(desk: &mut Desk, number: u64) {
+    let firm = 1 + (number % 2) as u32;
+    let order = event(number, number, keys(firm, 1, 1), OrdStatus::New);
+    let partition_id = desk.store().source();
+    let order_id = OrderId::new(partition_id, order.rec);
+    let _ = desk.ingest(&OrderEvent { partition_id, order_id, ..order }).expect("in order");
 }
 
 fn states(router: &Router) -> Vec<BackendState> {
@@ -97,7 +127,7 @@ fn a_probe_tells_how_far_a_backend_is_whatever_readers_have_seen_elsewhere() {
 #[test]
 fn a_backend_is_probed_once_at_a_time_and_put_aside_when_it_does_not_answer() {
     let (mut router, mut remote) = stand([1, 1]);
-    remote.is_mute = true;
+    remote.mute = vec![BackendId(0)];
     router.probe(BackendId(0), Nanos(MS), &mut remote);
     router.probe(BackendId(0), Nanos(2 * MS), &mut remote);
     remote.pump(&mut router, Nanos(2 * MS));
@@ -176,4 +206,38 @@ fn a_replica_that_has_not_heard_of_an_epoch_does_not_send_a_reader_of_it_back() 
     let [answer] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!((answer.header.reason, answer.rows.len()), (Reason::None, 2));
     assert_eq!(states(&router)[1].epoch, Some(Epoch(2)), "the replica was asked");
+}
+
+/// A reader that has read at a node knows more of a source than the router's last probe has told:
+/// the source's store has to be asked before its state is told.
+#[test]
+fn a_source_that_was_probed_before_the_readers_place_is_neither_away_nor_left_out_of_online() {
+    let (mut router, mut remote) = stand_of_two_sources([4, 4]);
+    let (now, mut sink, fetch) = (Nanos(MS), Sink::default(), fetch());
+    for id in [BackendId(0), BackendId(1)] {
+        router.probe(id, now, &mut remote);
+    }
+    remote.pump(&mut router, now);
+    [5, 6].into_iter().for_each(|number| feed(&mut remote.desks[0].1, number));
+    let token = token_of(&[(SOURCE.0, 3, 5, 5), (OTHER_SOURCE.0, 3, 3, 3)]);
+    let entitlement = Entitlement::all();
+    let question =
+        Question { connection: 1, fetch: &fetch, token: &token, min_token: &[], entitlement };
+    assert_eq!(router.ask(&question, now), Asked::Accepted);
+    remote.mute = vec![BackendId(0)];
+    let _ = router.poll(now, &mut remote, &mut sink);
+    remote.pump(&mut router, now);
+    let _ = router.poll(now, &mut remote, &mut sink);
+    let later = Nanos(now.0 + u64::from(fetch.wait_max_us) * 1_000);
+    let _ = router.poll(later, &mut remote, &mut sink);
+    let pages = crate::venue::answers(&sink.out.remove(&1).expect("a page"));
+    let [page] = &pages[..] else { panic!("{pages:?}") };
+    assert_eq!(page.recs(), [(OTHER_SOURCE.0, 4)]);
+    assert!(!page.is(PageFlags::ONLINE), "order 6 of the first source is still to come");
+    assert!(!page.is(PageFlags::SOURCE_AWAY), "its store is up and has not been heard yet");
+
+    remote.mute.clear();
+    let next = answers(&mut router, &mut remote, entitlement, &page.token);
+    let [next] = &next[..] else { panic!("{next:?}") };
+    assert_eq!((next.recs(), next.is(PageFlags::ONLINE)), (vec![(SOURCE.0, 6)], true));
 }

@@ -13,7 +13,7 @@ use weir_types::{
 use weir_wire::delivery::OrderRow;
 use weir_wire::event::OrderEvent;
 
-use super::{HANG, Node, Who};
+use super::{HANG, Node, Who, until_free};
 
 pub struct Following {
     pub who: Who,
@@ -49,8 +49,13 @@ impl Following {
 
     /// As [`Following::start_unasked`], at any address, with or without TLS.
     pub fn start_at(target: impl Into<Target>, who: Who, follower: Follower) -> Following {
-        let mut client = Client::connect(target, Limits::default()).unwrap();
-        client.log_on(who.patient_config(), HANG).unwrap();
+        let target = target.into();
+        let client = until_free(|| {
+            let mut client = Client::connect(target.clone(), Limits::default())?;
+            client.log_on(who.patient_config(), HANG)?;
+            Ok(client)
+        });
+        let client = client.unwrap();
         let (resyncs, refusals) = (Vec::new(), Vec::new());
         Following { who, follower, client, resyncs, refusals, row_count: 0, give_credit: true }
     }

@@ -348,15 +348,10 @@ impl Node {
         })
     }
 
-    /// Returns the operator's client. Retries while a connection dropped a moment ago still counts
-    /// as logged on.
+    /// Returns the operator's client.
     pub fn admin(&self) -> Admin {
         let Who { session_id, .. } = OPERATOR;
-        let connect = || Admin::connect(self.address, session_id, OPERATOR.key(), HANG);
-        until("the operator's place", || match connect() {
-            Err(ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. }) => None,
-            connected => Some(connected.unwrap()),
-        })
+        until_free(|| Admin::connect(self.address, session_id, OPERATOR.key(), HANG)).unwrap()
     }
 
     /// Sends SIGTERM and waits for the node's end.
@@ -424,6 +419,15 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         assert!(begun.elapsed() < HANG, "{what} did not come");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Logs on with `log_on`, and again while the session still counts as logged on: the node may not
+/// yet have read the end of a connection that was dropped a moment ago.
+pub fn until_free<T>(mut log_on: impl FnMut() -> Result<T, ClientError>) -> Result<T, ClientError> {
+    until("the session's place", || match log_on() {
+        Err(ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. }) => None,
+        logged_on_or_not => Some(logged_on_or_not),
+    })
 }
 
 /// Defines the market: one instrument, a supervisor and `traders`. On return every partition has

@@ -11,7 +11,7 @@ use weir_wire::Request;
 use weir_wire::event::OrderEvent;
 use weir_wire::report::ExecutionReport;
 
-use super::{HANG, INSTRUMENT, Node, TRADING, Who};
+use super::{HANG, INSTRUMENT, Node, TRADING, Who, until_free};
 
 pub struct Trader {
     pub who: Who,
@@ -38,11 +38,11 @@ impl Trader {
 
     /// As [`Trader::log_on`], through a target other than the node's own address.
     pub fn log_on_at(target: Target, who: Who) -> Trader {
-        Trader::open(target, who, Session::new(who.config())).unwrap()
+        Trader::open(&target, who, || Session::new(who.config())).unwrap()
     }
 
     pub fn log_on_as(node: &Node, who: Who, config: SessionConfig) -> Trader {
-        Trader::open(node.address().into(), who, Session::new(config)).unwrap()
+        Trader::open(&node.address().into(), who, || Session::new(config)).unwrap()
     }
 
     /// Logs on and asks for the partition's events from `from` on, without naming the epoch of the
@@ -53,24 +53,34 @@ impl Trader {
 
     /// As [`Trader::resume`], through a target other than the node's own address.
     pub fn resume_at(target: Target, who: Who, from: EventNo) -> Result<Trader, ClientError> {
-        let mut session = Session::new(who.config());
-        session.resume_after(TRADING, EventNo(from.0 - 1), Epoch::NONE);
-        Trader::open(target, who, session)
+        Trader::open(&target, who, || {
+            let mut session = Session::new(who.config());
+            session.resume_after(TRADING, EventNo(from.0 - 1), Epoch::NONE);
+            session
+        })
     }
 
     /// Logs on and resumes after event `last` of `epoch`.
     pub fn go_on(node: &Node, who: Who, (last, epoch): Mark) -> Result<Trader, ClientError> {
-        let mut session = Session::new(who.config());
-        session.resume_after(TRADING, last, epoch);
-        Trader::open(node.address().into(), who, session)
+        Trader::open(&node.address().into(), who, || {
+            let mut session = Session::new(who.config());
+            session.resume_after(TRADING, last, epoch);
+            session
+        })
     }
 
-    fn open(target: Target, who: Who, session: Session) -> Result<Trader, ClientError> {
-        let mut client = Client::connect(target, Limits::default())?;
-        client.start_logon(session);
-        let mut heard = Heard::default();
-        client.wait_until_open(HANG, &mut |incoming, _| heard.keep(incoming))?;
-        Ok(Trader { who, client, heard })
+    fn open(
+        target: &Target,
+        who: Who,
+        session: impl Fn() -> Session,
+    ) -> Result<Trader, ClientError> {
+        until_free(|| {
+            let mut client = Client::connect(target.clone(), Limits::default())?;
+            client.start_logon(session());
+            let mut heard = Heard::default();
+            client.wait_until_open(HANG, &mut |incoming, _| heard.keep(incoming))?;
+            Ok(Trader { who, client, heard })
+        })
     }
 
     /// Sends a request without waiting for its answer.
