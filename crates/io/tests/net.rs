@@ -14,6 +14,8 @@ use weir_io::{Rng, SeededRng};
 const LISTENER: Token = Token(7);
 const OURS: Token = Token(1);
 const WAKER: Token = Token(99);
+/// The address of the connecting side in the simulation.
+const CLIENT: &str = "10.0.0.9:40000";
 
 /// Generates one test per network from a check that is generic over networks.
 macro_rules! on_every_network {
@@ -90,8 +92,7 @@ impl Rig {
                 Ok(mio::net::TcpStream::from_std(stream).into())
             }
             Net::Simulated(sim) => {
-                let from = "10.0.0.9:40000".parse().unwrap();
-                sim.connect(from, address).map(Stream::Simulated)
+                sim.connect(CLIENT.parse().unwrap(), address).map(Stream::Simulated)
             }
         }
     }
@@ -163,7 +164,12 @@ fn check_accept(rig: &mut Rig) {
         let event = rig.wait_for(|event| event.token == LISTENER);
         assert!(event.is_readable && !event.is_read_closed);
         rig.expect_silence();
-        assert!(rig.listener.accept().is_ok());
+        let (ours, peer) = rig.listener.accept().unwrap();
+        let from = match &stream {
+            Stream::Tcp(stream) => stream.local_addr().unwrap(),
+            _ => CLIENT.parse().unwrap(),
+        };
+        assert_eq!((peer, ours.peer_addr()), (from, Some(from)));
         assert_eq!(rig.listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
     }
 }
@@ -406,24 +412,34 @@ fn check_token_again(rig: &mut Rig) {
     drop(ours);
     let (mut second, _second_theirs) = rig.pair();
     rig.poll.registry().register(&mut second, OURS).unwrap();
-    let event = rig.wait_for(|event| event.token == OURS);
-    assert!(event.is_writable && !event.is_readable && !event.is_read_closed);
+    let events = rig.poll_once(Duration::from_secs(10));
+    let [event] = events[..] else { panic!("one socket, one event: {events:?}") };
+    assert!(
+        event.token == OURS && event.is_writable && !event.is_readable && !event.is_read_closed
+    );
     let _ = theirs.write(b"to the first");
     rig.expect_silence();
 }
 
 fn check_crowd(rig: &mut Rig) {
-    let early = rig.connect_to(rig.address).unwrap();
+    let mut theirs = vec![rig.connect_to(rig.address).unwrap()];
     rig.poll.registry().register_listener(&mut rig.listener, LISTENER).unwrap();
     rig.wait_for(|event| event.token == LISTENER && event.is_readable);
-    let others = [0; 2].map(|_| rig.connect_to(rig.address).unwrap());
+    theirs.extend([0; 2].map(|_| rig.connect_to(rig.address).unwrap()));
     rig.wait_for(|event| event.token == LISTENER && event.is_readable);
     rig.expect_silence();
-    for _ in 0..3 {
-        assert!(rig.listener.accept().is_ok());
+    for (at, stream) in (0..).zip(&mut theirs) {
+        stream.write_all(&[at]).unwrap();
+    }
+    for at in 0..3 {
+        let (mut ours, _) = rig.listener.accept().unwrap();
+        let mut read = Vec::new();
+        while read.is_empty() {
+            assert!(!drain(&mut ours, &mut read).unwrap());
+        }
+        assert_eq!(read, [at], "the first that came is the first accepted");
     }
     assert_eq!(rig.listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
-    drop((early, others));
 }
 
 fn check_dropped_listener(rig: &mut Rig) {
