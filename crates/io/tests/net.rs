@@ -288,6 +288,17 @@ fn check_waker(rig: &mut Rig) {
     let events = rig.poll_once(Duration::from_millis(10));
     assert_eq!(events.iter().map(|event| event.token).collect::<Vec<_>>(), [WAKER]);
     rig.expect_silence();
+    let thread = std::thread::spawn(move || waker.wake().unwrap());
+    if matches!(rig.net, Net::Simulated(_)) {
+        // A simulated poll does not wait for the thread.
+        thread.join().unwrap();
+        rig.wait_for(|event| event.token == WAKER);
+        return;
+    }
+    rig.poll.poll(&mut rig.events, None).unwrap();
+    let tokens: Vec<_> = rig.events.iter().map(|event| event.token).collect();
+    assert_eq!(tokens, [WAKER], "a poll without a time waits for the wake");
+    thread.join().unwrap();
 }
 
 fn check_deregister(rig: &mut Rig) {
