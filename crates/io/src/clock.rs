@@ -1,8 +1,9 @@
 //! Wall-clock time behind a replaceable trait.
 //!
 //! The owner of a duty cycle reads the clock once per cycle and hands the time down as an argument;
-//! nothing below reads it again. The clock may step backwards (the administrator, NTP). A part that
-//! needs increasing time, as the log does, takes max(previous + 1, clock).
+//! nothing below reads it again. The clock may step backwards (the administrator, NTP). A runner
+//! hands its agents a time that does not; a part that needs increasing time over restarts too, as
+//! the log does, takes max(previous + 1, clock).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

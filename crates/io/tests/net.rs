@@ -8,12 +8,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_io::net::sim::{NetFaults, SimNet};
-use weir_io::net::{Event, Events, Listener, Net, Poll, Stream, Token};
+use weir_io::net::{Event, Events, Listener, Net, Poll, Stream, Token, Waker};
 use weir_io::{Rng, SeededRng};
 
 const LISTENER: Token = Token(7);
 const OURS: Token = Token(1);
 const WAKER: Token = Token(99);
+/// The address of the connecting side in the simulation.
+const CLIENT: &str = "10.0.0.9:40000";
 
 /// Generates one test per network from a check that is generic over networks.
 macro_rules! on_every_network {
@@ -44,6 +46,16 @@ on_every_network! {
     a_wake_is_not_lost_and_wakes_add_up => check_waker;
     a_stream_that_left_the_poll_raises_no_event => check_deregister;
     a_connection_to_nobody_is_refused => check_refused;
+    events_beyond_the_lists_room_come_by_the_next_polls => check_small_list;
+    an_end_of_stream_is_an_event_behind_unread_bytes => check_end_behind_bytes;
+    a_peer_that_left_before_the_registration_is_reported_by_it => check_left_before;
+    a_reset_leaves_the_bytes_before_it_to_be_read => check_bytes_before_reset;
+    an_end_that_is_shut_takes_no_more_bytes => check_shut;
+    an_empty_write_sends_nothing_and_an_empty_read_takes_nothing => check_empty;
+    a_token_is_free_once_its_stream_is_dropped => check_token_again;
+    several_connections_wait_behind_one_event => check_crowd;
+    a_listener_that_is_dropped_resets_the_connections_that_wait => check_dropped_listener;
+    a_stream_outlives_the_poll_that_it_was_registered_with => check_second_poll;
 }
 
 /// A network with a listening socket and a poll.
@@ -80,8 +92,7 @@ impl Rig {
                 Ok(mio::net::TcpStream::from_std(stream).into())
             }
             Net::Simulated(sim) => {
-                let from = "10.0.0.9:40000".parse().unwrap();
-                sim.connect(from, address).map(Stream::Simulated)
+                sim.connect(CLIENT.parse().unwrap(), address).map(Stream::Simulated)
             }
         }
     }
@@ -153,7 +164,12 @@ fn check_accept(rig: &mut Rig) {
         let event = rig.wait_for(|event| event.token == LISTENER);
         assert!(event.is_readable && !event.is_read_closed);
         rig.expect_silence();
-        assert!(rig.listener.accept().is_ok());
+        let (ours, peer) = rig.listener.accept().unwrap();
+        let from = match &stream {
+            Stream::Tcp(stream) => stream.local_addr().unwrap(),
+            _ => CLIENT.parse().unwrap(),
+        };
+        assert_eq!((peer, ours.peer_addr()), (from, Some(from)));
         assert_eq!(rig.listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
     }
 }
@@ -272,6 +288,19 @@ fn check_waker(rig: &mut Rig) {
     let events = rig.poll_once(Duration::from_millis(10));
     assert_eq!(events.iter().map(|event| event.token).collect::<Vec<_>>(), [WAKER]);
     rig.expect_silence();
+    std::thread::scope(|scope| {
+        scope.spawn(|| waker.wake().unwrap());
+        // A simulated poll does not wait for the thread; one of the system without a time does.
+        while matches!(rig.net, Net::Simulated(_)) && !is_due(&waker) {}
+        rig.poll.poll(&mut rig.events, None).unwrap();
+    });
+    let tokens: Vec<_> = rig.events.iter().map(|event| event.token).collect();
+    assert_eq!(tokens, [WAKER]);
+}
+
+/// True if a wait in a simulated poll would end at once.
+fn is_due(waker: &Waker) -> bool {
+    matches!(waker, Waker::Simulated(waker) if waker.ends_wait())
 }
 
 fn check_deregister(rig: &mut Rig) {
@@ -295,6 +324,160 @@ fn check_refused(rig: &mut Rig) {
         Net::Simulated(_) => "10.0.0.2:7001".parse().unwrap(),
     };
     assert_eq!(rig.connect_to(nobody).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
+fn check_small_list(rig: &mut Rig) {
+    let pairs: Vec<_> = (0..5).map(|_| rig.pair()).collect();
+    let mut ours = Vec::new();
+    for (at, (mut stream, mut theirs)) in pairs.into_iter().enumerate() {
+        theirs.write_all(b"ready").unwrap();
+        rig.poll.registry().register(&mut stream, Token(at)).unwrap();
+        ours.push((stream, theirs));
+    }
+    rig.events = Events::with_capacity(2);
+    let mut seen = Vec::new();
+    for _ in 0..500 {
+        let events = rig.poll_once(Duration::from_millis(10));
+        assert!(events.len() <= 2, "more than the list has room for");
+        seen.extend(events.iter().filter(|event| event.is_readable).map(|event| event.token.0));
+        let all: std::collections::BTreeSet<_> = seen.iter().copied().collect();
+        if all.len() == ours.len() {
+            return;
+        }
+    }
+    panic!("an event was lost: {seen:?}");
+}
+
+fn check_end_behind_bytes(rig: &mut Rig) {
+    let (mut ours, mut theirs) = rig.registered_pair();
+    theirs.write_all(b"unread").unwrap();
+    let event = rig.wait_for(|event| event.is_readable);
+    assert!(!event.is_read_closed);
+    rig.expect_silence();
+    theirs.shutdown_write().unwrap();
+    rig.wait_for(|event| event.is_read_closed);
+    rig.expect_silence();
+    let mut room = [0; 4];
+    for part in [&b"unre"[..], b"ad", b""] {
+        let len = ours.read(&mut room).unwrap();
+        assert_eq!(&room[..len], part);
+    }
+}
+
+fn check_left_before(rig: &mut Rig) {
+    let (mut ours, mut theirs) = rig.pair();
+    theirs.write_all(b"gone").unwrap();
+    drop(theirs);
+    rig.expect_silence();
+    rig.poll.registry().register(&mut ours, OURS).unwrap();
+    let event = rig.wait_for(|event| event.token == OURS);
+    assert!(event.is_readable && event.is_writable && event.is_read_closed);
+}
+
+fn check_bytes_before_reset(rig: &mut Rig) {
+    let (mut ours, mut theirs) = rig.registered_pair();
+    ours.write_all(b"never read").unwrap();
+    while theirs.read(&mut [0; 1]).is_err() {}
+    theirs.write_all(b"last words").unwrap();
+    rig.wait_for(|event| event.is_readable);
+    drop(theirs);
+    rig.wait_for(|event| event.is_read_closed);
+    let mut room = [0; 100];
+    assert_eq!(ours.read(&mut room).unwrap(), 10);
+    assert_eq!(&room[..10], b"last words");
+    assert_eq!(ours.read(&mut room).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(ours.shutdown_write().unwrap_err().kind(), ErrorKind::NotConnected);
+}
+
+fn check_shut(rig: &mut Rig) {
+    let (mut ours, mut theirs) = rig.registered_pair();
+    ours.shutdown_write().unwrap();
+    ours.shutdown_write().unwrap();
+    assert_eq!(ours.write(b"late").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    theirs.write_all(b"still heard").unwrap();
+    rig.wait_for(|event| event.is_readable);
+    let mut read = Vec::new();
+    assert!(!drain(&mut ours, &mut read).unwrap());
+    assert_eq!(read, b"still heard");
+    // Both sides have ended: the stream is over for the poll too.
+    theirs.shutdown_write().unwrap();
+    let event = rig.wait_for(|event| event.is_read_closed);
+    assert!(event.is_readable);
+    assert!(drain(&mut ours, &mut read).unwrap());
+}
+
+fn check_empty(rig: &mut Rig) {
+    let (mut ours, mut theirs) = rig.registered_pair();
+    assert_eq!(ours.read(&mut []).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert_eq!(ours.write(&[]).unwrap(), 0);
+    rig.expect_silence();
+    assert_eq!(theirs.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    theirs.write_all(b"x").unwrap();
+    rig.wait_for(|event| event.is_readable);
+    assert_eq!(ours.read(&mut []).unwrap(), 0);
+    assert_eq!(ours.read(&mut [0; 2]).unwrap(), 1);
+}
+
+fn check_token_again(rig: &mut Rig) {
+    let (ours, mut theirs) = rig.registered_pair();
+    theirs.write_all(b"to the first").unwrap();
+    // The first's event is due and not taken.
+    drop(ours);
+    let (mut second, _second_theirs) = rig.pair();
+    rig.poll.registry().register(&mut second, OURS).unwrap();
+    let events = rig.poll_once(Duration::from_secs(10));
+    let [event] = events[..] else { panic!("one socket, one event: {events:?}") };
+    assert!(
+        event.token == OURS && event.is_writable && !event.is_readable && !event.is_read_closed
+    );
+    let _ = theirs.write(b"to the first");
+    rig.expect_silence();
+}
+
+fn check_crowd(rig: &mut Rig) {
+    let mut theirs = vec![rig.connect_to(rig.address).unwrap()];
+    rig.poll.registry().register_listener(&mut rig.listener, LISTENER).unwrap();
+    rig.wait_for(|event| event.token == LISTENER && event.is_readable);
+    theirs.extend([0; 2].map(|_| rig.connect_to(rig.address).unwrap()));
+    rig.wait_for(|event| event.token == LISTENER && event.is_readable);
+    rig.expect_silence();
+    for (at, stream) in (0..).zip(&mut theirs) {
+        stream.write_all(&[at]).unwrap();
+    }
+    for at in 0..3 {
+        let (mut ours, _) = rig.listener.accept().unwrap();
+        let mut read = Vec::new();
+        while read.is_empty() {
+            assert!(!drain(&mut ours, &mut read).unwrap());
+        }
+        assert_eq!(read, [at], "the first that came is the first accepted");
+    }
+    assert_eq!(rig.listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+fn check_dropped_listener(rig: &mut Rig) {
+    let mut theirs = rig.connect_to(rig.address).unwrap();
+    rig.listener = match &rig.net {
+        Net::System => {
+            let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            Listener::from_std(other).unwrap()
+        }
+        Net::Simulated(sim) => Listener::Simulated(sim.listen("10.0.0.1:7002".parse().unwrap())),
+    };
+    rig.poll.registry().register(&mut theirs, OURS).unwrap();
+    rig.wait_for(|event| event.is_read_closed);
+    assert_eq!(theirs.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(rig.connect_to(rig.address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
+fn check_second_poll(rig: &mut Rig) {
+    let (mut ours, mut theirs) = rig.registered_pair();
+    rig.poll.registry().deregister(&mut ours).unwrap();
+    rig.poll = rig.net.poll().unwrap();
+    rig.poll.registry().register(&mut ours, Token(3)).unwrap();
+    rig.wait_for(|event| event.token == Token(3) && event.is_writable);
+    theirs.write_all(b"here").unwrap();
+    rig.wait_for(|event| event.token == Token(3) && event.is_readable);
 }
 
 const FAULTS: NetFaults = NetFaults {
@@ -383,4 +566,40 @@ fn a_machine_that_is_off_says_nothing_and_resets_old_streams_when_it_is_back() {
     let _listener = net.listen(address);
     net.advance();
     assert_eq!(theirs.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn an_end_that_vanished_says_nothing_and_another_machine_does_not_bring_it_back() {
+    let net = SimNet::new(3);
+    let mut rig = Rig::new(Net::Simulated(net.clone()));
+    let (mut ours, mut theirs) = rig.pair();
+    let Stream::Simulated(end) = &ours else { panic!("of the system") };
+    end.vanish();
+    assert_eq!(ours.write(b"unheard").unwrap(), 7);
+    drop(ours);
+    let _elsewhere = net.listen("10.0.0.3:7001".parse().unwrap());
+    assert_eq!(theirs.write(b"nobody hears").unwrap(), 12);
+    for _ in 0..10 {
+        net.advance();
+        assert_eq!(theirs.read(&mut [0; 9]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
+}
+
+#[test]
+fn the_bytes_that_a_short_read_leaves_are_reported_again() {
+    let net = SimNet::new(5);
+    net.set_faults(NetFaults { short_reads_per_mille: 1_000, ..NetFaults::default() });
+    let mut rig = Rig::new(Net::Simulated(net));
+    let (mut ours, mut theirs) = rig.registered_pair();
+    let sent: Vec<u8> = (0..200).collect();
+    theirs.write_all(&sent).unwrap();
+    let mut read = Vec::new();
+    // A read that returns less than it has room for has emptied the stream, as in the system.
+    while read.len() < sent.len() {
+        rig.wait_for(|event| event.is_readable);
+        let mut room = [0; 1_000];
+        let len = ours.read(&mut room).unwrap();
+        read.extend_from_slice(&room[..len]);
+    }
+    assert_eq!(read, sent);
 }

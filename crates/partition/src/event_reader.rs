@@ -77,12 +77,13 @@ impl EventReader {
             let reader: Box<dyn Entries> = Box::new(reader);
             Some(reader)
         });
+        let (reader, epochs) = tail.reader_with_epochs();
         EventReader {
             handle: tail.clone(),
-            tail: tail.reader(),
+            tail: reader,
             files: FileEvents::new(open.clone()),
             past: PastEvents::new(tail.clone(), open),
-            epochs: tail.epoch_cursor(),
+            epochs,
             next: first,
             in_tail: false,
             held: Vec::new(),

@@ -11,7 +11,8 @@ pub trait Agent: Send {
     /// Returns the agent's name, for threads, logs and metrics.
     fn name(&self) -> &'static str;
 
-    /// Does a bounded amount of the available work without blocking. `now` is read once per cycle.
+    /// Does a bounded amount of the available work without blocking. `now` is read once per cycle
+    /// and never less than before.
     /// Returns the amount of work done; zero lets the thread rest.
     fn do_work(&mut self, now: Nanos) -> usize;
 

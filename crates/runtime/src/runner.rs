@@ -14,11 +14,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-use weir_io::{Clock, SystemClock, Turn, Turns, net};
+use weir_io::{Turn, Turns, net};
 use weir_probe::thread::{self, Share};
 use weir_types::Nanos;
 
 use crate::cycle_times::CycleTimes;
+use crate::steady::SteadyClock;
 use crate::{Agent, Beat};
 
 /// A thread's behaviour when its agents have no work.
@@ -295,7 +296,7 @@ impl Runner {
             let how = HowToWake::Unpark(std::thread::current());
             assert!(self.wake.shared.how.set(how).is_ok(), "started twice");
         }
-        let clock = SystemClock;
+        let mut clock = SteadyClock::new();
         let mut idle_cycles = 0;
         // The start of the last cycle, if it did some work and only a poll of the sockets has
         // followed.
@@ -310,7 +311,7 @@ impl Runner {
             if let (Some(begun), Some(cycles)) = (begun.take(), &self.cycles) {
                 cycles.count(now.since(begun).0);
             }
-            if self.cycle(now) > 0 {
+            if self.cycle(now, clock.wall()) > 0 {
                 idle_cycles = 0;
                 if self.gives_way {
                     std::thread::yield_now();
@@ -326,18 +327,19 @@ impl Runner {
                 WaitStrategy::Park if idle_cycles < IDLE_CYCLES_BEFORE_PARK => {}
                 WaitStrategy::Park if self.yields_to_disk(&mut turns) => idle_cycles = 0,
                 WaitStrategy::Park => {
-                    if self.rest(&clock) {
+                    if self.rest(&mut clock) {
                         idle_cycles = 0;
                     }
                 }
             }
         }
-        self.wind_down(&clock);
+        self.wind_down(&mut clock);
     }
 
-    fn cycle(&mut self, now: Nanos) -> usize {
+    fn cycle(&mut self, now: Nanos, wall: Nanos) -> usize {
         if let Some(beat) = &self.beat {
-            beat.beat(now);
+            // A health check compares it with the wall clock.
+            beat.beat(wall);
         }
         let mut done = 0;
         if let Some(sockets) = &mut self.sockets {
@@ -360,10 +362,10 @@ impl Runner {
     }
 
     /// Sleeps until woken or until an agent's deadline; true when it slept and may have work.
-    fn rest(&mut self, clock: &SystemClock) -> bool {
+    fn rest(&mut self, clock: &mut SteadyClock) -> bool {
         self.wake.begin_rest();
         let now = clock.now();
-        let busy = self.cycle(now) > 0;
+        let busy = self.cycle(now, clock.wall()) > 0;
         // SYNC: pairs with the store in `RunningThread::ask_to_stop`.
         if busy || self.stopping.load(Ordering::Acquire) {
             self.wake.end_rest();
@@ -395,7 +397,7 @@ impl Runner {
     }
 
     /// Stops the agents, the one with sockets last: it must still send the others' output.
-    fn wind_down(&mut self, clock: &SystemClock) {
+    fn wind_down(&mut self, clock: &mut SteadyClock) {
         let sockets = self.sockets.take();
         for agent in &mut self.agents {
             while !agent.stop(clock.now()) {

@@ -58,13 +58,15 @@ impl From<&mio::event::Event> for Event {
 pub struct Events {
     system: mio::Events,
     simulated: Vec<Event>,
+    count_max: usize,
 }
 
 impl Events {
     /// Creates a list with room for `count` events; more wait for the next poll.
     #[must_use]
     pub fn with_capacity(count: usize) -> Events {
-        Events { system: mio::Events::with_capacity(count), simulated: Vec::new() }
+        let system = mio::Events::with_capacity(count);
+        Events { system, simulated: Vec::new(), count_max: count }
     }
 
     /// Returns the events of the last poll.
@@ -113,7 +115,7 @@ impl Poll {
         match self {
             Poll::System(poll) => poll.poll(&mut events.system, timeout),
             Poll::Simulated(poll) => {
-                poll.poll(&mut events.simulated);
+                poll.poll(&mut events.simulated, events.count_max);
                 Ok(())
             }
         }

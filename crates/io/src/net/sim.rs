@@ -3,7 +3,8 @@
 //! Fault model:
 //! * Bytes arrive in order, each write after a drawn number of ticks; time passes only by
 //!   [`SimNet::advance`]. A write takes as much as the buffers between the ends have room for, and
-//!   by chance less; a read returns by chance less than there is.
+//!   by chance less; a read returns by chance less than there is, and the rest counts as come
+//!   after it.
 //! * A stream can be reset at any byte under way. A closed end resets the stream if it left bytes
 //!   unread or is written to, as TCP does.
 //! * An end can vanish: it says nothing more, and its peer's bytes pile up. Once its machine is
@@ -211,9 +212,11 @@ impl SimNet {
         let mut state = self.state();
         let before = state.listeners.insert(address, listening);
         assert!(before.is_none(), "{address} is in use");
-        for end in state.ends.values_mut() {
-            // The machine is back, and knows nothing of these streams.
-            end.has_vanished &= !end.is_closed;
+        for id in state.ends_at(address) {
+            if let Some(end) = state.ends.get_mut(&id) {
+                // The machine is back, and knows nothing of these streams.
+                end.has_vanished &= !end.is_closed;
+            }
         }
         drop(state);
         SimListener { net: self.clone(), address }
@@ -259,13 +262,8 @@ impl SimNet {
     /// machine is off, and the peers are told nothing.
     pub fn lose_machine(&self, at: SocketAddr) {
         let mut state = self.state();
-        let ids: Vec<u64> = state.ends.keys().copied().collect();
-        for id in ids {
-            let is_there =
-                state.ends.get(&id).map(|end| end.peer).and_then(|peer| state.ends.get(&peer));
-            if is_there.is_some_and(|peer| peer.peer_addr == at)
-                && let Some(end) = state.ends.get_mut(&id)
-            {
+        for id in state.ends_at(at) {
+            if let Some(end) = state.ends.get_mut(&id) {
                 end.has_vanished = true;
                 (end.coming, end.coming_len) = (VecDeque::new(), 0);
             }
@@ -298,6 +296,12 @@ impl End {
 }
 
 impl State {
+    /// Returns the ends of streams at an address: those whose peers are connected to it.
+    fn ends_at(&self, at: SocketAddr) -> Vec<u64> {
+        let is_there = |end: &End| self.ends.get(&end.peer).is_some_and(|to| to.peer_addr == at);
+        self.ends.iter().filter(|(_, end)| is_there(end)).map(|(id, _)| *id).collect()
+    }
+
     /// Records a change of a source: its poll reports it.
     fn changed(&mut self, source: Source) {
         let registered = match source {
@@ -415,24 +419,26 @@ impl State {
             self.rng.chance(per_mille, 1_000)
         };
         let end = self.ends.get_mut(&id).expect("a stream's end exists until it is dropped");
-        if into.is_empty() {
-            return Ok(0);
-        }
         let mut len = end.inbox.len().min(into.len());
-        if len == 0 {
+        if end.inbox.is_empty() {
             return match end.take_error() {
                 Some(error) => Err(error),
                 None if end.has_peer_ended || end.is_reset => Ok(0),
                 None => Err(ErrorKind::WouldBlock.into()),
             };
         }
-        if is_short {
+        let could = len;
+        if is_short && len > 1 {
             len = usize::try_from(1 + self.rng.below(len as u64)).expect("at most the length");
         }
         for (byte, taken) in into.iter_mut().zip(end.inbox.drain(..len)) {
             *byte = taken;
         }
         let peer = end.peer;
+        if len < could {
+            // In the system a short read has emptied the stream, and what follows has come since.
+            self.changed(Source::End(id));
+        }
         // A third of the buffer, as in the system: not every byte read raises an event.
         if self.room_to(id) >= self.faults.buffer_len_max.div_ceil(3)
             && let Some(peer_end) = self.ends.get_mut(&peer)
@@ -451,7 +457,7 @@ impl State {
         if end.is_reset || end.has_ended {
             return Err(ErrorKind::BrokenPipe.into());
         }
-        let peer = end.peer;
+        let (peer, has_vanished) = (end.peer, end.has_vanished);
         let mut len = self.room_to(peer).min(bytes.len());
         if len == 0 && !bytes.is_empty() {
             self.counts.blocked_writes += 1;
@@ -462,7 +468,7 @@ impl State {
         if len > 1 && self.rng.chance(per_mille, 1_000) {
             len = usize::try_from(1 + self.rng.below(len as u64)).expect("at most the length");
         }
-        if len > 0 {
+        if len > 0 && !has_vanished {
             self.send(peer, Segment::Bytes(bytes[..len].to_vec()));
         }
         Ok(len)
@@ -549,16 +555,17 @@ impl State {
         (event.is_readable || event.is_writable).then_some(event)
     }
 
-    fn poll(&mut self, id: usize, into: &mut Vec<Event>) {
+    fn poll(&mut self, id: usize, into: &mut Vec<Event>, count_max: usize) {
         let poll = self.polls.get_mut(&id).expect("a poll exists until it is dropped");
-        let due = std::mem::take(&mut poll.due);
         if std::mem::take(&mut poll.is_woken)
             && let Some(token) = poll.waker
         {
             let (is_readable, is_writable, is_read_closed) = (true, false, false);
             into.push(Event { token, is_readable, is_writable, is_read_closed });
         }
-        for token in due {
+        while into.len() < count_max {
+            let poll = self.polls.get_mut(&id).expect("it was just there");
+            let Some(token) = poll.due.pop_front() else { return };
             let poll = self.polls.get(&id).expect("it was just there");
             let Some(registered) = poll.registered.get(&token) else { continue };
             into.extend(self.event_of(token, registered));
@@ -587,9 +594,10 @@ pub struct SimPoll {
 }
 
 impl SimPoll {
-    pub(super) fn poll(&self, into: &mut Vec<Event>) {
+    /// Replaces the events in `into` by those that are due, at most `count_max`.
+    pub(super) fn poll(&self, into: &mut Vec<Event>, count_max: usize) {
         into.clear();
-        self.net.state().poll(self.id, into);
+        self.net.state().poll(self.id, into, count_max);
     }
 
     pub(super) fn waker(&self, token: Token) -> SimWaker {

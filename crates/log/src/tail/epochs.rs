@@ -15,12 +15,11 @@
 //!
 //! INVARIANT: ends are told in the order of their epochs, with the surviving parts of that time.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use weir_types::{Epoch, Epochs, Position};
 
-use super::{Arc, Shared};
+use super::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, Shared};
 use crate::segment::EpochEnd;
 
 /// The change from an epoch to the next one, told between two records.

@@ -1,5 +1,5 @@
-//! Every interleaving of a reader and a writer that laps it, explored by loom: `RUSTFLAGS="--cfg
-//! loom" cargo test --release -p weir-log --lib loom`.
+//! Every interleaving of a reader with a writer that laps it or ends its epoch, explored by loom:
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p weir-log --lib loom`.
 
 use super::*;
 
@@ -82,4 +82,97 @@ fn loom_a_published_record_is_whole() {
         writer.publish();
         thread.join().unwrap();
     });
+}
+
+/// Reads as a view does: it looks for ended epochs before each record and once more after it.
+struct Follower {
+    handle: TailHandle,
+    epochs: EpochCursor,
+    tail: TailReader,
+    next: u64,
+    /// The records so far, without those that were taken back; each with the epoch it was told in.
+    have: Vec<(Epoch, [u8; 8])>,
+}
+
+impl Follower {
+    fn new(handle: TailHandle) -> Follower {
+        let (tail, epochs) = handle.reader_with_epochs();
+        Follower { handle, epochs, tail, next: 0, have: Vec::new() }
+    }
+
+    fn refresh(&mut self) -> bool {
+        let is_changed = self.epochs.refresh();
+        if is_changed {
+            self.tail = self.handle.reader();
+        }
+        is_changed
+    }
+
+    /// Takes one end of an epoch or one record; false when there is neither.
+    fn step(&mut self) -> bool {
+        let mut buf = Vec::new();
+        self.refresh();
+        if let Some(change) = self.epochs.pass(self.next) {
+            self.next -= change.taken_back;
+            self.have.truncate(usize::try_from(self.next).unwrap());
+            return true;
+        }
+        if self.tail.next_record() != self.next {
+            assert_eq!(self.tail.seek(self.next), Seek::Done, "the ring never laps here");
+        }
+        let read = self.tail.next(&mut buf);
+        if self.refresh() {
+            return true;
+        }
+        let TailRead::Record(number) = read else { return false };
+        assert_eq!(number, self.next, "the numbers are dense");
+        self.next += 1;
+        self.have.push((self.epochs.epoch(), buf.try_into().unwrap()));
+        true
+    }
+
+    fn is_of(&self, records: &[(u32, u64)]) -> bool {
+        let wanted = records.iter().map(|(epoch, number)| (Epoch(*epoch), value(*number)));
+        self.have.iter().copied().eq(wanted)
+    }
+}
+
+/// Explores a follower that is created and reads twice while the writer ends an epoch behind record
+/// `first_again` of two, and that then reads the rest.
+fn check_end(first_again: u64) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let config = TailConfig { segment_words: 8, segments: 2, first_record: 0 };
+        let (mut writer, handle) = tail(config);
+        writer.append(&value(0));
+        writer.append(&value(1));
+        writer.publish();
+        let thread = loom::thread::spawn(move || {
+            let mut follower = Follower::new(handle);
+            for _ in 0..2 {
+                let _ = follower.step();
+            }
+            follower
+        });
+        writer.end_epoch(Position(first_again), Epoch(2), first_again);
+        assert_eq!(writer.append(&value(9)), first_again);
+        writer.publish();
+        let mut follower = thread.join().unwrap();
+        while follower.step() {}
+        let kept = (0..first_again).map(|number| (1, number));
+        let history: Vec<_> = kept.chain([(2, 9)]).collect();
+        assert!(follower.is_of(&history), "{:?} of {history:?}", follower.have);
+    });
+}
+
+#[test]
+fn loom_an_epochs_end_comes_before_the_first_record_of_the_next() {
+    check_end(2);
+}
+
+#[test]
+fn loom_records_that_an_end_takes_back_are_replaced_for_every_reader() {
+    check_end(1);
+    check_end(0);
 }

@@ -18,14 +18,14 @@
 use loom::hint::spin_loop;
 #[cfg(loom)]
 use loom::sync::{
-    Arc,
+    Arc, Mutex, MutexGuard,
     atomic::{AtomicU64, Ordering, fence},
 };
 #[cfg(not(loom))]
 use std::hint::spin_loop;
 #[cfg(not(loom))]
 use std::sync::{
-    Arc,
+    Arc, Mutex, MutexGuard,
     atomic::{AtomicU64, Ordering, fence},
 };
 
@@ -275,6 +275,16 @@ impl TailHandle {
     #[must_use]
     pub fn reader_from_oldest(&self) -> TailReader {
         self.reader().at_oldest()
+    }
+
+    /// Creates a reader, as [`TailHandle::reader`], with the cursor that tells it the ends of
+    /// epochs. The cursor is created first: an end that takes records back meanwhile is not in the
+    /// cursor yet, and its [`EpochCursor::refresh`] tells the user to create the reader anew. A
+    /// cursor that knew the end already would leave the reader in the old ring for ever.
+    #[must_use]
+    pub fn reader_with_epochs(&self) -> (TailReader, EpochCursor) {
+        let epochs = self.epoch_cursor();
+        (self.reader(), epochs)
     }
 
     /// Returns the number after the newest published record.
