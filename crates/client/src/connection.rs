@@ -89,11 +89,15 @@ pub struct Connection {
 /// # Errors
 /// [`ClientError::Address`].
 pub fn resolve(address: &str) -> Result<SocketAddr, ClientError> {
-    address
-        .to_socket_addrs()
-        .ok()
-        .and_then(|mut addresses| addresses.next())
-        .ok_or_else(|| ClientError::Address(address.to_owned()))
+    let found: Vec<_> = address.to_socket_addrs().into_iter().flatten().collect();
+    preferred(&found).ok_or_else(|| ClientError::Address(address.to_owned()))
+}
+
+/// Returns the address of a host to connect to: the first of IPv4, since a node listens on
+/// 127.0.0.1 by default and `localhost` is also `::1`.
+#[must_use]
+pub fn preferred(found: &[SocketAddr]) -> Option<SocketAddr> {
+    found.iter().find(|address| address.is_ipv4()).or(found.first()).copied()
 }
 
 impl Connection {
@@ -443,6 +447,21 @@ mod tests {
             }
         }
         marks
+    }
+
+    #[test]
+    fn a_host_with_addresses_of_both_kinds_is_reached_by_ipv4() {
+        let addresses = |texts: &[&str]| -> Vec<SocketAddr> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        for (found, want) in [
+            (&["[::1]:7080", "127.0.0.1:7080"][..], Some("127.0.0.1:7080")),
+            (&["[::1]:7080"], Some("[::1]:7080")),
+            (&[], None),
+        ] {
+            let want = want.map(|text| text.parse().unwrap());
+            assert_eq!(preferred(&addresses(found)), want, "{found:?}");
+        }
     }
 
     #[test]

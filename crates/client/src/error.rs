@@ -57,7 +57,7 @@ pub enum ClientError {
     #[error("TLS with the node: {0}")]
     Tls(LinkError),
     /// The address does not resolve.
-    #[error("{0:?} is not an address of the form HOST:PORT")]
+    #[error("no host of that name is known in {0:?}, or it is not of the form HOST:PORT")]
     Address(String),
     /// The connection failed.
     #[error("{doing}: {source}")]

@@ -21,6 +21,7 @@ use weir_types::{Durability, PartitionId};
 
 use crate::diagnostics::{LineFormat, LineLevel};
 
+mod listeners;
 mod market_publisher;
 mod renamed;
 mod replica;
@@ -28,6 +29,7 @@ mod replica;
 mod router_tests;
 mod subscriptions;
 
+pub use self::listeners::Listener;
 pub use self::market_publisher::MarketPublisherSection;
 pub use self::replica::ReplicaSection;
 pub use self::subscriptions::{SubscriptionsSection, WhenFull};
@@ -62,7 +64,8 @@ pub enum NodeRole {
 pub struct Config {
     /// The role: `node` or `router`.
     pub role: NodeRole,
-    /// The directory of logs and snapshots.
+    /// The directory of logs and snapshots; empty where none is chosen. `weir serve` then takes its
+    /// own default.
     pub dir: PathBuf,
     /// The address of order entry and delivery.
     pub listen: SocketAddr,
@@ -415,7 +418,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             role: NodeRole::default(),
-            dir: PathBuf::from("weir-data"),
+            dir: PathBuf::new(),
             listen: SocketAddr::from(([127, 0, 0, 1], 7001)),
             http: SocketAddr::from(([127, 0, 0, 1], 7080)),
             durability: Durability::Disk,
@@ -477,10 +480,13 @@ impl Default for GatewaySection {
 
 impl GatewaySection {
     /// Returns the keys with their own ranges: values, limits and the expected range as text.
-    fn ranges(&self) -> [(&'static str, u64, u64, u64, &'static str); 3] {
+    fn ranges(&self) -> [(&'static str, u64, u64, u64, &'static str); 5] {
         let (time, count) = (self.logon_timeout_ms, u64::from(self.lobby_per_address_max));
         let copies = u64::from(self.copies_retained_max);
+        let connections = self.connections_max as u64;
         [
+            ("gateway.connections_max", connections, 1, 1 << 20, "1 to 1048576"),
+            ("gateway.stall_max_ms", self.stall_max_ms, 1, 86_400_000, "1 to a day's"),
             ("gateway.copies_retained_max", copies, 1, 1 << 28, "1 to 268435456"),
             ("gateway.logon_timeout_ms", time, 100, 3_600_000, "100 to 3600000"),
             ("gateway.lobby_per_address_max", count, 1, 1_000_000, "1 to 1000000"),
@@ -774,6 +780,9 @@ mod tests {
             ("[snapshots]\nkeep = 0", "snapshots.keep"),
             ("[log]\nsegment_bytes = 5", "log.segment_bytes"),
             ("bootstrap_key = \"12\"", "bootstrap_key"),
+            ("[gateway]\nconnections_max = 0", "gateway.connections_max"),
+            ("[gateway]\nstall_max_ms = 0", "gateway.stall_max_ms"),
+            ("[gateway]\nstall_max_ms = 9223372036854775807", "gateway.stall_max_ms"),
             ("[gateway]\nlogon_timeout_ms = 1", "gateway.logon_timeout_ms"),
             ("[gateway]\nlobby_per_address_max = 0", "gateway.lobby_per_address_max"),
             ("[gateway]\ncopies_retained_max = 0", "gateway.copies_retained_max"),

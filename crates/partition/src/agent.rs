@@ -39,7 +39,7 @@ weir_runtime::figures! {
     /// A partition's counters.
     pub struct PartitionCounts in PartitionCounters {
         /// The newest committed and applied position.
-        counter position as "position",
+        gauge position,
         /// Live orders.
         gauge live_orders,
         /// Events emitted since the log began.

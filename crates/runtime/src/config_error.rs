@@ -1,6 +1,7 @@
 //! The error of a configuration: an unreadable file, a text that is not TOML, a value out of range.
 //! Each part checks its own section and reports with this type.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The reason for refusing a configuration.
@@ -24,6 +25,16 @@ pub enum ConfigError {
         old: String,
         /// The name to write.
         new: &'static str,
+    },
+    /// Two listeners have one address.
+    #[error("{first} and {second} are both {address}: each listener needs an address of its own")]
+    SameAddress {
+        /// The key of one listener.
+        first: &'static str,
+        /// The key of the other.
+        second: &'static str,
+        /// The address of the other.
+        address: SocketAddr,
     },
     /// A value is out of range.
     #[error("{key} = {value} is out of range: want {want}")]

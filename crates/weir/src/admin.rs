@@ -478,8 +478,9 @@ fn define_session(
     if args.expires.is_some() {
         text.push_str(&format!("\nit expires at {}", utc(valid_until)));
     }
+    let key_file = file.as_ref().map(|file| file.display().to_string());
     let json = serde_json::json!({
-        "session": id, "api_key": if file.is_some() { None } else { drawn }, "key_file": file,
+        "session": id, "api_key": if file.is_some() { None } else { drawn }, "key_file": key_file,
         "credential": kept, "valid_until_ns": valid_until.0,
     });
     Ok(Outcome { text, json })

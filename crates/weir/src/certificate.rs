@@ -48,7 +48,8 @@ pub fn run(args: CertificateArgs) -> anyhow::Result<()> {
     let files = make(&args.dir, &names, usage)?;
     if args.json {
         let object = serde_json::json!({
-            "certificate": files.certificate, "key": files.key, "authority": files.ca,
+            "certificate": files.certificate.display().to_string(),
+            "key": files.key.display().to_string(), "authority": files.ca.display().to_string(),
         });
         println!("{object}");
         return Ok(());

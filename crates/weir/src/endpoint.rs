@@ -239,10 +239,11 @@ impl Login {
         if let Some(text) = &self.key {
             return parse_key(text).map(Key::Api).context("--key");
         }
-        let file = match (&self.key_file, std::env::var(KEY_VARIABLE)) {
+        let file = match (&self.key_file, std::env::var_os(KEY_VARIABLE)) {
             (Some(path), _) => path.clone(),
-            (None, Ok(text)) if !text.is_empty() => {
-                return parse_key(&text).map(Key::Api).context(KEY_VARIABLE);
+            (None, Some(text)) if !text.is_empty() => {
+                // A text that is not UTF-8 has other characters than digits in any case.
+                return parse_key(&text.to_string_lossy()).map(Key::Api).context(KEY_VARIABLE);
             }
             (None, _) => {
                 let path = dir.join(key_file_name(self.session));

@@ -46,7 +46,8 @@ pub fn run(args: FlowArgs) -> anyhow::Result<()> {
             std::fs::write(&out, &bytes)
                 .with_context(|| format!("cannot write {}", out.display()))?;
             if json {
-                println!("{}", serde_json::json!({ "file": out, "bytes": bytes.len() }));
+                let file = out.display().to_string();
+                println!("{}", serde_json::json!({ "file": file, "bytes": bytes.len() }));
             } else {
                 println!("{}: {} bytes", out.display(), bytes.len());
             }

@@ -18,6 +18,7 @@ pub mod feed;
 mod feed_audit;
 mod feed_book;
 pub mod flow;
+mod ids;
 pub mod indicative;
 mod instruments;
 pub mod keygen;

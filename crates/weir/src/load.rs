@@ -15,7 +15,7 @@ use weir_client::load::{
 };
 
 use super::endpoint::{Login, TIMEOUT, span};
-use super::units;
+use super::{ids, units};
 
 /// Options of `weir load`.
 #[derive(Debug, clap::Args)]
@@ -97,7 +97,8 @@ pub fn run(args: LoadArgs) -> anyhow::Result<()> {
         instrument_count: args.instruments,
         unanswered_count_max: UNANSWERED_COUNT_MAX,
     };
-    let (traders, listings) = set_up(&mut admin, &setup)?;
+    let (traders, listings) = set_up(&mut admin, &setup)
+        .map_err(|error| ids::explain("--first-id", args.first_id, error))?;
     admin.close()?;
     let accounts: Vec<_> = traders.iter().map(|trader| trader.account_id).collect();
     let mut source = MixSource::new(args.mix, listings, &accounts, args.live_max)
@@ -120,9 +121,11 @@ pub fn run(args: LoadArgs) -> anyhow::Result<()> {
 }
 
 fn check(args: &LoadArgs) -> anyhow::Result<()> {
-    anyhow::ensure!(args.rate > 0.0 && args.rate.is_finite(), "--rate must be above zero");
+    let is_rate = args.rate > 0.0 && args.rate.is_finite();
+    anyhow::ensure!(is_rate, "--rate must be a number above zero");
     anyhow::ensure!(args.sessions > 0, "--sessions must be at least 1");
     anyhow::ensure!(args.instruments > 0, "--instruments must be at least 1");
+    ids::check("--first-id", args.first_id, args.sessions.max(args.instruments))?;
     anyhow::ensure!(args.connections > 0, "--connections must be at least 1");
     anyhow::ensure!(args.live_max > 0, "--live-max must be at least 1");
     anyhow::ensure!(args.in_flight != Some(0), "--in-flight must be at least 1");

@@ -199,7 +199,7 @@ fn export(args: &ExportArgs) -> anyhow::Result<()> {
     out.flush()?;
     refuse_damage(&dirs.commands(), SegmentKind::Command)?;
     if args.at.json {
-        println!("{}", json!({"file": args.out, "entries": entries}));
+        println!("{}", json!({"file": args.out.display().to_string(), "entries": entries}));
     } else {
         println!("{}: {entries} entries", args.out.display());
     }

@@ -231,8 +231,10 @@ pub fn run(args: MarketArgs) -> anyhow::Result<()> {
 
 fn watch(args: &WatchArgs) -> anyhow::Result<()> {
     let mut printer = Printer::new(args);
+    let pattern = Pattern::parse(args.pattern.as_bytes()).with_context(|| {
+        format!("pattern {:?}: want a symbol, its beginning and a star, or a star", args.pattern)
+    })?;
     if let Some(path) = &args.shm {
-        let pattern = Pattern::parse(args.pattern.as_bytes()).context("the pattern")?;
         return market_ring::watch(path, &Shown { pattern, content: &args.content }, printer);
     }
     let target = args.login.endpoint.target_at(&args.market, "--market")?;

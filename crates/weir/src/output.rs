@@ -44,13 +44,12 @@ fn end_without_reader<T>(written: Result<T>) -> Result<T> {
     written
 }
 
-/// Prints text.
-///
-/// # Panics
-/// When standard output fails for another reason than a reader that has left, such as a full disk.
+/// Prints text. A write that fails for another reason than a reader that has left, such as a full
+/// disk, ends the process with an error.
 pub(crate) fn put(text: Arguments<'_>) {
     if let Err(error) = stdout().write_fmt(text) {
-        panic!("standard output: {error}");
+        eprintln!("weir: standard output: {error}");
+        std::process::exit(1);
     }
 }
 

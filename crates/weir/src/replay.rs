@@ -9,6 +9,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use weir_client::ClientError;
 use weir_client::clock::{WaitStrategy, nanos};
 use weir_client::flow::{self, PackedFlow, Plan, ReplayConfig};
 use weir_client::load::setup::hire_all;
@@ -21,7 +22,7 @@ use super::demo::recordings::recorded_day;
 use super::endpoint::{Login, TIMEOUT};
 use super::listing::{Terms, list_copies};
 use super::load::{progress_bar, show, table};
-use super::units;
+use super::{ids, units};
 
 /// Options of `weir replay`.
 #[derive(Debug, clap::Args)]
@@ -69,6 +70,10 @@ pub struct ReplayArgs {
 pub fn run(args: ReplayArgs) -> anyhow::Result<()> {
     anyhow::ensure!(args.copies > 0, "--copies must be at least 1");
     anyhow::ensure!(args.in_flight != Some(0), "--in-flight must be at least 1");
+    ids::check("--first-id", args.first_id, args.copies)?;
+    let shifts = args.shift.checked_mul(args.copies);
+    let is_day = shifts.is_some_and(|shifts| shifts <= Duration::from_secs(86_400));
+    anyhow::ensure!(is_day, "--shift of all --copies must be at most a day");
     let recording = match &args.file {
         Some(file) => flow::load(file)?,
         None => recorded_day()?,
@@ -77,14 +82,20 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<()> {
     anyhow::ensure!(!plan.is_empty(), "the recording holds no orders");
     let mut admin = args.login.admin()?;
     let terms = Terms { symbol: args.symbol.as_deref(), ..Terms::default() };
-    let instruments = list_copies(&mut admin, &recording, args.first_id, args.copies, terms)?;
+    let explained =
+        |error: ClientError| ids::explain("--first-id and --symbol", args.first_id, error);
+    let instruments = list_copies(&mut admin, &recording, args.first_id, args.copies, terms)
+        .map_err(|error| match error.downcast() {
+            Ok(error) => explained(error),
+            Err(error) => error,
+        })?;
     let setup = SetupPlan {
         first_id: args.first_id,
         session_count: args.copies,
         instrument_count: 0,
         unanswered_count_max: 1 << 20,
     };
-    let traders = hire_all(&mut admin, &setup)?;
+    let traders = hire_all(&mut admin, &setup).map_err(explained)?;
     admin.close()?;
     let stages: Vec<PlaybackAccount> = instruments
         .iter()

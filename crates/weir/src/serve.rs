@@ -149,6 +149,7 @@ impl ServeArgs {
         }
         config.check()?;
         config.check_role()?;
+        config.check_listeners()?;
         Ok(config)
     }
 
@@ -168,7 +169,7 @@ impl ServeArgs {
             false => (DIR_VARIABLE, "weir-data"),
             true => (MARKET_DIR_VARIABLE, "weir-market"),
         };
-        if self.dir.is_some() || config.dir == Config::default().dir {
+        if self.dir.is_some() || config.dir.as_os_str().is_empty() {
             config.dir = dir_of(self.dir.as_deref(), variable, default);
         }
         config.listen = self.listen.unwrap_or(config.listen);
@@ -205,27 +206,33 @@ fn explain_listener(config: &Config, error: anyhow::Error) -> anyhow::Error {
         return error;
     }
     let said = format!("{error:#}");
-    let publish = config.market_publisher.as_ref();
-    let listeners = [
-        (Some(config.listen), "--listen ADDRESS"),
-        (Some(config.http), "--http ADDRESS"),
-        (config.web.as_ref().map(|web| web.listen), "--web ADDRESS"),
-        (config.market_gateway.as_ref().map(|market| market.listen), "--market-listen ADDRESS"),
-        (publish.map(|publish| publish.requests.into()), "market_publisher.requests"),
-        (publish.and_then(|publish| publish.snapshots), "market_publisher.snapshots"),
-        (config.ingest.as_ref().map(|ingest| ingest.listen), "ingest.listen"),
-        (config.subscriptions.as_ref().map(|broker| broker.listen), "subscriptions.listen"),
-    ];
-    let ours = |(address, _): &(Option<SocketAddr>, &str)| {
-        address.is_some_and(|address| said.contains(&address.to_string()))
-    };
-    let Some((Some(address), option)) = listeners.into_iter().find(ours) else { return error };
-    let place = if option.starts_with("--") { option.to_owned() } else { format!("key {option}") };
+    let listeners = config.listeners();
+    let Some(taken) = listeners.iter().find(|one| names(&said, one.address)) else { return error };
+    let (address, place) = (taken.address, place_of(taken.key));
     anyhow::anyhow!(
         "another process has the address {address}: choose another with {place}, or move all \
          default ports with {}",
         ports::VARIABLE
     )
+}
+
+/// True if the text has this address, and not only a longer one that contains its digits.
+fn names(text: &str, address: SocketAddr) -> bool {
+    let address = address.to_string();
+    let is_part = |c: char| c.is_ascii_digit() || c == '.';
+    text.match_indices(&address).any(|(at, _)| {
+        !text[..at].ends_with(is_part) && !text[at + address.len()..].starts_with(is_part)
+    })
+}
+
+/// The option that sets a listener's address, or else its key in the configuration.
+fn place_of(key: &str) -> String {
+    match key {
+        "listen" | "http" => format!("--{key} ADDRESS"),
+        "web.listen" => "--web ADDRESS".to_owned(),
+        "market_gateway.listen" => "--market-listen ADDRESS".to_owned(),
+        key => format!("key {key}"),
+    }
 }
 
 /// Runs a node until it is told to stop.
@@ -385,5 +392,25 @@ async fn thread_died(node: &Node) -> &'static str {
             return name;
         }
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_not_found_in_a_longer_one() {
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        for (text, wanted, want) in [
+            ("cannot listen on 127.0.0.1:7001: in use", "127.0.0.1:7001", true),
+            ("cannot listen on 127.0.0.1:7001", "127.0.0.1:7001", true),
+            ("cannot listen on 127.0.0.1:7001", "127.0.0.1:700", false),
+            ("cannot listen on 110.0.0.1:80", "10.0.0.1:80", false),
+            ("cannot listen on [::1]:7001", "[::1]:7001", true),
+            ("cannot listen on [::1]:7001", "[::1]:70", false),
+        ] {
+            assert_eq!(names(text, address(wanted)), want, "{wanted} in {text:?}");
+        }
     }
 }

@@ -142,8 +142,8 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
         return Err(WANT_ADDRESS.to_owned());
     }
     let found: Vec<SocketAddr> = text.to_socket_addrs().into_iter().flatten().collect();
-    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    first.copied().ok_or_else(|| format!("no host of that name is known; {WANT_ADDRESS}"))
+    let preferred = weir_client::connection::preferred(&found);
+    preferred.ok_or_else(|| format!("no host of that name is known; {WANT_ADDRESS}"))
 }
 
 /// An address of IPv4; a host name is looked up.

@@ -583,6 +583,37 @@ fn a_directory_that_is_not_empty_is_refused_and_left_alone() {
 }
 
 #[test]
+fn a_target_with_files_of_others_is_refused_and_they_are_left_alone() {
+    let names = ["thesis.txt", "operator.key", "node.token.key", "a.b.0123456789abcdef"];
+    for name in names {
+        let target = SimDisk::new(1);
+        target.plant(name, b"of somebody's");
+        let refused = Node::new().back_up(&target);
+        let is_named = matches!(&refused, Err(BackupError::Foreign { found }) if found == name);
+        assert!(is_named, "{name}: {refused:?}");
+        assert_eq!(target.contents(name), Some(b"of somebody's".to_vec()));
+        assert_eq!(target.contents("MANIFEST"), None);
+    }
+}
+
+#[test]
+fn files_of_others_beside_a_backup_stay_and_files_of_an_interrupted_one_go() {
+    let backup = SimDisk::new(1);
+    let mut node = Node::new();
+    // Left by a first backup that was interrupted.
+    let left = ["copy.part", "control.x.wlog.0123456789abcdef", "broker.y.0123456789abcdef"];
+    left.iter().for_each(|name| backup.plant(name, b"torn"));
+    node.back_up(&backup).unwrap();
+    let backup = backup.after_process_crash();
+    left.iter().for_each(|name| assert_eq!(backup.contents(name), None, "{name}"));
+    backup.plant("README", b"of somebody's");
+    node.go_on(4);
+    node.back_up(&backup).unwrap();
+    assert_eq!(backup.contents("README"), Some(b"of somebody's".to_vec()));
+    check(&backup).unwrap();
+}
+
+#[test]
 fn what_is_not_yet_whole_at_the_end_of_a_running_log_is_left_out() {
     let mut live = Live::new(1);
     live.append(20);

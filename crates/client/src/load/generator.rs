@@ -563,7 +563,7 @@ impl<'a> Run<'a> {
     fn take_due(&mut self, now: Nanos) -> Option<Nanos> {
         let due = self.source.peek()?;
         match self.plan.pace {
-            Pace::Open => self.is_due(now).then_some(Nanos(self.start.0 + due.0)),
+            Pace::Open => self.is_due(now).then(|| Nanos(self.start.0 + due.0)),
             Pace::Window(window) => (self.under_way < u64::from(window)).then_some(now),
         }
     }

@@ -106,6 +106,12 @@ pub enum BackupError {
         /// The node's log.
         ours: String,
     },
+    /// The target holds files that are no backup's.
+    #[error("the target is no backup and holds other files, such as {found}: choose another")]
+    Foreign {
+        /// One of them.
+        found: String,
+    },
     /// A file of the backup is missing.
     #[error("{file} is missing")]
     Missing {

@@ -21,7 +21,7 @@ use super::broker::copy_broker;
 use super::manifest::{
     FORMAT, LogPointRecord, Manifest, NAME, PartitionCopy, SegmentCopy, SnapshotCopy, StoredFile,
 };
-use super::{BackupError, LogKind, read_file, write_file};
+use super::{BROKER_DIR, BackupError, LogKind, PART, read_file, write_file};
 
 /// The maximum number of times that a log is listed.
 const TRIES_MAX: u32 = 20;
@@ -30,6 +30,8 @@ const TRIES_MAX: u32 = 20;
 const READS_OF_DAMAGE: u32 = 3;
 /// The number of digits of its hash in a file's name in the backup.
 const HASH_DIGITS: usize = 16;
+/// The first part of the names of keys in the backup.
+const NODE_DIR: &str = "node";
 
 /// The directories of a partition or a source.
 pub struct LogSource<D> {
@@ -117,7 +119,7 @@ pub fn back_up<S: Disk, T: Disk>(
     partitions.reverse();
     sources.reverse();
     let keys: Result<Vec<_>, _> =
-        keys.iter().map(|key| store.put("node", &key.name, &key.bytes)).collect();
+        keys.iter().map(|key| store.put(NODE_DIR, &key.name, &key.bytes)).collect();
     let manifest = Manifest {
         format: FORMAT,
         taken_at: now.0,
@@ -145,18 +147,31 @@ impl<'a, T: Disk> Store<'a, T> {
         let (files_copied, bytes_copied, files_kept) = (0, 0, 0);
         let notes = Vec::new();
         let mut store = Store { disk, before, files_copied, bytes_copied, files_kept, notes };
+        if store.before.is_none() {
+            store.refuse_foreign_files()?;
+        }
         // Files left by an interrupted backup are not trusted.
         let known = store.before.clone();
         store.remove_all_but(known.as_ref()).map_err(BackupError::disk("the target"))?;
         Ok(store)
     }
 
+    /// Refuses a directory without a backup that holds a file of somebody else.
+    fn refuse_foreign_files(&mut self) -> Result<(), BackupError> {
+        let names = self.disk.list().map_err(BackupError::disk("the target"))?;
+        match names.into_iter().find(|name| name != NAME && !is_stored_name(name)) {
+            Some(found) => Err(BackupError::Foreign { found }),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the files of backups that the manifest does not name; other files stay.
     fn remove_all_but(&mut self, known: Option<&Manifest>) -> Result<(), weir_io::DiskError> {
         let is_known = |name: &str| {
             name == NAME || known.is_some_and(|m| m.files().any(|file| file.stored == name))
         };
         let mut names = self.disk.list()?;
-        names.retain(|name| !is_known(name));
+        names.retain(|name| !is_known(name) && is_stored_name(name));
         for name in &names {
             self.disk.remove(name)?;
         }
@@ -177,7 +192,7 @@ impl<'a, T: Disk> Store<'a, T> {
         bytes: &[u8],
     ) -> Result<StoredFile, BackupError> {
         let blake3 = blake3::hash(bytes).to_hex().to_string();
-        let stored = format!("{dir}.{name}.{}", &blake3[..HASH_DIGITS]);
+        let stored = stored_name(dir, name, &blake3[..HASH_DIGITS]);
         let file = StoredFile { name: name.to_owned(), stored, bytes: bytes.len() as u64, blake3 };
         if self.before.as_ref().is_some_and(|before| before.files().any(|known| *known == file)) {
             self.files_kept += 1;
@@ -202,6 +217,25 @@ impl<'a, T: Disk> Store<'a, T> {
         let Store { files_copied, bytes_copied, files_kept, notes, .. } = self;
         Ok(Taken { manifest, files_copied, bytes_copied, files_kept, notes })
     }
+}
+
+/// Returns the name of a copied file in a backup.
+fn stored_name(dir: &str, name: &str, digits: &str) -> String {
+    format!("{dir}.{name}.{digits}")
+}
+
+/// Returns true for the name of a file that only a backup writes: a copied file, or its part.
+fn is_stored_name(name: &str) -> bool {
+    let (Some((dir, rest)), true) = (name.split_once('.'), name != PART) else {
+        return name == PART;
+    };
+    let is_number = |text: &str| text.parse::<u16>().is_ok();
+    let is_log = dir == LogKind::Partition.dir(PartitionId(0))
+        || ["partition-", "source-"].iter().any(|k| dir.strip_prefix(k).is_some_and(is_number));
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    let is_hash = |digits: &str| digits.len() == HASH_DIGITS && digits.bytes().all(is_digit);
+    (is_log || [NODE_DIR, BROKER_DIR].contains(&dir))
+        && rest.rsplit_once('.').is_some_and(|(_, digits)| is_hash(digits))
 }
 
 fn copy_log<S: Disk, T: Disk>(

@@ -237,7 +237,7 @@ fn names_are_unique_and_tell_the_unit() {
     ];
     for Metric { name, help, kind, .. } in &metrics {
         assert!(name.starts_with("weir_") && help.ends_with('.'), "{name}: {help}");
-        assert!(kind == "counter" || !name.ends_with("_total"), "{name} is a {kind}");
+        assert_eq!(kind == "counter", name.ends_with("_total"), "{name} is a {kind}");
         let is_in = |unit: &str| help.ends_with(&format!(" In {unit}."));
         for (part, unit) in units {
             let has_part = name.split('_').any(|word| word == part);

@@ -68,7 +68,7 @@ impl MetricsPage {
             // Counts have the label's name in the declaration and its value here.
             let own = match value {
                 "" => own.to_owned(),
-                value => format!("{own}=\"{value}\""),
+                value => format!("{own}=\"{}\"", escaped(value)),
             };
             let both = [labels, own.as_str()];
             let labels: Vec<_> = both.into_iter().filter(|labels| !labels.is_empty()).collect();
@@ -91,6 +91,11 @@ impl MetricsPage {
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
         writeln!(self.text, "{line}").expect("a string takes all that is written to it");
     }
+}
+
+/// Escapes a label's value.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// Returns a figure's name without its label.

@@ -124,6 +124,15 @@ fn a_metric_with_labels_has_one_head_and_a_row_per_label() {
 }
 
 #[test]
+fn the_values_of_labels_are_escaped() {
+    let mut counters = Counters::default();
+    counters.refused.0.insert("a \"b\" \\ \n", 4);
+    let page = page(&[("", &counters)]);
+    let row = "\nweir_x_refused_total{reason=\"a \\\"b\\\" \\\\ \\n\"} 4\n";
+    assert!(page.contains(row), "{page}");
+}
+
+#[test]
 fn a_limit_is_zero_on_the_page_where_there_is_none_and_other_fields_are_not_on_it() {
     let mut store = StoreReport { bytes_max: None, name: "own".to_owned() };
     let head = "# HELP weir_x_bytes_max The memory's limit. 0 without a limit. In bytes.\n\

@@ -15,7 +15,7 @@ use super::{counts, is_time, times, times_heading};
 use crate::endpoint::Login;
 use crate::load::progress_bar;
 use crate::output::announce;
-use crate::units;
+use crate::{ids, units};
 
 /// Options of `weir emulate clients`.
 #[derive(Debug, clap::Args)]
@@ -113,12 +113,14 @@ pub fn run(args: &ClientsArgs) -> anyhow::Result<()> {
     anyhow::ensure!(is_time(args.warm_up), "--warm-up must be at most a day");
     let numbers = [args.firms, args.accounts, args.instruments];
     anyhow::ensure!(numbers.iter().all(|n| *n > 0), "there must be a firm, account, instrument");
+    let count = args.mix.0.iter().sum();
+    ids::check("--first-id", args.first_id, count)?;
     let metrics = Metrics::default();
     args.metrics.map(|address| metrics.serve(address)).transpose()?;
     let mut admin = args.login.admin()?;
-    let count = args.mix.0.iter().sum();
-    let mut sessions =
-        define_sessions(&mut admin, Role::Supervisor, args.first_id, count)?.into_iter();
+    let mut sessions = define_sessions(&mut admin, Role::Supervisor, args.first_id, count)
+        .map_err(|error| ids::explain("--first-id", args.first_id, error))?
+        .into_iter();
     admin.close()?;
     let mut members = Vec::new();
     for (class, count) in args.mix.0.into_iter().enumerate() {

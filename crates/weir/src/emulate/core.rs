@@ -20,7 +20,7 @@ use super::{counts, is_time, times, times_heading};
 use crate::endpoint::{Login, span};
 use crate::load::progress_bar;
 use crate::output::announce;
-use crate::units;
+use crate::{ids, units};
 
 /// Rows of a batch that fit a frame with the longest attributes.
 const BATCH_ROWS_MAX: usize = 344;
@@ -118,7 +118,8 @@ pub fn run(args: &CoreArgs) -> anyhow::Result<()> {
     let target = Target::from(ingest_address(args)?);
     let mut admin = args.login.admin()?;
     let (first_id, count) = (args.source_session, u32::from(args.cores));
-    let sessions = define_sessions(&mut admin, Role::Source, first_id, count)?;
+    let sessions = define_sessions(&mut admin, Role::Source, first_id, count)
+        .map_err(|error| ids::explain("--source-session", first_id, error))?;
     admin.close()?;
     let cores = (args.source..).zip(sessions).map(|(source, session)| {
         (EmulatedCore::new(core_plan(args, source), unix_time()), session)
@@ -146,7 +147,8 @@ pub fn run(args: &CoreArgs) -> anyhow::Result<()> {
 }
 
 fn check(args: &CoreArgs) -> anyhow::Result<()> {
-    anyhow::ensure!(args.rate > 0.0 && args.rate.is_finite(), "--rate must be above zero");
+    let is_rate = args.rate > 0.0 && args.rate.is_finite();
+    anyhow::ensure!(is_rate, "--rate must be a number above zero");
     anyhow::ensure!(args.cores > 0, "--cores must be at least 1");
     let sources = u32::from(args.source) + u32::from(args.cores) - 1;
     anyhow::ensure!(
@@ -168,6 +170,8 @@ fn check(args: &CoreArgs) -> anyhow::Result<()> {
         (1..=rows_max).contains(&args.batch_max),
         "--batch-max must be from 1 to {rows_max}"
     );
+    ids::check("--source-session", args.source_session, args.cores.into())?;
+    anyhow::ensure!(is_time(args.batch_wait), "--batch-wait must be at most a day");
     anyhow::ensure!(is_time(args.duration), "--duration must be at most a day");
     anyhow::ensure!(is_time(args.warm_up), "--warm-up must be at most a day");
     Ok(())

@@ -7,6 +7,7 @@
 mod cutter;
 mod errors;
 mod hand;
+mod hostile;
 mod json;
 mod load;
 #[path = "../tls/stand.rs"]

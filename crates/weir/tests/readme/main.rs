@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
+mod documents;
+
 use std::fmt::Write as _;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;

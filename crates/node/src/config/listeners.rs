@@ -1,0 +1,136 @@
+//! The addresses that a node listens on, with the keys that set them.
+//!
+//! Two sockets of one node can never have one address. The configuration is refused then, since the
+//! system's own error reads as if another process had the address.
+
+use std::net::SocketAddr;
+
+use weir_runtime::ConfigError;
+
+use super::Config;
+
+/// An address that a node listens on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// The key in the configuration.
+    pub key: &'static str,
+    /// The address.
+    pub address: SocketAddr,
+    /// True for datagrams, whose ports are not those of connections.
+    is_udp: bool,
+}
+
+impl Listener {
+    fn tcp(key: &'static str, address: SocketAddr) -> Listener {
+        Listener { key, address, is_udp: false }
+    }
+
+    /// Returns true if the two cannot be open at the same time.
+    fn excludes(&self, other: &Listener) -> bool {
+        let (one, two) = (self.address, other.address);
+        let is_any = one.ip().is_unspecified() || two.ip().is_unspecified();
+        let is_one_family = one.is_ipv4() == two.is_ipv4();
+        self.is_udp == other.is_udp
+            && one.port() != 0
+            && one.port() == two.port()
+            && (one.ip() == two.ip() || is_any && is_one_family)
+    }
+}
+
+impl Config {
+    /// Returns the addresses that the node listens on.
+    #[must_use]
+    pub fn listeners(&self) -> Vec<Listener> {
+        let publish = self.market_publisher.as_ref();
+        let tcp = [
+            ("listen", Some(self.listen)),
+            ("http", Some(self.http)),
+            ("web.listen", self.web.as_ref().map(|web| web.listen)),
+            ("ingest.listen", self.ingest.as_ref().map(|ingest| ingest.listen)),
+            ("subscriptions.listen", self.subscriptions.as_ref().map(|broker| broker.listen)),
+            ("market_publisher.snapshots", publish.and_then(|publish| publish.snapshots)),
+        ];
+        let tcp = tcp.into_iter().filter_map(|(key, at)| Some(Listener::tcp(key, at?)));
+        let requests = publish.map(|publish| Listener {
+            key: "market_publisher.requests",
+            address: publish.requests.into(),
+            is_udp: true,
+        });
+        tcp.chain(requests).chain(self.flush_listeners()).collect()
+    }
+
+    /// Returns the listeners of a market-data gateway: each flush thread has the following port.
+    fn flush_listeners(&self) -> impl Iterator<Item = Listener> {
+        let market = self.market_gateway.as_ref();
+        let threads = market.map_or(0, |market| market.flush_threads);
+        let first = market.map_or(self.listen, |market| market.listen);
+        (0..threads).filter_map(move |index| {
+            let mut address = first;
+            if first.port() != 0 {
+                address.set_port(first.port().checked_add(u16::try_from(index).ok()?)?);
+            }
+            Some(Listener::tcp("market_gateway.listen", address))
+        })
+    }
+
+    /// Checks that no two listeners have one address, which the command line may have changed.
+    ///
+    /// # Errors
+    /// [`ConfigError::SameAddress`].
+    pub fn check_listeners(&self) -> Result<(), ConfigError> {
+        let all = self.listeners();
+        for (index, listener) in all.iter().enumerate() {
+            if let Some(other) = all[..index].iter().find(|other| other.excludes(listener)) {
+                let (first, second, address) = (other.key, listener.key, listener.address);
+                return Err(ConfigError::SameAddress { first, second, address });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    fn check(text: &str) -> Result<(), String> {
+        Config::parse(text).unwrap().check_listeners().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn two_listeners_with_one_address_are_refused_by_their_keys() {
+        let gateway = "[market_gateway]\nlisten = \"127.0.0.1:7000\"\nflush_threads = 2\n\
+                       [market_gateway.feed]\nname = \"itch\"\n\
+                       [market_gateway.feed.capture]\nfile = \"x\"\n";
+        let cases = [
+            ("http = \"127.0.0.1:7001\"\n", "listen and http are both 127.0.0.1:7001"),
+            ("http = \"0.0.0.0:7001\"\n", "listen and http are both 0.0.0.0:7001"),
+            ("[web]\nlisten = \"127.0.0.1:7080\"\n", "http and web.listen"),
+            ("[ingest]\nlisten = \"127.0.0.1:7001\"\n", "listen and ingest.listen"),
+            ("[subscriptions]\nlisten = \"127.0.0.1:7080\"\n", "http and subscriptions.listen"),
+            (
+                "[market_publisher]\ngroup = \"239.0.0.1:1\"\nrequests = \"127.0.0.1:2\"\n\
+                 snapshots = \"127.0.0.1:7001\"\n",
+                "listen and market_publisher.snapshots",
+            ),
+            (gateway, "listen and market_gateway.listen are both 127.0.0.1:7001"),
+        ];
+        for (text, want) in cases {
+            let error = check(text).unwrap_err();
+            assert!(error.contains(want), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn listeners_that_can_be_open_together_are_not_refused() {
+        for text in [
+            "",
+            "listen = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\n",
+            "http = \"127.0.0.2:7001\"\n",
+            "http = \"[::1]:7001\"\n",
+            "[market_publisher]\ngroup = \"239.0.0.1:1\"\nrequests = \"127.0.0.1:7001\"\n",
+        ] {
+            assert_eq!(check(text), Ok(()), "{text}");
+        }
+    }
+}
