@@ -1,7 +1,6 @@
 //! The demo's table, as text and as JSON.
 
 use std::fmt::Write;
-use weir_types::decimal;
 
 use serde_json::json;
 use weir_client::load::LoadReport;
@@ -101,11 +100,8 @@ fn days(instruments: &[InstrumentReport], out: &mut String) -> std::fmt::Result 
     let title = "\nthe day, price × volume";
     writeln!(out, "{title:<23} {:>24} {:>24} {:>12}  phases", "opening", "closing", "last")?;
     for of in instruments.iter().filter(|of| had_call(of)) {
-        let price = |mantissa: i64| decimal(i128::from(mantissa), of.price_exponent);
-        let cross = |mantissa: Option<i64>, lots: Option<u64>| match (mantissa, lots) {
-            (Some(mantissa), Some(lots)) => {
-                format!("{} × {}", price(mantissa), decimal(i128::from(lots), of.qty_exponent))
-            }
+        let cross = |price: &Option<String>, volume: &Option<String>| match (price, volume) {
+            (Some(price), Some(volume)) => format!("{price} × {volume}"),
             (None, Some(_)) => "no trade".to_owned(),
             _ => "-".to_owned(),
         };
@@ -113,9 +109,9 @@ fn days(instruments: &[InstrumentReport], out: &mut String) -> std::fmt::Result 
             out,
             "  {:<20} {:>24} {:>24} {:>12}  {}",
             of.symbol,
-            cross(of.opening_price, of.opening_qty),
-            cross(of.closing_price, of.closing_qty),
-            of.last_price.map_or_else(|| "-".to_owned(), price),
+            cross(&of.opening_price, &of.opening_qty),
+            cross(&of.closing_price, &of.closing_qty),
+            of.last_price.as_deref().unwrap_or("-"),
             of.phases
         )?;
     }
