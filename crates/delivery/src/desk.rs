@@ -28,7 +28,7 @@ use weir_wire::event::OrderEvent;
 
 use crate::credit::Credit;
 use crate::filter::{Entitlement, Filter, Scope, Visibility};
-use crate::ingest::{IngestError, Ingested};
+use crate::ingest::{IngestError, IngestOutcome};
 use crate::page::{Page, PageHead, PageLimits, Selection, put_page, put_refusal};
 use crate::ring::Place;
 use crate::store::{OrderStore, Resync};
@@ -37,8 +37,8 @@ use crate::token::{SourcePlace, TokenError, TokenSealer};
 pub mod listing;
 pub mod older;
 
-use listing::Served;
-use older::{BelowFloor, Older};
+use listing::PageCounts;
+use older::{BelowFloorState, OlderReaders};
 
 /// The limits of a desk. Counts are at least one; spans are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,7 @@ pub struct Question<'a> {
 /// The outcome of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Asked {
+pub enum FetchOutcome {
     /// Pages will answer it, or a page that refuses it.
     Accepted,
     /// There is no room for it, and no page will answer it: the caller rejects it with this reason.
@@ -128,7 +128,7 @@ pub enum Asked {
 
 /// The result of a call of [`Desk::poll`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Polled {
+pub struct PollOutcome {
     /// Pages written, refusals included.
     pub page_count: u32,
     /// Rows written.
@@ -167,9 +167,9 @@ struct Reader {
     /// The place that the store must reach before anything else, and the deadline.
     min: Option<(SourcePlace, Nanos)>,
     /// The reader's state below the floor, when its pages come from an archive.
-    below: BelowFloor,
+    below: BelowFloorState,
     /// Counts of the pages that it was served.
-    served: Served,
+    served: PageCounts,
 }
 
 /// A connection's fetches.
@@ -178,7 +178,7 @@ struct Seats {
     /// Their numbers and seats.
     questions: BTreeSet<(u64, u32)>,
     /// Counts of the pages that finished fetches were served.
-    served: Served,
+    served: PageCounts,
 }
 
 /// A store's progress towards a place that it must reach.
@@ -225,7 +225,7 @@ pub struct Desk {
     token: Vec<u8>,
     opened: Vec<SourcePlace>,
     /// Readers below the floor, if an archive is attached.
-    older: Option<Older>,
+    older: Option<OlderReaders>,
 }
 
 impl Desk {
@@ -292,12 +292,12 @@ impl Desk {
     ///
     /// # Errors
     /// As [`OrderStore::ingest`].
-    pub fn ingest(&mut self, event: &OrderEvent) -> Result<Ingested, IngestError> {
+    pub fn ingest(&mut self, event: &OrderEvent) -> Result<IngestOutcome, IngestError> {
         self.store.ingest(event)
     }
 
     /// Takes in a fetch.
-    pub fn ask(&mut self, question: &Question<'_>, now: Nanos) -> Asked {
+    pub fn ask(&mut self, question: &Question<'_>, now: Nanos) -> FetchOutcome {
         let seats = self.by_connection.get(&question.connection);
         let on_connection = seats.map_or(0, |seats| seats.questions.len());
         let max = match question.entitlement.visibility {
@@ -305,10 +305,10 @@ impl Desk {
             Visibility::Firm(_) => self.config.readers_per_connection_max,
         };
         if on_connection >= max as usize {
-            return Asked::Refused(Reason::LimitReached);
+            return FetchOutcome::Refused(Reason::LimitReached);
         }
         if self.reader_count() >= self.config.readers_max as usize {
-            return Asked::Refused(Reason::Overloaded);
+            return FetchOutcome::Refused(Reason::Overloaded);
         }
         let mut reader = self.reader_of(question, now);
         match self.start_of(question) {
@@ -324,7 +324,7 @@ impl Desk {
             Err((scope, reason)) => (reader.scope, reader.refusal) = (scope, Some(reason)),
         }
         self.seat(reader);
-        Asked::Accepted
+        FetchOutcome::Accepted
     }
 
     fn reader_of(&self, question: &Question<'_>, now: Nanos) -> Reader {
@@ -365,8 +365,8 @@ impl Desk {
             is_paused: false,
             looked_at: None,
             min: None,
-            below: BelowFloor::No,
-            served: Served::default(),
+            below: BelowFloorState::No,
+            served: PageCounts::default(),
         }
     }
 
@@ -583,8 +583,8 @@ impl Desk {
     }
 
     /// Serves the readers that can be served, within the budget. Call it after taking in events.
-    pub fn poll(&mut self, now: Nanos, sink: &mut impl PageSink) -> Polled {
-        let mut polled = Polled::default();
+    pub fn poll(&mut self, now: Nanos, sink: &mut impl PageSink) -> PollOutcome {
+        let mut polled = PollOutcome::default();
         self.ready_the_due(now);
         if self.store.head() != self.swept {
             self.swept = self.store.head();
@@ -629,7 +629,7 @@ impl Desk {
         slot: u32,
         now: Nanos,
         sink: &mut impl PageSink,
-        polled: &mut Polled,
+        polled: &mut PollOutcome,
     ) -> i64 {
         match &self.readers[slot as usize] {
             Some(reader)
@@ -649,7 +649,7 @@ impl Desk {
         slot: u32,
         now: Nanos,
         sink: &mut impl PageSink,
-        polled: &mut Polled,
+        polled: &mut PollOutcome,
     ) -> i64 {
         match &mut self.readers[slot as usize] {
             Some(reader) if reader.is_ready => {
@@ -666,7 +666,7 @@ impl Desk {
         slot: u32,
         now: Nanos,
         sink: &mut impl PageSink,
-        polled: &mut Polled,
+        polled: &mut PollOutcome,
     ) -> i64 {
         let mut reader = self.readers[slot as usize].take().expect("visited readers are seated");
         let (visit, cost) = match (reader.refusal, reader.scope) {
@@ -713,7 +713,7 @@ impl Desk {
         scope: &Scope,
         now: Nanos,
         sink: &mut impl PageSink,
-        polled: &mut Polled,
+        polled: &mut PollOutcome,
     ) -> (Visit, i64) {
         // The floor may have risen past a reader that was paused or far behind, and its epoch may
         // have ended before the place at which it waits.
@@ -743,7 +743,7 @@ impl Desk {
         if reader.below.is_away() {
             return (Visit::Away, 1);
         }
-        if let BelowFloor::Answered(answer) = core::mem::take(&mut reader.below) {
+        if let BelowFloorState::Answered(answer) = core::mem::take(&mut reader.below) {
             return (self.serve_older(reader, answer, now, sink, polled), 1);
         }
         if reader.credit.is_spent() {
@@ -774,7 +774,7 @@ impl Desk {
         polled.page_count += 1;
         polled.row_count += page.row_count;
         let (rows, merged) = (page.row_count.into(), page.merged_count.into());
-        reader.served.add(Served { pages: 1, rows, merged });
+        reader.served.add(PageCounts { pages: 1, rows, merged });
         (reader.go_on(&page, self.config.idle_wait, now), cost)
     }
 
@@ -784,7 +784,7 @@ impl Desk {
         reason: Reason,
         now: Nanos,
         sink: &mut impl PageSink,
-        polled: &mut Polled,
+        polled: &mut PollOutcome,
     ) -> Visit {
         let Some(out) = sink.buffer(reader.connection) else { return Visit::Pause };
         self.token.clear();

@@ -13,9 +13,9 @@ use weir_wire::rows::put_row_count;
 use crate::ahead::NO_GROUP;
 use crate::filter::Filter;
 use crate::heap::Block;
-use crate::index::Found;
+use crate::index::FilterRing;
 use crate::ring::Place;
-use crate::row::{Meta, Row, Standing};
+use crate::row::{Row, SlotMeta, Standing};
 use crate::store::OrderStore;
 
 /// Rows that are touched together before they are copied.
@@ -125,7 +125,7 @@ impl OrderStore {
             is_scan: false,
             step_count: 1,
         };
-        if let Found::Ring { ring, is_exact } = self.index.find(filter) {
+        if let FilterRing::Ring { ring, is_exact } = self.index.find(filter) {
             page.is_scan = !is_exact;
             // Few of the rows that a scan visits may be picked, so it does not touch them ahead.
             selection.is_looked_at = is_exact;
@@ -207,7 +207,7 @@ impl OrderStore {
         }
         selection.byte_count = byte_count;
         let merged_count = meta.merged_count(after);
-        let Meta { block, row_len, .. } = *meta;
+        let SlotMeta { block, row_len, .. } = *meta;
         selection.rows.push(Picked { slot, block, row_len, merged_count });
         page.row_count += 1;
         page.merged_count = page.merged_count.saturating_add(merged_count);
@@ -262,7 +262,7 @@ impl OrderStore {
 /// ended, tombstone | yes                   | the filter matches and is not for live orders only
 /// ```
 #[inline]
-fn is_for(meta: &Meta, after: Place, filter: &Filter) -> bool {
+fn is_for(meta: &SlotMeta, after: Place, filter: &Filter) -> bool {
     if !filter.matches(&meta.keys) {
         return false;
     }

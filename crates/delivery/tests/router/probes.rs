@@ -2,8 +2,8 @@
 
 use weir_delivery::router::{BackendFault, BackendState, Health};
 use weir_delivery::{
-    Ask, Asked, BackendId, BackendInfo, BackendPort, BackendRole, Desk, DeskConfig, Entitlement,
-    OrderStore, Question, Router, RouterConfig, StoreConfig,
+    BackendId, BackendInfo, BackendPort, BackendRequest, BackendRole, Desk, DeskConfig,
+    Entitlement, FetchOutcome, OrderStore, Question, Router, RouterConfig, StoreConfig,
 };
 use weir_types::{Epoch, FirmId, Nanos, OrdStatus, PartitionId, Reason};
 
@@ -21,7 +21,7 @@ struct Remote {
 }
 
 impl BackendPort for Remote {
-    fn ask(&mut self, ask: &Ask<'_>, now: Nanos) -> Asked {
+    fn ask(&mut self, ask: &BackendRequest<'_>, now: Nanos) -> FetchOutcome {
         self.asked_count += 1;
         let (_, desk) = self.desks.iter_mut().find(|(id, _)| *id == ask.backend).expect("known");
         let question = Question {
@@ -129,7 +129,7 @@ fn a_page_that_has_all_tells_how_far_its_backend_is() {
     let (fetch, entitlement) = (fetch(), Entitlement::all());
     let question =
         Question { connection: 1, fetch: &fetch, token: &[], min_token: &[], entitlement };
-    assert_eq!(router.ask(&question, now), Asked::Accepted);
+    assert_eq!(router.ask(&question, now), FetchOutcome::Accepted);
     let _ = router.poll(now, &mut remote, &mut sink);
     remote.pump(&mut router, now);
     let heads: Vec<_> = states(&router).iter().map(|state| state.head.seq.0).collect();
@@ -147,7 +147,7 @@ fn answers(
 ) -> Vec<Answer> {
     let (now, mut sink, fetch) = (Nanos(MS), Sink::default(), fetch());
     let question = Question { connection: 1, fetch: &fetch, token, min_token: &[], entitlement };
-    assert_eq!(router.ask(&question, now), Asked::Accepted);
+    assert_eq!(router.ask(&question, now), FetchOutcome::Accepted);
     for _ in 0..10 {
         let _ = router.poll(now, remote, &mut sink);
         remote.pump(router, now);

@@ -9,7 +9,7 @@ use super::config::BooksConfig;
 use super::directory::Directory;
 use super::instrument::{Cold, Instrument};
 use super::quotes::VenueQuotes;
-use super::statistics::Counted;
+use super::statistics::CountedTrade;
 use super::store::Store;
 use super::trades::TradeLog;
 
@@ -173,7 +173,7 @@ impl Books {
         }
         change.trade = Some(print);
         let TradePrint { price, size, flags, match_id, .. } = print;
-        let counted = Counted { price, size, ts, flags };
+        let counted = CountedTrade { price, size, ts, flags };
         let cold = &mut self.cold[place as usize];
         if cold.statistics.trade(&counted) {
             change.has_statistics = true;
@@ -206,7 +206,7 @@ impl Books {
             None => {
                 change.anomalies.insert(Anomaly::UnknownTrade);
                 let flags = TradeFlags::default();
-                statistics.untrade(&Counted { price, size, ts: Nanos(0), flags });
+                statistics.untrade(&CountedTrade { price, size, ts: Nanos(0), flags });
                 statistics.is_range_certain = false;
             }
         }

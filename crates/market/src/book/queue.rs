@@ -7,7 +7,7 @@ use super::anomaly::Anomaly;
 use super::books::Books;
 use super::change::{Change, TradePrint};
 use super::config::OrderIds;
-use super::index::{Found, Hash};
+use super::index::{EntryLocation, Hash};
 use super::instrument::BookKind;
 use super::store::NewOrder;
 
@@ -16,7 +16,7 @@ use super::store::NewOrder;
 struct Resting {
     place: u32,
     hash: Hash,
-    found: Found,
+    found: EntryLocation,
     size: u64,
 }
 
@@ -93,7 +93,7 @@ impl Books {
 
     /// Removes an order whose number was used again; it may belong to another instrument.
     #[cold]
-    fn evict(&mut self, hash: Hash, found: Found, change: &mut Change) {
+    fn evict(&mut self, hash: Hash, found: EntryLocation, change: &mut Change) {
         change.anomalies.insert(Anomaly::DuplicateOrder);
         let order = *self.store.orders.get(found.slot);
         let instrument = &mut self.instruments[order.instrument as usize];

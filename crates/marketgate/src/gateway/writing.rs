@@ -2,7 +2,7 @@
 
 use weir_feed::line::State;
 use weir_feed::{Action, Definition, PRICE_EXPONENT};
-use weir_market::conflate::{Body, BookView, Entry, Merged, Message};
+use weir_market::conflate::{Body, BookView, Entry, MergedChanges, Message};
 use weir_types::{
     AnySide, FeedState, InstrumentId, Nanos, OrderAction, Price, Qty, SessionId, Side,
 };
@@ -47,7 +47,7 @@ pub fn put_message(
     let flags = flags_of(entry, mirror);
     match entry.body {
         Body::Bbo(best) => {
-            let Merged { change_count, first_sequence, last_sequence, ts_event, ts_recv } =
+            let MergedChanges { change_count, first_sequence, last_sequence, ts_event, ts_recv } =
                 entry.merged;
             let quote = MarketQuote {
                 first_sequence,

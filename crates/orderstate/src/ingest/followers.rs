@@ -65,7 +65,7 @@ pub struct Followers {
 }
 
 /// The state from which followers are answered.
-pub struct Followed<'a> {
+pub struct FollowedState<'a> {
     /// The store.
     pub store: &'a mut OrderStore,
     /// The store's stream.
@@ -161,7 +161,7 @@ impl Followers {
     }
 
     /// Returns the next available answer.
-    pub fn answer(&mut self, mut from: Followed<'_>, now: Nanos) -> Option<IngestAnswer> {
+    pub fn answer(&mut self, mut from: FollowedState<'_>, now: Nanos) -> Option<IngestAnswer> {
         for index in 0..self.waiting.len() {
             let (connection, follow, since) = self.waiting[index];
             let is_late = now.0 >= since.0 + IDLE_WAIT;
@@ -184,7 +184,7 @@ impl Followers {
         &mut self,
         connection: u64,
         follow: &FollowSource,
-        from: &mut Followed<'_>,
+        from: &mut FollowedState<'_>,
         now: Nanos,
         is_late: bool,
         out: &mut Vec<u8>,
@@ -215,7 +215,7 @@ impl Followers {
         self.begin_snapshot(connection, follow, from, now, out)
     }
 
-    fn state(&self, follow: &FollowSource, from: &Followed<'_>, now: Nanos) -> FollowState {
+    fn state(&self, follow: &FollowSource, from: &FollowedState<'_>, now: Nanos) -> FollowState {
         let head = from.store.head();
         FollowState {
             history_high: self.history.high,
@@ -237,7 +237,7 @@ impl Followers {
         &mut self,
         connection: u64,
         follow: &FollowSource,
-        from: &mut Followed<'_>,
+        from: &mut FollowedState<'_>,
         now: Nanos,
         out: &mut Vec<u8>,
     ) -> bool {
@@ -264,7 +264,7 @@ impl Followers {
     fn put_chunk(
         &mut self,
         follow: &FollowSource,
-        from: &mut Followed<'_>,
+        from: &mut FollowedState<'_>,
         now: Nanos,
         out: &mut Vec<u8>,
     ) -> bool {

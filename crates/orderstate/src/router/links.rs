@@ -15,7 +15,9 @@ use mio::event::Event;
 use mio::{Registry, Token};
 use weir_delivery::router::BackendFault;
 use weir_delivery::token::TOKEN_SOURCES_MAX;
-use weir_delivery::{Ask, Asked, BackendId, BackendInfo, BackendPort, Entitlement, Router};
+use weir_delivery::{
+    BackendId, BackendInfo, BackendPort, BackendRequest, Entitlement, FetchOutcome, Router,
+};
 use weir_types::{Nanos, PartitionId, Reason};
 use weir_wire::delivery::{CancelFetch, FetchOrders, OrderPage, OrderPageBody, SourceStates};
 use weir_wire::dialogue::{Tokens, put_question};
@@ -350,16 +352,16 @@ impl Links {
 }
 
 impl BackendPort for Links {
-    fn ask(&mut self, ask: &Ask<'_>, _now: Nanos) -> Asked {
+    fn ask(&mut self, ask: &BackendRequest<'_>, _now: Nanos) -> FetchOutcome {
         let link = self.by_backend.get(&ask.backend).and_then(|slot| self.slots[*slot].as_mut());
-        let Some(link) = link else { return Asked::Refused(Reason::Overloaded) };
+        let Some(link) = link else { return FetchOutcome::Refused(Reason::Overloaded) };
         let session_id = link.session_id();
-        let Some(out) = link.questions() else { return Asked::Refused(Reason::Overloaded) };
+        let Some(out) = link.questions() else { return FetchOutcome::Refused(Reason::Overloaded) };
         // The node knows the router's session, not the reader's.
         let tokens = Tokens { token: ask.token, min_token: ask.min_token };
         put_question(&FetchOrders { session_id, ..*ask.fetch }, tokens, out);
         link.asked.insert(ask.fetch.correlation_id, ask.backend);
-        Asked::Accepted
+        FetchOutcome::Accepted
     }
 
     fn cancel(&mut self, backend: BackendId, correlation_id: u64) {

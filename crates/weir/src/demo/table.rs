@@ -9,7 +9,7 @@ use weir_node::status::{InstrumentReport, LatencyReport, StatusReport};
 use super::followers::FollowerReport;
 
 /// All that there is to tell.
-pub(super) struct Told {
+pub(super) struct TableInput {
     /// The player's measurements.
     pub(super) report: LoadReport,
     /// The duration of the playback.
@@ -36,13 +36,13 @@ const NAMES: [(&str, &str); 11] = [
 ];
 
 /// The table as text.
-pub(super) fn text(told: &Told) -> String {
+pub(super) fn text(told: &TableInput) -> String {
     let mut out = String::new();
     write_text(told, &mut out).expect("a string takes all that is written to it");
     out
 }
 
-fn write_text(told: &Told, out: &mut String) -> std::fmt::Result {
+fn write_text(told: &TableInput, out: &mut String) -> std::fmt::Result {
     let counts = &told.report.counts;
     writeln!(
         out,
@@ -154,7 +154,7 @@ fn span(ns: u64) -> String {
 }
 
 /// The table as one JSON object.
-pub(super) fn json(told: &Told) -> String {
+pub(super) fn json(told: &TableInput) -> String {
     let counts = &told.report.counts;
     let followers: Vec<_> = told
         .followers

@@ -10,7 +10,7 @@ use weir_types::{
 use weir_wire::reference::KillSwitch;
 
 use crate::support::trader::Trader;
-use crate::support::{ALICE, BOB, Home, INSTRUMENT, Node, TRADING, instrument, open_market, until};
+use crate::support::{ALICE, BOB, Home, INSTRUMENT, Node, TRADING, open_market, until};
 
 fn market() -> (Home, Node) {
     let home = Home::new("memory");
