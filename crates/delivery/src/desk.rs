@@ -137,6 +137,13 @@ pub struct PollOutcome {
     pub has_more: bool,
 }
 
+/// A call of [`Desk::poll`]: its time, its destination, and its result so far.
+struct Round<'a, S> {
+    now: Nanos,
+    sink: &'a mut S,
+    polled: PollOutcome,
+}
+
 #[derive(Clone, Debug)]
 struct Reader {
     connection: u64,
@@ -584,7 +591,7 @@ impl Desk {
 
     /// Serves the readers that can be served, within the budget. Call it after taking in events.
     pub fn poll(&mut self, now: Nanos, sink: &mut impl PageSink) -> PollOutcome {
-        let mut polled = PollOutcome::default();
+        let mut round = Round { now, sink, polled: PollOutcome::default() };
         self.ready_the_due(now);
         if self.store.head() != self.swept {
             self.swept = self.store.head();
@@ -599,16 +606,15 @@ impl Desk {
             self.sweep_at = (self.sweep_at + 1) % self.readers.len();
             visits_left -= 1;
             let slot = u32::try_from(self.sweep_at).expect("readers_max is a u32");
-            scans_left -= self.visit_if_parked(slot, now, sink, &mut polled);
+            scans_left -= self.visit_if_parked(slot, &mut round);
         }
         let mut ready_left = self.ready.len().min(self.config.poll_visit_max as usize / 4 + 1);
         while ready_left > 0 && scans_left > 0 {
             ready_left -= 1;
             let slot = self.ready.pop_front().expect("counted above");
-            scans_left -= self.visit_if_ready(slot, now, sink, &mut polled);
+            scans_left -= self.visit_if_ready(slot, &mut round);
         }
-        polled.has_more = self.has_more();
-        polled
+        PollOutcome { has_more: self.has_more(), ..round.polled }
     }
 
     fn ready_the_due(&mut self, now: Nanos) {
@@ -624,13 +630,7 @@ impl Desk {
         }
     }
 
-    fn visit_if_parked(
-        &mut self,
-        slot: u32,
-        now: Nanos,
-        sink: &mut impl PageSink,
-        polled: &mut PollOutcome,
-    ) -> i64 {
+    fn visit_if_parked(&mut self, slot: u32, round: &mut Round<'_, impl PageSink>) -> i64 {
         match &self.readers[slot as usize] {
             Some(reader)
                 if !reader.is_ready
@@ -638,42 +638,30 @@ impl Desk {
                     && !reader.below.is_away()
                     && reader.looked_at != Some(self.store.head()) =>
             {
-                self.visit(slot, now, sink, polled)
+                self.visit(slot, round)
             }
             _ => 0,
         }
     }
 
-    fn visit_if_ready(
-        &mut self,
-        slot: u32,
-        now: Nanos,
-        sink: &mut impl PageSink,
-        polled: &mut PollOutcome,
-    ) -> i64 {
+    fn visit_if_ready(&mut self, slot: u32, round: &mut Round<'_, impl PageSink>) -> i64 {
         match &mut self.readers[slot as usize] {
             Some(reader) if reader.is_ready => {
                 reader.is_ready = false;
-                self.visit(slot, now, sink, polled)
+                self.visit(slot, round)
             }
             _ => 0,
         }
     }
 
     /// Reads the rows for a reader, serves or parks it, and returns the cost in entries.
-    fn visit(
-        &mut self,
-        slot: u32,
-        now: Nanos,
-        sink: &mut impl PageSink,
-        polled: &mut PollOutcome,
-    ) -> i64 {
+    fn visit(&mut self, slot: u32, round: &mut Round<'_, impl PageSink>) -> i64 {
         let mut reader = self.readers[slot as usize].take().expect("visited readers are seated");
         let (visit, cost) = match (reader.refusal, reader.scope) {
-            (None, Some(scope)) => self.look(&mut reader, &scope, now, sink, polled),
+            (None, Some(scope)) => self.look(&mut reader, &scope, round),
             (reason, _) => {
                 let reason = reason.expect("a reader without a scope is refused");
-                (self.refuse(&reader, reason, now, sink, polled), 1)
+                (self.refuse(&reader, reason, round), 1)
             }
         };
         self.readers[slot as usize] = Some(reader);
@@ -711,17 +699,16 @@ impl Desk {
         &mut self,
         reader: &mut Reader,
         scope: &Scope,
-        now: Nanos,
-        sink: &mut impl PageSink,
-        polled: &mut PollOutcome,
+        round: &mut Round<'_, impl PageSink>,
     ) -> (Visit, i64) {
+        let now = round.now;
         // The floor may have risen past a reader that was paused or far behind, and its epoch may
         // have ended before the place at which it waits.
         let checked = self.check(&reader.at(self.store.source()), scope.filter());
         let is_below = checked == Err(Resync::Floor) && self.older.is_some();
         if let (Err(resync), false) = (checked, is_below) {
             reader.refusal = Some(resync.reason());
-            let visit = self.refuse(reader, resync.reason(), now, sink, polled);
+            let visit = self.refuse(reader, resync.reason(), round);
             return (visit, 1);
         }
         // The check has shown that the place is valid in the store's epoch too.
@@ -735,7 +722,7 @@ impl Desk {
                 Reached::NotYet | Reached::Never => {
                     reader.refusal = Some(Reason::MinTokenNotReached);
                     let reason = Reason::MinTokenNotReached;
-                    return (self.refuse(reader, reason, now, sink, polled), 1);
+                    return (self.refuse(reader, reason, round), 1);
                 }
                 Reached::Yes => (reader.min, reader.waiting_since) = (None, now),
             }
@@ -744,7 +731,7 @@ impl Desk {
             return (Visit::Away, 1);
         }
         if let BelowFloorState::Answered(answer) = core::mem::take(&mut reader.below) {
-            return (self.serve_older(reader, answer, now, sink, polled), 1);
+            return (self.serve_older(reader, answer, round), 1);
         }
         if reader.credit.is_spent() {
             return (Visit::Pause, 1);
@@ -760,7 +747,7 @@ impl Desk {
         if let Some(wait) = reader.wait_for(&page, self.config.idle_wait, now) {
             return (wait, cost);
         }
-        let Some(out) = sink.buffer(reader.connection) else { return (Visit::Pause, cost) };
+        let Some(out) = round.sink.buffer(reader.connection) else { return (Visit::Pause, cost) };
         reader.head.credit_left -= 1;
         reader.credit.spend(page.row_count, page.byte_count.into());
         reader.head.served_time = now;
@@ -771,8 +758,8 @@ impl Desk {
         self.opened.extend_from_slice(&reader.elsewhere);
         self.sealer.seal(scope, &self.opened, &mut self.token);
         put_page(&self.store, &self.selection, &reader.head, &page, &self.token, out);
-        polled.page_count += 1;
-        polled.row_count += page.row_count;
+        round.polled.page_count += 1;
+        round.polled.row_count += page.row_count;
         let (rows, merged) = (page.row_count.into(), page.merged_count.into());
         reader.served.add(PageCounts { pages: 1, rows, merged });
         (reader.go_on(&page, self.config.idle_wait, now), cost)
@@ -782,11 +769,9 @@ impl Desk {
         &mut self,
         reader: &Reader,
         reason: Reason,
-        now: Nanos,
-        sink: &mut impl PageSink,
-        polled: &mut PollOutcome,
+        round: &mut Round<'_, impl PageSink>,
     ) -> Visit {
-        let Some(out) = sink.buffer(reader.connection) else { return Visit::Pause };
+        let Some(out) = round.sink.buffer(reader.connection) else { return Visit::Pause };
         self.token.clear();
         // A refusal of the minimum leaves the reader's own token valid.
         let is_about_token = !is_about_min(reason);
@@ -795,9 +780,9 @@ impl Desk {
             let start = SourcePlace::new(source, epoch, Place::START);
             self.sealer.seal(scope, &[start], &mut self.token);
         }
-        let head = PageHead { served_time: now, credit_left: 0, ..reader.head };
+        let head = PageHead { served_time: round.now, credit_left: 0, ..reader.head };
         put_refusal(&head, reason, &self.token, out);
-        polled.page_count += 1;
+        round.polled.page_count += 1;
         Visit::Done
     }
 }

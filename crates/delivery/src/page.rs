@@ -62,6 +62,14 @@ enum Pick {
     Full,
 }
 
+/// The rows that a page is made of: those of `filter` that changed after `after`, within `limits`.
+#[derive(Clone, Copy)]
+struct PageQuery<'a> {
+    after: Place,
+    filter: &'a Filter,
+    limits: &'a PageLimits,
+}
+
 /// A page without its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
@@ -130,22 +138,15 @@ impl OrderStore {
             // Few of the rows that a scan visits may be picked, so it does not touch them ahead.
             selection.is_looked_at = is_exact;
             if self.index.newest(ring) > after {
-                self.walk(ring, after, filter, limits, &mut page, selection);
+                self.walk(ring, &PageQuery { after, filter, limits }, &mut page, selection);
             }
         }
         page.byte_count = selection.byte_count;
         page
     }
 
-    fn walk(
-        &self,
-        ring: u32,
-        after: Place,
-        filter: &Filter,
-        limits: &PageLimits,
-        page: &mut Page,
-        selection: &mut Selection,
-    ) {
+    fn walk(&self, ring: u32, query: &PageQuery<'_>, page: &mut Page, selection: &mut Selection) {
+        let PageQuery { after, limits, .. } = *query;
         let rows_max = limits.rows_max.clamp(1, PAGE_ROWS_MAX);
         let mut position = self.index.position_after(ring, after);
         let (mut group, mut next, mut count) = (NO_GROUP, 0, 0);
@@ -175,7 +176,7 @@ impl OrderStore {
             // A record and the mark of its former keys share a place, and no reader gets both: a
             // page ends before both or after both.
             if (is_full || is_spent) && is_next
-                || self.pick(entry.slot, after, filter, limits, page, selection) == Pick::Full
+                || self.pick(entry.slot, query, page, selection) == Pick::Full
             {
                 (page.next, page.is_online, page.is_cut) = (done, false, true);
                 page.is_partial = last.seq == done.seq;
@@ -191,12 +192,11 @@ impl OrderStore {
     fn pick(
         &self,
         slot: u32,
-        after: Place,
-        filter: &Filter,
-        limits: &PageLimits,
+        query: &PageQuery<'_>,
         page: &mut Page,
         selection: &mut Selection,
     ) -> Pick {
+        let PageQuery { after, filter, limits } = *query;
         let meta = self.metas.get(slot);
         if !is_for(meta, after, filter) {
             return Pick::Done;

@@ -14,14 +14,14 @@
 
 use std::collections::BTreeSet;
 
-use weir_types::{Nanos, Reason, RequestNo};
+use weir_types::{Reason, RequestNo};
 use weir_wire::Message;
 use weir_wire::delivery::FetchOrders;
 use weir_wire::frame::put_frame;
 use weir_wire::session::{Label, Reject};
 
 use super::listing::PageCounts;
-use super::{Desk, PageSink, PollOutcome, Reader, Visit};
+use super::{Desk, PageSink, Reader, Round, Visit};
 use crate::filter::Scope;
 use crate::page::{PageHead, PageLimits};
 use crate::ring::Place;
@@ -207,18 +207,17 @@ impl Desk {
         &mut self,
         reader: &mut Reader,
         answer: OlderAnswer,
-        now: Nanos,
-        sink: &mut impl PageSink,
-        polled: &mut PollOutcome,
+        round: &mut Round<'_, impl PageSink>,
     ) -> Visit {
+        let now = round.now;
         let page = match answer {
             OlderAnswer::Page(page) => page,
             OlderAnswer::Refused(reason) => {
                 reader.refusal = Some(reason);
-                return self.refuse(reader, reason, now, sink, polled);
+                return self.refuse(reader, reason, round);
             }
             OlderAnswer::NotNow => {
-                let Some(out) = sink.buffer(reader.connection) else { return Visit::Pause };
+                let Some(out) = round.sink.buffer(reader.connection) else { return Visit::Pause };
                 put_frame(&not_now(&reader.head), out);
                 return Visit::Done;
             }
@@ -228,14 +227,14 @@ impl Desk {
             (reader.after, reader.seen) = (page.next.place, page.next.seen);
             return Visit::Again;
         }
-        let Some(out) = sink.buffer(reader.connection) else { return Visit::Pause };
+        let Some(out) = round.sink.buffer(reader.connection) else { return Visit::Pause };
         if out.is_empty() {
             *out = page.frames;
         } else {
             out.extend_from_slice(&page.frames);
         }
-        polled.page_count += 1;
-        polled.row_count += page.row_count;
+        round.polled.page_count += 1;
+        round.polled.row_count += page.row_count;
         reader.served.add(PageCounts { pages: 1, rows: page.row_count.into(), merged: 0 });
         (reader.after, reader.seen) = (page.next.place, page.next.seen);
         reader.head.credit_left -= 1;

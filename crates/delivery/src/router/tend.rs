@@ -30,6 +30,14 @@ const TRIES_MAX: usize = 8;
 /// The shortest wait that a request can name.
 const WAIT_MIN: Nanos = Nanos(1_000);
 
+/// An attempt to get a leg's rows from a backend.
+struct Attempt {
+    /// The leg's index.
+    index: usize,
+    asking: PendingRequest,
+    request: Request,
+}
+
 /// A leg's request.
 #[derive(Clone, Copy, Debug)]
 struct Request {
@@ -169,7 +177,7 @@ impl Router {
             };
             let request = Request { patience, ..request };
             let asking = self.asking(slot, &reader.legs[index], &choice, &request, now);
-            match self.send(reader, index, asking, &request, now, &mut *port) {
+            match self.send(reader, &Attempt { index, asking, request }, now, &mut *port) {
                 FetchOutcome::Accepted => return,
                 FetchOutcome::Refused(reason) => {
                     self.put_aside(choice.backend, BackendFault::Refused(reason), now);
@@ -223,12 +231,11 @@ impl Router {
     fn send(
         &mut self,
         reader: &mut Reader,
-        index: usize,
-        asking: PendingRequest,
-        request: &Request,
+        attempt: &Attempt,
         now: Nanos,
         port: &mut impl BackendPort,
     ) -> FetchOutcome {
+        let Attempt { index, asking, request } = *attempt;
         let scope = reader.scope.expect("only who has a scope is tended");
         let filter = scope.filter();
         let fetch = FetchOrders {

@@ -8,6 +8,7 @@ use super::change::{Change, TradePrint};
 use super::config::BooksConfig;
 use super::directory::Directory;
 use super::instrument::{Cold, Instrument};
+use super::queue::AddedOrder;
 use super::quotes::VenueQuotes;
 use super::statistics::CountedTrade;
 use super::store::Store;
@@ -78,7 +79,7 @@ impl Books {
         let id = update.instrument_id;
         match update.action {
             Action::Add { order_id, side, price, size } => {
-                self.add(id, order_id, side, price, size, change);
+                self.add(id, &AddedOrder { order_id, side, price, size }, change);
             }
             Action::Delete { order_id } => self.delete(order_id, change),
             Action::Execute { .. } => self.execute(update, change),

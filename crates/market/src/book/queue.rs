@@ -11,6 +11,14 @@ use super::index::{EntryLocation, Hash};
 use super::instrument::BookKind;
 use super::store::NewOrder;
 
+/// An order as a feed adds it.
+pub(crate) struct AddedOrder {
+    pub(crate) order_id: u64,
+    pub(crate) side: Side,
+    pub(crate) price: Price,
+    pub(crate) size: Qty,
+}
+
 /// A resting order that was found by its number.
 #[derive(Clone, Copy)]
 struct Resting {
@@ -59,15 +67,8 @@ impl Books {
     }
 
     #[inline]
-    pub(crate) fn add(
-        &mut self,
-        id: InstrumentId,
-        order_id: u64,
-        side: Side,
-        price: Price,
-        size: Qty,
-        change: &mut Change,
-    ) {
+    pub(crate) fn add(&mut self, id: InstrumentId, order: &AddedOrder, change: &mut Change) {
+        let AddedOrder { order_id, side, price, size } = *order;
         let Some(place) = self.place_or_new(id, change) else { return };
         if !self.instruments[place as usize].is_or_becomes(BookKind::ByOrder) {
             return change.anomalies.insert(Anomaly::MixedKinds);

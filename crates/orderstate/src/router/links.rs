@@ -49,6 +49,14 @@ pub(super) struct Links {
     next_care: Nanos,
 }
 
+/// A frame that answers a query.
+struct Answer<'a> {
+    correlation_id: u64,
+    /// True when no further frame answers the query.
+    is_last: bool,
+    frame: &'a [u8],
+}
+
 impl Links {
     pub(super) fn new(registry: Registry, first_token: usize) -> Links {
         Links {
@@ -218,16 +226,20 @@ impl Links {
         match raw.template_id {
             OrderPage::TEMPLATE_ID => {
                 let page: OrderPage = raw.decode()?;
-                let is_last = page.row_count == 0;
-                self.take_answer(index, page.correlation_id, is_last, frame, router, now)
+                let (correlation_id, is_last) = (page.correlation_id, page.row_count == 0);
+                self.take_answer(index, &Answer { correlation_id, is_last, frame }, router, now)
             }
             OrderPageBody::TEMPLATE_ID => {
                 let body: OrderPageBody = raw.decode()?;
-                self.take_answer(index, body.correlation_id, true, frame, router, now)
+                let correlation_id = body.correlation_id;
+                let answer = Answer { correlation_id, is_last: true, frame };
+                self.take_answer(index, &answer, router, now)
             }
             Reject::TEMPLATE_ID => {
                 let reject: Reject = raw.decode_whole()?;
-                self.take_answer(index, reject.request_no.0, true, frame, router, now)
+                let correlation_id = reject.request_no.0;
+                let answer = Answer { correlation_id, is_last: true, frame };
+                self.take_answer(index, &answer, router, now)
             }
             // From a router behind this one: its pages themselves show that sources are missing.
             Heartbeat::TEMPLATE_ID | SourceStates::TEMPLATE_ID => Ok(()),
@@ -257,12 +269,11 @@ impl Links {
     fn take_answer(
         &mut self,
         index: usize,
-        correlation_id: u64,
-        is_last: bool,
-        frame: &[u8],
+        answer: &Answer<'_>,
         router: &mut Router,
         now: Nanos,
     ) -> Result<(), LinkEnd> {
+        let Answer { correlation_id, is_last, frame } = *answer;
         let link = self.link(index);
         let whose = match is_last {
             true => link.asked.remove(&correlation_id),
