@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use weir_broker::{
-    Attachment, Broker, Config, Durability, MessageNo, Name, OnFull, Place, Published, Refused,
-    Source, Topic, TopicKind,
+    Attachment, Broker, Config, Durability, MessageNo, Name, OnFull, Place, PublishOutcome,
+    PublishRefusal, Source, Topic, TopicKind,
 };
 use weir_io::{OsRng, Rng, SeededRng, ThreadDisk};
 use weir_types::{Epoch, Nanos, Position};
@@ -82,9 +82,9 @@ impl Bench {
         loop {
             let now = self.now();
             match self.broker.publish(TOPIC, place, body, now) {
-                Ok(Published::Taken(_) | Published::Unwanted) => return,
-                Ok(Published::Repeated(_)) => panic!("{place:?} is new"),
-                Err(Refused::MemoryFull) => self.work(),
+                Ok(PublishOutcome::Taken(_) | PublishOutcome::Unwanted) => return,
+                Ok(PublishOutcome::Repeated(_)) => panic!("{place:?} is new"),
+                Err(PublishRefusal::MemoryFull) => self.work(),
                 Err(refused) => panic!("{refused}"),
             }
         }

@@ -7,7 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_client::drop_copy::{Beginning, DropCopy};
-use weir_client::source::{SourceConfig, SourceFeed, SourceMessage};
+use weir_client::source::{BatchStream, SourceConfig, SourceMessage};
 use weir_client::{Follower, FollowerConfig, Session, SessionConfig, SessionEvent, SigningKey};
 use weir_fuzz::shaped_stream;
 use weir_types::{Epoch, FirmId, Nanos, PartitionId, SessionId};
@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
     let key = SigningKey::from_seed([1; 32]);
     let mut signing = Session::new(SessionConfig::new(SessionId(1), key));
     let config = SourceConfig::full(SessionId(1), PartitionId(1), Epoch(1));
-    let mut feed = SourceFeed::new(config);
+    let mut feed = BatchStream::new(config);
     for _ in 0..3 {
         feed.push(&[], BatchFlags::default(), Nanos(1)).expect("there is room");
     }
@@ -95,7 +95,7 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 /// Feeds a message of the store to a source's feed, whose batches must survive it.
-fn feed_hears(feed: &mut SourceFeed, message: SourceMessage) {
+fn feed_hears(feed: &mut BatchStream, message: SourceMessage) {
     let before = feed.unacknowledged_count();
     let _ = feed.on_message(&message);
     assert!(feed.unacknowledged_count() <= before);

@@ -6,7 +6,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_cold::{
-    Archive, Change, ColdConfig, Filter, Header, Keys, PageLimits, Place, ROW_LEN, Standing,
+    Archive, Change, ColdConfig, EntryKind, Filter, Header, Keys, PageLimits, Place, ROW_LEN,
 };
 use weir_fuzz::Recipe;
 use weir_io::{Disk, SimDisk};
@@ -85,7 +85,7 @@ fn real_segment(recipe: &mut Recipe<'_>) -> (String, Vec<u8>) {
         let mut block = Vec::with_capacity(ROW_LEN);
         row.encode_block(&mut block);
         let change = Change {
-            standing: if recipe.one_in(4) { Standing::Ended } else { Standing::Live },
+            standing: if recipe.one_in(4) { EntryKind::Ended } else { EntryKind::Live },
             first: Seq(1),
             change_count: 1,
             history: [0; 7],

@@ -6,11 +6,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_feed::cta::{Cta, Line};
+use weir_feed::cta::{Cta, CtaFeed};
 use weir_fuzz::market::{block, check};
 
 fuzz_target!(|bytes: &[u8]| {
-    for (line, indicator) in [(Line::Quotes, b'Q'), (Line::Trades, b'T')] {
+    for (line, indicator) in [(CtaFeed::Quotes, b'Q'), (CtaFeed::Trades, b'T')] {
         check(&mut Cta::new(line), bytes);
         let datagram = block(&[2, 0, 0, indicator, b'O'], bytes);
         assert!(check(&mut Cta::new(line), &datagram), "the header is right");

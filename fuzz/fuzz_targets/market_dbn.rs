@@ -8,7 +8,7 @@
 use libfuzzer_sys::fuzz_target;
 use weir_feed::dbn::record::rtype;
 use weir_feed::dbn::{Dbn, received};
-use weir_feed::{Collected, Context, Feed};
+use weir_feed::{CollectedUpdates, Context, Feed};
 use weir_fuzz::Recipe;
 use weir_types::Nanos;
 
@@ -28,7 +28,7 @@ const TYPES: [(u8, usize); 12] = [
     (0x77, 20),
 ];
 
-fn take(feed: &mut Dbn, record: &[u8], told: &mut Collected) {
+fn take(feed: &mut Dbn, record: &[u8], told: &mut CollectedUpdates) {
     let before = (told.definitions.len(), told.updates.len());
     let context = Context { sequence: 1, channel: 0, ts_send: Nanos(0) };
     let _ = received(record);
@@ -44,8 +44,9 @@ fn take(feed: &mut Dbn, record: &[u8], told: &mut Collected) {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    take(&mut Dbn::new(), bytes, &mut Collected::default());
-    let (mut feed, mut told, mut recipe) = (Dbn::new(), Collected::default(), Recipe::new(bytes));
+    take(&mut Dbn::new(), bytes, &mut CollectedUpdates::default());
+    let (mut feed, mut told, mut recipe) =
+        (Dbn::new(), CollectedUpdates::default(), Recipe::new(bytes));
     while !recipe.is_empty() {
         let (kind, len) = TYPES[usize::from(recipe.byte()) % TYPES.len()];
         let mut record = vec![(len / 4) as u8, kind];

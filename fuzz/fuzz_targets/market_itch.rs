@@ -8,16 +8,16 @@
 use libfuzzer_sys::fuzz_target;
 use weir_feed::itch::layout::TYPES;
 use weir_feed::itch::{Itch, Message, encode};
-use weir_feed::moldudp64::{Messages, Request, SESSION_LEN, Session, read_packet};
+use weir_feed::moldudp64::{Messages, MoldSession, Request, SESSION_LEN, read_packet};
 use weir_feed::session_name::SessionName;
 use weir_feed::soupbin::{Access, Glimpse, Inbox, Login, SnapshotServer, SoupPacket};
 use weir_feed::weir::Weir;
-use weir_feed::{Collected, Context, Feed};
+use weir_feed::{CollectedUpdates, Context, Feed};
 use weir_fuzz::Recipe;
 use weir_types::Nanos;
 
 fn decode(message: &[u8]) {
-    let mut sink = Collected::default();
+    let mut sink = CollectedUpdates::default();
     let context = Context { sequence: 1, channel: 0, ts_send: Nanos(0) };
     let decoded = Itch::new(Nanos(1)).decode(&context, message, &mut sink);
     if decoded.is_err() {
@@ -74,7 +74,7 @@ fn client(bytes: &[u8]) {
     let access = Access::Only(Login::new("fuzz", "fuzz").expect("printable"));
     let mut server = SnapshotServer::new(Nanos(0));
     let (mut inbox, mut is_over) = (Inbox::new(), false);
-    let ours = Some(Session(*b"10SA000001"));
+    let ours = Some(MoldSession(*b"10SA000001"));
     for piece in bytes.chunks(11) {
         inbox.push(piece);
         while let Some(packet) = inbox.take() {
@@ -87,7 +87,7 @@ fn client(bytes: &[u8]) {
 }
 
 fn own_session(bytes: &[u8]) {
-    let Some(name) = bytes.first_chunk::<SESSION_LEN>().copied().map(Session) else { return };
+    let Some(name) = bytes.first_chunk::<SESSION_LEN>().copied().map(MoldSession) else { return };
     let near = bytes[SESSION_LEN..].first_chunk().map_or(0, |near| u64::from_le_bytes(*near));
     if let Some(read) = SessionName::read(name) {
         let _ = read.midnight(Nanos(near));

@@ -1,6 +1,6 @@
 //! Shared code of the fuzz targets for market data feeds.
 
-use weir_feed::{Collected, Context, Feed};
+use weir_feed::{CollectedUpdates, Context, Feed};
 
 /// Makes a block of an aggregator: `start` (version, two bytes for the size, the rest up to the
 /// block's number), then number, count, times and checksum, then `messages`.
@@ -24,7 +24,7 @@ pub fn block(start: &[u8], messages: &[u8]) -> Vec<u8> {
 /// feed.
 pub fn check(feed: &mut impl Feed, datagram: &[u8]) -> bool {
     let Ok(packet) = feed.packet(datagram) else { return false };
-    let (mut rest, mut told) = (packet.messages, Collected::default());
+    let (mut rest, mut told) = (packet.messages, CollectedUpdates::default());
     feed.look_ahead(rest);
     let mut sequence = packet.sequence;
     while let Ok((message, tail)) = feed.next_message(rest) {

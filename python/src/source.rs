@@ -106,13 +106,13 @@ impl Writer {
     /// The number of unacknowledged batches.
     #[getter]
     fn unacknowledged(&self) -> usize {
-        self.lock().feed().unacknowledged_count()
+        self.lock().batches().unacknowledged_count()
     }
 
     /// True while the source is open.
     #[getter]
     fn is_open(&self) -> bool {
-        self.lock().feed().is_open()
+        self.lock().batches().is_open()
     }
 
     /// Starts another epoch; batches of the one before are discarded.

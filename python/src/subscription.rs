@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use weir_client::subscription::{
-    BrokerClient, Credit, Message as Came, NewSubscription, Next, Seen, Subscription,
+    BrokerClient, Credit, Message as Came, NewSubscription, Seen, Subscription, WaitOutcome,
 };
 use weir_client::{ClientError, Publisher, SessionConfig, Target};
 use weir_types::{
@@ -74,16 +74,16 @@ impl Reader {
         loop {
             let left = limit.map_or(SLICE, |limit| limit.saturating_sub(begun.elapsed()));
             match py.detach(|| self.with(|reader| reader.next(left.min(SLICE))))? {
-                Next::Message(Came { head, body }) => {
+                WaitOutcome::Message(Came { head, body }) => {
                     let body = PyBytes::new(py, &body).unbind();
                     return Ok(Some(Message { head, body }));
                 }
-                Next::Ended(reason, taken) => {
+                WaitOutcome::Ended(reason, taken) => {
                     let message = format!("the subscription has ended: {reason}; taken {taken:?}");
                     return Err(Failure::new("SubscriptionEnded", message).because(reason).raise());
                 }
-                Next::Nothing if left.is_zero() => return Ok(None),
-                Next::Nothing => py.check_signals()?,
+                WaitOutcome::Nothing if left.is_zero() => return Ok(None),
+                WaitOutcome::Nothing => py.check_signals()?,
             }
         }
     }
@@ -307,7 +307,7 @@ impl Manager {
     /// All subscriptions of a firm, or of those that the session may see.
     fn list<'py>(&self, py: Python<'py>, firm: u32) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let listed = self.ask(py, |client| client.list(FirmId(firm)))?;
-        let tell = |one: &weir_client::subscription::Listed| {
+        let tell = |one: &weir_client::subscription::ListedSubscription| {
             let dict = to_dict(py, &one.state)?;
             dict.set_item("name", &one.name)?;
             Ok(dict)

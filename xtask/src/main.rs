@@ -20,6 +20,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
   prose            list every place that counts against the limits of prose
   plants           list the planted bugs of all crates
   tuples           list every function that takes a tuple
+  params           list every function with more than four parameters
   results          make the tables of results in all pages anew, from bench/results/*.jsonl
   results --check  fail where a page's tables are stale (tidy does it too)
   goals NAME       read a benchmark's JSON line, print its `goals` (bench/record.py asks for them)";
@@ -40,10 +41,8 @@ fn main() -> ExitCode {
             plants.iter().for_each(|plant| println!("{plant}"));
             ExitCode::SUCCESS
         }),
-        ["tuples"] => tidy::tuples(&root).map(|tuples| {
-            println!("{tuples}");
-            ExitCode::SUCCESS
-        }),
+        ["tuples"] => tidy::tuples(&root).map(listed),
+        ["params"] => tidy::params(&root).map(listed),
         ["results"] => results::write(&root).map(|pages| {
             pages.iter().for_each(|page| println!("wrote {page}"));
             ExitCode::SUCCESS
@@ -62,6 +61,11 @@ fn main() -> ExitCode {
         eprintln!("xtask: {error}");
         ExitCode::from(2)
     })
+}
+
+fn listed(functions: tidy::Functions) -> ExitCode {
+    println!("{functions}");
+    ExitCode::SUCCESS
 }
 
 fn checked(root: &Path, change: Ratchet) -> io::Result<ExitCode> {

@@ -7,7 +7,7 @@ use itchy::{Body, MessageStream};
 use weir_feed::capture::{Record, next_record};
 use weir_feed::itch::{Itch, Message};
 use weir_feed::moldudp64::next_message;
-use weir_feed::{Action, Context, Definition, Feed, Sink, Update};
+use weir_feed::{Action, Context, Definition, Feed, UpdateSink, Update};
 use weir_types::Nanos;
 
 /// The sums over the fields read: of orders added (attributed or not), deleted, executed at their
@@ -92,7 +92,7 @@ fn weir_file(bytes: &[u8]) -> Sums {
 
 struct Summing(Sums);
 
-impl Sink for Summing {
+impl UpdateSink for Summing {
     fn define(&mut self, _: &Definition) {}
 
     #[inline]

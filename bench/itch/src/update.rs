@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use weir_feed::itch::Itch;
 use weir_feed::moldudp64::next_message;
-use weir_feed::{Context, Definition, Feed, Sink, Update};
+use weir_feed::{Context, Definition, Feed, UpdateSink, Update};
 use weir_market::{Books, BooksConfig};
 use weir_types::{InstrumentId, Nanos};
 
@@ -53,7 +53,7 @@ struct Direct<'a> {
     changed: u64,
 }
 
-impl Sink for Direct<'_> {
+impl UpdateSink for Direct<'_> {
     fn define(&mut self, _: &Definition) {}
 
     #[inline]
@@ -65,7 +65,7 @@ impl Sink for Direct<'_> {
 /// Collects updates for a batch.
 struct Kept<'a>(&'a mut Vec<Update>);
 
-impl Sink for Kept<'_> {
+impl UpdateSink for Kept<'_> {
     fn define(&mut self, _: &Definition) {}
 
     #[inline]

@@ -16,7 +16,7 @@ use weir_cli::endpoint::TIMEOUT;
 use weir_client::clock::WaitStrategy;
 use weir_client::load::setup::key_hash;
 use weir_client::subscription::{
-    BrokerClient, Credit, NewSubscription, Next, Publisher, Seen, Subscription,
+    BrokerClient, Credit, NewSubscription, Publisher, Seen, Subscription, WaitOutcome,
 };
 use weir_client::{Admin, Connection, Limits, SessionConfig};
 use weir_types::{
@@ -170,9 +170,11 @@ impl Path for Brokered {
         let mut patience = Duration::from_millis(1);
         loop {
             let message = match from.next(patience) {
-                Next::Message(message) => message,
-                Next::Nothing => break,
-                Next::Ended(reason, _) => anyhow::bail!("the subscription has ended: {reason}"),
+                WaitOutcome::Message(message) => message,
+                WaitOutcome::Nothing => break,
+                WaitOutcome::Ended(reason, _) => {
+                    anyhow::bail!("the subscription has ended: {reason}")
+                }
             };
             patience = Duration::ZERO;
             from.ack(&message);

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use weir_delivery::router::LocalBackends;
 use weir_delivery::{
-    Asked, BackendInfo, BackendRole, Desk, DeskConfig, Entitlement, Kinds, NonceCounter,
+    BackendInfo, BackendRole, Desk, DeskConfig, Entitlement, FetchOutcome, Kinds, NonceCounter,
     OrderStore, PageSink, Question, Router, RouterConfig, StoreConfig, TokenKey, TokenSealer,
 };
 use weir_types::{
@@ -77,7 +77,7 @@ fn desk(source: u16) -> Desk {
 /// The service under test: one desk, or a router over several.
 trait Service {
     fn ingest(&mut self, source: u16, event: &OrderEvent);
-    fn ask(&mut self, question: &Question<'_>, now: Nanos) -> Asked;
+    fn ask(&mut self, question: &Question<'_>, now: Nanos) -> FetchOutcome;
     /// Runs one duty cycle.
     fn cycle(&mut self, now: Nanos, sink: &mut Sink);
 }
@@ -89,7 +89,7 @@ impl Service for Direct {
         let _ = self.0.ingest(event).expect("events are in order");
     }
 
-    fn ask(&mut self, question: &Question<'_>, now: Nanos) -> Asked {
+    fn ask(&mut self, question: &Question<'_>, now: Nanos) -> FetchOutcome {
         self.0.ask(question, now)
     }
 
@@ -132,7 +132,7 @@ impl Service for Routed {
         let _ = desk.ingest(event).expect("events are in order");
     }
 
-    fn ask(&mut self, question: &Question<'_>, now: Nanos) -> Asked {
+    fn ask(&mut self, question: &Question<'_>, now: Nanos) -> FetchOutcome {
         self.router.ask(question, now)
     }
 
@@ -200,7 +200,7 @@ impl Side {
             min_token: &[],
             entitlement,
         };
-        assert_eq!(self.service.ask(&question, self.now), Asked::Accepted);
+        assert_eq!(self.service.ask(&question, self.now), FetchOutcome::Accepted);
     }
 
     /// Runs until a page is there, and keeps its token.

@@ -11,7 +11,7 @@ use std::time::Instant;
 use weir_feed::{Definition, SymbolText, TradeFlags, Venue};
 use weir_market::conflate::{
     Bbo, Body, BookView, Conflator, ConflatorConfig, Content, DayStatistics, Entry, Fanout,
-    Interest, Kind, Pattern, Poll, Polled, Stamp, Status, Subscription, Trade,
+    Interest, Kind, Pattern, Poll, PollOutcome, Stamp, Status, Subscription, Trade,
 };
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
@@ -152,7 +152,7 @@ fn both_stages(changes: &[Entry], instruments: u64, interval: u64, count: usize)
                     handed_out += 1;
                     std::hint::black_box(message);
                 });
-                assert!(matches!(polled, Polled::Sent { left: 0, .. }), "{polled:?}");
+                assert!(matches!(polled, PollOutcome::Sent { left: 0, .. }), "{polled:?}");
             }
         }
     }

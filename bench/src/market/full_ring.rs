@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use weir_feed::itch::encode::{AddOrder, Header};
 use weir_feed::line::Line;
-use weir_feed::moldudp64::{PacketWriter, Pushed, Request, Session};
+use weir_feed::moldudp64::{MoldSession, PacketWriter, PushOutcome, Request};
 use weir_io::{Clock as _, SystemClock};
 use weir_marketgate::gateway::receive::{ReceiveWhenFull, Received, Stage as _, Staged};
 use weir_marketgate::gateway::ring::{RingReader, ring};
@@ -179,7 +179,7 @@ fn update(shared: &Shared, mut reader: RingReader<Received>) -> (Histogram, u64)
 
 /// Sends at the given rate and answers requests; returns the number of messages sent.
 fn send(shared: &Shared, requests: &UdpSocket, to: SocketAddr, rate: u64, seconds: u64) -> u64 {
-    let session = Session::new("STALLS").expect("a name");
+    let session = MoldSession::new("STALLS").expect("a name");
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let mut writer = PacketWriter::new(session, 1, 1_472);
     let mut kept: VecDeque<(u64, Vec<u8>)> = VecDeque::new();
@@ -192,7 +192,7 @@ fn send(shared: &Shared, requests: &UdpSocket, to: SocketAddr, rate: u64, second
             for number in first..first + PACKET {
                 let at = shared.sent_at.get(usize::try_from(number).expect("it fits"));
                 at.iter().for_each(|at| at.store(shared.elapsed(), Ordering::Relaxed));
-                assert_eq!(writer.push(&order(number)), Pushed::Added);
+                assert_eq!(writer.push(&order(number)), PushOutcome::Added);
             }
             sent += PACKET;
             let packet = writer.take(<[u8]>::to_vec).expect("it has messages");

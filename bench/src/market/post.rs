@@ -16,11 +16,11 @@ use weir_feed::capture::audit::LineNo;
 use weir_feed::{TradeFlags, Venue};
 use weir_market::bar::{BarBuilder, BarBuilderConfig, BarTrade};
 use weir_market::book::TradePrint;
-use weir_market::interval::{Activity, OrderAct, Quote, Quoted};
-use weir_marketgate::post::audit::{AuditWriter, Handed, audit_queue};
+use weir_market::interval::{Activity, OrderAct, Quote, QuoteChange};
+use weir_marketgate::post::audit::{AuditWriter, SendOutcome, audit_queue};
 use weir_marketgate::post::{
-    AuditSection, Bars, BarsSection, FileSystem, PostEvent, Statistics, StatisticsSection, Wants,
-    post_events,
+    AuditSection, Bars, BarsSection, EventSelection, FileSystem, PostEvent, Statistics,
+    StatisticsSection, post_events,
 };
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
@@ -107,7 +107,7 @@ fn audit(count: u64, payloads: &[Vec<u8>]) -> Audit {
             let payload = &payloads[number as usize % payloads.len()];
             let datagram = Datagram { ts_recv: at, src, dst, payload };
             let handed = sender.send(LineNo(number as u16 % 2), Nanos(at.0 + 250), &datagram);
-            assert_eq!(handed, Handed::Taken, "a burst fits");
+            assert_eq!(handed, SendOutcome::Taken, "a burst fits");
             number += 1;
         }
         sending += began.elapsed();
@@ -191,7 +191,7 @@ fn events(count: u64) -> Vec<PostEvent> {
             let (bid_sz, ask_sz) = (Qty(1 + (noise >> 40) % 900), Qty(1 + (noise >> 50) % 900));
             let quote = Quote { bid_px, bid_sz, ask_px, ask_sz };
             let (state, is_whole) = (None, false);
-            return PostEvent::Quote(Quoted {
+            return PostEvent::Quote(QuoteChange {
                 instrument_id,
                 channel,
                 is_whole,
@@ -227,12 +227,12 @@ fn statistics(events: &[PostEvent]) -> (f64, f64) {
     };
     let mut statistics =
         Statistics::new(&config, &mut || Box::new(FileSystem)).expect("a directory");
-    let wants = Wants { bars: false, statistics: true };
+    let wants = EventSelection { bars: false, statistics: true };
     let (mut sender, mut receiver) = post_events(BURST as usize, wants);
     let (mut sending, mut adding) = (Duration::ZERO, Duration::ZERO);
     for burst in events.chunks(BURST as usize) {
         let began = Instant::now();
-        let sent = burst.iter().filter(|event| sender.send(event) == Handed::Taken).count();
+        let sent = burst.iter().filter(|event| sender.send(event) == SendOutcome::Taken).count();
         sending += began.elapsed();
         assert_eq!(sent, burst.len(), "a burst fits");
         let began = Instant::now();

@@ -18,7 +18,7 @@ use weir_io::{Completion, Disk};
 use weir_types::{Durability, Nanos};
 
 use crate::config::{Config, MESSAGE_BYTES_MAX, OnFull};
-use crate::error::{BrokerError, EvictReason, Refused};
+use crate::error::{BrokerError, EvictReason, PublishRefusal};
 use crate::name::{MessageNo, Name, Place, Source, Topic};
 use crate::plant::{self, Plant};
 use crate::saver::Saver;
@@ -29,7 +29,7 @@ use crate::topic::{MESSAGE_OVERHEAD, TopicState};
 /// The outcome of publishing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Published {
+pub enum PublishOutcome {
     /// It has this number; it is acknowledged when [`Broker::acknowledged`] reaches it.
     Taken(MessageNo),
     /// Its place was published before; that message is acknowledged when this number is reached.
@@ -177,12 +177,12 @@ impl<D: Disk> Broker<D> {
         place: Place,
         body: &[u8],
         now: Nanos,
-    ) -> Result<Published, Refused> {
+    ) -> Result<PublishOutcome, PublishRefusal> {
         let published = self.take(topic, place, body, now);
         match published {
-            Ok(Published::Taken(_)) => self.counters.published += 1,
-            Ok(Published::Repeated(_)) => self.counters.repeated += 1,
-            Ok(Published::Unwanted) => self.counters.unwanted += 1,
+            Ok(PublishOutcome::Taken(_)) => self.counters.published += 1,
+            Ok(PublishOutcome::Repeated(_)) => self.counters.repeated += 1,
+            Ok(PublishOutcome::Unwanted) => self.counters.unwanted += 1,
             Err(_) => self.counters.refused += 1,
         }
         published
@@ -194,25 +194,25 @@ impl<D: Disk> Broker<D> {
         place: Place,
         body: &[u8],
         now: Nanos,
-    ) -> Result<Published, Refused> {
+    ) -> Result<PublishOutcome, PublishRefusal> {
         if self.has_stopped() {
-            return Err(Refused::Stopped);
+            return Err(PublishRefusal::Stopped);
         }
         if body.len() > MESSAGE_BYTES_MAX {
-            return Err(Refused::TooLong { bytes: body.len(), max: MESSAGE_BYTES_MAX });
+            return Err(PublishRefusal::TooLong { bytes: body.len(), max: MESSAGE_BYTES_MAX });
         }
         self.now = self.now.max(now);
-        let Some(state) = self.topics.get(&topic) else { return Ok(Published::Unwanted) };
+        let Some(state) = self.topics.get(&topic) else { return Ok(PublishOutcome::Unwanted) };
         if !state.has_subscribers() {
             let change = state.ending_change();
             return Ok(self.take_for_nobody(change));
         }
         if let Some(last) = state.places.of(place.source) {
             if place.epoch < last.epoch {
-                return Err(Refused::EpochBack { last });
+                return Err(PublishRefusal::EpochBack { last });
             }
             if !place.follows(&last) {
-                return Ok(Published::Repeated(self.last));
+                return Ok(PublishOutcome::Repeated(self.last));
             }
         }
         self.make_room(body.len() as u64 + MESSAGE_OVERHEAD)?;
@@ -231,18 +231,18 @@ impl<D: Disk> Broker<D> {
         if self.config.durability == Durability::Memory {
             self.acknowledged = no;
         }
-        Ok(Published::Taken(no))
+        Ok(PublishOutcome::Taken(no))
     }
 
     /// Takes a message that no live subscription wants. Until the end of the last one is saved, a
     /// crash may bring that subscription back: the message is not acknowledged before.
-    fn take_for_nobody(&mut self, change: u64) -> Published {
+    fn take_for_nobody(&mut self, change: u64) -> PublishOutcome {
         if change == 0 {
-            return Published::Unwanted;
+            return PublishOutcome::Unwanted;
         }
         self.last = MessageNo(self.last.0 + 1);
         self.note_ended(self.last, change);
-        Published::Taken(self.last)
+        PublishOutcome::Taken(self.last)
     }
 
     /// Delays the acknowledgement of a message until a change of the table is saved. Messages do
@@ -256,14 +256,15 @@ impl<D: Disk> Broker<D> {
     }
 
     /// Makes room in memory, by ending subscriptions if the configuration allows it.
-    fn make_room(&mut self, bytes: u64) -> Result<(), Refused> {
+    fn make_room(&mut self, bytes: u64) -> Result<(), PublishRefusal> {
         while self.memory_bytes + bytes > self.config.memory_bytes_max {
             self.drop_written(self.config.memory_bytes_max - bytes);
             if self.memory_bytes + bytes <= self.config.memory_bytes_max {
                 break;
             }
             let is_full = self.full_until.is_some();
-            let refused = if is_full { Refused::DiskFull } else { Refused::MemoryFull };
+            let refused =
+                if is_full { PublishRefusal::DiskFull } else { PublishRefusal::MemoryFull };
             if self.config.on_full == OnFull::Refuse {
                 return Err(refused);
             }

@@ -11,7 +11,7 @@ use crate::block::open_part;
 use crate::broker::Broker;
 use crate::error::SubscriptionError;
 use crate::name::{MessageNo, Name, Place, Places, Topic};
-use crate::subscription::{Loaded, Queue};
+use crate::subscription::{LoadedPart, Queue};
 use crate::topic::{Extent, TopicState};
 
 /// A client's hold on a subscription; invalid once it has ended.
@@ -23,7 +23,7 @@ pub struct Attachment {
 
 /// The result of attaching.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attached {
+pub struct AttachOutcome {
     /// The hold.
     pub attachment: Attachment,
     /// The last message taken: all up to this one are taken.
@@ -68,7 +68,7 @@ impl<D: Disk> Broker<D> {
     ///
     /// # Errors
     /// If there is none, a client is attached, it ended, or it is a token.
-    pub fn attach(&mut self, name: &Name, now: Nanos) -> Result<Attached, SubscriptionError> {
+    pub fn attach(&mut self, name: &Name, now: Nanos) -> Result<AttachOutcome, SubscriptionError> {
         if self.has_stopped() {
             return Err(SubscriptionError::Stopped);
         }
@@ -90,7 +90,7 @@ impl<D: Disk> Broker<D> {
         self.saver.changed();
         let id = u32::try_from(id).expect("fewer than 2^32 subscriptions");
         let attachment = Attachment { id, number: self.attachments };
-        Ok(Attached { attachment, acked, taken, may_have_lost })
+        Ok(AttachOutcome { attachment, acked, taken, may_have_lost })
     }
 
     /// Ends an attachment. Messages delivered and not acknowledged will be delivered again.
@@ -202,7 +202,7 @@ impl<D: Disk> Broker<D> {
         };
         self.counters.parts_read += 1;
         let (first_index, bytes_before) = (extent.first_index, extent.bytes_before);
-        let loaded = Loaded::new(first_index, bytes_before, extent.head, bytes, starts);
+        let loaded = LoadedPart::new(first_index, bytes_before, extent.head, bytes, starts);
         let queue = self.at_mut(id).queue_mut().expect("only queues are attached to");
         queue.loaded = Some(loaded);
         true

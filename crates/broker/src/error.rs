@@ -1,8 +1,8 @@
 //! The errors of a broker, in types.
 //!
-//! A [`BrokerError`] means that the broker does not open or has stopped; a [`Refused`] message
-//! stays with its producer; a [`SubscriptionError`] refuses one operation. An evicted or expired
-//! subscription's error has the places to go on from.
+//! A [`BrokerError`] means that the broker does not open or has stopped; a [`PublishRefusal`]
+//! message stays with its producer; a [`SubscriptionError`] refuses one operation. An evicted or
+//! expired subscription's error has the places to go on from.
 
 use thiserror::Error;
 use weir_io::DiskError;
@@ -42,7 +42,7 @@ pub enum BrokerError {
 
 /// The reason that a message was not taken from a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Refused {
+pub enum PublishRefusal {
     /// The body is too long.
     #[error("a message of {bytes} bytes is longer than {max}")]
     TooLong {

@@ -32,12 +32,12 @@ mod table;
 mod topic;
 mod work;
 
-pub use broker::{Broker, Counters, Holdings, Notice, Published};
+pub use broker::{Broker, Counters, Holdings, Notice, PublishOutcome};
 pub use config::{Config, MESSAGE_BYTES_MAX, OnFull, Quota, Terms};
-pub use deliver::{Attached, Attachment, Delivery};
-pub use error::{BrokerError, EvictReason, OpenReport, Refused, SubscriptionError};
+pub use deliver::{AttachOutcome, Attachment, Delivery};
+pub use error::{BrokerError, EvictReason, OpenReport, PublishRefusal, SubscriptionError};
 pub use name::{MessageNo, NAME_BYTES_MAX, Name, Place, Places, Source, Topic, TopicKind};
 pub use saver::Change;
-pub use subscription::{Lag, Listed};
+pub use subscription::{Lag, ListedSubscription};
 pub use table::{ATTACHED, Row, RowKind, Status, TOKEN_BYTES_MAX, Table, TableFault};
 pub use weir_types::Durability;

@@ -12,7 +12,7 @@ use crate::error::{EvictReason, SubscriptionError};
 use crate::name::{MessageNo, Name, Topic};
 use crate::plant::{self, Plant};
 use crate::saver::Change;
-use crate::subscription::{Kind, Lag, Listed, Queue, Subscription};
+use crate::subscription::{Kind, Lag, ListedSubscription, Queue, Subscription};
 use crate::table::{Status, TOKEN_BYTES_MAX};
 use crate::topic::TopicState;
 
@@ -331,7 +331,7 @@ impl<D: Disk> Broker<D> {
 
     /// Returns all subscriptions, sorted by name.
     #[must_use]
-    pub fn list(&self) -> Vec<Listed> {
+    pub fn list(&self) -> Vec<ListedSubscription> {
         self.names.values().map(|id| self.listed(self.at(*id as usize))).collect()
     }
 
@@ -339,13 +339,13 @@ impl<D: Disk> Broker<D> {
     ///
     /// # Errors
     /// If there is none of the name.
-    pub fn look(&self, name: &Name) -> Result<Listed, SubscriptionError> {
+    pub fn look(&self, name: &Name) -> Result<ListedSubscription, SubscriptionError> {
         Ok(self.listed(self.at(self.find(name)?)))
     }
 
-    fn listed(&self, subscription: &Subscription) -> Listed {
+    fn listed(&self, subscription: &Subscription) -> ListedSubscription {
         let (row, lag) = (subscription.row(), self.lag(subscription));
-        Listed { row, is_attached: subscription.is_attached(), lag }
+        ListedSubscription { row, is_attached: subscription.is_attached(), lag }
     }
 
     /// Returns the token that is kept under a name.

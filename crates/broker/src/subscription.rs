@@ -15,7 +15,7 @@ use crate::table::{ATTACHED, Row, RowKind, Status};
 
 /// A message that was delivered and not acknowledged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Delivered {
+pub(crate) struct DeliveredMessage {
     no: MessageNo,
     place: Place,
     bytes_end: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Delivered {
 
 /// A part that was read from disk for one subscriber.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedPart {
     first_index: u64,
     bytes_before: u64,
     head: PartHeader,
@@ -33,16 +33,16 @@ pub(crate) struct Loaded {
     passed: (u64, u64),
 }
 
-impl Loaded {
+impl LoadedPart {
     pub(crate) fn new(
         first_index: u64,
         bytes_before: u64,
         head: PartHeader,
         bytes: Vec<u8>,
         starts: Vec<u32>,
-    ) -> Loaded {
+    ) -> LoadedPart {
         let passed = (first_index, bytes_before);
-        Loaded { first_index, bytes_before, head, bytes, starts, passed }
+        LoadedPart { first_index, bytes_before, head, bytes, starts, passed }
     }
 
     pub(crate) fn holds(&self, index: u64) -> bool {
@@ -78,8 +78,8 @@ pub(crate) struct Queue {
     pub(crate) cursor: u64,
     /// The end of the first deliveries: messages before it were delivered in this run already.
     pub(crate) delivered_end: u64,
-    pub(crate) window: VecDeque<Delivered>,
-    pub(crate) loaded: Option<Loaded>,
+    pub(crate) window: VecDeque<DeliveredMessage>,
+    pub(crate) loaded: Option<LoadedPart>,
 }
 
 impl Queue {
@@ -104,7 +104,7 @@ impl Queue {
 
     /// Records a delivery; returns true if the message was delivered before in this run.
     pub(crate) fn deliver(&mut self, no: MessageNo, place: Place, bytes_end: u64) -> bool {
-        self.window.push_back(Delivered { no, place, bytes_end });
+        self.window.push_back(DeliveredMessage { no, place, bytes_end });
         self.cursor += 1;
         let is_again = self.cursor <= self.delivered_end;
         self.delivered_end = self.delivered_end.max(self.cursor);
@@ -258,7 +258,7 @@ pub struct Lag {
 
 /// A subscription in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedSubscription {
     /// Its row in the table.
     pub row: Row,
     /// True when a client is attached.

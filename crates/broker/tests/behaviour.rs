@@ -8,7 +8,7 @@ mod support;
 use support::{body, config, name, place, settle, topic};
 use weir_broker::{
     Attachment, Broker, BrokerError, Config, Durability, EvictReason, MessageNo, Notice, OnFull,
-    Published, Quota, Refused, SubscriptionError, Terms,
+    PublishOutcome, PublishRefusal, Quota, SubscriptionError, Terms,
 };
 use weir_io::disk::sim::TraceOp;
 use weir_io::{SimDisk, SimFaults};
@@ -30,7 +30,7 @@ fn make(broker: &mut Broker<SimDisk>, number: u64, quota: Option<Quota>) {
 fn publish(broker: &mut Broker<SimDisk>, record: u64, now: u64) -> MessageNo {
     let at = place(1, record);
     match broker.publish(topic(1), at, &body(topic(1), at), Nanos(now)).unwrap() {
-        Published::Taken(no) => no,
+        PublishOutcome::Taken(no) => no,
         other => panic!("{other:?}"),
     }
 }
@@ -143,7 +143,7 @@ fn a_soak_with_one_that_takes_little_fills_no_disk() {
         let _no = publish(&mut broker, record, record);
         if record % 100 == 0 {
             let taken = broker.publish(topic(2), place(1, record), &[5; 8], Nanos(record));
-            assert!(matches!(taken, Ok(Published::Taken(_))));
+            assert!(matches!(taken, Ok(PublishOutcome::Taken(_))));
             rare += 1;
         }
         broker.do_work(Nanos(record)).unwrap();
@@ -174,7 +174,7 @@ fn an_operator_has_files_emptied_that_hold_little_and_nothing_is_lost() {
         if record % 20 == 0 {
             let at = place(2, record);
             let taken = broker.publish(topic(2), at, &body(topic(2), at), Nanos(record));
-            assert!(matches!(taken, Ok(Published::Taken(_))));
+            assert!(matches!(taken, Ok(PublishOutcome::Taken(_))));
         }
         broker.do_work(Nanos(record)).unwrap();
     }
@@ -295,10 +295,10 @@ fn a_full_disk_evicts_or_refuses_as_configured_and_nobody_else_notices() {
         for record in 1..=500 {
             let at = place(1, record);
             match broker.publish(topic(1), at, &body(topic(1), at), Nanos(record)) {
-                Ok(Published::Taken(_)) => {
+                Ok(PublishOutcome::Taken(_)) => {
                     assert_eq!(take(&mut broker, hold, 5), [record], "who is there goes on");
                 }
-                Err(Refused::DiskFull | Refused::MemoryFull) => refused += 1,
+                Err(PublishRefusal::DiskFull | PublishRefusal::MemoryFull) => refused += 1,
                 other => panic!("{other:?}"),
             }
             broker.do_work(Nanos(record)).unwrap();
@@ -329,7 +329,7 @@ fn a_failed_write_or_sync_stops_the_broker_and_nothing_more_is_acknowledged() {
         assert!(matches!(failed, BrokerError::Disk(_)));
         assert_eq!((broker.do_work(Nanos(30)), broker.acknowledged()), (Err(failed), before));
         let at = place(1, 3);
-        assert_eq!(broker.publish(topic(1), at, b"x", Nanos(30)), Err(Refused::Stopped));
+        assert_eq!(broker.publish(topic(1), at, b"x", Nanos(30)), Err(PublishRefusal::Stopped));
         let again = disk.after_process_crash();
         let (mut broker, _) = Broker::open(config(Durability::Disk), again, Nanos(40)).unwrap();
         let hold = attach(&mut broker, 1);
@@ -366,16 +366,16 @@ fn repeated_places_are_taken_once_and_epochs_do_not_go_back() {
     make(&mut broker, 1, None);
     let no = publish(&mut broker, 5, 1);
     let repeated = broker.publish(topic(1), place(1, 5), b"", Nanos(2));
-    assert_eq!(repeated, Ok(Published::Repeated(no)));
+    assert_eq!(repeated, Ok(PublishOutcome::Repeated(no)));
     let mut next = place(1, 1);
     next.epoch = Epoch(2);
-    assert!(matches!(broker.publish(topic(1), next, b"", Nanos(2)), Ok(Published::Taken(_))));
+    assert!(matches!(broker.publish(topic(1), next, b"", Nanos(2)), Ok(PublishOutcome::Taken(_))));
     let back = broker.publish(topic(1), place(1, 9), b"", Nanos(2));
-    assert_eq!(back, Err(Refused::EpochBack { last: next }));
+    assert_eq!(back, Err(PublishRefusal::EpochBack { last: next }));
     let long = broker.publish(topic(1), place(2, 1), &[0; 70_000], Nanos(2));
-    assert_eq!(long, Err(Refused::TooLong { bytes: 70_000, max: 65_536 }));
+    assert_eq!(long, Err(PublishRefusal::TooLong { bytes: 70_000, max: 65_536 }));
     let unwanted = broker.publish(topic(9), place(1, 1), b"", Nanos(2));
-    assert_eq!(unwanted, Ok(Published::Unwanted));
+    assert_eq!(unwanted, Ok(PublishOutcome::Unwanted));
     let counters = broker.counters();
     assert_eq!((counters.repeated, counters.refused, counters.unwanted), (1, 2, 1));
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use support::{body, config, name, place, settle, topic};
 use weir_broker::{
     Attachment, Broker, Change, Config, Durability, EvictReason, MessageNo, Name, Notice, OnFull,
-    Place, Places, Published, Quota, RowKind, Status, SubscriptionError, Terms, Topic,
+    Place, Places, PublishOutcome, Quota, RowKind, Status, SubscriptionError, Terms, Topic,
 };
 use weir_io::disk::sim::CrashChoice;
 use weir_io::{Rng, SeededRng, SimDisk, SimFaults};
@@ -107,7 +107,7 @@ impl World {
     fn publish(&mut self, topic: Topic, place: Place) -> bool {
         let bytes = body(topic, place);
         match self.broker.publish(topic, place, &bytes, Nanos(self.now)) {
-            Ok(Published::Taken(no)) => {
+            Ok(PublishOutcome::Taken(no)) => {
                 self.numbers.insert((topic, place), no);
                 let live = self.clients.values_mut();
                 for client in live.filter(|c| c.topic == Some(topic) && !c.has_ended) {
@@ -117,12 +117,12 @@ impl World {
                 self.hear();
                 true
             }
-            Ok(Published::Repeated(no)) => {
+            Ok(PublishOutcome::Repeated(no)) => {
                 self.numbers.insert((topic, place), no);
                 true
             }
             // Without a subscription it counts as acknowledged.
-            Ok(Published::Unwanted) => {
+            Ok(PublishOutcome::Unwanted) => {
                 self.numbers.insert((topic, place), MessageNo::NONE);
                 self.hear();
                 true

@@ -258,7 +258,7 @@ fn is_import_pending(reason: Reason) -> bool {
 }
 
 fn answer_in(event: &SessionEvent, wanted: RequestNo) -> Option<Answer> {
-    let is_ours = |answered: &Option<crate::session::Unanswered>| {
+    let is_ours = |answered: &Option<crate::session::UnansweredRequest>| {
         answered.as_ref().is_some_and(|answered| answered.request_no == wanted)
     };
     match event {

@@ -93,7 +93,7 @@ pub struct Times {
 
 /// A request that waits for its answer, or has just been answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unanswered {
+pub struct UnansweredRequest {
     /// The request, with its number.
     pub request: Request,
     /// Its number.
@@ -130,21 +130,21 @@ pub enum SessionEvent {
         /// The change, the order after it, its stage times.
         report: ExecutionReport,
         /// The request, when this is its first answer.
-        answered: Option<Unanswered>,
+        answered: Option<UnansweredRequest>,
     },
     /// The engine refused a request.
     Rejected {
         /// The refusal, with its reason.
         rejected: RequestRejected,
         /// The request, when this is its first answer.
-        answered: Option<Unanswered>,
+        answered: Option<UnansweredRequest>,
     },
     /// A mass cancel or an operator's request was carried out.
     Done {
         /// The request's outcome.
         done: RequestDone,
         /// The request, when this is its first answer.
-        answered: Option<Unanswered>,
+        answered: Option<UnansweredRequest>,
     },
     /// An operator busted a trade of the session.
     TradeBusted(TradeBusted),
@@ -153,7 +153,7 @@ pub enum SessionEvent {
         /// The reject, with its reason.
         reject: Reject,
         /// The request, when it was one.
-        answered: Option<Unanswered>,
+        answered: Option<UnansweredRequest>,
     },
     /// The node's challenge was answered.
     Challenged,
@@ -182,7 +182,7 @@ struct Progress {
     last_event_no: Option<EventNo>,
     /// The node's epoch when that event was received or last agreed on; zero if unknown.
     epoch: Epoch,
-    unanswered: VecDeque<Unanswered>,
+    unanswered: VecDeque<UnansweredRequest>,
     /// The highest request number that the node named at the logon, until all its answers must have
     /// come; else none.
     settles: RequestNo,
@@ -323,7 +323,7 @@ impl Session {
         partition_id: PartitionId,
         other_from: EventNo,
         epoch: Epoch,
-    ) -> Vec<Unanswered> {
+    ) -> Vec<UnansweredRequest> {
         let progress = self.progress(partition_id);
         progress.last_event_no = Some(EventNo(other_from.0.min(NUMBER_MAX).saturating_sub(1)));
         progress.epoch = epoch;
@@ -432,7 +432,7 @@ impl Session {
         progress.next_request_no = request_no.next();
         let request = stamp(request, session_id, request_no);
         put_request(&request, out);
-        progress.unanswered.push_back(Unanswered { request, request_no, times });
+        progress.unanswered.push_back(UnansweredRequest { request, request_no, times });
         self.last_put = times.sent;
         Submit::Sent(request_no)
     }
@@ -553,7 +553,7 @@ impl Session {
         event_no: EventNo,
         request_no: RequestNo,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Option<Unanswered>>, ClientError> {
+    ) -> Result<Option<Option<UnansweredRequest>>, ClientError> {
         let session_id = self.config.session_id;
         let progress = self.progress(partition_id);
         if event_no.is_none() {
@@ -578,7 +578,7 @@ impl Session {
     /// Finds the request that a gateway refused. A reject does not name the partition: among
     /// several partitions' requests with the number and the kind it is the one sent first, since
     /// gateways refuse in the order of arrival.
-    fn take_refused(&mut self, reject: &Reject) -> Option<Unanswered> {
+    fn take_refused(&mut self, reject: &Reject) -> Option<UnansweredRequest> {
         let matching = |progress: &&mut Progress| {
             progress.position(reject.request_no).is_some_and(|index| {
                 progress.unanswered[index].request.template_id() == reject.ref_template_id
@@ -671,7 +671,7 @@ impl Progress {
         count
     }
 
-    fn answer(&mut self, request_no: RequestNo) -> Option<Unanswered> {
+    fn answer(&mut self, request_no: RequestNo) -> Option<UnansweredRequest> {
         if request_no.is_none() {
             return None;
         }

@@ -7,8 +7,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use weir_types::{InstrumentId, PartitionId, Phase, Price};
+use serde::Deserialize;
+use weir_types::{InstrumentId, PartitionId, Phase, Price, Qty, mantissa};
 
 use crate::connection::resolve;
 use crate::error::ClientError;
@@ -16,8 +16,10 @@ use crate::error::ClientError;
 const BODY_LEN_MAX: u64 = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An instrument on the status page.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// An instrument on the status page. Its decimals are read as the mantissas and lots that orders
+/// have.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "InstrumentFields")]
 pub struct InstrumentStatus {
     /// Its identifier.
     pub id: u32,
@@ -28,29 +30,70 @@ pub struct InstrumentStatus {
     /// The partition that trades it.
     pub partition: u16,
     /// The decimal exponent of a lot in units.
-    #[serde(default)]
     pub qty_exponent: i8,
-    /// Prices are multiples of this.
-    #[serde(default)]
-    pub tick_size: i64,
-    /// Quantities are multiples of this.
-    #[serde(default)]
-    pub lot_size: u64,
-    /// The lowest price, to which market sells trade, as a mantissa; absent from older nodes.
-    #[serde(default)]
-    pub price_min: Option<i64>,
-    /// The highest price, to which market buys trade, as a mantissa; absent from older nodes.
-    #[serde(default)]
-    pub price_max: Option<i64>,
+    /// Prices are multiples of this; zero from a node that does not report it.
+    pub tick_size: Price,
+    /// Quantities are multiples of this; zero from a node that does not report it.
+    pub lot_size: Qty,
+    /// The lowest price, to which market sells trade; absent from older nodes.
+    pub price_min: Option<Price>,
+    /// The highest price, to which market buys trade; absent from older nodes.
+    pub price_max: Option<Price>,
     /// The name of its phase; absent when the node has not kept the event that set it.
-    #[serde(default)]
     pub phase: Option<String>,
-    /// The price of its last trade, as a mantissa.
+    /// The price of its last trade.
+    pub last_price: Option<Price>,
+    /// The price of its last uncrossing that traded, else its definition's.
+    pub static_reference: Option<Price>,
+}
+
+/// An instrument as the page has it: prices are decimals as text.
+#[derive(Deserialize)]
+struct InstrumentFields {
+    id: u32,
+    symbol: String,
+    price_exponent: i8,
+    partition: u16,
     #[serde(default)]
-    pub last_price: Option<i64>,
-    /// The price of its last uncrossing that traded, else its definition's, as a mantissa.
-    #[serde(default)]
-    pub static_reference: Option<i64>,
+    qty_exponent: i8,
+    tick_size: Option<String>,
+    lot_size: Option<String>,
+    price_min: Option<String>,
+    price_max: Option<String>,
+    phase: Option<String>,
+    last_price: Option<String>,
+    static_reference: Option<String>,
+}
+
+impl TryFrom<InstrumentFields> for InstrumentStatus {
+    type Error = String;
+
+    fn try_from(of: InstrumentFields) -> Result<InstrumentStatus, String> {
+        let refused = |text: &str| format!("{text:?} is no number of {}", of.symbol);
+        let price = |text: Option<String>| {
+            let Some(text) = text else { return Ok(None) };
+            let price = mantissa(&text, of.price_exponent).ok().and_then(|m| m.try_into().ok());
+            price.map(|price| Some(Price(price))).ok_or_else(|| refused(&text))
+        };
+        let qty = |text: String| {
+            let lots = mantissa(&text, of.qty_exponent).ok().and_then(|m| m.try_into().ok());
+            lots.map(Qty).ok_or_else(|| refused(&text))
+        };
+        Ok(InstrumentStatus {
+            tick_size: price(of.tick_size)?.unwrap_or_default(),
+            lot_size: of.lot_size.map(qty).transpose()?.unwrap_or_default(),
+            price_min: price(of.price_min)?,
+            price_max: price(of.price_max)?,
+            last_price: price(of.last_price)?,
+            static_reference: price(of.static_reference)?,
+            id: of.id,
+            symbol: of.symbol,
+            price_exponent: of.price_exponent,
+            partition: of.partition,
+            qty_exponent: of.qty_exponent,
+            phase: of.phase,
+        })
+    }
 }
 
 impl InstrumentStatus {
@@ -75,7 +118,7 @@ impl InstrumentStatus {
     /// The price near which an uncrossing is expected: the last price, else the static reference.
     #[must_use]
     pub fn reference(&self) -> Option<Price> {
-        self.last_price.or(self.static_reference).map(Price)
+        self.last_price.or(self.static_reference)
     }
 }
 
@@ -208,6 +251,23 @@ fn unchunk(mut bytes: &[u8]) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn decimals_of_an_instrument_are_read_as_mantissas_and_lots() {
+        let read = |tick: &str| -> Result<InstrumentStatus, _> {
+            serde_json::from_value(serde_json::json!({
+                "id": 1, "symbol": "A", "partition": 1, "price_exponent": -2, "qty_exponent": -1,
+                "tick_size": tick, "lot_size": "0.5", "price_min": "-1.00", "price_max": null,
+                "last_price": "10.05",
+            }))
+        };
+        let of = read("0.05").unwrap();
+        assert_eq!((of.tick_size, of.lot_size), (Price(5), Qty(5)));
+        assert_eq!((of.price_min, of.price_max), (Some(Price(-100)), None));
+        assert_eq!((of.reference(), of.static_reference), (Some(Price(1_005)), None));
+        let error = read("0.005").unwrap_err().to_string();
+        assert!(error.contains("\"0.005\" is no number of A"), "{error}");
+    }
 
     #[test]
     fn bodies_are_read_in_every_form_and_broken_ones_refused() {

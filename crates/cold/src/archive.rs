@@ -19,7 +19,7 @@ use weir_types::{Epoch, Epochs, Nanos, PartitionId, Reason, Rec};
 use crate::block::Block;
 use crate::entry::{Batch, Change, ChangeError, IMAGE_LEN, Image};
 use crate::merge::Merge;
-use crate::newest::Newest;
+use crate::newest::NewestSegments;
 use crate::open::Open;
 use crate::place::Place;
 use crate::plant::{self, Plant};
@@ -153,7 +153,7 @@ const PAST_EPOCHS_MAX: usize = 1_024;
 
 /// A segment with its number in the order of history; a merged segment has that of its last input.
 #[derive(Clone, Debug)]
-pub(crate) struct Numbered {
+pub(crate) struct NumberedSegment {
     pub(crate) segment: Segment,
     pub(crate) number: u32,
 }
@@ -210,7 +210,7 @@ pub struct ColdFigures {
 /// The result of a call of [`Archive::work`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Worked {
+pub enum WorkOutcome {
     /// Nothing is due.
     Nothing,
     /// A segment was closed.
@@ -225,8 +225,8 @@ pub enum Worked {
 pub struct Archive<D> {
     pub(crate) disk: D,
     pub(crate) config: ColdConfig,
-    pub(crate) segments: VecDeque<Numbered>,
-    pub(crate) newest: Newest,
+    pub(crate) segments: VecDeque<NumberedSegment>,
+    pub(crate) newest: NewestSegments,
     /// The last place taken, and the end of the last segment.
     fed: Place,
     pub(crate) end: Place,
@@ -263,7 +263,7 @@ impl<D: Disk> Archive<D> {
         let mut archive = Archive {
             disk,
             segments: VecDeque::new(),
-            newest: Newest::default(),
+            newest: NewestSegments::default(),
             fed: Place::START,
             end: Place::START,
             floor: Place::START,
@@ -343,7 +343,7 @@ impl<D: Disk> Archive<D> {
                 match self.read_recs(&segment) {
                     Ok(recs) => {
                         recs.into_iter().for_each(|rec| self.newest.set(rec, number));
-                        self.segments.push_front(Numbered { segment, number });
+                        self.segments.push_front(NumberedSegment { segment, number });
                         number -= 1;
                     }
                     Err(SegmentError::Disk(error)) => return Err(error.into()),
@@ -442,7 +442,7 @@ impl<D: Disk> Archive<D> {
             self.disk.remove(&oldest.segment.header.file_name())?;
         }
         self.disk.sync_dir()?;
-        self.newest = Newest::default();
+        self.newest = NewestSegments::default();
         self.cache.clear();
         self.open = Open::default();
         (self.fed, self.end, self.floor) = (place, place, place);
@@ -529,9 +529,9 @@ impl<D: Disk> Archive<D> {
     ///
     /// # Errors
     /// [`ColdError`]; the work that failed is still due.
-    pub fn work(&mut self, now: Nanos) -> Result<Worked, ColdError> {
+    pub fn work(&mut self, now: Nanos) -> Result<WorkOutcome, ColdError> {
         match self.keep_up(now)? {
-            Worked::Nothing if self.merge_step()? => Ok(Worked::Merged),
+            WorkOutcome::Nothing if self.merge_step()? => Ok(WorkOutcome::Merged),
             worked => Ok(worked),
         }
     }
@@ -541,15 +541,15 @@ impl<D: Disk> Archive<D> {
     ///
     /// # Errors
     /// As [`Archive::work`].
-    pub fn keep_up(&mut self, now: Nanos) -> Result<Worked, ColdError> {
+    pub fn keep_up(&mut self, now: Nanos) -> Result<WorkOutcome, ColdError> {
         if self.is_close_due() {
             self.close()?;
-            return Ok(Worked::Closed);
+            return Ok(WorkOutcome::Closed);
         }
         if self.retire(now)? {
-            return Ok(Worked::Retired);
+            return Ok(WorkOutcome::Retired);
         }
-        Ok(Worked::Nothing)
+        Ok(WorkOutcome::Nothing)
     }
 
     /// Writes the changes that are not in a segment into one; true if there were some. When it
@@ -576,7 +576,7 @@ impl<D: Disk> Archive<D> {
             return Err(error.into());
         }
         let segment = writer.finish(&mut self.disk)?;
-        self.segments.push_back(Numbered { segment, number });
+        self.segments.push_back(NumberedSegment { segment, number });
         (self.end, self.last_number) = (self.fed, number);
         self.open.images.clear();
         self.open.attributes.clear();
@@ -681,9 +681,9 @@ impl<D: Disk> Archive<D> {
             self.segments.pop_back();
         }
         self.disk.sync_dir()?;
-        self.newest = Newest::default();
+        self.newest = NewestSegments::default();
         let mut index = 0;
-        while let Some(Numbered { segment, number }) = self.segments.get(index).cloned() {
+        while let Some(NumberedSegment { segment, number }) = self.segments.get(index).cloned() {
             match self.read_recs(&segment) {
                 Ok(recs) => {
                     recs.into_iter().for_each(|rec| self.newest.set(rec, number));

@@ -7,7 +7,7 @@ use weir_io::{Disk, DiskError, FileId};
 use weir_wire::rows::ATTRIBUTES_LEN_MAX;
 
 use crate::columns::{Part, put_columns, take_columns};
-use crate::entry::{IMAGE_LEN, Image, STANDING_AT, Standing};
+use crate::entry::{EntryKind, IMAGE_LEN, Image, STANDING_AT};
 use crate::place::Place;
 use crate::segment::{BlockIndex, Fault, PART_COUNT, PART_NAMES, PartIndex};
 
@@ -109,7 +109,7 @@ impl Block {
         let (mut before, mut at): (Option<(Place, bool)>, u32) = (None, 0);
         for number in 0..self.len() {
             let image = self.image(number);
-            Standing::from_code(image.0[STANDING_AT])?;
+            EntryKind::from_code(image.0[STANDING_AT])?;
             let (place, len) = (image.place(), image.attributes_len());
             let follows = before.is_none_or(|(last, is_mark)| {
                 place > last || place == last && image.is_mark() && !is_mark

@@ -37,7 +37,7 @@ pub(crate) const IMAGE_LEN: usize = ATTRIBUTES_LEN_AT + 2;
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Standing {
+pub enum EntryKind {
     /// An order that can still change.
     Live = 1,
     /// An order that ended.
@@ -48,18 +48,18 @@ pub enum Standing {
     Leave = 4,
 }
 
-impl Standing {
-    pub(crate) fn from_code(code: u8) -> Option<Standing> {
-        [Standing::Live, Standing::Ended, Standing::Tombstone, Standing::Leave]
+impl EntryKind {
+    pub(crate) fn from_code(code: u8) -> Option<EntryKind> {
+        [EntryKind::Live, EntryKind::Ended, EntryKind::Tombstone, EntryKind::Leave]
             .into_iter()
             .find(|standing| *standing as u8 == code)
     }
 
     fn flags(self) -> RowFlags {
         match self {
-            Standing::Live | Standing::Ended => RowFlags::default(),
-            Standing::Tombstone => RowFlags::TOMBSTONE,
-            Standing::Leave => RowFlags::LEAVE,
+            EntryKind::Live | EntryKind::Ended => RowFlags::default(),
+            EntryKind::Tombstone => RowFlags::TOMBSTONE,
+            EntryKind::Leave => RowFlags::LEAVE,
         }
     }
 }
@@ -68,7 +68,7 @@ impl Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change<'a> {
     /// Its kind.
-    pub standing: Standing,
+    pub standing: EntryKind,
     /// The `seq` of the record's first change.
     pub first: Seq,
     /// The number of the record's changes so far, including this one.
@@ -100,7 +100,7 @@ pub enum ChangeError {
     NoRecord,
     /// The row's flags do not match the kind of the change.
     #[error("the row's flags do not fit {0:?}")]
-    Flags(Standing),
+    Flags(EntryKind),
     /// The row's keys differ from those of the change.
     #[error("the row's keys are not those of the change")]
     Keys,
@@ -174,9 +174,9 @@ impl Change<'_> {
     }
 }
 
-impl Standing {
+impl EntryKind {
     pub(crate) fn has_body(self) -> bool {
-        matches!(self, Standing::Live | Standing::Ended)
+        matches!(self, EntryKind::Live | EntryKind::Ended)
     }
 }
 
@@ -248,12 +248,12 @@ impl Image<'_> {
     }
 
     /// Returns the kind of the entry; the code was checked when the image was made.
-    pub(crate) fn standing(self) -> Standing {
-        Standing::from_code(self.0[STANDING_AT]).expect("it was checked")
+    pub(crate) fn standing(self) -> EntryKind {
+        EntryKind::from_code(self.0[STANDING_AT]).expect("it was checked")
     }
 
     pub(crate) fn is_mark(self) -> bool {
-        self.0[STANDING_AT] == Standing::Leave as u8
+        self.0[STANDING_AT] == EntryKind::Leave as u8
     }
 
     pub(crate) fn transact_time(self) -> Nanos {
@@ -281,9 +281,9 @@ impl Image<'_> {
     /// ```
     pub(crate) fn is_for(self, after: Place, filter: &Filter) -> bool {
         match self.standing() {
-            Standing::Leave => !filter.matches(&self.next_keys()),
-            Standing::Ended | Standing::Tombstone => !filter.live_only || self.first() <= after,
-            Standing::Live => true,
+            EntryKind::Leave => !filter.matches(&self.next_keys()),
+            EntryKind::Ended | EntryKind::Tombstone => !filter.live_only || self.first() <= after,
+            EntryKind::Live => true,
         }
     }
 

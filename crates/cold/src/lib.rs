@@ -34,12 +34,12 @@ pub mod service;
 mod writer;
 
 pub use archive::{
-    Archive, ColdConfig, ColdError, ColdFigures, OpenReport, Resync, Worked, remove_unknown,
+    Archive, ColdConfig, ColdError, ColdFigures, OpenReport, Resync, WorkOutcome, remove_unknown,
 };
-pub use entry::{Batch, Change, ChangeError, HISTORY_LEN, ROW_LEN, Standing};
+pub use entry::{Batch, Change, ChangeError, EntryKind, HISTORY_LEN, ROW_LEN};
 pub use pace::Pace;
 pub use place::{Filter, Keys, Place};
 pub use reader::{ColdPage, PAGE_ROWS_MAX, PageLimits};
 pub use segment::{FORMAT_VERSION, Fault, Header, Segment};
-pub use service::{Answer, ColdService, Refused, ServiceConfig};
+pub use service::{Answer, ColdService, PageRefusal, ServiceConfig};
 pub use writer::SegmentError;

@@ -15,7 +15,7 @@
 use weir_io::{Access, Disk};
 use weir_types::Nanos;
 
-use crate::archive::{Archive, ColdError, Numbered};
+use crate::archive::{Archive, ColdError, NumberedSegment};
 use crate::block::{Block, StoredBlock};
 use crate::newest::RecSet;
 use crate::plant::{self, Plant};
@@ -73,7 +73,7 @@ impl<D: Disk> Archive<D> {
             .iter()
             .position(|numbered| numbered.number == merge.inputs[merge.input])
             .expect("a merge is stopped before an input goes");
-        let Numbered { segment, number } = self.segments[position].clone();
+        let NumberedSegment { segment, number } = self.segments[position].clone();
         let stepped = match merge.writer {
             None => self.mark_block(&mut merge, &segment),
             Some(_) => self.copy_block(&mut merge, &segment),
@@ -138,7 +138,7 @@ impl<D: Disk> Archive<D> {
 
     fn merged_header(&self, merge: &Merge) -> Header {
         let inputs = || self.segments.iter().filter(|each| merge.reads(each.number));
-        let header = |numbered: &Numbered| numbered.segment.header;
+        let header = |numbered: &NumberedSegment| numbered.segment.header;
         let first = inputs().next().map(header).expect("a merge has inputs");
         let last = inputs().next_back().map(header).expect("a merge has inputs");
         let first_times = inputs().map(|each| header(each).first_time);
@@ -176,9 +176,9 @@ impl<D: Disk> Archive<D> {
             .position(|numbered| numbered.number == merge.inputs[0])
             .expect("a merge is stopped before an input goes");
         let number = *merge.inputs.last().expect("a merge has inputs");
-        let inputs: Vec<Numbered> =
+        let inputs: Vec<NumberedSegment> =
             self.segments.drain(first..first + merge.inputs.len()).collect();
-        self.segments.insert(first, Numbered { segment, number });
+        self.segments.insert(first, NumberedSegment { segment, number });
         self.cache.retain(|(number, ..)| !merge.inputs.contains(number));
         self.figures.merges += 1;
         for input in inputs {

@@ -15,11 +15,11 @@ fn split(rec: Rec) -> (u64, usize) {
 
 /// Segment numbers in the order of history, from 1; zero for none.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Newest {
+pub(crate) struct NewestSegments {
     chunks: BTreeMap<u64, Box<[u32; CHUNK_LEN]>>,
 }
 
-impl Newest {
+impl NewestSegments {
     #[inline]
     pub(crate) fn get(&self, rec: Rec) -> u32 {
         let (chunk, at) = split(rec);
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_record_is_in_its_newest_segment_until_that_is_forgotten() {
-        let mut newest = Newest::default();
+        let mut newest = NewestSegments::default();
         for (rec, number) in [(1, 1), (1_023, 2), (1_024, 1), (u64::MAX, 3), (1, 3)] {
             newest.set(Rec(rec), number);
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_io::{Clock, Disk};
 use weir_types::Epoch;
 
-use crate::archive::{Archive, ColdError, Resync, Worked};
+use crate::archive::{Archive, ColdError, Resync, WorkOutcome};
 use crate::entry::Batch;
 use crate::pace::Pace;
 use crate::place::{Filter, Place};
@@ -48,11 +48,11 @@ pub struct Read {
 }
 
 /// A page with its rows in wire format, or the reason that there is none.
-pub type Answer = Result<(ColdPage, Vec<u8>), Refused>;
+pub type Answer = Result<(ColdPage, Vec<u8>), PageRefusal>;
 
 /// The reason that there is no page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum PageRefusal {
     /// The place is not honoured.
     #[error(transparent)]
     Resync(#[from] Resync),
@@ -181,7 +181,7 @@ impl<D: Disk, C: Clock> Worker<D, C> {
                 }
                 Ok(Request::Read(_, answers)) if self.waiting.len() >= self.waiting_max => {
                     // A caller without room for this answer either asks again when none comes.
-                    let _ = answers.try_send(Err(Refused::Overloaded));
+                    let _ = answers.try_send(Err(PageRefusal::Overloaded));
                     continue;
                 }
                 Ok(Request::Read(read, answers)) => self.waiting.push_back((read, answers)),
@@ -207,8 +207,10 @@ impl<D: Disk, C: Clock> Worker<D, C> {
             let _ = answers.try_send(answer);
         }
         match self.archive.work(now) {
-            Ok(Worked::Nothing) => {}
-            Ok(Worked::Closed | Worked::Merged | Worked::Retired) => return Ok(Duration::ZERO),
+            Ok(WorkOutcome::Nothing) => {}
+            Ok(WorkOutcome::Closed | WorkOutcome::Merged | WorkOutcome::Retired) => {
+                return Ok(Duration::ZERO);
+            }
             // The archive gave up the damaged file and goes on without it.
             Err(ColdError::Segment(crate::SegmentError::Damaged { .. })) => {}
             Err(error) => return Err(error),

@@ -121,7 +121,7 @@ fn a_file_of_a_newer_program_and_a_renamed_one_are_named_as_such() {
 /// Closes and merges until nothing is due.
 fn settle(archive: &mut Archive<SimDisk>) -> Result<(), ColdError> {
     archive.close()?;
-    while archive.work(Nanos(0))? != weir_cold::Worked::Nothing {}
+    while archive.work(Nanos(0))? != weir_cold::WorkOutcome::Nothing {}
     Ok(())
 }
 
@@ -169,17 +169,17 @@ fn what_is_held_is_not_retired_until_it_is_released_or_its_time_is_over() {
     let (mut archive, _) = Archive::open(disk.clone(), keep.clone()).unwrap();
     let first_end = archive.segments().next().unwrap().header.to;
     let held = archive.hold(first_end, Nanos(100));
-    while archive.work(Nanos(100)).unwrap() == weir_cold::Worked::Retired {}
+    while archive.work(Nanos(100)).unwrap() == weir_cold::WorkOutcome::Retired {}
     assert_eq!(archive.floor(), first_end, "what is behind the held place went");
     assert!(!read_all(&mut archive, first_end).unwrap().is_empty());
     archive.release(held);
-    while archive.work(Nanos(100)).unwrap() != weir_cold::Worked::Nothing {}
+    while archive.work(Nanos(100)).unwrap() != weir_cold::WorkOutcome::Nothing {}
     assert_eq!(archive.floor(), archive.end());
     let (disk, _) = three_segments();
     let (mut archive, _) = Archive::open(disk, keep).unwrap();
     let _ = archive.hold(Place::START, Nanos(100));
-    assert_ne!(archive.work(Nanos(100)).unwrap(), weir_cold::Worked::Retired);
-    while archive.work(Nanos(101)).unwrap() != weir_cold::Worked::Nothing {}
+    assert_ne!(archive.work(Nanos(100)).unwrap(), weir_cold::WorkOutcome::Retired);
+    while archive.work(Nanos(101)).unwrap() != weir_cold::WorkOutcome::Nothing {}
     assert_eq!(archive.segments().count(), 0);
 }
 
@@ -188,7 +188,7 @@ fn age_is_counted_by_the_times_of_changes() {
     let (disk, _) = three_segments();
     let kept = ColdConfig { keep_for: Nanos(15), merge_count: 10, ..config() };
     let (mut archive, _) = Archive::open(disk, kept).unwrap();
-    while archive.work(Nanos(1_000_030)).unwrap() == weir_cold::Worked::Retired {}
+    while archive.work(Nanos(1_000_030)).unwrap() == weir_cold::WorkOutcome::Retired {}
     assert_eq!(archive.floor().seq, Seq(10), "changes of 1 to 10 ns are older than 15 ns at 30");
 }
 
@@ -261,12 +261,12 @@ fn a_record_whose_later_state_was_disowned_is_told_as_it_was() {
 
 #[test]
 fn a_change_that_is_none_is_refused_by_name_and_leaves_no_trace() {
-    use weir_cold::{Change, ChangeError, Standing};
+    use weir_cold::{Change, ChangeError, EntryKind};
     let disk = SimDisk::new(1);
     let (mut archive, _) = open(&disk);
     let block = block_of(&row(5, 1, keys(1, 2, 3), OrdStatus::New));
     let sound = Change {
-        standing: Standing::Live,
+        standing: EntryKind::Live,
         first: Seq(5),
         change_count: 1,
         history: [0; 7],
@@ -281,7 +281,7 @@ fn a_change_that_is_none_is_refused_by_name_and_leaves_no_trace() {
         assert_eq!(archive.fed(), Place::START);
     };
     refused(Change { row: &no_record, ..sound }, ChangeError::NoRecord);
-    refused(Change { standing: Standing::Leave, ..sound }, ChangeError::Flags(Standing::Leave));
+    refused(Change { standing: EntryKind::Leave, ..sound }, ChangeError::Flags(EntryKind::Leave));
     refused(Change { keys: keys(1, 2, 4), ..sound }, ChangeError::Keys);
     refused(Change { first: Seq(6), ..sound }, ChangeError::First { first: Seq(6), at: Seq(5) });
     refused(Change { change_count: 0, ..sound }, ChangeError::ChangeCount);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use support::*;
-use weir_cold::{Archive, ColdError, Filter, Keys, PageLimits, Place, Resync, Worked};
+use weir_cold::{Archive, ColdError, Filter, Keys, PageLimits, Place, Resync, WorkOutcome};
 use weir_delivery::{OrderStore, Selection};
 use weir_io::disk::sim::CrashChoice;
 use weir_io::{DiskErrorKind, SimDisk, SimFaults};
@@ -303,7 +303,7 @@ impl World {
         drop(self.archive.take());
         let kept = weir_cold::ColdConfig { keep_bytes: keep * 4_000, ..config() };
         let (mut archive, _) = Archive::open(disk.clone(), kept).unwrap();
-        while archive.work(Nanos(0)).unwrap() == Worked::Retired {}
+        while archive.work(Nanos(0)).unwrap() == WorkOutcome::Retired {}
         drop(archive);
         self.archive = Some(Archive::open(disk, config()).unwrap().0);
     }

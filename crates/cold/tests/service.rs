@@ -9,7 +9,8 @@ use std::sync::mpsc::sync_channel;
 use support::*;
 use weir_cold::service::{HandOverError, Read};
 use weir_cold::{
-    Archive, Batch, ColdService, Filter, Pace, PageLimits, Place, Refused, Resync, ServiceConfig,
+    Archive, Batch, ColdService, Filter, Pace, PageLimits, PageRefusal, Place, Resync,
+    ServiceConfig,
 };
 use weir_io::{SimClock, SimDisk};
 use weir_types::{Epoch, Nanos, OrdStatus, Rec, Seq};
@@ -56,7 +57,7 @@ fn a_reader_comes_to_the_stores_floor_through_what_is_in_no_segment_yet() {
     assert_eq!(recs, (1..=50).collect::<Vec<u64>>());
     let refused = Read { epoch: Epoch(2), ..read(after, hot_floor) };
     service.read(refused, &answers).unwrap();
-    assert_eq!(answered.recv().unwrap(), Err(Refused::Resync(Resync::Epoch)));
+    assert_eq!(answered.recv().unwrap(), Err(PageRefusal::Resync(Resync::Epoch)));
     let archive = service.stop().unwrap();
     assert_eq!(archive.end(), hot_floor);
 }
@@ -82,7 +83,7 @@ fn questions_beyond_the_pace_wait_and_beyond_the_queue_are_refused() {
             Err(error) => panic!("{error}"),
         }
         overloaded +=
-            answered.try_iter().filter(|answer| *answer == Err(Refused::Overloaded)).count();
+            answered.try_iter().filter(|answer| *answer == Err(PageRefusal::Overloaded)).count();
     }
     drop(service.stop().unwrap());
 }

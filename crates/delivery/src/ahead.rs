@@ -9,7 +9,7 @@ use core::hint::black_box;
 
 use weir_types::Rec;
 
-use crate::ingest::{IngestError, Ingested};
+use crate::ingest::{IngestError, IngestOutcome};
 use crate::ring::{Entry, Place};
 use crate::row::rec_of;
 use crate::store::OrderStore;
@@ -55,7 +55,7 @@ impl OrderStore {
                 match self.ingest_row(row.block, row.attributes) {
                     Ok(ingested) => {
                         taken.count += 1;
-                        taken.repeated_count += usize::from(ingested == Ingested::Repeated);
+                        taken.repeated_count += usize::from(ingested == IngestOutcome::Repeated);
                     }
                     Err(error) => {
                         taken.error = Some(error);

@@ -5,7 +5,7 @@
 //! has one bit per position. A set or clear touches a summary only when a word becomes or ceases to
 //! be zero. Rings of up to 64 positions, the most common in a store, are one word.
 
-use crate::chunk::Chunked;
+use crate::chunk::ChunkedArray;
 
 const WORD_BITS: u32 = 6;
 const WORD_MASK: u32 = (1 << WORD_BITS) - 1;
@@ -20,7 +20,7 @@ pub(crate) struct Bits {
     first: u64,
     /// All other positions, lowest level first; word 0 of the lowest level stays zero. INVARIANT:
     /// the highest level is one word.
-    levels: Vec<Chunked<u64>>,
+    levels: Vec<ChunkedArray<u64>>,
 }
 
 impl Bits {
@@ -82,7 +82,7 @@ impl Bits {
         let mut last = position;
         for level in 0.. {
             if level == self.levels.len() {
-                let mut words = Chunked::new();
+                let mut words = ChunkedArray::new();
                 // The level below was the highest one, a single word: bit 0 here summarises it.
                 if level > 0 {
                     let below = &self.levels[level - 1];
@@ -171,13 +171,13 @@ impl Bits {
         if self.levels.is_empty() {
             return 0;
         }
-        let levels = (self.levels.capacity() * size_of::<Chunked<u64>>()) as u64;
-        levels + self.levels.iter().map(Chunked::reserved_bytes).sum::<u64>()
+        let levels = (self.levels.capacity() * size_of::<ChunkedArray<u64>>()) as u64;
+        levels + self.levels.iter().map(ChunkedArray::reserved_bytes).sum::<u64>()
     }
 
     /// True when setting any position up to `position` allocates nothing.
     pub(crate) fn has_room(&self, position: u32) -> bool {
-        let is_held = |words: &Chunked<u64>| position >> WORD_BITS < words.len();
+        let is_held = |words: &ChunkedArray<u64>| position >> WORD_BITS < words.len();
         position <= WORD_MASK || self.levels.first().is_some_and(is_held)
     }
 }

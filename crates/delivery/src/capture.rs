@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 
 use weir_types::{Epochs, PartitionId};
 
-use crate::chunk::Chunked;
+use crate::chunk::ChunkedArray;
 use crate::heap::Heap;
 use crate::index::{Index, Kinds};
 use crate::ring::Place;
-use crate::row::{Meta, Standing};
+use crate::row::{SlotMeta, Standing};
 use crate::snapshot::{
     CHUNK_HEADER_LEN, CRC_AT, ChunkKind, ChunkOutcome, KEY_ENTRY_LEN, MAGIC, SLOT_ENTRY_LEN,
     SNAPSHOT_VERSION, SnapshotError, put_keys, put_place,
@@ -39,12 +39,12 @@ impl Images {
 
 /// The kept entries, oldest first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct KeptEntries {
     images: VecDeque<Images>,
 }
 
-impl Kept {
-    fn add(&mut self, meta: &Meta, heap: &Heap) {
+impl KeptEntries {
+    fn add(&mut self, meta: &SlotMeta, heap: &Heap) {
         let is_full = |images: &Images| images.bytes.len() >= IMAGES_LEN;
         if self.images.back().is_none_or(is_full) {
             self.images.push_back(Images::new());
@@ -82,7 +82,7 @@ pub(crate) struct Capture {
     slot_end: u32,
     /// One bit for each slot that was kept, or that holds something new.
     is_done: Vec<u64>,
-    kept: Kept,
+    kept: KeptEntries,
     ring_at: u32,
     /// Counts and the chain of the chunks sent so far.
     number: u32,
@@ -107,7 +107,7 @@ impl Capture {
             slot_end,
             // The system provides zeroed memory as it is touched, so this does not take time here.
             is_done: vec![0; slot_end.div_ceil(64) as usize],
-            kept: Kept::default(),
+            kept: KeptEntries::default(),
             ring_at: 0,
             number: 0,
             chain: 0,
@@ -126,7 +126,7 @@ impl Capture {
     }
 
     /// Keeps a copy of a slot that is still to be sent, before the slot changes.
-    fn keep(&mut self, slot: u32, meta: &Meta, heap: &Heap) {
+    fn keep(&mut self, slot: u32, meta: &SlotMeta, heap: &Heap) {
         if slot < self.slot_at || slot >= self.slot_end || self.is_done(slot) {
             return;
         }
@@ -140,7 +140,7 @@ impl Capture {
     /// Fills a chunk's payload; returns its kind and the number of its entries.
     fn fill(
         &mut self,
-        metas: &Chunked<Meta>,
+        metas: &ChunkedArray<SlotMeta>,
         heap: &Heap,
         index: &Index,
         bytes_max: usize,
@@ -181,7 +181,7 @@ impl Capture {
 
     fn put_slots(
         &mut self,
-        metas: &Chunked<Meta>,
+        metas: &ChunkedArray<SlotMeta>,
         heap: &Heap,
         bytes_max: usize,
         out: &mut Vec<u8>,
@@ -241,7 +241,7 @@ impl Capture {
     }
 }
 
-fn put_slot(meta: &Meta, heap: &Heap, out: &mut Vec<u8>) {
+fn put_slot(meta: &SlotMeta, heap: &Heap, out: &mut Vec<u8>) {
     put_place(meta.place, out);
     put_place(meta.first, out);
     put_keys(&meta.keys, out);

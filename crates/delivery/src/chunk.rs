@@ -2,21 +2,21 @@
 //!
 //! A vector that doubles would stop its owner for as long as the copy takes. Only the first chunk
 //! doubles, so that the many small rings of a store stay small. Shortening does not free memory at
-//! once either: [`Chunked::trim`] frees one chunk per call.
+//! once either: [`ChunkedArray::trim`] frees one chunk per call.
 
 const CHUNK_BITS: u32 = 10;
 /// Elements of a chunk.
 pub(crate) const CHUNK_LEN: usize = 1 << CHUNK_BITS;
 const OFFSET_MASK: u32 = (1 << CHUNK_BITS) - 1;
-/// Chunks beyond the needed ones that [`Chunked::trim`] keeps, so that an array whose length goes
-/// up and down by one does not allocate each time.
+/// Chunks beyond the needed ones that [`ChunkedArray::trim`] keeps, so that an array whose length
+/// goes up and down by one does not allocate each time.
 const SPARE_CHUNKS: usize = 1;
 /// The first chunk of an empty array stays if its capacity is at most this many elements.
 const SMALL_LEN: usize = 16;
 
 /// An array of up to `u32::MAX` elements in chunks.
 #[derive(Clone, Debug)]
-pub(crate) struct Chunked<T> {
+pub(crate) struct ChunkedArray<T> {
     /// The first chunk. Elements at and beyond `len` in any chunk are stale.
     first: Vec<T>,
     /// INVARIANT: all chunks before the last that `len` reaches hold exactly `CHUNK_LEN` elements.
@@ -24,15 +24,15 @@ pub(crate) struct Chunked<T> {
     len: u32,
 }
 
-impl<T> Default for Chunked<T> {
-    fn default() -> Chunked<T> {
-        Chunked { first: Vec::new(), rest: Vec::new(), len: 0 }
+impl<T> Default for ChunkedArray<T> {
+    fn default() -> ChunkedArray<T> {
+        ChunkedArray { first: Vec::new(), rest: Vec::new(), len: 0 }
     }
 }
 
-impl<T> Chunked<T> {
-    pub(crate) fn new() -> Chunked<T> {
-        Chunked::default()
+impl<T> ChunkedArray<T> {
+    pub(crate) fn new() -> ChunkedArray<T> {
+        ChunkedArray::default()
     }
 
     #[inline]
@@ -102,8 +102,8 @@ impl<T> Chunked<T> {
     }
 }
 
-impl<T: Copy> Chunked<T> {
-    /// Drops all elements from index `len` on; their memory is kept until [`Chunked::trim`].
+impl<T: Copy> ChunkedArray<T> {
+    /// Drops all elements from index `len` on; their memory is kept until [`ChunkedArray::trim`].
     pub(crate) fn truncate(&mut self, len: u32) {
         assert!(len <= self.len, "truncation to {len} of {}", self.len);
         self.len = len;
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn elements_stay_where_they_were_put_across_chunks() {
-        let mut array = Chunked::new();
+        let mut array = ChunkedArray::new();
         for value in 0..3_000u32 {
             assert_eq!(array.push(value), value);
         }
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_a_shorter_array_no_longer_needs_is_given_back_one_chunk_a_call() {
-        let mut array = Chunked::new();
+        let mut array = ChunkedArray::new();
         for value in 0..10_240u32 {
             array.push(value);
         }
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn an_array_says_whether_its_next_element_asks_for_memory() {
-        let mut array = Chunked::new();
+        let mut array = ChunkedArray::new();
         for value in 0..5_000u32 {
             let (before, had_room) = (array.reserved_bytes(), array.has_room(1));
             array.push(value);

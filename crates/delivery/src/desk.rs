@@ -28,7 +28,7 @@ use weir_wire::event::OrderEvent;
 
 use crate::credit::Credit;
 use crate::filter::{Entitlement, Filter, Scope, Visibility};
-use crate::ingest::{IngestError, Ingested};
+use crate::ingest::{IngestError, IngestOutcome};
 use crate::page::{Page, PageHead, PageLimits, Selection, put_page, put_refusal};
 use crate::ring::Place;
 use crate::store::{OrderStore, Resync};
@@ -37,8 +37,8 @@ use crate::token::{SourcePlace, TokenError, TokenSealer};
 pub mod listing;
 pub mod older;
 
-use listing::Served;
-use older::{BelowFloor, Older};
+use listing::PageCounts;
+use older::{BelowFloorState, OlderReaders};
 
 /// The limits of a desk. Counts are at least one; spans are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,7 @@ pub struct Question<'a> {
 /// The outcome of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Asked {
+pub enum FetchOutcome {
     /// Pages will answer it, or a page that refuses it.
     Accepted,
     /// There is no room for it, and no page will answer it: the caller rejects it with this reason.
@@ -128,13 +128,20 @@ pub enum Asked {
 
 /// The result of a call of [`Desk::poll`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Polled {
+pub struct PollOutcome {
     /// Pages written, refusals included.
     pub page_count: u32,
     /// Rows written.
     pub row_count: u32,
     /// There is more work now: call again after taking in new events.
     pub has_more: bool,
+}
+
+/// A call of [`Desk::poll`]: its time, its destination, and its result so far.
+struct Round<'a, S> {
+    now: Nanos,
+    sink: &'a mut S,
+    polled: PollOutcome,
 }
 
 #[derive(Clone, Debug)]
@@ -167,9 +174,9 @@ struct Reader {
     /// The place that the store must reach before anything else, and the deadline.
     min: Option<(SourcePlace, Nanos)>,
     /// The reader's state below the floor, when its pages come from an archive.
-    below: BelowFloor,
+    below: BelowFloorState,
     /// Counts of the pages that it was served.
-    served: Served,
+    served: PageCounts,
 }
 
 /// A connection's fetches.
@@ -178,7 +185,7 @@ struct Seats {
     /// Their numbers and seats.
     questions: BTreeSet<(u64, u32)>,
     /// Counts of the pages that finished fetches were served.
-    served: Served,
+    served: PageCounts,
 }
 
 /// A store's progress towards a place that it must reach.
@@ -225,7 +232,7 @@ pub struct Desk {
     token: Vec<u8>,
     opened: Vec<SourcePlace>,
     /// Readers below the floor, if an archive is attached.
-    older: Option<Older>,
+    older: Option<OlderReaders>,
 }
 
 impl Desk {
@@ -292,12 +299,12 @@ impl Desk {
     ///
     /// # Errors
     /// As [`OrderStore::ingest`].
-    pub fn ingest(&mut self, event: &OrderEvent) -> Result<Ingested, IngestError> {
+    pub fn ingest(&mut self, event: &OrderEvent) -> Result<IngestOutcome, IngestError> {
         self.store.ingest(event)
     }
 
     /// Takes in a fetch.
-    pub fn ask(&mut self, question: &Question<'_>, now: Nanos) -> Asked {
+    pub fn ask(&mut self, question: &Question<'_>, now: Nanos) -> FetchOutcome {
         let seats = self.by_connection.get(&question.connection);
         let on_connection = seats.map_or(0, |seats| seats.questions.len());
         let max = match question.entitlement.visibility {
@@ -305,10 +312,10 @@ impl Desk {
             Visibility::Firm(_) => self.config.readers_per_connection_max,
         };
         if on_connection >= max as usize {
-            return Asked::Refused(Reason::LimitReached);
+            return FetchOutcome::Refused(Reason::LimitReached);
         }
         if self.reader_count() >= self.config.readers_max as usize {
-            return Asked::Refused(Reason::Overloaded);
+            return FetchOutcome::Refused(Reason::Overloaded);
         }
         let mut reader = self.reader_of(question, now);
         match self.start_of(question) {
@@ -324,7 +331,7 @@ impl Desk {
             Err((scope, reason)) => (reader.scope, reader.refusal) = (scope, Some(reason)),
         }
         self.seat(reader);
-        Asked::Accepted
+        FetchOutcome::Accepted
     }
 
     fn reader_of(&self, question: &Question<'_>, now: Nanos) -> Reader {
@@ -365,8 +372,8 @@ impl Desk {
             is_paused: false,
             looked_at: None,
             min: None,
-            below: BelowFloor::No,
-            served: Served::default(),
+            below: BelowFloorState::No,
+            served: PageCounts::default(),
         }
     }
 
@@ -583,8 +590,8 @@ impl Desk {
     }
 
     /// Serves the readers that can be served, within the budget. Call it after taking in events.
-    pub fn poll(&mut self, now: Nanos, sink: &mut impl PageSink) -> Polled {
-        let mut polled = Polled::default();
+    pub fn poll(&mut self, now: Nanos, sink: &mut impl PageSink) -> PollOutcome {
+        let mut round = Round { now, sink, polled: PollOutcome::default() };
         self.ready_the_due(now);
         if self.store.head() != self.swept {
             self.swept = self.store.head();
@@ -599,16 +606,15 @@ impl Desk {
             self.sweep_at = (self.sweep_at + 1) % self.readers.len();
             visits_left -= 1;
             let slot = u32::try_from(self.sweep_at).expect("readers_max is a u32");
-            scans_left -= self.visit_if_parked(slot, now, sink, &mut polled);
+            scans_left -= self.visit_if_parked(slot, &mut round);
         }
         let mut ready_left = self.ready.len().min(self.config.poll_visit_max as usize / 4 + 1);
         while ready_left > 0 && scans_left > 0 {
             ready_left -= 1;
             let slot = self.ready.pop_front().expect("counted above");
-            scans_left -= self.visit_if_ready(slot, now, sink, &mut polled);
+            scans_left -= self.visit_if_ready(slot, &mut round);
         }
-        polled.has_more = self.has_more();
-        polled
+        PollOutcome { has_more: self.has_more(), ..round.polled }
     }
 
     fn ready_the_due(&mut self, now: Nanos) {
@@ -624,13 +630,7 @@ impl Desk {
         }
     }
 
-    fn visit_if_parked(
-        &mut self,
-        slot: u32,
-        now: Nanos,
-        sink: &mut impl PageSink,
-        polled: &mut Polled,
-    ) -> i64 {
+    fn visit_if_parked(&mut self, slot: u32, round: &mut Round<'_, impl PageSink>) -> i64 {
         match &self.readers[slot as usize] {
             Some(reader)
                 if !reader.is_ready
@@ -638,42 +638,30 @@ impl Desk {
                     && !reader.below.is_away()
                     && reader.looked_at != Some(self.store.head()) =>
             {
-                self.visit(slot, now, sink, polled)
+                self.visit(slot, round)
             }
             _ => 0,
         }
     }
 
-    fn visit_if_ready(
-        &mut self,
-        slot: u32,
-        now: Nanos,
-        sink: &mut impl PageSink,
-        polled: &mut Polled,
-    ) -> i64 {
+    fn visit_if_ready(&mut self, slot: u32, round: &mut Round<'_, impl PageSink>) -> i64 {
         match &mut self.readers[slot as usize] {
             Some(reader) if reader.is_ready => {
                 reader.is_ready = false;
-                self.visit(slot, now, sink, polled)
+                self.visit(slot, round)
             }
             _ => 0,
         }
     }
 
     /// Reads the rows for a reader, serves or parks it, and returns the cost in entries.
-    fn visit(
-        &mut self,
-        slot: u32,
-        now: Nanos,
-        sink: &mut impl PageSink,
-        polled: &mut Polled,
-    ) -> i64 {
+    fn visit(&mut self, slot: u32, round: &mut Round<'_, impl PageSink>) -> i64 {
         let mut reader = self.readers[slot as usize].take().expect("visited readers are seated");
         let (visit, cost) = match (reader.refusal, reader.scope) {
-            (None, Some(scope)) => self.look(&mut reader, &scope, now, sink, polled),
+            (None, Some(scope)) => self.look(&mut reader, &scope, round),
             (reason, _) => {
                 let reason = reason.expect("a reader without a scope is refused");
-                (self.refuse(&reader, reason, now, sink, polled), 1)
+                (self.refuse(&reader, reason, round), 1)
             }
         };
         self.readers[slot as usize] = Some(reader);
@@ -711,17 +699,16 @@ impl Desk {
         &mut self,
         reader: &mut Reader,
         scope: &Scope,
-        now: Nanos,
-        sink: &mut impl PageSink,
-        polled: &mut Polled,
+        round: &mut Round<'_, impl PageSink>,
     ) -> (Visit, i64) {
+        let now = round.now;
         // The floor may have risen past a reader that was paused or far behind, and its epoch may
         // have ended before the place at which it waits.
         let checked = self.check(&reader.at(self.store.source()), scope.filter());
         let is_below = checked == Err(Resync::Floor) && self.older.is_some();
         if let (Err(resync), false) = (checked, is_below) {
             reader.refusal = Some(resync.reason());
-            let visit = self.refuse(reader, resync.reason(), now, sink, polled);
+            let visit = self.refuse(reader, resync.reason(), round);
             return (visit, 1);
         }
         // The check has shown that the place is valid in the store's epoch too.
@@ -735,7 +722,7 @@ impl Desk {
                 Reached::NotYet | Reached::Never => {
                     reader.refusal = Some(Reason::MinTokenNotReached);
                     let reason = Reason::MinTokenNotReached;
-                    return (self.refuse(reader, reason, now, sink, polled), 1);
+                    return (self.refuse(reader, reason, round), 1);
                 }
                 Reached::Yes => (reader.min, reader.waiting_since) = (None, now),
             }
@@ -743,8 +730,8 @@ impl Desk {
         if reader.below.is_away() {
             return (Visit::Away, 1);
         }
-        if let BelowFloor::Answered(answer) = core::mem::take(&mut reader.below) {
-            return (self.serve_older(reader, answer, now, sink, polled), 1);
+        if let BelowFloorState::Answered(answer) = core::mem::take(&mut reader.below) {
+            return (self.serve_older(reader, answer, round), 1);
         }
         if reader.credit.is_spent() {
             return (Visit::Pause, 1);
@@ -760,7 +747,7 @@ impl Desk {
         if let Some(wait) = reader.wait_for(&page, self.config.idle_wait, now) {
             return (wait, cost);
         }
-        let Some(out) = sink.buffer(reader.connection) else { return (Visit::Pause, cost) };
+        let Some(out) = round.sink.buffer(reader.connection) else { return (Visit::Pause, cost) };
         reader.head.credit_left -= 1;
         reader.credit.spend(page.row_count, page.byte_count.into());
         reader.head.served_time = now;
@@ -771,10 +758,10 @@ impl Desk {
         self.opened.extend_from_slice(&reader.elsewhere);
         self.sealer.seal(scope, &self.opened, &mut self.token);
         put_page(&self.store, &self.selection, &reader.head, &page, &self.token, out);
-        polled.page_count += 1;
-        polled.row_count += page.row_count;
+        round.polled.page_count += 1;
+        round.polled.row_count += page.row_count;
         let (rows, merged) = (page.row_count.into(), page.merged_count.into());
-        reader.served.add(Served { pages: 1, rows, merged });
+        reader.served.add(PageCounts { pages: 1, rows, merged });
         (reader.go_on(&page, self.config.idle_wait, now), cost)
     }
 
@@ -782,11 +769,9 @@ impl Desk {
         &mut self,
         reader: &Reader,
         reason: Reason,
-        now: Nanos,
-        sink: &mut impl PageSink,
-        polled: &mut Polled,
+        round: &mut Round<'_, impl PageSink>,
     ) -> Visit {
-        let Some(out) = sink.buffer(reader.connection) else { return Visit::Pause };
+        let Some(out) = round.sink.buffer(reader.connection) else { return Visit::Pause };
         self.token.clear();
         // A refusal of the minimum leaves the reader's own token valid.
         let is_about_token = !is_about_min(reason);
@@ -795,9 +780,9 @@ impl Desk {
             let start = SourcePlace::new(source, epoch, Place::START);
             self.sealer.seal(scope, &[start], &mut self.token);
         }
-        let head = PageHead { served_time: now, credit_left: 0, ..reader.head };
+        let head = PageHead { served_time: round.now, credit_left: 0, ..reader.head };
         put_refusal(&head, reason, &self.token, out);
-        polled.page_count += 1;
+        round.polled.page_count += 1;
         Visit::Done
     }
 }

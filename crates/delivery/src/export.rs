@@ -7,14 +7,14 @@
 use weir_types::Seq;
 
 use crate::filter::{Filter, Keys};
-use crate::index::Found;
+use crate::index::FilterRing;
 use crate::ring::Place;
 use crate::row::{HISTORY_LEN, ROW_LEN, Standing};
 use crate::store::OrderStore;
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExportedAs {
+pub enum ExportedKind {
     /// An order that can still change.
     Live,
     /// An order that ended.
@@ -27,11 +27,11 @@ pub enum ExportedAs {
 
 /// An entry with all the data that pages use.
 #[derive(Clone, Copy, Debug)]
-pub struct Exported<'a> {
+pub struct ExportedEntry<'a> {
     /// The entry's place.
     pub place: Place,
     /// Its kind.
-    pub exported_as: ExportedAs,
+    pub exported_as: ExportedKind,
     /// The `seq` of the record's first change; for a mark, its own.
     pub first: Seq,
     /// The number of the record's changes so far.
@@ -57,10 +57,10 @@ impl OrderStore {
         &self,
         after: Place,
         entries_max: u32,
-        mut visit: impl FnMut(&Exported<'_>),
+        mut visit: impl FnMut(&ExportedEntry<'_>),
     ) -> Place {
         let end = self.head().max(after);
-        let Found::Ring { ring, .. } = self.index.find(&Filter::ALL) else { return end };
+        let FilterRing::Ring { ring, .. } = self.index.find(&Filter::ALL) else { return end };
         let mut position = self.index.position_after(ring, after);
         let (mut last, mut count) = (after, 0);
         while let Some((at, entry)) = self.index.next_live(ring, position) {
@@ -74,16 +74,16 @@ impl OrderStore {
         end
     }
 
-    fn exported(&self, slot: u32) -> Exported<'_> {
+    fn exported(&self, slot: u32) -> ExportedEntry<'_> {
         let meta = self.metas.get(slot);
         let row = self.row(slot);
-        Exported {
+        ExportedEntry {
             place: meta.place,
             exported_as: match meta.standing {
-                Standing::Live => ExportedAs::Live,
-                Standing::Ended => ExportedAs::Ended,
-                Standing::Tombstone => ExportedAs::Tombstone,
-                Standing::Leave => ExportedAs::Leave,
+                Standing::Live => ExportedKind::Live,
+                Standing::Ended => ExportedKind::Ended,
+                Standing::Tombstone => ExportedKind::Tombstone,
+                Standing::Leave => ExportedKind::Leave,
                 Standing::Free => unreachable!("a free slot is in no ring"),
             },
             first: meta.first.seq,

@@ -13,7 +13,7 @@
 //!        have freed their memory
 //! ```
 
-use crate::chunk::Chunked;
+use crate::chunk::ChunkedArray;
 
 /// Bytes of a slab.
 pub(crate) const SLAB_LEN: usize = 64 * 1024;
@@ -96,7 +96,7 @@ impl Slab {
 /// The memory of all rows of a store.
 #[derive(Clone, Debug)]
 pub(crate) struct Heap {
-    slabs: Chunked<Slab>,
+    slabs: ChunkedArray<Slab>,
     /// The first open slab of each class.
     open: [u32; CLASSES.len()],
     /// The first empty slab with memory, and the number of such slabs.
@@ -115,7 +115,7 @@ pub(crate) struct Heap {
 impl Heap {
     pub(crate) fn new() -> Heap {
         Heap {
-            slabs: Chunked::new(),
+            slabs: ChunkedArray::new(),
             open: [NONE; CLASSES.len()],
             spare: NONE,
             spare_count: 0,

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::chunk::{CHUNK_LEN, Chunked};
+use crate::chunk::{CHUNK_LEN, ChunkedArray};
 use crate::filter::{Filter, Keys};
 use crate::ring::{Entry, Place, Ring, SWEEP_STEPS};
 
@@ -148,7 +148,7 @@ const UNLINKED: Links = Links { rings: [NO_RING; KIND_COUNT], positions: [0; KIN
 
 /// The ring that holds a filter's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FilterRing {
     /// In this ring. `is_exact` if it holds no other rows, except ended orders, which a reader of
     /// live ones does not want.
     Ring {
@@ -191,10 +191,10 @@ const ENTRY_SIZE_MAX: u64 = 84;
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     kinds: Kinds,
-    links: Chunked<Links>,
-    rings: Chunked<KeyRing>,
+    links: ChunkedArray<Links>,
+    rings: ChunkedArray<KeyRing>,
     /// Emptied rings, ready for reuse.
-    free_rings: Chunked<u32>,
+    free_rings: ChunkedArray<u32>,
     by_value: [BTreeMap<u64, u32>; KIND_COUNT],
     /// Bytes that the rings of each kind requested from the allocator.
     ring_bytes: [u64; KIND_COUNT],
@@ -210,7 +210,7 @@ impl Index {
     /// Returns an empty index over these keys.
     #[must_use]
     pub(crate) fn new(kinds: Kinds) -> Index {
-        let mut rings = Chunked::new();
+        let mut rings = ChunkedArray::new();
         rings.push(KeyRing {
             ring: Ring::new(Place::START),
             kind: Kind::All,
@@ -219,9 +219,9 @@ impl Index {
         });
         Index {
             kinds,
-            links: Chunked::new(),
+            links: ChunkedArray::new(),
             rings,
-            free_rings: Chunked::new(),
+            free_rings: ChunkedArray::new(),
             by_value: Default::default(),
             ring_bytes: [0; KIND_COUNT],
             is_short: false,
@@ -470,7 +470,7 @@ impl Index {
     }
 
     /// Returns the ring that holds a filter's rows.
-    pub(crate) fn find(&self, filter: &Filter) -> Found {
+    pub(crate) fn find(&self, filter: &Filter) -> FilterRing {
         let keys = Keys {
             firm_id: filter.firm_id,
             account_id: filter.account_id,
@@ -480,11 +480,11 @@ impl Index {
             .into_iter()
             .find(|kind| self.kinds.contains(*kind) && kind.is_named_by(filter));
         let Some(kind) = best else {
-            return Found::Ring { ring: RING_ALL, is_exact: Kind::All.is_all_of(filter) };
+            return FilterRing::Ring { ring: RING_ALL, is_exact: Kind::All.is_all_of(filter) };
         };
         match self.by_value[kind as usize].get(&kind.value(&keys)) {
-            Some(ring) => Found::Ring { ring: *ring, is_exact: kind.is_all_of(filter) },
-            None => Found::Nothing,
+            Some(ring) => FilterRing::Ring { ring: *ring, is_exact: kind.is_all_of(filter) },
+            None => FilterRing::Nothing,
         }
     }
 
@@ -497,8 +497,8 @@ impl Index {
     /// Returns the floor for readers of a filter.
     pub(crate) fn floor_of(&self, filter: &Filter) -> Place {
         match self.find(filter) {
-            Found::Ring { ring, .. } => self.ring(ring).floor(),
-            Found::Nothing => self.floor(),
+            FilterRing::Ring { ring, .. } => self.ring(ring).floor(),
+            FilterRing::Nothing => self.floor(),
         }
     }
 
@@ -506,9 +506,9 @@ impl Index {
     /// filter's.
     pub(crate) fn digest_of(&self, filter: &Filter) -> Option<u64> {
         match self.find(filter) {
-            Found::Ring { ring, is_exact: true } => Some(self.ring(ring).digest()),
-            Found::Ring { .. } => None,
-            Found::Nothing => Some(0),
+            FilterRing::Ring { ring, is_exact: true } => Some(self.ring(ring).digest()),
+            FilterRing::Ring { .. } => None,
+            FilterRing::Nothing => Some(0),
         }
     }
 

@@ -15,13 +15,13 @@ use crate::filter::Keys;
 use crate::heap::Block;
 use crate::index::Rehash;
 use crate::ring::Place;
-use crate::row::{Meta, ROW_LEN, Row, Standing, row_len, row_of, write_row};
+use crate::row::{ROW_LEN, Row, SlotMeta, Standing, row_len, row_of, write_row};
 use crate::store::{NONE, OrderStore, SLOT_SIZE};
 
 /// The effect of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Ingested {
+pub enum IngestOutcome {
     /// An order appeared.
     Inserted,
     /// An order changed, or was deleted.
@@ -104,10 +104,10 @@ impl OrderStore {
     /// # Errors
     /// Any [`IngestError`] about the event; the store is unchanged, except for a
     /// [`StoreFull`](IngestError::StoreFull).
-    pub fn ingest(&mut self, event: &OrderEvent) -> Result<Ingested, IngestError> {
+    pub fn ingest(&mut self, event: &OrderEvent) -> Result<IngestOutcome, IngestError> {
         self.check_source(event.partition_id)?;
         if event.rec.is_none() {
-            return Ok(Ingested::NotARecord);
+            return Ok(IngestOutcome::NotARecord);
         }
         let keys = Keys {
             firm_id: event.firm_id,
@@ -117,7 +117,7 @@ impl OrderStore {
         let standing = if event.ord_status.is_live() { Standing::Live } else { Standing::Ended };
         let place = Place::new(event.seq, event.rec);
         if place <= self.head {
-            return Ok(Ingested::Repeated);
+            return Ok(IngestOutcome::Repeated);
         }
         let mut block = core::mem::take(&mut self.scratch);
         block.clear();
@@ -135,7 +135,11 @@ impl OrderStore {
     /// # Errors
     /// Any [`IngestError`] about the row, which names its field; the store is unchanged, except for
     /// a [`StoreFull`](IngestError::StoreFull).
-    pub fn ingest_row(&mut self, block: &[u8], attributes: &[u8]) -> Result<Ingested, IngestError> {
+    pub fn ingest_row(
+        &mut self,
+        block: &[u8],
+        attributes: &[u8],
+    ) -> Result<IngestOutcome, IngestError> {
         let row = OrderRow::decode_block(block)?;
         self.check_source(row.partition_id)?;
         if row.rec.is_none() {
@@ -147,7 +151,7 @@ impl OrderStore {
         }
         let place = Place::new(row.seq, row.rec);
         if place <= self.head {
-            return Ok(Ingested::Repeated);
+            return Ok(IngestOutcome::Repeated);
         }
         if row.flags.contains(RowFlags::TOMBSTONE) {
             return self.bury(place);
@@ -170,13 +174,13 @@ impl OrderStore {
     /// record was there and `place` is later than every place so far.
     pub fn delete(&mut self, place: Place) -> bool {
         let is_new = place > self.head && self.records.get(place.rec).is_some();
-        is_new && self.bury(place) == Ok(Ingested::Updated)
+        is_new && self.bury(place) == Ok(IngestOutcome::Updated)
     }
 
-    fn bury(&mut self, place: Place) -> Result<Ingested, IngestError> {
+    fn bury(&mut self, place: Place) -> Result<IngestOutcome, IngestError> {
         let Some(slot) = self.records.get(place.rec) else {
             self.head = place;
-            return Ok(Ingested::Unknown);
+            return Ok(IngestOutcome::Unknown);
         };
         let (keys, order_id) = (self.metas.get(slot).keys, self.row(slot).order_id());
         let block = self.mark_row.of(place, order_id, RowFlags::TOMBSTONE);
@@ -184,7 +188,7 @@ impl OrderStore {
         self.apply(&Change { place, keys, standing, block: &block, attributes: &[] })
     }
 
-    fn apply(&mut self, change: &Change<'_>) -> Result<Ingested, IngestError> {
+    fn apply(&mut self, change: &Change<'_>) -> Result<IngestOutcome, IngestError> {
         let rec = change.place.rec;
         if self.records.get(rec).is_none() && !self.records.can_hold(rec) {
             return Err(IngestError::RecJump(rec));
@@ -193,11 +197,11 @@ impl OrderStore {
         let ingested = match self.records.get(rec) {
             Some(slot) => {
                 self.update(slot, change);
-                Ingested::Updated
+                IngestOutcome::Updated
             }
             None => {
                 self.insert(change);
-                Ingested::Inserted
+                IngestOutcome::Inserted
             }
         };
         self.head = change.place;
@@ -206,7 +210,7 @@ impl OrderStore {
     }
 
     fn insert(&mut self, change: &Change<'_>) {
-        let meta = Meta::new(change.place, change.keys, change.standing);
+        let meta = SlotMeta::new(change.place, change.keys, change.standing);
         let slot = self.take_slot(meta, change.block, change.attributes);
         self.records.insert(change.place.rec, slot);
         let hash = self.metas.get(slot).hash;
@@ -237,7 +241,7 @@ impl OrderStore {
     /// Leaves a mark in the rings of a record's old keys, for readers whose filter does not match
     /// the new ones.
     fn leave_mark(&mut self, place: Place, order_id: OrderId, old: Keys, new: Keys) {
-        let mut meta = Meta::new(place, old, Standing::Leave);
+        let mut meta = SlotMeta::new(place, old, Standing::Leave);
         meta.next_keys = new;
         let block = self.mark_row.of(place, order_id, RowFlags::LEAVE);
         let slot = self.take_slot(meta, &block, &[]);
@@ -245,7 +249,7 @@ impl OrderStore {
         self.count_in(slot);
     }
 
-    fn take_slot(&mut self, meta: Meta, block: &[u8], attributes: &[u8]) -> u32 {
+    fn take_slot(&mut self, meta: SlotMeta, block: &[u8], attributes: &[u8]) -> u32 {
         let slot = match self.free_slot {
             NONE => self.metas.push(meta),
             slot => {
@@ -365,7 +369,7 @@ impl OrderStore {
         self.index.remove(slot, meta.place);
         self.heap.give(meta.block);
         self.count_bytes(usize::from(meta.row_len), 0);
-        *self.metas.get_mut(slot) = Meta { older: self.free_slot, ..Meta::FREE };
+        *self.metas.get_mut(slot) = SlotMeta { older: self.free_slot, ..SlotMeta::FREE };
         self.free_slot = slot;
         self.free_count += 1;
         self.step_count += 1;

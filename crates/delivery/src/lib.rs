@@ -47,20 +47,22 @@ pub mod token;
 
 pub use ahead::{RawRow, TakenRows};
 pub use credit::Credit;
-pub use desk::listing::{Lag, Served, Waiting, WaitsFor};
+pub use desk::listing::{Lag, PageCounts, WaitCause, WaitingFetch};
 pub use desk::older::{OlderAnswer, OlderAsk, OlderPage, Ticket};
-pub use desk::{Asked, Desk, DeskConfig, PageSink, Polled, Question};
-pub use export::{Exported, ExportedAs};
+pub use desk::{Desk, DeskConfig, FetchOutcome, PageSink, PollOutcome, Question};
+pub use export::{ExportedEntry, ExportedKind};
 pub use filter::{Entitlement, Filter, Scope, Visibility};
 pub use index::{Kind, Kinds};
-pub use ingest::{IngestError, Ingested};
+pub use ingest::{IngestError, IngestOutcome};
 pub use memory::Memory;
 pub use page::{Page, PageLimits, Selection};
 pub use ring::Place;
-pub use router::{Ask, BackendId, BackendInfo, BackendPort, BackendRole, Router, RouterConfig};
+pub use router::{
+    BackendId, BackendInfo, BackendPort, BackendRequest, BackendRole, Router, RouterConfig,
+};
 pub use row::{ROW_LEN, row_len, row_of};
 pub use snapshot::{ChunkOutcome, Restore, RestoreError, SnapshotError};
-pub use store::{Held, OrderStore, Resync, Retention, StoreConfig};
+pub use store::{HeldOrders, OrderStore, Resync, Retention, StoreConfig};
 pub use token::{
     NonceCounter, SourcePlace, TokenError, TokenHead, TokenKey, TokenKeys, TokenSealer,
 };

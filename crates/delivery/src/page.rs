@@ -13,9 +13,9 @@ use weir_wire::rows::put_row_count;
 use crate::ahead::NO_GROUP;
 use crate::filter::Filter;
 use crate::heap::Block;
-use crate::index::Found;
+use crate::index::FilterRing;
 use crate::ring::Place;
-use crate::row::{Meta, Row, Standing};
+use crate::row::{Row, SlotMeta, Standing};
 use crate::store::OrderStore;
 
 /// Rows that are touched together before they are copied.
@@ -60,6 +60,14 @@ enum Pick {
     Done,
     /// The row is for this reader, but the page is full.
     Full,
+}
+
+/// The rows that a page is made of: those of `filter` that changed after `after`, within `limits`.
+#[derive(Clone, Copy)]
+struct PageQuery<'a> {
+    after: Place,
+    filter: &'a Filter,
+    limits: &'a PageLimits,
 }
 
 /// A page without its rows.
@@ -125,27 +133,20 @@ impl OrderStore {
             is_scan: false,
             step_count: 1,
         };
-        if let Found::Ring { ring, is_exact } = self.index.find(filter) {
+        if let FilterRing::Ring { ring, is_exact } = self.index.find(filter) {
             page.is_scan = !is_exact;
             // Few of the rows that a scan visits may be picked, so it does not touch them ahead.
             selection.is_looked_at = is_exact;
             if self.index.newest(ring) > after {
-                self.walk(ring, after, filter, limits, &mut page, selection);
+                self.walk(ring, &PageQuery { after, filter, limits }, &mut page, selection);
             }
         }
         page.byte_count = selection.byte_count;
         page
     }
 
-    fn walk(
-        &self,
-        ring: u32,
-        after: Place,
-        filter: &Filter,
-        limits: &PageLimits,
-        page: &mut Page,
-        selection: &mut Selection,
-    ) {
+    fn walk(&self, ring: u32, query: &PageQuery<'_>, page: &mut Page, selection: &mut Selection) {
+        let PageQuery { after, limits, .. } = *query;
         let rows_max = limits.rows_max.clamp(1, PAGE_ROWS_MAX);
         let mut position = self.index.position_after(ring, after);
         let (mut group, mut next, mut count) = (NO_GROUP, 0, 0);
@@ -175,7 +176,7 @@ impl OrderStore {
             // A record and the mark of its former keys share a place, and no reader gets both: a
             // page ends before both or after both.
             if (is_full || is_spent) && is_next
-                || self.pick(entry.slot, after, filter, limits, page, selection) == Pick::Full
+                || self.pick(entry.slot, query, page, selection) == Pick::Full
             {
                 (page.next, page.is_online, page.is_cut) = (done, false, true);
                 page.is_partial = last.seq == done.seq;
@@ -191,12 +192,11 @@ impl OrderStore {
     fn pick(
         &self,
         slot: u32,
-        after: Place,
-        filter: &Filter,
-        limits: &PageLimits,
+        query: &PageQuery<'_>,
         page: &mut Page,
         selection: &mut Selection,
     ) -> Pick {
+        let PageQuery { after, filter, limits } = *query;
         let meta = self.metas.get(slot);
         if !is_for(meta, after, filter) {
             return Pick::Done;
@@ -207,7 +207,7 @@ impl OrderStore {
         }
         selection.byte_count = byte_count;
         let merged_count = meta.merged_count(after);
-        let Meta { block, row_len, .. } = *meta;
+        let SlotMeta { block, row_len, .. } = *meta;
         selection.rows.push(Picked { slot, block, row_len, merged_count });
         page.row_count += 1;
         page.merged_count = page.merged_count.saturating_add(merged_count);
@@ -262,7 +262,7 @@ impl OrderStore {
 /// ended, tombstone | yes                   | the filter matches and is not for live orders only
 /// ```
 #[inline]
-fn is_for(meta: &Meta, after: Place, filter: &Filter) -> bool {
+fn is_for(meta: &SlotMeta, after: Place, filter: &Filter) -> bool {
     if !filter.matches(&meta.keys) {
         return false;
     }

@@ -25,7 +25,7 @@ use crate::ahead::{GROUP_LEN, RawRow};
 use crate::ring::Place;
 use crate::snapshot::{Payload, put_place};
 use crate::store::OrderStore;
-use crate::stream::{Resend, SourceStream, StreamCounters, Taken, Window, reason_of};
+use crate::stream::{BatchOutcome, Resend, SourceStream, StreamCounters, Window, reason_of};
 
 /// Bytes of a stream's state.
 pub const STREAM_STATE_LEN: usize = 1 + 4 + 8 + 4 + 1 + 16 + 8 + 8 + 16;
@@ -143,9 +143,11 @@ impl SourceStream {
         }
         self.writer = Some((REPLAY, batch.session_id));
         match self.offer(batch, rows, REPLAY, store, batch.sending_time) {
-            Taken::Stands(_) | Taken::Sweeps => Ok(()),
-            Taken::Rejected(reject) => Err(ReplayError::Refused(reject.reason)),
-            Taken::Gap(_) | Taken::Early => unreachable!("the batch is the one that is due"),
+            BatchOutcome::Stands(_) | BatchOutcome::Sweeps => Ok(()),
+            BatchOutcome::Rejected(reject) => Err(ReplayError::Refused(reject.reason)),
+            BatchOutcome::Gap(_) | BatchOutcome::Early => {
+                unreachable!("the batch is the one that is due")
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use weir_wire::rows::ATTRIBUTES_LEN_MAX;
 use crate::filter::Keys;
 use crate::index::Kind;
 use crate::ring::Place;
-use crate::row::{HISTORY_LEN, Meta, Row, Standing, row_len};
+use crate::row::{HISTORY_LEN, Row, SlotMeta, Standing, row_len};
 use crate::snapshot::{
     CHUNK_HEADER_LEN, CRC_AT, ChunkKind, MAGIC, PAYLOAD_LEN_MAX, Payload, RestoreError,
     SNAPSHOT_VERSION,
@@ -178,13 +178,18 @@ impl Restore {
         let len = from.u16()?;
         let row = from.bytes(usize::from(len))?;
         let Some(standing) = standing else { return Some(Err(self.entry("the standing"))) };
-        let meta =
-            Meta { first, next_keys, change_count, history, ..Meta::new(place, keys, standing) };
+        let meta = SlotMeta {
+            first,
+            next_keys,
+            change_count,
+            history,
+            ..SlotMeta::new(place, keys, standing)
+        };
         Some(self.check_slot(&meta, row).and_then(|()| self.add_slot(meta, row)))
     }
 
     /// Checks that a slot is possible and that its redundant fields agree.
-    fn check_slot(&self, meta: &Meta, bytes: &[u8]) -> Result<(), RestoreError> {
+    fn check_slot(&self, meta: &SlotMeta, bytes: &[u8]) -> Result<(), RestoreError> {
         let is_len = (row_len(0)..=row_len(ATTRIBUTES_LEN_MAX)).contains(&bytes.len());
         let is_len = is_len && {
             let at = row_len(0) - 2;
@@ -229,7 +234,7 @@ impl Restore {
         Ok(())
     }
 
-    fn add_slot(&mut self, mut meta: Meta, row: &[u8]) -> Result<(), RestoreError> {
+    fn add_slot(&mut self, mut meta: SlotMeta, row: &[u8]) -> Result<(), RestoreError> {
         let store = &mut self.store;
         let bytes_max = store.config.bytes_max;
         let places = store.index.growth_bytes(u64::from(store.metas.len()));

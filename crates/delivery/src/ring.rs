@@ -16,7 +16,7 @@
 use weir_types::{Rec, Seq};
 
 use crate::bits::Bits;
-use crate::chunk::Chunked;
+use crate::chunk::ChunkedArray;
 
 /// A place in a source's history: the pair that only grows. The default is before the first change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,7 +56,7 @@ pub(crate) struct Entry {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
-    entries: Chunked<Entry>,
+    entries: ChunkedArray<Entry>,
     live: Bits,
     write: u32,
     read: u32,
@@ -72,7 +72,7 @@ pub(crate) struct Ring {
 impl Ring {
     pub(crate) fn new(floor: Place) -> Ring {
         Ring {
-            entries: Chunked::new(),
+            entries: ChunkedArray::new(),
             live: Bits::default(),
             write: 0,
             read: 0,

@@ -217,7 +217,7 @@ pub(crate) const HISTORY_LEN: usize = 7;
 
 /// The metadata of a slot that pages need besides its bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Meta {
+pub(crate) struct SlotMeta {
     pub(crate) place: Place,
     /// The place of the record's first change.
     pub(crate) first: Place,
@@ -242,14 +242,14 @@ pub(crate) struct Meta {
     pub(crate) newer: u32,
 }
 
-impl Meta {
+impl SlotMeta {
     /// Touches both ends of the metadata, to bring it into the cache.
     #[inline]
     pub(crate) fn look(&self) -> u64 {
         self.place.seq.0 ^ u64::from(self.newer) ^ u64::from(self.row_len)
     }
 
-    pub(crate) const FREE: Meta = Meta {
+    pub(crate) const FREE: SlotMeta = SlotMeta {
         place: Place::START,
         first: Place::START,
         keys: Keys::NONE,
@@ -264,8 +264,8 @@ impl Meta {
         newer: u32::MAX,
     };
 
-    pub(crate) fn new(place: Place, keys: Keys, standing: Standing) -> Meta {
-        Meta { place, first: place, keys, standing, change_count: 1, ..Meta::FREE }
+    pub(crate) fn new(place: Place, keys: Keys, standing: Standing) -> SlotMeta {
+        SlotMeta { place, first: place, keys, standing, change_count: 1, ..SlotMeta::FREE }
     }
 
     /// Moves to a later change.

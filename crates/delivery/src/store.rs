@@ -8,15 +8,15 @@
 use weir_types::{Epoch, Epochs, PartitionId, Reason, Rec};
 use weir_wire::delivery::OrderRow;
 
-use crate::capture::{Capture, Kept};
-use crate::chunk::Chunked;
+use crate::capture::{Capture, KeptEntries};
+use crate::chunk::ChunkedArray;
 use crate::filter::Filter;
 use crate::heap::Heap;
 use crate::index::{Index, Kinds};
 use crate::ingest::IngestError;
 use crate::records::Records;
 use crate::ring::Place;
-use crate::row::{MarkRow, Meta, ROW_LEN, Row, Standing};
+use crate::row::{MarkRow, ROW_LEN, Row, SlotMeta, Standing};
 
 /// The limits on ended orders that are kept. They must be far more than end while a reader waits,
 /// pages through its first copy, or is away: a reader that the floor overtakes starts again.
@@ -35,7 +35,7 @@ impl Retention {
 
 /// Ended orders that stay beyond [`Retention`], until an archive has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldOrders {
     /// Everything that ended after this place is held,
     pub after: Place,
     /// but at most this many above [`Retention::count_max`]; when memory is short they are removed.
@@ -107,7 +107,7 @@ pub struct OrderStore {
     pub(crate) epochs: Epochs<Place>,
     pub(crate) records: Records,
     pub(crate) index: Index,
-    pub(crate) metas: Chunked<Meta>,
+    pub(crate) metas: ChunkedArray<SlotMeta>,
     pub(crate) heap: Heap,
     /// The first free slot; the chain goes on in the slots.
     pub(crate) free_slot: u32,
@@ -117,7 +117,7 @@ pub struct OrderStore {
     pub(crate) newest: u32,
     pub(crate) waiting_count: u32,
     pub(crate) waiting_bytes: u64,
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Option<HeldOrders>,
     pub(crate) live_count: u32,
     /// Bytes of all rows, and of their attributes alone.
     pub(crate) row_bytes: u64,
@@ -132,7 +132,7 @@ pub struct OrderStore {
     pub(crate) capture: Option<Box<Capture>>,
     pub(crate) is_capture_given_up: bool,
     /// Entries that cancelled snapshots had kept, freed a few at a time.
-    pub(crate) abandoned: Kept,
+    pub(crate) abandoned: KeptEntries,
     pub(crate) mark_row: MarkRow,
     pub(crate) scratch: Vec<u8>,
 }
@@ -146,7 +146,7 @@ impl OrderStore {
             epochs: Epochs::new(config.epoch),
             records: Records::default(),
             index: Index::new(config.kinds),
-            metas: Chunked::new(),
+            metas: ChunkedArray::new(),
             heap: Heap::new(),
             free_slot: NONE,
             free_count: 0,
@@ -164,7 +164,7 @@ impl OrderStore {
             step_count: 0,
             capture: None,
             is_capture_given_up: false,
-            abandoned: Kept::default(),
+            abandoned: KeptEntries::default(),
             mark_row: MarkRow::new(),
             scratch: Vec::with_capacity(ROW_LEN),
             config,
@@ -195,7 +195,7 @@ impl OrderStore {
     }
 
     /// Sets the ended orders that stay for now beyond the limits. This is not part of a snapshot.
-    pub fn set_held(&mut self, held: Option<Held>) {
+    pub fn set_held(&mut self, held: Option<HeldOrders>) {
         self.held = held;
     }
 

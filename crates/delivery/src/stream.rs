@@ -48,7 +48,7 @@ use weir_wire::ingest::{
 use weir_wire::rows::{ATTRIBUTES_LEN_MAX, Rows};
 
 use crate::ahead::{GROUP_LEN, RawRow};
-use crate::ingest::{IngestError, Ingested};
+use crate::ingest::{IngestError, IngestOutcome};
 use crate::ring::Place;
 use crate::store::OrderStore;
 
@@ -90,7 +90,7 @@ pub struct StreamCounters {
 /// The outcome of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Taken {
+pub enum BatchOutcome {
     /// It is taken in, or was before: the acknowledgement has the stream's position.
     Stands(SourceAck),
     /// It is taken in and ends a full resend: [`SourceStream::sweep`] must first delete the records
@@ -348,12 +348,12 @@ impl SourceStream {
         writer: u64,
         store: &mut OrderStore,
         now: Nanos,
-    ) -> Taken {
+    ) -> BatchOutcome {
         assert!(!self.is_sweeping(), "a sweep is to end before the next batch");
         if self.writer != Some((writer, batch.session_id)) {
             self.counters.rejects += 1;
             let reject = self.reject(batch.session_id, store, Reason::SourceNotOpen);
-            return Taken::Rejected(SourceReject { batch_no: batch.batch_no, ..reject });
+            return BatchOutcome::Rejected(SourceReject { batch_no: batch.batch_no, ..reject });
         }
         if let Err(reason) = self.check_batch(batch, &rows) {
             return self.refuse(batch, 0, reason, store);
@@ -384,14 +384,14 @@ impl SourceStream {
     }
 
     /// Handles a batch that was taken before, or comes too early.
-    fn out_of_turn(&mut self, batch: &SourceBatch, now: Nanos) -> Taken {
+    fn out_of_turn(&mut self, batch: &SourceBatch, now: Nanos) -> BatchOutcome {
         if batch.batch_no < self.next {
             self.counters.duplicates += 1;
-            return Taken::Stands(self.ack(batch.session_id));
+            return BatchOutcome::Stands(self.ack(batch.session_id));
         }
         self.counters.early += 1;
         if self.asked.is_some() {
-            return Taken::Early;
+            return BatchOutcome::Early;
         }
         self.counters.gaps += 1;
         let gap = SourceGap {
@@ -402,7 +402,7 @@ impl SourceStream {
             source_id: self.source,
         };
         self.asked = Some(Asked { gap, at: now });
-        Taken::Gap(gap)
+        BatchOutcome::Gap(gap)
     }
 
     /// Returns a gap that is to be reported again now.
@@ -484,7 +484,12 @@ impl SourceStream {
         Ok(())
     }
 
-    fn apply(&mut self, batch: &SourceBatch, rows: Rows<'_>, store: &mut OrderStore) -> Taken {
+    fn apply(
+        &mut self,
+        batch: &SourceBatch,
+        rows: Rows<'_>,
+        store: &mut OrderStore,
+    ) -> BatchOutcome {
         if batch.flags.contains(BatchFlags::RESEND_BEGIN) && self.partial == 0 {
             // A record that comes again has a later place than any in the store.
             self.resend = Resend::Running(self.head(store));
@@ -506,9 +511,9 @@ impl SourceStream {
         {
             let seq = Seq(self.head(store).seq.0 + 1);
             self.resend = Resend::Sweeping { before, seq, cursor: Rec(0) };
-            return Taken::Sweeps;
+            return BatchOutcome::Sweeps;
         }
-        Taken::Stands(self.ack(batch.session_id))
+        BatchOutcome::Stands(self.ack(batch.session_id))
     }
 
     /// Takes the rows after those that are there already; the error has the number of the refused
@@ -579,13 +584,13 @@ impl SourceStream {
         number: BatchNo,
         event: Option<&OrderEvent>,
         store: &mut OrderStore,
-    ) -> Result<Ingested, IngestError> {
+    ) -> Result<IngestOutcome, IngestError> {
         assert!(number <= self.next, "record {number} of a log came before {}", self.next);
         if number < self.next {
             self.counters.duplicates += 1;
-            return Ok(Ingested::Repeated);
+            return Ok(IngestOutcome::Repeated);
         }
-        let ingested = event.map_or(Ok(Ingested::NotARecord), |event| store.ingest(event))?;
+        let ingested = event.map_or(Ok(IngestOutcome::NotARecord), |event| store.ingest(event))?;
         self.next = BatchNo(number.0 + 1);
         self.counters.batches += 1;
         self.counters.rows += u64::from(event.is_some());
@@ -624,12 +629,12 @@ impl SourceStream {
         row_no: u32,
         reason: Reason,
         store: &OrderStore,
-    ) -> Taken {
+    ) -> BatchOutcome {
         self.writer = None;
         self.asked = None;
         self.counters.rejects += 1;
         let reject = self.reject(batch.session_id, store, reason);
-        Taken::Rejected(SourceReject { batch_no: batch.batch_no, row_no, ..reject })
+        BatchOutcome::Rejected(SourceReject { batch_no: batch.batch_no, row_no, ..reject })
     }
 
     fn reject(&self, session_id: SessionId, store: &OrderStore, reason: Reason) -> SourceReject {

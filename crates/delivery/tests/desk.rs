@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use support::{SOURCE, event, keys};
 use weir_delivery::{
-    Asked, Desk, DeskConfig, Entitlement, NonceCounter, OrderStore, PageSink, Place, Question,
-    Retention, Served, StoreConfig, TokenKey, TokenSealer, WaitsFor,
+    Desk, DeskConfig, Entitlement, FetchOutcome, NonceCounter, OrderStore, PageCounts, PageSink,
+    Place, Question, Retention, StoreConfig, TokenKey, TokenSealer, WaitCause,
 };
 use weir_types::{
     AccountId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, PartitionId, Qty, Reason, Rec, Seq,
@@ -73,7 +73,7 @@ impl Bench {
         let _ = self.desk.ingest(&event).expect("events come in order");
     }
 
-    fn ask(&mut self, connection: u64, fetch: &FetchOrders, token: &[u8]) -> Asked {
+    fn ask(&mut self, connection: u64, fetch: &FetchOrders, token: &[u8]) -> FetchOutcome {
         let entitlement = Entitlement::all();
         self.desk.ask(&Question { connection, fetch, token, min_token: &[], entitlement }, self.now)
     }
@@ -119,7 +119,7 @@ impl Bench {
 
     /// Fetches and returns the immediate answer.
     fn fetch(&mut self, fetch: &FetchOrders, token: &[u8]) -> Answer {
-        assert_eq!(self.ask(9, fetch, token), Asked::Accepted);
+        assert_eq!(self.ask(9, fetch, token), FetchOutcome::Accepted);
         self.poll();
         self.answer(9)
     }
@@ -172,7 +172,7 @@ fn a_snapshot_comes_in_pages_and_the_last_one_says_online() {
 fn a_parked_reader_is_answered_when_something_comes_and_not_before() {
     let mut bench = Bench::with_orders(3);
     let token = bench.fetch(&fetch(), &[]).token;
-    assert_eq!(bench.ask(1, &fetch(), &token), Asked::Accepted);
+    assert_eq!(bench.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     assert_eq!(bench.poll(), 0);
     bench.now = Nanos(3 * MS);
     assert_eq!(bench.poll(), 0, "its own wait is for filling, not for giving up");
@@ -190,7 +190,7 @@ fn a_page_waits_to_fill_until_its_deadline() {
     let token = bench.fetch(&fetch(), &[]).token;
     let question = FetchOrders { rows_min: 3, ..fetch() };
     for _ in 0..2 {
-        assert_eq!(bench.ask(1, &question, &token), Asked::Accepted);
+        assert_eq!(bench.ask(1, &question, &token), FetchOutcome::Accepted);
     }
     bench.say(1, OrdStatus::PartiallyFilled);
     assert_eq!(bench.poll(), 0);
@@ -199,7 +199,7 @@ fn a_page_waits_to_fill_until_its_deadline() {
     bench.now = deadline;
     assert_eq!(bench.poll(), 2);
     assert!(bench.answers(1).iter().all(|answer| answer.rows.len() == 1));
-    assert_eq!(bench.ask(1, &question, &token), Asked::Accepted);
+    assert_eq!(bench.ask(1, &question, &token), FetchOutcome::Accepted);
     bench.say(2, OrdStatus::PartiallyFilled);
     bench.say(3, OrdStatus::PartiallyFilled);
     assert_eq!(bench.poll(), 1, "a full page does not wait");
@@ -210,7 +210,7 @@ fn an_idle_reader_gets_an_empty_page_that_moves_its_token_on() {
     let mut bench = Bench::with_orders(2);
     let of_firm = FetchOrders { account_id: AccountId(99), ..fetch() };
     let token = bench.fetch(&FetchOrders { rows_min: 0, ..of_firm }, &[]).token;
-    assert_eq!(bench.ask(1, &of_firm, &token), Asked::Accepted);
+    assert_eq!(bench.ask(1, &of_firm, &token), FetchOutcome::Accepted);
     bench.say(1, OrdStatus::Filled);
     assert_eq!(bench.poll(), 0);
     bench.now = bench.desk.next_deadline().unwrap();
@@ -226,7 +226,7 @@ fn an_idle_reader_gets_an_empty_page_that_moves_its_token_on() {
 #[test]
 fn a_first_question_to_an_empty_store_hears_online_after_its_own_wait() {
     let mut bench = Bench::with_orders(0);
-    assert_eq!(bench.ask(1, &fetch(), &[]), Asked::Accepted);
+    assert_eq!(bench.ask(1, &fetch(), &[]), FetchOutcome::Accepted);
     assert_eq!(bench.poll(), 0);
     bench.now = bench.desk.next_deadline().unwrap();
     assert_eq!((bench.now, bench.poll()), (Nanos(MS + 500_000), 1));
@@ -238,7 +238,7 @@ fn credit_is_so_many_pages_and_no_more() {
     let mut bench = Bench::with_orders(5);
     assert_eq!(
         bench.ask(1, &FetchOrders { rows_max: 2, credit: 4, ..fetch() }, &[]),
-        Asked::Accepted
+        FetchOutcome::Accepted
     );
     assert_eq!(bench.poll(), 3);
     bench.say(1, OrdStatus::Filled);
@@ -259,7 +259,7 @@ fn more(pages: u32, rows: u32, bytes: u32) -> AddCredit {
 fn credit_in_rows_is_so_many_rows_and_what_comes_after_is_the_latest() {
     let mut bench = Bench::with_orders(5);
     let question = FetchOrders { rows_max: 2, credit: 9, credit_rows: 3, ..fetch() };
-    assert_eq!(bench.ask(1, &question, &[]), Asked::Accepted);
+    assert_eq!(bench.ask(1, &question, &[]), FetchOutcome::Accepted);
     bench.poll();
     let rows: Vec<usize> = bench.answers(1).iter().map(|answer| answer.rows.len()).collect();
     assert_eq!(rows, [2, 1]);
@@ -286,7 +286,7 @@ fn credit_in_bytes_is_so_many_bytes_but_for_one_row_that_is_longer() {
     let mut bench = Bench::with_orders(6);
     let row = OrderRow::BLOCK_LENGTH as u32 + 2;
     let question = FetchOrders { credit: 9, credit_bytes: 2 * row + 1, ..fetch() };
-    assert_eq!(bench.ask(1, &question, &[]), Asked::Accepted);
+    assert_eq!(bench.ask(1, &question, &[]), FetchOutcome::Accepted);
     bench.poll();
     let rows: Vec<usize> = bench.answers(1).iter().map(|answer| answer.rows.len()).collect();
     assert_eq!(rows, [2, 1], "a byte that is left is good for a row");
@@ -300,7 +300,7 @@ fn credit_in_bytes_is_so_many_bytes_but_for_one_row_that_is_longer() {
 fn credit_in_pages_can_be_added_to_up_to_the_limit() {
     let mut bench = Bench::with_orders(1);
     let question = FetchOrders { credit: 2, credit_rows: 100, ..fetch() };
-    assert_eq!(bench.ask(1, &question, &[]), Asked::Accepted);
+    assert_eq!(bench.ask(1, &question, &[]), FetchOutcome::Accepted);
     bench.poll();
     assert_eq!(bench.answer(1).header.credit_left, 1);
     bench.desk.add_credit(1, &more(u32::MAX, 0, 0), bench.now);
@@ -313,7 +313,7 @@ fn credit_in_pages_can_be_added_to_up_to_the_limit() {
 fn a_reader_without_credit_is_told_at_once_that_its_rights_changed() {
     let mut bench = Bench::with_orders(3);
     let question = FetchOrders { credit: 9, credit_rows: 1, ..fetch() };
-    assert_eq!(bench.ask(1, &question, &[]), Asked::Accepted);
+    assert_eq!(bench.ask(1, &question, &[]), FetchOutcome::Accepted);
     bench.poll();
     assert_eq!(bench.answer(1).rows.len(), 1);
     bench.desk.revoke(SessionId(4));
@@ -336,7 +336,7 @@ fn an_operator_sees_who_waits_for_what_and_how_far_behind_each_is() {
     for (connection, question, token) in
         [(1, fetch(), &token), (2, of_firm, &token_of_firm), (3, fetch(), &token)]
     {
-        assert_eq!(bench.ask(connection, &question, token), Asked::Accepted);
+        assert_eq!(bench.ask(connection, &question, token), FetchOutcome::Accepted);
     }
     bench.poll();
     // Orders 1 to 3 change; the firm's are 1 and 3.
@@ -347,7 +347,7 @@ fn an_operator_sees_who_waits_for_what_and_how_far_behind_each_is() {
     assert_eq!((ends.0.len(), ends.1), (1, None));
     let [all, firm] = &found[..] else { panic!("{found:?}") };
     assert_eq!((all.connection, all.session_id, all.changes), (1, SessionId(4), 3));
-    assert_eq!((all.waits_for, all.credit_left), (WaitsFor::Rows, 1));
+    assert_eq!((all.waits_for, all.credit_left), (WaitCause::Rows, 1));
     assert_eq!(firm.filter.map(|filter| filter.firm_id), Some(FirmId(2)));
     let lag = bench.desk.lag(all).unwrap();
     assert_eq!((lag.rows, lag.is_more), (3, false));
@@ -358,19 +358,19 @@ fn an_operator_sees_who_waits_for_what_and_how_far_behind_each_is() {
     // The first got its page and fetches again; the second's connection takes no data.
     let token = bench.answer(1).token;
     assert_eq!(bench.desk.lag(all), None, "its question is answered");
-    assert_eq!(bench.ask(1, &fetch(), &token), Asked::Accepted);
+    assert_eq!(bench.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     let mut found = Vec::new();
     assert_eq!(bench.desk.list(0, 64, &mut |one| found.push(one)), None);
     found.sort_by_key(|one| one.connection);
     let [first, second] = &found[..] else { panic!("{found:?}") };
     assert_eq!((first.served.pages, first.served.rows), (1, 3));
-    assert_eq!((second.waits_for, second.served.pages), (WaitsFor::Reader, 0));
+    assert_eq!((second.waits_for, second.served.pages), (WaitCause::Reader, 0));
     bench.desk.drop_connection(1);
-    assert_eq!(bench.ask(1, &fetch(), &token), Asked::Accepted);
+    assert_eq!(bench.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     let mut found = Vec::new();
     bench.desk.list(0, 64, &mut |one| found.push(one));
     let again = found.iter().find(|one| one.connection == 1).unwrap();
-    assert_eq!(again.served, Served::default(), "another connection of that number");
+    assert_eq!(again.served, PageCounts::default(), "another connection of that number");
 }
 
 #[test]
@@ -378,12 +378,12 @@ fn what_was_served_is_remembered_of_a_bounded_number_of_connections() {
     let mut bench = Bench::new(DeskConfig { readers_max: 2, ..DeskConfig::default() }, 1_000);
     bench.say(1, OrdStatus::New);
     for connection in 1..=50 {
-        assert_eq!(bench.ask(connection, &fetch(), &[]), Asked::Accepted);
+        assert_eq!(bench.ask(connection, &fetch(), &[]), FetchOutcome::Accepted);
         bench.poll();
         bench.answer(connection);
     }
     for (connection, pages) in [(2, 1), (50, 0)] {
-        assert_eq!(bench.ask(connection, &fetch(), &[]), Asked::Accepted);
+        assert_eq!(bench.ask(connection, &fetch(), &[]), FetchOutcome::Accepted);
         let mut found = Vec::new();
         bench.desk.list(0, 64, &mut |one| found.push((one.connection, one.served.pages)));
         assert_eq!(found, [(connection, pages)]);
@@ -397,7 +397,7 @@ fn a_connection_that_takes_nothing_holds_up_nobody_and_loses_nothing() {
     let token = bench.fetch(&fetch(), &[]).token;
     bench.sink.full.push(1);
     for connection in [1, 2] {
-        assert_eq!(bench.ask(connection, &fetch(), &token), Asked::Accepted);
+        assert_eq!(bench.ask(connection, &fetch(), &token), FetchOutcome::Accepted);
     }
     bench.say(1, OrdStatus::PartiallyFilled);
     assert_eq!(bench.poll(), 1);
@@ -415,7 +415,7 @@ fn a_dropped_connection_leaves_nothing_behind() {
     let mut bench = Bench::with_orders(2);
     let token = bench.fetch(&fetch(), &[]).token;
     for _ in 0..3 {
-        assert_eq!(bench.ask(1, &fetch(), &token), Asked::Accepted);
+        assert_eq!(bench.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     }
     bench.poll();
     bench.desk.drop_connection(1);
@@ -429,8 +429,8 @@ fn readers_beyond_the_limits_are_refused() {
     let limits = DeskConfig { readers_max: 3, readers_of_all_max: 2, ..Default::default() };
     let mut bench = Bench::new(limits, 10);
     let asked = [1, 1, 1, 2, 3].map(|connection| bench.ask(connection, &fetch(), &[]));
-    let refused = Asked::Refused;
-    let accepted = Asked::Accepted;
+    let refused = FetchOutcome::Refused;
+    let accepted = FetchOutcome::Accepted;
     let want =
         [accepted, accepted, refused(Reason::LimitReached), accepted, refused(Reason::Overloaded)];
     assert_eq!(asked, want);
@@ -447,10 +447,10 @@ fn a_session_that_sees_all_may_have_more_questions_waiting_than_one_of_a_firm() 
         let question =
             Question { connection, fetch: &fetch(), token: &[], min_token: &[], entitlement };
         for _ in 0..count_max {
-            assert_eq!(bench.desk.ask(&question, bench.now), Asked::Accepted);
+            assert_eq!(bench.desk.ask(&question, bench.now), FetchOutcome::Accepted);
         }
         let beyond = bench.desk.ask(&question, bench.now);
-        assert_eq!(beyond, Asked::Refused(Reason::LimitReached));
+        assert_eq!(beyond, FetchOutcome::Refused(Reason::LimitReached));
     }
 }
 
@@ -460,7 +460,7 @@ fn one_call_does_a_bounded_amount_of_work_and_all_get_their_turn() {
     let mut bench = Bench::new(limits, 10);
     (1..=50).for_each(|rec| bench.say(rec, OrdStatus::New));
     for connection in 0..20 {
-        assert_eq!(bench.ask(connection, &fetch(), &[]), Asked::Accepted);
+        assert_eq!(bench.ask(connection, &fetch(), &[]), FetchOutcome::Accepted);
     }
     let mut calls = 0;
     loop {
@@ -553,7 +553,7 @@ fn a_firm_that_names_another_is_told_that_it_may_not() {
     let entitlement = Entitlement::firm(FirmId(1));
     let question =
         Question { connection: 1, fetch: &fetch, token: &[], min_token: &[], entitlement };
-    assert_eq!(bench.desk.ask(&question, bench.now), Asked::Accepted);
+    assert_eq!(bench.desk.ask(&question, bench.now), FetchOutcome::Accepted);
     bench.poll();
     let answer = bench.answer(1);
     assert_eq!((answer.header.reason, answer.token.len()), (Reason::NotEntitled, 0));
@@ -563,7 +563,7 @@ fn a_firm_that_names_another_is_told_that_it_may_not() {
 fn a_reader_whose_rights_changed_is_sent_away() {
     let mut bench = Bench::with_orders(2);
     let token = bench.fetch(&fetch(), &[]).token;
-    assert_eq!(bench.ask(1, &fetch(), &token), Asked::Accepted);
+    assert_eq!(bench.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     bench.poll();
     bench.desk.revoke(SessionId(4));
     assert_eq!(bench.poll(), 1);
@@ -575,7 +575,7 @@ fn a_token_from_a_replica_that_is_ahead_waits_for_this_one() {
     let mut bench = Bench::with_orders(2);
     let mut ahead = Bench::with_orders(5);
     let token = ahead.fetch(&fetch(), &[]).token;
-    assert_eq!(bench.ask(1, &fetch(), &token), Asked::Accepted);
+    assert_eq!(bench.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     (3..=5).for_each(|rec| bench.say(rec, OrdStatus::New));
     assert_eq!(bench.poll(), 0);
     bench.say(2, OrdStatus::Filled);
@@ -591,7 +591,7 @@ fn a_reader_that_waits_ahead_of_the_store_is_sent_back_when_its_epoch_ends_befor
     let mut bench = Bench::with_orders(2);
     let mut ahead = Bench::with_orders(5);
     let token = ahead.fetch(&fetch(), &[]).token;
-    assert_eq!(bench.ask(1, &fetch(), &token), Asked::Accepted);
+    assert_eq!(bench.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     assert_eq!(bench.poll(), 0);
     let head = bench.desk.store().head();
     bench.desk.store_mut().begin_epoch(Epoch(3), head).unwrap();
@@ -625,7 +625,7 @@ fn ask_at_least(bench: &mut Bench, min_wait_us: u32, tokens: [&[u8]; 2]) {
     let [token, min_token] = tokens;
     let (fetch, entitlement) = (FetchOrders { min_wait_us, ..fetch() }, Entitlement::all());
     let question = Question { connection: 1, fetch: &fetch, token, min_token, entitlement };
-    assert_eq!(bench.desk.ask(&question, bench.now), Asked::Accepted);
+    assert_eq!(bench.desk.ask(&question, bench.now), FetchOutcome::Accepted);
 }
 
 #[test]
@@ -706,13 +706,13 @@ fn a_question_that_is_taken_back_is_not_answered_and_makes_room() {
     let limits = DeskConfig { readers_of_all_max: 2, ..Default::default() };
     let mut bench = Bench::new(limits, 10);
     let numbered = |correlation_id| FetchOrders { correlation_id, ..fetch() };
-    assert_eq!(bench.ask(1, &numbered(5), &[]), Asked::Accepted);
-    assert_eq!(bench.ask(1, &numbered(6), &[]), Asked::Accepted);
+    assert_eq!(bench.ask(1, &numbered(5), &[]), FetchOutcome::Accepted);
+    assert_eq!(bench.ask(1, &numbered(6), &[]), FetchOutcome::Accepted);
     bench.desk.cancel(2, 5);
     bench.desk.cancel(1, 4);
     assert_eq!(bench.desk.reader_count(), 2, "another's, and one that is not there");
     bench.desk.cancel(1, 5);
-    assert_eq!(bench.ask(1, &numbered(7), &[]), Asked::Accepted);
+    assert_eq!(bench.ask(1, &numbered(7), &[]), FetchOutcome::Accepted);
     bench.say(1, OrdStatus::New);
     bench.poll();
     let answered: Vec<u64> =

@@ -16,7 +16,7 @@ use support::{SOURCE, encoded, event, keys, tombstone};
 use weir_delivery::filter::Keys;
 use weir_delivery::model::{Model, is_live, place_of};
 use weir_delivery::{
-    ChunkOutcome, Filter, Ingested, Kinds, OrderStore, PageLimits, Place, Resync, Retention,
+    ChunkOutcome, Filter, IngestOutcome, Kinds, OrderStore, PageLimits, Place, Resync, Retention,
     Selection, StoreConfig, row_len, row_of,
 };
 use weir_types::{Epoch, OrdStatus, Rec, Seq};
@@ -176,7 +176,7 @@ impl World {
     }
 
     /// Sends a change to all replicas: as an event of ours, or as an outside core's row.
-    fn say(&mut self, rec: u64, keys: Keys, ord_status: OrdStatus, len: u16, want: Ingested) {
+    fn say(&mut self, rec: u64, keys: Keys, ord_status: OrdStatus, len: u16, want: IngestOutcome) {
         let event = event(self.seq, rec, keys, ord_status);
         let row = row_of(&event);
         let attributes: Vec<u8> = (0..len).map(|at| (at ^ rec as u16 ^ len) as u8).collect();
@@ -189,7 +189,7 @@ impl World {
                 _ => store.ingest_row(&told.block, &told.attributes),
             };
             assert_eq!(ingested, Ok(want));
-            assert_eq!(store.ingest(&event), Ok(Ingested::Repeated));
+            assert_eq!(store.ingest(&event), Ok(IngestOutcome::Repeated));
         }
         self.note(&told);
     }
@@ -210,7 +210,7 @@ impl World {
                 self.seq += u64::from(!at_same_seq);
                 self.rec += 1;
                 self.orders.push((Rec(self.rec), keys, State::Live));
-                self.say(self.rec, keys, OrdStatus::New, attributes, Ingested::Inserted);
+                self.say(self.rec, keys, OrdStatus::New, attributes, IngestOutcome::Inserted);
             }
             Op::Update { pick, skip, ends, keys, attributes } => {
                 let Some(index) = self.pick(pick, State::Live) else { return };
@@ -220,14 +220,14 @@ impl World {
                 let (rec, keys, _) = *order;
                 let status = if ends { OrdStatus::Filled } else { OrdStatus::PartiallyFilled };
                 self.seq += 1 + skip;
-                self.say(rec.0, keys, status, attributes, Ingested::Updated);
+                self.say(rec.0, keys, status, attributes, IngestOutcome::Updated);
             }
             Op::Burst { pick, count } => {
                 let Some(index) = self.pick(pick, State::Live) else { return };
                 let (rec, keys, _) = self.orders[index];
                 for _ in 0..count {
                     self.seq += 1;
-                    self.say(rec.0, keys, OrdStatus::PartiallyFilled, 0, Ingested::Updated);
+                    self.say(rec.0, keys, OrdStatus::PartiallyFilled, 0, IngestOutcome::Updated);
                 }
             }
             Op::Delete { pick, is_live } => {
@@ -255,7 +255,7 @@ impl World {
         let told = Told { block: tombstone(self.seq, rec.0), attributes: Vec::new() };
         for store in &mut self.stores {
             let is_known = store.get(rec).is_some();
-            let want = if is_known { Ingested::Updated } else { Ingested::Unknown };
+            let want = if is_known { IngestOutcome::Updated } else { IngestOutcome::Unknown };
             assert_eq!(store.ingest_row(&told.block, &[]), Ok(want));
             if !is_known {
                 self.untold.insert(rec);

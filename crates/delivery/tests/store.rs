@@ -5,9 +5,9 @@ mod support;
 
 use support::{SOURCE, block, encoded, event, keys, tombstone};
 use weir_delivery::{
-    ChunkOutcome, Filter, Held, IngestError, Ingested, Kind, Kinds, OrderStore, Page, PageLimits,
-    Place, RawRow, Restore, RestoreError, Resync, Retention, Selection, SnapshotError, StoreConfig,
-    TakenRows, memory, row_len, row_of,
+    ChunkOutcome, Filter, HeldOrders, IngestError, IngestOutcome, Kind, Kinds, OrderStore, Page,
+    PageLimits, Place, RawRow, Restore, RestoreError, Resync, Retention, Selection, SnapshotError,
+    StoreConfig, TakenRows, memory, row_len, row_of,
 };
 use weir_types::{Epoch, FirmId, Nanos, OrdStatus, PartitionId, Qty, Rec, Seq};
 use weir_wire::delivery::{OrderRow, RowFlags};
@@ -55,12 +55,12 @@ fn a_row_comes_out_as_it_came_in_with_its_attributes() {
     let mut store = OrderStore::new(CONFIG);
     let attributes: Vec<u8> = (0..600u16).map(|at| at as u8).collect();
     let bytes = block(7, 3, keys(1, 2, 3), OrdStatus::New);
-    assert_eq!(store.ingest_row(&bytes, &attributes), Ok(Ingested::Inserted));
+    assert_eq!(store.ingest_row(&bytes, &attributes), Ok(IngestOutcome::Inserted));
     assert_eq!(store.attributes(Rec(3)), Some(&attributes[..]));
     assert_eq!(encoded(&store.get(Rec(3)).unwrap()), bytes);
     // A longer block, of a later version, is read up to the fields that this version knows.
     let longer = [&block(8, 3, keys(1, 2, 3), OrdStatus::Filled)[..], b"later"].concat();
-    assert_eq!(store.ingest_row(&longer, b"short"), Ok(Ingested::Updated));
+    assert_eq!(store.ingest_row(&longer, b"short"), Ok(IngestOutcome::Updated));
     assert_eq!(store.attributes(Rec(3)), Some(&b"short"[..]));
     assert_eq!((store.live_count(), store.ended_count()), (0, 1));
 }
@@ -98,7 +98,7 @@ fn a_row_that_cannot_be_is_refused_by_its_field_and_changes_nothing() {
     assert_eq!(store.ingest_row(&none, &[]), Err(IngestError::NoRecord));
     assert_eq!(store.ingest_row(&jump, &[]), Err(IngestError::RecJump(Rec(1 << 40))));
     assert_eq!((store.head(), store.live_count()), (place(5, 1), 1));
-    assert_eq!(store.ingest_row(&good, &[1; 600]), Ok(Ingested::Inserted));
+    assert_eq!(store.ingest_row(&good, &[1; 600]), Ok(IngestOutcome::Inserted));
 }
 
 #[test]
@@ -132,15 +132,15 @@ fn a_batch_is_what_its_rows_are_one_by_one_and_ends_at_the_first_that_is_refused
 fn a_tombstone_takes_a_record_away_and_one_of_an_unknown_record_only_moves_the_head() {
     let mut store = OrderStore::new(CONFIG);
     let live = block(1, 1, keys(4, 1, 1), OrdStatus::New);
-    assert_eq!(store.ingest_row(&live, b"seen"), Ok(Ingested::Inserted));
-    assert_eq!(store.ingest_row(&tombstone(2, 1), &[]), Ok(Ingested::Updated));
+    assert_eq!(store.ingest_row(&live, b"seen"), Ok(IngestOutcome::Inserted));
+    assert_eq!(store.ingest_row(&tombstone(2, 1), &[]), Ok(IngestOutcome::Updated));
     assert_eq!((store.get(Rec(1)), store.memory().attributes), (None, 0));
     let mut selection = Selection::default();
     store.select(Place::START, &of_firm(4), &WIDE, &mut selection);
     let rows = store.rows(&selection);
     assert_eq!(rows.len(), 1, "readers of the old key hear of it");
     assert!(rows[0].flags == RowFlags::TOMBSTONE && rows[0].order_id == event_order_id(1));
-    assert_eq!(store.ingest_row(&tombstone(3, 9), &[]), Ok(Ingested::Unknown));
+    assert_eq!(store.ingest_row(&tombstone(3, 9), &[]), Ok(IngestOutcome::Unknown));
     assert_eq!(store.head(), place(3, 9));
 }
 
@@ -211,12 +211,12 @@ fn trap_b_a_page_that_ends_inside_a_group_of_one_seq_goes_on_with_the_rest_of_it
 fn what_is_held_stays_until_it_may_go_and_no_more_than_its_limit() {
     let retention = Retention { count_max: 2, ..Retention::ALL };
     let mut store = OrderStore::new(StoreConfig { retention, ..CONFIG });
-    store.set_held(Some(Held { after: place(5, 5), count_max: 10 }));
+    store.set_held(Some(HeldOrders { after: place(5, 5), count_max: 10 }));
     (1..=10).for_each(|rec| say(&mut store, rec, rec, 1, OrdStatus::Filled));
     assert_eq!((store.floor(), store.ended_count()), (place(5, 5), 5));
     assert!(!store.has_to_retire());
     // All of it is held, up to ten more than are kept anyway.
-    store.set_held(Some(Held { after: Place::START, count_max: 10 }));
+    store.set_held(Some(HeldOrders { after: Place::START, count_max: 10 }));
     (11..=40).for_each(|rec| say(&mut store, rec, rec, 1, OrdStatus::Filled));
     assert_eq!((store.floor(), store.ended_count()), (place(28, 28), 12));
     store.set_held(None);
@@ -269,7 +269,11 @@ fn trap_g_numbers_that_start_again_need_another_epoch_and_a_store_built_anew() {
     (1..=10).for_each(|rec| say(&mut store, 100 + rec, rec, 1, OrdStatus::New));
     let token = store.head();
     let again = event(1, 1, keys(1, 1, 1), OrdStatus::New);
-    assert_eq!(store.ingest(&again), Ok(Ingested::Repeated), "the same epoch's numbers only grow");
+    assert_eq!(
+        store.ingest(&again),
+        Ok(IngestOutcome::Repeated),
+        "the same epoch's numbers only grow"
+    );
     let refused = IngestError::EpochBehindHead { epoch: Epoch(2), valid_to: Place::START };
     assert_eq!(store.begin_epoch(Epoch(2), Place::START), Err(refused));
     let mut anew = OrderStore::new(StoreConfig::new(SOURCE, Epoch(2)));
@@ -450,7 +454,7 @@ fn a_store_at_its_limit_lets_ended_orders_go_early_then_refuses_and_recovers() {
         }
         rec += 1;
         if rec % 2 == 0 {
-            assert_eq!(tell(&mut store, rec, OrdStatus::Filled, 10), Ok(Ingested::Updated));
+            assert_eq!(tell(&mut store, rec, OrdStatus::Filled, 10), Ok(IngestOutcome::Updated));
         }
     }
     assert!(store.early_count() > 1_000 && store.full_count() < 100, "{}", store.full_count());
@@ -461,7 +465,7 @@ fn a_store_at_its_limit_lets_ended_orders_go_early_then_refuses_and_recovers() {
     let of_live = |pick: u64| pick * 7_919 % live * 2 + 1;
     for pick in 0..4 * live {
         let told = tell(&mut store, of_live(pick), OrdStatus::PartiallyFilled, pick as usize % 8);
-        assert_eq!(told, Ok(Ingested::Updated));
+        assert_eq!(told, Ok(IngestOutcome::Updated));
     }
     // Longer rows are taken in or refused with an error, never silently.
     let longer = |pick: u64| (of_live(pick), OrdStatus::PartiallyFilled, pick as usize % 600);
@@ -651,7 +655,7 @@ fn a_snapshot_that_does_not_fit_is_refused_and_one_that_keeps_too_much_is_given_
     for seq in 16_001..=64_000 {
         let rec = seq % 16_000 + 1;
         let told = store.ingest_row(&block(seq, rec, keys, OrdStatus::New), &[1; 600]);
-        assert_eq!(told, Ok(Ingested::Updated), "orders come before snapshots");
+        assert_eq!(told, Ok(IngestOutcome::Updated), "orders come before snapshots");
     }
     let given_up = (0..10_000).find_map(|_| store.snapshot_chunk(1, &mut Vec::new()).err());
     assert_eq!(given_up, Some(SnapshotError::GivenUp));

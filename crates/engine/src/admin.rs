@@ -4,14 +4,14 @@ use weir_types::{ClOrdId, KillScope, PartitionId, Reason, Role, Switch};
 use weir_wire::reference::KillSwitch;
 
 use crate::config::EventSink;
-use crate::emit::{Asker, Named};
+use crate::emit::{NamedIds, Requester};
 use crate::engine::Engine;
 
 impl Engine {
     /// Checks that the asker may send an operator's request to `partition_id`.
     pub(crate) fn check_operator(
         &self,
-        asker: Asker,
+        asker: Requester,
         partition_id: PartitionId,
     ) -> Result<(), Reason> {
         if self.sessions[asker.session].role != Role::Operator {
@@ -21,14 +21,19 @@ impl Engine {
         if is_here { Ok(()) } else { Err(Reason::WrongPartition) }
     }
 
-    pub(crate) fn kill_switch<S: EventSink>(&mut self, asker: Asker, m: &KillSwitch, out: &mut S) {
+    pub(crate) fn kill_switch<S: EventSink>(
+        &mut self,
+        asker: Requester,
+        m: &KillSwitch,
+        out: &mut S,
+    ) {
         match self.carry_out_kill(asker, m) {
             Ok(()) => self.say_done(asker, ClOrdId::NONE, 0, out),
-            Err(reason) => self.reject(asker, Named::NOTHING, reason, out),
+            Err(reason) => self.reject(asker, NamedIds::NOTHING, reason, out),
         }
     }
 
-    fn carry_out_kill(&mut self, asker: Asker, m: &KillSwitch) -> Result<(), Reason> {
+    fn carry_out_kill(&mut self, asker: Requester, m: &KillSwitch) -> Result<(), Reason> {
         self.check_operator(asker, m.partition_id)?;
         let is_on = m.switch == Switch::On;
         match m.scope {

@@ -9,7 +9,7 @@ use weir_wire::{Event, PlainEvent};
 
 use crate::account::lots;
 use crate::config::{EventSink, POSITION_LIMIT};
-use crate::emit::{Asker, Named};
+use crate::emit::{NamedIds, Requester};
 use crate::engine::Engine;
 use crate::index::Slot;
 use crate::order::Order;
@@ -93,7 +93,12 @@ impl Trades {
 }
 
 impl Engine {
-    pub(crate) fn bust_trade<S: EventSink>(&mut self, asker: Asker, m: &BustTrade, out: &mut S) {
+    pub(crate) fn bust_trade<S: EventSink>(
+        &mut self,
+        asker: Requester,
+        m: &BustTrade,
+        out: &mut S,
+    ) {
         match self.check_bust(asker, m) {
             Ok(trade) => {
                 self.carry_out_bust(m.match_id, &trade);
@@ -101,11 +106,11 @@ impl Engine {
                 self.say_busted(m.match_id, &trade, Side::Sell, out);
                 self.say_done(asker, ClOrdId::NONE, 2, out);
             }
-            Err(reason) => self.reject(asker, Named::NOTHING, reason, out),
+            Err(reason) => self.reject(asker, NamedIds::NOTHING, reason, out),
         }
     }
 
-    fn check_bust(&self, asker: Asker, m: &BustTrade) -> Result<Trade, Reason> {
+    fn check_bust(&self, asker: Requester, m: &BustTrade) -> Result<Trade, Reason> {
         self.check_operator(asker, m.partition_id)?;
         let trade = (self.trades.place(m.match_id, self.match_id))
             .map(|place| &self.trades.rows[place])

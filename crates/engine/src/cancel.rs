@@ -13,7 +13,7 @@ use weir_wire::reference::SessionLost;
 
 use crate::config::EventSink;
 use crate::digest;
-use crate::emit::{Asker, Change, Named};
+use crate::emit::{Change, NamedIds, Requester};
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
 use crate::plant::{self, Plant};
@@ -21,11 +21,11 @@ use crate::plant::{self, Plant};
 impl Engine {
     pub(crate) fn cancel_order<S: EventSink>(
         &mut self,
-        asker: Asker,
+        asker: Requester,
         m: &CancelOrder,
         out: &mut S,
     ) {
-        let named = |order_id| Named {
+        let named = |order_id| NamedIds {
             order_id,
             cl_ord_id: m.cl_ord_id,
             orig_cl_ord_id: m.orig_cl_ord_id,
@@ -105,10 +105,18 @@ impl Engine {
         self.remove_resting(slot);
     }
 
-    pub(crate) fn mass_cancel<S: EventSink>(&mut self, asker: Asker, m: &MassCancel, out: &mut S) {
+    pub(crate) fn mass_cancel<S: EventSink>(
+        &mut self,
+        asker: Requester,
+        m: &MassCancel,
+        out: &mut S,
+    ) {
         if let Err(reason) = self.check_mass_cancel(asker.session, m) {
-            let named =
-                Named { cl_ord_id: m.cl_ord_id, instrument_id: m.instrument_id, ..Named::NOTHING };
+            let named = NamedIds {
+                cl_ord_id: m.cl_ord_id,
+                instrument_id: m.instrument_id,
+                ..NamedIds::NOTHING
+            };
             return self.reject(asker, named, reason, out);
         }
         let mut batch = core::mem::take(&mut self.batch);

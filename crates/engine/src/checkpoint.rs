@@ -5,7 +5,7 @@ use weir_wire::event::Checkpoint;
 use weir_wire::{Event, PlainEvent};
 
 use crate::config::EventSink;
-use crate::digest::{self, Counts, Numbers, Standing};
+use crate::digest::{self, CheckpointParts, Counts, Numbers};
 use crate::engine::Engine;
 
 impl Engine {
@@ -25,8 +25,8 @@ impl Engine {
         self.say(&event, out);
     }
 
-    fn standing(&self) -> Standing {
-        Standing {
+    fn standing(&self) -> CheckpointParts {
+        CheckpointParts {
             numbers: Numbers {
                 rec: self.rec.0,
                 seq: self.seq.0,

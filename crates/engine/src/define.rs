@@ -12,7 +12,7 @@ use weir_wire::{Definition, Event};
 use crate::account::Account;
 use crate::config::{EventSink, ORDER_QTY_LIMIT};
 use crate::digest;
-use crate::emit::{Asker, Named};
+use crate::emit::{NamedIds, Requester};
 use crate::engine::Engine;
 use crate::index::NIL;
 use crate::instrument::{Firm, Instrument};
@@ -23,7 +23,7 @@ impl Engine {
     /// Carries out an operator's definition in the control partition.
     pub(crate) fn define<S: EventSink>(
         &mut self,
-        asker: Asker,
+        asker: Requester,
         definition: &Definition,
         out: &mut S,
     ) {
@@ -35,15 +35,15 @@ impl Engine {
             Err(reason) => {
                 let instrument_id = match definition {
                     Definition::DefineInstrument(d) => d.instrument_id,
-                    _ => Named::NOTHING.instrument_id,
+                    _ => NamedIds::NOTHING.instrument_id,
                 };
-                let named = Named { instrument_id, ..Named::NOTHING };
+                let named = NamedIds { instrument_id, ..NamedIds::NOTHING };
                 self.reject(asker, named, reason, out);
             }
         }
     }
 
-    fn check_definer(&self, asker: Asker) -> Result<(), Reason> {
+    fn check_definer(&self, asker: Requester) -> Result<(), Reason> {
         if self.sessions[asker.session].role != Role::Operator {
             return Err(Reason::NotEntitled);
         }

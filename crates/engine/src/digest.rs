@@ -5,7 +5,7 @@
 //! | position and log time | with each command |
 //! | content of an operator's request, mass cancel, lost session or import | when carried out |
 //! | every event except checkpoints | when emitted |
-//! | counts and sums of the state ([`Standing`]) | before each checkpoint is emitted |
+//! | counts and sums of the state ([`CheckpointParts`]) | before each checkpoint is emitted |
 //!
 //! Orders, cancels and replaces are not folded in themselves: an accepted one shows in its events,
 //! and a refused one leaves nothing but the refusal. State without an event or count (an account's
@@ -94,7 +94,7 @@ pub(crate) fn fold_import(digest: u64, at: Position, definition: &Definition) ->
 }
 
 /// The parts of the state at a checkpoint that are cheap to collect.
-pub(crate) struct Standing {
+pub(crate) struct CheckpointParts {
     pub(crate) numbers: Numbers,
     pub(crate) control_position: Position,
     pub(crate) is_killed: bool,
@@ -125,7 +125,7 @@ pub(crate) struct Counts {
 }
 
 /// Folds in the standing state before a checkpoint.
-pub(crate) fn fold_standing(digest: u64, standing: &Standing) -> u64 {
+pub(crate) fn fold_standing(digest: u64, standing: &CheckpointParts) -> u64 {
     let (in_high, in_low) = cash_words(standing.cash_moved_in);
     let (out_high, out_low) = cash_words(standing.cash_moved_out);
     let (numbers, counts) = (&standing.numbers, &standing.counts);

@@ -16,7 +16,7 @@ use crate::config::EventSink;
 use crate::digest;
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
-use crate::outcomes::Asking;
+use crate::outcomes::RepeatRequester;
 use crate::session::Session;
 
 /// The content of an order's event that is not in its row.
@@ -57,7 +57,7 @@ impl Change {
 
 /// The requester: its session and the request.
 #[derive(Clone, Copy)]
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     pub(crate) session: Slot,
     pub(crate) request_no: RequestNo,
     pub(crate) template_id: u16,
@@ -65,15 +65,15 @@ pub(crate) struct Asker {
 
 /// The identifiers that a refused request named.
 #[derive(Clone, Copy)]
-pub(crate) struct Named {
+pub(crate) struct NamedIds {
     pub(crate) order_id: OrderId,
     pub(crate) cl_ord_id: ClOrdId,
     pub(crate) orig_cl_ord_id: ClOrdId,
     pub(crate) instrument_id: InstrumentId,
 }
 
-impl Named {
-    pub(crate) const NOTHING: Named = Named {
+impl NamedIds {
+    pub(crate) const NOTHING: NamedIds = NamedIds {
         order_id: OrderId::NONE,
         cl_ord_id: ClOrdId::NONE,
         orig_cl_ord_id: ClOrdId::NONE,
@@ -153,14 +153,18 @@ impl Engine {
     }
 
     /// Returns the fields that all answers to a session share.
-    pub(crate) fn asking(&self, session: Slot) -> Asking {
+    pub(crate) fn asking(&self, session: Slot) -> RepeatRequester {
         self.asking_of(&self.sessions[session])
     }
 
-    pub(crate) fn asking_of(&self, session: &Session) -> Asking {
+    pub(crate) fn asking_of(&self, session: &Session) -> RepeatRequester {
         let is_firmless = session.firm == NIL;
         let firm_id = if is_firmless { FirmId::NONE } else { self.firms[session.firm].firm_id };
-        Asking { session_id: session.session_id, firm_id, partition_id: self.config.partition_id }
+        RepeatRequester {
+            session_id: session.session_id,
+            firm_id,
+            partition_id: self.config.partition_id,
+        }
     }
 
     /// Refuses a new order, which never becomes a record.
@@ -215,7 +219,7 @@ impl Engine {
         self.say_answer(session, event, out);
     }
 
-    fn rejected(&mut self, asker: Asker, named: Named, reason: Reason) -> PlainEvent {
+    fn rejected(&mut self, asker: Requester, named: NamedIds, reason: Reason) -> PlainEvent {
         let session = &mut self.sessions[asker.session];
         PlainEvent::RequestRejected(RequestRejected {
             position: self.position,
@@ -236,8 +240,8 @@ impl Engine {
     /// Refuses a request for good: the refusal is its remembered answer.
     pub(crate) fn reject<S: EventSink>(
         &mut self,
-        asker: Asker,
-        named: Named,
+        asker: Requester,
+        named: NamedIds,
         reason: Reason,
         out: &mut S,
     ) {
@@ -246,7 +250,12 @@ impl Engine {
     }
 
     /// Refuses a request whose number was not accepted; remembers nothing.
-    pub(crate) fn reject_too_old<S: EventSink>(&mut self, asker: Asker, named: Named, out: &mut S) {
+    pub(crate) fn reject_too_old<S: EventSink>(
+        &mut self,
+        asker: Requester,
+        named: NamedIds,
+        out: &mut S,
+    ) {
         let event = self.rejected(asker, named, Reason::TooOld);
         self.say(&Event::Plain(event), out);
     }
@@ -254,7 +263,7 @@ impl Engine {
     /// Reports that a request was carried out.
     pub(crate) fn say_done<S: EventSink>(
         &mut self,
-        asker: Asker,
+        asker: Requester,
         cl_ord_id: ClOrdId,
         affected_count: u64,
         out: &mut S,

@@ -18,7 +18,7 @@ use crate::book::Levels;
 use crate::bust::Trades;
 use crate::config::{EngineConfig, EventSink, Memory, OnlyHearer};
 use crate::digest;
-use crate::emit::{Asker, Named};
+use crate::emit::{NamedIds, Requester};
 use crate::fillable::Hidden;
 use crate::index::{Slot, Table};
 use crate::instrument::{Firm, Instrument};
@@ -260,7 +260,7 @@ impl Engine {
         let Some(session) = self.take_request_no(session_id, request_no) else {
             return self.answer_again(request, out);
         };
-        let asker = Asker { session, request_no, template_id };
+        let asker = Requester { session, request_no, template_id };
         match request {
             Request::CancelOrder(m) => self.cancel_order(asker, m, out),
             Request::ReplaceOrder(m) => self.replace_order(asker, m, out),
@@ -270,7 +270,7 @@ impl Engine {
 
     /// Carries out all requests except those on single orders.
     #[cold]
-    fn office_request<S: EventSink>(&mut self, asker: Asker, request: &Request, out: &mut S) {
+    fn office_request<S: EventSink>(&mut self, asker: Requester, request: &Request, out: &mut S) {
         if self.config.is_digested {
             self.digest = digest::fold_request(self.digest, request);
         }
@@ -309,7 +309,7 @@ impl Engine {
         match self.sessions[session].outcomes.find(request_no, self.asking(session)) {
             Some(answer) => self.say_again(session, answer, out),
             None => {
-                let asker = Asker { session, request_no, template_id: request.template_id() };
+                let asker = Requester { session, request_no, template_id: request.template_id() };
                 self.reject_too_old(asker, named(request), out);
             }
         }
@@ -530,34 +530,38 @@ fn state_of(row: &Session) -> SessionState {
 }
 
 /// Returns the identifiers that a request names, for its refusal.
-pub(crate) fn named(request: &Request) -> Named {
+pub(crate) fn named(request: &Request) -> NamedIds {
     match request {
         Request::NewOrder(m) => {
-            Named { cl_ord_id: m.cl_ord_id, instrument_id: m.instrument_id, ..Named::NOTHING }
+            NamedIds { cl_ord_id: m.cl_ord_id, instrument_id: m.instrument_id, ..NamedIds::NOTHING }
         }
-        Request::ReplaceOrder(m) => Named {
+        Request::ReplaceOrder(m) => NamedIds {
             cl_ord_id: m.cl_ord_id,
             orig_cl_ord_id: m.orig_cl_ord_id,
             instrument_id: m.instrument_id,
-            ..Named::NOTHING
+            ..NamedIds::NOTHING
         },
-        Request::CancelOrder(m) => Named {
+        Request::CancelOrder(m) => NamedIds {
             cl_ord_id: m.cl_ord_id,
             orig_cl_ord_id: m.orig_cl_ord_id,
             instrument_id: m.instrument_id,
-            ..Named::NOTHING
+            ..NamedIds::NOTHING
         },
         Request::MassCancel(m) => {
-            Named { cl_ord_id: m.cl_ord_id, instrument_id: m.instrument_id, ..Named::NOTHING }
+            NamedIds { cl_ord_id: m.cl_ord_id, instrument_id: m.instrument_id, ..NamedIds::NOTHING }
         }
-        Request::Transfer(m) => Named { instrument_id: m.instrument_id, ..Named::NOTHING },
-        Request::SetPhase(m) => Named { instrument_id: m.instrument_id, ..Named::NOTHING },
-        Request::DefineInstrument(m) => Named { instrument_id: m.instrument_id, ..Named::NOTHING },
-        Request::SchedulePhase(m) => Named { instrument_id: m.instrument_id, ..Named::NOTHING },
+        Request::Transfer(m) => NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING },
+        Request::SetPhase(m) => NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING },
+        Request::DefineInstrument(m) => {
+            NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING }
+        }
+        Request::SchedulePhase(m) => {
+            NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING }
+        }
         Request::KillSwitch(_)
         | Request::BustTrade(_)
         | Request::DefineFirm(_)
         | Request::DefineAccount(_)
-        | Request::DefineSession(_) => Named::NOTHING,
+        | Request::DefineSession(_) => NamedIds::NOTHING,
     }
 }

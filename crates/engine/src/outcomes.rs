@@ -17,7 +17,7 @@ use weir_memory::prefetch_all;
 
 /// The repeating requester: the fields that all answers to a session share.
 #[derive(Clone, Copy)]
-pub(crate) struct Asking {
+pub(crate) struct RepeatRequester {
     pub(crate) session_id: SessionId,
     pub(crate) firm_id: FirmId,
     pub(crate) partition_id: PartitionId,
@@ -136,7 +136,7 @@ impl OrderAnswer {
         }
     }
 
-    fn event(&self, more: &More, asking: Asking) -> OrderEvent {
+    fn event(&self, more: &More, asking: RepeatRequester) -> OrderEvent {
         // Saturates for a malformed snapshot, in which more may be filled than ordered.
         let open_qty = Qty(self.order_qty.0.saturating_sub(self.cum_qty.0));
         OrderEvent {
@@ -268,7 +268,12 @@ impl Outcomes {
     }
 
     /// Restores an answer from a snapshot; returns false if the session cannot have such an answer.
-    pub(crate) fn restore(&mut self, event: &PlainEvent, count_max: u32, asking: Asking) -> bool {
+    pub(crate) fn restore(
+        &mut self,
+        event: &PlainEvent,
+        count_max: u32,
+        asking: RepeatRequester,
+    ) -> bool {
         let place = self.next;
         self.push(event, count_max) && self.event(place, asking) == *event
     }
@@ -309,7 +314,11 @@ impl Outcomes {
     }
 
     /// Returns the answer to a request while it is remembered, without position and numbers.
-    pub(crate) fn find(&self, request_no: RequestNo, asking: Asking) -> Option<PlainEvent> {
+    pub(crate) fn find(
+        &self,
+        request_no: RequestNo,
+        asking: RepeatRequester,
+    ) -> Option<PlainEvent> {
         self.runs().find_map(|run| {
             let at = self.answers[run.clone()]
                 .binary_search_by_key(&request_no, |answer| answer.0.request_no());
@@ -318,7 +327,7 @@ impl Outcomes {
     }
 
     /// Returns the answers from the oldest to the newest, in the form of [`find`](Outcomes::find).
-    pub(crate) fn in_order(&self, asking: Asking) -> impl Iterator<Item = PlainEvent> {
+    pub(crate) fn in_order(&self, asking: RepeatRequester) -> impl Iterator<Item = PlainEvent> {
         self.runs().flatten().map(move |place| self.event(place, asking))
     }
 
@@ -337,8 +346,8 @@ impl Outcomes {
         [newest..self.answers.len(), 0..newest].into_iter()
     }
 
-    fn event(&self, place: usize, asking: Asking) -> PlainEvent {
-        let Asking { session_id, partition_id, .. } = asking;
+    fn event(&self, place: usize, asking: RepeatRequester) -> PlainEvent {
+        let RepeatRequester { session_id, partition_id, .. } = asking;
         let (position, event_no) = (Position::NONE, EventNo::NONE);
         match self.answers[place].0 {
             Kind::Order(a) => {
@@ -378,8 +387,11 @@ impl Outcomes {
 mod tests {
     use super::*;
 
-    const ASKING: Asking =
-        Asking { session_id: SessionId(3), firm_id: FirmId(4), partition_id: PartitionId(1) };
+    const ASKING: RepeatRequester = RepeatRequester {
+        session_id: SessionId(3),
+        firm_id: FirmId(4),
+        partition_id: PartitionId(1),
+    };
 
     fn done(number: u64) -> PlainEvent {
         PlainEvent::RequestDone(RequestDone {

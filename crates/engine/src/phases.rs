@@ -8,7 +8,7 @@ use weir_wire::reference::SetPhase;
 use weir_wire::{Event, PlainEvent};
 
 use crate::config::EventSink;
-use crate::emit::{Asker, Change, Named};
+use crate::emit::{Change, NamedIds, Requester};
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
 use crate::instrument::is_call;
@@ -54,20 +54,20 @@ fn end_in(order: &Order, to: Phase) -> Option<Change> {
 }
 
 impl Engine {
-    pub(crate) fn set_phase<S: EventSink>(&mut self, asker: Asker, m: &SetPhase, out: &mut S) {
+    pub(crate) fn set_phase<S: EventSink>(&mut self, asker: Requester, m: &SetPhase, out: &mut S) {
         match self.check_set_phase(asker, m) {
             Ok(slot) => {
                 let ended_count = self.change_phase(slot, m.phase, out);
                 self.say_done(asker, ClOrdId::NONE, ended_count, out);
             }
             Err(reason) => {
-                let named = Named { instrument_id: m.instrument_id, ..Named::NOTHING };
+                let named = NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING };
                 self.reject(asker, named, reason, out);
             }
         }
     }
 
-    fn check_set_phase(&self, asker: Asker, m: &SetPhase) -> Result<Slot, Reason> {
+    fn check_set_phase(&self, asker: Requester, m: &SetPhase) -> Result<Slot, Reason> {
         let slot = self.check_phase_request(asker, m.instrument_id)?;
         self.check_change(slot, m.phase)?;
         Ok(slot)
@@ -76,7 +76,7 @@ impl Engine {
     /// Checks that the asker may change the instrument's phase here, now or later.
     pub(crate) fn check_phase_request(
         &self,
-        asker: Asker,
+        asker: Requester,
         instrument_id: InstrumentId,
     ) -> Result<Slot, Reason> {
         self.check_operator(asker, self.config.partition_id)?;

@@ -9,7 +9,7 @@ use weir_wire::order_entry::ReplaceOrder;
 
 use crate::account::cash_need;
 use crate::config::EventSink;
-use crate::emit::{Asker, Change, Named};
+use crate::emit::{Change, NamedIds, Requester};
 use crate::engine::Engine;
 use crate::entry::{holding_of, slices_suffice};
 use crate::index::Slot;
@@ -20,11 +20,11 @@ use crate::order::{Order, OrderLocation};
 impl Engine {
     pub(crate) fn replace_order<S: EventSink>(
         &mut self,
-        asker: Asker,
+        asker: Requester,
         m: &ReplaceOrder,
         out: &mut S,
     ) {
-        let mut named = Named {
+        let mut named = NamedIds {
             order_id: OrderId::NONE,
             cl_ord_id: m.cl_ord_id,
             orig_cl_ord_id: m.orig_cl_ord_id,

@@ -33,7 +33,7 @@ use crate::session::Session;
 use crate::stops::is_stop;
 use crate::transfer::LastTransfer;
 use bytes::{Reader, Writer};
-use promised::Promised;
+use promised::SnapshotReservations;
 
 const MAGIC: [u8; 8] = *b"WEIRSNAP";
 const VERSION: u32 = 3;
@@ -138,7 +138,7 @@ impl Engine {
         }
         let mut engine = Engine::new(config);
         engine.read_counters(&mut r)?;
-        let mut promised = Promised::default();
+        let mut promised = SnapshotReservations::default();
         engine.read_owners(&mut r, &mut promised)?;
         engine.read_sessions(&mut r)?;
         engine.read_instruments(&mut r)?;
@@ -210,7 +210,7 @@ impl Engine {
     fn read_owners(
         &mut self,
         r: &mut Reader<'_>,
-        promised: &mut Promised,
+        promised: &mut SnapshotReservations,
     ) -> Result<(), SnapshotError> {
         for _ in 0..r.count("firms", self.config.firms_max)? {
             let firm_id = FirmId(r.u32()?);
@@ -361,7 +361,7 @@ impl Engine {
     fn read_positions(
         &mut self,
         r: &mut Reader<'_>,
-        promised: &mut Promised,
+        promised: &mut SnapshotReservations,
     ) -> Result<(), SnapshotError> {
         for _ in 0..r.count("positions", self.config.positions_max)? {
             let (account, instrument) = (r.u32()?, r.u32()?);

@@ -16,7 +16,7 @@ use weir_wire::reference::SchedulePhase;
 
 use crate::config::{EventSink, SCHEDULE_MAX};
 use crate::digest::timer_word;
-use crate::emit::{Asker, Change, Named};
+use crate::emit::{Change, NamedIds, Requester};
 use crate::engine::Engine;
 use crate::index::Slot;
 use crate::order::Orders;
@@ -203,20 +203,20 @@ impl Engine {
 
     pub(crate) fn schedule_phase<S: EventSink>(
         &mut self,
-        asker: Asker,
+        asker: Requester,
         m: &SchedulePhase,
         out: &mut S,
     ) {
         match self.carry_out_schedule(asker, m) {
             Ok(count) => self.say_done(asker, ClOrdId::NONE, count, out),
             Err(reason) => {
-                let named = Named { instrument_id: m.instrument_id, ..Named::NOTHING };
+                let named = NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING };
                 self.reject(asker, named, reason, out);
             }
         }
     }
 
-    fn carry_out_schedule(&mut self, asker: Asker, m: &SchedulePhase) -> Result<u64, Reason> {
+    fn carry_out_schedule(&mut self, asker: Requester, m: &SchedulePhase) -> Result<u64, Reason> {
         self.check_phase_request(asker, m.instrument_id)?;
         if m.at == Nanos(0) {
             return Ok(self.timers.clear(m.instrument_id));

@@ -17,7 +17,7 @@ use weir_types::{Cash, ClOrdId, InstrumentId, Reason};
 use weir_wire::reference::Transfer;
 
 use crate::config::{CASH_LIMIT, EventSink, POSITION_LIMIT};
-use crate::emit::{Asker, Named};
+use crate::emit::{NamedIds, Requester};
 use crate::engine::Engine;
 use crate::index::Slot;
 
@@ -43,17 +43,17 @@ impl LastTransfer {
 }
 
 impl Engine {
-    pub(crate) fn transfer<S: EventSink>(&mut self, asker: Asker, m: &Transfer, out: &mut S) {
+    pub(crate) fn transfer<S: EventSink>(&mut self, asker: Requester, m: &Transfer, out: &mut S) {
         match self.carry_out_transfer(asker, m) {
             Ok(affected_count) => self.say_done(asker, ClOrdId::NONE, affected_count, out),
             Err(reason) => {
-                let named = Named { instrument_id: m.instrument_id, ..Named::NOTHING };
+                let named = NamedIds { instrument_id: m.instrument_id, ..NamedIds::NOTHING };
                 self.reject(asker, named, reason, out);
             }
         }
     }
 
-    fn carry_out_transfer(&mut self, asker: Asker, m: &Transfer) -> Result<u64, Reason> {
+    fn carry_out_transfer(&mut self, asker: Requester, m: &Transfer) -> Result<u64, Reason> {
         self.check_operator(asker, m.partition_id)?;
         let account = self.accounts.find(m.account_id.0).ok_or(Reason::UnknownAccount)?;
         let instrument = self.transfer_instrument(m)?;

@@ -8,7 +8,7 @@
 use weir_types::Nanos;
 
 use crate::instrument::Definition;
-use crate::moldudp64::Session;
+use crate::moldudp64::MoldSession;
 use crate::profile::Profile;
 use crate::update::Update;
 
@@ -122,7 +122,7 @@ pub enum FeedError {
 }
 
 /// A receiver of decoded definitions and updates.
-pub trait Sink {
+pub trait UpdateSink {
     /// Takes a new or changed definition of an instrument.
     fn define(&mut self, definition: &Definition);
     /// Takes an update.
@@ -142,7 +142,7 @@ pub trait Feed {
 
     /// Begins the session `name`, whose first packet arrived at `ts_recv`. For feeds whose session
     /// names state the date.
-    fn begin_session(&mut self, name: Session, ts_recv: Nanos) {
+    fn begin_session(&mut self, name: MoldSession, ts_recv: Nanos) {
         let _ = (name, ts_recv);
     }
 
@@ -174,20 +174,20 @@ pub trait Feed {
         &mut self,
         context: &Context,
         message: &[u8],
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError>;
 }
 
 /// A sink that stores everything, for tests and tools.
 #[derive(Clone, Debug, Default)]
-pub struct Collected {
+pub struct CollectedUpdates {
     /// The definitions in order of arrival.
     pub definitions: Vec<Definition>,
     /// The updates in order of arrival.
     pub updates: Vec<Update>,
 }
 
-impl Sink for Collected {
+impl UpdateSink for CollectedUpdates {
     fn define(&mut self, definition: &Definition) {
         self.definitions.push(*definition);
     }

@@ -35,7 +35,7 @@ pub mod soupbin;
 pub mod update;
 pub mod weir;
 
-pub use feed::{Collected, Context, Feed, FeedError, Packet, PacketKind, Sink};
+pub use feed::{CollectedUpdates, Context, Feed, FeedError, Packet, PacketKind, UpdateSink};
 pub use instrument::{Definition, SymbolText, Symbols};
 pub use profile::{OrderIds, Profile, Transport};
 pub use registry::{AnyFeed, FEEDS, FeedEntry, feed_by_name, feed_names};

@@ -31,20 +31,20 @@ pub const PAYLOAD_LEN_ETHERNET: usize = 1472;
 
 /// A session's name: ten bytes, letters and digits, padded with spaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Session(pub [u8; SESSION_LEN]);
+pub struct MoldSession(pub [u8; SESSION_LEN]);
 
-impl Session {
+impl MoldSession {
     /// Returns the session of this name, padded on the right; `None` when it is longer than ten
     /// bytes or not printable ASCII.
     #[must_use]
-    pub fn new(name: &str) -> Option<Session> {
+    pub fn new(name: &str) -> Option<MoldSession> {
         let name = name.as_bytes();
         if name.len() > SESSION_LEN || !name.iter().all(|byte| (b' '..=b'~').contains(byte)) {
             return None;
         }
         let mut bytes = [b' '; SESSION_LEN];
         bytes[..name.len()].copy_from_slice(name);
-        Some(Session(bytes))
+        Some(MoldSession(bytes))
     }
 
     /// Returns the name as one number, regardless of the side of its padding: the 64-bit FNV-1a
@@ -63,7 +63,7 @@ impl Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The session.
-    pub session: Session,
+    pub session: MoldSession,
     /// The sequence number of the first message, from 1.
     pub sequence: u64,
     /// The number of messages; zero in a heartbeat, 65,535 at the end of a session.
@@ -82,7 +82,7 @@ impl Header {
         let (session, numbers) = header.split_first_chunk().expect("the header is longer");
         let (sequence, count) = numbers.split_first_chunk().expect("eight bytes and two");
         Ok(Header {
-            session: Session(*session),
+            session: MoldSession(*session),
             sequence: u64::from_be_bytes(*sequence),
             count: u16::from_be_bytes(count.try_into().expect("two bytes are left")),
         })
@@ -99,7 +99,7 @@ impl Header {
     }
 }
 
-/// Reads a downstream packet's header. The session's number is [`Session::number`].
+/// Reads a downstream packet's header. The session's number is [`MoldSession::number`].
 ///
 /// # Errors
 /// [`FeedError::ShortPacket`].
@@ -188,7 +188,7 @@ impl<'a> Iterator for Messages<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The session of the messages.
-    pub session: Session,
+    pub session: MoldSession,
     /// The sequence number of the first message.
     pub sequence: u64,
     /// The number of messages, at least one. The server answers with as many as fit one packet.
@@ -219,7 +219,7 @@ impl Request {
 /// The outcome of adding a message to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Pushed {
+pub enum PushOutcome {
     /// The message is in the packet.
     Added,
     /// The packet has no room for the message: take the packet first.
@@ -234,7 +234,7 @@ pub enum Pushed {
 /// never longer than `len_max`.
 #[derive(Clone, Debug)]
 pub struct PacketWriter {
-    session: Session,
+    session: MoldSession,
     sequence: u64,
     count: u16,
     len_max: usize,
@@ -245,7 +245,7 @@ impl PacketWriter {
     /// Creates a writer of packets of `session` of at most `len_max` bytes; the next message gets
     /// the number `sequence`. `len_max` is raised to fit at least a message of one byte.
     #[must_use]
-    pub fn new(session: Session, sequence: u64, len_max: usize) -> PacketWriter {
+    pub fn new(session: MoldSession, sequence: u64, len_max: usize) -> PacketWriter {
         let len_max = len_max.max(HEADER_LEN + 3);
         let mut datagram = Vec::with_capacity(len_max);
         datagram.resize(HEADER_LEN, 0);
@@ -265,20 +265,20 @@ impl PacketWriter {
     }
 
     /// Adds a message to the packet.
-    pub fn push(&mut self, message: &[u8]) -> Pushed {
-        let Ok(len) = u16::try_from(message.len()) else { return Pushed::TooLong };
+    pub fn push(&mut self, message: &[u8]) -> PushOutcome {
+        let Ok(len) = u16::try_from(message.len()) else { return PushOutcome::TooLong };
         let room = self.len_max - HEADER_LEN;
         if message.len() + 2 > room {
-            return Pushed::TooLong;
+            return PushOutcome::TooLong;
         }
         let is_full = self.datagram.len() + message.len() + 2 > self.len_max;
         if is_full || self.count == END_OF_SESSION - 1 {
-            return Pushed::Full;
+            return PushOutcome::Full;
         }
         self.datagram.extend_from_slice(&len.to_be_bytes());
         self.datagram.extend_from_slice(message);
         self.count += 1;
-        Pushed::Added
+        PushOutcome::Added
     }
 
     /// Passes the packet to `send` if it has a message, and begins the next one.
@@ -334,8 +334,8 @@ mod tests {
 
     use super::*;
 
-    fn session() -> Session {
-        Session::new("WEIR00001A").expect("ten letters and digits")
+    fn session() -> MoldSession {
+        MoldSession::new("WEIR00001A").expect("ten letters and digits")
     }
 
     fn messages(datagram: &[u8]) -> Vec<Result<(u64, &[u8]), FeedError>> {
@@ -401,17 +401,20 @@ mod tests {
 
     #[test]
     fn a_session_has_one_number_whatever_its_padding() {
-        let number = |name: &str| Session::new(name).expect("a name").number();
+        let number = |name: &str| MoldSession::new(name).expect("a name").number();
         assert_eq!(number("ABC"), number("       ABC"));
         assert_ne!(number("ABC"), number("ABD"));
-        assert_eq!(Session::new("ABCDEFGHIJK"), None);
-        assert_eq!(Session::new("A\n"), None);
+        assert_eq!(MoldSession::new("ABCDEFGHIJK"), None);
+        assert_eq!(MoldSession::new("A\n"), None);
     }
 
     #[test]
     fn numbers_at_their_end_stay_there() {
         let mut writer = PacketWriter::new(session(), u64::MAX, 100);
-        assert_eq!((writer.push(b"a"), writer.push(b"b")), (Pushed::Added, Pushed::Added));
+        assert_eq!(
+            (writer.push(b"a"), writer.push(b"b")),
+            (PushOutcome::Added, PushOutcome::Added)
+        );
         assert_eq!(writer.next_sequence(), u64::MAX);
         writer.take(|datagram| {
             assert_eq!(messages(datagram).pop(), Some(Ok((u64::MAX, &b"b"[..]))));
@@ -422,9 +425,9 @@ mod tests {
     fn a_packet_holds_no_more_messages_than_its_count_can_say() {
         let mut writer = PacketWriter::new(session(), 1, usize::from(u16::MAX) * 3);
         for _ in 0..END_OF_SESSION - 1 {
-            assert_eq!(writer.push(b""), Pushed::Added);
+            assert_eq!(writer.push(b""), PushOutcome::Added);
         }
-        assert_eq!(writer.push(b""), Pushed::Full);
+        assert_eq!(writer.push(b""), PushOutcome::Full);
         writer.take(|datagram| assert_eq!(messages(datagram).len(), 65_534));
     }
 
@@ -439,12 +442,12 @@ mod tests {
             let mut sent: Vec<Vec<u8>> = Vec::new();
             let mut want = Vec::new();
             for message in &all {
-                if writer.push(message) == Pushed::Full {
+                if writer.push(message) == PushOutcome::Full {
                     let taken = writer.take(|datagram| sent.push(datagram.to_vec()));
                     prop_assert!(taken.is_some());
                     let filled = sent.last().map_or(0, Vec::len);
                     prop_assert!(filled + 2 + message.len() > len_max);
-                    prop_assert_eq!(writer.push(message), Pushed::Added);
+                    prop_assert_eq!(writer.push(message), PushOutcome::Added);
                 }
                 if HEADER_LEN + 2 + message.len() <= len_max {
                     want.push((first + want.len() as u64, message.as_slice()));

@@ -1,7 +1,7 @@
 //! The common parts of the aggregators OPRA and CTA: blocks with a checksum, and quotes that state
 //! their effect on the best bid and offer over all venues.
 //!
-//! Such a quote rarely repeats the whole best bid and offer, so [`Bests`] remembers it.
+//! Such a quote rarely repeats the whole best bid and offer, so [`BestQuotes`] remembers it.
 
 use weir_types::{InstrumentId, Price, Qty};
 
@@ -72,11 +72,11 @@ pub(super) enum Change {
 
 /// The best bids and offers stated by a feed, by instrument number.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bests {
+pub(super) struct BestQuotes {
     sides: Vec<[Best; 2]>,
 }
 
-impl Bests {
+impl BestQuotes {
     /// Applies a quote's changes of bid and offer; returns the new best if there is a change.
     pub(super) fn apply(
         &mut self,

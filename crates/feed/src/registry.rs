@@ -5,8 +5,10 @@
 
 use weir_types::Nanos;
 
-use crate::moldudp64::Session;
-use crate::{Context, Feed, FeedError, Packet, Profile, Sink, cta, dbn, iex, itch, opra, weir};
+use crate::moldudp64::MoldSession;
+use crate::{
+    Context, Feed, FeedError, Packet, Profile, UpdateSink, cta, dbn, iex, itch, opra, weir,
+};
 
 /// The midnight from which times of day count if no day is configured.
 const NO_DAY: Nanos = Nanos(0);
@@ -35,7 +37,7 @@ macro_rules! feeds {
                 match self { $(AnyFeed::$name(feed) => feed.begin_day(midnight),)+ }
             }
 
-            fn begin_session(&mut self, name: Session, ts_recv: Nanos) {
+            fn begin_session(&mut self, name: MoldSession, ts_recv: Nanos) {
                 match self { $(AnyFeed::$name(feed) => feed.begin_session(name, ts_recv),)+ }
             }
 
@@ -58,7 +60,7 @@ macro_rules! feeds {
                 &mut self,
                 context: &Context,
                 message: &[u8],
-                sink: &mut impl Sink,
+                sink: &mut impl UpdateSink,
             ) -> Result<(), FeedError> {
                 match self { $(AnyFeed::$name(feed) => feed.decode(context, message, sink),)+ }
             }
@@ -69,8 +71,8 @@ macro_rules! feeds {
 feeds! {
     /// CQS and CTS.
     Cta(cta::Cta) {
-        cta::CQS => cta::Cta::new(cta::Line::Quotes),
-        cta::CTS => cta::Cta::new(cta::Line::Trades),
+        cta::CQS => cta::Cta::new(cta::CtaFeed::Quotes),
+        cta::CTS => cta::Cta::new(cta::CtaFeed::Trades),
     }
     /// Files of DBN.
     Dbn(dbn::Dbn) { dbn::PROFILE => dbn::Dbn::new() }

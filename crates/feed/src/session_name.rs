@@ -6,7 +6,7 @@
 
 use weir_types::{Epoch, Nanos};
 
-use crate::moldudp64::{SESSION_LEN, Session};
+use crate::moldudp64::{MoldSession, SESSION_LEN};
 
 /// The version of the rules that turn events into messages. Raise it with every change of the
 /// messages of an event: otherwise a session that continues after a program's restart would have
@@ -41,13 +41,13 @@ impl Calendar {
 
 /// Returns the name of a day's session: the mapping, the hour, the day, the epoch.
 #[must_use]
-pub fn session_name(calendar: Calendar, midnight: Nanos, epoch: Epoch) -> Session {
+pub fn session_name(calendar: Calendar, midnight: Nanos, epoch: Epoch) -> MoldSession {
     let mut name = [b'0'; SESSION_LEN];
     put_base36(u64::from(MAPPING), &mut name[..1]);
     put_base36(u64::from(calendar.begins_hour), &mut name[1..2]);
     put_base36(midnight.0 / DAY, &mut name[2..4]);
     put_base36(u64::from(epoch.0), &mut name[4..]);
-    Session(name)
+    MoldSession(name)
 }
 
 /// The contents of a session's name.
@@ -66,7 +66,7 @@ pub struct SessionName {
 impl SessionName {
     /// Parses a name; `None` for one that [`session_name`] does not produce.
     #[must_use]
-    pub fn read(session: Session) -> Option<SessionName> {
+    pub fn read(session: MoldSession) -> Option<SessionName> {
         let name = session.0;
         let begins_hour = u8::try_from(base36(&name[1..2])?).ok().filter(|hour| *hour < 24)?;
         Some(SessionName {
@@ -158,7 +158,7 @@ mod tests {
             }
         }
         for text in ["1011 00010", "1Z11000010", "10110a0010", "          "] {
-            let session = Session::new(text).expect("ten letters");
+            let session = MoldSession::new(text).expect("ten letters");
             assert_eq!(SessionName::read(session), None, "{text}");
         }
     }

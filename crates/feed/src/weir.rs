@@ -11,8 +11,8 @@
 use weir_types::Nanos;
 
 use super::itch::Itch;
-use super::moldudp64::{SESSION_LEN, Session};
-use super::{Context, Feed, FeedError, Packet, Profile, Sink, Transport, itch, moldudp64};
+use super::moldudp64::{MoldSession, SESSION_LEN};
+use super::{Context, Feed, FeedError, Packet, Profile, Transport, UpdateSink, itch, moldudp64};
 use crate::session_name::{MAPPING, SessionName};
 
 /// The feed's profile: that of ITCH, with sessions that state their day.
@@ -51,14 +51,14 @@ impl Feed for Weir {
 
     /// Times become absolute, counted from the beginning of the session's day. With a name that is
     /// not Weir's they stay relative to the session's beginning.
-    fn begin_session(&mut self, session: Session, ts_recv: Nanos) {
+    fn begin_session(&mut self, session: MoldSession, ts_recv: Nanos) {
         let name = SessionName::read(session);
         self.itch = Itch::new(name.map_or(Nanos(0), |name| name.midnight(ts_recv)));
     }
 
     fn packet<'a>(&self, datagram: &'a [u8]) -> Result<Packet<'a>, FeedError> {
         let packet = moldudp64::read_packet(datagram, 0)?;
-        let name = datagram.first_chunk::<SESSION_LEN>().copied().map(Session);
+        let name = datagram.first_chunk::<SESSION_LEN>().copied().map(MoldSession);
         match name.and_then(SessionName::read) {
             Some(name) if name.mapping == MAPPING => Ok(packet),
             name => {
@@ -78,7 +78,7 @@ impl Feed for Weir {
         &mut self,
         context: &Context,
         message: &[u8],
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         self.itch.decode(context, message, sink)
     }
@@ -89,14 +89,14 @@ mod tests {
     use weir_types::Epoch;
 
     use super::*;
-    use crate::Collected;
+    use crate::CollectedUpdates;
     use crate::itch::encode::{Header, OrderDelete};
     use crate::moldudp64::PacketWriter;
     use crate::session_name::{Calendar, session_name};
 
     const DAY: u64 = 86_400_000_000_000;
 
-    fn packet_of(session: Session) -> Vec<u8> {
+    fn packet_of(session: MoldSession) -> Vec<u8> {
         let mut writer = PacketWriter::new(session, 1, 1_400);
         writer.heartbeat().to_vec()
     }
@@ -110,8 +110,8 @@ mod tests {
         other.0[0] += 1;
         for (session, value) in [
             (other, u64::from(MAPPING) + 1),
-            (Session(*b"NASDAQ    "), u64::MAX),
-            (Session(*b"1Z00000000"), u64::MAX),
+            (MoldSession(*b"NASDAQ    "), u64::MAX),
+            (MoldSession(*b"1Z00000000"), u64::MAX),
         ] {
             let field = "the session's version of the rules";
             let refused = feed.packet(&packet_of(session)).map(|packet| packet.sequence);
@@ -129,7 +129,7 @@ mod tests {
         let context = Context { sequence: 1, channel: 0, ts_send: Nanos(0) };
         let mut at = |session, ts_recv| {
             feed.begin_session(session, Nanos(ts_recv));
-            let mut told = Collected::default();
+            let mut told = CollectedUpdates::default();
             feed.decode(&context, &message, &mut told).expect("it is understood");
             told.updates[0].ts_event.0
         };
@@ -138,6 +138,6 @@ mod tests {
         for ts_recv in [midnight.0 + 5, midnight.0 - 5, midnight.0 + 3 * DAY] {
             assert_eq!(at(session, ts_recv), midnight.0 + 7, "{ts_recv}");
         }
-        assert_eq!(at(Session(*b"NASDAQ    "), midnight.0), 7);
+        assert_eq!(at(MoldSession(*b"NASDAQ    "), midnight.0), 7);
     }
 }

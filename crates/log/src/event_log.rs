@@ -17,7 +17,7 @@ use crate::embedded::open::Purpose;
 use crate::embedded::{EmbeddedLog, LogConfig};
 use crate::error::LogError;
 use crate::reader::LogReader;
-use crate::recovery::Cut;
+use crate::recovery::CutTail;
 use crate::segment::SegmentKind;
 
 /// The number of bytes of records at which a frame is written without waiting for more.
@@ -58,7 +58,7 @@ pub struct EventLogReport {
     /// Its record numbers, from the first to one after the last.
     pub records: std::ops::Range<u64>,
     /// The damage that was cut off.
-    pub cut: Option<Cut>,
+    pub cut: Option<CutTail>,
     /// Records that are neither on disk nor replayed by the engine: the log begins after them, and
     /// all earlier records are removed.
     pub hole: Option<std::ops::Range<u64>>,

@@ -28,7 +28,7 @@ pub use embedded::{EmbeddedLog, LogConfig};
 pub use error::LogError;
 pub use event_log::{EventAppend, EventLog, EventLogConfig, EventLogReport, read_events};
 pub use reader::{Entry, LogReader};
-pub use recovery::{Cut, EpochReason, Inspection, RecoveryReport, inspect};
+pub use recovery::{CutTail, EpochReason, Inspection, RecoveryReport, inspect};
 pub use segment::{EpochEnd, SegmentHeader, SegmentKind};
 pub use snapshot::{
     SkippedSnapshot, Snapshot, SnapshotFault, SnapshotHeader, SnapshotPart, SnapshotStore,

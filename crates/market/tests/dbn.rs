@@ -3,7 +3,7 @@
 use weir_feed::dbn::Dbn;
 use weir_feed::dbn::record::{RecordHeader, UNDEF_PRICE, flag, rtype};
 use weir_feed::update::Action;
-use weir_feed::{Collected, Context, Feed, FeedError};
+use weir_feed::{CollectedUpdates, Context, Feed, FeedError};
 use weir_market::book::{Books, BooksConfig, OrderIds};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side, TradingState};
 
@@ -54,14 +54,14 @@ fn ten(rows: &[[i64; 4]]) -> Vec<[i64; 4]> {
 
 struct Follower {
     feed: Dbn,
-    told: Collected,
+    told: CollectedUpdates,
     books: Books,
 }
 
 impl Follower {
     fn new() -> Follower {
         let config = BooksConfig { order_ids: OrderIds::OfInstrument, ..BooksConfig::default() };
-        Follower { feed: Dbn::new(), told: Collected::default(), books: Books::new(&config) }
+        Follower { feed: Dbn::new(), told: CollectedUpdates::default(), books: Books::new(&config) }
     }
 
     fn take(&mut self, record: &[u8]) -> Result<(), FeedError> {

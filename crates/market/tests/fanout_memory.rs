@@ -10,7 +10,7 @@ use std::cell::Cell;
 use memory::{Counting, allocation_count};
 use weir_feed::{Definition, SymbolText, TradeFlags, Venue};
 use weir_market::conflate::{
-    Bbo, Body, BookView, Content, DayStatistics, Entry, Fanout, Pattern, Poll, Polled, Stamp,
+    Bbo, Body, BookView, Content, DayStatistics, Entry, Fanout, Pattern, Poll, PollOutcome, Stamp,
     Status, SubscriberId, Subscription, Trade,
 };
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
@@ -146,7 +146,7 @@ impl Crowd {
                 *told += 1;
                 *gaps += u64::from(matches!(message.entry.body, Body::Gap(_)));
             });
-            assert!(matches!(polled, Polled::Sent { .. }), "{polled:?}");
+            assert!(matches!(polled, PollOutcome::Sent { .. }), "{polled:?}");
         }
         fanout.take_ready(|_| ());
         fanout.take_interest().for_each(drop);

@@ -7,7 +7,7 @@ use core::num::NonZeroU64;
 
 use memory::{Counting, allocation_count};
 use weir_market::interval::{
-    Activity, IntervalBuilder, IntervalConfig, IntervalStatistics, OrderAct, Quote, Quoted,
+    Activity, IntervalBuilder, IntervalConfig, IntervalStatistics, OrderAct, Quote, QuoteChange,
 };
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
@@ -26,7 +26,7 @@ fn play(builder: &mut IntervalBuilder, numbers: std::ops::Range<u64>, told: &mut
         let (sequence, state, is_whole) = (number, None, false);
         let quote = Quote { bid_px, bid_sz, ask_px, ask_sz };
         builder.quote(
-            &Quoted { instrument_id, channel, is_whole, state, sequence, ts_event, quote },
+            &QuoteChange { instrument_id, channel, is_whole, state, sequence, ts_event, quote },
             tell,
         );
         let activity = Activity {

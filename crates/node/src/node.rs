@@ -2,7 +2,7 @@
 //! `exchange`, `replica` and `router` add what only they have.
 //!
 //! ```text
-//! thread core       gateway │ control partition │ control feed │ partition 1     (fused)
+//! thread core       gateway │ control partition │ control importer │ partition 1     (fused)
 //! thread newcomers  connections that have not logged on
 //! thread handshakes TLS handshakes, with TLS
 //! thread delivery   delivery store
@@ -10,7 +10,7 @@
 //! thread web        order state over HTTP, with web-readers, where configured
 //! thread ingest     sockets of outside cores, where configured
 //! thread replica    follows another node, where configured
-//! thread broker     durable subscriptions and their sockets, where configured
+//! thread subscribe  durable subscriptions and their sockets, where configured
 //! thread market-…   market data: receive and update, and flush-… for its subscribers
 //! thread publish    the node's own market, where published; snapshots  snapshots of it
 //! thread keeper     probe drain
@@ -110,8 +110,8 @@ impl Node {
 
     /// Returns the address for subscribers and publishers, if durable subscriptions are served.
     #[must_use]
-    pub fn broker_address(&self) -> Option<SocketAddr> {
-        self.status.broker.as_ref().map(|(address, _)| *address)
+    pub fn subscriptions_address(&self) -> Option<SocketAddr> {
+        self.status.subscriptions.as_ref().map(|(address, _)| *address)
     }
 
     /// Returns the addresses for market-data subscribers, one per flush thread; empty if none is

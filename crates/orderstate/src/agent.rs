@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use weir_delivery::{Asked, Desk, DeskConfig, Question, TokenKeys};
+use weir_delivery::{Desk, DeskConfig, FetchOutcome, Question, TokenKeys};
 use weir_door::ConnectionId;
 use weir_door::reader_ports::{PageSender, ReaderPorts};
 use weir_door::reader_rings::{DeliveryRequest, Fetch};
@@ -17,10 +17,10 @@ use weir_types::{Durability, Epoch, Nanos, PartitionId};
 use crate::cold::{ColdAgent, ColdFeeder, ColdSources};
 use crate::figures::DeliveryFigures;
 use crate::ingest::own::OwnEvents;
-use crate::ingest::{Feed, FeedParts, Feeds, IngestFigures, IngestPort};
+use crate::ingest::{IngestFigures, IngestPort, SourceStore, SourceStoreParts, SourceStores};
 use crate::reader_lister::ReaderLister;
 use crate::replica::{ReplicaFigures, UpdatePort};
-use crate::stores::kept::{KeepSources, KeptSources, OwnFeed, SourceFeed};
+use crate::stores::kept::{KeepSettings, KeptOwnStore, KeptSourceStore, KeptSources};
 use crate::stores::own::OwnSource;
 use crate::stores::{OWN, StoreReport, StoreSettings, Sweeper};
 use crate::token_keys::sealer;
@@ -57,7 +57,7 @@ pub struct DeliveryParts {
     /// The followed sources of another node, the ring of their updates, and their figures.
     pub replica: Option<(Vec<StoreSettings>, UpdatePort, Arc<ReplicaFigures>)>,
     /// The settings for keeping the stores over a restart.
-    pub keep: KeepSources,
+    pub keep: KeepSettings,
     /// The archive of the partition's own orders that the store discards, if any.
     pub cold: Option<ColdFeeder>,
     /// The delivery agent's own thread.
@@ -67,7 +67,7 @@ pub struct DeliveryParts {
 /// The delivery stores' agent.
 pub struct DeliveryAgent {
     /// The stores, the node's own partition's first, with their readers.
-    feeds: Feeds,
+    source_stores: SourceStores,
     ports: ReaderPorts,
     sweeper: Sweeper,
     lister: ReaderLister,
@@ -94,27 +94,36 @@ impl DeliveryAgent {
         let (port, figures) = parts.ingest;
         let cold = parts.cold_sources.as_ref();
         let kept = parts.keep.bring_back(parts.own, &parts.sources, cold, &parts.wake)?;
-        let mut feeds = Vec::new();
-        if let Some(OwnFeed { store, stream, events, snapshot_every }) = kept.own {
-            let own = FeedParts::own(desk(store), stream, OwnEvents::new(events), snapshot_every);
-            feeds.push(FeedParts { cold: parts.cold, ..own });
+        let mut source_stores = Vec::new();
+        if let Some(KeptOwnStore { store, stream, events, snapshot_every }) = kept.own {
+            let own =
+                SourceStoreParts::own(desk(store), stream, OwnEvents::new(events), snapshot_every);
+            source_stores.push(SourceStoreParts { cold: parts.cold, ..own });
         }
         let snapshot_every = parts.keep.snapshot_every;
-        for SourceFeed { store, stream, journal, tail, cold } in kept.feeds {
+        for KeptSourceStore { store, stream, journal, tail, cold } in kept.source_stores {
             let (desk, is_replica, own) = (desk(store), false, None);
-            let parts =
-                FeedParts { desk, stream, journal, tail, is_replica, own, snapshot_every, cold };
-            feeds.push(parts);
+            let parts = SourceStoreParts {
+                desk,
+                stream,
+                journal,
+                tail,
+                is_replica,
+                own,
+                snapshot_every,
+                cold,
+            };
+            source_stores.push(parts);
         }
         let updates = parts.replica.map(|(followed, port, figures)| {
             for settings in followed {
                 let desk = desk(settings.store(Epoch::NONE));
-                feeds.push(FeedParts::replica(settings.source, desk));
+                source_stores.push(SourceStoreParts::replica(settings.source, desk));
             }
             (port, figures)
         });
         let mut agent = DeliveryAgent {
-            feeds: Feeds::new(feeds, port, updates, kept.port, figures),
+            source_stores: SourceStores::new(source_stores, port, updates, kept.port, figures),
             ports: parts.ports,
             sweeper: Sweeper::default(),
             lister: ReaderLister::default(),
@@ -137,18 +146,18 @@ impl DeliveryAgent {
 
     /// Takes the archives' agents, for their thread.
     pub fn take_cold(&mut self) -> Vec<ColdAgent> {
-        self.feeds.take_cold()
+        self.source_stores.take_cold()
     }
 
     fn feed_cold_at_start(&mut self) {
-        if let Some(own) = self.feeds.own() {
+        if let Some(own) = self.source_stores.own() {
             own.feed_cold_at_start();
         }
     }
 
     /// Ingests events of the node's own partition; returns their number.
     fn ingest(&mut self) -> usize {
-        let Some(own) = self.feeds.own() else { return 0 };
+        let Some(own) = self.source_stores.own() else { return 0 };
         let (taken, changes) = own.take_events(INGEST_MAX, &self.figures);
         self.figures.counters.ingested.fetch_add(changes, Ordering::Relaxed);
         taken
@@ -160,7 +169,7 @@ impl DeliveryAgent {
         let mut taken = 0;
         loop {
             let some = self.ingest();
-            self.feeds.feed_cold(now);
+            self.source_stores.feed_cold(now);
             taken += some;
             if some < INGEST_MAX {
                 return taken;
@@ -169,7 +178,7 @@ impl DeliveryAgent {
     }
 
     fn publish_markets(&mut self) {
-        if let Some(markets) = self.feeds.own().and_then(Feed::markets)
+        if let Some(markets) = self.source_stores.own().and_then(SourceStore::markets)
             && markets.has_changes()
         {
             let mut table = self.figures.markets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,7 +187,7 @@ impl DeliveryAgent {
     }
 
     fn publish_store(&self) {
-        let Some(store) = self.feeds.first_store() else { return };
+        let Some(store) = self.source_stores.first_store() else { return };
         let orders = u64::from(store.live_count()) + u64::from(store.ended_count());
         self.figures.counters.orders.store(orders, Ordering::Relaxed);
         let figures = StoreReport::of(store);
@@ -187,13 +196,13 @@ impl DeliveryAgent {
 
     /// Sweeps one of the stores for one step.
     fn sweep(&mut self) -> bool {
-        let turn = self.sweeper.next(self.feeds.desks_ref().map(Desk::store));
-        let desk = self.feeds.desks().nth(turn);
+        let turn = self.sweeper.next(self.source_stores.desks_ref().map(Desk::store));
+        let desk = self.source_stores.desks().nth(turn);
         let was_sweeping = self.is_sweeping;
         self.is_sweeping =
             desk.is_some_and(|desk| Sweeper::step(desk.store_mut(), &self.figures.sweeps));
         if was_sweeping && !self.is_sweeping {
-            self.feeds.publish();
+            self.source_stores.publish();
         }
         self.is_sweeping
     }
@@ -204,19 +213,19 @@ impl DeliveryAgent {
                 None => return taken,
                 Some(DeliveryRequest::Fetch(fetch)) => self.ask(&fetch, now),
                 Some(DeliveryRequest::Cancel(id, number)) => {
-                    self.feeds.desks().for_each(|desk| desk.cancel(id.0, number));
+                    self.source_stores.desks().for_each(|desk| desk.cancel(id.0, number));
                 }
                 Some(DeliveryRequest::AddCredit(id, more)) => {
-                    self.feeds.desks().for_each(|desk| desk.add_credit(id.0, &more, now));
+                    self.source_stores.desks().for_each(|desk| desk.add_credit(id.0, &more, now));
                 }
                 Some(DeliveryRequest::Writable(id, true)) => {
                     self.paused.retain(|paused| *paused != id);
-                    self.feeds.desks().for_each(|desk| desk.resume(id.0));
+                    self.source_stores.desks().for_each(|desk| desk.resume(id.0));
                 }
                 Some(DeliveryRequest::Writable(id, false)) => self.paused.push(id),
                 Some(DeliveryRequest::Gone(id)) => {
                     self.paused.retain(|paused| *paused != id);
-                    self.feeds.desks().for_each(|desk| desk.drop_connection(id.0));
+                    self.source_stores.desks().for_each(|desk| desk.drop_connection(id.0));
                 }
             }
         }
@@ -232,11 +241,11 @@ impl DeliveryAgent {
             entitlement: fetch.entitlement,
         };
         let desk = match fetch.fetch.source_id {
-            PartitionId::NONE => self.feeds.desk_of(OWN),
-            source => self.feeds.desk_of(source),
+            PartitionId::NONE => self.source_stores.desk_of(OWN),
+            source => self.source_stores.desk_of(source),
         };
-        let asked = desk.map_or_else(Asked::Refused, |desk| desk.ask(&question, now));
-        if let Asked::Refused(reason) = asked {
+        let asked = desk.map_or_else(FetchOutcome::Refused, |desk| desk.ask(&question, now));
+        if let FetchOutcome::Refused(reason) = asked {
             self.figures.counters.refused.fetch_add(1, Ordering::Relaxed);
             self.ports.refuse(fetch, reason);
         }
@@ -246,7 +255,7 @@ impl DeliveryAgent {
     fn serve(&mut self, now: Nanos) -> usize {
         for connection in std::mem::take(&mut self.blocked) {
             if self.ports.has_room(connection) {
-                self.feeds.desks().for_each(|desk| desk.resume(connection.0));
+                self.source_stores.desks().for_each(|desk| desk.resume(connection.0));
             } else {
                 self.blocked.push(connection);
             }
@@ -259,7 +268,7 @@ impl DeliveryAgent {
         };
         let (mut page_count, mut row_count, mut parked) = (0, 0, 0);
         self.has_more = false;
-        for desk in self.feeds.desks() {
+        for desk in self.source_stores.desks() {
             let polled = desk.poll(now, &mut sink);
             page_count += polled.page_count;
             row_count += u64::from(polled.row_count);
@@ -284,21 +293,21 @@ impl Agent for DeliveryAgent {
 
     fn do_work(&mut self, now: Nanos) -> usize {
         let mut ingested = self.ingest();
-        let has_older = self.feeds.feed_cold(now);
-        let fed = self.feeds.work(now);
+        let has_older = self.source_stores.feed_cold(now);
+        let fed = self.source_stores.work(now);
         let asked = self.take_requests(now);
         if asked > 0 {
             ingested += self.ingest_all(now);
         }
-        let answered = self.feeds.take_older_pages();
+        let answered = self.source_stores.take_older_pages();
         let mut served = self.serve(now) + answered;
-        served += self.feeds.ask_for_older();
+        served += self.source_stores.ask_for_older();
         if ingested > 0 {
             self.news_at = now;
         }
         let swept = self.sweep();
-        let listed = self.lister.step(&self.figures.readers, &mut self.feeds, now);
-        let is_followed = fed > 0 && self.feeds.own().is_none();
+        let listed = self.lister.step(&self.figures.readers, &mut self.source_stores, now);
+        let is_followed = fed > 0 && self.source_stores.own().is_none();
         if ingested > 0 || swept || is_followed {
             self.publish_markets();
             self.publish_store();
@@ -310,24 +319,24 @@ impl Agent for DeliveryAgent {
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
-        let gap = self.feeds.next_deadline().unwrap_or(Nanos(u64::MAX)).max(now);
+        let gap = self.source_stores.next_deadline().unwrap_or(Nanos(u64::MAX)).max(now);
         // Batches of outside cores wake this thread; only the partition's events must be polled.
-        let own = self.feeds.desks_ref().find(|desk| desk.store().source() == OWN);
+        let own = self.source_stores.desks_ref().find(|desk| desk.store().source() == OWN);
         let interval = match own.map_or(0, Desk::reader_count) {
             // The gateway takes pages without a notice.
             _ if !self.blocked.is_empty() => self.look_interval.0,
-            0 if !self.feeds.is_own_followed() => IDLE_INTERVAL,
+            0 if !self.source_stores.is_own_followed() => IDLE_INTERVAL,
             _ if now.since(self.news_at).0 > QUIET_AFTER => QUIET_FACTOR * self.look_interval.0,
             _ => self.look_interval.0,
         };
         let look = Nanos(now.0 + interval).min(gap);
-        let due = self.feeds.desks_ref().filter_map(Desk::next_deadline).min();
+        let due = self.source_stores.desks_ref().filter_map(Desk::next_deadline).min();
         Some(due.map_or(look, |deadline| deadline.max(now).min(look)))
     }
 
     fn stop(&mut self, now: Nanos) -> bool {
         self.do_work(now);
-        self.feeds.close();
+        self.source_stores.close();
         true
     }
 }
@@ -493,7 +502,7 @@ pub(crate) mod tests {
             look_interval: Nanos(1),
             figures: Arc::new(DeliveryFigures::default()),
             ingest: (None, Arc::default()),
-            keep: KeepSources::in_dir(dir),
+            keep: KeepSettings::in_dir(dir),
             replica: None,
             cold: None,
             cold_sources: None,
@@ -609,7 +618,7 @@ pub(crate) mod tests {
     /// Returns true when the store honours a token of `epoch` at the change `number`.
     fn honours(agent: &mut DeliveryAgent, epoch: Epoch, number: u64) -> bool {
         let place = weir_delivery::Place::new(Seq(number), Rec(number));
-        let store = agent.feeds.own().expect("it trades").desk.store();
+        let store = agent.source_stores.own().expect("it trades").desk.store();
         store.check(epoch, place, &weir_delivery::Filter::ALL).is_ok()
     }
 

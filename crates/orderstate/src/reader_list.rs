@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
-use weir_delivery::{Filter, Lag, Waiting, WaitsFor};
+use weir_delivery::{Filter, Lag, WaitCause, WaitingFetch};
 use weir_types::{Nanos, PartitionId};
 
 /// The maximum number of readers in a list: those that are the furthest behind.
@@ -108,7 +108,7 @@ impl ReaderList {
 impl ListedReader {
     pub(crate) fn of(
         source: PartitionId,
-        waiting: &Waiting,
+        waiting: &WaitingFetch,
         lag: &Lag,
         now: Nanos,
     ) -> ListedReader {
@@ -122,10 +122,10 @@ impl ListedReader {
             account: filter.account_id.0,
             instrument: filter.instrument_id.0,
             waits_for: match waiting.waits_for {
-                WaitsFor::Rows => "rows",
-                WaitsFor::MinToken => "min-token",
-                WaitsFor::Older => "older",
-                WaitsFor::Reader => "reader",
+                WaitCause::Rows => "rows",
+                WaitCause::MinToken => "min-token",
+                WaitCause::Older => "older",
+                WaitCause::Reader => "reader",
             },
             waits_ms: now.since(waiting.since).0 / 1_000_000,
             credit: waiting.credit_left,

@@ -4,10 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use weir_delivery::{Desk, Waiting};
+use weir_delivery::{Desk, WaitingFetch};
 use weir_types::Nanos;
 
-use crate::ingest::Feeds;
+use crate::ingest::SourceStores;
 use crate::reader_list::{LISTED_MAX, ListedReader, ReaderList};
 
 /// The number of seats visited in one cycle.
@@ -19,7 +19,7 @@ struct Found {
     changes: u64,
     desk: usize,
     seat: usize,
-    waiting: Waiting,
+    waiting: WaitingFetch,
 }
 
 impl Ord for Found {
@@ -56,13 +56,18 @@ pub struct ReaderLister {
 
 impl ReaderLister {
     /// Executes a part of the requested list; returns true when there was work.
-    pub fn step(&mut self, list: &ReaderList, feeds: &mut Feeds, now: Nanos) -> bool {
+    pub fn step(
+        &mut self,
+        list: &ReaderList,
+        source_stores: &mut SourceStores,
+        now: Nanos,
+    ) -> bool {
         let asked = list.asked();
         if self.making.is_none() && asked == self.done {
             return false;
         }
         let mut making = self.making.take().unwrap_or_else(|| Making::new(asked));
-        if making.step(feeds, now) {
+        if making.step(source_stores, now) {
             self.making = Some(making);
             return true;
         }
@@ -82,13 +87,13 @@ impl Making {
     }
 
     /// Visits some seats, or measures one reader; returns false when the list is complete.
-    fn step(&mut self, feeds: &mut Feeds, now: Nanos) -> bool {
-        if let Some(desk) = feeds.desks_ref().nth(self.desk) {
+    fn step(&mut self, source_stores: &mut SourceStores, now: Nanos) -> bool {
+        if let Some(desk) = source_stores.desks_ref().nth(self.desk) {
             self.look(desk);
             return true;
         }
         let Some(Reverse(found)) = self.found.pop() else { return false };
-        if let Some(desk) = feeds.desks().nth(found.desk)
+        if let Some(desk) = source_stores.desks().nth(found.desk)
             && let Some(lag) = desk.lag(&found.waiting)
         {
             self.readers.push(ListedReader::of(desk.store().source(), &found.waiting, &lag, now));

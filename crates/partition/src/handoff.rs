@@ -84,7 +84,7 @@ pub struct PartitionPort {
 pub struct SourcePort {
     /// Commands from it.
     pub submissions: Consumer<Submission>,
-    /// Stage times and refusals to it; none for the control feed.
+    /// Stage times and refusals to it; none for the control importer.
     pub feedback: Option<Producer<Feedback>>,
 }
 

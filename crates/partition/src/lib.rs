@@ -4,8 +4,8 @@
 //!
 //! * [`agent`]: the duty cycle. [`recovery`]: rebuilds a running partition from files; [`dirs`]:
 //!   the paths of those files; [`formats`]: a check of all headers before any log is opened.
-//! * [`handoff`]: the rings between a partition and the sources of its commands. [`control_feed`]:
-//!   the source that imports the control log's definitions.
+//! * [`handoff`]: the rings between a partition and the sources of its commands.
+//!   [`control_import`]: the source that imports the control log's definitions.
 //! * [`shadow`], [`shadow_agent`]: the engine behind the partition that takes its snapshots.
 //! * [`event_reader`]: a view's cursor in the events. [`lineage`]: the epochs of a partition and
 //!   the surviving part of each. [`stage_clock`]: stage stamps as times.
@@ -13,7 +13,7 @@
 //! INVARIANT: no reader of a partition's events can make the partition wait.
 
 pub mod agent;
-pub mod control_feed;
+pub mod control_import;
 pub mod dirs;
 pub mod event_reader;
 pub mod formats;

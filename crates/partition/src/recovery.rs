@@ -73,7 +73,7 @@ pub struct RecoverySettings {
 }
 
 /// A recovered partition, not yet running.
-pub struct Recovered {
+pub struct RecoveredPartition {
     /// The partition.
     pub partition_id: PartitionId,
     /// The engine at the log's end.
@@ -140,7 +140,7 @@ pub fn recover(
     settings: &RecoverySettings,
     partition_id: PartitionId,
     wake: &WakeFd,
-) -> anyhow::Result<Recovered> {
+) -> anyhow::Result<RecoveredPartition> {
     anyhow::ensure!(
         !settings.node_dir.join(RESTORE_UNFINISHED).exists(),
         "a restore to {} was interrupted: remove the directory and restore again",
@@ -171,7 +171,7 @@ pub fn recover(
     let memory_bytes = usize::try_from(settings.event_memory_bytes)?;
     let tail_config = TailConfig::new(memory_bytes, rebuilt.event_count + 1);
     let (tail, tail_handle) = weir_log::tail_in(tail_config, rebuilt.log.epochs());
-    Ok(Recovered {
+    Ok(RecoveredPartition {
         partition_id,
         epoch: rebuilt.log.epoch(),
         figures: figures_of(&rebuilt.engine, rebuilt.event_count),
@@ -232,7 +232,7 @@ fn has_events<D: Disk>(disk: &mut D) -> anyhow::Result<bool> {
     Ok(names.iter().any(|name| name.ends_with(SegmentKind::Event.suffix())))
 }
 
-impl Recovered {
+impl RecoveredPartition {
     /// Returns a reader of the partition's events from the first retained one.
     #[must_use]
     pub fn reader(&self) -> EventReader {

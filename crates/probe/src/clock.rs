@@ -194,7 +194,7 @@ impl Calibration {
 /// The result of taking a new anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Reanchored {
+pub enum AnchorOutcome {
     /// The published calibration is now based on this anchor.
     Applied(Anchor),
     /// Every bracket was too wide because the machine was preempted; the old calibration stays.
@@ -284,18 +284,18 @@ impl ClockWriter {
 
     /// Takes an anchor and publishes the resulting calibration. Takes about 3 µs; call it about
     /// every 100 ms.
-    pub fn reanchor(&mut self) -> Reanchored {
+    pub fn reanchor(&mut self) -> AnchorOutcome {
         if self.simulated {
-            return Reanchored::Simulated;
+            return AnchorOutcome::Simulated;
         }
         self.apply(Anchor::take())
     }
 
-    fn apply(&mut self, anchor: Anchor) -> Reanchored {
+    fn apply(&mut self, anchor: Anchor) -> AnchorOutcome {
         let error_ns = self.current.ticks_to_ns(anchor.error_ticks);
         if error_ns > ANCHOR_ERROR_NS_MAX {
             self.health.skipped += 1;
-            return Reanchored::Skipped;
+            return AnchorOutcome::Skipped;
         }
         self.count_wall_step(&anchor);
         let oldest = self.window.front().copied().unwrap_or(anchor);
@@ -316,7 +316,7 @@ impl ClockWriter {
         self.health.anchors += 1;
         self.health.error_ns = error_ns;
         self.cell.publish(self.current);
-        Reanchored::Applied(anchor)
+        AnchorOutcome::Applied(anchor)
     }
 
     fn count_wall_step(&mut self, anchor: &Anchor) {
@@ -551,7 +551,7 @@ mod tests {
         // The counter turns out 10 ppm faster over the next seconds.
         for tenth in 1..=200_u64 {
             let applied = clock.apply(anchor(2_000_020_000, 20_000_000 + tenth * 100_000_000));
-            assert!(matches!(applied, Reanchored::Applied(_)));
+            assert!(matches!(applied, AnchorOutcome::Applied(_)));
         }
         let rate = clock.reader().calibration().hz();
         assert!(rate.abs_diff(2_000_020_000) < 20, "{rate}");
@@ -564,7 +564,7 @@ mod tests {
         let mut clock = started(2_000_000_000);
         let before = clock.calibration();
         let wide = Anchor { error_ticks: 100_000, ..anchor(2_000_000_000, 120_000_000) };
-        assert_eq!(clock.apply(wide), Reanchored::Skipped);
+        assert_eq!(clock.apply(wide), AnchorOutcome::Skipped);
         assert_eq!(clock.calibration(), before);
         assert_eq!(clock.health().skipped, 1);
     }
@@ -574,7 +574,7 @@ mod tests {
         let mut clock = started(2_000_000_000);
         let reset =
             Anchor { tsc: Tsc(50), mono_tsc: Tsc(50), ..anchor(2_000_000_000, 5_000_000_000) };
-        assert_eq!(clock.apply(reset), Reanchored::Applied(reset));
+        assert_eq!(clock.apply(reset), AnchorOutcome::Applied(reset));
         assert_eq!(clock.health().breaks, 1);
         assert!(clock.calibration().hz().abs_diff(2_000_000_000) <= 1);
         assert_eq!(clock.reader().unix_ns(Tsc(50)), WALL + 5_000_000_000);
@@ -593,7 +593,7 @@ mod tests {
     #[test]
     fn simulated_time_has_no_anchors() {
         let mut clock = ClockWriter::simulated(1_000_000_000, WALL);
-        assert_eq!(clock.reanchor(), Reanchored::Simulated);
+        assert_eq!(clock.reanchor(), AnchorOutcome::Simulated);
         assert_eq!(clock.reader().unix_ns(Tsc(25)), WALL + 25);
     }
 }

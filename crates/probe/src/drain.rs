@@ -12,11 +12,11 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::capture::CaptureWriter;
-use crate::clock::{Calibration, ClockHealth, ClockWriter, Reanchored, Tsc};
+use crate::clock::{AnchorOutcome, Calibration, ClockHealth, ClockWriter, Tsc};
 use crate::histogram::{Histogram, HistogramReader, Snapshot};
 use crate::point::{Measure, Point, PointSet};
 use crate::ring::{CODE_STOLEN, Consumer, Record};
-use crate::trace::{Added, Stamps, Traces};
+use crate::trace::{AddOutcome, Stamps, Traces};
 
 /// The number of records taken from a ring before the drain looks for one further behind.
 const CHUNK: usize = 64;
@@ -254,7 +254,7 @@ impl Drain {
             return;
         }
         self.anchored_at = now;
-        if let Reanchored::Applied(anchor) = self.clock.reanchor() {
+        if let AnchorOutcome::Applied(anchor) = self.clock.reanchor() {
             self.sink.times.recalibrate(self.clock.calibration());
             self.captured(|capture| capture.anchor(&anchor));
         }
@@ -333,7 +333,7 @@ impl Drain {
     /// Fails when the file does, now or in the write that ended the capture.
     pub fn end_capture(&mut self) -> io::Result<()> {
         if let Some(mut capture) = self.capture.take() {
-            if let Reanchored::Applied(anchor) = self.clock.reanchor() {
+            if let AnchorOutcome::Applied(anchor) = self.clock.reanchor() {
                 capture.anchor(&anchor)?;
             }
             capture.flush()?;
@@ -450,9 +450,9 @@ impl Sink {
             return;
         };
         match self.traces.add(record.trace(), point, record.tsc) {
-            Added::Pending => (),
-            Added::Duplicate => counts.duplicates += 1,
-            Added::Complete(stamps) => self.times.count(stamps),
+            AddOutcome::Pending => (),
+            AddOutcome::Duplicate => counts.duplicates += 1,
+            AddOutcome::Complete(stamps) => self.times.count(stamps),
         }
     }
 

@@ -25,7 +25,7 @@ pub struct Stamps {
 /// The outcome of adding a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Stamped {
+pub enum StampOutcome {
     /// The stamp is the first of its point.
     First,
     /// The point already has a stamp, which stays.
@@ -34,13 +34,13 @@ pub enum Stamped {
 
 impl Stamps {
     /// Adds a stamp.
-    pub fn stamp(&mut self, point: Point, tsc: Tsc) -> Stamped {
+    pub fn stamp(&mut self, point: Point, tsc: Tsc) -> StampOutcome {
         if self.seen.has(point) {
-            return Stamped::Duplicate;
+            return StampOutcome::Duplicate;
         }
         self.seen = self.seen.with(point);
         self.tsc[point.index()] = tsc;
-        Stamped::First
+        StampOutcome::First
     }
 
     /// Removes all stamps. Their times stay in memory but are never read.
@@ -137,7 +137,7 @@ struct TraceSlot {
 /// The result of adding a stamp to the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Added<'a> {
+pub(crate) enum AddOutcome<'a> {
     /// The order waits for more stamps.
     Pending,
     /// The order has all required points and has left the table.
@@ -195,7 +195,7 @@ impl Traces {
         trace.get().wrapping_add(source) as usize & (self.chains.len() - 1)
     }
 
-    pub(crate) fn add(&mut self, trace: TraceId, point: Point, tsc: Tsc) -> Added<'_> {
+    pub(crate) fn add(&mut self, trace: TraceId, point: Point, tsc: Tsc) -> AddOutcome<'_> {
         let at = if self.slots[self.last as usize].trace == trace {
             self.last
         } else {
@@ -206,15 +206,15 @@ impl Traces {
         self.last = at;
         let slot = &mut self.slots[at as usize];
         slot.born = slot.born.min(tsc);
-        if slot.stamps.stamp(point, tsc) == Stamped::Duplicate {
-            return Added::Duplicate;
+        if slot.stamps.stamp(point, tsc) == StampOutcome::Duplicate {
+            return AddOutcome::Duplicate;
         }
         if !slot.stamps.seen().covers(self.complete) {
-            return Added::Pending;
+            return AddOutcome::Pending;
         }
         self.remove(at);
         // Only the next order overwrites the stamps.
-        Added::Complete(&self.slots[at as usize].stamps)
+        AddOutcome::Complete(&self.slots[at as usize].stamps)
     }
 
     fn find(&self, chain: usize, trace: TraceId) -> Option<u32> {
@@ -325,7 +325,7 @@ mod tests {
     fn stamps(tsc: [u64; Point::COUNT]) -> Stamps {
         let mut stamps = Stamps::default();
         for point in Point::ALL {
-            assert_eq!(stamps.stamp(point, Tsc(tsc[point.index()])), Stamped::First);
+            assert_eq!(stamps.stamp(point, Tsc(tsc[point.index()])), StampOutcome::First);
         }
         stamps
     }
@@ -363,11 +363,11 @@ mod tests {
     fn a_second_stamp_of_a_point_is_a_duplicate_and_the_first_stays() {
         let mut traces = Traces::new(64, PointSet::GATEWAY);
         let id = TraceId::new(9).unwrap();
-        assert_eq!(traces.add(id, Point::Ingress, Tsc(5)), Added::Pending);
-        assert_eq!(traces.add(id, Point::Ingress, Tsc(6)), Added::Duplicate);
-        assert_eq!(traces.add(id, Point::T0, Tsc(7)), Added::Pending);
-        assert_eq!(traces.add(id, Point::T7, Tsc(8)), Added::Pending);
-        let Added::Complete(stamps) = traces.add(id, Point::Egress, Tsc(9)) else {
+        assert_eq!(traces.add(id, Point::Ingress, Tsc(5)), AddOutcome::Pending);
+        assert_eq!(traces.add(id, Point::Ingress, Tsc(6)), AddOutcome::Duplicate);
+        assert_eq!(traces.add(id, Point::T0, Tsc(7)), AddOutcome::Pending);
+        assert_eq!(traces.add(id, Point::T7, Tsc(8)), AddOutcome::Pending);
+        let AddOutcome::Complete(stamps) = traces.add(id, Point::Egress, Tsc(9)) else {
             panic!("every point of a gateway was stamped");
         };
         assert_eq!(stamps.tsc[Point::Ingress.index()], Tsc(5));
@@ -379,12 +379,12 @@ mod tests {
         let mut traces = Traces::new(64, PointSet::ALL);
         for number in 1..=1_000_u64 {
             let id = TraceId::new(number).unwrap();
-            assert_eq!(traces.add(id, Point::T0, Tsc(number)), Added::Pending);
+            assert_eq!(traces.add(id, Point::T0, Tsc(number)), AddOutcome::Pending);
         }
         assert!(traces.live() <= 64);
         assert_eq!(traces.live() as u64 + traces.evicted(), 1_000);
         let newest = TraceId::new(1_000).unwrap();
-        assert_eq!(traces.add(newest, Point::T0, Tsc(1)), Added::Duplicate);
+        assert_eq!(traces.add(newest, Point::T0, Tsc(1)), AddOutcome::Duplicate);
     }
 
     #[test]
@@ -414,17 +414,17 @@ mod tests {
         let mut traces = Traces::new(64, PointSet::GATEWAY);
         let id = |number: u64| TraceId::new(number).unwrap();
         for number in [1, 65, 129, 193] {
-            assert_eq!(traces.add(id(number), Point::T0, Tsc(number)), Added::Pending);
+            assert_eq!(traces.add(id(number), Point::T0, Tsc(number)), AddOutcome::Pending);
         }
         // From the middle, the end and the head of the chain.
         for number in [129, 1, 193] {
-            assert_eq!(traces.add(id(number), Point::Ingress, Tsc(number)), Added::Pending);
-            assert_eq!(traces.add(id(number), Point::T7, Tsc(number)), Added::Pending);
+            assert_eq!(traces.add(id(number), Point::Ingress, Tsc(number)), AddOutcome::Pending);
+            assert_eq!(traces.add(id(number), Point::T7, Tsc(number)), AddOutcome::Pending);
             let done = traces.add(id(number), Point::Egress, Tsc(number));
-            assert!(matches!(done, Added::Complete(_)), "{number}");
+            assert!(matches!(done, AddOutcome::Complete(_)), "{number}");
         }
         assert_eq!(traces.live(), 1);
-        assert_eq!(traces.add(id(65), Point::T0, Tsc(1)), Added::Duplicate);
+        assert_eq!(traces.add(id(65), Point::T0, Tsc(1)), AddOutcome::Duplicate);
     }
 
     proptest! {
@@ -469,13 +469,13 @@ mod tests {
                 let expected = *slot;
                 let is_complete = expected.seen() == PointSet::GATEWAY;
                 match traces.add(id, point, tsc) {
-                    Added::Duplicate => prop_assert_eq!(stamped, Stamped::Duplicate),
-                    Added::Pending => {
-                        prop_assert_eq!(stamped, Stamped::First);
+                    AddOutcome::Duplicate => prop_assert_eq!(stamped, StampOutcome::Duplicate),
+                    AddOutcome::Pending => {
+                        prop_assert_eq!(stamped, StampOutcome::First);
                         prop_assert!(!is_complete);
                     }
-                    Added::Complete(stamps) => {
-                        prop_assert!(is_complete && stamped == Stamped::First);
+                    AddOutcome::Complete(stamps) => {
+                        prop_assert!(is_complete && stamped == StampOutcome::First);
                         for point in Point::ALL.into_iter().filter(|p| expected.seen().has(*p)) {
                             let index = point.index();
                             prop_assert_eq!(stamps.tsc[index], expected.tsc[index]);

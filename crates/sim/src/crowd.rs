@@ -1,4 +1,5 @@
-//! The clients and the control feed: they outlive every crash, and send unanswered requests again.
+//! The clients and the control importer: they outlive every crash, and send unanswered requests
+//! again.
 //!
 //! A client numbers its requests densely and keeps each until an event answers it. After a crash it
 //! sends all unanswered ones again, in order, under their old numbers. Each order has a name that
@@ -95,7 +96,7 @@ impl Client {
     }
 }
 
-/// All clients, and the control feed.
+/// All clients, and the control importer.
 pub struct Crowd {
     rng: SeededRng,
     clients: Vec<Client>,
@@ -117,8 +118,8 @@ impl Crowd {
         Crowd { rng, clients, feed, fed: 0, plant, refused: 0 }
     }
 
-    /// Creates the record of requests and the control feed of `seed` for clients that are not the
-    /// crowd's own.
+    /// Creates the record of requests and the control importer of `seed` for clients that are not
+    /// the crowd's own.
     #[must_use]
     pub fn beside(seed: u64) -> Crowd {
         let mut crowd = Crowd::new(seed, None);
@@ -235,7 +236,8 @@ impl Crowd {
         }
     }
 
-    /// Returns the index of the definition that the control feed sends in this step, if it does.
+    /// Returns the index of the definition that the control importer sends in this step, if it
+    /// does.
     pub fn next_to_feed(&mut self) -> Option<usize> {
         let sends = self.fed < self.feed.len() && (self.fed < 13 || self.rng.chance(1, 40));
         sends.then_some(self.fed)

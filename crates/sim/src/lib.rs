@@ -7,7 +7,7 @@
 //!
 //! * [`plan`]: the parameters that a seed draws. [`plant`]: planted bugs.
 //! * [`disk`], [`shell`]: the injection of faults, around the simulated disk and the real log.
-//! * [`crowd`]: clients and the control feed. [`view`]: the order store and its followers.
+//! * [`crowd`]: clients and the control importer. [`view`]: the order store and its followers.
 //! * [`gate`]: the gateway, with clients on simulated sockets in the place of the crowd.
 //! * [`process`]: the node between two crashes. [`world`]: the loop around it.
 //! * [`oracle`]: the rules that must hold. [`campaign`]: many seeds.

@@ -77,7 +77,7 @@ pub struct LogEntry {
 }
 
 /// The result of a recovery.
-pub struct Found<'a> {
+pub struct RecoveryResult<'a> {
     /// The recovered engine.
     pub engine: &'a Engine,
     /// The number of events published, by the recovered state.
@@ -181,7 +181,7 @@ impl Oracle {
     ///
     /// # Errors
     /// The first rule that is broken.
-    pub fn judge(&mut self, found: &Found<'_>, crowd: &Crowd) -> Result<bool, Violation> {
+    pub fn judge(&mut self, found: &RecoveryResult<'_>, crowd: &Crowd) -> Result<bool, Violation> {
         self.judge_log(found, crowd)?;
         self.judge_engine(found)?;
         let (first, events) = &found.events;
@@ -212,7 +212,7 @@ impl Oracle {
         (self.seen.len() as u64 + 1..).zip(new).collect()
     }
 
-    fn judge_log(&mut self, found: &Found<'_>, crowd: &Crowd) -> Result<(), Violation> {
+    fn judge_log(&mut self, found: &RecoveryResult<'_>, crowd: &Crowd) -> Result<(), Violation> {
         ensure(found.log.len() >= self.log.len(), "a recovered log became shorter", || {
             format!("{} of {}", found.log.len(), self.log.len())
         })?;
@@ -244,7 +244,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn judge_engine(&self, found: &Found<'_>) -> Result<(), Violation> {
+    fn judge_engine(&self, found: &RecoveryResult<'_>) -> Result<(), Violation> {
         let (engine, naive) = (found.engine, &self.naive);
         same("the engine stands elsewhere", &engine.position(), &naive.position())?;
         same("the engine's digest is wrong", &engine.digest(), &naive.digest())?;
@@ -260,7 +260,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn judge_epoch(&mut self, found: &Found<'_>, has_lost: bool) -> Result<(), Violation> {
+    fn judge_epoch(&mut self, found: &RecoveryResult<'_>, has_lost: bool) -> Result<(), Violation> {
         ensure(found.epoch >= self.epoch, "the epoch went back", || format!("{}", found.epoch))?;
         if has_lost {
             ensure(found.epoch > self.epoch, "a lost tail began no epoch", || {

@@ -170,7 +170,7 @@ pub struct Process {
     fate: Fate,
     /// The clients' ring.
     pub port: PartitionPort,
-    /// The control feed's ring.
+    /// The control importer's ring.
     pub feed: PartitionPort,
     tail: TailReader,
     tail_handle: TailHandle,
@@ -203,7 +203,7 @@ impl Process {
         let (writer, handle): (_, TailHandle) = tail_in(tail_config, log.epochs());
         let (port, source) = gateway_to_partition(HERE, Wake::new());
         let (feed, fed) = gateway_to_partition(HERE, Wake::new());
-        // As in the node: the control feed takes no feedback.
+        // As in the node: the control importer takes no feedback.
         let fed = SourcePort { feedback: None, ..fed };
         let figures = Arc::new(PartitionFigures::default());
         figures.counters.position.store(engine.position().0, Ordering::Relaxed);

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use weir_client::follower::{Follower, FollowerConfig};
 use weir_delivery::model::Model;
 use weir_delivery::{
-    Asked, Desk, DeskConfig, Entitlement, NonceCounter, OrderStore, PageSink, Place, Question,
-    StoreConfig, TokenKey, TokenSealer,
+    Desk, DeskConfig, Entitlement, FetchOutcome, NonceCounter, OrderStore, PageSink, Place,
+    Question, StoreConfig, TokenKey, TokenSealer,
 };
 use weir_log::{EpochChange, EpochCursor};
 use weir_types::{Epoch, Epochs, Nanos, OrderId, Reason, SessionId};
@@ -181,7 +181,7 @@ impl Reader {
             let Tokens { token, min_token } = tokens;
             let question = Question { connection: 1, fetch: &fetch, token, min_token, entitlement };
             let asked = view.desk.ask(&question, now);
-            if asked != Asked::Accepted {
+            if asked != FetchOutcome::Accepted {
                 return Err(Violation::new("a question is not accepted", format!("{asked:?}")));
             }
             rest = &rest[len..];

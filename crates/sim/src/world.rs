@@ -20,7 +20,7 @@ use crate::disk;
 use crate::disk::ProcessDisk;
 use crate::gate::node::Start;
 use crate::gate::{Gate, GateTally};
-use crate::oracle::{Found, Oracle, Violation};
+use crate::oracle::{Oracle, RecoveryResult, Violation};
 use crate::plan::{DiskFault, Ending, FailingDisk, LifePlan, Plan};
 use crate::plant::Plant;
 use crate::process::{Disks, Process, recover};
@@ -190,7 +190,7 @@ impl World {
         self.tally.recoveries += 1;
         self.fold(rebuilt.engine.digest());
         let first = rebuilt.events.first_record();
-        let found = Found {
+        let found = RecoveryResult {
             engine: &rebuilt.engine,
             event_count: rebuilt.event_count,
             log: self.disks.read_log().map_err(unreadable)?,
@@ -247,7 +247,7 @@ impl World {
     }
 
     /// Feeds the recovered log's events to the clients and to a new order store.
-    fn catch_up(&mut self, found: &Found<'_>) -> Result<(), Violation> {
+    fn catch_up(&mut self, found: &RecoveryResult<'_>) -> Result<(), Violation> {
         for (record, bytes) in self.oracle.unseen() {
             let event = self.oracle.see(record, &bytes)?;
             self.hear(record, &event, &bytes);
@@ -382,7 +382,7 @@ impl World {
         LifeEnd::Crashed(self.crash(&disks, &[], ending))
     }
 
-    /// Lets the clients and the control feed act; with new requests if `asks`.
+    /// Lets the clients and the control importer act; with new requests if `asks`.
     fn act(&mut self, process: &mut Process, asks: bool) -> Result<(), Violation> {
         let now = self.clock.now();
         match &mut self.gate {

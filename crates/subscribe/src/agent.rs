@@ -22,12 +22,12 @@ use weir_wire::frame::put_frame;
 use weir_wire::session::NodeId;
 use weir_wire::subscription::{SUBSCRIBER_FRAME_LEN_MAX, SubscriptionDone};
 
-use super::feed::{Feed, FeedParts};
-use super::figures::BrokerFigures;
+use super::figures::SubscriptionsFigures;
 use super::link::{HandleAt, LIMITS, Link, Links, Peer};
+use super::producer::{EventParts, EventProducer};
 
 /// Events published in one cycle.
-const FEED_MAX: usize = 256;
+const EVENTS_MAX: usize = 256;
 /// The time between two looks at the queues and the events while messages are under way, in
 /// nanoseconds.
 const LOOK_INTERVAL: u64 = 500_000;
@@ -35,7 +35,7 @@ const LOOK_INTERVAL: u64 = 500_000;
 const IDLE_INTERVAL: u64 = 5_000_000;
 
 /// The parts of the agent.
-pub struct BrokerParts {
+pub struct SubscriptionsParts {
     /// The source of connections.
     pub door: Door,
     /// The queues.
@@ -45,7 +45,7 @@ pub struct BrokerParts {
     /// The quota of a subscription that is created without one.
     pub quota: Quota,
     /// The partition's events.
-    pub feed: FeedParts,
+    pub events: EventParts,
     /// The session that publishes the executions of each outside source.
     pub sources: Vec<(PartitionId, SessionId)>,
     /// The control log's events from the first retained one: the sessions.
@@ -59,18 +59,18 @@ pub struct BrokerParts {
     /// Set when the node stops.
     pub draining: Arc<AtomicBool>,
     /// Figures for other threads.
-    pub figures: Arc<BrokerFigures>,
+    pub figures: Arc<SubscriptionsFigures>,
 }
 
 /// An answer that waits until a change is saved.
-pub(super) struct Promised {
+pub(super) struct PromisedAnswer {
     pub(super) change: Change,
     pub(super) connection: ConnectionId,
     pub(super) done: SubscriptionDone,
 }
 
 /// The agent.
-pub type BrokerAgent = Listener<Subscriptions>;
+pub type SubscriptionsAgent = Listener<Subscriptions>;
 
 /// The protocol of subscribers and publishers, and the queues.
 pub struct Subscriptions {
@@ -78,7 +78,7 @@ pub struct Subscriptions {
     pub(super) broker: Broker<ThreadDisk>,
     pub(super) durability: Durability,
     pub(super) default_quota: Quota,
-    pub(super) feed: Feed,
+    pub(super) producer: EventProducer,
     pub(super) sources: Vec<(PartitionId, SessionId)>,
     /// Handles that may have messages to get.
     pub(super) hot: BTreeSet<HandleAt>,
@@ -90,16 +90,16 @@ pub struct Subscriptions {
     /// Connections with messages that are not acknowledged.
     pub(super) publishers: BTreeSet<ConnectionId>,
     pub(super) acknowledged: MessageNo,
-    pub(super) promised: VecDeque<Promised>,
+    pub(super) promised: VecDeque<PromisedAnswer>,
     has_failed: bool,
-    pub(super) figures: Arc<BrokerFigures>,
+    pub(super) figures: Arc<SubscriptionsFigures>,
 }
 
 /// Returns an agent that knows all sessions that the control log has defined.
 ///
 /// # Errors
 /// When the operating system refuses.
-pub fn broker_agent(parts: BrokerParts) -> std::io::Result<BrokerAgent> {
+pub fn subscriptions_agent(parts: SubscriptionsParts) -> std::io::Result<SubscriptionsAgent> {
     let listener = ListenerParts {
         door: parts.door,
         node_id: parts.node_id,
@@ -114,7 +114,7 @@ pub fn broker_agent(parts: BrokerParts) -> std::io::Result<BrokerAgent> {
         broker: parts.broker,
         durability: parts.durability,
         default_quota: parts.quota,
-        feed: Feed::new(parts.feed),
+        producer: EventProducer::new(parts.events),
         sources: parts.sources,
         hot: BTreeSet::new(),
         again: Vec::new(),
@@ -168,12 +168,12 @@ impl Subscriptions {
         if self.has_failed {
             return 0;
         }
-        let Subscriptions { feed, broker, hot, by_topic, .. } = self;
-        let fed = feed.work(broker, FEED_MAX, now, |topic| {
+        let Subscriptions { producer, broker, hot, by_topic, .. } = self;
+        let produced = producer.work(broker, EVENTS_MAX, now, |topic| {
             hot.extend(by_topic.get(&topic).into_iter().flatten());
         });
-        add(&self.figures.counters.events, fed.messages);
-        fed.records
+        add(&self.figures.counters.events, produced.messages);
+        produced.records
     }
 }
 
@@ -181,7 +181,7 @@ impl Protocol for Subscriptions {
     type State = Peer;
 
     const TERMS: Terms = Terms {
-        name: "broker",
+        name: "subscribe",
         section: "subscriptions",
         frame_len_max: SUBSCRIBER_FRAME_LEN_MAX,
         limits: LIMITS,

@@ -15,7 +15,7 @@ use weir_wire::report::ExecutionReport;
 use weir_wire::subscription::PublishMessage;
 
 use super::agent::Subscriptions;
-use super::feed::{Content, of_bust, of_trade};
+use super::producer::{Content, of_bust, of_trade};
 
 /// True if a message is an execution of a core: one from a source and for no session.
 pub(super) fn is_execution(role: Role, message: &PublishMessage) -> bool {

@@ -62,7 +62,7 @@ weir_runtime::figures! {
 
 /// Figures that other threads read.
 #[derive(Debug, Default)]
-pub struct BrokerFigures {
+pub struct SubscriptionsFigures {
     /// The counters of the listener.
     pub door: Arc<DoorFigures>,
     /// The counters of messages.
@@ -82,7 +82,7 @@ struct Queues {
 
 /// Durable subscriptions on the status page.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct BrokerReport {
+pub struct SubscriptionsReport {
     /// The address of the listener.
     pub address: String,
     /// The counters of the listener.
@@ -96,7 +96,7 @@ pub struct BrokerReport {
     pub counts: BrokerCounts,
 }
 
-impl BrokerFigures {
+impl SubscriptionsFigures {
     /// Publishes the queues' figures.
     pub(super) fn publish<D: Disk>(&self, broker: &Broker<D>, attached: u64) {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,9 +110,9 @@ impl BrokerFigures {
 
     /// For the status page.
     #[must_use]
-    pub fn report(&self, address: SocketAddr) -> BrokerReport {
+    pub fn report(&self, address: SocketAddr) -> SubscriptionsReport {
         let queues = *self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        BrokerReport {
+        SubscriptionsReport {
             address: address.to_string(),
             door: self.door.report(),
             queues: queues.report(),

@@ -2,7 +2,7 @@
 //! about subscriptions, which [`super::manage`] carries out.
 
 use weir_broker::{
-    MessageNo, Place, Published, Refused, Source, SubscriptionError, Topic, TopicKind,
+    MessageNo, Place, PublishOutcome, PublishRefusal, Source, SubscriptionError, Topic, TopicKind,
 };
 use weir_door::figures::add;
 use weir_door::{Intake, LoggedOn, Said};
@@ -107,16 +107,16 @@ impl Subscriptions {
         now: Nanos,
     ) -> Result<Option<MessageNo>, Reason> {
         match self.broker.publish(topic, place, body, now) {
-            Ok(Published::Taken(no) | Published::Repeated(no)) => {
+            Ok(PublishOutcome::Taken(no) | PublishOutcome::Repeated(no)) => {
                 self.hot.extend(self.by_topic.get(&topic).into_iter().flatten());
                 Ok(Some(no))
             }
-            Ok(Published::Unwanted) => Ok(None),
-            Err(Refused::MemoryFull) => Err(Reason::BrokerMemoryFull),
-            Err(Refused::DiskFull) => Err(Reason::BrokerDiskFull),
-            Err(Refused::EpochBack { .. }) => Err(Reason::MessageNoTaken),
-            Err(Refused::Stopped) => Err(Reason::BrokerStopped),
-            Err(Refused::TooLong { .. }) => Err(Reason::FrameTooLong),
+            Ok(PublishOutcome::Unwanted) => Ok(None),
+            Err(PublishRefusal::MemoryFull) => Err(Reason::BrokerMemoryFull),
+            Err(PublishRefusal::DiskFull) => Err(Reason::BrokerDiskFull),
+            Err(PublishRefusal::EpochBack { .. }) => Err(Reason::MessageNoTaken),
+            Err(PublishRefusal::Stopped) => Err(Reason::BrokerStopped),
+            Err(PublishRefusal::TooLong { .. }) => Err(Reason::FrameTooLong),
         }
     }
 

@@ -2,20 +2,20 @@
 //! it.
 //!
 //! A thread of its own has the sockets ([`agent`]), the queues (`weir-broker`) and a position in
-//! the partition's events (`feed`); a second thread does its writes. `intake` takes messages,
+//! the partition's events (`producer`); a second thread does its writes. `intake` takes messages,
 //! `executions` the executions of outside cores; `manage` carries out requests about subscriptions;
 //! `serve` sends messages. INVARIANT: the memory that a connection can occupy is bounded: its input
 //! buffer, its output, its subscriptions' quotas.
 
 pub mod agent;
 mod executions;
-mod feed;
 pub mod figures;
 mod intake;
 mod link;
 mod manage;
+mod producer;
 mod serve;
 
-pub use self::agent::{BrokerAgent, BrokerParts, broker_agent};
-pub use self::feed::FeedParts;
-pub use self::figures::{BrokerFigures, BrokerReport};
+pub use self::agent::{SubscriptionsAgent, SubscriptionsParts, subscriptions_agent};
+pub use self::figures::{SubscriptionsFigures, SubscriptionsReport};
+pub use self::producer::EventParts;

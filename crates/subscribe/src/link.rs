@@ -14,7 +14,7 @@ pub(super) const LIMITS: Limits =
 
 /// The subscription or token of a handle.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct HandleTarget {
     pub(super) name: Name,
     /// The queue; none for a named token.
     pub(super) queue: Option<HeldQueue>,
@@ -31,7 +31,7 @@ pub(super) struct HeldQueue {
 
 /// A publisher's unacknowledged messages, and its position.
 #[derive(Debug, Default)]
-pub(super) struct Publishing {
+pub(super) struct PublisherState {
     /// For each, its epoch and number, and the broker's number.
     pub(super) open: VecDeque<(Epoch, u64, MessageNo)>,
     /// The last message taken.
@@ -44,8 +44,8 @@ pub(super) struct Publishing {
 #[derive(Debug, Default)]
 pub struct Peer {
     /// Its subscriptions and tokens by handle.
-    pub(super) held: BTreeMap<u32, Held>,
-    pub(super) publishing: Publishing,
+    pub(super) held: BTreeMap<u32, HandleTarget>,
+    pub(super) publishing: PublisherState,
     /// True if a subscription has more than the output takes.
     pub(super) is_choked: bool,
 }

@@ -11,8 +11,8 @@
 //! theirs, and may ask for any firm's.
 
 use weir_broker::{
-    Broker, Change, EvictReason, Listed, Name, Places, Quota, RowKind, Status, SubscriptionError,
-    Terms, Topic, TopicKind,
+    Broker, Change, EvictReason, ListedSubscription, Name, Places, Quota, RowKind, Status,
+    SubscriptionError, Terms, Topic, TopicKind,
 };
 use weir_door::{Intake, LoggedOn};
 use weir_io::Disk;
@@ -27,8 +27,8 @@ use weir_wire::subscription::{
     SubscriptionDone, SubscriptionEnded, SubscriptionRequest, SubscriptionState,
 };
 
-use super::agent::{Promised, Subscriptions};
-use super::link::{Held, HeldQueue, Link};
+use super::agent::{PromisedAnswer, Subscriptions};
+use super::link::{HandleTarget, HeldQueue, Link};
 use super::serve::{level_of, taken_places};
 
 /// Subscriptions of one answer to a list.
@@ -154,7 +154,7 @@ impl Subscriptions {
         };
         let mut after = Places::default();
         if matches!(kind, Some(TopicKind::Executions | TopicKind::Trades)) {
-            after.advance(self.feed.place());
+            after.advance(self.producer.place());
         }
         let expire_after = asked(create.expire_after.0).map(Nanos);
         Terms { quota: Some(quota), expire_after, after }
@@ -168,7 +168,7 @@ impl Subscriptions {
         name: &[u8],
         now: Nanos,
     ) -> Intake {
-        if !self.feed.has_caught_up() {
+        if !self.producer.has_caught_up() {
             return Intake::Wait;
         }
         let created = self.try_create(session, create, name, now);
@@ -209,7 +209,9 @@ impl Subscriptions {
         let has_more = Switch::Off;
         let done = SubscriptionDone { correlation_id, session_id, reason, has_more };
         match made {
-            Ok(change) => self.promised.push_back(Promised { change, connection: link.id, done }),
+            Ok(change) => {
+                self.promised.push_back(PromisedAnswer { change, connection: link.id, done })
+            }
             Err(_) => put_frame(&done, &mut link.socket.output),
         }
     }
@@ -366,7 +368,7 @@ impl Subscriptions {
             self.holders.insert(name.clone(), at);
             self.hot.insert(at);
         }
-        link.state.held.insert(handle, Held { name: name.clone(), queue });
+        link.state.held.insert(handle, HandleTarget { name: name.clone(), queue });
         let answer =
             SubscriptionAttached { correlation_id, message_no, session_id, handle, may_have_lost };
         put_with_taken(&answer, &taken_places(&taken), &mut link.socket.output);
@@ -404,7 +406,7 @@ impl Subscriptions {
     }
 }
 
-fn state_of(listed: &Listed, asker: Asker) -> (SubscriptionState, &str) {
+fn state_of(listed: &ListedSubscription, asker: Asker) -> (SubscriptionState, &str) {
     let Asker { correlation_id, session_id } = asker;
     let (row, lag) = (&listed.row, &listed.lag);
     let (firm_id, own) = parts_of(&row.name).unwrap_or((FirmId::NONE, row.name.as_str()));

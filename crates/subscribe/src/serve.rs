@@ -11,7 +11,7 @@ use weir_wire::subscription::{
 };
 
 use super::agent::Subscriptions;
-use super::link::{HandleAt, Held, HeldQueue, Link, Links, Peer};
+use super::link::{HandleAt, HandleTarget, HeldQueue, Link, Links, Peer};
 use super::manage::reason_of_end;
 
 /// Messages that one subscription may get in one cycle.
@@ -131,7 +131,7 @@ impl Subscriptions {
     }
 
     /// Ends the attachment of a handle.
-    pub(super) fn let_go(&mut self, at: HandleAt, held: &Held, now: Nanos) {
+    pub(super) fn let_go(&mut self, at: HandleAt, held: &HandleTarget, now: Nanos) {
         if let Some(queue) = &held.queue {
             self.holders.remove(&held.name);
             self.unlist(at, Some(queue));

@@ -25,7 +25,7 @@ pub struct Authority {
 
 /// A certificate and its key, both as PEM.
 #[derive(Clone)]
-pub struct Signed {
+pub struct SignedCertificate {
     /// The certificate.
     pub certificate: String,
     /// Its private key.
@@ -67,7 +67,7 @@ impl Authority {
     ///
     /// # Errors
     /// When a name is invalid or no key can be made.
-    pub fn sign(&self, names: &[&str], usage: Usage) -> Result<Signed, AuthorityError> {
+    pub fn sign(&self, names: &[&str], usage: Usage) -> Result<SignedCertificate, AuthorityError> {
         self.sign_until(names, usage, None)
     }
 
@@ -75,7 +75,11 @@ impl Authority {
     ///
     /// # Errors
     /// As [`Authority::sign`].
-    pub fn sign_expired(&self, names: &[&str], usage: Usage) -> Result<Signed, AuthorityError> {
+    pub fn sign_expired(
+        &self,
+        names: &[&str],
+        usage: Usage,
+    ) -> Result<SignedCertificate, AuthorityError> {
         self.sign_until(names, usage, Some((2020, 1, 2)))
     }
 
@@ -84,7 +88,7 @@ impl Authority {
         names: &[&str],
         usage: Usage,
         until: Option<(i32, u8, u8)>,
-    ) -> Result<Signed, AuthorityError> {
+    ) -> Result<SignedCertificate, AuthorityError> {
         let refuse = |source| AuthorityError { name: names.join(", "), source };
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let common_name = names.first().cloned().unwrap_or_default();
@@ -102,6 +106,6 @@ impl Authority {
         }];
         let key = KeyPair::generate().map_err(refuse)?;
         let certificate = params.signed_by(&key, &self.issuer).map_err(refuse)?;
-        Ok(Signed { certificate: certificate.pem(), key: key.serialize_pem() })
+        Ok(SignedCertificate { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 }

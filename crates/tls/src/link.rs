@@ -36,7 +36,7 @@ pub enum LinkError {
 
 /// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct ReadOutcome {
     /// The number of decrypted bytes.
     pub len: usize,
     /// True if another read may yield more without waiting for the stream.
@@ -47,7 +47,7 @@ pub struct Taken {
 
 /// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteOutcome {
     /// The number of bytes put into records. They count as unsent until the stream has accepted all
     /// of them.
     pub len: usize,
@@ -108,7 +108,7 @@ impl Link {
         stream: &mut impl Read,
         into: &mut [u8],
         scratch: &mut [u8],
-    ) -> Result<Taken, LinkError> {
+    ) -> Result<ReadOutcome, LinkError> {
         let mut len = self.take(into);
         let unfed = std::mem::take(&mut self.unfed);
         len += self.feed(&unfed, &mut into[len..]);
@@ -136,7 +136,7 @@ impl Link {
             return Err(end);
         }
         let more = more || self.end.is_some() || self.peer_closed;
-        Ok(Taken { len, more, moved })
+        Ok(ReadOutcome { len, more, moved })
     }
 
     /// Passes bytes of the stream to rustls and decrypts them; bytes without room are kept.
@@ -173,8 +173,8 @@ impl Link {
     ///
     /// # Errors
     /// Those of the stream.
-    pub fn write(&mut self, stream: &mut impl Write, from: &[u8]) -> io::Result<Written> {
-        let mut written = Written { len: 0, moved: false, blocked: false };
+    pub fn write(&mut self, stream: &mut impl Write, from: &[u8]) -> io::Result<WriteOutcome> {
+        let mut written = WriteOutcome { len: 0, moved: false, blocked: false };
         loop {
             while self.tls.wants_write() {
                 match self.tls.write_tls(stream) {

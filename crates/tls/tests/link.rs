@@ -63,7 +63,7 @@ struct End {
 }
 
 impl End {
-    fn read(&mut self, into: &mut [u8]) -> Result<weir_tls::link::Taken, LinkError> {
+    fn read(&mut self, into: &mut [u8]) -> Result<weir_tls::link::ReadOutcome, LinkError> {
         self.link.read(&mut self.pipe, into, &mut vec![0; SCRATCH_LEN])
     }
 

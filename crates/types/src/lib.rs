@@ -25,7 +25,7 @@ pub mod num;
 pub mod order;
 pub mod reason;
 
-pub use decimal::decimal;
+pub use decimal::{DecimalFault, decimal, mantissa};
 pub use durability::Durability;
 pub use epochs::{Epochs, Survival};
 pub use id::{

@@ -26,7 +26,7 @@ pub struct BadParameter {
 
 /// A query for order state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct OrderQuery {
     /// The token to continue with; empty for the beginning.
     pub token: Vec<u8>,
     /// Only this firm's orders.
@@ -53,9 +53,9 @@ pub struct Ask {
     pub min_wait_ms: u32,
 }
 
-impl Default for Ask {
-    fn default() -> Ask {
-        Ask {
+impl Default for OrderQuery {
+    fn default() -> OrderQuery {
+        OrderQuery {
             token: Vec::new(),
             firm_id: FirmId::NONE,
             account_id: AccountId::NONE,
@@ -72,13 +72,13 @@ impl Default for Ask {
     }
 }
 
-impl Ask {
+impl OrderQuery {
     /// Parses the query of a URL.
     ///
     /// # Errors
     /// [`BadParameter`], also for an unknown or repeated parameter.
-    pub fn of_query(query: &str) -> Result<Ask, BadParameter> {
-        let mut ask = Ask::default();
+    pub fn of_query(query: &str) -> Result<OrderQuery, BadParameter> {
+        let mut ask = OrderQuery::default();
         let mut seen: Vec<String> = Vec::new();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             if seen.iter().any(|before| **before == *name) {
@@ -183,11 +183,11 @@ mod tests {
 
     #[test]
     fn a_query_is_read_parameter_by_parameter() {
-        let ask = Ask::of_query(
+        let ask = OrderQuery::of_query(
             "token=0aff&firm=1&account=22&instrument=3&source=9&live=true&max_rows=50&min_rows=5\
              &max_bytes=1000&wait_ms=250&min_token=01&min_wait_ms=40",
         );
-        let want = Ask {
+        let want = OrderQuery {
             token: vec![10, 255],
             firm_id: FirmId(1),
             account_id: AccountId(22),
@@ -202,7 +202,7 @@ mod tests {
             min_wait_ms: 40,
         };
         assert_eq!(ask, Ok(want));
-        assert_eq!(Ask::of_query(""), Ok(Ask::default()));
+        assert_eq!(OrderQuery::of_query(""), Ok(OrderQuery::default()));
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
             ("firms=1", "firms"),
             ("firm=1&live=1&firm=1", "firm"),
         ] {
-            let refused = Ask::of_query(query).unwrap_err();
+            let refused = OrderQuery::of_query(query).unwrap_err();
             assert_eq!(refused.parameter, parameter, "{}", &query[..query.len().min(40)]);
         }
     }

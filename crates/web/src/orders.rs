@@ -10,7 +10,7 @@ use weir_types::Reason;
 
 use super::add_one;
 use super::answer::{Answer, bad_parameter_json, json_response, refused};
-use super::ask::{Ask, credentials};
+use super::ask::{OrderQuery, credentials};
 use super::hub::Hub;
 
 pub async fn fetch(
@@ -27,7 +27,7 @@ pub async fn fetch(
         Err(reason) => return refused(reason, &[]),
     };
     // Only an authenticated reader gets the fault of its query.
-    let ask = match Ask::of_query(query.as_deref().unwrap_or_default()) {
+    let ask = match OrderQuery::of_query(query.as_deref().unwrap_or_default()) {
         Ok(ask) => ask,
         Err(bad) => {
             add_one(&hub.figures.asks_refused);

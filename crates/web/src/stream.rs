@@ -18,7 +18,7 @@ use weir_types::Reason;
 
 use super::add_one;
 use super::answer::{Answer, bad_parameter_json, refusal_json, refused};
-use super::ask::{Ask, BadParameter, credentials};
+use super::ask::{BadParameter, OrderQuery, credentials};
 use super::hub::{Hub, Reader, SUBSCRIPTIONS_MAX};
 
 /// The maximum length of a reader's message, in bytes.
@@ -78,7 +78,7 @@ impl Credit {
 }
 
 struct Subscription {
-    ask: Ask,
+    ask: OrderQuery,
     credit: Credit,
     /// The number of its query at the store, while there is one.
     asked: Option<u64>,
@@ -264,7 +264,7 @@ impl Stream {
 
 /// A reader's command.
 enum Command {
-    Subscribe(u32, Ask, Credit),
+    Subscribe(u32, OrderQuery, Credit),
     Credit(u32, Credit),
     Unsubscribe(u32),
 }
@@ -278,7 +278,7 @@ impl Command {
         let Some(op) = ops.into_iter().find(|op| members.contains_key(*op)) else {
             return Err(bad("", "a message says subscribe, credit or unsubscribe"));
         };
-        let (mut id, mut ask, mut credit) = (0, Ask::default(), Credit::default());
+        let (mut id, mut ask, mut credit) = (0, OrderQuery::default(), Credit::default());
         for (name, value) in &members {
             match (op, name.as_str()) {
                 (_, name) if name == op => {

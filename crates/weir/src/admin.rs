@@ -28,7 +28,7 @@ use super::calendar::Calendar;
 use super::endpoint::{DIR_VARIABLE, Login, dir_of, hex, key_file_name};
 use super::explain::contradictions;
 use super::keygen::{parse_32, read_public_key};
-use super::standing::Standing;
+use super::standing::AcceptedDefinitions;
 use super::units;
 
 /// Options of `weir admin`.
@@ -487,9 +487,10 @@ fn define_session(
 }
 
 /// The definitions that stand, where this machine has the node's directory.
-fn standing(args: &AdminArgs) -> Standing {
+fn standing(args: &AdminArgs) -> AcceptedDefinitions {
     let dir = dir_of(args.login.dir.as_deref(), DIR_VARIABLE, "weir-data");
-    let found = args.login.endpoint.status_until(|page| Standing::read(&dir, &page.json));
+    let found =
+        args.login.endpoint.status_until(|page| AcceptedDefinitions::read(&dir, &page.json));
     // Without a status page the error is told as the node told it.
     found.ok().and_then(|(_, standing)| standing).unwrap_or_default()
 }

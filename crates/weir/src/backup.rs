@@ -6,9 +6,9 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use weir_io::{Clock, SystemClock, ThreadDisk};
 use weir_node::backup::manifest::Manifest;
-use weir_node::backup::restore::{Restored, restore};
-use weir_node::backup::stored::Stored;
-use weir_node::backup::take::{Key, LogSource, NodeFiles, Taken, back_up};
+use weir_node::backup::restore::{RestoredLog, restore};
+use weir_node::backup::stored::StoredBackup;
+use weir_node::backup::take::{BackupOutcome, Key, LogSource, NodeFiles, back_up};
 use weir_node::backup::{BROKER_DIR, BackupError, LogKind};
 use weir_runtime::civil;
 use weir_types::PartitionId;
@@ -190,7 +190,7 @@ fn print_logs(manifest: &Manifest) {
     }
 }
 
-fn tell_taken(args: &BackupArgs, taken: &Taken) {
+fn tell_taken(args: &BackupArgs, taken: &BackupOutcome) {
     let (files, bytes, kept) = (taken.files_copied, taken.bytes_copied, taken.files_kept);
     if args.json {
         println!(
@@ -221,7 +221,7 @@ pub fn run_restore(args: &RestoreArgs) -> anyhow::Result<()> {
         bail!("{} is not there", args.from.display());
     }
     let from = || format!("the backup in {}", args.from.display());
-    let mut stored = Stored::open(ThreadDisk::open(&args.from, None)?).with_context(from)?;
+    let mut stored = StoredBackup::open(ThreadDisk::open(&args.from, None)?).with_context(from)?;
     stored.check().with_context(from)?;
     let Some(dir) = &args.dir else {
         tell_checked(args, stored.manifest());
@@ -271,10 +271,10 @@ fn tell_checked(args: &RestoreArgs, manifest: &Manifest) {
     );
 }
 
-fn tell_restored(args: &RestoreArgs, manifest: &Manifest, restored: &[Restored]) {
+fn tell_restored(args: &RestoreArgs, manifest: &Manifest, restored: &[RestoredLog]) {
     let dir = args.dir.as_deref().unwrap_or(Path::new(""));
     if args.json {
-        let row = |restored: &Restored| {
+        let row = |restored: &RestoredLog| {
             json!({"partition": restored.partition_id.0,
                    "first": restored.report.positions.start,
                    "last": restored.report.positions.end - 1,

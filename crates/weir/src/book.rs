@@ -155,8 +155,7 @@ impl Book {
         let phase = instrument.phase();
         let mut book = Book::default();
         let mut sides: [BTreeMap<Price, Level>; 2] = Default::default();
-        let (price_min, price_max) = (instrument.price_min, instrument.price_max);
-        let mut call = CallBook::within(price_min.map(Price), price_max.map(Price));
+        let mut call = CallBook::within(instrument.price_min, instrument.price_max);
         for row in orders.values().filter(|row| !row.leaves_qty.is_zero()) {
             let limit = match row.ord_type {
                 OrdType::Stop | OrdType::StopLimit => {
@@ -186,7 +185,7 @@ impl Book {
         book.asks = sides[1].values().copied().collect();
         book.market = [call.market_qty(Side::Buy), call.market_qty(Side::Sell)];
         if phase.is_some_and(is_call) {
-            let tick_size = Price(instrument.tick_size.max(1));
+            let tick_size = instrument.tick_size.max(Price(1));
             book.indication = call.indication(instrument.reference(), tick_size);
         }
         book
@@ -350,7 +349,7 @@ mod tests {
     fn instrument(phase: &str) -> InstrumentStatus {
         let page = serde_json::json!({
             "id": 1, "symbol": "A", "price_exponent": 0, "partition": 1, "phase": phase,
-            "last_price": 101,
+            "last_price": "101",
         });
         serde_json::from_value(page).unwrap()
     }
@@ -396,11 +395,11 @@ mod tests {
     #[test]
     fn a_market_order_of_a_call_trades_within_the_bounds() {
         let mut page = instrument("opening-call");
-        page.price_max = Some(101);
+        page.price_max = Some(Price(101));
         let rows = [row(1, Side::Buy, OrdType::Market, 0), row(2, Side::Sell, OrdType::Limit, 102)];
         let orders = rows.into_iter().map(|row| (row.order_id, row)).collect();
         assert_eq!(Book::of(&orders, &page).indication, None);
-        page.price_max = Some(102);
+        page.price_max = Some(Price(102));
         assert_eq!(Book::of(&orders, &page).indication.map(|of| of.price), Some(Price(102)));
     }
 

@@ -308,7 +308,8 @@ async fn live(
     let web = node.web_address().map_or(String::new(), |address| format!(" web={address}"));
     let ingest = node.ingest_address().map(|address| format!(" ingest={address}"));
     let ingest = ingest.unwrap_or_default();
-    let subscriptions = node.broker_address().map(|address| format!(" subscriptions={address}"));
+    let subscriptions =
+        node.subscriptions_address().map(|address| format!(" subscriptions={address}"));
     let subscriptions = subscriptions.unwrap_or_default();
     let market = node.market_addresses().first().map(|address| format!(" market={address}"));
     let market = market.unwrap_or_default();

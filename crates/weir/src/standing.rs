@@ -20,12 +20,12 @@ const CONTROL: PartitionId = PartitionId(0);
 
 /// The accepted definitions of a control log.
 #[derive(Default)]
-pub(super) struct Standing(Vec<Definition>);
+pub(super) struct AcceptedDefinitions(Vec<Definition>);
 
-impl Standing {
+impl AcceptedDefinitions {
     /// Reads the control log in a node's directory; none if it is not that of the node with this
     /// status page.
-    pub(super) fn read(dir: &Path, page: &Value) -> Option<Standing> {
+    pub(super) fn read(dir: &Path, page: &Value) -> Option<AcceptedDefinitions> {
         let (digest, standing) = applied(dir)?;
         is_of(page, &digest).then_some(standing)
     }
@@ -55,7 +55,7 @@ fn is_of(page: &Value, digest: &str) -> bool {
 
 /// The digest after the control log's last entry, and the accepted definitions; none if the log is
 /// not there or cannot be read.
-fn applied(dir: &Path) -> Option<(String, Standing)> {
+fn applied(dir: &Path) -> Option<(String, AcceptedDefinitions)> {
     let path = PartitionDirs::new(dir, CONTROL).commands();
     if !path.is_dir() {
         return None;
@@ -72,5 +72,5 @@ fn applied(dir: &Path) -> Option<(String, Standing)> {
             }
         });
     }
-    Some((format!("{:016x}", engine.digest()), Standing(accepted)))
+    Some((format!("{:016x}", engine.digest()), AcceptedDefinitions(accepted)))
 }

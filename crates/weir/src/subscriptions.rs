@@ -9,7 +9,8 @@ use std::time::Duration;
 use anyhow::Context;
 use weir_client::SessionConfig;
 use weir_client::subscription::{
-    BrokerClient, Credit, Listed, Message, NewSubscription, Next, Seen, Subscription,
+    BrokerClient, Credit, ListedSubscription, Message, NewSubscription, Seen, Subscription,
+    WaitOutcome,
 };
 use weir_types::{AckLevel, FirmId, Reason, SubscriptionAction, SubscriptionKind};
 use weir_wire::subscription::PublicTrade;
@@ -192,7 +193,9 @@ pub(super) fn address_of(login: &Login) -> anyhow::Result<SocketAddr> {
 }
 
 /// A subscription in a list, as one object.
-pub(super) fn as_json(Listed { name, state }: &Listed) -> serde_json::Value {
+pub(super) fn as_json(
+    ListedSubscription { name, state }: &ListedSubscription,
+) -> serde_json::Value {
     serde_json::json!({
         "name": name, "kind": format!("{:?}", state.kind), "of": state.topic_key,
         "firm": state.firm_id.0, "attached": state.detached_time.0 == 0,
@@ -204,7 +207,7 @@ pub(super) fn as_json(Listed { name, state }: &Listed) -> serde_json::Value {
     })
 }
 
-fn table(all: &[Listed], json: bool) -> String {
+fn table(all: &[ListedSubscription], json: bool) -> String {
     use std::fmt::Write;
     let mut text = String::new();
     if !json && !all.is_empty() {
@@ -217,7 +220,7 @@ fn table(all: &[Listed], json: bool) -> String {
         );
     }
     for listed in all {
-        let Listed { name, state } = listed;
+        let ListedSubscription { name, state } = listed;
         let is_attached = state.detached_time.0 == 0;
         if json {
             let _ = writeln!(text, "{}", as_json(listed));
@@ -249,17 +252,17 @@ fn read(
     let mut printed = 0;
     while count == 0 || printed < count {
         match from.next(Duration::from_millis(500)) {
-            Next::Message(message) => {
+            WaitOutcome::Message(message) => {
                 println!("{}", line_of(&message, json, &mut instruments));
                 from.ack(&message);
                 printed += 1;
             }
-            Next::Nothing => {
+            WaitOutcome::Nothing => {
                 if let Some(error) = from.client().take_failure() {
                     eprintln!("weir: {error}");
                 }
             }
-            Next::Ended(reason, taken) => {
+            WaitOutcome::Ended(reason, taken) => {
                 taken.iter().for_each(|t| eprintln!("weir: taken up to {t:?}"));
                 anyhow::bail!("{name}: {reason:?}: {reason}");
             }

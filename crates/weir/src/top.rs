@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use weir_client::SessionConfig;
 use weir_client::status::fetch_json;
-use weir_client::subscription::{BrokerClient, Listed};
+use weir_client::subscription::{BrokerClient, ListedSubscription};
 use weir_types::{FirmId, Reason};
 
 use super::endpoint::{Login, once_free, span};
@@ -80,7 +80,7 @@ struct Look {
     at: Instant,
     page: Value,
     readers: Vec<Value>,
-    subscriptions: Vec<Listed>,
+    subscriptions: Vec<ListedSubscription>,
 }
 
 /// Runs `weir top`.
@@ -159,9 +159,9 @@ fn wait(client: Option<&mut BrokerClient>, until: Instant) {
 }
 
 /// The furthest behind first; names as they are.
-fn sort(subscriptions: &mut [Listed], key: SortKey) {
+fn sort(subscriptions: &mut [ListedSubscription], key: SortKey) {
     subscriptions.sort_by(|a, b| {
-        let figure = |listed: &Listed| match key {
+        let figure = |listed: &ListedSubscription| match key {
             SortKey::Lag => listed.state.lag_messages,
             SortKey::Bytes => listed.state.lag_bytes,
             SortKey::Spilled => listed.state.spilled_bytes,
@@ -339,7 +339,7 @@ fn reader_lines(look: &Look, before: Option<&Look>) -> String {
     text
 }
 
-fn subscription_lines(subscriptions: &[Listed]) -> String {
+fn subscription_lines(subscriptions: &[ListedSubscription]) -> String {
     use std::fmt::Write;
     let mut text = String::new();
     if subscriptions.is_empty() {
@@ -352,7 +352,7 @@ fn subscription_lines(subscriptions: &[Listed]) -> String {
         "\n{name:<28} {firm:>6} {kind:<10} {messages:>9} {bytes:>11} {spilled:>11} {age:>9} \
          {status}"
     );
-    for Listed { name, state } in subscriptions {
+    for ListedSubscription { name, state } in subscriptions {
         let status = match state.reason {
             Reason::None if state.detached_time.0 == 0 => "attached".to_owned(),
             Reason::None => "away".to_owned(),

@@ -8,6 +8,7 @@ use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
 use std::time::Duration;
 
 use weir_client::load::Arrivals;
+use weir_types::DecimalFault;
 
 /// Units of time and their nanoseconds.
 const TIMES: [(&str, u128); 10] = [
@@ -106,28 +107,15 @@ pub fn arrivals(text: &str) -> Result<Arrivals, String> {
 /// # Errors
 /// The accepted form, or the finest step.
 pub fn decimal(text: &str, exponent: i8) -> Result<i64, String> {
-    const WANT: &str = "want a decimal number, such as 100 or 10.05";
-    let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let is_whole = !whole.is_empty() && is_number(whole) && is_number(fraction);
-    if !is_whole || (digits.contains('.') && fraction.is_empty()) {
-        return Err(WANT.to_owned());
-    }
-    let step = || format!("it is no multiple of {}", weir_types::decimal(1, exponent));
-    let fraction = fraction.trim_end_matches('0');
-    let places = i32::try_from(fraction.len()).map_err(|_| WANT.to_owned())?;
-    let mantissa: i128 = format!("{whole}{fraction}").parse().map_err(|_| WANT.to_owned())?;
-    let shift = -i32::from(exponent) - places;
-    let scale = 10i128.checked_pow(shift.unsigned_abs()).ok_or_else(step)?;
-    let scaled = if shift >= 0 {
-        mantissa.checked_mul(scale).ok_or_else(|| "it is too large".to_owned())?
-    } else if mantissa % scale == 0 {
-        mantissa / scale
-    } else {
-        return Err(step());
+    let fault = |fault| match fault {
+        DecimalFault::Malformed => "want a decimal number, such as 100 or 10.05".to_owned(),
+        DecimalFault::Step => {
+            format!("it is no multiple of {}", weir_types::decimal(1, exponent))
+        }
+        DecimalFault::TooLarge => "it is too large".to_owned(),
     };
-    i64::try_from(sign * scaled).map_err(|_| "it is too large".to_owned())
+    let mantissa = weir_types::mantissa(text, exponent).map_err(fault)?;
+    i64::try_from(mantissa).map_err(|_| fault(DecimalFault::TooLarge))
 }
 
 /// An address; a host name is looked up, and IPv4 is preferred.

@@ -13,8 +13,8 @@ use weir_log::{
 };
 use weir_node::backup::manifest::{Manifest, NAME};
 use weir_node::backup::restore::{epoch_at, is_unfinished, restore};
-use weir_node::backup::stored::Stored;
-use weir_node::backup::take::{Key, LogSource, NodeFiles, Taken, back_up};
+use weir_node::backup::stored::StoredBackup;
+use weir_node::backup::take::{BackupOutcome, Key, LogSource, NodeFiles, back_up};
 use weir_node::backup::{BROKER_DIR, BackupError, LogKind};
 use weir_types::{Durability, Epoch, Nanos, PartitionId, Position};
 
@@ -152,7 +152,7 @@ impl Node {
         }
     }
 
-    fn back_up(&self, target: &SimDisk) -> Result<Taken, BackupError> {
+    fn back_up(&self, target: &SimDisk) -> Result<BackupOutcome, BackupError> {
         let logs = self.logs.iter().map(Live::source).collect();
         let keys = vec![Key { name: "token.key".to_owned(), bytes: vec![9; 32] }];
         let broker = Some(self.broker.after_process_crash());
@@ -187,7 +187,7 @@ impl Dirs {
     }
 
     fn restore(&self, backup: &SimDisk) -> Result<(), BackupError> {
-        let mut stored = Stored::open(backup.after_process_crash())?;
+        let mut stored = StoredBackup::open(backup.after_process_crash())?;
         stored.check()?;
         let restored = restore(&mut stored, |sub| Ok(self.all[sub].clone()), NOW)?;
         assert_eq!(restored.len(), LOGS.len());
@@ -200,7 +200,7 @@ impl Dirs {
 }
 
 fn check(backup: &SimDisk) -> Result<Manifest, BackupError> {
-    let mut stored = Stored::open(backup.after_process_crash())?;
+    let mut stored = StoredBackup::open(backup.after_process_crash())?;
     stored.check()?;
     Ok(stored.manifest().clone())
 }

@@ -54,6 +54,15 @@ fn header<T: dbn::HasRType>(rtype: u8, instrument: usize, ts_event: u64) -> Reco
     RecordHeader::new::<T>(rtype, 2, FIRST + instrument as u32, ts_event)
 }
 
+/// An order as a record notes it.
+#[derive(Clone, Copy)]
+struct MboOrder {
+    order_id: u64,
+    side: u8,
+    cents: i64,
+    size: u32,
+}
+
 /// A flow of orders, as length-prefixed ITCH messages and as records.
 struct Flow {
     itch: Vec<u8>,
@@ -74,7 +83,8 @@ impl Flow {
         self.itch.extend_from_slice(message);
     }
 
-    fn note(&mut self, at: usize, order_id: u64, action: u8, side: u8, cents: i64, size: u32) {
+    fn note(&mut self, at: usize, action: u8, order: MboOrder) {
+        let MboOrder { order_id, side, cents, size } = order;
         let ts_event = TODAY + self.records.len() as u64;
         self.records.push(MboMsg {
             hd: header::<MboMsg>(dbn::rtype::MBO, at, ts_event),
@@ -97,26 +107,29 @@ impl Flow {
         let order_reference = self.next;
         let add = AddOrder { order_reference, side: code, shares, stock: *b"        ", price };
         self.say(&add.to_bytes(head));
-        self.note(at, self.next, b'A', dbn_side(side), cents, shares);
+        let order = MboOrder { order_id: self.next, side: dbn_side(side), cents, size: shares };
+        self.note(at, b'A', order);
         self.live.push((at, self.next, side, shares, cents));
     }
 
     fn change(&mut self, place: usize) {
         let (at, order_reference, side, shares, cents) = self.live[place];
         let head = &Header { stock_locate: at as u16 + 1, ..Header::default() };
-        let own = dbn_side(side);
         let less = 1 + self.draw(u64::from(shares)) as u32;
+        let own = dbn_side(side);
+        let whole = MboOrder { order_id: order_reference, side: own, cents, size: shares };
+        let part = MboOrder { size: less, ..whole };
         match self.draw(4) {
             0 => {
                 self.live.swap_remove(place);
                 self.say(&OrderDelete { order_reference }.to_bytes(head));
-                self.note(at, order_reference, b'C', own, cents, shares);
+                self.note(at, b'C', whole);
             }
             1 if less < shares => {
                 self.live[place].3 -= less;
                 let cancel = OrderCancel { order_reference, cancelled_shares: less };
                 self.say(&cancel.to_bytes(head));
-                self.note(at, order_reference, b'C', own, cents, less);
+                self.note(at, b'C', part);
             }
             2 => {
                 // A replace has a new number in ITCH, and so it does in Databento's records: a
@@ -133,17 +146,19 @@ impl Flow {
                     price,
                 };
                 self.say(&replace.to_bytes(head));
-                self.note(at, order_reference, b'C', own, cents, shares);
-                self.note(at, self.next, b'A', own, cents_now, 5);
+                self.note(at, b'C', whole);
+                let new = MboOrder { order_id: self.next, cents: cents_now, size: 5, ..whole };
+                self.note(at, b'A', new);
             }
             _ => {
                 let match_number = self.records.len() as u64;
                 let executed =
                     OrderExecuted { order_reference, executed_shares: less, match_number };
                 self.say(&executed.to_bytes(head));
-                self.note(at, 0, b'T', dbn_side(side.opposite()), cents, less);
-                self.note(at, order_reference, b'F', own, cents, less);
-                self.note(at, order_reference, b'C', own, cents, less);
+                let trade = MboOrder { order_id: 0, side: dbn_side(side.opposite()), ..part };
+                self.note(at, b'T', trade);
+                self.note(at, b'F', part);
+                self.note(at, b'C', part);
                 self.live[place].3 -= less;
                 if less == shares {
                     self.live.swap_remove(place);

@@ -8,12 +8,12 @@
 #[allow(dead_code, reason = "the stream's own test takes the rest")]
 mod core;
 
-use weir_delivery::stream::{SourceStream, Taken, Window};
+use weir_delivery::stream::{BatchOutcome, SourceStream, Window};
 use weir_delivery::{ChunkOutcome, Filter, OrderStore};
 use weir_io::disk::sim::{CrashChoice, TraceOp};
 use weir_io::{Rng, SeededRng, SimDisk};
 use weir_log::{Durability, LogConfig, SnapshotStore};
-use weir_orderstate::stores::journal::{Journal, Kept, recover, sync_log};
+use weir_orderstate::stores::journal::{Journal, RecoveredSource, recover, sync_log};
 use weir_orderstate::stores::{Indexes, StoreSettings};
 use weir_types::{BatchNo, Nanos, Position, Reason, SessionId};
 use weir_wire::ClientMessage;
@@ -43,7 +43,10 @@ fn config(durability: Durability) -> LogConfig {
     }
 }
 
-fn bring_back(disk: &SimDisk, level: Durability) -> anyhow::Result<Kept<SimDisk, SimDisk>> {
+fn bring_back(
+    disk: &SimDisk,
+    level: Durability,
+) -> anyhow::Result<RecoveredSource<SimDisk, SimDisk>> {
     recover(&settings(), WINDOW, config(level), disk.clone(), disk.clone())
 }
 
@@ -89,7 +92,7 @@ impl Workload {
     fn new(level: Durability, seed: u64) -> Workload {
         let disk = SimDisk::new(seed);
         disk.record();
-        let Kept { mut store, mut stream, journal, snapshots, .. } =
+        let RecoveredSource { mut store, mut stream, journal, snapshots, .. } =
             bring_back(&disk, level).unwrap();
         let states = vec![state_of(&mut store, &mut stream)];
         let mut workload = Workload {
@@ -182,7 +185,7 @@ impl Workload {
             panic!("a batch");
         };
         let taken = self.stream.offer(&batch, rows, WRITER, &mut self.store, Nanos(1));
-        assert!(matches!(taken, Taken::Stands(_) | Taken::Sweeps), "{taken:?}");
+        assert!(matches!(taken, BatchOutcome::Stands(_) | BatchOutcome::Sweeps), "{taken:?}");
         self.keep(frame);
     }
 
@@ -331,7 +334,7 @@ fn a_log_whose_snapshots_are_gone_asks_its_core_for_all_that_there_is() {
     assert!(kept.notes.iter().any(|note| note.contains("send all again")), "{:?}", kept.notes);
     assert_eq!((kept.store.live_count(), kept.stream.is_whole()), (0, false));
     // The core sends everything again, and the next start has it.
-    let Kept { mut store, mut stream, mut journal, .. } = kept;
+    let RecoveredSource { mut store, mut stream, mut journal, .. } = kept;
     workload.core.begin_resend();
     let open = workload.core.open(SESSION);
     let opened = stream.open(&open, WRITER, &mut store).unwrap();

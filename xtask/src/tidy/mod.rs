@@ -11,6 +11,7 @@ mod circles;
 mod docs;
 mod floor;
 mod named_tests;
+mod params;
 mod plants;
 mod prose;
 mod ratchet;
@@ -52,22 +53,24 @@ impl fmt::Display for Report {
     }
 }
 
-/// Functions that take a tuple.
+/// Functions of one kind that the ratchet counts.
 #[derive(Debug)]
-pub struct Tuples {
+pub struct Functions {
+    /// The kind, as the ratchet names it.
+    pub kind: &'static str,
     /// The functions by path and line.
     pub places: Vec<Finding>,
     /// All functions of the tree.
     pub function_count: usize,
 }
 
-impl fmt::Display for Tuples {
+impl fmt::Display for Functions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for place in &self.places {
             writeln!(f, "{place}")?;
         }
-        let (count, all) = (self.places.len(), self.function_count);
-        write!(f, "tuples: {count} of {all} functions take a tuple")
+        let (kind, count, all) = (self.kind, self.places.len(), self.function_count);
+        write!(f, "{kind}: {count} of {all} functions")
     }
 }
 
@@ -93,6 +96,7 @@ pub fn run(root: &Path, change: Ratchet) -> io::Result<Report> {
     let mut excesses = sizes::excesses(&tree, &sources);
     excesses.extend(prose::excesses(&tree, &sources));
     excesses.extend(tuples::excesses(&tree, &sources));
+    excesses.extend(params::excesses(&tree, &sources));
     let rewritten = match change {
         Ratchet::Keep => None,
         Ratchet::Tighten => Some(ratchet::tightened(&tree, &excesses)),
@@ -144,11 +148,28 @@ pub fn plants(root: &Path) -> io::Result<Vec<Plant>> {
 /// # Errors
 ///
 /// When a file of the tree cannot be read.
-pub fn tuples(root: &Path) -> io::Result<Tuples> {
+pub fn tuples(root: &Path) -> io::Result<Functions> {
+    functions(root, "tuples", tuples::places)
+}
+
+/// Every function with more parameters than the aim, in the ratchet or not.
+///
+/// # Errors
+///
+/// When a file of the tree cannot be read.
+pub fn params(root: &Path) -> io::Result<Functions> {
+    functions(root, "params", params::places)
+}
+
+fn functions(
+    root: &Path,
+    kind: &'static str,
+    places: fn(&[Source]) -> Vec<Finding>,
+) -> io::Result<Functions> {
     let tree = Tree::read(root)?;
     let (sources, _) = parse(&tree);
     let function_count = sources.iter().map(|source| source.functions.len()).sum();
-    Ok(Tuples { places: tuples::places(&sources), function_count })
+    Ok(Functions { kind, places: places(&sources), function_count })
 }
 
 fn parse(tree: &Tree) -> (Vec<Source>, Vec<Finding>) {

@@ -26,6 +26,8 @@ pub(crate) struct Function {
     /// True when a parameter is a tuple, or a reference to one. False in an implementation of a
     /// trait: the signature is the trait's.
     pub(crate) takes_tuple: bool,
+    /// Parameters with the receiver; zero in an implementation of a trait.
+    pub(crate) param_count: usize,
 }
 
 /// A parsed source.
@@ -145,8 +147,11 @@ impl Walk {
         let mut name = self.scope.clone();
         name.push(signature.ident.to_string());
         let line_count = end.end().line + 1 - line;
-        let takes_tuple = !self.is_in_trait_impl && signature.inputs.iter().any(is_tuple);
-        self.functions.push(Function { name: name.join("::"), line, line_count, takes_tuple });
+        let is_own = !self.is_in_trait_impl;
+        let takes_tuple = is_own && signature.inputs.iter().any(is_tuple);
+        let param_count = if is_own { signature.inputs.len() } else { 0 };
+        let name = name.join("::");
+        self.functions.push(Function { name, line, line_count, takes_tuple, param_count });
     }
 
     fn within(&mut self, name: String, visit: impl FnOnce(&mut Walk)) {

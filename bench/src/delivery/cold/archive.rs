@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use weir_cold::service::Read;
 use weir_cold::{
-    Archive, Change, ColdConfig, ColdService, Filter, Keys, Pace, PageLimits, Place, ServiceConfig,
-    Standing, Worked,
+    Archive, Change, ColdConfig, ColdService, EntryKind, Filter, Keys, Pace, PageLimits, Place,
+    ServiceConfig, WorkOutcome,
 };
 use weir_delivery::{OrderStore, Selection, StoreConfig};
 use weir_io::{SystemClock, ThreadDisk};
@@ -142,7 +142,7 @@ fn write(archive: &mut Archive<ThreadDisk>, options: &ArchiveArgs) -> f64 {
         row(seq, rec, &keys, &mut chance).encode_block(&mut block);
         attributes(options.attributes, &mut chance, &mut text);
         let change = Change {
-            standing: Standing::Ended,
+            standing: EntryKind::Ended,
             first: Seq(rec.min(seq)),
             change_count: 1,
             history: [0; 7],
@@ -165,7 +165,7 @@ fn write(archive: &mut Archive<ThreadDisk>, options: &ArchiveArgs) -> f64 {
 }
 
 fn work(archive: &mut Archive<ThreadDisk>) {
-    while archive.work(Nanos(0)).expect("the disk works") != Worked::Nothing {}
+    while archive.work(Nanos(0)).expect("the disk works") != WorkOutcome::Nothing {}
 }
 
 const LIMITS: PageLimits =

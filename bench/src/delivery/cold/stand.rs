@@ -5,8 +5,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use weir_cold::ColdConfig;
 use weir_delivery::{
-    Asked, Desk, DeskConfig, Entitlement, Kinds, NonceCounter, OrderStore, PageSink, Question,
-    Retention, StoreConfig, TokenKey, TokenSealer,
+    Desk, DeskConfig, Entitlement, FetchOutcome, Kinds, NonceCounter, OrderStore, PageSink,
+    Question, Retention, StoreConfig, TokenKey, TokenSealer,
 };
 use weir_io::{Clock, SystemClock};
 use weir_orderstate::cold::agent::pace_of;
@@ -151,7 +151,7 @@ impl Stand {
         };
         let entitlement = Entitlement::all();
         let question = Question { connection, fetch: &fetch, token, min_token: &[], entitlement };
-        assert_eq!(self.desk.ask(&question, now()), Asked::Accepted);
+        assert_eq!(self.desk.ask(&question, now()), FetchOutcome::Accepted);
     }
 
     /// Runs a duty cycle like the delivery agent's; returns the pages that arrived.

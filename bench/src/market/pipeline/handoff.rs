@@ -4,23 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weir_marketgate::gateway::ring::{RingReader, RingWriter, Slots, ring};
-use weir_marketgate::gateway::told::Told;
+use weir_marketgate::gateway::told::FlushSlot;
 
 /// The number of slots of each hand-off.
 const SLOTS: usize = 256;
 
 /// The writing end.
 pub enum Writer {
-    Ring(RingWriter<Told>),
-    Crossbeam(crossbeam_channel::Sender<Told>),
-    Std(std::sync::mpsc::Sender<Told>, Arc<AtomicUsize>),
+    Ring(RingWriter<FlushSlot>),
+    Crossbeam(crossbeam_channel::Sender<FlushSlot>),
+    Std(std::sync::mpsc::Sender<FlushSlot>, Arc<AtomicUsize>),
 }
 
 /// The reading end.
 pub enum Reader {
-    Ring(RingReader<Told>),
-    Crossbeam(crossbeam_channel::Receiver<Told>),
-    Std(std::sync::mpsc::Receiver<Told>, Arc<AtomicUsize>),
+    Ring(RingReader<FlushSlot>),
+    Crossbeam(crossbeam_channel::Receiver<FlushSlot>),
+    Std(std::sync::mpsc::Receiver<FlushSlot>, Arc<AtomicUsize>),
 }
 
 /// Creates both ends of a hand-off by name.
@@ -44,14 +44,14 @@ pub fn handoff(name: &str) -> (Writer, Reader) {
     }
 }
 
-fn made(write: impl FnOnce(&mut Told)) -> Told {
-    let mut told = Told::default();
+fn made(write: impl FnOnce(&mut FlushSlot)) -> FlushSlot {
+    let mut told = FlushSlot::default();
     write(&mut told);
     told
 }
 
-impl Slots<Told> for Writer {
-    fn write(&mut self, write: impl FnOnce(&mut Told)) -> bool {
+impl Slots<FlushSlot> for Writer {
+    fn write(&mut self, write: impl FnOnce(&mut FlushSlot)) -> bool {
         match self {
             Writer::Ring(ring) => ring.write(write),
             Writer::Crossbeam(sender) => {
@@ -76,7 +76,7 @@ impl Slots<Told> for Writer {
 
 impl Reader {
     /// Passes written slots to `take`, at most `max`; returns their number.
-    pub fn take(&mut self, max: u64, mut take: impl FnMut(&Told)) -> usize {
+    pub fn take(&mut self, max: u64, mut take: impl FnMut(&FlushSlot)) -> usize {
         let mut count = 0;
         match self {
             Reader::Ring(ring) => return ring.take(max, take),

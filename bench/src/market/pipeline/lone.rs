@@ -5,13 +5,13 @@ use weir_market::BooksConfig;
 use weir_market::conflate::ConflatorConfig;
 use weir_marketgate::gateway::ring::{RingWriter, ring};
 use weir_marketgate::gateway::stages::UpdateProbe;
-use weir_marketgate::gateway::told::Told;
+use weir_marketgate::gateway::told::FlushSlot;
 use weir_marketgate::gateway::update::{UpdateParts, UpdateStage, WhenFull};
 use weir_marketgate::receiver::{ChannelKey, Origin};
 use weir_types::{InstrumentId, Nanos};
 
 /// The stage.
-pub type LoneStage = UpdateStage<RingWriter<Told>>;
+pub type LoneStage = UpdateStage<RingWriter<FlushSlot>>;
 
 /// Creates a stage with room for as many instruments as its books have.
 pub fn stage(books: BooksConfig, batch_max: usize) -> LoneStage {

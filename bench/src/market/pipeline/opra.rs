@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use weir_feed::opra::Opra;
-use weir_feed::{Context, Definition, Feed as _, Sink, Update};
+use weir_feed::{Context, Definition, Feed as _, Update, UpdateSink};
 use weir_market::BooksConfig;
 use weir_marketgate::gateway::update::BATCH_MAX;
 use weir_marketgate::receiver::Output as _;
@@ -30,7 +30,7 @@ pub const PACKET: usize = 15;
 /// Passes the codec's output to the stage.
 struct ToStage<'a>(&'a mut LoneStage);
 
-impl Sink for ToStage<'_> {
+impl UpdateSink for ToStage<'_> {
     fn define(&mut self, definition: &Definition) {
         self.0.define(&origin(), definition);
     }

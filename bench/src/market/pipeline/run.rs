@@ -7,13 +7,13 @@ use rtrb::RingBuffer;
 use weir_io::{Clock as _, SystemClock};
 use weir_market::BooksConfig;
 use weir_market::conflate::{
-    ConflatorConfig, Content, Fanout, Pattern, Policy, Poll, Polled, Subscription, Urgency,
+    ConflatorConfig, Content, Fanout, Pattern, Policy, Poll, PollOutcome, Subscription, Urgency,
 };
 use weir_marketgate::gateway::mirror::Mirror;
 use weir_marketgate::gateway::receive::Received;
 use weir_marketgate::gateway::ring::{RingReader, RingWriter, Slots as _, ring};
 use weir_marketgate::gateway::stages::{FlushProbe, Sampler, UpdateProbe};
-use weir_marketgate::gateway::told::What;
+use weir_marketgate::gateway::told::FlushContent;
 use weir_marketgate::gateway::update::{BATCH_MAX, UpdateParts, UpdateStage, WhenFull, Wishes};
 use weir_marketgate::gateway::writing::{Address, Drafts, put_message};
 use weir_marketgate::receiver::{ChannelKey, Origin, Output as _};
@@ -340,7 +340,7 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
         looks.look(now);
         let taken = reader.take(256, |told| {
             mirror.take(told);
-            let What::Entry(entry) = &told.what else { return };
+            let FlushContent::Entry(entry) = &told.what else { return };
             told.trace.iter().for_each(|trace| probe.heard(entry, trace));
             if entry.merged.change_count > 0 {
                 heard += u64::from(entry.merged.change_count);
@@ -373,7 +373,7 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
                     }
                 })
             };
-            while let Polled::Sent { left: 1.., .. } = poll(room) {
+            while let PollOutcome::Sent { left: 1.., .. } = poll(room) {
                 room = 4_096;
             }
             out.clear();

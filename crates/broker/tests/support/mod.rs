@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use weir_broker::{
     Attachment, Broker, BrokerError, Config, Durability, MessageNo, Name, Notice, OpenReport,
-    Place, Published, Refused, Source, SubscriptionError, Topic, TopicKind,
+    Place, PublishOutcome, PublishRefusal, Source, SubscriptionError, Topic, TopicKind,
 };
 use weir_io::{Rng, SeededRng, SimDisk};
 use weir_types::{Epoch, Nanos, Position};
@@ -148,13 +148,13 @@ impl Workload {
         let place = place(1 + self.rng.below(2) as u32, self.records);
         // The message is recorded before the next call of `do_work`, which may write it.
         match self.broker.publish(topic, place, &body(topic, place), Nanos(self.now)) {
-            Ok(Published::Taken(no)) => {
+            Ok(PublishOutcome::Taken(no)) => {
                 self.messages.insert(no, (topic, place));
             }
-            Ok(Published::Unwanted) => {}
-            Ok(Published::Repeated(_)) => panic!("{place:?} was never published"),
+            Ok(PublishOutcome::Unwanted) => {}
+            Ok(PublishOutcome::Repeated(_)) => panic!("{place:?} was never published"),
             // A small memory and a slow disk: the producer repeats the message later.
-            Err(Refused::MemoryFull | Refused::DiskFull) => {}
+            Err(PublishRefusal::MemoryFull | PublishRefusal::DiskFull) => {}
             Err(refused) => panic!("{refused}"),
         }
         self.note();

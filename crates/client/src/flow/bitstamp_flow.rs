@@ -21,7 +21,7 @@ use weir_types::{Nanos, Price, Qty, Side};
 
 use super::bitstamp::{Action, OrderRecord, Record, SnapshotRecord};
 use super::in_step::InStep;
-use super::ledger::{Ledger, Standing, at_least_as_good};
+use super::ledger::{Ledger, LiveOrder, at_least_as_good};
 use super::model::{ANONYMOUS_ID_FIRST, FlowEvent, FlowItem, FlowKind, FlowRow, Level, RowLevel};
 use super::pairing::{Life, Pairing};
 
@@ -133,7 +133,7 @@ impl Day {
     fn run(&mut self, records: &[Record], orders: &BTreeMap<usize, OrderRecord>) {
         let start = orders.values().next().map_or(Nanos(0), |order| order.ts);
         for (id, Life { side, price, qty }) in std::mem::take(&mut self.pairing.standing) {
-            self.enter(start, FlowKind::Seed, id, Standing { side, price, leaves: qty });
+            self.enter(start, FlowKind::Seed, id, LiveOrder { side, price, leaves: qty });
         }
         for (at, record) in records.iter().enumerate() {
             match record {
@@ -186,7 +186,7 @@ impl Day {
     fn aggress(&mut self, at: usize, order: &OrderRecord) {
         let OrderRecord { ts, order_id: id, side, price, .. } = *order;
         let leaves = self.pairing.entry_qty.get(&at).copied().unwrap_or(order.qty);
-        self.enter(ts, FlowKind::Add, id, Standing { side, price, leaves });
+        self.enter(ts, FlowKind::Add, id, LiveOrder { side, price, leaves });
         for (maker, qty) in self.pairing.fills.remove(&at).unwrap_or_default() {
             let qty = qty.min(self.ledger.get(id).map_or(Qty::ZERO, |order| order.leaves));
             let taken = self.leave(ts, FlowKind::Fill, maker, qty);
@@ -236,7 +236,7 @@ impl Day {
         if known < qty && !seen {
             let id = self.anonymous_next;
             self.anonymous_next += 1;
-            self.enter(ts, FlowKind::Seed, id, Standing { side, price, leaves: qty - known });
+            self.enter(ts, FlowKind::Seed, id, LiveOrder { side, price, leaves: qty - known });
             return true;
         }
         let mut surplus = Qty(known.0.saturating_sub(qty.0));
@@ -247,7 +247,7 @@ impl Day {
         false
     }
 
-    fn enter(&mut self, ts: Nanos, kind: FlowKind, id: u64, order: Standing) {
+    fn enter(&mut self, ts: Nanos, kind: FlowKind, id: u64, order: LiveOrder) {
         if self.ledger.insert(id, order) {
             self.tell(ts, kind, id, order);
         }
@@ -258,13 +258,13 @@ impl Day {
         let Some(order) = self.ledger.get(id) else { return Qty::ZERO };
         let taken = self.ledger.take(id, qty);
         if !taken.is_zero() {
-            self.tell(ts, kind, id, Standing { leaves: taken, ..order });
+            self.tell(ts, kind, id, LiveOrder { leaves: taken, ..order });
         }
         taken
     }
 
-    fn tell(&mut self, ts: Nanos, kind: FlowKind, id: u64, order: Standing) {
-        let Standing { side, price, leaves: qty } = order;
+    fn tell(&mut self, ts: Nanos, kind: FlowKind, id: u64, order: LiveOrder) {
+        let LiveOrder { side, price, leaves: qty } = order;
         self.flow.items.push(FlowItem::Event(FlowEvent {
             ts,
             source_order_id: id,

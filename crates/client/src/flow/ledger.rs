@@ -18,7 +18,7 @@ pub const ORDER_COUNT_MAX: usize = 1 << 19;
 
 /// A live order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct LiveOrder {
     pub side: Side,
     pub price: Price,
     pub leaves: Qty,
@@ -35,7 +35,7 @@ struct Shelf {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     /// Each order with its arrival number, the key in its level's queue.
-    orders: BTreeMap<u64, (Standing, u64)>,
+    orders: BTreeMap<u64, (LiveOrder, u64)>,
     arrivals: u64,
     bids: BTreeMap<Price, Shelf>,
     asks: BTreeMap<Price, Shelf>,
@@ -56,13 +56,13 @@ impl Ledger {
         }
     }
 
-    pub(super) fn get(&self, id: u64) -> Option<Standing> {
+    pub(super) fn get(&self, id: u64) -> Option<LiveOrder> {
         self.orders.get(&id).map(|(order, _)| *order)
     }
 
     /// Adds an order at the end of its level; `false` when it is refused: its id is live already,
     /// its quantity is zero or too large, or the ledger is full.
-    pub(super) fn insert(&mut self, id: u64, order: Standing) -> bool {
+    pub(super) fn insert(&mut self, id: u64, order: LiveOrder) -> bool {
         let full = self.orders.len() >= ORDER_COUNT_MAX;
         let sane = (1..=ORDER_QTY_MAX).contains(&order.leaves.0);
         if full || !sane || self.orders.contains_key(&id) {
@@ -83,7 +83,7 @@ impl Ledger {
         let Some((order, arrival)) = self.orders.get_mut(&id) else { return Qty::ZERO };
         let taken = qty.min(order.leaves);
         order.leaves -= taken;
-        let (Standing { side, price, leaves }, arrival) = (*order, *arrival);
+        let (LiveOrder { side, price, leaves }, arrival) = (*order, *arrival);
         if leaves.is_zero() {
             self.orders.remove(&id);
         }
@@ -105,7 +105,7 @@ impl Ledger {
         self.arrivals += 1;
         let last = self.arrivals;
         let Some((order, arrival)) = self.orders.get_mut(&id) else { return };
-        let Standing { side, price, .. } = *order;
+        let LiveOrder { side, price, .. } = *order;
         let old = std::mem::replace(arrival, last);
         let shelf = self.shelves_mut(side).get_mut(&price);
         let queue = &mut shelf.expect("an order that stands has a level").queue;

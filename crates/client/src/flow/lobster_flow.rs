@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use weir_types::{Nanos, Price, Qty, Side};
 
-use super::ledger::{Ledger, Standing, at_least_as_good};
+use super::ledger::{Ledger, LiveOrder, at_least_as_good};
 use super::lobster::{BookRow, Message, MessageKind};
 use super::model::{ANONYMOUS_ID_FIRST, FlowEvent, FlowItem, FlowKind, FlowRow, Level, RowLevel};
 
@@ -202,7 +202,7 @@ impl LobsterFlow {
         if self.survey.submissions.front() == Some(&message.order_id) {
             self.survey.submissions.pop_front();
         }
-        let order = Standing { side: message.side, price: message.price, leaves: message.qty };
+        let order = LiveOrder { side: message.side, price: message.price, leaves: message.qty };
         if self.ledger.insert(message.order_id, order) {
             out.push(note(message, FlowKind::Add));
         }
@@ -220,7 +220,7 @@ impl LobsterFlow {
         let Some(order) = self.ledger.get(id) else { return Qty::ZERO };
         let taken = self.ledger.take(id, qty);
         if !taken.is_zero() {
-            let Standing { side, price, .. } = order;
+            let LiveOrder { side, price, .. } = order;
             out.push(FlowItem::Event(FlowEvent {
                 ts,
                 source_order_id: id,
@@ -293,13 +293,13 @@ impl LobsterFlow {
         for id in self.survey.ghosts_at(side, price) {
             let leaves = self.survey.ahead(id).qty.min(Qty(room));
             room -= leaves.0;
-            self.seed(ts, id, Standing { side, price, leaves }, out);
+            self.seed(ts, id, LiveOrder { side, price, leaves }, out);
         }
         let have = self.ledger.qty_at(side, price);
         if have < level.qty {
             let id = self.anonymous_next;
             self.anonymous_next += 1;
-            self.seed(ts, id, Standing { side, price, leaves: level.qty - have }, out);
+            self.seed(ts, id, LiveOrder { side, price, leaves: level.qty - have }, out);
             return;
         }
         let mut surplus = have - level.qty;
@@ -332,9 +332,9 @@ impl LobsterFlow {
         }
     }
 
-    fn seed(&mut self, ts: Nanos, id: u64, order: Standing, out: &mut Vec<FlowItem>) {
+    fn seed(&mut self, ts: Nanos, id: u64, order: LiveOrder, out: &mut Vec<FlowItem>) {
         if self.ledger.insert(id, order) {
-            let Standing { side, price, leaves } = order;
+            let LiveOrder { side, price, leaves } = order;
             let kind = FlowKind::Seed;
             out.push(FlowItem::Event(FlowEvent {
                 ts,

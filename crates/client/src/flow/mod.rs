@@ -41,6 +41,6 @@ pub use packed::{
     BODY_LEN_MAX, FlowHeader, ITEM_COUNT_MAX, PackError, PackedFlow, TimeBase, UnpackError, decode,
     encode, unpack,
 };
-pub use replay::{Due, Plan, Replay, ReplayConfig};
+pub use replay::{DueOrder, Plan, Replay, ReplayConfig};
 pub use report::{FlowReport, report};
 pub use source::{SourceKind, load, load_bitstamp};

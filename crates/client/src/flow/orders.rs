@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use weir_types::{Price, Qty, Side, TimeInForce};
 
-use super::ledger::{Ledger, ORDER_QTY_MAX, Standing};
+use super::ledger::{Ledger, LiveOrder, ORDER_QTY_MAX};
 use super::model::{FlowEvent, FlowKind, Level};
 
 /// Our number of an order, dense from 1, never reused in a stream.
@@ -174,7 +174,7 @@ impl FlowToOrders {
 
     fn enter(&mut self, event: &FlowEvent) -> Planned {
         let FlowEvent { source_order_id: id, side, price, qty, .. } = *event;
-        if !self.ledger.insert(id, Standing { side, price, leaves: qty }) {
+        if !self.ledger.insert(id, LiveOrder { side, price, leaves: qty }) {
             return Planned { orphan: true, ..Planned::default() };
         }
         let seeded = event.kind == FlowKind::Seed;

@@ -6,7 +6,7 @@
 
 use weir_types::{Nanos, Price, Qty, Side};
 
-use super::ledger::{Ledger, Standing};
+use super::ledger::{Ledger, LiveOrder};
 use super::model::{FlowEvent, FlowItem, FlowKind, FlowRow, Level, RowLevel};
 
 /// Set in an event's first byte when its order sells.
@@ -46,7 +46,7 @@ impl State {
             if kind == FlowKind::Add {
                 self.aggressor = id;
             }
-            let fits = self.ledger.insert(id, Standing { side, price, leaves: qty });
+            let fits = self.ledger.insert(id, LiveOrder { side, price, leaves: qty });
             return if fits { Ok(()) } else { Err("the order stands already or has no size") };
         }
         if kind.leaves() {

@@ -26,7 +26,7 @@ pub struct ReplayConfig {
 
 /// An order and its due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Due {
+pub struct DueOrder {
     /// The due time since the start of the replay.
     pub at: Nanos,
     /// The copy of the stream, from 0; it determines the instrument.
@@ -125,13 +125,13 @@ impl Replay<'_> {
 }
 
 impl Iterator for Replay<'_> {
-    type Item = Due;
+    type Item = DueOrder;
 
-    fn next(&mut self) -> Option<Due> {
+    fn next(&mut self) -> Option<DueOrder> {
         let Reverse((at, copy, index)) = self.next.pop()?;
         self.schedule(copy, index + 1);
         let intent = renumber(self.plan.steps[index].1, copy, self.config.copies);
-        Some(Due { at, copy, intent })
+        Some(DueOrder { at, copy, intent })
     }
 }
 

@@ -28,7 +28,7 @@ use crate::clock::{Clock, WaitStrategy, sharpen_timers};
 use crate::connection::{Limits, Target};
 use crate::error::ClientError;
 use crate::readiness::Readiness;
-use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times, Unanswered};
+use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times, UnansweredRequest};
 
 /// The longest time to spin when parking: about the wake-up delay of a sleeping core.
 const SPIN_MAX: Nanos = Nanos(20_000);
@@ -661,7 +661,7 @@ impl<'a> Run<'a> {
 
     /// Counts an answer; returns true when it belongs to the measured time.
     #[inline]
-    fn on_answer(&mut self, answered: &Unanswered, now: Nanos) -> bool {
+    fn on_answer(&mut self, answered: &UnansweredRequest, now: Nanos) -> bool {
         // A late answer to a request of an earlier run does not count.
         if answered.times.due < self.start {
             return false;

@@ -10,7 +10,7 @@ use weir_wire::Request;
 use weir_wire::event::OrderEvent;
 
 use super::generator::OrderGenerator;
-use crate::flow::{Due, LocalId, OrderIntent, Replay};
+use crate::flow::{DueOrder, LocalId, OrderIntent, Replay};
 use crate::request::{LimitOrder, Replace, cancel};
 
 /// The instrument, account and trader of one copy of the recording.
@@ -30,7 +30,7 @@ pub struct PlaybackAccount {
 #[derive(Debug)]
 pub struct Playback<'a> {
     replay: Replay<'a>,
-    next: Option<Due>,
+    next: Option<DueOrder>,
     stages: &'a [PlaybackAccount],
     first_name: u64,
     /// The prices of orders that may be live: a replace repeats them.

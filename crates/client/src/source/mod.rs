@@ -7,7 +7,7 @@
 //! ([`backoff`]).
 
 pub mod backoff;
-pub mod feed;
+pub mod batches;
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use weir_wire::delivery::OrderRow;
 use weir_wire::ingest::BatchFlags;
 
 pub use self::backoff::Backoff;
-pub use self::feed::{PushError, SourceConfig, SourceEvent, SourceFeed};
+pub use self::batches::{BatchStream, PushError, SourceConfig, SourceEvent};
 pub use crate::error::OtherHistory;
 pub use crate::source_message::SourceMessage;
 
@@ -36,7 +36,7 @@ const LOGON_TIME: Duration = Duration::from_secs(5);
 pub struct SourceWriter {
     target: Target,
     session: SessionConfig,
-    feed: SourceFeed,
+    batches: BatchStream,
     client: Option<Client>,
     clock: Clock,
     backoff: Backoff,
@@ -59,7 +59,7 @@ impl SourceWriter {
         SourceWriter {
             target: target.into(),
             session,
-            feed: SourceFeed::new(config),
+            batches: BatchStream::new(config),
             client: None,
             clock: Clock::default(),
             backoff: Backoff::new(Backoff::seed()),
@@ -67,10 +67,10 @@ impl SourceWriter {
         }
     }
 
-    /// The feed with its batches.
+    /// The stream of its batches.
     #[must_use]
-    pub fn feed(&self) -> &SourceFeed {
-        &self.feed
+    pub fn batches(&self) -> &BatchStream {
+        &self.batches
     }
 
     /// The connection, for waiting on several at once; `None` while there is none.
@@ -95,29 +95,29 @@ impl SourceWriter {
     /// When `config` is of another session.
     pub fn begin(&mut self, config: SourceConfig) {
         assert_eq!(self.session.session_id, config.session_id, "one session feeds a source");
-        self.feed = SourceFeed::new(config);
+        self.batches = BatchStream::new(config);
         if let Some(client) = &mut self.client {
-            self.feed.put_open(client.outbox());
+            self.batches.put_open(client.outbox());
         }
     }
 
     /// Repeats the request to open the source, after a refusal whose cause is gone.
     pub fn open_again(&mut self) {
         if let Some(client) = &mut self.client {
-            self.feed.put_open(client.outbox());
+            self.batches.put_open(client.outbox());
         }
     }
 
     /// Queues a batch; the next [`SourceWriter::poll`] sends it.
     ///
     /// # Errors
-    /// As [`SourceFeed::push`].
+    /// As [`BatchStream::push`].
     pub fn push(
         &mut self,
         rows: &[(OrderRow, &[u8])],
         flags: BatchFlags,
     ) -> Result<BatchNo, PushError> {
-        self.feed.push(rows, flags, unix_time())
+        self.batches.push(rows, flags, unix_time())
     }
 
     /// Connects if it is due, sends batches within the window, waits up to `timeout` for messages
@@ -144,12 +144,12 @@ impl SourceWriter {
             }
         }
         let Some(client) = &mut self.client else { return Ok(0) };
-        self.feed.pump(client.outbox(), OUTBOX_LEN);
-        let feed = &mut self.feed;
+        self.batches.pump(client.outbox(), OUTBOX_LEN);
+        let batches = &mut self.batches;
         let mut other = None;
         let polled = client.poll(timeout, |incoming, _| {
             if let Incoming::Source(message) = incoming {
-                match feed.on_message(&message) {
+                match batches.on_message(&message) {
                     Ok(event) => sink(event),
                     Err(error) => other = Some(error),
                 }
@@ -160,10 +160,10 @@ impl SourceWriter {
         }
         match polled {
             Ok(count) => {
-                if self.feed.is_open() {
+                if self.batches.is_open() {
                     self.backoff.succeeded();
                 }
-                self.feed.pump(client.outbox(), OUTBOX_LEN);
+                self.batches.pump(client.outbox(), OUTBOX_LEN);
                 if let Err(error) = client.flush() {
                     self.fail(error);
                 }
@@ -181,14 +181,14 @@ impl SourceWriter {
         let mut client = Client::connect(self.target.clone(), limits)?;
         client.start_logon(Session::new(self.session));
         client.wait_until_open(LOGON_TIME, &mut |_, _| {})?;
-        self.feed.put_open(client.outbox());
+        self.batches.put_open(client.outbox());
         self.client = Some(client);
         Ok(())
     }
 
     fn fail(&mut self, error: ClientError) {
         self.client = None;
-        self.feed.connection_lost();
+        self.batches.connection_lost();
         self.backoff.failed(self.clock.now());
         self.failure = Some(error);
     }

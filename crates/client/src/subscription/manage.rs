@@ -53,7 +53,7 @@ impl<'a> NewSubscription<'a> {
 
 /// A subscription in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedSubscription {
     /// Its name; in a list of all firms', prefixed by the firm and a slash.
     pub name: String,
     /// Its state.
@@ -102,13 +102,13 @@ impl BrokerClient {
     ///
     /// # Errors
     /// As [`BrokerClient::create`].
-    pub fn list(&mut self, firm_id: FirmId) -> Result<Vec<Listed>, ClientError> {
-        let mut all: Vec<Listed> = Vec::new();
+    pub fn list(&mut self, firm_id: FirmId) -> Result<Vec<ListedSubscription>, ClientError> {
+        let mut all: Vec<ListedSubscription> = Vec::new();
         loop {
             let behind = all.last().map(|last| last.name.clone()).unwrap_or_default();
             let mut keep = |state: &SubscriptionState, name: &[u8]| {
                 let name = String::from_utf8_lossy(name).into_owned();
-                all.push(Listed { name, state: *state });
+                all.push(ListedSubscription { name, state: *state });
             };
             let list = SubscriptionAction::List;
             let done = self.request(list, firm_id, &behind, &mut keep)?;

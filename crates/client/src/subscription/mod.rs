@@ -17,10 +17,10 @@ use weir_types::{Epoch, Nanos, Position, Reason, SessionId, Switch};
 use weir_wire::NodeMessage;
 use weir_wire::subscription::{PublishReject, SubscribedMessage, TakenPlace};
 
-pub use self::manage::{Listed, NewSubscription};
-pub use self::single::{Message, Next, Publisher, Subscription};
+pub use self::manage::{ListedSubscription, NewSubscription};
+pub use self::single::{Message, Publisher, Subscription, WaitOutcome};
 
-use self::publishing::Publishing;
+use self::publishing::UnacknowledgedMessages;
 use self::reading::Reading;
 use crate::client::{Client, Incoming};
 use crate::clock::Clock;
@@ -96,7 +96,7 @@ pub struct BrokerClient {
     failure: Option<ClientError>,
     correlation_id: u64,
     readings: BTreeMap<u32, Reading>,
-    publishing: Publishing,
+    publishing: UnacknowledgedMessages,
     /// Messages received while a request waited for its answer.
     early: VecDeque<(SubscribedMessage, Vec<u8>)>,
 }
@@ -114,7 +114,7 @@ impl BrokerClient {
             failure: None,
             correlation_id: 0,
             readings: BTreeMap::new(),
-            publishing: Publishing::default(),
+            publishing: UnacknowledgedMessages::default(),
             early: VecDeque::new(),
         }
     }
@@ -169,7 +169,7 @@ impl BrokerClient {
 
     /// Starts to publish in an epoch, with the number after `last`.
     pub fn publish_from(&mut self, epoch: Epoch, last: u64) {
-        self.publishing = Publishing::new(epoch, last);
+        self.publishing = UnacknowledgedMessages::new(epoch, last);
     }
 
     /// Queues a message for another session; returns its number. It is sent again after losses
@@ -277,7 +277,7 @@ impl BrokerClient {
 
 fn hear(
     readings: &mut BTreeMap<u32, Reading>,
-    publishing: &mut Publishing,
+    publishing: &mut UnacknowledgedMessages,
     message: &NodeMessage<'_>,
     now: Nanos,
     sink: &mut impl FnMut(BrokerEvent<'_>),

@@ -52,7 +52,7 @@ impl Bodies {
 
 /// The messages of one publisher that are not acknowledged.
 #[derive(Debug, Default)]
-pub(super) struct Publishing {
+pub(super) struct UnacknowledgedMessages {
     epoch: Epoch,
     last: u64,
     unacknowledged: VecDeque<Unacknowledged>,
@@ -62,9 +62,9 @@ pub(super) struct Publishing {
     rest_until: Option<Nanos>,
 }
 
-impl Publishing {
-    pub(super) fn new(epoch: Epoch, last: u64) -> Publishing {
-        Publishing { epoch, last, ..Publishing::default() }
+impl UnacknowledgedMessages {
+    pub(super) fn new(epoch: Epoch, last: u64) -> UnacknowledgedMessages {
+        UnacknowledgedMessages { epoch, last, ..UnacknowledgedMessages::default() }
     }
 
     pub(super) fn push(&mut self, to: SessionId, body: &[u8]) -> u64 {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     /// The frames appended by a pump.
-    fn pumped(publishing: &mut Publishing) -> Vec<u8> {
+    fn pumped(publishing: &mut UnacknowledgedMessages) -> Vec<u8> {
         let mut out = Vec::new();
         publishing.pump(SessionId(1), Nanos(1), &mut out);
         out
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_again_is_what_was_published_however_much_was_acknowledged_before() {
-        let mut publishing = Publishing::new(Epoch(1), 0);
+        let mut publishing = UnacknowledgedMessages::new(Epoch(1), 0);
         let mut random = 7_u64;
         let (mut last, mut acked) = (0, 0);
         for _ in 0..2_000 {

@@ -24,7 +24,7 @@ pub struct Message {
 
 /// The result of a wait for a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum WaitOutcome {
     /// A message.
     Message(Message),
     /// No message in time.
@@ -65,14 +65,14 @@ impl Subscription {
     }
 
     /// Returns the next message, waiting at most `timeout`.
-    pub fn next(&mut self, timeout: Duration) -> Next {
+    pub fn next(&mut self, timeout: Duration) -> WaitOutcome {
         if self.came.is_empty() && self.ended.is_none() {
             self.pump(timeout);
         }
         match (self.came.pop_front(), &self.ended) {
-            (Some(message), _) => Next::Message(message),
-            (None, Some((reason, taken))) => Next::Ended(*reason, taken.clone()),
-            (None, None) => Next::Nothing,
+            (Some(message), _) => WaitOutcome::Message(message),
+            (None, Some((reason, taken))) => WaitOutcome::Ended(*reason, taken.clone()),
+            (None, None) => WaitOutcome::Nothing,
         }
     }
 

@@ -1,8 +1,8 @@
 //! Order stores that feed an archive, and conversions between the two.
 #![allow(dead_code)] // Each test uses a part of it.
 
-use weir_cold::{Archive, Change, ColdConfig, ColdError, Filter, Keys, Place, Standing};
-use weir_delivery::{Exported, ExportedAs, Kinds, OrderStore, Retention, StoreConfig};
+use weir_cold::{Archive, Change, ColdConfig, ColdError, EntryKind, Filter, Keys, Place};
+use weir_delivery::{ExportedEntry, ExportedKind, Kinds, OrderStore, Retention, StoreConfig};
 use weir_io::Disk;
 use weir_types::*;
 use weir_wire::Message;
@@ -117,7 +117,7 @@ pub(crate) fn feed<D: Disk>(
     Ok(to == store.head())
 }
 
-pub(crate) fn change_of<'a>(entry: &Exported<'a>) -> Change<'a> {
+pub(crate) fn change_of<'a>(entry: &ExportedEntry<'a>) -> Change<'a> {
     let keys = |keys: weir_delivery::filter::Keys| Keys {
         firm_id: keys.firm_id,
         account_id: keys.account_id,
@@ -125,10 +125,10 @@ pub(crate) fn change_of<'a>(entry: &Exported<'a>) -> Change<'a> {
     };
     Change {
         standing: match entry.exported_as {
-            ExportedAs::Live => Standing::Live,
-            ExportedAs::Ended => Standing::Ended,
-            ExportedAs::Tombstone => Standing::Tombstone,
-            ExportedAs::Leave => Standing::Leave,
+            ExportedKind::Live => EntryKind::Live,
+            ExportedKind::Ended => EntryKind::Ended,
+            ExportedKind::Tombstone => EntryKind::Tombstone,
+            ExportedKind::Leave => EntryKind::Leave,
         },
         first: entry.first,
         change_count: entry.change_count,

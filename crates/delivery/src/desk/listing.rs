@@ -5,7 +5,7 @@
 
 use weir_types::{Nanos, SessionId};
 
-use super::{BelowFloor, Desk, Reader};
+use super::{BelowFloorState, Desk, Reader};
 use crate::filter::Filter;
 use crate::page::PageLimits;
 
@@ -16,7 +16,7 @@ const LAG_ROWS_MAX: u32 = 4_096;
 
 /// Counts of the pages served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Served {
+pub struct PageCounts {
     /// Pages.
     pub pages: u64,
     /// Rows in them.
@@ -26,8 +26,8 @@ pub struct Served {
     pub merged: u64,
 }
 
-impl Served {
-    pub(super) fn add(&mut self, more: Served) {
+impl PageCounts {
+    pub(super) fn add(&mut self, more: PageCounts) {
         self.pages += more.pages;
         self.rows += more.rows;
         self.merged += more.merged;
@@ -36,7 +36,7 @@ impl Served {
 
 /// The thing that a fetch waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitsFor {
+pub enum WaitCause {
     /// Rows, or the end of its wait.
     Rows,
     /// The store, to reach its `min_token`.
@@ -49,7 +49,7 @@ pub enum WaitsFor {
 
 /// A fetch that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitingFetch {
     /// Its seat, until it leaves.
     pub seat: usize,
     /// Its connection, by the caller's number.
@@ -61,7 +61,7 @@ pub struct Waiting {
     /// Its effective filter; none if it is about to be refused.
     pub filter: Option<Filter>,
     /// The thing that it waits for.
-    pub waits_for: WaitsFor,
+    pub waits_for: WaitCause,
     /// The time at which the wait began.
     pub since: Nanos,
     /// Pages that it may still be sent.
@@ -70,7 +70,7 @@ pub struct Waiting {
     /// bound.
     pub changes: u64,
     /// Counts of the pages that this desk served its connection.
-    pub served: Served,
+    pub served: PageCounts,
 }
 
 /// The rows that match a reader's filter and have not been served to it.
@@ -89,7 +89,12 @@ pub struct Lag {
 impl Desk {
     /// Lists the fetches on `count` seats from `seat` on. Returns the seat to go on at, `None` at
     /// the end. Fetches come and go between calls.
-    pub fn list(&self, seat: usize, count: usize, sink: &mut impl FnMut(Waiting)) -> Option<usize> {
+    pub fn list(
+        &self,
+        seat: usize,
+        count: usize,
+        sink: &mut impl FnMut(WaitingFetch),
+    ) -> Option<usize> {
         let end = seat.saturating_add(count).min(self.readers.len());
         for at in seat..end {
             if let Some(reader) = &self.readers[at] {
@@ -99,19 +104,19 @@ impl Desk {
         (end < self.readers.len()).then_some(end)
     }
 
-    fn waiting(&self, seat: usize, reader: &Reader) -> Waiting {
+    fn waiting(&self, seat: usize, reader: &Reader) -> WaitingFetch {
         let mut served = self
             .by_connection
             .get(&reader.connection)
-            .map_or_else(Served::default, |seats| seats.served);
+            .map_or_else(PageCounts::default, |seats| seats.served);
         served.add(reader.served);
         let waits_for = match &reader.below {
-            _ if reader.is_paused => WaitsFor::Reader,
-            _ if reader.min.is_some() => WaitsFor::MinToken,
-            BelowFloor::No => WaitsFor::Rows,
-            _ => WaitsFor::Older,
+            _ if reader.is_paused => WaitCause::Reader,
+            _ if reader.min.is_some() => WaitCause::MinToken,
+            BelowFloorState::No => WaitCause::Rows,
+            _ => WaitCause::Older,
         };
-        Waiting {
+        WaitingFetch {
             seat,
             connection: reader.connection,
             session_id: reader.head.session_id,
@@ -128,12 +133,12 @@ impl Desk {
     /// Counts the rows that a listed fetch has not been served yet, within a bounded number of
     /// entries; `None` if it is no longer there. Below the floor it counts the rows that the store
     /// still has.
-    pub fn lag(&mut self, waiting: &Waiting) -> Option<Lag> {
+    pub fn lag(&mut self, waiting: &WaitingFetch) -> Option<Lag> {
         let reader = self.readers.get(waiting.seat)?.as_ref()?;
         let is_same = reader.connection == waiting.connection
             && reader.head.correlation_id == waiting.correlation_id;
         let scope = reader.scope.filter(|_| is_same)?;
-        let is_below = !matches!(reader.below, BelowFloor::No);
+        let is_below = !matches!(reader.below, BelowFloorState::No);
         let limits =
             PageLimits { rows_max: LAG_ROWS_MAX, bytes_max: u32::MAX, scan_max: LAG_SCAN_MAX };
         let page = self.store.select(reader.after, scope.filter(), &limits, &mut self.selection);

@@ -14,14 +14,14 @@
 
 use std::collections::BTreeSet;
 
-use weir_types::{Nanos, Reason, RequestNo};
+use weir_types::{Reason, RequestNo};
 use weir_wire::Message;
 use weir_wire::delivery::FetchOrders;
 use weir_wire::frame::put_frame;
 use weir_wire::session::{Label, Reject};
 
-use super::listing::Served;
-use super::{Desk, PageSink, Polled, Reader, Visit};
+use super::listing::PageCounts;
+use super::{Desk, PageSink, Reader, Round, Visit};
 use crate::filter::Scope;
 use crate::page::{PageHead, PageLimits};
 use crate::ring::Place;
@@ -82,7 +82,7 @@ pub enum OlderAnswer {
 
 /// Readers below the floor.
 #[derive(Debug)]
-pub(super) struct Older {
+pub(super) struct OlderReaders {
     /// Asks that may be out at once.
     out_max: u32,
     out_count: u32,
@@ -93,7 +93,7 @@ pub(super) struct Older {
 
 /// A reader's state below the floor.
 #[derive(Clone, Debug, Default)]
-pub(super) enum BelowFloor {
+pub(super) enum BelowFloorState {
     /// It reads from the store.
     #[default]
     No,
@@ -105,9 +105,9 @@ pub(super) enum BelowFloor {
     Answered(OlderAnswer),
 }
 
-impl BelowFloor {
+impl BelowFloorState {
     pub(super) fn is_away(&self) -> bool {
-        matches!(self, BelowFloor::Queued(_) | BelowFloor::Asked(_))
+        matches!(self, BelowFloorState::Queued(_) | BelowFloorState::Asked(_))
     }
 }
 
@@ -119,7 +119,7 @@ impl Desk {
     /// If `out_max` is zero.
     pub fn keep_older(&mut self, out_max: u32) {
         assert!(out_max > 0, "somebody has to be asked");
-        self.older = Some(Older {
+        self.older = Some(OlderReaders {
             out_max,
             out_count: 0,
             last_number: 0,
@@ -138,7 +138,7 @@ impl Desk {
             // A reader whose rights changed is refused at its next visit.
             let Some(scope) = reader.scope else { continue };
             older.out_count += 1;
-            reader.below = BelowFloor::Asked(ticket);
+            reader.below = BelowFloorState::Asked(ticket);
             let at = SourcePlace { epoch: self.store.epoch(), ..reader.at(self.store.source()) };
             let head = PageHead { credit_left: reader.head.credit_left - 1, ..reader.head };
             return Some(OlderAsk {
@@ -162,8 +162,8 @@ impl Desk {
         let older = self.older.as_mut().expect("somebody was asked");
         older.out_count = older.out_count.checked_sub(1).expect("an answer for each question");
         let Some(reader) = &mut self.readers[ticket.slot as usize] else { return };
-        if matches!(reader.below, BelowFloor::Asked(asked) if asked == ticket) {
-            reader.below = BelowFloor::Answered(answer);
+        if matches!(reader.below, BelowFloorState::Asked(asked) if asked == ticket) {
+            reader.below = BelowFloorState::Answered(answer);
             self.make_ready(ticket.slot);
         }
     }
@@ -189,16 +189,16 @@ impl Desk {
         older.last_number += 1;
         let ticket = Ticket { number: older.last_number, slot };
         older.queue.insert(ticket);
-        reader.below = BelowFloor::Queued(ticket);
+        reader.below = BelowFloorState::Queued(ticket);
     }
 
     /// Drops the ask of a reader that leaves.
     pub(super) fn forget_older(&mut self, reader: &Reader) {
         let Some(older) = &mut self.older else { return };
         match reader.below {
-            BelowFloor::Asked(ticket) => older.forgotten.push(ticket),
-            BelowFloor::Queued(ticket) => _ = older.queue.remove(&ticket),
-            BelowFloor::No | BelowFloor::Answered(_) => {}
+            BelowFloorState::Asked(ticket) => older.forgotten.push(ticket),
+            BelowFloorState::Queued(ticket) => _ = older.queue.remove(&ticket),
+            BelowFloorState::No | BelowFloorState::Answered(_) => {}
         }
     }
 
@@ -207,18 +207,17 @@ impl Desk {
         &mut self,
         reader: &mut Reader,
         answer: OlderAnswer,
-        now: Nanos,
-        sink: &mut impl PageSink,
-        polled: &mut Polled,
+        round: &mut Round<'_, impl PageSink>,
     ) -> Visit {
+        let now = round.now;
         let page = match answer {
             OlderAnswer::Page(page) => page,
             OlderAnswer::Refused(reason) => {
                 reader.refusal = Some(reason);
-                return self.refuse(reader, reason, now, sink, polled);
+                return self.refuse(reader, reason, round);
             }
             OlderAnswer::NotNow => {
-                let Some(out) = sink.buffer(reader.connection) else { return Visit::Pause };
+                let Some(out) = round.sink.buffer(reader.connection) else { return Visit::Pause };
                 put_frame(&not_now(&reader.head), out);
                 return Visit::Done;
             }
@@ -228,15 +227,15 @@ impl Desk {
             (reader.after, reader.seen) = (page.next.place, page.next.seen);
             return Visit::Again;
         }
-        let Some(out) = sink.buffer(reader.connection) else { return Visit::Pause };
+        let Some(out) = round.sink.buffer(reader.connection) else { return Visit::Pause };
         if out.is_empty() {
             *out = page.frames;
         } else {
             out.extend_from_slice(&page.frames);
         }
-        polled.page_count += 1;
-        polled.row_count += page.row_count;
-        reader.served.add(Served { pages: 1, rows: page.row_count.into(), merged: 0 });
+        round.polled.page_count += 1;
+        round.polled.row_count += page.row_count;
+        reader.served.add(PageCounts { pages: 1, rows: page.row_count.into(), merged: 0 });
         (reader.after, reader.seen) = (page.next.place, page.next.seen);
         reader.head.credit_left -= 1;
         reader.credit.spend(page.row_count, page.byte_count);

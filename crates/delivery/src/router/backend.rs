@@ -11,7 +11,7 @@ use weir_wire::DecodeError;
 use weir_wire::delivery::FetchOrders;
 use weir_wire::frame::BrokenFrame;
 
-use crate::desk::Asked;
+use crate::desk::FetchOutcome;
 use crate::filter::Entitlement;
 use crate::ring::Place;
 use crate::token::TokenError;
@@ -46,7 +46,7 @@ pub struct BackendInfo {
 
 /// A request to a backend.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct BackendRequest<'a> {
     /// The backend.
     pub backend: BackendId,
     /// The fetch; its `correlation_id` is the router's number for it, which pages must carry.
@@ -61,8 +61,8 @@ pub struct Ask<'a> {
 
 /// The destination of requests to backends.
 pub trait BackendPort {
-    /// Sends a request. [`Asked::Refused`] counts as the backend's failure.
-    fn ask(&mut self, ask: &Ask<'_>, now: Nanos) -> Asked;
+    /// Sends a request. [`FetchOutcome::Refused`] counts as the backend's failure.
+    fn ask(&mut self, ask: &BackendRequest<'_>, now: Nanos) -> FetchOutcome;
 
     /// Cancels a request. Its answer may still come.
     fn cancel(&mut self, backend: BackendId, correlation_id: u64);

@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use weir_types::{Nanos, PartitionId};
 use weir_wire::rows::put_row_count;
 
-use super::leg::{Leg, Standing};
+use super::leg::{Leg, LegStatus};
 use super::reader::Terms;
 
 /// The number of rows that a page takes of each leg, and the page's totals.
@@ -94,7 +94,7 @@ impl Composition {
         }
         self.is_source_away = legs.iter().any(|leg| !leg.is_present());
         let is_online = |(leg, count): (&Leg, &usize)| {
-            leg.standing == Standing::Online && *count == leg.rows.len()
+            leg.standing == LegStatus::Online && *count == leg.rows.len()
         };
         let mut present = legs.iter().zip(&self.counts).filter(|(leg, _)| leg.is_present());
         // Without any source there is no newest state to reach.

@@ -13,7 +13,7 @@ use weir_wire::{DecodeError, Message, NodeMessage};
 
 use super::Router;
 use super::backend::{BackendFault, BackendId, BadPage};
-use super::leg::{Asking, Leg, Standing};
+use super::leg::{Leg, LegStatus, PendingRequest};
 use super::probe::is_probe;
 use super::rows::PageRows;
 use crate::token::{SourcePlace, TokenError};
@@ -24,7 +24,7 @@ const FRAME_LEN_MAX: usize = 64 * 1024 * 1024;
 
 /// A header whose rows have not come yet.
 #[derive(Debug)]
-pub(super) struct Due {
+pub(super) struct AwaitedRows {
     pub(super) backend: BackendId,
     pub(super) header: OrderPage,
     pub(super) token: Vec<u8>,
@@ -34,7 +34,7 @@ pub(super) struct Due {
 struct Found {
     slot: u32,
     index: usize,
-    asking: Asking,
+    asking: PendingRequest,
 }
 
 impl Router {
@@ -113,7 +113,7 @@ impl Router {
         if header.row_count > 0 {
             // Its rows follow, and the header is processed with them.
             let token = token.to_vec();
-            self.due_rows.push(Due { backend: id, header: *header, token });
+            self.due_rows.push(AwaitedRows { backend: id, header: *header, token });
             return Ok(());
         }
         if is_probe(header.correlation_id) {
@@ -173,10 +173,10 @@ impl Router {
         }
         (leg.asking, leg.lost_since) = (None, None);
         leg.standing = match header.flags.contains(PageFlags::ONLINE) {
-            true => Standing::Online,
+            true => LegStatus::Online,
             // A store that has not reached the place neither moves it nor sets ONLINE.
-            false if is_where_it_was => Standing::Behind,
-            false => Standing::More,
+            false if is_where_it_was => LegStatus::Behind,
+            false => LegStatus::More,
         };
         self.figures.answer_count += 1;
         self.answered(found);
@@ -221,7 +221,7 @@ impl Router {
         };
         let leg = self.leg_mut(found);
         leg.asking = None;
-        leg.standing = Standing::Behind;
+        leg.standing = LegStatus::Behind;
         if is_final {
             let reader = self.seats.get_mut(found.slot).expect("found above");
             reader.refusal = Some(reason);

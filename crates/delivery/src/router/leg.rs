@@ -15,7 +15,7 @@ use crate::token::SourcePlace;
 
 /// A request that a backend has not answered yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asking {
+pub(super) struct PendingRequest {
     pub(super) correlation_id: u64,
     pub(super) backend: BackendId,
     /// The backend's generation at the time of the request: a request of an older one gets no
@@ -33,7 +33,7 @@ pub(super) struct Asking {
 
 /// The status of a source for a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum LegStatus {
     /// The leg's backend has not answered yet.
     Unknown,
     /// The reader has had the newest state; new rows are live.
@@ -51,10 +51,10 @@ pub(super) struct Leg {
     pub(super) at: SourcePlace,
     pub(super) rows: Rows,
     pub(super) end: SourcePlace,
-    pub(super) asking: Option<Asking>,
+    pub(super) asking: Option<PendingRequest>,
     /// The backend of the last request.
     pub(super) backend: Option<BackendId>,
-    pub(super) standing: Standing,
+    pub(super) standing: LegStatus,
     /// The time since which no backend knows the epoch of `at`.
     pub(super) lost_since: Option<Nanos>,
     /// The place that a store must have reached before its answer counts.
@@ -69,7 +69,7 @@ impl Leg {
             end: at,
             asking: None,
             backend: None,
-            standing: Standing::Unknown,
+            standing: LegStatus::Unknown,
             lost_since: None,
             min: None,
         }
@@ -95,12 +95,12 @@ impl Leg {
 
     /// True when the reader gets rows of this source, or would if there were any.
     pub(super) fn is_present(&self) -> bool {
-        !matches!(self.standing, Standing::Away | Standing::Behind)
+        !matches!(self.standing, LegStatus::Away | LegStatus::Behind)
     }
 
     /// True when the source has answered, or no backend can answer.
     pub(super) fn is_settled(&self) -> bool {
-        self.standing != Standing::Unknown
+        self.standing != LegStatus::Unknown
     }
 
     /// Returns the reader's place once it was served the first `count` rows.
@@ -114,7 +114,7 @@ impl Leg {
 
     /// Moves the reader past its first `count` rows; returns the request that this gives up, if
     /// any.
-    pub(super) fn give(&mut self, count: usize) -> Option<Asking> {
+    pub(super) fn give(&mut self, count: usize) -> Option<PendingRequest> {
         if count == 0 {
             return None;
         }
@@ -128,8 +128,8 @@ impl Leg {
         let count = self.rows.len();
         self.rows.clear();
         self.end = self.at;
-        if self.standing != Standing::Away {
-            self.standing = Standing::Unknown;
+        if self.standing != LegStatus::Away {
+            self.standing = LegStatus::Unknown;
         }
         count
     }

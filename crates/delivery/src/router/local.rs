@@ -6,8 +6,8 @@
 use weir_types::Nanos;
 
 use super::Router;
-use super::backend::{Ask, BackendId, BackendPort};
-use crate::desk::{Asked, Desk, PageSink, Question};
+use super::backend::{BackendId, BackendPort, BackendRequest};
+use crate::desk::{Desk, FetchOutcome, PageSink, Question};
 
 /// Desks by their numbers at a router.
 #[derive(Debug, Default)]
@@ -72,9 +72,9 @@ impl LocalBackends {
 }
 
 impl BackendPort for LocalBackends {
-    fn ask(&mut self, ask: &Ask<'_>, now: Nanos) -> Asked {
+    fn ask(&mut self, ask: &BackendRequest<'_>, now: Nanos) -> FetchOutcome {
         let Some(desk) = self.get_mut(ask.backend) else {
-            return Asked::Refused(weir_types::Reason::Overloaded);
+            return FetchOutcome::Refused(weir_types::Reason::Overloaded);
         };
         let question = Question {
             connection: ask.fetch.correlation_id,

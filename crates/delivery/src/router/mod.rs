@@ -34,20 +34,20 @@ use weir_types::{Epoch, Nanos, PartitionId, Reason, SessionId};
 use weir_wire::delivery::AddCredit;
 
 pub use backend::{
-    Ask, BackendFault, BackendId, BackendInfo, BackendPort, BackendRole, BackendState, BadPage,
-    Health,
+    BackendFault, BackendId, BackendInfo, BackendPort, BackendRequest, BackendRole, BackendState,
+    BadPage, Health,
 };
 pub use config::{RouterConfig, RouterFigures};
 pub use local::LocalBackends;
 
 use crate::credit::Credit;
-use crate::desk::{Asked, PageSink, Polled, Question};
+use crate::desk::{FetchOutcome, PageSink, PollOutcome, Question};
 use crate::filter::{Filter, Scope};
 use crate::page::PageHead;
 use crate::ring::Place;
 use crate::token::{SourcePlace, TOKEN_SOURCES_MAX, TokenSealer};
 use compose::Composition;
-use intake::Due as DueRows;
+use intake::AwaitedRows;
 use leg::Leg;
 use pool::Pool;
 use reader::{Due, Reader, Terms};
@@ -62,7 +62,7 @@ pub struct TooManySources(pub PartitionId);
 struct Io<'a, P, S> {
     port: &'a mut P,
     sink: &'a mut S,
-    polled: Polled,
+    polled: PollOutcome,
 }
 
 /// Readers, and the backends that answer them.
@@ -77,7 +77,7 @@ pub struct Router {
     /// The last places of sources that were retired.
     retired: Vec<SourcePlace>,
     /// Headers whose rows are due, by backend.
-    due_rows: Vec<DueRows>,
+    due_rows: Vec<AwaitedRows>,
     asked_no: u32,
     turn: usize,
     figures: RouterFigures,
@@ -227,15 +227,15 @@ impl Router {
     }
 
     /// Takes in a fetch.
-    pub fn ask(&mut self, question: &Question<'_>, now: Nanos) -> Asked {
+    pub fn ask(&mut self, question: &Question<'_>, now: Nanos) -> FetchOutcome {
         let seated = self.seats.of_connection(question.connection);
         let is_waiting = |slot: &&u32| self.seats.get(**slot).is_some_and(|r| !r.is_lingering());
         let waiting_count = seated.iter().filter(is_waiting).count();
         if waiting_count >= self.config.readers_per_connection_max as usize {
-            return Asked::Refused(Reason::LimitReached);
+            return FetchOutcome::Refused(Reason::LimitReached);
         }
         if self.reader_count() >= self.config.readers_max as usize {
-            return Asked::Refused(Reason::Overloaded);
+            return FetchOutcome::Refused(Reason::Overloaded);
         }
         let mut reader = self.reader_of(question, now);
         let filter = Filter::of(question.fetch);
@@ -256,7 +256,7 @@ impl Router {
             self.make_room();
             self.seats.seat(question.connection, Box::new(reader));
         }
-        Asked::Accepted
+        FetchOutcome::Accepted
     }
 
     fn reader_of(&self, question: &Question<'_>, now: Nanos) -> Reader {
@@ -405,12 +405,12 @@ impl Router {
         now: Nanos,
         port: &mut impl BackendPort,
         sink: &mut impl PageSink,
-    ) -> Polled {
+    ) -> PollOutcome {
         for source in self.pool.end_asides(now) {
             self.wake_readers_without(source);
         }
         self.seats.ready_the_due(now);
-        let mut io = Io { port, sink, polled: Polled::default() };
+        let mut io = Io { port, sink, polled: PollOutcome::default() };
         let mut visits_left = self.seats.ready_count().min(self.config.poll_visit_max as usize);
         while visits_left > 0 {
             visits_left -= 1;
@@ -441,24 +441,24 @@ impl Router {
         };
         let next = match due {
             Due::Page => self.serve(&mut reader, now, io),
-            Due::At(time) => serve::Next::At(time),
-            Due::Gone => serve::Next::Leave,
+            Due::At(time) => serve::NextStep::At(time),
+            Due::Gone => serve::NextStep::Leave,
         };
         let legs_deadline = reader.legs_deadline(&self.config);
         self.seats.give_back(slot, reader);
         match next {
-            serve::Next::Leave => self.leave(slot, io.port),
-            serve::Next::Again => self.seats.make_ready(slot),
-            serve::Next::Linger(until) => {
+            serve::NextStep::Leave => self.leave(slot, io.port),
+            serve::NextStep::Again => self.seats.make_ready(slot),
+            serve::NextStep::Linger(until) => {
                 self.lingering.insert((until, slot));
                 // Its sources are asked for the rows that its next fetch will need.
                 self.seats.make_ready(slot);
             }
-            serve::Next::At(time) => {
+            serve::NextStep::At(time) => {
                 let time = legs_deadline.map_or(time, |deadline| deadline.min(time));
                 self.seats.set_timer(slot, Some(time));
             }
-            serve::Next::Pause => self.pause(slot, io.port),
+            serve::NextStep::Pause => self.pause(slot, io.port),
         }
     }
 

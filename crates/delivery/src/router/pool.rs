@@ -18,7 +18,7 @@ use weir_types::{Epoch, Nanos, PartitionId};
 
 use super::RouterConfig;
 use super::backend::{BackendFault, BackendId, BackendInfo, BackendRole, BackendState, Health};
-use super::leg::Asking;
+use super::leg::PendingRequest;
 use crate::ring::Place;
 use crate::token::SourcePlace;
 
@@ -51,7 +51,7 @@ pub(super) struct Source {
 
 /// The criteria for a request's backend.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct BackendCriteria {
     pub(super) at: SourcePlace,
     /// The filter names a key.
     pub(super) is_keyed: bool,
@@ -186,7 +186,7 @@ impl Pool {
     }
 
     /// True when a request may still be answered: its backend serves, in the same generation.
-    pub(super) fn is_serving(&self, asking: &Asking) -> bool {
+    pub(super) fn is_serving(&self, asking: &PendingRequest) -> bool {
         let backend = self.get(asking.backend);
         matches!(backend.health, Health::Up | Health::Probing)
             && backend.generation == asking.generation
@@ -235,7 +235,7 @@ impl Pool {
     }
 
     /// Counts a request that needs no answer any more.
-    pub(super) fn is_done(&mut self, asking: &Asking) {
+    pub(super) fn is_done(&mut self, asking: &PendingRequest) {
         let backend = self.get_mut(asking.backend);
         if backend.generation == asking.generation {
             backend.asked_count -= 1;
@@ -304,7 +304,7 @@ impl Pool {
     }
 
     /// Returns the best backend for a request; `None` if none can be asked.
-    pub(super) fn choose(&self, wanted: &Wanted, config: &RouterConfig) -> Option<Choice> {
+    pub(super) fn choose(&self, wanted: &BackendCriteria, config: &RouterConfig) -> Option<Choice> {
         let can_be_asked = |backend: &&Backend| {
             let is_free = match backend.health {
                 Health::Up => true,

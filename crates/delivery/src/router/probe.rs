@@ -8,8 +8,8 @@ use weir_types::{AccountId, FirmId, InstrumentId, Nanos, Reason, Rec, SessionId,
 use weir_wire::delivery::{FetchOrders, OrderPage};
 
 use super::Router;
-use super::backend::{Ask, BackendFault, BackendId, BackendPort, BadPage, Health};
-use crate::desk::Asked;
+use super::backend::{BackendFault, BackendId, BackendPort, BackendRequest, BadPage, Health};
+use crate::desk::FetchOutcome;
 use crate::filter::{Entitlement, Filter, Scope};
 use crate::ring::Place;
 use crate::token::TokenError;
@@ -56,10 +56,11 @@ impl Router {
             credit_bytes: 0,
         };
         let entitlement = self.rights_of_probe(id);
-        let ask = Ask { backend: id, fetch: &fetch, token: &[], min_token: &[], entitlement };
+        let ask =
+            BackendRequest { backend: id, fetch: &fetch, token: &[], min_token: &[], entitlement };
         match port.ask(&ask, now) {
-            Asked::Accepted => self.pool.set_probed_at(id, Some(now)),
-            Asked::Refused(reason) => self.put_aside(id, BackendFault::Refused(reason), now),
+            FetchOutcome::Accepted => self.pool.set_probed_at(id, Some(now)),
+            FetchOutcome::Refused(reason) => self.put_aside(id, BackendFault::Refused(reason), now),
         }
     }
 

@@ -22,7 +22,7 @@ use weir_types::{Nanos, PartitionId, Reason};
 use weir_wire::delivery::FetchOrders;
 
 use super::RouterConfig;
-use super::leg::{Leg, Standing};
+use super::leg::{Leg, LegStatus};
 use crate::credit::Credit;
 use crate::filter::{Entitlement, Scope};
 use crate::page::PageHead;
@@ -144,7 +144,7 @@ impl Reader {
         let page_or_at = |time: Nanos| if time <= now { Due::Page } else { Due::At(time) };
         let held_count = self.held_count();
         if held_count > 0 {
-            let has_more = |leg: &Leg| !leg.rows.is_empty() && leg.standing != Standing::Online;
+            let has_more = |leg: &Leg| !leg.rows.is_empty() && leg.standing != LegStatus::Online;
             let rows_min = self.terms.rows_min.min(self.page_terms().rows_max);
             let is_enough = held_count >= u64::from(rows_min);
             if is_enough || self.is_full() || self.legs.iter().any(has_more) {
@@ -176,10 +176,10 @@ impl Reader {
     /// share of a page if there is much to read from every source.
     pub(super) fn share(&self, leg: &Leg) -> (u32, u32) {
         let Terms { rows_max, bytes_max, .. } = self.page_terms();
-        if leg.standing == Standing::Online {
+        if leg.standing == LegStatus::Online {
             return (rows_max, bytes_max);
         }
-        let is_reading = |leg: &&Leg| !matches!(leg.standing, Standing::Online | Standing::Away);
+        let is_reading = |leg: &&Leg| !matches!(leg.standing, LegStatus::Online | LegStatus::Away);
         let count = self.legs.iter().filter(is_reading).count().max(1);
         let count = u32::try_from(count).expect("sources are few");
         (rows_max.div_ceil(count), bytes_max.div_ceil(count).max(1))

@@ -10,7 +10,7 @@ use weir_wire::dialogue::{put_order_page, put_source_states};
 use weir_wire::frame::{put_frame_with, put_message};
 
 use super::backend::BackendPort;
-use super::leg::{Asking, Leg, Standing};
+use super::leg::{Leg, LegStatus, PendingRequest};
 use super::reader::Reader;
 use super::{Io, Router};
 use crate::credit::Credit;
@@ -20,7 +20,7 @@ use crate::token::SourcePlace;
 
 /// A reader's next step after a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// Visit it again at this time.
     At(Nanos),
     /// Visit it again at once.
@@ -40,13 +40,13 @@ impl Router {
         reader: &mut Reader,
         now: Nanos,
         io: &mut Io<'_, P, S>,
-    ) -> Next {
+    ) -> NextStep {
         if let Some(reason) = reader.refusal {
             return self.refuse(reader, reason, now, io);
         }
         self.turn = self.turn.wrapping_add(1);
         self.composition.pick(&reader.legs, &reader.page_terms(), self.turn);
-        let Some(out) = io.sink.buffer(reader.connection) else { return Next::Pause };
+        let Some(out) = io.sink.buffer(reader.connection) else { return NextStep::Pause };
         reader.head.credit_left -= 1;
         reader.credit.spend(self.composition.row_count, self.composition.byte_count);
         reader.head.served_time = now;
@@ -58,23 +58,23 @@ impl Router {
         io.polled.row_count += self.composition.row_count;
         reader.go_on(now);
         if reader.head.credit_left > 0 {
-            return if reader.credit.is_spent() { Next::Pause } else { Next::Again };
+            return if reader.credit.is_spent() { NextStep::Pause } else { NextStep::Again };
         }
         if self.config.linger == Nanos(0) {
-            return Next::Leave;
+            return NextStep::Leave;
         }
         let until = Nanos(now.0.saturating_add(self.config.linger.0));
         reader.lingers_until = Some(until);
         // Its next fetch brings its own credit.
         reader.credit = Credit::UNBOUNDED;
-        Next::Linger(until)
+        NextStep::Linger(until)
     }
 }
 
 impl Router {
     /// Writes the page that was picked, and moves the reader past it; returns the requests that
     /// this gives up.
-    fn put_page(&mut self, reader: &mut Reader, out: &mut Vec<u8>) -> Vec<Asking> {
+    fn put_page(&mut self, reader: &mut Reader, out: &mut Vec<u8>) -> Vec<PendingRequest> {
         let scope = reader.scope.expect("only who has a scope gets a page");
         let counts = self.composition.counts();
         self.opened.clear();
@@ -106,10 +106,10 @@ impl Router {
         let legs = reader.legs.iter().zip(counts).map(|(leg, count)| SourceState {
             source_id: leg.source(),
             status: match leg.standing {
-                Standing::Online if *count == leg.rows.len() => SourceStatus::Online,
-                Standing::Online | Standing::More | Standing::Unknown => SourceStatus::Reading,
-                Standing::Behind => SourceStatus::Behind,
-                Standing::Away => SourceStatus::Away,
+                LegStatus::Online if *count == leg.rows.len() => SourceStatus::Online,
+                LegStatus::Online | LegStatus::More | LegStatus::Unknown => SourceStatus::Reading,
+                LegStatus::Behind => SourceStatus::Behind,
+                LegStatus::Away => SourceStatus::Away,
             },
         });
         let is_unknown = |at: &&SourcePlace| self.pool.source(at.source).is_none();
@@ -151,8 +151,8 @@ impl Router {
         reason: Reason,
         now: Nanos,
         io: &mut Io<'_, P, S>,
-    ) -> Next {
-        let Some(out) = io.sink.buffer(reader.connection) else { return Next::Pause };
+    ) -> NextStep {
+        let Some(out) = io.sink.buffer(reader.connection) else { return NextStep::Pause };
         self.token.clear();
         // A refusal of the minimum leaves the reader's own token valid.
         let is_about_token = !is_about_min(reason);
@@ -166,6 +166,6 @@ impl Router {
         put_refusal(&head, reason, &self.token, out);
         io.polled.page_count += 1;
         self.figures.resync_count += u64::from(is_about_token);
-        Next::Leave
+        NextStep::Leave
     }
 }

@@ -17,11 +17,11 @@ use weir_types::{Nanos, Switch};
 use weir_wire::delivery::FetchOrders;
 
 use super::Router;
-use super::backend::{Ask, BackendFault, BackendId, BackendPort};
-use super::leg::{Asking, Leg, Standing};
-use super::pool::{Choice, Wanted};
+use super::backend::{BackendFault, BackendId, BackendPort, BackendRequest};
+use super::leg::{Leg, LegStatus, PendingRequest};
+use super::pool::{BackendCriteria, Choice};
 use super::reader::{Reader, Terms};
-use crate::desk::Asked;
+use crate::desk::FetchOutcome;
 use crate::filter::{Entitlement, Scope};
 use crate::ring::Place;
 
@@ -29,6 +29,14 @@ use crate::ring::Place;
 const TRIES_MAX: usize = 8;
 /// The shortest wait that a request can name.
 const WAIT_MIN: Nanos = Nanos(1_000);
+
+/// An attempt to get a leg's rows from a backend.
+struct Attempt {
+    /// The leg's index.
+    index: usize,
+    asking: PendingRequest,
+    request: Request,
+}
 
 /// A leg's request.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +90,7 @@ impl Router {
             let choice = self.pool.choose(&wanted(leg, scope), &self.config);
             if choice.is_none_or(|choice| choice.is_behind) {
                 let next = Some(Nanos(now.0.saturating_add(self.config.lag_wait.0)));
-                leg.asking = Some(Asking { recheck_at: next, ..asking });
+                leg.asking = Some(PendingRequest { recheck_at: next, ..asking });
                 return;
             }
             self.give_up(&asking, port);
@@ -91,10 +99,10 @@ impl Router {
         }
         self.figures.switch_count += 1;
         leg.asking = None;
-        leg.standing = Standing::Unknown;
+        leg.standing = LegStatus::Unknown;
     }
 
-    pub(super) fn give_up(&mut self, asking: &Asking, port: &mut impl BackendPort) {
+    pub(super) fn give_up(&mut self, asking: &PendingRequest, port: &mut impl BackendPort) {
         self.pool.is_done(asking);
         port.cancel(asking.backend, asking.correlation_id);
     }
@@ -112,7 +120,7 @@ impl Router {
         let is_filling = reader.held_count() < u64::from(reader.terms.rows_min)
             && now < reader.fill_deadline()
             && !reader.is_lingering();
-        leg.rows.is_empty() || is_filling && leg.standing == Standing::Online
+        leg.rows.is_empty() || is_filling && leg.standing == LegStatus::Online
     }
 
     /// Returns a leg's request, by the table above.
@@ -122,10 +130,10 @@ impl Router {
         let wait = self.config.park_wait;
         let parked = Request { rows_min: 1, rows_max, bytes_max, wait, patience: wait };
         match leg.standing {
-            Standing::Unknown | Standing::Away => {
+            LegStatus::Unknown | LegStatus::Away => {
                 Request { rows_min: 0, wait: WAIT_MIN, patience: Nanos(0), ..parked }
             }
-            Standing::Online if !leg.rows.is_empty() => {
+            LegStatus::Online if !leg.rows.is_empty() => {
                 let missing = u64::from(reader.terms.rows_min).saturating_sub(reader.held_count());
                 // If all sources together have the missing rows, one of them has this share of
                 // them.
@@ -134,7 +142,7 @@ impl Router {
                 let left = Nanos(reader.fill_deadline().0.saturating_sub(now.0)).max(WAIT_MIN);
                 Request { rows_min, wait: left, patience: wait.max(left), ..parked }
             }
-            Standing::Online | Standing::More | Standing::Behind => parked,
+            LegStatus::Online | LegStatus::More | LegStatus::Behind => parked,
         }
     }
 
@@ -152,16 +160,16 @@ impl Router {
             let leg = &mut reader.legs[index];
             let choice = self.pool.choose(&wanted(leg, &scope), &self.config);
             let Some(choice) = choice.or_else(|| self.master_of_lost(leg, now)) else { return };
-            if leg.backend != Some(choice.backend) || leg.standing == Standing::Away {
-                (leg.backend, leg.standing) = (Some(choice.backend), Standing::Unknown);
+            if leg.backend != Some(choice.backend) || leg.standing == LegStatus::Away {
+                (leg.backend, leg.standing) = (Some(choice.backend), LegStatus::Unknown);
             }
             // The router's knowledge of a store may be older than the reader's: only the store's
             // answer shows that it is behind, and until then nothing is told of its source.
-            if choice.is_behind && leg.standing != Standing::Unknown {
-                leg.standing = Standing::Behind;
+            if choice.is_behind && leg.standing != LegStatus::Unknown {
+                leg.standing = LegStatus::Behind;
             }
             if choice.is_forced {
-                leg.standing = Standing::Unknown;
+                leg.standing = LegStatus::Unknown;
             }
             let request = self.request_of(reader, index, now);
             // The store may take as long as the reader allows to reach its `min_token`.
@@ -171,24 +179,24 @@ impl Router {
             };
             let request = Request { patience, ..request };
             let asking = self.asking(slot, &reader.legs[index], &choice, &request, now);
-            match self.send(reader, index, asking, &request, now, &mut *port) {
-                Asked::Accepted => return,
-                Asked::Refused(reason) => {
+            match self.send(reader, &Attempt { index, asking, request }, now, &mut *port) {
+                FetchOutcome::Accepted => return,
+                FetchOutcome::Refused(reason) => {
                     self.put_aside(choice.backend, BackendFault::Refused(reason), now);
                 }
             }
         }
-        reader.legs[index].standing = Standing::Away;
+        reader.legs[index].standing = LegStatus::Away;
     }
 
     /// Handles a leg whose place no backend can judge: its source is away, or, after `epoch_wait`,
     /// the master decides.
     fn master_of_lost(&mut self, leg: &mut Leg, now: Nanos) -> Option<Choice> {
         if !self.pool.has_serving(leg.source()) {
-            (leg.standing, leg.lost_since) = (Standing::Away, None);
+            (leg.standing, leg.lost_since) = (LegStatus::Away, None);
             return None;
         }
-        leg.standing = Standing::Behind;
+        leg.standing = LegStatus::Behind;
         let since = *leg.lost_since.get_or_insert(now);
         if now.0.saturating_sub(since.0) < self.config.epoch_wait.0 {
             return None;
@@ -205,11 +213,11 @@ impl Router {
         choice: &Choice,
         request: &Request,
         now: Nanos,
-    ) -> Asking {
+    ) -> PendingRequest {
         self.asked_no = self.asked_no.wrapping_add(1);
         let after = |span: Nanos| Nanos(now.0.saturating_add(span.0));
         let patience = request.patience.0.saturating_add(self.config.answer_grace.0);
-        Asking {
+        PendingRequest {
             correlation_id: u64::from(slot) << 32 | u64::from(self.asked_no),
             backend: choice.backend,
             generation: self.pool.generation(choice.backend),
@@ -224,12 +232,11 @@ impl Router {
     fn send(
         &mut self,
         reader: &mut Reader,
-        index: usize,
-        asking: Asking,
-        request: &Request,
+        attempt: &Attempt,
         now: Nanos,
         port: &mut impl BackendPort,
-    ) -> Asked {
+    ) -> FetchOutcome {
+        let Attempt { index, asking, request } = *attempt;
         let scope = reader.scope.expect("only who has a scope is tended");
         let filter = scope.filter();
         let fetch = FetchOrders {
@@ -261,9 +268,15 @@ impl Router {
             self.sealer.seal(&scope, &[min], &mut self.min_token);
         }
         let (token, min_token) = (&self.token[..], &self.min_token[..]);
-        let ask = Ask { backend: asking.backend, fetch: &fetch, token, min_token, entitlement };
+        let ask = BackendRequest {
+            backend: asking.backend,
+            fetch: &fetch,
+            token,
+            min_token,
+            entitlement,
+        };
         let asked = port.ask(&ask, now);
-        if asked == Asked::Accepted {
+        if asked == FetchOutcome::Accepted {
             self.pool.asked(asking.backend);
             self.figures.asked_count += 1;
             leg.asking = Some(asking);
@@ -292,9 +305,9 @@ fn min_wait_us(reader: &Reader, now: Nanos) -> u32 {
     u32::try_from(left).unwrap_or(u32::MAX).max(1)
 }
 
-fn wanted(leg: &Leg, scope: &Scope) -> Wanted {
+fn wanted(leg: &Leg, scope: &Scope) -> BackendCriteria {
     let filter = scope.filter();
     let has_no_key =
         filter.firm_id.is_none() && filter.account_id.is_none() && filter.instrument_id.is_none();
-    Wanted { at: leg.wanted_place(), is_keyed: !has_no_key, current: leg.backend }
+    BackendCriteria { at: leg.wanted_place(), is_keyed: !has_no_key, current: leg.backend }
 }

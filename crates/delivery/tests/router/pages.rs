@@ -1,6 +1,6 @@
 //! The content of pages, and their timing.
 
-use weir_delivery::{Asked, RouterConfig};
+use weir_delivery::{FetchOutcome, RouterConfig};
 use weir_types::{Nanos, OrdStatus, Reason, SessionId};
 use weir_wire::Message;
 use weir_wire::delivery::{AddCredit, FetchOrders, OrderRow, PageFlags};
@@ -69,7 +69,7 @@ fn a_source_keeps_its_order_where_its_clock_went_back() {
 fn a_page_does_not_wait_for_a_quiet_source() {
     let mut venue = with_orders(3, 1);
     let token = venue.fetch(&fetch(), &[]).token;
-    assert_eq!(venue.ask(1, &fetch(), &token), Asked::Accepted);
+    assert_eq!(venue.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     venue.advance_by(Nanos(3 * MS));
     assert!(venue.answers(1).is_empty(), "nothing has happened");
     new(&mut venue, 2, 2);
@@ -163,7 +163,7 @@ fn a_page_waits_for_rows_min_over_all_sources_until_its_wait_is_over() {
     let mut venue = with_orders(4, 1);
     let token = venue.fetch(&fetch(), &[]).token;
     let question = FetchOrders { rows_min: 3, ..fetch() };
-    assert_eq!(venue.ask(1, &question, &token), Asked::Accepted);
+    assert_eq!(venue.ask(1, &question, &token), FetchOutcome::Accepted);
     let asked = venue.now;
     venue.settle();
     new(&mut venue, 1, 2);
@@ -177,7 +177,7 @@ fn a_page_waits_for_rows_min_over_all_sources_until_its_wait_is_over() {
     assert_eq!(venue.answer(1).rows.len(), 3, "three of three are there");
 
     let token = venue.fetch_all(&FetchOrders { rows_min: 0, ..fetch() }, &token).1;
-    assert_eq!(venue.ask(1, &question, &token), Asked::Accepted);
+    assert_eq!(venue.ask(1, &question, &token), FetchOutcome::Accepted);
     let again = venue.now;
     new(&mut venue, 4, 2);
     venue.feed_all();
@@ -191,7 +191,10 @@ fn a_page_waits_for_rows_min_over_all_sources_until_its_wait_is_over() {
 fn an_order_is_in_a_page_once_though_it_changed_while_the_page_filled() {
     let mut venue = with_orders(2, 2);
     let token = venue.fetch(&fetch(), &[]).token;
-    assert_eq!(venue.ask(1, &FetchOrders { rows_min: 3, ..fetch() }, &token), Asked::Accepted);
+    assert_eq!(
+        venue.ask(1, &FetchOrders { rows_min: 3, ..fetch() }, &token),
+        FetchOutcome::Accepted
+    );
     for _ in 0..3 {
         venue.say(1, 1, keys(1, 1, 1), OrdStatus::PartiallyFilled);
         venue.feed_all();
@@ -238,7 +241,7 @@ fn a_question_without_patience_is_answered_at_once_with_what_every_source_says()
 fn credit_is_so_many_pages_and_no_more() {
     let mut venue = with_orders(2, 3);
     let question = FetchOrders { rows_max: 2, credit: 4, ..fetch() };
-    assert_eq!(venue.ask(1, &question, &[]), Asked::Accepted);
+    assert_eq!(venue.ask(1, &question, &[]), FetchOutcome::Accepted);
     venue.settle();
     assert_eq!(venue.answers(1).len(), 3);
     (4..=9).for_each(|rec| new(&mut venue, 1, rec));
@@ -254,7 +257,7 @@ fn credit_in_rows_and_bytes_is_over_all_sources_and_costs_nothing_when_it_is_spe
     let mut venue = with_orders(2, 3);
     let row = OrderRow::BLOCK_LENGTH as u32 + 2;
     let question = FetchOrders { credit: 9, credit_rows: 4, credit_bytes: 9 * row, ..fetch() };
-    assert_eq!(venue.ask(1, &question, &[]), Asked::Accepted);
+    assert_eq!(venue.ask(1, &question, &[]), FetchOutcome::Accepted);
     venue.settle();
     let count = |venue: &mut Venue| -> usize {
         venue.answers(1).iter().map(|answer| answer.recs().len()).sum()
@@ -290,7 +293,7 @@ fn the_next_question_of_a_reader_finds_its_sources_waiting() {
     let mut token = venue.fetch(&fetch(), &[]).token;
     let asked_before = venue.router.figures().asked_count;
     for rec in 2..=11 {
-        assert_eq!(venue.ask(9, &fetch(), &token), Asked::Accepted);
+        assert_eq!(venue.ask(9, &fetch(), &token), FetchOutcome::Accepted);
         venue.settle();
         new(&mut venue, 1, rec);
         venue.feed_all();
@@ -315,7 +318,7 @@ fn a_kept_place_is_given_up_when_its_time_is_over() {
     assert_eq!(desks(&mut venue), 2);
     venue.advance_by(RouterConfig::default().linger);
     assert_eq!(desks(&mut venue), 0);
-    assert_eq!(venue.ask(9, &fetch(), &token), Asked::Accepted);
+    assert_eq!(venue.ask(9, &fetch(), &token), FetchOutcome::Accepted);
     venue.settle();
     assert_eq!(venue.router.figures().adopted_count, 0);
 }
@@ -326,7 +329,7 @@ fn a_connection_that_takes_nothing_holds_up_nobody_and_gets_the_latest() {
     let token = venue.fetch(&fetch(), &[]).token;
     venue.sink.full.push(1);
     for connection in [1, 2] {
-        assert_eq!(venue.ask(connection, &fetch(), &token), Asked::Accepted);
+        assert_eq!(venue.ask(connection, &fetch(), &token), FetchOutcome::Accepted);
     }
     venue.say(1, 1, keys(1, 1, 1), OrdStatus::PartiallyFilled);
     venue.feed_all();
@@ -348,7 +351,7 @@ fn a_dropped_connection_leaves_nothing_behind() {
     let mut venue = with_orders(2, 2);
     let token = venue.fetch(&fetch(), &[]).token;
     for _ in 0..3 {
-        assert_eq!(venue.ask(1, &fetch(), &token), Asked::Accepted);
+        assert_eq!(venue.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     }
     venue.settle();
     venue.router.drop_connection(1, &mut venue.local);
@@ -372,7 +375,7 @@ fn readers_beyond_the_limits_are_refused_and_kept_places_make_room() {
     venue.feed_all();
     let token = venue.fetch(&fetch(), &[]).token;
     let asked = [1, 1, 1, 2, 3].map(|connection| venue.ask(connection, &fetch(), &token));
-    let (accepted, refused) = (Asked::Accepted, Asked::Refused);
+    let (accepted, refused) = (FetchOutcome::Accepted, FetchOutcome::Refused);
     let want =
         [accepted, accepted, refused(Reason::LimitReached), accepted, refused(Reason::Overloaded)];
     assert_eq!(asked, want);
@@ -384,7 +387,7 @@ fn readers_beyond_the_limits_are_refused_and_kept_places_make_room() {
 fn a_reader_whose_rights_changed_is_sent_away() {
     let mut venue = with_orders(2, 1);
     let token = venue.fetch(&fetch(), &[]).token;
-    assert_eq!(venue.ask(1, &fetch(), &token), Asked::Accepted);
+    assert_eq!(venue.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     venue.settle();
     venue.router.revoke(SessionId(4));
     venue.settle();

@@ -2,8 +2,8 @@
 
 use weir_delivery::router::{BackendFault, BackendState, Health};
 use weir_delivery::{
-    Ask, Asked, BackendId, BackendInfo, BackendPort, BackendRole, Desk, DeskConfig, Entitlement,
-    OrderStore, Question, Router, RouterConfig, StoreConfig,
+    BackendId, BackendInfo, BackendPort, BackendRequest, BackendRole, Desk, DeskConfig,
+    Entitlement, FetchOutcome, OrderStore, Question, Router, RouterConfig, StoreConfig,
 };
 use weir_types::{Epoch, FirmId, Nanos, OrdStatus, OrderId, PartitionId, Reason};
 use weir_wire::delivery::PageFlags;
@@ -25,7 +25,7 @@ struct Remote {
 }
 
 impl BackendPort for Remote {
-    fn ask(&mut self, ask: &Ask<'_>, now: Nanos) -> Asked {
+    fn ask(&mut self, ask: &BackendRequest<'_>, now: Nanos) -> FetchOutcome {
         self.asked_count += 1;
         let (_, desk) = self.desks.iter_mut().find(|(id, _)| *id == ask.backend).expect("known");
         let question = Question {
@@ -62,7 +62,8 @@ fn stand(counts: [u64; 2]) -> (Router, Remote) {
 fn stand_in(stores: [(u64, Epoch); 2]) -> (Router, Remote) {
     let mut router = Router::new(RouterConfig::default(), sealer(1));
     let mut remote = Remote::default();
-    for (role, (count, epoch)) in [BackendRole::Master, BackendRole::Replica].into_iter().zip(stores)
+    for (role, (count, epoch)) in
+        [BackendRole::Master, BackendRole::Replica].into_iter().zip(stores)
     {
         let store = OrderStore::new(StoreConfig::new(SOURCE, epoch));
         add(&mut router, &mut remote, role, store, count);
@@ -82,13 +83,7 @@ fn stand_of_two_sources(counts: [u64; 2]) -> (Router, Remote) {
 }
 
 /// Adds a backend whose store is fed with this many orders.
-fn add(
-    router: &mut Router,
-    remote: &mut Remote,
-    role: BackendRole,
-    store: OrderStore,
-    count: u64,
-) {
+fn add(router: &mut Router, remote: &mut Remote, role: BackendRole, store: OrderStore, count: u64) {
     let entitlement = Some(Entitlement::all());
     let is_indexed = role == BackendRole::Master;
     let info = BackendInfo { source: store.source(), role, is_indexed, entitlement };
@@ -159,7 +154,7 @@ fn a_page_that_has_all_tells_how_far_its_backend_is() {
     let (fetch, entitlement) = (fetch(), Entitlement::all());
     let question =
         Question { connection: 1, fetch: &fetch, token: &[], min_token: &[], entitlement };
-    assert_eq!(router.ask(&question, now), Asked::Accepted);
+    assert_eq!(router.ask(&question, now), FetchOutcome::Accepted);
     let _ = router.poll(now, &mut remote, &mut sink);
     remote.pump(&mut router, now);
     let heads: Vec<_> = states(&router).iter().map(|state| state.head.seq.0).collect();
@@ -177,7 +172,7 @@ fn answers(
 ) -> Vec<Answer> {
     let (now, mut sink, fetch) = (Nanos(MS), Sink::default(), fetch());
     let question = Question { connection: 1, fetch: &fetch, token, min_token: &[], entitlement };
-    assert_eq!(router.ask(&question, now), Asked::Accepted);
+    assert_eq!(router.ask(&question, now), FetchOutcome::Accepted);
     for _ in 0..10 {
         let _ = router.poll(now, remote, &mut sink);
         remote.pump(router, now);
@@ -223,7 +218,7 @@ fn a_source_that_was_probed_before_the_readers_place_is_neither_away_nor_left_ou
     let entitlement = Entitlement::all();
     let question =
         Question { connection: 1, fetch: &fetch, token: &token, min_token: &[], entitlement };
-    assert_eq!(router.ask(&question, now), Asked::Accepted);
+    assert_eq!(router.ask(&question, now), FetchOutcome::Accepted);
     remote.mute = vec![BackendId(0)];
     let _ = router.poll(now, &mut remote, &mut sink);
     remote.pump(&mut router, now);

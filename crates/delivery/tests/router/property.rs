@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use weir_delivery::filter::Keys;
 use weir_delivery::model::{Model, is_live, place_of};
-use weir_delivery::{Asked, Filter, Kinds, Place, Router, RouterConfig, SourcePlace};
+use weir_delivery::{FetchOutcome, Filter, Kinds, Place, Router, RouterConfig, SourcePlace};
 use weir_types::{Nanos, OrdStatus, PartitionId, Reason, Rec};
 use weir_wire::delivery::{AddCredit, FetchOrders, OrderRow, PageFlags, RowFlags};
 
@@ -196,7 +196,7 @@ impl World {
             ..self.readers[index].question
         };
         let token = self.readers[index].token.clone();
-        assert_eq!(self.venue.ask(index as u64, &question, &token), Asked::Accepted);
+        assert_eq!(self.venue.ask(index as u64, &question, &token), FetchOutcome::Accepted);
         let reader = &mut self.readers[index];
         reader.is_asking = true;
         reader.rows_left = (question.credit_rows > 0).then_some(question.credit_rows.into());
@@ -351,7 +351,7 @@ impl World {
         for _ in 0..2_000 {
             let question = fetch_of(&self.readers[index].filter);
             let token = self.readers[index].token.clone();
-            assert_eq!(self.venue.ask(index as u64, &question, &token), Asked::Accepted);
+            assert_eq!(self.venue.ask(index as u64, &question, &token), FetchOutcome::Accepted);
             self.readers[index].is_asking = true;
             self.readers[index].rows_left = None;
             self.venue.settle();

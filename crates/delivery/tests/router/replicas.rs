@@ -1,7 +1,7 @@
 //! The choice of backends, and the outcome for readers when one fails or lags.
 
 use weir_delivery::router::{BackendFault, BadPage, Health};
-use weir_delivery::{Asked, Entitlement, Kinds, Place, Question, RouterConfig};
+use weir_delivery::{Entitlement, FetchOutcome, Kinds, Place, Question, RouterConfig};
 use weir_types::{Epoch, FirmId, Nanos, OrdStatus, Reason, Rec, Seq, SourceStatus};
 use weir_wire::delivery::{FetchOrders, PageFlags};
 
@@ -39,10 +39,10 @@ fn filters_go_to_the_master_and_readers_of_everything_to_the_unindexed_replica()
     let token = venue.fetch_all(&fetch(), &[]).1;
     venue.router.drop_connection(9, &mut venue.local);
     let of_firm = FetchOrders { firm_id: FirmId(1), ..fetch() };
-    assert_eq!(venue.ask(1, &fetch(), &token), Asked::Accepted);
+    assert_eq!(venue.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     assert_eq!(
         venue.ask(2, &FetchOrders { wait_max_us: 30_000_000, ..of_firm }, &[]),
-        Asked::Accepted
+        FetchOutcome::Accepted
     );
     venue.settle();
     assert_eq!(asked(&venue), [1, 0, 1]);
@@ -73,7 +73,7 @@ fn a_replica_far_behind_is_passed_over() {
 fn failover_to_another_replica_keeps_the_token() {
     let mut venue = replicated(2);
     let token = venue.fetch(&fetch(), &[]).token;
-    assert_eq!(venue.ask(1, &fetch(), &token), Asked::Accepted);
+    assert_eq!(venue.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     venue.settle();
     for index in [2, 1] {
         venue.stop(index);
@@ -98,7 +98,10 @@ fn trap_i_a_source_that_is_away_is_told_of_and_holds_up_no_other() {
     }
     venue.feed_all();
     let token = venue.fetch(&fetch(), &[]).token;
-    assert_eq!(venue.ask(1, &FetchOrders { credit: 10, ..fetch() }, &token), Asked::Accepted);
+    assert_eq!(
+        venue.ask(1, &FetchOrders { credit: 10, ..fetch() }, &token),
+        FetchOutcome::Accepted
+    );
     venue.settle();
     venue.stop(1);
     new(&mut venue, 2, 2);
@@ -151,7 +154,7 @@ fn trap_f_a_token_ahead_of_a_replica_goes_to_one_that_has_it_or_waits() {
     venue.feed(0, 5);
     venue.settle();
     let ahead = token_of(&[(1, 1, 5, 5)]);
-    assert_eq!(venue.ask(1, &fetch(), &ahead), Asked::Accepted);
+    assert_eq!(venue.ask(1, &fetch(), &ahead), FetchOutcome::Accepted);
     venue.settle();
     assert_eq!(asked(&venue), [1, 0, 0], "everything would be the unindexed one's");
 
@@ -164,7 +167,7 @@ fn trap_f_a_token_ahead_of_a_replica_goes_to_one_that_has_it_or_waits() {
     assert_eq!(waiting.sources, [(1, SourceStatus::Behind)]);
     assert_eq!(place_in(&waiting.token, 1), Place::new(Seq(5), Rec(5)));
 
-    assert_eq!(venue.ask(1, &fetch(), &waiting.token), Asked::Accepted);
+    assert_eq!(venue.ask(1, &fetch(), &waiting.token), FetchOutcome::Accepted);
     venue.settle();
     new(&mut venue, 1, 6);
     venue.feed(1, 3);
@@ -264,7 +267,7 @@ fn a_backend_that_does_not_answer_is_put_aside_for_longer_each_time_and_probed()
 fn a_silent_backend_is_given_up_and_its_readers_go_elsewhere() {
     let mut venue = replicated(2);
     let token = venue.fetch(&fetch(), &[]).token;
-    assert_eq!(venue.ask(1, &fetch(), &token), Asked::Accepted);
+    assert_eq!(venue.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     venue.settle();
     // Its desk is gone with its fetches, and the router does not know.
     venue.local.remove(venue.followers[2].id);
@@ -299,7 +302,7 @@ fn pages_that_break_the_protocol_are_not_used_and_their_backend_is_put_aside() {
     ];
     for (spoil, is_it) in spoils {
         let mut venue = replicated(3);
-        assert_eq!(venue.ask(1, &fetch(), &[]), Asked::Accepted);
+        assert_eq!(venue.ask(1, &fetch(), &[]), FetchOutcome::Accepted);
         let _ = venue.router.poll(venue.now, &mut venue.local, &mut venue.sink);
         let (id, now) = (venue.followers[2].id, venue.now);
         let desk = venue.local.get_mut(id).unwrap();
@@ -336,7 +339,7 @@ fn second_row_rec(bytes: &mut [u8]) -> &mut [u8] {
 #[test]
 fn an_answer_that_comes_after_its_question_was_given_up_is_only_counted() {
     let mut venue = replicated(2);
-    assert_eq!(venue.ask(1, &fetch(), &[]), Asked::Accepted);
+    assert_eq!(venue.ask(1, &fetch(), &[]), FetchOutcome::Accepted);
     let _ = venue.router.poll(venue.now, &mut venue.local, &mut venue.sink);
     let (id, now) = (venue.followers[2].id, venue.now);
     let desk = venue.local.get_mut(id).unwrap();
@@ -364,7 +367,7 @@ fn a_backend_by_the_routers_own_rights_gives_a_reader_no_more_than_its_own() {
     for want in [2, 1] {
         let question =
             Question { connection: 1, fetch: &fetch, token: &token, min_token: &[], entitlement };
-        assert_eq!(venue.router.ask(&question, venue.now), Asked::Accepted);
+        assert_eq!(venue.router.ask(&question, venue.now), FetchOutcome::Accepted);
         venue.settle();
         let answer = venue.answer(1);
         assert!(answer.rows.iter().all(|row| row.firm_id == FirmId(1)));
@@ -378,7 +381,7 @@ fn a_backend_by_the_routers_own_rights_gives_a_reader_no_more_than_its_own() {
 fn ask_at_least(venue: &mut Venue, min_wait_us: u32, min_token: &[u8]) {
     let (fetch, entitlement) = (FetchOrders { min_wait_us, ..fetch() }, Entitlement::all());
     let question = Question { connection: 1, fetch: &fetch, token: &[], min_token, entitlement };
-    assert_eq!(venue.router.ask(&question, venue.now), Asked::Accepted);
+    assert_eq!(venue.router.ask(&question, venue.now), FetchOutcome::Accepted);
     venue.settle();
 }
 
@@ -459,7 +462,7 @@ fn a_question_that_is_taken_back_takes_back_what_was_asked_for_it() {
     let mut venue = replicated(2);
     let token = venue.fetch_all(&fetch(), &[]).1;
     venue.router.drop_connection(9, &mut venue.local);
-    assert_eq!(venue.ask(1, &fetch(), &token), Asked::Accepted);
+    assert_eq!(venue.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     venue.settle();
     assert_eq!((venue.router.reader_count(), asked(&venue).iter().sum::<u32>()), (1, 1));
     venue.router.cancel(1, fetch().correlation_id + 1, &mut venue.local);

@@ -1,8 +1,8 @@
 //! The validity of tokens, and the outcome for invalid ones.
 
 use weir_delivery::{
-    Asked, Entitlement, Filter, Kinds, NonceCounter, Place, Question, Router, RouterConfig, Scope,
-    SourcePlace, TokenKey, TokenSealer,
+    Entitlement, FetchOutcome, Filter, Kinds, NonceCounter, Place, Question, Router, RouterConfig,
+    Scope, SourcePlace, TokenKey, TokenSealer,
 };
 use weir_types::{Epoch, FirmId, Nanos, OrdStatus, PartitionId, Reason, Rec, Seq, SourceStatus};
 use weir_wire::delivery::{FetchOrders, PageFlags};
@@ -57,7 +57,7 @@ fn a_routers_token_is_good_at_a_store_for_its_own_part_and_comes_back_whole() {
     let entitlement = Entitlement::all();
     let question =
         Question { connection: 1, fetch: &fetch, token: &token, min_token: &[], entitlement };
-    assert_eq!(desk.ask(&question, now), Asked::Accepted);
+    assert_eq!(desk.ask(&question, now), FetchOutcome::Accepted);
     let _ = desk.poll(now, &mut venue.sink);
     let direct = answers(&venue.sink.out.remove(&1).unwrap()).remove(0);
     assert_eq!(direct.recs(), [(2, 3)]);
@@ -78,7 +78,7 @@ fn a_stores_token_is_good_at_a_router_which_reads_the_other_sources_from_their_b
 fn a_source_that_appears_is_read_from_its_beginning_by_tokens_and_by_readers_that_wait() {
     let mut venue = with_orders(2, 2);
     let token = venue.fetch(&fetch(), &[]).token;
-    assert_eq!(venue.ask(1, &fetch(), &token), Asked::Accepted);
+    assert_eq!(venue.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     venue.settle();
     venue.add_master(7);
     new(&mut venue, 7, 1);
@@ -112,7 +112,7 @@ fn a_source_that_is_not_known_here_is_said_to_be_away_and_its_place_is_kept() {
 fn a_source_that_moves_to_another_host_changes_nothing_for_its_readers() {
     let mut venue = with_orders(2, 2);
     let token = venue.fetch(&fetch(), &[]).token;
-    assert_eq!(venue.ask(1, &fetch(), &token), Asked::Accepted);
+    assert_eq!(venue.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     venue.settle();
     venue.add_replica(2, Kinds::FULL);
     venue.feed_all();
@@ -136,7 +136,7 @@ fn a_retired_source_is_dropped_for_who_has_all_of_it_and_refused_for_who_has_not
     let behind = token_of(&[(1, 1, 2, 2), (2, 1, 1, 1)]);
     for (connection, token) in [(1, &all), (2, &behind)] {
         let patient = FetchOrders { rows_min: 5, wait_max_us: 9_000_000, ..fetch() };
-        assert_eq!(venue.ask(connection, &patient, token), Asked::Accepted);
+        assert_eq!(venue.ask(connection, &patient, token), FetchOutcome::Accepted);
     }
     venue.settle();
     let place = Place::new(Seq(2), Rec(2));
@@ -196,7 +196,7 @@ fn a_firm_that_names_another_is_told_that_it_may_not_and_gets_its_own_otherwise(
         let fetch = FetchOrders { firm_id, ..fetch() };
         let question =
             Question { connection: 1, fetch: &fetch, token: &[], min_token: &[], entitlement };
-        assert_eq!(venue.router.ask(&question, venue.now), Asked::Accepted);
+        assert_eq!(venue.router.ask(&question, venue.now), FetchOutcome::Accepted);
         venue.settle();
         let answer = venue.answer(1);
         match want {
@@ -251,7 +251,7 @@ fn rows_of_an_ended_epoch_that_were_not_given_are_dropped() {
     let mut venue = with_orders(2, 2);
     let token = venue.fetch(&fetch(), &[]).token;
     let question = FetchOrders { rows_min: 5, wait_max_us: 1_000_000, ..fetch() };
-    assert_eq!(venue.ask(1, &question, &token), Asked::Accepted);
+    assert_eq!(venue.ask(1, &question, &token), FetchOutcome::Accepted);
     venue.settle();
     (3..=4).for_each(|rec| new(&mut venue, 2, rec));
     venue.feed_all();

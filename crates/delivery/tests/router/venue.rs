@@ -7,9 +7,9 @@ use weir_delivery::filter::Keys;
 use weir_delivery::model::place_of;
 use weir_delivery::router::LocalBackends;
 use weir_delivery::{
-    Asked, BackendId, BackendInfo, BackendRole, Desk, DeskConfig, Entitlement, Filter, Kinds,
-    NonceCounter, OrderStore, PageSink, Place, Question, Retention, Router, RouterConfig, Scope,
-    SourcePlace, StoreConfig, TokenKey, TokenSealer,
+    BackendId, BackendInfo, BackendRole, Desk, DeskConfig, Entitlement, FetchOutcome, Filter,
+    Kinds, NonceCounter, OrderStore, PageSink, Place, Question, Retention, Router, RouterConfig,
+    Scope, SourcePlace, StoreConfig, TokenKey, TokenSealer,
 };
 use weir_types::{
     Epoch, Nanos, OrdStatus, OrderId, PartitionId, Reason, Rec, Seq, SessionId, SourceStatus,
@@ -349,7 +349,7 @@ impl Venue {
         histories.push(history);
     }
 
-    pub fn ask(&mut self, connection: u64, fetch: &FetchOrders, token: &[u8]) -> Asked {
+    pub fn ask(&mut self, connection: u64, fetch: &FetchOrders, token: &[u8]) -> FetchOutcome {
         let entitlement = Entitlement::all();
         self.router
             .ask(&Question { connection, fetch, token, min_token: &[], entitlement }, self.now)
@@ -407,7 +407,7 @@ impl Venue {
 
     /// Fetches, and waits for the answer as long as it takes.
     pub fn fetch(&mut self, fetch: &FetchOrders, token: &[u8]) -> Answer {
-        assert_eq!(self.ask(9, fetch, token), Asked::Accepted);
+        assert_eq!(self.ask(9, fetch, token), FetchOutcome::Accepted);
         self.settle();
         for _ in 0..1_000 {
             if self.sink.out.contains_key(&9) {

@@ -9,7 +9,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use weir_delivery::stream::{GAP_INTERVAL, SourceStream, Taken};
+use weir_delivery::stream::{BatchOutcome, GAP_INTERVAL, SourceStream};
 use weir_delivery::{Filter, OrderStore, Place};
 use weir_types::{BatchNo, Epoch, Nanos, OrderId, PartitionId, Reason, Rec, Seq, Switch};
 use weir_wire::delivery::RowFlags;
@@ -95,7 +95,7 @@ fn offer(
     epoch: u32,
     flags: BatchFlags,
     records: &[Record],
-) -> Taken {
+) -> BatchOutcome {
     let head = SourceBatch {
         batch_no: BatchNo(number),
         sending_time: Nanos(1),
@@ -149,9 +149,9 @@ fn a_streams_state_reads_back_and_no_other_bytes_do() {
     assert_eq!(different.len(), states.len(), "each says something else");
 }
 
-fn refusal(taken: Taken) -> (Reason, u64, u32) {
+fn refusal(taken: BatchOutcome) -> (Reason, u64, u32) {
     match taken {
-        Taken::Rejected(reject) => (reject.reason, reject.batch_no.0, reject.row_no),
+        BatchOutcome::Rejected(reject) => (reject.reason, reject.batch_no.0, reject.row_no),
         other => panic!("{other:?}"),
     }
 }
@@ -189,7 +189,10 @@ fn what_is_wrong_in_a_row_is_told_by_its_number_and_changes_nothing() {
         let opened = stream.open(&open_of(1, Place::START, Switch::Off), 1, &mut store).unwrap();
         assert_eq!(opened.next_batch_no, BatchNo(3));
         let taken = offer(&mut stream, &mut store, 3, 1, plain, &[record(5, 3)]);
-        assert!(matches!(taken, Taken::Stands(ack) if ack.batch_no == BatchNo(3)), "{taken:?}");
+        assert!(
+            matches!(taken, BatchOutcome::Stands(ack) if ack.batch_no == BatchNo(3)),
+            "{taken:?}"
+        );
     }
 }
 
@@ -203,7 +206,7 @@ fn a_record_number_far_ahead_keeps_the_rows_before_it_and_goes_on_behind_them() 
     assert!(store.get(Rec(1)).is_some());
     let _ = stream.open(&open_of(1, Place::START, Switch::Off), 1, &mut store).unwrap();
     let taken = offer(&mut stream, &mut store, 2, 1, plain, &[record(3, 1), record(9, 2)]);
-    assert!(matches!(taken, Taken::Stands(ack) if ack.batch_no == BatchNo(2)), "{taken:?}");
+    assert!(matches!(taken, BatchOutcome::Stands(ack) if ack.batch_no == BatchNo(2)), "{taken:?}");
     assert_eq!(store.head(), Place::new(Seq(9), Rec(2)));
 }
 
@@ -252,13 +255,13 @@ fn batches_out_of_turn_are_told_and_never_taken() {
     let plain = BatchFlags::default();
     let (mut stream, mut store) = opened();
     let told = offer(&mut stream, &mut store, 4, 1, plain, &[record(4, 1)]);
-    assert!(matches!(told, Taken::Gap(gap) if gap.next_batch_no == BatchNo(2)), "{told:?}");
-    assert_eq!(offer(&mut stream, &mut store, 5, 1, plain, &[record(5, 1)]), Taken::Early);
+    assert!(matches!(told, BatchOutcome::Gap(gap) if gap.next_batch_no == BatchNo(2)), "{told:?}");
+    assert_eq!(offer(&mut stream, &mut store, 5, 1, plain, &[record(5, 1)]), BatchOutcome::Early);
     assert_eq!(stream.remind(Nanos(1)), None, "told once, and again after a time");
     assert!(stream.remind(Nanos(1 + GAP_INTERVAL.0)).is_some());
     assert_eq!(store.head(), Place::START);
     let again = offer(&mut stream, &mut store, 1, 1, plain, &[record(9, 1)]);
-    assert!(matches!(again, Taken::Stands(ack) if ack.batch_no == BatchNo(1)), "{again:?}");
+    assert!(matches!(again, BatchOutcome::Stands(ack) if ack.batch_no == BatchNo(1)), "{again:?}");
     assert_eq!((store.head(), stream.counters().duplicates), (Place::START, 1));
     let cases = [
         ((10, 1, plain), Reason::WindowOverrun),
@@ -291,7 +294,7 @@ fn what_a_full_resend_leaves_out_is_gone_and_tokens_beyond_the_valid_place_are_r
     assert!(!stream.is_whole());
     assert!(store.get(Rec(2)).is_some(), "what is not there yet may still come");
     let ends = offer(&mut stream, &mut store, 2, 2, BatchFlags::RESEND_END, &[record(8, 4)]);
-    assert_eq!(ends, Taken::Sweeps);
+    assert_eq!(ends, BatchOutcome::Sweeps);
     assert_eq!(stream.sweep(2, &mut store), None, "two records are looked at");
     assert!(stream.sweep(9, &mut store).is_some_and(|ack| ack.batch_no == BatchNo(2)));
     let left: Vec<u64> = (1..9).filter(|rec| store.get(Rec(*rec)).is_some()).collect();

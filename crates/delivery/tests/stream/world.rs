@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use weir_delivery::stream::{GAP_INTERVAL, SourceStream, Taken, Window};
+use weir_delivery::stream::{BatchOutcome, GAP_INTERVAL, SourceStream, Window};
 use weir_delivery::{Filter, OrderStore, PageLimits, Place, Selection, StoreConfig};
 use weir_types::{BatchNo, Epoch, FirmId, Nanos, Reason, Rec, SessionId};
 use weir_wire::delivery::{OrderRow, RowFlags};
@@ -202,10 +202,10 @@ impl World {
             self.model(number, epoch, batch);
         }
         let answer = match taken {
-            Taken::Stands(ack) => ToCore::Ack(ack),
-            Taken::Gap(gap) => ToCore::Gap(gap),
-            Taken::Rejected(reject) => ToCore::Reject(reject),
-            Taken::Sweeps | Taken::Early => return,
+            BatchOutcome::Stands(ack) => ToCore::Ack(ack),
+            BatchOutcome::Gap(gap) => ToCore::Gap(gap),
+            BatchOutcome::Rejected(reject) => ToCore::Reject(reject),
+            BatchOutcome::Sweeps | BatchOutcome::Early => return,
         };
         self.to_core.push_back((from, answer));
     }

@@ -10,7 +10,7 @@ use weir_wire::{Event, PlainEvent, Request};
 
 use super::NaiveEngine;
 use crate::config::EventSink;
-use crate::digest::{self, Counts, Numbers, Standing};
+use crate::digest::{self, CheckpointParts, Counts, Numbers};
 
 /// The content of an order's event apart from the order's state.
 pub(super) struct News {
@@ -230,13 +230,13 @@ impl NaiveEngine {
         self.say(Event::Plain(again), out);
     }
 
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> CheckpointParts {
         let ends = self.instruments.iter().filter_map(|(id, instrument)| {
             instrument.call_end.map(|at| digest::timer_word(at, *id, None))
         });
         let changes = (self.schedule.iter())
             .map(|((id, at), phase)| digest::timer_word(*at, *id, Some(*phase)));
-        Standing {
+        CheckpointParts {
             numbers: Numbers {
                 rec: self.rec,
                 seq: self.seq,

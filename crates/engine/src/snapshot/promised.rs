@@ -14,14 +14,14 @@ use crate::position::Position;
 
 /// The reservations as read from the snapshot, before its orders.
 #[derive(Default)]
-pub(super) struct Promised {
+pub(super) struct SnapshotReservations {
     /// Indexed by the account's slot.
     pub(super) reserved: Vec<Cash>,
     /// In order of account and instrument.
     positions: Vec<((Slot, Slot), Position)>,
 }
 
-impl Promised {
+impl SnapshotReservations {
     /// Records a position with these total, reserved and open-buy lots.
     pub(super) fn position(
         &mut self,
@@ -64,7 +64,10 @@ impl Engine {
     }
 
     /// Checks that the orders have reserved the amounts in the snapshot.
-    pub(super) fn check_promised(&self, promised: &Promised) -> Result<(), SnapshotError> {
+    pub(super) fn check_promised(
+        &self,
+        promised: &SnapshotReservations,
+    ) -> Result<(), SnapshotError> {
         let reserved = self.accounts.rows().iter().map(|account| &account.reserved);
         if !reserved.eq(&promised.reserved) {
             return Err(SnapshotError::Invalid("reserved cash"));

@@ -4,11 +4,11 @@ use weir_types::{InstrumentId, Nanos, Price, Qty};
 
 use super::message::{Message, MessageHeader, SymbolReference};
 use super::quote::{LongAppendage, ShortAppendage};
-use super::{Cta, Line, SideChange, sides_of};
+use super::{Cta, CtaFeed, SideChange, sides_of};
 use crate::instrument::{Definition, SymbolText};
 use crate::national::{Best, Change, quote_of};
 use crate::update::{Action, PriceKind, SystemEvent, TradeFlags, TradingState, Update, Venue};
-use crate::{Context, FeedError, Sink, national};
+use crate::{Context, FeedError, UpdateSink, national};
 
 /// One whole share in CTS' unit.
 const SHARE: u64 = 1_000_000;
@@ -32,7 +32,7 @@ fn short_price(price: u16) -> Price {
     Price(i64::from(price) * 10_000_000)
 }
 
-impl<S: Sink> Decoder<'_, S> {
+impl<S: UpdateSink> Decoder<'_, S> {
     pub(super) fn decode(mut self, message: &Message, rest: &[u8]) -> Result<(), FeedError> {
         match message {
             Message::LongQuote(it) => {
@@ -380,7 +380,7 @@ impl<S: Sink> Decoder<'_, S> {
         let close =
             self.price("previous close", it.primary_listing_market_previous_closing_price)?;
         let lot = u32::from(it.round_lot_size);
-        let is_trades = self.feed.line == Line::Trades;
+        let is_trades = self.feed.line == CtaFeed::Trades;
         let round_lot = if is_trades { shares(lot) } else { Qty(u64::from(lot)) };
         self.define(&it.security_symbol, round_lot, close)
     }

@@ -15,8 +15,8 @@ use weir_types::Nanos;
 
 use crate::instrument::Symbols;
 use crate::layout::layouts;
-use crate::national::Bests;
-use crate::{Context, Feed, FeedError, Packet, PacketKind, Profile, Sink, national};
+use crate::national::BestQuotes;
+use crate::{Context, Feed, FeedError, Packet, PacketKind, Profile, UpdateSink, national};
 
 pub use message::{Message, MessageHeader};
 use quote::{LongAppendage, ShortAppendage, ShortQuote};
@@ -58,7 +58,7 @@ layouts! {
 
 /// One of CTA's two feeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum CtaFeed {
     /// CQS: quotes.
     Quotes,
     /// CTS: trades.
@@ -120,16 +120,16 @@ impl SideChange {
 /// A decoder of one of CTA's feeds. Numbers symbols in order of appearance.
 #[derive(Clone, Debug)]
 pub struct Cta {
-    line: Line,
+    line: CtaFeed,
     symbols: Symbols,
-    bests: Bests,
+    bests: BestQuotes,
 }
 
 impl Cta {
     /// Creates a decoder for the beginning of a day.
     #[must_use]
-    pub fn new(line: Line) -> Cta {
-        Cta { line, symbols: Symbols::new(), bests: Bests::default() }
+    pub fn new(line: CtaFeed) -> Cta {
+        Cta { line, symbols: Symbols::new(), bests: BestQuotes::default() }
     }
 
     /// Returns the symbols seen so far, with their numbers.
@@ -181,8 +181,8 @@ fn kind_of(header: &BlockHeader, messages: &[u8]) -> PacketKind {
 impl Feed for Cta {
     fn profile(&self) -> &'static Profile {
         match self.line {
-            Line::Quotes => &CQS,
-            Line::Trades => &CTS,
+            CtaFeed::Quotes => &CQS,
+            CtaFeed::Trades => &CTS,
         }
     }
 
@@ -193,7 +193,7 @@ impl Feed for Cta {
         if header.version > 2 {
             return Err(unknown("version", u64::from(header.version)));
         }
-        let indicator = if self.line == Line::Quotes { *b"Q" } else { *b"T" };
+        let indicator = if self.line == CtaFeed::Quotes { *b"Q" } else { *b"T" };
         if header.data_feed_indicator != indicator {
             let [indicator] = header.data_feed_indicator;
             return Err(unknown("data feed indicator", u64::from(indicator)));
@@ -225,7 +225,7 @@ impl Feed for Cta {
         &mut self,
         context: &Context,
         message: &[u8],
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         let (header, body, rest) = parse(message)?;
         let kind = [header.message_category[0], header.message_type[0]];

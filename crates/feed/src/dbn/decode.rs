@@ -21,7 +21,7 @@ use super::record::{
 };
 use crate::instrument::SymbolText;
 use crate::update::{Action, PriceKind, TradeFlags, TradingState, Update, Venue};
-use crate::{Context, FeedError, Sink};
+use crate::{Context, FeedError, UpdateSink};
 
 /// The instrument, sequence number and time of an update.
 #[derive(Clone, Copy)]
@@ -44,7 +44,7 @@ impl Dbn {
         &mut self,
         context: &Context,
         record: &[u8],
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         let (len, header_len) = (record.len(), RecordHeader::LEN);
         let short = FeedError::ShortPacket { len, header_len };
@@ -117,7 +117,7 @@ impl Dbn {
         &mut self,
         context: &Context,
         header: &RecordHeader,
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
         actions: [Option<Action>; N],
     ) {
         if actions.iter().all(Option::is_none) {
@@ -134,7 +134,7 @@ impl Dbn {
         context: &Context,
         header: &RecordHeader,
         mbo: Mbo,
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         check_flags(header, mbo.flags)?;
         self.check_publisher(header)?;
@@ -181,7 +181,7 @@ impl Dbn {
         &mut self,
         context: &Context,
         header: &RecordHeader,
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         if header.instrument_id == 0 {
             let ts_event = Nanos(header.ts_event);
@@ -203,7 +203,7 @@ impl Dbn {
         context: &Context,
         header: &RecordHeader,
         body: &[u8],
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         let head = read(header, body, Trade::LEN, Trade::read)?;
         let best = read(header, &body[Trade::LEN..], BidAsk::LEN, BidAsk::read)?;
@@ -228,7 +228,7 @@ impl Dbn {
         context: &Context,
         header: &RecordHeader,
         body: &[u8],
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         let head = read(header, body, Trade::LEN, Trade::read)?;
         let mut rest = &body[Trade::LEN..];

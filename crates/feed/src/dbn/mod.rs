@@ -23,7 +23,9 @@ use weir_types::{InstrumentId, Nanos, Qty};
 use self::levels::Levels;
 use self::orders::Orders;
 use super::consolidate::Consolidator;
-use super::{Context, Feed, FeedError, OrderIds, Packet, Profile, Sink, Transport, moldudp64};
+use super::{
+    Context, Feed, FeedError, OrderIds, Packet, Profile, Transport, UpdateSink, moldudp64,
+};
 use crate::instrument::{Definition, SymbolText};
 
 /// The feed's profile. A file mixes many venues, each with its own numbering of orders.
@@ -72,7 +74,7 @@ impl Dbn {
 
     /// Returns the instrument of a dataset's number; defines a new one in `sink`, with its number
     /// as symbol.
-    fn instrument(&mut self, number: u32, sink: &mut impl Sink) -> &mut Known {
+    fn instrument(&mut self, number: u32, sink: &mut impl UpdateSink) -> &mut Known {
         let known = self.known_or_new(number);
         if !std::mem::replace(&mut known.is_named, true) {
             let symbol = SymbolText::new(number.to_string().as_bytes());
@@ -96,7 +98,7 @@ impl Dbn {
     }
 
     /// Sets the symbol of an instrument.
-    fn name(&mut self, number: u32, symbol: SymbolText, lot: i32, sink: &mut impl Sink) {
+    fn name(&mut self, number: u32, symbol: SymbolText, lot: i32, sink: &mut impl UpdateSink) {
         let known = self.known_or_new(number);
         known.is_named = true;
         sink.define(&definition(known.id, symbol, lot));
@@ -146,7 +148,7 @@ impl Feed for Dbn {
         &mut self,
         context: &Context,
         message: &[u8],
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         self.record(context, message, sink)
     }

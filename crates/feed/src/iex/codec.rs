@@ -14,7 +14,7 @@ use crate::instrument::{Definition, SymbolText};
 use crate::update::{
     Action, AuctionKind, PriceKind, SystemEvent as Event, TradeFlags, TradingState, Update, Venue,
 };
-use crate::{Context, FeedError, Sink};
+use crate::{Context, FeedError, UpdateSink};
 
 /// The reason reported with IEX's own halt.
 const OPERATIONAL: [u8; 4] = *b"IEX ";
@@ -84,7 +84,7 @@ impl Iex {
         &mut self,
         context: &Context,
         message: &Message,
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         match message {
             Message::SystemEvent(message) => return system(context, message, sink),
@@ -104,7 +104,7 @@ impl Iex {
     fn number_of(
         &mut self,
         symbol: [u8; 8],
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<InstrumentId, FeedError> {
         let (number, is_new) = self.register(symbol)?;
         if is_new {
@@ -135,7 +135,7 @@ impl Iex {
     fn directory(
         &mut self,
         message: &SecurityDirectory,
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         let close = price(message.message_type, message.adjusted_poc_price)?;
         let (instrument_id, _) = self.register(message.symbol)?;
@@ -150,7 +150,7 @@ impl Iex {
         &mut self,
         context: &Context,
         message: &TradingStatus,
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         let state = match message.trading_status {
             [b'H'] => TradingState::Halted,
@@ -170,7 +170,7 @@ impl Iex {
         &mut self,
         context: &Context,
         message: &OperationalHaltStatus,
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         let is_halted = match message.operational_halt_status {
             [b'O'] => true,
@@ -190,14 +190,18 @@ fn tell(
     instrument_id: InstrumentId,
     timestamp: u64,
     action: Option<Action>,
-    sink: &mut impl Sink,
+    sink: &mut impl UpdateSink,
 ) {
     let Some(action) = action else { return };
     let (sequence, ts_event) = (context.sequence, Nanos(timestamp));
     sink.update(Update { instrument_id, sequence, ts_event, action });
 }
 
-fn system(context: &Context, message: &SystemEvent, sink: &mut impl Sink) -> Result<(), FeedError> {
+fn system(
+    context: &Context,
+    message: &SystemEvent,
+    sink: &mut impl UpdateSink,
+) -> Result<(), FeedError> {
     let event = match message.system_event {
         [b'O'] => Event::StartOfMessages,
         [b'S'] => Event::StartOfSystemHours,

@@ -12,7 +12,7 @@ use weir_types::Nanos;
 use crate::instrument::Symbols;
 use crate::layout::layouts;
 use crate::profile::SILENCE_MAX;
-use crate::{Context, Feed, FeedError, Packet, PacketKind, Profile, Sink};
+use crate::{Context, Feed, FeedError, Packet, PacketKind, Profile, UpdateSink};
 
 pub use message::Message;
 
@@ -168,7 +168,7 @@ impl Feed for Iex {
         &mut self,
         context: &Context,
         message: &[u8],
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         self.decode_message(context, &parse(message)?, sink)
     }

@@ -25,7 +25,7 @@ use crate::instrument::{Definition, SymbolText};
 use crate::update::{
     Action, AuctionKind, PriceKind, SystemEvent, TradeFlags, TradingState, Update, Venue,
 };
-use crate::{Context, FeedError, Sink};
+use crate::{Context, FeedError, UpdateSink};
 
 /// 10^-4 in 10^-9.
 const PRICE_4: i64 = 100_000;
@@ -42,7 +42,7 @@ pub(super) fn decode(
     midnight: Nanos,
     context: &Context,
     message: Message<'_>,
-    sink: &mut impl Sink,
+    sink: &mut impl UpdateSink,
 ) -> Result<(), FeedError> {
     let action = match message {
         Message::AddOrder(view) => add(view)?,

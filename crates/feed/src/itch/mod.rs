@@ -17,7 +17,7 @@ use weir_types::Nanos;
 
 pub use self::decode::mwcb_levels;
 pub use self::layout::Message;
-use super::{Context, Feed, FeedError, Packet, Profile, Sink, Transport, moldudp64};
+use super::{Context, Feed, FeedError, Packet, Profile, Transport, UpdateSink, moldudp64};
 use crate::profile::SILENCE_MAX;
 
 /// The feed's profile.
@@ -75,7 +75,7 @@ impl Feed for Itch {
         &mut self,
         context: &Context,
         message: &[u8],
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         decode::decode(self.midnight, context, Message::new(message)?, sink)
     }

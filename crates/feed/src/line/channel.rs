@@ -5,8 +5,8 @@
 
 use weir_types::Nanos;
 
-use super::held::{Coming, Held, Missing, Waiting};
-use super::ranges::{GivenUp, PastSessions};
+use super::held::{HeldPacket, HeldPackets, MissingRange, ReceivedPacket};
+use super::ranges::{GivenUpRanges, PastSessions};
 use super::seen::Seen;
 use super::{ChannelCounts, Event, Handler, LateJoin, Line, LineConfig, Run, StaleReason, State};
 use crate::{Packet, PacketKind};
@@ -52,7 +52,7 @@ pub struct Channel {
     horizon: u64,
     /// The time at which the horizon last moved.
     horizon_at: Nanos,
-    held: Held,
+    held: HeldPackets,
     gap: Option<Gap>,
     asked: Asked,
     is_stale: bool,
@@ -64,7 +64,7 @@ pub struct Channel {
     past: PastSessions,
     /// The time of the last reset within a session, by the venue's clock.
     reset_at: Option<Nanos>,
-    given_up: GivenUp,
+    given_up: GivenUpRanges,
     /// The numbers seen on each line in this session.
     seen: [Seen; 3],
     counts: ChannelCounts,
@@ -82,7 +82,7 @@ impl Channel {
             next: FIRST,
             horizon: FIRST,
             horizon_at: Nanos(0),
-            held: Held::new(config.held_packets_max, config.held_bytes_max),
+            held: HeldPackets::new(config.held_packets_max, config.held_bytes_max),
             gap: None,
             asked: Asked::default(),
             is_stale: false,
@@ -92,7 +92,7 @@ impl Channel {
             state: State::Waiting,
             past: PastSessions::default(),
             reset_at: None,
-            given_up: GivenUp::default(),
+            given_up: GivenUpRanges::default(),
             seen: [Seen::NONE; 3],
             counts: ChannelCounts::default(),
         }
@@ -381,8 +381,8 @@ impl Channel {
     }
 
     /// Counts a packet's new messages, and delivers or holds it.
-    fn take(&mut self, coming: &Coming<'_>, is_again: bool, out: &mut impl Handler) {
-        let &Coming { sequence, end, line, .. } = coming;
+    fn take(&mut self, coming: &ReceivedPacket<'_>, is_again: bool, out: &mut impl Handler) {
+        let &ReceivedPacket { sequence, end, line, .. } = coming;
         let passed = end.min(self.next).saturating_sub(sequence);
         let late = self.given_up.count_in(sequence, sequence + passed);
         let first = self.held.missing_count(sequence.max(self.next), end);
@@ -411,14 +411,14 @@ impl Channel {
         }
     }
 
-    fn hold(&mut self, coming: &Coming<'_>) {
+    fn hold(&mut self, coming: &ReceivedPacket<'_>) {
         self.held.insert(coming);
         self.counts.held += 1;
         let len = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
         self.counts.held_peak = self.counts.held_peak.max(len);
     }
 
-    fn hold_for_snapshot(&mut self, coming: &Coming<'_>) {
+    fn hold_for_snapshot(&mut self, coming: &ReceivedPacket<'_>) {
         while !self.held.has_room(coming.messages.len()) {
             self.counts.dropped += 1;
             let Some(oldest) = self.held.pop() else { return };
@@ -428,8 +428,8 @@ impl Channel {
     }
 
     /// Delivers the new messages of a packet that begins at or before `next`.
-    fn deliver(&mut self, coming: &Coming<'_>, out: &mut impl Handler) {
-        let &Coming { sequence, end, ts_send, line, messages, .. } = coming;
+    fn deliver(&mut self, coming: &ReceivedPacket<'_>, out: &mut impl Handler) {
+        let &ReceivedPacket { sequence, end, ts_send, line, messages, .. } = coming;
         let fits = "a packet's messages are counted in 32 bits";
         let skip = u32::try_from(self.next - sequence).expect(fits);
         let count = u32::try_from(end - self.next).expect(fits);
@@ -469,7 +469,7 @@ impl Channel {
 
     fn find_gap(&mut self, now: Nanos, out: &mut impl Handler) {
         let missing = self.held.first_missing(self.next, self.horizon);
-        let Some(Missing { from, to, .. }) = missing else {
+        let Some(MissingRange { from, to, .. }) = missing else {
             self.counts.gaps_filled += u64::from(self.gap.is_some());
             self.gap = None;
             self.asked = Asked { last: self.asked.last, ..Asked::default() };
@@ -546,7 +546,7 @@ impl Channel {
         }
         let start = if is_retry { self.next } else { self.asked.to.max(self.next) };
         let missing = self.held.first_missing(start, self.horizon);
-        let Some(Missing { from, to, arrived }) = missing else { return false };
+        let Some(MissingRange { from, to, arrived }) = missing else { return false };
         if now.since(arrived.unwrap_or(self.horizon_at)) < self.config.reorder {
             return false;
         }
@@ -583,12 +583,12 @@ fn after(moment: Nanos, span: Nanos) -> Nanos {
     Nanos(moment.0.saturating_add(span.0))
 }
 
-fn coming<'a>(line: Line, packet: &Packet<'a>, end: u64, now: Nanos) -> Coming<'a> {
+fn coming<'a>(line: Line, packet: &Packet<'a>, end: u64, now: Nanos) -> ReceivedPacket<'a> {
     let &Packet { sequence, ts_send, messages, .. } = packet;
-    Coming { sequence, end, ts_send, arrived: now, line, messages }
+    ReceivedPacket { sequence, end, ts_send, arrived: now, line, messages }
 }
 
-fn coming_again(waiting: &Waiting) -> Coming<'_> {
-    let &Waiting { sequence, end, ts_send, arrived, line, ref messages } = waiting;
-    Coming { sequence, end, ts_send, arrived, line, messages }
+fn coming_again(waiting: &HeldPacket) -> ReceivedPacket<'_> {
+    let &HeldPacket { sequence, end, ts_send, arrived, line, ref messages } = waiting;
+    ReceivedPacket { sequence, end, ts_send, arrived, line, messages }
 }

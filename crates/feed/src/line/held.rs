@@ -12,7 +12,7 @@ const SPARE_BYTES_MAX: usize = 16 << 10;
 
 /// A held packet.
 #[derive(Clone, Debug)]
-pub(super) struct Waiting {
+pub(super) struct HeldPacket {
     pub sequence: u64,
     /// The number after its last message.
     pub end: u64,
@@ -25,7 +25,7 @@ pub(super) struct Waiting {
 
 /// A received packet, before it is held or delivered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Coming<'a> {
+pub(super) struct ReceivedPacket<'a> {
     pub sequence: u64,
     pub end: u64,
     pub ts_send: Nanos,
@@ -36,7 +36,7 @@ pub(super) struct Coming<'a> {
 
 /// A range of messages that no held packet has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Missing {
+pub(super) struct MissingRange {
     pub from: u64,
     pub to: u64,
     /// The receive time of the packet that ends it, if there is one.
@@ -47,8 +47,8 @@ pub(super) struct Missing {
 // INVARIANT: `packets` is sorted by `sequence`; `bytes` is the sum of their messages' lengths and
 // never over `bytes_max`.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
-    packets: VecDeque<Waiting>,
+pub(super) struct HeldPackets {
+    packets: VecDeque<HeldPacket>,
     spare: Vec<Vec<u8>>,
     packets_max: usize,
     bytes: usize,
@@ -57,10 +57,10 @@ pub(super) struct Held {
     end: u64,
 }
 
-impl Held {
-    pub(super) fn new(packets_max: u32, bytes_max: usize) -> Held {
+impl HeldPackets {
+    pub(super) fn new(packets_max: u32, bytes_max: usize) -> HeldPackets {
         let packets_max = (packets_max as usize).max(1);
-        Held {
+        HeldPackets {
             packets: VecDeque::with_capacity(packets_max.min(4_096)),
             spare: Vec::new(),
             packets_max,
@@ -74,7 +74,7 @@ impl Held {
         self.packets.len()
     }
 
-    pub(super) fn front(&self) -> Option<&Waiting> {
+    pub(super) fn front(&self) -> Option<&HeldPacket> {
         self.packets.front()
     }
 
@@ -105,20 +105,20 @@ impl Held {
     }
 
     /// Returns the first missing range at or after `from` and before `to`.
-    pub(super) fn first_missing(&self, from: u64, to: u64) -> Option<Missing> {
+    pub(super) fn first_missing(&self, from: u64, to: u64) -> Option<MissingRange> {
         let mut cursor = from;
         for packet in &self.packets {
             if packet.sequence > cursor {
                 let (to, arrived) = (packet.sequence.min(to), Some(packet.arrived));
-                return (cursor < to).then_some(Missing { from: cursor, to, arrived });
+                return (cursor < to).then_some(MissingRange { from: cursor, to, arrived });
             }
             cursor = cursor.max(packet.end);
         }
-        (cursor < to).then_some(Missing { from: cursor, to, arrived: None })
+        (cursor < to).then_some(MissingRange { from: cursor, to, arrived: None })
     }
 
     /// Adds a packet; the caller has checked `has_room`.
-    pub(super) fn insert(&mut self, coming: &Coming<'_>) {
+    pub(super) fn insert(&mut self, coming: &ReceivedPacket<'_>) {
         debug_assert!(self.has_room(coming.messages.len()));
         let mut messages = self.spare.pop().unwrap_or_default();
         messages.clear();
@@ -126,12 +126,12 @@ impl Held {
         self.bytes += messages.len();
         self.end = self.end.max(coming.end);
         let at = self.packets.partition_point(|packet| packet.sequence <= coming.sequence);
-        let &Coming { sequence, end, ts_send, arrived, line, .. } = coming;
-        self.packets.insert(at, Waiting { sequence, end, ts_send, arrived, line, messages });
+        let &ReceivedPacket { sequence, end, ts_send, arrived, line, .. } = coming;
+        self.packets.insert(at, HeldPacket { sequence, end, ts_send, arrived, line, messages });
     }
 
-    /// Removes the first packet; [`Held::recycle`] reuses its memory.
-    pub(super) fn pop(&mut self) -> Option<Waiting> {
+    /// Removes the first packet; [`HeldPackets::recycle`] reuses its memory.
+    pub(super) fn pop(&mut self) -> Option<HeldPacket> {
         let packet = self.packets.pop_front()?;
         self.bytes -= packet.messages.len();
         if self.packets.is_empty() {
@@ -140,7 +140,7 @@ impl Held {
         Some(packet)
     }
 
-    pub(super) fn recycle(&mut self, packet: Waiting) {
+    pub(super) fn recycle(&mut self, packet: HeldPacket) {
         if packet.messages.capacity() <= SPARE_BYTES_MAX {
             self.spare.push(packet.messages);
         }
@@ -157,14 +157,21 @@ impl Held {
 mod tests {
     use super::*;
 
-    fn coming(sequence: u64, count: u64, messages: &[u8]) -> Coming<'_> {
+    fn coming(sequence: u64, count: u64, messages: &[u8]) -> ReceivedPacket<'_> {
         let (ts_send, arrived) = (Nanos(0), Nanos(sequence));
-        Coming { sequence, end: sequence + count, ts_send, arrived, line: Line::A, messages }
+        ReceivedPacket {
+            sequence,
+            end: sequence + count,
+            ts_send,
+            arrived,
+            line: Line::A,
+            messages,
+        }
     }
 
     #[test]
     fn holes_between_what_waits_are_found_in_their_order() {
-        let mut held = Held::new(10, 100);
+        let mut held = HeldPackets::new(10, 100);
         for (sequence, count) in [(20, 5), (10, 5), (13, 4)] {
             held.insert(&coming(sequence, count, b"x"));
         }
@@ -176,7 +183,7 @@ mod tests {
             (20, 25, None),
             (11, 16, None),
         ] {
-            let want = want.map(|(from, to, arrived)| Missing { from, to, arrived });
+            let want = want.map(|(from, to, arrived)| MissingRange { from, to, arrived });
             assert_eq!(held.first_missing(from, to), want, "{from}..{to}");
         }
         for (from, to, want) in [(5, 30, 13), (10, 17, 0), (16, 21, 3), (40, 50, 10)] {
@@ -187,7 +194,7 @@ mod tests {
 
     #[test]
     fn neither_packets_nor_bytes_go_over_their_bounds_and_memory_comes_back() {
-        let mut held = Held::new(2, 10);
+        let mut held = HeldPackets::new(2, 10);
         assert!(held.has_room(10) && !held.has_room(11) && !held.has_room(usize::MAX));
         held.insert(&coming(3, 1, b"12345"));
         assert!(held.has_room(5) && !held.has_room(6));

@@ -5,19 +5,19 @@ const RANGES_MAX: usize = 16;
 
 /// The last ranges that were given up.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct GivenUp {
+pub(super) struct GivenUpRanges {
     ranges: [(u64, u64); RANGES_MAX],
     next: usize,
 }
 
-impl GivenUp {
+impl GivenUpRanges {
     pub(super) fn push(&mut self, from: u64, to: u64) {
         self.ranges[self.next] = (from, to);
         self.next = (self.next + 1) % RANGES_MAX;
     }
 
     pub(super) fn clear(&mut self) {
-        *self = GivenUp::default();
+        *self = GivenUpRanges::default();
     }
 
     /// Returns how many of the numbers `from..to` are in a range.
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn what_was_given_up_is_counted_once_however_often_it_was() {
-        let mut given_up = GivenUp::default();
+        let mut given_up = GivenUpRanges::default();
         given_up.push(10, 20);
         given_up.push(15, 30);
         for (from, to, want) in [(0, 10, 0), (0, 12, 2), (16, 18, 2), (25, 40, 5), (30, 31, 0)] {

@@ -10,7 +10,7 @@ use super::{Opra, SideChange, sides_of};
 use crate::instrument::Definition;
 use crate::national::{Best, Change, quote_of};
 use crate::update::{Action, PriceKind, SystemEvent, TradeFlags, Update, Venue};
-use crate::{Context, FeedError, Sink};
+use crate::{Context, FeedError, UpdateSink};
 
 /// The kind of a message, for error reports.
 #[derive(Clone, Copy)]
@@ -153,7 +153,7 @@ impl Opra {
         header: &MessageHeader,
         message: &Message,
         rest: &[u8],
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         let kind = Kind([header.message_category[0], header.message_type[0]]);
         let venue = Venue(header.participant_id[0]);
@@ -182,7 +182,7 @@ impl Opra {
         header: &MessageHeader,
         mut quote: Quote,
         rest: &[u8],
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         let kind = Kind([header.message_category[0], header.message_type[0]]);
         let changes = changes(kind, header.message_indicator[0], rest)?;
@@ -201,7 +201,7 @@ impl Opra {
         context: &Context,
         header: &MessageHeader,
         it: &LastSale,
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         let [message_type] = header.message_type;
         let kind = Kind([header.message_category[0], message_type]);
@@ -231,7 +231,7 @@ impl Opra {
         context: &Context,
         kind: Kind,
         it: &EndOfDaySummary,
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         let expiration = [it.expiration_month[0], it.expiration_day, it.expiration_year];
         let code = it.strike_price_denominator_code;
@@ -249,7 +249,7 @@ impl Opra {
         Ok(())
     }
 
-    fn number_of(&mut self, series: &Series, sink: &mut impl Sink) -> InstrumentId {
+    fn number_of(&mut self, series: &Series, sink: &mut impl UpdateSink) -> InstrumentId {
         let (instrument_id, name) = self.series.number_of(series).expect("it has a name");
         if let Some(symbol) = name {
             let (round_lot, previous_close) = (Qty::ZERO, None);
@@ -259,12 +259,17 @@ impl Opra {
     }
 }
 
-fn tell(context: &Context, instrument_id: InstrumentId, action: Action, sink: &mut impl Sink) {
+fn tell(
+    context: &Context,
+    instrument_id: InstrumentId,
+    action: Action,
+    sink: &mut impl UpdateSink,
+) {
     let (sequence, ts_event) = (context.sequence, context.ts_send);
     sink.update(Update { instrument_id, sequence, ts_event, action });
 }
 
-fn control(context: &Context, message_type: u8, sink: &mut impl Sink) {
+fn control(context: &Context, message_type: u8, sink: &mut impl UpdateSink) {
     let event = match message_type {
         b'C' => SystemEvent::StartOfMessages,
         b'H' => SystemEvent::EndOfMarketHours,

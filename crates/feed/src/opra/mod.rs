@@ -12,8 +12,8 @@ use weir_types::Nanos;
 
 use crate::instrument::Symbols;
 use crate::layout::layouts;
-use crate::national::Bests;
-use crate::{Context, Feed, FeedError, Packet, PacketKind, Profile, Sink, national};
+use crate::national::BestQuotes;
+use crate::{Context, Feed, FeedError, Packet, PacketKind, Profile, UpdateSink, national};
 
 pub use message::{Appendage, Message, MessageHeader};
 use series::AllSeries;
@@ -77,7 +77,7 @@ pub fn sides_of(indicator: u8) -> Option<[SideChange; 2]> {
 #[derive(Clone, Debug, Default)]
 pub struct Opra {
     series: AllSeries,
-    bests: Bests,
+    bests: BestQuotes,
 }
 
 impl Opra {
@@ -203,7 +203,7 @@ impl Feed for Opra {
         &mut self,
         context: &Context,
         message: &[u8],
-        sink: &mut impl Sink,
+        sink: &mut impl UpdateSink,
     ) -> Result<(), FeedError> {
         let (header, body, rest) = parse(message)?;
         self.decode_message(context, &header, &body, rest, sink)

@@ -17,7 +17,7 @@ pub mod server;
 
 pub use self::glimpse::{Glimpse, GlimpseError, Outcome};
 pub use self::inbox::Inbox;
-pub use self::server::{Access, Ending, SnapshotServer};
+pub use self::server::{Access, SessionEnd, SnapshotServer};
 
 /// Length of a session's name in bytes.
 pub const SESSION_LEN: usize = 10;

@@ -20,7 +20,7 @@
 use weir_types::Nanos;
 
 use super::{HEARTBEAT_INTERVAL_NS, Login, Reject, SILENCE_MAX_NS, SoupError, SoupPacket};
-use crate::moldudp64::Session;
+use crate::moldudp64::MoldSession;
 
 /// The longest time from connection to login, in nanoseconds.
 pub const LOGIN_MAX_NS: u64 = 10_000_000_000;
@@ -55,7 +55,7 @@ impl Access {
 
 /// The reason a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Ending {
+pub enum SessionEnd {
     /// The client has logged out.
     #[error("the client has logged out")]
     LoggedOut,
@@ -112,14 +112,14 @@ impl SnapshotServer {
     /// snapshot.
     ///
     /// # Errors
-    /// [`Ending`]: the session is over.
+    /// [`SessionEnd`]: the session is over.
     pub fn take(
         &mut self,
         packet: &[u8],
         access: &Access,
-        session: Option<Session>,
+        session: Option<MoldSession>,
         now: Nanos,
-    ) -> Result<bool, Ending> {
+    ) -> Result<bool, SessionEnd> {
         self.heard = now;
         let taken = self.step(packet, access, session);
         match taken {
@@ -134,23 +134,23 @@ impl SnapshotServer {
         &self,
         packet: &[u8],
         access: &Access,
-        session: Option<Session>,
-    ) -> Result<bool, Ending> {
+        session: Option<MoldSession>,
+    ) -> Result<bool, SessionEnd> {
         match (self.state, SoupPacket::read(packet)?) {
             (_, SoupPacket::Debug(_)) => Ok(false),
             (State::Waiting, SoupPacket::LoginRequest(login)) => {
                 if !access.may(&login) {
-                    return Err(Ending::Refused(Reject::NotAuthorized));
+                    return Err(SessionEnd::Refused(Reject::NotAuthorized));
                 }
-                let asked = Session(login.session);
+                let asked = MoldSession(login.session);
                 let is_any = login.session.iter().all(|byte| *byte == b' ');
                 let is_there = session.is_some_and(|ours| is_any || is_same(asked, ours));
-                let refused = Ending::Refused(Reject::SessionNotAvailable);
+                let refused = SessionEnd::Refused(Reject::SessionNotAvailable);
                 if is_there { Ok(true) } else { Err(refused) }
             }
             (State::Serving, SoupPacket::ClientHeartbeat | SoupPacket::Unsequenced(_)) => Ok(false),
-            (State::Serving, SoupPacket::LogoutRequest) => Err(Ending::LoggedOut),
-            _ => Err(Ending::OutOfPlace { kind: packet.first().copied().unwrap_or(0) }),
+            (State::Serving, SoupPacket::LogoutRequest) => Err(SessionEnd::LoggedOut),
+            _ => Err(SessionEnd::OutOfPlace { kind: packet.first().copied().unwrap_or(0) }),
         }
     }
 
@@ -162,13 +162,13 @@ impl SnapshotServer {
     /// Advances the time to `now`; returns true when a heartbeat must be sent.
     ///
     /// # Errors
-    /// [`Ending::NoLogin`], [`Ending::Silence`]: the session is over.
-    pub fn on_time(&mut self, now: Nanos) -> Result<bool, Ending> {
+    /// [`SessionEnd::NoLogin`], [`SessionEnd::Silence`]: the session is over.
+    pub fn on_time(&mut self, now: Nanos) -> Result<bool, SessionEnd> {
         let silence_ns = now.since(self.heard).0;
         let (limit, ending) = match self.state {
             State::Over => return Ok(false),
-            State::Waiting => (LOGIN_MAX_NS, Ending::NoLogin),
-            State::Serving => (SILENCE_MAX_NS, Ending::Silence),
+            State::Waiting => (LOGIN_MAX_NS, SessionEnd::NoLogin),
+            State::Serving => (SILENCE_MAX_NS, SessionEnd::Silence),
         };
         if silence_ns >= limit {
             self.state = State::Over;
@@ -184,7 +184,7 @@ impl SnapshotServer {
 }
 
 /// Returns true for equal names, regardless of the side of their padding.
-fn is_same(one: Session, other: Session) -> bool {
+fn is_same(one: MoldSession, other: MoldSession) -> bool {
     one.0.trim_ascii() == other.0.trim_ascii()
 }
 
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     const NOW: Nanos = Nanos(1_000);
-    const OURS: Session = Session(*b"10SA000001");
+    const OURS: MoldSession = MoldSession(*b"10SA000001");
 
     fn only() -> Access {
         Access::Only(Login::new("firm11", "secret").expect("printable"))
@@ -201,7 +201,7 @@ mod tests {
 
     fn login(username: &str, password: &str, session: &str) -> Vec<u8> {
         let mut login = Login::new(username, password).expect("printable");
-        login.session = Session::new(session).expect("a name").0;
+        login.session = MoldSession::new(session).expect("a name").0;
         let mut packet = Vec::new();
         assert!(SoupPacket::LoginRequest(login).write(&mut packet));
         packet.split_off(2)
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn who_logs_in_is_let_in_by_name_password_and_session_or_told_why_not() {
-        let refused = |reject| Err(Ending::Refused(reject));
+        let refused = |reject| Err(SessionEnd::Refused(reject));
         let (nobody, no_session) = (Reject::NotAuthorized, Reject::SessionNotAvailable);
         for (access, packet, session, want) in [
             (only(), login("firm11", "secret", ""), Some(OURS), Ok(true)),
@@ -240,13 +240,13 @@ mod tests {
 
     #[test]
     fn whatever_may_not_come_ends_it_with_its_reason() {
-        let out_of_place = |kind| Err(Ending::OutOfPlace { kind });
+        let out_of_place = |kind| Err(SessionEnd::OutOfPlace { kind });
         let again = login("firm11", "secret", "");
         for (packet, waiting, serving_) in [
             (&b"R"[..], out_of_place(b'R'), Ok(false)),
             (b"Ux", out_of_place(b'U'), Ok(false)),
             (b"+hi", Ok(false), Ok(false)),
-            (b"O", out_of_place(b'O'), Err(Ending::LoggedOut)),
+            (b"O", out_of_place(b'O'), Err(SessionEnd::LoggedOut)),
             (&again, Ok(true), out_of_place(b'L')),
             (b"Sx", out_of_place(b'S'), out_of_place(b'S')),
             (b"H", out_of_place(b'H'), out_of_place(b'H')),
@@ -270,7 +270,7 @@ mod tests {
         let at = |ns| Nanos(NOW.0 + ns);
         let mut stranger = SnapshotServer::new(NOW);
         assert_eq!(stranger.on_time(at(LOGIN_MAX_NS - 1)), Ok(false));
-        assert_eq!(stranger.on_time(at(LOGIN_MAX_NS)), Err(Ending::NoLogin));
+        assert_eq!(stranger.on_time(at(LOGIN_MAX_NS)), Err(SessionEnd::NoLogin));
         let mut server = serving();
         assert_eq!(server.on_time(at(HEARTBEAT_INTERVAL_NS - 1)), Ok(false));
         assert_eq!(server.on_time(at(HEARTBEAT_INTERVAL_NS)), Ok(true));
@@ -279,6 +279,6 @@ mod tests {
         assert_eq!(server.on_time(at(2 * HEARTBEAT_INTERVAL_NS)), Ok(false));
         assert_eq!(server.take(b"R", &only(), None, at(9)), Ok(false));
         assert!(server.on_time(at(SILENCE_MAX_NS)).is_ok());
-        assert_eq!(server.on_time(at(SILENCE_MAX_NS + 9)), Err(Ending::Silence));
+        assert_eq!(server.on_time(at(SILENCE_MAX_NS + 9)), Err(SessionEnd::Silence));
     }
 }

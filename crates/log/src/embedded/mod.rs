@@ -19,7 +19,7 @@ use crate::error::LogError;
 use crate::frame::{FRAME_HEADER, FrameHeader, FrameKind};
 use crate::plant::{self, Plant};
 use crate::reader::LogReader;
-use crate::recovery::Head;
+use crate::recovery::HistoryHead;
 use crate::segment::{EpochEnd, Opening, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 
 pub(crate) mod open;
@@ -119,7 +119,7 @@ pub struct EmbeddedLog<D> {
     config: LogConfig,
     kind: SegmentKind,
     log_id: u128,
-    head: Head,
+    head: HistoryHead,
     segments: VecDeque<Segment>,
     /// The newest published segment's file.
     file: FileId,

@@ -12,7 +12,7 @@ use crate::error::LogError;
 use crate::frame::{Fault, FrameKind, first_link};
 use crate::reader::segment_header;
 use crate::recovery::{
-    Cut, EpochReason, History, RecoveryReport, Scan, cut_tail, judge_epoch, judge_history,
+    CutTail, EpochReason, History, RecoveryReport, Scan, cut_tail, judge_epoch, judge_history,
     last_run, refuse_damage, rewrite_unproven, scan,
 };
 use crate::segment::{EPOCH_MAX, Opening, SEGMENT_HEADER, SegmentHeader, SegmentKind};
@@ -256,7 +256,7 @@ fn create<D: Disk>(disk: &mut D, config: &LogConfig, purpose: Purpose) -> Result
 
 /// Removes the first segment with a damaged header and all after it, newest first, from a log that
 /// can be regenerated. Returns the removed files; the positions in them are unknown.
-fn remove_unsound<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Option<Cut>, LogError> {
+fn remove_unsound<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Option<CutTail>, LogError> {
     let mut names = disk.list()?;
     names.retain(|name| name.ends_with(kind.suffix()));
     let mut sound = 0;
@@ -274,5 +274,5 @@ fn remove_unsound<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Option<Cut
     }
     let Some(file) = removed.first().cloned() else { return Ok(None) };
     let (fault, first_position) = (Some(Fault::BadHeader), Position::NONE);
-    Ok(Some(Cut { file, offset: 0, bytes: 0, fault, first_position, removed }))
+    Ok(Some(CutTail { file, offset: 0, bytes: 0, fault, first_position, removed }))
 }

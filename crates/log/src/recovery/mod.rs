@@ -45,7 +45,7 @@ use crate::segment::{EpochEnd, SegmentKind};
 mod scan;
 
 pub use scan::decode_segment;
-pub(crate) use scan::{Break, BreakFault, Head, Scan, scan, sound_header};
+pub(crate) use scan::{Break, BreakFault, HistoryHead, Scan, scan, sound_header};
 
 /// The state of a log on disk, read without changing it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub fn inspect<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Option<Inspec
 
 /// The tail that was cut off.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct CutTail {
     /// The file with the break.
     pub file: String,
     /// The offset of the first byte cut off.
@@ -155,7 +155,7 @@ pub struct RecoveryReport {
     /// True when the last run ended with a closing mark.
     pub clean: bool,
     /// The tail that was cut off.
-    pub cut: Option<Cut>,
+    pub cut: Option<CutTail>,
     /// The number of bytes that no mark proved synced and that were written again.
     pub rewritten_bytes: u64,
 }
@@ -241,14 +241,14 @@ pub(crate) fn cut_tail<D: Disk>(
     disk: &mut D,
     scan: &mut Scan,
     broken: Break,
-) -> Result<Cut, DiskError> {
+) -> Result<CutTail, DiskError> {
     // After a gap the next file goes as a whole; a bad frame is cut within its file.
     let (keep, at) = match broken.fault {
         BreakFault::Gap => (broken.segment, None),
         BreakFault::Frame(_) => (broken.segment + 1, Some(broken.offset)),
     };
     let place = &scan.segments[broken.segment];
-    let mut cut = Cut {
+    let mut cut = CutTail {
         file: place.name.clone(),
         offset: broken.offset,
         bytes: place.used.saturating_sub(broken.offset),

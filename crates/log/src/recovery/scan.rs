@@ -21,7 +21,7 @@ const FILE_BYTES_MAX: u64 = 1 << 32;
 
 /// The state that the next frame of a history must match.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct HistoryHead {
     pub(crate) frame_next: u64,
     pub(crate) position_next: Position,
     pub(crate) link: u64,
@@ -30,9 +30,9 @@ pub(crate) struct Head {
     pub(crate) ended: Vec<EpochEnd>,
 }
 
-impl Head {
-    fn of_header(header: &SegmentHeader) -> Head {
-        Head {
+impl HistoryHead {
+    fn of_header(header: &SegmentHeader) -> HistoryHead {
+        HistoryHead {
             frame_next: header.first_frame,
             position_next: header.first_position,
             link: header.link,
@@ -88,7 +88,7 @@ impl Head {
 
 /// A segment found by a scan.
 #[derive(Clone, Debug)]
-pub(crate) struct SegmentFound {
+pub(crate) struct ScannedSegment {
     pub(crate) name: String,
     pub(crate) header: SegmentHeader,
     /// The file's length.
@@ -120,8 +120,8 @@ pub(crate) enum BreakFault {
 /// The findings of a scan.
 #[derive(Clone, Debug)]
 pub(crate) struct Scan {
-    pub(crate) segments: Vec<SegmentFound>,
-    pub(crate) head: Head,
+    pub(crate) segments: Vec<ScannedSegment>,
+    pub(crate) head: HistoryHead,
     /// The highest frame that any header, before or after a break, reports as synced.
     pub(crate) synced_frame: u64,
     pub(crate) broken: Option<Break>,
@@ -135,7 +135,7 @@ impl Scan {
     pub(crate) fn of_first(header: &SegmentHeader) -> Scan {
         Scan {
             segments: Vec::new(),
-            head: Head::of_header(header),
+            head: HistoryHead::of_header(header),
             synced_frame: header.first_frame - 1,
             broken: None,
             last_kind: None,
@@ -169,7 +169,7 @@ impl Scan {
             self.hear_witnesses(&bytes[end..]);
         }
         let used = bytes.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
-        self.segments.push(SegmentFound {
+        self.segments.push(ScannedSegment {
             name: name.to_owned(),
             header,
             len: bytes.len() as u64,

@@ -38,7 +38,7 @@ pub struct EpochChange {
 
 /// The end of the current epoch, as the writer declares it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ending {
+pub(super) struct EpochEnding {
     /// The position up to which the epoch is valid.
     pub(super) last_valid: Position,
     /// The epoch that follows.
@@ -76,8 +76,8 @@ impl TailEpochs {
     }
 
     /// Ends the current epoch. Called before the first record of the next one is published.
-    pub(super) fn end(&self, end: Ending, ring: &Arc<Shared>) {
-        let Ending { last_valid, next, first_again } = end;
+    pub(super) fn end(&self, end: EpochEnding, ring: &Arc<Shared>) {
+        let EpochEnding { last_valid, next, first_again } = end;
         let mut table = self.table();
         table.epochs.end(last_valid, next);
         table.behind.iter_mut().for_each(|behind| *behind = first_again.min(*behind));

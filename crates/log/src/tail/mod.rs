@@ -37,8 +37,8 @@ mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use epochs::{Ending, TailEpochs};
 pub use epochs::{EpochChange, EpochCursor};
+use epochs::{EpochEnding, TailEpochs};
 
 /// A record header's value that marks the rest of the segment as unused.
 const SKIP: u64 = u64::MAX;
@@ -209,7 +209,7 @@ impl TailWriter {
         if first_again < self.next {
             self.take_back(first_again);
         }
-        self.epochs.end(Ending { last_valid, next, first_again }, &self.shared);
+        self.epochs.end(EpochEnding { last_valid, next, first_again }, &self.shared);
     }
 
     /// Continues in another ring that has the retained records before `first_again` alone.

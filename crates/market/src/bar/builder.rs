@@ -4,7 +4,7 @@ use weir_feed::update::TradeFlags;
 use weir_types::{Cash, InstrumentId, Nanos, Qty};
 
 use super::kind::BarKind;
-use super::memory::{Kept, Memory, Serial, kept};
+use super::memory::{Memory, RememberedTrade, Serial, kept};
 use super::record::{Bar, BarBreak, BarEvent, BarTrade, Correction};
 use crate::book::directory::Directory;
 
@@ -155,7 +155,7 @@ impl BarBuilder {
     pub fn trade_break(&mut self, undone: &BarBreak, tell: &mut (impl FnMut(&BarEvent) + ?Sized)) {
         let place_no = self.directory.get(undone.instrument_id);
         let found = place_no.and_then(|no| self.memory.break_trade(no, undone.match_id));
-        let is_open = |place: &OpenBar, trade: &Kept| {
+        let is_open = |place: &OpenBar, trade: &RememberedTrade| {
             place.bar.as_ref().is_some_and(|bar| bar.number == trade.bar.0)
         };
         if let (Some(no), Some(trade)) = (place_no, &found)
@@ -232,7 +232,7 @@ impl BarBuilder {
     }
 
     /// Takes a trade out of the open bar.
-    fn break_open(&mut self, place_no: u32, trade: &Kept) {
+    fn break_open(&mut self, place_no: u32, trade: &RememberedTrade) {
         let place = &mut self.places[place_no as usize];
         let Some(bar) = &mut place.bar else { return };
         self.counts.broken += 1;

@@ -7,14 +7,14 @@ use weir_feed::update::TradeFlags;
 use weir_types::{Nanos, Price, Qty};
 
 use super::record::Bar;
-use crate::book::index::{Found, Hash, Slot, SlotIndex};
+use crate::book::index::{EntryLocation, Hash, Slot, SlotIndex};
 
 /// The number of a trade in order of arrival, from 1; zero for none.
 pub(super) type Serial = u64;
 
 /// A remembered trade.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
+pub(super) struct RememberedTrade {
     /// The index of its instrument in the builder.
     pub(super) place: u32,
     pub(super) match_id: u64,
@@ -38,9 +38,9 @@ pub(super) fn kept(
     trade: &super::BarTrade,
     bar_number: u64,
     bar_start: Nanos,
-) -> Kept {
+) -> RememberedTrade {
     let print = &trade.print;
-    Kept {
+    RememberedTrade {
         place,
         match_id: print.match_id,
         sequence: trade.sequence,
@@ -57,7 +57,7 @@ pub(super) fn kept(
 
 /// The ring of the latest trades.
 pub(super) struct Memory {
-    rows: Vec<Kept>,
+    rows: Vec<RememberedTrade>,
     capacity: usize,
     index: SlotIndex,
     next: Serial,
@@ -75,7 +75,7 @@ impl Memory {
     }
 
     /// Remembers a trade and returns its serial; zero when the ring has no capacity.
-    pub(super) fn push(&mut self, mut row: Kept) -> Serial {
+    pub(super) fn push(&mut self, mut row: RememberedTrade) -> Serial {
         if self.capacity == 0 {
             return 0;
         }
@@ -98,7 +98,7 @@ impl Memory {
 
     /// Marks a trade as undone and returns it; `None` when it is not remembered or was undone
     /// before.
-    pub(super) fn break_trade(&mut self, place: u32, match_id: u64) -> Option<Kept> {
+    pub(super) fn break_trade(&mut self, place: u32, match_id: u64) -> Option<RememberedTrade> {
         if self.capacity == 0 || match_id == 0 {
             return None;
         }
@@ -116,7 +116,7 @@ impl Memory {
         last: Serial,
         number: u64,
         taken: u64,
-        mut take: impl FnMut(&Kept),
+        mut take: impl FnMut(&RememberedTrade),
     ) -> u64 {
         let (mut at, mut count) = (last, 0);
         while let Some(row) = self.row(at).filter(|row| row.bar.0 == number && count < taken) {
@@ -136,7 +136,7 @@ impl Memory {
         self.next = 1;
     }
 
-    fn row(&self, serial: Serial) -> Option<&Kept> {
+    fn row(&self, serial: Serial) -> Option<&RememberedTrade> {
         if serial == 0 || self.capacity == 0 {
             return None;
         }
@@ -147,14 +147,14 @@ impl Memory {
         (serial.wrapping_sub(1) as usize) & (self.capacity - 1)
     }
 
-    fn find(&self, place: u32, match_id: u64) -> Option<Found> {
+    fn find(&self, place: u32, match_id: u64) -> Option<EntryLocation> {
         self.index.find(Hash::of(match_id, place), |slot| {
             let row = &self.rows[slot as usize];
             row.match_id == match_id && row.place == place
         })
     }
 
-    fn forget(&mut self, old: &Kept, slot: Slot) {
+    fn forget(&mut self, old: &RememberedTrade, slot: Slot) {
         let hash = Hash::of(old.match_id, old.place);
         if old.match_id != 0
             && let Some(found) = self.index.find(hash, |candidate| candidate == slot)
@@ -164,7 +164,7 @@ impl Memory {
     }
 }
 
-impl Kept {
+impl RememberedTrade {
     pub(super) fn counts_for_volume(&self) -> bool {
         !self.flags.contains(TradeFlags::NOT_VOLUME)
     }
@@ -172,14 +172,14 @@ impl Kept {
 
 impl Bar {
     /// Returns true when a trade may have set one of the bar's prices or ends.
-    pub(super) fn may_rest_on(&self, trade: &Kept) -> bool {
+    pub(super) fn may_rest_on(&self, trade: &RememberedTrade) -> bool {
         let prices = [self.open, self.high, self.low, self.close];
         let ends = [self.first_sequence, self.last_sequence];
         prices.contains(&Some(trade.price)) || ends.contains(&trade.sequence)
     }
 
     /// Puts a trade before all others in the bar: affects prices and ends only.
-    pub(super) fn put_before(&mut self, trade: &Kept, is_newest: bool) {
+    pub(super) fn put_before(&mut self, trade: &RememberedTrade, is_newest: bool) {
         let price = Some(trade.price);
         if !trade.flags.contains(TradeFlags::NOT_LAST) {
             self.open = price;

@@ -8,8 +8,9 @@ use super::change::{Change, TradePrint};
 use super::config::BooksConfig;
 use super::directory::Directory;
 use super::instrument::{Cold, Instrument};
+use super::queue::AddedOrder;
 use super::quotes::VenueQuotes;
-use super::statistics::Counted;
+use super::statistics::CountedTrade;
 use super::store::Store;
 use super::trades::TradeLog;
 
@@ -78,7 +79,7 @@ impl Books {
         let id = update.instrument_id;
         match update.action {
             Action::Add { order_id, side, price, size } => {
-                self.add(id, order_id, side, price, size, change);
+                self.add(id, &AddedOrder { order_id, side, price, size }, change);
             }
             Action::Delete { order_id } => self.delete(order_id, change),
             Action::Execute { .. } => self.execute(update, change),
@@ -173,7 +174,7 @@ impl Books {
         }
         change.trade = Some(print);
         let TradePrint { price, size, flags, match_id, .. } = print;
-        let counted = Counted { price, size, ts, flags };
+        let counted = CountedTrade { price, size, ts, flags };
         let cold = &mut self.cold[place as usize];
         if cold.statistics.trade(&counted) {
             change.has_statistics = true;
@@ -206,7 +207,7 @@ impl Books {
             None => {
                 change.anomalies.insert(Anomaly::UnknownTrade);
                 let flags = TradeFlags::default();
-                statistics.untrade(&Counted { price, size, ts: Nanos(0), flags });
+                statistics.untrade(&CountedTrade { price, size, ts: Nanos(0), flags });
                 statistics.is_range_certain = false;
             }
         }

@@ -81,7 +81,7 @@ fn first_lane(lanes: u128) -> usize {
 
 /// The location of an entry.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct EntryLocation {
     /// The entry's slot.
     pub(crate) slot: Slot,
     bucket: u32,
@@ -118,7 +118,11 @@ impl SlotIndex {
 
     /// Returns the entry with this hash that `is_it` accepts.
     #[inline]
-    pub(crate) fn find(&self, hash: Hash, mut is_it: impl FnMut(Slot) -> bool) -> Option<Found> {
+    pub(crate) fn find(
+        &self,
+        hash: Hash,
+        mut is_it: impl FnMut(Slot) -> bool,
+    ) -> Option<EntryLocation> {
         let mut at = hash.home & self.mask;
         // Bounded, because entries may have passed every bucket.
         for _ in 0..self.buckets.len() {
@@ -128,7 +132,7 @@ impl SlotIndex {
                 let lane = first_lane(lanes);
                 let slot = bucket.slots[lane];
                 if slot != NIL && is_it(slot) {
-                    return Some(Found { slot, bucket: at, lane: lane as u32 });
+                    return Some(EntryLocation { slot, bucket: at, lane: lane as u32 });
                 }
                 lanes &= lanes - 1;
             }
@@ -164,7 +168,7 @@ impl SlotIndex {
 
     /// Removes an entry that was just found by this hash.
     #[inline]
-    pub(crate) fn remove(&mut self, hash: Hash, found: Found) {
+    pub(crate) fn remove(&mut self, hash: Hash, found: EntryLocation) {
         let mut at = hash.home & self.mask;
         while at != found.bucket {
             self.buckets[at as usize].passed_count -= 1;

@@ -7,16 +7,24 @@ use super::anomaly::Anomaly;
 use super::books::Books;
 use super::change::{Change, TradePrint};
 use super::config::OrderIds;
-use super::index::{Found, Hash};
+use super::index::{EntryLocation, Hash};
 use super::instrument::BookKind;
 use super::store::NewOrder;
+
+/// An order as a feed adds it.
+pub(crate) struct AddedOrder {
+    pub(crate) order_id: u64,
+    pub(crate) side: Side,
+    pub(crate) price: Price,
+    pub(crate) size: Qty,
+}
 
 /// A resting order that was found by its number.
 #[derive(Clone, Copy)]
 struct Resting {
     place: u32,
     hash: Hash,
-    found: Found,
+    found: EntryLocation,
     size: u64,
 }
 
@@ -59,15 +67,8 @@ impl Books {
     }
 
     #[inline]
-    pub(crate) fn add(
-        &mut self,
-        id: InstrumentId,
-        order_id: u64,
-        side: Side,
-        price: Price,
-        size: Qty,
-        change: &mut Change,
-    ) {
+    pub(crate) fn add(&mut self, id: InstrumentId, order: &AddedOrder, change: &mut Change) {
+        let AddedOrder { order_id, side, price, size } = *order;
         let Some(place) = self.place_or_new(id, change) else { return };
         if !self.instruments[place as usize].is_or_becomes(BookKind::ByOrder) {
             return change.anomalies.insert(Anomaly::MixedKinds);
@@ -93,7 +94,7 @@ impl Books {
 
     /// Removes an order whose number was used again; it may belong to another instrument.
     #[cold]
-    fn evict(&mut self, hash: Hash, found: Found, change: &mut Change) {
+    fn evict(&mut self, hash: Hash, found: EntryLocation, change: &mut Change) {
         change.anomalies.insert(Anomaly::DuplicateOrder);
         let order = *self.store.orders.get(found.slot);
         let instrument = &mut self.instruments[order.instrument as usize];

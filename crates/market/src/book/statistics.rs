@@ -76,14 +76,14 @@ impl Default for Statistics {
 
 /// A trade, as input to the statistics.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counted {
+pub(crate) struct CountedTrade {
     pub(crate) price: Price,
     pub(crate) size: Qty,
     pub(crate) ts: Nanos,
     pub(crate) flags: TradeFlags,
 }
 
-impl Counted {
+impl CountedTrade {
     fn cash(&self) -> i128 {
         // A product of 63 and 64 bits fits.
         i128::from(self.price.0) * i128::from(self.size.0)
@@ -113,7 +113,7 @@ impl Statistics {
 
     /// Takes a trade in. Returns false, and changes nothing, when a sum would overflow.
     #[must_use]
-    pub(crate) fn trade(&mut self, trade: &Counted) -> bool {
+    pub(crate) fn trade(&mut self, trade: &CountedTrade) -> bool {
         if trade.counts_for_volume() {
             let volume = self.volume.0.checked_add(trade.size.0);
             let turnover = self.turnover.0.checked_add(trade.cash());
@@ -126,7 +126,7 @@ impl Statistics {
     }
 
     /// Applies a trade to the prices.
-    pub(crate) fn price(&mut self, trade: &Counted) {
+    pub(crate) fn price(&mut self, trade: &CountedTrade) {
         let price = trade.price;
         if trade.counts_for_last() {
             self.open.get_or_insert(price);
@@ -139,7 +139,7 @@ impl Statistics {
     }
 
     /// Subtracts a broken trade's quantity from the sums, unless a sum is smaller than that.
-    pub(crate) fn untrade(&mut self, trade: &Counted) {
+    pub(crate) fn untrade(&mut self, trade: &CountedTrade) {
         self.break_count += 1;
         if !trade.counts_for_volume() || trade.size.is_zero() {
             return;
@@ -182,8 +182,8 @@ impl Statistics {
 mod tests {
     use super::*;
 
-    fn trade(price: i64, size: u64, flags: TradeFlags) -> Counted {
-        Counted { price: Price(price), size: Qty(size), ts: Nanos(size), flags }
+    fn trade(price: i64, size: u64, flags: TradeFlags) -> CountedTrade {
+        CountedTrade { price: Price(price), size: Qty(size), ts: Nanos(size), flags }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::anomaly::Anomaly;
 use super::arena::{Arena, Level, Order, link, unlink};
 use super::change::{BookLevel, Change, LevelChange};
 use super::config::{BooksConfig, OrderIds};
-use super::index::{Found, Hash, NIL, Slot, SlotIndex};
+use super::index::{EntryLocation, Hash, NIL, Slot, SlotIndex};
 use super::instrument::{Instrument, SIDES, book_level, side_of};
 use super::ladder::{Rung, price_of, rank_of};
 
@@ -56,7 +56,7 @@ impl Store {
 
     /// Returns a resting order. Where order numbers are unique in the feed, `place` is ignored.
     #[inline]
-    pub(crate) fn find(&self, hash: Hash, place: u32, order_id: u64) -> Option<Found> {
+    pub(crate) fn find(&self, hash: Hash, place: u32, order_id: u64) -> Option<EntryLocation> {
         let is_any = self.order_ids == OrderIds::OfFeed;
         self.index.find(hash, |slot| {
             let order = self.orders.get(slot);
@@ -150,7 +150,7 @@ impl Store {
         &mut self,
         instrument: &mut Instrument,
         hash: Hash,
-        found: Found,
+        found: EntryLocation,
         size: u64,
         change: &mut Change,
     ) {

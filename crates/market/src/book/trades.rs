@@ -4,15 +4,15 @@
 //! the feed states in the break. Each trade links to its instrument's previous trade, so that the
 //! day's prices can be recomputed while all of them are remembered.
 
-use super::index::{Found, Hash, Slot, SlotIndex};
-use super::statistics::{Counted, Statistics};
+use super::index::{EntryLocation, Hash, Slot, SlotIndex};
+use super::statistics::{CountedTrade, Statistics};
 
 /// The number of a trade in order of arrival, from 1; zero for none.
 pub(crate) type Serial = u64;
 
 #[derive(Clone, Copy)]
 struct Kept {
-    trade: Counted,
+    trade: CountedTrade,
     match_id: u64,
     serial: Serial,
     /// The instrument's previous trade.
@@ -47,7 +47,7 @@ impl TradeLog {
         instrument: u32,
         match_id: u64,
         before: Serial,
-        trade: Counted,
+        trade: CountedTrade,
     ) -> Serial {
         if self.capacity == 0 {
             return 0;
@@ -97,7 +97,7 @@ impl TradeLog {
 
     /// Marks a trade as undone and returns it; `None` when it is not remembered or was undone
     /// before.
-    pub(crate) fn break_trade(&mut self, instrument: u32, match_id: u64) -> Option<Counted> {
+    pub(crate) fn break_trade(&mut self, instrument: u32, match_id: u64) -> Option<CountedTrade> {
         if self.capacity == 0 || match_id == 0 {
             return None;
         }
@@ -106,7 +106,7 @@ impl TradeLog {
         (!std::mem::replace(&mut row.is_broken, true)).then_some(row.trade)
     }
 
-    fn find(&self, instrument: u32, match_id: u64) -> Option<Found> {
+    fn find(&self, instrument: u32, match_id: u64) -> Option<EntryLocation> {
         self.index.find(Hash::of(match_id, instrument), |slot| {
             let row = &self.rows[slot as usize];
             row.match_id == match_id && row.instrument == instrument
@@ -145,7 +145,7 @@ impl TradeLog {
 
 impl Statistics {
     /// Applies a trade to the prices, when trades come newest first.
-    fn older(&mut self, trade: &Counted) {
+    fn older(&mut self, trade: &CountedTrade) {
         let (last, size, ts) = (self.last, self.last_size, self.last_ts);
         self.open = if trade.counts_for_last() { None } else { self.open };
         self.price(trade);
@@ -162,8 +162,13 @@ mod tests {
     use super::*;
     use weir_feed::update::TradeFlags;
 
-    fn trade(price: i64) -> Counted {
-        Counted { price: Price(price), size: Qty(1), ts: Nanos(1), flags: TradeFlags::default() }
+    fn trade(price: i64) -> CountedTrade {
+        CountedTrade {
+            price: Price(price),
+            size: Qty(1),
+            ts: Nanos(1),
+            flags: TradeFlags::default(),
+        }
     }
 
     fn prices(statistics: &Statistics) -> [Option<i64>; 4] {

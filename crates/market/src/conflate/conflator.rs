@@ -8,7 +8,7 @@
 
 use weir_types::{InstrumentId, Nanos};
 
-use super::entry::{Body, Entry, Kind, Merged, Stamp};
+use super::entry::{Body, Entry, Kind, MergedChanges, Stamp};
 use super::outbox::{Full, Group, Outbox};
 use super::slot::NONE;
 use super::step::SlotState;
@@ -205,7 +205,7 @@ impl Conflator {
     /// Queues a slot's state in the priority queue.
     fn tell(&mut self, now: Nanos, slot: u32, books: &impl BookView) {
         let (id, kind) = (self.outbox.slot(slot).instrument_id, self.outbox.slot(slot).kind);
-        let merged = Merged::none(books.last_change(id));
+        let merged = MergedChanges::none(books.last_change(id));
         let body = match kind {
             Kind::Trades => return,
             Kind::Bbo => Body::Bbo(books.best(id)),

@@ -100,8 +100,8 @@ pub enum Body {
     /// The start of a stream of order changes; the writer of the message reads all orders from the
     /// book.
     OrdersSnapshot,
-    /// Messages of this kind were lost because a queue was full: [`Merged::change_count`] of them,
-    /// in its range of sequence numbers.
+    /// Messages of this kind were lost because a queue was full: [`MergedChanges::change_count`] of
+    /// them, in its range of sequence numbers.
     Gap(Kind),
 }
 
@@ -134,31 +134,31 @@ pub struct Stamp {
 
 /// The changes merged into an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Merged {
+pub struct MergedChanges {
     /// The number of changes: 1 when nothing was merged, 0 for a state sent on request. Saturates.
     pub change_count: u32,
     /// The source's sequence number of the oldest change.
     pub first_sequence: u64,
     /// The source's sequence number of the newest change.
     pub last_sequence: u64,
-    /// The time of the oldest change by the source's clock. With [`Merged::ts_recv`] it gives the
-    /// age of the entry, except where `change_count` is zero.
+    /// The time of the oldest change by the source's clock. With [`MergedChanges::ts_recv`] it
+    /// gives the age of the entry, except where `change_count` is zero.
     pub ts_event: Nanos,
     /// The receive time of the oldest change.
     pub ts_recv: Nanos,
 }
 
-impl Merged {
+impl MergedChanges {
     /// Returns the record of one change.
     #[must_use]
-    pub const fn one(stamp: Stamp) -> Merged {
-        Merged { change_count: 1, ..Merged::none(stamp) }
+    pub const fn one(stamp: Stamp) -> MergedChanges {
+        MergedChanges { change_count: 1, ..MergedChanges::none(stamp) }
     }
 
     /// Returns the record of a state without a change.
     #[must_use]
-    pub const fn none(stamp: Stamp) -> Merged {
-        Merged {
+    pub const fn none(stamp: Stamp) -> MergedChanges {
+        MergedChanges {
             change_count: 0,
             first_sequence: stamp.sequence,
             last_sequence: stamp.sequence,
@@ -169,11 +169,11 @@ impl Merged {
 
     /// Returns these changes followed by later ones.
     #[must_use]
-    pub fn and(self, later: Merged) -> Merged {
+    pub fn and(self, later: MergedChanges) -> MergedChanges {
         match (self.change_count, later.change_count) {
             (0, _) => later,
             (_, 0) => self,
-            (before, after) => Merged {
+            (before, after) => MergedChanges {
                 change_count: before.saturating_add(after),
                 last_sequence: later.last_sequence,
                 ..self
@@ -196,7 +196,7 @@ pub struct Entry {
     /// True for a requested state: the first that a new subscription receives of an instrument.
     pub is_snapshot: bool,
     /// The changes that the entry represents.
-    pub merged: Merged,
+    pub merged: MergedChanges,
     /// The content.
     pub body: Body,
 }
@@ -205,7 +205,7 @@ impl Entry {
     /// Returns the entry of one change of an instrument.
     #[must_use]
     pub const fn change(instrument_id: InstrumentId, stamp: Stamp, body: Body) -> Entry {
-        Entry { instrument_id, is_snapshot: false, merged: Merged::one(stamp), body }
+        Entry { instrument_id, is_snapshot: false, merged: MergedChanges::one(stamp), body }
     }
 }
 
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_is_merged_keeps_the_oldest_times_and_both_ends() {
-        let both = Merged::one(at(3)).and(Merged::one(at(7)));
+        let both = MergedChanges::one(at(3)).and(MergedChanges::one(at(7)));
         assert_eq!((both.change_count, both.merged_count()), (2, 1));
         assert_eq!((both.first_sequence, both.last_sequence), (3, 7));
         assert_eq!((both.ts_event, both.ts_recv), (Nanos(30), Nanos(35)));
@@ -227,16 +227,16 @@ mod tests {
 
     #[test]
     fn a_state_without_a_change_adds_nothing_to_changes() {
-        let one = Merged::one(at(3));
-        assert_eq!(one.and(Merged::none(at(9))), one);
-        assert_eq!(Merged::none(at(1)).and(one), one);
-        assert_eq!(Merged::none(at(1)).merged_count(), 0);
+        let one = MergedChanges::one(at(3));
+        assert_eq!(one.and(MergedChanges::none(at(9))), one);
+        assert_eq!(MergedChanges::none(at(1)).and(one), one);
+        assert_eq!(MergedChanges::none(at(1)).merged_count(), 0);
     }
 
     #[test]
     fn the_count_of_merged_changes_stops_at_its_highest() {
-        let many = Merged { change_count: u32::MAX, ..Merged::one(at(1)) };
-        assert_eq!(many.and(Merged::one(at(2))).change_count, u32::MAX);
+        let many = MergedChanges { change_count: u32::MAX, ..MergedChanges::one(at(1)) };
+        assert_eq!(many.and(MergedChanges::one(at(2))).change_count, u32::MAX);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use weir_feed::instrument::{Definition, SymbolText};
 use weir_types::{InstrumentId, Nanos};
 
 use super::conflator::Interest;
-use super::entry::{Body, Entry, Kind, Merged};
+use super::entry::{Body, Entry, Kind, MergedChanges};
 use super::outbox::{Group, Outbox};
 use super::subscription::{
     Pattern, Policy, SubscribeError, SubscriberId, Subscription, SubscriptionId,
@@ -45,7 +45,7 @@ pub struct Poll {
 /// The answer to a [`Poll`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Polled {
+pub enum PollOutcome {
     /// Messages were passed to the writer.
     Sent {
         /// Messages passed.
@@ -70,7 +70,7 @@ pub struct Disconnect {
 
 /// The progress of a subscriber.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct SubscriberProgress {
     /// Queued messages.
     pub queue_len: usize,
     /// States waiting for their interval.
@@ -82,7 +82,7 @@ pub struct Standing {
     /// Trades, changes of orders and states reported to it as lost.
     pub lost_count: u64,
     /// The changes of the entry at the head of its queue: their age is the subscriber's lag.
-    pub oldest: Option<Merged>,
+    pub oldest: Option<MergedChanges>,
 }
 
 #[derive(Clone, Debug)]
@@ -309,11 +309,11 @@ impl Fanout {
         poll: Poll,
         books: &B,
         out: &mut impl FnMut(&Message, &B),
-    ) -> Polled {
+    ) -> PollOutcome {
         let subscriber = self.subscribers.get_mut(poll.subscriber.0 as usize);
-        let Some(Some(subscriber)) = subscriber else { return Polled::Unknown };
+        let Some(Some(subscriber)) = subscriber else { return PollOutcome::Unknown };
         if let Some(disconnect) = subscriber.disconnect() {
-            return Polled::Disconnect(disconnect);
+            return PollOutcome::Disconnect(disconnect);
         }
         subscriber.outbox.tick(poll.now);
         let mut count = 0;
@@ -324,7 +324,7 @@ impl Fanout {
                 count += 1;
             }
         }
-        Polled::Sent { count, left: subscriber.outbox.queue_len() }
+        PollOutcome::Sent { count, left: subscriber.outbox.queue_len() }
     }
 
     /// Returns the next time at which [`Fanout::poll`] may have a message for a subscriber whose
@@ -336,9 +336,9 @@ impl Fanout {
 
     /// Returns the progress of a subscriber; `None` when it does not exist.
     #[must_use]
-    pub fn standing(&self, id: SubscriberId) -> Option<Standing> {
+    pub fn standing(&self, id: SubscriberId) -> Option<SubscriberProgress> {
         let subscriber = self.subscribers.get(id.0 as usize)?.as_ref()?;
-        Some(Standing {
+        Some(SubscriberProgress {
             queue_len: subscriber.outbox.queue_len(),
             waiting_count: subscriber.outbox.waiting_count(),
             sent_count: subscriber.sent_count,
@@ -376,7 +376,7 @@ impl Fanout {
             self.interest.push(Interest { instrument_id: instrument, kind, is_wanted: true });
         }
         if let Some(latest) = latest {
-            let merged = Merged { change_count: 0, ..latest.merged };
+            let merged = MergedChanges { change_count: 0, ..latest.merged };
             subscriber.outbox.hear(now, slot, &Entry { merged, is_snapshot: true, ..latest });
             if !std::mem::replace(&mut subscriber.is_ready, true) {
                 self.ready.push(SubscriberId(id));

@@ -32,8 +32,8 @@ pub mod urgency;
 pub mod view;
 
 pub use conflator::{Conflator, ConflatorConfig, Counts, Interest, OnFull, Outcome};
-pub use entry::{Bbo, Body, Entry, Kind, Merged, Stamp, Status, Trade};
-pub use fanout::{Disconnect, Fanout, Message, Poll, Polled, Standing};
+pub use entry::{Bbo, Body, Entry, Kind, MergedChanges, Stamp, Status, Trade};
+pub use fanout::{Disconnect, Fanout, Message, Poll, PollOutcome, SubscriberProgress};
 pub use subscription::{
     Content, Pattern, Policy, SubscribeError, SubscriberId, Subscription, SubscriptionId,
 };

@@ -15,10 +15,10 @@ use rustc_hash::FxBuildHasher;
 use weir_types::{InstrumentId, Nanos};
 
 use super::conflator::Outcome;
-use super::entry::{Bbo, Body, Entry, Kind, Merged};
+use super::entry::{Bbo, Body, Entry, Kind, MergedChanges};
 use super::fifo::{Event, Fifo, Item};
 use super::lane::Lane;
-use super::slot::{Held, NONE, Slot};
+use super::slot::{ConflatedState, NONE, Slot};
 use super::step::{Decision, SlotState, step};
 use super::urgency::Urgency;
 
@@ -116,7 +116,7 @@ impl Outbox {
 
     /// Returns the changes of the entry that has been in the priority queue longest, as known so
     /// far.
-    pub(super) fn oldest(&self) -> Option<Merged> {
+    pub(super) fn oldest(&self) -> Option<MergedChanges> {
         let item = self.fifo.first()?;
         Some(match item.event {
             Some(event) => self.fifo.event(event).entry.merged,
@@ -295,13 +295,13 @@ impl Outbox {
 
     /// Repairs a slot after a gap: queues its state again, unless a newer one is queued. Orders are
     /// always sent again in full. `gap` holds the lost changes.
-    pub(super) fn heal(&mut self, index: u32, gap: Merged) {
+    pub(super) fn heal(&mut self, index: u32, gap: MergedChanges) {
         let slot = &mut self.slots[index as usize];
         let is_needed = slot.kind == Kind::Orders || (slot.kind.is_state() && slot.item_count == 0);
         if is_needed && slot.place == SlotState::Clean {
             slot.is_snapshot_due = true;
             let first_sequence = gap.last_sequence;
-            slot.merged = Merged { change_count: 0, first_sequence, ..gap };
+            slot.merged = MergedChanges { change_count: 0, first_sequence, ..gap };
             self.queue_state(index);
         }
     }
@@ -325,7 +325,7 @@ impl Outbox {
         slot.fold(entry.merged, &entry.body);
         let is_urgent = matches!(
             (&slot.sent, &slot.held),
-            (Some(sent), Held::Bbo(bbo)) if group.urgency.is_urgent(sent, bbo)
+            (Some(sent), ConflatedState::Bbo(bbo)) if group.urgency.is_urgent(sent, bbo)
         );
         match (step(slot.place, is_urgent, is_over), slot.place) {
             (Decision::Go, _) => {
@@ -441,7 +441,7 @@ impl Outbox {
         self.leave_lane(index);
         let slot = &mut self.slots[index as usize];
         slot.sent_at = self.now;
-        if let Held::Bbo(bbo) = slot.held {
+        if let ConflatedState::Bbo(bbo) = slot.held {
             slot.sent = Some::<Bbo>(bbo);
         }
         let group = self.groups[slot.group as usize].as_ref().expect("a slot's group is there");

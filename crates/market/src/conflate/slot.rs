@@ -2,7 +2,7 @@
 
 use weir_types::{InstrumentId, Nanos};
 
-use super::entry::{Bbo, Body, Entry, Kind, Merged, Status};
+use super::entry::{Bbo, Body, Entry, Kind, MergedChanges, Status};
 use super::step::SlotState;
 
 /// No slot.
@@ -10,19 +10,19 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// The state in a slot. Levels, statistics and orders are read from the book when they are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum ConflatedState {
     Nothing,
     Bbo(Bbo),
     Status(Status),
 }
 
-impl Held {
+impl ConflatedState {
     /// Returns the part of an entry that a slot stores.
-    pub(super) fn of(body: &Body) -> Held {
+    pub(super) fn of(body: &Body) -> ConflatedState {
         match body {
-            Body::Bbo(bbo) => Held::Bbo(*bbo),
-            Body::Status(status) => Held::Status(*status),
-            _ => Held::Nothing,
+            Body::Bbo(bbo) => ConflatedState::Bbo(*bbo),
+            Body::Status(status) => ConflatedState::Status(*status),
+            _ => ConflatedState::Nothing,
         }
     }
 
@@ -32,9 +32,9 @@ impl Held {
             (Kind::Book, _) => Some(Body::Book),
             (Kind::Statistics, _) => Some(Body::Statistics),
             (Kind::Orders, _) => Some(Body::OrdersSnapshot),
-            (_, Held::Bbo(bbo)) => Some(Body::Bbo(*bbo)),
-            (_, Held::Status(status)) => Some(Body::Status(*status)),
-            (_, Held::Nothing) => None,
+            (_, ConflatedState::Bbo(bbo)) => Some(Body::Bbo(*bbo)),
+            (_, ConflatedState::Status(status)) => Some(Body::Status(*status)),
+            (_, ConflatedState::Nothing) => None,
         }
     }
 }
@@ -59,11 +59,11 @@ pub(super) struct Slot {
     /// The group whose rules apply.
     pub(super) group: u32,
     pub(super) place: SlotState,
-    pub(super) held: Held,
-    pub(super) merged: Merged,
+    pub(super) held: ConflatedState,
+    pub(super) merged: MergedChanges,
     /// Changes of dropped states, to be merged into the slot's next entry. Empty except during a
     /// purge.
-    pub(super) carried: Merged,
+    pub(super) carried: MergedChanges,
     /// During a purge: the slot of the trade or status that precedes the next item of this slot.
     pub(super) followed_by: u32,
     /// The last quote sent.
@@ -94,9 +94,9 @@ impl Slot {
             carries_snapshot: false,
             group,
             place: SlotState::Clean,
-            held: Held::Nothing,
-            merged: Merged::default(),
-            carried: Merged::default(),
+            held: ConflatedState::Nothing,
+            merged: MergedChanges::default(),
+            carried: MergedChanges::default(),
             followed_by: NONE,
             sent: None,
             sent_at: Nanos(0),
@@ -109,7 +109,7 @@ impl Slot {
     }
 
     /// Takes a change in.
-    pub(super) fn fold(&mut self, merged: Merged, body: &Body) {
+    pub(super) fn fold(&mut self, merged: MergedChanges, body: &Body) {
         self.merged = self.merged.and(merged);
         self.hold(body);
     }
@@ -123,7 +123,7 @@ impl Slot {
     }
 
     /// Takes the carried changes, and whether they included a snapshot.
-    pub(super) fn put_down(&mut self) -> (Merged, bool) {
+    pub(super) fn put_down(&mut self) -> (MergedChanges, bool) {
         self.is_carrying = false;
         let carries_snapshot = std::mem::take(&mut self.carries_snapshot);
         (std::mem::take(&mut self.carried), carries_snapshot)
@@ -131,8 +131,8 @@ impl Slot {
 
     /// Stores the state of an entry.
     pub(super) fn hold(&mut self, body: &Body) {
-        let held = Held::of(body);
-        if held != Held::Nothing {
+        let held = ConflatedState::of(body);
+        if held != ConflatedState::Nothing {
             self.held = held;
         }
     }
@@ -147,7 +147,7 @@ impl Slot {
             merged: self.merged,
             body: body.unwrap_or(Body::Gap(self.kind)),
         };
-        self.merged = Merged::default();
+        self.merged = MergedChanges::default();
         self.place = SlotState::Clean;
         if !is_gap {
             self.is_snapshot_due = false;

@@ -5,7 +5,9 @@ use core::num::NonZeroU64;
 use weir_types::{InstrumentId, Nanos};
 
 use super::instrument_state::{Gaps, InstrumentState};
-use super::record::{Activity, BookStated, Called, IntervalStatistics, Quote, Quoted, Voided};
+use super::record::{
+    Activity, BookStatement, ChannelReset, IntervalStatistics, Quote, QuoteChange, StateChange,
+};
 use crate::bar::BarKind;
 use crate::book::directory::Directory;
 
@@ -126,8 +128,8 @@ impl IntervalBuilder {
     }
 
     /// Takes a new best bid and offer.
-    pub fn quote(&mut self, quoted: &Quoted, tell: &mut Tell<'_>) {
-        let Quoted { instrument_id, channel, sequence, ts_event, .. } = *quoted;
+    pub fn quote(&mut self, quoted: &QuoteChange, tell: &mut Tell<'_>) {
+        let QuoteChange { instrument_id, channel, sequence, ts_event, .. } = *quoted;
         let heard = self.hear(instrument_id, channel, sequence, ts_event, tell);
         let Some((place, gaps)) = heard else { return };
         place.quote(quoted.quote);
@@ -139,8 +141,8 @@ impl IntervalBuilder {
     }
 
     /// Takes a new trading state, of one instrument or of all known ones.
-    pub fn call(&mut self, called: &Called, tell: &mut Tell<'_>) {
-        let Called { instrument_id, channel, sequence, ts_event, state } = *called;
+    pub fn call(&mut self, called: &StateChange, tell: &mut Tell<'_>) {
+        let StateChange { instrument_id, channel, sequence, ts_event, state } = *called;
         if instrument_id != InstrumentId(0) {
             let heard = self.hear(instrument_id, channel, sequence, ts_event, tell);
             if let Some((place, _)) = heard {
@@ -160,7 +162,7 @@ impl IntervalBuilder {
     }
 
     /// Takes an instrument's book from a snapshot.
-    pub fn state_book(&mut self, stated: &BookStated, tell: &mut Tell<'_>) {
+    pub fn state_book(&mut self, stated: &BookStatement, tell: &mut Tell<'_>) {
         let Some(at) = self.place_of(stated.instrument_id, stated.channel) else {
             self.counts.refused += 1;
             return;
@@ -176,8 +178,8 @@ impl IntervalBuilder {
     }
 
     /// Applies a change of all books of a channel.
-    pub fn void(&mut self, channel: u16, voided: Voided, tell: &mut Tell<'_>) {
-        if voided == Voided::GivenUp {
+    pub fn void(&mut self, channel: u16, voided: ChannelReset, tell: &mut Tell<'_>) {
+        if voided == ChannelReset::GivenUp {
             self.miss(channel);
         }
         let gaps = self.gaps_of(channel);
@@ -190,15 +192,15 @@ impl IntervalBuilder {
             }
             let place = &mut self.places[at];
             match voided {
-                Voided::Emptied if place.quote.is_some() => place.quote(Quote::default()),
-                Voided::Emptied => {}
-                Voided::GivenUp => place.forget_quote(),
-                Voided::NewSession => {
+                ChannelReset::Emptied if place.quote.is_some() => place.quote(Quote::default()),
+                ChannelReset::Emptied => {}
+                ChannelReset::GivenUp => place.forget_quote(),
+                ChannelReset::NewSession => {
                     place.forget_quote();
                     place.state = None;
                 }
             }
-            if voided != Voided::GivenUp {
+            if voided != ChannelReset::GivenUp {
                 place.trust(gaps, true);
             }
         }

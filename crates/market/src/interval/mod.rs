@@ -25,5 +25,6 @@ mod record;
 
 pub use builder::{IntervalBuilder, IntervalConfig, IntervalCounts};
 pub use record::{
-    Activity, BookStated, Called, IntervalStatistics, Market, OrderAct, Quote, Quoted, Voided,
+    Activity, BookStatement, ChannelReset, IntervalStatistics, Market, OrderAct, Quote,
+    QuoteChange, StateChange,
 };

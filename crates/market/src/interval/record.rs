@@ -144,7 +144,7 @@ impl Activity {
 
 /// A change of the best bid and offer of an instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quoted {
+pub struct QuoteChange {
     /// The instrument.
     pub instrument_id: InstrumentId,
     /// The channel of the message.
@@ -162,7 +162,7 @@ pub struct Quoted {
     pub quote: Quote,
 }
 
-impl Quoted {
+impl QuoteChange {
     /// Returns the quote change of an update, from the change that the books reported; `None` when
     /// prices and quantities of the best bid and offer stay the same.
     #[must_use]
@@ -171,7 +171,7 @@ impl Quoted {
         state: Option<TradingState>,
         update: &Update,
         change: &Change,
-    ) -> Option<Quoted> {
+    ) -> Option<QuoteChange> {
         if change.instrument_id == InstrumentId(0) {
             return None;
         }
@@ -184,7 +184,7 @@ impl Quoted {
             }
             None => is_cleared.then(Quote::default)?,
         };
-        Some(Quoted {
+        Some(QuoteChange {
             instrument_id: change.instrument_id,
             channel,
             is_whole: is_cleared || is_stated,
@@ -198,7 +198,7 @@ impl Quoted {
 
 /// A change of an instrument's trading state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Called {
+pub struct StateChange {
     /// The instrument; zero for all known ones.
     pub instrument_id: InstrumentId,
     /// The channel of the message.
@@ -211,20 +211,20 @@ pub struct Called {
     pub ts_event: Nanos,
 }
 
-impl Called {
+impl StateChange {
     /// Returns the state change of an update, from the change that the books reported.
     #[must_use]
-    pub fn of(channel: u16, update: &Update, change: &Change) -> Option<Called> {
+    pub fn of(channel: u16, update: &Update, change: &Change) -> Option<StateChange> {
         let &Update { sequence, ts_event, .. } = update;
         let instrument_id = change.instrument_id;
-        change.status.map(|state| Called { instrument_id, channel, state, sequence, ts_event })
+        change.status.map(|state| StateChange { instrument_id, channel, state, sequence, ts_event })
     }
 }
 
 /// An instrument's book from a complete snapshot. It is no change of the book: events between the
 /// previous state and the snapshot were not observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BookStated {
+pub struct BookStatement {
     /// The instrument.
     pub instrument_id: InstrumentId,
     /// The channel of the instrument.
@@ -237,7 +237,7 @@ pub struct BookStated {
 
 /// A change of all books of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Voided {
+pub enum ChannelReset {
     /// The source states that they are empty.
     Emptied,
     /// Their contents are discarded for a snapshot that is under way or has failed.

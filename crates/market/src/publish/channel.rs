@@ -3,7 +3,7 @@
 //! It sends nothing: packets are passed to the owner of the socket. While the channel is not live,
 //! messages are only numbered and stored: they were sent earlier, or can be requested.
 
-use weir_feed::moldudp64::{PacketWriter, Pushed, Session};
+use weir_feed::moldudp64::{MoldSession, PacketWriter, PushOutcome};
 
 use super::PublishSink;
 use super::store::Store;
@@ -13,8 +13,8 @@ const END_REPEATS: usize = 3;
 
 /// A session whose messages can be requested, and the writer of the answers.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
-    pub(super) session: Session,
+pub(super) struct KeptSession {
+    pub(super) session: MoldSession,
     pub(super) store: Store,
     pub(super) answers: PacketWriter,
 }
@@ -24,8 +24,8 @@ pub(super) struct Kept {
 pub struct Channel {
     messages_max: usize,
     len_max: usize,
-    pub(super) open: Option<Kept>,
-    pub(super) before: Option<Kept>,
+    pub(super) open: Option<KeptSession>,
+    pub(super) before: Option<KeptSession>,
     packets: PacketWriter,
     is_live: bool,
 }
@@ -36,7 +36,7 @@ impl Channel {
     #[must_use]
     pub fn new(messages_max: usize, len_max: usize) -> Channel {
         let len_max = len_max.max(weir_feed::moldudp64::HEADER_LEN + 2 + super::MESSAGE_LEN_MAX);
-        let packets = PacketWriter::new(Session([b' '; 10]), 1, len_max);
+        let packets = PacketWriter::new(MoldSession([b' '; 10]), 1, len_max);
         Channel { messages_max, len_max, open: None, before: None, packets, is_live: false }
     }
 
@@ -54,7 +54,7 @@ impl Channel {
 
     /// Returns the open session.
     #[must_use]
-    pub fn session(&self) -> Option<Session> {
+    pub fn session(&self) -> Option<MoldSession> {
         self.open.as_ref().map(|kept| kept.session)
     }
 
@@ -88,10 +88,10 @@ impl Channel {
         is_due.then(|| self.packets.heartbeat())
     }
 
-    fn begin(&mut self, session: Session) {
+    fn begin(&mut self, session: MoldSession) {
         let mut next = match self.before.take() {
             Some(kept) if self.open.is_some() => kept,
-            _ => Kept {
+            _ => KeptSession {
                 session,
                 store: Store::new(self.messages_max),
                 answers: PacketWriter::new(session, 1, self.len_max),
@@ -113,7 +113,7 @@ pub struct ChannelSink<'a, F> {
 }
 
 impl<F: FnMut(&[u8])> PublishSink for ChannelSink<'_, F> {
-    fn session(&mut self, session: Session) {
+    fn session(&mut self, session: MoldSession) {
         // Sends all messages of a session that breaks off, because other readers may have received
         // them.
         self.channel.packets.take(&mut self.send);
@@ -127,10 +127,10 @@ impl<F: FnMut(&[u8])> PublishSink for ChannelSink<'_, F> {
         if !*is_live {
             return;
         }
-        if packets.push(message) == Pushed::Full {
+        if packets.push(message) == PushOutcome::Full {
             packets.take(&mut self.send);
             let again = packets.push(message);
-            debug_assert_eq!(again, Pushed::Added, "an empty packet has room for any message");
+            debug_assert_eq!(again, PushOutcome::Added, "an empty packet has room for any message");
         }
     }
 

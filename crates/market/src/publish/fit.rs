@@ -14,7 +14,7 @@ const ITCH_EXPONENT: i32 = -4;
 
 /// The reason an instrument is not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum UnfitReason {
     /// ITCH's symbols have eight characters.
     #[error("its symbol is longer than eight letters or not printable ASCII")]
     Symbol,
@@ -66,27 +66,27 @@ pub(super) struct Fit {
 }
 
 /// Returns the form of an instrument in ITCH, or the reason that it has none.
-pub(super) fn fit(listing: &Listing) -> Result<Fit, Unfit> {
+pub(super) fn fit(listing: &Listing) -> Result<Fit, UnfitReason> {
     let text = listing.symbol.0;
     let len = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
-    let symbol = core::str::from_utf8(&text[..len]).map_err(|_| Unfit::Symbol)?;
-    let stock = encode::stock(symbol).filter(|_| len > 0).ok_or(Unfit::Symbol)?;
+    let symbol = core::str::from_utf8(&text[..len]).map_err(|_| UnfitReason::Symbol)?;
+    let stock = encode::stock(symbol).filter(|_| len > 0).ok_or(UnfitReason::Symbol)?;
     if listing.price_min < Price(0) {
-        return Err(Unfit::NegativePrice);
+        return Err(UnfitReason::NegativePrice);
     }
     let scale = Scale::new(listing.price_exponent).ok_or(if listing.price_exponent < 0 {
-        Unfit::FineTick
+        UnfitReason::FineTick
     } else {
-        Unfit::LargePrice
+        UnfitReason::LargePrice
     })?;
     if i128::from(listing.price_max.0) * scale.up > i128::from(u32::MAX) * scale.down {
-        return Err(Unfit::LargePrice);
+        return Err(UnfitReason::LargePrice);
     }
     if i128::from(listing.tick_size.0) * scale.up % scale.down != 0 {
-        return Err(Unfit::FineTick);
+        return Err(UnfitReason::FineTick);
     }
     if listing.order_qty_max > Qty(u64::from(u32::MAX)) {
-        return Err(Unfit::LargeQuantity);
+        return Err(UnfitReason::LargeQuantity);
     }
     Ok(Fit { stock, scale })
 }

@@ -27,13 +27,13 @@ mod store;
 mod tests;
 
 pub use channel::{Channel, ChannelSink};
-pub use fit::Unfit;
+pub use fit::UnfitReason;
 pub use publication::{Publication, PublishCounts};
 pub use requests::{Refusal, RequestServer};
 pub use snapshot::put_snapshot;
 pub use store::{MESSAGE_LEN_MAX, SLOT_LEN, Store};
 
-use weir_feed::moldudp64::Session;
+use weir_feed::moldudp64::MoldSession;
 use weir_types::{
     ExecType, InstrumentId, Liquidity, MatchId, Nanos, OrdType, Phase, Price, Qty, Rec,
     SelfTradePrevention, Side, Symbol, TimeInForce,
@@ -42,7 +42,7 @@ use weir_types::{
 /// A receiver of the messages of a [`Publication`].
 pub trait PublishSink {
     /// Begins a session: sequence numbers restart. A previous open session is not continued.
-    fn session(&mut self, session: Session);
+    fn session(&mut self, session: MoldSession);
     /// Takes the session's next message.
     fn message(&mut self, message: &[u8]);
     /// Ends the session after its last message.

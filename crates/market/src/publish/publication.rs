@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rustc_hash::FxBuildHasher;
-use weir_feed::moldudp64::Session;
+use weir_feed::moldudp64::MoldSession;
 use weir_feed::session_name::{Calendar, session_name};
 use weir_types::{Epoch, InstrumentId, MatchId, Nanos, Phase, Rec, Side};
 
-use super::fit::{Fit, Unfit, fit};
+use super::fit::{Fit, UnfitReason, fit};
 use super::orders::{Order, OrderLocation, Orders, Prices};
 use super::{Listing, PublishSink, Uncross};
 
@@ -28,7 +28,7 @@ pub struct PublishCounts {
 #[derive(Debug)]
 pub(super) struct Instrument {
     pub(super) listing: Listing,
-    pub(super) fit: Result<Fit, Unfit>,
+    pub(super) fit: Result<Fit, UnfitReason>,
     /// The instrument's number in this session; zero without one.
     pub(super) locate: u16,
     pub(super) phase: Phase,
@@ -77,7 +77,7 @@ pub struct Publication {
     crosses: u64,
     /// Instruments that are not closed.
     awake: usize,
-    unfit: BTreeMap<InstrumentId, Unfit>,
+    unfit: BTreeMap<InstrumentId, UnfitReason>,
     pub(super) counts: PublishCounts,
 }
 
@@ -105,7 +105,7 @@ impl Publication {
     }
 
     /// Iterates over the instruments that are not published, with the reasons.
-    pub fn unfit(&self) -> impl Iterator<Item = (InstrumentId, Unfit)> {
+    pub fn unfit(&self) -> impl Iterator<Item = (InstrumentId, UnfitReason)> {
         self.unfit.iter().map(|(id, why)| (*id, *why))
     }
 
@@ -141,7 +141,7 @@ impl Publication {
     }
 
     /// Returns the name of the session of the day that begins at `midnight`.
-    pub(super) fn session_of(&self, midnight: Nanos) -> Session {
+    pub(super) fn session_of(&self, midnight: Nanos) -> MoldSession {
         session_name(self.calendar, midnight, self.epoch)
     }
 
@@ -234,7 +234,7 @@ impl Publication {
             }
         };
         if of.locate == 0 && self.next_locate == 0 {
-            self.unfit.insert(id, Unfit::TooMany);
+            self.unfit.insert(id, UnfitReason::TooMany);
             return;
         }
         if of.locate == 0 {

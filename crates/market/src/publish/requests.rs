@@ -8,11 +8,11 @@ use core::net::Ipv4Addr;
 use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
-use weir_feed::moldudp64::{Pushed, Request};
+use weir_feed::moldudp64::{PushOutcome, Request};
 use weir_types::Nanos;
 
 use super::Channel;
-use super::channel::Kept;
+use super::channel::KeptSession;
 
 /// The most requesters remembered at a time.
 const REQUESTERS_MAX: usize = 1_024;
@@ -106,8 +106,12 @@ impl RequestServer {
     }
 }
 
-fn serve(kept: &mut Kept, request: &Request, send: impl FnOnce(&[u8])) -> Result<u16, Refusal> {
-    let Kept { store, answers, .. } = kept;
+fn serve(
+    kept: &mut KeptSession,
+    request: &Request,
+    send: impl FnOnce(&[u8]),
+) -> Result<u16, Refusal> {
+    let KeptSession { store, answers, .. } = kept;
     if request.sequence >= store.next_sequence() {
         return Err(Refusal::NotYet);
     }
@@ -117,7 +121,7 @@ fn serve(kept: &mut Kept, request: &Request, send: impl FnOnce(&[u8])) -> Result
     answers.restart_at(request.sequence);
     for sequence in (request.sequence..).take(usize::from(request.count)) {
         let Some(message) = store.get(sequence) else { break };
-        if answers.push(message) != Pushed::Added {
+        if answers.push(message) != PushOutcome::Added {
             break;
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! A snapshot holds the state, not its history: earlier trades and crosses are not included.
 
-use weir_feed::moldudp64::Session;
+use weir_feed::moldudp64::MoldSession;
 use weir_feed::soupbin::SoupPacket;
 use weir_feed::soupbin::glimpse::end_of_snapshot;
 
@@ -14,7 +14,7 @@ use super::publication::Publication;
 impl Publication {
     /// Returns the open session.
     #[must_use]
-    pub fn session(&self) -> Option<Session> {
+    pub fn session(&self) -> Option<MoldSession> {
         self.open.map(|open| self.session_of(open.midnight))
     }
 
@@ -53,7 +53,7 @@ impl Publication {
 struct Packing<'a>(&'a mut Vec<u8>);
 
 impl PublishSink for Packing<'_> {
-    fn session(&mut self, _session: Session) {}
+    fn session(&mut self, _session: MoldSession) {}
 
     fn message(&mut self, message: &[u8]) {
         let is_written = SoupPacket::Sequenced(message).write(self.0);

@@ -44,22 +44,22 @@ fn what_itch_cannot_say_is_left_out_by_its_reason() {
     };
     let cases = [
         (listing(), None),
-        (Listing { symbol: symbol("NINE99999"), ..listing() }, Some(Unfit::Symbol)),
-        (Listing { symbol: Symbol::NONE, ..listing() }, Some(Unfit::Symbol)),
-        (Listing { price_min: Price(-1), ..listing() }, Some(Unfit::NegativePrice)),
-        (with(-2, 1, 42_949_673), Some(Unfit::LargePrice)),
+        (Listing { symbol: symbol("NINE99999"), ..listing() }, Some(UnfitReason::Symbol)),
+        (Listing { symbol: Symbol::NONE, ..listing() }, Some(UnfitReason::Symbol)),
+        (Listing { price_min: Price(-1), ..listing() }, Some(UnfitReason::NegativePrice)),
+        (with(-2, 1, 42_949_673), Some(UnfitReason::LargePrice)),
         (with(-4, 1, i64::from(u32::MAX)), None),
-        (with(-4, 1, i64::from(u32::MAX) + 1), Some(Unfit::LargePrice)),
-        (with(-5, 1, 100), Some(Unfit::FineTick)),
+        (with(-4, 1, i64::from(u32::MAX) + 1), Some(UnfitReason::LargePrice)),
+        (with(-5, 1, 100), Some(UnfitReason::FineTick)),
         (with(-5, 10, 10 * i64::from(u32::MAX)), None),
-        (with(-9, 100_000, i64::MAX), Some(Unfit::LargePrice)),
+        (with(-9, 100_000, i64::MAX), Some(UnfitReason::LargePrice)),
         (with(0, 1, 429_496), None),
-        (with(0, 1, 429_497), Some(Unfit::LargePrice)),
-        (with(i8::MAX, 1, 1), Some(Unfit::LargePrice)),
-        (with(i8::MIN, 1, 1), Some(Unfit::FineTick)),
+        (with(0, 1, 429_497), Some(UnfitReason::LargePrice)),
+        (with(i8::MAX, 1, 1), Some(UnfitReason::LargePrice)),
+        (with(i8::MIN, 1, 1), Some(UnfitReason::FineTick)),
         (
             Listing { order_qty_max: Qty(u64::from(u32::MAX) + 1), ..listing() },
-            Some(Unfit::LargeQuantity),
+            Some(UnfitReason::LargeQuantity),
         ),
     ];
     for (listing, want) in cases {
@@ -87,7 +87,7 @@ mod channels {
     use weir_feed::PacketKind;
     use weir_feed::moldudp64::{Header, Messages, Request, read_packet};
 
-    const SESSION: Session = Session(*b"SESSION001");
+    const SESSION: MoldSession = MoldSession(*b"SESSION001");
     const ASKER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
     fn filled(messages_max: usize, count: u64) -> (Channel, Vec<Vec<u8>>) {
@@ -103,7 +103,7 @@ mod channels {
     fn ask(
         server: &mut RequestServer,
         channel: &mut Channel,
-        session: Session,
+        session: MoldSession,
         sequence: u64,
         count: u16,
         now: u64,
@@ -119,7 +119,7 @@ mod channels {
         let (mut channel, _) = filled(10, 30);
         let mut server = RequestServer::new(1_000);
         let cases = [
-            ((Session(*b"OTHER     "), 25, 1), Refusal::Session),
+            ((MoldSession(*b"OTHER     "), 25, 1), Refusal::Session),
             ((SESSION, 31, 1), Refusal::NotYet),
             ((SESSION, u64::MAX, 1), Refusal::NotYet),
             ((SESSION, 20, 5), Refusal::Gone),
@@ -169,7 +169,7 @@ mod channels {
     #[test]
     fn the_session_before_can_be_asked_for_and_its_end_is_said() {
         let (mut channel, mut sent) = filled(10, 3);
-        let next = Session(*b"SESSION002");
+        let next = MoldSession(*b"SESSION002");
         let mut sink = channel.sink(|packet: &[u8]| sent.push(packet.to_vec()));
         sink.message(&message(4));
         sink.end();
@@ -188,7 +188,7 @@ mod channels {
             let packet = read_packet(&answer, 0).expect("a packet");
             assert_eq!((packet.session, packet.count), (session.number(), count));
         }
-        channel.sink(|_: &[u8]| ()).session(Session(*b"SESSION003"));
+        channel.sink(|_: &[u8]| ()).session(MoldSession(*b"SESSION003"));
         assert_eq!(
             ask(&mut server, &mut channel, SESSION, 1, 1, 0),
             Err(Refusal::Session),

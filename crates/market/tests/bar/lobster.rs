@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 
 use weir_client::flow::{FlowItem, FlowKind, load};
 use weir_feed::itch::Itch;
-use weir_feed::{Collected, Context, Feed};
+use weir_feed::{CollectedUpdates, Context, Feed};
 use weir_market::bar::{Bar, BarBuilder, BarBuilderConfig, BarEvent, BarKind, BarTrade};
 use weir_market::{Books, BooksConfig};
 use weir_types::Nanos;
@@ -58,7 +58,7 @@ fn bars_by_the_feed(items: &[FlowItem]) -> Vec<Bar> {
         let mut messages = packet.messages;
         while let Ok((message, rest)) = itch.next_message(messages) {
             (messages, sequence) = (rest, sequence + 1);
-            let mut sink = Collected::default();
+            let mut sink = CollectedUpdates::default();
             let context = Context { sequence, channel: 0, ts_send: Nanos(0) };
             itch.decode(&context, message, &mut sink).expect("a good message");
             for update in sink.updates {

@@ -35,6 +35,14 @@ impl ModelLevel {
     }
 }
 
+/// An order that is to rest.
+struct ModelOrder {
+    order_id: u64,
+    side: Side,
+    price: i64,
+    size: u64,
+}
+
 #[derive(Clone, Default)]
 pub(crate) struct ModelBook {
     pub(crate) sides: [BTreeMap<i64, ModelLevel>; 2],
@@ -197,15 +205,8 @@ impl Model {
     }
 
     /// Adds an order at the end of its price's queue.
-    fn rest(
-        &mut self,
-        id: u32,
-        order_id: u64,
-        side: Side,
-        price: i64,
-        size: u64,
-        anomalies: &mut Vec<Anomaly>,
-    ) {
+    fn rest(&mut self, id: u32, order: &ModelOrder, anomalies: &mut Vec<Anomaly>) {
+        let ModelOrder { order_id, side, price, size } = *order;
         let of_feed = self.order_ids == OrderIds::OfFeed;
         for (other, book) in &mut self.books {
             if (of_feed || *other == id) && book.find(order_id).is_some() {
@@ -246,7 +247,11 @@ impl Model {
                     _ if !book.becomes(BookKind::ByOrder) => anomalies.push(MixedKinds),
                     0 => anomalies.push(ZeroSize),
                     size => {
-                        self.rest(id, order_id, side, price.0, size, anomalies);
+                        self.rest(
+                            id,
+                            &ModelOrder { order_id, side, price: price.0, size },
+                            anomalies,
+                        );
                         self.books.get_mut(&id)?.settle(anomalies);
                     }
                 }
@@ -339,7 +344,7 @@ impl Model {
             }
         } else {
             book.take(order_id, rests);
-            self.rest(owner, new_id, side, price, size, anomalies);
+            self.rest(owner, &ModelOrder { order_id: new_id, side, price, size }, anomalies);
         }
         self.books.get_mut(&owner)?.settle(anomalies);
         Some(owner)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weir_market::conflate::{
-    Bbo, Body, BookView, ConflatorConfig, Entry, Kind, Merged, OnFull, Outcome,
+    Bbo, Body, BookView, ConflatorConfig, Entry, Kind, MergedChanges, OnFull, Outcome,
 };
 use weir_types::{InstrumentId, Nanos};
 
@@ -16,7 +16,7 @@ struct State {
     wanted: u32,
     value: Option<Body>,
     /// Changes that are neither in an event nor sent yet.
-    pending: Option<Merged>,
+    pending: Option<MergedChanges>,
     is_snapshot: bool,
     sent: Option<Bbo>,
     sent_at: Option<u64>,
@@ -90,7 +90,7 @@ impl Model {
         self.queue.push(Item { key, event, before, is_marker, batch: self.batch });
     }
 
-    fn fold(&mut self, key: &Key, merged: Merged, body: &Body) {
+    fn fold(&mut self, key: &Key, merged: MergedChanges, body: &Body) {
         let state = self.states.get_mut(key).unwrap();
         state.pending = Some(state.pending.unwrap_or_default().and(merged));
         state.value = Some(*body);
@@ -232,7 +232,7 @@ impl Model {
             Kind::Status if books.status(key.0).is_none() => return,
             Kind::Status => Body::Status(books.status(key.0).unwrap()),
         };
-        let merged = Merged::none(books.last_change(key.0));
+        let merged = MergedChanges::none(books.last_change(key.0));
         if key.1.may_wait() {
             self.states.get_mut(&key).unwrap().is_snapshot = true;
             self.fold(&key, merged, &body);

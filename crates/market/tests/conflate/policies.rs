@@ -2,7 +2,7 @@
 
 use weir_market::conflate::{
     Body, Content, Disconnect, Entry, Fanout, Interest, Kind, Message, Pattern, Policy, Poll,
-    Polled, SubscribeError, SubscriberId, Subscription, SubscriptionId, Urgency,
+    PollOutcome, SubscribeError, SubscriberId, Subscription, SubscriptionId, Urgency,
 };
 use weir_types::{InstrumentId, Nanos};
 
@@ -42,7 +42,7 @@ impl Desk {
         self.fanout.apply(Nanos(now), &entry);
     }
 
-    fn polled(&mut self, now: u64, room: usize) -> (Vec<Message>, Polled) {
+    fn polled(&mut self, now: u64, room: usize) -> (Vec<Message>, PollOutcome) {
         let mut got = Vec::new();
         let poll = Poll { subscriber: self.id, now: Nanos(now), room };
         let polled = self.fanout.poll(poll, &self.books, &mut |message, _| got.push(*message));
@@ -73,12 +73,12 @@ fn a_slow_subscriber_gets_the_latest_state_of_each_instrument_once() {
         desk.says(round, B, bbo(2_000, round));
     }
     let (got, polled) = desk.polled(2_000, 1);
-    assert_eq!(polled, Polled::Sent { count: 1, left: 1 });
+    assert_eq!(polled, PollOutcome::Sent { count: 1, left: 1 });
     assert_eq!((got[0].entry.body, got[0].entry.merged.change_count), (bbo(1_000, 1_000), 1_000));
     assert!(got[0].entry.is_snapshot, "the first of an instrument is marked");
     desk.says(2_001, B, bbo(2_000, 1_001));
     let (got, polled) = desk.polled(2_002, 9);
-    assert_eq!(polled, Polled::Sent { count: 1, left: 0 });
+    assert_eq!(polled, PollOutcome::Sent { count: 1, left: 0 });
     assert_eq!((got[0].entry.body, got[0].entry.merged.change_count), (bbo(2_000, 1_001), 1_001));
     let standing = desk.fanout.standing(desk.id).unwrap();
     assert_eq!((standing.sent_count, standing.merged_count, standing.lost_count), (2, 1_999, 0));
@@ -189,14 +189,14 @@ fn a_full_queue_of_trades_does_what_its_policy_says() {
     assert_eq!(got(Policy::SkipAndNotify), [(gap, 4, 4), (trade(5), 1, 5)]);
     let mut desk = trades_with(Policy::Disconnect);
     let why = Disconnect { subscription: SubscriptionId(0), queue_len_max: 2 };
-    assert_eq!(desk.polled(9, 9), (vec![], Polled::Disconnect(why)));
+    assert_eq!(desk.polled(9, 9), (vec![], PollOutcome::Disconnect(why)));
     let (now, again) = (Nanos(9), Subscription::new(Pattern::All, Content::Bbo));
     let refused = desk.fanout.subscribe(now, desk.id, &again);
     assert_eq!(refused, Err(SubscribeError::Disconnected));
     desk.interest();
     desk.fanout.remove_subscriber(desk.id);
     assert_eq!(desk.interest(), [(A, Kind::Trades, false), (B, Kind::Trades, false)]);
-    assert_eq!(desk.polled(9, 9), (vec![], Polled::Unknown));
+    assert_eq!(desk.polled(9, 9), (vec![], PollOutcome::Unknown));
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn orders_are_told_anew_after_a_gap_and_never_twice() {
     assert_eq!(desk.bodies(1, 9), [], "before the marker nothing is complete");
     let late = order(&mut desk, false);
     let marker = Entry { is_snapshot: true, body: Body::OrdersSnapshot, ..late };
-    let merged = weir_market::conflate::Merged { change_count: 0, ..late.merged };
+    let merged = weir_market::conflate::MergedChanges { change_count: 0, ..late.merged };
     desk.fanout.apply(Nanos(1), &Entry { merged, ..marker });
     assert_eq!(desk.bodies(1, 9), [Body::OrdersSnapshot]);
     desk.fanout.apply(Nanos(1), &late);

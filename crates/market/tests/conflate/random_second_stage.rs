@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use weir_feed::Action;
 use weir_market::conflate::{
     Body, BookView, Conflator, ConflatorConfig, Content, Entry, Fanout, Kind, Message, OnFull,
-    Pattern, Policy, Poll, Polled, SubscribeError, SubscriberId, Subscription, SubscriptionId,
+    Pattern, Policy, Poll, PollOutcome, SubscribeError, SubscriberId, Subscription, SubscriptionId,
     Urgency,
 };
 use weir_types::{InstrumentId, Nanos};
@@ -293,15 +293,15 @@ impl World {
         let polled = self.fanout.poll(poll, &self.books, &mut |message, _| got.push(*message));
         let reader = &mut self.readers[index];
         match polled {
-            Polled::Sent { count, .. } => assert!(count == got.len() && count <= room),
-            Polled::Disconnect(why) => {
+            PollOutcome::Sent { count, .. } => assert!(count == got.len() && count <= room),
+            PollOutcome::Disconnect(why) => {
                 let held = reader.held.iter().find(|held| held.id == why.subscription);
                 // The subscription may have ended since.
                 assert!(held.is_none_or(|held| held.terms.policy == Policy::Disconnect));
                 assert_eq!(got, []);
                 reader.is_closed = true;
             }
-            Polled::Unknown => panic!("{index} is there"),
+            PollOutcome::Unknown => panic!("{index} is there"),
         }
         for message in &got {
             reader.tell(message, &self.order_numbers);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use weir_client::flow::lobster::{BookRow, Message, MessageKind, open_zip};
 use weir_client::flow::{FlowEvent, FlowItem, FlowKind, load};
 use weir_feed::{Action, TradeFlags, TradingState, Update, Venue};
-use weir_market::interval::{Activity, Called, IntervalStatistics, Quote, Quoted};
+use weir_market::interval::{Activity, IntervalStatistics, Quote, QuoteChange, StateChange};
 use weir_market::{Books, BooksConfig};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
@@ -55,9 +55,9 @@ fn by_books(items: &[FlowItem]) -> Vec<IntervalStatistics> {
                 let update = Update { instrument_id: STOCK, sequence, ts_event: event.ts, action };
                 let change = books.apply(&update);
                 Activity::of(0, &update, &change).iter().for_each(|it| told.act(it));
-                Called::of(0, &update, &change).iter().for_each(|it| told.call(it));
+                StateChange::of(0, &update, &change).iter().for_each(|it| told.call(it));
             }
-            FlowItem::Row(row) => told.quote(&Quoted {
+            FlowItem::Row(row) => told.quote(&QuoteChange {
                 instrument_id: STOCK,
                 channel: 0,
                 is_whole: false,

@@ -10,7 +10,8 @@ mod support;
 use core::num::NonZeroU64;
 
 use weir_market::interval::{
-    Activity, Called, IntervalBuilder, IntervalConfig, IntervalStatistics, OrderAct, Quote, Quoted,
+    Activity, IntervalBuilder, IntervalConfig, IntervalStatistics, OrderAct, Quote, QuoteChange,
+    StateChange,
 };
 use weir_types::{InstrumentId, Nanos, Price, Qty, TradingState};
 
@@ -22,8 +23,8 @@ pub fn quote(bid: i64, bid_sz: u64, ask: i64, ask_sz: u64) -> Quote {
 }
 
 /// Builds a change of the best bid and offer of an instrument of channel 0.
-pub fn quoted(instrument: u32, ts: u64, quote: Quote) -> Quoted {
-    Quoted {
+pub fn quoted(instrument: u32, ts: u64, quote: Quote) -> QuoteChange {
+    QuoteChange {
         instrument_id: InstrumentId(instrument),
         channel: 0,
         is_whole: false,
@@ -51,9 +52,9 @@ pub fn added(instrument: u32, ts: u64, size: u64) -> Activity {
 }
 
 /// Builds a change of the trading state.
-pub fn called(instrument: u32, ts: u64, state: TradingState) -> Called {
+pub fn called(instrument: u32, ts: u64, state: TradingState) -> StateChange {
     let instrument_id = InstrumentId(instrument);
-    Called { instrument_id, channel: 0, state, sequence: ts, ts_event: Nanos(ts) }
+    StateChange { instrument_id, channel: 0, state, sequence: ts, ts_event: Nanos(ts) }
 }
 
 /// Returns the configuration of intervals of this many nanoseconds from zero, closed at once.
@@ -75,7 +76,7 @@ impl Told {
         Told { builder: IntervalBuilder::new(config), rows: Vec::new() }
     }
 
-    pub fn quote(&mut self, quoted: &Quoted) {
+    pub fn quote(&mut self, quoted: &QuoteChange) {
         self.builder.quote(quoted, &mut |row| self.rows.push(*row));
     }
 
@@ -83,7 +84,7 @@ impl Told {
         self.builder.act(activity, &mut |row| self.rows.push(*row));
     }
 
-    pub fn call(&mut self, called: &Called) {
+    pub fn call(&mut self, called: &StateChange) {
         self.builder.call(called, &mut |row| self.rows.push(*row));
     }
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use weir_market::interval::{
-    Activity, BookStated, Called, IntervalConfig, IntervalStatistics, OrderAct, Quote, Quoted,
-    Voided,
+    Activity, BookStatement, ChannelReset, IntervalConfig, IntervalStatistics, OrderAct, Quote,
+    QuoteChange, StateChange,
 };
 use weir_types::{InstrumentId, Nanos, Qty, TradingState};
 
@@ -212,7 +212,7 @@ impl Model {
         }
     }
 
-    pub fn quote(&mut self, it: &Quoted) {
+    pub fn quote(&mut self, it: &QuoteChange) {
         self.begin_step();
         let Some(id) = self.hear(it.instrument_id, it.channel, it.ts_event.0, it.sequence) else {
             return;
@@ -226,7 +226,7 @@ impl Model {
         self.trust(id, it.is_whole);
     }
 
-    pub fn call(&mut self, it: &Called) {
+    pub fn call(&mut self, it: &StateChange) {
         self.begin_step();
         if it.instrument_id.0 != 0 {
             let heard = self.hear(it.instrument_id, it.channel, it.ts_event.0, it.sequence);
@@ -244,7 +244,7 @@ impl Model {
         }
     }
 
-    pub fn state_book(&mut self, it: &BookStated) {
+    pub fn state_book(&mut self, it: &BookStatement) {
         self.begin_step();
         if self.one(it.instrument_id, it.channel).is_none() {
             return;
@@ -260,8 +260,8 @@ impl Model {
         self.trust(id, true);
     }
 
-    pub fn void(&mut self, channel: u16, voided: Voided) {
-        if voided == Voided::GivenUp {
+    pub fn void(&mut self, channel: u16, voided: ChannelReset) {
+        if voided == ChannelReset::GivenUp {
             self.miss(channel);
         }
         self.begin_step();
@@ -273,15 +273,15 @@ impl Model {
                 self.reach(id, clock);
             }
             match voided {
-                Voided::Emptied if !self.ones[&id].has_quote => {}
-                Voided::Emptied => self.item(id, What::Quote(Quote::default())),
-                Voided::GivenUp => self.item(id, What::Forgotten),
-                Voided::NewSession => {
+                ChannelReset::Emptied if !self.ones[&id].has_quote => {}
+                ChannelReset::Emptied => self.item(id, What::Quote(Quote::default())),
+                ChannelReset::GivenUp => self.item(id, What::Forgotten),
+                ChannelReset::NewSession => {
                     self.item(id, What::Forgotten);
                     self.item(id, What::State(None));
                 }
             }
-            if voided != Voided::GivenUp {
+            if voided != ChannelReset::GivenUp {
                 self.trust(id, true);
             }
         }

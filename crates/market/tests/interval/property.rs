@@ -5,8 +5,8 @@ use core::num::NonZeroU64;
 
 use proptest::prelude::*;
 use weir_market::interval::{
-    Activity, BookStated, Called, IntervalBuilder, IntervalConfig, IntervalStatistics, OrderAct,
-    Quote, Quoted, Voided,
+    Activity, BookStatement, ChannelReset, IntervalBuilder, IntervalConfig, IntervalStatistics,
+    OrderAct, Quote, QuoteChange, StateChange,
 };
 use weir_types::{InstrumentId, Nanos, Qty, TradingState};
 
@@ -16,10 +16,10 @@ use crate::quote;
 #[derive(Clone, Debug)]
 enum Op {
     Act(Activity),
-    Quote(Quoted),
-    Call(Called),
-    Book(BookStated),
-    Void(u16, Voided),
+    Quote(QuoteChange),
+    Call(StateChange),
+    Book(BookStatement),
+    Void(u16, ChannelReset),
     Miss(u16),
     Untold,
     EndSession(u16),
@@ -77,17 +77,25 @@ fn a_step() -> impl Strategy<Value = Op> {
             let (sequence, ts_event) = (0, Nanos(0));
             let whose = (instrument_id, channel);
             let (instrument_id, channel) = whose;
-            Op::Quote(Quoted { instrument_id, channel, is_whole, state, sequence, ts_event, quote })
+            Op::Quote(QuoteChange {
+                instrument_id,
+                channel,
+                is_whole,
+                state,
+                sequence,
+                ts_event,
+                quote,
+            })
         },
     );
     let called = (whose(), a_state()).prop_map(|((instrument_id, channel), state)| {
-        Op::Call(Called { instrument_id, channel, state, sequence: 0, ts_event: Nanos(0) })
+        Op::Call(StateChange { instrument_id, channel, state, sequence: 0, ts_event: Nanos(0) })
     });
     let book =
         (whose(), a_quote(), state()).prop_map(|((instrument_id, channel), quote, state)| {
-            Op::Book(BookStated { instrument_id, channel, state, quote })
+            Op::Book(BookStatement { instrument_id, channel, state, quote })
         });
-    let voided = vec![Voided::Emptied, Voided::GivenUp, Voided::NewSession];
+    let voided = vec![ChannelReset::Emptied, ChannelReset::GivenUp, ChannelReset::NewSession];
     let void = (0_u16..2, proptest::sample::select(voided)).prop_map(|(c, it)| Op::Void(c, it));
     prop_oneof![
         12 => an_act(),

@@ -2,7 +2,7 @@
 
 use weir_feed::{Action, TradeFlags, TradingState, Update, Venue};
 use weir_market::interval::{
-    Activity, BookStated, Called, IntervalStatistics, OrderAct, Quoted, Voided,
+    Activity, BookStatement, ChannelReset, IntervalStatistics, OrderAct, QuoteChange, StateChange,
 };
 use weir_market::{Books, BooksConfig, Change};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
@@ -148,7 +148,7 @@ fn a_gap_of_a_channel_leaves_its_quotes_in_doubt_until_they_are_had_anew() {
     told.builder.miss(0);
     told.quote(&quoted(1, 12, quote(10, 1, 13, 1)));
     told.quote(&quoted(1, 22, quote(10, 1, 12, 1)));
-    let anew = BookStated {
+    let anew = BookStatement {
         instrument_id: InstrumentId(1),
         channel: 0,
         state: None,
@@ -198,9 +198,9 @@ fn a_book_that_is_given_up_for_a_snapshot_is_not_known_and_what_lies_between_is_
     let mut told = Told::new(&config(100));
     told.quote(&quoted(1, 10, quote(10, 1, 12, 1)));
     told.act(&added(2, 20, 1));
-    told.builder.void(0, Voided::GivenUp, &mut |row| told.rows.push(*row));
+    told.builder.void(0, ChannelReset::GivenUp, &mut |row| told.rows.push(*row));
     told.act(&added(2, 50, 1));
-    let anew = BookStated {
+    let anew = BookStatement {
         instrument_id: InstrumentId(1),
         channel: 0,
         state: Some(TradingState::Trading),
@@ -286,17 +286,17 @@ fn quotes_states_and_trades_are_taken_as_books_tell_them() {
         size: Qty(order_id),
     };
     let (update, change) = act_of(&mut books, 1, add(5));
-    let taken = Quoted::of(3, None, &update, &change).expect("the best offer");
+    let taken = QuoteChange::of(3, None, &update, &change).expect("the best offer");
     assert_eq!((taken.quote, taken.channel, taken.is_whole), (quote(0, 0, 10, 5), 3, false));
     let worse = Action::Add { order_id: 6, side: Side::Sell, price: Price(11), size: Qty(1) };
     let (update, change) = act_of(&mut books, 2, worse);
-    assert!(Quoted::of(3, None, &update, &change).is_none(), "the best one is as it was");
+    assert!(QuoteChange::of(3, None, &update, &change).is_none(), "the best one is as it was");
     let (update, change) = act_of(&mut books, 3, Action::Clear);
-    let taken = Quoted::of(3, None, &update, &change).expect("nothing is left");
+    let taken = QuoteChange::of(3, None, &update, &change).expect("nothing is left");
     assert_eq!((taken.quote, taken.is_whole), (quote(0, 0, 0, 0), true));
     let state = TradingState::Paused;
     let (update, change) = act_of(&mut books, 4, Action::Status { state, reason: *b"    " });
-    assert_eq!(Called::of(3, &update, &change).map(|it| it.state), Some(state));
+    assert_eq!(StateChange::of(3, &update, &change).map(|it| it.state), Some(state));
     for (number, flags) in [(5, TradeFlags::default()), (6, TradeFlags::NOT_VOLUME)] {
         let (price, size, match_id, venue) = (Price(9), Qty(2), number, Venue(0));
         let action = Action::Trade { venue, aggressor: None, price, size, match_id, flags };

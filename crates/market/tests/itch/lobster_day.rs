@@ -6,7 +6,7 @@ use std::io::Cursor;
 use weir_client::flow::lobster::LobsterDay;
 use weir_client::flow::{FlowItem, FlowRow, LobsterFlow, RowLevel, Survey, load};
 use weir_feed::itch::Itch;
-use weir_feed::{Action, Collected, Context, Feed, PacketKind};
+use weir_feed::{Action, CollectedUpdates, Context, Feed, PacketKind};
 use weir_types::{InstrumentId, Nanos, Price, Side};
 
 use crate::data::data;
@@ -110,7 +110,7 @@ fn compared(items: &[FlowItem]) -> (usize, usize) {
             sequence += 1;
             let (message, rest) = itch.next_message(messages).expect("a whole message");
             messages = rest;
-            let mut sink = Collected::default();
+            let mut sink = CollectedUpdates::default();
             let context = Context { sequence, channel: 0, ts_send: Nanos(0) };
             itch.decode(&context, message, &mut sink).expect("a good message");
             for update in sink.updates {

@@ -3,8 +3,8 @@
 use weir_feed::itch::encode::{Header, stock};
 use weir_feed::itch::{Itch, Message, encode, mwcb_levels};
 use weir_feed::{
-    Action, AuctionKind, Collected, Context, Feed, FeedError, PriceKind, SystemEvent, TradeFlags,
-    TradingState, Update, Venue,
+    Action, AuctionKind, CollectedUpdates, Context, Feed, FeedError, PriceKind, SystemEvent,
+    TradeFlags, TradingState, Update, Venue,
 };
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
@@ -17,8 +17,8 @@ fn symbol() -> [u8; 8] {
     stock("AAPL").expect("a symbol")
 }
 
-fn decode(message: &[u8]) -> Result<Collected, FeedError> {
-    let mut sink = Collected::default();
+fn decode(message: &[u8]) -> Result<CollectedUpdates, FeedError> {
+    let mut sink = CollectedUpdates::default();
     Itch::new(MIDNIGHT).decode(&CONTEXT, message, &mut sink).map(|()| sink)
 }
 
@@ -337,7 +337,7 @@ fn levels_of_the_circuit_breaker_are_in_billionths_or_refused() {
 
 #[test]
 fn times_beyond_what_can_be_told_stay_at_the_end() {
-    let mut sink = Collected::default();
+    let mut sink = CollectedUpdates::default();
     let header = Header { timestamp: u64::MAX, ..HEADER };
     let message = encode::OrderDelete { order_reference: 1 }.to_bytes(&header);
     let mut itch = Itch::new(Nanos(u64::MAX - 5));

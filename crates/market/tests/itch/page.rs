@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use weir_feed::itch::Message;
 use weir_feed::itch::encode::{Header, OrderDelete};
 use weir_feed::itch::layout::{TYPES, Value};
-use weir_feed::moldudp64::{PacketWriter, Pushed, Session};
+use weir_feed::moldudp64::{MoldSession, PacketWriter, PushOutcome};
 
 const ITCH: &str = include_str!("../../../../docs/protocols/itch.md");
 const MOLDUDP64: &str = include_str!("../../../../docs/protocols/moldudp64.md");
@@ -76,10 +76,10 @@ fn the_example_of_the_page_of_moldudp64_is_what_is_written() {
         .flat_map(|(_, bytes)| bytes.split(' ').map(|byte| u8::from_str_radix(byte, 16)))
         .collect::<Result<_, _>>()
         .expect("bytes in hex");
-    let session = Session::new("WEIR00001A").expect("a session's name");
+    let session = MoldSession::new("WEIR00001A").expect("a session's name");
     let mut writer = PacketWriter::new(session, 1_000, 1_472);
     let header = Header { stock_locate: 13, tracking_number: 0, timestamp: 34_200_000_000_001 };
     let delete = OrderDelete { order_reference: 42 }.to_bytes(&header);
-    assert_eq!(writer.push(&delete), Pushed::Added);
+    assert_eq!(writer.push(&delete), PushOutcome::Added);
     assert_eq!(writer.take(<[u8]>::to_vec), Some(want));
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use weir_feed::consolidate::Consolidator;
 use weir_feed::opra::Opra;
-use weir_feed::{Action, Collected, Context, Feed, Venue};
+use weir_feed::{Action, CollectedUpdates, Context, Feed, Venue};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
 const ORDER: [Venue; 3] = [Venue(b'N'), Venue(b'P'), Venue(b'Z')];
@@ -149,7 +149,7 @@ proptest! {
             let quote = [bids[place], asks[place]];
             let message = opra_quote(ORDER[place].0, quote, before, after);
             before = after;
-            let mut told = Collected::default();
+            let mut told = CollectedUpdates::default();
             feed.decode(&context, &message, &mut told).expect("a sound message");
             for update in told.updates {
                 match update.action {

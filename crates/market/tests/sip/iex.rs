@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use weir_feed::iex::{Header, Iex, Message, Protocol, parse};
 use weir_feed::{
-    Action, Collected, Context, Feed, Packet, PacketKind, SystemEvent, TradeFlags, TradingState,
-    Update,
+    Action, CollectedUpdates, Context, Feed, Packet, PacketKind, SystemEvent, TradeFlags,
+    TradingState, Update,
 };
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
@@ -31,7 +31,7 @@ pub(crate) fn framed(protocol: Protocol, message: &[u8]) -> Vec<u8> {
 
 /// Returns the updates of a message, whose sequence number is 9.
 fn decoded(feed: &mut Iex, message: &[u8]) -> Vec<Update> {
-    let mut told = Collected::default();
+    let mut told = CollectedUpdates::default();
     let context = Context { sequence: 9, channel: 1, ts_send: Nanos(11) };
     feed.decode(&context, message, &mut told).expect("a sound message");
     told.updates
@@ -83,7 +83,7 @@ fn name_of(message: &Message) -> &'static str {
 fn a_capture_of_tops_has_no_gap_and_as_many_messages_of_each_type_as_another_decoder_counts() {
     let Some(capture) = data("iex/TOPS16.pcapng.gz") else { return };
     let mut feed = Iex::new(Protocol::Tops);
-    let (mut counts, mut packets, mut told) = (BTreeMap::new(), 0, Collected::default());
+    let (mut counts, mut packets, mut told) = (BTreeMap::new(), 0, CollectedUpdates::default());
     let mut next = None;
     for datagram in payloads(&capture) {
         let packet = feed.packet(datagram).expect("a real packet");
@@ -110,7 +110,7 @@ fn each_message(
     feed: &mut Iex,
     packet: &Packet<'_>,
     counts: &mut BTreeMap<&'static str, usize>,
-    told: &mut Collected,
+    told: &mut CollectedUpdates,
 ) -> u32 {
     let (mut rest, mut count) = (packet.messages, 0);
     while !rest.is_empty() {

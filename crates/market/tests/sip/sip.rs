@@ -1,7 +1,7 @@
 //! Tests of OPRA, CQS and CTS: every real frame field by field, and the resulting updates.
 
 use weir_feed::layout::Value;
-use weir_feed::{Action, Collected, Context, Feed, PacketKind, Venue, cta, opra};
+use weir_feed::{Action, CollectedUpdates, Context, Feed, PacketKind, Venue, cta, opra};
 use weir_types::{Nanos, Price, Qty};
 
 use crate::capture::data;
@@ -9,9 +9,9 @@ use crate::oracle::{Listing, compare};
 use crate::udp_capture::payloads;
 
 /// Returns all definitions and updates of a capture.
-fn told(feed: &mut impl Feed, path: &str) -> Option<Collected> {
+fn told(feed: &mut impl Feed, path: &str) -> Option<CollectedUpdates> {
     let capture = data(&format!("omi/Siac/{path}"))?;
-    let mut told = Collected::default();
+    let mut told = CollectedUpdates::default();
     for datagram in payloads(&capture) {
         let packet = feed.packet(datagram).expect("a real packet");
         let (mut rest, mut sequence) = (packet.messages, packet.sequence);
@@ -82,7 +82,7 @@ fn cta_listing(path: &str, datagram: &[u8]) -> Listing {
     listing
 }
 
-fn cta_body(body: &cta::Message, line: cta::Line, listing: &mut Listing) {
+fn cta_body(body: &cta::Message, line: cta::CtaFeed, listing: &mut Listing) {
     let is_short = body.name().contains("Short");
     listing.decimals = if is_short { 2 } else { 6 };
     let is_prior = body.name().contains("PriorDay");
@@ -92,7 +92,8 @@ fn cta_body(body: &cta::Message, line: cta::Line, listing: &mut Listing) {
         let is_misread = is_prior && name == "cancel_error_action";
         assert!(!is_misread || matches!(value, Value::Text(b"1" | b"2")), "{value}");
         // CTS uses this byte, CQS does not.
-        let is_reserved = line == cta::Line::Quotes && name == "minimum_price_increment_indicator";
+        let is_reserved =
+            line == cta::CtaFeed::Quotes && name == "minimum_price_increment_indicator";
         if !is_unread && !is_misread && !is_reserved {
             listing.add(name, value);
         }
@@ -119,8 +120,8 @@ fn cta_rest(body: &cta::Message, mut extra: &[u8], listing: &mut Listing) {
     }
 }
 
-fn line_of(path: &str) -> cta::Line {
-    if path.contains("Cqs") { cta::Line::Quotes } else { cta::Line::Trades }
+fn line_of(path: &str) -> cta::CtaFeed {
+    if path.contains("Cqs") { cta::CtaFeed::Quotes } else { cta::CtaFeed::Trades }
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn a_real_short_quote_of_opra_has_a_strike_of_one_decimal() {
 
 #[test]
 fn a_real_quote_of_cqs_has_the_national_best_with_it() {
-    let mut feed = cta::Cta::new(cta::Line::Quotes);
+    let mut feed = cta::Cta::new(cta::CtaFeed::Quotes);
     let Some(told) = told(&mut feed, "Cqs.Cta.v1.91/LongQuoteMessage.pcap") else { return };
     let best = Action::Consolidated {
         bid_venue: Venue(b'Z'),
@@ -196,7 +197,7 @@ fn real_trades_of_cts_have_one_unit_whichever_message_they_come_in() {
         ("Cts.Cta.v2.9/LongTradeMessage.pcap", None),
         ("Cts.Cta.v2.11.b/T_R_Fractional_Long_Trade.pcap", Some(91_000_000)),
     ] {
-        let mut feed = cta::Cta::new(cta::Line::Trades);
+        let mut feed = cta::Cta::new(cta::CtaFeed::Trades);
         let Some(told) = told(&mut feed, path) else { return };
         let Action::Trade { size, .. } = told.updates[0].action else { panic!("{path}") };
         assert_eq!(size.0 % 1_000_000, 0, "{path}: whole shares");
@@ -207,7 +208,7 @@ fn real_trades_of_cts_have_one_unit_whichever_message_they_come_in() {
 
 #[test]
 fn a_real_correction_undoes_one_trade_and_reports_another() {
-    let mut feed = cta::Cta::new(cta::Line::Trades);
+    let mut feed = cta::Cta::new(cta::CtaFeed::Trades);
     let path = "Cts.Cta.v2.10/TradeCorrectionMessage.pcap";
     let Some(told) = told(&mut feed, path) else { return };
     let [first, second] = told.updates[..] else { panic!("two updates") };
@@ -223,7 +224,7 @@ fn numbers_of_blocks_count_messages() {
     let path = |name: &str| format!("omi/Siac/Cts.Cta.v2.11.b/{name}.pcap");
     let Some(before) = data(&path("A_D_End_of_Start_of_Day_Summary")) else { return };
     let Some(after) = data(&path("T_R_Fractional_Long_Trade")) else { return };
-    let feed = cta::Cta::new(cta::Line::Trades);
+    let feed = cta::Cta::new(cta::CtaFeed::Trades);
     let [before] = payloads(&before)[..] else { panic!("one datagram") };
     let [after] = payloads(&after)[..] else { panic!("one datagram") };
     let before = feed.packet(before).expect("a real packet");
@@ -239,7 +240,7 @@ fn control_messages_tell_what_a_packet_is() {
         ("C_Z_End_of_Day", PacketKind::Data),
     ] {
         for (folder, line) in
-            [("Cts.Cta.v2.11.b", cta::Line::Trades), ("Cqs.Cta.v2.10.a", cta::Line::Quotes)]
+            [("Cts.Cta.v2.11.b", cta::CtaFeed::Trades), ("Cqs.Cta.v2.10.a", cta::CtaFeed::Quotes)]
         {
             let Some(capture) = data(&format!("omi/Siac/{folder}/{name}.pcap")) else { return };
             let feed = cta::Cta::new(line);

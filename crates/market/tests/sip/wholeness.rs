@@ -1,18 +1,18 @@
 //! Truncated and corrupted frames yield a specific error, never a panic.
 
-use weir_feed::cta::{Cta, Line};
+use weir_feed::cta::{Cta, CtaFeed};
 use weir_feed::iex::{Iex, Protocol};
 use weir_feed::opra::Opra;
-use weir_feed::{Collected, Context, Feed, FeedError};
+use weir_feed::{CollectedUpdates, Context, Feed, FeedError};
 
 use crate::capture::data;
 use crate::iex::framed;
 use crate::udp_capture::payloads;
 
 /// Decodes a whole datagram; the first framing error ends it, errors of messages do not.
-fn decode(feed: &mut impl Feed, datagram: &[u8]) -> Result<Collected, FeedError> {
+fn decode(feed: &mut impl Feed, datagram: &[u8]) -> Result<CollectedUpdates, FeedError> {
     let packet = feed.packet(datagram)?;
-    let (mut rest, mut told) = (packet.messages, Collected::default());
+    let (mut rest, mut told) = (packet.messages, CollectedUpdates::default());
     feed.look_ahead(rest);
     while !rest.is_empty() {
         let (message, tail) = feed.next_message(rest)?;
@@ -50,7 +50,7 @@ fn ruin<F: Feed>(feed: impl Fn() -> F, has_checksum: bool, datagram: &[u8]) {
                 let message = &changed[message_len..];
                 feed().look_ahead(message);
                 if message_len >= 20 {
-                    _ = feed().decode(&context, message, &mut Collected::default());
+                    _ = feed().decode(&context, message, &mut CollectedUpdates::default());
                 }
             }
         }
@@ -90,10 +90,10 @@ fn blocks_of_the_aggregators_cut_or_changed_are_refused_or_read_without_harm() {
         ruin(Opra::new, true, payloads(&capture)[0]);
     }
     for (path, line) in [
-        ("Cqs.Cta.v1.91/LongQuoteMessage.pcap", Line::Quotes),
-        ("Cts.Cta.v2.9/MultipleMessages.pcap", Line::Trades),
-        ("Cts.Cta.v2.10/TradeCorrectionMessage.pcap", Line::Trades),
-        ("Cts.Cta.v2.11.b/T_E_Fractional_Trade_Cancel-Error.pcap", Line::Trades),
+        ("Cqs.Cta.v1.91/LongQuoteMessage.pcap", CtaFeed::Quotes),
+        ("Cts.Cta.v2.9/MultipleMessages.pcap", CtaFeed::Trades),
+        ("Cts.Cta.v2.10/TradeCorrectionMessage.pcap", CtaFeed::Trades),
+        ("Cts.Cta.v2.11.b/T_E_Fractional_Trade_Cancel-Error.pcap", CtaFeed::Trades),
     ] {
         let Some(capture) = data(&format!("omi/Siac/{path}")) else { return };
         ruin(|| Cta::new(line), true, payloads(&capture)[0]);

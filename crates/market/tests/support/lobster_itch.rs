@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use weir_client::flow::{FlowEvent, FlowKind};
 use weir_feed::itch::encode;
 use weir_feed::itch::encode::{Header, stock};
-use weir_feed::moldudp64::{PacketWriter, Pushed, Session};
+use weir_feed::moldudp64::{MoldSession, PacketWriter, PushOutcome};
 use weir_types::Side;
 
 /// Converts the events of one instrument to messages.
@@ -157,18 +157,18 @@ pub struct Datagrams {
 impl Datagrams {
     /// Creates a packer for this session, from message 1 on.
     pub fn new(session: &str, len_max: usize) -> Datagrams {
-        let session = Session::new(session).expect("a session's name");
+        let session = MoldSession::new(session).expect("a session's name");
         Datagrams { writer: PacketWriter::new(session, 1, len_max), sent: Vec::new() }
     }
 
     /// Adds the next message.
     pub fn push(&mut self, message: &[u8]) {
         let pushed = self.writer.push(message);
-        if pushed == Pushed::Full {
+        if pushed == PushOutcome::Full {
             self.flush();
-            assert_eq!(self.writer.push(message), Pushed::Added);
+            assert_eq!(self.writer.push(message), PushOutcome::Added);
         } else {
-            assert_eq!(pushed, Pushed::Added);
+            assert_eq!(pushed, PushOutcome::Added);
         }
     }
 

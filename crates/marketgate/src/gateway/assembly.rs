@@ -18,12 +18,12 @@ use super::config::{MarketGatewaySection, Stages};
 use super::figures::{FlushFigures, MarketFigures, ReceiveFigures, UpdateFigures};
 use super::flush::{FlushAgent, FlushParts, flush_agent};
 use super::local::{LocalDoor, LocalDoors};
-use super::post::{Kept, PostAgent, line_names};
+use super::post::{AuditedStage, PostAgent, line_names};
 use super::receive::{Fused, ReceiveAgent, Staged, UpdateAgent};
 use super::ring::{RingReader, ring};
 use super::shm::{ShmDoor, ShmFigures};
 use super::stages::{FlushProbe, FlushReaders, Sampler, StageReaders, UpdateProbe};
-use super::told::Told;
+use super::told::FlushSlot;
 use super::update::{BATCH_MAX, UpdateParts, UpdateStage, Wishes};
 use crate::post::{PostProcessor, PostSenders, PostWatch};
 use crate::receiver::Receiver;
@@ -82,7 +82,7 @@ pub fn assemble(section: &MarketGatewaySection, host: &Host<'_>) -> anyhow::Resu
         Stages::Fused => receive_wake.clone(),
         Stages::Staged => update_wake.clone(),
     };
-    let (door, hearings) = ring::<Told>(section.flush_ring, section.flush_threads);
+    let (door, hearings) = ring::<FlushSlot>(section.flush_ring, section.flush_threads);
     let mut flush = Flush { section, host, taker: &taker, parts: Vec::new(), shm: None };
     for (index, hearing) in hearings.into_iter().enumerate() {
         flush.add(index, hearing)?;
@@ -123,7 +123,7 @@ pub fn assemble(section: &MarketGatewaySection, host: &Host<'_>) -> anyhow::Resu
         Runner::new("market-receive", receive_wake, wait_of(section, host)).on_core(core(0));
     match section.stages {
         Stages::Fused => {
-            let kept = Kept::new(Fused::new(stage, sampler, update), senders.audit);
+            let kept = AuditedStage::new(Fused::new(stage, sampler, update), senders.audit);
             runners.push(runner.with_sockets(ReceiveAgent::new(receiver, kept, receive)?));
         }
         Stages::Staged => {
@@ -131,7 +131,7 @@ pub fn assemble(section: &MarketGatewaySection, host: &Host<'_>) -> anyhow::Resu
             let reader = readers.remove(0);
             let staged =
                 Staged::new(writer, section.receive_when_full, sampler, update_wake.clone());
-            let staged = Kept::new(staged, senders.audit);
+            let staged = AuditedStage::new(staged, senders.audit);
             runners.push(runner.with_sockets(ReceiveAgent::new(receiver, staged, receive)?));
             let agent = UpdateAgent::new(reader, stage, update);
             let updating = Runner::new("market-update", update_wake, wait_of(section, host));
@@ -211,7 +211,7 @@ impl Flush<'_> {
         }
     }
 
-    fn add(&mut self, index: usize, hearing: RingReader<Told>) -> anyhow::Result<()> {
+    fn add(&mut self, index: usize, hearing: RingReader<FlushSlot>) -> anyhow::Result<()> {
         let (section, host) = (self.section, self.host);
         let mut listen = section.listen;
         if listen.port() != 0 {

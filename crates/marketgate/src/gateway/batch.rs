@@ -7,7 +7,7 @@
 use weir_feed::Update;
 
 use super::saying::Source;
-use super::stages::Begun;
+use super::stages::TimedMessage;
 
 /// Updates, their sources, and their traces.
 #[derive(Debug, Default)]
@@ -17,8 +17,8 @@ pub(super) struct Batch {
     /// The source of each update.
     pub sources: Vec<Source>,
     /// The timed updates: index and start, in order.
-    traces: Vec<(usize, Begun)>,
-    next_trace: Option<Begun>,
+    traces: Vec<(usize, TimedMessage)>,
+    next_trace: Option<TimedMessage>,
 }
 
 impl Batch {
@@ -28,7 +28,7 @@ impl Batch {
     }
 
     /// Marks the next update as timed.
-    pub fn begin_trace(&mut self, begun: Begun) {
+    pub fn begin_trace(&mut self, begun: TimedMessage) {
         self.next_trace = Some(begun);
     }
 
@@ -43,7 +43,7 @@ impl Batch {
 
     /// Returns a lookup of the start of timing by update index, to be called with increasing
     /// indices.
-    pub fn traces(&self) -> impl FnMut(usize) -> Option<Begun> + use<'_> {
+    pub fn traces(&self) -> impl FnMut(usize) -> Option<TimedMessage> + use<'_> {
         let mut traces = self.traces.iter().peekable();
         move |at| traces.next_if(|(place, _)| *place == at).map(|(_, begun)| *begun)
     }

@@ -15,7 +15,7 @@ use weir_types::{InstrumentId, Nanos};
 
 use super::ring::Slots;
 use super::stages::UpdateProbe;
-use super::told::{ChannelIndex, Told, What};
+use super::told::{ChannelIndex, FlushContent, FlushSlot};
 use super::update::{BATCH_MAX, UpdateParts, UpdateStage, WhenFull};
 use crate::capture::{CaptureFile, FileError};
 use crate::receiver::{CaptureCounts, Receiver};
@@ -41,22 +41,22 @@ struct Notices {
     definitions: BTreeMap<SymbolText, Definition>,
     channel_of: BTreeMap<InstrumentId, ChannelIndex>,
     states: BTreeMap<ChannelIndex, State>,
-    slot: Told,
+    slot: FlushSlot,
 }
 
-impl Slots<Told> for Notices {
-    fn write(&mut self, write: impl FnOnce(&mut Told)) -> bool {
+impl Slots<FlushSlot> for Notices {
+    fn write(&mut self, write: impl FnOnce(&mut FlushSlot)) -> bool {
         write(&mut self.slot);
         let channel = self.slot.channel;
         match &self.slot.what {
-            What::Define(definition) => {
+            FlushContent::Define(definition) => {
                 self.definitions.insert(definition.symbol, *definition);
                 self.channel_of.insert(definition.instrument_id, channel);
             }
-            What::Channel(_, state) => {
+            FlushContent::Channel(_, state) => {
                 self.states.insert(channel, *state);
             }
-            What::Nothing | What::Entry(_) | What::NewSession => {}
+            FlushContent::Nothing | FlushContent::Entry(_) | FlushContent::NewSession => {}
         }
         true
     }

@@ -20,7 +20,7 @@ use weir_feed::Definition;
 use weir_feed::line::State;
 use weir_io::Rng;
 use weir_io::net::{Registry, Stream, Token};
-use weir_market::conflate::{Fanout, Interest, Poll, Polled};
+use weir_market::conflate::{Fanout, Interest, Poll, PollOutcome};
 use weir_partition::event_reader::EventReader;
 use weir_runtime::Wake;
 use weir_types::{InstrumentId, Nanos, Reason, Role};
@@ -33,9 +33,9 @@ use super::link::{LIMITS, LOCAL_LIMITS, Link, Links, Subscriber};
 use super::local::LocalEntrance;
 use super::mirror::Mirror;
 use super::ring::RingReader;
-use super::shm::{Lent, ShmDoor};
+use super::shm::{RingParts, ShmDoor};
 use super::stages::FlushProbe;
-use super::told::{ChannelIndex, Told, What};
+use super::told::{ChannelIndex, FlushContent, FlushSlot};
 use super::writing::{Address, Drafts, instrument_of, put_channel, put_instrument, put_message};
 
 /// Entries taken from the ring in one cycle.
@@ -50,7 +50,7 @@ pub struct FlushParts {
     /// The source of connections from the door over HTTP.
     pub local: LocalEntrance,
     /// The ring of entries.
-    pub hearing: RingReader<Told>,
+    pub hearing: RingReader<FlushSlot>,
     /// The ring of wishes: the instruments that subscribers want.
     pub wishes: Producer<Interest>,
     /// Wakes the thread that takes them.
@@ -89,7 +89,7 @@ pub type FlushAgent = Listener<Subscribers>;
 pub struct Subscribers {
     local: LocalEntrance,
     sessions: EventReader,
-    hearing: RingReader<Told>,
+    hearing: RingReader<FlushSlot>,
     wishes: Producer<Interest>,
     /// Wishes that the ring had no room for.
     unsaid: Vec<Interest>,
@@ -161,27 +161,27 @@ impl Subscribers {
         hearing.take(HEAR_MAX, |told| {
             mirror.take(told);
             match &told.what {
-                What::Nothing => {}
-                What::Entry(entry) => {
+                FlushContent::Nothing => {}
+                FlushContent::Entry(entry) => {
                     times.handed.record(now.since(told.told_at).0);
                     *replayed = replayed.map(|newest| newest.max(entry.merged.ts_recv));
                     told.trace.iter().for_each(|trace| probe.heard(entry, trace));
                     fanout.apply(now, entry);
                 }
-                What::Define(definition) => {
+                FlushContent::Define(definition) => {
                     note_definition(definitions, definition);
                     links.iter_mut().for_each(|link| link.state.forget(definition.instrument_id));
                     shm.iter_mut().for_each(|shm| shm.forget(definition.instrument_id));
                     fanout.define(now, definition);
                 }
-                What::Channel(_, state) => {
+                FlushContent::Channel(_, state) => {
                     note_channel(channels, told, *state);
                     shm.iter_mut().for_each(|shm| shm.put_channel(now, told.channel, *state));
                     links.tell_sessions(|session_id, output| {
                         put_channel(session_id, now, told.channel, *state, output);
                     });
                 }
-                What::NewSession => fanout.new_session(),
+                FlushContent::NewSession => fanout.new_session(),
             }
         })
     }
@@ -234,7 +234,7 @@ impl Subscribers {
             return 0;
         };
         let (drafts, probe) = (&mut self.drafts, &mut self.probe);
-        shm.tell(&mut Lent { now, fanout, mirror, definitions, channels, drafts, probe })
+        shm.tell(&mut RingParts { now, fanout, mirror, definitions, channels, drafts, probe })
     }
 
     fn tell_one(&mut self, links: &mut Links, id: ConnectionId, now: Nanos) -> usize {
@@ -274,19 +274,19 @@ impl Subscribers {
         state.counts.messages += sent;
         add(&self.figures.counters.messages, sent);
         match polled {
-            Polled::Sent { .. } if room == 0 => {}
-            Polled::Sent { left, .. } => {
+            PollOutcome::Sent { .. } if room == 0 => {}
+            PollOutcome::Sent { left, .. } => {
                 if left > 0 {
                     self.hot.insert(id);
                 } else if let Some(at) = self.fanout.next_due(subscriber) {
                     self.due.push(Reverse((at, id)));
                 }
             }
-            Polled::Disconnect(_) => {
+            PollOutcome::Disconnect(_) => {
                 links.end(id, Reason::SlowConsumer, now);
                 add(&self.figures.counters.disconnected, 1);
             }
-            Polled::Unknown => {}
+            PollOutcome::Unknown => {}
         }
         links.touch(id);
         usize::try_from(sent).unwrap_or(usize::MAX)
@@ -421,7 +421,7 @@ fn note_definition(definitions: &mut Vec<Option<Definition>>, definition: &Defin
     definitions[index] = Some(*definition);
 }
 
-fn note_channel(channels: &mut Vec<State>, told: &Told, state: State) {
+fn note_channel(channels: &mut Vec<State>, told: &FlushSlot, state: State) {
     let channel: ChannelIndex = told.channel;
     let index = usize::from(channel);
     if channels.len() <= index {

@@ -10,7 +10,7 @@ use weir_market::book::{BooksConfig, OrderIds};
 use weir_market::conflate::{Bbo, Body, BookView, DayStatistics, Entry, Kind, Stamp, Status};
 use weir_types::{InstrumentId, Price, Qty, Side};
 
-use super::told::{ChannelIndex, Told, What};
+use super::told::{ChannelIndex, FlushContent, FlushSlot};
 
 /// The state of an instrument besides its books.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,25 +55,25 @@ impl Mirror {
     }
 
     /// Applies a slot; called for an entry before subscribers receive it.
-    pub fn take(&mut self, told: &Told) {
+    pub fn take(&mut self, told: &FlushSlot) {
         match &told.what {
-            What::Nothing | What::Define(_) => {}
-            What::Entry(entry) => self.take_entry(entry, told),
-            What::Channel(_, state) => {
+            FlushContent::Nothing | FlushContent::Define(_) => {}
+            FlushContent::Entry(entry) => self.take_entry(entry, told),
+            FlushContent::Channel(_, state) => {
                 let index = usize::from(told.channel);
                 if self.channels.len() <= index {
                     self.channels.resize(index + 1, State::Waiting);
                 }
                 self.channels[index] = *state;
             }
-            What::NewSession => {
+            FlushContent::NewSession => {
                 let of_channel = self.known.iter_mut().filter(|one| one.channel == told.channel);
                 of_channel.for_each(|known| known.floor = 0);
             }
         }
     }
 
-    fn take_entry(&mut self, entry: &Entry, told: &Told) {
+    fn take_entry(&mut self, entry: &Entry, told: &FlushSlot) {
         let index = entry.instrument_id.0 as usize;
         if self.known.len() <= index {
             self.known.resize(index + 1, Known::default());

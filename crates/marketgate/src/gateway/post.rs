@@ -11,7 +11,7 @@ use weir_feed::{Action, Definition, FeedError, Update};
 use weir_market::Books;
 use weir_market::bar::{BarBreak, BarTrade};
 use weir_market::book::Change;
-use weir_market::interval::{Activity, BookStated, Called, Quoted, Voided};
+use weir_market::interval::{Activity, BookStatement, ChannelReset, QuoteChange, StateChange};
 use weir_runtime::Agent;
 use weir_types::{InstrumentId, Nanos};
 
@@ -55,20 +55,20 @@ fn line_no(pair: u32, line: Line) -> LineNo {
 }
 
 /// A stage that first passes every datagram to the audit, if there is one.
-pub struct Kept<S> {
+pub struct AuditedStage<S> {
     stage: S,
     audit: Option<AuditSender>,
 }
 
-impl<S> Kept<S> {
+impl<S> AuditedStage<S> {
     /// Passes datagrams to `audit`, and everything to `stage`.
     #[must_use]
-    pub fn new(stage: S, audit: Option<AuditSender>) -> Kept<S> {
-        Kept { stage, audit }
+    pub fn new(stage: S, audit: Option<AuditSender>) -> AuditedStage<S> {
+        AuditedStage { stage, audit }
     }
 }
 
-impl<S: Output> Output for Kept<S> {
+impl<S: Output> Output for AuditedStage<S> {
     fn datagram(&mut self, pair: u32, line: Line, datagram: &Datagram<'_>, ts_poll: Nanos) {
         if let Some(audit) = &mut self.audit {
             let _handed = audit.send(line_no(pair, line), ts_poll, datagram);
@@ -101,7 +101,7 @@ impl<S: Output> Output for Kept<S> {
     }
 }
 
-impl<S: Stage> Stage for Kept<S> {
+impl<S: Stage> Stage for AuditedStage<S> {
     fn turn(&mut self, now: Nanos) -> usize {
         if let Some(audit) = &mut self.audit {
             audit.tell_gaps();
@@ -161,13 +161,13 @@ fn tell_statistics(
     if let Some(activity) = Activity::of(channel, update, change) {
         hand_over(to, PostEvent::Act(activity));
     }
-    if let Some(called) = Called::of(channel, update, change) {
+    if let Some(called) = StateChange::of(channel, update, change) {
         hand_over(to, PostEvent::Call(called));
     }
     if change.best.is_some() || change.is_cleared {
         let status = known.get(change.instrument_id.0 as usize).and_then(|known| known.status);
         let state = status.map(|status| status.state);
-        if let Some(quoted) = Quoted::of(channel, state, update, change) {
+        if let Some(quoted) = QuoteChange::of(channel, state, update, change) {
             hand_over(to, PostEvent::Quote(quoted));
         }
     }
@@ -183,12 +183,12 @@ pub(super) fn tell_book(
     if to.wants().statistics {
         let (channel, state) = (known.channel, known.status.map(|status| status.state));
         let quote = (&books.best(instrument_id)).into();
-        hand_over(to, PostEvent::Book(BookStated { instrument_id, channel, state, quote }));
+        hand_over(to, PostEvent::Book(BookStatement { instrument_id, channel, state, quote }));
     }
 }
 
 /// Reports that a channel's books are void.
-pub(super) fn tell_void(to: &mut PostSender, channel: ChannelIndex, voided: Voided) {
+pub(super) fn tell_void(to: &mut PostSender, channel: ChannelIndex, voided: ChannelReset) {
     if to.wants().statistics {
         hand_over(to, PostEvent::Void(channel, voided));
     }
@@ -202,9 +202,9 @@ pub(super) fn tell_channel(to: &mut PostSender, channel: ChannelIndex, event: &C
         }
         ChannelEvent::EndOfSession { .. } => hand_over(to, PostEvent::EndSession(channel)),
         ChannelEvent::Clear { reason: ClearReason::Session { .. } } => {
-            tell_void(to, channel, Voided::NewSession);
+            tell_void(to, channel, ChannelReset::NewSession);
         }
-        ChannelEvent::Clear { .. } => tell_void(to, channel, Voided::GivenUp),
+        ChannelEvent::Clear { .. } => tell_void(to, channel, ChannelReset::GivenUp),
         _ => {}
     }
 }

@@ -14,7 +14,7 @@ use weir_types::Nanos;
 
 use super::figures::{ReceiveFigures, UpdateFigures};
 use super::ring::{RingReader, RingWriter, Slots as _};
-use super::stages::{Begun, Sampler};
+use super::stages::{Sampler, TimedMessage};
 use super::update::UpdateStage;
 use crate::receiver::{ChannelEvent, ChannelKey, Origin, Output, Receiver};
 
@@ -44,7 +44,7 @@ pub enum Received {
     #[default]
     Nothing,
     /// The start of timing of the update that follows.
-    Trace(Begun),
+    Trace(TimedMessage),
     /// The definition of an instrument.
     Define(Origin, Definition),
     /// An update of an instrument.

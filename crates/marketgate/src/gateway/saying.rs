@@ -11,7 +11,7 @@ use weir_types::{InstrumentId, Nanos};
 
 use super::levels::PendingLevels;
 use super::post::tell_update;
-use super::stages::{Begun, UpdateProbe};
+use super::stages::{TimedMessage, UpdateProbe};
 use super::told::ChannelIndex;
 use crate::post::PostSender;
 use crate::receiver::{ChannelKey, Origin};
@@ -106,7 +106,7 @@ impl Saying {
     pub fn updated(
         &mut self,
         source: &Source,
-        begun: Option<Begun>,
+        begun: Option<TimedMessage>,
         update: &Update,
         change: &Change,
     ) {

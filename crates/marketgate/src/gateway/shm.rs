@@ -24,7 +24,7 @@ use weir_feed::Definition;
 use weir_feed::line::State;
 use weir_io::net::{Registry, Token};
 use weir_market::conflate::{
-    Content, Fanout, Pattern, Poll, Polled, SubscriberId, Subscription, Urgency,
+    Content, Fanout, Pattern, Poll, PollOutcome, SubscriberId, Subscription, Urgency,
 };
 use weir_runtime::ConfigError;
 use weir_shm::{Options, Writer};
@@ -238,7 +238,7 @@ impl ShmFigures {
 }
 
 /// The parts of a flush thread that the ring uses.
-pub(super) struct Lent<'a> {
+pub(super) struct RingParts<'a> {
     pub now: Nanos,
     pub fanout: &'a mut Fanout,
     pub mirror: &'a Mirror,
@@ -356,7 +356,7 @@ impl ShmDoor {
     }
 
     /// Writes pending messages; returns their number.
-    pub(super) fn tell(&mut self, lent: &mut Lent<'_>) -> usize {
+    pub(super) fn tell(&mut self, lent: &mut RingParts<'_>) -> usize {
         self.hear_asks();
         let Some(subscriber) = self.subscriber else { return 0 };
         let is_due = lent.fanout.next_due(subscriber).is_some_and(|at| at <= lent.now);
@@ -397,7 +397,7 @@ impl ShmDoor {
         }
     }
 
-    fn begin_snapshots(&mut self, lent: &mut Lent<'_>) {
+    fn begin_snapshots(&mut self, lent: &mut RingParts<'_>) {
         self.is_asked = false;
         self.not_before = Nanos(lent.now.0.saturating_add(self.snapshot_interval.0));
         add(&self.ring.figures.counters.snapshots, 1);
@@ -458,9 +458,9 @@ impl Ring {
         &mut self,
         subscriber: SubscriberId,
         is_snapshot: bool,
-        lent: &mut Lent<'_>,
+        lent: &mut RingParts<'_>,
     ) -> (usize, usize) {
-        let Lent { now, fanout, mirror, definitions, drafts, probe, .. } = lent;
+        let RingParts { now, fanout, mirror, definitions, drafts, probe, .. } = lent;
         let room = if is_snapshot { SNAPSHOTS_MAX } else { MESSAGES_MAX };
         let poll = Poll { subscriber, now: *now, room };
         let mut count = 0;
@@ -484,8 +484,8 @@ impl Ring {
         });
         probe.flushed(SHM_LINK, true);
         match polled {
-            Polled::Sent { left, .. } => (count, left),
-            Polled::Disconnect(_) | Polled::Unknown => (count, 0),
+            PollOutcome::Sent { left, .. } => (count, left),
+            PollOutcome::Disconnect(_) | PollOutcome::Unknown => (count, 0),
         }
     }
 

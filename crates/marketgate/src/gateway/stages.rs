@@ -47,7 +47,7 @@ fn system_now() -> Nanos {
 
 /// A timed message, as taken from the socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Begun {
+pub struct TimedMessage {
     /// The kernel's receive time of the datagram; `None` for a file or a connection.
     pub kernel: Option<Nanos>,
     /// The time at which the receiver took it.
@@ -57,7 +57,7 @@ pub struct Begun {
 /// A timed message, as passed to flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
-    begun: Begun,
+    begun: TimedMessage,
     told: Nanos,
     held: Nanos,
 }
@@ -72,7 +72,7 @@ pub struct Sampler {
     due_by: Nanos,
     in_group: u32,
     group_began: Nanos,
-    begun: Option<Begun>,
+    begun: Option<TimedMessage>,
     receive: Histogram,
 }
 
@@ -115,7 +115,7 @@ impl Sampler {
 
     /// Returns the start of timing of the next update, in the poll at `ts_poll`, if it is timed.
     #[inline]
-    pub fn update(&mut self, ts_poll: Nanos) -> Option<Begun> {
+    pub fn update(&mut self, ts_poll: Nanos) -> Option<TimedMessage> {
         if self.has_kernel_time {
             return self.begun.take();
         }
@@ -135,7 +135,7 @@ impl Sampler {
     }
 
     #[cold]
-    fn begin(&mut self, kernel: Option<Nanos>) -> Begun {
+    fn begin(&mut self, kernel: Option<Nanos>) -> TimedMessage {
         let received = (self.now)();
         let is_late = received >= self.due_by;
         self.in_group += 1;
@@ -154,7 +154,7 @@ impl Sampler {
         }
         self.left = self.period;
         self.due_by = Nanos(received.0.saturating_add(SAMPLE_TIME_MAX));
-        Begun { kernel, received }
+        TimedMessage { kernel, received }
     }
 
     /// Returns a reader of the measurements.
@@ -197,7 +197,7 @@ impl Mark {
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
     mark: Mark,
-    begun: Begun,
+    begun: TimedMessage,
     updated: Nanos,
 }
 
@@ -205,7 +205,7 @@ struct UnderWay {
 #[derive(Debug)]
 pub struct UpdateProbe {
     now: Now,
-    begun: Option<Begun>,
+    begun: Option<TimedMessage>,
     updated: Nanos,
     /// One message that is queued at once and one that is held: neither prevents timing the other.
     going: Option<UnderWay>,
@@ -232,7 +232,7 @@ impl Default for UpdateProbe {
 
 impl UpdateProbe {
     /// Marks the next update as timed.
-    pub fn begin(&mut self, begun: Begun) {
+    pub fn begin(&mut self, begun: TimedMessage) {
         self.begun = Some(begun);
     }
 
@@ -383,7 +383,7 @@ impl FlushProbe {
     #[cold]
     fn sent(&mut self, is_all: bool) {
         let Some(Heard { trace, at, .. }) = self.heard.take().filter(|_| is_all) else { return };
-        let Trace { begun: Begun { kernel, received }, held, .. } = trace;
+        let Trace { begun: TimedMessage { kernel, received }, held, .. } = trace;
         let now = (self.now)();
         self.socket.record(now.since(at).0);
         self.inside.record(now.since(received).since(held).0);

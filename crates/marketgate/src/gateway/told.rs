@@ -17,11 +17,11 @@ pub type ChannelIndex = u16;
 
 /// The content of a slot.
 #[derive(Clone, Debug, Default)]
-pub enum What {
+pub enum FlushContent {
     /// An unused slot.
     #[default]
     Nothing,
-    /// An entry of the priority queue; [`Told::updates`] apply before it.
+    /// An entry of the priority queue; [`FlushSlot::updates`] apply before it.
     Entry(Entry),
     /// The definition of an instrument.
     Define(Definition),
@@ -33,9 +33,9 @@ pub enum What {
 
 /// A slot of the ring. Its vectors keep their memory.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct FlushSlot {
     /// The content.
-    pub what: What,
+    pub what: FlushContent,
     /// The channel of the content.
     pub channel: ChannelIndex,
     /// The time at which the slot was written, by the update stage's clock.
@@ -48,12 +48,12 @@ pub struct Told {
     pub statistics: DayStatistics,
 }
 
-impl Told {
+impl FlushSlot {
     /// Clears the slot but keeps its memory.
     pub fn begin(&mut self, now: Nanos) {
         self.updates.clear();
         self.told_at = now;
         self.trace = None;
-        self.what = What::Nothing;
+        self.what = FlushContent::Nothing;
     }
 }

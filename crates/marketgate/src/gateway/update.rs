@@ -14,7 +14,7 @@ use weir_market::conflate::{
     Bbo, Body, BookView, Conflator, ConflatorConfig, DayStatistics, Entry, Interest, Kind, Stamp,
     Status,
 };
-use weir_market::interval::Voided;
+use weir_market::interval::ChannelReset;
 use weir_market::{Books, BooksConfig};
 use weir_runtime::Wake;
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
@@ -24,8 +24,8 @@ use super::levels::PendingLevels;
 use super::post::{hand_over, tell_book, tell_channel, tell_void};
 use super::ring::{RingWriter, Slots};
 use super::saying::{Known, Saying, bbo_of};
-use super::stages::{Begun, UpdateProbe};
-use super::told::{ChannelIndex, Told, What};
+use super::stages::{TimedMessage, UpdateProbe};
+use super::told::{ChannelIndex, FlushContent, FlushSlot};
 use crate::post::{PostEvent, PostSender};
 use crate::receiver::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
 
@@ -67,7 +67,7 @@ enum Notice {
 pub type Wishes = Consumer<Interest>;
 
 /// Builds books from updates and sends conflated changes to the flush threads.
-pub struct UpdateStage<D = RingWriter<Told>> {
+pub struct UpdateStage<D = RingWriter<FlushSlot>> {
     books: Books,
     saying: Saying,
     batch: Batch,
@@ -89,7 +89,7 @@ struct View<'a> {
 }
 
 /// The parts of an [`UpdateStage`].
-pub struct UpdateParts<D = RingWriter<Told>> {
+pub struct UpdateParts<D = RingWriter<FlushSlot>> {
     /// The configuration of the books.
     pub books: BooksConfig,
     /// The maximum number of updates in a batch: [`BATCH_MAX`], or 1 to disable batching.
@@ -110,7 +110,7 @@ pub struct UpdateParts<D = RingWriter<Told>> {
     pub probe: UpdateProbe,
 }
 
-impl<D: Slots<Told>> UpdateStage<D> {
+impl<D: Slots<FlushSlot>> UpdateStage<D> {
     /// Creates a stage without state.
     #[must_use]
     pub fn new(parts: UpdateParts<D>) -> UpdateStage<D> {
@@ -169,7 +169,7 @@ impl<D: Slots<Told>> UpdateStage<D> {
     }
 
     /// Marks the next update as timed.
-    pub fn begin_trace(&mut self, begun: Begun) {
+    pub fn begin_trace(&mut self, begun: TimedMessage) {
         self.batch.begin_trace(begun);
     }
 
@@ -258,7 +258,7 @@ impl<D: Slots<Told>> UpdateStage<D> {
         done
     }
 
-    fn tell(&mut self, write: impl FnOnce(&mut Told)) -> bool {
+    fn tell(&mut self, write: impl FnOnce(&mut FlushSlot)) -> bool {
         let is_told = self.door.write(write);
         self.counts.told += u64::from(is_told);
         self.counts.full += u64::from(!is_told);
@@ -290,7 +290,7 @@ impl<D: Slots<Told>> UpdateStage<D> {
         match cleared {
             Some((source, InstrumentId(0), _)) => {
                 if let Some(post) = self.saying.post.as_mut().filter(|_| !source.is_snapshot) {
-                    tell_void(post, source.channel, Voided::Emptied);
+                    tell_void(post, source.channel, ChannelReset::Emptied);
                 }
                 self.clear(source.channel, false);
             }
@@ -335,7 +335,7 @@ impl<D: Slots<Told>> UpdateStage<D> {
     }
 }
 
-impl<D: Slots<Told>> Output for UpdateStage<D> {
+impl<D: Slots<FlushSlot>> Output for UpdateStage<D> {
     fn define(&mut self, origin: &Origin, definition: &Definition) {
         self.take_batch();
         let channel = self.saying.channel_index(origin.channel);
@@ -392,18 +392,18 @@ impl<D: Slots<Told>> Output for UpdateStage<D> {
 }
 
 impl Notice {
-    fn write(&self, now: Nanos, told: &mut Told) {
+    fn write(&self, now: Nanos, told: &mut FlushSlot) {
         told.begin(now);
         (told.channel, told.what) = match *self {
-            Notice::Define(channel, definition) => (channel, What::Define(definition)),
-            Notice::Channel(channel, key, state) => (channel, What::Channel(key, state)),
-            Notice::NewSession(channel) => (channel, What::NewSession),
+            Notice::Define(channel, definition) => (channel, FlushContent::Define(definition)),
+            Notice::Channel(channel, key, state) => (channel, FlushContent::Channel(key, state)),
+            Notice::NewSession(channel) => (channel, FlushContent::NewSession),
         };
     }
 }
 
 fn write_entry(
-    told: &mut Told,
+    told: &mut FlushSlot,
     now: Nanos,
     entry: &Entry,
     books: &Books,
@@ -414,7 +414,7 @@ fn write_entry(
     let known = known.get(id.0 as usize).copied().unwrap_or_default();
     told.begin(now);
     told.channel = known.channel;
-    told.what = What::Entry(*entry);
+    told.what = FlushContent::Entry(*entry);
     let Stamp { sequence, ts_event, .. } = known.last_change;
     let at = |action| Update { instrument_id: id, sequence, ts_event, action };
     match entry.body {

@@ -2,7 +2,7 @@
 
 use weir_feed::line::State;
 use weir_feed::{Action, Definition, PRICE_EXPONENT};
-use weir_market::conflate::{Body, BookView, Entry, Merged, Message};
+use weir_market::conflate::{Body, BookView, Entry, MergedChanges, Message};
 use weir_types::{
     AnySide, FeedState, InstrumentId, Nanos, OrderAction, Price, Qty, SessionId, Side,
 };
@@ -47,7 +47,7 @@ pub fn put_message(
     let flags = flags_of(entry, mirror);
     match entry.body {
         Body::Bbo(best) => {
-            let Merged { change_count, first_sequence, last_sequence, ts_event, ts_recv } =
+            let MergedChanges { change_count, first_sequence, last_sequence, ts_event, ts_recv } =
                 entry.merged;
             let quote = MarketQuote {
                 first_sequence,
@@ -67,12 +67,14 @@ pub fn put_message(
             };
             put_frame(&quote, out);
         }
-        Body::Book => put_levels(to, entry, flags, message.depth, mirror, drafts, out),
+        Body::Book => {
+            put_levels(&Outgoing { to, entry, flags, mirror }, message.depth, drafts, out);
+        }
         Body::Statistics => put_frame(&statistics(to, entry, mirror), out),
         Body::Status(_) => put_frame(&status(to, entry, flags), out),
         Body::Trade(_) => put_frame(&trade(to, entry, flags), out),
         Body::Order(_) => put_frame(&order(to, entry, flags), out),
-        Body::OrdersSnapshot => put_orders(to, entry, flags, mirror, drafts, out),
+        Body::OrdersSnapshot => put_orders(&Outgoing { to, entry, flags, mirror }, drafts, out),
         Body::Gap(_) => put_frame(&gap(to, entry), out),
     }
 }
@@ -124,15 +126,16 @@ fn flags_of(entry: &Entry, mirror: &Mirror) -> MarketFlags {
     flags
 }
 
-fn put_levels(
+/// A message whose content is read from the mirror: its recipient, its entry, and its flags.
+struct Outgoing<'a> {
     to: Address,
-    entry: &Entry,
+    entry: &'a Entry,
     flags: MarketFlags,
-    depth: usize,
-    mirror: &Mirror,
-    drafts: &mut Drafts,
-    out: &mut Vec<u8>,
-) {
+    mirror: &'a Mirror,
+}
+
+fn put_levels(of: &Outgoing<'_>, depth: usize, drafts: &mut Drafts, out: &mut Vec<u8>) {
+    let Outgoing { to, entry, flags, mirror } = *of;
     let levels = &mut drafts.levels;
     levels.clear();
     for side in [Side::Buy, Side::Sell] {
@@ -158,14 +161,8 @@ fn put_levels(
     });
 }
 
-fn put_orders(
-    to: Address,
-    entry: &Entry,
-    flags: MarketFlags,
-    mirror: &Mirror,
-    drafts: &mut Drafts,
-    out: &mut Vec<u8>,
-) {
+fn put_orders(of: &Outgoing<'_>, drafts: &mut Drafts, out: &mut Vec<u8>) {
+    let Outgoing { to, entry, flags, mirror } = *of;
     let id = entry.instrument_id;
     drafts.orders.clear();
     for side in [Side::Buy, Side::Sell] {

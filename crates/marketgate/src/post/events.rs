@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_feed::Definition;
 use weir_market::bar::{BarBreak, BarTrade};
-use weir_market::interval::{Activity, BookStated, Called, Quoted, Voided};
+use weir_market::interval::{Activity, BookStatement, ChannelReset, QuoteChange, StateChange};
 use weir_types::Nanos;
 
-use super::audit::Handed;
+use super::audit::SendOutcome;
 
 /// An event for bars and statistics. Channels have their numbers in the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +24,13 @@ pub enum PostEvent {
     /// An order or a trade, for statistics.
     Act(Activity),
     /// A new best bid and offer, for statistics.
-    Quote(Quoted),
+    Quote(QuoteChange),
     /// A new trading state, for statistics.
-    Call(Called),
+    Call(StateChange),
     /// A book as of a snapshot, for statistics.
-    Book(BookStated),
+    Book(BookStatement),
     /// An invalidation of a channel's books, for statistics.
-    Void(u16, Voided),
+    Void(u16, ChannelReset),
     /// Messages of a channel were missed.
     Gap(u16),
     /// Events before this one found no room in the ring.
@@ -54,7 +54,7 @@ impl PostEvent {
 
 /// The events to send into a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wants {
+pub struct EventSelection {
     /// Events for bars.
     pub bars: bool,
     /// Events for statistics.
@@ -86,7 +86,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct PostSender {
     ring: Producer<PostEvent>,
-    wants: Wants,
+    wants: EventSelection,
     shared: Arc<Shared>,
     has_gap: bool,
 }
@@ -101,7 +101,7 @@ pub struct PostReceiver {
 
 /// Creates a ring of `count` events.
 #[must_use]
-pub fn post_events(count: usize, wants: Wants) -> (PostSender, PostReceiver) {
+pub fn post_events(count: usize, wants: EventSelection) -> (PostSender, PostReceiver) {
     // One more slot, so that an event and the gap before it fit together.
     let (producer, consumer) = RingBuffer::new(count.saturating_add(1));
     let shared = Arc::new(Shared::default());
@@ -112,17 +112,17 @@ pub fn post_events(count: usize, wants: Wants) -> (PostSender, PostReceiver) {
 impl PostSender {
     /// The events to send.
     #[must_use]
-    pub fn wants(&self) -> Wants {
+    pub fn wants(&self) -> EventSelection {
         self.wants
     }
 
     /// Sends an event. Never blocks.
-    pub fn send(&mut self, event: &PostEvent) -> Handed {
+    pub fn send(&mut self, event: &PostEvent) -> SendOutcome {
         let needed = 1 + usize::from(self.has_gap);
         if self.ring.slots() < needed {
             self.has_gap = true;
             add_one(&self.shared.dropped);
-            return Handed::Dropped;
+            return SendOutcome::Dropped;
         }
         if std::mem::take(&mut self.has_gap) {
             self.push(PostEvent::Untold);
@@ -132,7 +132,7 @@ impl PostSender {
         }
         add_one(&self.shared.taken);
         self.push(*event);
-        Handed::Taken
+        SendOutcome::Taken
     }
 
     /// The number of events dropped for lack of room.

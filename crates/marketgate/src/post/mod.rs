@@ -22,7 +22,7 @@ mod table;
 
 pub use bars::{Bars, BarsFigures};
 pub use config::{AuditSection, BarsSection, NamedKind, PostSection, StatisticsSection, WhenFull};
-pub use events::{EventFigures, PostEvent, PostReceiver, PostSender, Wants, post_events};
+pub use events::{EventFigures, EventSelection, PostEvent, PostReceiver, PostSender, post_events};
 pub use processor::{PostFigures, PostProcessor, PostSenders, PostWatch};
 pub use statistics::{Statistics, StatisticsFigures};
 pub use storage::{FileSystem, Storage, StoredFile};

@@ -13,7 +13,9 @@ use super::audit::{
 };
 use super::bars::{Bars, BarsFigures};
 use super::config::PostSection;
-use super::events::{EventFigures, PostEvent, PostReceiver, PostSender, Wants, post_events};
+use super::events::{
+    EventFigures, EventSelection, PostEvent, PostReceiver, PostSender, post_events,
+};
 use super::statistics::{Statistics, StatisticsFigures};
 use super::storage::{FileSystem, Storage};
 
@@ -119,9 +121,9 @@ impl PostProcessor {
         let bars = section.bars.as_ref().map(|config| Bars::new(config, storage)).transpose()?;
         let statistics = section.statistics.as_ref();
         let statistics = statistics.map(|config| Statistics::new(config, storage)).transpose()?;
-        let wants = Wants { bars: bars.is_some(), statistics: statistics.is_some() };
+        let wants = EventSelection { bars: bars.is_some(), statistics: statistics.is_some() };
         let mut events = None;
-        if wants != Wants::default() {
+        if wants != EventSelection::default() {
             let of_statistics = section.statistics.as_ref().map(|config| config.events as usize);
             let (sender, receiver) = post_events(of_statistics.unwrap_or(EVENTS_MAX), wants);
             (senders.events, events) = (Some(sender), Some(receiver));

@@ -105,14 +105,14 @@ pub(super) mod full {
 
     /// The file system with this many bytes left to write; removing files frees none.
     #[derive(Clone)]
-    pub struct Filling(pub Arc<AtomicU64>);
+    pub struct LimitedStorage(pub Arc<AtomicU64>);
 
     struct FillingFile(File, Arc<AtomicU64>);
 
-    impl Filling {
+    impl LimitedStorage {
         /// Creates a file system with this much space.
-        pub fn with(bytes: u64) -> Filling {
-            Filling(Arc::new(AtomicU64::new(bytes)))
+        pub fn with(bytes: u64) -> LimitedStorage {
+            LimitedStorage(Arc::new(AtomicU64::new(bytes)))
         }
 
         /// Sets the space that is left.
@@ -121,7 +121,7 @@ pub(super) mod full {
         }
     }
 
-    impl Storage for Filling {
+    impl Storage for LimitedStorage {
         fn create(&mut self, path: &Path) -> io::Result<Box<dyn StoredFile>> {
             Ok(Box::new(FillingFile(File::create_new(path)?, Arc::clone(&self.0))))
         }

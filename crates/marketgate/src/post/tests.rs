@@ -18,8 +18,8 @@ use weir_market::bar::{BarBreak, BarBuilder, BarEvent, BarTrade};
 use weir_market::book::TradePrint;
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
-use super::audit::{AuditFile, AuditItem, Handed};
-use super::storage::full::Filling;
+use super::audit::{AuditFile, AuditItem, SendOutcome};
+use super::storage::full::LimitedStorage;
 use super::*;
 
 const SECOND: u64 = 1_000_000_000;
@@ -381,7 +381,7 @@ fn a_file_ends_by_time_day_and_size_and_is_there_whole_or_not_at_all() {
 #[test]
 fn a_full_disk_loses_the_open_file_counts_its_rows_and_leaves_nothing_half_done() {
     let dir = tempfile::tempdir().expect("a directory");
-    let disk = Filling::with(u64::MAX);
+    let disk = LimitedStorage::with(u64::MAX);
     let config = BarsSection { group_rows: 4, ..config(dir.path(), &["ticks-1"]) };
     let mut bars = Bars::new(&config, &mut || Box::new(disk.clone())).expect("it begins");
     let push = |bars: &mut Bars, count: u64| {
@@ -414,12 +414,12 @@ fn feed(senders: &mut processor::PostSenders, count: u64) -> (u64, u64) {
         let datagram = Datagram { ts_recv: Nanos(START + number), src, dst, payload };
         let audit = senders.audit.as_mut().expect("it is configured");
         match audit.send(LineNo(0), Nanos(START + number), &datagram) {
-            Handed::Taken => kept += 1,
-            Handed::Dropped => dropped += 1,
+            SendOutcome::Taken => kept += 1,
+            SendOutcome::Dropped => dropped += 1,
         }
         let events = senders.events.as_mut().expect("it is configured");
         let trade = trade(1, START + number, 7, 1, number);
-        let _: Handed = events.send(&PostEvent::Trade(trade));
+        let _: SendOutcome = events.send(&PostEvent::Trade(trade));
     }
     (kept, dropped)
 }

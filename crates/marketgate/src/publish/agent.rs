@@ -13,8 +13,8 @@ use weir_market::publish::{Channel, RequestServer};
 use weir_runtime::Agent;
 use weir_types::{InstrumentId, Nanos};
 
-use super::figures::{MarketNow, PublishFigures};
-use super::hearing::{Heard, Hearing, HearingParts};
+use super::figures::{PublishFigures, PublishedMarket};
+use super::hearing::{Hearing, HearingParts, ReadOutcome};
 
 /// The maximum number of events of one duty cycle.
 const EVENTS_MAX: usize = 512;
@@ -102,13 +102,13 @@ impl PublishAgent {
             let session = self.channel.session();
             let PublishAgent { channel, out, hearing, .. } = self;
             match hearing.hear(&mut channel.sink(|packet| out.send(packet, now))) {
-                Heard::Event { is_definition } => {
+                ReadOutcome::Event { is_definition } => {
                     let is_other = is_definition || self.channel.session() != session;
                     if self.channel.is_live() && is_other {
                         self.show_market();
                     }
                 }
-                Heard::UpToDate => {
+                ReadOutcome::UpToDate => {
                     self.is_up_to_date(now);
                     self.tell(count);
                     return count;
@@ -195,7 +195,7 @@ impl PublishAgent {
         let session = session.map(|s| String::from_utf8_lossy(&s.0).into_owned());
         let published = publication.published_count() as u64;
         self.out.figures.counters.published.store(published, Ordering::Relaxed);
-        self.out.figures.show(MarketNow {
+        self.out.figures.show(PublishedMarket {
             session: session.unwrap_or_default(),
             left_out: left_out.iter().map(|(id, why)| (id.0, why.clone())).collect(),
         });

@@ -69,12 +69,12 @@ pub struct PublishFigures {
     pub counters: PublishCounters,
     /// The snapshot server's counters, if there is one.
     pub(super) snapshots: Option<Arc<SnapshotFigures>>,
-    market: Mutex<MarketNow>,
+    market: Mutex<PublishedMarket>,
 }
 
 /// The published session and its omitted instruments.
 #[derive(Clone, Debug, Default)]
-pub(super) struct MarketNow {
+pub(super) struct PublishedMarket {
     pub(super) session: String,
     /// Omitted instruments: number and reason.
     pub(super) left_out: Vec<(u32, String)>,
@@ -82,7 +82,7 @@ pub(super) struct MarketNow {
 
 /// An instrument that is not published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
+pub struct OmittedInstrument {
     /// The instrument.
     pub instrument: u32,
     /// The reason.
@@ -100,7 +100,7 @@ pub struct PublishReport {
     #[serde(flatten)]
     pub counts: PublishCounts,
     /// Instruments omitted, with reasons.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<OmittedInstrument>,
     /// The snapshot server; absent if there is none.
     pub snapshots: Option<SnapshotReport>,
 }
@@ -118,7 +118,7 @@ impl PublishFigures {
         self.snapshots.as_deref()
     }
 
-    pub(super) fn show(&self, market: MarketNow) {
+    pub(super) fn show(&self, market: PublishedMarket) {
         *self.market.lock().unwrap_or_else(PoisonError::into_inner) = market;
     }
 
@@ -131,7 +131,9 @@ impl PublishFigures {
             requests_address: requests.to_string(),
             session: market.session,
             counts: self.counters.report(),
-            left_out: left_out.map(|(instrument, why)| LeftOut { instrument, why }).collect(),
+            left_out: left_out
+                .map(|(instrument, why)| OmittedInstrument { instrument, why })
+                .collect(),
             snapshots: self.snapshots().map(SnapshotFigures::report),
         }
     }

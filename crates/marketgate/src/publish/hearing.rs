@@ -26,7 +26,7 @@ pub struct HearingParts {
 
 /// The result of reading once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ReadOutcome {
     /// An event, which may have defined an instrument.
     Event { is_definition: bool },
     /// No new event.
@@ -49,10 +49,10 @@ impl Hearing {
     }
 
     /// Reads the next event and publishes it to `out`.
-    pub fn hear(&mut self, out: &mut impl PublishSink) -> Heard {
+    pub fn hear(&mut self, out: &mut impl PublishSink) -> ReadOutcome {
         loop {
             match self.parts.events.next(&mut self.record) {
-                ReadEvent::UpToDate => return Heard::UpToDate,
+                ReadEvent::UpToDate => return ReadOutcome::UpToDate,
                 ReadEvent::Record(_) => break,
                 ReadEvent::EpochEnded(change) => {
                     assert_kept(&change);
@@ -63,7 +63,7 @@ impl Hearing {
         let event = Event::decode(&self.record).expect("the event log holds our own messages");
         publish_event(&mut self.publication, self.parts.partition_id, &event, out);
         let is_definition = matches!(event, Event::Defined(_, Definition::DefineInstrument(_)));
-        Heard::Event { is_definition }
+        ReadOutcome::Event { is_definition }
     }
 
     /// Called when no event is pending; returns true once all events from before the start are
@@ -88,7 +88,7 @@ mod tests {
     use std::path::Path;
 
     use proptest::prelude::*;
-    use weir_feed::moldudp64::Session;
+    use weir_feed::moldudp64::MoldSession;
     use weir_feed::session_name::session_name;
     use weir_io::ThreadDisk;
     use weir_log::{EventAppend, EventLog, EventLogConfig, TailConfig, tail_in};
@@ -103,11 +103,11 @@ mod tests {
     /// Keeps the session that began last.
     #[derive(Default)]
     struct Sessions {
-        current: Option<Session>,
+        current: Option<MoldSession>,
     }
 
     impl PublishSink for Sessions {
-        fn session(&mut self, session: Session) {
+        fn session(&mut self, session: MoldSession) {
             self.current = Some(session);
         }
         fn message(&mut self, _message: &[u8]) {}
@@ -160,14 +160,14 @@ mod tests {
             let session = |epoch| Some(session_name(Calendar::new(0), Nanos(0), epoch));
             for position in (1..=EVENTS).map(Position) {
                 let heard = hearing.hear(&mut sessions);
-                prop_assert_eq!(heard, Heard::Event { is_definition: false });
+                prop_assert_eq!(heard, ReadOutcome::Event { is_definition: false });
                 // Of the epochs to whose least end since it belongs, the event is of the first.
                 let survives = |since: &[_]| since.iter().all(|(_, end)| position <= *end);
                 let first = (0..ended.len()).find(|from| survives(&ended[*from..]));
                 let expected = first.map_or(epoch, |first| ended[first].0);
                 prop_assert_eq!(sessions.current, session(expected), "at {}", position);
             }
-            prop_assert!(hearing.hear(&mut sessions) == Heard::UpToDate && hearing.is_live());
+            prop_assert!(hearing.hear(&mut sessions) == ReadOutcome::UpToDate && hearing.is_live());
             prop_assert_eq!(sessions.current, session(epoch), "before the next event");
         }
     }

@@ -11,7 +11,7 @@ mod snapshots;
 mod translate;
 
 pub use agent::{PublishAgent, PublishParts};
-pub use figures::{LeftOut, PublishFigures, PublishReport};
+pub use figures::{OmittedInstrument, PublishFigures, PublishReport};
 pub use hearing::HearingParts;
 pub use snapshots::{SnapshotAgent, SnapshotFigures, SnapshotParts, SnapshotReport};
 pub use translate::publish_event;

@@ -16,7 +16,7 @@ const ITEMS_MAX: usize = 64;
 
 /// An item of a file, as passed on.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Taken<'a> {
+pub(super) enum CaptureStep<'a> {
     Datagram(Datagram<'a>),
     /// A message of a day file, its time, and its sequence number.
     Message {
@@ -63,7 +63,7 @@ impl Capture {
     }
 
     /// Passes on the items that are due, up to a limit; returns their number.
-    pub fn poll(&mut self, now: Nanos, take: &mut dyn FnMut(&Taken<'_>)) -> usize {
+    pub fn poll(&mut self, now: Nanos, take: &mut dyn FnMut(&CaptureStep<'_>)) -> usize {
         let start = *self.start.get_or_insert(now);
         let mut done = 0;
         while done < ITEMS_MAX {
@@ -84,20 +84,20 @@ impl Capture {
     }
 
     /// Reads one item, which is passed on or kept until due; returns the number passed on.
-    fn read(&mut self, start: Nanos, now: Nanos, take: &mut dyn FnMut(&Taken<'_>)) -> usize {
+    fn read(&mut self, start: Nanos, now: Nanos, take: &mut dyn FnMut(&CaptureStep<'_>)) -> usize {
         let Capture { file, pace, waiting, counts, .. } = self;
         let mut done = 0;
         let more = file.next(&mut |item| {
             let (taken, ts) = match item {
-                Item::Datagram(datagram) => (Taken::Datagram(*datagram), datagram.ts_recv),
+                Item::Datagram(datagram) => (CaptureStep::Datagram(*datagram), datagram.ts_recv),
                 Item::Message { ts_event, message } => {
                     let (ts_event, sequence) = (*ts_event, counts.messages + 1);
-                    (Taken::Message { ts_event, message, sequence }, ts_event)
+                    (CaptureStep::Message { ts_event, message, sequence }, ts_event)
                 }
                 // A symbol mapping is numbered as a message, like the records that need it.
                 Item::Name { ts_event, message } => {
                     let (ts_event, sequence) = (*ts_event, counts.messages + 1);
-                    (Taken::Message { ts_event, message, sequence }, ts_event)
+                    (CaptureStep::Message { ts_event, message, sequence }, ts_event)
                 }
                 Item::Other(_) => return,
             };
@@ -131,10 +131,14 @@ impl Capture {
     }
 }
 
-fn hand_on(taken: &Taken<'_>, counts: &mut CaptureCounts, take: &mut dyn FnMut(&Taken<'_>)) {
+fn hand_on(
+    taken: &CaptureStep<'_>,
+    counts: &mut CaptureCounts,
+    take: &mut dyn FnMut(&CaptureStep<'_>),
+) {
     match taken {
-        Taken::Datagram(_) => counts.datagrams += 1,
-        Taken::Message { .. } => counts.messages += 1,
+        CaptureStep::Datagram(_) => counts.datagrams += 1,
+        CaptureStep::Message { .. } => counts.messages += 1,
     }
     take(taken);
 }
@@ -144,27 +148,27 @@ fn later(start: Nanos, span: Duration) -> Nanos {
 }
 
 impl Waiting {
-    fn keep(&mut self, taken: &Taken<'_>, due: Nanos) {
+    fn keep(&mut self, taken: &CaptureStep<'_>, due: Nanos) {
         let (ts, ends, bytes) = match taken {
-            Taken::Datagram(Datagram { ts_recv, src, dst, payload }) => {
+            CaptureStep::Datagram(Datagram { ts_recv, src, dst, payload }) => {
                 (*ts_recv, Some((*src, *dst)), *payload)
             }
-            Taken::Message { ts_event, message, .. } => (*ts_event, None, *message),
+            CaptureStep::Message { ts_event, message, .. } => (*ts_event, None, *message),
         };
         (self.is_there, self.due, self.ts, self.ends) = (true, due, ts, ends);
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);
     }
 
-    fn taken(&self, counts: &CaptureCounts) -> Taken<'_> {
+    fn taken(&self, counts: &CaptureCounts) -> CaptureStep<'_> {
         match self.ends {
             Some((src, dst)) => {
                 let (ts_recv, payload) = (self.ts, self.bytes.as_slice());
-                Taken::Datagram(Datagram { ts_recv, src, dst, payload })
+                CaptureStep::Datagram(Datagram { ts_recv, src, dst, payload })
             }
             None => {
                 let (ts_event, sequence) = (self.ts, counts.messages + 1);
-                Taken::Message { ts_event, message: &self.bytes, sequence }
+                CaptureStep::Message { ts_event, message: &self.bytes, sequence }
             }
         }
     }

@@ -514,7 +514,7 @@ fn millis(count: u64) -> Nanos {
 
 /// The parameters of snapshot recovery.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Glimpsing {
+pub(super) struct SnapshotRecovery {
     pub address: SocketAddr,
     pub login: Login,
     pub is_same_session: bool,
@@ -526,8 +526,8 @@ pub(super) struct Glimpsing {
 }
 
 impl GlimpseSection {
-    pub(super) fn settings(&self) -> Result<Glimpsing, PasswordError> {
-        Ok(Glimpsing {
+    pub(super) fn settings(&self) -> Result<SnapshotRecovery, PasswordError> {
+        Ok(SnapshotRecovery {
             address: self.address,
             login: login(&self.username, self.password_file.as_deref())?,
             is_same_session: self.same_session,
@@ -542,7 +542,7 @@ impl GlimpseSection {
 
 /// The parameters of a feed over a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Streaming {
+pub(super) struct StreamSettings {
     pub address: SocketAddr,
     pub login: Login,
     pub retry_min: Nanos,
@@ -550,8 +550,8 @@ pub(super) struct Streaming {
 }
 
 impl TcpSection {
-    pub(super) fn settings(&self) -> Result<Streaming, PasswordError> {
-        Ok(Streaming {
+    pub(super) fn settings(&self) -> Result<StreamSettings, PasswordError> {
+        Ok(StreamSettings {
             address: self.address,
             login: login(&self.username, Some(&self.password_file))?,
             retry_min: millis(self.retry_min_ms),

@@ -2,7 +2,7 @@
 
 use weir_feed::capture::Datagram;
 use weir_feed::line::{Channel, Line, LineConfig, Lines};
-use weir_feed::moldudp64::{SESSION_LEN, Session};
+use weir_feed::moldudp64::{MoldSession, SESSION_LEN};
 use weir_feed::{Feed, Packet};
 use weir_types::Nanos;
 
@@ -73,7 +73,8 @@ impl Inlet {
             }
         };
         if decoding.profile.is_mold() && self.notes.session != Some(packet.session) {
-            self.notes.coming = datagram.payload.first_chunk::<SESSION_LEN>().copied().map(Session);
+            self.notes.coming =
+                datagram.payload.first_chunk::<SESSION_LEN>().copied().map(MoldSession);
         }
         let is_taken = self.packet(line, &packet, times, decoding, out);
         if is_taken {

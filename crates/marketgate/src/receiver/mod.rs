@@ -30,7 +30,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use weir_feed::line::{Line, LineConfig};
-use weir_feed::moldudp64::Session;
+use weir_feed::moldudp64::MoldSession;
 use weir_feed::{FeedEntry, FeedError, PacketKind, Transport, feed_by_name};
 use weir_types::Nanos;
 
@@ -43,7 +43,7 @@ pub use self::output::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
 pub use self::recovery::RecoveryError;
 pub use self::stream::StreamError;
 
-use self::capture::{Capture, Taken};
+use self::capture::{Capture, CaptureStep};
 use self::config::{Day, TimingSection};
 use self::inlet::{Inlet, Times};
 use self::pair::{Pair, Socket};
@@ -377,25 +377,25 @@ impl LineAddresses {
     /// Takes an item of a file at the item's own time; returns false if it belongs to no line.
     fn take<O: Output>(
         &mut self,
-        taken: &Taken<'_>,
+        taken: &CaptureStep<'_>,
         now: Nanos,
         pairs: &mut Vec<Pair>,
         decoding: &mut Decoding,
         out: &mut O,
     ) -> bool {
         let (ts, address) = match taken {
-            Taken::Datagram(datagram) => (datagram.ts_recv, Some(datagram.dst)),
-            Taken::Message { ts_event, .. } => (*ts_event, None),
+            CaptureStep::Datagram(datagram) => (datagram.ts_recv, Some(datagram.dst)),
+            CaptureStep::Message { ts_event, .. } => (*ts_event, None),
         };
         let Some((place, line)) = self.find(address, pairs) else { return false };
         let times = Times { ts_recv: ts, ts_poll: now, line: ts };
         let inlet = &mut pairs[place].inlet;
         match taken {
-            Taken::Datagram(datagram) => {
+            CaptureStep::Datagram(datagram) => {
                 let _is_taken = inlet.datagram(line, datagram, times, decoding, out);
             }
-            Taken::Message { message, sequence, .. } => {
-                let (name, framed) = (Session([b' '; 10]), self.framed.of(message));
+            CaptureStep::Message { message, sequence, .. } => {
+                let (name, framed) = (MoldSession([b' '; 10]), self.framed.of(message));
                 let packet = packet_of(name, *sequence, PacketKind::Data, framed);
                 let _is_taken = inlet.packet(line, &packet, times, decoding, out);
                 inlet.end_of_packet(0, times, out);

@@ -18,15 +18,15 @@ use std::io;
 
 use weir_feed::FeedError;
 use weir_feed::line::Lines;
-use weir_feed::moldudp64::Session;
+use weir_feed::moldudp64::MoldSession;
 use weir_feed::soupbin::{Glimpse, GlimpseError, Outcome, SoupPacket};
 use weir_types::Nanos;
 
-use super::config::Glimpsing;
+use super::config::SnapshotRecovery;
 use super::counts::SnapshotCounts;
 use super::inlet::{Inlet, Times};
 use super::output::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
-use super::soup::{Arrived, Connection};
+use super::soup::{Connection, ReadOutcome};
 use super::taking::Decoding;
 
 /// The one channel of MoldUDP64's lines.
@@ -55,9 +55,9 @@ pub enum RecoveryError {
         theirs = .theirs.0.escape_ascii(), ours = .ours.0.escape_ascii())]
     OtherSession {
         /// The snapshot's session.
-        theirs: Session,
+        theirs: MoldSession,
         /// The lines' session.
-        ours: Session,
+        ours: MoldSession,
     },
     /// A message that the books need was not decoded.
     #[error("a message of the snapshot was not understood{}",
@@ -97,7 +97,7 @@ enum RecoveryOutcome {
 /// The snapshot recovery of one pair of lines.
 #[derive(Debug)]
 pub(super) struct Recovery {
-    settings: Glimpsing,
+    settings: SnapshotRecovery,
     stage: Stage,
     connection: Option<Connection>,
     since: Nanos,
@@ -110,7 +110,7 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    pub fn new(settings: Glimpsing) -> Recovery {
+    pub fn new(settings: SnapshotRecovery) -> Recovery {
         Recovery {
             settings,
             stage: Stage::Idle,
@@ -246,9 +246,9 @@ impl Recovery {
         let mut done = 0;
         for _ in 0..READS_MAX {
             match connection.receive().map_err(failed)? {
-                Arrived::Some => done += 1,
-                Arrived::Nothing => break,
-                Arrived::Closed => return Err(RecoveryError::Closed),
+                ReadOutcome::Some => done += 1,
+                ReadOutcome::Nothing => break,
+                ReadOutcome::Closed => return Err(RecoveryError::Closed),
             }
             while let Some(packet) = connection.next_packet() {
                 let ours = self.settings.is_same_session.then_some(inlet.notes.name);
@@ -368,7 +368,7 @@ impl Recovery {
 
     /// The pause before the next attempt.
     fn pause(&self) -> Nanos {
-        let Glimpsing { retry_min, retry_max, .. } = self.settings;
+        let SnapshotRecovery { retry_min, retry_max, .. } = self.settings;
         let doubled = retry_min.0.saturating_mul(1 << self.failures.saturating_sub(1).min(30));
         Nanos(doubled.min(retry_max.0))
     }
@@ -381,13 +381,13 @@ fn abandon(lines: &mut Lines, now: Nanos, taking: &mut impl weir_feed::line::Han
 }
 
 /// Refuses an answer to the login that names another session than `ours`.
-fn check_session(packet: &[u8], ours: Option<Session>) -> Result<(), RecoveryError> {
+fn check_session(packet: &[u8], ours: Option<MoldSession>) -> Result<(), RecoveryError> {
     let (Some(b'A'), Some(ours)) = (packet.first(), ours) else { return Ok(()) };
     match SoupPacket::read(packet) {
         Ok(SoupPacket::LoginAccepted { session, .. })
-            if Session(session).number() != ours.number() =>
+            if MoldSession(session).number() != ours.number() =>
         {
-            Err(RecoveryError::OtherSession { theirs: Session(session), ours })
+            Err(RecoveryError::OtherSession { theirs: MoldSession(session), ours })
         }
         _ => Ok(()),
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
 
-use weir_feed::moldudp64::{Request, Session};
+use weir_feed::moldudp64::{MoldSession, Request};
 
 use super::super::udp::BatchReceiver;
 use super::counts::RequestCounts;
@@ -26,7 +26,7 @@ impl Requester {
     }
 
     /// Sends a request. One that the system does not accept counts as lost and is repeated.
-    pub fn ask(&mut self, session: Session, sequence: u64, count: u16) {
+    pub fn ask(&mut self, session: MoldSession, sequence: u64, count: u16) {
         let request = Request { session, sequence, count }.to_bytes();
         match self.receiver.socket().send(&request) {
             Ok(_) => self.counts.sent += 1,

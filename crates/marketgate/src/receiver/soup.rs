@@ -14,7 +14,7 @@ const UNSENT_MAX: usize = 4_096;
 
 /// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arrived {
+pub(super) enum ReadOutcome {
     /// Bytes arrived: packets may be complete.
     Some,
     /// Nothing arrived yet.
@@ -75,15 +75,15 @@ impl Connection {
     }
 
     /// Reads once. All packets of the previous read must have been taken.
-    pub fn receive(&mut self) -> io::Result<Arrived> {
+    pub fn receive(&mut self) -> io::Result<ReadOutcome> {
         match self.stream.read(&mut self.buffer) {
-            Ok(0) => Ok(Arrived::Closed),
+            Ok(0) => Ok(ReadOutcome::Closed),
             Ok(len) => {
                 self.inbox.push(&self.buffer[..len]);
-                Ok(Arrived::Some)
+                Ok(ReadOutcome::Some)
             }
             Err(error) => match error.kind() {
-                io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => Ok(Arrived::Nothing),
+                io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => Ok(ReadOutcome::Nothing),
                 _ => Err(error),
             },
         }

@@ -6,18 +6,18 @@
 use std::io;
 
 use weir_feed::line::Line;
-use weir_feed::moldudp64::Session;
+use weir_feed::moldudp64::MoldSession;
 use weir_feed::soupbin::{
     HEARTBEAT_INTERVAL_NS, Login, Reject, SESSION_LEN, SILENCE_MAX_NS, SoupError, SoupPacket,
 };
 use weir_feed::{Packet, PacketKind};
 use weir_types::Nanos;
 
-use super::config::Streaming;
+use super::config::StreamSettings;
 use super::counts::StreamCounts;
 use super::inlet::{Inlet, Times};
 use super::output::Output;
-use super::soup::{Arrived, Connection};
+use super::soup::{Connection, ReadOutcome};
 use super::taking::Decoding;
 
 /// The maximum number of reads of one poll.
@@ -62,11 +62,11 @@ enum Stage {
 /// The connection that carries a feed in place of a pair of lines.
 #[derive(Debug)]
 pub(super) struct Stream {
-    settings: Streaming,
+    settings: StreamSettings,
     stage: Stage,
     connection: Option<Connection>,
     /// The session to resume; `None` for the server's current one.
-    name: Option<Session>,
+    name: Option<MoldSession>,
     framed: Framed,
     not_before: Nanos,
     failures: u32,
@@ -77,7 +77,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub fn new(settings: Streaming) -> Stream {
+    pub fn new(settings: StreamSettings) -> Stream {
         Stream {
             settings,
             stage: Stage::Down,
@@ -143,9 +143,9 @@ impl Stream {
         for _ in 0..READS_MAX {
             let Some(connection) = &mut self.connection else { return Err(StreamError::Closed) };
             match connection.receive().map_err(failed)? {
-                Arrived::Some => done += 1,
-                Arrived::Nothing => break,
-                Arrived::Closed => return Err(StreamError::Closed),
+                ReadOutcome::Some => done += 1,
+                ReadOutcome::Nothing => break,
+                ReadOutcome::Closed => return Err(StreamError::Closed),
             }
             self.heard = now;
             self.take_all(now, inlet, decoding, out)?;
@@ -202,10 +202,10 @@ impl Stream {
             match (*stage, SoupPacket::read(packet)?, *name) {
                 (_, SoupPacket::ServerHeartbeat | SoupPacket::Debug(_), _) => {}
                 (Stage::Asked, SoupPacket::LoginAccepted { session, sequence }, _) => {
-                    *name = Some(Session(session));
+                    *name = Some(MoldSession(session));
                     *stage = Stage::Flowing { sequence };
                     (*failures, counts.logins) = (0, counts.logins + 1);
-                    give(Session(session), sequence, PacketKind::Heartbeat, &[]);
+                    give(MoldSession(session), sequence, PacketKind::Heartbeat, &[]);
                 }
                 (Stage::Asked, SoupPacket::LoginRejected(reject), _) => {
                     // The server no longer has the session: it is over.
@@ -232,7 +232,7 @@ impl Stream {
         (self.stage, self.connection) = (Stage::Down, None);
         self.counts.failed += 1;
         self.counts.last_error = Some(error);
-        let Streaming { retry_min, retry_max, .. } = self.settings;
+        let StreamSettings { retry_min, retry_max, .. } = self.settings;
         let pause = match error {
             // A login that was just refused stays refused, and no session begins right after
             // another.
@@ -265,7 +265,7 @@ impl Framed {
 
 /// Builds a packet of the only channel with one message or none.
 pub(super) fn packet_of(
-    session: Session,
+    session: MoldSession,
     sequence: u64,
     kind: PacketKind,
     messages: &[u8],

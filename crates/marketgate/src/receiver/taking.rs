@@ -2,8 +2,8 @@
 //! and the [`Output`].
 
 use weir_feed::line::{Event, Handler, Run, StaleReason};
-use weir_feed::moldudp64::Session;
-use weir_feed::{AnyFeed, Context, Definition, Feed, FeedError, Profile, Sink, Update};
+use weir_feed::moldudp64::MoldSession;
+use weir_feed::{AnyFeed, Context, Definition, Feed, FeedError, Profile, Update, UpdateSink};
 use weir_types::Nanos;
 
 use super::config::Day;
@@ -34,7 +34,7 @@ impl Decoding {
     }
 
     /// Starts the day of a session whose first packet arrived at `ts_recv`.
-    fn begin_day(&mut self, name: Session, ts_recv: Nanos) {
+    fn begin_day(&mut self, name: MoldSession, ts_recv: Nanos) {
         self.feed.begin_day(self.day.midnight(Some(ts_recv)));
         self.feed.begin_session(name, ts_recv);
     }
@@ -78,7 +78,7 @@ struct Told<'a, O> {
     out: &'a mut O,
 }
 
-impl<O: Output> Sink for Told<'_, O> {
+impl<O: Output> UpdateSink for Told<'_, O> {
     fn define(&mut self, definition: &Definition) {
         self.counts.definitions += 1;
         self.out.define(self.origin, definition);
@@ -97,9 +97,9 @@ pub(super) struct Notes {
     /// The session, once one was received.
     pub session: Option<u64>,
     /// The session's name, if the feed has names.
-    pub name: Session,
+    pub name: MoldSession,
     /// The session name of the packet being taken.
-    pub coming: Option<Session>,
+    pub coming: Option<MoldSession>,
     /// True if messages are lost that a snapshot can restore.
     pub wants_snapshot: bool,
     /// True if a session began since the last check.
@@ -114,7 +114,7 @@ impl Notes {
     pub fn new() -> Notes {
         Notes {
             session: None,
-            name: Session([b' '; 10]),
+            name: MoldSession([b' '; 10]),
             coming: None,
             wants_snapshot: false,
             has_new_session: false,

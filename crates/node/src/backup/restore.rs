@@ -18,7 +18,7 @@ use weir_partition::dirs::RESTORE_UNFINISHED;
 use weir_types::{Epoch, Nanos, PartitionId};
 
 use super::manifest::{Manifest, PartitionCopy};
-use super::stored::Stored;
+use super::stored::StoredBackup;
 use super::{BROKER_DIR, BackupError, LogKind, write_file};
 
 /// 2026-01-01T00:00:00Z in seconds since the Unix epoch.
@@ -34,7 +34,7 @@ pub fn epoch_at(now: Nanos) -> Epoch {
 
 /// The restored log of a partition or source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoredLog {
     /// The kind of the log.
     pub kind: LogKind,
     /// The partition or source.
@@ -53,10 +53,10 @@ pub struct Restored {
 /// [`BackupError`]; the node's directory then has the mark of an unfinished restore, or is as empty
 /// as before.
 pub fn restore<S: Disk, D: Disk>(
-    stored: &mut Stored<S>,
+    stored: &mut StoredBackup<S>,
     mut open: impl FnMut(&str) -> Result<D, BackupError>,
     now: Nanos,
-) -> Result<Vec<Restored>, BackupError> {
+) -> Result<Vec<RestoredLog>, BackupError> {
     let mut root = open("")?;
     root.lock().map_err(BackupError::disk("the node's directory"))?;
     refuse_contents(&mut root, "the node's directory")?;
@@ -101,7 +101,7 @@ fn unmark<D: Disk>(root: &mut D) -> Result<(), weir_io::DiskError> {
 }
 
 fn put_keys<S: Disk, D: Disk>(
-    stored: &mut Stored<S>,
+    stored: &mut StoredBackup<S>,
     manifest: &Manifest,
     root: &mut D,
 ) -> Result<(), BackupError> {
@@ -114,7 +114,7 @@ fn put_keys<S: Disk, D: Disk>(
 }
 
 fn restore_broker<S: Disk, D: Disk>(
-    stored: &mut Stored<S>,
+    stored: &mut StoredBackup<S>,
     manifest: &Manifest,
     open: &mut impl FnMut(&str) -> Result<D, BackupError>,
 ) -> Result<(), BackupError> {
@@ -132,12 +132,12 @@ fn restore_broker<S: Disk, D: Disk>(
 }
 
 fn restore_log<S: Disk, D: Disk>(
-    stored: &mut Stored<S>,
+    stored: &mut StoredBackup<S>,
     kind: LogKind,
     copy: &PartitionCopy,
     open: &mut impl FnMut(&str) -> Result<D, BackupError>,
     epoch: Epoch,
-) -> Result<Restored, BackupError> {
+) -> Result<RestoredLog, BackupError> {
     let partition_id = PartitionId(copy.partition);
     let dir = kind.dir(partition_id);
     let place = format!("{dir}/{}", kind.log());
@@ -168,7 +168,7 @@ fn restore_log<S: Disk, D: Disk>(
     check_reopened(copy, &report, &place)?;
     let last_log_time = log.last_log_time();
     log.close().map_err(BackupError::log(&place))?;
-    Ok(Restored { kind, partition_id, report, last_log_time })
+    Ok(RestoredLog { kind, partition_id, report, last_log_time })
 }
 
 /// Checks that the log opened with exactly the backup's contents, in an epoch of its own.

@@ -12,19 +12,19 @@ use super::manifest::{
 use super::{BackupError, LogKind, read_file};
 
 /// A backup with a sound manifest.
-pub struct Stored<D> {
+pub struct StoredBackup<D> {
     disk: D,
     manifest: Manifest,
 }
 
-impl<D: Disk> Stored<D> {
+impl<D: Disk> StoredBackup<D> {
     /// Opens the backup in a directory.
     ///
     /// # Errors
     /// When there is none, or its manifest is damaged or newer.
-    pub fn open(mut disk: D) -> Result<Stored<D>, BackupError> {
+    pub fn open(mut disk: D) -> Result<StoredBackup<D>, BackupError> {
         let manifest = Manifest::read(&mut disk, "the backup")?.ok_or(BackupError::NoManifest)?;
-        Ok(Stored { disk, manifest })
+        Ok(StoredBackup { disk, manifest })
     }
 
     /// Returns the manifest.

@@ -55,7 +55,7 @@ pub struct Key {
 
 /// The result of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct BackupOutcome {
     /// The target's new manifest.
     pub manifest: Manifest,
     /// Files that were copied.
@@ -100,7 +100,7 @@ pub fn back_up<S: Disk, T: Disk>(
     node: NodeFiles<S>,
     target: &mut T,
     now: Nanos,
-) -> Result<Taken, BackupError> {
+) -> Result<BackupOutcome, BackupError> {
     target.lock().map_err(BackupError::disk("the target"))?;
     let before = Manifest::read(target, "the target")?;
     let mut store = Store::new(target, before)?;
@@ -207,7 +207,7 @@ impl<'a, T: Disk> Store<'a, T> {
 
     /// Syncs the names first, then writes the manifest, then removes files that only the earlier
     /// one needs.
-    fn finish(mut self, manifest: Manifest) -> Result<Taken, BackupError> {
+    fn finish(mut self, manifest: Manifest) -> Result<BackupOutcome, BackupError> {
         let finished = self
             .disk
             .sync_dir()
@@ -215,7 +215,7 @@ impl<'a, T: Disk> Store<'a, T> {
             .and_then(|()| self.remove_all_but(Some(&manifest)));
         finished.map_err(BackupError::disk("the target"))?;
         let Store { files_copied, bytes_copied, files_kept, notes, .. } = self;
-        Ok(Taken { manifest, files_copied, bytes_copied, files_kept, notes })
+        Ok(BackupOutcome { manifest, files_copied, bytes_copied, files_kept, notes })
     }
 }
 

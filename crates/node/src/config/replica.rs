@@ -51,7 +51,7 @@ impl ReplicaSection {
     pub(super) fn check(
         &self,
         ingest: Option<&IngestSection>,
-        has_broker: bool,
+        has_subscriptions: bool,
     ) -> Result<(), ConfigError> {
         let out = |value: String, want| {
             Err(ConfigError::OutOfRange { key: "replica.sources", value, want })
@@ -68,7 +68,7 @@ impl ReplicaSection {
                 return out(id.to_string(), "each source once, and none that is fed here");
             }
         }
-        if self.follows_own() && has_broker {
+        if self.follows_own() && has_subscriptions {
             let (key, value) = ("subscriptions", "(given)".to_owned());
             let want = "none where replica.sources has 1: executions are where orders are matched";
             return Err(ConfigError::OutOfRange { key, value, want });

@@ -19,11 +19,11 @@ use weir_orderstate::ingest::IngestFigures;
 use weir_orderstate::replica::ReplicaFigures;
 use weir_orderstate::router::RouterBoard;
 use weir_partition::handoff::SourcePort;
-use weir_partition::recovery::{ForPartition, Recovered};
+use weir_partition::recovery::{ForPartition, RecoveredPartition};
 use weir_partition::{Partition, PartitionFigures, PartitionParts};
 use weir_runtime::Runner;
 use weir_runtime::cycle_times::CycleTimes;
-use weir_subscribe::BrokerFigures;
+use weir_subscribe::SubscriptionsFigures;
 use weir_types::{Epoch, PartitionId};
 
 use super::cold;
@@ -47,11 +47,11 @@ pub(super) struct Assembly<'a> {
     pub(super) delivery_figures: Arc<DeliveryFigures>,
     pub(super) ingest_figures: Arc<IngestFigures>,
     pub(super) replica_figures: Arc<ReplicaFigures>,
-    pub(super) broker_figures: Arc<BrokerFigures>,
+    pub(super) subscriptions_figures: Arc<SubscriptionsFigures>,
     /// The listening address for outside cores, where they are served.
     pub(super) ingest_at: Option<SocketAddr>,
     /// The listening address for subscribers, where they are served.
-    pub(super) broker_at: Option<SocketAddr>,
+    pub(super) subscriptions_at: Option<SocketAddr>,
     /// The publisher's address for requests and its figures, where the market is published.
     pub(super) publish: Option<(SocketAddr, Arc<PublishFigures>)>,
     /// The nodes behind a router.
@@ -83,9 +83,9 @@ impl<'a> Assembly<'a> {
             delivery_figures: Arc::new(DeliveryFigures::default()),
             ingest_figures: Arc::default(),
             replica_figures: Arc::default(),
-            broker_figures: Arc::default(),
+            subscriptions_figures: Arc::default(),
             ingest_at: None,
-            broker_at: None,
+            subscriptions_at: None,
             publish: None,
             router: None,
             market_figures: None,
@@ -111,7 +111,9 @@ impl<'a> Assembly<'a> {
             delivery: self.delivery_figures.clone(),
             ingest: self.ingest_at.map(|address| (address, self.ingest_figures.clone())),
             replica: self.config.replica.as_ref().map(|_| self.replica_figures.clone()),
-            broker: self.broker_at.map(|address| (address, self.broker_figures.clone())),
+            subscriptions: self
+                .subscriptions_at
+                .map(|address| (address, self.subscriptions_figures.clone())),
             market: self.market_figures.clone(),
             publish: self.publish.clone(),
             cold: self.cold_figures.clone(),
@@ -146,7 +148,10 @@ impl<'a> Assembly<'a> {
     }
 
     /// Returns a partition's figures and adds them to the health checks.
-    pub(super) fn figures(&self, of: &Recovered) -> (PartitionId, Epoch, Arc<PartitionFigures>) {
+    pub(super) fn figures(
+        &self,
+        of: &RecoveredPartition,
+    ) -> (PartitionId, Epoch, Arc<PartitionFigures>) {
         self.health.watch_partition(of.partition_id, of.figures.clone());
         (of.partition_id, of.epoch, of.figures.clone())
     }

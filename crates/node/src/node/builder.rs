@@ -16,13 +16,13 @@ use weir_orderstate::ingest::IngestAgent;
 use weir_orderstate::replica::ReplicaAgent;
 use weir_orderstate::router::Reload;
 use weir_orderstate::stores::snapshots::SnapshotWriter;
-use weir_partition::control_feed::{ControlFeed, FedPartition};
+use weir_partition::control_import::{ControlImporter, ImportingPartition};
 use weir_partition::formats::refuse_newer;
 use weir_partition::handoff::{SourcePort, gateway_to_partition};
-use weir_partition::recovery::{Recovered, recover};
+use weir_partition::recovery::{RecoveredPartition, recover};
 use weir_probe::Drain;
 use weir_runtime::{Agent, Runner};
-use weir_subscribe::BrokerAgent;
+use weir_subscribe::SubscriptionsAgent;
 use weir_types::PartitionId;
 use weir_web::WebServer;
 
@@ -31,7 +31,7 @@ use super::doors::OuterDoor;
 use super::gateway::{WebSide, port_of};
 use super::operator::bootstrap;
 use super::probes::{Probes, keeper, start_hiccups};
-use super::threads::{Common, Cores, shadows};
+use super::threads::{CommonThreads, Cores, shadows};
 use super::{CONTROL, Node};
 use crate::config::Config;
 use crate::health::Health;
@@ -45,13 +45,13 @@ pub(super) struct Builder<'a> {
     /// The state that the parts share.
     pub(super) parts: Assembly<'a>,
     /// The recovered partitions, the control partition first.
-    pub(super) recovered: Vec<Recovered>,
+    pub(super) recovered: Vec<RecoveredPartition>,
     /// Notes for operators.
     pub(super) notes: Vec<String>,
     /// The sources of each partition's commands.
     sources: Vec<Vec<SourcePort>>,
     /// Takes definitions from the control partition to the others, if there are others.
-    feed: Option<ControlFeed>,
+    importer: Option<ControlImporter>,
     gateway: Gateway,
     newcomers: Runner,
     handshakes: Option<Runner>,
@@ -71,7 +71,7 @@ pub(super) struct Builder<'a> {
 pub(super) struct Views {
     pub(super) delivery: Runner,
     pub(super) ingest: Option<OuterDoor<IngestAgent>>,
-    pub(super) broker: Option<OuterDoor<BrokerAgent>>,
+    pub(super) subscriptions: Option<OuterDoor<SubscriptionsAgent>>,
     pub(super) publisher: Vec<Runner>,
     pub(super) cold: Vec<ColdAgent>,
     pub(super) replica: Option<ReplicaAgent>,
@@ -86,7 +86,7 @@ impl Views {
         Views {
             delivery,
             ingest: None,
-            broker: None,
+            subscriptions: None,
             publisher: Vec::new(),
             cold: Vec::new(),
             replica: None,
@@ -121,10 +121,10 @@ impl<'a> Builder<'a> {
             let ring = || gateway_to_partition(one.partition_id, parts.wakes.partition.clone());
             let (port, source) = ring();
             ports.push(port_of(port, one));
-            // The control partition begins with the operator, the others with the control feed.
+            // The control partition begins with the operator, the others with the control importer.
             let before = first.take().unwrap_or_else(|| {
                 let (port, source) = ring();
-                fed.push(FedPartition::new(port, one.engine.control_position()));
+                fed.push(ImportingPartition::new(port, one.engine.control_position()));
                 SourcePort { feedback: None, ..source }
             });
             sources.push(vec![before, source]);
@@ -137,14 +137,14 @@ impl<'a> Builder<'a> {
         let newcomers = parts.newcomers(door, &mut gateway)?;
         let web = parts.web_side(&gateway, || recovered[0].reader());
         let definitions = gateway.definition_count();
-        let feed = (!fed.is_empty()).then(|| ControlFeed::new(recovered[0].reader(), fed));
+        let importer = (!fed.is_empty()).then(|| ControlImporter::new(recovered[0].reader(), fed));
         let gateway_port = Some(gateway_port);
         Ok(Builder {
             parts,
             recovered,
             notes,
             sources,
-            feed,
+            importer,
             gateway,
             newcomers,
             handshakes,
@@ -180,8 +180,8 @@ impl<'a> Builder<'a> {
             partitions.push(Box::new(parts.partition(partition, sources, &mut probes)));
         }
         // Definitions reach the partitions that trade in the cycle that accepts them.
-        let feed = self.feed.map(|feed| Box::new(feed) as Box<dyn Agent>);
-        partitions.splice(1..1, feed);
+        let importer = self.importer.map(|one| Box::new(one) as Box<dyn Agent>);
+        partitions.splice(1..1, importer);
         let status = Arc::new(NodeStatus {
             partitions: figures,
             web: web.hub.as_ref().map(|hub| hub.figures.clone()),
@@ -189,7 +189,7 @@ impl<'a> Builder<'a> {
             hiccups: start_hiccups(config, probes.clock.as_ref(), &mut notes),
             ..parts.status()
         });
-        let common = Common {
+        let common = CommonThreads {
             newcomers: self.newcomers,
             handshakes: self.handshakes,
             web_readers: web.readers,

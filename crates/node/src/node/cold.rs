@@ -10,7 +10,7 @@ use weir_orderstate::cold::{
     SharedPace, ends,
 };
 use weir_orderstate::token_keys::sealer;
-use weir_partition::recovery::Recovered;
+use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::{Agent, Runner, WaitStrategy};
 use weir_types::PartitionId;
 
@@ -31,7 +31,7 @@ impl Assembly<'_> {
     /// Opens the archive of the node's own orders, without a thread; returns the store's end of it.
     pub(super) fn cold(
         &self,
-        trading: &Recovered,
+        trading: &RecoveredPartition,
         pace: SharedPace,
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Option<ColdFeeder>> {

@@ -8,9 +8,9 @@ use weir_door::{Door, DoorLimits};
 use weir_io::net::Listener;
 use weir_io::{Clock, OsRng, Rng, SystemClock};
 use weir_orderstate::ingest::{IngestAgent, IngestParts, ingest_agent, ingest_to_store};
-use weir_partition::recovery::Recovered;
+use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::{Runner, RunningThread, WaitStrategy, Wake};
-use weir_subscribe::{BrokerAgent, BrokerParts, FeedParts, broker_agent};
+use weir_subscribe::{EventParts, SubscriptionsAgent, SubscriptionsParts, subscriptions_agent};
 use weir_types::Nanos;
 use weir_wire::session::NodeId;
 
@@ -71,7 +71,7 @@ impl Assembly<'_> {
 
     /// Builds the agent that outside cores connect to, where configured, and the store's end of its
     /// ring.
-    pub(super) fn ingest(&mut self, control: &Recovered) -> anyhow::Result<Ingest> {
+    pub(super) fn ingest(&mut self, control: &RecoveredPartition) -> anyhow::Result<Ingest> {
         let Some(section) = &self.config.ingest else { return Ok(None) };
         let listener = std::net::TcpListener::bind(section.listen)
             .with_context(|| format!("cannot listen for cores on {}", section.listen))?;
@@ -95,43 +95,43 @@ impl Assembly<'_> {
     }
 
     /// Builds the agent of durable subscriptions, where configured.
-    pub(super) fn broker(
+    pub(super) fn subscriptions(
         &mut self,
-        control: &Recovered,
-        trading: &Recovered,
+        control: &RecoveredPartition,
+        trading: &RecoveredPartition,
         notes: &mut Vec<String>,
-    ) -> anyhow::Result<Option<OuterDoor<BrokerAgent>>> {
+    ) -> anyhow::Result<Option<OuterDoor<SubscriptionsAgent>>> {
         let Some(section) = &self.config.subscriptions else { return Ok(None) };
         let listener = std::net::TcpListener::bind(section.listen)
             .with_context(|| format!("cannot listen for subscribers on {}", section.listen))?;
-        self.broker_at = Some(listener.local_addr()?);
-        let (door, handshakes) = self.door(listener, "broker-tls", &self.wakes.broker)?;
+        self.subscriptions_at = Some(listener.local_addr()?);
+        let (door, handshakes) = self.door(listener, "subscribe-tls", &self.wakes.subscriptions)?;
         let dir = section.dir.clone().unwrap_or_else(|| self.config.dir.join("broker"));
         let id = (u128::from(OsRng.next_u64()) << 64) | u128::from(OsRng.next_u64());
         let config = section.config(id, self.config.durability);
         let (durability, quota) = (config.durability, config.quota);
-        let disk = weir_io::ThreadDisk::open(&dir, Some(self.wakes.broker.as_waker()))?;
+        let disk = weir_io::ThreadDisk::open(&dir, Some(self.wakes.subscriptions.as_waker()))?;
         let (broker, report) = weir_broker::Broker::open(config, disk, SystemClock.now())
-            .with_context(|| format!("cannot open the broker in {}", dir.display()))?;
+            .with_context(|| format!("cannot open the subscriptions in {}", dir.display()))?;
         if !report.was_closed && report.run > 1 {
             notes.push(format!(
-                "broker: {} subscriptions, {} messages not taken, found after a crash",
+                "durable subscriptions: {}, {} messages not taken, found after a crash",
                 report.subscriptions, report.messages
             ));
         }
-        let agent = broker_agent(BrokerParts {
+        let agent = subscriptions_agent(SubscriptionsParts {
             door,
             broker,
             durability,
             quota,
-            feed: FeedParts { partition_id: TRADING, events: trading.reader() },
+            events: EventParts { partition_id: TRADING, events: trading.reader() },
             sources: self.sources(),
             definitions: control.reader(),
             node_id: NodeId(control.log.log_id().to_be_bytes()),
             rng: Box::new(OsRng),
             limits: self.door_limits(section.connections_max),
             draining: self.draining.clone(),
-            figures: self.broker_figures.clone(),
+            figures: self.subscriptions_figures.clone(),
         })?;
         Ok(Some(OuterDoor { agent, handshakes }))
     }
@@ -140,7 +140,7 @@ impl Assembly<'_> {
     pub(super) fn start_doors(
         &self,
         ingest: Option<OuterDoor<IngestAgent>>,
-        broker: Option<OuterDoor<BrokerAgent>>,
+        subscriptions: Option<OuterDoor<SubscriptionsAgent>>,
         threads: &mut Vec<RunningThread>,
     ) -> anyhow::Result<()> {
         if let Some(door) = ingest {
@@ -148,10 +148,11 @@ impl Assembly<'_> {
                 .with_sockets(door.agent);
             self.start_door("ingest", runner, "ingest-tls", door.handshakes, threads)?;
         }
-        if let Some(door) = broker {
-            let runner = Runner::new("broker", self.wakes.broker.clone(), self.config.wait)
-                .with_sockets(door.agent);
-            self.start_door("broker", runner, "broker-tls", door.handshakes, threads)?;
+        if let Some(door) = subscriptions {
+            let runner =
+                Runner::new("subscribe", self.wakes.subscriptions.clone(), self.config.wait)
+                    .with_sockets(door.agent);
+            self.start_door("subscribe", runner, "subscribe-tls", door.handshakes, threads)?;
         }
         Ok(())
     }

@@ -16,10 +16,10 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
         unreachable!("the builder recovers the partitions that it is given")
     };
     let ingest = parts.ingest(control)?;
-    let broker = parts.broker(control, trading, notes)?;
+    let subscriptions = parts.subscriptions(control, trading, notes)?;
     parts.open_market(control)?;
     let replica = parts.replica()?;
     let views = builder.stores(ingest, replica)?;
     let publisher = builder.parts.publisher(&builder.recovered[1])?;
-    builder.start(Views { broker, publisher, ..views })
+    builder.start(Views { subscriptions, publisher, ..views })
 }

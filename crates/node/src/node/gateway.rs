@@ -9,7 +9,7 @@ use weir_io::net::Net;
 use weir_io::{Clock, OsRng, SystemClock};
 use weir_partition::event_reader::EventReader;
 use weir_partition::handoff::PartitionPort;
-use weir_partition::recovery::Recovered;
+use weir_partition::recovery::RecoveredPartition;
 use weir_partition::stage_clock::StageClock;
 use weir_runtime::{Runner, WaitStrategy};
 use weir_types::Nanos;
@@ -35,7 +35,7 @@ impl Assembly<'_> {
         ports: Vec<PortParts>,
         delivery: DeliveryPort,
         probes: &mut Probes,
-        recovered: &[Recovered],
+        recovered: &[RecoveredPartition],
     ) -> anyhow::Result<Gateway> {
         let mut gateway = Gateway::new(GatewayParts {
             net: Net::System,
@@ -114,6 +114,6 @@ impl Assembly<'_> {
 }
 
 /// Returns the gateway's parts for a partition.
-pub(super) fn port_of(ring: PartitionPort, of: &Recovered) -> PortParts {
+pub(super) fn port_of(ring: PartitionPort, of: &RecoveredPartition) -> PortParts {
     PortParts { ring, events: of.reader() }
 }

@@ -3,14 +3,14 @@
 use anyhow::Context;
 use weir_io::OsRng;
 use weir_marketgate::gateway::assembly::{Host, assemble};
-use weir_partition::recovery::Recovered;
+use weir_partition::recovery::RecoveredPartition;
 use weir_wire::session::NodeId;
 
 use super::assembly::Assembly;
 
 impl Assembly<'_> {
     /// Assembles the gateway; its threads start with the others.
-    pub(super) fn open_market(&mut self, control: &Recovered) -> anyhow::Result<()> {
+    pub(super) fn open_market(&mut self, control: &RecoveredPartition) -> anyhow::Result<()> {
         let Some(section) = &self.config.market_gateway else { return Ok(()) };
         let gateway = assemble(
             section,

@@ -9,7 +9,7 @@ use anyhow::Context;
 use rtrb::RingBuffer;
 use weir_io::{OsRng, Rng};
 use weir_partition::handoff::{SourcePort, Submission};
-use weir_partition::recovery::Recovered;
+use weir_partition::recovery::RecoveredPartition;
 use weir_types::hex::parse_key;
 use weir_types::{Credential, CredentialKind, FirmId, Nanos, Position, RequestNo, Role, SessionId};
 use weir_wire::reference::DefineSession;
@@ -44,7 +44,7 @@ impl Assembly<'_> {
 /// Creates the ring with the command that defines the first operator, when the control log is new.
 pub(super) fn bootstrap(
     config: &Config,
-    control: &Recovered,
+    control: &RecoveredPartition,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<SourcePort> {
     let (mut to_control, submissions) = RingBuffer::new(1);

@@ -12,7 +12,7 @@ use weir_marketgate::publish::{
     SnapshotParts,
 };
 use weir_marketgate::udp;
-use weir_partition::recovery::Recovered;
+use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::fd_poller::FdPoller;
 use weir_runtime::{Runner, Wake};
 use weir_types::Nanos;
@@ -24,7 +24,10 @@ use crate::config::MarketPublisherSection;
 
 impl Assembly<'_> {
     /// Builds the threads that publish the trading partition's market, where configured.
-    pub(super) fn publisher(&mut self, trading: &Recovered) -> anyhow::Result<Vec<Runner>> {
+    pub(super) fn publisher(
+        &mut self,
+        trading: &RecoveredPartition,
+    ) -> anyhow::Result<Vec<Runner>> {
         let Some(section) = &self.config.market_publisher else { return Ok(Vec::new()) };
         let first = trading.reader().next_record();
         anyhow::ensure!(
@@ -60,7 +63,7 @@ impl Assembly<'_> {
     fn snapshots(
         &self,
         section: &MarketPublisherSection,
-        trading: &Recovered,
+        trading: &RecoveredPartition,
     ) -> anyhow::Result<Option<(Arc<SnapshotFigures>, Runner)>> {
         let Some(address) = section.snapshots else { return Ok(None) };
         let access = section.snapshots_access().context("market_publisher")?;
@@ -87,7 +90,7 @@ impl Assembly<'_> {
     }
 }
 
-fn hearing(section: &MarketPublisherSection, trading: &Recovered) -> HearingParts {
+fn hearing(section: &MarketPublisherSection, trading: &RecoveredPartition) -> HearingParts {
     HearingParts {
         partition_id: TRADING,
         events: trading.reader(),

@@ -7,7 +7,7 @@ use weir_orderstate::cold::ColdFeeder;
 use weir_orderstate::ingest::{IngestAgent, IngestPort};
 use weir_orderstate::replica::{ReplicaAgent, ReplicaParts, UpdatePort, follow_to_store};
 use weir_orderstate::stores::StoreSettings;
-use weir_orderstate::stores::kept::KeepSources;
+use weir_orderstate::stores::kept::KeepSettings;
 use weir_orderstate::stores::own::OwnSource;
 use weir_orderstate::stores::snapshots::SnapshotWriter;
 use weir_types::hex::parse_key;
@@ -56,13 +56,13 @@ impl Builder<'_> {
             (settings, source.durability)
         };
         let sources = sources.map(settings).collect();
-        let keep = KeepSources {
+        let keep = KeepSettings {
             segment_bytes: parts.config.log.segment_bytes,
-            ..KeepSources::in_dir(&parts.config.dir)
+            ..KeepSettings::in_dir(&parts.config.dir)
         };
         let snapshot_every = parts.config.ingest.as_ref().map(|i| i.snapshot_every_bytes);
         let keep =
-            KeepSources { snapshot_every: snapshot_every.unwrap_or(keep.snapshot_every), ..keep };
+            KeepSettings { snapshot_every: snapshot_every.unwrap_or(keep.snapshot_every), ..keep };
         let own = trading.map(|trading| OwnSource {
             settings: section.settings(TRADING, None),
             older_upto: cold.as_ref().map(ColdFeeder::fed),

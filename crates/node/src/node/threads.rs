@@ -31,7 +31,7 @@ pub(super) struct Wakes {
     pub(super) web: Wake,
     pub(super) ingest: Wake,
     pub(super) replica: Wake,
-    pub(super) broker: Wake,
+    pub(super) subscriptions: Wake,
     pub(super) cold: Wake,
 }
 
@@ -47,7 +47,7 @@ impl Wakes {
             web: Wake::new(),
             ingest: Wake::new(),
             replica: Wake::new(),
-            broker: Wake::new(),
+            subscriptions: Wake::new(),
             cold: Wake::new(),
         }
     }
@@ -56,12 +56,12 @@ impl Wakes {
 /// The agents of the order path.
 pub(super) struct Cores {
     pub(super) gateway: Gateway,
-    /// The partitions, with the control feed behind the control partition.
+    /// The partitions, with the control importer behind the control partition.
     pub(super) partitions: Vec<Box<dyn Agent>>,
 }
 
 /// The threads that every role has beside its order path and its delivery thread.
-pub(super) struct Common {
+pub(super) struct CommonThreads {
     pub(super) newcomers: Runner,
     pub(super) handshakes: Option<Runner>,
     pub(super) web_readers: Option<HubAgent>,
@@ -87,7 +87,7 @@ impl Assembly<'_> {
     pub(super) fn start_threads(
         &mut self,
         cores: Cores,
-        common: Common,
+        common: CommonThreads,
         views: Views,
         wake_fd: &WakeFd,
     ) -> anyhow::Result<Vec<RunningThread>> {
@@ -95,7 +95,7 @@ impl Assembly<'_> {
         // a cycle.
         let mut threads = vec![common.newcomers.with_beat(self.beat("newcomers")).start()?];
         self.start_cores(cores, wake_fd, &mut threads)?;
-        self.start_doors(views.ingest, views.broker, &mut threads)?;
+        self.start_doors(views.ingest, views.subscriptions, &mut threads)?;
         threads.push(views.delivery.with_beat(self.beat("delivery")).start()?);
         if let Some(runner) = common.handshakes {
             threads.push(runner.with_beat(self.beat("handshakes")).start()?);

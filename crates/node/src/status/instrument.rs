@@ -1,8 +1,12 @@
 //! The instruments on the status page: definitions, with the state that follows from the events.
+//!
+//! Prices and quantities are decimals as text, by the instrument's exponents. The exponents stand
+//! beside them for clients that enter orders, whose prices and quantities are mantissas and lots.
 
 use serde::Serialize;
 use weir_client::status::phase_name;
 use weir_orderstate::markets::Market;
+use weir_types::{Price, Qty, decimal};
 use weir_wire::event::Uncrossed;
 use weir_wire::reference::DefineInstrument;
 
@@ -15,42 +19,42 @@ pub struct InstrumentReport {
     pub symbol: String,
     /// Its partition.
     pub partition: u16,
-    /// The power of ten of the price: a mantissa m is m times ten to this power.
+    /// The power of ten of a price in the protocol.
     pub price_exponent: i8,
     /// The power of ten of a lot, in units.
     pub qty_exponent: i8,
-    /// The least price step, as a mantissa; prices are multiples of it.
-    pub tick_size: i64,
+    /// The least price step; prices are multiples of it.
+    pub tick_size: String,
     /// The quantity step; quantities are multiples of it.
-    pub lot_size: u64,
-    /// The lowest price of an order, and of a market sell's trades, as a mantissa.
-    pub price_min: i64,
-    /// The highest price of an order, and of a market buy's trades, as a mantissa.
-    pub price_max: i64,
+    pub lot_size: String,
+    /// The lowest price of an order, and of a market sell's trades.
+    pub price_min: String,
+    /// The highest price of an order, and of a market buy's trades.
+    pub price_max: String,
     /// The current phase; absent when no retained event shows it.
     pub phase: Option<&'static str>,
     /// Log time of the last change of phase, nanoseconds since the Unix epoch.
     pub phase_since_ns: Option<u64>,
-    /// The price of its last trade, as a mantissa.
-    pub last_price: Option<i64>,
-    /// The price of its last uncrossing that traded, or else its definition's, as a mantissa.
-    pub static_reference: Option<i64>,
-    /// The price of its last uncrossing, as a mantissa; absent if it traded nothing.
-    pub uncrossing_price: Option<i64>,
-    /// The volume of its last uncrossing, in lots.
-    pub uncrossing_qty: Option<u64>,
-    /// Demand less supply at the price of its last uncrossing, in lots.
-    pub uncrossing_surplus: Option<i64>,
+    /// The price of its last trade.
+    pub last_price: Option<String>,
+    /// The price of its last uncrossing that traded, or else its definition's.
+    pub static_reference: Option<String>,
+    /// The price of its last uncrossing; absent if it traded nothing.
+    pub uncrossing_price: Option<String>,
+    /// The volume of its last uncrossing.
+    pub uncrossing_qty: Option<String>,
+    /// Demand less supply at the price of its last uncrossing.
+    pub uncrossing_surplus: Option<String>,
     /// Log time of its last uncrossing, nanoseconds since the Unix epoch.
     pub uncrossing_at_ns: Option<u64>,
-    /// The price of its last opening call, as a mantissa; absent if it traded nothing.
-    pub opening_price: Option<i64>,
-    /// The volume of its last opening call, in lots.
-    pub opening_qty: Option<u64>,
-    /// The price of its last closing call, as a mantissa; absent if it traded nothing.
-    pub closing_price: Option<i64>,
-    /// The volume of its last closing call, in lots.
-    pub closing_qty: Option<u64>,
+    /// The price of its last opening call; absent if it traded nothing.
+    pub opening_price: Option<String>,
+    /// The volume of its last opening call.
+    pub opening_qty: Option<String>,
+    /// The price of its last closing call; absent if it traded nothing.
+    pub closing_price: Option<String>,
+    /// The volume of its last closing call.
+    pub closing_qty: Option<String>,
     /// Its last phases, the newest at the end.
     pub phases: String,
 }
@@ -59,8 +63,11 @@ impl InstrumentReport {
     pub(super) fn of(d: &DefineInstrument, market: &Market) -> InstrumentReport {
         let uncrossing = market.last_uncrossing;
         let defined = Some(d.reference_price).filter(|price| price.0 != 0);
-        let told = |figure: fn(&Uncrossed) -> u64| uncrossing.as_ref().map(figure);
-        let price = |of: Option<Uncrossed>| of.filter(|of| !of.qty.is_zero()).map(|of| of.price.0);
+        let price = |price: Price| decimal(i128::from(price.0), d.price_exponent);
+        let qty = |qty: Qty| decimal(i128::from(qty.0), d.qty_exponent);
+        let traded_at =
+            |of: Option<Uncrossed>| of.filter(|of| !of.qty.is_zero()).map(|of| price(of.price));
+        let volume = |of: Option<Uncrossed>| of.map(|of| qty(of.qty));
         let phases: Vec<_> = market.phases.iter().flatten().map(|p| phase_name(*p)).collect();
         InstrumentReport {
             id: d.instrument_id.0,
@@ -68,23 +75,74 @@ impl InstrumentReport {
             partition: d.partition_id.0,
             price_exponent: d.price_exponent,
             qty_exponent: d.qty_exponent,
-            tick_size: d.tick_size.0,
-            lot_size: d.lot_size.0,
-            price_min: d.price_min.0,
-            price_max: d.price_max.0,
+            tick_size: price(d.tick_size),
+            lot_size: qty(d.lot_size),
+            price_min: price(d.price_min),
+            price_max: price(d.price_max),
             phase: market.phase.map(phase_name),
             phase_since_ns: market.phase_since.map(|at| at.0),
-            last_price: market.last_price.map(|price| price.0),
-            static_reference: market.static_reference.or(defined).map(|price| price.0),
-            uncrossing_price: price(uncrossing),
-            uncrossing_qty: told(|u| u.qty.0),
-            uncrossing_surplus: uncrossing.map(|u| u.surplus),
-            uncrossing_at_ns: told(|u| u.transact_time.0),
-            opening_price: price(market.opening),
-            opening_qty: market.opening.map(|of| of.qty.0),
-            closing_price: price(market.closing),
-            closing_qty: market.closing.map(|of| of.qty.0),
+            last_price: market.last_price.map(price),
+            static_reference: market.static_reference.or(defined).map(price),
+            uncrossing_price: traded_at(uncrossing),
+            uncrossing_qty: volume(uncrossing),
+            uncrossing_surplus: uncrossing
+                .map(|of| decimal(i128::from(of.surplus), d.qty_exponent)),
+            uncrossing_at_ns: uncrossing.map(|of| of.transact_time.0),
+            opening_price: traded_at(market.opening),
+            opening_qty: volume(market.opening),
+            closing_price: traded_at(market.closing),
+            closing_qty: volume(market.closing),
             phases: phases.join(" "),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use weir_types::{InstrumentId, Nanos, PartitionId, Phase, RequestNo, SessionId, Symbol};
+
+    use super::*;
+
+    fn definition() -> DefineInstrument {
+        DefineInstrument {
+            request_no: RequestNo::NONE,
+            symbol: Symbol::new("ACME").expect("a short name"),
+            tick_size: Price(5),
+            lot_size: Qty(100),
+            order_qty_max: Qty(1_000),
+            price_min: Price(-50),
+            price_max: Price(100_000),
+            reference_price: Price(1_000),
+            volatility_call: Nanos(0),
+            static_collar: 0,
+            dynamic_collar: 0,
+            session_id: SessionId::NONE,
+            instrument_id: InstrumentId(1),
+            partition_id: PartitionId(1),
+            price_exponent: -2,
+            qty_exponent: -3,
+            phase: Phase::Continuous,
+        }
+    }
+
+    #[test]
+    fn prices_and_quantities_are_decimals_as_text() {
+        let market = Market { last_price: Some(Price(1_005)), ..Market::default() };
+        let report = InstrumentReport::of(&definition(), &market);
+        let page = serde_json::to_value(report).expect("a status is JSON");
+        let wanted = [
+            ("tick_size", json!("0.05")),
+            ("lot_size", json!("0.100")),
+            ("price_min", json!("-0.50")),
+            ("price_max", json!("1000.00")),
+            ("last_price", json!("10.05")),
+            ("static_reference", json!("10.00")),
+            ("opening_price", Value::Null),
+            ("price_exponent", json!(-2)),
+        ];
+        for (name, value) in wanted {
+            assert_eq!(page[name], value, "{name}");
         }
     }
 }

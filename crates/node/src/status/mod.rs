@@ -26,7 +26,7 @@ use weir_runtime::WaitStrategy;
 use weir_runtime::cycle_times::{CycleReport, CycleTimes};
 use weir_runtime::figures;
 use weir_runtime::figures::MetricsPage;
-use weir_subscribe::{BrokerFigures, BrokerReport};
+use weir_subscribe::{SubscriptionsFigures, SubscriptionsReport};
 use weir_types::{Durability, Epoch, PartitionId};
 use weir_web::{WebFigures, WebReport};
 use weir_wire::reference::DefineInstrument;
@@ -60,7 +60,7 @@ pub struct NodeStatus {
     /// The node whose sources are followed.
     pub replica: Option<Arc<ReplicaFigures>>,
     /// The listening address for durable subscriptions and their figures, where served.
-    pub broker: Option<(std::net::SocketAddr, Arc<BrokerFigures>)>,
+    pub subscriptions: Option<(std::net::SocketAddr, Arc<SubscriptionsFigures>)>,
     /// The market-data gateway, where configured.
     pub market: Option<Arc<MarketFigures>>,
     /// The publisher of the node's own market: its address for retransmission requests, and its
@@ -113,7 +113,7 @@ figures! {
         /// Sources of another node; absent where none is followed.
         pub replica: Option<ReplicaReport>,
         /// Durable subscriptions; absent where not served.
-        pub subscriptions: Option<BrokerReport>,
+        pub subscriptions: Option<SubscriptionsReport>,
         /// The market-data gateway; absent where not configured.
         pub market: Option<MarketReport>,
         /// The node's own market; absent where not published.
@@ -271,7 +271,10 @@ impl NodeStatus {
             web: self.web.as_ref().map(|web| web.report()),
             ingest: self.ingest.as_ref().map(|(address, figures)| figures.report(*address)),
             replica: self.replica.as_ref().map(|replica| replica.report()),
-            subscriptions: self.broker.as_ref().map(|(address, figures)| figures.report(*address)),
+            subscriptions: self
+                .subscriptions
+                .as_ref()
+                .map(|(address, figures)| figures.report(*address)),
             market: self.market.as_ref().map(|market| market.report()),
             publish: self.publish.as_ref().map(|(address, figures)| figures.report(*address)),
             cold: self.cold.get(&OWN).map(|cold| cold.report(OWN)),

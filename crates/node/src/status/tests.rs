@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::Value as Json;
 use weir_marketgate::gateway::figures::{ChannelReport, FlushReport, ReceiveReport};
 use weir_marketgate::gateway::shm::ShmReport;
-use weir_marketgate::publish::{LeftOut, SnapshotReport};
+use weir_marketgate::publish::{OmittedInstrument, SnapshotReport};
 use weir_orderstate::ingest::figures::SourceReport;
 use weir_orderstate::replica::figures::FollowReport;
 use weir_orderstate::router;
@@ -75,7 +75,7 @@ impl Numbers {
                 sources: vec![source],
             }),
             replica: Some(ReplicaReport { master: self.report(), sources: vec![followed] }),
-            subscriptions: Some(BrokerReport {
+            subscriptions: Some(SubscriptionsReport {
                 address: String::new(),
                 door: self.report(),
                 queues: self.report(),
@@ -84,7 +84,7 @@ impl Numbers {
             market: Some(self.market()),
             publish: Some(PublishReport {
                 counts: self.report(),
-                left_out: vec![LeftOut { instrument: 1, why: String::new() }],
+                left_out: vec![OmittedInstrument { instrument: 1, why: String::new() }],
                 snapshots: Some(SnapshotReport {
                     counts: self.report(),
                     ..SnapshotReport::default()

@@ -22,7 +22,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use weir_cold::plant::{self, Plant};
 use weir_cold::{
     Archive, Batch, ColdConfig, ColdError, OpenReport, Pace, Place as ColdPlace, SegmentError,
-    Worked,
+    WorkOutcome,
 };
 use weir_delivery::{OlderAnswer, OlderAsk, Place, Ticket, TokenSealer};
 use weir_io::{Disk, DiskErrorKind, ThreadDisk};
@@ -416,12 +416,12 @@ impl<D: Disk> ColdAgent<D> {
             Ok(worked) => {
                 self.retry_at = None;
                 self.figures.counters.is_failing.store(false, Ordering::Relaxed);
-                if worked == Worked::Closed
+                if worked == WorkOutcome::Closed
                     && self.figures.counters.is_full.swap(false, Ordering::Relaxed)
                 {
                     tracing::info!("the disk of cold order state has room again");
                 }
-                worked != Worked::Nothing
+                worked != WorkOutcome::Nothing
             }
             Err(error) => {
                 self.on_trouble(&error, now);

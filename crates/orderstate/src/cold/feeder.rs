@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use rtrb::{Consumer, Producer};
 use weir_cold::plant::{self, Plant};
-use weir_cold::{Batch, Change, ColdError, Keys, Standing};
+use weir_cold::{Batch, Change, ColdError, EntryKind, Keys};
 use weir_delivery::{
-    Desk, Exported, ExportedAs, Held, OlderAnswer, OlderAsk, OrderStore, Place, Ticket,
+    Desk, ExportedEntry, ExportedKind, HeldOrders, OlderAnswer, OlderAsk, OrderStore, Place, Ticket,
 };
 use weir_io::{Disk, ThreadDisk};
 use weir_runtime::Wake;
@@ -257,10 +257,10 @@ impl<D: Disk> ColdFeeder<D> {
 
     /// Returns the changes that the store must keep: those not sent to the archive, and all while
     /// the change id to continue from is unknown.
-    fn held(&self) -> Option<Held> {
+    fn held(&self) -> Option<HeldOrders> {
         let is_known = !self.is_rewinding && self.rewind.is_none();
         let after = if is_known { self.port.fed } else { Place::START };
-        (!plant::is(Plant::FloorNotHeld)).then_some(Held { after, count_max: self.held_max })
+        (!plant::is(Plant::FloorNotHeld)).then_some(HeldOrders { after, count_max: self.held_max })
     }
 
     fn is_behind(&self, store: &OrderStore) -> bool {
@@ -354,7 +354,7 @@ pub fn hot_place(place: weir_cold::Place) -> Place {
     Place::new(place.seq, place.rec)
 }
 
-fn change_of<'a>(entry: &Exported<'a>) -> Change<'a> {
+fn change_of<'a>(entry: &ExportedEntry<'a>) -> Change<'a> {
     let keys = |keys: weir_delivery::filter::Keys| Keys {
         firm_id: keys.firm_id,
         account_id: keys.account_id,
@@ -362,10 +362,10 @@ fn change_of<'a>(entry: &Exported<'a>) -> Change<'a> {
     };
     Change {
         standing: match entry.exported_as {
-            ExportedAs::Live => Standing::Live,
-            ExportedAs::Ended => Standing::Ended,
-            ExportedAs::Tombstone => Standing::Tombstone,
-            ExportedAs::Leave => Standing::Leave,
+            ExportedKind::Live => EntryKind::Live,
+            ExportedKind::Ended => EntryKind::Ended,
+            ExportedKind::Tombstone => EntryKind::Tombstone,
+            ExportedKind::Leave => EntryKind::Leave,
         },
         first: entry.first,
         change_count: entry.change_count,

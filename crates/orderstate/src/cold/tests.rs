@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use weir_cold::ColdConfig;
 use weir_delivery::{
-    Asked, Desk, DeskConfig, Entitlement, Kinds, NonceCounter, OrderStore, PageSink, Question,
-    Retention, StoreConfig, TokenKey, TokenSealer,
+    Desk, DeskConfig, Entitlement, FetchOutcome, Kinds, NonceCounter, OrderStore, PageSink,
+    Question, Retention, StoreConfig, TokenKey, TokenSealer,
 };
 use weir_io::disk::sim::CrashChoice;
 use weir_io::{SimDisk, SimFaults};
@@ -248,7 +248,7 @@ impl World {
             min_token: &[],
             entitlement: Entitlement::all(),
         };
-        assert_eq!(self.desk.ask(&question, Nanos(self.now)), Asked::Accepted);
+        assert_eq!(self.desk.ask(&question, Nanos(self.now)), FetchOutcome::Accepted);
         let mut sink = Sink::default();
         for _ in 0..10_000 {
             // Discarded orders must be sent to the archive whether or not a reader waits.
@@ -502,7 +502,7 @@ fn a_reader_that_leaves_is_forgotten_and_holds_nobody_up() {
             min_token: &[],
             entitlement: Entitlement::all(),
         };
-        assert_eq!(world.desk.ask(&question, Nanos(world.now)), Asked::Accepted);
+        assert_eq!(world.desk.ask(&question, Nanos(world.now)), FetchOutcome::Accepted);
     }
     let _ = world.desk.poll(Nanos(world.now), &mut Sink::default());
     world.feeder.ask(&mut world.desk);

@@ -21,7 +21,7 @@ use weir_wire::ingest::SOURCE_FRAME_LEN_MAX;
 use weir_wire::session::NodeId;
 
 use super::figures::IngestFigures;
-use super::handoff::{Asked, IngestRequest, StorePort};
+use super::handoff::{IngestRequest, StorePort, StoreRequest};
 
 /// An incomplete frame and some of the next, and output that a core may leave unread.
 const LIMITS: Limits =
@@ -105,7 +105,7 @@ pub fn ingest_agent(parts: IngestParts) -> std::io::Result<IngestAgent> {
 
 impl Ingest {
     /// Hands something to the store; false when there is no room.
-    pub(super) fn ask(&mut self, connection: ConnectionId, what: Asked) -> bool {
+    pub(super) fn ask(&mut self, connection: ConnectionId, what: StoreRequest) -> bool {
         let request = IngestRequest { connection: connection.0, what };
         let is_asked = self.port.requests.push(request).is_ok();
         self.has_asked |= is_asked;
@@ -120,7 +120,7 @@ impl Ingest {
 
     fn tell_gone(&mut self) {
         while let Some(id) = self.gone.first().copied() {
-            if !self.ask(id, Asked::Gone) {
+            if !self.ask(id, StoreRequest::Gone) {
                 return;
             }
             self.gone.remove(0);

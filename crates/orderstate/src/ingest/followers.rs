@@ -43,6 +43,21 @@ impl History {
     }
 }
 
+/// A replica's request that waits for new entries.
+#[derive(Clone, Copy, Debug)]
+struct WaitingReplica {
+    connection: u64,
+    follow: FollowSource,
+    since: Nanos,
+}
+
+impl WaitingReplica {
+    /// Returns the time from which it gets an answer without entries.
+    fn late_from(&self) -> Nanos {
+        Nanos(self.since.0 + IDLE_WAIT)
+    }
+}
+
 /// A snapshot on its way to a replica.
 #[derive(Debug)]
 struct UnderWay {
@@ -58,14 +73,14 @@ struct UnderWay {
 #[derive(Debug)]
 pub struct Followers {
     history: History,
-    waiting: Vec<(u64, FollowSource, Nanos)>,
+    waiting: Vec<WaitingReplica>,
     snapshot: Option<UnderWay>,
     /// The number of snapshots sent.
     pub snapshots: u64,
 }
 
 /// The state from which followers are answered.
-pub struct Followed<'a> {
+pub struct FollowedState<'a> {
     /// The store.
     pub store: &'a mut OrderStore,
     /// The store's stream.
@@ -137,17 +152,17 @@ impl Followers {
     /// Takes a request; false when too many already wait.
     pub fn ask(&mut self, connection: u64, follow: FollowSource, now: Nanos) -> bool {
         // A replica has one request at a time.
-        self.waiting.retain(|(other, _, _)| *other != connection);
+        self.waiting.retain(|other| other.connection != connection);
         let has_room = self.waiting.len() < FOLLOWERS_MAX;
         if has_room {
-            self.waiting.push((connection, follow, now));
+            self.waiting.push(WaitingReplica { connection, follow, since: now });
         }
         has_room
     }
 
     /// Removes a closed connection.
     pub fn close(&mut self, connection: u64, store: &mut OrderStore) {
-        self.waiting.retain(|(other, _, _)| *other != connection);
+        self.waiting.retain(|other| other.connection != connection);
         if self.snapshot.as_ref().is_some_and(|under_way| under_way.connection == connection) {
             self.snapshot = None;
             store.cancel_snapshot();
@@ -157,23 +172,23 @@ impl Followers {
     /// Returns the time at which the first waiting request gets an empty answer.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.waiting.iter().map(|(_, _, since)| Nanos(since.0 + IDLE_WAIT)).min()
+        self.waiting.iter().map(WaitingReplica::late_from).min()
     }
 
     /// Returns the next available answer.
-    pub fn answer(&mut self, mut from: Followed<'_>, now: Nanos) -> Option<IngestAnswer> {
+    pub fn answer(&mut self, mut from: FollowedState<'_>, now: Nanos) -> Option<IngestAnswer> {
         for index in 0..self.waiting.len() {
-            let (connection, follow, since) = self.waiting[index];
-            let is_late = now.0 >= since.0 + IDLE_WAIT;
+            let replica = self.waiting[index];
+            let is_late = now >= replica.late_from();
             let mut bytes = Vec::new();
-            let is_answered =
-                self.put_answer(connection, &follow, &mut from, now, is_late, &mut bytes);
+            let is_answered = self.put_answer(&replica, &mut from, now, &mut bytes);
             if is_late && !is_answered {
                 // The replica needs a snapshot that has to wait for another one.
-                put_frame(&self.state(&follow, &from, now), &mut bytes);
+                put_frame(&self.state(&replica.follow, &from, now), &mut bytes);
             }
             if is_answered || is_late {
                 self.waiting.remove(index);
+                let connection = replica.connection;
                 return Some(IngestAnswer { connection, bytes, taken_len: 0, is_refusal: false });
             }
         }
@@ -182,13 +197,13 @@ impl Followers {
 
     fn put_answer(
         &mut self,
-        connection: u64,
-        follow: &FollowSource,
-        from: &mut Followed<'_>,
+        replica: &WaitingReplica,
+        from: &mut FollowedState<'_>,
         now: Nanos,
-        is_late: bool,
         out: &mut Vec<u8>,
     ) -> bool {
+        let WaitingReplica { connection, follow, .. } = replica;
+        let connection = *connection;
         let is_ours =
             (follow.history_high, follow.history_low) == (self.history.high, self.history.low);
         let position = Position(follow.position);
@@ -200,7 +215,7 @@ impl Followers {
             return self.put_chunk(follow, from, now, out);
         }
         if is_ours && follow.chunk_no == 0 && position <= from.committed {
-            if position == from.committed && !is_late {
+            if position == from.committed && now < replica.late_from() {
                 return false;
             }
             let mut frames = Vec::new();
@@ -215,7 +230,7 @@ impl Followers {
         self.begin_snapshot(connection, follow, from, now, out)
     }
 
-    fn state(&self, follow: &FollowSource, from: &Followed<'_>, now: Nanos) -> FollowState {
+    fn state(&self, follow: &FollowSource, from: &FollowedState<'_>, now: Nanos) -> FollowState {
         let head = from.store.head();
         FollowState {
             history_high: self.history.high,
@@ -237,7 +252,7 @@ impl Followers {
         &mut self,
         connection: u64,
         follow: &FollowSource,
-        from: &mut Followed<'_>,
+        from: &mut FollowedState<'_>,
         now: Nanos,
         out: &mut Vec<u8>,
     ) -> bool {
@@ -264,7 +279,7 @@ impl Followers {
     fn put_chunk(
         &mut self,
         follow: &FollowSource,
-        from: &mut Followed<'_>,
+        from: &mut FollowedState<'_>,
         now: Nanos,
         out: &mut Vec<u8>,
     ) -> bool {

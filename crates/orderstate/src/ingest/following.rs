@@ -7,9 +7,9 @@ use weir_wire::frame::{Framing, next_frame};
 use weir_wire::ingest::SOURCE_FRAME_LEN_MAX;
 use weir_wire::replica::FollowState;
 
-use super::feed::Feed;
 use super::followers::History;
-use crate::replica::{FollowFigures, Given, Update};
+use super::source_store::SourceStore;
+use crate::replica::{FollowFigures, Update, UpdateData};
 use crate::stores::StoreReport;
 use crate::stores::tail::EntryTail;
 
@@ -18,7 +18,7 @@ const TAKE_LEN: usize = 64 * 1024;
 
 /// The state of a followed source.
 #[derive(Debug, Default)]
-pub(super) struct Following {
+pub(super) struct FollowedSource {
     /// Entries to be ingested, and the offset already reached.
     pending: Option<(Vec<u8>, usize)>,
     /// The master's last reported state.
@@ -29,7 +29,7 @@ pub(super) struct Following {
 
 /// The outcome of ingesting pending entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Follows {
+pub(super) enum FollowOutcome {
     /// Nothing is pending.
     Idle,
     /// More is pending.
@@ -40,7 +40,7 @@ pub(super) enum Follows {
     Broken,
 }
 
-impl Feed {
+impl SourceStore {
     /// Takes the master's update, after all earlier ones are ingested: a store at once, entries
     /// over several cycles. Returns the store that was replaced, if any.
     pub(super) fn update(&mut self, update: Update, now: Nanos) -> Option<OrderStore> {
@@ -50,7 +50,7 @@ impl Feed {
         following.figures.heard_at = now;
         following.state = Some(state);
         match what {
-            Given::Store(made) => {
+            UpdateData::Store(made) => {
                 let (store, stream) = *made;
                 following.position = Position(state.position);
                 following.pending = None;
@@ -61,7 +61,7 @@ impl Feed {
                 let history = History { high: state.history_high, low: state.history_low };
                 self.followers.begin_history(history);
             }
-            Given::Entries(frames) => {
+            UpdateData::Entries(frames) => {
                 following.pending = (!frames.is_empty()).then_some((frames, 0));
             }
         }
@@ -83,18 +83,18 @@ impl Feed {
     }
 
     /// Ingests entries, up to one cycle's limit.
-    pub(super) fn take_pending(&mut self, now: Nanos) -> Follows {
-        let Some(following) = &mut self.following else { return Follows::Idle };
-        let Some((frames, mut at)) = following.pending.take() else { return Follows::Idle };
+    pub(super) fn take_pending(&mut self, now: Nanos) -> FollowOutcome {
+        let Some(following) = &mut self.following else { return FollowOutcome::Idle };
+        let Some((frames, mut at)) = following.pending.take() else { return FollowOutcome::Idle };
         let begun = at;
-        let mut follows = Follows::Idle;
+        let mut follows = FollowOutcome::Idle;
         while at < frames.len() {
             if self.stream.is_sweeping() {
-                follows = Follows::Waits;
+                follows = FollowOutcome::Waits;
                 break;
             }
             if at - begun >= TAKE_LEN {
-                follows = Follows::More;
+                follows = FollowOutcome::More;
                 break;
             }
             let Framing::Frame { len, .. } = next_frame(&frames[at..], SOURCE_FRAME_LEN_MAX) else {
@@ -109,13 +109,13 @@ impl Feed {
                 Ok(()) => self.tail.push(entry.to_vec()),
                 Err(ReplayError::Refused(Reason::StoreFull)) => {
                     following.figures.full_waits += 1;
-                    follows = Follows::Waits;
+                    follows = FollowOutcome::Waits;
                     break;
                 }
                 Err(error) => {
                     let source = self.stream.source();
                     tracing::error!(%source, %error, "a followed source is taken over anew");
-                    return Follows::Broken;
+                    return FollowOutcome::Broken;
                 }
             }
             at += len;

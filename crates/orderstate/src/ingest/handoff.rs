@@ -21,12 +21,12 @@ pub struct IngestRequest {
     /// The ingest agent's number of the connection.
     pub connection: u64,
     /// The request itself.
-    pub what: Asked,
+    pub what: StoreRequest,
 }
 
 /// The kinds of requests to the store.
 #[derive(Debug)]
-pub enum Asked {
+pub enum StoreRequest {
     /// Opens a source.
     Open(OpenSource),
     /// Ingests a batch: its whole frame.

@@ -10,7 +10,7 @@ use weir_wire::ingest::{OpenSource, SourceReject};
 use weir_wire::replica::FollowSource;
 
 use super::agent::{CoreState, Ingest};
-use super::handoff::Asked;
+use super::handoff::StoreRequest;
 use crate::stores::WINDOW;
 
 impl Ingest {
@@ -31,7 +31,7 @@ impl Ingest {
             Some((_, session_id)) if *session_id != open.session_id => Reason::NotEntitled,
             Some(_) => {
                 // A connection that has ended may have had it open.
-                let is_asked = self.has_told_gone() && self.ask(link.id, Asked::Open(*open));
+                let is_asked = self.has_told_gone() && self.ask(link.id, StoreRequest::Open(*open));
                 if is_asked && !link.state.sources.contains(&open.source_id) {
                     link.state.sources.push(open.source_id);
                 }
@@ -51,7 +51,7 @@ impl Ingest {
         let reason = match self.has_source(follow.source_id) {
             _ if session.role != Role::Supervisor => Reason::NotEntitled,
             false => Reason::UnknownSource,
-            true if self.has_told_gone() && self.ask(link.id, Asked::Follow(*follow)) => {
+            true if self.has_told_gone() && self.ask(link.id, StoreRequest::Follow(*follow)) => {
                 return Intake::Done;
             }
             true => return Intake::Wait,
@@ -73,7 +73,7 @@ impl Ingest {
             return Intake::Refused(Reason::SourceNotOpen, "source_id");
         }
         let is_over = link.state.under_way + frame.len() > WINDOW.bytes as usize;
-        if is_over || !self.ask(link.id, Asked::Batch(frame.to_vec())) {
+        if is_over || !self.ask(link.id, StoreRequest::Batch(frame.to_vec())) {
             return Intake::Wait;
         }
         link.state.under_way += frame.len();

@@ -2,12 +2,10 @@
 //!
 //! A thread of its own has the sockets ([`agent`], `intake`) and hands whole batches to the
 //! delivery agent over a bounded ring ([`handoff`]); there each source has a store and a stream
-//! ([`feeds`]). INVARIANT: the memory that a connection can occupy is bounded: its input buffer,
-//! its window in front of the store, its output.
+//! ([`source_stores`]). INVARIANT: the memory that a connection can occupy is bounded: its input
+//! buffer, its window in front of the store, its output.
 
 pub mod agent;
-mod feed;
-pub mod feeds;
 pub mod figures;
 mod followers;
 mod following;
@@ -15,9 +13,11 @@ pub mod handoff;
 mod intake;
 mod older;
 pub mod own;
+mod source_store;
+pub mod source_stores;
 
 pub use self::agent::{IngestAgent, IngestParts, ingest_agent};
-pub use self::feed::{Feed, FeedParts};
-pub use self::feeds::Feeds;
 pub use self::figures::{IngestFigures, IngestReport};
 pub use self::handoff::{IngestPort, StorePort, ingest_to_store};
+pub use self::source_store::{SourceStore, SourceStoreParts};
+pub use self::source_stores::SourceStores;

@@ -1,14 +1,14 @@
-//! A feed's link to the archive of its store's discarded orders: it sends new changes and rewinds,
-//! and queries for readers that are behind the store.
+//! A source's link to the archive of its store's discarded orders: it sends new changes and
+//! rewinds, and queries for readers that are behind the store.
 
 use weir_delivery::Place;
 use weir_types::Nanos;
 
-use super::feed::Feed;
-use super::feeds::Feeds;
+use super::source_store::SourceStore;
+use super::source_stores::SourceStores;
 use crate::cold::ColdAgent;
 
-impl Feed {
+impl SourceStore {
     /// Sends a bounded number of new changes; returns true when there are more.
     pub(super) fn feed_cold(&mut self, now: Nanos) -> bool {
         let Some(cold) = &mut self.cold else { return false };
@@ -38,28 +38,38 @@ impl Feed {
     }
 }
 
-impl Feeds {
+impl SourceStores {
     /// Sends new changes to the archives; returns true when there are more.
     pub fn feed_cold(&mut self, now: Nanos) -> bool {
-        // Every feed is served, whether or not earlier ones have more.
-        self.feeds.iter_mut().filter_map(|feed| feed.feed_cold(now).then_some(())).count() > 0
+        // Every source is served, whether or not earlier ones have more.
+        self.source_stores
+            .iter_mut()
+            .filter_map(|source_store| source_store.feed_cold(now).then_some(()))
+            .count()
+            > 0
     }
 
     /// Passes the archives' pages to readers; returns their number.
     pub fn take_older_pages(&mut self) -> usize {
-        let kept = self.feeds.iter_mut();
-        kept.filter_map(|feed| Some(feed.cold.as_mut()?.take_answers(&mut feed.desk))).sum()
+        let kept = self.source_stores.iter_mut();
+        kept.filter_map(|source_store| {
+            Some(source_store.cold.as_mut()?.take_answers(&mut source_store.desk))
+        })
+        .sum()
     }
 
     /// Sends the queries of readers that wait for older pages; returns their number.
     pub fn ask_for_older(&mut self) -> usize {
-        let kept = self.feeds.iter_mut();
-        kept.filter_map(|feed| Some(feed.cold.as_mut()?.ask(&mut feed.desk))).sum()
+        let kept = self.source_stores.iter_mut();
+        kept.filter_map(|source_store| {
+            Some(source_store.cold.as_mut()?.ask(&mut source_store.desk))
+        })
+        .sum()
     }
 
     /// Takes the archives' agents, for their thread.
     pub fn take_cold(&mut self) -> Vec<ColdAgent> {
-        let kept = self.feeds.iter_mut();
-        kept.filter_map(|feed| Some(feed.cold.as_mut()?.take_agent())).collect()
+        let kept = self.source_stores.iter_mut();
+        kept.filter_map(|source_store| Some(source_store.cold.as_mut()?.take_agent())).collect()
     }
 }

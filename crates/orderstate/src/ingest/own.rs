@@ -20,8 +20,8 @@ use weir_wire::frame::parse_message;
 use weir_wire::ingest::{BatchFlags, SourceBatch};
 use weir_wire::{Event, Message};
 
-use super::feed::Feed;
 use super::followers::History;
+use super::source_store::SourceStore;
 use crate::figures::DeliveryFigures;
 use crate::markets::Markets;
 use crate::stores::OWN;
@@ -189,7 +189,7 @@ impl OwnEvents {
     }
 }
 
-impl Feed {
+impl SourceStore {
     /// Ingests events of the node's own partition; returns their number, and the number of those
     /// about orders.
     pub fn take_events(&mut self, count_max: usize, figures: &DeliveryFigures) -> (usize, u64) {

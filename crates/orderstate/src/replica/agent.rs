@@ -24,7 +24,7 @@ use weir_wire::ingest::SOURCE_FRAME_LEN_MAX;
 use weir_wire::replica::{FollowSource, FollowState, SnapshotChunk, snapshot_chunk_of};
 use weir_wire::session::{ApiKey, Heartbeat, Logon};
 
-use super::{FollowPort, Given, ReplicaFigures, Update};
+use super::{FollowPort, ReplicaFigures, Update, UpdateData};
 use crate::stores::{StoreSettings, WINDOW};
 
 /// The time limit for connecting, and for the answer to a logon.
@@ -53,7 +53,7 @@ pub struct ReplicaParts {
 }
 
 /// A followed source.
-struct Followed {
+struct FollowedState {
     settings: StoreSettings,
     /// The history that the position belongs to.
     history: (u64, u64),
@@ -79,7 +79,7 @@ struct Link {
 /// The replica's agent.
 pub struct ReplicaAgent {
     parts: ReplicaParts,
-    sources: Vec<Followed>,
+    sources: Vec<FollowedState>,
     turn: usize,
     link: Option<Link>,
     backoff: Backoff,
@@ -92,7 +92,7 @@ impl ReplicaAgent {
     #[must_use]
     pub fn new(mut parts: ReplicaParts) -> ReplicaAgent {
         let followed =
-            |settings| Followed { settings, history: (0, 0), position: 0, snapshot: None };
+            |settings| FollowedState { settings, history: (0, 0), position: 0, snapshot: None };
         let sources = std::mem::take(&mut parts.stores).into_iter().map(followed).collect();
         let backoff = Backoff::new(Backoff::seed());
         ReplicaAgent { parts, sources, turn: 0, link: None, backoff, waiting: None }
@@ -120,8 +120,8 @@ impl ReplicaAgent {
         let update = source.ask(link, self.parts.session_id)?;
         self.backoff.succeeded();
         let has_more = update.as_ref().is_none_or(|update| match &update.what {
-            Given::Entries(frames) => !frames.is_empty(),
-            Given::Store(_) => true,
+            UpdateData::Entries(frames) => !frames.is_empty(),
+            UpdateData::Store(_) => true,
         });
         self.waiting = update;
         self.hand_on();
@@ -146,7 +146,7 @@ impl ReplicaAgent {
     }
 }
 
-impl Followed {
+impl FollowedState {
     /// Requests the next entries and takes the answer; `None` while a snapshot is being received.
     fn ask(&mut self, link: &mut Link, session_id: SessionId) -> anyhow::Result<Option<Update>> {
         let (history, position, chunk_no) = match &self.snapshot {
@@ -176,7 +176,7 @@ impl Followed {
             return Ok(None);
         }
         self.position = state.position;
-        Ok(Some(Update { state, what: Given::Entries(frames) }))
+        Ok(Some(Update { state, what: UpdateData::Entries(frames) }))
     }
 
     fn take_chunk(
@@ -205,7 +205,7 @@ impl Followed {
         let incoming = self.snapshot.take().expect("its last chunk was taken");
         let (store, stream) = incoming.finish(&self.settings)?;
         (self.history, self.position) = (history, state.position);
-        Ok(Some(Update { state, what: Given::Store(Box::new((store, stream))) }))
+        Ok(Some(Update { state, what: UpdateData::Store(Box::new((store, stream))) }))
     }
 }
 

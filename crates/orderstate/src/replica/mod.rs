@@ -23,11 +23,11 @@ pub struct Update {
     /// The kind of answer, and the master's state.
     pub state: FollowState,
     /// The data.
-    pub what: Given,
+    pub what: UpdateData,
 }
 
 /// The data of an update.
-pub enum Given {
+pub enum UpdateData {
     /// Entries, one frame after the other.
     Entries(Vec<u8>),
     /// A whole store.

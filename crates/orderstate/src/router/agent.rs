@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mio::{Events, Poll, Token};
-use weir_delivery::{Asked, Question, Router, RouterConfig, TokenSealer};
+use weir_delivery::{FetchOutcome, Question, Router, RouterConfig, TokenSealer};
 use weir_door::ConnectionId;
 use weir_door::reader_ports::{PageSender, ReaderPorts};
 use weir_door::reader_rings::{DeliveryRequest, Fetch};
@@ -166,7 +166,7 @@ impl RouterAgent {
             min_token: &fetch.min_token,
             entitlement: fetch.entitlement,
         };
-        if let Asked::Refused(reason) = self.router.ask(&question, now) {
+        if let FetchOutcome::Refused(reason) = self.router.ask(&question, now) {
             self.figures.counters.refused.fetch_add(1, Ordering::Relaxed);
             self.ports.refuse(fetch, reason);
         }

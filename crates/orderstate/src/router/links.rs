@@ -15,7 +15,9 @@ use mio::event::Event;
 use mio::{Registry, Token};
 use weir_delivery::router::BackendFault;
 use weir_delivery::token::TOKEN_SOURCES_MAX;
-use weir_delivery::{Ask, Asked, BackendId, BackendInfo, BackendPort, Entitlement, Router};
+use weir_delivery::{
+    BackendId, BackendInfo, BackendPort, BackendRequest, Entitlement, FetchOutcome, Router,
+};
 use weir_types::{Nanos, PartitionId, Reason};
 use weir_wire::delivery::{CancelFetch, FetchOrders, OrderPage, OrderPageBody, SourceStates};
 use weir_wire::dialogue::{Tokens, put_question};
@@ -45,6 +47,14 @@ pub(super) struct Links {
     probe_interval: u64,
     next_probe: Nanos,
     next_care: Nanos,
+}
+
+/// A frame that answers a query.
+struct Answer<'a> {
+    correlation_id: u64,
+    /// True when no further frame answers the query.
+    is_last: bool,
+    frame: &'a [u8],
 }
 
 impl Links {
@@ -216,16 +226,20 @@ impl Links {
         match raw.template_id {
             OrderPage::TEMPLATE_ID => {
                 let page: OrderPage = raw.decode()?;
-                let is_last = page.row_count == 0;
-                self.take_answer(index, page.correlation_id, is_last, frame, router, now)
+                let (correlation_id, is_last) = (page.correlation_id, page.row_count == 0);
+                self.take_answer(index, &Answer { correlation_id, is_last, frame }, router, now)
             }
             OrderPageBody::TEMPLATE_ID => {
                 let body: OrderPageBody = raw.decode()?;
-                self.take_answer(index, body.correlation_id, true, frame, router, now)
+                let correlation_id = body.correlation_id;
+                let answer = Answer { correlation_id, is_last: true, frame };
+                self.take_answer(index, &answer, router, now)
             }
             Reject::TEMPLATE_ID => {
                 let reject: Reject = raw.decode_whole()?;
-                self.take_answer(index, reject.request_no.0, true, frame, router, now)
+                let correlation_id = reject.request_no.0;
+                let answer = Answer { correlation_id, is_last: true, frame };
+                self.take_answer(index, &answer, router, now)
             }
             // From a router behind this one: its pages themselves show that sources are missing.
             Heartbeat::TEMPLATE_ID | SourceStates::TEMPLATE_ID => Ok(()),
@@ -255,12 +269,11 @@ impl Links {
     fn take_answer(
         &mut self,
         index: usize,
-        correlation_id: u64,
-        is_last: bool,
-        frame: &[u8],
+        answer: &Answer<'_>,
         router: &mut Router,
         now: Nanos,
     ) -> Result<(), LinkEnd> {
+        let Answer { correlation_id, is_last, frame } = *answer;
         let link = self.link(index);
         let whose = match is_last {
             true => link.asked.remove(&correlation_id),
@@ -350,16 +363,16 @@ impl Links {
 }
 
 impl BackendPort for Links {
-    fn ask(&mut self, ask: &Ask<'_>, _now: Nanos) -> Asked {
+    fn ask(&mut self, ask: &BackendRequest<'_>, _now: Nanos) -> FetchOutcome {
         let link = self.by_backend.get(&ask.backend).and_then(|slot| self.slots[*slot].as_mut());
-        let Some(link) = link else { return Asked::Refused(Reason::Overloaded) };
+        let Some(link) = link else { return FetchOutcome::Refused(Reason::Overloaded) };
         let session_id = link.session_id();
-        let Some(out) = link.questions() else { return Asked::Refused(Reason::Overloaded) };
+        let Some(out) = link.questions() else { return FetchOutcome::Refused(Reason::Overloaded) };
         // The node knows the router's session, not the reader's.
         let tokens = Tokens { token: ask.token, min_token: ask.min_token };
         put_question(&FetchOrders { session_id, ..*ask.fetch }, tokens, out);
         link.asked.insert(ask.fetch.correlation_id, ask.backend);
-        Asked::Accepted
+        FetchOutcome::Accepted
     }
 
     fn cancel(&mut self, backend: BackendId, correlation_id: u64) {

@@ -46,7 +46,7 @@ pub struct Journal<D: Disk> {
 }
 
 /// A source's recovered store and stream.
-pub struct Kept<D: Disk, S> {
+pub struct RecoveredSource<D: Disk, S> {
     /// The store.
     pub store: OrderStore,
     /// The store's stream.
@@ -210,7 +210,7 @@ pub fn recover<D: Disk, S: Disk>(
     config: LogConfig,
     disk: D,
     snapshots: S,
-) -> anyhow::Result<Kept<D, S>> {
+) -> anyhow::Result<RecoveredSource<D, S>> {
     let source = settings.source;
     // Recovery ignores the memory limit: changes that were once accepted are accepted again.
     let unlimited = StoreConfig { bytes_max: u64::MAX, ..settings.config(Epoch::NONE) };
@@ -249,7 +249,7 @@ pub fn recover<D: Disk, S: Disk>(
     store.set_bytes_max(settings.bytes_max);
     let stream = stream.at_level(ack_level(config.durability));
     let journal = Journal::new(log, &config, last);
-    Ok(Kept { store, stream, journal, tail, snapshots, resends, notes })
+    Ok(RecoveredSource { store, stream, journal, tail, snapshots, resends, notes })
 }
 
 fn nothing(

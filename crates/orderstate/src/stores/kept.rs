@@ -11,7 +11,7 @@ use weir_partition::dirs::partition_dir;
 use weir_runtime::Wake;
 use weir_types::{Durability, Epoch, Position};
 
-use super::journal::{Journal, Kept, recover};
+use super::journal::{Journal, RecoveredSource, recover};
 use super::own::{self, OwnSource, OwnStart, OwnStore};
 use super::snapshots::{SnapshotPort, SnapshotWriter, StoreSnapshots, store_to_writer};
 use super::tail::EntryTail;
@@ -24,7 +24,7 @@ const OWN_STORE: &str = "store";
 
 /// The settings for keeping sources' stores over a restart.
 #[derive(Clone, Debug)]
-pub struct KeepSources {
+pub struct KeepSettings {
     /// The node's directory.
     pub dir: PathBuf,
     /// The size of a segment of a source's log, in bytes.
@@ -44,7 +44,7 @@ pub struct KeptSources {
 }
 
 /// The store of the node's own partition.
-pub struct OwnFeed {
+pub struct KeptOwnStore {
     /// The order store.
     pub store: OrderStore,
     /// The store's stream.
@@ -56,7 +56,7 @@ pub struct OwnFeed {
 }
 
 /// The store of an outside source.
-pub struct SourceFeed {
+pub struct KeptSourceStore {
     /// The order store.
     pub store: OrderStore,
     /// The store's stream.
@@ -70,11 +70,11 @@ pub struct SourceFeed {
 }
 
 /// The recovered stores of a start.
-pub struct BroughtBack {
+pub struct RecoveredStores {
     /// The node's own partition, where it trades.
-    pub own: Option<OwnFeed>,
+    pub own: Option<KeptOwnStore>,
     /// The outside sources.
-    pub feeds: Vec<SourceFeed>,
+    pub source_stores: Vec<KeptSourceStore>,
     /// The ring to the writer of snapshots.
     pub port: Option<SnapshotPort>,
     /// The writer of snapshots.
@@ -83,11 +83,11 @@ pub struct BroughtBack {
     pub notes: Vec<String>,
 }
 
-impl KeepSources {
+impl KeepSettings {
     /// Returns the defaults, with files below the node's directory.
     #[must_use]
-    pub fn in_dir(dir: &Path) -> KeepSources {
-        KeepSources {
+    pub fn in_dir(dir: &Path) -> KeepSettings {
+        KeepSettings {
             dir: dir.to_owned(),
             segment_bytes: 64 << 20,
             snapshot_every: 256 << 20,
@@ -106,8 +106,8 @@ impl KeepSources {
         sources: &[(StoreSettings, Durability)],
         cold: Option<&ColdSources>,
         wake: &Wake,
-    ) -> anyhow::Result<BroughtBack> {
-        let (mut feeds, mut stores, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    ) -> anyhow::Result<RecoveredStores> {
+        let (mut source_stores, mut stores, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         let own = own.map(|source| self.bring_back_own(source, &mut stores, &mut notes));
         let own = own.transpose()?;
         for (settings, durability) in sources {
@@ -118,7 +118,7 @@ impl KeepSources {
                 let brought = BroughtStore { store: &mut store, log_id: None, resends: 0 };
                 let cold = cold.map(|cold| cold.open(brought, &mut notes)).transpose()?;
                 let tail = EntryTail::new(Position::NONE);
-                feeds.push(SourceFeed { store, stream, journal: None, tail, cold });
+                source_stores.push(KeptSourceStore { store, stream, journal: None, tail, cold });
                 continue;
             }
             // The archive receives all orders before the store discards any.
@@ -134,13 +134,13 @@ impl KeepSources {
             let log = ThreadDisk::open(&self.batches(settings), None)?;
             stores.push(StoreSnapshots { source, snapshots: kept.snapshots, log: Some(log) });
             let (stream, journal, tail) = (kept.stream, Some(journal), kept.tail);
-            feeds.push(SourceFeed { store, stream, journal, tail, cold });
+            source_stores.push(KeptSourceStore { store, stream, journal, tail, cold });
         }
         if stores.is_empty() {
-            return Ok(BroughtBack { own, feeds, port: None, writer: None, notes });
+            return Ok(RecoveredStores { own, source_stores, port: None, writer: None, notes });
         }
         let (port, writer) = store_to_writer(stores, self.wake.clone(), wake.clone());
-        Ok(BroughtBack { own, feeds, port: Some(port), writer: Some(writer), notes })
+        Ok(RecoveredStores { own, source_stores, port: Some(port), writer: Some(writer), notes })
     }
 
     fn bring_back_own(
@@ -148,14 +148,14 @@ impl KeepSources {
         source: OwnSource,
         stores: &mut Vec<StoreSnapshots>,
         notes: &mut Vec<String>,
-    ) -> anyhow::Result<OwnFeed> {
+    ) -> anyhow::Result<KeptOwnStore> {
         let snapshot_every = source.snapshot_every;
         let dir = self.dir.join(partition_dir(OWN)).join(OWN_STORE);
         let brought = own::recover(source, &dir)?;
         let OwnStore { store, stream, events, snapshots, notes: own_notes } = brought;
         notes.extend(own_notes);
         stores.push(StoreSnapshots { source: OWN, snapshots, log: None });
-        Ok(OwnFeed { store, stream, events, snapshot_every })
+        Ok(KeptOwnStore { store, stream, events, snapshot_every })
     }
 
     fn root(&self, settings: &StoreSettings) -> PathBuf {
@@ -171,7 +171,7 @@ impl KeepSources {
         settings: &StoreSettings,
         durability: Durability,
         wake: &Wake,
-    ) -> anyhow::Result<Kept<ThreadDisk, ThreadDisk>> {
+    ) -> anyhow::Result<RecoveredSource<ThreadDisk, ThreadDisk>> {
         let source = settings.source;
         let root = self.root(settings);
         let mut rng = OsRng;

@@ -39,7 +39,7 @@ pub enum Piece {
 
 /// The outcome of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct SnapshotOutcome {
     /// The store's source.
     pub source: PartitionId,
     /// The oldest snapshot that is kept; `None` when this one could not be written.
@@ -60,7 +60,7 @@ pub struct SnapshotPort {
     /// Pieces to the writer.
     pub pieces: Producer<Piece>,
     /// The snapshots' outcomes.
-    pub written: Consumer<Written>,
+    pub written: Consumer<SnapshotOutcome>,
     /// The writer's thread.
     pub wake: Wake,
     /// The counters.
@@ -82,7 +82,7 @@ pub struct StoreSnapshots {
 pub struct SnapshotWriter {
     stores: Vec<StoreSnapshots>,
     pieces: Consumer<Piece>,
-    written: Producer<Written>,
+    written: Producer<SnapshotOutcome>,
     /// The store's thread, and the writer's own.
     wake: Wake,
     own_wake: Wake,
@@ -161,7 +161,7 @@ impl SnapshotWriter {
         let figures = &self.figures;
         let figure = if oldest_kept.is_some() { &figures.written } else { &figures.failed };
         figure.fetch_add(1, Ordering::Relaxed);
-        let told = self.written.push(Written { source, oldest_kept });
+        let told = self.written.push(SnapshotOutcome { source, oldest_kept });
         assert!(told.is_ok(), "one snapshot is under way at a time");
         self.wake.wake();
     }

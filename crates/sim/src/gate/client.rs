@@ -12,7 +12,7 @@ use weir_wire::event::OrderEvent;
 
 use super::GateTally;
 use super::copies::CopyReader;
-use super::told::{Heard, Report, Told};
+use super::told::{AddressedEvents, ReceivedReport, Report};
 use crate::oracle::{Violation, ensure};
 use crate::workload::{COPY_DESK, HERE, KnownOrder, OPERATOR, key_of, operate, trade};
 
@@ -39,9 +39,9 @@ pub enum Next {
 /// The surroundings of a message.
 pub struct Hearing<'a> {
     /// The rules of what clients are told.
-    pub told: &'a Told,
+    pub told: &'a AddressedEvents,
     /// The message's bytes.
-    pub heard: Heard<'a>,
+    pub heard: ReceivedReport<'a>,
     /// The figures.
     pub tally: &'a mut GateTally,
     /// The time.
@@ -247,7 +247,12 @@ impl Client {
     }
 
     /// Checks an event and keeps it.
-    fn take(&mut self, no: EventNo, heard: &Heard<'_>, told: &Told) -> Result<(), Violation> {
+    fn take(
+        &mut self,
+        no: EventNo,
+        heard: &ReceivedReport<'_>,
+        told: &AddressedEvents,
+    ) -> Result<(), Violation> {
         if no == EventNo::NONE {
             return Ok(());
         }
@@ -272,7 +277,7 @@ impl Client {
         }
     }
 
-    fn check_opened(&self, told: &Told) -> Result<(), Violation> {
+    fn check_opened(&self, told: &AddressedEvents) -> Result<(), Violation> {
         ensure(self.session.epoch(HERE) == told.current, "a logon names a wrong epoch", || {
             format!("{} instead of {}", self.session.epoch(HERE), told.current)
         })?;
@@ -314,7 +319,7 @@ impl Client {
 
     /// True if it has received everything and every request is answered.
     #[must_use]
-    pub fn is_quiet(&self, told: &Told) -> bool {
+    pub fn is_quiet(&self, told: &AddressedEvents) -> bool {
         let has_copies =
             self.copies.as_ref().is_none_or(|copies| copies.count() == told.copy_count());
         self.session.is_open()

@@ -5,7 +5,7 @@ use weir_client::drop_copy::{Beginning, CopyOutcome, CopyPoint, DropCopy};
 use weir_types::{CopyNo, Epoch, Reason, SessionId, Switch};
 use weir_wire::drop_copy::{DropCopyState, ReportCopy};
 
-use super::told::{Heard, Report, Told};
+use super::told::{AddressedEvents, ReceivedReport, Report};
 use crate::oracle::{Violation, ensure};
 use crate::workload::{COPIED_FIRM, HERE};
 
@@ -60,7 +60,7 @@ impl CopyReader {
     pub fn on_state(
         &mut self,
         state: &DropCopyState,
-        told: &Told,
+        told: &AddressedEvents,
         out: &mut Vec<u8>,
     ) -> Result<(), Violation> {
         match self.copies.on_state(state) {
@@ -105,7 +105,11 @@ impl CopyReader {
     ///
     /// # Errors
     /// A gap, or a report that is not the firm's next one.
-    pub fn on_report(&mut self, heard: &Heard<'_>, told: &Told) -> Result<(), Violation> {
+    pub fn on_report(
+        &mut self,
+        heard: &ReceivedReport<'_>,
+        told: &AddressedEvents,
+    ) -> Result<(), Violation> {
         let Some(head) = self.due.take() else { return Ok(()) };
         match self.copies.on_copy(&head) {
             Ok(CopyOutcome::Taken) => {}

@@ -25,8 +25,8 @@ use crate::crowd::Crowd;
 use crate::oracle::Violation;
 use crate::plan::{Ending, Plan};
 use crate::process::{Disks, Process};
-use node::{Around, GateNode, Start};
-use told::Told;
+use node::{GateNode, Start, StartContext};
+use told::AddressedEvents;
 use wire::Wires;
 
 /// Steps for which the sessions with cancel-on-disconnect stay away at the end.
@@ -149,7 +149,7 @@ pub struct Gate {
     rng: SeededRng,
     wires: Wires,
     /// The rules of what clients are told.
-    pub told: Told,
+    pub told: AddressedEvents,
     /// The control log: the definitions so far, as events.
     control: Vec<Vec<u8>>,
     node: Option<GateNode>,
@@ -172,7 +172,7 @@ impl Gate {
             net: SimNet::new(seed),
             wires: Wires::new(&mut rng),
             rng,
-            told: Told::default(),
+            told: AddressedEvents::default(),
             control: Vec::new(),
             node: None,
             wake: Wake::new(),
@@ -218,7 +218,7 @@ impl Gate {
         start: Start<'_>,
     ) -> Result<(), Violation> {
         (self.told.current, self.told.ended) = (start.epoch, start.ended.to_vec());
-        let around = Around {
+        let around = StartContext {
             plan: self.plan,
             net: &self.net,
             wake: self.wake.clone(),

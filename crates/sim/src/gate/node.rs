@@ -67,7 +67,7 @@ pub struct Start<'a> {
 }
 
 /// The surroundings of a start: the same for both agents.
-pub struct Around<'a> {
+pub struct StartContext<'a> {
     /// The plan of the life.
     pub plan: GatePlan,
     /// The network.
@@ -82,7 +82,7 @@ pub struct Around<'a> {
     pub disks: &'a Disks,
 }
 
-impl Around<'_> {
+impl StartContext<'_> {
     fn config(&self) -> GatewayConfig {
         GatewayConfig {
             output_len_max: self.plan.output_len_max,
@@ -130,9 +130,9 @@ impl GateNode {
     pub fn start(
         process: &mut Process,
         start: &Start<'_>,
-        around: &Around<'_>,
+        around: &StartContext<'_>,
     ) -> std::io::Result<GateNode> {
-        let Around { plan, net, wake, seed, disks, .. } = around;
+        let StartContext { plan, net, wake, seed, disks, .. } = around;
         let (control, control_handle) = around.control_tail();
         let (control_ring, control_source) = gateway_to_partition(CONTROL, Wake::new());
         let (delivery, delivery_end) = gateway_to_delivery(wake.clone(), Wake::new());

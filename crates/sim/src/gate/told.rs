@@ -30,7 +30,7 @@ pub struct Report {
 
 /// A report as a client received it.
 #[derive(Clone, Debug)]
-pub struct Heard<'a> {
+pub struct ReceivedReport<'a> {
     /// Its template.
     pub template_id: u16,
     /// Its block, with the stage times where it has them.
@@ -40,14 +40,14 @@ pub struct Heard<'a> {
 impl Report {
     /// True if the client received this report; stage times are not part of it.
     #[must_use]
-    pub fn is(&self, heard: &Heard<'_>) -> bool {
+    pub fn is(&self, heard: &ReceivedReport<'_>) -> bool {
         self.template_id == heard.template_id && heard.block.starts_with(&self.block)
     }
 }
 
 /// The events by their addressees.
 #[derive(Default)]
-pub struct Told {
+pub struct AddressedEvents {
     sessions: BTreeMap<SessionId, Vec<Report>>,
     /// The reports of the firm that is copied: the owner and its index in `sessions`.
     copied: Vec<(SessionId, usize)>,
@@ -60,7 +60,7 @@ pub struct Told {
     pub lost_orders: u64,
 }
 
-impl Told {
+impl AddressedEvents {
     /// Records an event that the partition published.
     pub fn note(&mut self, record: u64, event: &Event, bytes: &[u8]) {
         let Some((session_id, event_no)) = event.address() else { return };
@@ -129,7 +129,7 @@ impl Told {
         &self,
         session_id: SessionId,
         event_no: EventNo,
-        heard: &Heard<'_>,
+        heard: &ReceivedReport<'_>,
     ) -> Result<Report, Violation> {
         let index = usize::try_from(event_no.0).unwrap_or(usize::MAX).wrapping_sub(1);
         let report = self.of(session_id).get(index);

@@ -14,7 +14,7 @@ use weir_wire::session::{ApiKey, Logon, Logout};
 
 use super::client::{Client, Hearing, Next};
 use super::node::address;
-use super::told::{Heard, Told};
+use super::told::{AddressedEvents, ReceivedReport};
 use super::{GatePlan, GateTally};
 use crate::crowd::Crowd;
 use crate::oracle::{Violation, ensure};
@@ -35,7 +35,7 @@ pub struct Context<'a> {
     /// The clients' chance.
     pub rng: &'a mut SeededRng,
     /// The rules of what clients are told.
-    pub told: &'a Told,
+    pub told: &'a AddressedEvents,
     /// The record of all requests.
     pub crowd: &'a mut Crowd,
     /// The plan of the run.
@@ -156,7 +156,7 @@ impl Wires {
     /// True if all clients have received everything and every request is answered; without those of
     /// connections that are away, if some are.
     #[must_use]
-    pub fn is_quiet(&self, told: &Told, are_some_away: bool) -> bool {
+    pub fn is_quiet(&self, told: &AddressedEvents, are_some_away: bool) -> bool {
         let mut here = self.wires.iter().filter(|wire| !are_some_away || !wire.leaves());
         // A client may not have noticed yet that the process at the other end has ended.
         here.all(|wire| {
@@ -166,7 +166,7 @@ impl Wires {
 
     /// Names the clients that lack something.
     #[must_use]
-    pub fn left(&self, told: &Told) -> String {
+    pub fn left(&self, told: &AddressedEvents) -> String {
         let clients = self.wires.iter().flat_map(|wire| &wire.clients);
         let lacking = clients.filter(|client| !client.is_quiet(told));
         lacking.map(Client::state).collect::<Vec<_>>().join("; ")
@@ -346,7 +346,7 @@ impl Wire {
     ) -> Result<(), Violation> {
         let broken = |error| Violation::new("a node's message does not decode", error);
         let message = NodeMessage::decode(raw).map_err(broken)?;
-        let heard = Heard { template_id: raw.template_id, block: raw.block() };
+        let heard = ReceivedReport { template_id: raw.template_id, block: raw.block() };
         let mut desks = self.clients.iter_mut().filter_map(|client| client.copies.as_mut());
         if let Some(copies) = desks.next() {
             if copies.is_due() {

@@ -21,7 +21,7 @@ use weir_wire::Request;
 use weir_wire::event::OrderEvent;
 use weir_wire::reference::{DefineInstrument, SetPhase};
 
-use super::recordings::Several;
+use super::recordings::RecordingSet;
 
 /// The largest distance of a recorded instrument's trade from the one before, in basis points; no
 /// recorded trade is further.
@@ -42,7 +42,7 @@ const CLOSING_CALL: Nanos = Nanos(300_000_000);
 
 /// An instrument of the day.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Listed {
+pub(super) struct DayInstrument {
     /// An instrument, its account and its trader.
     pub(super) stage: PlaybackAccount,
     /// Orders that the opening call collects; `None` where trading is continuous from the start.
@@ -57,10 +57,10 @@ type Sent = (Nanos, usize, PartitionId, Request);
 
 /// The orders of a day, each when it is due.
 pub(super) struct Day<'a> {
-    flow: Several<'a>,
+    flow: RecordingSet<'a>,
     own: MixSource,
     /// By trader; the demo's own instrument last.
-    listed: Vec<Listed>,
+    listed: Vec<DayInstrument>,
     /// The operator's place among the traders.
     operator: usize,
     queue: VecDeque<Sent>,
@@ -108,8 +108,8 @@ impl<'a> Day<'a> {
     /// A day of `flow` that ends after `span`. Traders are dealt out by place: the recorded
     /// instruments', then the accounts `own` of the demo's own instrument, then the operator.
     pub(super) fn new(
-        flow: Several<'a>,
-        listed: Vec<Listed>,
+        flow: RecordingSet<'a>,
+        listed: Vec<DayInstrument>,
         own: &[AccountId],
         span: Duration,
     ) -> Day<'a> {
@@ -149,7 +149,7 @@ impl<'a> Day<'a> {
         self.own.peek().filter(|due| *due < self.end)
     }
 
-    fn set_phase(&self, listed: &Listed, phase: Phase, due: Nanos) -> Sent {
+    fn set_phase(&self, listed: &DayInstrument, phase: Phase, due: Nanos) -> Sent {
         let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
         let instrument_id = listed.stage.instrument_id;
         let set = SetPhase { request_no, session_id, instrument_id, phase };
@@ -215,7 +215,7 @@ impl<'a> Day<'a> {
 
 /// A market order for a call.
 fn market_order(
-    listed: &Listed,
+    listed: &DayInstrument,
     account_id: AccountId,
     side: Side,
     order_qty: Qty,

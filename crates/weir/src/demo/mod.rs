@@ -162,8 +162,12 @@ fn play_and_tell(args: &DemoArgs, stand: &Stand, recordings: &Recordings) -> any
     if args.calls {
         wait_for_the_close(&status);
     }
-    let told =
-        table::Told { report, seconds, status: status.report(), followers: followers.stop()? };
+    let told = table::TableInput {
+        report,
+        seconds,
+        status: status.report(),
+        followers: followers.stop()?,
+    };
     // Its directory is removed at the end, whether anybody reads the table or not.
     match args.json {
         true => announce(format_args!("{}", table::json(&told))),

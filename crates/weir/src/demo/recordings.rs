@@ -16,7 +16,7 @@ use weir_wire::event::OrderEvent;
 use weir_wire::reference::DefineInstrument;
 
 use super::day::{
-    DYNAMIC_COLLAR, Day, Listed, OWN_TRADERS, VOLATILITY_CALL, call_qty, own_instrument,
+    DYNAMIC_COLLAR, Day, DayInstrument, OWN_TRADERS, VOLATILITY_CALL, call_qty, own_instrument,
 };
 use crate::listing::{Terms, list_copies};
 
@@ -56,7 +56,7 @@ pub(super) struct Cast {
     /// The instrument and account of each copy, recording by recording.
     pub(super) stages: Vec<PlaybackAccount>,
     /// With a day of calls: what each is, the demo's own instrument last.
-    listed: Vec<Listed>,
+    listed: Vec<DayInstrument>,
     /// The accounts that trade the demo's own instrument.
     own: Vec<AccountId>,
 }
@@ -141,7 +141,7 @@ impl Recordings {
         });
         let mut stages: Vec<PlaybackAccount> = stages.collect();
         let listed = instruments.iter().zip(&stages).zip(seeds);
-        let listed = listed.map(|((instrument, stage), seed_count)| Listed {
+        let listed = listed.map(|((instrument, stage), seed_count)| DayInstrument {
             stage: *stage,
             seed_count,
             call_qty: call_qty(instrument.qty_exponent),
@@ -165,13 +165,13 @@ impl Recordings {
     }
 
     /// The orders of all recordings, each when it is due.
-    pub(super) fn play<'a>(&'a self, cast: &'a Cast, speed: NonZeroU64) -> Several<'a> {
+    pub(super) fn play<'a>(&'a self, cast: &'a Cast, speed: NonZeroU64) -> RecordingSet<'a> {
         let config = ReplayConfig { speed, copies: self.copies, shift: SHIFT };
         let stages = cast.stages.chunks(self.copies as usize);
         let playbacks = self.all.iter().zip(stages);
         let playbacks =
             playbacks.map(|(one, stages)| Playback::new(one.plan.replay(config), stages)).collect();
-        Several { playbacks, recordings: self }
+        RecordingSet { playbacks, recordings: self }
     }
 }
 
@@ -183,12 +183,12 @@ impl Recording {
 }
 
 /// Several recordings played at once.
-pub(super) struct Several<'a> {
+pub(super) struct RecordingSet<'a> {
     playbacks: Vec<Playback<'a>>,
     recordings: &'a Recordings,
 }
 
-impl Several<'_> {
+impl RecordingSet<'_> {
     /// Its duration.
     pub(super) fn span(&self, speed: NonZeroU64) -> Duration {
         let longest = self.recordings.all.iter().map(|r| r.plan.span(speed).0).max();
@@ -203,7 +203,7 @@ impl Several<'_> {
     }
 }
 
-impl OrderGenerator for Several<'_> {
+impl OrderGenerator for RecordingSet<'_> {
     fn peek(&self) -> Option<Nanos> {
         self.playbacks.iter().filter_map(OrderGenerator::peek).min()
     }
@@ -234,10 +234,13 @@ mod tests {
         };
         let stages: Vec<_> = (0..recordings.copies as usize).map(stage).collect();
         let seed_count = Some(recordings.all[0].plan.seed_count());
-        let listed =
-            |stage: &PlaybackAccount| Listed { stage: *stage, seed_count, call_qty: call_qty(0) };
+        let listed = |stage: &PlaybackAccount| DayInstrument {
+            stage: *stage,
+            seed_count,
+            call_qty: call_qty(0),
+        };
         let mut all: Vec<_> = stages.iter().map(listed).collect();
-        all.push(Listed { seed_count: None, ..listed(&stage(stages.len())) });
+        all.push(DayInstrument { seed_count: None, ..listed(&stage(stages.len())) });
         let own = vec![AccountId(1), AccountId(2)];
         Cast { traders: Vec::new(), stages, listed: all, own }
     }

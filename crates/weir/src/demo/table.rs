@@ -1,7 +1,6 @@
 //! The demo's table, as text and as JSON.
 
 use std::fmt::Write;
-use weir_types::decimal;
 
 use serde_json::json;
 use weir_client::load::LoadReport;
@@ -10,7 +9,7 @@ use weir_node::status::{InstrumentReport, LatencyReport, StatusReport};
 use super::followers::FollowerReport;
 
 /// All that there is to tell.
-pub(super) struct Told {
+pub(super) struct TableInput {
     /// The player's measurements.
     pub(super) report: LoadReport,
     /// The duration of the playback.
@@ -37,13 +36,13 @@ const NAMES: [(&str, &str); 11] = [
 ];
 
 /// The table as text.
-pub(super) fn text(told: &Told) -> String {
+pub(super) fn text(told: &TableInput) -> String {
     let mut out = String::new();
     write_text(told, &mut out).expect("a string takes all that is written to it");
     out
 }
 
-fn write_text(told: &Told, out: &mut String) -> std::fmt::Result {
+fn write_text(told: &TableInput, out: &mut String) -> std::fmt::Result {
     let counts = &told.report.counts;
     writeln!(
         out,
@@ -101,11 +100,8 @@ fn days(instruments: &[InstrumentReport], out: &mut String) -> std::fmt::Result 
     let title = "\nthe day, price × volume";
     writeln!(out, "{title:<23} {:>24} {:>24} {:>12}  phases", "opening", "closing", "last")?;
     for of in instruments.iter().filter(|of| had_call(of)) {
-        let price = |mantissa: i64| decimal(i128::from(mantissa), of.price_exponent);
-        let cross = |mantissa: Option<i64>, lots: Option<u64>| match (mantissa, lots) {
-            (Some(mantissa), Some(lots)) => {
-                format!("{} × {}", price(mantissa), decimal(i128::from(lots), of.qty_exponent))
-            }
+        let cross = |price: &Option<String>, volume: &Option<String>| match (price, volume) {
+            (Some(price), Some(volume)) => format!("{price} × {volume}"),
             (None, Some(_)) => "no trade".to_owned(),
             _ => "-".to_owned(),
         };
@@ -113,9 +109,9 @@ fn days(instruments: &[InstrumentReport], out: &mut String) -> std::fmt::Result 
             out,
             "  {:<20} {:>24} {:>24} {:>12}  {}",
             of.symbol,
-            cross(of.opening_price, of.opening_qty),
-            cross(of.closing_price, of.closing_qty),
-            of.last_price.map_or_else(|| "-".to_owned(), price),
+            cross(&of.opening_price, &of.opening_qty),
+            cross(&of.closing_price, &of.closing_qty),
+            of.last_price.as_deref().unwrap_or("-"),
             of.phases
         )?;
     }
@@ -158,7 +154,7 @@ fn span(ns: u64) -> String {
 }
 
 /// The table as one JSON object.
-pub(super) fn json(told: &Told) -> String {
+pub(super) fn json(told: &TableInput) -> String {
     let counts = &told.report.counts;
     let followers: Vec<_> = told
         .followers

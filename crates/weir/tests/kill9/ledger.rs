@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_client::session::{SessionEvent, Unanswered};
+use weir_client::session::{SessionEvent, UnansweredRequest};
 use weir_types::{ClOrdId, EventNo, RequestNo, SessionId};
 use weir_wire::event::OrderEvent;
 use weir_wire::report::StageTimes;
@@ -80,7 +80,7 @@ impl Ledger {
         }
     }
 
-    fn take(&mut self, event_no: EventNo, event: PlainEvent, answered: &Option<Unanswered>) {
+    fn take(&mut self, event_no: EventNo, event: PlainEvent, answered: &Option<UnansweredRequest>) {
         if let Some(known) = self.events.get(&event_no) {
             assert_eq!(*known, event, "an event that is told again is the same");
             self.told_again_count += 1;

@@ -5,7 +5,7 @@
 //! an event's messages change on purpose, raise `MAPPING` and write the file again: run this test
 //! with `WEIR_WRITE_DAY` set.
 
-use weir_feed::moldudp64::Session;
+use weir_feed::moldudp64::MoldSession;
 use weir_feed::session_name::MAPPING;
 use weir_market::publish::PublishSink;
 use weir_types::{
@@ -28,7 +28,7 @@ struct Day {
     market: Market,
     stand: Stand,
     said: Vec<u8>,
-    sessions: Vec<Session>,
+    sessions: Vec<MoldSession>,
     is_left_out: bool,
 }
 
@@ -51,9 +51,9 @@ impl Day {
 
     /// Publishes the events of a command and compares the book with the engine's.
     fn tell(&mut self, events: &[Event]) {
-        struct Copying<'a>(&'a mut Stand, &'a mut Vec<u8>, &'a mut Vec<Session>);
+        struct Copying<'a>(&'a mut Stand, &'a mut Vec<u8>, &'a mut Vec<MoldSession>);
         impl PublishSink for Copying<'_> {
-            fn session(&mut self, session: Session) {
+            fn session(&mut self, session: MoldSession) {
                 self.2.push(session);
                 self.0.reader.session(session);
             }

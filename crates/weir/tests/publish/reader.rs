@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use weir_engine::{Engine, Level};
 use weir_feed::itch::{Itch, Message};
-use weir_feed::moldudp64::Session;
+use weir_feed::moldudp64::MoldSession;
 use weir_feed::session_name::Calendar;
-use weir_feed::{Context, Definition, Feed, Sink, Update};
+use weir_feed::{Context, Definition, Feed, Update, UpdateSink};
 use weir_market::publish::{Publication, PublishSink};
 use weir_market::{Books, BooksConfig};
 use weir_marketgate::publish::publish_event;
@@ -20,7 +20,7 @@ pub const HERE: PartitionId = PartitionId(1);
 pub struct Reader {
     books: Books,
     symbols: BTreeMap<String, InstrumentId>,
-    pub session: Session,
+    pub session: MoldSession,
     pub messages: Vec<Vec<u8>>,
     /// The number of sessions that ended cleanly.
     pub ended: u32,
@@ -31,7 +31,7 @@ pub struct Reader {
 
 struct Into<'a>(&'a mut Books, &'a mut BTreeMap<String, InstrumentId>);
 
-impl Sink for Into<'_> {
+impl UpdateSink for Into<'_> {
     fn define(&mut self, definition: &Definition) {
         assert!(self.0.define(definition.instrument_id));
         let name = definition.symbol.to_string();
@@ -55,7 +55,7 @@ impl Reader {
         Reader {
             books: empty(),
             symbols: BTreeMap::new(),
-            session: Session([b' '; 10]),
+            session: MoldSession([b' '; 10]),
             messages: Vec::new(),
             ended: 0,
             out_of_turn: 0,
@@ -82,7 +82,7 @@ impl Reader {
 }
 
 impl PublishSink for Reader {
-    fn session(&mut self, session: Session) {
+    fn session(&mut self, session: MoldSession) {
         self.session = session;
         self.books = empty();
         self.symbols.clear();
@@ -118,7 +118,7 @@ pub struct Stand {
 struct Both<'a>(&'a mut Reader, Option<&'a mut Reader>);
 
 impl PublishSink for Both<'_> {
-    fn session(&mut self, session: Session) {
+    fn session(&mut self, session: MoldSession) {
         self.0.session(session);
         self.1.iter_mut().for_each(|late| late.session(session));
     }

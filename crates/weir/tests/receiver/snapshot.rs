@@ -7,10 +7,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use weir_feed::itch::Itch;
 use weir_feed::itch::encode::{AddOrder, Header, stock};
-use weir_feed::moldudp64::Session;
+use weir_feed::moldudp64::MoldSession;
 use weir_feed::soupbin::glimpse::end_of_snapshot;
 use weir_feed::soupbin::{Inbox, Login, Reject, SoupPacket};
-use weir_feed::{Collected, Context, Feed};
+use weir_feed::{CollectedUpdates, Context, Feed};
 use weir_market::{Books, BooksConfig};
 use weir_types::{InstrumentId, Nanos, Side};
 
@@ -32,7 +32,7 @@ impl Reference {
     pub fn take(&mut self, message: &[u8]) {
         self.count += 1;
         let context = Context { sequence: self.count, channel: 0, ts_send: Nanos(0) };
-        let mut sink = Collected::default();
+        let mut sink = CollectedUpdates::default();
         self.itch.decode(&context, message, &mut sink).expect("a good message");
         for update in &sink.updates {
             self.books.apply(update);
@@ -147,7 +147,7 @@ impl SoupServer {
         }
     }
 
-    pub fn serve(&mut self, reference: &Reference, session: Session, log: &[Vec<u8>]) -> usize {
+    pub fn serve(&mut self, reference: &Reference, session: MoldSession, log: &[Vec<u8>]) -> usize {
         let mut done = 0;
         while let Ok((stream, _)) = self.listener.accept() {
             stream.set_nonblocking(true).expect("it is set");
@@ -197,7 +197,7 @@ impl SoupServer {
 
 struct Asked {
     manner: Manner,
-    session: Session,
+    session: MoldSession,
     login: Login,
     /// Its messages, and the sequence number that follows it.
     snapshot: (Vec<Vec<u8>>, u64),
@@ -216,7 +216,7 @@ impl Asked {
         if self.manner == Manner::OtherSession {
             session = *b"OTHER     ";
         }
-        let asked_session = Session(self.login.session);
+        let asked_session = MoldSession(self.login.session);
         if self.manner == Manner::Feed {
             let is_any = self.login.session == [b' '; 10];
             if !is_any && asked_session.number() != self.session.number() {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weir_feed::FeedError;
 use weir_feed::line::{Line, State};
-use weir_feed::moldudp64::{PacketWriter, Pushed, Session};
+use weir_feed::moldudp64::{MoldSession, PacketWriter, PushOutcome};
 use weir_marketgate::receiver::{ChannelEvent, FeedSection, Receiver};
 use weir_marketgate::udp::{Listen, listen, sender};
 use weir_types::Nanos;
@@ -29,7 +29,7 @@ fn stand(parts: Parts) -> Stand {
 fn packet(stand: &Stand, messages: &[&[u8]]) -> Vec<u8> {
     let next = stand.venue.published as u64 + 1;
     let mut writer = PacketWriter::new(stand.venue.session, next, 1_400);
-    messages.iter().for_each(|message| assert_eq!(writer.push(message), Pushed::Added));
+    messages.iter().for_each(|message| assert_eq!(writer.push(message), PushOutcome::Added));
     writer.take(<[u8]>::to_vec).expect("a message")
 }
 
@@ -77,7 +77,7 @@ fn a_stranger_to_the_answers_begins_no_session() {
     stand.venue.is_dead = [false; 2];
     // An answer of another session arrives before the venue's own.
     let session = stand.venue.session;
-    stand.venue.session = Session::new("OTHER").expect("a name");
+    stand.venue.session = MoldSession::new("OTHER").expect("a name");
     stand.publish(20);
     stand.pass(2 * MILLISECOND);
     stand.venue.session = session;
@@ -147,7 +147,7 @@ fn a_line_takes_what_its_source_sends_and_nothing_else() {
             let mut receiver = Receiver::open(&section).expect("it opens");
             let to = address_of(&receiver, Line::A);
             let mut market = Market::new(Rc::new(Day::default()));
-            let heartbeat = PacketWriter::new(Session::new("DAY1").expect("a name"), 1, 100)
+            let heartbeat = PacketWriter::new(MoldSession::new("DAY1").expect("a name"), 1, 100)
                 .heartbeat()
                 .to_vec();
             let socket = sender(Ipv4Addr::LOCALHOST, 0).expect("a sender");

@@ -5,7 +5,7 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::rc::Rc;
 
-use weir_feed::moldudp64::{PacketWriter, Pushed, Request, Session};
+use weir_feed::moldudp64::{MoldSession, PacketWriter, PushOutcome, Request};
 use weir_marketgate::udp::sender;
 
 use crate::day::{Chance, Day};
@@ -27,7 +27,7 @@ const DATAGRAM_LEN: usize = 1_472;
 
 pub struct Venue {
     day: Rc<Day>,
-    pub session: Session,
+    pub session: MoldSession,
     writer: PacketWriter,
     /// The number of messages sent in this session.
     pub published: usize,
@@ -49,7 +49,7 @@ pub struct Venue {
 
 impl Venue {
     pub fn new(day: Rc<Day>, faults: Faults) -> Venue {
-        let session = Session::new("DAY1").expect("a name");
+        let session = MoldSession::new("DAY1").expect("a name");
         let requests = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         requests.set_nonblocking(true).expect("it is set");
         Venue {
@@ -80,7 +80,7 @@ impl Venue {
 
     /// Begins another session at its first message.
     pub fn restart(&mut self, name: &str) {
-        self.session = Session::new(name).expect("a name");
+        self.session = MoldSession::new(name).expect("a name");
         self.writer = PacketWriter::new(self.session, 1, DATAGRAM_LEN);
         self.published = 0;
         self.reference = Reference::new();
@@ -98,9 +98,9 @@ impl Venue {
         let messages = &day.messages[self.published..end];
         for message in messages {
             self.reference.take(message);
-            if self.writer.push(message) == Pushed::Full {
+            if self.writer.push(message) == PushOutcome::Full {
                 self.send_packet();
-                assert_eq!(self.writer.push(message), Pushed::Added);
+                assert_eq!(self.writer.push(message), PushOutcome::Added);
             }
         }
         self.send_packet();
@@ -119,7 +119,7 @@ impl Venue {
     pub fn send_again(&mut self, line: usize, sequence: u64) {
         let mut writer = PacketWriter::new(self.session, sequence, DATAGRAM_LEN);
         let place = usize::try_from(sequence - 1).expect("a number");
-        assert_eq!(writer.push(&self.day.messages[place]), Pushed::Added);
+        assert_eq!(writer.push(&self.day.messages[place]), PushOutcome::Added);
         let datagram = writer.take(<[u8]>::to_vec).expect("a message");
         self.send(line, &datagram);
     }
@@ -203,7 +203,7 @@ impl Venue {
         let from = usize::try_from(request.sequence - 1).expect("a number");
         let asked = self.day.messages[..self.published].iter().skip(from);
         for message in asked.take(usize::from(request.count)) {
-            if writer.push(message) != Pushed::Added {
+            if writer.push(message) != PushOutcome::Added {
                 break;
             }
         }

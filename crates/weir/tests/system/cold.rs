@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use weir_client::follower::{Follower, FollowerConfig};
-use weir_types::{EventNo, OrderId, Reason, SessionId, Side, TimeInForce};
+use weir_types::{EventNo, OrderId, Reason, Seq, SessionId, Side, TimeInForce};
 use weir_wire::Request;
 
 use super::service::{SmallDisk, fill};
@@ -344,12 +344,12 @@ fn a_token_of_the_morning_is_good_over_http_and_websocket_too() {
     m.trade(1_000);
     let morning: String = m.token.iter().map(|byte| format!("{byte:02x}")).collect();
     let wanted = changed(&m.before, &m.states());
-    let wanted: BTreeMap<String, String> =
-        wanted.values().map(|state| (state.rec.to_string(), state.seq.to_string())).collect();
+    let wanted: BTreeMap<OrderId, Seq> =
+        wanted.into_iter().map(|(order_id, state)| (order_id, state.seq)).collect();
     let (mut seen, mut token) = (BTreeMap::new(), morning.clone());
     loop {
         let page = web::page(&m.node, &SUPERVISOR, &format!("/orders?max_rows=300&token={token}"));
-        note_rows(&page, &mut seen);
+        web::note_rows(&page, &mut seen);
         token = web::token_of(&page).to_owned();
         if page["online"] == true {
             break;
@@ -364,21 +364,13 @@ fn a_token_of_the_morning_is_good_over_http_and_websocket_too() {
     loop {
         let page = web::hear(&mut socket);
         assert_eq!(page["id"], 7, "{page}");
-        note_rows(&page, &mut seen);
+        web::note_rows(&page, &mut seen);
         if page["online"] == true {
             break;
         }
     }
     assert_eq!(seen, wanted);
     assert!(count(&m.node, "pages") > pages);
-}
-
-/// Records each row's last `seq` by its `rec`.
-fn note_rows(page: &Value, seen: &mut BTreeMap<String, String>) {
-    let plain = |value: &Value| value.to_string().trim_matches('"').to_owned();
-    for row in page["rows"].as_array().expect("rows") {
-        seen.insert(plain(&row["rec"]), plain(&row["seq"]));
-    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use weir_client::clock::unix_time;
 use weir_client::follower::{Follower, FollowerConfig};
-use weir_types::{FirmId, OrderId, PartitionId, Reason, RequestNo, SessionId, Symbol};
+use weir_types::{FirmId, OrderId, PartitionId, Reason, RequestNo, Seq, SessionId, Symbol};
 use weir_wire::delivery::OrderRow;
 use weir_wire::reference::DefineFirm;
 
@@ -470,14 +470,13 @@ fn a_sources_token_of_the_morning_is_good_over_http_and_websocket_too() {
     let mut m = morning("");
     m.pass();
     let token: String = m.token.iter().map(|byte| format!("{byte:02x}")).collect();
-    let wanted = m.changed().into_values();
-    let wanted: BTreeMap<String, String> =
-        wanted.map(|row| (row.rec.to_string(), row.seq.to_string())).collect();
+    let wanted: BTreeMap<OrderId, Seq> =
+        m.changed().into_iter().map(|(order_id, row)| (order_id, row.seq)).collect();
     let (mut seen, mut at) = (BTreeMap::new(), token.clone());
     loop {
         let path = format!("/orders?source=40&max_rows=300&token={at}");
         let page = web::page(&m.node, &SUPERVISOR, &path);
-        note_rows(&page, &mut seen);
+        web::note_rows(&page, &mut seen);
         at = web::token_of(&page).to_owned();
         if page["online"] == true {
             break;
@@ -492,25 +491,13 @@ fn a_sources_token_of_the_morning_is_good_over_http_and_websocket_too() {
     loop {
         let page = web::hear(&mut socket);
         assert_eq!(page["id"], 7, "{page}");
-        note_rows(&page, &mut seen);
+        web::note_rows(&page, &mut seen);
         if page["online"] == true {
             break;
         }
     }
     assert!(seen == wanted, "{} seen, {} wanted", seen.len(), wanted.len());
     assert!(count(&m.node, "pages") > pages);
-}
-
-/// Records each row's last `seq` by its `rec`, and removes deleted records.
-fn note_rows(page: &Value, seen: &mut BTreeMap<String, String>) {
-    let plain = |value: &Value| value.to_string().trim_matches('"').to_owned();
-    for row in page["rows"].as_array().expect("rows") {
-        let is_gone = row["flags"].to_string().to_lowercase().contains("tombstone");
-        match is_gone {
-            true => seen.remove(&plain(&row["rec"])),
-            false => seen.insert(plain(&row["rec"]), plain(&row["seq"])),
-        };
-    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use weir_types::{
 use weir_wire::reference::KillSwitch;
 
 use crate::support::trader::Trader;
-use crate::support::{ALICE, BOB, Home, INSTRUMENT, Node, TRADING, instrument, open_market, until};
+use crate::support::{ALICE, BOB, Home, INSTRUMENT, Node, TRADING, open_market, until};
 
 fn market() -> (Home, Node) {
     let home = Home::new("memory");
@@ -92,12 +92,11 @@ fn the_status_page_tells_phase_and_last_price_also_after_a_restart() {
     let mut bob = Trader::log_on(&node, BOB);
     let row = row_when(&node, |row| row["phase"] == "continuous");
     assert_eq!((&row["last_price"], &row["phase_since_ns"]), (&Value::Null, &Value::Null));
-    let bounds = (instrument(INSTRUMENT).price_min.0, instrument(INSTRUMENT).price_max.0);
-    assert_eq!((&row["price_min"], &row["price_max"]), (&bounds.0.into(), &bounds.1.into()));
+    assert_eq!((&row["price_min"], &row["price_max"]), (&"0.01".into(), &"200.00".into()));
     alice.ask_for_report(ALICE.buy(1, 50, 1));
     bob.ask_for_report(BOB.sell(1, 50, 1));
     node.admin().set_phase(TRADING, INSTRUMENT, Phase::Halted).unwrap();
-    let halted = row_when(&node, |row| row["phase"] == "halted" && row["last_price"] == 50);
+    let halted = row_when(&node, |row| row["phase"] == "halted" && row["last_price"] == "0.50");
     assert!(halted["phase_since_ns"].is_u64());
     assert!(node.terminate().success());
     let node = home.start();

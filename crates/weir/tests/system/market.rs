@@ -19,8 +19,8 @@ use weir_feed::itch::encode::{
     AddOrder, Header, OrderCancel, OrderDelete, OrderExecuted, OrderReplace, StockDirectory,
     StockTradingAction, Trade, stock,
 };
-use weir_feed::moldudp64::{PacketWriter, Pushed, Session};
-use weir_feed::{Action, Collected, Context, Feed as _, Update};
+use weir_feed::moldudp64::{MoldSession, PacketWriter, PushOutcome};
+use weir_feed::{Action, CollectedUpdates, Context, Feed as _, Update};
 use weir_market::Books;
 use weir_market::book::{BooksConfig, OrderIds};
 use weir_types::{
@@ -57,7 +57,7 @@ impl Venue {
         Venue {
             socket: UdpSocket::bind("127.0.0.1:0").unwrap(),
             to,
-            writer: PacketWriter::new(Session::new(session).unwrap(), 1, 1_200),
+            writer: PacketWriter::new(MoldSession::new(session).unwrap(), 1, 1_200),
             codec: Itch::new(Nanos(0)),
             books: Books::new(&BooksConfig::default()),
             trades: 0,
@@ -70,7 +70,7 @@ impl Venue {
     pub fn say(&mut self, message: &[u8]) {
         let context =
             Context { sequence: self.writer.next_sequence(), channel: 0, ts_send: Nanos(0) };
-        let mut said = Collected::default();
+        let mut said = CollectedUpdates::default();
         self.codec.decode(&context, message, &mut said).unwrap();
         for update in &said.updates {
             self.trades += u64::from(self.books.apply(update).trade.is_some());
@@ -79,7 +79,7 @@ impl Venue {
         if let Some(kept) = &mut self.kept {
             return kept.push(message.to_vec());
         }
-        while self.writer.push(message) == Pushed::Full {
+        while self.writer.push(message) == PushOutcome::Full {
             self.send();
         }
     }

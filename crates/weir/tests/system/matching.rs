@@ -106,8 +106,8 @@ fn an_opening_call_outlives_a_restart_and_trades_at_one_price() {
     let first = alice.report_where(is_trade_of(1));
     assert_eq!((first.last_px, first.request_no), (Price(201), RequestNo::NONE));
     let row = row_when(&node, |row| row["phase"] == "continuous");
-    assert_eq!((&row["opening_price"], &row["opening_qty"]), (&201.into(), &200.into()));
-    assert_eq!((&row["static_reference"], &row["last_price"]), (&201.into(), &201.into()));
+    assert_eq!((&row["opening_price"], &row["opening_qty"]), (&"2.01".into(), &"200".into()));
+    assert_eq!((&row["static_reference"], &row["last_price"]), (&"2.01".into(), &"2.01".into()));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn orders_at_the_close_wait_beside_the_book_and_meet_in_the_closing_call() {
     let bought = alice.report_where(is_trade_of(1));
     assert_eq!((bought.last_px, bought.ord_status), (Price(60), OrdStatus::Filled));
     let row = row_when(&node, |row| row["phase"] == "closed");
-    assert_eq!((&row["closing_price"], &row["closing_qty"]), (&60.into(), &5.into()));
+    assert_eq!((&row["closing_price"], &row["closing_qty"]), (&"0.60".into(), &"5".into()));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_trade_beyond_the_collar_begins_a_call_that_ends_by_itself() {
     node.admin().define_instrument(definition).unwrap();
     let mut alice = Trader::log_on(&node, ALICE);
     let mut bob = Trader::log_on(&node, BOB);
-    row_when(&node, |row| row["static_reference"] == 1_000);
+    row_when(&node, |row| row["static_reference"] == "10.00");
     bob.ask_for_report(BOB.sell(1, 1_100, 1));
     // A partition learns of a definition shortly after the control log has it.
     let mut number = 0;

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use weir_feed::moldudp64::Session;
+use weir_feed::moldudp64::MoldSession;
 use weir_feed::soupbin::{Inbox, Login, Reject, SoupPacket};
 
 use crate::own_feed::{
@@ -41,7 +41,7 @@ impl Raw {
 
     fn log_in(at: SocketAddr, name: &str, password: &str, session: &str) -> Raw {
         let mut raw = Raw::connect(at);
-        let session = Session::new(session).unwrap().0;
+        let session = MoldSession::new(session).unwrap().0;
         raw.say(&SoupPacket::LoginRequest(Login {
             session,
             ..Login::new(name, password).unwrap()

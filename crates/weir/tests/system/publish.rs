@@ -9,8 +9,8 @@ use weir_feed::itch::Itch;
 use weir_feed::line::{
     Channel, Event, Handler, LateJoin, Line, LineConfig, RequestConfig, Run, State,
 };
-use weir_feed::moldudp64::{Header, Messages, Request, Session, read_packet};
-use weir_feed::{Context, Definition, Feed, Sink, SymbolText, Update};
+use weir_feed::moldudp64::{Header, Messages, MoldSession, Request, read_packet};
+use weir_feed::{Context, Definition, Feed, SymbolText, Update, UpdateSink};
 use weir_market::{Books, BooksConfig};
 use weir_marketgate::Datagrams;
 use weir_marketgate::udp::{Listen, PlainReceiver};
@@ -66,14 +66,14 @@ pub fn figure(node: &Node, name: &str) -> u64 {
 struct Heard {
     books: Books,
     symbols: BTreeMap<SymbolText, InstrumentId>,
-    session: Session,
+    session: MoldSession,
     wanted: Vec<Request>,
     sessions: u64,
     lost: u64,
     delivered: u64,
 }
 
-impl Sink for Heard {
+impl UpdateSink for Heard {
     fn define(&mut self, definition: &Definition) {
         assert!(self.books.define(definition.instrument_id));
         self.symbols.insert(definition.symbol, definition.instrument_id);
@@ -154,7 +154,7 @@ impl Listener {
         let heard = Heard {
             books: Books::new(&BooksConfig::default()),
             symbols: BTreeMap::new(),
-            session: Session([b' '; 10]),
+            session: MoldSession([b' '; 10]),
             wanted: Vec::new(),
             sessions: 0,
             lost: 0,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use weir_client::session::{SessionEvent, Times};
 use weir_client::subscription::{
-    BrokerClient, Credit, Message, NewSubscription, Next, Publisher, Seen, Subscription,
+    BrokerClient, Credit, Message, NewSubscription, Publisher, Seen, Subscription, WaitOutcome,
 };
 use weir_client::{Client, ClientError, Incoming, Limits};
 use weir_types::{
@@ -72,12 +72,12 @@ pub fn take(from: &mut Subscription, count: usize) -> Vec<Message> {
     while got.len() < count {
         assert!(begun.elapsed() < HANG, "{} of {count} came", got.len());
         match from.next(STEP) {
-            Next::Message(message) => {
+            WaitOutcome::Message(message) => {
                 from.ack(&message);
                 got.push(message);
             }
-            Next::Nothing => {}
-            Next::Ended(reason, _) => panic!("it ended: {reason}"),
+            WaitOutcome::Nothing => {}
+            WaitOutcome::Ended(reason, _) => panic!("it ended: {reason}"),
         }
     }
     from.flush();
@@ -173,7 +173,7 @@ fn a_supervisor_gets_the_executions_of_all_and_everybody_the_trades_without_name
         let trade: PublicTrade = raw.decode_whole().unwrap();
         assert_eq!((trade.last_px.0, trade.last_qty.0), (100, 1));
     }
-    assert_eq!(tape.next(STEP), Next::Nothing);
+    assert_eq!(tape.next(STEP), WaitOutcome::Nothing);
 }
 
 #[test]
@@ -205,8 +205,8 @@ fn nobody_gets_what_is_not_his() {
     make(&node, ALICE, &NewSubscription::new("letters", SubscriptionKind::Messages));
     let mut office =
         Subscription::new(address(&node), BACK_OFFICE.config(), "letters", Seen::new());
-    let ended = (0..500).map(|_| office.next(STEP)).find(|next| *next != Next::Nothing);
-    assert_eq!(ended, Some(Next::Ended(Reason::NotEntitled, Vec::new())));
+    let ended = (0..500).map(|_| office.next(STEP)).find(|next| *next != WaitOutcome::Nothing);
+    assert_eq!(ended, Some(WaitOutcome::Ended(Reason::NotEntitled, Vec::new())));
     let mut trader = Publisher::new(address(&node), BOB.config(), Epoch(1), 0);
     trader.publish(ALICE.session_id, b"psst");
     let begun = Instant::now();
@@ -286,9 +286,9 @@ fn past_its_quota_a_subscription_is_evicted_and_told_where_it_stood_and_nobody_e
     let (reason, taken) = loop {
         assert!(begun.elapsed() < HANG, "nothing is told");
         match alice.next(STEP) {
-            Next::Nothing => {}
-            Next::Ended(reason, taken) => break (reason, taken),
-            Next::Message(message) => panic!("{message:?}"),
+            WaitOutcome::Nothing => {}
+            WaitOutcome::Ended(reason, taken) => break (reason, taken),
+            WaitOutcome::Message(message) => panic!("{message:?}"),
         }
     };
     assert_eq!(reason, Reason::QuotaMessages);
@@ -351,7 +351,7 @@ fn a_subscriber_that_takes_nothing_costs_the_others_nothing() {
         publisher.publish(BOB.session_id, &body(number));
         publisher.poll(Duration::ZERO);
         let _ = slow.next(Duration::ZERO);
-        while let Next::Message(message) = fast.next(Duration::ZERO) {
+        while let WaitOutcome::Message(message) = fast.next(Duration::ZERO) {
             got += 1;
             assert_eq!(message.body, body(got));
             fast.ack(&message);
@@ -361,7 +361,7 @@ fn a_subscriber_that_takes_nothing_costs_the_others_nothing() {
     while got < count {
         assert!(begun.elapsed() < HANG, "{got} of {count} came");
         publisher.poll(Duration::ZERO);
-        if let Next::Message(message) = fast.next(STEP) {
+        if let WaitOutcome::Message(message) = fast.next(STEP) {
             got += 1;
             assert_eq!(message.body, body(got));
             fast.ack(&message);
@@ -442,7 +442,7 @@ fn nothing_acknowledged_is_lost_or_skipped_by_kills_of_the_node() {
 /// Takes pending messages; each subscriber's are every second number, in order.
 fn hear(who: &Who, from: &mut Subscription, seen: &mut BTreeMap<SessionId, (Seen, u64)>) {
     let first = if who.session_id == ALICE.session_id { 1 } else { 2 };
-    while let Next::Message(message) = from.next(Duration::ZERO) {
+    while let WaitOutcome::Message(message) = from.next(Duration::ZERO) {
         let known = seen.entry(who.session_id).or_insert((Seen::new(), 0));
         let next = if known.1 == 0 { first } else { known.1 + 2 };
         assert_eq!(String::from_utf8_lossy(&message.body).trim_end(), format!("message {next}"));
@@ -534,7 +534,7 @@ fn a_soak_with_subscribers_that_come_and_go_loses_nothing_and_fills_no_disk() {
             assert!(begun.elapsed() < HANG, "the last does not come");
             hear(&who, &mut from, &mut seen);
         }
-        assert_eq!(from.next(STEP), Next::Nothing);
+        assert_eq!(from.next(STEP), WaitOutcome::Nothing);
     }
     assert_eq!(figure_when_below(&node, "wanted_bytes", 1), 0);
     assert_eq!(figure(&node, "evicted"), 0);

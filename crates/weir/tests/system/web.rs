@@ -1,5 +1,6 @@
 //! Order state over HTTP: long polls and WebSockets, access, and refusals.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -8,7 +9,8 @@ use tungstenite::client::IntoClientRequest;
 use tungstenite::http::HeaderValue;
 use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
-use weir_types::{ClOrdId, FirmId, OrdStatus, Role};
+use weir_types::{ClOrdId, FirmId, OrdStatus, OrderId, Role, Seq};
+use weir_web::order_json::gone_json;
 use weir_wire::reference::DefineSession;
 
 use crate::support::following::Following;
@@ -58,6 +60,28 @@ pub fn page(node: &Node, who: &Who, path: &str) -> Value {
 
 pub fn token_of(page: &Value) -> &str {
     page["token"].as_str().expect("a token")
+}
+
+/// Notes the `seq` of each order on a page, and removes the orders that are gone.
+pub fn note_rows(page: &Value, seen: &mut BTreeMap<OrderId, Seq>) {
+    for row in page["rows"].as_array().expect("rows") {
+        let number = |name: &str| row[name].as_u64().unwrap_or_else(|| panic!("{name} of {row}"));
+        let order_id = OrderId(number("order_id"));
+        if row["gone"] == true {
+            seen.remove(&order_id);
+        } else {
+            seen.insert(order_id, Seq(number("seq")));
+        }
+    }
+}
+
+#[test]
+fn an_order_that_is_gone_is_noted_no_longer() {
+    let order = |order_id: u64, seq: u64| json!({ "order_id": order_id, "rec": 9, "seq": seq });
+    let mut seen = BTreeMap::new();
+    note_rows(&json!({ "rows": [order(1, 5), order(2, 6)] }), &mut seen);
+    note_rows(&json!({ "rows": [gone_json(OrderId(1)), order(2, 7)] }), &mut seen);
+    assert_eq!(seen, BTreeMap::from([(OrderId(2), Seq(7))]));
 }
 
 /// Returns the prices, decimals of two places, as ticks.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use weir_client::follower::{Follower, FollowerConfig};
 use weir_client::source::{SourceConfig, SourceWriter};
 use weir_client::subscription::{
-    BrokerClient, NewSubscription, Next, Publisher, Seen, Subscription,
+    BrokerClient, NewSubscription, Publisher, Seen, Subscription, WaitOutcome,
 };
 use weir_client::{Connection, Limits, Target};
 use weir_delivery::Place;
@@ -167,7 +167,7 @@ fn messages_reach_a_subscriber_over_tls_byte_by_byte_and_after_a_restart_of_his(
         let begun = Instant::now();
         while got.len() < upto {
             assert!(begun.elapsed() < HANG, "{} of {upto} came", got.len());
-            if let Next::Message(message) = alice.next(STEP) {
+            if let WaitOutcome::Message(message) = alice.next(STEP) {
                 alice.ack(&message);
                 got.insert(message.head.message_no, message.body);
             }

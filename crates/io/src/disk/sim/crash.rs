@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::SimDisk;
-use super::image::{Image, Inode, Pending, PendingWrite, SECTOR, change_names, write_bytes};
+use super::image::{Image, Inode, PendingChange, PendingWrite, SECTOR, change_names, write_bytes};
 use crate::rng::{Rng, SeededRng};
 
 /// The unsynced changes that survive a power loss.
@@ -42,7 +42,7 @@ impl SimDisk {
             if pending.len() > 1 {
                 choices.push(CrashChoice::LoseOne(index));
             }
-            if let Pending::Write(write) = change {
+            if let PendingChange::Write(write) = change {
                 let tears = (1..sector_count(write)).map(|sectors| (index, sectors));
                 choices
                     .extend(tears.map(|(index, sectors)| CrashChoice::TearAt { index, sectors }));
@@ -117,9 +117,9 @@ impl Image {
         image
     }
 
-    fn keep(&mut self, change: &Pending, sectors: usize, rng: Option<&mut SeededRng>) {
+    fn keep(&mut self, change: &PendingChange, sectors: usize, rng: Option<&mut SeededRng>) {
         match (change, rng) {
-            (Pending::Write(write), None) => {
+            (PendingChange::Write(write), None) => {
                 let mut left = sectors;
                 let file = &mut self.inodes[write.ino].durable;
                 write_sectors(file, write, || {
@@ -128,19 +128,19 @@ impl Image {
                     keep
                 });
             }
-            (Pending::Write(write), Some(rng)) => {
+            (PendingChange::Write(write), Some(rng)) => {
                 // Draws that keep all or none of a write are more frequent than a fair coin per
                 // sector would give.
                 let parts = [0, 1, 2, 4, 4][rng.below(5) as usize];
                 let Inode { durable, .. } = &mut self.inodes[write.ino];
                 write_sectors(durable, write, || rng.chance(parts, 4));
             }
-            (Pending::Dir(change), None) if sectors > 0 => {
+            (PendingChange::Dir(change), None) if sectors > 0 => {
                 change_names(&mut self.live, change);
                 change_names(&mut self.durable, change);
             }
-            (Pending::Dir(_), None) => {}
-            (Pending::Dir(change), Some(rng)) => {
+            (PendingChange::Dir(_), None) => {}
+            (PendingChange::Dir(change), Some(rng)) => {
                 if rng.chance(1, 2) {
                     change_names(&mut self.live, change);
                     change_names(&mut self.durable, change);

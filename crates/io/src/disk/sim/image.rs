@@ -69,7 +69,7 @@ pub(super) struct PendingWrite {
 
 /// A change that a power loss may lose; changes are kept in the order they were made.
 #[derive(Clone, Debug)]
-pub(super) enum Pending {
+pub(super) enum PendingChange {
     Write(PendingWrite),
     Dir(DirChange),
 }
@@ -88,7 +88,7 @@ pub(super) struct Image {
     pub(super) inodes: Vec<Inode>,
     pub(super) live: Names,
     pub(super) durable: Names,
-    pub(super) pending: Vec<Pending>,
+    pub(super) pending: Vec<PendingChange>,
 }
 
 /// Writes into a growing file; a gap between its end and `offset` is filled with zeros.
@@ -131,7 +131,7 @@ impl Image {
             TraceOp::Write { ino, offset, bytes } => {
                 write_bytes(&mut self.inodes[*ino].live, *offset, bytes);
                 let (ino, offset, bytes) = (*ino, *offset, bytes.clone());
-                self.pending.push(Pending::Write(PendingWrite { ino, offset, bytes }));
+                self.pending.push(PendingChange::Write(PendingWrite { ino, offset, bytes }));
             }
             TraceOp::Sync { ino } => self.settle(*ino, true),
             TraceOp::SyncFailed { ino } => self.settle(*ino, false),
@@ -142,11 +142,11 @@ impl Image {
             TraceOp::SyncDir => {
                 let durable = &mut self.durable;
                 self.pending.retain(|p| match p {
-                    Pending::Dir(change) => {
+                    PendingChange::Dir(change) => {
                         change_names(durable, change);
                         false
                     }
-                    Pending::Write(_) => true,
+                    PendingChange::Write(_) => true,
                 });
             }
         }
@@ -154,13 +154,13 @@ impl Image {
 
     fn change_dir(&mut self, change: DirChange) {
         change_names(&mut self.live, &change);
-        self.pending.push(Pending::Dir(change));
+        self.pending.push(PendingChange::Dir(change));
     }
 
     fn settle(&mut self, synced: usize, durable: bool) {
         let inode = &mut self.inodes[synced];
         self.pending.retain(|p| match p {
-            Pending::Write(w) if w.ino == synced => {
+            PendingChange::Write(w) if w.ino == synced => {
                 if durable {
                     write_bytes(&mut inode.durable, w.offset, &w.bytes);
                 }

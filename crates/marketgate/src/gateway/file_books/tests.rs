@@ -3,7 +3,7 @@
 use weir_feed::capture::Datagram;
 use weir_feed::feed_by_name;
 use weir_feed::itch::encode::{AddOrder, Header, OrderExecuted, StockDirectory, stock};
-use weir_feed::moldudp64::{PacketWriter, Pushed, Session};
+use weir_feed::moldudp64::{MoldSession, PacketWriter, PushOutcome};
 use weir_market::book::BookLevel;
 use weir_types::{Price, Qty, Side};
 
@@ -54,9 +54,10 @@ fn directory() -> Vec<u8> {
 
 /// A packet for each message.
 fn packets(messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let mut writer = PacketWriter::new(Session::new("0000000001").expect("a session"), 1, 1_400);
+    let mut writer =
+        PacketWriter::new(MoldSession::new("0000000001").expect("a session"), 1, 1_400);
     let packet = |message: &Vec<u8>| {
-        assert_eq!(writer.push(message), Pushed::Added);
+        assert_eq!(writer.push(message), PushOutcome::Added);
         writer.take(<[u8]>::to_vec).expect("it has a message")
     };
     messages.iter().map(packet).collect()

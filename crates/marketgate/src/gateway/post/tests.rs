@@ -8,23 +8,23 @@ use weir_types::{Price, Qty, Side};
 
 use super::super::ring::Slots;
 use super::super::stages::UpdateProbe;
-use super::super::told::Told;
+use super::super::told::FlushSlot;
 use super::super::update::{BATCH_MAX, UpdateParts, UpdateStage, WhenFull};
 use super::*;
-use crate::post::{PostReceiver, Wants, post_events};
+use crate::post::{EventSelection, PostReceiver, post_events};
 
 /// Discards the slots for flush.
 struct Deaf;
 
-impl Slots<Told> for Deaf {
-    fn write(&mut self, write: impl FnOnce(&mut Told)) -> bool {
-        write(&mut Told::default());
+impl Slots<FlushSlot> for Deaf {
+    fn write(&mut self, write: impl FnOnce(&mut FlushSlot)) -> bool {
+        write(&mut FlushSlot::default());
         true
     }
 }
 
 const CHANNEL: ChannelKey = ChannelKey { pair: 0, number: 0 };
-const ALL: Wants = Wants { bars: true, statistics: true };
+const ALL: EventSelection = EventSelection { bars: true, statistics: true };
 
 struct Fixture {
     stage: UpdateStage<Deaf>,
@@ -33,7 +33,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new(wants: Wants) -> Fixture {
+    fn new(wants: EventSelection) -> Fixture {
         let (sender, receiver) = post_events(100, wants);
         let stage = UpdateStage::new(UpdateParts {
             books: BooksConfig { instruments_max: 8, ..BooksConfig::default() },
@@ -108,7 +108,7 @@ fn an_order_is_told_and_a_quote_where_it_is_another() {
 
 #[test]
 fn who_wants_bars_alone_is_told_of_trades_alone() {
-    let mut fixture = Fixture::new(Wants { bars: true, statistics: false });
+    let mut fixture = Fixture::new(EventSelection { bars: true, statistics: false });
     assert_eq!(fixture.update(false, add(1, 10)), []);
     assert_eq!(fixture.update(false, Action::Clear), []);
     let reason = ClearReason::SnapshotBegins;
@@ -126,7 +126,7 @@ fn who_wants_bars_alone_is_told_of_trades_alone() {
 
 #[test]
 fn who_wants_statistics_alone_is_told_of_no_bars() {
-    let mut fixture = Fixture::new(Wants { bars: false, statistics: true });
+    let mut fixture = Fixture::new(EventSelection { bars: false, statistics: true });
     fixture.update(false, add(1, 10));
     let execute =
         Action::Execute { order_id: 1, size: Qty(5), price: None, match_id: 7, is_printable: true };
@@ -142,7 +142,7 @@ fn what_a_snapshot_says_is_told_as_a_book_and_not_as_changes() {
     assert_eq!(fixture.channel(&ChannelEvent::Damaged), [PostEvent::Gap(0)]);
     let reason = ClearReason::SnapshotBegins;
     let told = fixture.channel(&ChannelEvent::Clear { reason });
-    assert_eq!(told, [PostEvent::Void(0, Voided::GivenUp)]);
+    assert_eq!(told, [PostEvent::Void(0, ChannelReset::GivenUp)]);
     assert_eq!(fixture.update(true, add(2, 12)), []);
     let state = TradingState::Trading;
     assert_eq!(fixture.update(true, Action::Status { state, reason: *b"    " }), []);
@@ -154,7 +154,7 @@ fn what_a_snapshot_says_is_told_as_a_book_and_not_as_changes() {
     assert_eq!(told, [PostEvent::EndSession(0)]);
     let reason = ClearReason::Session { session: 2 };
     let told = fixture.channel(&ChannelEvent::Clear { reason });
-    assert_eq!(told, [PostEvent::Void(0, Voided::NewSession)]);
+    assert_eq!(told, [PostEvent::Void(0, ChannelReset::NewSession)]);
 }
 
 #[test]
@@ -167,5 +167,5 @@ fn a_feed_that_empties_all_books_says_so_of_the_channel() {
     let update = Update { instrument_id, sequence: 2, ts_event: Nanos(5), action };
     fixture.stage.update(&origin, update);
     fixture.stage.turn(Nanos(5));
-    assert_eq!(fixture.told(), [PostEvent::Void(0, Voided::Emptied)]);
+    assert_eq!(fixture.told(), [PostEvent::Void(0, ChannelReset::Emptied)]);
 }

@@ -110,7 +110,7 @@ impl Stand {
         let Stand { door, fanout, mirror, drafts, probe, .. } = self;
         let (definitions, channels) = (&[][..], &[State::Live][..]);
         let now = Nanos(now);
-        door.tell(&mut Lent { now, fanout, mirror, definitions, channels, drafts, probe });
+        door.tell(&mut RingParts { now, fanout, mirror, definitions, channels, drafts, probe });
     }
 
     /// Returns the numbers of new snapshot quotes and changes in the ring.

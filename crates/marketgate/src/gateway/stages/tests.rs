@@ -46,7 +46,7 @@ impl Way {
 
     /// Times an update from 1,000, in the book at 1,300, then offered.
     fn begin(&mut self, kernel: Option<u64>, entry: &Entry, outcome: Outcome) {
-        self.update.begin(Begun { kernel: kernel.map(Nanos), received: Nanos(1_000) });
+        self.update.begin(TimedMessage { kernel: kernel.map(Nanos), received: Nanos(1_000) });
         set(1_300);
         self.update.updated();
         self.update.offered(entry, outcome);
@@ -127,7 +127,7 @@ fn what_was_held_on_purpose_is_told_apart_and_is_in_no_sum() {
 fn what_goes_at_once_is_timed_though_something_of_the_same_update_is_held() {
     let mut way = Way::new();
     let waits = quote(7, 5);
-    way.update.begin(Begun::default());
+    way.update.begin(TimedMessage::default());
     set(10);
     way.update.updated();
     way.update.offered(&waits, Outcome::Waiting);
@@ -191,7 +191,7 @@ fn one_that_is_never_told_does_not_stay_for_ever() {
     way.begin(None, &quote(7, 5), Outcome::Queued);
     way.begin(None, &quote(8, 6), Outcome::Queued);
     assert!(way.update.told(&quote(8, 6)).is_none(), "one at a time");
-    way.update.begin(Begun::default());
+    way.update.begin(TimedMessage::default());
     set(1_300 + PATIENCE + 1);
     way.update.updated();
     way.update.offered(&quote(9, 7), Outcome::Queued);
@@ -203,7 +203,7 @@ fn a_datagram_s_first_update_is_timed_and_no_other_packet_s() {
     let mut sampler = sampler(true);
     set(1_000);
     sampler.datagram(Nanos(600), Nanos(900));
-    let begun = Begun { kernel: Some(Nanos(600)), received: Nanos(1_000) };
+    let begun = TimedMessage { kernel: Some(Nanos(600)), received: Nanos(1_000) };
     assert_eq!(sampler.update(Nanos(900)), Some(begun));
     assert_eq!(sampler.update(Nanos(900)), None);
     sampler.datagram(Nanos(600), Nanos(900));

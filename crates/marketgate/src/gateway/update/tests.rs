@@ -12,11 +12,11 @@ const INSTRUMENTS_MAX: u32 = 4;
 
 /// Stores the slots written.
 #[derive(Default)]
-struct Heard(Vec<Told>);
+struct Heard(Vec<FlushSlot>);
 
-impl Slots<Told> for Heard {
-    fn write(&mut self, write: impl FnOnce(&mut Told)) -> bool {
-        let mut told = Told::default();
+impl Slots<FlushSlot> for Heard {
+    fn write(&mut self, write: impl FnOnce(&mut FlushSlot)) -> bool {
+        let mut told = FlushSlot::default();
         write(&mut told);
         self.0.push(told);
         true
@@ -153,7 +153,7 @@ fn the_update_of_a_batch_that_is_timed_carries_its_times() {
     let mut stage = stage(BATCH_MAX);
     stage.turn(Nanos(1));
     stage.door.0.clear();
-    let begun = Begun { kernel: Some(Nanos(1)), received: SystemClock.now() };
+    let begun = TimedMessage { kernel: Some(Nanos(1)), received: SystemClock.now() };
     for id in 1..INSTRUMENTS_MAX {
         if id == 2 {
             stage.begin_trace(begun);
@@ -169,7 +169,7 @@ fn the_update_of_a_batch_that_is_timed_carries_its_times() {
     let timed = stage.door.0.iter().filter(|told| told.trace.is_some());
     let timed: Vec<_> = timed
         .map(|told| match &told.what {
-            What::Entry(entry) => entry.instrument_id,
+            FlushContent::Entry(entry) => entry.instrument_id,
             other => panic!("{other:?}"),
         })
         .collect();

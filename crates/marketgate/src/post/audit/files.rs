@@ -31,20 +31,20 @@ pub fn is_audit_name(name: &str) -> bool {
 
 /// The closed files, the oldest first.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptFiles {
     dir: PathBuf,
     files: VecDeque<(String, u64)>,
     bytes: u64,
 }
 
-impl Kept {
+impl KeptFiles {
     /// Lists a directory, which is created if missing.
-    pub(super) fn of(dir: &Path, storage: &mut dyn Storage) -> io::Result<Kept> {
+    pub(super) fn of(dir: &Path, storage: &mut dyn Storage) -> io::Result<KeptFiles> {
         let mut files: Vec<_> =
             storage.list(dir)?.into_iter().filter(|(name, _)| is_audit_name(name)).collect();
         files.sort_unstable();
         let bytes = files.iter().map(|(_, len)| len).sum();
-        Ok(Kept { dir: dir.to_owned(), files: files.into(), bytes })
+        Ok(KeptFiles { dir: dir.to_owned(), files: files.into(), bytes })
     }
 
     /// The total size of all files in bytes.

@@ -11,8 +11,8 @@ mod reader;
 mod writer;
 
 pub use files::{file_name, is_audit_name};
-pub use overview::{AuditLine, AuditOverview, Missing, OverviewFile, audit_files};
-pub use queue::{AuditReceiver, AuditRecord, AuditSender, Handed, QueueFigures, audit_queue};
+pub use overview::{AuditHole, AuditLine, AuditOverview, OverviewFile, audit_files};
+pub use queue::{AuditReceiver, AuditRecord, AuditSender, QueueFigures, SendOutcome, audit_queue};
 pub use reader::{AuditFile, AuditItem};
 pub use writer::{AuditFigures, AuditWriter};
 

@@ -34,7 +34,7 @@ pub struct AuditLine {
 
 /// A gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct AuditHole {
     /// The index of its line in [`AuditOverview::lines`].
     pub line: usize,
     /// The index of its file in [`AuditOverview::files`].
@@ -67,7 +67,7 @@ pub struct AuditOverview {
     /// The lines, in order of first mention.
     pub lines: Vec<AuditLine>,
     /// The gaps, in the order of the files: the first 65,536.
-    pub gaps: Vec<Missing>,
+    pub gaps: Vec<AuditHole>,
 }
 
 impl AuditOverview {
@@ -126,7 +126,7 @@ impl AuditOverview {
         if self.gaps.len() < GAPS_MAX {
             let &AuditGap { datagrams, from, to, .. } = gap;
             let file = self.files.len();
-            self.gaps.push(Missing { line: place, file, datagrams, from, to });
+            self.gaps.push(AuditHole { line: place, file, datagrams, from, to });
         }
     }
 

@@ -25,7 +25,7 @@ const DST_IS_V6: u8 = 2;
 /// The outcome of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Handed {
+pub enum SendOutcome {
     /// The item is in the ring.
     Taken,
     /// There was no room: the item is part of a gap.
@@ -111,7 +111,7 @@ impl AuditSender {
     ///
     /// # Panics
     /// If the line does not exist: lines are the caller's own.
-    pub fn send(&mut self, line: LineNo, polled: Nanos, datagram: &Datagram<'_>) -> Handed {
+    pub fn send(&mut self, line: LineNo, polled: Nanos, datagram: &Datagram<'_>) -> SendOutcome {
         assert!(usize::from(line.0) < self.gaps.len(), "{line:?} was not named");
         let len = datagram.payload.len();
         let needed = HEAD_LEN + len + self.gap_count * HEAD_LEN;
@@ -132,7 +132,7 @@ impl AuditSender {
         self.push(datagram.payload);
         self.shared.newest_polled.store(polled.0, Ordering::Relaxed);
         count(&self.shared.taken);
-        Handed::Taken
+        SendOutcome::Taken
     }
 
     /// Sends the unsent gaps if there is room. A sender that has been idle for a while calls this,
@@ -150,12 +150,12 @@ impl AuditSender {
     }
 
     #[cold]
-    fn drop_one(&mut self, line: LineNo, datagram: &Datagram<'_>) -> Handed {
+    fn drop_one(&mut self, line: LineNo, datagram: &Datagram<'_>) -> SendOutcome {
         let gap = &mut self.gaps[usize::from(line.0)];
         self.gap_count += usize::from(gap.datagrams == 0);
         gap.add(&AuditGap { line, datagrams: 1, from: datagram.ts_recv, to: datagram.ts_recv });
         count(&self.shared.dropped);
-        Handed::Dropped
+        SendOutcome::Dropped
     }
 
     /// Sends all gaps; there must be room.

@@ -11,7 +11,7 @@ use weir_feed::capture::audit::{AuditGap, LineNo, LineTotals};
 use weir_types::Nanos;
 
 use super::super::config::{AuditSection, WhenFull};
-use super::super::storage::full::Filling;
+use super::super::storage::full::LimitedStorage;
 use super::super::storage::{FileSystem, Storage};
 use super::*;
 use crate::capture::{CaptureFile, Item};
@@ -122,7 +122,7 @@ impl Stand {
         Stand { sender, receiver, writer }
     }
 
-    fn send(&mut self, came: &Came) -> Handed {
+    fn send(&mut self, came: &Came) -> SendOutcome {
         self.sender.send(LineNo(came.0), Nanos(came.1), &datagram(came))
     }
 
@@ -133,7 +133,7 @@ impl Stand {
     }
 
     fn pass(&mut self, came: &Came, now: u64) {
-        assert_eq!(self.send(came), Handed::Taken);
+        assert_eq!(self.send(came), SendOutcome::Taken);
         self.write(usize::MAX, now);
     }
 
@@ -179,7 +179,7 @@ proptest! {
         let config = AuditSection { file_bytes, ..config(dir.path()) };
         let mut stand = Stand::new(&config, queue, Box::new(FileSystem));
         for (index, one) in all.iter().enumerate() {
-            prop_assert_eq!(stand.send(one), Handed::Taken, "there is room for two");
+            prop_assert_eq!(stand.send(one), SendOutcome::Taken, "there is room for two");
             if index % at_once == 0 || one.5.len() > 1_000 {
                 stand.write(usize::MAX, START);
             }
@@ -209,8 +209,8 @@ proptest! {
         for (number, (line, len, written)) in (0..).zip(steps) {
             let one = numbered(line, number, len);
             match stand.send(&one) {
-                Handed::Taken => kept.push(one),
-                Handed::Dropped => dropped[usize::from(line)] += 1,
+                SendOutcome::Taken => kept.push(one),
+                SendOutcome::Dropped => dropped[usize::from(line)] += 1,
             }
             // The writer takes none, one or two of the waiting records.
             stand.write(written, START);
@@ -234,14 +234,14 @@ fn a_gap_stands_where_its_datagrams_would_and_says_when_they_came() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut stand = Stand::new(&config(dir.path()), 300, Box::new(FileSystem));
     let one = |number| numbered(1, number, 100);
-    assert_eq!(stand.send(&one(1)), Handed::Taken);
+    assert_eq!(stand.send(&one(1)), SendOutcome::Taken);
     assert_eq!(
         [2, 3, 4].map(|number| stand.send(&one(number))),
-        [Handed::Dropped, Handed::Dropped, Handed::Dropped,]
+        [SendOutcome::Dropped, SendOutcome::Dropped, SendOutcome::Dropped,]
     );
     stand.write(9, START);
-    assert_eq!(stand.send(&one(5)), Handed::Taken);
-    assert_eq!(stand.send(&one(6)), Handed::Dropped);
+    assert_eq!(stand.send(&one(5)), SendOutcome::Taken);
+    assert_eq!(stand.send(&one(6)), SendOutcome::Dropped);
     stand.end(START);
     let file = read(&files(dir.path())[0]);
     let of = |datagrams, from, to| AuditGap {
@@ -406,7 +406,7 @@ fn at_the_bound_it_stops_tells_so_and_goes_on_when_there_is_room() {
 #[test]
 fn a_full_disk_loses_whole_blocks_which_the_next_file_tells() {
     let dir = tempfile::tempdir().expect("a directory");
-    let disk = Filling::with(9_000);
+    let disk = LimitedStorage::with(9_000);
     let mut stand = Stand::new(&config(dir.path()), 1 << 20, Box::new(disk.clone()));
     let mut chance = 7_u64;
     for number in 0..60 {
@@ -465,7 +465,7 @@ fn threads_pass_datagrams_in_order_or_tell_how_many_are_missing() {
     let sending = std::thread::spawn(move || {
         for number in 0..count {
             let one = numbered((number % 2) as u16, number, 8 + (number % 90) as usize);
-            let _: Handed = sender.send(LineNo(one.0), Nanos(one.1), &datagram(&one));
+            let _: SendOutcome = sender.send(LineNo(one.0), Nanos(one.1), &datagram(&one));
         }
         sender.dropped()
     });

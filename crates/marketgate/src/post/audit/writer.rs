@@ -19,7 +19,7 @@ use zstd::stream::raw::CParameter;
 
 use super::super::config::{AuditSection, RECORD_LEN_MAX, WhenFull};
 use super::super::storage::{Storage, StoredFile};
-use super::files::{Kept, file_name};
+use super::files::{KeptFiles, file_name};
 use super::queue::AuditRecord;
 
 const MILLI: u64 = 1_000_000;
@@ -94,7 +94,7 @@ pub struct AuditWriter {
     config: AuditSection,
     storage: Box<dyn Storage>,
     lines: Vec<Line>,
-    kept: Option<Kept>,
+    kept: Option<KeptFiles>,
     open: Option<Open>,
     /// The time in the newest file's name: names increase even if the clock steps back.
     last_began: Nanos,
@@ -150,7 +150,7 @@ impl AuditWriter {
     /// The counters of the audit.
     #[must_use]
     pub fn figures(&self) -> AuditFigures {
-        let kept = self.kept.as_ref().map_or(0, Kept::bytes);
+        let kept = self.kept.as_ref().map_or(0, KeptFiles::bytes);
         let open = self.open.as_ref().map_or(0, |open| open.len);
         AuditFigures {
             kept_bytes: kept + open,
@@ -269,7 +269,7 @@ impl AuditWriter {
     fn begin(&mut self, now: Nanos) -> Result<(), Trouble> {
         // Listed again after each failure: an operator may have made room.
         if self.kept.is_none() || self.retry_at.is_some() {
-            self.kept = Some(Kept::of(&self.config.dir, &mut *self.storage)?);
+            self.kept = Some(KeptFiles::of(&self.config.dir, &mut *self.storage)?);
         }
         self.make_room(self.config.block_bytes)?;
         let mut began = now.max(Nanos(self.last_began.0.saturating_add(1)));

@@ -4,16 +4,18 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use weir_feed::Definition;
-use weir_market::interval::{Activity, BookStated, Called, OrderAct, Quoted, Voided};
+use weir_market::interval::{
+    Activity, BookStatement, ChannelReset, OrderAct, QuoteChange, StateChange,
+};
 use weir_types::{InstrumentId, Price, Qty, TradingState};
 
 use super::super::processor::{PostProcessor, PostSenders};
 use super::super::storage::FileSystem;
-use super::super::storage::full::Filling;
+use super::super::storage::full::LimitedStorage;
 use super::super::tests::{columns, files, of_schema, on_page, read_all};
-use super::super::{PostSection, Wants};
+use super::super::{EventSelection, PostSection};
 use super::*;
-use crate::post::audit::Handed;
+use crate::post::audit::SendOutcome;
 
 const SECOND: u64 = 1_000_000_000;
 /// The beginning of a day.
@@ -26,7 +28,7 @@ fn config(dir: &Path) -> StatisticsSection {
 fn quoted(instrument: u32, ts: u64, bid: i64, ask: i64, number: u64) -> PostEvent {
     let (bid_sz, ask_sz) = (Qty(1 + number % 9), Qty(number % 11));
     let ask_px = Price(if ask_sz.is_zero() { 0 } else { ask });
-    PostEvent::Quote(Quoted {
+    PostEvent::Quote(QuoteChange {
         instrument_id: InstrumentId(instrument),
         channel: (instrument % 2) as u16,
         is_whole: number.is_multiple_of(5),
@@ -77,16 +79,16 @@ fn events() -> Vec<PostEvent> {
             let states = [TradingState::Halted, TradingState::Trading, TradingState::Paused];
             let (state, sequence, ts_event) =
                 (states[number as usize / 500 % 3], number, Nanos(ts));
-            let called = Called { instrument_id, channel, state, sequence, ts_event };
+            let called = StateChange { instrument_id, channel, state, sequence, ts_event };
             events.push(PostEvent::Call(called));
         }
         match number {
             1_200 => events.push(PostEvent::Gap(0)),
             1_900 => events.push(PostEvent::Untold),
-            2_500 => events.push(PostEvent::Void(1, Voided::GivenUp)),
+            2_500 => events.push(PostEvent::Void(1, ChannelReset::GivenUp)),
             2_600 => {
                 let (state, quote) = (Some(TradingState::Trading), Quote::default());
-                let stated = BookStated { instrument_id, channel: 1, state, quote };
+                let stated = BookStatement { instrument_id, channel: 1, state, quote };
                 events.push(PostEvent::Book(stated));
             }
             3_900 => events.push(PostEvent::EndSession(0)),
@@ -206,7 +208,7 @@ fn sums_beyond_a_columns_digits_are_none_and_the_widest_that_fit_are_exact() {
     let config = StatisticsSection { silence_s: 86_400, interval_s: 86_400, ..config(dir.path()) };
     let mut statistics = Statistics::new(&config, &mut || Box::new(FileSystem)).expect("it begins");
     let quote = |instrument, ts, bid, ask, size| {
-        PostEvent::Quote(Quoted {
+        PostEvent::Quote(QuoteChange {
             instrument_id: InstrumentId(instrument),
             channel: 0,
             is_whole: false,
@@ -248,7 +250,7 @@ fn a_full_ring_stops_nobody_and_what_it_leaves_out_marks_the_rows_that_may_lack_
     let dir = tempfile::tempdir().expect("a directory");
     let (mut processor, mut senders) = processor(dir.path(), 1_024);
     let sender = senders.events.as_mut().expect("it is configured");
-    assert_eq!(sender.wants(), Wants { bars: false, statistics: true });
+    assert_eq!(sender.wants(), EventSelection { bars: false, statistics: true });
     let minute = |nth: u64| START + nth * 60 * SECOND;
     let mut send = |event: &PostEvent| sender.send(event);
     for instrument in 1..=2 {
@@ -259,7 +261,7 @@ fn a_full_ring_stops_nobody_and_what_it_leaves_out_marks_the_rows_that_may_lack_
     let mut dropped = 0;
     for number in 2..3_000 {
         let handed = send(&quoted(1, minute(1) + number, 10, 12 + number as i64, number));
-        dropped += u64::from(handed == Handed::Dropped);
+        dropped += u64::from(handed == SendOutcome::Dropped);
     }
     assert!(dropped > 1_500, "{dropped}");
     let figures = processor.figures().events;
@@ -287,7 +289,7 @@ fn a_full_ring_stops_nobody_and_what_it_leaves_out_marks_the_rows_that_may_lack_
 #[test]
 fn a_full_disk_loses_rows_that_are_counted_and_stops_nobody() {
     let dir = tempfile::tempdir().expect("a directory");
-    let disk = Filling::with(u64::MAX);
+    let disk = LimitedStorage::with(u64::MAX);
     let config = StatisticsSection { group_rows: 4, ..config(dir.path()) };
     let mut statistics =
         Statistics::new(&config, &mut || Box::new(disk.clone())).expect("it begins");

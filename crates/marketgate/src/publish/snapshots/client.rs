@@ -7,8 +7,8 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
-use weir_feed::moldudp64::Session;
-use weir_feed::soupbin::{Access, Ending, Inbox, SnapshotServer, SoupPacket};
+use weir_feed::moldudp64::MoldSession;
+use weir_feed::soupbin::{Access, Inbox, SessionEnd, SnapshotServer, SoupPacket};
 use weir_types::Nanos;
 
 /// The size of one read in bytes: a client sends little.
@@ -28,9 +28,9 @@ const FAREWELL_MAX_NS: u64 = 1_000_000_000;
 
 /// The reason a client was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum RemovalReason {
     /// The session ended; the rejection of a login was sent as far as the client read it.
-    Ended(Ending),
+    Ended(SessionEnd),
     /// The client received its whole snapshot and closed the connection.
     Served,
     /// The client closed the connection before it had the whole snapshot.
@@ -132,7 +132,7 @@ pub(super) struct Client {
     inbox: Inbox,
     out: Outgoing,
     /// The reason for removal and its deadline; the client goes once it has read the last packet.
-    leaving: Option<(Left, Nanos)>,
+    leaving: Option<(RemovalReason, Nanos)>,
     since: Nanos,
     /// The time at which it last read pending data.
     moved: Nanos,
@@ -159,14 +159,14 @@ impl Client {
     /// Does the work that is possible now.
     ///
     /// # Errors
-    /// [`Left`]: the client is to be removed.
+    /// [`RemovalReason`]: the client is to be removed.
     pub fn work(
         &mut self,
         access: &Access,
-        session: Option<Session>,
+        session: Option<MoldSession>,
         now: Nanos,
         timeout: Nanos,
-    ) -> Result<CycleOutcome, Left> {
+    ) -> Result<CycleOutcome, RemovalReason> {
         if self.leaving.is_none() {
             match self.listen(access, session, now) {
                 Ok(true) => return Ok(CycleOutcome::LoggedIn),
@@ -182,7 +182,7 @@ impl Client {
         let is_waiting = !self.out.is_empty();
         let is_stalled = is_waiting && now.since(self.moved).0 >= STALL_MAX_NS;
         if is_stalled || now.since(self.since) >= timeout {
-            return Err(if is_waiting { Left::Slow } else { self.gone() });
+            return Err(if is_waiting { RemovalReason::Slow } else { self.gone() });
         }
         Ok(CycleOutcome::Did(sent))
     }
@@ -191,9 +191,9 @@ impl Client {
     fn listen(
         &mut self,
         access: &Access,
-        session: Option<Session>,
+        session: Option<MoldSession>,
         now: Nanos,
-    ) -> Result<bool, Left> {
+    ) -> Result<bool, RemovalReason> {
         let mut bytes = [0; READ_LEN];
         for _ in 0..READS_MAX {
             let len = match self.stream.read(&mut bytes) {
@@ -210,7 +210,7 @@ impl Client {
                     self.server.take(packet, access, session, now).map_err(|e| self.over(e))?;
             }
             if self.inbox.waiting_len() > PACKET_LEN_MAX {
-                return Err(self.over(Ending::OutOfPlace { kind: 0 }));
+                return Err(self.over(SessionEnd::OutOfPlace { kind: 0 }));
             }
             if has_logged_in {
                 return Ok(true);
@@ -223,18 +223,18 @@ impl Client {
     }
 
     /// Converts the end of the session; a logout is the normal end after a snapshot.
-    fn over(&self, ending: Ending) -> Left {
-        if ending == Ending::LoggedOut { self.gone() } else { Left::Ended(ending) }
+    fn over(&self, ending: SessionEnd) -> RemovalReason {
+        if ending == SessionEnd::LoggedOut { self.gone() } else { RemovalReason::Ended(ending) }
     }
 
     /// The reason if the client closes the connection.
-    fn gone(&self) -> Left {
-        if self.was_served { Left::Served } else { Left::Closed }
+    fn gone(&self) -> RemovalReason {
+        if self.was_served { RemovalReason::Served } else { RemovalReason::Closed }
     }
 
     /// Ends the session; a refused client is first sent the rejection.
-    fn leave(&mut self, left: Left, now: Nanos) -> Result<(), Left> {
-        let Left::Ended(Ending::Refused(reject)) = left else { return Err(left) };
+    fn leave(&mut self, left: RemovalReason, now: Nanos) -> Result<(), RemovalReason> {
+        let RemovalReason::Ended(SessionEnd::Refused(reject)) = left else { return Err(left) };
         self.out.push(&SoupPacket::LoginRejected(reject));
         self.leaving = Some((left, Nanos(now.0.saturating_add(FAREWELL_MAX_NS))));
         Ok(())
@@ -260,7 +260,7 @@ impl Client {
         false
     }
 
-    fn send(&mut self, now: Nanos) -> Result<usize, Left> {
+    fn send(&mut self, now: Nanos) -> Result<usize, RemovalReason> {
         let sent = self.out.send(&mut self.stream).map_err(|_| self.gone())?;
         if sent > 0 {
             self.moved = now;
@@ -276,7 +276,7 @@ impl Client {
     }
 
     /// Sends the answer to the login, followed by the snapshot.
-    pub fn give(&mut self, session: Session, snapshot: Arc<Vec<u8>>, now: Nanos) {
+    pub fn give(&mut self, session: MoldSession, snapshot: Arc<Vec<u8>>, now: Nanos) {
         let accepted = SoupPacket::LoginAccepted { session: session.0, sequence: 1 };
         let _is_written = accepted.write(&mut self.out.before);
         (self.out.end, self.out.snapshot) = (snapshot.len(), snapshot);
@@ -288,7 +288,7 @@ impl Client {
         if self.leaving.is_none() && !self.out.snapshot.is_empty() {
             self.out.cut();
             self.out.push(&SoupPacket::EndOfSession);
-            self.leaving = Some((Left::CutOff, Nanos(now.0.saturating_add(STALL_MAX_NS))));
+            self.leaving = Some((RemovalReason::CutOff, Nanos(now.0.saturating_add(STALL_MAX_NS))));
         }
     }
 }

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use serde::Serialize;
-use weir_feed::soupbin::{Ending, Reject};
+use weir_feed::soupbin::{Reject, SessionEnd};
 
-use super::client::Left;
+use super::client::RemovalReason;
 
 weir_runtime::figures! {
     /// The snapshot server's counters.
@@ -80,19 +80,25 @@ impl SnapshotFigures {
     }
 
     /// Counts a removed client.
-    pub(super) fn note(&self, left: Left) {
+    pub(super) fn note(&self, left: RemovalReason) {
         let counters = &self.counters;
         let figure = match left {
-            Left::Served => &counters.served,
-            Left::Closed => &counters.closed,
-            Left::Slow => &counters.slow,
-            Left::CutOff => &counters.cut_off,
-            Left::NoRoom => &counters.refused_no_room,
-            Left::Ended(Ending::Refused(Reject::NotAuthorized)) => &counters.refused_not_authorized,
-            Left::Ended(Ending::Refused(Reject::SessionNotAvailable)) => &counters.refused_session,
-            Left::Ended(Ending::NoLogin | Ending::Silence) => &counters.silent,
-            Left::Ended(Ending::Packet(_) | Ending::OutOfPlace { .. }) => &counters.malformed,
-            Left::Ended(Ending::LoggedOut) => &counters.closed,
+            RemovalReason::Served => &counters.served,
+            RemovalReason::Closed => &counters.closed,
+            RemovalReason::Slow => &counters.slow,
+            RemovalReason::CutOff => &counters.cut_off,
+            RemovalReason::NoRoom => &counters.refused_no_room,
+            RemovalReason::Ended(SessionEnd::Refused(Reject::NotAuthorized)) => {
+                &counters.refused_not_authorized
+            }
+            RemovalReason::Ended(SessionEnd::Refused(Reject::SessionNotAvailable)) => {
+                &counters.refused_session
+            }
+            RemovalReason::Ended(SessionEnd::NoLogin | SessionEnd::Silence) => &counters.silent,
+            RemovalReason::Ended(SessionEnd::Packet(_) | SessionEnd::OutOfPlace { .. }) => {
+                &counters.malformed
+            }
+            RemovalReason::Ended(SessionEnd::LoggedOut) => &counters.closed,
         };
         figure.fetch_add(1, Ordering::Relaxed);
     }

@@ -17,15 +17,15 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_feed::moldudp64::Session;
+use weir_feed::moldudp64::MoldSession;
 use weir_feed::soupbin::Access;
 use weir_market::publish::{PublishSink, put_snapshot};
 use weir_types::Nanos;
 
 pub use figures::{SnapshotFigures, SnapshotReport};
 
-use self::client::{Client, CycleOutcome, Left};
-use super::hearing::{Heard, Hearing, HearingParts};
+use self::client::{Client, CycleOutcome, RemovalReason};
+use super::hearing::{Hearing, HearingParts, ReadOutcome};
 use weir_runtime::Agent;
 
 /// The maximum number of events of one duty cycle.
@@ -56,12 +56,12 @@ pub struct SnapshotParts {
 /// Counts the sequence number of the session's next message.
 #[derive(Debug)]
 struct Numbers {
-    session: Option<Session>,
+    session: Option<MoldSession>,
     next: u64,
 }
 
 impl PublishSink for Numbers {
-    fn session(&mut self, session: Session) {
+    fn session(&mut self, session: MoldSession) {
         (self.session, self.next) = (Some(session), 1);
     }
 
@@ -74,7 +74,7 @@ impl PublishSink for Numbers {
 
 /// A snapshot as packets, with its session and next sequence number.
 struct Taken {
-    session: Session,
+    session: MoldSession,
     next: u64,
     packets: Arc<Vec<u8>>,
 }
@@ -121,8 +121,8 @@ impl SnapshotAgent {
         let mut count = 0;
         while count < EVENTS_MAX {
             match self.hearing.hear(&mut self.numbers) {
-                Heard::Event { .. } => count += 1,
-                Heard::UpToDate => {
+                ReadOutcome::Event { .. } => count += 1,
+                ReadOutcome::UpToDate => {
                     self.is_live = self.hearing.is_live();
                     break;
                 }
@@ -146,7 +146,7 @@ impl SnapshotAgent {
                 Err(_) => return count,
             };
             if self.clients.len() >= self.clients_max {
-                self.figures.note(Left::NoRoom);
+                self.figures.note(RemovalReason::NoRoom);
                 continue;
             }
             if let Ok(client) = Client::new(stream, now) {
@@ -188,7 +188,7 @@ impl SnapshotAgent {
     }
 
     /// Takes a snapshot of the current state, or returns the last one if nothing has changed since.
-    fn take_snapshot(&mut self, session: Session) -> Arc<Vec<u8>> {
+    fn take_snapshot(&mut self, session: MoldSession) -> Arc<Vec<u8>> {
         let next = self.numbers.next;
         if let Some(taken) = &self.taken
             && (taken.session, taken.next) == (session, next)

@@ -5,11 +5,11 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
-use weir_feed::soupbin::{Ending, Glimpse, Inbox, Login, Outcome, Reject, SoupPacket};
+use weir_feed::soupbin::{Glimpse, Inbox, Login, Outcome, Reject, SessionEnd, SoupPacket};
 
 use super::*;
 
-const OURS: Session = Session(*b"10SA000001");
+const OURS: MoldSession = MoldSession(*b"10SA000001");
 const START: Nanos = Nanos(1_000_000_000);
 const HOUR: Nanos = Nanos(3_600_000_000_000);
 /// Longer than the system's buffers of a connection.
@@ -37,7 +37,7 @@ fn log_in(peer: &mut TcpStream) {
 fn until<T>(
     client: &mut Client,
     now: Nanos,
-    mut is_it: impl FnMut(Result<CycleOutcome, Left>) -> Option<T>,
+    mut is_it: impl FnMut(Result<CycleOutcome, RemovalReason>) -> Option<T>,
 ) -> T {
     let begun = Instant::now();
     loop {
@@ -104,7 +104,7 @@ fn a_snapshot_is_sent_whole_and_the_client_goes_as_it_likes() {
             }
         }
     });
-    assert_eq!(until(&mut client, START, Result::err), Left::Served);
+    assert_eq!(until(&mut client, START, Result::err), RemovalReason::Served);
     assert_eq!(reader.join().unwrap(), ((1 << 20) / 100 + 1, 42));
 }
 
@@ -117,7 +117,7 @@ fn who_does_not_read_is_let_go_and_waits_until_then_cost_nothing() {
     let just = Nanos(START.0 + 9_999_999_999);
     say_alive(&mut client, just);
     let late = Nanos(START.0 + 10_000_000_000);
-    assert_eq!(until(&mut client, late, Result::err), Left::Slow);
+    assert_eq!(until(&mut client, late, Result::err), RemovalReason::Slow);
 }
 
 fn say_alive(client: &mut Client, now: Nanos) {
@@ -134,7 +134,7 @@ fn who_takes_too_long_for_all_is_let_go_however_little_it_reads_at_a_time() {
         client.work(&Access::Everybody, Some(OURS), Nanos(START.0 + 5_000_000_000), timeout)
     };
     assert_eq!(work(&mut client, Nanos(5_000_000_001)), Ok(CycleOutcome::Did(0)));
-    assert_eq!(work(&mut client, Nanos(5_000_000_000)), Err(Left::Slow));
+    assert_eq!(work(&mut client, Nanos(5_000_000_000)), Err(RemovalReason::Slow));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_session_that_ends_cuts_a_snapshot_off_behind_a_whole_packet() {
     client.cut_off(START);
     say(&mut peer, &SoupPacket::ClientHeartbeat);
     let reader = reading(peer);
-    assert_eq!(until(&mut client, START, Result::err), Left::CutOff);
+    assert_eq!(until(&mut client, START, Result::err), RemovalReason::CutOff);
     drop(client);
     let kinds = reader.join().unwrap();
     assert_eq!((kinds[0], kinds[kinds.len() - 1]), (b'A', b'Z'));
@@ -170,7 +170,7 @@ fn who_is_refused_hears_why_whatever_it_has_said_besides() {
             Ok(_) => assert!(begun.elapsed() < HANG),
         }
     };
-    assert_eq!(left, Left::Ended(Ending::Refused(Reject::NotAuthorized)));
+    assert_eq!(left, RemovalReason::Ended(SessionEnd::Refused(Reject::NotAuthorized)));
     drop(client);
     assert_eq!(reader.join().unwrap(), b"J");
 }
@@ -180,5 +180,5 @@ fn a_flood_that_is_no_packet_ends_it() {
     let (mut peer, mut client) = pair();
     peer.write_all(&[0x7f; 2_000]).unwrap();
     let left = until(&mut client, START, Result::err);
-    assert_eq!(left, Left::Ended(Ending::OutOfPlace { kind: 0 }));
+    assert_eq!(left, RemovalReason::Ended(SessionEnd::OutOfPlace { kind: 0 }));
 }

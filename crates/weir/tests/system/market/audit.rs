@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use weir_feed::capture::Datagram;
 use weir_feed::capture::audit::LineNo;
 use weir_marketgate::post::audit::{
-    AuditReceiver, AuditSender, AuditWriter, Handed, audit_files, audit_queue,
+    AuditReceiver, AuditSender, AuditWriter, SendOutcome, audit_files, audit_queue,
 };
 use weir_marketgate::post::{AuditSection, FileSystem};
 use weir_types::Nanos;
@@ -35,7 +35,7 @@ impl Keeper {
         Keeper { sender, receiver, writer }
     }
 
-    fn send(&mut self, line: u16, at: u64) -> Handed {
+    fn send(&mut self, line: u16, at: u64) -> SendOutcome {
         let [src, dst] = ["10.0.0.1:4", "224.0.0.1:5"].map(|at| at.parse::<SocketAddr>().unwrap());
         let datagram = Datagram { ts_recv: Nanos(START + at), src, dst, payload: &[7; 100] };
         self.sender.send(LineNo(line), Nanos(START + at + 1), &datagram)
@@ -52,18 +52,18 @@ impl Keeper {
 /// of B.
 fn keep_with_gaps(dir: &Path) {
     let mut keeper = Keeper::new(dir);
-    assert_eq!(keeper.send(0, 1), Handed::Taken);
+    assert_eq!(keeper.send(0, 1), SendOutcome::Taken);
     for at in 2..=4 {
-        assert_eq!(keeper.send(0, at), Handed::Dropped);
+        assert_eq!(keeper.send(0, at), SendOutcome::Dropped);
     }
     keeper.write(5);
-    assert_eq!(keeper.send(1, 6), Handed::Taken);
+    assert_eq!(keeper.send(1, 6), SendOutcome::Taken);
     keeper.write(7);
     keeper.write(HOUR_NS);
-    assert_eq!(keeper.send(1, HOUR_NS + 1), Handed::Taken);
+    assert_eq!(keeper.send(1, HOUR_NS + 1), SendOutcome::Taken);
     let dropped = [(1, 2), (0, 3), (1, 1_000_000_004)];
     for (line, at) in dropped {
-        assert_eq!(keeper.send(line, HOUR_NS + at), Handed::Dropped);
+        assert_eq!(keeper.send(line, HOUR_NS + at), SendOutcome::Dropped);
     }
     keeper.write(HOUR_NS + 5);
     let Keeper { sender, mut receiver, mut writer } = keeper;

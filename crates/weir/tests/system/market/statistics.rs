@@ -8,7 +8,7 @@ use std::path::Path;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 use weir_market::interval::{
-    Activity, Called, IntervalBuilder, IntervalConfig, IntervalStatistics, Quoted,
+    Activity, IntervalBuilder, IntervalConfig, IntervalStatistics, QuoteChange, StateChange,
 };
 
 use super::*;
@@ -53,14 +53,14 @@ fn wanted(messages: &[Vec<u8>]) -> Vec<IntervalStatistics> {
     let mut rows = vec![];
     let tell = &mut |row: &IntervalStatistics| rows.push(*row);
     for (sequence, message) in (1..).zip(messages) {
-        let mut said = Collected::default();
+        let mut said = CollectedUpdates::default();
         let context = Context { sequence, channel: 0, ts_send: Nanos(0) };
         codec.decode(&context, message, &mut said).unwrap();
         for update in &said.updates {
             let change = books.apply(update);
             Activity::of(0, update, &change).iter().for_each(|it| builder.act(it, tell));
-            Called::of(0, update, &change).iter().for_each(|it| builder.call(it, tell));
-            let quoted = Quoted::of(0, None, update, &change);
+            StateChange::of(0, update, &change).iter().for_each(|it| builder.call(it, tell));
+            let quoted = QuoteChange::of(0, None, update, &change);
             quoted.iter().for_each(|it| builder.quote(it, tell));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weir_delivery::stream::{SourceStream, Taken};
+use weir_delivery::stream::{BatchOutcome, SourceStream};
 use weir_delivery::{ChunkOutcome, Desk, Place, SnapshotError};
 use weir_io::{OsRng, Rng, ThreadDisk};
 use weir_runtime::abort;
@@ -13,8 +13,8 @@ use weir_wire::ingest::{OpenSource, SOURCE_FRAME_LEN_MAX, SourceReject};
 use weir_wire::replica::FollowSource;
 
 use super::figures::SourceReport;
-use super::followers::{Entries, Followed, Followers, History, passing_history};
-use super::following::Following;
+use super::followers::{Entries, FollowedState, Followers, History, passing_history};
+use super::following::FollowedSource;
 use super::handoff::{IngestAnswer, IngestPort};
 use super::own::OwnEvents;
 use crate::cold::ColdFeeder;
@@ -33,7 +33,7 @@ const FOLLOWERS_A_CYCLE: usize = 2;
 const CHUNK_LEN: usize = 64 * 1024;
 
 /// A source's store with its readers, and its stream.
-pub struct Feed {
+pub struct SourceStore {
     /// The store and its readers.
     pub desk: Desk,
     pub(super) stream: SourceStream,
@@ -42,7 +42,7 @@ pub struct Feed {
     pub(super) tail: EntryTail,
     pub(super) followers: Followers,
     /// The state of following, if it is another node's source.
-    pub(super) following: Option<Following>,
+    pub(super) following: Option<FollowedSource>,
     /// The events that feed it, if it is the node's own partition.
     pub(super) own: Option<OwnEvents>,
     /// Answers that wait for the commit of the entries they report, oldest first.
@@ -67,7 +67,7 @@ struct OnItsWay {
 
 /// The progress of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SnapshotGoes {
+pub(super) enum SnapshotProgress {
     /// A chunk was handed to the writer.
     On,
     /// It waits for the writer, or for the log.
@@ -76,8 +76,8 @@ pub(super) enum SnapshotGoes {
     GivenUp,
 }
 
-/// The parts of a feed.
-pub struct FeedParts {
+/// The parts of a source's store.
+pub struct SourceStoreParts {
     /// The store's desk.
     pub desk: Desk,
     /// The store's stream.
@@ -96,7 +96,7 @@ pub struct FeedParts {
     pub cold: Option<ColdFeeder>,
 }
 
-impl FeedParts {
+impl SourceStoreParts {
     /// Returns the parts of the node's own partition, with a snapshot every `snapshot_every` bytes
     /// of events.
     #[must_use]
@@ -105,8 +105,8 @@ impl FeedParts {
         stream: SourceStream,
         events: OwnEvents,
         snapshot_every: u64,
-    ) -> FeedParts {
-        FeedParts {
+    ) -> SourceStoreParts {
+        SourceStoreParts {
             desk,
             stream,
             journal: None,
@@ -120,8 +120,8 @@ impl FeedParts {
 
     /// Returns the parts of another node's source, still empty.
     #[must_use]
-    pub fn replica(source: PartitionId, desk: Desk) -> FeedParts {
-        FeedParts {
+    pub fn replica(source: PartitionId, desk: Desk) -> SourceStoreParts {
+        SourceStoreParts {
             desk,
             stream: SourceStream::new(source, WINDOW),
             journal: None,
@@ -134,8 +134,8 @@ impl FeedParts {
     }
 }
 
-impl Feed {
-    pub(super) fn new(mut parts: FeedParts) -> Feed {
+impl SourceStore {
+    pub(super) fn new(mut parts: SourceStoreParts) -> SourceStore {
         if let Some(cold) = &parts.cold {
             parts.desk.keep_older(cold.out_max());
         }
@@ -147,13 +147,13 @@ impl Feed {
             }
             (None, None) => passing_history(parts.stream.source(), OsRng.next_u64()),
         };
-        Feed {
+        SourceStore {
             desk: parts.desk,
             stream: parts.stream,
             journal: parts.journal,
             tail: parts.tail,
             followers: Followers::new(history),
-            following: parts.is_replica.then(Following::default),
+            following: parts.is_replica.then(FollowedSource::default),
             own: parts.own,
             held: VecDeque::new(),
             snapshot: None,
@@ -276,7 +276,7 @@ impl Feed {
                 Some(own) => Entries::Events(own),
                 None => Entries::Kept(&self.tail),
             };
-            let from = Followed { store, stream, entries, taken, committed };
+            let from = FollowedState { store, stream, entries, taken, committed };
             let Some(answer) = self.followers.answer(from, now) else { break };
             assert!(port.answers.push(answer).is_ok(), "room was found before");
             given += 1;
@@ -298,15 +298,15 @@ impl Feed {
         let taken_len = frame.len();
         let mut bytes = Vec::new();
         match &taken {
-            Taken::Stands(ack) => put_frame(ack, &mut bytes),
-            Taken::Gap(gap) => put_frame(gap, &mut bytes),
-            Taken::Rejected(reject) => put_frame(reject, &mut bytes),
-            Taken::Sweeps | Taken::Early => {}
+            BatchOutcome::Stands(ack) => put_frame(ack, &mut bytes),
+            BatchOutcome::Gap(gap) => put_frame(gap, &mut bytes),
+            BatchOutcome::Rejected(reject) => put_frame(reject, &mut bytes),
+            BatchOutcome::Sweeps | BatchOutcome::Early => {}
         }
         if self.stream.next_batch_no() != before {
             self.keep(frame, now);
         }
-        let is_refusal = matches!(taken, Taken::Rejected(_));
+        let is_refusal = matches!(taken, BatchOutcome::Rejected(_));
         self.say(IngestAnswer { connection, bytes, taken_len, is_refusal });
     }
 
@@ -374,12 +374,12 @@ impl Feed {
     }
 
     /// Advances the snapshot under way by one chunk.
-    pub(super) fn go_on_with_snapshot(&mut self, port: &mut SnapshotPort) -> SnapshotGoes {
+    pub(super) fn go_on_with_snapshot(&mut self, port: &mut SnapshotPort) -> SnapshotProgress {
         let Some(OnItsWay { position, floor, is_out }) = self.snapshot else {
-            return SnapshotGoes::Waits;
+            return SnapshotProgress::Waits;
         };
         if port.pieces.is_full() {
-            return SnapshotGoes::Waits;
+            return SnapshotProgress::Waits;
         }
         let committed = self.committed();
         let (piece, goes) = if is_out {
@@ -387,21 +387,21 @@ impl Feed {
             let mut cold = self.cold.as_mut().filter(|_| self.journal.is_some());
             let is_kept = cold.as_mut().is_none_or(|cold| cold.has_kept(floor));
             if committed < position || !is_kept {
-                return SnapshotGoes::Waits;
+                return SnapshotProgress::Waits;
             }
             self.snapshot = None;
-            (Piece::End, SnapshotGoes::Waits)
+            (Piece::End, SnapshotProgress::Waits)
         } else {
             let mut chunk = Vec::with_capacity(CHUNK_LEN + 4_096);
             match self.desk.store_mut().snapshot_chunk(CHUNK_LEN, &mut chunk) {
                 Ok(step) => {
                     let is_out = step == ChunkOutcome::Done;
                     self.snapshot = Some(OnItsWay { position, floor, is_out });
-                    (Piece::Bytes(chunk), SnapshotGoes::On)
+                    (Piece::Bytes(chunk), SnapshotProgress::On)
                 }
                 Err(SnapshotError::GivenUp | SnapshotError::NotBegun) => {
                     self.snapshot = None;
-                    (Piece::GiveUp, SnapshotGoes::GivenUp)
+                    (Piece::GiveUp, SnapshotProgress::GivenUp)
                 }
             }
         };

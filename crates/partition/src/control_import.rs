@@ -16,7 +16,7 @@ use crate::handoff::{PartitionPort, Submission};
 const TAKE_MAX: usize = 256;
 
 /// A partition that receives definitions.
-pub struct FedPartition {
+pub struct ImportingPartition {
     /// The ring to the partition.
     pub port: PartitionPort,
     /// The last definition that it had when it was recovered.
@@ -24,26 +24,26 @@ pub struct FedPartition {
     due: VecDeque<(Position, Definition)>,
 }
 
-impl FedPartition {
+impl ImportingPartition {
     /// Returns a partition that has all definitions up to `since`.
     #[must_use]
-    pub fn new(port: PartitionPort, since: Position) -> FedPartition {
-        FedPartition { port, since, due: VecDeque::new() }
+    pub fn new(port: PartitionPort, since: Position) -> ImportingPartition {
+        ImportingPartition { port, since, due: VecDeque::new() }
     }
 }
 
 /// Sends the control log's definitions to the partitions.
-pub struct ControlFeed {
+pub struct ControlImporter {
     events: EventReader,
-    partitions: Vec<FedPartition>,
+    partitions: Vec<ImportingPartition>,
     record: Vec<u8>,
 }
 
-impl ControlFeed {
-    /// Returns a feed that follows the control partition's events from the first one.
+impl ControlImporter {
+    /// Returns an importer that follows the control partition's events from the first one.
     #[must_use]
-    pub fn new(events: EventReader, partitions: Vec<FedPartition>) -> ControlFeed {
-        ControlFeed { events, partitions, record: Vec::with_capacity(512) }
+    pub fn new(events: EventReader, partitions: Vec<ImportingPartition>) -> ControlImporter {
+        ControlImporter { events, partitions, record: Vec::with_capacity(512) }
     }
 
     fn follow(&mut self) -> usize {
@@ -62,7 +62,7 @@ impl ControlFeed {
         taken
     }
 
-    fn feed(partition: &mut FedPartition) -> usize {
+    fn send(partition: &mut ImportingPartition) -> usize {
         let mut fed = 0;
         while let Some((position, definition)) = partition.due.front() {
             let submission = Submission::internal(Command::Import(*position, *definition));
@@ -79,14 +79,14 @@ impl ControlFeed {
     }
 }
 
-impl Agent for ControlFeed {
+impl Agent for ControlImporter {
     fn name(&self) -> &'static str {
-        "control-feed"
+        "control-import"
     }
 
     fn do_work(&mut self, _now: Nanos) -> usize {
         let followed = self.follow();
-        followed + self.partitions.iter_mut().map(ControlFeed::feed).sum::<usize>()
+        followed + self.partitions.iter_mut().map(ControlImporter::send).sum::<usize>()
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {

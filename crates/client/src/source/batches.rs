@@ -18,7 +18,7 @@ use weir_wire::rows::ATTRIBUTES_LEN_MAX;
 use crate::error::OtherHistory;
 use crate::source_message::SourceMessage;
 
-/// The parameters of a source's feed.
+/// The parameters of a source's batch stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceConfig {
     /// The session that feeds it.
@@ -107,7 +107,7 @@ pub enum SourceEvent {
 
 /// The batches of one epoch of a source.
 #[derive(Debug)]
-pub struct SourceFeed {
+pub struct BatchStream {
     config: SourceConfig,
     /// The frames of unacknowledged batches.
     batches: VecDeque<Vec<u8>>,
@@ -121,11 +121,11 @@ pub struct SourceFeed {
     was_open: bool,
 }
 
-impl SourceFeed {
-    /// Creates a feed that has sent nothing in its epoch.
+impl BatchStream {
+    /// Creates a stream that has sent nothing in its epoch.
     #[must_use]
-    pub fn new(config: SourceConfig) -> SourceFeed {
-        SourceFeed {
+    pub fn new(config: SourceConfig) -> BatchStream {
+        BatchStream {
             config,
             batches: VecDeque::new(),
             first: 1,
@@ -137,7 +137,7 @@ impl SourceFeed {
         }
     }
 
-    /// The feed's parameters.
+    /// The stream's parameters.
     #[must_use]
     pub fn config(&self) -> &SourceConfig {
         &self.config

@@ -4,7 +4,7 @@
 //! After a start the events are read from the oldest retained one: what the subscriptions took is
 //! known by its place and not said to them again.
 
-use weir_broker::{Broker, Place, Published, Refused, Source, Topic, TopicKind};
+use weir_broker::{Broker, Place, PublishOutcome, PublishRefusal, Source, Topic, TopicKind};
 use weir_io::Disk;
 use weir_partition::event_reader::{EventReader, ReadEvent};
 use weir_types::{Epoch, ExecType, Nanos, PartitionId, Position, Side, Switch};
@@ -14,8 +14,8 @@ use weir_wire::frame::{RawMessage, parse_message, put_message};
 use weir_wire::report::{ExecutionReport, StageTimes};
 use weir_wire::subscription::PublicTrade;
 
-/// Where a feed begins.
-pub struct FeedParts {
+/// The events that a producer publishes.
+pub struct EventParts {
     /// The partition.
     pub partition_id: PartitionId,
     /// Its events, from the first retained one.
@@ -23,7 +23,7 @@ pub struct FeedParts {
 }
 
 /// See the module's documentation.
-pub(super) struct Feed {
+pub(super) struct EventProducer {
     partition_id: PartitionId,
     events: EventReader,
     /// The epoch of the next record.
@@ -36,19 +36,19 @@ pub(super) struct Feed {
     has_caught_up: bool,
 }
 
-/// What became of a look at the events.
+/// The outcome of a look at the events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Fed {
+pub(super) struct Produced {
     /// Records passed.
     pub(super) records: usize,
     /// Messages published.
     pub(super) messages: u64,
 }
 
-impl Feed {
-    pub(super) fn new(parts: FeedParts) -> Feed {
-        let FeedParts { partition_id, events } = parts;
-        Feed {
+impl EventProducer {
+    pub(super) fn new(parts: EventParts) -> EventProducer {
+        let EventParts { partition_id, events } = parts;
+        EventProducer {
             partition_id,
             epoch: events.epoch(),
             events,
@@ -84,9 +84,9 @@ impl Feed {
         max: usize,
         now: Nanos,
         mut told: impl FnMut(Topic),
-    ) -> Fed {
-        let mut fed = Fed::default();
-        while fed.records < max {
+    ) -> Produced {
+        let mut produced = Produced::default();
+        while produced.records < max {
             if self.waiting.is_none() {
                 match self.events.next(&mut self.record) {
                     ReadEvent::Record(number) => self.waiting = Some(number),
@@ -103,13 +103,13 @@ impl Feed {
             }
             let number = self.waiting.expect("it was read a line above");
             match self.publish(broker, number, now, &mut told) {
-                Ok(count) => fed.messages += count,
+                Ok(count) => produced.messages += count,
                 Err(_) => break,
             }
             self.waiting = None;
-            fed.records += 1;
+            produced.records += 1;
         }
-        fed
+        produced
     }
 
     fn publish<D: Disk>(
@@ -118,28 +118,29 @@ impl Feed {
         number: u64,
         now: Nanos,
         told: &mut impl FnMut(Topic),
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, PublishRefusal> {
         let record = std::mem::take(&mut self.record);
         let raw = parse_message(&record).expect("the event log holds our own messages");
         let mut count = 0;
-        let published = Feed::topics_of(&raw).into_iter().try_for_each(|(topic, content)| {
-            if !broker.knows(topic) {
-                return Ok(());
-            }
-            self.body.clear();
-            content.put(&mut self.body);
-            match broker.publish(topic, self.place_of(number), &self.body, now) {
-                Ok(Published::Taken(_)) => {
-                    count += 1;
-                    told(topic);
-                    Ok(())
+        let published =
+            EventProducer::topics_of(&raw).into_iter().try_for_each(|(topic, content)| {
+                if !broker.knows(topic) {
+                    return Ok(());
                 }
-                // The topic has messages of a later epoch, and they came after this record's.
-                Ok(Published::Repeated(_) | Published::Unwanted)
-                | Err(Refused::EpochBack { .. }) => Ok(()),
-                Err(refused) => Err(refused),
-            }
-        });
+                self.body.clear();
+                content.put(&mut self.body);
+                match broker.publish(topic, self.place_of(number), &self.body, now) {
+                    Ok(PublishOutcome::Taken(_)) => {
+                        count += 1;
+                        told(topic);
+                        Ok(())
+                    }
+                    // The topic has messages of a later epoch, and they came after this record's.
+                    Ok(PublishOutcome::Repeated(_) | PublishOutcome::Unwanted)
+                    | Err(PublishRefusal::EpochBack { .. }) => Ok(()),
+                    Err(refused) => Err(refused),
+                }
+            });
         self.record = record;
         published.map(|()| count)
     }

@@ -75,11 +75,11 @@ fn live(broker: &mut Broker<SimDisk>, count: u64, epoch: u32, ended: &[(u32, u64
     let epochs = Epochs::with_ended(Epoch(epoch), ended);
     let (_writer, handle) = tail_in(TailConfig::new(1 << 20, count + 1), epochs);
     let events = EventReader::new(&handle, dir.path().to_owned(), 1);
-    let mut feed = Feed::new(FeedParts { partition_id: PartitionId(1), events });
-    let fed = feed.work(broker, usize::MAX, Nanos(1), |_| {});
-    assert!(feed.has_caught_up(), "it stopped after {fed:?}");
-    assert_eq!(feed.place().epoch, Epoch(epoch));
-    fed.messages
+    let mut producer = EventProducer::new(EventParts { partition_id: PartitionId(1), events });
+    let produced = producer.work(broker, usize::MAX, Nanos(1), |_| {});
+    assert!(producer.has_caught_up(), "it stopped after {produced:?}");
+    assert_eq!(producer.place().epoch, Epoch(epoch));
+    produced.messages
 }
 
 fn subscribed() -> Broker<SimDisk> {
@@ -119,13 +119,13 @@ fn trades_that_replace_ones_taken_back_while_the_feed_runs_reach_its_subscribers
         writer.publish();
     };
     let events = EventReader::new(&handle, "no-files".into(), 1);
-    let mut feed = Feed::new(FeedParts { partition_id: PartitionId(1), events });
-    let mut work = || feed.work(&mut broker, usize::MAX, Nanos(1), |_| {}).messages;
+    let mut producer = EventProducer::new(EventParts { partition_id: PartitionId(1), events });
+    let mut work = || producer.work(&mut broker, usize::MAX, Nanos(1), |_| {}).messages;
     append(&mut writer, 1..=12);
     assert_eq!(work(), 12);
     writer.end_epoch(Position(8), Epoch(2), 9);
     assert_eq!(work(), 0, "an end is no message");
     append(&mut writer, 9..=20);
     assert_eq!(work(), 12);
-    assert_eq!(feed.place().epoch, Epoch(2));
+    assert_eq!(producer.place().epoch, Epoch(2));
 }

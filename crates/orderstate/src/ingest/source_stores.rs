@@ -9,47 +9,48 @@ use weir_types::{Nanos, PartitionId, Reason};
 use weir_wire::frame::{Framing, next_frame};
 use weir_wire::ingest::{SOURCE_FRAME_LEN_MAX, SourceBatch};
 
-use super::feed::{Feed, FeedParts, SnapshotGoes};
 use super::figures::IngestFigures;
-use super::following::Follows;
-use super::handoff::{Asked, IngestPort, IngestRequest};
+use super::following::FollowOutcome;
+use super::handoff::{IngestPort, IngestRequest, StoreRequest};
+use super::source_store::{SnapshotProgress, SourceStore, SourceStoreParts};
 use crate::replica::{ReplicaFigures, UpdatePort};
 use crate::stores::OWN;
-use crate::stores::snapshots::{SnapshotPort, Written};
+use crate::stores::snapshots::{SnapshotOutcome, SnapshotPort};
 
 /// The number of requests taken in one cycle.
 const REQUESTS_MAX: usize = 8;
 
-/// The feeds of all sources.
-pub struct Feeds {
-    pub(super) feeds: Vec<Feed>,
+/// The stores of all sources.
+pub struct SourceStores {
+    pub(super) source_stores: Vec<SourceStore>,
     port: Option<IngestPort>,
     /// A batch whose source cannot take it yet.
     held: Option<IngestRequest>,
     /// The ring of a replica's updates, if this node follows another, and its figures.
     updates: Option<(UpdatePort, Arc<ReplicaFigures>)>,
-    /// The ring to the writer of snapshots, if any, and the index of the feed whose snapshot is
+    /// The ring to the writer of snapshots, if any, and the index of the store whose snapshot is
     /// under way.
     snapshots: Option<SnapshotPort>,
     snapshot_of: Option<usize>,
     figures: Arc<IngestFigures>,
 }
 
-impl Feeds {
-    /// Returns the feeds of all sources, served over `port`.
+impl SourceStores {
+    /// Returns the stores of all sources, served over `port`.
     #[must_use]
     pub fn new(
-        feeds: Vec<FeedParts>,
+        source_stores: Vec<SourceStoreParts>,
         port: Option<IngestPort>,
         updates: Option<(UpdatePort, Arc<ReplicaFigures>)>,
         snapshots: Option<SnapshotPort>,
         figures: Arc<IngestFigures>,
-    ) -> Feeds {
-        let feeds = feeds.into_iter().map(Feed::new).collect();
+    ) -> SourceStores {
+        let source_stores = source_stores.into_iter().map(SourceStore::new).collect();
         let (held, snapshot_of) = (None, None);
-        let feeds = Feeds { feeds, port, held, updates, snapshots, snapshot_of, figures };
-        feeds.publish();
-        feeds
+        let source_stores =
+            SourceStores { source_stores, port, held, updates, snapshots, snapshot_of, figures };
+        source_stores.publish();
+        source_stores
     }
 
     /// Returns the readers' desk of a source.
@@ -57,43 +58,51 @@ impl Feeds {
     /// # Errors
     /// [`Reason::UnknownSource`]; [`Reason::PartitionAway`] until its core has sent all orders.
     pub fn desk_of(&mut self, source: PartitionId) -> Result<&mut Desk, Reason> {
-        let feed = self.feeds.iter_mut().find(|feed| feed.source() == source);
-        let feed = feed.ok_or(Reason::UnknownSource)?;
-        if feed.stream.is_whole() { Ok(&mut feed.desk) } else { Err(Reason::PartitionAway) }
+        let source_store =
+            self.source_stores.iter_mut().find(|source_store| source_store.source() == source);
+        let source_store = source_store.ok_or(Reason::UnknownSource)?;
+        if source_store.stream.is_whole() {
+            Ok(&mut source_store.desk)
+        } else {
+            Err(Reason::PartitionAway)
+        }
     }
 
     /// Returns all readers' desks.
     pub fn desks(&mut self) -> impl Iterator<Item = &mut Desk> {
-        self.feeds.iter_mut().map(|feed| &mut feed.desk)
+        self.source_stores.iter_mut().map(|source_store| &mut source_store.desk)
     }
 
     /// Returns all readers' desks, read-only.
     pub fn desks_ref(&self) -> impl ExactSizeIterator<Item = &Desk> {
-        self.feeds.iter().map(|feed| &feed.desk)
+        self.source_stores.iter().map(|source_store| &source_store.desk)
     }
 
-    /// Returns the feed of the node's own partition, where it trades.
-    pub fn own(&mut self) -> Option<&mut Feed> {
-        self.feeds.iter_mut().find(|feed| feed.own.is_some())
+    /// Returns the store of the node's own partition, where it trades.
+    pub fn own(&mut self) -> Option<&mut SourceStore> {
+        self.source_stores.iter_mut().find(|source_store| source_store.own.is_some())
     }
 
     /// Returns the store of partition 1, its own or followed.
     #[must_use]
     pub fn first_store(&self) -> Option<&OrderStore> {
-        let feed = self.feeds.iter().find(|feed| feed.source() == OWN);
-        feed.map(|feed| feed.desk.store())
+        let source_store =
+            self.source_stores.iter().find(|source_store| source_store.source() == OWN);
+        source_store.map(|source_store| source_store.desk.store())
     }
 
     /// Returns true when replicas wait for the next events of the node's own partition.
     #[must_use]
     pub fn is_own_followed(&self) -> bool {
-        self.feeds.iter().any(|feed| feed.own.is_some() && feed.followers.count() > 0)
+        self.source_stores
+            .iter()
+            .any(|source_store| source_store.own.is_some() && source_store.followers.count() > 0)
     }
 
-    /// Returns the earliest of the feeds' deadlines.
+    /// Returns the earliest of the stores' deadlines.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.feeds.iter().filter_map(Feed::next_deadline).min()
+        self.source_stores.iter().filter_map(SourceStore::next_deadline).min()
     }
 
     /// Processes requests and updates, up to one cycle's limit; returns the amount of work done.
@@ -102,9 +111,9 @@ impl Feeds {
             return self.snapshot();
         }
         let mut done = 0;
-        for feed in &mut self.feeds {
-            done += feed.tend(now);
-            feed.feed_cold(now);
+        for source_store in &mut self.source_stores {
+            done += source_store.tend(now);
+            source_store.feed_cold(now);
         }
         done += self.take_updates(now);
         for _ in 0..REQUESTS_MAX {
@@ -113,7 +122,11 @@ impl Feeds {
             done += 1;
         }
         if let Some(port) = &mut self.port {
-            done += self.feeds.iter_mut().map(|feed| feed.settle(now, port)).sum::<usize>();
+            done += self
+                .source_stores
+                .iter_mut()
+                .map(|source_store| source_store.settle(now, port))
+                .sum::<usize>();
             if done > 0 {
                 port.wake.wake();
             }
@@ -130,22 +143,25 @@ impl Feeds {
     fn take_updates(&mut self, now: Nanos) -> usize {
         let Some((port, _)) = &mut self.updates else { return 0 };
         let mut done = 0;
-        for feed in &mut self.feeds {
-            match feed.take_pending(now) {
-                Follows::Idle | Follows::Waits => {}
-                Follows::More => done += 1,
+        for source_store in &mut self.source_stores {
+            match source_store.take_pending(now) {
+                FollowOutcome::Idle | FollowOutcome::Waits => {}
+                FollowOutcome::More => done += 1,
                 // A full ring already contains this source.
-                Follows::Broken => drop(port.broken.push(feed.source())),
+                FollowOutcome::Broken => drop(port.broken.push(source_store.source())),
             }
         }
-        let waits = |feed: &Feed| feed.following.is_some() && !feed.may_update();
-        if self.feeds.iter().any(waits) {
+        let waits = |source_store: &SourceStore| {
+            source_store.following.is_some() && !source_store.may_update()
+        };
+        if self.source_stores.iter().any(waits) {
             return done;
         }
         if let Ok(update) = port.updates.pop() {
             let source = update.state.source_id;
-            let feed = self.feeds.iter_mut().find(|feed| feed.source() == source);
-            let old = feed.expect("the follower knows the sources").update(update, now);
+            let source_store =
+                self.source_stores.iter_mut().find(|source_store| source_store.source() == source);
+            let old = source_store.expect("the follower knows the sources").update(update, now);
             if let Some(old) = old {
                 // If the ring is full, the old store is freed here.
                 drop(port.retired.push(old));
@@ -160,13 +176,13 @@ impl Feeds {
     fn next_request(&mut self) -> Option<IngestRequest> {
         let port = self.port.as_mut()?;
         let request = self.held.take().or_else(|| port.requests.pop().ok())?;
-        let is_batch = matches!(request.what, Asked::Batch(_));
-        let is_gone = matches!(request.what, Asked::Gone);
-        let must_wait = |feed: &Feed| {
-            let is_fed = feed.following.is_none();
-            is_fed && (feed.must_wait() || is_batch && feed.stream.is_sweeping())
+        let is_batch = matches!(request.what, StoreRequest::Batch(_));
+        let is_gone = matches!(request.what, StoreRequest::Gone);
+        let must_wait = |source_store: &SourceStore| {
+            let is_fed = source_store.following.is_none();
+            is_fed && (source_store.must_wait() || is_batch && source_store.stream.is_sweeping())
         };
-        if !is_gone && self.feeds.iter().any(must_wait) {
+        if !is_gone && self.source_stores.iter().any(must_wait) {
             self.held = Some(request);
             return None;
         }
@@ -176,64 +192,75 @@ impl Feeds {
     fn take(&mut self, request: IngestRequest, now: Nanos) {
         let connection = request.connection;
         match request.what {
-            Asked::Gone => self.feeds.iter_mut().for_each(|feed| feed.forget(connection)),
-            Asked::Follow(follow) => {
+            StoreRequest::Gone => self
+                .source_stores
+                .iter_mut()
+                .for_each(|source_store| source_store.forget(connection)),
+            StoreRequest::Follow(follow) => {
                 self.feed(follow.source_id).follow(connection, follow, now);
             }
-            Asked::Open(open) => self.feed(open.source_id).open(connection, &open, now),
-            Asked::Batch(frame) => {
-                let feed = self.feed(source_of(&frame));
-                feed.batch(connection, frame, now);
+            StoreRequest::Open(open) => self.feed(open.source_id).open(connection, &open, now),
+            StoreRequest::Batch(frame) => {
+                let source_store = self.feed(source_of(&frame));
+                source_store.batch(connection, frame, now);
                 // Sent now, since the next batch may end as many orders as the store retains.
-                feed.feed_cold(now);
+                source_store.feed_cold(now);
             }
         }
     }
 
-    fn feed(&mut self, source: PartitionId) -> &mut Feed {
-        let feed = self.feeds.iter_mut().find(|feed| feed.source() == source);
-        feed.expect("the ingest agent knows the sources")
+    fn feed(&mut self, source: PartitionId) -> &mut SourceStore {
+        let source_store =
+            self.source_stores.iter_mut().find(|source_store| source_store.source() == source);
+        source_store.expect("the ingest agent knows the sources")
     }
 
     /// Advances the snapshot under way, or begins one when due; returns the amount of work done.
     fn snapshot(&mut self) -> usize {
         let Some(port) = &mut self.snapshots else { return 0 };
-        if let Ok(Written { source, oldest_kept }) = port.written.pop() {
-            let feed = self.feeds.iter_mut().find(|feed| feed.source() == source);
-            if let (Some(feed), Some(oldest)) = (feed, oldest_kept) {
-                feed.cut_log(oldest);
+        if let Ok(SnapshotOutcome { source, oldest_kept }) = port.written.pop() {
+            let source_store =
+                self.source_stores.iter_mut().find(|source_store| source_store.source() == source);
+            if let (Some(source_store), Some(oldest)) = (source_store, oldest_kept) {
+                source_store.cut_log(oldest);
             }
             self.snapshot_of = None;
             return 1;
         }
         if let Some(index) = self.snapshot_of {
-            let goes = self.feeds[index].go_on_with_snapshot(port);
-            if goes == SnapshotGoes::GivenUp {
+            let goes = self.source_stores[index].go_on_with_snapshot(port);
+            if goes == SnapshotProgress::GivenUp {
                 port.figures.failed.fetch_add(1, Ordering::Relaxed);
                 self.snapshot_of = None;
             }
-            return usize::from(goes == SnapshotGoes::On);
+            return usize::from(goes == SnapshotProgress::On);
         }
-        self.snapshot_of = self.feeds.iter_mut().position(|feed| feed.begin_snapshot(port));
+        self.snapshot_of = self
+            .source_stores
+            .iter_mut()
+            .position(|source_store| source_store.begin_snapshot(port));
         usize::from(self.snapshot_of.is_some())
     }
 
     /// Closes the logs when the node stops: ingested entries are on the medium on return.
     pub fn close(&mut self) {
-        self.feeds.iter_mut().for_each(Feed::close);
+        self.source_stores.iter_mut().for_each(SourceStore::close);
     }
 
     /// Publishes the stores' figures.
     pub fn publish(&self) {
         let mut sources = self.figures.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        let fed = self.feeds.iter();
-        let fed = fed.filter(|feed| feed.following.is_none() && feed.own.is_none());
-        *sources = fed.map(Feed::figures).collect();
+        let fed = self.source_stores.iter();
+        let fed = fed
+            .filter(|source_store| source_store.following.is_none() && source_store.own.is_none());
+        *sources = fed.map(SourceStore::figures).collect();
         sources.sort_by_key(|source| source.source);
         if let Some((_, figures)) = &self.updates {
             let mut sources = figures.sources.lock().unwrap_or_else(PoisonError::into_inner);
-            let followed = |feed: &Feed| Some((feed.source(), feed.follow_figures()?));
-            *sources = self.feeds.iter().filter_map(followed).collect();
+            let followed = |source_store: &SourceStore| {
+                Some((source_store.source(), source_store.follow_figures()?))
+            };
+            *sources = self.source_stores.iter().filter_map(followed).collect();
         }
     }
 }
