@@ -66,7 +66,7 @@ fn stand_in(stores: [(u64, Epoch); 2]) -> (Router, Remote) {
         [BackendRole::Master, BackendRole::Replica].into_iter().zip(stores)
     {
         let store = OrderStore::new(StoreConfig::new(SOURCE, epoch));
-        add(&mut router, &mut remote, role, store, count);
+        feed_to(add(&mut router, &mut remote, role, store), count);
     }
     (router, remote)
 }
@@ -77,21 +77,31 @@ fn stand_of_two_sources(counts: [u64; 2]) -> (Router, Remote) {
     let mut remote = Remote::default();
     for (source, count) in [SOURCE, OTHER_SOURCE].into_iter().zip(counts) {
         let store = OrderStore::new(StoreConfig::new(source, Epoch(3)));
-        add(&mut router, &mut remote, BackendRole::Master, store, count);
+        feed_to(add(&mut router, &mut remote, BackendRole::Master, store), count);
     }
     (router, remote)
 }
 
-/// Adds a backend whose store is fed with this many orders.
-fn add(router: &mut Router, remote: &mut Remote, role: BackendRole, store: OrderStore, count: u64) {
+/// Adds a backend and returns its desk.
+fn add<'a>(
+    router: &mut Router,
+    remote: &'a mut Remote,
+    role: BackendRole,
+    store: OrderStore,
+) -> &'a mut Desk {
     let entitlement = Some(Entitlement::all());
     let is_indexed = role == BackendRole::Master;
     let info = BackendInfo { source: store.source(), role, is_indexed, entitlement };
     let id = router.add_backend(info).expect("few sources");
-    let mut desk = Desk::new(DeskConfig::default(), store, sealer(id.0 + 2));
-    (1..=count).for_each(|number| feed(&mut desk, number));
-    remote.desks.push((id, desk));
     router.backend_up(id);
+    let desk = Desk::new(DeskConfig::default(), store, sealer(id.0 + 2));
+    remote.desks.push((id, desk));
+    &mut remote.desks.last_mut().expect("just added").1
+}
+
+/// Feeds a desk orders from number 1 to `count`.
+fn feed_to(desk: &mut Desk, count: u64) {
+    (1..=count).for_each(|number| feed(desk, number));
 }
 
 /// Feeds a desk its order of this number.
