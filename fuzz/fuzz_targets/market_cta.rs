@@ -10,9 +10,9 @@ use weir_feed::cta::{Cta, CtaFeed};
 use weir_fuzz::market::{block, check};
 
 fuzz_target!(|bytes: &[u8]| {
-    for (line, indicator) in [(CtaFeed::Quotes, b'Q'), (CtaFeed::Trades, b'T')] {
-        check(&mut Cta::new(line), bytes);
+    for (feed, indicator) in [(CtaFeed::Quotes, b'Q'), (CtaFeed::Trades, b'T')] {
+        check(&mut Cta::new(feed), bytes);
         let datagram = block(&[2, 0, 0, indicator, b'O'], bytes);
-        assert!(check(&mut Cta::new(line), &datagram), "the header is right");
+        assert!(check(&mut Cta::new(feed), &datagram), "the header is right");
     }
 });

@@ -380,7 +380,7 @@ impl<S: UpdateSink> Decoder<'_, S> {
         let close =
             self.price("previous close", it.primary_listing_market_previous_closing_price)?;
         let lot = u32::from(it.round_lot_size);
-        let is_trades = self.feed.line == CtaFeed::Trades;
+        let is_trades = self.feed.feed == CtaFeed::Trades;
         let round_lot = if is_trades { shares(lot) } else { Qty(u64::from(lot)) };
         self.define(&it.security_symbol, round_lot, close)
     }

@@ -120,7 +120,7 @@ impl SideChange {
 /// A decoder of one of CTA's feeds. Numbers symbols in order of appearance.
 #[derive(Clone, Debug)]
 pub struct Cta {
-    line: CtaFeed,
+    feed: CtaFeed,
     symbols: Symbols,
     bests: BestQuotes,
 }
@@ -128,8 +128,8 @@ pub struct Cta {
 impl Cta {
     /// Creates a decoder for the beginning of a day.
     #[must_use]
-    pub fn new(line: CtaFeed) -> Cta {
-        Cta { line, symbols: Symbols::new(), bests: BestQuotes::default() }
+    pub fn new(feed: CtaFeed) -> Cta {
+        Cta { feed, symbols: Symbols::new(), bests: BestQuotes::default() }
     }
 
     /// Returns the symbols seen so far, with their numbers.
@@ -180,7 +180,7 @@ fn kind_of(header: &BlockHeader, messages: &[u8]) -> PacketKind {
 
 impl Feed for Cta {
     fn profile(&self) -> &'static Profile {
-        match self.line {
+        match self.feed {
             CtaFeed::Quotes => &CQS,
             CtaFeed::Trades => &CTS,
         }
@@ -193,7 +193,7 @@ impl Feed for Cta {
         if header.version > 2 {
             return Err(unknown("version", u64::from(header.version)));
         }
-        let indicator = if self.line == CtaFeed::Quotes { *b"Q" } else { *b"T" };
+        let indicator = if self.feed == CtaFeed::Quotes { *b"Q" } else { *b"T" };
         if header.data_feed_indicator != indicator {
             let [indicator] = header.data_feed_indicator;
             return Err(unknown("data feed indicator", u64::from(indicator)));

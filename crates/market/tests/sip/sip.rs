@@ -67,7 +67,7 @@ fn cta_listing(path: &str, datagram: &[u8]) -> Listing {
     let mut listing = Listing { decimals: 6, ..Listing::default() };
     let header = cta::BlockHeader::read(datagram).expect("it is long enough");
     header.fields(&mut |name, value| listing.add(name, value));
-    let feed = cta::Cta::new(line_of(path));
+    let feed = cta::Cta::new(feed_of(path));
     let mut rest = feed.packet(datagram).expect("a real packet").messages;
     while !rest.is_empty() {
         let (message, tail) = feed.next_message(rest).expect("a real message");
@@ -76,13 +76,13 @@ fn cta_listing(path: &str, datagram: &[u8]) -> Listing {
         listing.add("message_length", Value::Unsigned(message.len() as u64 + 2));
         let (header, body, extra) = cta::parse(message).expect("a real message");
         header.fields(&mut |name, value| listing.add(name, value));
-        cta_body(&body, line_of(path), &mut listing);
+        cta_body(&body, feed_of(path), &mut listing);
         cta_rest(&body, extra, &mut listing);
     }
     listing
 }
 
-fn cta_body(body: &cta::Message, line: cta::CtaFeed, listing: &mut Listing) {
+fn cta_body(body: &cta::Message, feed: cta::CtaFeed, listing: &mut Listing) {
     let is_short = body.name().contains("Short");
     listing.decimals = if is_short { 2 } else { 6 };
     let is_prior = body.name().contains("PriorDay");
@@ -93,7 +93,7 @@ fn cta_body(body: &cta::Message, line: cta::CtaFeed, listing: &mut Listing) {
         assert!(!is_misread || matches!(value, Value::Text(b"1" | b"2")), "{value}");
         // CTS uses this byte, CQS does not.
         let is_reserved =
-            line == cta::CtaFeed::Quotes && name == "minimum_price_increment_indicator";
+            feed == cta::CtaFeed::Quotes && name == "minimum_price_increment_indicator";
         if !is_unread && !is_misread && !is_reserved {
             listing.add(name, value);
         }
@@ -120,7 +120,7 @@ fn cta_rest(body: &cta::Message, mut extra: &[u8], listing: &mut Listing) {
     }
 }
 
-fn line_of(path: &str) -> cta::CtaFeed {
+fn feed_of(path: &str) -> cta::CtaFeed {
     if path.contains("Cqs") { cta::CtaFeed::Quotes } else { cta::CtaFeed::Trades }
 }
 
@@ -239,11 +239,11 @@ fn control_messages_tell_what_a_packet_is() {
         ("C_A_Start_of_Day", PacketKind::Reset),
         ("C_Z_End_of_Day", PacketKind::Data),
     ] {
-        for (folder, line) in
+        for (folder, feed) in
             [("Cts.Cta.v2.11.b", cta::CtaFeed::Trades), ("Cqs.Cta.v2.10.a", cta::CtaFeed::Quotes)]
         {
             let Some(capture) = data(&format!("omi/Siac/{folder}/{name}.pcap")) else { return };
-            let feed = cta::Cta::new(line);
+            let feed = cta::Cta::new(feed);
             let packet = feed.packet(payloads(&capture)[0]).expect("a real packet");
             assert_eq!(packet.kind, kind, "{folder} {name}");
         }
