@@ -24,7 +24,11 @@ pub fn create_dir(path: &Path) -> Result<()> {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => {
             create_dir(above)?;
-            return create_dir(path);
+            // /proc, for one, has no room for a directory in a parent that exists.
+            match DirBuilder::new().create(path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
+                created => created?,
+            }
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {
             return match sync_dir(above) {
@@ -64,4 +68,15 @@ fn above(path: &Path) -> Option<&Path> {
 
 fn sync_dir(path: &Path) -> Result<()> {
     File::open(path)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_no_parent_takes_is_an_error() {
+        let error = create_dir(Path::new("/proc/weir/data")).unwrap_err();
+        assert!(!Path::new("/proc/weir").exists(), "{error}");
+    }
 }

@@ -1,14 +1,14 @@
 //! The writer and readers of a ring over a file, and the locks that show a live writer.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::Errno;
 
-use crate::memory::{Memory, file_len};
+use crate::memory::{FAMILY, Memory, file_len};
 use crate::ring::{Read, RingReader, RingWriter, TooLong};
 
 /// The smallest ring, in bytes.
@@ -69,8 +69,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates a ring at this path; replaces one whose writer is gone. Its memory is allocated at
-    /// once.
+    /// Creates a ring at this path; replaces one whose writer is gone, also of another version, and
+    /// no other file. Its memory is allocated at once.
     ///
     /// # Errors
     /// [`ShmError`].
@@ -78,6 +78,7 @@ impl Writer {
         let Options { len, mode } = *options;
         let is_right = len.is_power_of_two() && (RING_LEN_MIN..=RING_LEN_MAX).contains(&len);
         let file_len = file_len(len).filter(|_| is_right).ok_or(ShmError::Len(len))?;
+        refuse_others_file(path)?;
         let lock = lock_for_writing(path)?;
         let new = with_suffix(path, ".new");
         let file = make(&new, file_len, mode).map_err(failed(&new))?;
@@ -114,6 +115,21 @@ impl Drop for Writer {
         // Readers that have the file mapped keep it. If it cannot be removed, the next writer
         // replaces it.
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Refuses a path whose file no ring's writer made: it would be replaced, and removed at the end.
+fn refuse_others_file(path: &Path) -> Result<(), ShmError> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Ok(found) if !found.is_file() => return Err(ShmError::NotARing(path.to_owned())),
+        _ => {}
+    }
+    let mut begin = [0; FAMILY.len()];
+    match File::open(path).and_then(|mut file| file.read_exact(&mut begin)) {
+        Ok(()) if begin == FAMILY => Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(failed(path)(error)),
+        _ => Err(ShmError::NotARing(path.to_owned())),
     }
 }
 

@@ -17,6 +17,8 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// "WEIRSHM1" as bytes.
 const MAGIC: u64 = u64::from_le_bytes(*b"WEIRSHM1");
+/// The first bytes of a ring of any version.
+pub(crate) const FAMILY: [u8; 7] = *b"WEIRSHM";
 const CAPACITY_AT: usize = 1;
 const INTENT_AT: usize = 16;
 const TAIL_AT: usize = 32;

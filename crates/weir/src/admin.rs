@@ -50,7 +50,7 @@ enum AdminCommand {
     /// Define a firm.
     Firm {
         /// Its identifier.
-        #[arg(long)]
+        #[arg(long, value_parser = identifier)]
         id: u32,
         /// Its name: up to 16 characters.
         #[arg(long)]
@@ -59,10 +59,10 @@ enum AdminCommand {
     /// Define an account.
     Account {
         /// Its identifier.
-        #[arg(long)]
+        #[arg(long, value_parser = identifier)]
         id: u32,
         /// Its firm.
-        #[arg(long)]
+        #[arg(long, value_parser = identifier)]
         firm: u32,
         /// May sell what it does not hold and buy on credit.
         #[arg(long)]
@@ -192,7 +192,7 @@ struct InstrumentArgs {
 #[derive(Debug, clap::Args)]
 struct SessionArgs {
     /// Its identifier.
-    #[arg(long)]
+    #[arg(long, value_parser = identifier)]
     id: u32,
     /// Its firm; not for supervisors and operators.
     #[arg(long, default_value_t = 0)]
@@ -280,6 +280,11 @@ struct DepositArgs {
     /// day when not given.
     #[arg(long)]
     transfer_id: Option<u64>,
+}
+
+/// An identifier; 0 stands for none on the wire.
+fn identifier(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|id| *id > 0).ok_or_else(|| format!("want 1 to {}", u32::MAX))
 }
 
 /// Runs `weir admin`.
@@ -813,6 +818,14 @@ mod tests {
             parse_role("king"),
             Err("want trader, supervisor, operator, drop-copy, source".to_owned())
         );
+    }
+
+    #[test]
+    fn identifiers_begin_at_one() {
+        assert_eq!(identifier("4294967295"), Ok(u32::MAX));
+        for text in ["0", "-1", "4294967296", "x", ""] {
+            assert_eq!(identifier(text), Err("want 1 to 4294967295".to_owned()), "{text:?}");
+        }
     }
 
     #[derive(clap::Parser)]

@@ -73,6 +73,20 @@ fn one_process_writes_and_what_a_dead_one_left_is_replaced() {
 }
 
 #[test]
+fn a_file_of_others_is_neither_replaced_nor_removed() {
+    let (_dir, path) = place();
+    for bytes in [&b""[..], b"short", b"a thesis of more than eight bytes"] {
+        fs::write(&path, bytes).unwrap();
+        let refused = Writer::create(&path, &OPTIONS).map(drop);
+        assert!(matches!(refused, Err(ShmError::NotARing(_))), "{refused:?}");
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
+    // A ring that a killed program of another version left.
+    fs::write(&path, b"WEIRSHM9 and its records").unwrap();
+    drop(Writer::create(&path, &OPTIONS).unwrap());
+}
+
+#[test]
 fn what_is_no_ring_is_refused() {
     let (_dir, path) = place();
     assert!(matches!(Reader::open(&path), Err(ShmError::Io { .. })));

@@ -10,8 +10,11 @@ mod followers;
 pub(super) mod recordings;
 mod table;
 
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -299,11 +302,19 @@ impl Stand {
     }
 }
 
-/// A directory of our own in the system's place for temporary files.
+/// A new directory in the system's place for temporary files, for its owner only: it holds keys,
+/// and is removed at the end.
 fn temporary_dir() -> anyhow::Result<PathBuf> {
-    let dir = std::env::temp_dir().join(format!("weir-demo-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    Ok(dir)
+    let (place, process) = (std::env::temp_dir(), std::process::id());
+    for number in 0..100 {
+        let dir = place.join(format!("weir-demo-{process}-{number}"));
+        match DirBuilder::new().mode(0o700).create(&dir) {
+            // Left by a process of the same number, or made by somebody else.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| dir.clone()).with_context(|| dir.display().to_string()),
+        }
+    }
+    anyhow::bail!("{} has directories weir-demo-{process}-*: remove them", place.display())
 }
 
 /// The address, or any free port of its host when somebody has it.
@@ -334,4 +345,20 @@ fn tell_how_to_explore(stand: &Stand) {
 Ctrl-C ends it.",
         key.display()
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_temporary_directory_is_new_and_its_owners_alone() {
+        let dirs = [temporary_dir().unwrap(), temporary_dir().unwrap()];
+        let modes = dirs.each_ref().map(|dir| dir.metadata().unwrap().permissions().mode() & 0o777);
+        dirs.iter().for_each(|dir| std::fs::remove_dir(dir).unwrap());
+        assert_ne!(dirs[0], dirs[1]);
+        assert_eq!(modes, [0o700, 0o700]);
+    }
 }

@@ -128,6 +128,9 @@ fn identifiers_and_times_past_their_ends_are_refused_before_anything_is_defined(
             "--first-id 4294967295: want 1 to",
         ),
         (&["market", "watch", ""], "pattern \"\": want a symbol"),
+        (&["admin", "session", "--id", "0"], "invalid value '0' for '--id <ID>': want 1 to"),
+        (&["admin", "firm", "--id", "0", "--name", "A"], "for '--id <ID>': want 1 to"),
+        (&["admin", "account", "--id", "0", "--firm", "1"], "for '--id <ID>': want 1 to"),
         (&["load", "--rate", "1e400"], "--rate must be a number above zero"),
     ] {
         let said = fail(&mut weir(words));

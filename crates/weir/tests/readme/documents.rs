@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use clap::{Command, CommandFactory};
 use weir_cli::Cli;
 
+/// Code spans that begin like a command line: a line that a node prints, and bytes of a file.
+const OTHER_SPANS: [&str; 2] = ["weir ready ", "weir audit 1"];
+
 /// The pages of a folder, and those in folders below.
 fn pages(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap().flatten() {
@@ -36,7 +39,10 @@ fn command_lines(page: &str) -> Vec<String> {
         }
     }
     let spans = text.split('`').skip(1).step_by(2);
-    lines.extend(spans.filter(|span| span.starts_with("weir ")).map(str::to_owned));
+    let is_command = |span: &&str| {
+        span.starts_with("weir ") && !OTHER_SPANS.iter().any(|other| span.starts_with(other))
+    };
+    lines.extend(spans.filter(is_command).map(str::to_owned));
     lines
 }
 
