@@ -15,7 +15,7 @@ use weir_wire::report::StageTimes;
 
 use crate::protocol::{Answer, EventRecord, Protocol, Step};
 
-/// The input buffer's size in bytes: many small frames, or one of the longest.
+/// The input buffer's size in bytes: many small messages, or one of the longest.
 const INPUT_LEN: usize = 64 * 1024;
 /// The number of unconsumed bytes up to which a connection copies them to a buffer of its own; with
 /// more it keeps the borrowed one.
@@ -164,7 +164,7 @@ pub struct Connection {
     pub(super) catches_up_later: bool,
     /// True while the delivery store makes no pages for it.
     pub(super) pages_paused: bool,
-    /// True when its next frame's destination was full, or its share ended before its frames.
+    /// True when its next message's destination was full, or its share ended before its messages.
     pub(super) must_wait: bool,
     /// True while nothing more is taken from it until its output has room again.
     pub(super) waits_for_room: bool,

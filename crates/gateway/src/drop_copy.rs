@@ -32,8 +32,8 @@ pub(super) struct Copied<'a> {
 }
 
 impl Copied<'_> {
-    /// Appends the copy's head and its report. Stage times are omitted, so that a copy has the same bytes
-    /// whenever it is sent.
+    /// Appends the copy's head and its report. Stage times are omitted, so that a copy has the
+    /// same bytes whenever it is sent.
     fn put(&self, stream: &CopyStream, owner_firm_id: FirmId, connection: &mut Connection) {
         let head = ReportCopy {
             copy_no: CopyNo(self.record_no),

@@ -1,7 +1,7 @@
 //! From a client to the log: takes messages, checks them, and hands them to their destinations.
 //!
-//! A faulty message is counted and answered with a typed reject that names the field. Repeated faults
-//! cost the sender its connection; no other client is affected.
+//! A faulty message is counted and answered with a typed reject that names the field. Repeated
+//! faults cost the sender its connection; no other client is affected.
 
 use weir_door::ConnectionId;
 use weir_door::entitlement::entitlement_of;
@@ -15,7 +15,7 @@ use weir_wire::{Command, Destination, Request};
 
 use super::Gateway;
 use super::connection::{Connection, ReadOutcome};
-use super::fairness::{FRAMES_MAX, OF_A_STRANGER, Pace, STRANGERS_MAX, Share};
+use super::fairness::{MESSAGES_MAX, OF_A_STRANGER, Pace, STRANGERS_MAX, Share};
 use super::protocol::{Inbound, Refusal, Step, Tokens};
 use super::refusals::{put_malformed, put_reject};
 use super::sessions::Session;
@@ -36,15 +36,15 @@ impl Gateway {
     /// each; returns the number of messages.
     pub(super) fn read_sessions(&mut self, now: Nanos) -> usize {
         let share = self.fairness.share();
-        let mut frames = 0;
+        let mut messages = 0;
         for _ in 0..self.read_list.len() {
-            if frames >= FRAMES_MAX {
+            if messages >= MESSAGES_MAX {
                 break;
             }
             let Some(id) = self.read_list.pop_front() else { break };
-            frames += self.read_one(id, share, now);
+            messages += self.read_one(id, share, now);
         }
-        frames
+        messages
     }
 
     /// Reads connections without a session like [`Gateway::read_sessions`]; returns their number.
@@ -61,17 +61,17 @@ impl Gateway {
     fn read_one(&mut self, id: ConnectionId, share: Share, now: Nanos) -> usize {
         let Some(mut connection) = self.connections.take(id) else { return 0 };
         connection.in_read_list = false;
-        let mut frames = 0;
-        let outcome = self.read_connection(&mut connection, share, now, &mut frames);
+        let mut messages = 0;
+        let outcome = self.read_connection(&mut connection, share, now, &mut messages);
         connection.settle_input(&mut self.buffers);
-        if frames > 0 && !connection.sessions.is_empty() {
+        if messages > 0 && !connection.sessions.is_empty() {
             self.fairness.heard(&mut connection.heard_in);
         }
         match outcome {
             ReadOutcome::Gone => self.drop_connection(connection, now),
             ReadOutcome::Open => self.put_back(connection),
         }
-        frames
+        messages
     }
 
     fn read_connection(
@@ -79,7 +79,7 @@ impl Gateway {
         connection: &mut Connection,
         share: Share,
         now: Nanos,
-        frames: &mut usize,
+        messages: &mut usize,
     ) -> ReadOutcome {
         if connection.closing_by.is_some() {
             return ReadOutcome::Open;
@@ -89,9 +89,9 @@ impl Gateway {
             connection.waits_for_room = true;
             return ReadOutcome::Open;
         }
-        // Frames left over from an earlier cycle come before new bytes.
+        // Messages left over from an earlier cycle come before new bytes.
         if !connection.input.is_empty() {
-            *frames += self.take_frames(connection, share.frames, now);
+            *messages += self.take_messages(connection, share.messages, now);
         }
         if connection.must_wait || !connection.readable || connection.closing_by.is_some() {
             return ReadOutcome::Open;
@@ -100,19 +100,24 @@ impl Gateway {
             return ReadOutcome::Gone;
         }
         connection.ingress = self.recorder.now();
-        *frames += self.take_frames(connection, share.frames - *frames, now);
+        *messages += self.take_messages(connection, share.messages - *messages, now);
         ReadOutcome::Open
     }
 
     /// Takes at most `count_max` of the whole messages in the connection's input, until one has to
     /// wait; returns their number.
-    fn take_frames(&mut self, connection: &mut Connection, count_max: usize, now: Nanos) -> usize {
+    fn take_messages(
+        &mut self,
+        connection: &mut Connection,
+        count_max: usize,
+        now: Nanos,
+    ) -> usize {
         // The input is moved out, so that messages can borrow it while the output grows.
         let mut input = std::mem::take(&mut connection.input);
-        let mut frames = 0;
+        let mut messages = 0;
         let waited = std::mem::take(&mut connection.must_wait);
         while connection.closing_by.is_none() {
-            if frames == count_max {
+            if messages == count_max {
                 connection.must_wait = !input.is_empty();
                 break;
             }
@@ -131,20 +136,20 @@ impl Gateway {
                             break;
                         }
                         Taken::TooSoon => {
-                            self.counters.held_to_rate += u64::from(!waited || frames > 0);
+                            self.counters.held_to_rate += u64::from(!waited || messages > 0);
                             connection.must_wait = true;
-                            // The waiting frame was received, so the connection is not silent.
+                            // The waiting message was received, so the connection is not silent.
                             connection.received_at = now;
                             break;
                         }
                     }
                     input.consume(len);
-                    frames += 1;
+                    messages += 1;
                 }
             }
         }
         connection.input = input;
-        frames
+        messages
     }
 
     #[inline]

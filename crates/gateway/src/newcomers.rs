@@ -55,7 +55,7 @@ const ACCEPTS_MAX: usize = 16;
 const READS_MAX: usize = 16;
 /// Deadlines handled in one cycle.
 const DEADLINES_MAX: usize = 16;
-/// Bytes of unsent answers at which no more frames are taken from a connection.
+/// Bytes of unsent answers at which no more messages are taken from a connection.
 const OUTPUT_LEN_MAX: usize = 16 * 1024;
 /// Connections on their way to the gateway.
 const ARRIVALS_MAX: usize = 256;
@@ -303,8 +303,8 @@ impl Newcomers {
         count
     }
 
-    /// Takes the next messages of a connection. Returns the lock of its session once that has proved
-    /// its identity, and an error if the peer is gone.
+    /// Takes the next messages of a connection. Returns the lock of its session once that has
+    /// proved its identity, and an error if the peer is gone.
     fn read_connection(
         &mut self,
         connection: &mut Connection,
@@ -319,10 +319,10 @@ impl Newcomers {
             connection.waits_for_room = true;
             return Ok(None);
         }
-        // Frames that an earlier turn left over come before new bytes.
-        let mut frames = share.frames;
+        // Messages that an earlier turn left over come before new bytes.
+        let mut messages = share.messages;
         if !connection.input.is_empty()
-            && let Some(lock) = self.take_frames(connection, &mut frames, now)
+            && let Some(lock) = self.take_messages(connection, &mut messages, now)
         {
             return Ok(Some(lock));
         }
@@ -332,11 +332,11 @@ impl Newcomers {
         if connection.fill(now, &mut self.buffers, share.bytes) == ReadOutcome::Gone {
             return Err(());
         }
-        Ok(self.take_frames(connection, &mut frames, now))
+        Ok(self.take_messages(connection, &mut messages, now))
     }
 
     /// Takes whole messages, as many as are left, until one has to wait or lets the connection in.
-    fn take_frames(
+    fn take_messages(
         &mut self,
         connection: &mut Connection,
         left: &mut usize,

@@ -299,7 +299,7 @@ fn a_session_in_lines_trades_is_refused_resumes_and_leaves() {
     assert!(heard.iter().all(|line| line.starts_with("alive 3 ")), "{heard:?}");
 
     assert_eq!(client.say(&mut node, "logout 3\n"), ["bye 3 LogoutRequested"]);
-    // The same connection logs on again, now to the gateway itself, and resumes at its second event.
+    // The connection logs on again, to the gateway itself, and resumes at its second event.
     let resumed = client.say(&mut node, "logon 3 7 1:2:0\n");
     assert_eq!(resumed[..2], ["welcome 3 firm 1 0:1 1:4".to_owned(), cancelled[0].clone()]);
     assert_eq!(resumed[2..], refused);

@@ -1,17 +1,18 @@
 //! The border between the session core and the bytes of its clients.
 //!
-//! A protocol is a codec of two functions' worth: it reads the next client message from a
-//! connection's input ([`Step`], [`Inbound`]), and appends the node's answers to its output
-//! ([`Answer`], and reports made of [`EventRecord`]s). The core decides everything else: sessions,
-//! streams, pace, requests in flight, copies, timeouts, the cost of errors.
+//! A protocol reads the next message from a connection's input ([`Step`], [`Inbound`]), and appends
+//! the node's answers to its output ([`Answer`], and reports made of [`EventRecord`]s). The session
+//! core decides everything else: sessions, streams, pace, requests in flight, copies, timeouts, the
+//! cost of errors. Another protocol is one more file here and one more variant of [`Protocol`].
 //!
 //! A connection's [`Protocol`] is set when the connection is accepted and never changes. The choice
 //! is a closed enum and a direct call, so that an order pays for no indirection. The records of the
 //! event log have the layout of SBE messages: SBE copies them as they lie, another protocol
 //! translates them.
 //!
-//! INVARIANT: no other file of the gateway finds frames, decodes messages or writes them; `xtask
-//! tidy` checks that none imports the functions for it.
+//! INVARIANT: no other file of the gateway finds frames, decodes messages or writes them. A
+//! connection's buffers are private, and `xtask tidy` (`border.rs`) checks that no other file names
+//! the functions and types for bytes.
 
 mod answer;
 mod inbound;

@@ -2,7 +2,7 @@
 //!
 //! Nothing is allocated for a message; tokens and resume points borrow from the input.
 
-use weir_types::Reason;
+use weir_types::{Reason, RequestNo, SessionId};
 use weir_wire::dialogue::{ClientMessage, peek_session_and_request, put_logon_ack};
 use weir_wire::event::OrderEvent;
 use weir_wire::field::Field;
@@ -12,7 +12,7 @@ use weir_wire::frame::{
 };
 use weir_wire::report::StageTimes;
 use weir_wire::session::{Label, Logout, Reject};
-use weir_wire::{DecodeError, Message};
+use weir_wire::{DecodeError, Message, Request};
 use zerocopy::IntoBytes;
 
 use super::inbound::{Inbound, Refusal, ResumePoints, SignedText, Step};
@@ -22,7 +22,12 @@ use super::{Answer, EventRecord};
 #[inline]
 pub(super) fn next(bytes: &[u8]) -> Step<'_> {
     match next_frame(bytes, CLIENT_FRAME_LEN_MAX) {
-        Framing::Frame { len, message: Ok(raw) } => Step::Message { len, message: read(&raw) },
+        Framing::Frame { len, message: Ok(raw) } => match Request::decode(&raw) {
+            // Orders are decoded where they are used, without a copy.
+            Ok(request) => Step::Message { len, message: Inbound::Request(request) },
+            Err(DecodeError::UnknownTemplate(_)) => Step::Message { len, message: read(&raw) },
+            Err(error) => Step::Message { len, message: malformed(Some(&raw), error) },
+        },
         Framing::Frame { len, message: Err(error) } => {
             Step::Message { len, message: malformed(None, error) }
         }
@@ -31,7 +36,8 @@ pub(super) fn next(bytes: &[u8]) -> Step<'_> {
     }
 }
 
-#[inline]
+/// Reads a message that is no request.
+#[inline(never)]
 fn read<'a>(raw: &RawMessage<'a>) -> Inbound<'a> {
     match ClientMessage::decode(raw) {
         Ok(ClientMessage::Request(request)) => Inbound::Request(request),
@@ -72,8 +78,8 @@ fn malformed<'a>(raw: Option<&RawMessage<'_>>, error: DecodeError) -> Inbound<'a
     let refusal = match raw {
         Some(raw) => refusal_of(raw, field),
         None => Refusal {
-            session_id: weir_types::SessionId::NONE,
-            request_no: weir_types::RequestNo::NONE,
+            session_id: SessionId::NONE,
+            request_no: RequestNo::NONE,
             template_id: 0,
             field,
         },
@@ -131,4 +137,158 @@ pub(super) fn put_report(event: &EventRecord<'_>, stage_times: StageTimes, out: 
         &[]
     };
     put_extended_frame(raw.template_id, raw.block(), tail, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::{
+        ClOrdId, CopyNo, Epoch, EventNo, FirmId, Nanos, OrderId, PartitionId, Switch,
+    };
+    use weir_wire::delivery::CancelFetch;
+    use weir_wire::dialogue::NodeMessage;
+    use weir_wire::drop_copy::DropCopyRequest;
+    use weir_wire::event::RequestDone;
+    use weir_wire::order_entry::CancelOrder;
+    use weir_wire::session::{ChallengeRequest, Heartbeat};
+    use weir_wire::subscription::DetachSubscription;
+
+    use super::*;
+
+    const SESSION: SessionId = SessionId(5);
+
+    fn frame(message: &impl Message) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put_frame(message, &mut bytes);
+        bytes
+    }
+
+    fn cancel() -> CancelOrder {
+        CancelOrder {
+            request_no: RequestNo(9),
+            cl_ord_id: ClOrdId::from_number(9),
+            orig_cl_ord_id: ClOrdId::from_number(8),
+            order_id: OrderId(0),
+            sending_time: Nanos(0),
+            session_id: SESSION,
+            instrument_id: weir_types::InstrumentId(1),
+        }
+    }
+
+    fn heartbeat() -> Heartbeat {
+        Heartbeat {
+            sending_time: Nanos(1),
+            high_water: EventNo(2),
+            session_id: SESSION,
+            partition_id: PartitionId(1),
+            load_permille: 4,
+        }
+    }
+
+    fn copy_request() -> DropCopyRequest {
+        DropCopyRequest {
+            from_copy_no: CopyNo(1),
+            session_id: SESSION,
+            firm_id: FirmId(1),
+            epoch: Epoch(1),
+            partition_id: PartitionId(1),
+            wanted: Switch::On,
+        }
+    }
+
+    /// Returns a message that only a node may send.
+    fn done() -> RequestDone {
+        RequestDone {
+            position: weir_types::Position(1),
+            event_no: EventNo(1),
+            request_no: RequestNo(3),
+            transact_time: Nanos(0),
+            cl_ord_id: ClOrdId::from_number(3),
+            affected_count: 0,
+            session_id: SESSION,
+            partition_id: PartitionId(1),
+            ref_template_id: 12,
+        }
+    }
+
+    /// Returns the kind of the message in `bytes`, which hold it alone, and its fault.
+    fn kind_of(bytes: &[u8]) -> String {
+        let Step::Message { len, message } = next(bytes) else { panic!("a whole message") };
+        assert_eq!(len, bytes.len());
+        let text_of = |refusal: Refusal| {
+            let Refusal { session_id, request_no, template_id, field } = refusal;
+            format!("{} {} {template_id} {field}", session_id.0, request_no.0)
+        };
+        match message {
+            Inbound::Misplaced(refusal) => format!("misplaced {}", text_of(refusal)),
+            Inbound::Malformed(refusal, reason) => format!("{reason:?} {}", text_of(refusal)),
+            other => {
+                let text = format!("{other:?}");
+                text.split('(').next().unwrap_or_default().to_owned()
+            }
+        }
+    }
+
+    #[test]
+    fn each_message_of_a_client_is_read_as_its_kind_or_with_its_fault() {
+        let mut with_a_rest = frame(&cancel());
+        with_a_rest.push(0);
+        let len = u32::try_from(with_a_rest.len()).expect("a short frame");
+        with_a_rest[..4].copy_from_slice(&len.to_be_bytes());
+        let mut of_another_schema = frame(&cancel());
+        of_another_schema[10] ^= 1;
+        let detach = DetachSubscription { correlation_id: 1, session_id: SESSION, handle: 1 };
+        let cases = [
+            (frame(&cancel()), "Request"),
+            (frame(&heartbeat()), "Heartbeat"),
+            (frame(&ChallengeRequest { session_id: SESSION }), "ChallengeRequest"),
+            (frame(&Logout { session_id: SESSION, reason: Reason::None }), "Logout"),
+            (frame(&copy_request()), "CopyRequest"),
+            (frame(&CancelFetch { correlation_id: 1, session_id: SESSION }), "CancelFetch"),
+            (frame(&detach), "misplaced 5 0 96 "),
+            (with_a_rest, "MalformedFrame 5 9 12 trailing bytes"),
+            (of_another_schema, "UnknownSchema 0 0 0 "),
+            (frame(&done()), "NotAClientMessage 5 3 42 "),
+        ];
+        for (bytes, kind) in cases {
+            assert_eq!(kind_of(&bytes), kind);
+            for len in 0..bytes.len() {
+                assert!(matches!(next(&bytes[..len]), Step::Incomplete), "{kind} of {len} bytes");
+            }
+        }
+        let no_frame = [0xff; 20];
+        assert!(matches!(next(&no_frame), Step::Broken(Reason::MalformedFrame)));
+    }
+
+    #[test]
+    fn an_answer_is_the_message_of_the_schema() {
+        let refusal = Refusal { field: "credential", ..refusal_of(&raw_of(&frame(&cancel())), "") };
+        let reject = Reject {
+            request_no: RequestNo(9),
+            field: Label::new("credential"),
+            session_id: SESSION,
+            ref_template_id: 12,
+            reason: Reason::NotEntitled,
+        };
+        let logout = Logout { session_id: SESSION, reason: Reason::Stopping };
+        let cases = [
+            (Answer::Reject(refusal, Reason::NotEntitled), NodeMessage::Reject(reject)),
+            (
+                Answer::Logout { session_id: SESSION, reason: Reason::Stopping },
+                NodeMessage::Logout(logout),
+            ),
+            (Answer::Heartbeat(&heartbeat()), NodeMessage::Heartbeat(heartbeat())),
+        ];
+        for (answer, message) in cases {
+            let mut bytes = Vec::new();
+            put(&answer, &mut bytes);
+            assert_eq!(NodeMessage::decode(&raw_of(&bytes)), Ok(message));
+        }
+    }
+
+    fn raw_of(bytes: &[u8]) -> RawMessage<'_> {
+        match next_frame(bytes, CLIENT_FRAME_LEN_MAX) {
+            Framing::Frame { message: Ok(raw), .. } => raw,
+            other => panic!("no frame: {other:?}"),
+        }
+    }
 }
