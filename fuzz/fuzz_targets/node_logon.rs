@@ -328,7 +328,8 @@ impl World {
                 Ok(ClientMessage::Logon(logon, points)) => {
                     let due = self.key_opens(&logon);
                     let known = self.reception.prove_by_key(&logon, via);
-                    self.answer(who, due, known, Asked::of_logon(&logon, points.clone()), points);
+                    let asked = Asked::of_logon(&logon, points.clone().map(Result::ok));
+                    self.answer(who, due, known, asked, points);
                 }
                 Ok(ClientMessage::SignedLogon(logon, points)) => {
                     self.signed(who, &raw, &logon, points, via);
@@ -369,7 +370,8 @@ impl World {
     ) {
         let Some(known) = self.reception.prove_by_signature(raw, logon, via) else { return };
         let due = self.signature_opens(who, raw, logon);
-        self.answer(who, due, known, Asked::of_signed(logon, points.clone()), points);
+        let asked = Asked::of_signed(logon, points.clone().map(Result::ok));
+        self.answer(who, due, known, asked, points);
     }
 
     /// The expected result of a logon by key, resume points aside.
@@ -414,7 +416,7 @@ impl World {
         who: usize,
         due: Result<(), Reason>,
         known: Result<KnownSession, LogonReject>,
-        asked: Asked<'_>,
+        asked: Asked<impl Iterator<Item = Option<ResumePoint>>>,
         points: Group<'_, ResumePoint>,
     ) {
         let session_id = asked.session_id;

@@ -9,8 +9,7 @@ use weir_io::Rng;
 use weir_types::{Epoch, EventNo, Nanos, PartitionId, Reason, SessionId, Switch};
 use weir_wire::challenge::signed_text;
 use weir_wire::frame::RawMessage;
-use weir_wire::group::Group;
-use weir_wire::session::{Challenge, Logon, LogonReject, NodeId, Nonce, ResumePoint, SignedLogon};
+use weir_wire::session::{Challenge, Logon, LogonReject, NodeId, Nonce, SignedLogon};
 
 use super::ConnectionId;
 use super::challenges::{Challenges, OpenChallenges};
@@ -37,9 +36,9 @@ pub struct Via {
     pub now: Nanos,
 }
 
-/// The request of a logon, of either kind.
+/// The request of a logon, of either kind, with its resume points in the form of its protocol.
 #[derive(Clone, Debug)]
-pub struct Asked<'a> {
+pub struct Asked<P> {
     /// The session.
     pub session_id: SessionId,
     /// The heartbeat interval asked for, in milliseconds.
@@ -47,13 +46,13 @@ pub struct Asked<'a> {
     /// On if live orders are cancelled when the connection is lost.
     pub cancel_on_disconnect: Switch,
     /// The event from which the session wants to resume, for each partition.
-    pub points: Group<'a, ResumePoint>,
+    pub points: P,
 }
 
-impl<'a> Asked<'a> {
+impl<P> Asked<P> {
     /// Returns the request of a logon by API key.
     #[must_use]
-    pub fn of_logon(logon: &Logon, points: Group<'a, ResumePoint>) -> Asked<'a> {
+    pub fn of_logon(logon: &Logon, points: P) -> Asked<P> {
         Asked {
             session_id: logon.session_id,
             heartbeat_interval_ms: logon.heartbeat_interval_ms,
@@ -64,7 +63,7 @@ impl<'a> Asked<'a> {
 
     /// Returns the request of a logon by signature.
     #[must_use]
-    pub fn of_signed(logon: &SignedLogon, points: Group<'a, ResumePoint>) -> Asked<'a> {
+    pub fn of_signed(logon: &SignedLogon, points: P) -> Asked<P> {
         Asked {
             session_id: logon.session_id,
             heartbeat_interval_ms: logon.heartbeat_interval_ms,
@@ -155,13 +154,27 @@ impl Reception {
         logon: &SignedLogon,
         via: Via,
     ) -> Option<Result<KnownSession, LogonReject>> {
+        let text = |node_id, nonce| signed_text(node_id, nonce, raw).expect("it was decoded");
+        self.prove_by_signed_text(logon, text, via)
+    }
+
+    /// Authenticates as [`Reception::prove_by_signature`] does, for a protocol that makes the
+    /// `text` of a node's nonce itself.
+    ///
+    /// # Errors
+    /// The inner result's errors are those of [`Directory::authenticate`].
+    pub fn prove_by_signed_text(
+        &mut self,
+        logon: &SignedLogon,
+        text: impl FnOnce(NodeId, Nonce) -> Vec<u8>,
+        via: Via,
+    ) -> Option<Result<KnownSession, LogonReject>> {
         if !self.verification_rate.take(via.now) {
             return None;
         }
         let nonce = self.challenges.take(via.connection, logon.session_id, via.now);
         // Without a challenge the same work is done and the logon refused in any case.
-        let text = signed_text(self.node_id, nonce.unwrap_or(Nonce([0; 32])), raw);
-        let text = text.expect("a signed logon was decoded");
+        let text = text(self.node_id, nonce.unwrap_or(Nonce([0; 32])));
         let (signature, is_challenged) = (&logon.signature, nonce.is_some());
         let proof = Proof::Signature { text: &text, signature, is_challenged };
         let known = self.directory.authenticate(logon.session_id, proof, via.now);

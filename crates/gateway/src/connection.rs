@@ -1,6 +1,6 @@
 //! A client connection: its socket, its buffers, and the sessions that it carries.
 //!
-//! It moves bytes; the gateway interprets frames. Both buffers are limited: input by its fixed
+//! It moves bytes; its protocol reads and writes them. Both buffers are limited: input by its fixed
 //! size, output by the gateway, which stops producing for a connection that does not read
 //! ([`Connection::has_room`]). An idle connection holds neither: it reads into a borrowed buffer
 //! and keeps only unconsumed bytes.
@@ -11,8 +11,11 @@ use weir_io::net::Event;
 use weir_probe::{TraceId, Tsc};
 use weir_tls::link::SCRATCH_LEN;
 use weir_types::{Nanos, SessionId};
+use weir_wire::report::StageTimes;
 
-/// The input buffer's size in bytes: many small frames, or one of the longest.
+use crate::protocol::{Answer, EventRecord, Protocol, Step};
+
+/// The input buffer's size in bytes: many small messages, or one of the longest.
 const INPUT_LEN: usize = 64 * 1024;
 /// The number of unconsumed bytes up to which a connection copies them to a buffer of its own; with
 /// more it keeps the borrowed one.
@@ -51,8 +54,8 @@ impl ReadBuffers {
     }
 }
 
-/// Bytes read and not yet consumed. The gateway moves it out of the connection while it reads
-/// frames, so that frames can borrow it while the connection's output grows.
+/// Bytes read and not yet consumed. The gateway moves it out of the connection while it takes
+/// messages, so that they can borrow it while the connection's output grows.
 ///
 /// INVARIANT: either `lent` is present, and the bytes are its `start..end`, or it is empty, and
 /// they are `rest[start..end]`.
@@ -65,14 +68,19 @@ pub struct Input {
 }
 
 impl Input {
+    /// Reads the next message; its bytes are consumed by [`Input::consume`].
+    #[inline]
+    pub(crate) fn next(&self, protocol: Protocol) -> Step<'_> {
+        protocol.next(self.bytes())
+    }
+
     /// Returns the bytes not yet consumed.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         let all = if self.lent.is_empty() { &self.rest[..] } else { &self.lent[..] };
         &all[self.start..self.end]
     }
 
-    /// Consumes a frame.
+    /// Consumes a message.
     pub fn consume(&mut self, len: usize) {
         self.start += len;
         assert!(self.start <= self.end, "consumed more than was read");
@@ -126,8 +134,10 @@ pub enum ReadOutcome {
 pub struct Connection {
     pub(super) id: ConnectionId,
     pub(super) transport: Transport,
+    /// The protocol of both directions.
+    pub(super) protocol: Protocol,
     pub(super) input: Input,
-    pub(super) output: Vec<u8>,
+    output: Vec<u8>,
     output_sent: usize,
     pub(super) readable: bool,
     /// True when the socket reports that its peer sends nothing more.
@@ -154,7 +164,7 @@ pub struct Connection {
     pub(super) catches_up_later: bool,
     /// True while the delivery store makes no pages for it.
     pub(super) pages_paused: bool,
-    /// True when its next frame's destination was full, or its share ended before its frames.
+    /// True when its next message's destination was full, or its share ended before its messages.
     pub(super) must_wait: bool,
     /// True while nothing more is taken from it until its output has room again.
     pub(super) waits_for_room: bool,
@@ -171,10 +181,16 @@ pub struct Connection {
 impl Connection {
     /// Returns a newly accepted connection.
     #[must_use]
-    pub fn new(id: ConnectionId, transport: Transport, now: Nanos) -> Connection {
+    pub fn new(
+        id: ConnectionId,
+        transport: Transport,
+        protocol: Protocol,
+        now: Nanos,
+    ) -> Connection {
         Connection {
             id,
             transport,
+            protocol,
             input: Input::default(),
             output: Vec::new(),
             output_sent: 0,
@@ -240,6 +256,22 @@ impl Connection {
     /// Returns the borrowed read buffer where possible.
     pub fn settle_input(&mut self, buffers: &mut ReadBuffers) {
         self.input.give_back(buffers);
+    }
+
+    /// Appends an answer to the output.
+    pub(crate) fn put(&mut self, answer: &Answer<'_>) {
+        self.protocol.put(answer, &mut self.output);
+    }
+
+    /// Appends the report of an event to the output.
+    #[inline]
+    pub(crate) fn put_report(&mut self, event: &EventRecord<'_>, stage_times: StageTimes) {
+        self.protocol.put_report(event, stage_times, &mut self.output);
+    }
+
+    /// Appends pages of order state to the output.
+    pub(crate) fn put_pages(&mut self, frames: &[u8]) {
+        self.protocol.put_pages(frames, &mut self.output);
     }
 
     /// Writes as much as the socket takes.

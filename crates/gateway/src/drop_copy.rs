@@ -8,14 +8,11 @@
 use weir_partition::lineage::{Stand, Verdict};
 use weir_types::{CopyNo, Epoch, FirmId, Nanos, Reason, Role, SessionId, Switch};
 use weir_wire::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
-use weir_wire::frame::{RawMessage, parse_message, put_frame};
-use weir_wire::report::StageTimes;
 
-use super::addressed::{Address, address_of, put_event};
 use super::connection::Connection;
 use super::copies::{ALL, CopyStream, StreamKey};
 use super::plant::{self, Plant};
-use super::refusals::Refusal;
+use super::protocol::{Address, Answer, EventRecord, Refusal};
 use super::{Gateway, Port};
 
 /// The maximum number of streams of copies per session.
@@ -30,13 +27,13 @@ const SEEK_STEPS: u64 = 64;
 #[derive(Clone, Copy)]
 pub(super) struct Copied<'a> {
     pub(super) record_no: u64,
-    pub(super) raw: &'a RawMessage<'a>,
+    pub(super) event: &'a EventRecord<'a>,
     pub(super) address: &'a Address,
 }
 
 impl Copied<'_> {
-    /// Appends the copy's two frames. Stage times are omitted, so that a copy has the same bytes
-    /// whenever it is sent.
+    /// Appends the copy's head and its report. Stage times are omitted, so that a copy has the
+    /// same bytes whenever it is sent.
     fn put(&self, stream: &CopyStream, owner_firm_id: FirmId, connection: &mut Connection) {
         let head = ReportCopy {
             copy_no: CopyNo(self.record_no),
@@ -47,8 +44,7 @@ impl Copied<'_> {
             owner_firm_id,
             partition_id: stream.partition_id,
         };
-        put_frame(&head, &mut connection.output);
-        put_event(self.raw, StageTimes::default(), &mut connection.output);
+        connection.put(&Answer::Copy(&head, self.event));
     }
 }
 
@@ -78,7 +74,7 @@ impl Gateway {
         if state.reason != Reason::None {
             self.counters.copies_refused.add(state.reason);
         }
-        put_frame(&state, &mut from.output);
+        from.put(&Answer::CopyState(&state));
         self.flush_list.add(from);
     }
 
@@ -266,12 +262,12 @@ impl Gateway {
                 self.cut_stream(key, now);
                 return sent;
             };
-            let raw = parse_message(record).expect("the event log holds messages of our own");
-            let address = address_of(&raw).expect("only addressed events are in a feed");
+            let past_event = EventRecord::new(record);
+            let address = past_event.address().expect("only addressed events are in a feed");
             let owner = self.sessions.get(address.session_id).and_then(|owner| owner.feed);
             let owner_firm_id = owner.map_or(FirmId::NONE, |feed| self.copies.firm_of(feed));
             let Some((_, stream)) = self.copies.stream(key) else { return sent };
-            let event = Copied { record_no, raw: &raw, address: &address };
+            let event = Copied { record_no, event: &past_event, address: &address };
             event.put(stream, owner_firm_id, connection);
             let steps = if sent == 0 { SEEK_STEPS } else { record_no - stream.previous };
             *steps_left = steps_left.saturating_sub(steps);
@@ -290,7 +286,7 @@ impl Gateway {
         else {
             return;
         };
-        put_frame(&state, &mut connection.output);
+        connection.put(&Answer::CopyState(&state));
         self.flush_list.add(connection);
         self.lines.cut_copies(&mut self.counters, key, now);
     }
@@ -317,7 +313,7 @@ impl Gateway {
                 firm_id: key.firm_id,
                 partition_id: stream.partition_id,
             };
-            put_frame(&mark, &mut connection.output);
+            connection.put(&Answer::CopyMark(&mark));
             self.flush_list.add(connection);
         }
     }

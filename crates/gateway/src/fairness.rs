@@ -2,29 +2,30 @@
 //! connection.
 //!
 //! An order waits for at most the cycle in which it arrives, so each part of a cycle is limited. A
-//! busy connection gets a share of a cycle's frames that shrinks with the number of recently active
-//! connections, not with the number of connected ones: alone it is read in large pieces, next to
-//! others in small ones. Connections without a session, arrivals and deadlines are served a few at
-//! a time, when no orders were read or after these were answered, and at most [`PASSED_OVER_MAX`]
-//! cycles late. A session with a rate limit that keeps exceeding it by far is not read faster than
-//! it can be refused ([`Pace`]): each refusal is an entry in the log and costs as much as an order.
+//! busy connection gets a share of a cycle's messages that shrinks with the number of recently
+//! active connections, not with the number of connected ones: alone it is read in large pieces,
+//! next to others in small ones. Connections without a session, arrivals and deadlines are served a
+//! few at a time, when no orders were read or after these were answered, and at most
+//! [`PASSED_OVER_MAX`] cycles late. A session with a rate limit that keeps exceeding it by far is
+//! not read faster than it can be refused ([`Pace`]): each refusal is an entry in the log and costs
+//! as much as an order.
 
 use weir_types::Nanos;
 
-/// Frames taken from one connection in a cycle when no other is active.
-const FRAMES_ALONE: usize = 64;
+/// Messages taken from one connection in a cycle when no other is active.
+const MESSAGES_ALONE: usize = 64;
 /// The smallest share.
-const FRAMES_MIN: usize = 8;
-/// Frames taken from all sessions' connections in a cycle, as many as a partition takes from its
+const MESSAGES_MIN: usize = 8;
+/// Messages taken from all sessions' connections in a cycle, as many as a partition takes from its
 /// ring; the connection that reaches the limit finishes its share.
-pub const FRAMES_MAX: usize = 256;
+pub const MESSAGES_MAX: usize = 256;
 /// The minimum time in nanoseconds for which a connection counts as active after its last message.
 const SPAN: u64 = 100_000_000;
 
 /// The number of connections without a session read in one cycle.
 pub const STRANGERS_MAX: usize = 2;
-/// The number of frames taken from each of them.
-pub const STRANGER_FRAMES_MAX: usize = 8;
+/// The number of messages taken from each of them.
+pub const STRANGER_MESSAGES_MAX: usize = 8;
 /// The number of bytes read from each of them: unconsumed bytes are kept, and there may be many
 /// such connections.
 pub const STRANGER_BYTES_MAX: usize = 2 * 1024;
@@ -43,14 +44,15 @@ const PASSED_OVER_MAX: u32 = 4;
 /// The amount that may be taken from a connection in one cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Frames.
-    pub frames: usize,
+    /// Messages.
+    pub messages: usize,
     /// Bytes read from the socket.
     pub bytes: usize,
 }
 
 /// The share of a connection without a session.
-pub const OF_A_STRANGER: Share = Share { frames: STRANGER_FRAMES_MAX, bytes: STRANGER_BYTES_MAX };
+pub const OF_A_STRANGER: Share =
+    Share { messages: STRANGER_MESSAGES_MAX, bytes: STRANGER_BYTES_MAX };
 
 /// A session's order rate: the generic cell rate algorithm, as in the engines' own throttle, with
 /// room for the larger of one second's orders and [`BURST`] at once.
@@ -113,7 +115,7 @@ impl Fairness {
     #[must_use]
     pub fn share(&self) -> Share {
         let others = self.heard.max(self.heard_before).max(1);
-        Share { frames: (FRAMES_ALONE / others).max(FRAMES_MIN), bytes: usize::MAX }
+        Share { messages: (MESSAGES_ALONE / others).max(MESSAGES_MIN), bytes: usize::MAX }
     }
 
     /// Returns true when non-order work is to be served; `has_orders` is true when orders were just
@@ -139,22 +141,22 @@ mod tests {
     fn a_share_shrinks_with_those_that_speak_and_grows_again_when_they_are_silent() {
         let mut fairness = Fairness::default();
         let mut marks = [0; 100];
-        let mut frames = |at: u64, speakers: usize| {
+        let mut messages = |at: u64, speakers: usize| {
             assert!(fairness.is_new_cycle(Nanos(at)));
             marks[..speakers].iter_mut().for_each(|mark| fairness.heard(mark));
             marks[..speakers].iter_mut().for_each(|mark| fairness.heard(mark));
-            fairness.share().frames
+            fairness.share().messages
         };
-        assert_eq!(frames(SPAN, 1), 64);
-        assert_eq!(frames(SPAN + 1, 4), 16);
+        assert_eq!(messages(SPAN, 1), 64);
+        assert_eq!(messages(SPAN + 1, 4), 16);
         // The previous span counts as long as it had more active connections than this one.
-        assert_eq!(frames(2 * SPAN, 1), 16);
-        assert_eq!(frames(2 * SPAN + 1, 100), 8);
-        assert_eq!(frames(3 * SPAN, 0), 8);
-        assert_eq!(frames(4 * SPAN, 1), 64);
-        assert_eq!(frames(4 * SPAN + 1, 2), 32);
+        assert_eq!(messages(2 * SPAN, 1), 16);
+        assert_eq!(messages(2 * SPAN + 1, 100), 8);
+        assert_eq!(messages(3 * SPAN, 0), 8);
+        assert_eq!(messages(4 * SPAN, 1), 64);
+        assert_eq!(messages(4 * SPAN + 1, 2), 32);
         // A long pause without any cycle.
-        assert_eq!(frames(9 * SPAN, 1), 64);
+        assert_eq!(messages(9 * SPAN, 1), 64);
     }
 
     #[test]

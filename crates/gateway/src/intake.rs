@@ -1,7 +1,7 @@
-//! From bytes to the log: finds frames, checks them, and hands them to their destinations.
+//! From a client to the log: takes messages, checks them, and hands them to their destinations.
 //!
-//! A faulty frame is counted and answered with a typed reject that names the field. Repeated faults
-//! cost the sender its connection; no other client is affected.
+//! A faulty message is counted and answered with a typed reject that names the field. Repeated
+//! faults cost the sender its connection; no other client is affected.
 
 use weir_door::ConnectionId;
 use weir_door::entitlement::entitlement_of;
@@ -11,17 +11,16 @@ use weir_partition::handoff::Submission;
 use weir_probe::{Point, TraceId};
 use weir_types::{Nanos, Reason, Role, SessionId};
 use weir_wire::delivery::FetchOrders;
-use weir_wire::dialogue::{ClientMessage, Tokens};
-use weir_wire::frame::{BrokenFrame, CLIENT_FRAME_LEN_MAX, Framing, RawMessage, next_frame};
-use weir_wire::{Command, DecodeError, Destination, Request};
+use weir_wire::{Command, Destination, Request};
 
 use super::Gateway;
 use super::connection::{Connection, ReadOutcome};
-use super::fairness::{FRAMES_MAX, OF_A_STRANGER, Pace, STRANGERS_MAX, Share};
-use super::refusals::{Refusal, put_malformed, put_reject, reason_of};
+use super::fairness::{MESSAGES_MAX, OF_A_STRANGER, Pace, STRANGERS_MAX, Share};
+use super::protocol::{Inbound, Refusal, Step, Tokens};
+use super::refusals::{put_malformed, put_reject};
 use super::sessions::Session;
 
-/// The outcome of taking a frame.
+/// The outcome of taking a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// It was processed.
@@ -33,19 +32,19 @@ pub(super) enum Taken {
 }
 
 impl Gateway {
-    /// Reads connections with sessions that have input and takes up to a share of frames from each;
-    /// returns the number of frames.
+    /// Reads connections with sessions that have input and takes up to a share of messages from
+    /// each; returns the number of messages.
     pub(super) fn read_sessions(&mut self, now: Nanos) -> usize {
         let share = self.fairness.share();
-        let mut frames = 0;
+        let mut messages = 0;
         for _ in 0..self.read_list.len() {
-            if frames >= FRAMES_MAX {
+            if messages >= MESSAGES_MAX {
                 break;
             }
             let Some(id) = self.read_list.pop_front() else { break };
-            frames += self.read_one(id, share, now);
+            messages += self.read_one(id, share, now);
         }
-        frames
+        messages
     }
 
     /// Reads connections without a session like [`Gateway::read_sessions`]; returns their number.
@@ -62,17 +61,17 @@ impl Gateway {
     fn read_one(&mut self, id: ConnectionId, share: Share, now: Nanos) -> usize {
         let Some(mut connection) = self.connections.take(id) else { return 0 };
         connection.in_read_list = false;
-        let mut frames = 0;
-        let outcome = self.read_connection(&mut connection, share, now, &mut frames);
+        let mut messages = 0;
+        let outcome = self.read_connection(&mut connection, share, now, &mut messages);
         connection.settle_input(&mut self.buffers);
-        if frames > 0 && !connection.sessions.is_empty() {
+        if messages > 0 && !connection.sessions.is_empty() {
             self.fairness.heard(&mut connection.heard_in);
         }
         match outcome {
             ReadOutcome::Gone => self.drop_connection(connection, now),
             ReadOutcome::Open => self.put_back(connection),
         }
-        frames
+        messages
     }
 
     fn read_connection(
@@ -80,7 +79,7 @@ impl Gateway {
         connection: &mut Connection,
         share: Share,
         now: Nanos,
-        frames: &mut usize,
+        messages: &mut usize,
     ) -> ReadOutcome {
         if connection.closing_by.is_some() {
             return ReadOutcome::Open;
@@ -90,9 +89,9 @@ impl Gateway {
             connection.waits_for_room = true;
             return ReadOutcome::Open;
         }
-        // Frames left over from an earlier cycle come before new bytes.
+        // Messages left over from an earlier cycle come before new bytes.
         if !connection.input.is_empty() {
-            *frames += self.take_frames(connection, share.frames, now);
+            *messages += self.take_messages(connection, share.messages, now);
         }
         if connection.must_wait || !connection.readable || connection.closing_by.is_some() {
             return ReadOutcome::Open;
@@ -101,27 +100,35 @@ impl Gateway {
             return ReadOutcome::Gone;
         }
         connection.ingress = self.recorder.now();
-        *frames += self.take_frames(connection, share.frames - *frames, now);
+        *messages += self.take_messages(connection, share.messages - *messages, now);
         ReadOutcome::Open
     }
 
-    /// Takes at most `count_max` of the whole frames in the connection's input, until one has to
+    /// Takes at most `count_max` of the whole messages in the connection's input, until one has to
     /// wait; returns their number.
-    fn take_frames(&mut self, connection: &mut Connection, count_max: usize, now: Nanos) -> usize {
-        // The input is moved out, so that frames can borrow it while the connection's output grows.
+    fn take_messages(
+        &mut self,
+        connection: &mut Connection,
+        count_max: usize,
+        now: Nanos,
+    ) -> usize {
+        // The input is moved out, so that messages can borrow it while the output grows.
         let mut input = std::mem::take(&mut connection.input);
-        let mut frames = 0;
+        let mut messages = 0;
         let waited = std::mem::take(&mut connection.must_wait);
         while connection.closing_by.is_none() {
-            if frames == count_max {
+            if messages == count_max {
                 connection.must_wait = !input.is_empty();
                 break;
             }
-            match next_frame(input.bytes(), CLIENT_FRAME_LEN_MAX) {
-                Framing::Incomplete => break,
-                Framing::Broken(broken) => self.refuse_stream(connection, broken, now),
-                Framing::Frame { len, message } => {
-                    match self.take_frame(connection, message, now) {
+            match input.next(connection.protocol) {
+                Step::Incomplete => break,
+                Step::Broken(reason) => {
+                    self.counters.broken_streams += 1;
+                    self.close(connection, reason, now);
+                }
+                Step::Message { len, message } => {
+                    match self.take_message(connection, message, now) {
                         Taken::Done => {}
                         Taken::NoRoom => {
                             self.counters.back_pressure += 1;
@@ -129,92 +136,56 @@ impl Gateway {
                             break;
                         }
                         Taken::TooSoon => {
-                            self.counters.held_to_rate += u64::from(!waited || frames > 0);
+                            self.counters.held_to_rate += u64::from(!waited || messages > 0);
                             connection.must_wait = true;
-                            // The waiting frame was received, so the connection is not silent.
+                            // The waiting message was received, so the connection is not silent.
                             connection.received_at = now;
                             break;
                         }
                     }
                     input.consume(len);
-                    frames += 1;
+                    messages += 1;
                 }
             }
         }
         connection.input = input;
-        frames
+        messages
     }
 
-    fn refuse_stream(&mut self, connection: &mut Connection, broken: BrokenFrame, now: Nanos) {
-        self.counters.broken_streams += 1;
-        self.close(connection, reason_of(broken), now);
-    }
-
-    fn take_frame(
+    #[inline]
+    fn take_message(
         &mut self,
         connection: &mut Connection,
-        message: Result<RawMessage<'_>, DecodeError>,
+        message: Inbound<'_>,
         now: Nanos,
     ) -> Taken {
-        let malformed = |error| self.refuse_malformed(connection, None, error, now);
-        let Ok(raw) = message.map_err(malformed) else { return Taken::Done };
-        match ClientMessage::decode(&raw) {
-            Ok(ClientMessage::Request(request)) => self.take_request(connection, &request, now),
-            Ok(ClientMessage::FetchOrders(fetch, tokens)) => {
-                self.take_fetch(connection, &fetch, tokens)
-            }
-            Ok(ClientMessage::CancelFetch(cancel)) => {
+        match message {
+            Inbound::Request(request) => return self.take_request(connection, &request, now),
+            Inbound::Fetch(fetch, tokens) => return self.take_fetch(connection, &fetch, tokens),
+            Inbound::CancelFetch(cancel) => {
                 let what = DeliveryRequest::Cancel(connection.id, cancel.correlation_id);
-                self.tell_store(connection, what, Refusal::of_cancel(&cancel))
+                return self.tell_store(connection, what, Refusal::of_cancel(&cancel));
             }
-            Ok(ClientMessage::AddCredit(more)) => {
+            Inbound::AddCredit(more) => {
                 let what = DeliveryRequest::AddCredit(connection.id, more);
-                self.tell_store(connection, what, Refusal::of_credit(&more))
+                return self.tell_store(connection, what, Refusal::of_credit(&more));
             }
-            Ok(ClientMessage::DropCopyRequest(request)) => {
-                self.take_copy_request(connection, &request, now);
-                Taken::Done
+            Inbound::SignedLogon(logon, points, text) => {
+                return self.log_on_signed(connection, &logon, points, text, now);
             }
-            Ok(ClientMessage::Heartbeat(heartbeat)) => {
-                self.heard_from(heartbeat.session_id, connection.id, now);
-                Taken::Done
+            Inbound::CopyRequest(request) => self.take_copy_request(connection, &request, now),
+            Inbound::Heartbeat(session_id) => self.heard_from(session_id, connection.id, now),
+            Inbound::Logon(logon, points) => self.log_on(connection, &logon, points, now),
+            Inbound::ChallengeRequest(session_id) => self.challenge(connection, session_id, now),
+            Inbound::Logout(session_id) => self.log_out(connection, session_id, now),
+            Inbound::Misplaced(refusal) => {
+                self.put_reject(connection, refusal, Reason::NotServedHere);
             }
-            Ok(ClientMessage::Logon(logon, points)) => {
-                self.log_on(connection, &logon, points, now);
-                Taken::Done
-            }
-            Ok(ClientMessage::ChallengeRequest(request)) => {
-                self.challenge(connection, request.session_id, now);
-                Taken::Done
-            }
-            Ok(ClientMessage::SignedLogon(logon, points)) => {
-                self.log_on_signed(connection, &raw, &logon, points, now)
-            }
-            Ok(ClientMessage::Logout(logout)) => {
-                self.log_out(connection, logout.session_id, now);
-                Taken::Done
-            }
-            Ok(
-                ClientMessage::OpenSource(_)
-                | ClientMessage::SourceBatch(..)
-                | ClientMessage::FollowSource(_)
-                | ClientMessage::CreateSubscription(..)
-                | ClientMessage::SubscriptionRequest(..)
-                | ClientMessage::AttachSubscription(..)
-                | ClientMessage::DetachSubscription(_)
-                | ClientMessage::AckMessages(_)
-                | ClientMessage::PublishMessage(..)
-                | ClientMessage::NamedToken(..)
-                | ClientMessage::Market(_),
-            ) => {
-                self.put_reject(connection, Refusal::misplaced(&raw), Reason::NotServedHere);
-                Taken::Done
-            }
-            Err(error) => {
-                self.refuse_malformed(connection, Some(&raw), error, now);
-                Taken::Done
+            Inbound::Malformed(refusal, reason) => {
+                self.refuse_malformed(connection, refusal, reason, now);
             }
         }
+        Taken::Done
     }
 
     fn take_request(&mut self, from: &mut Connection, request: &Request, now: Nanos) -> Taken {
@@ -339,11 +310,11 @@ impl Gateway {
     fn refuse_malformed(
         &mut self,
         to: &mut Connection,
-        raw: Option<&RawMessage<'_>>,
-        error: DecodeError,
+        refusal: Refusal,
+        reason: Reason,
         now: Nanos,
     ) {
-        let closes = put_malformed(to, raw, error, &mut self.counters);
+        let closes = put_malformed(to, refusal, reason, &mut self.counters);
         self.flush_list.add(to);
         if let Some(reason) = closes {
             self.close(to, reason, now);

@@ -4,12 +4,12 @@
 //! [`newcomers`], on another thread. Its duty cycle reads and submits requests ([`intake`]), turns
 //! the partitions' events into reports ([`reports`]), passes pages of order state through, keeps
 //! sessions alive ([`logon`], [`timers`]) and writes output. It decides nothing about orders and
-//! keeps no state that a restart could not rebuild from the event logs.
+//! keeps no state that a restart could not rebuild from the event logs. All of this is the session
+//! core, which is the same for each [`protocol`]: only that folder knows the clients' bytes.
 //!
 //! INVARIANT: every buffer is bounded. Input by its size; output because nothing is produced for a
 //! connection without room; requests because a full ring stops the reading.
 
-mod addressed;
 mod connection;
 mod connections;
 mod copies;
@@ -22,10 +22,13 @@ mod logon;
 pub mod newcomers;
 mod opening;
 pub mod plant;
+mod protocol;
 mod reason_counts;
 mod record_index;
 mod refusals;
 mod reports;
+#[cfg(test)]
+mod second_protocol;
 mod sessions;
 mod stream;
 mod timer_wheel;
@@ -45,6 +48,7 @@ use weir_wire::session::NodeId;
 use weir_wire::{Definition, Event};
 
 pub use counters::GatewayCounters;
+pub use protocol::Protocol;
 
 use crate::reason_counts::ReasonCounts;
 use connection::{Connection, ReadBuffers, ReadOutcome};
@@ -54,6 +58,7 @@ use fairness::{ARRIVALS_MAX, Fairness};
 use lines::Lines;
 use newcomers::{Arrival, NewcomersPort};
 use plant::Plant;
+use protocol::EventRecord;
 use sessions::{BehindList, Sessions};
 use timer_wheel::TimerWheel;
 use weir_door::directory::Directory;
@@ -427,7 +432,7 @@ impl Gateway {
         while let Some(pages) = self.delivery.next_pages() {
             count += 1;
             if let Some(connection) = self.connections.get_mut(pages.connection) {
-                connection.output.extend_from_slice(&pages.bytes);
+                connection.put_pages(&pages.bytes);
                 if !connection.pages_paused && !connection.has_room(self.config.output_len_max) {
                     connection.pages_paused = true;
                     self.delivery.set_writable(connection.id, false);
@@ -450,8 +455,8 @@ impl Gateway {
     }
 
     /// Processes an event that is addressed to no session.
-    fn on_unaddressed(&mut self, port: usize, record: &[u8]) {
-        let Ok(Event::Defined(_, definition)) = Event::decode(record) else { return };
+    fn on_unaddressed(&mut self, port: usize, event: &EventRecord<'_>) {
+        let Some(Event::Defined(_, definition)) = event.event() else { return };
         if let Definition::DefineSession(d) = &definition {
             // Each partition defines a session before it sends the session any event.
             self.know_firm(d.defined_session_id, d.firm_id);

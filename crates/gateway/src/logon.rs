@@ -8,19 +8,15 @@ use weir_door::transport::Ending;
 use weir_partition::handoff::Submission;
 use weir_types::{Nanos, Reason, Role, SessionId, Switch};
 use weir_wire::Command;
-use weir_wire::dialogue::{ClientMessage, put_logon_ack};
-use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, RawMessage, next_frame, put_frame};
-use weir_wire::group::Group;
 use weir_wire::reference::SessionLost;
-use weir_wire::session::{
-    Logon, LogonAck, LogonReject, Logout, PartitionState, ResumePoint, SignedLogon,
-};
+use weir_wire::session::{Logon, LogonAck, LogonReject, PartitionState, SignedLogon};
 
 use super::Gateway;
 use super::connection::Connection;
 use super::intake::Taken;
 use super::opening::open;
 use super::plant::{self, Plant};
+use super::protocol::{Answer, Inbound, ResumePoints, SignedText, Step};
 use super::refusals::put_refused_logon;
 use super::sessions::{Behind, Session};
 
@@ -30,7 +26,7 @@ impl Gateway {
         &mut self,
         connection: &mut Connection,
         logon: &Logon,
-        points: Group<'_, ResumePoint>,
+        points: ResumePoints<'_>,
         now: Nanos,
     ) {
         let via = Via { connection: connection.id, now };
@@ -48,7 +44,7 @@ impl Gateway {
     ) {
         match self.reception.challenge(session_id, Via { connection: connection.id, now }) {
             Ok(challenge) => {
-                put_frame(&challenge, &mut connection.output);
+                connection.put(&Answer::Challenge(&challenge));
                 self.counters.challenges += 1;
                 self.flush_list.add(connection);
             }
@@ -61,13 +57,14 @@ impl Gateway {
     pub(super) fn log_on_signed(
         &mut self,
         connection: &mut Connection,
-        raw: &RawMessage<'_>,
         logon: &SignedLogon,
-        points: Group<'_, ResumePoint>,
+        points: ResumePoints<'_>,
+        text: SignedText<'_>,
         now: Nanos,
     ) -> Taken {
         let via = Via { connection: connection.id, now };
-        let Some(known) = self.reception.prove_by_signature(raw, logon, via) else {
+        let text = |node_id, nonce| text.of_challenge(node_id, nonce);
+        let Some(known) = self.reception.prove_by_signed_text(logon, text, via) else {
             return Taken::NoRoom;
         };
         self.answer_logon(connection, known, Asked::of_signed(logon, points), now);
@@ -78,14 +75,12 @@ impl Gateway {
     /// thread has verified the proof; the connection's input begins with the logon.
     pub(super) fn log_on_arrival(&mut self, connection: &mut Connection, lock: &Lock, now: Nanos) {
         let mut input = std::mem::take(&mut connection.input);
-        let Framing::Frame { len, message: Ok(raw) } =
-            next_frame(input.bytes(), CLIENT_FRAME_LEN_MAX)
-        else {
-            unreachable!("it was let in for this frame")
+        let Step::Message { len, message } = input.next(connection.protocol) else {
+            unreachable!("it was let in for this message")
         };
-        let asked = match ClientMessage::decode(&raw) {
-            Ok(ClientMessage::Logon(logon, points)) => Asked::of_logon(&logon, points),
-            Ok(ClientMessage::SignedLogon(logon, points)) => Asked::of_signed(&logon, points),
+        let asked = match message {
+            Inbound::Logon(logon, points) => Asked::of_logon(&logon, points),
+            Inbound::SignedLogon(logon, points, _) => Asked::of_signed(&logon, points),
             _ => unreachable!("it was let in for a logon"),
         };
         let known = self.reception.accept_proof(asked.session_id, lock);
@@ -99,7 +94,7 @@ impl Gateway {
         &mut self,
         connection: &mut Connection,
         known: Result<KnownSession, LogonReject>,
-        asked: Asked<'_>,
+        asked: Asked<ResumePoints<'_>>,
         now: Nanos,
     ) {
         let session_id = asked.session_id;
@@ -145,7 +140,7 @@ impl Gateway {
             role: session.role,
         };
         let states = self.partition_states(session);
-        put_logon_ack(&ack, &states, &mut connection.output);
+        connection.put(&Answer::LogonAck(&ack, &states));
         let Some(session) = self.sessions.get_mut(id) else { return };
         for (port, stream) in session.streams.iter_mut().enumerate() {
             self.behind.add(Behind { session_id: id, port }, stream);
@@ -177,10 +172,7 @@ impl Gateway {
         }
         connection.sessions.retain(|session| *session != id);
         self.end_session(id);
-        put_frame(
-            &Logout { session_id: id, reason: Reason::LogoutRequested },
-            &mut connection.output,
-        );
+        connection.put(&Answer::Logout { session_id: id, reason: Reason::LogoutRequested });
         self.set_timer(connection, now);
         self.flush_list.add(connection);
     }
@@ -190,7 +182,7 @@ impl Gateway {
         if connection.closing_by.is_some() {
             return;
         }
-        put_frame(&Logout { session_id: SessionId::NONE, reason }, &mut connection.output);
+        connection.put(&Answer::Logout { session_id: SessionId::NONE, reason });
         connection.closing_by = Some(Nanos(now.0 + CLOSING_TIME));
         self.lines.closing(&mut self.counters, connection, reason, now);
         for id in std::mem::take(&mut connection.sessions) {

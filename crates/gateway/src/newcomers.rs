@@ -33,17 +33,16 @@ use weir_io::net::{Events, Net, Poll, Token, Waker};
 use weir_runtime::{Agent, Poller, Wake};
 use weir_types::{Nanos, Reason, SessionId};
 use weir_wire::Definition;
-use weir_wire::dialogue::ClientMessage;
-use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, RawMessage, next_frame, put_frame};
 use weir_wire::reference::DefineSession;
-use weir_wire::session::{Logon, LogonReject, Logout, SignedLogon};
+use weir_wire::session::{Logon, LogonReject, SignedLogon};
 
 use super::connection::{Connection, ReadBuffers, ReadOutcome};
 use super::connections::{Connections, FlushList, ReadList};
 use super::counters::GatewayCounters;
 use super::fairness::{OF_A_STRANGER, Share};
 use super::lines::{Lines, peer_of};
-use super::refusals::{Refusal, put_malformed, put_refused_logon, put_reject, reason_of};
+use super::protocol::{Answer, Inbound, Protocol, Refusal, SignedText, Step};
+use super::refusals::{put_malformed, put_refused_logon, put_reject};
 use super::timer_wheel::TimerWheel;
 use super::timers::{STATUS_INTERVAL, after};
 use super::{GatewayConfig, GatewayStatus};
@@ -56,7 +55,7 @@ const ACCEPTS_MAX: usize = 16;
 const READS_MAX: usize = 16;
 /// Deadlines handled in one cycle.
 const DEADLINES_MAX: usize = 16;
-/// Bytes of unsent answers at which no more frames are taken from a connection.
+/// Bytes of unsent answers at which no more messages are taken from a connection.
 const OUTPUT_LEN_MAX: usize = 16 * 1024;
 /// Connections on their way to the gateway.
 const ARRIVALS_MAX: usize = 256;
@@ -147,6 +146,8 @@ pub struct NewcomersParts {
     pub net: Net,
     /// The source of connections.
     pub door: Door,
+    /// The protocol of the connections from there.
+    pub protocol: Protocol,
     /// The gateway, which takes them over.
     pub gateway: GatewayPort,
     /// The sessions; changes come from the gateway.
@@ -164,6 +165,7 @@ pub struct Newcomers {
     poll: Poll,
     poll_events: Events,
     entrance: Entrance,
+    protocol: Protocol,
     connections: Connections,
     buffers: ReadBuffers,
     read_list: ReadList,
@@ -182,7 +184,7 @@ pub struct Newcomers {
     stop_by: Option<Nanos>,
 }
 
-/// The outcome of a frame.
+/// The outcome of a message.
 enum Taken {
     Done,
     /// The limit of verifications is reached.
@@ -203,6 +205,7 @@ impl Newcomers {
             poll,
             poll_events: Events::with_capacity(1024),
             entrance,
+            protocol: parts.protocol,
             connections: Connections::default(),
             buffers: ReadBuffers::default(),
             read_list: ReadList::default(),
@@ -259,7 +262,7 @@ impl Newcomers {
         }
         self.counters.accepted += 1;
         self.gateway.places.take_one();
-        let mut connection = Box::new(Connection::new(id, transport, now));
+        let mut connection = Box::new(Connection::new(id, transport, self.protocol, now));
         connection.peer = peer;
         tracing::debug!(peer = peer_of(&connection), "connection accepted");
         match self.lobby.enter(id, peer.map(|peer| peer.ip()), now) {
@@ -300,8 +303,8 @@ impl Newcomers {
         count
     }
 
-    /// Takes the next frames of a connection. Returns the lock of its session once that has proved
-    /// its identity, and an error if the peer is gone.
+    /// Takes the next messages of a connection. Returns the lock of its session once that has
+    /// proved its identity, and an error if the peer is gone.
     fn read_connection(
         &mut self,
         connection: &mut Connection,
@@ -316,10 +319,10 @@ impl Newcomers {
             connection.waits_for_room = true;
             return Ok(None);
         }
-        // Frames that an earlier turn left over come before new bytes.
-        let mut frames = share.frames;
+        // Messages that an earlier turn left over come before new bytes.
+        let mut messages = share.messages;
         if !connection.input.is_empty()
-            && let Some(lock) = self.take_frames(connection, &mut frames, now)
+            && let Some(lock) = self.take_messages(connection, &mut messages, now)
         {
             return Ok(Some(lock));
         }
@@ -329,17 +332,17 @@ impl Newcomers {
         if connection.fill(now, &mut self.buffers, share.bytes) == ReadOutcome::Gone {
             return Err(());
         }
-        Ok(self.take_frames(connection, &mut frames, now))
+        Ok(self.take_messages(connection, &mut messages, now))
     }
 
-    /// Takes whole frames, as many as are left, until one has to wait or lets the connection in.
-    fn take_frames(
+    /// Takes whole messages, as many as are left, until one has to wait or lets the connection in.
+    fn take_messages(
         &mut self,
         connection: &mut Connection,
         left: &mut usize,
         now: Nanos,
     ) -> Option<Lock> {
-        // The input is lent to the frames while the connection's output grows.
+        // The input is lent to the messages while the connection's output grows.
         let mut input = std::mem::take(&mut connection.input);
         connection.must_wait = false;
         let mut opened = None;
@@ -348,22 +351,14 @@ impl Newcomers {
                 connection.must_wait = !input.is_empty();
                 break;
             }
-            match next_frame(input.bytes(), CLIENT_FRAME_LEN_MAX) {
-                Framing::Incomplete => break,
-                Framing::Broken(broken) => {
+            match input.next(connection.protocol) {
+                Step::Incomplete => break,
+                Step::Broken(reason) => {
                     self.counters.broken_streams += 1;
-                    self.close(connection, reason_of(broken), now);
+                    self.close(connection, reason, now);
                 }
-                Framing::Frame { len, message } => {
-                    let taken = match message {
-                        Ok(raw) => self.take_message(connection, &raw, now),
-                        Err(error) => {
-                            let counters = &mut self.counters;
-                            let closes = put_malformed(connection, None, error, counters);
-                            self.answered(connection, closes, now)
-                        }
-                    };
-                    match taken {
+                Step::Message { len, message } => {
+                    match self.take_message(connection, message, now) {
                         Taken::Done => input.consume(len),
                         Taken::NotNow => {
                             self.counters.back_pressure += 1;
@@ -386,53 +381,37 @@ impl Newcomers {
     fn take_message(
         &mut self,
         connection: &mut Connection,
-        raw: &RawMessage<'_>,
+        message: Inbound<'_>,
         now: Nanos,
     ) -> Taken {
-        let refusal = match ClientMessage::decode(raw) {
-            Ok(ClientMessage::Logon(logon, _)) => return self.log_on(connection, &logon, now),
-            Ok(ClientMessage::SignedLogon(logon, _)) => {
-                return self.log_on_signed(connection, raw, &logon, now);
+        let (refusal, reason) = match message {
+            Inbound::Logon(logon, _) => return self.log_on(connection, &logon, now),
+            Inbound::SignedLogon(logon, _, text) => {
+                return self.log_on_signed(connection, &logon, text, now);
             }
-            Ok(ClientMessage::ChallengeRequest(request)) => {
-                return self.challenge(connection, request.session_id, now);
+            Inbound::ChallengeRequest(session_id) => {
+                return self.challenge(connection, session_id, now);
             }
-            Ok(ClientMessage::Logout(logout)) => {
-                if logout.session_id.is_none() {
+            Inbound::Logout(session_id) => {
+                if session_id.is_none() {
                     self.close(connection, Reason::LogoutRequested, now);
                 }
                 return Taken::Done;
             }
             // No session is logged on here that a heartbeat could belong to.
-            Ok(ClientMessage::Heartbeat(_)) => return Taken::Done,
-            Ok(ClientMessage::Request(request)) => Refusal::of(&request),
-            Ok(
-                ClientMessage::OpenSource(_)
-                | ClientMessage::SourceBatch(..)
-                | ClientMessage::FollowSource(_)
-                | ClientMessage::CreateSubscription(..)
-                | ClientMessage::SubscriptionRequest(..)
-                | ClientMessage::AttachSubscription(..)
-                | ClientMessage::DetachSubscription(_)
-                | ClientMessage::AckMessages(_)
-                | ClientMessage::PublishMessage(..)
-                | ClientMessage::NamedToken(..)
-                | ClientMessage::Market(_),
-            ) => {
-                let refusal = Refusal::misplaced(raw);
-                put_reject(connection, refusal, Reason::NotServedHere, &mut self.counters);
-                return self.answered(connection, None, now);
-            }
-            Ok(ClientMessage::FetchOrders(fetch, _)) => Refusal::of_fetch(&fetch),
-            Ok(ClientMessage::CancelFetch(cancel)) => Refusal::of_cancel(&cancel),
-            Ok(ClientMessage::AddCredit(more)) => Refusal::of_credit(&more),
-            Ok(ClientMessage::DropCopyRequest(request)) => Refusal::of_copies(&request),
-            Err(error) => {
-                let closes = put_malformed(connection, Some(raw), error, &mut self.counters);
+            Inbound::Heartbeat(_) => return Taken::Done,
+            Inbound::Malformed(refusal, reason) => {
+                let closes = put_malformed(connection, refusal, reason, &mut self.counters);
                 return self.answered(connection, closes, now);
             }
+            Inbound::Misplaced(refusal) => (refusal, Reason::NotServedHere),
+            Inbound::Request(request) => (Refusal::of(&request), Reason::NotLoggedOn),
+            Inbound::Fetch(fetch, _) => (Refusal::of_fetch(&fetch), Reason::NotLoggedOn),
+            Inbound::CancelFetch(cancel) => (Refusal::of_cancel(&cancel), Reason::NotLoggedOn),
+            Inbound::AddCredit(more) => (Refusal::of_credit(&more), Reason::NotLoggedOn),
+            Inbound::CopyRequest(request) => (Refusal::of_copies(&request), Reason::NotLoggedOn),
         };
-        put_reject(connection, refusal, Reason::NotLoggedOn, &mut self.counters);
+        put_reject(connection, refusal, reason, &mut self.counters);
         self.answered(connection, None, now)
     }
 
@@ -447,12 +426,13 @@ impl Newcomers {
     fn log_on_signed(
         &mut self,
         connection: &mut Connection,
-        raw: &RawMessage<'_>,
         logon: &SignedLogon,
+        text: SignedText<'_>,
         now: Nanos,
     ) -> Taken {
         let via = Via { connection: connection.id, now };
-        match self.reception.prove_by_signature(raw, logon, via) {
+        let text = |node_id, nonce| text.of_challenge(node_id, nonce);
+        match self.reception.prove_by_signed_text(logon, text, via) {
             None => Taken::NotNow,
             Some(Ok(_)) => self.proved_to_be(logon.session_id),
             Some(Err(reject)) => self.refuse_logon(connection, &reject, now),
@@ -467,7 +447,7 @@ impl Newcomers {
     fn challenge(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) -> Taken {
         match self.reception.challenge(id, Via { connection: connection.id, now }) {
             Ok(challenge) => {
-                put_frame(&challenge, &mut connection.output);
+                connection.put(&Answer::Challenge(&challenge));
                 self.counters.challenges += 1;
                 self.answered(connection, None, now)
             }
@@ -504,7 +484,7 @@ impl Newcomers {
         if connection.closing_by.is_some() {
             return;
         }
-        put_frame(&Logout { session_id: SessionId::NONE, reason }, &mut connection.output);
+        connection.put(&Answer::Logout { session_id: SessionId::NONE, reason });
         connection.closing_by = Some(Nanos(now.0 + CLOSING_TIME));
         self.lines.closing(&mut self.counters, connection, reason, now);
         self.set_timer(connection);

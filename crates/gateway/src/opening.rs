@@ -8,7 +8,7 @@ use weir_door::directory::KnownSession;
 use weir_door::reception::{Asked, Via, heartbeat_granted, refusal};
 use weir_partition::lineage::Lineage;
 use weir_types::{EventNo, Nanos, PartitionId, Reason};
-use weir_wire::session::LogonReject;
+use weir_wire::session::{LogonReject, ResumePoint};
 
 use crate::plant::{self, Plant};
 use crate::sessions::Sessions;
@@ -18,10 +18,10 @@ use crate::sessions::Sessions;
 ///
 /// # Errors
 /// [`Reason::AlreadyLoggedOn`], or the fault of a resume point; nothing has changed then.
-pub fn open<'a>(
+pub fn open<'a, P: Iterator<Item = Option<ResumePoint>>>(
     sessions: &mut Sessions,
     known: &KnownSession,
-    asked: Asked<'_>,
+    asked: Asked<P>,
     via: Via,
     lineage_of: &dyn Fn(PartitionId) -> Option<(usize, &'a Lineage)>,
 ) -> Result<(), LogonReject> {
@@ -33,7 +33,7 @@ pub fn open<'a>(
     // All points are checked before any is applied: a refused logon changes nothing.
     let mut starts = vec![EventNo::NONE; session.streams.len()];
     for point in asked.points {
-        let Ok(point) = point else { return Err(refused(Reason::FieldOutOfRange)) };
+        let Some(point) = point else { return Err(refused(Reason::FieldOutOfRange)) };
         let Some((port, lineage)) = lineage_of(point.partition_id) else {
             return Err(refused(Reason::WrongPartition));
         };

@@ -8,13 +8,12 @@ use weir_partition::event_reader::ReadEvent;
 use weir_partition::handoff::{Feedback, StageStamps};
 use weir_probe::Point;
 use weir_types::{Nanos, Position, Reason};
-use weir_wire::frame::parse_message;
 use weir_wire::report::StageTimes;
 
-use super::addressed::{address_of, position_of, put_event};
 use super::connection::Connection;
 use super::drop_copy::Copied;
 use super::plant::{self, Plant};
+use super::protocol::{EventRecord, Refusal};
 use super::sessions::Behind;
 use super::{Gateway, Port};
 
@@ -35,10 +34,8 @@ impl Gateway {
         }
         let record = events.read_at(first, &mut self.old_record);
         // Without any record the positions of the deleted ones are unknown.
-        let begin = record.map_or(Position(u64::MAX), |record| {
-            let raw = parse_message(record).expect("the event log holds messages of our own");
-            Position(position_of(&raw))
-        });
+        let begin = record
+            .map_or(Position(u64::MAX), |record| Position(EventRecord::new(record).position()));
         lineage.begins_at(begin);
     }
 
@@ -74,12 +71,12 @@ impl Gateway {
     }
 
     fn on_event(&mut self, port: usize, record_no: u64, record: &[u8], now: Nanos) {
-        let raw = parse_message(record).expect("the event log holds messages of our own");
+        let event = EventRecord::new(record);
         let Port { lineage, trail, .. } = &mut self.ports[port];
         // Also a record that is not copied: a reader's place counts all records.
         trail.note(record_no, lineage);
-        let Some(address) = address_of(&raw) else {
-            self.on_unaddressed(port, record);
+        let Some(address) = event.address() else {
+            self.on_unaddressed(port, &event);
             return;
         };
         if address.reason != 0 {
@@ -97,7 +94,7 @@ impl Gateway {
             // and not kept.
             let connection = session.connection.and_then(|id| self.connections.get_mut(id));
             if let Some(connection) = connection {
-                put_event(&raw, StageTimes::default(), &mut connection.output);
+                connection.put_report(&event, StageTimes::default());
                 self.flush_list.add(connection);
             }
             return;
@@ -114,7 +111,7 @@ impl Gateway {
                 let times = stamps.filter(|_| asked);
                 let stage_times =
                     times.map_or_else(StageTimes::default, |s| self.clock.stage_times(&s));
-                put_event(&raw, stage_times, &mut connection.output);
+                connection.put_report(&event, stage_times);
                 if let Some(stamps) = times
                     && self.ports[port].answered != address.position
                 {
@@ -133,7 +130,12 @@ impl Gateway {
             }
         }
         if self.copies.note(feed, port, record_no) {
-            self.copy_event(feed, port, Copied { record_no, raw: &raw, address: &address }, now);
+            self.copy_event(
+                feed,
+                port,
+                Copied { record_no, event: &event, address: &address },
+                now,
+            );
         }
     }
 
@@ -176,7 +178,7 @@ impl Gateway {
         let Some(mut connection) = connection.and_then(|id| self.connections.take(id)) else {
             return;
         };
-        let refusal = super::refusals::Refusal { session_id, request_no, template_id, field: "" };
+        let refusal = Refusal { session_id, request_no, template_id, field: "" };
         self.put_reject(&mut connection, refusal, reason);
         self.connections.put_back(connection.id, connection);
     }
@@ -222,8 +224,7 @@ impl Gateway {
                 self.lost_sessions.push(behind.session_id);
                 break;
             };
-            let raw = parse_message(record).expect("the event log holds messages of our own");
-            put_event(&raw, StageTimes::default(), &mut connection.output);
+            connection.put_report(&EventRecord::new(record), StageTimes::default());
             stream.sent_one();
             sent += 1;
         }

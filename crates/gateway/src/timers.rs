@@ -3,13 +3,13 @@
 use weir_door::directory::KnownSession;
 use weir_door::socket::SILENCE_TENTHS;
 use weir_types::{Nanos, Reason, SessionId};
-use weir_wire::frame::put_frame;
-use weir_wire::session::{Heartbeat, Logout};
+use weir_wire::session::Heartbeat;
 
 use super::Gateway;
 use super::connection::Connection;
 use super::fairness::DEADLINES_MAX;
 use super::plant::{self, Plant};
+use super::protocol::Answer;
 
 /// How often others see the counters.
 pub(super) const STATUS_INTERVAL: u64 = 50_000_000;
@@ -153,7 +153,7 @@ impl Gateway {
                 partition_id: port.ring.partition_id,
                 load_permille,
             };
-            put_frame(&heartbeat, &mut connection.output);
+            connection.put(&Answer::Heartbeat(&heartbeat));
         }
         self.flush_list.add(connection);
     }
@@ -171,7 +171,7 @@ impl Gateway {
     fn lose(&mut self, connection: &mut Connection, id: SessionId, reason: Reason) {
         connection.sessions.retain(|session| *session != id);
         self.end_session(id);
-        put_frame(&Logout { session_id: id, reason }, &mut connection.output);
+        connection.put(&Answer::Logout { session_id: id, reason });
         self.flush_list.add(connection);
     }
 

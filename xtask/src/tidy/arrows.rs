@@ -52,7 +52,7 @@ const ARROWS: &[Arrow] = &[
     Arrow {
         name: "gateway",
         may_know: &["types", "wire", "io", "probe", "tls", "runtime", "door", "partition"],
-        tests_may_know: &["log"],
+        tests_may_know: &["log", "engine"],
     },
     arrow("orderstate", ORDER_STATE_KNOWS),
     arrow("subscribe", &["types", "wire", "io", "log", "broker", "runtime", "door", "partition"]),

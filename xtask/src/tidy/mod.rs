@@ -7,6 +7,7 @@
 
 mod arrows;
 mod banned;
+mod border;
 mod circles;
 mod docs;
 mod floor;
@@ -111,6 +112,7 @@ pub fn run(root: &Path, change: Ratchet) -> io::Result<Report> {
     findings.extend(sizes::check(&tree));
     findings.extend(arrows::check(&tree));
     findings.extend(banned::check(&sources));
+    findings.extend(border::check(&sources));
     findings.extend(circles::check(&sources));
     let tests = named_tests::test_names(&sources);
     findings.extend(plants::check(&tree));

@@ -4,7 +4,7 @@ use weir_door::Door;
 use weir_door::lobby::LobbyLimits;
 use weir_door::reader_rings::{DeliveryPort, GatewayPort, gateway_to_delivery};
 use weir_gateway::newcomers::{Newcomers, NewcomersParts, link};
-use weir_gateway::{Gateway, GatewayConfig, GatewayParts, PortParts};
+use weir_gateway::{Gateway, GatewayConfig, GatewayParts, PortParts, Protocol};
 use weir_io::net::Net;
 use weir_io::{Clock, OsRng, SystemClock};
 use weir_partition::event_reader::EventReader;
@@ -84,6 +84,7 @@ impl Assembly<'_> {
         let newcomers = Newcomers::new(NewcomersParts {
             net: Net::System,
             door,
+            protocol: Protocol::Sbe,
             gateway: to_gateway,
             reception: gateway.meet(port, Box::new(OsRng)),
             config: self.gateway_config(),

@@ -9,7 +9,7 @@ use weir_door::Door;
 use weir_door::lobby::LobbyLimits;
 use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
 use weir_gateway::newcomers::{Newcomers, NewcomersParts, link};
-use weir_gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus, PortParts};
+use weir_gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus, PortParts, Protocol};
 use weir_io::SeededRng;
 use weir_io::net::sim::SimNet;
 use weir_io::net::{Listener, Net};
@@ -168,6 +168,7 @@ impl GateNode {
         let newcomers = Newcomers::new(NewcomersParts {
             net: Net::Simulated((*net).clone()),
             door: Door::Plain(Listener::Simulated(net.listen(address()))),
+            protocol: Protocol::Sbe,
             gateway: to_gateway,
             reception: gateway.meet(port, Box::new(SeededRng::new(*seed, "newcomers' nonces"))),
             config: around.config(),

@@ -1,0 +1,342 @@
+//! The session core under a second protocol: lines drive the gateway, the newcomers' thread and an
+//! engine through whole sessions, and no byte of SBE passes between client and node.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use weir_door::Door;
+use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
+use weir_engine::{Engine, EngineConfig};
+use weir_io::SeededRng;
+use weir_io::net::sim::SimNet;
+use weir_io::net::{Listener, Net, Stream};
+use weir_log::tail::{TailConfig, TailHandle, TailWriter, tail};
+use weir_partition::event_reader::EventReader;
+use weir_partition::handoff::{SourcePort, gateway_to_partition};
+use weir_partition::stage_clock::StageClock;
+use weir_probe::Recorder;
+use weir_runtime::{Agent, Poller, Wake};
+use weir_types::{
+    ClOrdId, Credential, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId, Phase, Position,
+    Price, Qty, RequestNo, Role, SessionId, Switch, Symbol,
+};
+use weir_wire::event::Defined;
+use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession};
+use weir_wire::session::NodeId;
+use weir_wire::{Command, Definition, Event};
+
+use crate::newcomers::{Newcomers, NewcomersParts, link};
+use crate::protocol::TEXT_ACCOUNT;
+use crate::{Gateway, GatewayConfig, GatewayParts, GatewayStatus, PortParts, Protocol};
+
+const CONTROL: PartitionId = PartitionId(0);
+const HERE: PartitionId = PartitionId(1);
+const FIRM: FirmId = FirmId(1);
+/// The session of all tests; its key is this byte 32 times.
+const SESSION: SessionId = SessionId(3);
+const KEY_BYTE: u8 = 7;
+const STEP: u64 = 1_000_000;
+/// Steps in which every answer to a line has arrived.
+const STEPS_OF_A_LINE: u32 = 20;
+
+/// A partition's events, and an engine that makes them without a log.
+struct Partition {
+    engine: Engine,
+    position: Position,
+    source: SourcePort,
+    tail: TailWriter,
+}
+
+impl Partition {
+    fn apply(&mut self, command: &Command, now: Nanos) {
+        self.position = self.position.next();
+        let tail = &mut self.tail;
+        let mut append = |event: &Event| {
+            let mut record = Vec::new();
+            event.encode(&mut record);
+            tail.append(&record);
+        };
+        self.engine.apply(self.position, now, command, &mut append);
+        self.tail.publish();
+    }
+
+    fn take_submissions(&mut self, now: Nanos) {
+        while let Ok(submission) = self.source.submissions.pop() {
+            self.apply(&submission.command, now);
+        }
+    }
+}
+
+/// A node with one trading partition, whose clients speak in lines.
+struct Node {
+    net: SimNet,
+    gateway: Gateway,
+    newcomers: Newcomers,
+    partition: Partition,
+    /// The other ends of the gateway's rings.
+    _ends: (SourcePort, GatewayPort, TailWriter),
+    now: Nanos,
+    connection_count: u16,
+}
+
+fn address() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], 7001))
+}
+
+fn new_tail() -> (TailWriter, TailHandle) {
+    tail(TailConfig { segment_words: 8 << 10, segments: 4, first_record: 1 })
+}
+
+fn definitions() -> Vec<Definition> {
+    let operator = SessionId(1);
+    let (request_no, name) = (RequestNo::NONE, Symbol(ClOrdId::from_number(1).0));
+    vec![
+        Definition::DefineFirm(DefineFirm {
+            request_no,
+            name,
+            session_id: operator,
+            firm_id: FIRM,
+        }),
+        Definition::DefineAccount(DefineAccount {
+            request_no,
+            session_id: operator,
+            account_id: TEXT_ACCOUNT,
+            firm_id: FIRM,
+            unlimited: Switch::On,
+        }),
+        Definition::DefineInstrument(DefineInstrument {
+            request_no,
+            symbol: name,
+            tick_size: Price(1),
+            lot_size: Qty(10),
+            order_qty_max: Qty(100_000),
+            price_min: Price(1),
+            price_max: Price(10_000),
+            reference_price: Price(0),
+            volatility_call: Nanos(0),
+            static_collar: 0,
+            dynamic_collar: 0,
+            session_id: operator,
+            instrument_id: InstrumentId(1),
+            partition_id: HERE,
+            price_exponent: -2,
+            qty_exponent: 0,
+            phase: Phase::Continuous,
+        }),
+        Definition::DefineSession(DefineSession {
+            request_no,
+            valid_until: Nanos(0),
+            credential: Credential(*blake3::hash(&[KEY_BYTE; 32]).as_bytes()),
+            session_id: operator,
+            defined_session_id: SESSION,
+            firm_id: FIRM,
+            order_rate_max: 0,
+            in_flight_max: 0,
+            role: Role::Trader,
+            credential_kind: CredentialKind::ApiKey,
+        }),
+    ]
+}
+
+/// Returns the control log's events, and a partition that has imported them.
+fn defined(now: Nanos, source: SourcePort) -> (TailWriter, TailHandle, Partition, TailHandle) {
+    let (mut control, control_handle) = new_tail();
+    let (tail, handle) = new_tail();
+    let config = EngineConfig {
+        orders_max: 64,
+        accounts_max: 64,
+        sessions_max: 64,
+        firms_max: 64,
+        instruments_max: 64,
+        positions_max: 64,
+        trades_max: 64,
+        ..EngineConfig::new(HERE)
+    };
+    let engine = Engine::new(config);
+    let mut partition = Partition { engine, position: Position(0), source, tail };
+    for (position, definition) in (1..).map(Position).zip(definitions()) {
+        let defined = Defined {
+            position,
+            transact_time: now,
+            control_position: position,
+            partition_id: CONTROL,
+        };
+        let mut record = Vec::new();
+        Event::Defined(defined, definition).encode(&mut record);
+        control.append(&record);
+        partition.apply(&Command::Import(position, definition), now);
+    }
+    control.publish();
+    (control, control_handle, partition, handle)
+}
+
+impl Node {
+    fn new() -> Node {
+        let (net, now, wake) = (SimNet::new(1), Nanos(1_000_000_000), Wake::new());
+        let (control_ring, control_source) = gateway_to_partition(CONTROL, Wake::new());
+        let (ring, source) = gateway_to_partition(HERE, Wake::new());
+        let (control, control_handle, partition, handle) = defined(now, source);
+        let (delivery, delivery_end) = gateway_to_delivery(wake.clone(), Wake::new());
+        let status = Arc::new(Mutex::new(GatewayStatus::default()));
+        let draining = Arc::new(AtomicBool::new(false));
+        let port = |ring, handle: &TailHandle| PortParts {
+            ring,
+            events: EventReader::new(handle, PathBuf::new(), 1),
+        };
+        let mut gateway = Gateway::new(GatewayParts {
+            net: Net::Simulated(net.clone()),
+            ports: vec![port(control_ring, &control_handle), port(ring, &handle)],
+            delivery,
+            recorder: Recorder::disabled(),
+            clock: StageClock::new(None),
+            node_id: NodeId([7; 16]),
+            rng: Box::new(SeededRng::new(1, "gateway")),
+            config: GatewayConfig::default(),
+            draining: draining.clone(),
+            status: status.clone(),
+        })
+        .expect("a simulated poll");
+        gateway.take_in_the_past(now);
+        let (port, to_gateway) = link(wake, Wake::new());
+        let newcomers = Newcomers::new(NewcomersParts {
+            net: Net::Simulated(net.clone()),
+            door: Door::Plain(Listener::Simulated(net.listen(address()))),
+            protocol: Protocol::Text,
+            gateway: to_gateway,
+            reception: gateway.meet(port, Box::new(SeededRng::new(1, "newcomers"))),
+            config: GatewayConfig::default(),
+            draining,
+            status,
+        })
+        .expect("a simulated poll");
+        let ends = (control_source, delivery_end, control);
+        Node { net, gateway, newcomers, partition, _ends: ends, now, connection_count: 0 }
+    }
+
+    fn step(&mut self) {
+        self.now.0 += STEP;
+        self.net.advance();
+        self.newcomers.poll(Some(Duration::ZERO));
+        self.newcomers.do_work(self.now);
+        self.gateway.poll(Some(Duration::ZERO));
+        self.gateway.do_work(self.now);
+        self.partition.take_submissions(self.now);
+        self.gateway.do_work(self.now);
+    }
+
+    fn connect(&mut self) -> Client {
+        self.connection_count += 1;
+        let from = SocketAddr::from(([10, 0, 1, 1], 1_000 + self.connection_count));
+        let stream = self.net.connect(from, address()).expect("the node listens");
+        Client { stream: Stream::Simulated(stream), input: Vec::new() }
+    }
+}
+
+struct Client {
+    stream: Stream,
+    input: Vec<u8>,
+}
+
+impl Client {
+    /// Sends lines and returns the lines that come back.
+    fn say(&mut self, node: &mut Node, lines: &str) -> Vec<String> {
+        self.stream.write_all(lines.as_bytes()).expect("the connection is open");
+        self.listen(node, STEPS_OF_A_LINE)
+    }
+
+    /// Returns the lines that come within some steps.
+    fn listen(&mut self, node: &mut Node, steps: u32) -> Vec<String> {
+        for _ in 0..steps {
+            node.step();
+            let mut room = [0; 4_096];
+            match self.stream.read(&mut room) {
+                Ok(len) => self.input.extend_from_slice(&room[..len]),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
+            }
+        }
+        let text = String::from_utf8(std::mem::take(&mut self.input)).expect("lines");
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+#[test]
+fn a_session_in_lines_trades_is_refused_resumes_and_leaves() {
+    let mut node = Node::new();
+    let mut client = node.connect();
+    assert_eq!(client.say(&mut node, "logon 3 7\n"), ["welcome 3 firm 1 0:1 1:1"]);
+
+    let entered = client.say(&mut node, "new 3 1 1 buy 10 100\n");
+    let [report] = &entered[..] else { panic!("{entered:?}") };
+    let words: Vec<&str> = report.split(' ').collect();
+    assert_eq!(words[..5], ["report", "3", "1", "1", "New"], "{report}");
+    let order_id = words[5];
+    let cancelled = client.say(&mut node, &format!("cancel 3 2 1 {order_id}\n"));
+    assert_eq!(cancelled, [format!("report 3 2 2 Canceled {order_id} 0")]);
+
+    // The core, an unknown word and the engine refuse, each in its own way.
+    let refused = client.say(&mut node, "new 3 0 1 buy 10 100\nbuy low\nnew 4 1 1 buy 10 100\n");
+    let expected = [
+        "reject 3 0 FieldOutOfRange request_no",
+        "reject 0 0 MalformedFrame line",
+        "reject 4 1 NotLoggedOn ",
+    ];
+    assert_eq!(refused, expected);
+    let refused = client.say(&mut node, "new 3 3 1 buy 7 100\n");
+    assert_eq!(refused.len(), 1);
+    assert!(refused[0].contains(" 3 3 3 "), "{refused:?}");
+
+    // A session of which something is heard stays, and hears of the node.
+    let mut heard = Vec::new();
+    for _ in 0..4 {
+        heard.extend(client.say(&mut node, "alive 3\n"));
+        heard.extend(client.listen(&mut node, 700));
+    }
+    assert!(heard.contains(&"alive 3 1:3".to_owned()), "{heard:?}");
+    assert!(heard.iter().all(|line| line.starts_with("alive 3 ")), "{heard:?}");
+
+    assert_eq!(client.say(&mut node, "logout 3\n"), ["bye 3 LogoutRequested"]);
+    // The connection logs on again, to the gateway itself, and resumes at its second event.
+    let resumed = client.say(&mut node, "logon 3 7 1:2:0\n");
+    assert_eq!(resumed[..2], ["welcome 3 firm 1 0:1 1:4".to_owned(), cancelled[0].clone()]);
+    assert_eq!(resumed[2..], refused);
+    assert_eq!(client.say(&mut node, "logout 0\n"), ["bye 0 LogoutRequested"]);
+
+    // Another connection resumes from the first event, through the newcomers' thread.
+    let mut client = node.connect();
+    let resumed = client.say(&mut node, "logon 3 7 1:1:0\n");
+    assert_eq!(resumed[0], "welcome 3 firm 1 0:1 1:4");
+    assert_eq!(resumed[1..], [entered, cancelled, refused].concat());
+}
+
+#[test]
+fn a_stranger_in_lines_is_refused_without_a_session() {
+    let mut node = Node::new();
+    let mut client = node.connect();
+    let refused = client.say(&mut node, "new 3 1 1 buy 10 100\nalive 3\nwhat\n");
+    assert_eq!(refused, ["reject 3 1 NotLoggedOn ", "reject 0 0 MalformedFrame line"]);
+    let refused = client.say(&mut node, "logon 3 8\n");
+    assert_eq!(refused, ["refused 3 UnknownKey", "bye 0 UnknownKey"]);
+
+    let mut client = node.connect();
+    let closed = client.say(&mut node, &"x".repeat(300));
+    assert_eq!(closed, ["bye 0 FrameTooLong"]);
+
+    let mut client = node.connect();
+    let refused = client.say(&mut node, "logon 3 7 1:9:0\n");
+    assert_eq!(refused, ["refused 3 ResumeOutOfRange"]);
+    let refused = client.say(&mut node, "logon 3 7 one\n");
+    assert_eq!(refused, ["refused 3 FieldOutOfRange"]);
+}
+
+#[test]
+fn a_silent_session_in_lines_is_closed() {
+    let mut node = Node::new();
+    let mut client = node.connect();
+    client.say(&mut node, "logon 3 7\n");
+    let heard = client.listen(&mut node, 3_000);
+    assert_eq!(heard.last().map(String::as_str), Some("bye 3 HeartbeatLost"));
+}
