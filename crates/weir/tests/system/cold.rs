@@ -395,7 +395,8 @@ fn orders_go_on_while_the_disk_of_files_is_full() {
     let mut fresh = Following::start(&node, SUPERVISOR, Vec::new());
     fresh.until_online();
     fresh.log_out();
-    assert!(home.said().contains("cold order state"));
+    // Lines are written by a thread of their own.
+    until("a line about the disk", || home.said().contains("cold order state").then_some(()));
     std::fs::remove_file(small.join("ballast")).unwrap();
     until("room", || (cold(&node)["is_full"] == false).then_some(()));
     // The changes that waited in memory are on disk now, and none is missing.
