@@ -46,7 +46,8 @@ pub(crate) fn check(sources: &[Source]) -> Vec<Finding> {
             let names = path_tokens(&source.tokens[index..]);
             for name in names.filter(|name| OF_BYTES.contains(&name.text.as_str())) {
                 let message = format!(
-                    "`{}` of `weir_wire` in the gateway's session core: bytes belong in {PROTOCOLS}",
+                    "`{}` of `weir_wire` in the gateway's session core: bytes belong in \
+                     {PROTOCOLS}",
                     name.text
                 );
                 findings.push(Finding::new(&source.path, name.line, message));
@@ -88,10 +89,7 @@ mod tests {
         let cases = [
             ("use weir_wire::frame::put_frame;", 1),
             ("use weir_wire::dialogue::{ClientMessage, Tokens};", 2),
-            (
-                "use weir_wire::{\n    Command,\n    frame::{RawMessage, next_frame},\n    Message,\n};",
-                2,
-            ),
+            ("use weir_wire::{Command, frame::{RawMessage, next_frame}, Message};", 2),
             ("use weir_wire::session::{Heartbeat, Logout};", 1),
             ("use weir_wire::*;", 1),
             ("fn a() { weir_wire::frame::put_frame(&b, c); }", 1),
