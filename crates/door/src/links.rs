@@ -312,9 +312,14 @@ impl<S: Default> Links<S> {
         }
     }
 
-    /// Schedules another turn for waiting connections; returns the number of turns to take now.
-    pub(crate) fn begin_turns(&mut self) -> usize {
-        self.reading.extend(self.waiting.drain(..));
+    /// Schedules another turn for at most `waiting_max` waiting connections, before those with new
+    /// input: a frame that waits for the limit of verifications would else lose each one to
+    /// later frames. Returns the number of turns to take now.
+    pub(crate) fn begin_turns(&mut self, waiting_max: usize) -> usize {
+        let count = self.waiting.len().min(waiting_max);
+        for id in self.waiting.drain(..count).rev() {
+            self.reading.push_front(id);
+        }
         self.reading.len()
     }
 

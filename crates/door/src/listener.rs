@@ -47,6 +47,8 @@ const OWN: Token = Token(usize::MAX - 2);
 const ACCEPTS_MAX: usize = 16;
 /// Connections read in one cycle.
 const TURNS_MAX: usize = 256;
+/// The number of them that may be turns of connections whose frames wait.
+const WAITING_MAX: usize = TURNS_MAX / 2;
 /// Frames taken from one connection in one cycle.
 const FRAMES_MAX: usize = 1_024;
 /// Definitions taken in one cycle.
@@ -209,7 +211,7 @@ impl<P: Protocol> Listener<P> {
     /// Reads connections that have input, a bounded number; returns the number of frames.
     fn read(&mut self, now: Nanos) -> usize {
         let mut frames = 0;
-        for _ in 0..self.links.begin_turns().min(TURNS_MAX) {
+        for _ in 0..self.links.begin_turns(WAITING_MAX).min(TURNS_MAX) {
             let Some(mut link) = self.links.next_turn() else { continue };
             if !link.socket.is_closing() && link.socket.has_room() {
                 link.socket.fill(&mut self.scratch, now);

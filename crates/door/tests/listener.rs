@@ -31,7 +31,8 @@ use weir_wire::event::Defined;
 use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame, put_frame};
 use weir_wire::reference::DefineSession;
 use weir_wire::session::{
-    ApiKey, Challenge, ChallengeRequest, Heartbeat, Logon, Logout, NodeId, Signature, SignedLogon,
+    ApiKey, Challenge, ChallengeRequest, Heartbeat, Logon, Logout, NodeId, Nonce, Signature,
+    SignedLogon,
 };
 use weir_wire::subscription::DetachSubscription;
 use weir_wire::{ClientMessage, Definition, Event};
@@ -655,4 +656,40 @@ fn a_logout_is_answered_and_the_session_can_log_on_again() {
     assert_eq!([alice.next(&mut stand), alice.next(&mut stand)], [told, Got::Closed]);
     stand.log_on(ALICE);
     assert_eq!(stand.report().ended, 0);
+}
+
+#[test]
+fn a_signed_logon_that_waits_is_taken_before_those_that_come_later() {
+    let mut stand = Stand::open();
+    let logon = SignedLogon {
+        signature: Signature([0; 64]),
+        session_id: SIGNER,
+        heartbeat_interval_ms: 1_000,
+        cancel_on_disconnect: Switch::Off,
+    };
+    let stranger = |stand: &mut Stand, logons: usize| {
+        let node_id = NodeId([9; 16]);
+        let mut peer = stand.connect();
+        let challenge = Challenge { nonce: Nonce([1; 32]), node_id, session_id: SIGNER };
+        let sign = |_: &[u8]| Signature([0; 64]);
+        peer.send(|out| (0..logons).for_each(|_| put_answer(&challenge, logon, &[], sign, out)));
+        peer
+    };
+    let mut signer = stand.connect();
+    signer.send(|out| put_frame(&ChallengeRequest { session_id: SIGNER }, out));
+    let Got::Challenge(challenge) = signer.next(&mut stand) else { panic!("no challenge") };
+    // Strangers use up the verifications of now.
+    let mut strangers: Vec<_> = (0..5).map(|_| stranger(&mut stand, 15)).collect();
+    while stand.report().back_pressure == 0 {
+        stand.work();
+    }
+    let sign = |text: &[u8]| Signature(signing_key().sign(text).to_bytes());
+    signer.send(|out| put_answer(&challenge, logon, &[], sign, out));
+    stand.work();
+    for _ in 0..30 {
+        strangers.push(stranger(&mut stand, 1));
+        stand.passes(1_000_000);
+    }
+    assert_eq!(signer.next(&mut stand), Got::LogonAck(SIGNER));
+    assert_eq!(stand.now, Nanos(SECOND + 30_000_000), "no time passed without strangers");
 }
