@@ -36,7 +36,7 @@ impl Assembly<'_> {
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Option<ColdFeeder>> {
         let Some(section) = &self.config.delivery.cold else { return Ok(None) };
-        let past_epochs = ends::places_of(trading.reader());
+        let past_epochs = ends::places_of(trading.reader())?;
         let config = section.config(TRADING, trading.epoch);
         let parts = ColdParts {
             dir: dir_of(&self.cold_dir(section), trading.log.log_id()),

@@ -1,6 +1,7 @@
 //! The ends of the partition's past epochs as change ids: the events tell them as positions, and
 //! segments are named by change ids.
 
+use anyhow::bail;
 use weir_cold::Place;
 use weir_partition::event_reader::{EventReader, ReadEvent, assert_kept};
 use weir_types::Epoch;
@@ -8,8 +9,11 @@ use weir_wire::{Event, PlainEvent};
 
 /// Returns the last valid change id of each ended epoch, oldest first. Reads the events from the
 /// first one up to the last end; reads none if no epoch ended.
-#[must_use]
-pub fn places_of(mut events: EventReader) -> Vec<(Epoch, Place)> {
+///
+/// # Errors
+/// When the event log cannot be read up to the last end. An archive that misses an end would keep
+/// lost changes, and honour tokens for them.
+pub fn places_of(mut events: EventReader) -> anyhow::Result<Vec<(Epoch, Place)>> {
     let mut places = Vec::new();
     let (mut record, mut head) = (Vec::new(), Place::START);
     while !events.has_told_ends() {
@@ -26,10 +30,13 @@ pub fn places_of(mut events: EventReader) -> Vec<(Epoch, Place)> {
                     head = head.max(Place::new(order.seq, order.rec));
                 }
             }
-            ReadEvent::UpToDate => break,
+            // All ends lie before the log's end.
+            ReadEvent::UpToDate => {
+                bail!("the event log cannot be read up to the end of epoch {}", events.epoch())
+            }
         }
     }
-    places
+    Ok(places)
 }
 
 #[cfg(test)]
@@ -46,6 +53,17 @@ mod tests {
         let (_writer, events) = log_of(dir.path(), 20, epochs);
         let at = |number| Place::new(Seq(number), Rec(number));
         let ends = [(1, 8), (2, 8), (4, 15), (5, 20)].map(|(epoch, to)| (Epoch(epoch), at(to)));
-        assert_eq!(places_of(events), ends);
+        assert_eq!(places_of(events).unwrap(), ends);
+    }
+
+    #[test]
+    fn an_end_behind_events_that_cannot_be_read_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_writer, events) = log_of(dir.path(), 20, epochs(2, &[(1, 10)]));
+        for file in std::fs::read_dir(dir.path().join("events")).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+        let error = places_of(events).unwrap_err();
+        assert_eq!(error.to_string(), "the event log cannot be read up to the end of epoch 1");
     }
 }
