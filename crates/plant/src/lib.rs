@@ -3,7 +3,7 @@
 //! A crate declares its bugs with [`plants!`] in `src/plant.rs`, has a feature `planted`, and asks
 //! `plant::is(Plant::NAME)` at the place of each bug. Without the feature the answer is a constant
 //! and the program contains no planted bug. `cargo run -p xtask -- plants` lists the bugs of all
-//! crates.
+//! crates; [`find_all`] shows how soon a check finds them.
 
 /// Declares the planted bugs of a crate: an enum, all of its values as `ALL`, and the switch.
 ///
@@ -53,8 +53,50 @@ macro_rules! plants {
     };
 }
 
+/// Prints a row per planted bug: the median and the maximum of the seeds that a check needed to
+/// find it, over all starts. Returns true if each was found from each start.
+///
+/// `seeds_needed` is given the bug and the number of the start, from zero; it returns `None` for a
+/// bug that was not found. Failing assertions are the expected outcome, so their output is silenced
+/// for the rest of the process.
+///
+/// # Panics
+/// When there are no starts.
+pub fn find_all<P: Copy + std::fmt::Debug>(
+    plants: impl IntoIterator<Item = P>,
+    starts: u64,
+    seeds_needed: impl Fn(P, u64) -> Option<u64>,
+) -> bool {
+    assert!(starts > 0, "nothing is found without a start");
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut are_found = true;
+    println!("| planted | seeds, median | most of {starts} starts |");
+    println!("| --- | ---: | ---: |");
+    for plant in plants {
+        let needed = (0..starts).map(|start| seeds_needed(plant, start).unwrap_or(u64::MAX));
+        let mut needed: Vec<u64> = needed.collect();
+        needed.sort_unstable();
+        let most = needed[needed.len() - 1];
+        are_found &= most != u64::MAX;
+        let text = |seeds: u64| match seeds {
+            u64::MAX => "not found".to_owned(),
+            seeds => seeds.to_string(),
+        };
+        println!("| {plant:?} | {} | {} |", text(needed[needed.len() / 2]), text(most));
+    }
+    are_found
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_bug_that_one_start_does_not_find_is_not_found() {
+        let needed = |plant, start| (plant != 'b' || start != 1).then_some(3);
+        assert!(super::find_all(['a', 'c'], 2, needed));
+        assert!(!super::find_all(['a', 'b'], 2, needed));
+        assert!(super::find_all(['a', 'b'], 1, needed));
+    }
+
     plants! {
         /// Bugs for the tests below.
         pub enum Plant {

@@ -1,7 +1,6 @@
 //! `weir market top`: a gateway's figures as a table that is refreshed.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -13,9 +12,6 @@ use weir_marketgate::gateway::figures::SubscriberReport;
 use super::endpoint::{Endpoint, span};
 use super::status::wait_until_ready;
 use super::units;
-
-/// Clears the terminal and goes to its top.
-const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// Options of `weir market top`.
 #[derive(Debug, clap::Args)]
@@ -59,11 +55,7 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
             true => format!("{}\n", serde_json::to_string(&report)?),
             false => table(&report, before.as_ref().map(|(at, old)| (now - *at, old)), args.limit),
         };
-        let clear = if args.once || args.json { "" } else { CLEAR };
-        let mut out = crate::output::stdout();
-        write!(out, "{clear}{text}")?;
-        out.flush()?;
-        drop(out);
+        crate::output::refresh(&text, args.once || args.json)?;
         if args.once {
             return Ok(());
         }

@@ -53,6 +53,18 @@ pub(crate) fn put(text: Arguments<'_>) {
     }
 }
 
+/// Prints a page that is refreshed: at the top of a cleared screen, or below the one before if
+/// `is_appended`.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(crate) fn refresh(page: &str, is_appended: bool) -> Result<()> {
+    let clear = if is_appended { "" } else { "\x1b[2J\x1b[H" };
+    let mut out = stdout();
+    write!(out, "{clear}{page}")?;
+    out.flush()
+}
+
 /// Prints a line of a process that does more than print, such as a node: it goes on when nobody
 /// reads the line.
 pub(crate) fn announce(text: Arguments<'_>) {

@@ -13,7 +13,7 @@ use weir_client::subscription::{
     WaitOutcome,
 };
 use weir_types::{AckLevel, FirmId, Reason, SubscriptionAction, SubscriptionKind};
-use weir_wire::subscription::PublicTrade;
+use weir_wire::subscription::{PublicTrade, SubscriptionState};
 use weir_wire::{Message as _, NodeMessage};
 
 use super::endpoint::{Login, hex, once_free, span};
@@ -207,6 +207,15 @@ pub(super) fn as_json(
     })
 }
 
+/// Returns why a subscription gets nothing, or where its subscriber is.
+pub(crate) fn status_of(state: &SubscriptionState) -> String {
+    match state.reason {
+        Reason::None if state.detached_time.0 == 0 => "attached".to_owned(),
+        Reason::None => "away".to_owned(),
+        reason => reason.to_string(),
+    }
+}
+
 fn table(all: &[ListedSubscription], json: bool) -> String {
     use std::fmt::Write;
     let mut text = String::new();
@@ -221,16 +230,11 @@ fn table(all: &[ListedSubscription], json: bool) -> String {
     }
     for listed in all {
         let ListedSubscription { name, state } = listed;
-        let is_attached = state.detached_time.0 == 0;
         if json {
             let _ = writeln!(text, "{}", as_json(listed));
             continue;
         }
-        let status = match (state.reason, is_attached) {
-            (Reason::None, true) => "attached".to_owned(),
-            (Reason::None, false) => "away".to_owned(),
-            (reason, _) => reason.to_string(),
-        };
+        let status = status_of(state);
         let (kind, age) = (format!("{:?}", state.kind), span(state.lag_age.0));
         let _ = writeln!(
             text,

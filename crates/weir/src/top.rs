@@ -5,7 +5,6 @@
 //! that wait, the furthest behind first, as `/readers` of the node's HTTP side lists them. Rates
 //! are between two looks, so that the first look has none.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -13,15 +12,12 @@ use serde_json::{Value, json};
 use weir_client::SessionConfig;
 use weir_client::status::fetch_json;
 use weir_client::subscription::{BrokerClient, ListedSubscription};
-use weir_types::{FirmId, Reason};
+use weir_types::FirmId;
 
 use super::endpoint::{Login, once_free, span};
 use super::renamed::{self, Renamed};
-use super::subscriptions::{address_of, as_json as one_json};
+use super::subscriptions::{address_of, as_json as one_json, status_of};
 use super::units;
-
-/// Clears the terminal and goes to its top.
-const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// Options of `weir top`.
 #[derive(Debug, clap::Args)]
@@ -97,11 +93,7 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
             true => format!("{}\n", as_json(&look, before.as_ref())),
             false => table(&look, before.as_ref()),
         };
-        let clear = if args.once || args.json { "" } else { CLEAR };
-        let mut out = crate::output::stdout();
-        write!(out, "{clear}{text}")?;
-        out.flush()?;
-        drop(out);
+        crate::output::refresh(&text, args.once || args.json)?;
         if args.once {
             return Ok(());
         }
@@ -353,11 +345,7 @@ fn subscription_lines(subscriptions: &[ListedSubscription]) -> String {
          {status}"
     );
     for ListedSubscription { name, state } in subscriptions {
-        let status = match state.reason {
-            Reason::None if state.detached_time.0 == 0 => "attached".to_owned(),
-            Reason::None => "away".to_owned(),
-            reason => reason.to_string(),
-        };
+        let status = status_of(state);
         let (kind, age) = (format!("{:?}", state.kind), span(state.lag_age.0));
         let _ = writeln!(
             text,

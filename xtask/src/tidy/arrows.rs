@@ -78,7 +78,7 @@ const ARROWS: &[Arrow] = &[
 /// The tests of every crate may know it: it reports the tests that this machine cannot run.
 const OF_ALL_TESTS: &str = "skip";
 
-/// Every crate may know it: it declares planted bugs and is empty in normal builds.
+/// Every crate may know it: it declares planted bugs, of which normal builds have none.
 const OF_ALL: &str = "plant";
 
 /// The crates below the engine and the views.
