@@ -17,7 +17,7 @@ use weir_client::{Key, SigningKey};
 use weir_door::ConnectionId;
 use weir_door::lobby::LobbyLimits;
 use weir_fuzz::{Recipe, shaped_message};
-use weir_gateway::fuzzing::{Asked, KnownSession, Lobby, Noted, Reception, Sessions, Via, open};
+use weir_gateway::fuzzing::{LogonRequest, KnownSession, Lobby, Noted, Reception, Sessions, MessageOrigin, open};
 use weir_io::SeededRng;
 use weir_log::{EpochCursor, EpochEnd};
 use weir_partition::lineage::Lineage;
@@ -319,7 +319,7 @@ impl World {
     /// Sends bytes on a connection; invalid frames and messages are dropped.
     fn say(&mut self, who: usize, bytes: Vec<u8>) {
         let Some(connection) = self.peers[who].id else { return };
-        let via = Via { connection, now: self.now };
+        let via = MessageOrigin { connection, now: self.now };
         if let Framing::Frame { message: Ok(raw), .. } = next_frame(&bytes, CLIENT_FRAME_LEN_MAX) {
             match ClientMessage::decode(&raw) {
                 Ok(ClientMessage::ChallengeRequest(ask)) => {
@@ -328,7 +328,7 @@ impl World {
                 Ok(ClientMessage::Logon(logon, points)) => {
                     let due = self.key_opens(&logon);
                     let known = self.reception.prove_by_key(&logon, via);
-                    let asked = Asked::of_logon(&logon, points.clone().map(Result::ok));
+                    let asked = LogonRequest::of_logon(&logon, points.clone().map(Result::ok));
                     self.answer(who, due, known, asked, points);
                 }
                 Ok(ClientMessage::SignedLogon(logon, points)) => {
@@ -343,7 +343,7 @@ impl World {
         }
     }
 
-    fn challenge(&mut self, who: usize, session_id: SessionId, via: Via) {
+    fn challenge(&mut self, who: usize, session_id: SessionId, via: MessageOrigin) {
         let open = &mut self.peers[who].challenges;
         let is_good = |given: Nanos| via.now.since(given) < CHALLENGE_LIFETIME;
         open.retain(|(other, given)| other.session_id != session_id && is_good(*given));
@@ -366,11 +366,11 @@ impl World {
         raw: &RawMessage<'_>,
         logon: &SignedLogon,
         points: Group<'_, ResumePoint>,
-        via: Via,
+        via: MessageOrigin,
     ) {
         let Some(known) = self.reception.prove_by_signature(raw, logon, via) else { return };
         let due = self.signature_opens(who, raw, logon);
-        let asked = Asked::of_signed(logon, points.clone().map(Result::ok));
+        let asked = LogonRequest::of_signed(logon, points.clone().map(Result::ok));
         self.answer(who, due, known, asked, points);
     }
 
@@ -416,7 +416,7 @@ impl World {
         who: usize,
         due: Result<(), Reason>,
         known: Result<KnownSession, LogonReject>,
-        asked: Asked<impl Iterator<Item = Option<ResumePoint>>>,
+        asked: LogonRequest<impl Iterator<Item = Option<ResumePoint>>>,
         points: Group<'_, ResumePoint>,
     ) {
         let session_id = asked.session_id;
@@ -424,7 +424,7 @@ impl World {
         let Ok(known) = known else { return };
         assert_eq!((known.firm_id, known.in_flight_max), (FirmId(session_id.0), session_id.0));
         let due = self.due(session_id, points);
-        let via = Via { connection: self.peers[who].id.expect("it spoke"), now: self.now };
+        let via = MessageOrigin { connection: self.peers[who].id.expect("it spoke"), now: self.now };
         let lineages = &self.lineages;
         let lineage_of = |id: PartitionId| {
             (id.0 < PORTS).then(|| (usize::from(id.0), &lineages[usize::from(id.0)]))

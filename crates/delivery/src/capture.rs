@@ -10,7 +10,7 @@ use crate::chunk::ChunkedArray;
 use crate::heap::Heap;
 use crate::index::{Index, Kinds};
 use crate::ring::Place;
-use crate::row::{SlotMeta, Standing};
+use crate::row::{SlotMeta, SlotState};
 use crate::snapshot::{
     CHUNK_HEADER_LEN, CRC_AT, ChunkKind, ChunkOutcome, KEY_ENTRY_LEN, MAGIC, SLOT_ENTRY_LEN,
     SNAPSHOT_VERSION, SnapshotError, put_keys, put_place,
@@ -131,7 +131,7 @@ impl Capture {
             return;
         }
         self.is_done[(slot / 64) as usize] |= 1 << (slot % 64);
-        if meta.standing == Standing::Free {
+        if meta.standing == SlotState::Free {
             return;
         }
         self.kept.add(meta, heap);
@@ -200,7 +200,7 @@ impl Capture {
                 break;
             }
             let meta = metas.get(self.slot_at);
-            if meta.standing != Standing::Free && !self.is_done(self.slot_at) {
+            if meta.standing != SlotState::Free && !self.is_done(self.slot_at) {
                 let len = SLOT_ENTRY_LEN + usize::from(meta.row_len);
                 if count > 0 && out.len() - start + len > bytes_max {
                     break;

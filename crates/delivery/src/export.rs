@@ -9,7 +9,7 @@ use weir_types::Seq;
 use crate::filter::{Filter, Keys};
 use crate::index::FilterRing;
 use crate::ring::Place;
-use crate::row::{HISTORY_LEN, ROW_LEN, Standing};
+use crate::row::{HISTORY_LEN, ROW_LEN, SlotState};
 use crate::store::OrderStore;
 
 /// The kind of an entry.
@@ -80,11 +80,11 @@ impl OrderStore {
         ExportedEntry {
             place: meta.place,
             exported_as: match meta.standing {
-                Standing::Live => ExportedKind::Live,
-                Standing::Ended => ExportedKind::Ended,
-                Standing::Tombstone => ExportedKind::Tombstone,
-                Standing::Leave => ExportedKind::Leave,
-                Standing::Free => unreachable!("a free slot is in no ring"),
+                SlotState::Live => ExportedKind::Live,
+                SlotState::Ended => ExportedKind::Ended,
+                SlotState::Tombstone => ExportedKind::Tombstone,
+                SlotState::Leave => ExportedKind::Leave,
+                SlotState::Free => unreachable!("a free slot is in no ring"),
             },
             first: meta.first.seq,
             change_count: meta.change_count,

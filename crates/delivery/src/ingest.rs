@@ -15,7 +15,7 @@ use crate::filter::Keys;
 use crate::heap::Block;
 use crate::index::Rehash;
 use crate::ring::Place;
-use crate::row::{ROW_LEN, Row, SlotMeta, Standing, row_len, row_of, write_row};
+use crate::row::{ROW_LEN, Row, SlotMeta, SlotState, row_len, row_of, write_row};
 use crate::store::{NONE, OrderStore, SLOT_SIZE};
 
 /// The effect of an event.
@@ -87,7 +87,7 @@ const RETIRE_STEPS: u32 = 4;
 pub(crate) struct Change<'a> {
     pub(crate) place: Place,
     pub(crate) keys: Keys,
-    pub(crate) standing: Standing,
+    pub(crate) standing: SlotState,
     pub(crate) block: &'a [u8],
     pub(crate) attributes: &'a [u8],
 }
@@ -114,7 +114,7 @@ impl OrderStore {
             account_id: event.account_id,
             instrument_id: event.instrument_id,
         };
-        let standing = if event.ord_status.is_live() { Standing::Live } else { Standing::Ended };
+        let standing = if event.ord_status.is_live() { SlotState::Live } else { SlotState::Ended };
         let place = Place::new(event.seq, event.rec);
         if place <= self.head {
             return Ok(IngestOutcome::Repeated);
@@ -161,7 +161,7 @@ impl OrderStore {
             account_id: row.account_id,
             instrument_id: row.instrument_id,
         };
-        let standing = if row.ord_status.is_live() { Standing::Live } else { Standing::Ended };
+        let standing = if row.ord_status.is_live() { SlotState::Live } else { SlotState::Ended };
         self.apply(&Change { place, keys, standing, block, attributes })
     }
 
@@ -184,7 +184,7 @@ impl OrderStore {
         };
         let (keys, order_id) = (self.metas.get(slot).keys, self.row(slot).order_id());
         let block = self.mark_row.of(place, order_id, RowFlags::TOMBSTONE);
-        let standing = Standing::Tombstone;
+        let standing = SlotState::Tombstone;
         self.apply(&Change { place, keys, standing, block: &block, attributes: &[] })
     }
 
@@ -241,7 +241,7 @@ impl OrderStore {
     /// Leaves a mark in the rings of a record's old keys, for readers whose filter does not match
     /// the new ones.
     fn leave_mark(&mut self, place: Place, order_id: OrderId, old: Keys, new: Keys) {
-        let mut meta = SlotMeta::new(place, old, Standing::Leave);
+        let mut meta = SlotMeta::new(place, old, SlotState::Leave);
         meta.next_keys = new;
         let block = self.mark_row.of(place, order_id, RowFlags::LEAVE);
         let slot = self.take_slot(meta, &block, &[]);
@@ -275,7 +275,7 @@ impl OrderStore {
         let bytes = self.heap.bytes_mut(at, len);
         write_row(block, attributes, bytes);
         let meta = self.metas.get_mut(slot);
-        meta.hash = if meta.standing == Standing::Live { Row(bytes).hash() } else { 0 };
+        meta.hash = if meta.standing == SlotState::Live { Row(bytes).hash() } else { 0 };
         (meta.block, meta.row_len) = (at, u16::try_from(len).expect("rows are short"));
         self.count_bytes(old_len, len);
         self.step_count += 1;
@@ -363,7 +363,7 @@ impl OrderStore {
         self.keep_for_capture(slot);
         self.count_out(slot);
         let meta = *self.metas.get(slot);
-        if meta.standing != Standing::Leave {
+        if meta.standing != SlotState::Leave {
             self.records.remove(meta.place.rec);
         }
         self.index.remove(slot, meta.place);

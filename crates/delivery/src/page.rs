@@ -15,7 +15,7 @@ use crate::filter::Filter;
 use crate::heap::Block;
 use crate::index::FilterRing;
 use crate::ring::Place;
-use crate::row::{Row, SlotMeta, Standing};
+use crate::row::{Row, SlotMeta, SlotState};
 use crate::store::OrderStore;
 
 /// Rows that are touched together before they are copied.
@@ -267,10 +267,10 @@ fn is_for(meta: &SlotMeta, after: Place, filter: &Filter) -> bool {
         return false;
     }
     match meta.standing {
-        Standing::Leave => !filter.matches(&meta.next_keys),
-        Standing::Ended | Standing::Tombstone => !filter.live_only || meta.first <= after,
-        Standing::Live => true,
-        Standing::Free => unreachable!("a free slot is in no ring"),
+        SlotState::Leave => !filter.matches(&meta.next_keys),
+        SlotState::Ended | SlotState::Tombstone => !filter.live_only || meta.first <= after,
+        SlotState::Live => true,
+        SlotState::Free => unreachable!("a free slot is in no ring"),
     }
 }
 

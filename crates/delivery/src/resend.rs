@@ -5,7 +5,7 @@
 use weir_types::{Epoch, OrderId, Rec};
 
 use crate::ring::Place;
-use crate::row::Standing;
+use crate::row::SlotState;
 use crate::store::OrderStore;
 
 /// The most ended epochs whose tokens are honoured; tokens of older ones get RESYNC.
@@ -28,7 +28,7 @@ impl OrderStore {
     pub(crate) fn order_id_of(&self, rec: Rec, forgotten: Place) -> Option<OrderId> {
         let slot = self.records.get(rec)?;
         let meta = self.metas.get(slot);
-        let is_forgotten = meta.standing == Standing::Tombstone && meta.place <= forgotten;
+        let is_forgotten = meta.standing == SlotState::Tombstone && meta.place <= forgotten;
         (!is_forgotten).then(|| self.row(slot).order_id())
     }
 
@@ -37,6 +37,6 @@ impl OrderStore {
     pub(crate) fn next_record(&self, rec: Rec) -> Option<(Rec, Place, bool)> {
         let (rec, slot) = self.records.next_from(rec)?;
         let meta = self.metas.get(slot);
-        Some((rec, meta.place, meta.standing == Standing::Tombstone))
+        Some((rec, meta.place, meta.standing == SlotState::Tombstone))
     }
 }

@@ -14,7 +14,7 @@ use weir_wire::rows::ATTRIBUTES_LEN_MAX;
 use crate::filter::Keys;
 use crate::index::Kind;
 use crate::ring::Place;
-use crate::row::{HISTORY_LEN, Row, SlotMeta, Standing, row_len};
+use crate::row::{HISTORY_LEN, Row, SlotMeta, SlotState, row_len};
 use crate::snapshot::{
     CHUNK_HEADER_LEN, CRC_AT, ChunkKind, MAGIC, PAYLOAD_LEN_MAX, Payload, RestoreError,
     SNAPSHOT_VERSION,
@@ -169,7 +169,7 @@ impl Restore {
     fn take_slot_entry(&mut self, from: &mut Payload<'_>) -> Option<Result<(), RestoreError>> {
         let (place, first) = (from.place()?, from.place()?);
         let (keys, next_keys) = (from.keys()?, from.keys()?);
-        let standing = Standing::from_code(from.u8()?);
+        let standing = SlotState::from_code(from.u8()?);
         let change_count = from.u32()?;
         let mut history = [0; HISTORY_LEN];
         for distance in &mut history {
@@ -207,9 +207,9 @@ impl Restore {
             instrument_id: row.instrument_id,
         };
         let (flags, is_live) = match meta.standing {
-            Standing::Leave => (RowFlags::LEAVE, None),
-            Standing::Tombstone => (RowFlags::TOMBSTONE, None),
-            standing => (RowFlags::default(), Some(standing == Standing::Live)),
+            SlotState::Leave => (RowFlags::LEAVE, None),
+            SlotState::Tombstone => (RowFlags::TOMBSTONE, None),
+            standing => (RowFlags::default(), Some(standing == SlotState::Live)),
         };
         let is_same = is_live.is_none_or(|is_live| {
             keys == meta.keys
@@ -245,11 +245,11 @@ impl Restore {
         }
         let block = store.heap.take(row.len());
         store.heap.bytes_mut(block, row.len()).copy_from_slice(row);
-        meta.hash = if meta.standing == Standing::Live { Row(row).hash() } else { 0 };
+        meta.hash = if meta.standing == SlotState::Live { Row(row).hash() } else { 0 };
         (meta.block, meta.row_len) = (block, u16::try_from(row.len()).expect("checked"));
         store.count_bytes(0, row.len());
         let slot = store.metas.push(meta);
-        self.order.push((meta.place, meta.standing == Standing::Leave, slot));
+        self.order.push((meta.place, meta.standing == SlotState::Leave, slot));
         self.rec_min = self.rec_min.min(meta.place.rec.0);
         self.rec_max = self.rec_max.max(meta.place.rec.0);
         if self.rec_max - self.rec_min > REC_SPAN_MAX {

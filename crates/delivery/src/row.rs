@@ -190,7 +190,7 @@ impl MarkRow {
 
 /// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum SlotState {
     /// Not in use.
     Free,
     /// An order that can still change.
@@ -203,10 +203,10 @@ pub(crate) enum Standing {
     Leave,
 }
 
-impl Standing {
+impl SlotState {
     /// Returns the standing of a slot in use by its code.
-    pub(crate) fn from_code(code: u8) -> Option<Standing> {
-        [Standing::Live, Standing::Ended, Standing::Tombstone, Standing::Leave]
+    pub(crate) fn from_code(code: u8) -> Option<SlotState> {
+        [SlotState::Live, SlotState::Ended, SlotState::Tombstone, SlotState::Leave]
             .into_iter()
             .find(|standing| *standing as u8 == code)
     }
@@ -230,7 +230,7 @@ pub(crate) struct SlotMeta {
     /// The row's block in the heap.
     pub(crate) block: Block,
     pub(crate) row_len: u16,
-    pub(crate) standing: Standing,
+    pub(crate) standing: SlotState,
     /// The number of changes so far.
     pub(crate) change_count: u32,
     /// Distances in `seq` from each change to the one before, latest first; zero if there is no
@@ -257,14 +257,14 @@ impl SlotMeta {
         hash: 0,
         block: Block::NONE,
         row_len: 0,
-        standing: Standing::Free,
+        standing: SlotState::Free,
         change_count: 0,
         history: [0; HISTORY_LEN],
         older: u32::MAX,
         newer: u32::MAX,
     };
 
-    pub(crate) fn new(place: Place, keys: Keys, standing: Standing) -> SlotMeta {
+    pub(crate) fn new(place: Place, keys: Keys, standing: SlotState) -> SlotMeta {
         SlotMeta { place, first: place, keys, standing, change_count: 1, ..SlotMeta::FREE }
     }
 
@@ -302,6 +302,6 @@ impl SlotMeta {
 
     /// True when this slot is in the list that waits for the floor.
     pub(crate) fn is_waiting(&self) -> bool {
-        matches!(self.standing, Standing::Ended | Standing::Tombstone | Standing::Leave)
+        matches!(self.standing, SlotState::Ended | SlotState::Tombstone | SlotState::Leave)
     }
 }

@@ -16,7 +16,7 @@ use crate::index::{Index, Kinds};
 use crate::ingest::IngestError;
 use crate::records::Records;
 use crate::ring::Place;
-use crate::row::{MarkRow, ROW_LEN, Row, SlotMeta, Standing};
+use crate::row::{MarkRow, ROW_LEN, Row, SlotMeta, SlotState};
 
 /// The limits on ended orders that are kept. They must be far more than end while a reader waits,
 /// pages through its first copy, or is away: a reader that the floor overtakes starts again.
@@ -284,7 +284,7 @@ impl OrderStore {
 
     fn current(&self, rec: Rec) -> Option<Row<'_>> {
         let slot = self.records.get(rec)?;
-        (self.metas.get(slot).standing != Standing::Tombstone).then(|| self.row(slot))
+        (self.metas.get(slot).standing != SlotState::Tombstone).then(|| self.row(slot))
     }
 
     #[inline]

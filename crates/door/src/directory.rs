@@ -55,7 +55,7 @@ pub enum Proof<'a> {
 
 /// A change to a session that was already defined, and so may be logged on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Redefined {
+pub struct SessionChange {
     /// The session.
     pub session_id: SessionId,
     /// Its new definition.
@@ -93,7 +93,7 @@ impl Directory {
 
     /// Applies a definition; a later one replaces an earlier one. Returns the change if the
     /// definition is of a session that was defined before.
-    pub fn define(&mut self, definition: &Definition) -> Option<Redefined> {
+    pub fn define(&mut self, definition: &Definition) -> Option<SessionChange> {
         self.version += 1;
         match definition {
             Definition::DefineInstrument(d) => {
@@ -109,7 +109,7 @@ impl Directory {
         }
     }
 
-    fn define_session(&mut self, d: &DefineSession) -> Option<Redefined> {
+    fn define_session(&mut self, d: &DefineSession) -> Option<SessionChange> {
         let lock = Lock::new(d.credential_kind, &d.credential);
         let known = KnownSession {
             firm_id: d.firm_id,
@@ -120,7 +120,7 @@ impl Directory {
         };
         let session_id = d.defined_session_id;
         let (before, _) = self.sessions.insert(session_id, (lock, known))?;
-        Some(Redefined { session_id, known, is_key_replaced: before != lock })
+        Some(SessionChange { session_id, known, is_key_replaced: before != lock })
     }
 
     /// Returns true if the firm is defined.

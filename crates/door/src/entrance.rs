@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use rtrb::Consumer;
 use weir_io::net::{Listener, Registry, Token};
 
-use crate::handshakes::Secured;
+use crate::handshakes::SecuredConnection;
 use crate::transport::Transport;
 
 /// A source of connections that is not open yet.
@@ -13,7 +13,7 @@ pub enum Door {
     /// A listening socket, for connections without TLS.
     Plain(Listener),
     /// Connections that completed their handshake, from [`crate::handshakes`].
-    Tls(Consumer<Secured>),
+    Tls(Consumer<SecuredConnection>),
 }
 
 /// An open source of connections; a listening socket is registered with a poll.
@@ -21,7 +21,7 @@ pub enum Entrance {
     /// A listening socket, and a flag that is true while a connection may be waiting on it.
     Plain(Listener, bool),
     /// Connections that completed their handshake.
-    Tls(Consumer<Secured>),
+    Tls(Consumer<SecuredConnection>),
 }
 
 impl Door {

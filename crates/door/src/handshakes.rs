@@ -147,9 +147,9 @@ impl TlsDoor {
 
 /// A connection that completed its handshake.
 #[derive(Debug)]
-pub struct Secured(Box<TlsTransport>);
+pub struct SecuredConnection(Box<TlsTransport>);
 
-impl Secured {
+impl SecuredConnection {
     /// Returns the connection, for the door that takes it over.
     #[must_use]
     pub fn into_transport(self) -> Transport {
@@ -172,7 +172,7 @@ pub struct HandshakesParts {
     /// The node's certificates and counters.
     pub door: Arc<TlsDoor>,
     /// The ring of connections to the door.
-    pub secured: Producer<Secured>,
+    pub secured: Producer<SecuredConnection>,
     /// Wakes the thread of the door.
     pub wake: Wake,
     /// The limits.
@@ -190,7 +190,7 @@ pub struct Handshakes {
     slots: Vec<Option<Handshake>>,
     free: Vec<usize>,
     ready: VecDeque<usize>,
-    done: VecDeque<Secured>,
+    done: VecDeque<SecuredConnection>,
     parts: Shared,
     scratch: Vec<u8>,
     timers_at: Nanos,
@@ -198,7 +198,7 @@ pub struct Handshakes {
 
 struct Shared {
     door: Arc<TlsDoor>,
-    secured: Producer<Secured>,
+    secured: Producer<SecuredConnection>,
     wake: Wake,
     limits: HandshakeLimits,
     draining: Arc<AtomicBool>,
@@ -308,7 +308,7 @@ impl Handshakes {
         let left = self.poll.registry().deregister(&mut handshake.transport.stream);
         if left.is_ok() {
             self.parts.door.figures.completed.fetch_add(1, Ordering::Relaxed);
-            self.done.push_back(Secured(handshake.transport));
+            self.done.push_back(SecuredConnection(handshake.transport));
         }
     }
 

@@ -28,15 +28,15 @@ use weir_wire::frame::{Framing, RawMessage, next_frame, put_frame};
 use weir_wire::session::NodeId;
 use weir_wire::{ClientMessage, DecodeError, Definition, Event};
 
-use crate::directory::Redefined;
+use crate::directory::SessionChange;
 use crate::figures::{DoorFigures, add};
 use crate::links::{Link, Links, Origin};
 use crate::lobby::{Lobby, LobbyLimits};
-use crate::protocol::{Intake, Protocol, Said};
-use crate::reception::{Reception, Via};
+use crate::protocol::{Intake, Protocol, SessionMessage};
+use crate::reception::{MessageOrigin, Reception};
 use crate::transport::{Ending, Transport};
 use crate::{
-    ConnectionId, Door, Entrance, Scratch, Socket, Welcome, reason_of, reject, take_logon,
+    ConnectionId, Door, Entrance, LogonOutcome, Scratch, Socket, reason_of, reject, take_logon,
 };
 
 const WAKER: Token = Token(usize::MAX);
@@ -150,7 +150,7 @@ impl<P: Protocol> Listener<P> {
     /// | same | same | go on, until the key's new expiry |
     fn define(&mut self, definition: &Definition, now: Nanos) {
         let Some(redefined) = self.reception.directory.define(definition) else { return };
-        let Redefined { session_id, known, is_key_replaced } = redefined;
+        let SessionChange { session_id, known, is_key_replaced } = redefined;
         if !self.links.has_session(session_id) {
             return;
         }
@@ -305,7 +305,7 @@ impl<P: Protocol> Listener<P> {
             message if !P::serves(message) => Intake::Refused(Reason::NotServedHere, ""),
             message => match link.session {
                 Some(session) if peek_session_and_request(raw).0 == session.session_id => {
-                    self.protocol.take(link, Said { message, raw, frame, session }, now)
+                    self.protocol.take(link, SessionMessage { message, raw, frame, session }, now)
                 }
                 _ => Intake::Refused(Reason::NotLoggedOn, "session_id"),
             },
@@ -319,7 +319,7 @@ impl<P: Protocol> Listener<P> {
         message: &ClientMessage<'_>,
         now: Nanos,
     ) -> Intake {
-        let via = Via { connection: link.id, now };
+        let via = MessageOrigin { connection: link.id, now };
         let (links, protocol, is_taken) = (&self.links, &self.protocol, link.session.is_some());
         let may = |session_id, role| {
             if is_taken || P::TERMS.is_exclusive && links.has_session(session_id) {
@@ -328,12 +328,12 @@ impl<P: Protocol> Listener<P> {
             if protocol.may_enter(role) { Ok(()) } else { Err(Reason::NotEntitled) }
         };
         match take_logon(&mut self.reception, raw, message, via, may, &mut link.socket.output) {
-            Welcome::Open(session) => {
+            LogonOutcome::Open(session) => {
                 self.links.logged_on(link, session);
                 self.lobby.logged_on(link.id);
                 self.protocol.logged_on(link, session, now);
             }
-            Welcome::Refused(reason) => {
+            LogonOutcome::Refused(reason) => {
                 add(&self.figures.logons_refused, 1);
                 let session_id = peek_session_and_request(raw).0;
                 self.links.lines().refused_logon(link.peer, session_id, reason, now);
@@ -345,8 +345,8 @@ impl<P: Protocol> Listener<P> {
                     self.links.close(link, Reason::TooManyErrors, now);
                 }
             }
-            Welcome::Challenged | Welcome::Other => {}
-            Welcome::Wait => return Intake::Wait,
+            LogonOutcome::Challenged | LogonOutcome::Other => {}
+            LogonOutcome::Wait => return Intake::Wait,
         }
         Intake::Done
     }

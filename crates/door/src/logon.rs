@@ -8,7 +8,7 @@ use weir_wire::frame::{RawMessage, put_frame};
 use weir_wire::session::{LogonAck, LogonReject};
 
 use crate::directory::KnownSession;
-use crate::reception::{Reception, Via, heartbeat_granted, refusal};
+use crate::reception::{MessageOrigin, Reception, heartbeat_granted, refusal};
 
 /// A session that is logged on.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub struct LoggedOn {
 
 /// The outcome of a message of a logon. Its answer, if any, is already in the output.
 #[derive(Clone, Copy, Debug)]
-pub enum Welcome {
+pub enum LogonOutcome {
     /// The session is logged on.
     Open(LoggedOn),
     /// The logon was refused for this reason, and the refusal sent.
@@ -46,10 +46,10 @@ pub fn take_logon(
     reception: &mut Reception,
     raw: &RawMessage<'_>,
     message: &ClientMessage<'_>,
-    via: Via,
+    via: MessageOrigin,
     may: impl FnOnce(SessionId, Role) -> Result<(), Reason>,
     out: &mut Vec<u8>,
-) -> Welcome {
+) -> LogonOutcome {
     let (known, session_id, asked_ms, point_count) = match message {
         ClientMessage::Logon(logon, points) => {
             let known = reception.prove_by_key(logon, via);
@@ -57,7 +57,7 @@ pub fn take_logon(
         }
         ClientMessage::SignedLogon(logon, points) => {
             let Some(known) = reception.prove_by_signature(raw, logon, via) else {
-                return Welcome::Wait;
+                return LogonOutcome::Wait;
             };
             (known, logon.session_id, logon.heartbeat_interval_ms, points.len())
         }
@@ -65,12 +65,12 @@ pub fn take_logon(
             return match reception.challenge(request.session_id, via) {
                 Ok(challenge) => {
                     put_frame(&challenge, out);
-                    Welcome::Challenged
+                    LogonOutcome::Challenged
                 }
                 Err(reject) => refuse(&reject, out),
             };
         }
-        _ => return Welcome::Other,
+        _ => return LogonOutcome::Other,
     };
     let known = known.and_then(|known| {
         let refused = |reason| refusal(session_id, reason);
@@ -78,14 +78,14 @@ pub fn take_logon(
         if point_count > 0 { Err(refused(Reason::WrongPartition)) } else { Ok(known) }
     });
     match known {
-        Ok(known) => Welcome::Open(open(&known, session_id, asked_ms, via.now, out)),
+        Ok(known) => LogonOutcome::Open(open(&known, session_id, asked_ms, via.now, out)),
         Err(reject) => refuse(&reject, out),
     }
 }
 
-fn refuse(reject: &LogonReject, out: &mut Vec<u8>) -> Welcome {
+fn refuse(reject: &LogonReject, out: &mut Vec<u8>) -> LogonOutcome {
     put_frame(reject, out);
-    Welcome::Refused(reject.reason)
+    LogonOutcome::Refused(reject.reason)
 }
 
 fn open(

@@ -49,7 +49,7 @@ pub enum Intake {
 
 /// A message of a session that is logged on.
 #[derive(Clone, Copy, Debug)]
-pub struct Said<'a> {
+pub struct SessionMessage<'a> {
     /// The message.
     pub message: &'a ClientMessage<'a>,
     /// Its header and body.
@@ -83,7 +83,12 @@ pub trait Protocol: Send {
     fn serves(message: &ClientMessage<'_>) -> bool;
 
     /// Takes a message that the protocol serves.
-    fn take(&mut self, link: &mut Link<Self::State>, said: Said<'_>, now: Nanos) -> Intake;
+    fn take(
+        &mut self,
+        link: &mut Link<Self::State>,
+        said: SessionMessage<'_>,
+        now: Nanos,
+    ) -> Intake;
 
     /// Produces output, within a bound, for connections that have room; returns how much it did.
     fn produce(&mut self, links: &mut Links<Self::State>, now: Nanos) -> usize;

@@ -29,7 +29,7 @@ const VERIFICATION_BURST: u64 = 64;
 
 /// The connection and the time of a received message.
 #[derive(Clone, Copy, Debug)]
-pub struct Via {
+pub struct MessageOrigin {
     /// The connection.
     pub connection: ConnectionId,
     /// The time.
@@ -38,7 +38,7 @@ pub struct Via {
 
 /// The request of a logon, of either kind, with its resume points in the form of its protocol.
 #[derive(Clone, Debug)]
-pub struct Asked<P> {
+pub struct LogonRequest<P> {
     /// The session.
     pub session_id: SessionId,
     /// The heartbeat interval asked for, in milliseconds.
@@ -49,11 +49,11 @@ pub struct Asked<P> {
     pub points: P,
 }
 
-impl<P> Asked<P> {
+impl<P> LogonRequest<P> {
     /// Returns the request of a logon by API key.
     #[must_use]
-    pub fn of_logon(logon: &Logon, points: P) -> Asked<P> {
-        Asked {
+    pub fn of_logon(logon: &Logon, points: P) -> LogonRequest<P> {
+        LogonRequest {
             session_id: logon.session_id,
             heartbeat_interval_ms: logon.heartbeat_interval_ms,
             cancel_on_disconnect: logon.cancel_on_disconnect,
@@ -63,8 +63,8 @@ impl<P> Asked<P> {
 
     /// Returns the request of a logon by signature.
     #[must_use]
-    pub fn of_signed(logon: &SignedLogon, points: P) -> Asked<P> {
-        Asked {
+    pub fn of_signed(logon: &SignedLogon, points: P) -> LogonRequest<P> {
+        LogonRequest {
             session_id: logon.session_id,
             heartbeat_interval_ms: logon.heartbeat_interval_ms,
             cancel_on_disconnect: logon.cancel_on_disconnect,
@@ -119,7 +119,11 @@ impl Reception {
     ///
     /// # Errors
     /// [`Reason::TooManyChallenges`] if the connection has the maximum open.
-    pub fn challenge(&mut self, session_id: SessionId, via: Via) -> Result<Challenge, LogonReject> {
+    pub fn challenge(
+        &mut self,
+        session_id: SessionId,
+        via: MessageOrigin,
+    ) -> Result<Challenge, LogonReject> {
         let mut nonce = Nonce([0; 32]);
         self.rng.fill(&mut nonce.0);
         if self.challenges.open(via.connection, session_id, nonce, via.now) {
@@ -133,7 +137,11 @@ impl Reception {
     ///
     /// # Errors
     /// As for [`Directory::authenticate`].
-    pub fn prove_by_key(&mut self, logon: &Logon, via: Via) -> Result<KnownSession, LogonReject> {
+    pub fn prove_by_key(
+        &mut self,
+        logon: &Logon,
+        via: MessageOrigin,
+    ) -> Result<KnownSession, LogonReject> {
         let proof = Proof::ApiKey(&logon.api_key);
         let known = self.directory.authenticate(logon.session_id, proof, via.now);
         known.map_err(|reason| refusal(logon.session_id, reason))
@@ -152,7 +160,7 @@ impl Reception {
         &mut self,
         raw: &RawMessage<'_>,
         logon: &SignedLogon,
-        via: Via,
+        via: MessageOrigin,
     ) -> Option<Result<KnownSession, LogonReject>> {
         let text = |node_id, nonce| signed_text(node_id, nonce, raw).expect("it was decoded");
         self.prove_by_signed_text(logon, text, via)
@@ -167,7 +175,7 @@ impl Reception {
         &mut self,
         logon: &SignedLogon,
         text: impl FnOnce(NodeId, Nonce) -> Vec<u8>,
-        via: Via,
+        via: MessageOrigin,
     ) -> Option<Result<KnownSession, LogonReject>> {
         if !self.verification_rate.take(via.now) {
             return None;

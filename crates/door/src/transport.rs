@@ -29,7 +29,7 @@ pub struct TlsTransport {
 
 /// The result of a read.
 #[derive(Clone, Copy, Debug)]
-pub struct Got {
+pub struct Received {
     /// Bytes read.
     pub len: usize,
     /// True if another read may return more before the socket's next event.
@@ -40,7 +40,7 @@ pub struct Got {
 
 /// The result of a write.
 #[derive(Clone, Copy, Debug)]
-pub struct Put {
+pub struct Sent {
     /// Bytes taken.
     pub len: usize,
     /// True if the socket took any bytes.
@@ -73,7 +73,7 @@ impl Transport {
     ///
     /// # Errors
     /// The end of the connection, after all bytes before it were read.
-    pub fn read(&mut self, room: &mut [u8], sealed: &mut [u8]) -> Result<Got, Ending> {
+    pub fn read(&mut self, room: &mut [u8], sealed: &mut [u8]) -> Result<Received, Ending> {
         match self {
             Transport::Plain(stream) => read_plain(stream, room),
             Transport::Tls(tls) => tls.read(room, sealed),
@@ -84,12 +84,12 @@ impl Transport {
     ///
     /// # Errors
     /// The end of the connection.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<Put, Ending> {
+    pub fn write(&mut self, bytes: &[u8]) -> Result<Sent, Ending> {
         match self {
             Transport::Plain(stream) => write_plain(stream, bytes),
             Transport::Tls(tls) => {
                 let put = tls.link.write(&mut tls.stream, bytes).map_err(|_| Ending::Closed)?;
-                Ok(Put { len: put.len, moved: put.moved, blocked: put.blocked })
+                Ok(Sent { len: put.len, moved: put.moved, blocked: put.blocked })
             }
         }
     }
@@ -119,23 +119,23 @@ impl Transport {
     }
 }
 
-fn read_plain(stream: &mut impl Read, room: &mut [u8]) -> Result<Got, Ending> {
+fn read_plain(stream: &mut impl Read, room: &mut [u8]) -> Result<Received, Ending> {
     match stream.read(room) {
         Ok(0) => Err(Ending::Closed),
         // Edge-triggered: a short read emptied the socket, so the next bytes raise an event.
-        Ok(len) => Ok(Got { len, more: len == room.len(), moved: true }),
+        Ok(len) => Ok(Received { len, more: len == room.len(), moved: true }),
         Err(error) if error.kind() == ErrorKind::WouldBlock => {
-            Ok(Got { len: 0, more: false, moved: false })
+            Ok(Received { len: 0, more: false, moved: false })
         }
         Err(error) if error.kind() == ErrorKind::Interrupted => {
-            Ok(Got { len: 0, more: true, moved: false })
+            Ok(Received { len: 0, more: true, moved: false })
         }
         Err(_) => Err(Ending::Closed),
     }
 }
 
-fn write_plain(stream: &mut impl Write, bytes: &[u8]) -> Result<Put, Ending> {
-    let mut put = Put { len: 0, moved: false, blocked: false };
+fn write_plain(stream: &mut impl Write, bytes: &[u8]) -> Result<Sent, Ending> {
+    let mut put = Sent { len: 0, moved: false, blocked: false };
     while put.len < bytes.len() {
         match stream.write(&bytes[put.len..]) {
             Ok(0) => return Err(Ending::Closed),
@@ -155,9 +155,9 @@ fn write_plain(stream: &mut impl Write, bytes: &[u8]) -> Result<Put, Ending> {
 }
 
 impl TlsTransport {
-    fn read(&mut self, room: &mut [u8], sealed: &mut [u8]) -> Result<Got, Ending> {
+    fn read(&mut self, room: &mut [u8], sealed: &mut [u8]) -> Result<Received, Ending> {
         match self.link.read(&mut self.stream, room, sealed) {
-            Ok(taken) => Ok(Got { len: taken.len, more: taken.more, moved: taken.moved }),
+            Ok(taken) => Ok(Received { len: taken.len, more: taken.more, moved: taken.moved }),
             Err(LinkError::Closed | LinkError::Io(_)) => Err(Ending::Closed),
             Err(LinkError::Truncated) => Err(Ending::Truncated),
             Err(LinkError::Tls(_)) => {

@@ -16,7 +16,7 @@ use ed25519_dalek::{Signer as _, SigningKey};
 use weir_door::lobby::LobbyLimits;
 use weir_door::{
     Door, DoorFigures, DoorLimits, DoorReport, Intake, Limits, Link, Links, Listener,
-    ListenerParts, Protocol, Said, Terms,
+    ListenerParts, Protocol, SessionMessage, Terms,
 };
 use weir_io::SeededRng;
 use weir_runtime::{Agent as _, Poller as _};
@@ -90,7 +90,7 @@ impl Protocol for Echo {
         matches!(message, ClientMessage::AddCredit(_))
     }
 
-    fn take(&mut self, link: &mut Link<u32>, said: Said<'_>, _now: Nanos) -> Intake {
+    fn take(&mut self, link: &mut Link<u32>, said: SessionMessage<'_>, _now: Nanos) -> Intake {
         let ClientMessage::AddCredit(more) = said.message else { unreachable!("not served") };
         if self.scene().is_held {
             return Intake::Wait;
@@ -242,7 +242,7 @@ impl Stand {
     fn log_on(&mut self, id: SessionId) -> Peer {
         let mut peer = self.connect();
         peer.send(|out| put_logon(&logon(id), &[], out));
-        assert_eq!(peer.next(self), Got::LogonAck(id));
+        assert_eq!(peer.next(self), Received::LogonAck(id));
         peer
     }
 
@@ -263,7 +263,7 @@ fn logon(id: SessionId) -> Logon {
 
 /// A message as far as these tests look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Got {
+enum Received {
     LogonAck(SessionId),
     LogonReject(Reason),
     Challenge(Challenge),
@@ -312,7 +312,7 @@ impl Peer {
     }
 
     /// The next message; the listener works until there is one.
-    fn next(&mut self, stand: &mut Stand) -> Got {
+    fn next(&mut self, stand: &mut Stand) -> Received {
         for _ in 0..1_000 {
             let input = &self.input[self.consumed..];
             if let Framing::Frame { len, message } = next_frame(input, 64 * 1024) {
@@ -324,7 +324,7 @@ impl Peer {
                 continue;
             }
             if self.is_closed {
-                return Got::Closed;
+                return Received::Closed;
             }
             stand.work();
         }
@@ -332,9 +332,9 @@ impl Peer {
     }
 
     /// The last two messages before the end.
-    fn last(&mut self, stand: &mut Stand) -> [Got; 2] {
-        let mut last = [Got::Closed; 2];
-        while last[1] != Got::Closed || last[0] == Got::Closed {
+    fn last(&mut self, stand: &mut Stand) -> [Received; 2] {
+        let mut last = [Received::Closed; 2];
+        while last[1] != Received::Closed || last[0] == Received::Closed {
             last = [last[1], self.next(stand)];
         }
         last
@@ -347,14 +347,14 @@ impl Peer {
     }
 }
 
-fn got(message: &NodeMessage<'_>) -> Got {
+fn got(message: &NodeMessage<'_>) -> Received {
     match message {
-        NodeMessage::LogonAck(ack, _) => Got::LogonAck(ack.session_id),
-        NodeMessage::LogonReject(reject) => Got::LogonReject(reject.reason),
-        NodeMessage::Challenge(challenge) => Got::Challenge(*challenge),
-        NodeMessage::Heartbeat(_) => Got::Heartbeat,
-        NodeMessage::Reject(reject) => Got::Reject(reject.reason),
-        NodeMessage::Logout(logout) => Got::Logout(logout.session_id, logout.reason),
+        NodeMessage::LogonAck(ack, _) => Received::LogonAck(ack.session_id),
+        NodeMessage::LogonReject(reject) => Received::LogonReject(reject.reason),
+        NodeMessage::Challenge(challenge) => Received::Challenge(*challenge),
+        NodeMessage::Heartbeat(_) => Received::Heartbeat,
+        NodeMessage::Reject(reject) => Received::Reject(reject.reason),
+        NodeMessage::Logout(logout) => Received::Logout(logout.session_id, logout.reason),
         other => panic!("unexpected: {other:?}"),
     }
 }
@@ -364,10 +364,10 @@ fn a_session_logs_on_by_its_key_or_its_signature_and_its_messages_are_taken() {
     let mut stand = Stand::open();
     let mut alice = stand.log_on(ALICE);
     alice.ask(ALICE, 1, 2);
-    assert_eq!([alice.next(&mut stand), alice.next(&mut stand)], [Got::Heartbeat; 2]);
+    assert_eq!([alice.next(&mut stand), alice.next(&mut stand)], [Received::Heartbeat; 2]);
     let mut signer = stand.connect();
     signer.send(|out| put_frame(&ChallengeRequest { session_id: SIGNER }, out));
-    let Got::Challenge(challenge) = signer.next(&mut stand) else { panic!("no challenge") };
+    let Received::Challenge(challenge) = signer.next(&mut stand) else { panic!("no challenge") };
     let logon = SignedLogon {
         signature: Signature([0; 64]),
         session_id: SIGNER,
@@ -376,7 +376,7 @@ fn a_session_logs_on_by_its_key_or_its_signature_and_its_messages_are_taken() {
     };
     let sign = |text: &[u8]| Signature(signing_key().sign(text).to_bytes());
     signer.send(|out| put_answer(&challenge, logon, &[], sign, out));
-    assert_eq!(signer.next(&mut stand), Got::LogonAck(SIGNER));
+    assert_eq!(signer.next(&mut stand), Received::LogonAck(SIGNER));
     stand.passes(50_000_000);
     let DoorReport { connections, sessions, accepted, .. } = stand.report();
     assert_eq!((connections, sessions, accepted), (2, 2, 2));
@@ -396,7 +396,7 @@ fn a_logon_that_is_refused_is_told_the_reason_and_counted() {
     for (logon, reason) in cases {
         let mut peer = stand.connect();
         peer.send(|out| put_logon(&logon, &[], out));
-        assert_eq!(peer.next(&mut stand), Got::LogonReject(reason));
+        assert_eq!(peer.next(&mut stand), Received::LogonReject(reason));
     }
     assert_eq!(stand.report().logons_refused, 4);
 }
@@ -408,17 +408,17 @@ fn a_connection_has_one_guess_of_a_key_and_fifteen_other_logons_that_are_refused
     let mut guesser = stand.connect();
     let guess = Logon { api_key: ApiKey([1; 32]), ..logon(BOB) };
     guesser.send(|out| (0..2).for_each(|_| put_logon(&guess, &[], out)));
-    assert_eq!(guesser.next(&mut stand), Got::LogonReject(Reason::UnknownKey));
-    let told = Got::Logout(SessionId::NONE, Reason::UnknownKey);
-    assert_eq!([guesser.next(&mut stand), guesser.next(&mut stand)], [told, Got::Closed]);
+    assert_eq!(guesser.next(&mut stand), Received::LogonReject(Reason::UnknownKey));
+    let told = Received::Logout(SessionId::NONE, Reason::UnknownKey);
+    assert_eq!([guesser.next(&mut stand), guesser.next(&mut stand)], [told, Received::Closed]);
 
     let mut stubborn = stand.connect();
     stubborn.send(|out| (0..17).for_each(|_| put_logon(&logon(ALICE), &[], out)));
     for _ in 0..16 {
-        assert_eq!(stubborn.next(&mut stand), Got::LogonReject(Reason::AlreadyLoggedOn));
+        assert_eq!(stubborn.next(&mut stand), Received::LogonReject(Reason::AlreadyLoggedOn));
     }
-    let told = Got::Logout(SessionId::NONE, Reason::TooManyErrors);
-    assert_eq!([stubborn.next(&mut stand), stubborn.next(&mut stand)], [told, Got::Closed]);
+    let told = Received::Logout(SessionId::NONE, Reason::TooManyErrors);
+    assert_eq!([stubborn.next(&mut stand), stubborn.next(&mut stand)], [told, Received::Closed]);
     assert_eq!((stand.report().logons_refused, stand.report().ended), (17, 2));
 }
 
@@ -428,7 +428,7 @@ fn a_door_has_so_many_connections_and_one_that_leaves_makes_room() {
     let first = stand.connect();
     let _second = stand.connect();
     let mut third = stand.connect();
-    assert_eq!(third.next(&mut stand), Got::Closed);
+    assert_eq!(third.next(&mut stand), Received::Closed);
     assert_eq!(stand.report().connections_refused, 1);
     drop(first);
     while stand.scene().gone.is_empty() {
@@ -444,10 +444,10 @@ fn an_address_has_so_many_connections_without_a_session_and_a_further_one_is_tol
     let mut first = stand.connect();
     let _second = stand.connect();
     let mut third = stand.connect();
-    let told = Got::Logout(SessionId::NONE, Reason::TooManyConnections);
-    assert_eq!([third.next(&mut stand), third.next(&mut stand)], [told, Got::Closed]);
+    let told = Received::Logout(SessionId::NONE, Reason::TooManyConnections);
+    assert_eq!([third.next(&mut stand), third.next(&mut stand)], [told, Received::Closed]);
     first.send(|out| put_logon(&logon(ALICE), &[], out));
-    assert_eq!(first.next(&mut stand), Got::LogonAck(ALICE));
+    assert_eq!(first.next(&mut stand), Received::LogonAck(ALICE));
     let mut fourth = stand.connect();
     assert!(fourth.is_quiet(&mut stand));
     let DoorReport { accepted, address_refused, connections_refused, .. } = stand.report();
@@ -461,8 +461,8 @@ fn a_connection_that_does_not_log_on_in_time_is_told_so() {
     stand.passes(10 * SECOND);
     assert!(peer.is_quiet(&mut stand));
     stand.passes(SECOND);
-    let told = Got::Logout(SessionId::NONE, Reason::LogonTimeout);
-    assert_eq!([peer.next(&mut stand), peer.next(&mut stand)], [told, Got::Closed]);
+    let told = Received::Logout(SessionId::NONE, Reason::LogonTimeout);
+    assert_eq!([peer.next(&mut stand), peer.next(&mut stand)], [told, Received::Closed]);
     assert_eq!((stand.report().logon_timeouts, stand.report().ended), (1, 1));
 }
 
@@ -474,12 +474,12 @@ fn a_silent_session_gets_heartbeats_and_then_its_end() {
     for _ in 0..4 {
         stand.passes(SECOND);
         alive.send(|out| put_frame(&beat(BOB, Nanos(1)), out));
-        assert_eq!(alive.next(&mut stand), Got::Heartbeat);
+        assert_eq!(alive.next(&mut stand), Received::Heartbeat);
         stand.work();
     }
-    assert_eq!([silent.next(&mut stand), silent.next(&mut stand)], [Got::Heartbeat; 2]);
-    let told = Got::Logout(ALICE, Reason::HeartbeatLost);
-    assert_eq!([silent.next(&mut stand), silent.next(&mut stand)], [told, Got::Closed]);
+    assert_eq!([silent.next(&mut stand), silent.next(&mut stand)], [Received::Heartbeat; 2]);
+    let told = Received::Logout(ALICE, Reason::HeartbeatLost);
+    assert_eq!([silent.next(&mut stand), silent.next(&mut stand)], [told, Received::Closed]);
     assert_eq!(stand.scene().gone, [ALICE]);
     stand.log_on(ALICE);
 }
@@ -501,7 +501,7 @@ fn a_session_ends_when_its_key_expires_and_when_a_definition_takes_key_or_rights
         let mut alice = stand.log_on(ALICE);
         stand.define(definition);
         stand.passes(2 * SECOND);
-        let told = reason.map_or(Got::Heartbeat, |reason| Got::Logout(ALICE, reason));
+        let told = reason.map_or(Received::Heartbeat, |reason| Received::Logout(ALICE, reason));
         assert_eq!(alice.next(&mut stand), told, "{definition:?}");
         assert_eq!(stand.report().keys_ended, u64::from(reason.is_some()));
         assert_eq!(alice.is_quiet(&mut stand), reason.is_none());
@@ -522,8 +522,8 @@ fn a_peer_that_does_not_read_is_sent_no_more_than_fits_and_is_cut_in_time() {
     // It is not silent while nothing is read from it.
     slow.ask(ALICE, 2, 1);
     assert_eq!(stand.scene().taken, 1);
-    let told = Got::Logout(ALICE, Reason::SlowConsumer);
-    assert_eq!(slow.last(&mut stand), [told, Got::Closed]);
+    let told = Received::Logout(ALICE, Reason::SlowConsumer);
+    assert_eq!(slow.last(&mut stand), [told, Received::Closed]);
 }
 
 #[test]
@@ -536,7 +536,7 @@ fn a_peer_that_reads_again_gets_all_that_it_asked_for() {
     late.ask(ALICE, 2, 1);
     let mut count = 0;
     while count < 200_001 {
-        assert_eq!(late.next(&mut stand), Got::Heartbeat);
+        assert_eq!(late.next(&mut stand), Received::Heartbeat);
         count += 1;
     }
     assert_eq!(stand.scene().taken, 2);
@@ -557,8 +557,8 @@ fn bytes_that_are_no_frames_get_the_reason_and_the_end() {
         let mut stand = Stand::open();
         let mut peer = stand.connect();
         peer.send(|out| *out = bytes);
-        let told = Got::Logout(SessionId::NONE, reason);
-        assert_eq!([peer.next(&mut stand), peer.next(&mut stand)], [told, Got::Closed]);
+        let told = Received::Logout(SessionId::NONE, reason);
+        assert_eq!([peer.next(&mut stand), peer.next(&mut stand)], [told, Received::Closed]);
         assert_eq!((stand.report().malformed, stand.report().ended), (1, 1));
     }
 }
@@ -568,19 +568,19 @@ fn a_message_out_of_place_is_refused_and_sixteen_end_the_connection() {
     let mut stand = Stand::open();
     let mut alice = stand.log_on(ALICE);
     alice.ask(BOB, 1, 1);
-    assert_eq!(alice.next(&mut stand), Got::Reject(Reason::NotLoggedOn));
+    assert_eq!(alice.next(&mut stand), Received::Reject(Reason::NotLoggedOn));
     alice.ask(ALICE, 0, 1);
-    assert_eq!(alice.next(&mut stand), Got::Reject(Reason::FieldOutOfRange));
+    assert_eq!(alice.next(&mut stand), Received::Reject(Reason::FieldOutOfRange));
     let detach = DetachSubscription { correlation_id: 1, session_id: ALICE, handle: 1 };
     alice.send(|out| put_frame(&detach, out));
-    assert_eq!(alice.next(&mut stand), Got::Reject(Reason::NotServedHere));
+    assert_eq!(alice.next(&mut stand), Received::Reject(Reason::NotServedHere));
     alice.ask(ALICE, 1, 1);
-    assert_eq!(alice.next(&mut stand), Got::Heartbeat);
+    assert_eq!(alice.next(&mut stand), Received::Heartbeat);
     for _ in 3..16 {
         alice.ask(ALICE, 0, 1);
-        assert_eq!(alice.next(&mut stand), Got::Reject(Reason::FieldOutOfRange));
+        assert_eq!(alice.next(&mut stand), Received::Reject(Reason::FieldOutOfRange));
     }
-    assert_eq!(alice.next(&mut stand), Got::Logout(ALICE, Reason::TooManyErrors));
+    assert_eq!(alice.next(&mut stand), Received::Logout(ALICE, Reason::TooManyErrors));
     assert_eq!((stand.report().malformed, stand.report().ended), (16, 1));
 }
 
@@ -596,7 +596,7 @@ fn a_message_without_room_waits_and_keeps_those_behind_it() {
     }
     // It is not silent: its bytes are there and not taken.
     stand.passes(20 * SECOND);
-    assert_eq!(alice.next(&mut stand), Got::Heartbeat);
+    assert_eq!(alice.next(&mut stand), Received::Heartbeat);
     assert_eq!(stand.scene().taken, 0);
     let soon = Nanos(stand.now.0 + SECOND / 1_000);
     assert!(stand.listener.next_deadline(stand.now).is_some_and(|at| at < soon));
@@ -605,11 +605,11 @@ fn a_message_without_room_waits_and_keeps_those_behind_it() {
     // Its silence counts from now on, although its last bytes came long ago.
     stand.passes(SECOND / 10);
     assert_eq!(stand.scene().taken, 2);
-    assert_eq!([alice.next(&mut stand), alice.next(&mut stand)], [Got::Heartbeat; 2]);
+    assert_eq!([alice.next(&mut stand), alice.next(&mut stand)], [Received::Heartbeat; 2]);
     stand.passes(2 * SECOND);
-    assert_eq!(alice.next(&mut stand), Got::Heartbeat);
+    assert_eq!(alice.next(&mut stand), Received::Heartbeat);
     stand.passes(SECOND);
-    assert_eq!(alice.next(&mut stand), Got::Logout(ALICE, Reason::HeartbeatLost));
+    assert_eq!(alice.next(&mut stand), Received::Logout(ALICE, Reason::HeartbeatLost));
 }
 
 #[test]
@@ -640,8 +640,8 @@ fn a_stop_tells_every_peer_and_a_node_that_drains_takes_no_more() {
     stand.work();
     assert_eq!(stand.report().accepted, 2);
     assert!(stand.listener.stop(stand.now));
-    assert_eq!(alice.next(&mut stand), Got::Logout(ALICE, Reason::Stopping));
-    assert_eq!(stranger.next(&mut stand), Got::Logout(SessionId::NONE, Reason::Stopping));
+    assert_eq!(alice.next(&mut stand), Received::Logout(ALICE, Reason::Stopping));
+    assert_eq!(stranger.next(&mut stand), Received::Logout(SessionId::NONE, Reason::Stopping));
     assert_eq!(stand.report().ended, 0);
     drop(late);
 }
@@ -652,8 +652,8 @@ fn a_logout_is_answered_and_the_session_can_log_on_again() {
     let mut alice = stand.log_on(ALICE);
     let logout = Logout { session_id: ALICE, reason: Reason::LogoutRequested };
     alice.send(|out| put_frame(&logout, out));
-    let told = Got::Logout(ALICE, Reason::LogoutRequested);
-    assert_eq!([alice.next(&mut stand), alice.next(&mut stand)], [told, Got::Closed]);
+    let told = Received::Logout(ALICE, Reason::LogoutRequested);
+    assert_eq!([alice.next(&mut stand), alice.next(&mut stand)], [told, Received::Closed]);
     stand.log_on(ALICE);
     assert_eq!(stand.report().ended, 0);
 }
@@ -677,7 +677,7 @@ fn a_signed_logon_that_waits_is_taken_before_those_that_come_later() {
     };
     let mut signer = stand.connect();
     signer.send(|out| put_frame(&ChallengeRequest { session_id: SIGNER }, out));
-    let Got::Challenge(challenge) = signer.next(&mut stand) else { panic!("no challenge") };
+    let Received::Challenge(challenge) = signer.next(&mut stand) else { panic!("no challenge") };
     // Strangers use up the verifications of now.
     let mut strangers: Vec<_> = (0..5).map(|_| stranger(&mut stand, 15)).collect();
     while stand.report().back_pressure == 0 {
@@ -690,6 +690,6 @@ fn a_signed_logon_that_waits_is_taken_before_those_that_come_later() {
         strangers.push(stranger(&mut stand, 1));
         stand.passes(1_000_000);
     }
-    assert_eq!(signer.next(&mut stand), Got::LogonAck(SIGNER));
+    assert_eq!(signer.next(&mut stand), Received::LogonAck(SIGNER));
     assert_eq!(stand.now, Nanos(SECOND + 30_000_000), "no time passed without strangers");
 }

@@ -13,7 +13,7 @@ use weir_tls::link::SCRATCH_LEN;
 use weir_types::{Nanos, SessionId};
 use weir_wire::report::StageTimes;
 
-use crate::protocol::{Answer, EventRecord, Protocol, Step};
+use crate::protocol::{Answer, EventRecord, InputState, Protocol};
 
 /// The input buffer's size in bytes: many small messages, or one of the longest.
 const INPUT_LEN: usize = 64 * 1024;
@@ -70,7 +70,7 @@ pub struct Input {
 impl Input {
     /// Reads the next message; its bytes are consumed by [`Input::consume`].
     #[inline]
-    pub(crate) fn next(&self, protocol: Protocol) -> Step<'_> {
+    pub(crate) fn next(&self, protocol: Protocol) -> InputState<'_> {
         protocol.next(self.bytes())
     }
 

@@ -5,7 +5,7 @@
 //! together at a limited number of records per cycle, and nothing waits for it. A stream that falls
 //! behind the retained records is ended with the record from which it can begin again.
 
-use weir_partition::lineage::{Stand, Verdict};
+use weir_partition::lineage::{ReaderPosition, Verdict};
 use weir_types::{CopyNo, Epoch, FirmId, Nanos, Reason, Role, SessionId, Switch};
 use weir_wire::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
 
@@ -124,12 +124,15 @@ impl Gateway {
         let index = &self.copies.feed_port(key.feed, key.port).index;
         let first = request.from_copy_no;
         let next = events.next_record();
-        let other_from =
-            match trail.judge(Stand { epoch: request.epoch, next: first.0 }, next, lineage) {
-                Verdict::Same => None,
-                Verdict::OtherFrom(number) => Some(number),
-                Verdict::Unknown => Some(index.floor()),
-            };
+        let other_from = match trail.judge(
+            ReaderPosition { epoch: request.epoch, next: first.0 },
+            next,
+            lineage,
+        ) {
+            Verdict::Same => None,
+            Verdict::OtherFrom(number) => Some(number),
+            Verdict::Unknown => Some(index.floor()),
+        };
         let range = index.floor()..=next;
         if let Some(other_from) = other_from {
             let state = self.state_of(key, Reason::ResumeOtherHistory);

@@ -16,13 +16,13 @@ use weir_wire::{Command, Destination, Request};
 use super::Gateway;
 use super::connection::{Connection, ReadOutcome};
 use super::fairness::{MESSAGES_MAX, OF_A_STRANGER, Pace, STRANGERS_MAX, Share};
-use super::protocol::{Inbound, Refusal, Step, Tokens};
+use super::protocol::{Inbound, InputState, Refusal, Tokens};
 use super::refusals::{put_malformed, put_reject};
 use super::sessions::Session;
 
 /// The outcome of taking a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum IntakeOutcome {
     /// It was processed.
     Done,
     /// Its destination is full: the connection keeps it and waits.
@@ -122,20 +122,20 @@ impl Gateway {
                 break;
             }
             match input.next(connection.protocol) {
-                Step::Incomplete => break,
-                Step::Broken(reason) => {
+                InputState::Incomplete => break,
+                InputState::Broken(reason) => {
                     self.counters.broken_streams += 1;
                     self.close(connection, reason, now);
                 }
-                Step::Message { len, message } => {
+                InputState::Message { len, message } => {
                     match self.take_message(connection, message, now) {
-                        Taken::Done => {}
-                        Taken::NoRoom => {
+                        IntakeOutcome::Done => {}
+                        IntakeOutcome::NoRoom => {
                             self.counters.back_pressure += 1;
                             connection.must_wait = true;
                             break;
                         }
-                        Taken::TooSoon => {
+                        IntakeOutcome::TooSoon => {
                             self.counters.held_to_rate += u64::from(!waited || messages > 0);
                             connection.must_wait = true;
                             // The waiting message was received, so the connection is not silent.
@@ -158,7 +158,7 @@ impl Gateway {
         connection: &mut Connection,
         message: Inbound<'_>,
         now: Nanos,
-    ) -> Taken {
+    ) -> IntakeOutcome {
         match message {
             Inbound::Request(request) => return self.take_request(connection, &request, now),
             Inbound::Fetch(fetch, tokens) => return self.take_fetch(connection, &fetch, tokens),
@@ -185,19 +185,24 @@ impl Gateway {
                 self.refuse_malformed(connection, refusal, reason, now);
             }
         }
-        Taken::Done
+        IntakeOutcome::Done
     }
 
-    fn take_request(&mut self, from: &mut Connection, request: &Request, now: Nanos) -> Taken {
+    fn take_request(
+        &mut self,
+        from: &mut Connection,
+        request: &Request,
+        now: Nanos,
+    ) -> IntakeOutcome {
         let session_id = request.session_id();
         let Some(session) = self.sessions.logged_on(session_id, from.id) else {
             self.refuse(from, request, Reason::NotLoggedOn);
-            return Taken::Done;
+            return IntakeOutcome::Done;
         };
         session.heard_at = now;
         if !may_send(session.role, request) {
             self.refuse(from, request, Reason::NotEntitled);
-            return Taken::Done;
+            return IntakeOutcome::Done;
         }
         let has_room = session.has_window();
         // The control partition takes no orders.
@@ -205,23 +210,23 @@ impl Gateway {
         if let Some(field) = field_out_of_range(request) {
             let refusal = Refusal { field, ..Refusal::of(request) };
             self.put_reject(from, refusal, Reason::FieldOutOfRange);
-            return Taken::Done;
+            return IntakeOutcome::Done;
         }
         if !has_room {
             self.counters.in_flight_refused += 1;
             self.refuse(from, request, Reason::TooManyInFlight);
-            return Taken::Done;
+            return IntakeOutcome::Done;
         }
         let port = match self.route(request.destination()) {
             Ok(port) => port,
             Err(reason) => {
                 self.refuse(from, request, reason);
-                return Taken::Done;
+                return IntakeOutcome::Done;
             }
         };
-        let Some(pace) = pace else { return Taken::TooSoon };
+        let Some(pace) = pace else { return IntakeOutcome::TooSoon };
         let taken = self.submit(port, from, Command::Request(*request));
-        if taken == Taken::Done
+        if taken == IntakeOutcome::Done
             && let Some(session) = self.sessions.get_mut(session_id)
         {
             session.in_flight += 1;
@@ -245,15 +250,15 @@ impl Gateway {
         port.ok_or(Reason::WrongPartition)
     }
 
-    fn submit(&mut self, port: usize, from: &Connection, command: Command) -> Taken {
+    fn submit(&mut self, port: usize, from: &Connection, command: Command) -> IntakeOutcome {
         // The loss of a session is sequenced before any request of the session after its return.
         self.submit_losses();
         if !self.losses.is_empty() {
-            return Taken::NoRoom;
+            return IntakeOutcome::NoRoom;
         }
         let ring = &mut self.ports[port].ring;
         if ring.submissions.is_full() {
-            return Taken::NoRoom;
+            return IntakeOutcome::NoRoom;
         }
         let trace = if self.recorder.is_enabled() { self.trace_ids.next() } else { TraceId::NONE };
         self.recorder.record_at(trace, Point::Ingress, from.ingress);
@@ -262,7 +267,7 @@ impl Gateway {
         assert!(ring.submissions.push(submission).is_ok(), "a ring with room takes one more");
         self.ports[port].handed_over = true;
         self.counters.requests += 1;
-        Taken::Done
+        IntakeOutcome::Done
     }
 
     fn take_fetch(
@@ -270,21 +275,21 @@ impl Gateway {
         from: &mut Connection,
         fetch: &FetchOrders,
         tokens: Tokens<'_>,
-    ) -> Taken {
+    ) -> IntakeOutcome {
         let Some(session) = self.sessions.logged_on(fetch.session_id, from.id) else {
             self.put_reject(from, Refusal::of_fetch(fetch), Reason::NotLoggedOn);
-            return Taken::Done;
+            return IntakeOutcome::Done;
         };
         let Some(entitlement) = entitlement_of(session.role, session.firm_id) else {
             self.put_reject(from, Refusal::of_fetch(fetch), Reason::NotEntitled);
-            return Taken::Done;
+            return IntakeOutcome::Done;
         };
         let (token, min_token) = (tokens.token.to_vec(), tokens.min_token.to_vec());
         let fetch = Fetch { connection: from.id, fetch: *fetch, token, min_token, entitlement };
         if self.delivery.ask(DeliveryRequest::Fetch(Box::new(fetch))) {
-            Taken::Done
+            IntakeOutcome::Done
         } else {
-            Taken::NoRoom
+            IntakeOutcome::NoRoom
         }
     }
 
@@ -295,12 +300,12 @@ impl Gateway {
         from: &mut Connection,
         request: DeliveryRequest,
         refusal: Refusal,
-    ) -> Taken {
+    ) -> IntakeOutcome {
         if self.sessions.logged_on(refusal.session_id, from.id).is_none() {
             self.put_reject(from, refusal, Reason::NotLoggedOn);
-            return Taken::Done;
+            return IntakeOutcome::Done;
         }
-        if self.delivery.ask(request) { Taken::Done } else { Taken::NoRoom }
+        if self.delivery.ask(request) { IntakeOutcome::Done } else { IntakeOutcome::NoRoom }
     }
 
     fn refuse(&mut self, to: &mut Connection, request: &Request, reason: Reason) {

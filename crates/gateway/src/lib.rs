@@ -67,7 +67,7 @@ use weir_door::reader_rings::DeliveryPort;
 use weir_door::reception::Reception;
 use weir_partition::event_reader::EventReader;
 use weir_partition::handoff::{PartitionPort, StageStamps};
-use weir_partition::lineage::{Lineage, Trail};
+use weir_partition::lineage::{Lineage, PassedEnds};
 use weir_partition::stage_clock::StageClock;
 use weir_runtime::Agent;
 use weir_runtime::Poller;
@@ -122,7 +122,7 @@ struct Port {
     /// The partition's epochs, as its events told them.
     lineage: Lineage,
     /// The points at which its records pass the ends of epochs.
-    trail: Trail,
+    trail: PassedEnds,
     /// The newest stage times taken off the ring.
     stamps: Option<StageStamps>,
     /// The last command whose answer was stamped.
@@ -170,7 +170,7 @@ pub mod fuzzing {
     pub use crate::opening::open;
     pub use weir_door::directory::KnownSession;
     pub use weir_door::lobby::Lobby;
-    pub use weir_door::reception::{Asked, Reception, Via};
+    pub use weir_door::reception::{LogonRequest, MessageOrigin, Reception};
 }
 
 /// The gateway.
@@ -224,7 +224,7 @@ impl Gateway {
             .into_iter()
             .map(|PortParts { ring, events }| Port {
                 ring,
-                trail: Trail::starting_at(events.next_record()),
+                trail: PassedEnds::starting_at(events.next_record()),
                 lineage: Lineage::new(events.epoch()),
                 events,
                 stamps: None,

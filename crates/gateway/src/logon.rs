@@ -1,8 +1,8 @@
 //! Session lifecycle: logon with resume, logout, and lost connections.
 
-use weir_door::directory::{KnownSession, Redefined};
+use weir_door::directory::{KnownSession, SessionChange};
 use weir_door::keys::Lock;
-use weir_door::reception::{Asked, Via};
+use weir_door::reception::{LogonRequest, MessageOrigin};
 use weir_door::socket::CLOSING_TIME;
 use weir_door::transport::Ending;
 use weir_partition::handoff::Submission;
@@ -13,10 +13,10 @@ use weir_wire::session::{Logon, LogonAck, LogonReject, PartitionState, SignedLog
 
 use super::Gateway;
 use super::connection::Connection;
-use super::intake::Taken;
+use super::intake::IntakeOutcome;
 use super::opening::open;
 use super::plant::{self, Plant};
-use super::protocol::{Answer, Inbound, ResumePoints, SignedText, Step};
+use super::protocol::{Answer, Inbound, InputState, ResumePoints, SignedText};
 use super::refusals::put_refused_logon;
 use super::sessions::{Behind, Session};
 
@@ -29,9 +29,9 @@ impl Gateway {
         points: ResumePoints<'_>,
         now: Nanos,
     ) {
-        let via = Via { connection: connection.id, now };
+        let via = MessageOrigin { connection: connection.id, now };
         let known = self.reception.prove_by_key(logon, via);
-        self.answer_logon(connection, known, Asked::of_logon(logon, points), now);
+        self.answer_logon(connection, known, LogonRequest::of_logon(logon, points), now);
     }
 
     /// Sends a challenge to any requester, whether or not the session exists, so as not to reveal
@@ -42,7 +42,8 @@ impl Gateway {
         session_id: SessionId,
         now: Nanos,
     ) {
-        match self.reception.challenge(session_id, Via { connection: connection.id, now }) {
+        match self.reception.challenge(session_id, MessageOrigin { connection: connection.id, now })
+        {
             Ok(challenge) => {
                 connection.put(&Answer::Challenge(&challenge));
                 self.counters.challenges += 1;
@@ -61,26 +62,26 @@ impl Gateway {
         points: ResumePoints<'_>,
         text: SignedText<'_>,
         now: Nanos,
-    ) -> Taken {
-        let via = Via { connection: connection.id, now };
+    ) -> IntakeOutcome {
+        let via = MessageOrigin { connection: connection.id, now };
         let text = |node_id, nonce| text.of_challenge(node_id, nonce);
         let Some(known) = self.reception.prove_by_signed_text(logon, text, via) else {
-            return Taken::NoRoom;
+            return IntakeOutcome::NoRoom;
         };
-        self.answer_logon(connection, known, Asked::of_signed(logon, points), now);
-        Taken::Done
+        self.answer_logon(connection, known, LogonRequest::of_signed(logon, points), now);
+        IntakeOutcome::Done
     }
 
     /// Opens the session of a newly arrived connection, or refuses with a reason. The newcomers'
     /// thread has verified the proof; the connection's input begins with the logon.
     pub(super) fn log_on_arrival(&mut self, connection: &mut Connection, lock: &Lock, now: Nanos) {
         let mut input = std::mem::take(&mut connection.input);
-        let Step::Message { len, message } = input.next(connection.protocol) else {
+        let InputState::Message { len, message } = input.next(connection.protocol) else {
             unreachable!("it was let in for this message")
         };
         let asked = match message {
-            Inbound::Logon(logon, points) => Asked::of_logon(&logon, points),
-            Inbound::SignedLogon(logon, points, _) => Asked::of_signed(&logon, points),
+            Inbound::Logon(logon, points) => LogonRequest::of_logon(&logon, points),
+            Inbound::SignedLogon(logon, points, _) => LogonRequest::of_signed(&logon, points),
             _ => unreachable!("it was let in for a logon"),
         };
         let known = self.reception.accept_proof(asked.session_id, lock);
@@ -94,7 +95,7 @@ impl Gateway {
         &mut self,
         connection: &mut Connection,
         known: Result<KnownSession, LogonReject>,
-        asked: Asked<ResumePoints<'_>>,
+        asked: LogonRequest<ResumePoints<'_>>,
         now: Nanos,
     ) {
         let session_id = asked.session_id;
@@ -103,7 +104,7 @@ impl Gateway {
             let port = ports.iter().position(|port| port.ring.partition_id == id)?;
             Some((port, &ports[port].lineage))
         };
-        let via = Via { connection: connection.id, now };
+        let via = MessageOrigin { connection: connection.id, now };
         let sessions = &mut self.sessions;
         let opened = known.and_then(|known| open(sessions, &known, asked, via, &lineage_of));
         match opened {
@@ -223,7 +224,7 @@ impl Gateway {
 
     /// Applies a new definition to a logged-on session. A session whose key was replaced is ended
     /// soon: the holder of the old key may be a thief.
-    pub(super) fn redefine(&mut self, redefined: &Redefined) {
+    pub(super) fn redefine(&mut self, redefined: &SessionChange) {
         let Some(session) = self.sessions.get_mut(redefined.session_id) else { return };
         session.valid_until = redefined.known.valid_until;
         session.in_flight_max = redefined.known.in_flight_max;

@@ -25,7 +25,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use weir_door::challenges::OpenChallenges;
 use weir_door::keys::Lock;
 use weir_door::lobby::Lobby;
-use weir_door::reception::{Reception, Via};
+use weir_door::reception::{MessageOrigin, Reception};
 use weir_door::socket::CLOSING_TIME;
 use weir_door::transport::{Ending, Transport};
 use weir_door::{Door, Entrance};
@@ -41,7 +41,7 @@ use super::connections::{Connections, FlushList, ReadList};
 use super::counters::GatewayCounters;
 use super::fairness::{OF_A_STRANGER, Share};
 use super::lines::{Lines, peer_of};
-use super::protocol::{Answer, Inbound, Protocol, Refusal, SignedText, Step};
+use super::protocol::{Answer, Inbound, InputState, Protocol, Refusal, SignedText};
 use super::refusals::{put_malformed, put_refused_logon, put_reject};
 use super::timer_wheel::TimerWheel;
 use super::timers::{STATUS_INTERVAL, after};
@@ -185,7 +185,7 @@ pub struct Newcomers {
 }
 
 /// The outcome of a message.
-enum Taken {
+enum NewcomerOutcome {
     Done,
     /// The limit of verifications is reached.
     NotNow,
@@ -352,20 +352,20 @@ impl Newcomers {
                 break;
             }
             match input.next(connection.protocol) {
-                Step::Incomplete => break,
-                Step::Broken(reason) => {
+                InputState::Incomplete => break,
+                InputState::Broken(reason) => {
                     self.counters.broken_streams += 1;
                     self.close(connection, reason, now);
                 }
-                Step::Message { len, message } => {
+                InputState::Message { len, message } => {
                     match self.take_message(connection, message, now) {
-                        Taken::Done => input.consume(len),
-                        Taken::NotNow => {
+                        NewcomerOutcome::Done => input.consume(len),
+                        NewcomerOutcome::NotNow => {
                             self.counters.back_pressure += 1;
                             connection.must_wait = true;
                             break;
                         }
-                        Taken::Proved(lock) => {
+                        NewcomerOutcome::Proved(lock) => {
                             opened = Some(lock);
                             break;
                         }
@@ -383,7 +383,7 @@ impl Newcomers {
         connection: &mut Connection,
         message: Inbound<'_>,
         now: Nanos,
-    ) -> Taken {
+    ) -> NewcomerOutcome {
         let (refusal, reason) = match message {
             Inbound::Logon(logon, _) => return self.log_on(connection, &logon, now),
             Inbound::SignedLogon(logon, _, text) => {
@@ -396,10 +396,10 @@ impl Newcomers {
                 if session_id.is_none() {
                     self.close(connection, Reason::LogoutRequested, now);
                 }
-                return Taken::Done;
+                return NewcomerOutcome::Done;
             }
             // No session is logged on here that a heartbeat could belong to.
-            Inbound::Heartbeat(_) => return Taken::Done,
+            Inbound::Heartbeat(_) => return NewcomerOutcome::Done,
             Inbound::Malformed(refusal, reason) => {
                 let closes = put_malformed(connection, refusal, reason, &mut self.counters);
                 return self.answered(connection, closes, now);
@@ -415,8 +415,13 @@ impl Newcomers {
         self.answered(connection, None, now)
     }
 
-    fn log_on(&mut self, connection: &mut Connection, logon: &Logon, now: Nanos) -> Taken {
-        let via = Via { connection: connection.id, now };
+    fn log_on(
+        &mut self,
+        connection: &mut Connection,
+        logon: &Logon,
+        now: Nanos,
+    ) -> NewcomerOutcome {
+        let via = MessageOrigin { connection: connection.id, now };
         match self.reception.prove_by_key(logon, via) {
             Ok(_) => self.proved_to_be(logon.session_id),
             Err(reject) => self.refuse_logon(connection, &reject, now),
@@ -429,23 +434,28 @@ impl Newcomers {
         logon: &SignedLogon,
         text: SignedText<'_>,
         now: Nanos,
-    ) -> Taken {
-        let via = Via { connection: connection.id, now };
+    ) -> NewcomerOutcome {
+        let via = MessageOrigin { connection: connection.id, now };
         let text = |node_id, nonce| text.of_challenge(node_id, nonce);
         match self.reception.prove_by_signed_text(logon, text, via) {
-            None => Taken::NotNow,
+            None => NewcomerOutcome::NotNow,
             Some(Ok(_)) => self.proved_to_be(logon.session_id),
             Some(Err(reject)) => self.refuse_logon(connection, &reject, now),
         }
     }
 
-    fn proved_to_be(&self, session_id: SessionId) -> Taken {
+    fn proved_to_be(&self, session_id: SessionId) -> NewcomerOutcome {
         let lock = self.reception.directory.lock_of(session_id);
-        Taken::Proved(*lock.expect("it was opened"))
+        NewcomerOutcome::Proved(*lock.expect("it was opened"))
     }
 
-    fn challenge(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) -> Taken {
-        match self.reception.challenge(id, Via { connection: connection.id, now }) {
+    fn challenge(
+        &mut self,
+        connection: &mut Connection,
+        id: SessionId,
+        now: Nanos,
+    ) -> NewcomerOutcome {
+        match self.reception.challenge(id, MessageOrigin { connection: connection.id, now }) {
             Ok(challenge) => {
                 connection.put(&Answer::Challenge(&challenge));
                 self.counters.challenges += 1;
@@ -460,7 +470,7 @@ impl Newcomers {
         connection: &mut Connection,
         reject: &LogonReject,
         now: Nanos,
-    ) -> Taken {
+    ) -> NewcomerOutcome {
         let (counters, lines) = (&mut self.counters, &mut self.lines);
         let closes = put_refused_logon(connection, reject, counters, lines, now);
         self.answered(connection, closes, now)
@@ -472,12 +482,12 @@ impl Newcomers {
         connection: &mut Connection,
         closes: Option<Reason>,
         now: Nanos,
-    ) -> Taken {
+    ) -> NewcomerOutcome {
         self.flush_list.add(connection);
         if let Some(reason) = closes {
             self.close(connection, reason, now);
         }
-        Taken::Done
+        NewcomerOutcome::Done
     }
 
     fn close(&mut self, connection: &mut Connection, reason: Reason, now: Nanos) {

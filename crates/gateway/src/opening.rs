@@ -5,7 +5,7 @@
 //! changes nothing.
 
 use weir_door::directory::KnownSession;
-use weir_door::reception::{Asked, Via, heartbeat_granted, refusal};
+use weir_door::reception::{LogonRequest, MessageOrigin, heartbeat_granted, refusal};
 use weir_partition::lineage::Lineage;
 use weir_types::{EventNo, Nanos, PartitionId, Reason};
 use weir_wire::session::{LogonReject, ResumePoint};
@@ -21,8 +21,8 @@ use crate::sessions::Sessions;
 pub fn open<'a, P: Iterator<Item = Option<ResumePoint>>>(
     sessions: &mut Sessions,
     known: &KnownSession,
-    asked: Asked<P>,
-    via: Via,
+    asked: LogonRequest<P>,
+    via: MessageOrigin,
     lineage_of: &dyn Fn(PartitionId) -> Option<(usize, &'a Lineage)>,
 ) -> Result<(), LogonReject> {
     let refused = |reason| refusal(asked.session_id, reason);

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use weir_partition::lineage::{Lineage, Stand, Trail, Verdict};
+use weir_partition::lineage::{Lineage, PassedEnds, ReaderPosition, Verdict};
 use weir_types::{Epoch, EventNo, Reason, RequestNo};
 
 use crate::plant::{self, Plant};
@@ -45,7 +45,7 @@ pub struct CannotResume {
 #[derive(Debug)]
 pub struct Stream {
     records: VecDeque<u64>,
-    trail: Trail,
+    trail: PassedEnds,
     oldest: EventNo,
     next_to_send: EventNo,
     last_request_no: RequestNo,
@@ -68,7 +68,7 @@ impl Stream {
     pub fn starting_at(next_event_no: EventNo, last_request_no: RequestNo) -> Stream {
         Stream {
             records: VecDeque::new(),
-            trail: Trail::starting_at(next_event_no.0),
+            trail: PassedEnds::starting_at(next_event_no.0),
             oldest: next_event_no,
             next_to_send: next_event_no,
             last_request_no,
@@ -154,7 +154,7 @@ impl Stream {
         let (oldest, next) = (self.oldest, self.next_event_no());
         let other = |next| CannotResume { reason: Reason::ResumeOtherHistory, oldest, next };
         let epoch = if plant::is(Plant::LossUntold) { lineage.current() } else { epoch };
-        match self.trail.judge(Stand { epoch, next: event_no.0 }, next.0, lineage) {
+        match self.trail.judge(ReaderPosition { epoch, next: event_no.0 }, next.0, lineage) {
             Verdict::OtherFrom(number) => Err(other(EventNo(number))),
             Verdict::Unknown => Err(other(oldest)),
             Verdict::Same if event_no.is_none() || (oldest..=next).contains(&event_no) => Ok(()),

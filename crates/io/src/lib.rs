@@ -1,8 +1,9 @@
 //! The seams between Weir's pure parts and the machine: time, disk, network and randomness.
 //!
-//! A part that needs one of them takes it as a type parameter. It gets the real one in `main`, and
-//! the simulated one in tests and in the simulator. No code above these traits asks the operating
-//! system for the time, a file, a stream or a random number.
+//! A part that runs in the simulator takes each of them from its owner: clock, disk and random
+//! numbers as a type parameter, the network as [`net::Net`]. It gets the real one in a node and the
+//! simulated one in tests and in the simulator. Parts that the simulator does not run, such as a
+//! router's links, open sockets of the system themselves.
 //!
 //! * [`clock`]: [`Clock`], [`SystemClock`], [`SimClock`].
 //! * [`disk`]: [`Disk`], [`ThreadDisk`], [`UringDisk`], [`SimDisk`], [`RealDisk`].

@@ -5,7 +5,7 @@
 //! event `n` in epoch `e` shares this node's history exactly when event `n` lies within the
 //! surviving part of `e`.
 //!
-//! A [`Lineage`] holds the epochs that an [`EventReader`] has told. A [`Trail`] records the points
+//! A [`Lineage`] holds the epochs that an [`EventReader`] has told. A [`PassedEnds`] records the points
 //! at which a sequence of numbered events passes their ends: a session's events, or all records of
 //! a partition. Both are functions of the logs.
 //!
@@ -62,7 +62,7 @@ impl Lineage {
 
 /// A reader's position in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stand {
+pub struct ReaderPosition {
     /// The epoch in which the reader received its last event; zero when the reader does not know.
     pub epoch: Epoch,
     /// The number after the last event received: 1, or zero, when there is none.
@@ -84,7 +84,7 @@ pub enum Verdict {
 
 /// The points at which a sequence of numbered events passes the ends of epochs.
 #[derive(Clone, Debug)]
-pub struct Trail {
+pub struct PassedEnds {
     /// The first number that can be noted: earlier events are deleted.
     first: u64,
     /// An end's index, and the first number behind it: one entry for ends passed at the same
@@ -94,11 +94,11 @@ pub struct Trail {
     passed_count: usize,
 }
 
-impl Trail {
+impl PassedEnds {
     /// Returns the trail of a sequence whose first retained number is `first`.
     #[must_use]
-    pub fn starting_at(first: u64) -> Trail {
-        Trail { first, passed: Vec::new(), passed_count: 0 }
+    pub fn starting_at(first: u64) -> PassedEnds {
+        PassedEnds { first, passed: Vec::new(), passed_count: 0 }
     }
 
     /// Records that event `number` comes after the epochs' ends so far. Must be called in order.
@@ -120,11 +120,11 @@ impl Trail {
     }
 
     /// Compares a reader's history with the sequence, whose next number is `next`.
-    pub fn judge(&self, stand: Stand, next: u64, lineage: &Lineage) -> Verdict {
-        if stand.next <= 1 || stand.epoch.is_none() {
+    pub fn judge(&self, position: ReaderPosition, next: u64, lineage: &Lineage) -> Verdict {
+        if position.next <= 1 || position.epoch.is_none() {
             return Verdict::Same;
         }
-        let survives_to = match lineage.epochs.survival(stand.epoch) {
+        let survives_to = match lineage.epochs.survival(position.epoch) {
             Survival::Whole => return Verdict::Same,
             Survival::Unknown => return Verdict::Unknown,
             Survival::UpTo(survives_to) => survives_to,
@@ -132,9 +132,9 @@ impl Trail {
         if self.first > 1 && survives_to < lineage.known_from {
             return Verdict::Unknown;
         }
-        let end = lineage.epochs.index_of(stand.epoch).expect("it has a surviving part");
+        let end = lineage.epochs.index_of(position.epoch).expect("it has a surviving part");
         let other_from = self.first_behind(end).unwrap_or(next);
-        if stand.next > other_from { Verdict::OtherFrom(other_from) } else { Verdict::Same }
+        if position.next > other_from { Verdict::OtherFrom(other_from) } else { Verdict::Same }
     }
 }
 

@@ -1,4 +1,7 @@
-//! Agents: parts of the node that do a bounded amount of work per call and never block.
+//! Agents: parts of the node that do a bounded amount of work per call.
+//!
+//! An agent that shares its thread never blocks. Those that read archives, write snapshots or follow
+//! a master wait for a disk or a peer, and have a thread of their own.
 //!
 //! A thread runs a list of agents alternately ([`crate::runner`]). The configuration decides which
 //! agents share a thread: with few cores, gateway and partition share one, so that an order crosses
@@ -11,8 +14,8 @@ pub trait Agent: Send {
     /// Returns the agent's name, for threads, logs and metrics.
     fn name(&self) -> &'static str;
 
-    /// Does a bounded amount of the available work without blocking. `now` is read once per cycle
-    /// and never less than before.
+    /// Does a bounded amount of the available work, without blocking where agents share the thread.
+    /// `now` is read once per cycle and never less than before.
     /// Returns the amount of work done; zero lets the thread rest.
     fn do_work(&mut self, now: Nanos) -> usize;
 

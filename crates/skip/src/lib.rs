@@ -35,6 +35,8 @@ pub enum Need {
     IoUring,
     /// A processor's counter that is fit as a clock.
     Counter,
+    /// The program `curl`.
+    Curl,
     /// Recorded market data, which does not ship with the project.
     Data,
 }
@@ -48,6 +50,7 @@ impl fmt::Display for Need {
             Need::Ptrace => "ptrace",
             Need::IoUring => "io_uring",
             Need::Counter => "a counter fit as a clock",
+            Need::Curl => "curl",
             Need::Data => "recorded data",
         })
     }

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weir_broker::{Broker, Change, MessageNo, Name, Quota, Topic};
 use weir_door::figures::add;
 use weir_door::{
-    ConnectionId, Door, DoorLimits, Intake, Listener, ListenerParts, Protocol, Said, Terms,
+    ConnectionId, Door, DoorLimits, Intake, Listener, ListenerParts, Protocol, SessionMessage,
+    Terms,
 };
 use weir_io::{Rng, ThreadDisk};
 use weir_partition::event_reader::EventReader;
@@ -213,7 +214,7 @@ impl Protocol for Subscriptions {
         )
     }
 
-    fn take(&mut self, link: &mut Link, said: Said<'_>, now: Nanos) -> Intake {
+    fn take(&mut self, link: &mut Link, said: SessionMessage<'_>, now: Nanos) -> Intake {
         self.take_message(link, &said, now)
     }
 

@@ -5,7 +5,7 @@ use weir_broker::{
     MessageNo, Place, PublishOutcome, PublishRefusal, Source, SubscriptionError, Topic, TopicKind,
 };
 use weir_door::figures::add;
-use weir_door::{Intake, LoggedOn, Said};
+use weir_door::{Intake, LoggedOn, SessionMessage};
 use weir_types::{Nanos, Position, Reason, Role};
 use weir_wire::ClientMessage;
 use weir_wire::frame::put_frame;
@@ -19,7 +19,12 @@ use super::link::Link;
 const OPEN_MAX: usize = 64 * 1024;
 
 impl Subscriptions {
-    pub(super) fn take_message(&mut self, link: &mut Link, said: &Said<'_>, now: Nanos) -> Intake {
+    pub(super) fn take_message(
+        &mut self,
+        link: &mut Link,
+        said: &SessionMessage<'_>,
+        now: Nanos,
+    ) -> Intake {
         let session = &said.session;
         match said.message {
             ClientMessage::PublishMessage(message, body) => {

@@ -16,7 +16,7 @@ use super::Tokens;
 
 /// The state of a connection's input.
 #[derive(Debug)]
-pub(crate) enum Step<'a> {
+pub(crate) enum InputState<'a> {
     /// A whole message in `len` bytes.
     Message {
         /// The message's length in bytes, with its framing.

@@ -1,6 +1,6 @@
 //! The border between the session core and the bytes of its clients.
 //!
-//! A protocol reads the next message from a connection's input ([`Step`], [`Inbound`]), and appends
+//! A protocol reads the next message from a connection's input ([`InputState`], [`Inbound`]), and appends
 //! the node's answers to its output ([`Answer`], and reports made of [`EventRecord`]s). The session
 //! core decides everything else: sessions, streams, pace, requests in flight, copies, timeouts, the
 //! cost of errors. Another protocol is one more file here and one more variant of [`Protocol`].
@@ -24,7 +24,7 @@ mod text;
 use weir_wire::report::StageTimes;
 
 pub(crate) use answer::Answer;
-pub(crate) use inbound::{Inbound, Refusal, ResumePoints, SignedText, Step};
+pub(crate) use inbound::{Inbound, InputState, Refusal, ResumePoints, SignedText};
 pub(crate) use record::{Address, EventRecord};
 #[cfg(test)]
 pub(crate) use text::ACCOUNT as TEXT_ACCOUNT;
@@ -43,7 +43,7 @@ pub enum Protocol {
 impl Protocol {
     /// Reads the message at the head of `bytes`.
     #[inline]
-    pub(crate) fn next(self, bytes: &[u8]) -> Step<'_> {
+    pub(crate) fn next(self, bytes: &[u8]) -> InputState<'_> {
         match self {
             Protocol::Sbe => sbe::next(bytes),
             #[cfg(test)]

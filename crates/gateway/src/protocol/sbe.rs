@@ -15,24 +15,26 @@ use weir_wire::session::{Label, Logout, Reject};
 use weir_wire::{DecodeError, Message, Request};
 use zerocopy::IntoBytes;
 
-use super::inbound::{Inbound, Refusal, ResumePoints, SignedText, Step};
+use super::inbound::{Inbound, InputState, Refusal, ResumePoints, SignedText};
 use super::{Answer, EventRecord};
 
 /// Reads the frame at the head of `bytes`.
 #[inline]
-pub(super) fn next(bytes: &[u8]) -> Step<'_> {
+pub(super) fn next(bytes: &[u8]) -> InputState<'_> {
     match next_frame(bytes, CLIENT_FRAME_LEN_MAX) {
         Framing::Frame { len, message: Ok(raw) } => match Request::decode(&raw) {
             // Orders are decoded where they are used, without a copy.
-            Ok(request) => Step::Message { len, message: Inbound::Request(request) },
-            Err(DecodeError::UnknownTemplate(_)) => Step::Message { len, message: read(&raw) },
-            Err(error) => Step::Message { len, message: malformed(Some(&raw), error) },
+            Ok(request) => InputState::Message { len, message: Inbound::Request(request) },
+            Err(DecodeError::UnknownTemplate(_)) => {
+                InputState::Message { len, message: read(&raw) }
+            }
+            Err(error) => InputState::Message { len, message: malformed(Some(&raw), error) },
         },
         Framing::Frame { len, message: Err(error) } => {
-            Step::Message { len, message: malformed(None, error) }
+            InputState::Message { len, message: malformed(None, error) }
         }
-        Framing::Incomplete => Step::Incomplete,
-        Framing::Broken(broken) => Step::Broken(reason_of(broken)),
+        Framing::Incomplete => InputState::Incomplete,
+        Framing::Broken(broken) => InputState::Broken(reason_of(broken)),
     }
 }
 
@@ -212,7 +214,7 @@ mod tests {
 
     /// Returns the kind of the message in `bytes`, which hold it alone, and its fault.
     fn kind_of(bytes: &[u8]) -> String {
-        let Step::Message { len, message } = next(bytes) else { panic!("a whole message") };
+        let InputState::Message { len, message } = next(bytes) else { panic!("a whole message") };
         assert_eq!(len, bytes.len());
         let text_of = |refusal: Refusal| {
             let Refusal { session_id, request_no, template_id, field } = refusal;
@@ -252,11 +254,14 @@ mod tests {
         for (bytes, kind) in cases {
             assert_eq!(kind_of(&bytes), kind);
             for len in 0..bytes.len() {
-                assert!(matches!(next(&bytes[..len]), Step::Incomplete), "{kind} of {len} bytes");
+                assert!(
+                    matches!(next(&bytes[..len]), InputState::Incomplete),
+                    "{kind} of {len} bytes"
+                );
             }
         }
         let no_frame = [0xff; 20];
-        assert!(matches!(next(&no_frame), Step::Broken(Reason::MalformedFrame)));
+        assert!(matches!(next(&no_frame), InputState::Broken(Reason::MalformedFrame)));
     }
 
     #[test]

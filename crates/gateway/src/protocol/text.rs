@@ -20,7 +20,7 @@ use weir_wire::order_entry::{CancelOrder, NewOrder};
 use weir_wire::session::{ApiKey, Logon, ResumePoint};
 use weir_wire::{Event, PlainEvent, Request};
 
-use super::{Answer, EventRecord, Inbound, Refusal, ResumePoints, Step};
+use super::{Answer, EventRecord, Inbound, InputState, Refusal, ResumePoints};
 
 /// The longest line in bytes, with its end.
 const LINE_LEN_MAX: usize = 256;
@@ -29,11 +29,15 @@ pub(crate) const ACCOUNT: AccountId = AccountId(11);
 /// The heartbeat interval of all sessions, in milliseconds.
 const HEARTBEAT_MS: u32 = 1_000;
 
-pub(super) fn next(bytes: &[u8]) -> Step<'_> {
+pub(super) fn next(bytes: &[u8]) -> InputState<'_> {
     let end = bytes.iter().take(LINE_LEN_MAX).position(|byte| *byte == b'\n');
     let Some(end) = end else {
         let is_too_long = bytes.len() >= LINE_LEN_MAX;
-        return if is_too_long { Step::Broken(Reason::FrameTooLong) } else { Step::Incomplete };
+        return if is_too_long {
+            InputState::Broken(Reason::FrameTooLong)
+        } else {
+            InputState::Incomplete
+        };
     };
     let line = std::str::from_utf8(&bytes[..end]).unwrap_or_default();
     let nothing = Refusal {
@@ -43,7 +47,7 @@ pub(super) fn next(bytes: &[u8]) -> Step<'_> {
         field: "line",
     };
     let message = read(line).unwrap_or(Inbound::Malformed(nothing, Reason::MalformedFrame));
-    Step::Message { len: end + 1, message }
+    InputState::Message { len: end + 1, message }
 }
 
 fn read(line: &str) -> Option<Inbound<'_>> {

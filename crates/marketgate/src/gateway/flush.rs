@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicBool;
 use rtrb::Producer;
 use weir_door::figures::add;
 use weir_door::{
-    ConnectionId, Door, DoorLimits, Intake, Listener, ListenerParts, LoggedOn, Protocol, Said,
-    Terms,
+    ConnectionId, Door, DoorLimits, Intake, Listener, ListenerParts, LoggedOn, Protocol,
+    SessionMessage, Terms,
 };
 use weir_feed::Definition;
 use weir_feed::line::State;
@@ -333,7 +333,7 @@ impl Protocol for Subscribers {
         }
     }
 
-    fn take(&mut self, link: &mut Link, said: Said<'_>, now: Nanos) -> Intake {
+    fn take(&mut self, link: &mut Link, said: SessionMessage<'_>, now: Nanos) -> Intake {
         let ClientMessage::Market(request) = said.message else {
             return Intake::Refused(Reason::NotServedHere, "");
         };

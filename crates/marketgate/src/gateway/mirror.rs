@@ -14,7 +14,7 @@ use super::told::{ChannelIndex, FlushContent, FlushSlot};
 
 /// The state of an instrument besides its books.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct MirroredInstrument {
     channel: ChannelIndex,
     best: Bbo,
     status: Option<Status>,
@@ -26,7 +26,7 @@ struct Known {
 
 /// Books, states and statistics as of the slots taken.
 pub struct Mirror {
-    known: Vec<Known>,
+    known: Vec<MirroredInstrument>,
     levels: Books,
     orders: Books,
     channels: Vec<State>,
@@ -76,7 +76,7 @@ impl Mirror {
     fn take_entry(&mut self, entry: &Entry, told: &FlushSlot) {
         let index = entry.instrument_id.0 as usize;
         if self.known.len() <= index {
-            self.known.resize(index + 1, Known::default());
+            self.known.resize(index + 1, MirroredInstrument::default());
         }
         let known = &mut self.known[index];
         known.channel = told.channel;
@@ -125,7 +125,7 @@ impl Mirror {
         self.orders.orders(id, side)
     }
 
-    fn known(&self, id: InstrumentId) -> Known {
+    fn known(&self, id: InstrumentId) -> MirroredInstrument {
         self.known.get(id.0 as usize).copied().unwrap_or_default()
     }
 }

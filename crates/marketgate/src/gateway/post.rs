@@ -16,7 +16,7 @@ use weir_runtime::Agent;
 use weir_types::{InstrumentId, Nanos};
 
 use super::receive::Stage;
-use super::saying::{Known, Source};
+use super::saying::{InstrumentState, Source};
 use super::told::ChannelIndex;
 use crate::post::audit::AuditSender;
 use crate::post::{PostEvent, PostProcessor, PostSender};
@@ -123,7 +123,7 @@ impl<S: Stage> Stage for AuditedStage<S> {
 pub(super) fn tell_update(
     to: &mut PostSender,
     source: &Source,
-    known: &[Known],
+    known: &[InstrumentState],
     update: &Update,
     change: &Change,
 ) {
@@ -154,7 +154,7 @@ fn tell_trades(to: &mut PostSender, update: &Update, change: &Change) {
 fn tell_statistics(
     to: &mut PostSender,
     channel: ChannelIndex,
-    known: &[Known],
+    known: &[InstrumentState],
     update: &Update,
     change: &Change,
 ) {
@@ -177,7 +177,7 @@ fn tell_statistics(
 pub(super) fn tell_book(
     to: &mut PostSender,
     instrument_id: InstrumentId,
-    known: &Known,
+    known: &InstrumentState,
     books: &Books,
 ) {
     if to.wants().statistics {

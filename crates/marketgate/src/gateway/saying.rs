@@ -18,7 +18,7 @@ use crate::receiver::{ChannelKey, Origin};
 
 /// The state of an instrument besides its book.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct InstrumentState {
     pub is_known: bool,
     pub channel: ChannelIndex,
     pub last_change: Stamp,
@@ -37,7 +37,7 @@ pub(super) struct Source {
 /// Passes changes of books to conflation, and events to post-processing.
 pub(super) struct Saying {
     /// The state by instrument.
-    pub known: Vec<Known>,
+    pub known: Vec<InstrumentState>,
     /// The channels, in order of first appearance.
     pub channels: Vec<(ChannelKey, State)>,
     /// The first stage of conflation.
@@ -80,13 +80,17 @@ impl Saying {
     }
 
     /// Assigns an instrument to a channel; `None` if its number is out of range.
-    pub fn know(&mut self, id: InstrumentId, channel: ChannelIndex) -> Option<&mut Known> {
+    pub fn know(
+        &mut self,
+        id: InstrumentId,
+        channel: ChannelIndex,
+    ) -> Option<&mut InstrumentState> {
         if id == InstrumentId(0) || id.0 >= self.instruments_max {
             return None;
         }
         let index = id.0 as usize;
         if self.known.len() <= index {
-            self.known.resize(index + 1, Known::default());
+            self.known.resize(index + 1, InstrumentState::default());
         }
         let known = &mut self.known[index];
         known.is_known = true;

@@ -23,7 +23,7 @@ use super::batch::Batch;
 use super::levels::PendingLevels;
 use super::post::{hand_over, tell_book, tell_channel, tell_void};
 use super::ring::{RingWriter, Slots};
-use super::saying::{Known, Saying, bbo_of};
+use super::saying::{InstrumentState, Saying, bbo_of};
 use super::stages::{TimedMessage, UpdateProbe};
 use super::told::{ChannelIndex, FlushContent, FlushSlot};
 use crate::post::{PostEvent, PostSender};
@@ -85,7 +85,7 @@ pub struct UpdateStage<D = RingWriter<FlushSlot>> {
 /// The state of the books that conflation reads.
 struct View<'a> {
     books: &'a Books,
-    known: &'a [Known],
+    known: &'a [InstrumentState],
 }
 
 /// The parts of an [`UpdateStage`].
@@ -407,7 +407,7 @@ fn write_entry(
     now: Nanos,
     entry: &Entry,
     books: &Books,
-    known: &[Known],
+    known: &[InstrumentState],
     levels: &mut PendingLevels,
 ) {
     let id = entry.instrument_id;

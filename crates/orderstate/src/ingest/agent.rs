@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use weir_door::figures::add;
 use weir_door::{
     ConnectionId, Door, DoorLimits, Intake, Limits, Link, Links, Listener, ListenerParts, Protocol,
-    Said, Terms,
+    SessionMessage, Terms,
 };
 use weir_io::Rng;
 use weir_partition::event_reader::EventReader;
@@ -175,7 +175,12 @@ impl Protocol for Ingest {
         )
     }
 
-    fn take(&mut self, link: &mut Link<CoreState>, said: Said<'_>, _now: Nanos) -> Intake {
+    fn take(
+        &mut self,
+        link: &mut Link<CoreState>,
+        said: SessionMessage<'_>,
+        _now: Nanos,
+    ) -> Intake {
         self.take_message(link, &said)
     }
 

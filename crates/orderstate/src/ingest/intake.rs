@@ -2,7 +2,7 @@
 //! the store or refused; none is carried out here.
 
 use weir_door::figures::add;
-use weir_door::{Intake, Link, LoggedOn, Said};
+use weir_door::{Intake, Link, LoggedOn, SessionMessage};
 use weir_types::{PartitionId, Reason, Role, SessionId};
 use weir_wire::ClientMessage;
 use weir_wire::frame::put_frame;
@@ -14,7 +14,11 @@ use super::handoff::StoreRequest;
 use crate::stores::WINDOW;
 
 impl Ingest {
-    pub(super) fn take_message(&mut self, link: &mut Link<CoreState>, said: &Said<'_>) -> Intake {
+    pub(super) fn take_message(
+        &mut self,
+        link: &mut Link<CoreState>,
+        said: &SessionMessage<'_>,
+    ) -> Intake {
         match said.message {
             ClientMessage::OpenSource(open) => self.open(link, open),
             ClientMessage::SourceBatch(batch, _) => self.hand_on(link, batch.source_id, said.frame),

@@ -12,8 +12,8 @@ fn end(epoch: u32, last_valid: u64) -> (Epoch, Position) {
     (Epoch(epoch), Position(last_valid))
 }
 
-fn stand(epoch: u32, next: u64) -> Stand {
-    Stand { epoch: Epoch(epoch), next }
+fn position(epoch: u32, next: u64) -> ReaderPosition {
+    ReaderPosition { epoch: Epoch(epoch), next }
 }
 
 fn epochs(current: u32, ended: &[(Epoch, Position)]) -> Epochs<Position> {
@@ -22,11 +22,11 @@ fn epochs(current: u32, ended: &[(Epoch, Position)]) -> Epochs<Position> {
 
 /// Returns the lineage and the trail of events at these positions, numbered from `first`, after a
 /// recovery of a log with these epochs.
-fn read(epochs: Epochs<Position>, first: u64, positions: &[u64]) -> (Lineage, Trail) {
+fn read(epochs: Epochs<Position>, first: u64, positions: &[u64]) -> (Lineage, PassedEnds) {
     let current = epochs.current();
     let next = first + positions.len() as u64;
     let mut cursor = EpochCursor::new(epochs, next);
-    let (mut lineage, mut trail) = (Lineage::new(cursor.epoch()), Trail::starting_at(first));
+    let (mut lineage, mut trail) = (Lineage::new(cursor.epoch()), PassedEnds::starting_at(first));
     for (number, position) in (first..).zip(positions) {
         while let Some(change) = cursor.pass_before(number, Position(*position)) {
             lineage.pass(&change);
@@ -44,7 +44,7 @@ fn read(epochs: Epochs<Position>, first: u64, positions: &[u64]) -> (Lineage, Tr
 fn what_was_told_lives_on_to_the_least_end_of_its_epoch_and_all_later_ones() {
     let ended = [end(1, 40), end(2, 20), end(5, 30)];
     let (lineage, trail) = read(epochs(9, &ended), 1, &[10, 20, 20, 25, 30, 31, 50]);
-    let judge = |epoch, next| trail.judge(stand(epoch, next), 8, &lineage);
+    let judge = |epoch, next| trail.judge(position(epoch, next), 8, &lineage);
     // For epochs 1 and 2 the last surviving position is 20; three events are up to it.
     for epoch in [1, 2] {
         assert_eq!(judge(epoch, 4), Verdict::Same);
@@ -60,10 +60,10 @@ fn what_was_told_lives_on_to_the_least_end_of_its_epoch_and_all_later_ones() {
 fn of_an_epoch_that_is_not_in_the_lineage_nothing_is_known() {
     let (lineage, trail) = read(epochs(9, &[end(3, 40), end(5, 50)]), 1, &[10, 20]);
     for epoch in [1, 2, 4, 6, 8, 10, u32::MAX] {
-        assert_eq!(trail.judge(stand(epoch, 2), 3, &lineage), Verdict::Unknown, "{epoch}");
-        assert_eq!(trail.judge(stand(epoch, 1), 3, &lineage), Verdict::Same, "nothing was told");
+        assert_eq!(trail.judge(position(epoch, 2), 3, &lineage), Verdict::Unknown, "{epoch}");
+        assert_eq!(trail.judge(position(epoch, 1), 3, &lineage), Verdict::Same, "nothing was told");
     }
-    assert_eq!(trail.judge(stand(0, 3), 3, &lineage), Verdict::Same, "nobody says when");
+    assert_eq!(trail.judge(position(0, 3), 3, &lineage), Verdict::Same, "nobody says when");
 }
 
 #[test]
@@ -71,12 +71,12 @@ fn behind_a_beginning_that_is_gone_an_end_is_known_only_after_the_oldest_event_l
     let ended = [end(1, 20), end(2, 35)];
     let (mut lineage, trail) = read(epochs(3, &ended), 7, &[34, 36]);
     lineage.begins_at(Position(30));
-    assert_eq!(trail.judge(stand(1, 7), 9, &lineage), Verdict::Unknown);
-    assert_eq!(trail.judge(stand(2, 8), 9, &lineage), Verdict::Same);
-    assert_eq!(trail.judge(stand(2, 9), 9, &lineage), Verdict::OtherFrom(8));
+    assert_eq!(trail.judge(position(1, 7), 9, &lineage), Verdict::Unknown);
+    assert_eq!(trail.judge(position(2, 8), 9, &lineage), Verdict::Same);
+    assert_eq!(trail.judge(position(2, 9), 9, &lineage), Verdict::OtherFrom(8));
     // A sequence that begins with its first number has lost nothing.
     let (_, whole) = read(epochs(3, &ended), 1, &[34, 36]);
-    assert_eq!(whole.judge(stand(1, 2), 3, &lineage), Verdict::OtherFrom(1));
+    assert_eq!(whole.judge(position(1, 2), 3, &lineage), Verdict::OtherFrom(1));
 }
 
 /// An operation on a node and its clients.
@@ -140,7 +140,7 @@ impl Written {
 
     /// Returns the lineage, and the trail of the remaining events when those of the first commands
     /// are deleted.
-    fn read(&self, gone: usize) -> (Lineage, Trail) {
+    fn read(&self, gone: usize) -> (Lineage, PassedEnds) {
         let gone_events: usize = self.commands[..gone].iter().map(Vec::len).sum();
         let left = (1..).zip(&self.commands).skip(gone);
         let positions: Vec<u64> =
@@ -156,8 +156,8 @@ impl Written {
 }
 
 impl Client {
-    fn stand(&self) -> Stand {
-        stand(self.epoch, self.heard.len() as u64 + 1)
+    fn position(&self) -> ReaderPosition {
+        position(self.epoch, self.heard.len() as u64 + 1)
     }
 
     /// Returns the verdict from a comparison of the events themselves.
@@ -205,11 +205,11 @@ proptest! {
                     let next = events.len() as u64 + 1;
                     let (lineage, trail) = node.read(0);
                     let client = &mut clients[who];
-                    let verdict = trail.judge(client.stand(), next, &lineage);
+                    let verdict = trail.judge(client.position(), next, &lineage);
                     prop_assert_eq!(verdict, client.verdict(&events), "{:?} of {:?}", client, node);
                     let gone = gone.min(node.commands.len());
                     let (lineage, trail) = node.read(gone);
-                    let short = trail.judge(client.stand(), next, &lineage);
+                    let short = trail.judge(client.position(), next, &lineage);
                     prop_assert!(short == verdict || short == Verdict::Unknown, "{:?}", short);
                     client.agree(verdict, node.epoch);
                 }

@@ -61,7 +61,7 @@ enum End {
 /// An event at the bridge.
 enum Happened {
     Moved(std::io::Result<Ready>),
-    Said(Option<Result<Message, axum::Error>>),
+    SessionMessage(Option<Result<Message, axum::Error>>),
     Time,
 }
 
@@ -90,7 +90,7 @@ impl Bridge {
         let may_ask = self.pair.outgoing.len() < OUTGOING_MAX;
         let happened = tokio::select! {
             ready = self.pair.ready() => Happened::Moved(ready),
-            said = self.socket.recv(), if may_ask => Happened::Said(said),
+            said = self.socket.recv(), if may_ask => Happened::SessionMessage(said),
             _ = care.tick() => Happened::Time,
         };
         match happened {
@@ -100,8 +100,8 @@ impl Bridge {
                 moved.map_err(|_| End::Closed(GOING_AWAY, Reason::Stopping))
             }
             Happened::Moved(Err(_)) => Err(End::Closed(GOING_AWAY, Reason::Stopping)),
-            Happened::Said(Some(Ok(message))) => self.on_message(&message, figures).await,
-            Happened::Said(_) => Err(End::Gone),
+            Happened::SessionMessage(Some(Ok(message))) => self.on_message(&message, figures).await,
+            Happened::SessionMessage(_) => Err(End::Gone),
             Happened::Time => self.care().await,
         }
     }

@@ -1,7 +1,7 @@
 //! Every command line of `weir` in the documents names commands and options that exist.
 //!
-//! Lines in `sh` blocks and code spans are checked against the program's own definition; nothing is
-//! run. A word in capitals stands for a value.
+//! Lines in `sh` blocks and code spans are checked against the program's own definition; [`super`]
+//! runs the blocks. A word in capitals stands for a value.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use weir_cli::Cli;
 const OTHER_SPANS: [&str; 2] = ["weir ready ", "weir audit 1"];
 
 /// The pages of a folder, and those in folders below.
-fn pages(dir: &Path, found: &mut Vec<PathBuf>) {
+pub fn pages(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap().flatten() {
         let path = entry.path();
         if path.is_dir() {

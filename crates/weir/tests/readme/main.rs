@@ -1,129 +1,36 @@
-//! The commands of README's section "By hand", run word for word: in an empty directory, in order,
-//! in one shell, on one node.
-//!
-//! `WEIR_PORT_BASE` moves the default ports to free ones, as the section says. Each command has to
-//! exit with zero and to print something; one in the background has to print until the end.
+//! The commands and configurations of README and the pages below `docs`, run word for word.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
+mod capture;
+mod configurations;
 mod documents;
+mod pages;
+mod shell;
 
-use std::fmt::Write as _;
-use std::net::TcpListener;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
-
-/// Longer than the section takes on any machine.
-const HANG: Duration = Duration::from_secs(300);
-/// The offsets of the default ports.
-const OFFSETS: [u16; 9] = [1, 3, 11, 12, 13, 80, 81, 82, 83];
+use shell::{blocks, commands_of, is_in_background};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The commands in the `sh` blocks of a section.
-fn commands(page: &str, section: &str) -> Vec<String> {
-    let heading = format!("\n## {section}\n");
-    let (_, text) = page.split_once(&heading).expect("README has the section");
+/// The commands in the `sh` blocks of the section "By hand".
+fn by_hand(page: &str) -> Vec<String> {
+    let (_, text) = page.split_once("\n## By hand\n").unwrap_or_default();
     let text = text.split_once("\n## ").map_or(text, |(text, _)| text);
-    let mut commands = Vec::new();
-    for block in text.split("```sh\n").skip(1) {
-        let (block, _) = block.split_once("\n```").expect("a block ends");
-        // A line that ends with a backslash continues on the next.
-        let block = block.replace("\\\n", " ");
-        let lines = block.lines().filter(|line| !line.trim_start().starts_with('#'));
-        commands.extend(lines.filter(|line| !line.trim().is_empty()).map(str::to_owned));
-    }
-    commands
-}
-
-fn is_in_background(command: &str) -> bool {
-    command.split('#').next().is_some_and(|words| words.trim_end().ends_with('&'))
-}
-
-/// A shell script that runs the commands; each one's output and status go to files of their own.
-fn script(commands: &[String]) -> String {
-    let mut text = String::from("out=$1\npids=\n");
-    for (number, command) in commands.iter().enumerate() {
-        let _ = writeln!(text, "exec >\"$out/{number}\" 2>&1\n{command}");
-        let _ = writeln!(text, "echo $? >\"$out/{number}.status\"");
-        if is_in_background(command) {
-            text.push_str("pids=\"$pids $!\"\n");
-        }
-    }
-    text.push_str("kill $pids\nwait\n");
-    text
-}
-
-/// A base from which all default ports are free.
-fn port_base() -> u16 {
-    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let first = 20_000 + u16::try_from(std::process::id() % 100).unwrap() * 100;
-    let mut bases = (first..30_000).chain(20_000..first).step_by(100);
-    bases.find(|base| OFFSETS.iter().all(|offset| is_free(base + offset))).expect("free ports")
-}
-
-/// The shell and all that it started end with the test.
-struct Shell(Child);
-
-impl Shell {
-    fn wait(&mut self) -> Option<ExitStatus> {
-        let begun = Instant::now();
-        while begun.elapsed() < HANG {
-            if let Some(status) = self.0.try_wait().unwrap() {
-                return Some(status);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        None
-    }
-}
-
-impl Drop for Shell {
-    fn drop(&mut self) {
-        let group = Pid::from_raw(i32::try_from(self.0.id()).unwrap()).expect("a child has an id");
-        // A group that has ended already is the usual case.
-        let _ = kill_process_group(group, Signal::KILL);
-        let _ = self.0.wait();
-    }
+    blocks(text, "sh").into_iter().flat_map(commands_of).collect()
 }
 
 #[test]
 fn commands_of_the_readme_work_as_printed() {
     let page = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let commands = commands(&page, "By hand");
+    let commands = by_hand(&page);
     assert!(commands.len() > 20, "the section has its commands: {commands:?}");
     assert!(page.contains("`WEIR_PORT_BASE`"), "the page says how the test moves ports");
-    let home = tempfile::tempdir().unwrap();
-    let (empty, out) = (home.path().join("empty"), home.path().join("out"));
-    std::fs::create_dir(&empty).unwrap();
-    std::fs::create_dir(&out).unwrap();
-    std::fs::write(home.path().join("script"), script(&commands)).unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_weir")).parent().expect("a folder");
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-    let mut shell = Command::new("sh");
-    shell.arg(home.path().join("script")).arg(&out).current_dir(&empty).process_group(0);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WEIR_")) {
-        shell.env_remove(name);
-    }
-    shell.env("PATH", path).env("WEIR_PORT_BASE", port_base().to_string());
-    let mut shell = Shell(shell.stdin(Stdio::null()).spawn().unwrap());
-    let ended = shell.wait();
-    let mut failed = String::new();
-    for (number, command) in commands.iter().enumerate() {
-        let read = |name: String| std::fs::read_to_string(out.join(name)).unwrap_or_default();
-        let (said, status) = (read(number.to_string()), read(format!("{number}.status")));
-        if status.trim() != "0" || said.trim().is_empty() {
-            let _ = writeln!(failed, "$ {command}\nstatus {status:?}, output:\n{said}");
-        }
-    }
-    assert!(failed.is_empty(), "{failed}");
-    assert!(ended.is_some(), "the commands did not end within {HANG:?}");
+    let empty = tempfile::tempdir().unwrap();
+    shell::run(&commands, empty.path(), shell::port_base(0));
 }
 
 #[test]
@@ -131,7 +38,7 @@ fn commands_are_taken_from_the_blocks_of_the_section_alone() {
     let page = "# A\n\n```sh\nno\n```\n\n## By hand\n\n\
                 ```sh\none &   # a\n# two\ntwo \\\n  2\n```\n\
                 ```toml\nno\n```\n\n## After\n\n```sh\nno\n```\n";
-    let found = commands(page, "By hand");
+    let found = by_hand(page);
     assert_eq!(found, ["one &   # a", "two    2"]);
     assert!(is_in_background(&found[0]) && !is_in_background(&found[1]));
 }
