@@ -66,9 +66,10 @@ fn run(path: &str, prepare: impl FnOnce(&Path, u16)) {
 fn commands_of_the_operators_page_work_as_printed() {
     run("docs/operations.md", |dir, base| {
         let ingest = configuration("docs/operations.md", "[ingest]");
-        // The page's address is another host's.
-        let ingest = moved(&ingest.replace("10.0.0.1", "127.0.0.1"), base);
-        std::fs::write(dir.join("weir.toml"), ingest).unwrap();
+        // The page's address is another host's, and a file's ports are not moved.
+        let here = "listen = \"127.0.0.1:7001\"\nhttp = \"127.0.0.1:7080\"\n";
+        let text = format!("{here}{}", ingest.replace("10.0.0.1", "127.0.0.1"));
+        std::fs::write(dir.join("weir.toml"), moved(&text, base)).unwrap();
         let calendar = configuration("docs/operations.md", "utc_offset");
         std::fs::write(dir.join("calendar.toml"), calendar).unwrap();
     });
