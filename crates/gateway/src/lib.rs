@@ -15,6 +15,8 @@ mod connections;
 mod copies;
 mod counters;
 mod drop_copy;
+#[cfg(test)]
+mod ended_sessions;
 mod fairness;
 mod intake;
 mod lines;
