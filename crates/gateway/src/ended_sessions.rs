@@ -153,3 +153,31 @@ fn a_connection_that_is_closed_ends_all_of_its_sessions_first() {
     page(&mut node, connection, ALICE, 1);
     node.step();
 }
+
+#[test]
+fn a_connection_whose_requests_wait_for_a_stalled_disk_is_not_silent() {
+    let mut node = Node::new();
+    let mut client = node.connect();
+    client.say(&mut node, "logon 3 7\nlogon 4 7\n");
+    node.is_stalled = true;
+    // More orders than the ring to the partition takes: the last ones wait, and all behind them.
+    for first in (0..8_500).step_by(100) {
+        let orders: String = (first + 1..=first + 100)
+            .map(|number| format!("new 3 {number} 1 buy 10 100\n"))
+            .collect();
+        client.say(&mut node, &orders);
+    }
+    // Eight times the silence at which a session is lost; both sessions are alive.
+    let mut lines = Vec::new();
+    for _ in 0..40 {
+        lines.extend(client.say(&mut node, "alive 3\nalive 4\n"));
+        lines.extend(client.listen(&mut node, 480));
+    }
+    let ended: Vec<&String> = lines.iter().filter(|line| line.starts_with("bye")).collect();
+    assert!(ended.is_empty(), "{ended:?}");
+    // When the disk goes on, so does the connection, and silence counts again.
+    node.is_stalled = false;
+    let lines = client.listen(&mut node, 6_000);
+    let ended: Vec<&String> = lines.iter().filter(|line| line.starts_with("bye")).collect();
+    assert_eq!(ended, ["bye 3 HeartbeatLost", "bye 4 HeartbeatLost"]);
+}

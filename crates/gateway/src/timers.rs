@@ -123,6 +123,11 @@ impl Gateway {
             self.lose(connection, id, Reason::KeyExpired);
             return;
         }
+        if !connection.is_heard() {
+            // Its heartbeats may wait behind a message whose destination is full: its silence
+            // counts from the last check before it is read again.
+            connection.received_at = now;
+        }
         let interval = session.heartbeat_interval.0;
         if now.since(session.heard_at.max(connection.received_at)).0 * 10
             > interval * SILENCE_TENTHS
