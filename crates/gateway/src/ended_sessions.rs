@@ -109,6 +109,14 @@ fn every_end_of_a_session_reaches_the_store_and_no_page_comes_behind_it() {
 }
 
 #[test]
+fn a_page_that_waits_behind_the_definition_that_ends_its_session_is_dropped() {
+    let (mut node, mut client, connection) = two_readers();
+    node.define(definition_of(BOB, 8));
+    page(&mut node, connection, BOB, 1);
+    assert_eq!(client.listen(&mut node, 20), ["bye 4 KeyReplaced"]);
+}
+
+#[test]
 fn pages_of_an_earlier_logon_are_not_taken_for_those_of_the_next() {
     let (mut node, mut client, connection) = two_readers();
     client.say(&mut node, "logout 4\n");
