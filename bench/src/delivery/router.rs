@@ -59,7 +59,7 @@ fn fetch(rows_max: u32, rows_min: u32) -> FetchOrders {
 struct Sink(Vec<u8>);
 
 impl PageSink for Sink {
-    fn buffer(&mut self, _connection: u64) -> Option<&mut Vec<u8>> {
+    fn buffer(&mut self, _connection: u64, _session_id: SessionId) -> Option<&mut Vec<u8>> {
         Some(&mut self.0)
     }
 }

@@ -23,7 +23,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weir_types::{Epoch, Nanos, PartitionId, Reason, Seq, SessionId};
-use weir_wire::delivery::{AddCredit, FetchOrders};
+use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders};
 use weir_wire::event::OrderEvent;
 
 use crate::credit::Credit;
@@ -95,12 +95,14 @@ impl Default for DeskConfig {
 
 /// The destination of pages. Connections are the caller's own numbers.
 pub trait PageSink {
-    /// Returns the buffer for the next whole frames for `connection`; `None` while the connection
-    /// can take none. The caller then calls [`Desk::resume`] when it can.
-    fn buffer(&mut self, connection: u64) -> Option<&mut Vec<u8>>;
+    /// Returns the buffer for the next whole frames for a session on `connection`; `None` while the
+    /// connection can take none. The caller then calls [`Desk::resume`] when it can.
+    fn buffer(&mut self, connection: u64, session_id: SessionId) -> Option<&mut Vec<u8>>;
 }
 
-/// A fetch as it reaches the desk.
+/// A fetch as it reaches the desk. Its session may have others on the same connection, and other
+/// sessions of the connection may use the same numbers: only the session that sent a fetch can
+/// cancel it or give it credit.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The connection that gets the answer.
@@ -142,6 +144,13 @@ struct Round<'a, S> {
     now: Nanos,
     sink: &'a mut S,
     polled: PollOutcome,
+}
+
+impl<S: PageSink> Round<'_, S> {
+    /// Returns the buffer for a reader's next frames; `None` while its connection can take none.
+    fn buffer(&mut self, reader: &Reader) -> Option<&mut Vec<u8>> {
+        self.sink.buffer(reader.connection, reader.head.session_id)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -506,21 +515,15 @@ impl Desk {
         self.free.push(slot);
     }
 
-    /// Cancels a fetch; does nothing if it is no longer there.
-    pub fn cancel(&mut self, connection: u64, correlation_id: u64) {
-        let Some(seats) = self.by_connection.get(&connection) else { return };
-        let its = seats.questions.range((correlation_id, 0)..=(correlation_id, u32::MAX));
-        let slots: Vec<u32> = its.map(|(_, slot)| *slot).collect();
+    /// Cancels a session's fetch; does nothing if it is no longer there.
+    pub fn cancel(&mut self, connection: u64, cancel: &CancelFetch) {
+        let slots = self.slots_of_fetch(connection, cancel.session_id, cancel.correlation_id);
         slots.into_iter().for_each(|slot| self.unseat(slot));
     }
 
-    /// Gives a fetch more credit; does nothing if it is no longer there.
+    /// Gives a session's fetch more credit; does nothing if it is no longer there.
     pub fn add_credit(&mut self, connection: u64, more: &AddCredit, now: Nanos) {
-        let number = more.correlation_id;
-        let Some(seats) = self.by_connection.get(&connection) else { return };
-        let its = seats.questions.range((number, 0)..=(number, u32::MAX));
-        let slots: Vec<u32> = its.map(|(_, slot)| *slot).collect();
-        for slot in slots {
+        for slot in self.slots_of_fetch(connection, more.session_id, more.correlation_id) {
             let reader = self.readers[slot as usize].as_mut().expect("it is listed");
             let pages = reader.head.credit_left.saturating_add(more.pages);
             reader.head.credit_left = pages.min(self.config.credit_max);
@@ -553,25 +556,31 @@ impl Desk {
         self.by_connection.remove(&connection);
     }
 
+    /// Removes the fetches of a session that is no longer logged on through this connection. None
+    /// gets another page; the connection's other sessions are not affected.
+    pub fn end_session(&mut self, connection: u64, session_id: SessionId) {
+        for slot in self.slots_of(connection) {
+            if self.is_of_session(slot, session_id) {
+                self.unseat(slot);
+            }
+        }
+    }
+
+    fn is_of_session(&self, slot: u32, session_id: SessionId) -> bool {
+        let reader = self.readers[slot as usize].as_ref();
+        reader.is_some_and(|reader| reader.head.session_id == session_id)
+    }
+
     fn slots_of(&self, connection: u64) -> Vec<u32> {
         let seats = self.by_connection.get(&connection);
         seats.map_or_else(Vec::new, |seats| seats.questions.iter().map(|(_, slot)| *slot).collect())
     }
 
-    /// Refuses the fetches of a session whose rights changed; the session may fetch anew.
-    pub fn revoke(&mut self, session_id: SessionId) {
-        for slot in 0..self.readers.len() {
-            match &mut self.readers[slot] {
-                Some(reader) if reader.head.session_id == session_id => {
-                    reader.refusal = Some(Reason::ResyncFilter);
-                    // The oldest legal token would be sealed with the revoked rights.
-                    reader.scope = None;
-                    reader.is_paused = false;
-                }
-                _ => continue,
-            }
-            self.make_ready(u32::try_from(slot).expect("readers_max is a u32"));
-        }
+    /// The seats of a session's fetches of this number: a session may use a number twice.
+    fn slots_of_fetch(&self, connection: u64, session_id: SessionId, number: u64) -> Vec<u32> {
+        let Some(seats) = self.by_connection.get(&connection) else { return Vec::new() };
+        let its = seats.questions.range((number, 0)..=(number, u32::MAX)).map(|(_, slot)| *slot);
+        its.filter(|slot| self.is_of_session(*slot, session_id)).collect()
     }
 
     /// Returns the time at which to call [`Desk::poll`] next if nothing else happens: the deadline
@@ -747,7 +756,7 @@ impl Desk {
         if let Some(wait) = reader.wait_for(&page, self.config.idle_wait, now) {
             return (wait, cost);
         }
-        let Some(out) = round.sink.buffer(reader.connection) else { return (Visit::Pause, cost) };
+        let Some(out) = round.buffer(reader) else { return (Visit::Pause, cost) };
         reader.head.credit_left -= 1;
         reader.credit.spend(page.row_count, page.byte_count.into());
         reader.head.served_time = now;
@@ -771,7 +780,8 @@ impl Desk {
         reason: Reason,
         round: &mut Round<'_, impl PageSink>,
     ) -> Visit {
-        let Some(out) = round.sink.buffer(reader.connection) else { return Visit::Pause };
+        let now = round.now;
+        let Some(out) = round.buffer(reader) else { return Visit::Pause };
         self.token.clear();
         // A refusal of the minimum leaves the reader's own token valid.
         let is_about_token = !is_about_min(reason);
@@ -780,7 +790,7 @@ impl Desk {
             let start = SourcePlace::new(source, epoch, Place::START);
             self.sealer.seal(scope, &[start], &mut self.token);
         }
-        let head = PageHead { served_time: round.now, credit_left: 0, ..reader.head };
+        let head = PageHead { served_time: now, credit_left: 0, ..reader.head };
         put_refusal(&head, reason, &self.token, out);
         round.polled.page_count += 1;
         Visit::Done

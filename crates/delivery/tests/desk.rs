@@ -13,7 +13,7 @@ use weir_types::{
     AccountId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, PartitionId, Qty, Reason, Rec, Seq,
     SessionId, Switch,
 };
-use weir_wire::delivery::{AddCredit, FetchOrders, OrderPage, OrderRow, PageFlags};
+use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders, OrderPage, OrderRow, PageFlags};
 use weir_wire::event::OrderEvent;
 use weir_wire::frame::{Framing, RawMessage, next_frame};
 use weir_wire::{DecodeError, Message, NodeMessage};
@@ -27,7 +27,7 @@ struct Sink {
 }
 
 impl PageSink for Sink {
-    fn buffer(&mut self, connection: u64) -> Option<&mut Vec<u8>> {
+    fn buffer(&mut self, connection: u64, _session_id: SessionId) -> Option<&mut Vec<u8>> {
         if self.full.contains(&connection) {
             return None;
         }
@@ -87,6 +87,12 @@ impl Bench {
                 return page_count;
             }
         }
+    }
+
+    /// Cancels the fetch of this number of the bench's session.
+    fn cancel(&mut self, connection: u64, correlation_id: u64) {
+        let session_id = fetch().session_id;
+        self.desk.cancel(connection, &CancelFetch { correlation_id, session_id });
     }
 
     fn answers(&mut self, connection: u64) -> Vec<Answer> {
@@ -310,18 +316,6 @@ fn credit_in_pages_can_be_added_to_up_to_the_limit() {
 }
 
 #[test]
-fn a_reader_without_credit_is_told_at_once_that_its_rights_changed() {
-    let mut bench = Bench::with_orders(3);
-    let question = FetchOrders { credit: 9, credit_rows: 1, ..fetch() };
-    assert_eq!(bench.ask(1, &question, &[]), FetchOutcome::Accepted);
-    bench.poll();
-    assert_eq!(bench.answer(1).rows.len(), 1);
-    bench.desk.revoke(SessionId(4));
-    bench.poll();
-    assert_eq!(bench.answer(1).header.reason, Reason::ResyncFilter);
-}
-
-#[test]
 fn an_operator_sees_who_waits_for_what_and_how_far_behind_each_is() {
     let mut bench = Bench::with_orders(10);
     let listed = |bench: &Bench, from| {
@@ -387,7 +381,7 @@ fn what_was_served_is_remembered_of_a_bounded_number_of_connections() {
         let mut found = Vec::new();
         bench.desk.list(0, 64, &mut |one| found.push((one.connection, one.served.pages)));
         assert_eq!(found, [(connection, pages)]);
-        bench.desk.cancel(connection, 77);
+        bench.cancel(connection, 77);
     }
 }
 
@@ -560,14 +554,43 @@ fn a_firm_that_names_another_is_told_that_it_may_not() {
 }
 
 #[test]
-fn a_reader_whose_rights_changed_is_sent_away() {
+fn a_session_that_has_ended_is_served_no_more_and_its_neighbours_are() {
     let mut bench = Bench::with_orders(2);
     let token = bench.fetch(&fetch(), &[]).token;
-    assert_eq!(bench.ask(1, &fetch(), &token), FetchOutcome::Accepted);
+    let neighbour = FetchOrders { session_id: SessionId(5), ..fetch() };
+    for (connection, question) in [(1, fetch()), (1, neighbour), (2, fetch())] {
+        assert_eq!(bench.ask(connection, &question, &token), FetchOutcome::Accepted);
+    }
     bench.poll();
-    bench.desk.revoke(SessionId(4));
-    assert_eq!(bench.poll(), 1);
-    assert_eq!(bench.answer(1).header.reason, Reason::ResyncFilter);
+    bench.desk.end_session(1, SessionId(4));
+    assert_eq!(bench.desk.reader_count(), 2);
+    bench.say(1, OrdStatus::Filled);
+    assert_eq!(bench.poll(), 2);
+    assert_eq!(bench.answer(1).header.session_id, SessionId(5));
+    assert_eq!(bench.answer(2).header.session_id, SessionId(4), "logged on elsewhere");
+}
+
+#[test]
+fn credit_and_cancels_reach_the_fetches_of_their_own_session_alone() {
+    let mut bench = Bench::with_orders(9);
+    let question = FetchOrders { rows_max: 1, credit: 9, credit_rows: 1, ..fetch() };
+    let other = SessionId(5);
+    for session_id in [SessionId(4), other] {
+        let question = FetchOrders { session_id, ..question };
+        assert_eq!(bench.ask(1, &question, &[]), FetchOutcome::Accepted);
+    }
+    bench.poll();
+    assert_eq!(bench.answers(1).len(), 2);
+    bench.desk.add_credit(1, &AddCredit { session_id: other, ..more(0, 1, 0) }, bench.now);
+    bench.poll();
+    assert_eq!(bench.answer(1).header.session_id, other);
+    bench.desk.cancel(1, &CancelFetch { correlation_id: 77, session_id: SessionId(6) });
+    assert_eq!(bench.desk.reader_count(), 2);
+    bench.cancel(1, 77);
+    assert_eq!(bench.desk.reader_count(), 1);
+    bench.desk.add_credit(1, &AddCredit { session_id: other, ..more(0, 1, 0) }, bench.now);
+    bench.poll();
+    assert_eq!(bench.answer(1).header.session_id, other);
 }
 
 #[test]
@@ -708,10 +731,10 @@ fn a_question_that_is_taken_back_is_not_answered_and_makes_room() {
     let numbered = |correlation_id| FetchOrders { correlation_id, ..fetch() };
     assert_eq!(bench.ask(1, &numbered(5), &[]), FetchOutcome::Accepted);
     assert_eq!(bench.ask(1, &numbered(6), &[]), FetchOutcome::Accepted);
-    bench.desk.cancel(2, 5);
-    bench.desk.cancel(1, 4);
+    bench.cancel(2, 5);
+    bench.cancel(1, 4);
     assert_eq!(bench.desk.reader_count(), 2, "another's, and one that is not there");
-    bench.desk.cancel(1, 5);
+    bench.cancel(1, 5);
     assert_eq!(bench.ask(1, &numbered(7), &[]), FetchOutcome::Accepted);
     bench.say(1, OrdStatus::New);
     bench.poll();

@@ -64,6 +64,24 @@ pub struct SessionChange {
     pub is_key_replaced: bool,
 }
 
+impl SessionChange {
+    /// Returns the reason to end a logon of the session that was let in with this firm and role:
+    /// a session was let in by its definition of that time.
+    ///
+    /// | firm or role | key | the session's logons |
+    /// | --- | --- | --- |
+    /// | other | any | end with `NotEntitled` |
+    /// | same | other | end with `KeyReplaced` |
+    /// | same | same | go on, until the key's new expiry |
+    #[must_use]
+    pub fn reason_to_end(&self, firm_id: FirmId, role: Role) -> Option<Reason> {
+        if (firm_id, role) != (self.known.firm_id, self.known.role) {
+            return Some(Reason::NotEntitled);
+        }
+        self.is_key_replaced.then_some(Reason::KeyReplaced)
+    }
+}
+
 /// Sessions and instruments by identifier.
 #[derive(Debug)]
 pub struct Directory {

@@ -3,7 +3,10 @@
 //! A list names each connection once; a flag in the connection says so, and the lists keep their
 //! memory. So a message costs no allocation here.
 //!
-//! INVARIANT: `sessions` counts, for each session, the connections that carry it.
+//! A connection that has ended stays in the table until its farewell is sent. It carries no session
+//! any more, and a protocol cannot reach it: nothing is appended behind the farewell.
+//!
+//! INVARIANT: `sessions` counts, for each session, the open connections that carry it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -40,6 +43,8 @@ pub struct Link<S> {
     pub(crate) has_frames: bool,
     /// The time since which its output is full.
     full_since: Option<Nanos>,
+    /// True once the protocol was told that it has ended.
+    pub(crate) is_told_gone: bool,
     in_read_list: bool,
     in_flush_list: bool,
 }
@@ -86,6 +91,8 @@ pub struct Links<S> {
     waiting: Vec<ConnectionId>,
     /// Connections with output, or that have ended.
     flushing: Vec<ConnectionId>,
+    /// Connections that have ended, and of which the protocol was not told yet.
+    ended: Vec<ConnectionId>,
     sessions: FixedMap<SessionId, u32>,
     endings: Endings,
 }
@@ -114,6 +121,7 @@ impl<S: Default> Links<S> {
             reading: VecDeque::new(),
             waiting: Vec::new(),
             flushing: Vec::new(),
+            ended: Vec::new(),
             sessions: FixedMap::default(),
             endings: Endings { figures, lines: Lines::new(door) },
         }
@@ -124,7 +132,7 @@ impl<S: Default> Links<S> {
         &mut self.endings.lines
     }
 
-    /// The number of connections.
+    /// The number of connections, with those that have ended and whose farewell is not sent yet.
     #[must_use]
     pub fn count(&self) -> usize {
         self.table.count()
@@ -136,26 +144,31 @@ impl<S: Default> Links<S> {
         self.sessions.len()
     }
 
-    /// Returns true if a connection carries the session.
+    /// Returns true if an open connection carries the session.
     #[must_use]
     pub fn has_session(&self, session_id: SessionId) -> bool {
         self.sessions.contains_key(&session_id)
     }
 
-    /// A connection. Output that is appended to it is sent at the end of the cycle in which it is
-    /// [touched](Links::touch).
+    /// An open connection. Output that is appended to it is sent at the end of the cycle in which
+    /// it is [touched](Links::touch).
     pub fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Link<S>> {
-        self.table.get_mut(id)
+        self.table.get_mut(id).filter(|link| link.socket.is_open())
     }
 
-    /// All connections.
+    /// The open connections.
     pub fn iter(&self) -> impl Iterator<Item = &Link<S>> {
-        self.table.iter()
+        self.table.iter().filter(|link| link.socket.is_open())
     }
 
-    /// All connections, to change their state.
+    /// The open connections, to change their state.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Link<S>> {
-        self.table.iter_mut()
+        self.table.iter_mut().filter(|link| link.socket.is_open())
+    }
+
+    /// Sends the farewells of all connections, as far as their sockets take them.
+    pub(crate) fn flush_all(&mut self, now: Nanos) {
+        self.table.iter_mut().for_each(|link| link.socket.flush(now));
     }
 
     /// Appends output to all connections that carry a session.
@@ -195,13 +208,36 @@ impl<S: Default> Links<S> {
         mut reason_for: impl FnMut(&mut Link<S>) -> Option<Reason>,
         now: Nanos,
     ) {
-        let Links { table, flushing, endings, .. } = self;
+        let Links { table, flushing, ended, endings, .. } = self;
         for link in table.iter_mut() {
             if let Some(reason) = reason_for(link)
                 && endings.close(link, reason, now)
             {
+                ended.push(link.id);
                 list(&mut link.in_flush_list, || flushing.push(link.id));
             }
+        }
+    }
+
+    /// Takes a connection out of the table that has ended, and of which the protocol may not have
+    /// been told.
+    pub(crate) fn next_ended(&mut self) -> Option<Box<Link<S>>> {
+        loop {
+            // The protocol was told of one that has left the table meanwhile.
+            let id = self.ended.pop()?;
+            if let Some(link) = self.table.take(id) {
+                return Some(link);
+            }
+        }
+    }
+
+    /// Ends the session of a connection that has ended: it may log on again elsewhere.
+    pub(crate) fn free_session(&mut self, link: &mut Link<S>) {
+        let Some(session) = link.session.take() else { return };
+        let count = self.sessions.get_mut(&session.session_id).expect("it was counted");
+        *count -= 1;
+        if *count == 0 {
+            self.sessions.remove(&session.session_id);
         }
     }
 
@@ -234,6 +270,7 @@ impl<S: Default> Links<S> {
     /// Ends a connection that is taken out of the table.
     pub(crate) fn close(&mut self, link: &mut Link<S>, reason: Reason, now: Nanos) {
         if self.endings.close(link, reason, now) {
+            self.ended.push(link.id);
             self.touch_taken(link);
         }
     }
@@ -260,6 +297,7 @@ impl<S: Default> Links<S> {
             must_wait: false,
             has_frames: false,
             full_since: None,
+            is_told_gone: false,
             in_read_list: false,
             in_flush_list: false,
         };
@@ -275,13 +313,7 @@ impl<S: Default> Links<S> {
 
     /// Removes a connection that is taken out of the table.
     pub(crate) fn remove(&mut self, link: &Link<S>) {
-        if let Some(session) = link.session {
-            let count = self.sessions.get_mut(&session.session_id).expect("it was counted");
-            *count -= 1;
-            if *count == 0 {
-                self.sessions.remove(&session.session_id);
-            }
-        }
+        assert!(link.is_told_gone && link.session.is_none(), "the protocol was told of its end");
         self.table.release(link.id);
     }
 

@@ -140,27 +140,18 @@ impl<P: Protocol> Listener<P> {
         count
     }
 
-    /// Takes in a definition and ends the session that it takes the key or its rights from: a
-    /// session was let in by what it was then.
-    ///
-    /// | firm or role | key | the session's connections |
-    /// | --- | --- | --- |
-    /// | other | any | end with `NotEntitled` |
-    /// | same | other | end with `KeyReplaced` |
-    /// | same | same | go on, until the key's new expiry |
+    /// Takes in a definition and ends the session that it takes the key or its rights from, by the
+    /// table of [`SessionChange::reason_to_end`].
     fn define(&mut self, definition: &Definition, now: Nanos) {
         let Some(redefined) = self.reception.directory.define(definition) else { return };
-        let SessionChange { session_id, known, is_key_replaced } = redefined;
+        let SessionChange { session_id, known, .. } = redefined;
         if !self.links.has_session(session_id) {
             return;
         }
         let reason_for = |link: &mut Link<P::State>| {
             let session = link.session.as_mut().filter(|s| s.session_id == session_id)?;
             session.valid_until = known.valid_until;
-            if (session.firm_id, session.role) != (known.firm_id, known.role) {
-                return Some(Reason::NotEntitled);
-            }
-            is_key_replaced.then_some(Reason::KeyReplaced)
+            redefined.reason_to_end(session.firm_id, session.role)
         };
         self.links.end_where(reason_for, now);
     }
@@ -399,8 +390,25 @@ impl<P: Protocol> Listener<P> {
         link.socket.leave(self.poll.registry());
         self.reception.forget(link.id);
         self.lobby.gone(link.id);
-        self.protocol.gone(&mut link, now);
+        self.tell_gone(&mut link, now);
         self.links.remove(&link);
+    }
+
+    /// Tells the protocol of a connection's end, once, and ends its session.
+    fn tell_gone(&mut self, link: &mut Link<P::State>, now: Nanos) {
+        if !std::mem::replace(&mut link.is_told_gone, true) {
+            self.protocol.gone(link, now);
+            self.links.free_session(link);
+        }
+    }
+
+    /// Tells the protocol of the connections that this end has closed: nothing is produced for a
+    /// session behind its farewell, however long the peer takes to read that.
+    fn tell_closed(&mut self, now: Nanos) {
+        while let Some(mut link) = self.links.next_ended() {
+            self.tell_gone(&mut link, now);
+            self.links.put_back(link);
+        }
     }
 }
 
@@ -434,11 +442,14 @@ impl<P: Protocol> Agent for Listener<P> {
     fn do_work(&mut self, now: Nanos) -> usize {
         // A session that was just defined can log on, one whose key was replaced cannot.
         let mut done = self.take_definitions(now);
+        self.tell_closed(now);
         done += self.protocol.hear(&mut self.links, now);
         done += self.accept(now);
         done += self.read(now);
+        self.tell_closed(now);
         done += self.protocol.produce(&mut self.links, now);
         self.care(now);
+        self.tell_closed(now);
         self.flush(now);
         done
     }
@@ -454,7 +465,7 @@ impl<P: Protocol> Agent for Listener<P> {
 
     fn stop(&mut self, now: Nanos) -> bool {
         self.links.end_all(Reason::Stopping, now);
-        self.links.iter_mut().for_each(|link| link.socket.flush(now));
+        self.links.flush_all(now);
         self.protocol.stop();
         // A peer that does not read its farewell sees the end of the connection.
         true

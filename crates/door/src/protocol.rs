@@ -64,7 +64,8 @@ pub struct SessionMessage<'a> {
 ///
 /// In each cycle the listener calls [`hear`](Protocol::hear), then [`take`](Protocol::take) for
 /// each message, then [`produce`](Protocol::produce), then [`flushed`](Protocol::flushed) for each
-/// connection that was written to, and [`gone`](Protocol::gone) for those that have ended.
+/// connection that was written to. Each connection that has ended is told by
+/// [`gone`](Protocol::gone) before the next of these calls.
 pub trait Protocol: Send {
     /// The state of one connection.
     type State: Default + Send;
@@ -109,7 +110,8 @@ pub trait Protocol: Send {
         let _ = (link, had_room);
     }
 
-    /// A connection has ended.
+    /// A connection has ended: the peer is gone, or this end has closed it, and its farewell may
+    /// not be sent yet. Its session may log on again, and [`Links`] no longer has it.
     fn gone(&mut self, link: &mut Link<Self::State>, now: Nanos) {
         let _ = (link, now);
     }

@@ -3,14 +3,14 @@
 //! which is the index of the door's ring.
 
 use weir_delivery::PageSink;
-use weir_types::{Reason, RequestNo};
+use weir_types::{Reason, RequestNo, SessionId};
 use weir_wire::Message;
 use weir_wire::delivery::FetchOrders;
 use weir_wire::frame::put_frame;
 use weir_wire::session::{Label, Reject};
 
 use crate::ConnectionId;
-use crate::reader_rings::{DeliveryRequest, Fetch, GatewayPort, Pages};
+use crate::reader_rings::{DeliveryRequest, Fetch, GatewayPort};
 
 /// The rings, by door number. INVARIANT: every door that can send requests has one.
 pub struct ReaderPorts(Vec<GatewayPort>);
@@ -59,12 +59,20 @@ impl ReaderPorts {
         };
         put_frame(&reject, &mut bytes);
         // A full ring drops the `Reject`: its gateway has pages to send already.
-        let _ = port.send(Pages { connection: fetch.connection, bytes });
+        let _ = port.send(fetch.connection, fetch.fetch.session_id, bytes);
         port.wake();
     }
 }
 
-/// Collects a connection's frames and sends them to its door.
+/// The frames of one session that are being collected.
+#[derive(Debug)]
+pub struct Collected {
+    connection: ConnectionId,
+    session_id: SessionId,
+    bytes: Vec<u8>,
+}
+
+/// Collects a session's frames and sends them to its connection's door.
 pub struct PageSender<'a> {
     /// The rings.
     pub ports: &'a mut ReaderPorts,
@@ -72,8 +80,8 @@ pub struct PageSender<'a> {
     pub paused: &'a [ConnectionId],
     /// Connections whose pages had no room in the ring.
     pub blocked: &'a mut Vec<ConnectionId>,
-    /// The frames of the connection served last, not sent yet.
-    pub current: Option<Pages>,
+    /// The frames of the session served last, not sent yet.
+    pub current: Option<Collected>,
 }
 
 impl PageSender<'_> {
@@ -82,29 +90,31 @@ impl PageSender<'_> {
     /// # Panics
     /// Never: [`PageSink::buffer`] checks for room before a page is made.
     pub fn send_current(&mut self) {
-        if let Some(pages) = self.current.take()
-            && !pages.bytes.is_empty()
+        if let Some(Collected { connection, session_id, bytes }) = self.current.take()
+            && !bytes.is_empty()
         {
-            let port = self.ports.of(pages.connection);
-            assert!(port.send(pages), "room was found before the page was made");
+            let is_sent = self.ports.of(connection).send(connection, session_id, bytes);
+            assert!(is_sent, "room was found before the page was made");
         }
     }
 }
 
 impl PageSink for PageSender<'_> {
-    fn buffer(&mut self, connection: u64) -> Option<&mut Vec<u8>> {
+    fn buffer(&mut self, connection: u64, session_id: SessionId) -> Option<&mut Vec<u8>> {
         let connection = ConnectionId(connection);
         if self.paused.contains(&connection) {
             return None;
         }
-        if self.current.as_ref().is_none_or(|pages| pages.connection != connection) {
+        let is_its =
+            |pages: &Collected| (pages.connection, pages.session_id) == (connection, session_id);
+        if !self.current.as_ref().is_some_and(is_its) {
             self.send_current();
             let port = self.ports.of(connection);
             if !port.has_room() {
                 self.blocked.push(connection);
                 return None;
             }
-            self.current = Some(Pages { connection, bytes: port.empty() });
+            self.current = Some(Collected { connection, session_id, bytes: port.empty() });
         }
         self.current.as_mut().map(|pages| &mut pages.bytes)
     }

@@ -509,6 +509,28 @@ fn a_session_ends_when_its_key_expires_and_when_a_definition_takes_key_or_rights
 }
 
 #[test]
+fn nothing_follows_a_farewell_and_the_session_is_free_at_once() {
+    let mut stand = Stand::open();
+    let mut alice = stand.log_on(ALICE);
+    // There is always more for her.
+    alice.ask(ALICE, 1, u32::MAX);
+    stand.work();
+    stand.define(DefineSession { role: Role::Operator, ..session(ALICE) });
+    // She has not read her farewell.
+    assert_eq!(stand.scene().gone, [ALICE]);
+    let _again = stand.log_on(ALICE);
+    let mut last = None;
+    loop {
+        match alice.next(&mut stand) {
+            Received::Closed => break,
+            received => last = Some(received),
+        }
+    }
+    assert_eq!(last, Some(Received::Logout(ALICE, Reason::NotEntitled)));
+    assert_eq!(stand.scene().gone, [ALICE], "the protocol is told once");
+}
+
+#[test]
 fn a_peer_that_does_not_read_is_sent_no_more_than_fits_and_is_cut_in_time() {
     let mut stand = Stand::open();
     let mut slow = stand.log_on(ALICE);

@@ -345,6 +345,12 @@ impl Connection {
         self.writable |= event.is_writable;
     }
 
+    /// Returns true if nothing that it has sent waits to be taken: only then can it be silent.
+    #[must_use]
+    pub fn is_heard(&self) -> bool {
+        !self.in_read_list && !self.must_wait && !self.waits_for_room
+    }
+
     /// Returns true when it can be written at once.
     #[must_use]
     pub fn can_write(&self) -> bool {

@@ -6,11 +6,11 @@
 use weir_door::ConnectionId;
 use weir_door::entitlement::entitlement_of;
 use weir_door::keys::Lock;
-use weir_door::reader_rings::{DeliveryRequest, Fetch};
+use weir_door::reader_rings::Fetch;
 use weir_partition::handoff::Submission;
 use weir_probe::{Point, TraceId};
 use weir_types::{Nanos, Reason, Role, SessionId};
-use weir_wire::delivery::FetchOrders;
+use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders};
 use weir_wire::{Command, Destination, Request};
 
 use super::Gateway;
@@ -162,14 +162,8 @@ impl Gateway {
         match message {
             Inbound::Request(request) => return self.take_request(connection, &request, now),
             Inbound::Fetch(fetch, tokens) => return self.take_fetch(connection, &fetch, tokens),
-            Inbound::CancelFetch(cancel) => {
-                let what = DeliveryRequest::Cancel(connection.id, cancel.correlation_id);
-                return self.tell_store(connection, what, Refusal::of_cancel(&cancel));
-            }
-            Inbound::AddCredit(more) => {
-                let what = DeliveryRequest::AddCredit(connection.id, more);
-                return self.tell_store(connection, what, Refusal::of_credit(&more));
-            }
+            Inbound::CancelFetch(cancel) => return self.take_cancel(connection, cancel),
+            Inbound::AddCredit(more) => return self.take_credit(connection, more),
             Inbound::SignedLogon(logon, points, text) => {
                 return self.log_on_signed(connection, &logon, points, text, now);
             }
@@ -286,26 +280,25 @@ impl Gateway {
         };
         let (token, min_token) = (tokens.token.to_vec(), tokens.min_token.to_vec());
         let fetch = Fetch { connection: from.id, fetch: *fetch, token, min_token, entitlement };
-        if self.delivery.ask(DeliveryRequest::Fetch(Box::new(fetch))) {
-            IntakeOutcome::Done
-        } else {
-            IntakeOutcome::NoRoom
-        }
+        taken_if(self.delivery.fetch(Box::new(fetch)))
     }
 
-    /// Passes a delivery request that has no answer of its own to the store, for any session of the
-    /// connection: pages go to connections. `refusal` is for a session that is not logged on.
-    fn tell_store(
-        &mut self,
-        from: &mut Connection,
-        request: DeliveryRequest,
-        refusal: Refusal,
-    ) -> IntakeOutcome {
-        if self.sessions.logged_on(refusal.session_id, from.id).is_none() {
-            self.put_reject(from, refusal, Reason::NotLoggedOn);
+    /// Passes a session's cancel of its own fetch to the store; it has no answer.
+    fn take_cancel(&mut self, from: &mut Connection, cancel: CancelFetch) -> IntakeOutcome {
+        if self.sessions.logged_on(cancel.session_id, from.id).is_none() {
+            self.put_reject(from, Refusal::of_cancel(&cancel), Reason::NotLoggedOn);
             return IntakeOutcome::Done;
         }
-        if self.delivery.ask(request) { IntakeOutcome::Done } else { IntakeOutcome::NoRoom }
+        taken_if(self.delivery.cancel(from.id, cancel))
+    }
+
+    /// Passes a session's credit for its own fetch to the store; it has no answer.
+    fn take_credit(&mut self, from: &mut Connection, more: AddCredit) -> IntakeOutcome {
+        if self.sessions.logged_on(more.session_id, from.id).is_none() {
+            self.put_reject(from, Refusal::of_credit(&more), Reason::NotLoggedOn);
+            return IntakeOutcome::Done;
+        }
+        taken_if(self.delivery.add_credit(from.id, more))
     }
 
     fn refuse(&mut self, to: &mut Connection, request: &Request, reason: Reason) {
@@ -337,6 +330,11 @@ impl Gateway {
             session.heard_at = now;
         }
     }
+}
+
+/// Returns the outcome of a message whose destination has taken it or has no room.
+fn taken_if(is_taken: bool) -> IntakeOutcome {
+    if is_taken { IntakeOutcome::Done } else { IntakeOutcome::NoRoom }
 }
 
 /// Returns the field of a request that no partition could process.

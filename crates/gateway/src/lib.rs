@@ -15,6 +15,8 @@ mod connections;
 mod copies;
 mod counters;
 mod drop_copy;
+#[cfg(test)]
+mod ended_sessions;
 mod fairness;
 mod intake;
 mod lines;
@@ -544,6 +546,8 @@ impl Agent for Gateway {
         self.submit_losses();
         self.wake_partitions();
         done += self.pump_events(now);
+        // A session whose key was replaced gets no page with changes from after that.
+        self.end_lost_sessions(now);
         done += self.pump_pages();
         if !self.behind.is_empty() {
             done += self.catch_up(now);

@@ -223,25 +223,36 @@ impl Gateway {
     }
 
     /// Applies a new definition to a logged-on session. A session whose key was replaced is ended
-    /// soon: the holder of the old key may be a thief.
+    /// soon, as the holder of the old key may be a thief, and so is one that has lost its rights.
     pub(super) fn redefine(&mut self, redefined: &SessionChange) {
         let Some(session) = self.sessions.get_mut(redefined.session_id) else { return };
+        let ending = redefined.reason_to_end(session.firm_id, session.role);
         session.valid_until = redefined.known.valid_until;
         session.in_flight_max = redefined.known.in_flight_max;
         session.order_rate_max = redefined.known.order_rate_max;
         if let (Some(via), Nanos(1..)) = (session.connection, session.valid_until) {
             self.timers.set_no_later_than(via.slot(), session.valid_until);
         }
-        if redefined.is_key_replaced && session.connection.is_some() {
-            session.ending = Some(Reason::KeyReplaced);
+        if ending.is_some() && session.connection.is_some() {
+            session.ending = ending;
             self.lost_sessions.push(redefined.session_id);
         }
     }
 
+    /// Detaches a session from its connection: every end of a session, whatever its reason, reaches
+    /// all that serve the session from here. Its reports go by its connection; its copies and its
+    /// pages of order state do not, and are told.
+    fn detach(&mut self, id: SessionId) {
+        self.end_streams(id);
+        if let Some(via) = self.sessions.get(id).and_then(|session| session.connection) {
+            self.delivery.end_session(via, id);
+        }
+        self.sessions.detach(id);
+    }
+
     /// Detaches a session from its connection and submits its loss to the partitions.
     pub(super) fn end_session(&mut self, id: SessionId) {
-        self.end_streams(id);
-        self.sessions.detach(id);
+        self.detach(id);
         let Some(session) = self.sessions.get(id) else { return };
         let stays = session.role != Role::Trader || session.cancel_on_disconnect == Switch::Off;
         if stays || plant::is(Plant::SessionLossForgotten) {
@@ -275,8 +286,7 @@ impl Gateway {
             let Some(mut connection) = self.connections.take(id) else { continue };
             // The orders stay: the operator stops the node, the sessions did not leave.
             for session in std::mem::take(&mut connection.sessions) {
-                self.end_streams(session);
-                self.sessions.detach(session);
+                self.detach(session);
             }
             self.close(&mut connection, Reason::Stopping, now);
             self.connections.put_back(connection.id, connection);

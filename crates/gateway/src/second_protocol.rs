@@ -36,8 +36,9 @@ use crate::{Gateway, GatewayConfig, GatewayParts, GatewayStatus, PortParts, Prot
 const CONTROL: PartitionId = PartitionId(0);
 const HERE: PartitionId = PartitionId(1);
 const FIRM: FirmId = FirmId(1);
-/// The session of all tests; its key is this byte 32 times.
+/// The sessions of all tests; their key is this byte 32 times.
 const SESSION: SessionId = SessionId(3);
+pub(crate) const OTHER_SESSION: SessionId = SessionId(4);
 const KEY_BYTE: u8 = 7;
 const STEP: u64 = 1_000_000;
 /// Steps in which every answer to a line has arrived.
@@ -72,14 +73,19 @@ impl Partition {
 }
 
 /// A node with one trading partition, whose clients speak in lines.
-struct Node {
+pub(crate) struct Node {
     net: SimNet,
     gateway: Gateway,
     newcomers: Newcomers,
     partition: Partition,
-    /// The other ends of the gateway's rings.
-    _ends: (SourcePort, GatewayPort, TailWriter),
-    now: Nanos,
+    /// The store's end of the rings for order state.
+    pub(crate) store: GatewayPort,
+    control: TailWriter,
+    /// The control partition's end of its ring: no client sends it requests.
+    _control_source: SourcePort,
+    /// True while the partition takes no submissions, as with a disk that stalls.
+    pub(crate) is_stalled: bool,
+    pub(crate) now: Nanos,
     connection_count: u16,
 }
 
@@ -127,19 +133,33 @@ fn definitions() -> Vec<Definition> {
             qty_exponent: 0,
             phase: Phase::Continuous,
         }),
-        Definition::DefineSession(DefineSession {
-            request_no,
-            valid_until: Nanos(0),
-            credential: Credential(*blake3::hash(&[KEY_BYTE; 32]).as_bytes()),
-            session_id: operator,
-            defined_session_id: SESSION,
-            firm_id: FIRM,
-            order_rate_max: 0,
-            in_flight_max: 0,
-            role: Role::Trader,
-            credential_kind: CredentialKind::ApiKey,
-        }),
+        Definition::DefineSession(definition_of(SESSION, KEY_BYTE)),
+        Definition::DefineSession(definition_of(OTHER_SESSION, KEY_BYTE)),
     ]
+}
+
+/// Returns the definition of a session with this byte 32 times as its key.
+pub(crate) fn definition_of(defined_session_id: SessionId, key_byte: u8) -> DefineSession {
+    DefineSession {
+        request_no: RequestNo::NONE,
+        valid_until: Nanos(0),
+        credential: Credential(*blake3::hash(&[key_byte; 32]).as_bytes()),
+        session_id: SessionId(1),
+        defined_session_id,
+        firm_id: FIRM,
+        order_rate_max: 0,
+        in_flight_max: 0,
+        role: Role::Trader,
+        credential_kind: CredentialKind::ApiKey,
+    }
+}
+
+fn control_record(position: Position, definition: Definition, now: Nanos) -> Vec<u8> {
+    let defined =
+        Defined { position, transact_time: now, control_position: position, partition_id: CONTROL };
+    let mut record = Vec::new();
+    Event::Defined(defined, definition).encode(&mut record);
+    record
 }
 
 /// Returns the control log's events, and a partition that has imported them.
@@ -159,15 +179,7 @@ fn defined(now: Nanos, source: SourcePort) -> (TailWriter, TailHandle, Partition
     let engine = Engine::new(config);
     let mut partition = Partition { engine, position: Position(0), source, tail };
     for (position, definition) in (1..).map(Position).zip(definitions()) {
-        let defined = Defined {
-            position,
-            transact_time: now,
-            control_position: position,
-            partition_id: CONTROL,
-        };
-        let mut record = Vec::new();
-        Event::Defined(defined, definition).encode(&mut record);
-        control.append(&record);
+        control.append(&control_record(position, definition, now));
         partition.apply(&Command::Import(position, definition), now);
     }
     control.publish();
@@ -175,7 +187,7 @@ fn defined(now: Nanos, source: SourcePort) -> (TailWriter, TailHandle, Partition
 }
 
 impl Node {
-    fn new() -> Node {
+    pub(crate) fn new() -> Node {
         let (net, now, wake) = (SimNet::new(1), Nanos(1_000_000_000), Wake::new());
         let (control_ring, control_source) = gateway_to_partition(CONTROL, Wake::new());
         let (ring, source) = gateway_to_partition(HERE, Wake::new());
@@ -213,22 +225,41 @@ impl Node {
             status,
         })
         .expect("a simulated poll");
-        let ends = (control_source, delivery_end, control);
-        Node { net, gateway, newcomers, partition, _ends: ends, now, connection_count: 0 }
+        Node {
+            net,
+            gateway,
+            newcomers,
+            partition,
+            store: delivery_end,
+            control,
+            _control_source: control_source,
+            is_stalled: false,
+            now,
+            connection_count: 0,
+        }
     }
 
-    fn step(&mut self) {
+    /// Publishes a session's definition in the control log.
+    pub(crate) fn define(&mut self, definition: DefineSession) {
+        let definition = Definition::DefineSession(definition);
+        self.control.append(&control_record(Position(100), definition, self.now));
+        self.control.publish();
+    }
+
+    pub(crate) fn step(&mut self) {
         self.now.0 += STEP;
         self.net.advance();
         self.newcomers.poll(Some(Duration::ZERO));
         self.newcomers.do_work(self.now);
         self.gateway.poll(Some(Duration::ZERO));
         self.gateway.do_work(self.now);
-        self.partition.take_submissions(self.now);
+        if !self.is_stalled {
+            self.partition.take_submissions(self.now);
+        }
         self.gateway.do_work(self.now);
     }
 
-    fn connect(&mut self) -> Client {
+    pub(crate) fn connect(&mut self) -> Client {
         self.connection_count += 1;
         let from = SocketAddr::from(([10, 0, 1, 1], 1_000 + self.connection_count));
         let stream = self.net.connect(from, address()).expect("the node listens");
@@ -236,20 +267,20 @@ impl Node {
     }
 }
 
-struct Client {
+pub(crate) struct Client {
     stream: Stream,
     input: Vec<u8>,
 }
 
 impl Client {
     /// Sends lines and returns the lines that come back.
-    fn say(&mut self, node: &mut Node, lines: &str) -> Vec<String> {
+    pub(crate) fn say(&mut self, node: &mut Node, lines: &str) -> Vec<String> {
         self.stream.write_all(lines.as_bytes()).expect("the connection is open");
         self.listen(node, STEPS_OF_A_LINE)
     }
 
     /// Returns the lines that come within some steps.
-    fn listen(&mut self, node: &mut Node, steps: u32) -> Vec<String> {
+    pub(crate) fn listen(&mut self, node: &mut Node, steps: u32) -> Vec<String> {
         for _ in 0..steps {
             node.step();
             let mut room = [0; 4_096];

@@ -123,6 +123,11 @@ impl Gateway {
             self.lose(connection, id, Reason::KeyExpired);
             return;
         }
+        if !connection.is_heard() {
+            // Its heartbeats may wait behind a message whose destination is full: its silence
+            // counts from the last check before it is read again.
+            connection.received_at = now;
+        }
         let interval = session.heartbeat_interval.0;
         if now.since(session.heard_at.max(connection.received_at)).0 * 10
             > interval * SILENCE_TENTHS
@@ -176,7 +181,7 @@ impl Gateway {
     }
 
     /// Ends sessions that were behind for longer than their events are retained, and those whose
-    /// key was replaced.
+    /// key was replaced or that have lost their rights.
     pub(super) fn end_lost_sessions(&mut self, now: Nanos) {
         for id in std::mem::take(&mut self.lost_sessions) {
             let Some(session) = self.sessions.get_mut(id) else { continue };
@@ -185,13 +190,15 @@ impl Gateway {
             let Some(mut connection) = connection.and_then(|c| self.connections.take(c)) else {
                 continue;
             };
-            let why = if reason == Reason::KeyReplaced {
-                self.counters.keys_ended += 1;
-                "its key is not the one that it has now"
-            } else {
-                self.counters.slow_consumers += 1;
-                "too slow for what is kept"
+            let why = match reason {
+                Reason::KeyReplaced => "its key is not the one that it has now",
+                Reason::NotEntitled => "its firm or role is not the one that it has now",
+                _ => "too slow for what is kept",
             };
+            match reason {
+                Reason::KeyReplaced | Reason::NotEntitled => self.counters.keys_ended += 1,
+                _ => self.counters.slow_consumers += 1,
+            }
             self.lines.lost(&mut self.counters, &connection, id, why, now);
             self.lose(&mut connection, id, reason);
             // Without a session it has a newcomer's time limit from now on.

@@ -212,11 +212,14 @@ impl DeliveryAgent {
             match self.ports.next_request() {
                 None => return taken,
                 Some(DeliveryRequest::Fetch(fetch)) => self.ask(&fetch, now),
-                Some(DeliveryRequest::Cancel(id, number)) => {
-                    self.source_stores.desks().for_each(|desk| desk.cancel(id.0, number));
+                Some(DeliveryRequest::Cancel(id, cancel)) => {
+                    self.source_stores.desks().for_each(|desk| desk.cancel(id.0, &cancel));
                 }
                 Some(DeliveryRequest::AddCredit(id, more)) => {
                     self.source_stores.desks().for_each(|desk| desk.add_credit(id.0, &more, now));
+                }
+                Some(DeliveryRequest::SessionEnded(id, session_id)) => {
+                    self.source_stores.desks().for_each(|desk| desk.end_session(id.0, session_id));
                 }
                 Some(DeliveryRequest::Writable(id, true)) => {
                     self.paused.retain(|paused| *paused != id);
@@ -408,7 +411,7 @@ pub(crate) mod tests {
         }
     }
 
-    fn question() -> DeliveryRequest {
+    fn question() -> Box<Fetch> {
         let fetch = FetchOrders {
             correlation_id: 1,
             session_id: SessionId(1),
@@ -427,13 +430,7 @@ pub(crate) mod tests {
             credit_bytes: 0,
         };
         let (connection, entitlement) = (ConnectionId(7), Entitlement::all());
-        DeliveryRequest::Fetch(Box::new(Fetch {
-            connection,
-            fetch,
-            token: Vec::new(),
-            min_token: Vec::new(),
-            entitlement,
-        }))
+        Box::new(Fetch { connection, fetch, token: Vec::new(), min_token: Vec::new(), entitlement })
     }
 
     fn settings(bytes_max: u64) -> StoreSettings {
@@ -453,7 +450,7 @@ pub(crate) mod tests {
         let mut agent = DeliveryAgent::new(parts).unwrap().0;
         let count = 20_000;
         append(&mut tail, 1..=count);
-        assert!(to_store.ask(question()));
+        assert!(to_store.fetch(question()));
         for cycle in 1..=300 {
             agent.do_work(Nanos(cycle * 1_000_000));
         }
@@ -519,7 +516,7 @@ pub(crate) mod tests {
         let mut agent = DeliveryAgent::new(parts(dir.path(), events, u64::MAX, port)).unwrap().0;
         let count = 5 * INGEST_MAX as u64 + 3;
         append(&mut tail, 1..=count);
-        assert!(to_store.ask(question()));
+        assert!(to_store.fetch(question()));
         agent.do_work(Nanos(1_000_000));
         let pages = to_store.next_pages().expect("an answer in the same cycle");
         let Framing::Frame { message: Ok(raw), .. } = next_frame(&pages.bytes, 1 << 20) else {

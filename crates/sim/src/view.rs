@@ -116,7 +116,7 @@ struct Connection {
 }
 
 impl PageSink for Connection {
-    fn buffer(&mut self, _connection: u64) -> Option<&mut Vec<u8>> {
+    fn buffer(&mut self, _connection: u64, _session_id: SessionId) -> Option<&mut Vec<u8>> {
         Some(&mut self.bytes)
     }
 }

@@ -3,16 +3,20 @@
 //! The agent follows the control log itself, so that a newly defined session can query at once. It
 //! checks keys like the gateway: the same answer after the same work for any fault. To the store, a
 //! reader is a connection; its number has the highest bit set, which no gateway connection has.
+//!
+//! A reader ends with its key, as a session of the gateway does: when the key expires or is
+//! replaced, or the session has another firm or role. From then on it gets no page, not even one
+//! that was made before.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{mpsc, oneshot};
 use weir_delivery::Entitlement;
-use weir_door::directory::{Directory, KnownSession, Proof};
+use weir_door::directory::{Directory, KnownSession, Proof, SessionChange};
 use weir_door::entitlement::entitlement_of;
-use weir_door::reader_rings::{DeliveryPort, DeliveryRequest, Fetch};
+use weir_door::reader_rings::{DeliveryPort, Fetch};
 use weir_door::{ConnectionId, DoorNo};
 use weir_partition::event_reader::EventReader;
 use weir_runtime::{Agent, Wake};
@@ -29,8 +33,10 @@ pub const SUBSCRIPTIONS_MAX: usize = 16;
 const REQUESTS_MAX: usize = 1_024;
 /// The number of requests taken in one cycle.
 const TAKE_MAX: usize = 256;
-/// The interval in nanoseconds at which the control log is polled without requests.
+/// The interval in nanoseconds at which the control log is polled without requests, and at which
+/// readers whose key has expired are ended.
 const LOOK_INTERVAL: u64 = 20_000_000;
+
 enum Request {
     Enter { session_id: SessionId, key: ApiKey, reply: oneshot::Sender<Result<Reader, Reason>> },
     Ask(Box<Fetch>),
@@ -54,8 +60,9 @@ pub struct Reader {
     pub session_id: SessionId,
     connection: ConnectionId,
     entitlement: Entitlement,
-    valid_until: Nanos,
     pages: mpsc::Receiver<Vec<u8>>,
+    /// The reason for its end, set before the channel of pages is closed.
+    end: Arc<OnceLock<Reason>>,
     hub: Hub,
 }
 
@@ -83,26 +90,33 @@ impl Reader {
     /// Sends a query. At most [`SUBSCRIPTIONS_MAX`] queries may be without a page.
     ///
     /// # Errors
-    /// [`Reason::KeyExpired`]; [`Reason::Stopping`].
+    /// The reason for the reader's end, as [`Reader::next_page`].
     pub async fn ask(
         &self,
         fetch: weir_wire::delivery::FetchOrders,
         token: Vec<u8>,
         min_token: Vec<u8>,
-        now: Nanos,
     ) -> Result<(), Reason> {
-        if KnownSession::is_over(self.valid_until, now) {
-            return Err(Reason::KeyExpired);
+        if let Some(reason) = self.end.get() {
+            return Err(*reason);
         }
         let (connection, entitlement) = (self.connection, self.entitlement);
         let fetch = Box::new(Fetch { connection, fetch, token, min_token, entitlement });
         self.hub.send(Request::Ask(fetch)).await
     }
 
-    /// Returns the next page's frames; `None` when its session's key was replaced or the node
-    /// stops.
-    pub async fn next_page(&mut self) -> Option<Vec<u8>> {
-        self.pages.recv().await
+    /// Returns the next page's frames. Cancel-safe.
+    ///
+    /// # Errors
+    /// The reason for the reader's end: [`Reason::KeyExpired`], [`Reason::KeyReplaced`],
+    /// [`Reason::NotEntitled`] when its session has another firm or role, [`Reason::Stopping`].
+    pub async fn next_page(&mut self) -> Result<Vec<u8>, Reason> {
+        let page = self.pages.recv().await;
+        // A page that was made before the end is not the reader's any more.
+        match self.end.get() {
+            Some(reason) => Err(*reason),
+            None => page.ok_or(Reason::Stopping),
+        }
     }
 }
 
@@ -130,7 +144,10 @@ pub struct HubParts {
 
 struct Guest {
     session_id: SessionId,
+    /// The definition of its session by which it was let in, with the key's newest expiry.
+    known: KnownSession,
     pages: mpsc::Sender<Vec<u8>>,
+    end: Arc<OnceLock<Reason>>,
 }
 
 /// The agent between HTTP and the delivery store.
@@ -138,6 +155,8 @@ pub struct HubAgent {
     requests: mpsc::Receiver<Request>,
     hub: Hub,
     guests: HashMap<ConnectionId, Guest>,
+    /// The expiry of the guests' keys, of those that expire.
+    expiries: BTreeSet<(Nanos, ConnectionId)>,
     next_reader: u64,
     delivery: DeliveryPort,
     control: EventReader,
@@ -160,6 +179,7 @@ impl HubAgent {
             requests,
             hub: hub.clone(),
             guests: HashMap::new(),
+            expiries: BTreeSet::new(),
             next_reader: 0,
             delivery: parts.delivery,
             control: parts.control,
@@ -183,25 +203,59 @@ impl HubAgent {
                 self.hub.scales.define(instrument);
             }
             let Definition::DefineSession(_) = definition else { continue };
-            if let Some(redefined) = self.directory.define(&definition)
-                && redefined.is_key_replaced
-            {
-                self.send_away(redefined.session_id);
+            if let Some(redefined) = self.directory.define(&definition) {
+                self.redefine(&redefined);
             }
         }
         taken
     }
 
-    /// Ends the readers of a session whose key was replaced.
-    fn send_away(&mut self, session_id: SessionId) {
+    /// Applies a session's new definition to its readers, and ends those that it takes the key or
+    /// the rights from.
+    fn redefine(&mut self, redefined: &SessionChange) {
+        let SessionChange { session_id, known, .. } = *redefined;
         let of_session =
             |(id, guest): (&ConnectionId, &Guest)| (guest.session_id == session_id).then_some(*id);
         let ids: Vec<ConnectionId> = self.guests.iter().filter_map(of_session).collect();
-        ids.into_iter().for_each(|id| self.forget(id));
+        for id in ids {
+            let guest = self.guests.get_mut(&id).expect("listed above");
+            let before = guest.known;
+            guest.known.valid_until = known.valid_until;
+            self.expiries.remove(&(before.valid_until, id));
+            if known.valid_until != Nanos(0) {
+                self.expiries.insert((known.valid_until, id));
+            }
+            if let Some(reason) = redefined.reason_to_end(before.firm_id, before.role) {
+                self.end(id, reason);
+            }
+        }
+    }
+
+    /// Ends the readers whose key has expired; returns their number.
+    fn end_expired(&mut self, now: Nanos) -> usize {
+        let mut ended = 0;
+        while let Some((valid_until, id)) = self.expiries.first().copied()
+            && KnownSession::is_over(valid_until, now)
+        {
+            self.end(id, Reason::KeyExpired);
+            ended += 1;
+        }
+        ended
+    }
+
+    /// Ends a reader: it is told the reason, and gets no page from now on.
+    fn end(&mut self, id: ConnectionId, reason: Reason) {
+        if let Some(guest) = self.guests.get(&id) {
+            // The first reason stands.
+            let _ = guest.end.set(reason);
+        }
+        add_one(&self.hub.figures.keys_ended);
+        self.forget(id);
     }
 
     fn forget(&mut self, id: ConnectionId) {
-        if self.guests.remove(&id).is_some() {
+        if let Some(guest) = self.guests.remove(&id) {
+            self.expiries.remove(&(guest.known.valid_until, id));
             self.delivery.connection_is_gone(id);
         }
     }
@@ -241,7 +295,7 @@ impl HubAgent {
             self.waiting = Some(fetch);
             return false;
         }
-        self.delivery.ask(DeliveryRequest::Fetch(fetch))
+        self.delivery.fetch(fetch)
     }
 
     fn enter(&mut self, id: SessionId, key: &ApiKey, now: Nanos) -> Result<Reader, Reason> {
@@ -262,15 +316,13 @@ impl HubAgent {
         let connection = ConnectionId::at(DoorNo::WEB, self.next_reader);
         self.next_reader += 1;
         let (to_reader, pages) = mpsc::channel(SUBSCRIPTIONS_MAX + 1);
-        self.guests.insert(connection, Guest { session_id: id, pages: to_reader });
-        Ok(Reader {
-            session_id: id,
-            connection,
-            entitlement,
-            valid_until: known.valid_until,
-            pages,
-            hub: self.hub.clone(),
-        })
+        let end = Arc::new(OnceLock::new());
+        let guest = Guest { session_id: id, known, pages: to_reader, end: end.clone() };
+        self.guests.insert(connection, guest);
+        if known.valid_until != Nanos(0) {
+            self.expiries.insert((known.valid_until, connection));
+        }
+        Ok(Reader { session_id: id, connection, entitlement, pages, end, hub: self.hub.clone() })
     }
 
     fn take_pages(&mut self) -> usize {
@@ -298,7 +350,8 @@ impl Agent for HubAgent {
     }
 
     fn do_work(&mut self, now: Nanos) -> usize {
-        let done = self.follow() + self.take_requests(now) + self.take_pages();
+        let mut done = self.follow() + self.end_expired(now);
+        done += self.take_requests(now) + self.take_pages();
         self.delivery.wake_if_asked();
         self.hub.figures.readers.store(self.guests.len() as u64, Ordering::Relaxed);
         done
@@ -311,6 +364,10 @@ impl Agent for HubAgent {
     }
 
     fn stop(&mut self, _now: Nanos) -> bool {
+        for guest in self.guests.values() {
+            // A reader that has ended before keeps its reason.
+            let _ = guest.end.set(Reason::Stopping);
+        }
         self.guests.clear();
         self.requests.close();
         true

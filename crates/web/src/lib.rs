@@ -41,6 +41,9 @@ weir_runtime::figures! {
         counter asks_refused as "refused_total{for=\"question\"}",
         /// Queries and subscriptions refused because the maximum was reached.
         counter turned_away as "refused_total{for=\"room\"}",
+        /// Readers of order state ended because their key expired or was replaced, or because
+        /// their session has another firm or role.
+        counter keys_ended,
         /// Pages sent.
         counter pages,
         /// Current readers.

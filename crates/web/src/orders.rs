@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use weir_io::{Clock, SystemClock};
 use weir_types::Reason;
 
 use super::add_one;
@@ -35,15 +34,15 @@ pub async fn fetch(
         }
     };
     let question = ask.question(session_id, 0);
-    if let Err(reason) = reader.ask(question, ask.token, ask.min_token, SystemClock.now()).await {
+    if let Err(reason) = reader.ask(question, ask.token, ask.min_token).await {
         return refused(reason, &[]);
     }
     match reader.next_page().await.map(|frames| Answer::of(&frames, &hub.scales)) {
-        Some(Answer::Page { body, .. }) => json_response(StatusCode::OK, &body),
-        Some(Answer::Refused { reason, token, .. }) => {
+        Ok(Answer::Page { body, .. }) => json_response(StatusCode::OK, &body),
+        Ok(Answer::Refused { reason, token, .. }) => {
             add_one(&hub.figures.asks_refused);
             refused(reason, &token)
         }
-        None => refused(Reason::KeyReplaced, &[]),
+        Err(reason) => refused(reason, &[]),
     }
 }

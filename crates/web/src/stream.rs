@@ -13,7 +13,6 @@ use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::{Value, json};
-use weir_io::{Clock, SystemClock};
 use weir_types::Reason;
 
 use super::add_one;
@@ -102,6 +101,14 @@ enum End {
     Closed(u16, Reason),
 }
 
+impl End {
+    /// Returns the end for the reason that the reader was ended with.
+    fn of(reason: Reason) -> End {
+        let is_ours = reason == Reason::Stopping;
+        End::Closed(if is_ours { GOING_AWAY } else { POLICY_VIOLATION }, reason)
+    }
+}
+
 impl Stream {
     fn new(reader: Reader, socket: WebSocket) -> Stream {
         let subscriptions = HashMap::new();
@@ -112,8 +119,8 @@ impl Stream {
         let end = loop {
             let outcome = tokio::select! {
                 page = self.reader.next_page() => match page {
-                    Some(frames) => self.on_page(&frames, hub).await,
-                    None => Err(End::Closed(GOING_AWAY, Reason::KeyReplaced)),
+                    Ok(frames) => self.on_page(&frames, hub).await,
+                    Err(reason) => Err(End::of(reason)),
                 },
                 message = self.socket.recv() => match message {
                     Some(Ok(message)) => self.on_message(message, hub).await,
@@ -210,8 +217,7 @@ impl Stream {
         // Reached once; all later pages are beyond it.
         let min_token = std::mem::take(&mut subscription.ask.min_token);
         let token = subscription.ask.token.clone();
-        let asked = self.reader.ask(question, token, min_token, SystemClock.now()).await;
-        asked.map_err(|reason| End::Closed(POLICY_VIOLATION, reason))
+        self.reader.ask(question, token, min_token).await.map_err(End::of)
     }
 
     async fn on_page(&mut self, frames: &[u8], hub: &Hub) -> Result<(), End> {

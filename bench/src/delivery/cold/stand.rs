@@ -39,7 +39,7 @@ pub(super) struct Stand {
 pub(super) struct Sink(Vec<(u64, Vec<u8>)>);
 
 impl PageSink for Sink {
-    fn buffer(&mut self, connection: u64) -> Option<&mut Vec<u8>> {
+    fn buffer(&mut self, connection: u64, _session_id: SessionId) -> Option<&mut Vec<u8>> {
         self.0.push((connection, Vec::new()));
         self.0.last_mut().map(|(_, bytes)| bytes)
     }

@@ -131,27 +131,26 @@ impl Desk {
     /// Returns the next ask for the archive, if one may go out now.
     pub fn next_older_ask(&mut self) -> Option<OlderAsk> {
         let older = self.older.as_mut()?;
-        while older.out_count < older.out_max {
-            let ticket = older.queue.pop_first()?;
-            let reader = self.readers[ticket.slot as usize].as_mut();
-            let reader = reader.expect("who leaves takes its ticket along");
-            // A reader whose rights changed is refused at its next visit.
-            let Some(scope) = reader.scope else { continue };
-            older.out_count += 1;
-            reader.below = BelowFloorState::Asked(ticket);
-            let at = SourcePlace { epoch: self.store.epoch(), ..reader.at(self.store.source()) };
-            let head = PageHead { credit_left: reader.head.credit_left - 1, ..reader.head };
-            return Some(OlderAsk {
-                ticket,
-                scope,
-                at,
-                elsewhere: reader.elsewhere.clone(),
-                head,
-                limits: reader.page_limits(),
-                floor: self.store.floor_of(scope.filter()),
-            });
+        if older.out_count >= older.out_max {
+            return None;
         }
-        None
+        let ticket = older.queue.pop_first()?;
+        let reader = self.readers[ticket.slot as usize].as_mut();
+        let reader = reader.expect("who leaves takes its ticket along");
+        let scope = reader.scope.expect("only who has a scope is found to be below the floor");
+        older.out_count += 1;
+        reader.below = BelowFloorState::Asked(ticket);
+        let at = SourcePlace { epoch: self.store.epoch(), ..reader.at(self.store.source()) };
+        let head = PageHead { credit_left: reader.head.credit_left - 1, ..reader.head };
+        Some(OlderAsk {
+            ticket,
+            scope,
+            at,
+            elsewhere: reader.elsewhere.clone(),
+            head,
+            limits: reader.page_limits(),
+            floor: self.store.floor_of(scope.filter()),
+        })
     }
 
     /// Takes the answer to an ask; the answer is dropped if its reader has gone.
@@ -217,7 +216,9 @@ impl Desk {
                 return self.refuse(reader, reason, round);
             }
             OlderAnswer::NotNow => {
-                let Some(out) = round.sink.buffer(reader.connection) else { return Visit::Pause };
+                let Some(out) = round.buffer(reader) else {
+                    return Visit::Pause;
+                };
                 put_frame(&not_now(&reader.head), out);
                 return Visit::Done;
             }
@@ -227,7 +228,9 @@ impl Desk {
             (reader.after, reader.seen) = (page.next.place, page.next.seen);
             return Visit::Again;
         }
-        let Some(out) = round.sink.buffer(reader.connection) else { return Visit::Pause };
+        let Some(out) = round.buffer(reader) else {
+            return Visit::Pause;
+        };
         if out.is_empty() {
             *out = page.frames;
         } else {

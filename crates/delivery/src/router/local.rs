@@ -3,7 +3,7 @@
 //! Each request is a connection of its own at its desk, so that cancelling it drops the connection.
 //! A desk's frames go to the router at once: there is no back-pressure between the two.
 
-use weir_types::Nanos;
+use weir_types::{Nanos, SessionId};
 
 use super::Router;
 use super::backend::{BackendId, BackendPort, BackendRequest};
@@ -21,7 +21,7 @@ pub struct LocalBackends {
 struct Frames<'a>(&'a mut Vec<u8>);
 
 impl PageSink for Frames<'_> {
-    fn buffer(&mut self, _connection: u64) -> Option<&mut Vec<u8>> {
+    fn buffer(&mut self, _connection: u64, _session_id: SessionId) -> Option<&mut Vec<u8>> {
         Some(self.0)
     }
 }

@@ -31,7 +31,7 @@ mod tend;
 use std::collections::BTreeSet;
 
 use weir_types::{Epoch, Nanos, PartitionId, Reason, SessionId};
-use weir_wire::delivery::AddCredit;
+use weir_wire::delivery::{AddCredit, CancelFetch};
 
 pub use backend::{
     BackendFault, BackendId, BackendInfo, BackendPort, BackendRequest, BackendRole, BackendState,
@@ -339,23 +339,21 @@ impl Router {
         self.seats.resume(connection);
     }
 
-    /// Cancels a fetch; does nothing if it has had its last page.
-    pub fn cancel(&mut self, connection: u64, correlation_id: u64, port: &mut impl BackendPort) {
+    /// Cancels a session's fetch; does nothing if it has had its last page.
+    pub fn cancel(&mut self, connection: u64, cancel: &CancelFetch, port: &mut impl BackendPort) {
         for slot in self.seats.of_connection(connection) {
-            let is_its = |reader: &Reader| {
-                reader.head.correlation_id == correlation_id && !reader.is_lingering()
-            };
-            if self.seats.get(slot).is_some_and(|reader| is_its(reader)) {
+            let reader = self.seats.get(slot);
+            if reader.is_some_and(|r| r.is_fetch(cancel.session_id, cancel.correlation_id)) {
                 self.leave(slot, port);
             }
         }
     }
 
-    /// Gives a fetch more credit; does nothing if it has had its last page.
+    /// Gives a session's fetch more credit; does nothing if it has had its last page.
     pub fn add_credit(&mut self, connection: u64, more: &AddCredit, now: Nanos) {
         for slot in self.seats.of_connection(connection) {
             let Some(reader) = self.seats.get_mut(slot) else { continue };
-            if reader.head.correlation_id != more.correlation_id || reader.is_lingering() {
+            if !reader.is_fetch(more.session_id, more.correlation_id) {
                 continue;
             }
             let pages = reader.head.credit_left.saturating_add(more.pages);
@@ -376,15 +374,18 @@ impl Router {
         }
     }
 
-    /// Refuses the fetches of a session whose rights changed; the session may fetch anew.
-    pub fn revoke(&mut self, session_id: SessionId) {
-        for slot in self.seats.slots(|reader| reader.head.session_id == session_id) {
-            let reader = self.seats.get_mut(slot).expect("listed");
-            reader.refusal = Some(Reason::ResyncFilter);
-            // The oldest legal token would be sealed with the revoked rights.
-            reader.scope = None;
-            self.hasten(slot);
-            self.seats.unpause(slot);
+    /// Removes the fetches, and the kept places, of a session that is no longer logged on through
+    /// this connection. None gets another page; the connection's other sessions are not affected.
+    pub fn end_session(
+        &mut self,
+        connection: u64,
+        session_id: SessionId,
+        port: &mut impl BackendPort,
+    ) {
+        for slot in self.seats.of_connection(connection) {
+            if self.seats.get(slot).is_some_and(|r| r.head.session_id == session_id) {
+                self.leave(slot, port);
+            }
         }
     }
 

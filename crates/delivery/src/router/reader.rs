@@ -18,7 +18,7 @@
 //! `min_token` first waits until a store of each source that the token names has reached it, even
 //! if the source is away, and is refused if that takes longer than the fetch allows.
 
-use weir_types::{Nanos, PartitionId, Reason};
+use weir_types::{Nanos, PartitionId, Reason, SessionId};
 use weir_wire::delivery::FetchOrders;
 
 use super::RouterConfig;
@@ -108,6 +108,13 @@ impl Terms {
 impl Reader {
     pub(super) fn is_lingering(&self) -> bool {
         self.lingers_until.is_some()
+    }
+
+    /// True for the session's fetch of this number, until it has had its last page.
+    pub(super) fn is_fetch(&self, session_id: SessionId, correlation_id: u64) -> bool {
+        let head = &self.head;
+        let is_same = (head.session_id, head.correlation_id) == (session_id, correlation_id);
+        is_same && !self.is_lingering()
     }
 
     /// Returns the number of rows that have come, over all sources.

@@ -46,7 +46,9 @@ impl Router {
         }
         self.turn = self.turn.wrapping_add(1);
         self.composition.pick(&reader.legs, &reader.page_terms(), self.turn);
-        let Some(out) = io.sink.buffer(reader.connection) else { return NextStep::Pause };
+        let Some(out) = io.sink.buffer(reader.connection, reader.head.session_id) else {
+            return NextStep::Pause;
+        };
         reader.head.credit_left -= 1;
         reader.credit.spend(self.composition.row_count, self.composition.byte_count);
         reader.head.served_time = now;
@@ -152,7 +154,9 @@ impl Router {
         now: Nanos,
         io: &mut Io<'_, P, S>,
     ) -> NextStep {
-        let Some(out) = io.sink.buffer(reader.connection) else { return NextStep::Pause };
+        let Some(out) = io.sink.buffer(reader.connection, reader.head.session_id) else {
+            return NextStep::Pause;
+        };
         self.token.clear();
         // A refusal of the minimum leaves the reader's own token valid.
         let is_about_token = !is_about_min(reason);

@@ -384,15 +384,32 @@ fn readers_beyond_the_limits_are_refused_and_kept_places_make_room() {
 }
 
 #[test]
-fn a_reader_whose_rights_changed_is_sent_away() {
+fn a_session_that_has_ended_is_served_no_more_and_its_neighbours_are() {
     let mut venue = with_orders(2, 1);
     let token = venue.fetch(&fetch(), &[]).token;
-    assert_eq!(venue.ask(1, &fetch(), &token), FetchOutcome::Accepted);
+    venue.router.drop_connection(9, &mut venue.local);
+    let neighbour = FetchOrders { session_id: SessionId(5), ..fetch() };
+    for (connection, question) in [(1, fetch()), (1, neighbour), (2, fetch())] {
+        assert_eq!(venue.ask(connection, &question, &token), FetchOutcome::Accepted);
+    }
     venue.settle();
-    venue.router.revoke(SessionId(4));
+    // Credit reaches the fetch of its own session alone.
+    let FetchOrders { correlation_id, .. } = fetch();
+    let session_id = SessionId(5);
+    let more = AddCredit { correlation_id, session_id, pages: 4, rows: 0, bytes: 0 };
+    venue.router.add_credit(1, &more, venue.now);
+    venue.router.end_session(1, SessionId(4), &mut venue.local);
+    assert_eq!(venue.router.reader_count(), 2);
+    new(&mut venue, 1, 2);
+    venue.feed_all();
     venue.settle();
-    let answer = venue.answer(1);
-    assert_eq!((answer.header.reason, answer.token.len()), (Reason::ResyncFilter, 0));
+    let header = venue.answer(1).header;
+    assert_eq!((header.session_id, header.credit_left), (SessionId(5), 4));
+    let header = venue.answer(2).header;
+    assert_eq!((header.session_id, header.credit_left), (SessionId(4), 0));
+    // The place that is kept for the next fetch goes with the session too.
+    venue.router.end_session(2, SessionId(4), &mut venue.local);
+    venue.router.end_session(1, SessionId(5), &mut venue.local);
     assert_eq!(venue.router.reader_count(), 0);
 }
 

@@ -2,8 +2,8 @@
 
 use weir_delivery::router::{BackendFault, BadPage, Health};
 use weir_delivery::{Entitlement, FetchOutcome, Kinds, Place, Question, RouterConfig};
-use weir_types::{Epoch, FirmId, Nanos, OrdStatus, Reason, Rec, Seq, SourceStatus};
-use weir_wire::delivery::{FetchOrders, PageFlags};
+use weir_types::{Epoch, FirmId, Nanos, OrdStatus, Reason, Rec, Seq, SessionId, SourceStatus};
+use weir_wire::delivery::{CancelFetch, FetchOrders, PageFlags};
 
 use crate::support::keys;
 use crate::venue::{MS, Venue, fetch, place_in, token_of};
@@ -465,10 +465,15 @@ fn a_question_that_is_taken_back_takes_back_what_was_asked_for_it() {
     assert_eq!(venue.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     venue.settle();
     assert_eq!((venue.router.reader_count(), asked(&venue).iter().sum::<u32>()), (1, 1));
-    venue.router.cancel(1, fetch().correlation_id + 1, &mut venue.local);
-    venue.router.cancel(2, fetch().correlation_id, &mut venue.local);
-    assert_eq!(venue.router.reader_count(), 1);
-    venue.router.cancel(1, fetch().correlation_id, &mut venue.local);
+    let FetchOrders { correlation_id, session_id, .. } = fetch();
+    let its = CancelFetch { correlation_id, session_id };
+    let another = CancelFetch { correlation_id: correlation_id + 1, ..its };
+    let anothers = CancelFetch { session_id: SessionId(session_id.0 + 1), ..its };
+    for (connection, cancel) in [(1, another), (1, anothers), (2, its)] {
+        venue.router.cancel(connection, &cancel, &mut venue.local);
+        assert_eq!(venue.router.reader_count(), 1);
+    }
+    venue.router.cancel(1, &its, &mut venue.local);
     assert_eq!((venue.router.reader_count(), asked(&venue).iter().sum::<u32>()), (0, 0));
     new(&mut venue, 1, 3);
     venue.feed_all();

@@ -74,7 +74,7 @@ pub struct Sink {
 }
 
 impl PageSink for Sink {
-    fn buffer(&mut self, connection: u64) -> Option<&mut Vec<u8>> {
+    fn buffer(&mut self, connection: u64, _session_id: SessionId) -> Option<&mut Vec<u8>> {
         if self.full.contains(&connection) {
             return None;
         }

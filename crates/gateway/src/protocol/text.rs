@@ -4,6 +4,9 @@
 //! logon SESSION KEYBYTE [PARTITION:EVENT:EPOCH]...     welcome | refused
 //! new SESSION REQUEST INSTRUMENT SIDE QTY PRICE        report | refusal | reject
 //! cancel SESSION REQUEST INSTRUMENT ORDER              report | refusal | reject
+//! fetch SESSION NUMBER                                 pages
+//! credit SESSION NUMBER PAGES                          (nothing)
+//! uncall SESSION NUMBER                                (nothing)
 //! alive SESSION                                        (nothing)
 //! logout SESSION                                       bye
 //! ```
@@ -12,15 +15,16 @@ use std::io::Write as _;
 use std::str::{FromStr, SplitAsciiWhitespace};
 
 use weir_types::{
-    AccountId, ClOrdId, Epoch, EventNo, ExecInst, InstrumentId, Nanos, OrdType, OrderId,
+    AccountId, ClOrdId, Epoch, EventNo, ExecInst, FirmId, InstrumentId, Nanos, OrdType, OrderId,
     PartitionId, Price, Qty, Reason, RequestNo, SelfTradePrevention, SessionId, Side, Switch,
     TimeInForce,
 };
+use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders};
 use weir_wire::order_entry::{CancelOrder, NewOrder};
 use weir_wire::session::{ApiKey, Logon, ResumePoint};
 use weir_wire::{Event, PlainEvent, Request};
 
-use super::{Answer, EventRecord, Inbound, InputState, Refusal, ResumePoints};
+use super::{Answer, EventRecord, Inbound, InputState, Refusal, ResumePoints, Tokens};
 
 /// The longest line in bytes, with its end.
 const LINE_LEN_MAX: usize = 256;
@@ -68,12 +72,48 @@ fn read(line: &str) -> Option<Inbound<'_>> {
         "alive" => Some(Inbound::Heartbeat(session_id)),
         "new" => new_order(session_id, &mut words).map(Request::NewOrder).map(Inbound::Request),
         "cancel" => cancel(session_id, &mut words).map(Request::CancelOrder).map(Inbound::Request),
+        "fetch" => {
+            let fetch = fetch(session_id, number(&mut words)?);
+            Some(Inbound::Fetch(fetch, Tokens::default()))
+        }
+        "credit" => Some(Inbound::AddCredit(AddCredit {
+            correlation_id: number(&mut words)?,
+            session_id,
+            pages: number(&mut words)?,
+            rows: 0,
+            bytes: 0,
+        })),
+        "uncall" => {
+            let correlation_id = number(&mut words)?;
+            Some(Inbound::CancelFetch(CancelFetch { correlation_id, session_id }))
+        }
         _ => None,
     }
 }
 
 fn number<N: FromStr>(words: &mut SplitAsciiWhitespace<'_>) -> Option<N> {
     words.next()?.parse().ok()
+}
+
+/// Returns a fetch of all of the session's orders.
+fn fetch(session_id: SessionId, correlation_id: u64) -> FetchOrders {
+    FetchOrders {
+        correlation_id,
+        session_id,
+        firm_id: FirmId::NONE,
+        account_id: AccountId::NONE,
+        instrument_id: InstrumentId::NONE,
+        rows_max: 0,
+        rows_min: 0,
+        bytes_max: 0,
+        wait_max_us: 0,
+        credit: 1,
+        live_only: Switch::Off,
+        source_id: PartitionId::NONE,
+        min_wait_us: 0,
+        credit_rows: 0,
+        credit_bytes: 0,
+    }
 }
 
 fn new_order(session_id: SessionId, words: &mut SplitAsciiWhitespace<'_>) -> Option<NewOrder> {

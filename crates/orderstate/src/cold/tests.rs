@@ -65,7 +65,7 @@ pub(super) fn row(seq: u64, rec: u64, firm: u32, ord_status: OrdStatus) -> Order
 struct Sink(Vec<u8>);
 
 impl PageSink for Sink {
-    fn buffer(&mut self, _connection: u64) -> Option<&mut Vec<u8>> {
+    fn buffer(&mut self, _connection: u64, _session_id: SessionId) -> Option<&mut Vec<u8>> {
         Some(&mut self.0)
     }
 }

@@ -138,11 +138,14 @@ impl RouterAgent {
             match self.ports.next_request() {
                 None => return taken,
                 Some(DeliveryRequest::Fetch(fetch)) => self.ask(&fetch, now),
-                Some(DeliveryRequest::Cancel(id, number)) => {
-                    self.router.cancel(id.0, number, &mut self.links);
+                Some(DeliveryRequest::Cancel(id, cancel)) => {
+                    self.router.cancel(id.0, &cancel, &mut self.links);
                 }
                 Some(DeliveryRequest::AddCredit(id, more)) => {
                     self.router.add_credit(id.0, &more, now);
+                }
+                Some(DeliveryRequest::SessionEnded(id, session_id)) => {
+                    self.router.end_session(id.0, session_id, &mut self.links);
                 }
                 Some(DeliveryRequest::Writable(id, true)) => {
                     self.paused.retain(|paused| *paused != id);

@@ -14,6 +14,7 @@ use weir_wire::order_entry::NewOrder;
 use weir_wire::reference::DefineSession;
 
 use crate::stand::{ROUTER, Router, Stand};
+use crate::support::wire::{Wire, logon_of};
 use crate::support::{ALICE, BOB, HANG, Node, SUPERVISOR, Who, definition_of, trader_of, until};
 use crate::{feeder, web};
 
@@ -215,6 +216,28 @@ fn a_session_whose_key_is_replaced_at_the_router_is_ended() {
     let ended =
         until("the end of the session", || alice.poll(Duration::from_millis(5), |_, _| {}).err());
     assert!(!matches!(ended, ClientError::Timeout { .. }), "{ended}");
+}
+
+/// As at a node: the connection lives on with another session, which can neither renew nor keep
+/// the fetch of the session that has ended.
+#[test]
+fn a_session_that_has_ended_at_a_router_gets_no_order_state() {
+    let (mut stand, router) = stand();
+    let mut wire = Wire::connect(&router.node);
+    wire.log_on(&logon_of(&SUPERVISOR));
+    wire.log_on(&logon_of(&BOB));
+    wire.fetch(SUPERVISOR.session_id, 7, 1_000);
+    wire.page_of(SUPERVISOR.session_id, SessionId::NONE);
+    let credential = definition_of(&ALICE).credential;
+    let other = DefineSession { credential, ..definition_of(&SUPERVISOR) };
+    router.node.admin().define_session(other).unwrap();
+    assert_eq!(wire.logout(), (SUPERVISOR.session_id, Reason::KeyReplaced));
+    for number in 8..=11 {
+        wire.add_credit(BOB.session_id, 7, 1_000);
+        stand.trade(20);
+        wire.fetch(BOB.session_id, number, 1);
+        wire.page_of(BOB.session_id, SUPERVISOR.session_id);
+    }
 }
 
 #[test]

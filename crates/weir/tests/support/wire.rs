@@ -4,10 +4,11 @@
 use std::time::{Duration, Instant};
 
 use weir_client::{ClientError, Connection, Limits};
-use weir_types::{Reason, SessionId, Switch};
+use weir_types::{AccountId, FirmId, InstrumentId, PartitionId, Reason, SessionId, Switch};
 use weir_wire::Request;
 use weir_wire::challenge::put_answer;
-use weir_wire::dialogue::{NodeMessage, put_logon, put_request};
+use weir_wire::delivery::{AddCredit, FetchOrders, OrderPage};
+use weir_wire::dialogue::{NodeMessage, put_fetch_orders, put_logon, put_request};
 use weir_wire::frame::put_frame;
 use weir_wire::session::{
     Challenge, ChallengeRequest, Logon, LogonAck, LogonReject, Reject, ResumePoint, Signature,
@@ -115,6 +116,47 @@ impl Wire {
                 panic!("{what} did not come, but {dropped:?}, then {error}");
             }
         }
+    }
+
+    /// Sends a session's fetch of all orders that it may see, from the beginning: a page as soon as
+    /// there is a row, and further ones within `credit` pages.
+    pub fn fetch(&mut self, session_id: SessionId, correlation_id: u64, credit: u32) {
+        let fetch = FetchOrders {
+            correlation_id,
+            session_id,
+            firm_id: FirmId::NONE,
+            account_id: AccountId::NONE,
+            instrument_id: InstrumentId::NONE,
+            rows_max: 0,
+            rows_min: 1,
+            bytes_max: 0,
+            wait_max_us: 100_000,
+            credit,
+            live_only: Switch::Off,
+            source_id: PartitionId::NONE,
+            min_wait_us: 0,
+            credit_rows: 0,
+            credit_bytes: 0,
+        };
+        let mut bytes = Vec::new();
+        put_fetch_orders(&fetch, &[], &mut bytes);
+        self.send(&bytes);
+    }
+
+    /// Sends credit for a fetch in a session's name.
+    pub fn add_credit(&mut self, session_id: SessionId, correlation_id: u64, pages: u32) {
+        let mut bytes = Vec::new();
+        put_frame(&AddCredit { correlation_id, session_id, pages, rows: 0, bytes: 0 }, &mut bytes);
+        self.send(&bytes);
+    }
+
+    /// Waits for a session's next page with rows. A page for `never` fails the test.
+    pub fn page_of(&mut self, session_id: SessionId, never: SessionId) -> OrderPage {
+        self.expect("a page", |message| {
+            let NodeMessage::OrderPage(page, _) = message else { return None };
+            assert_ne!(page.session_id, never, "a page for a session that has ended: {page:?}");
+            (page.session_id == session_id && page.row_count > 0).then_some(*page)
+        })
     }
 
     pub fn reject(&mut self) -> Reject {

@@ -1,6 +1,7 @@
 //! Authentication: both kinds of key, challenges, expiry, replaced keys, one live session per
 //! identity, and the limit on a session's unanswered requests.
 
+use std::ops::RangeInclusive;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -10,16 +11,16 @@ use weir_client::{Client, ClientError, Limits, SessionConfig};
 use weir_types::{Credential, CredentialKind, Nanos, Reason, RequestNo, SessionId};
 use weir_wire::challenge::CHALLENGE_COUNT_MAX;
 use weir_wire::dialogue::put_request;
-use weir_wire::frame::FRAME_HEADER_LEN;
+use weir_wire::frame::{FRAME_HEADER_LEN, put_frame};
 use weir_wire::reference::DefineSession;
-use weir_wire::session::{Challenge, Logon, LogonReject, NodeId, SignedLogon};
+use weir_wire::session::{Challenge, Logon, LogonReject, Logout, NodeId, SignedLogon};
 use weir_wire::{Message, NodeMessage};
 
 use crate::support::trader::Trader;
 use crate::support::wire::{Wire, logon_of, signed_logon_of};
 use crate::support::{
-    ALICE, BOB, HANG, Home, Node, OPERATOR, TRADING, Who, definition_of, open_market, trader_of,
-    until,
+    ALICE, BOB, HANG, Home, Node, OPERATOR, SUPERVISOR, TRADING, Who, definition_of, open_market,
+    trader_of, until,
 };
 
 const NOBODY: Who = trader_of(99);
@@ -307,6 +308,92 @@ fn a_replaced_key_ends_who_came_in_by_the_old_one_and_their_orders_if_so_chosen(
     let refused = wire.try_signed(&signed_logon_of(&ALICE, &challenge));
     strangers_answer(wire, refused, &ALICE);
     Trader::log_on(&node, ALICE);
+}
+
+/// The number of all fetches on a shared connection: each session has its own.
+const FETCH: u64 = 7;
+
+/// A supervisor and Bob on one connection. The supervisor waits for changes of all orders, with
+/// credit for many pages, and has had a page.
+fn supervisor_beside_bob(node: &Node) -> Wire {
+    let mut wire = Wire::connect(node);
+    wire.log_on(&logon_of(&SUPERVISOR));
+    wire.log_on(&logon_of(&BOB));
+    wire.fetch(SUPERVISOR.session_id, FETCH, 1_000);
+    wire.page_of(SUPERVISOR.session_id, SessionId::NONE);
+    wire
+}
+
+/// Lets orders change, and has Bob served behind each change: none of them reaches the supervisor.
+fn supervisor_gets_nothing(wire: &mut Wire, numbers: RangeInclusive<u64>) {
+    for number in numbers {
+        wire.add_credit(BOB.session_id, FETCH, 1_000);
+        let order = BOB.buy(number, 40, 1);
+        wire.request(&stamp(order, BOB.session_id, RequestNo(number)));
+        wire.expect("a report", |message| {
+            if let NodeMessage::OrderPage(page, _) = message {
+                assert_ne!(page.session_id, SUPERVISOR.session_id, "it has ended: {page:?}");
+            }
+            matches!(message, NodeMessage::ExecutionReport(_)).then_some(())
+        });
+        wire.fetch(BOB.session_id, FETCH + number, 1);
+        wire.page_of(BOB.session_id, SUPERVISOR.session_id);
+    }
+}
+
+#[test]
+fn a_session_that_has_ended_gets_no_order_state_although_its_connection_lives_on() {
+    let (_home, node) = market();
+    Trader::log_on_as(&node, ALICE, signing_config(&ALICE)).ask_for_report(ALICE.sell(1, 60, 1));
+    let admin = |definition| node.admin().define_session(definition).unwrap();
+    let mut other = definition_of(&SUPERVISOR);
+    let first = other;
+    other.credential = definition_of(&ALICE).credential;
+    type End<'a> = &'a dyn Fn(&mut Wire);
+    let ends: [(Reason, End<'_>); 3] = [
+        (Reason::LogoutRequested, &|wire| {
+            let (session_id, reason) = (SUPERVISOR.session_id, Reason::None);
+            let mut bytes = Vec::new();
+            put_frame(&Logout { session_id, reason }, &mut bytes);
+            wire.send(&bytes);
+        }),
+        (Reason::KeyReplaced, &|_| admin(other)),
+        (Reason::KeyExpired, &|_| admin(DefineSession { valid_until: Nanos(1), ..first })),
+    ];
+    for (round, (reason, end)) in (0..).zip(ends) {
+        let mut wire = supervisor_beside_bob(&node);
+        end(&mut wire);
+        assert_eq!(wire.logout(), (SUPERVISOR.session_id, reason));
+        let number = 10 * round + 1;
+        supervisor_gets_nothing(&mut wire, number..=number + 3);
+        drop(wire);
+        until("the end of the connection", || (count(&node, "sessions") == 0).then_some(()));
+        admin(first);
+    }
+}
+
+#[test]
+fn a_session_cannot_continue_another_sessions_fetch() {
+    let (_home, node) = market();
+    let mut alice = Trader::log_on_as(&node, ALICE, signing_config(&ALICE));
+    let mut wire = Wire::connect(&node);
+    wire.log_on(&logon_of(&SUPERVISOR));
+    wire.log_on(&logon_of(&BOB));
+    wire.fetch(SUPERVISOR.session_id, FETCH, 2);
+    alice.ask_for_report(ALICE.sell(1, 60, 1));
+    let page = wire.page_of(SUPERVISOR.session_id, SessionId::NONE);
+    wire.add_credit(BOB.session_id, FETCH, 1_000);
+    alice.ask_for_report(ALICE.sell(2, 60, 1));
+    // With credit for two pages it had one left, and has none after the next.
+    let mut left = page.credit_left;
+    while left > 0 {
+        let page = wire.expect("a page", |message| match message {
+            NodeMessage::OrderPage(page, _) => Some(*page),
+            _ => None,
+        });
+        assert_eq!(page.credit_left, left - 1, "Bob's credit is not the supervisor's");
+        left = page.credit_left;
+    }
 }
 
 #[test]

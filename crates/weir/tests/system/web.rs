@@ -9,7 +9,7 @@ use tungstenite::client::IntoClientRequest;
 use tungstenite::http::HeaderValue;
 use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
-use weir_types::{ClOrdId, FirmId, OrdStatus, OrderId, Role, Seq};
+use weir_types::{ClOrdId, FirmId, Nanos, OrdStatus, OrderId, Role, Seq};
 use weir_web::order_json::gone_json;
 use weir_wire::reference::DefineSession;
 
@@ -311,12 +311,44 @@ fn a_replaced_key_ends_who_came_in_by_the_old_one() {
     let other =
         DefineSession { credential: definition_of(&BOB).credential, ..definition_of(&ALICE) };
     node.admin().define_session(other).unwrap();
-    let ended = loop {
-        if let Message::Close(frame) = socket.read().unwrap() {
-            break frame.expect("a reason");
-        }
-    };
-    assert_eq!(ended.reason.as_str(), "KeyReplaced");
+    assert_eq!(close_of(&mut socket), (1008, "KeyReplaced".to_owned()));
     let (code, refusal) = get(&node, &ALICE, "/orders");
     assert_eq!((code, &refusal["error"]), (401, &json!("UnknownKey")));
+}
+
+/// Reads a socket to its close, and returns the close's code and reason.
+fn close_of(socket: &mut Socket) -> (u16, String) {
+    loop {
+        if let Message::Close(frame) = socket.read().unwrap() {
+            let frame = frame.expect("a reason");
+            return (frame.code.into(), frame.reason.as_str().to_owned());
+        }
+    }
+}
+
+#[test]
+fn readers_end_when_their_key_expires_whether_they_ask_or_wait() {
+    let (_home, node) = market();
+    // The one waits with credit, the other has none left and asks for nothing.
+    let (mut waiting, mut idle) = (open(&node, &ALICE), open(&node, &ALICE));
+    Trader::log_on(&node, ALICE).ask_for_report(ALICE.sell(1, 101, 1));
+    say(&mut waiting, &json!({"subscribe": 1, "wait_ms": 30000}));
+    say(&mut idle, &json!({"subscribe": 1, "rows": 1}));
+    hear_prices(&mut waiting, 1);
+    hear_prices(&mut idle, 1);
+    let token = token_of(&page(&node, &ALICE, "/orders")).to_owned();
+    let path = format!("/orders?wait_ms=30000&token={token}");
+    let (code, refusal) = std::thread::scope(|scope| {
+        let polling = scope.spawn(|| get(&node, &ALICE, &path));
+        until("the reader", || (node.status()["web"]["readers"] == 3).then_some(()));
+        let expired = DefineSession { valid_until: Nanos(1), ..definition_of(&ALICE) };
+        node.admin().define_session(expired).unwrap();
+        polling.join().unwrap()
+    });
+    assert_eq!((code, &refusal["error"]), (401, &json!("KeyExpired")));
+    for socket in [&mut waiting, &mut idle] {
+        assert_eq!(close_of(socket), (1008, "KeyExpired".to_owned()));
+    }
+    until("their end", || (node.status()["web"]["readers"] == 0).then_some(()));
+    assert_eq!(node.status()["web"]["keys_ended"], 3);
 }
