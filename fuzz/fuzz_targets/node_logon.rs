@@ -17,7 +17,9 @@ use weir_client::{Key, SigningKey};
 use weir_door::ConnectionId;
 use weir_door::lobby::LobbyLimits;
 use weir_fuzz::{Recipe, shaped_message};
-use weir_gateway::fuzzing::{LogonRequest, KnownSession, Lobby, Noted, Reception, Sessions, MessageOrigin, open};
+use weir_gateway::fuzzing::{
+    KnownSession, Lobby, LogonRequest, MessageOrigin, Noted, Reception, Sessions, open,
+};
 use weir_io::SeededRng;
 use weir_log::{EpochCursor, EpochEnd};
 use weir_partition::lineage::Lineage;
@@ -424,7 +426,8 @@ impl World {
         let Ok(known) = known else { return };
         assert_eq!((known.firm_id, known.in_flight_max), (FirmId(session_id.0), session_id.0));
         let due = self.due(session_id, points);
-        let via = MessageOrigin { connection: self.peers[who].id.expect("it spoke"), now: self.now };
+        let connection = self.peers[who].id.expect("it spoke");
+        let via = MessageOrigin { connection, now: self.now };
         let lineages = &self.lineages;
         let lineage_of = |id: PartitionId| {
             (id.0 < PORTS).then(|| (usize::from(id.0), &lineages[usize::from(id.0)]))

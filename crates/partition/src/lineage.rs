@@ -5,9 +5,9 @@
 //! event `n` in epoch `e` shares this node's history exactly when event `n` lies within the
 //! surviving part of `e`.
 //!
-//! A [`Lineage`] holds the epochs that an [`EventReader`] has told. A [`PassedEnds`] records the points
-//! at which a sequence of numbered events passes their ends: a session's events, or all records of
-//! a partition. Both are functions of the logs.
+//! A [`Lineage`] holds the epochs that an [`EventReader`] has told. A [`PassedEnds`] records the
+//! points at which a sequence of numbered events passes their ends: a session's events, or all
+//! records of a partition. Both are functions of the logs.
 //!
 //! [`EventReader`]: crate::event_reader::EventReader
 //!

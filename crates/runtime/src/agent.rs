@@ -1,7 +1,7 @@
 //! Agents: parts of the node that do a bounded amount of work per call.
 //!
-//! An agent that shares its thread never blocks. Those that read archives, write snapshots or follow
-//! a master wait for a disk or a peer, and have a thread of their own.
+//! An agent that shares its thread never blocks. Those that read archives, write snapshots or
+//! follow a master wait for a disk or a peer, and have a thread of their own.
 //!
 //! A thread runs a list of agents alternately ([`crate::runner`]). The configuration decides which
 //! agents share a thread: with few cores, gateway and partition share one, so that an order crosses

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use weir_client::admin::switch;
 use weir_client::clock::{nanos, unix_time};
 use weir_client::load::setup::{fresh_key, key_hash};
-use weir_client::status::{InstrumentStatus, phase_name, phase_named};
+use weir_client::status::{InstrumentStatus, StatusPage, phase_name, phase_named};
 use weir_client::{Admin, ClientError};
 use weir_runtime::civil::{Date, parse_moment, utc};
 use weir_types::{
@@ -432,6 +432,13 @@ fn define_instrument(
         }
         error => Err(error.into()),
     })?;
+    // Commands find instruments on the status page, which a definition reaches a moment later. A
+    // page that cannot be read is the next command's matter.
+    let id = InstrumentId(args.id);
+    let is_there = |page: &StatusPage| {
+        page.instruments.iter().any(|one| one.instrument_id() == id).then_some(())
+    };
+    let _ = login.endpoint.status_until(is_there);
     Ok(done(format!("instrument {} is {} in partition {}", args.id, args.symbol, args.partition)))
 }
 

@@ -1,9 +1,10 @@
 //! The border between the session core and the bytes of its clients.
 //!
-//! A protocol reads the next message from a connection's input ([`InputState`], [`Inbound`]), and appends
-//! the node's answers to its output ([`Answer`], and reports made of [`EventRecord`]s). The session
-//! core decides everything else: sessions, streams, pace, requests in flight, copies, timeouts, the
-//! cost of errors. Another protocol is one more file here and one more variant of [`Protocol`].
+//! A protocol reads the next message from a connection's input ([`InputState`], [`Inbound`]), and
+//! appends the node's answers to its output ([`Answer`], and reports made of [`EventRecord`]s). The
+//! session core decides everything else: sessions, streams, pace, requests in flight, copies,
+//! timeouts, the cost of errors. Another protocol is one more file here and one more variant of
+//! [`Protocol`].
 //!
 //! A connection's [`Protocol`] is set when the connection is accepted and never changes. The choice
 //! is a closed enum and a direct call, so that an order pays for no indirection. The records of the
