@@ -394,6 +394,10 @@ impl Agent for Handshakes {
         done
     }
 
+    fn time_skipped(&mut self, by: Nanos) {
+        self.slots.iter_mut().flatten().for_each(|handshake| handshake.deadline.0 += by.0);
+    }
+
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
         if !self.done.is_empty() {
             return Some(Nanos(now.0 + 500_000));

@@ -71,6 +71,13 @@ impl<S> Link<S> {
         now.since(*self.full_since.get_or_insert(now)) >= time_max
     }
 
+    fn time_skipped(&mut self, by: Nanos) {
+        self.socket.time_skipped(by);
+        if let Some(since) = &mut self.full_since {
+            since.0 += by.0;
+        }
+    }
+
     /// Notes that output was sent; true when there is room for more.
     pub(crate) fn is_drained(&mut self) -> bool {
         let has_room = self.socket.has_room();
@@ -114,6 +121,11 @@ pub(crate) struct Origin {
 }
 
 impl<S: Default> Links<S> {
+    /// Moves the marks of all connections over a skip of the time.
+    pub(crate) fn time_skipped(&mut self, by: Nanos) {
+        self.table.iter_mut().for_each(|link| link.time_skipped(by));
+    }
+
     /// No connections, of the door of this name.
     pub(crate) fn new(door: &'static str, figures: Arc<DoorFigures>) -> Links<S> {
         Links {

@@ -454,6 +454,11 @@ impl<P: Protocol> Agent for Listener<P> {
         done
     }
 
+    fn time_skipped(&mut self, by: Nanos) {
+        self.links.time_skipped(by);
+        self.lobby.time_skipped(by);
+    }
+
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
         if self.links.has_turns() {
             return Some(now);

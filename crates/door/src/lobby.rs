@@ -111,6 +111,13 @@ impl Lobby {
         self.deadline_of(id).is_some_and(|deadline| now > deadline)
     }
 
+    /// Moves all deadlines over a skip of the time, which no connection could use.
+    pub fn time_skipped(&mut self, by: Nanos) {
+        for since in self.guests.values_mut().filter_map(|guest| guest.since.as_mut()) {
+            since.0 += by.0;
+        }
+    }
+
     fn release(&mut self, address: IpAddr) {
         let count = self.waiting.get_mut(&address).expect("a guest of the address was counted");
         *count -= 1;

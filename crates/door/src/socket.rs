@@ -266,6 +266,14 @@ impl Socket {
         is_silent.then_some(Reason::HeartbeatLost)
     }
 
+    /// Moves its marks over a skip of the time, for which the peer was not silent.
+    pub fn time_skipped(&mut self, by: Nanos) {
+        self.heard_at.0 += by.0;
+        if let Some(closing_by) = &mut self.closing_by {
+            closing_by.0 += by.0;
+        }
+    }
+
     /// Appends a heartbeat when nothing was sent for `interval` nanoseconds; true when it did so.
     pub fn keep_alive(&mut self, session_id: SessionId, interval: u64, now: Nanos) -> bool {
         let is_due = self.is_open() && self.is_sent() && now.since(self.said_at).0 >= interval;

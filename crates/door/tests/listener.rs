@@ -485,6 +485,24 @@ fn a_silent_session_gets_heartbeats_and_then_its_end() {
 }
 
 #[test]
+fn a_clock_that_is_set_forward_makes_nobody_silent_or_late() {
+    let mut stand = Stand::open();
+    let (mut alice, mut stranger) = (stand.log_on(ALICE), stand.connect());
+    stand.passes(SECOND);
+    assert_eq!(alice.next(&mut stand), Received::Heartbeat);
+    for _ in 0..3 {
+        stand.listener.time_skipped(Nanos(3_600 * SECOND));
+        stand.passes(3_600 * SECOND);
+        assert_eq!(alice.next(&mut stand), Received::Heartbeat);
+        assert!(stranger.is_quiet(&mut stand));
+    }
+    // Time that passes counts as before.
+    (0..3).for_each(|_| stand.passes(SECOND));
+    let told = Received::Logout(ALICE, Reason::HeartbeatLost);
+    assert_eq!(alice.last(&mut stand), [told, Received::Closed]);
+}
+
+#[test]
 fn a_session_ends_when_its_key_expires_and_when_a_definition_takes_key_or_rights_from_it() {
     let until = Nanos(3 * SECOND);
     let other_key = Credential([1; 32]);

@@ -189,3 +189,22 @@ fn a_connection_whose_requests_wait_for_a_stalled_disk_is_not_silent() {
     let ended: Vec<&String> = lines.iter().filter(|line| line.starts_with("bye")).collect();
     assert_eq!(ended, ["bye 3 HeartbeatLost", "bye 4 HeartbeatLost"]);
 }
+
+#[test]
+fn a_clock_that_is_set_forward_makes_nobody_silent_or_late() {
+    let (mut node, mut lines) = (Node::new(), Vec::new());
+    let mut client = node.connect();
+    client.say(&mut node, "logon 3 7\nlogon 4 7\n");
+    let mut stranger = node.connect();
+    for _ in 0..3 {
+        node.skip(Nanos(3_600_000_000_000));
+        lines.extend(client.listen(&mut node, 10));
+        lines.extend(stranger.listen(&mut node, 10));
+    }
+    let ended: Vec<&String> = lines.iter().filter(|line| line.starts_with("bye")).collect();
+    assert!(ended.is_empty(), "{ended:?}");
+    // Time that passes counts as before.
+    let lines = client.listen(&mut node, 6_000);
+    let ended: Vec<&String> = lines.iter().filter(|line| line.starts_with("bye")).collect();
+    assert_eq!(ended, ["bye 3 HeartbeatLost", "bye 4 HeartbeatLost"]);
+}

@@ -563,6 +563,10 @@ impl Agent for Gateway {
         done
     }
 
+    fn time_skipped(&mut self, by: Nanos) {
+        self.skip_time(by);
+    }
+
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
         let is_behind = !self.behind.is_empty() || self.copies.behind_count() > 0;
         let waits = !self.read_list.is_empty() || !self.strangers.is_empty();

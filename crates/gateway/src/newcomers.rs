@@ -692,6 +692,11 @@ impl Agent for Newcomers {
         done
     }
 
+    fn time_skipped(&mut self, by: Nanos) {
+        self.lobby.time_skipped(by);
+        self.connections.iter_mut().for_each(|connection| connection.time_skipped(by));
+    }
+
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
         if !self.read_list.is_empty() || !self.proved.is_empty() {
             return Some(Nanos(now.0 + 500_000));

@@ -259,6 +259,13 @@ impl Node {
         self.gateway.do_work(self.now);
     }
 
+    /// Sets the clock forward, as a runner tells it.
+    pub(crate) fn skip(&mut self, by: Nanos) {
+        self.newcomers.time_skipped(by);
+        self.gateway.time_skipped(by);
+        self.now.0 += by.0;
+    }
+
     pub(crate) fn connect(&mut self) -> Client {
         self.connection_count += 1;
         let from = SocketAddr::from(([10, 0, 1, 1], 1_000 + self.connection_count));

@@ -19,6 +19,14 @@ pub trait Agent: Send {
     /// Returns the amount of work done; zero lets the thread rest.
     fn do_work(&mut self, now: Nanos) -> usize;
 
+    /// Notes that the time of duty cycles skipped `by`, before a call with the time behind the
+    /// skip: the wall clock was set forward, or the machine was suspended. An agent that measures
+    /// the silence of others moves its marks by as much, so that nobody counts as silent for a
+    /// time that did not pass.
+    fn time_skipped(&mut self, by: Nanos) {
+        let _ = by;
+    }
+
     /// Returns the next time at which the agent must be called even without an event; `None` when
     /// only an event or a wake-up can give it work.
     fn next_deadline(&self, now: Nanos) -> Option<Nanos>;

@@ -307,7 +307,7 @@ impl Runner {
             if self.wait != WaitStrategy::Park || idle_cycles < IDLE_CYCLES_BEFORE_PARK {
                 self.poll_sockets(Some(Duration::ZERO));
             }
-            let now = clock.now();
+            let now = self.time(&mut clock);
             if let (Some(begun), Some(cycles)) = (begun.take(), &self.cycles) {
                 cycles.count(now.since(begun).0);
             }
@@ -334,6 +334,20 @@ impl Runner {
             }
         }
         self.wind_down(&mut clock);
+    }
+
+    /// Returns the time of the next cycle, after telling the agents of a skip before it.
+    fn time(&mut self, clock: &mut SteadyClock) -> Nanos {
+        let (now, skip) = clock.now();
+        if let Some(by) = skip {
+            let skipped_ms = by.0 / 1_000_000;
+            tracing::warn!(thread = self.name, skipped_ms, "the wall clock went forward");
+            if let Some(sockets) = &mut self.sockets {
+                sockets.time_skipped(by);
+            }
+            self.agents.iter_mut().for_each(|agent| agent.time_skipped(by));
+        }
+        now
     }
 
     fn cycle(&mut self, now: Nanos, wall: Nanos) -> usize {
@@ -364,7 +378,7 @@ impl Runner {
     /// Sleeps until woken or until an agent's deadline; true when it slept and may have work.
     fn rest(&mut self, clock: &mut SteadyClock) -> bool {
         self.wake.begin_rest();
-        let now = clock.now();
+        let now = self.time(clock);
         let busy = self.cycle(now, clock.wall()) > 0;
         // SYNC: pairs with the store in `RunningThread::ask_to_stop`.
         if busy || self.stopping.load(Ordering::Acquire) {
@@ -400,14 +414,14 @@ impl Runner {
     fn wind_down(&mut self, clock: &mut SteadyClock) {
         let sockets = self.sockets.take();
         for agent in &mut self.agents {
-            while !agent.stop(clock.now()) {
+            while !agent.stop(clock.now().0) {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
         if let Some(mut sockets) = sockets {
-            while !sockets.stop(clock.now()) {
+            while !sockets.stop(clock.now().0) {
                 sockets.poll(Some(Duration::from_millis(1)));
-                sockets.do_work(clock.now());
+                sockets.do_work(clock.now().0);
             }
         }
     }

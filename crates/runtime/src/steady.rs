@@ -6,8 +6,12 @@
 //! from where it was, at half the speed of a monotonic clock, until the wall clock has caught up.
 //! Half the speed keeps heartbeats within the silence that peers tolerate, 2.5 intervals.
 //!
+//! A step forward is followed at once: stamps and schedules must be right. But an interval that
+//! began before it seems to have passed. So each step of the time beyond the monotonic clock is
+//! told to the agents, which move the marks by which they measure silence.
+//!
 //! INVARIANT: the time never decreases, is never before the wall clock, and never stands still for
-//! longer than a cycle.
+//! longer than a cycle. Its advance, less the steps told, is at most the monotonic clock's.
 
 use std::time::Instant;
 
@@ -38,31 +42,89 @@ impl SteadyTime {
     }
 }
 
+/// The least skip that is told; what the two clocks drift apart between two comparisons is far
+/// less.
+const SKIP_MIN: u64 = 20_000_000;
+/// The time between two comparisons, so that a busy thread does not read two clocks a cycle.
+const COMPARISON_INTERVAL: u64 = 10_000_000;
+/// The longest time between two readings of clocks that count as one moment.
+const MOMENT_MAX: u64 = 1_000_000;
+
+/// Finds the skips of a time beside a monotonic clock.
+#[derive(Clone, Copy, Debug, Default)]
+struct SkipDetector {
+    /// The time and the monotonic clock at the last comparison.
+    last: Option<(Nanos, Nanos)>,
+}
+
+impl SkipDetector {
+    fn is_due(&self, time: Nanos) -> bool {
+        self.last.is_none_or(|(last, _)| time.since(last).0 >= COMPARISON_INTERVAL)
+    }
+
+    /// Compares the clocks at one moment; returns the skip since the last comparison.
+    fn compare(&mut self, time: Nanos, monotonic: Nanos) -> Option<Nanos> {
+        let (last, last_monotonic) = self.last.replace((time, monotonic))?;
+        let passed = time.since(last).0;
+        let skip = passed.saturating_sub(monotonic.since(last_monotonic).0);
+        (skip >= SKIP_MIN).then_some(Nanos(skip))
+    }
+}
+
 /// The clock of one thread.
 #[derive(Debug)]
 pub(crate) struct SteadyClock {
     begun: Instant,
     time: SteadyTime,
     wall: Nanos,
+    skips: SkipDetector,
 }
 
 impl SteadyClock {
     pub(crate) fn new() -> SteadyClock {
-        SteadyClock { begun: Instant::now(), time: SteadyTime::default(), wall: Nanos(0) }
+        SteadyClock {
+            begun: Instant::now(),
+            time: SteadyTime::default(),
+            wall: Nanos(0),
+            skips: SkipDetector::default(),
+        }
     }
 
-    /// Returns nanoseconds since the Unix epoch, never less than before.
-    pub(crate) fn now(&mut self) -> Nanos {
-        let SteadyClock { begun, time, wall } = self;
+    /// Returns nanoseconds since the Unix epoch, never less than before, and the skip since the
+    /// last call, if there was one.
+    pub(crate) fn now(&mut self) -> (Nanos, Option<Nanos>) {
+        let now = self.read();
+        if !self.skips.is_due(now) {
+            return (now, None);
+        }
+        // A thread that loses its core between two readings compares again in its next cycle.
+        let before = self.monotonic();
+        let now = self.read();
+        let after = self.monotonic();
+        if after.since(before).0 > MOMENT_MAX {
+            return (now, None);
+        }
+        (now, self.skips.compare(now, after))
+    }
+
+    fn read(&mut self) -> Nanos {
+        let SteadyClock { begun, time, wall, .. } = self;
         *wall = SystemClock.now();
-        let monotonic = || Nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        time.at(*wall, monotonic)
+        time.at(*wall, || nanos_since(*begun))
+    }
+
+    fn monotonic(&self) -> Nanos {
+        nanos_since(self.begun)
     }
 
     /// Returns the wall clock as the last call of [`SteadyClock::now`] read it.
     pub(crate) fn wall(&self) -> Nanos {
         self.wall
     }
+}
+
+fn nanos_since(begun: Instant) -> Nanos {
+    Nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -135,5 +197,48 @@ mod tests {
             let _ = machine.passes(0);
             assert_eq!(machine.passes(2 * SECOND), before + step * SECOND);
         }
+    }
+
+    /// Advances both clocks by 5 ms at a time and returns the skips found.
+    fn skips(machine: &mut Machine, detector: &mut SkipDetector, cycles: u64) -> Vec<u64> {
+        let mut found = Vec::new();
+        for _ in 0..cycles {
+            let time = Nanos(machine.passes(5_000_000));
+            if detector.is_due(time) {
+                found.extend(detector.compare(time, Nanos(machine.monotonic)).map(|skip| skip.0));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn a_step_forward_is_found_once_and_whole() {
+        let (mut machine, mut detector) = (Machine::default(), SkipDetector::default());
+        assert_eq!(skips(&mut machine, &mut detector, 1_000), [0; 0]);
+        for step in [SECOND, HOUR, SKIP_MIN] {
+            machine.wall += step;
+            assert_eq!(skips(&mut machine, &mut detector, 1_000), [step]);
+        }
+        machine.wall += SKIP_MIN - 1;
+        assert_eq!(skips(&mut machine, &mut detector, 1_000), [0; 0], "no heartbeat is so short");
+    }
+
+    #[test]
+    fn after_a_step_back_the_time_skips_only_when_the_clock_is_set_again() {
+        let mut machine = Machine { wall: 100 * HOUR, ..Machine::default() };
+        let mut detector = SkipDetector::default();
+        assert_eq!(skips(&mut machine, &mut detector, 10), [0; 0]);
+        machine.wall -= 60 * SECOND;
+        // Catching up is no skip either: the time is slower than the clock until then.
+        assert_eq!(skips(&mut machine, &mut detector, 2 * 120 * 200), [0; 0]);
+        machine.wall -= HOUR;
+        assert_eq!(skips(&mut machine, &mut detector, 60 * 200), [0; 0]);
+        machine.wall += HOUR;
+        let found = skips(&mut machine, &mut detector, 1_000);
+        // Half a minute less than it ran on, for the half speed.
+        assert!(
+            matches!(found[..], [skip] if skip.abs_diff(30 * SECOND) < SECOND / 10),
+            "{found:?}"
+        );
     }
 }
