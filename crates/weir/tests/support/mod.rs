@@ -2,12 +2,13 @@
 //!
 //! The node is the `weir` binary as a process. It listens on ports that the system chooses, so that
 //! tests run side by side. No wait here has a deadline of its own: each ends with its condition,
-//! and `HANG` only turns a hang into a failure.
+//! and `HANG` only turns a hang into a failure, as a watchdog does where there is no such limit.
 
 pub mod address;
 pub mod copying;
 pub mod following;
 pub mod trader;
+pub mod watchdog;
 pub mod wire;
 
 use std::ffi::OsString;
@@ -31,6 +32,8 @@ use weir_types::{
 use weir_wire::Request;
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession, Transfer};
 use weir_wire::session::ApiKey;
+
+use watchdog::Watchdog;
 
 /// The limit of every wait, longer than anything takes on a machine that still runs.
 pub const HANG: Duration = Duration::from_secs(60);
@@ -117,6 +120,7 @@ pub struct Home {
     wrapper: Vec<OsString>,
     program: PathBuf,
     listen: SocketAddr,
+    _watchdog: Watchdog,
 }
 
 impl Home {
@@ -130,7 +134,9 @@ impl Home {
         let data = dir.path().join("data");
         let program = env!("CARGO_BIN_EXE_weir").into();
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let home = Home { dir, data, durability, wrapper: Vec::new(), program, listen };
+        let _watchdog = Watchdog::start(dir.path().join("stderr"));
+        let wrapper = Vec::new();
+        let home = Home { dir, data, durability, wrapper, program, listen, _watchdog };
         std::fs::write(home.path("weir.toml"), config).unwrap();
         home
     }

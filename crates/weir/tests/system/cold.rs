@@ -199,6 +199,8 @@ fn what_a_kill_took_back_comes_from_no_file() {
     m.trade(1_000);
     m.node.kill();
     m.node = m.home.start();
+    // Definitions may be lost like anything else.
+    open_market(&m.node, &[ALICE, BOB]);
     let again = |who| Trader::resume(&m.node, who, EventNo(1)).unwrap();
     (m.alice, m.bob) = (again(ALICE), again(BOB));
     m.trade(10_000);

@@ -150,9 +150,11 @@ fn a_store_at_its_limit_refuses_what_is_new_and_serves_its_readers() {
         }
     }
     assert_eq!(refused, Some(Reason::StoreFull));
-    let status = node.status();
-    let source = &status["ingest"]["sources"][0];
-    assert!(source["full_refusals"].as_u64() > Some(0), "{source}");
+    // Figures lag the answers a little.
+    let source = &until("the count of refusals", || {
+        let source = node.status()["ingest"]["sources"][0].clone();
+        (source["full_refusals"].as_u64() > Some(0)).then_some(source)
+    });
     let (bytes, most) = (&source["memory_bytes"], &source["memory_bytes_max"]);
     assert!(bytes.as_u64() <= most.as_u64() && most == 16_777_216, "{bytes} of {most}");
     // A reader receives all that the store holds.

@@ -12,7 +12,9 @@ use weir_wire::delivery::PageFlags;
 
 use crate::support::address::free_address;
 use crate::support::trader::Trader;
-use crate::support::{ALICE, BOB, HANG, Home, Node, SUPERVISOR, TRADING, Who, open_market};
+use crate::support::{
+    ALICE, BOB, HANG, Home, Node, SUPERVISOR, TRADING, Who, open_market, until_free,
+};
 
 /// The events that followers received.
 #[derive(Default)]
@@ -61,9 +63,11 @@ fn poll_until(client: &mut StateClient, told: &mut Told, is_there: impl Fn(&Told
 }
 
 fn connect(node: &Node, who: Who) -> StateClient {
-    let mut client = StateClient::new(node.address(), who.config());
-    client.connect(&mut |_| {}).unwrap();
-    client
+    let connected = until_free(|| {
+        let mut client = StateClient::new(node.address(), who.config());
+        client.connect(&mut |_| {}).map(|_| client)
+    });
+    connected.unwrap()
 }
 
 /// Returns the configuration of a follower of all orders.
