@@ -166,15 +166,17 @@ impl<P: Protocol> Listener<P> {
             count += 1;
             self.admit(transport, peer, now);
         }
-        while count < ACCEPTS_MAX
+        // Those from inside have a number of their own: a crowd at the door does not keep them out.
+        let mut inside_count = 0;
+        while inside_count < ACCEPTS_MAX
             && let Some(stream) = self.protocol.next_inside()
         {
-            count += 1;
+            inside_count += 1;
             if !is_draining {
                 self.admit(Transport::Plain(stream), None, now);
             }
         }
-        count
+        count + inside_count
     }
 
     fn admit(&mut self, mut transport: Transport, peer: Option<SocketAddr>, now: Nanos) {

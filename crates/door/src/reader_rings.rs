@@ -296,7 +296,7 @@ impl GatewayPort {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use weir_types::{AccountId, FirmId, InstrumentId, PartitionId, Switch};
 
     use super::*;
@@ -305,7 +305,7 @@ mod tests {
     const ALICE: SessionId = SessionId(11);
     const BOB: SessionId = SessionId(12);
 
-    fn fetch(connection: ConnectionId, session_id: SessionId) -> Box<Fetch> {
+    pub(crate) fn fetch(connection: ConnectionId, session_id: SessionId) -> Box<Fetch> {
         let fetch = FetchOrders {
             correlation_id: 9,
             session_id,

@@ -131,7 +131,8 @@ impl Gateway {
                     match self.take_message(connection, message, now) {
                         IntakeOutcome::Done => {}
                         IntakeOutcome::NoRoom => {
-                            self.counters.back_pressure += 1;
+                            // A try again is no other message that waits.
+                            self.counters.back_pressure += u64::from(!waited || messages > 0);
                             connection.must_wait = true;
                             break;
                         }

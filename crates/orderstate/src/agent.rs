@@ -327,7 +327,7 @@ impl Agent for DeliveryAgent {
         let own = self.source_stores.desks_ref().find(|desk| desk.store().source() == OWN);
         let interval = match own.map_or(0, Desk::reader_count) {
             // The gateway takes pages without a notice.
-            _ if !self.blocked.is_empty() => self.look_interval.0,
+            _ if !self.blocked.is_empty() || self.ports.has_waiting() => self.look_interval.0,
             0 if !self.source_stores.is_own_followed() => IDLE_INTERVAL,
             _ if now.since(self.news_at).0 > QUIET_AFTER => QUIET_FACTOR * self.look_interval.0,
             _ => self.look_interval.0,

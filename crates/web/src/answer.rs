@@ -45,16 +45,22 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Decodes the frames of one page.
+    /// Decodes all answers in a reader's buffer: the store puts what it says to one reader at a
+    /// time together, of however many queries.
     ///
     /// # Panics
     /// When they are not well-formed store output.
     #[must_use]
-    pub fn of(frames: &[u8], scales: &Scales) -> Answer {
-        let Framing::Frame { len, message: Ok(raw) } = next_frame(frames, FRAME_LEN_MAX) else {
-            panic!("the store makes whole frames");
-        };
-        match NodeMessage::decode(&raw).expect("the store's own message") {
+    pub fn all_of(mut frames: &[u8], scales: &Scales) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        while !frames.is_empty() {
+            answers.push(Answer::next(&mut frames, scales));
+        }
+        answers
+    }
+
+    fn next(frames: &mut &[u8], scales: &Scales) -> Answer {
+        match next_message(frames) {
             NodeMessage::Reject(reject) => Answer::Refused {
                 correlation_id: reject.request_no.0,
                 reason: reject.reason,
@@ -64,9 +70,7 @@ impl Answer {
                 let (correlation_id, reason) = (page.correlation_id, page.reason);
                 Answer::Refused { correlation_id, reason, token: token.to_vec() }
             }
-            NodeMessage::OrderPage(page, token) => {
-                Answer::page(&page, token, &frames[len..], scales)
-            }
+            NodeMessage::OrderPage(page, token) => Answer::page(&page, token, frames, scales),
             other => panic!("the store does not say {other:?}"),
         }
     }
@@ -81,9 +85,11 @@ impl Answer {
         }
     }
 
-    fn page(page: &OrderPage, token: &[u8], behind: &[u8], scales: &Scales) -> Answer {
-        let (sources, behind) = sources_of(behind);
+    fn page(page: &OrderPage, token: &[u8], behind: &mut &[u8], scales: &Scales) -> Answer {
+        let sources = sources_of(behind);
+        let before_rows = behind.len();
         let rows = if page.row_count == 0 { Vec::new() } else { rows_of(behind, scales) };
+        let row_bytes = before_rows - behind.len();
         let mut body = json!({
             "token": hex(token),
             "online": page.flags.contains(PageFlags::ONLINE),
@@ -103,35 +109,38 @@ impl Answer {
             correlation_id: page.correlation_id,
             token: token.to_vec(),
             row_count: page.row_count,
-            row_bytes: behind.len(),
+            row_bytes,
             body,
         }
     }
 }
 
-/// Reads the status of the sources, if a router sends it after the header, and returns the
-/// remaining frames.
-fn sources_of(frames: &[u8]) -> (Option<Value>, &[u8]) {
+/// Takes the next message.
+fn next_message<'a>(frames: &mut &'a [u8]) -> NodeMessage<'a> {
     let Framing::Frame { len, message: Ok(raw) } = next_frame(frames, FRAME_LEN_MAX) else {
-        return (None, frames);
+        panic!("the store makes whole frames");
     };
-    match NodeMessage::decode(&raw).expect("the store's own message") {
-        NodeMessage::SourceStates(_, states) => {
-            let states = states.map(|state| {
-                let state = state.expect("the router's own states");
-                json!({ "source": state.source_id.0, "status": format!("{:?}", state.status) })
-            });
-            (Some(Value::Array(states.collect())), &frames[len..])
-        }
-        _ => (None, frames),
-    }
+    *frames = &frames[len..];
+    NodeMessage::decode(&raw).expect("the store's own message")
 }
 
-fn rows_of(frames: &[u8], scales: &Scales) -> Vec<Value> {
-    let Framing::Frame { message: Ok(raw), .. } = next_frame(frames, FRAME_LEN_MAX) else {
-        panic!("the rows of a page come behind its header");
-    };
-    match NodeMessage::decode(&raw).expect("the store's own message") {
+/// Takes the status of the sources, if a router sends it after the header.
+fn sources_of(frames: &mut &[u8]) -> Option<Value> {
+    let mut behind = *frames;
+    if behind.is_empty() {
+        return None;
+    }
+    let NodeMessage::SourceStates(_, states) = next_message(&mut behind) else { return None };
+    *frames = behind;
+    let states = states.map(|state| {
+        let state = state.expect("the router's own states");
+        json!({ "source": state.source_id.0, "status": format!("{:?}", state.status) })
+    });
+    Some(Value::Array(states.collect()))
+}
+
+fn rows_of(frames: &mut &[u8], scales: &Scales) -> Vec<Value> {
+    match next_message(frames) {
         NodeMessage::OrderPageBody(_, rows) => all_rows(rows, scales),
         other => panic!("the rows of a page are not {other:?}"),
     }

@@ -2,7 +2,7 @@
 //!
 //! The agent follows the control log itself, so that a newly defined session can query at once. It
 //! checks keys like the gateway: the same answer after the same work for any fault. To the store, a
-//! reader is a connection; its number has the highest bit set, which no gateway connection has.
+//! reader is a connection, whose number names the door of the web.
 //!
 //! A reader ends with its key, as a session of the gateway does: when the key expires or is
 //! replaced, or the session has another firm or role. From then on it gets no page, not even one
@@ -40,13 +40,15 @@ const LOOK_INTERVAL: u64 = 20_000_000;
 enum Request {
     Enter { session_id: SessionId, key: ApiKey, reply: oneshot::Sender<Result<Reader, Reason>> },
     Ask(Box<Fetch>),
-    Leave(ConnectionId),
 }
 
 /// A handle to the agent; may be cloned freely.
 #[derive(Clone)]
 pub struct Hub {
     requests: mpsc::Sender<Request>,
+    /// Readers that were dropped. A place that is not given back is lost until the next start, so
+    /// this has no limit of its own: each reader says it once.
+    left: mpsc::UnboundedSender<ConnectionId>,
     wake: Wake,
     /// The counters.
     pub figures: Arc<WebFigures>,
@@ -122,8 +124,8 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // If the channel is full, the agent notices with the next page, which no reader takes.
-        drop(self.hub.requests.try_send(Request::Leave(self.connection)));
+        // It fails when the agent has ended, and all places with it.
+        let _ = self.hub.left.send(self.connection);
         self.hub.wake.wake();
     }
 }
@@ -153,6 +155,7 @@ struct Guest {
 /// The agent between HTTP and the delivery store.
 pub struct HubAgent {
     requests: mpsc::Receiver<Request>,
+    left: mpsc::UnboundedReceiver<ConnectionId>,
     hub: Hub,
     guests: HashMap<ConnectionId, Guest>,
     /// The expiry of the guests' keys, of those that expire.
@@ -172,11 +175,13 @@ impl HubAgent {
     #[must_use]
     pub fn new(parts: HubParts) -> (HubAgent, Hub) {
         let (to_agent, requests) = mpsc::channel(REQUESTS_MAX);
+        let (leave, left) = mpsc::unbounded_channel();
         let figures = Arc::new(WebFigures::default());
         let scales = Arc::new(Scales::default());
-        let hub = Hub { requests: to_agent, wake: parts.wake, figures, scales };
+        let hub = Hub { requests: to_agent, left: leave, wake: parts.wake, figures, scales };
         let agent = HubAgent {
             requests,
+            left,
             hub: hub.clone(),
             guests: HashMap::new(),
             expiries: BTreeSet::new(),
@@ -262,6 +267,10 @@ impl HubAgent {
 
     fn take_requests(&mut self, now: Nanos) -> usize {
         let mut taken = 0;
+        while let Ok(id) = self.left.try_recv() {
+            self.forget(id);
+            taken += 1;
+        }
         while taken < TAKE_MAX {
             if let Some(fetch) = self.waiting.take()
                 && !self.ask(fetch)
@@ -280,7 +289,6 @@ impl HubAgent {
                 Request::Ask(fetch) => {
                     self.waiting = Some(fetch);
                 }
-                Request::Leave(id) => self.forget(id),
             }
         }
         taken

@@ -37,12 +37,15 @@ pub async fn fetch(
     if let Err(reason) = reader.ask(question, ask.token, ask.min_token).await {
         return refused(reason, &[]);
     }
-    match reader.next_page().await.map(|frames| Answer::of(&frames, &hub.scales)) {
-        Ok(Answer::Page { body, .. }) => json_response(StatusCode::OK, &body),
-        Ok(Answer::Refused { reason, token, .. }) => {
+    let answer = match reader.next_page().await {
+        Ok(frames) => Answer::all_of(&frames, &hub.scales).pop(),
+        Err(reason) => return refused(reason, &[]),
+    };
+    match answer.expect("a query without credit has one answer") {
+        Answer::Page { body, .. } => json_response(StatusCode::OK, &body),
+        Answer::Refused { reason, token, .. } => {
             add_one(&hub.figures.asks_refused);
             refused(reason, &token)
         }
-        Err(reason) => refused(reason, &[]),
     }
 }

@@ -119,7 +119,7 @@ impl Stream {
         let end = loop {
             let outcome = tokio::select! {
                 page = self.reader.next_page() => match page {
-                    Ok(frames) => self.on_page(&frames, hub).await,
+                    Ok(frames) => self.on_pages(&frames, hub).await,
                     Err(reason) => Err(End::of(reason)),
                 },
                 message = self.socket.recv() => match message {
@@ -220,8 +220,14 @@ impl Stream {
         self.reader.ask(question, token, min_token).await.map_err(End::of)
     }
 
-    async fn on_page(&mut self, frames: &[u8], hub: &Hub) -> Result<(), End> {
-        let answer = Answer::of(frames, &hub.scales);
+    async fn on_pages(&mut self, frames: &[u8], hub: &Hub) -> Result<(), End> {
+        for answer in Answer::all_of(frames, &hub.scales) {
+            self.on_answer(answer).await?;
+        }
+        Ok(())
+    }
+
+    async fn on_answer(&mut self, answer: Answer) -> Result<(), End> {
         self.asked_count -= 1;
         let id = answer.correlation_id() as u32;
         // A newer subscription with the same number has sent a different query.

@@ -137,10 +137,12 @@ impl Followers {
         Followers { history, waiting: Vec::new(), snapshot: None, snapshots: 0 }
     }
 
-    /// Sets the history of positions from now on; a snapshot of the previous one is dropped.
-    pub fn begin_history(&mut self, history: History) {
+    /// Sets the history of positions from now on; a snapshot of the previous one is cancelled.
+    pub fn begin_history(&mut self, history: History, store: &mut OrderStore) {
         self.history = history;
-        self.snapshot = None;
+        if self.snapshot.take().is_some() {
+            store.cancel_snapshot();
+        }
     }
 
     /// Returns the number of replicas that wait or receive a snapshot.
@@ -325,7 +327,42 @@ pub fn passing_history(source: PartitionId, drawn: u64) -> History {
 
 #[cfg(test)]
 mod tests {
+    use weir_delivery::StoreConfig;
+    use weir_types::SessionId;
+
     use super::*;
+    use crate::stores::WINDOW;
+
+    #[test]
+    fn a_snapshot_of_an_ended_history_keeps_no_other_from_beginning() {
+        let source = PartitionId(1);
+        let mut store = OrderStore::new(StoreConfig::new(source, Epoch(1)));
+        let stream = SourceStream::new(source, WINDOW);
+        let tail = EntryTail::new(Position(0));
+        let mut followers = Followers::new(History { high: 7, low: 1 });
+        let follow = FollowSource {
+            history_high: 0,
+            history_low: 0,
+            position: 0,
+            session_id: SessionId(2),
+            chunk_no: 0,
+            source_id: source,
+        };
+        for (snapshots, now) in [(1, Nanos(1)), (2, Nanos(2))] {
+            let mut out = Vec::new();
+            let mut from = FollowedState {
+                store: &mut store,
+                stream: &stream,
+                entries: Entries::Kept(&tail),
+                taken: Position(0),
+                committed: Position(0),
+            };
+            assert!(followers.begin_snapshot(snapshots, &follow, &mut from, now, &mut out));
+            assert_eq!(followers.snapshots, snapshots);
+            followers.begin_history(History { high: 7, low: 1 + snapshots }, &mut store);
+            assert!(!store.is_snapshot_under_way());
+        }
+    }
 
     #[test]
     fn a_history_is_of_one_log_and_one_of_its_epochs() {

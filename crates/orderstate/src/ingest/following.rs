@@ -59,7 +59,7 @@ impl SourceStore {
                 self.stream = stream;
                 self.tail = EntryTail::new(Position(state.position));
                 let history = History { high: state.history_high, low: state.history_low };
-                self.followers.begin_history(history);
+                self.followers.begin_history(history, self.desk.store_mut());
             }
             UpdateData::Entries(frames) => {
                 following.pending = (!frames.is_empty()).then_some((frames, 0));

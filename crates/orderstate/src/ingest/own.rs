@@ -205,7 +205,7 @@ impl SourceStore {
         let now = own.history();
         if now != history {
             // The log's epoch ended since the start, at which the archive was opened.
-            self.followers.begin_history(now);
+            self.followers.begin_history(now, self.desk.store_mut());
             self.begin_cold_epoch();
         }
         (taken, changes)

@@ -256,7 +256,8 @@ impl Agent for RouterAgent {
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
         let ours = self.links.next_deadline().min(self.show_at);
         let next = self.router.next_deadline().map_or(ours, |deadline| deadline.min(ours));
-        let blocked = if self.blocked.is_empty() { u64::MAX } else { now.0 + 500_000 };
+        let is_blocked = !self.blocked.is_empty() || self.ports.has_waiting();
+        let blocked = if is_blocked { now.0 + 500_000 } else { u64::MAX };
         Some(next.min(Nanos(blocked)).max(now))
     }
 

@@ -255,6 +255,26 @@ fn a_subscription_gives_what_is_there_and_then_what_comes() {
 }
 
 #[test]
+fn pages_of_two_subscriptions_that_come_together_are_both_given() {
+    let (_home, node) = market();
+    let mut alice = Trader::log_on(&node, ALICE);
+    alice.ask_for_report(ALICE.sell(1, 101, 1));
+    let mut socket = open(&node, &ALICE);
+    for id in [7, 8] {
+        say(&mut socket, &json!({"subscribe": id, "wait_ms": 10_000}));
+        assert_eq!(hear(&mut socket)["id"], id);
+    }
+    // Both wait, so that one change makes a page of each.
+    for (number, price) in (2..).zip(102..110) {
+        alice.ask_for_report(ALICE.sell(number, price, 1));
+        let mut pages = [hear(&mut socket), hear(&mut socket)];
+        pages.sort_by_key(|page| page["id"].as_u64());
+        assert_eq!(pages.each_ref().map(|page| page["id"].as_u64()), [Some(7), Some(8)]);
+        assert_eq!(pages.each_ref().map(prices_of), [[price], [price]]);
+    }
+}
+
+#[test]
 fn a_subscription_with_credit_gets_so_many_rows_and_no_more_until_it_has_more() {
     let (_home, node) = market();
     let mut alice = Trader::log_on(&node, ALICE);
