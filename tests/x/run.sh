@@ -44,6 +44,12 @@ x() {
 # run ARGS...: runs `x` with no further variables.
 run() { x "$shell" "$clone/x" "$@"; }
 
+# cache CLONE: where `x` of the clone puts its builds.
+cache() {
+    sum=$(cd "$1" && pwd -P | cksum)
+    echo "$machine/home of u/.cache/weir/target-${sum%% *}"
+}
+
 fail() {
     failures=$((failures + 1))
     printf '\n*** %s: %s: %s\n' "$shell" "$case_name" "$*"
@@ -74,7 +80,7 @@ check_words() {
     run help
     ends_with 0
     prints "./x demo"
-    prints "Builds go to $machine/home of u/.cache/weir/target"
+    prints "Builds go to $(cache "$clone")"
 
     check "an unknown sub-command is named, below those that there are"
     run tset
@@ -275,6 +281,19 @@ check_places() {
     ends_with 0
     prints_last "==> built: $work/the cache/release/weir"
 
+    check "two clones share no build cache, and one by two paths has one"
+    has_all
+    other="$work/second clone"
+    cp -R "$clone" "$other"
+    x "$shell" "$other/x" build
+    prints_last "==> built: $(cache "$other")/release/weir"
+    [ "$(cache "$other")" != "$(cache "$clone")" ] || fail "one cache for both"
+    rm -rf "$other"
+    ln -s "$clone" "$other"
+    x "$shell" "$other/x" build
+    prints_last "==> built: $(cache "$clone")/release/weir"
+    rm "$other"
+
     check "CDPATH and a relative call"
     has_all
     mkdir -p "$work/elsewhere/clone of weir"
@@ -285,7 +304,7 @@ check_places() {
     has_all
     x env -u HOME "$shell" "$clone/x" build
     ends_with 0
-    prints_last "==> built: $machine/home of u/.cache/weir/target/release/weir"
+    prints_last "==> built: $(cache "$clone")/release/weir"
     stub getent 'exit 2'
     x env -u HOME "$shell" "$clone/x" build
     dies_with "HOME is not set"
