@@ -10,8 +10,8 @@ bin=$machine/bin
 log=$machine/log
 
 # The tools of every system with a shell.
-TOOLS="awk basename cat chmod cksum cmp cp cut diff dirname env fold grep head ls mkdir mktemp rm sed sh"
-TOOLS="$TOOLS sort tail tee uniq wc"
+TOOLS="awk basename cat chmod cksum cmp cp cut diff dirname env fold grep head ls mkdir mktemp"
+TOOLS="$TOOLS rm sed sh sort tail tee uniq wc"
 
 # An ordinary user with a home, and no stub but `id` and `getent`.
 new_machine() {
