@@ -1,13 +1,14 @@
-//! Wall-clock time behind a replaceable trait.
+//! Wall-clock time behind a replaceable trait, and a time for intervals.
 //!
 //! The owner of a duty cycle reads the clock once per cycle and hands the time down as an argument;
 //! nothing below reads it again. The clock may step backwards (the administrator, NTP). A runner
 //! hands its agents a time that does not; a part that needs increasing time over restarts too, as
-//! the log does, takes max(previous + 1, clock).
+//! the log does, takes max(previous + 1, clock). Two threads that compare their times take
+//! [`monotonic_now`]: their wall clocks may be a step apart.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, OnceLock};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use weir_types::Nanos;
 
@@ -27,6 +28,16 @@ impl Clock for SystemClock {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Nanos(u64::try_from(since.as_nanos()).expect("the year is below 2554"))
     }
+}
+
+/// Returns nanoseconds since the process's first call. They never step: the difference of two of
+/// them, by whichever threads, is the time between them.
+#[must_use]
+#[allow(clippy::disallowed_methods)] // The machine's other clock.
+pub fn monotonic_now() -> Nanos {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    let since = FIRST.get_or_init(Instant::now).elapsed();
+    Nanos(u64::try_from(since.as_nanos()).expect("no process lives for centuries"))
 }
 
 /// A clock that moves only when it is set or advanced. Clones share the time.

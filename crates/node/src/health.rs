@@ -51,8 +51,8 @@ impl Health {
     }
 
     /// Watches a thread from now on; it must call [`beat`](Beat::beat).
-    pub fn watch_thread(&self, name: &'static str, now: Nanos) -> Beat {
-        let beat = Beat::new(now);
+    pub fn watch_thread(&self, name: &'static str) -> Beat {
+        let beat = Beat::begin();
         self.watched().threads.push((name, beat.clone()));
         beat
     }
@@ -78,7 +78,8 @@ impl Health {
         self.has_failed.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the reasons why the node is not live; empty when it is.
+    /// Returns the reasons why the node is not live at a time of the monotonic clock; empty when it
+    /// is.
     #[must_use]
     pub fn why_not_live(&self, now: Nanos) -> Vec<String> {
         let mut why = Vec::new();
@@ -98,7 +99,8 @@ impl Health {
         why
     }
 
-    /// Returns the reasons why the node should not get orders; empty when it should.
+    /// Returns the reasons why the node should not get orders at a time of the monotonic clock;
+    /// empty when it should.
     #[must_use]
     pub fn why_not_ready(&self, now: Nanos) -> Vec<String> {
         let mut why = self.why_not_live(now);
@@ -160,8 +162,9 @@ mod tests {
     fn a_thread_that_stands_still_is_named_until_it_goes_round_again() {
         let health = Health::new();
         health.enter(Stage::Running);
-        let core = health.watch_thread("core", START);
-        health.watch_thread("delivery", later(4));
+        let [core, delivery] = ["core", "delivery"].map(|name| health.watch_thread(name));
+        core.beat(START);
+        delivery.beat(later(4));
         assert!(health.why_not_live(later(5)).is_empty());
         assert_eq!(health.why_not_live(later(6)), ["thread core has stood still for 6000 ms"]);
         assert_eq!(health.why_not_ready(later(6)).len(), 1);

@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use weir_io::{Clock, SystemClock};
+use weir_io::monotonic_now;
 
 use crate::health::Health;
 use crate::status::NodeStatus;
@@ -88,11 +88,11 @@ async fn readers(State(side): State<Arc<Side>>) -> Response {
 }
 
 async fn live(State(side): State<Arc<Side>>) -> Response {
-    told("live", &side.health.why_not_live(SystemClock.now()))
+    told("live", &side.health.why_not_live(monotonic_now()))
 }
 
 async fn ready(State(side): State<Arc<Side>>) -> Response {
-    told("ready", &side.health.why_not_ready(SystemClock.now()))
+    told("ready", &side.health.why_not_ready(monotonic_now()))
 }
 
 fn told(what: &str, why_not: &[String]) -> Response {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 use tokio::task::JoinHandle;
-use weir_io::{Clock, SystemClock};
+use weir_io::monotonic_now;
 
 use crate::health::Health;
 
@@ -131,7 +131,7 @@ pub async fn feed_watchdog(health: &Health) {
         return std::future::pending().await;
     };
     loop {
-        let why_not = health.why_not_live(SystemClock.now());
+        let why_not = health.why_not_live(monotonic_now());
         if why_not.is_empty() {
             tell_in_passing(&[NotifyState::Watchdog]);
         } else {

@@ -311,7 +311,7 @@ impl Runner {
             if let (Some(begun), Some(cycles)) = (begun.take(), &self.cycles) {
                 cycles.count(now.since(begun).0);
             }
-            if self.cycle(now, clock.wall()) > 0 {
+            if self.cycle(now, clock.compared_at()) > 0 {
                 idle_cycles = 0;
                 if self.gives_way {
                     std::thread::yield_now();
@@ -350,10 +350,9 @@ impl Runner {
         now
     }
 
-    fn cycle(&mut self, now: Nanos, wall: Nanos) -> usize {
+    fn cycle(&mut self, now: Nanos, monotonic: Nanos) -> usize {
         if let Some(beat) = &self.beat {
-            // A health check compares it with the wall clock.
-            beat.beat(wall);
+            beat.beat(monotonic);
         }
         let mut done = 0;
         if let Some(sockets) = &mut self.sockets {
@@ -379,7 +378,7 @@ impl Runner {
     fn rest(&mut self, clock: &mut SteadyClock) -> bool {
         self.wake.begin_rest();
         let now = self.time(clock);
-        let busy = self.cycle(now, clock.wall()) > 0;
+        let busy = self.cycle(now, clock.compared_at()) > 0;
         // SYNC: pairs with the store in `RunningThread::ask_to_stop`.
         if busy || self.stopping.load(Ordering::Acquire) {
             self.wake.end_rest();

@@ -13,9 +13,7 @@
 //! INVARIANT: the time never decreases, is never before the wall clock, and never stands still for
 //! longer than a cycle. Its advance, less the steps told, is at most the monotonic clock's.
 
-use std::time::Instant;
-
-use weir_io::{Clock, SystemClock};
+use weir_io::{Clock, SystemClock, monotonic_now};
 use weir_types::Nanos;
 
 /// A time that follows a wall clock and never steps back.
@@ -74,18 +72,17 @@ impl SkipDetector {
 /// The clock of one thread.
 #[derive(Debug)]
 pub(crate) struct SteadyClock {
-    begun: Instant,
     time: SteadyTime,
-    wall: Nanos,
+    /// The monotonic clock at the last comparison.
+    compared_at: Nanos,
     skips: SkipDetector,
 }
 
 impl SteadyClock {
     pub(crate) fn new() -> SteadyClock {
         SteadyClock {
-            begun: Instant::now(),
             time: SteadyTime::default(),
-            wall: Nanos(0),
+            compared_at: monotonic_now(),
             skips: SkipDetector::default(),
         }
     }
@@ -98,9 +95,10 @@ impl SteadyClock {
             return (now, None);
         }
         // A thread that loses its core between two readings compares again in its next cycle.
-        let before = self.monotonic();
+        let before = monotonic_now();
         let now = self.read();
-        let after = self.monotonic();
+        let after = monotonic_now();
+        self.compared_at = after;
         if after.since(before).0 > MOMENT_MAX {
             return (now, None);
         }
@@ -108,23 +106,14 @@ impl SteadyClock {
     }
 
     fn read(&mut self) -> Nanos {
-        let SteadyClock { begun, time, wall, .. } = self;
-        *wall = SystemClock.now();
-        time.at(*wall, || nanos_since(*begun))
+        self.time.at(SystemClock.now(), monotonic_now)
     }
 
-    fn monotonic(&self) -> Nanos {
-        nanos_since(self.begun)
+    /// Returns the monotonic clock as of a moment ago: at most some twenty milliseconds before the
+    /// last call of [`SteadyClock::now`].
+    pub(crate) fn compared_at(&self) -> Nanos {
+        self.compared_at
     }
-
-    /// Returns the wall clock as the last call of [`SteadyClock::now`] read it.
-    pub(crate) fn wall(&self) -> Nanos {
-        self.wall
-    }
-}
-
-fn nanos_since(begun: Instant) -> Nanos {
-    Nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -131,13 +131,19 @@ impl Sampler {
     #[inline]
     fn is_next(&mut self, ts_poll: Nanos) -> bool {
         self.left -= 1;
-        self.left == 0 || ts_poll >= self.due_by
+        self.left == 0 || self.is_due(ts_poll)
+    }
+
+    /// Returns true when no sample was taken for long; after a step of the clock back too.
+    #[inline]
+    fn is_due(&self, now: Nanos) -> bool {
+        self.due_by.0.wrapping_sub(now.0).wrapping_sub(1) >= 2 * SAMPLE_TIME_MAX
     }
 
     #[cold]
     fn begin(&mut self, kernel: Option<Nanos>) -> TimedMessage {
         let received = (self.now)();
-        let is_late = received >= self.due_by;
+        let is_late = self.is_due(received);
         self.in_group += 1;
         let took = received.since(self.group_began).0;
         if is_late {
@@ -263,7 +269,7 @@ impl UpdateProbe {
         };
         let updated = self.updated;
         let place = if is_held { &mut self.waiting } else { &mut self.going };
-        if place.is_none_or(|one| updated.since(one.updated).0 > PATIENCE) {
+        if place.is_none_or(|one| updated.0.abs_diff(one.updated.0) > PATIENCE) {
             *place = Some(UnderWay { mark: Mark::of(entry), begun, updated });
         }
     }

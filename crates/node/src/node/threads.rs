@@ -4,7 +4,7 @@
 use std::os::fd::AsRawFd;
 
 use weir_gateway::Gateway;
-use weir_io::{Clock, SystemClock, WakeFd};
+use weir_io::WakeFd;
 use weir_orderstate::replica::ReplicaAgent;
 use weir_orderstate::stores::snapshots::SnapshotWriter;
 use weir_partition::shadow_agent;
@@ -80,7 +80,7 @@ impl Assembly<'_> {
 
     /// Returns the heartbeat of a thread that orders or their followers depend on.
     pub(super) fn beat(&self, thread: &'static str) -> Beat {
-        self.health.watch_thread(thread, SystemClock.now())
+        self.health.watch_thread(thread)
     }
 
     /// Starts the threads. They stop in the same order.

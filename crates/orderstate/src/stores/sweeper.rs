@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use weir_delivery::OrderStore;
-use weir_io::{Clock, SystemClock};
+use weir_io::monotonic_now;
 
 /// The number of rings per step: some hundred elementary operations at most.
 const RINGS_MAX: u32 = 16;
@@ -46,11 +46,11 @@ impl Sweeper {
 
     /// Sweeps a store for one step; returns true when there was work.
     pub fn step(store: &mut OrderStore, figures: &SweepFigures) -> bool {
-        let begun = SystemClock.now();
+        let begun = monotonic_now();
         if !store.sweep(RINGS_MAX) {
             return false;
         }
-        let took = SystemClock.now().0.saturating_sub(begun.0);
+        let took = monotonic_now().since(begun).0;
         figures.sweeps.fetch_add(1, Ordering::Relaxed);
         figures.sweep_longest_ns.fetch_max(took, Ordering::Relaxed);
         figures.sweeps_over_limit.fetch_add(u64::from(took > PAUSE_MAX_NS), Ordering::Relaxed);

@@ -157,6 +157,28 @@ fn without_the_kernel_s_time_what_begins_with_it_is_absent_and_not_zero() {
 }
 
 #[test]
+fn after_a_step_of_the_clock_back_messages_are_timed_again() {
+    const HOUR: u64 = 3_600_000_000_000;
+    let mut sampler = sampler(false);
+    set(2 * HOUR);
+    // So many messages in one moment make the period long.
+    let timed = |sampler: &mut Sampler| sampler.update(now()).is_some();
+    let count = (0..10_000).filter(|_| timed(&mut sampler)).count();
+    assert!(count < 1_000 && !timed(&mut sampler), "{count}");
+    set(HOUR);
+    assert!(timed(&mut sampler));
+
+    let mut way = Way::new();
+    way.begin(None, &quote(7, 5), Outcome::Queued);
+    way.update.begin(TimedMessage::default());
+    way.update.going.as_mut().expect("it waits").updated = Nanos(2 * HOUR);
+    set(HOUR);
+    way.update.updated();
+    way.update.offered(&quote(8, 6), Outcome::Queued);
+    assert!(way.update.told(&quote(8, 6)).is_some(), "the lost one does not stay for an hour");
+}
+
+#[test]
 fn what_is_lost_unwanted_held_by_a_subscription_or_not_taken_ends_and_makes_room() {
     let mut way = Way::new();
     let entry = quote(7, 5);
