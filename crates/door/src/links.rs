@@ -41,7 +41,7 @@ pub struct Link<S> {
     pub(crate) must_wait: bool,
     /// True while its input has frames left over from its last turn.
     pub(crate) has_frames: bool,
-    /// The time since which its output is full.
+    /// The time since which its output is full: that of the first flush that left it so.
     full_since: Option<Nanos>,
     /// True once the protocol was told that it has ended.
     pub(crate) is_told_gone: bool,
@@ -62,13 +62,9 @@ impl<S> Link<S> {
         !self.in_read_list && self.socket.has_room()
     }
 
-    /// Checks its output; returns true if it has been full for `time_max`.
-    pub(crate) fn is_full_for(&mut self, time_max: Nanos, now: Nanos) -> bool {
-        if self.socket.has_room() {
-            self.full_since = None;
-            return false;
-        }
-        now.since(*self.full_since.get_or_insert(now)) >= time_max
+    /// Returns true if flushes have left its output full for `time_max`.
+    pub(crate) fn is_full_for(&self, time_max: Nanos, now: Nanos) -> bool {
+        self.full_since.is_some_and(|since| now.since(since) >= time_max)
     }
 
     fn time_skipped(&mut self, by: Nanos) {
@@ -78,11 +74,13 @@ impl<S> Link<S> {
         }
     }
 
-    /// Notes that output was sent; true when there is room for more.
-    pub(crate) fn is_drained(&mut self) -> bool {
+    /// Notes that the socket was flushed; returns true when its output has room for more.
+    pub(crate) fn end_flush(&mut self, now: Nanos) -> bool {
         let has_room = self.socket.has_room();
         if has_room {
             self.full_since = None;
+        } else {
+            self.full_since.get_or_insert(now);
         }
         has_room
     }
@@ -442,5 +440,52 @@ impl Endings {
             _ => {}
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use weir_io::net::{Listener, Net, Token};
+
+    use super::*;
+    use crate::socket::Limits;
+    use crate::transport::Transport;
+
+    const SECOND: Nanos = Nanos(1_000_000_000);
+    const LIMITS: Limits = Limits { input_len_max: 1_024, output_len_max: 1_024 };
+
+    /// A connection, and its peer, which reads nothing.
+    fn connection(links: &mut Links<()>) -> (ConnectionId, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = Listener::from_std(listener).unwrap().accept().unwrap();
+        let poll = Net::System.poll().unwrap();
+        let at = (poll.registry(), Token(1));
+        let socket = Socket::open(Transport::Plain(stream), LIMITS, at, Nanos(0)).unwrap();
+        let id = links.reserve();
+        links.insert(id, socket, Origin { peer: None, is_inside: false });
+        (id, peer)
+    }
+
+    #[test]
+    fn output_that_was_never_tried_is_no_slow_consumer() {
+        let mut links = Links::<()>::new("test", Arc::default());
+        let (id, _peer) = connection(&mut links);
+        let link = links.get_mut(id).unwrap();
+        link.socket.output.resize(2 * LIMITS.output_len_max, 0);
+        assert!(!link.is_full_for(Nanos(0), Nanos(0)), "nothing was sent yet");
+        link.socket.flush(Nanos(0));
+        assert!(link.end_flush(Nanos(0)), "the system's buffers take it");
+
+        link.socket.output.resize(64 << 20, 0);
+        link.socket.flush(SECOND);
+        assert!(!link.end_flush(SECOND), "more than the system's buffers take");
+        assert!(link.is_full_for(Nanos(0), SECOND));
+        let later = Nanos(2 * SECOND.0);
+        assert!(!link.end_flush(later));
+        assert!(link.is_full_for(SECOND, later), "since the first flush that left it full");
+        assert!(!link.is_full_for(later, later));
     }
 }

@@ -375,7 +375,7 @@ impl<P: Protocol> Listener<P> {
                 self.remove(link, now);
                 continue;
             }
-            if link.is_drained() && !had_room {
+            if link.end_flush(now) && !had_room {
                 self.links.want_more(&mut link);
             }
             self.links.put_back(link);
