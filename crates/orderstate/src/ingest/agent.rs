@@ -74,7 +74,8 @@ pub struct Ingest {
 pub struct CoreState {
     /// The sources that it asked to open.
     pub(super) sources: Vec<PartitionId>,
-    /// Bytes of batches that the store has not dealt with.
+    /// Bytes of the window that the store has not dealt with: of batches, and [`OPENING_COST`] for
+    /// each opening.
     pub(super) under_way: usize,
 }
 

@@ -1,15 +1,19 @@
-//! A followed source of another node: ingests the master's entries, a bounded amount per cycle.
+//! A followed source of another node: ingests the master's updates, a bounded amount per cycle. A
+//! source whose store is full lets its own updates wait, and nobody else's.
+
+use std::collections::VecDeque;
 
 use weir_delivery::OrderStore;
 use weir_delivery::replay::ReplayError;
-use weir_types::{Nanos, Position, Reason};
+use weir_io::monotonic_now;
+use weir_types::{Position, Reason};
 use weir_wire::frame::{Framing, next_frame};
 use weir_wire::ingest::SOURCE_FRAME_LEN_MAX;
 use weir_wire::replica::FollowState;
 
 use super::followers::History;
 use super::source_store::SourceStore;
-use crate::replica::{FollowFigures, Update, UpdateData};
+use crate::replica::{FollowFigures, Update, UpdateData, UpdateTicket};
 use crate::stores::StoreReport;
 use crate::stores::tail::EntryTail;
 
@@ -19,19 +23,36 @@ const TAKE_LEN: usize = 64 * 1024;
 /// The state of a followed source.
 #[derive(Debug, Default)]
 pub(super) struct FollowedSource {
-    /// Entries to be ingested, and the offset already reached.
-    pending: Option<(Vec<u8>, usize)>,
+    /// Updates behind the pending one. The follower bounds their number.
+    queue: VecDeque<Update>,
+    /// Entries to be ingested.
+    pending: Option<Pending>,
     /// The master's last reported state.
     state: Option<FollowState>,
     position: Position,
+    /// True from an entry that did not continue the store until the next snapshot: entries that
+    /// were under way meanwhile do not continue it either.
+    is_broken: bool,
     figures: FollowFigures,
 }
 
-/// The outcome of ingesting pending entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Entries being ingested.
+#[derive(Debug)]
+struct Pending {
+    frames: Vec<u8>,
+    /// The offset already reached.
+    at: usize,
+    /// Tells the follower that the update is still under way.
+    _ticket: UpdateTicket,
+}
+
+/// The outcome of ingesting updates.
+#[derive(Debug)]
 pub(super) enum FollowOutcome {
     /// Nothing is pending.
     Idle,
+    /// A snapshot's store replaced this one.
+    Replaced(Box<OrderStore>),
     /// More is pending.
     More,
     /// It waits for room, or for the end of a sweep.
@@ -41,19 +62,37 @@ pub(super) enum FollowOutcome {
 }
 
 impl SourceStore {
-    /// Takes the master's update, after all earlier ones are ingested: a store at once, entries
-    /// over several cycles. Returns the store that was replaced, if any.
-    pub(super) fn update(&mut self, update: Update, now: Nanos) -> Option<OrderStore> {
+    /// Queues the master's update behind the earlier ones.
+    pub(super) fn push_update(&mut self, update: Update) {
+        let following = self.following.as_mut().expect("the follower knows its sources");
+        following.queue.push_back(update);
+    }
+
+    /// Ingests updates, up to one cycle's limit.
+    pub(super) fn follow_on(&mut self) -> FollowOutcome {
+        let Some(following) = &mut self.following else { return FollowOutcome::Idle };
+        if following.pending.is_none()
+            && let Some(update) = following.queue.pop_front()
+            && let Some(old) = self.begin(update)
+        {
+            return FollowOutcome::Replaced(Box::new(old));
+        }
+        self.take_pending()
+    }
+
+    /// Begins with an update: takes over a store at once, entries from the next step on. Returns
+    /// the store that was replaced, if any.
+    fn begin(&mut self, update: Update) -> Option<OrderStore> {
         let following = self.following.as_mut()?;
-        let Update { state, what } = update;
+        let Update { state, what, ticket } = update;
         let mut old = None;
-        following.figures.heard_at = now;
+        following.figures.heard_at = monotonic_now();
         following.state = Some(state);
         match what {
             UpdateData::Store(made) => {
                 let (store, stream) = *made;
+                following.is_broken = false;
                 following.position = Position(state.position);
-                following.pending = None;
                 following.figures.snapshots += 1;
                 old = Some(self.desk.replace_store(store));
                 self.stream = stream;
@@ -62,45 +101,45 @@ impl SourceStore {
                 self.followers.begin_history(history, self.desk.store_mut());
             }
             UpdateData::Entries(frames) => {
-                following.pending = (!frames.is_empty()).then_some((frames, 0));
+                let pending = Pending { frames, at: 0, _ticket: ticket };
+                let is_next = !following.is_broken && !pending.frames.is_empty();
+                following.pending = is_next.then_some(pending);
             }
         }
-        self.look_whether_even(now);
+        self.look_whether_even();
         old
     }
 
-    /// Returns true when the next update can be taken.
-    pub(super) fn may_update(&self) -> bool {
-        self.following.as_ref().is_some_and(|following| following.pending.is_none())
-    }
-
-    fn look_whether_even(&mut self, now: Nanos) {
+    fn look_whether_even(&mut self) {
         let Some(following) = &mut self.following else { return };
         let head = following.state.map(|state| state.head_position);
-        if following.pending.is_none() && head == Some(following.position.0) {
-            following.figures.caught_up_at = now;
+        let is_even = head == Some(following.position.0) && !following.is_broken;
+        if following.pending.is_none() && is_even {
+            following.figures.caught_up_at = monotonic_now();
         }
     }
 
     /// Ingests entries, up to one cycle's limit.
-    pub(super) fn take_pending(&mut self, now: Nanos) -> FollowOutcome {
+    fn take_pending(&mut self) -> FollowOutcome {
         let Some(following) = &mut self.following else { return FollowOutcome::Idle };
-        let Some((frames, mut at)) = following.pending.take() else { return FollowOutcome::Idle };
-        let begun = at;
+        let Some(mut pending) = following.pending.take() else { return FollowOutcome::Idle };
+        let Pending { frames, at, .. } = &mut pending;
         let mut follows = FollowOutcome::Idle;
-        while at < frames.len() {
+        let begun = *at;
+        while *at < frames.len() {
             if self.stream.is_sweeping() {
                 follows = FollowOutcome::Waits;
                 break;
             }
-            if at - begun >= TAKE_LEN {
+            if *at - begun >= TAKE_LEN {
                 follows = FollowOutcome::More;
                 break;
             }
-            let Framing::Frame { len, .. } = next_frame(&frames[at..], SOURCE_FRAME_LEN_MAX) else {
+            let Framing::Frame { len, .. } = next_frame(&frames[*at..], SOURCE_FRAME_LEN_MAX)
+            else {
                 unreachable!("the follower took whole frames");
             };
-            let entry = &frames[at..at + len];
+            let entry = &frames[*at..*at + len];
             match self.stream.replay(entry, self.desk.store_mut()) {
                 Ok(()) if self.stream.is_log() => {
                     let last = Position(self.stream.next_batch_no().0 - 1);
@@ -115,17 +154,18 @@ impl SourceStore {
                 Err(error) => {
                     let source = self.stream.source();
                     tracing::error!(%source, %error, "a followed source is taken over anew");
+                    following.is_broken = true;
                     return FollowOutcome::Broken;
                 }
             }
-            at += len;
+            *at += len;
             following.position = self.tail.last();
             following.figures.entries += 1;
         }
-        if at < frames.len() {
-            following.pending = Some((frames, at));
+        if *at < frames.len() {
+            following.pending = Some(pending);
         }
-        self.look_whether_even(now);
+        self.look_whether_even();
         follows
     }
 

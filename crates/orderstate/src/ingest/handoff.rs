@@ -9,7 +9,10 @@ use weir_runtime::Wake;
 use weir_wire::ingest::OpenSource;
 use weir_wire::replica::FollowSource;
 
-/// The maximum number of requests waiting for the store.
+/// The bytes of a connection's window that an opening takes until it is answered, so that openings
+/// too are bounded in number.
+pub(super) const OPENING_COST: usize = 4_096;
+/// The maximum number of requests in the ring to the store.
 const REQUESTS_MAX: usize = 1_024;
 /// The maximum number of answers waiting for the ingest agent: one per request, and the store's
 /// unsolicited ones.
@@ -44,9 +47,11 @@ pub struct IngestAnswer {
     pub connection: u64,
     /// Whole frames, or none.
     pub bytes: Vec<u8>,
-    /// The number of batch bytes that the store has processed.
+    /// The number of the window's bytes that are free again: those of the batches processed, and
+    /// [`OPENING_COST`] for each opening.
     pub taken_len: usize,
-    /// True when a refusal closed the source.
+    /// True when its last message is a refusal: an opening, a batch or a replica's request was
+    /// turned down.
     pub is_refusal: bool,
 }
 

@@ -10,7 +10,7 @@ use weir_wire::ingest::{OpenSource, SourceReject};
 use weir_wire::replica::FollowSource;
 
 use super::agent::{CoreState, Ingest};
-use super::handoff::StoreRequest;
+use super::handoff::{OPENING_COST, StoreRequest};
 use crate::stores::WINDOW;
 
 impl Ingest {
@@ -35,11 +35,15 @@ impl Ingest {
             Some((_, session_id)) if *session_id != open.session_id => Reason::NotEntitled,
             Some(_) => {
                 // A connection that has ended may have had it open.
-                let is_asked = self.has_told_gone() && self.ask(link.id, StoreRequest::Open(*open));
-                if is_asked && !link.state.sources.contains(&open.source_id) {
+                let may_ask = self.has_told_gone() && has_window(link, OPENING_COST);
+                if !may_ask || !self.ask(link.id, StoreRequest::Open(*open)) {
+                    return Intake::Wait;
+                }
+                link.state.under_way += OPENING_COST;
+                if !link.state.sources.contains(&open.source_id) {
                     link.state.sources.push(open.source_id);
                 }
-                return if is_asked { Intake::Done } else { Intake::Wait };
+                return Intake::Done;
             }
         };
         self.reject(link, (open.session_id, open.source_id), reason)
@@ -76,8 +80,8 @@ impl Ingest {
         if !link.state.sources.contains(&source_id) {
             return Intake::Refused(Reason::SourceNotOpen, "source_id");
         }
-        let is_over = link.state.under_way + frame.len() > WINDOW.bytes as usize;
-        if is_over || !self.ask(link.id, StoreRequest::Batch(frame.to_vec())) {
+        if !has_window(link, frame.len()) || !self.ask(link.id, StoreRequest::Batch(frame.to_vec()))
+        {
             return Intake::Wait;
         }
         link.state.under_way += frame.len();
@@ -106,4 +110,9 @@ impl Ingest {
         put_frame(&reject, &mut link.socket.output);
         Intake::Done
     }
+}
+
+/// Returns true if `len` more bytes fit the window in front of the store.
+fn has_window(link: &Link<CoreState>, len: usize) -> bool {
+    link.state.under_way + len <= WINDOW.bytes as usize
 }

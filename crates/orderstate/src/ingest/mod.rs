@@ -15,6 +15,7 @@ mod older;
 pub mod own;
 mod source_store;
 pub mod source_stores;
+mod waiting;
 
 pub use self::agent::{IngestAgent, IngestParts, ingest_agent};
 pub use self::figures::{IngestFigures, IngestReport};

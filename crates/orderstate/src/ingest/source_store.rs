@@ -15,8 +15,9 @@ use weir_wire::replica::FollowSource;
 use super::figures::SourceReport;
 use super::followers::{Entries, FollowedState, Followers, History, passing_history};
 use super::following::FollowedSource;
-use super::handoff::{IngestAnswer, IngestPort};
+use super::handoff::{IngestAnswer, IngestPort, IngestRequest, OPENING_COST, StoreRequest};
 use super::own::OwnEvents;
+use super::waiting::WaitingRequests;
 use crate::cold::ColdFeeder;
 use crate::stores::journal::Journal;
 use crate::stores::snapshots::{Piece, SnapshotPort};
@@ -41,6 +42,8 @@ pub struct SourceStore {
     /// The newest entries, and the replicas that receive them.
     pub(super) tail: EntryTail,
     pub(super) followers: Followers,
+    /// Requests that wait for room in the log, or for the end of a full resend.
+    waiting: WaitingRequests,
     /// The state of following, if it is another node's source.
     pub(super) following: Option<FollowedSource>,
     /// The events that feed it, if it is the node's own partition.
@@ -153,6 +156,7 @@ impl SourceStore {
             journal: parts.journal,
             tail: parts.tail,
             followers: Followers::new(history),
+            waiting: WaitingRequests::default(),
             following: parts.is_replica.then(FollowedSource::default),
             own: parts.own,
             held: VecDeque::new(),
@@ -162,10 +166,12 @@ impl SourceStore {
         }
     }
 
-    /// Returns true when ingest must wait: the log has no room, or too much waits for a commit.
-    pub(super) fn must_wait(&self) -> bool {
+    /// Returns true when a request must wait: the log has no room, too much waits for a commit, or
+    /// the end of a full resend is under way.
+    fn must_wait(&self, what: &StoreRequest) -> bool {
         let has_room = self.journal.as_ref().is_none_or(Journal::has_room);
-        !has_room || self.held.len() >= HELD_MAX
+        let is_batch = matches!(what, StoreRequest::Batch(_));
+        !has_room || self.held.len() >= HELD_MAX || is_batch && self.stream.is_sweeping()
     }
 
     /// Returns the position of the newest ingested entry.
@@ -205,7 +211,44 @@ impl SourceStore {
         usize::from(was_sweeping)
     }
 
-    pub(super) fn open(&mut self, connection: u64, open: &OpenSource, now: Nanos) {
+    /// Takes a request, now or as soon as the source can.
+    pub(super) fn take(&mut self, request: IngestRequest, now: Nanos) {
+        if !self.waiting.is_empty() || self.must_wait(&request.what) {
+            self.waiting.push(request);
+        } else {
+            self.carry_out(request, now);
+        }
+    }
+
+    /// Takes at most `count_max` of the requests that waited; returns their number.
+    pub(super) fn take_waiting(&mut self, count_max: usize, now: Nanos) -> usize {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let mut count = 0;
+        while count < count_max
+            && let Some(request) = waiting.pop_if(|what| !self.must_wait(what))
+        {
+            self.carry_out(request, now);
+            count += 1;
+        }
+        self.waiting = waiting;
+        count
+    }
+
+    fn carry_out(&mut self, request: IngestRequest, now: Nanos) {
+        let connection = request.connection;
+        match request.what {
+            StoreRequest::Gone => self.forget(connection),
+            StoreRequest::Follow(follow) => self.follow(connection, follow, now),
+            StoreRequest::Open(open) => self.open(connection, &open, now),
+            StoreRequest::Batch(frame) => {
+                self.batch(connection, frame, now);
+                // Sent now, since the next batch may end as many orders as the store retains.
+                self.feed_cold(now);
+            }
+        }
+    }
+
+    fn open(&mut self, connection: u64, open: &OpenSource, now: Nanos) {
         let mut bytes = Vec::new();
         let before = self.stream.epoch();
         let opened = self.stream.open(open, connection, self.desk.store_mut());
@@ -220,7 +263,7 @@ impl SourceStore {
             Ok(opened) => put_frame(&opened, &mut bytes),
             Err(reject) => put_frame(&reject, &mut bytes),
         }
-        self.say(IngestAnswer { connection, bytes, taken_len: 0, is_refusal });
+        self.say(IngestAnswer { connection, bytes, taken_len: OPENING_COST, is_refusal });
     }
 
     fn keep(&mut self, entry: Vec<u8>, now: Nanos) {
@@ -231,7 +274,7 @@ impl SourceStore {
     }
 
     /// Takes a replica's request for the next entries.
-    pub(super) fn follow(&mut self, connection: u64, follow: FollowSource, now: Nanos) {
+    fn follow(&mut self, connection: u64, follow: FollowSource, now: Nanos) {
         if self.followers.ask(connection, follow, now) {
             return;
         }
@@ -254,6 +297,7 @@ impl SourceStore {
 
     /// Removes a closed connection.
     pub(super) fn forget(&mut self, connection: u64) {
+        self.waiting.forget(connection);
         self.stream.close(connection);
         self.followers.close(connection, self.desk.store_mut());
         if let Some(own) = &mut self.own {
@@ -285,7 +329,7 @@ impl SourceStore {
     }
 
     /// Ingests a batch, given as its whole frame.
-    pub(super) fn batch(&mut self, connection: u64, frame: Vec<u8>, now: Nanos) {
+    fn batch(&mut self, connection: u64, frame: Vec<u8>, now: Nanos) {
         let Framing::Frame { message: Ok(raw), .. } = next_frame(&frame, SOURCE_FRAME_LEN_MAX)
         else {
             unreachable!("the ingest agent hands whole frames on");

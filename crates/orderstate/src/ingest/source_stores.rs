@@ -24,8 +24,6 @@ const REQUESTS_MAX: usize = 8;
 pub struct SourceStores {
     pub(super) source_stores: Vec<SourceStore>,
     port: Option<IngestPort>,
-    /// A batch whose source cannot take it yet.
-    held: Option<IngestRequest>,
     /// The ring of a replica's updates, if this node follows another, and its figures.
     updates: Option<(UpdatePort, Arc<ReplicaFigures>)>,
     /// The ring to the writer of snapshots, if any, and the index of the store whose snapshot is
@@ -46,9 +44,9 @@ impl SourceStores {
         figures: Arc<IngestFigures>,
     ) -> SourceStores {
         let source_stores = source_stores.into_iter().map(SourceStore::new).collect();
-        let (held, snapshot_of) = (None, None);
+        let snapshot_of = None;
         let source_stores =
-            SourceStores { source_stores, port, held, updates, snapshots, snapshot_of, figures };
+            SourceStores { source_stores, port, updates, snapshots, snapshot_of, figures };
         source_stores.publish();
         source_stores
     }
@@ -115,12 +113,8 @@ impl SourceStores {
             done += source_store.tend(now);
             source_store.feed_cold(now);
         }
-        done += self.take_updates(now);
-        for _ in 0..REQUESTS_MAX {
-            let Some(request) = self.next_request() else { break };
-            self.take(request, now);
-            done += 1;
-        }
+        done += self.take_updates();
+        done += self.take_requests(now);
         if let Some(port) = &mut self.port {
             done += self
                 .source_stores
@@ -138,75 +132,65 @@ impl SourceStores {
         done
     }
 
-    /// Ingests pending updates from the master, and takes the next one; returns the amount of work
-    /// done.
-    fn take_updates(&mut self, now: Nanos) -> usize {
+    /// Hands the master's updates to their sources, which ingest them in order; returns the amount
+    /// of work done.
+    fn take_updates(&mut self) -> usize {
         let Some((port, _)) = &mut self.updates else { return 0 };
         let mut done = 0;
+        while let Ok(update) = port.updates.pop() {
+            let source = update.state.source_id;
+            let source_store =
+                self.source_stores.iter_mut().find(|source_store| source_store.source() == source);
+            source_store.expect("the follower knows the sources").push_update(update);
+            done += 1;
+        }
         for source_store in &mut self.source_stores {
-            match source_store.take_pending(now) {
+            match source_store.follow_on() {
                 FollowOutcome::Idle | FollowOutcome::Waits => {}
                 FollowOutcome::More => done += 1,
+                FollowOutcome::Replaced(old) => {
+                    // If the ring is full, the old store is freed here.
+                    drop(port.retired.push(*old));
+                    done += 1;
+                }
                 // A full ring already contains this source.
                 FollowOutcome::Broken => drop(port.broken.push(source_store.source())),
             }
         }
-        let waits = |source_store: &SourceStore| {
-            source_store.following.is_some() && !source_store.may_update()
-        };
-        if self.source_stores.iter().any(waits) {
-            return done;
-        }
-        if let Ok(update) = port.updates.pop() {
-            let source = update.state.source_id;
-            let source_store =
-                self.source_stores.iter_mut().find(|source_store| source_store.source() == source);
-            let old = source_store.expect("the follower knows the sources").update(update, now);
-            if let Some(old) = old {
-                // If the ring is full, the old store is freed here.
-                drop(port.retired.push(old));
-            }
+        if done > 0 {
             port.wake.wake();
+        }
+        done
+    }
+
+    /// Takes requests, as many as a cycle may: those that waited, and then new ones; returns their
+    /// number.
+    fn take_requests(&mut self, now: Nanos) -> usize {
+        let waited = self.source_stores.iter_mut();
+        let mut done =
+            waited.map(|source_store| source_store.take_waiting(REQUESTS_MAX, now)).sum();
+        for _ in 0..REQUESTS_MAX {
+            let Some(request) = self.port.as_mut().and_then(|port| port.requests.pop().ok()) else {
+                break;
+            };
+            self.hand_out(request, now);
             done += 1;
         }
         done
     }
 
-    /// Returns the next request, if it can be processed now.
-    fn next_request(&mut self) -> Option<IngestRequest> {
-        let port = self.port.as_mut()?;
-        let request = self.held.take().or_else(|| port.requests.pop().ok())?;
-        let is_batch = matches!(request.what, StoreRequest::Batch(_));
-        let is_gone = matches!(request.what, StoreRequest::Gone);
-        let must_wait = |source_store: &SourceStore| {
-            let is_fed = source_store.following.is_none();
-            is_fed && (source_store.must_wait() || is_batch && source_store.stream.is_sweeping())
+    /// Hands a request to its source, and the end of a connection to all.
+    fn hand_out(&mut self, request: IngestRequest, now: Nanos) {
+        let source = match &request.what {
+            StoreRequest::Gone => {
+                let all = self.source_stores.iter_mut();
+                return all.for_each(|source_store| source_store.forget(request.connection));
+            }
+            StoreRequest::Follow(follow) => follow.source_id,
+            StoreRequest::Open(open) => open.source_id,
+            StoreRequest::Batch(frame) => source_of(frame),
         };
-        if !is_gone && self.source_stores.iter().any(must_wait) {
-            self.held = Some(request);
-            return None;
-        }
-        Some(request)
-    }
-
-    fn take(&mut self, request: IngestRequest, now: Nanos) {
-        let connection = request.connection;
-        match request.what {
-            StoreRequest::Gone => self
-                .source_stores
-                .iter_mut()
-                .for_each(|source_store| source_store.forget(connection)),
-            StoreRequest::Follow(follow) => {
-                self.feed(follow.source_id).follow(connection, follow, now);
-            }
-            StoreRequest::Open(open) => self.feed(open.source_id).open(connection, &open, now),
-            StoreRequest::Batch(frame) => {
-                let source_store = self.feed(source_of(&frame));
-                source_store.batch(connection, frame, now);
-                // Sent now, since the next batch may end as many orders as the store retains.
-                source_store.feed_cold(now);
-            }
-        }
+        self.feed(source).take(request, now);
     }
 
     fn feed(&mut self, source: PartitionId) -> &mut SourceStore {
@@ -273,3 +257,6 @@ fn source_of(frame: &[u8]) -> PartitionId {
     let batch: SourceBatch = raw.decode().expect("the ingest agent has decoded it");
     batch.source_id
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,8 +2,8 @@
 //! sources.
 //!
 //! It blocks, for limited times, on its socket and on nothing else; a store that does not keep up
-//! delays its next request. After failures it waits before it retries, longer each time. It builds
-//! the store of a snapshot itself, so that the delivery thread only swaps it in.
+//! delays its own source's next request. After failures it waits before it retries, longer each
+//! time. It builds the store of a snapshot itself, so that the delivery thread only swaps it in.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ use weir_wire::ingest::SOURCE_FRAME_LEN_MAX;
 use weir_wire::replica::{FollowSource, FollowState, SnapshotChunk, snapshot_chunk_of};
 use weir_wire::session::{ApiKey, Heartbeat, Logon};
 
-use super::{FollowPort, ReplicaFigures, Update, UpdateData};
+use super::{FollowPort, ReplicaFigures, UPDATES_OF_SOURCE_MAX, Update, UpdateData, UpdateTicket};
 use crate::stores::{StoreSettings, WINDOW};
 
 /// The time limit for connecting, and for the answer to a logon.
@@ -60,6 +60,8 @@ struct FollowedState {
     /// The last entry passed to the store.
     position: u64,
     snapshot: Option<Incoming>,
+    /// Its clones are the updates that are not in the store yet.
+    ticket: UpdateTicket,
 }
 
 /// A snapshot being received.
@@ -91,14 +93,20 @@ impl ReplicaAgent {
     /// Returns a follower without any data.
     #[must_use]
     pub fn new(mut parts: ReplicaParts) -> ReplicaAgent {
-        let followed =
-            |settings| FollowedState { settings, history: (0, 0), position: 0, snapshot: None };
+        let followed = |settings| FollowedState {
+            settings,
+            history: (0, 0),
+            position: 0,
+            snapshot: None,
+            ticket: UpdateTicket::default(),
+        };
         let sources = std::mem::take(&mut parts.stores).into_iter().map(followed).collect();
         let backoff = Backoff::new(Backoff::seed());
         ReplicaAgent { parts, sources, turn: 0, link: None, backoff, waiting: None }
     }
 
-    /// Makes one request and takes its answer, or tries to connect; returns true when data arrived.
+    /// Makes one request and takes its answer, after connecting where needed; false when it could
+    /// not ask.
     fn follow(&mut self, now: Nanos) -> anyhow::Result<bool> {
         while let Ok(broken) = self.parts.port.broken.pop() {
             let source = self.sources.iter_mut().find(|s| s.settings.source == broken);
@@ -115,17 +123,14 @@ impl ReplicaAgent {
             self.sources.iter_mut().for_each(|source| source.snapshot = None);
         }
         let link = self.link.as_mut().expect("made above");
-        self.turn = (self.turn + 1) % self.sources.len();
+        let Some(turn) = next_turn(&self.sources, self.turn) else { return Ok(false) };
+        self.turn = turn;
         let source = &mut self.sources[self.turn];
         let update = source.ask(link, self.parts.session_id)?;
         self.backoff.succeeded();
-        let has_more = update.as_ref().is_none_or(|update| match &update.what {
-            UpdateData::Entries(frames) => !frames.is_empty(),
-            UpdateData::Store(_) => true,
-        });
         self.waiting = update;
         self.hand_on();
-        Ok(has_more)
+        Ok(true)
     }
 
     fn hand_on(&mut self) {
@@ -144,6 +149,12 @@ impl ReplicaAgent {
         self.link = None;
         self.backoff.failed(now);
     }
+}
+
+/// Returns the index of the source to ask next: the first after `last` whose store keeps up.
+fn next_turn(sources: &[FollowedState], last: usize) -> Option<usize> {
+    let turns = (1..=sources.len()).map(|step| (last + step) % sources.len());
+    turns.into_iter().find(|turn| sources[*turn].ticket.others() < UPDATES_OF_SOURCE_MAX)
 }
 
 impl FollowedState {
@@ -176,7 +187,7 @@ impl FollowedState {
             return Ok(None);
         }
         self.position = state.position;
-        Ok(Some(Update { state, what: UpdateData::Entries(frames) }))
+        Ok(Some(self.update(state, UpdateData::Entries(frames))))
     }
 
     fn take_chunk(
@@ -205,7 +216,11 @@ impl FollowedState {
         let incoming = self.snapshot.take().expect("its last chunk was taken");
         let (store, stream) = incoming.finish(&self.settings)?;
         (self.history, self.position) = (history, state.position);
-        Ok(Some(Update { state, what: UpdateData::Store(Box::new((store, stream))) }))
+        Ok(Some(self.update(state, UpdateData::Store(Box::new((store, stream))))))
+    }
+
+    fn update(&self, state: FollowState, what: UpdateData) -> Update {
+        Update { state, what, ticket: self.ticket.clone() }
     }
 }
 
@@ -356,7 +371,7 @@ impl Agent for ReplicaAgent {
             return usize::from(self.waiting.is_none());
         }
         match self.follow(now) {
-            Ok(has_more) => usize::from(has_more || self.link.is_some()),
+            Ok(has_asked) => usize::from(has_asked),
             Err(error) => {
                 self.fail(&error, now);
                 0

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
-use weir_io::{Clock, SystemClock};
+use weir_io::monotonic_now;
 use weir_types::{Nanos, PartitionId, Seq};
 
 use crate::stores::StoreReport;
@@ -37,9 +37,9 @@ pub struct FollowFigures {
     pub head_position: u64,
     /// The `seq` of the latest change here, and at the master.
     pub seqs: (Seq, Seq),
-    /// The time at which the store last had all of the master's entries.
+    /// The time at which the store last had all of the master's entries, by [`monotonic_now`].
     pub caught_up_at: Nanos,
-    /// The time of the master's last message.
+    /// The time of the master's last message, by [`monotonic_now`].
     pub heard_at: Nanos,
     /// Entries ingested.
     pub entries: u64,
@@ -123,7 +123,7 @@ impl ReplicaFigures {
     /// Returns the current figures.
     #[must_use]
     pub fn report(&self) -> ReplicaReport {
-        let now = SystemClock.now();
+        let now = monotonic_now();
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         ReplicaReport {
             master: self.master.report(),

@@ -8,6 +8,8 @@ pub mod figures;
 pub use self::agent::{ReplicaAgent, ReplicaParts};
 pub use self::figures::{FollowFigures, ReplicaFigures, ReplicaReport};
 
+use std::sync::Arc;
+
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_delivery::OrderStore;
 use weir_delivery::stream::SourceStream;
@@ -18,15 +20,34 @@ use weir_wire::replica::FollowState;
 /// The maximum number of updates waiting for the store: some 2 MiB.
 const UPDATES_MAX: usize = 16;
 
+/// The maximum number of a source's updates on their way into its store. Fewer than the ring holds,
+/// so that a store without room does not keep the other sources' updates from the ring.
+const UPDATES_OF_SOURCE_MAX: usize = 2;
+
 /// A master's answer for one source.
+#[derive(Debug)]
 pub struct Update {
     /// The kind of answer, and the master's state.
     pub state: FollowState,
     /// The data.
     pub what: UpdateData,
+    /// Kept until the update is in the store.
+    pub ticket: UpdateTicket,
+}
+
+/// Counts as an update under way for as long as it lives.
+#[derive(Clone, Debug, Default)]
+pub struct UpdateTicket(Arc<()>);
+
+impl UpdateTicket {
+    /// Returns the number of other clones that live.
+    pub(crate) fn others(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
 }
 
 /// The data of an update.
+#[derive(Debug)]
 pub enum UpdateData {
     /// Entries, one frame after the other.
     Entries(Vec<u8>),
