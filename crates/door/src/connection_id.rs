@@ -23,12 +23,13 @@ const NUMBER_BITS: u32 = 56;
 
 /// A connection's door (upper 8 bits), generation (next 24) and slot (lower 32). The generation
 /// keeps a late answer to a closed connection from its slot's next connection; it repeats after
-/// 2^24 connections.
+/// 2^24 connections of the slot. Only readers' doors have numbers of their own; every table gives
+/// its connections those of [`DoorNo::GATEWAY`], since their ids never leave their door otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
 impl ConnectionId {
-    /// Creates the id of the `generation`-th connection in `slot` at the gateway.
+    /// Creates the id of a slot's connection, from the lower 24 bits of the generation.
     #[must_use]
     pub fn new(slot: u32, generation: u32) -> ConnectionId {
         ConnectionId::at(DoorNo::GATEWAY, u64::from(generation) << 32 | u64::from(slot))

@@ -344,7 +344,7 @@ impl Newcomers {
     ) -> Option<Lock> {
         // The input is lent to the messages while the connection's output grows.
         let mut input = std::mem::take(&mut connection.input);
-        connection.must_wait = false;
+        let mut has_waited = std::mem::take(&mut connection.must_wait);
         let mut opened = None;
         while connection.closing_by.is_none() {
             if *left == 0 {
@@ -359,9 +359,13 @@ impl Newcomers {
                 }
                 InputState::Message { len, message } => {
                     match self.take_message(connection, message, now) {
-                        NewcomerOutcome::Done => input.consume(len),
+                        NewcomerOutcome::Done => {
+                            has_waited = false;
+                            input.consume(len);
+                        }
                         NewcomerOutcome::NotNow => {
-                            self.counters.back_pressure += 1;
+                            // A message counts once, however often it is tried.
+                            self.counters.back_pressure += u64::from(!has_waited);
                             connection.must_wait = true;
                             break;
                         }
