@@ -181,14 +181,15 @@ impl Node {
     /// When a thread panicked.
     pub fn stop(&mut self) {
         self.draining.store(true, Ordering::Relaxed);
-        if let Some(web) = &mut self.web {
-            web.stop();
-        }
         std::thread::sleep(DRAIN_TIME);
         // In the order of the data flow: newcomers, partitions, gateway, delivery, keeper, shadows.
         for thread in &mut self.threads {
             thread.ask_to_stop();
             thread.join();
+        }
+        // Last, since readers over HTTP have their reason from the threads that answer them.
+        if let Some(web) = &mut self.web {
+            web.stop();
         }
     }
 }

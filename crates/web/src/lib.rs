@@ -20,10 +20,12 @@ mod stream;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
 use axum::serve::ListenerExt as _;
+use tokio::sync::oneshot::{Receiver, channel};
 use weir_marketgate::gateway::local::LocalDoors;
 
 use self::market::MarketDoor;
@@ -57,6 +59,11 @@ weir_runtime::figures! {
     }
 }
 
+/// The time that connections have to end when the node stops.
+const CLOSING_TIME: Duration = Duration::from_secs(1);
+/// The interval at which the end of the last WebSocket is looked for.
+const CLOSING_LOOK: Duration = Duration::from_millis(5);
+
 fn add_one(figure: &AtomicU64) {
     figure.fetch_add(1, Ordering::Relaxed);
 }
@@ -89,26 +96,9 @@ impl WebServer {
             let figures = hub.figures.clone();
             Arc::new(MarketDoor::new(doors, market.handle().clone(), figures))
         });
-        let (stop, told_to_stop) = tokio::sync::oneshot::channel();
+        let (stop, told_to_stop) = channel();
         let thread = std::thread::Builder::new().name("web".to_owned()).spawn(move || {
-            runtime.block_on(async move {
-                let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-                // Disables Nagle's algorithm, so that small messages are sent at once. A connection
-                // that refuses the option is served anyway.
-                let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-                let serving = axum::serve(listener, router(Arc::new(hub), door));
-                tokio::select! {
-                    biased;
-                    // A dropped sender also means stop.
-                    _ = told_to_stop => {}
-                    outcome = serving => {
-                        if let Err(error) = outcome {
-                            tracing::error!(%error, "order state over HTTP ended");
-                        }
-                    }
-                }
-            });
-            // Waiting readers are disconnected: they return with their token.
+            runtime.block_on(serve(listener, hub, door, told_to_stop));
             runtime.shutdown_background();
         })?;
         Ok(WebServer { address, stop: Some(stop), thread: Some(thread), market })
@@ -120,7 +110,8 @@ impl WebServer {
         self.address
     }
 
-    /// Stops the server.
+    /// Stops the server, and waits at most a second for its connections to end. To be called when
+    /// the threads that answer readers have stopped: readers have their reason then.
     pub fn stop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -136,6 +127,49 @@ impl Drop for WebServer {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Serves until told to stop; a dropped sender also means stop.
+async fn serve(
+    listener: std::net::TcpListener,
+    hub: Hub,
+    door: Option<Arc<MarketDoor>>,
+    told_to_stop: Receiver<()>,
+) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    // Disables Nagle's algorithm, so that small messages are sent at once. A connection that
+    // refuses the option is served anyway.
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+    let figures = hub.figures.clone();
+    let (close, closing) = channel::<()>();
+    let serving = axum::serve(listener, router(Arc::new(hub), door))
+        .with_graceful_shutdown(async move { drop(closing.await) });
+    let mut serving = std::pin::pin!(serving.into_future());
+    tokio::select! {
+        biased;
+        _ = told_to_stop => {}
+        outcome = &mut serving => {
+            if let Err(error) = outcome {
+                tracing::error!(%error, "order state over HTTP ended");
+            }
+            return;
+        }
+    }
+    drop(close);
+    let ended = async {
+        drop(serving.await);
+        // The server does not count WebSockets among its connections.
+        while is_any_socket_open(&figures) {
+            tokio::time::sleep(CLOSING_LOOK).await;
+        }
+    };
+    // Whoever does not read is disconnected then.
+    drop(tokio::time::timeout(CLOSING_TIME, ended).await);
+}
+
+fn is_any_socket_open(figures: &WebFigures) -> bool {
+    let counts = [&figures.sockets, &figures.market_sockets];
+    counts.iter().any(|count| count.load(Ordering::Relaxed) > 0)
 }
 
 fn router(hub: Arc<Hub>, market: Option<Arc<MarketDoor>>) -> Router {

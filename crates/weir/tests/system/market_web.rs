@@ -402,6 +402,15 @@ fn a_gateway_of_options_alone_serves_a_websocket_too() {
 }
 
 #[test]
+fn a_websocket_of_a_node_that_stops_is_told_so() {
+    let (node, _home, _feed) = start("");
+    let mut reader = Reader::open(&node, &ALICE);
+    reader.ask(&subscribe(1, "*", "Bbo"), "MarketSubscribed");
+    assert!(node.terminate().success());
+    assert_eq!(reader.hear(), Err("Stopping".to_owned()));
+}
+
+#[test]
 fn a_node_without_market_data_has_no_such_page() {
     let home = Home::with_config("memory", "[web]\nlisten = \"127.0.0.1:0\"\n");
     let node = home.start();

@@ -336,6 +336,26 @@ fn a_replaced_key_ends_who_came_in_by_the_old_one() {
     assert_eq!((code, &refusal["error"]), (401, &json!("UnknownKey")));
 }
 
+#[test]
+fn readers_of_a_node_that_stops_are_told_so() {
+    let (_home, node) = market();
+    let mut socket = open(&node, &ALICE);
+    say(&mut socket, &json!({"subscribe": 1, "wait_ms": 30000}));
+    Trader::log_on(&node, ALICE).ask_for_report(ALICE.sell(1, 101, 1));
+    hear_prices(&mut socket, 1);
+    let token = token_of(&page(&node, &ALICE, "/orders")).to_owned();
+    let mut polling = TcpStream::connect(node.web()).unwrap();
+    let headers = format!("Host: weir\r\nAuthorization: {}\r\n", bearer(&ALICE));
+    let path = format!("/orders?wait_ms=30000&token={token}");
+    write!(polling, "GET {path} HTTP/1.1\r\n{headers}\r\n").unwrap();
+    until("the readers", || (node.status()["web"]["readers"] == 2).then_some(()));
+    assert!(node.terminate().success());
+    assert_eq!(close_of(&mut socket), (1001, "Stopping".to_owned()));
+    let mut answer = String::new();
+    polling.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("Stopping"), "{answer}");
+}
+
 /// Reads a socket to its close, and returns the close's code and reason.
 fn close_of(socket: &mut Socket) -> (u16, String) {
     loop {
