@@ -14,6 +14,7 @@ use weir_types::{Nanos, SessionId};
 use weir_wire::report::StageTimes;
 
 use crate::protocol::{Answer, EventRecord, InputState, Protocol};
+use crate::traced_answers::TracedAnswers;
 
 /// The input buffer's size in bytes: many small messages, or one of the longest.
 const INPUT_LEN: usize = 64 * 1024;
@@ -157,7 +158,7 @@ pub struct Connection {
     /// Set when the connection closes: after its output is sent, at this time at the latest.
     pub(super) closing_by: Option<Nanos>,
     /// Orders whose answers are in the output, for the egress point.
-    pub(super) answered: Vec<TraceId>,
+    pub(super) answered: TracedAnswers,
     /// True while it is in the gateway's list of connections with output.
     pub(super) in_flush_list: bool,
     /// True while sessions of it are behind and wait for room in its output.
@@ -204,7 +205,7 @@ impl Connection {
             sent_at: now,
             stalled_since: None,
             closing_by: None,
-            answered: Vec::new(),
+            answered: TracedAnswers::default(),
             in_flush_list: false,
             catches_up_later: false,
             pages_paused: false,
@@ -282,6 +283,7 @@ impl Connection {
         match self.transport.write(&self.output[self.output_sent..]) {
             Ok(put) => {
                 self.output_sent += put.len;
+                self.answered.take(put.len);
                 if put.moved {
                     self.sent_at = now;
                     self.stalled_since = None;
@@ -304,6 +306,11 @@ impl Connection {
             self.output_sent = 0;
         }
         ReadOutcome::Open
+    }
+
+    /// Notes that the newest output answers a traced order.
+    pub(super) fn note_answer(&mut self, trace: TraceId) {
+        self.answered.note(self.output.len() - self.output_sent, trace);
     }
 
     /// Moves its marks over a skip of the time, for which the peer was neither silent nor slow.

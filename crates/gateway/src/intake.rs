@@ -248,7 +248,7 @@ impl Gateway {
     fn submit(&mut self, port: usize, from: &Connection, command: Command) -> IntakeOutcome {
         // The loss of a session is sequenced before any request of the session after its return.
         self.submit_losses();
-        if !self.losses.is_empty() {
+        if !self.ports[port].losses.is_empty() {
             return IntakeOutcome::NoRoom;
         }
         let ring = &mut self.ports[port].ring;

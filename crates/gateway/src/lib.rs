@@ -35,6 +35,7 @@ mod sessions;
 mod stream;
 mod timer_wheel;
 mod timers;
+mod traced_answers;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -131,6 +132,8 @@ struct Port {
     answered: u64,
     /// True when this cycle submitted something to the partition.
     handed_over: bool,
+    /// Lost sessions that wait for room in the ring.
+    losses: VecDeque<SessionLost>,
 }
 
 /// A gateway's parts for one partition.
@@ -191,7 +194,6 @@ pub struct Gateway {
     sessions: Sessions,
     behind: BehindList,
     lost_sessions: Vec<SessionId>,
-    losses: VecDeque<(usize, SessionLost)>,
     reception: Reception,
     copies: Copies,
     ports: Vec<Port>,
@@ -232,6 +234,7 @@ impl Gateway {
                 stamps: None,
                 answered: 0,
                 handed_over: false,
+                losses: VecDeque::new(),
             })
             .collect();
         let first_records = ports.iter().map(|port| port.events.next_record()).collect();
@@ -249,7 +252,6 @@ impl Gateway {
             sessions: Sessions::new(ports.len()),
             behind: BehindList::default(),
             lost_sessions: Vec::new(),
-            losses: VecDeque::new(),
             reception: Reception::new(parts.node_id, parts.rng),
             copies: Copies::new(first_records, parts.config.copies_retained_max),
             ports,
@@ -570,7 +572,8 @@ impl Agent for Gateway {
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
         let is_behind = !self.behind.is_empty() || self.copies.behind_count() > 0;
         let waits = !self.read_list.is_empty() || !self.strangers.is_empty();
-        if waits || is_behind || !self.losses.is_empty() {
+        let has_losses = self.ports.iter().any(|port| !port.losses.is_empty());
+        if waits || is_behind || has_losses {
             return Some(Nanos(now.0 + 500_000));
         }
         Some(self.status_at.min(self.timers.look_again_at()))

@@ -260,23 +260,21 @@ impl Gateway {
         }
         let lost =
             SessionLost { session_id: id, cancel_on_disconnect: session.cancel_on_disconnect };
-        for (port, state) in self.ports.iter().enumerate() {
-            if state.ring.partition_id.0 != 0 {
-                self.losses.push_back((port, lost));
-            }
-        }
+        let partitions = self.ports.iter_mut().filter(|port| port.ring.partition_id.0 != 0);
+        partitions.for_each(|port| port.losses.push_back(lost));
     }
 
     /// Submits lost sessions to the partitions while there is room; the rest waits.
     pub(super) fn submit_losses(&mut self) {
-        while let Some((port, lost)) = self.losses.front().copied() {
-            let ring = &mut self.ports[port].ring;
-            let submission = Submission::internal(Command::SessionLost(lost));
-            if ring.submissions.push(submission).is_err() {
-                return;
+        for port in &mut self.ports {
+            while let Some(lost) = port.losses.front().copied() {
+                let submission = Submission::internal(Command::SessionLost(lost));
+                if port.ring.submissions.push(submission).is_err() {
+                    break;
+                }
+                port.handed_over = true;
+                port.losses.pop_front();
             }
-            self.ports[port].handed_over = true;
-            self.losses.pop_front();
         }
     }
 

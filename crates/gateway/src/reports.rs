@@ -117,7 +117,7 @@ impl Gateway {
                 {
                     self.ports[port].answered = address.position;
                     self.recorder.record(stamps.trace, Point::T7);
-                    connection.answered.push(stamps.trace);
+                    connection.note_answer(stamps.trace);
                 }
                 self.counters.reports += 1;
                 self.flush_list.add(connection);
@@ -255,13 +255,12 @@ impl Gateway {
         }
     }
 
-    /// Records the egress point of the answers sent with a connection's output.
+    /// Records the egress point of the answers that a connection's transport has taken.
     pub(super) fn stamp_egress(connection: &mut Connection, recorder: &mut weir_probe::Recorder) {
-        if connection.answered.is_empty() || connection.output_len() > 0 {
-            return;
-        }
+        let Some(first) = connection.answered.next_taken() else { return };
         let egress = recorder.now();
-        for trace in connection.answered.drain(..) {
+        recorder.record_at(first, Point::Egress, egress);
+        while let Some(trace) = connection.answered.next_taken() {
             recorder.record_at(trace, Point::Egress, egress);
         }
     }
