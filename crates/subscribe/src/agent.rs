@@ -158,6 +158,7 @@ impl Subscriptions {
         {
             let promised = self.promised.pop_front().expect("it is there a line above");
             if let Some(link) = links.get_mut(promised.connection) {
+                link.state.promised_count -= 1;
                 put_frame(&promised.done, &mut link.socket.output);
                 links.touch(promised.connection);
             }

@@ -17,6 +17,8 @@ use super::link::Link;
 
 /// Messages of a publisher that may be without acknowledgement.
 const OPEN_MAX: usize = 64 * 1024;
+/// Changes of a connection that the disk may not have yet; its next one waits.
+const PROMISES_MAX: u32 = 256;
 
 impl Subscriptions {
     pub(super) fn take_message(
@@ -31,6 +33,11 @@ impl Subscriptions {
                 self.publish(link, session, message, body, now);
             }
             ClientMessage::AckMessages(ack) => return self.take_ack(link, ack, now),
+            ClientMessage::CreateSubscription(..) | ClientMessage::SubscriptionRequest(..)
+                if link.state.promised_count >= PROMISES_MAX =>
+            {
+                return Intake::Wait;
+            }
             ClientMessage::CreateSubscription(create, name) => {
                 return self.create(link, session, create, name, now);
             }

@@ -48,6 +48,8 @@ pub struct Peer {
     pub(super) publishing: PublisherState,
     /// True if a subscription has more than the output takes.
     pub(super) is_choked: bool,
+    /// Answers that wait until the disk has the changes that they report.
+    pub(super) promised_count: u32,
 }
 
 /// A connection.

@@ -210,7 +210,8 @@ impl Subscriptions {
         let done = SubscriptionDone { correlation_id, session_id, reason, has_more };
         match made {
             Ok(change) => {
-                self.promised.push_back(PromisedAnswer { change, connection: link.id, done })
+                link.state.promised_count += 1;
+                self.promised.push_back(PromisedAnswer { change, connection: link.id, done });
             }
             Err(_) => put_frame(&done, &mut link.socket.output),
         }

@@ -9,6 +9,8 @@
 //! segment is identified by its header and name: one that is no longer listed under its name is
 //! dropped and the log is listed again. A half-written frame reads as the end.
 
+use std::time::Duration;
+
 use weir_io::{Access, Disk, DiskErrorKind};
 use weir_log::segment::SEGMENT_HEADER;
 use weir_log::{
@@ -28,6 +30,8 @@ const TRIES_MAX: u32 = 20;
 /// The number of reads that must show the same fault for it to count as damage: a writer may have
 /// been active.
 const READS_OF_DAMAGE: u32 = 3;
+/// The pause before a log is listed or read again: the writer needs its turn to finish.
+const TRY_INTERVAL: Duration = Duration::from_millis(20);
 /// The number of digits of its hash in a file's name in the backup.
 const HASH_DIGITS: usize = 16;
 /// The first part of the names of keys in the backup.
@@ -246,7 +250,10 @@ fn copy_log<S: Disk, T: Disk>(
     for _ in 0..TRIES_MAX {
         match try_copy(source, store) {
             Ok(copy) => return Ok(copy),
-            Err(Stop::Again(file)) => missed = file,
+            Err(Stop::Again(file)) => {
+                missed = file;
+                std::thread::sleep(TRY_INTERVAL);
+            }
             Err(Stop::Failed(error)) => return Err(error),
         }
     }
@@ -407,6 +414,7 @@ impl<D: Disk> SourceLog<'_, D> {
                 return Err(self.judge(name, damage));
             }
             last = Some(damage);
+            std::thread::sleep(TRY_INTERVAL);
         }
     }
 
