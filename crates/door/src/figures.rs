@@ -15,10 +15,11 @@ weir_runtime::figures! {
         gauge sessions,
         /// Connections accepted.
         counter accepted,
-        /// Connections refused at the limit of the door. They are not accepted ones.
+        /// Connections refused because sessions have all places, or the door does not serve. They
+        /// are not accepted ones.
         counter connections_refused,
-        /// Accepted connections closed at once: too many of their address had not logged on.
-        counter address_refused,
+        /// Connections without a session closed to make place for newcomers.
+        counter strangers_evicted,
         /// Logons refused.
         counter logons_refused,
         /// Connections closed because they did not log on in time.

@@ -3,8 +3,8 @@
 //!
 //! The agent owns the listening socket. A connection that completes its handshake goes through a
 //! ring to the thread of its door. One that fails or times out is closed, counted by kind and
-//! logged. At most [`HandshakeLimits::pending_max`] handshakes are under way; further connections
-//! wait in the system's accept queue.
+//! logged. At most [`HandshakeLimits::pending_max`] handshakes are under way; a further one ends
+//! the oldest of the host that has most, so that silent connections keep nobody out.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -21,6 +21,7 @@ use weir_tls::link::SCRATCH_LEN;
 use weir_tls::{Failure, Link, ServerFiles, ServerTls, TlsError};
 use weir_types::Nanos;
 
+use super::strangers::Strangers;
 use super::transport::{TlsTransport, Transport};
 
 const LISTENER: Token = Token(usize::MAX);
@@ -189,6 +190,8 @@ pub struct Handshakes {
     accepting: bool,
     slots: Vec<Option<Handshake>>,
     free: Vec<usize>,
+    /// The slots of the handshakes under way, by host.
+    strangers: Strangers<usize>,
     ready: VecDeque<usize>,
     done: VecDeque<SecuredConnection>,
     parts: Shared,
@@ -220,6 +223,7 @@ impl Handshakes {
             accepting: true,
             slots: Vec::new(),
             free: Vec::new(),
+            strangers: Strangers::default(),
             ready: VecDeque::new(),
             done: VecDeque::new(),
             parts: Shared {
@@ -240,13 +244,11 @@ impl Handshakes {
 
     fn accept(&mut self, now: Nanos) -> usize {
         let mut accepted = 0;
-        while self.accepting
-            && accepted < ACCEPTS_MAX
-            && self.pending() < self.parts.limits.pending_max
-        {
+        while self.accepting && accepted < ACCEPTS_MAX && self.done.len() < SECURED_MAX {
             match self.listener.accept() {
                 Ok((stream, peer)) => {
                     accepted += 1;
+                    self.make_place();
                     self.begin(stream, peer, now);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -257,6 +259,15 @@ impl Handshakes {
             }
         }
         accepted
+    }
+
+    /// Ends the oldest handshake of the largest crowd, if there are as many as there may be.
+    fn make_place(&mut self) {
+        if self.strangers.count() >= self.parts.limits.pending_max
+            && let Some(slot) = self.strangers.oldest_of_the_largest_crowd()
+        {
+            self.fail(slot, Failure::Evicted, &"it made place for a newer one");
+        }
     }
 
     fn begin(&mut self, mut stream: Stream, peer: SocketAddr, now: Nanos) {
@@ -279,6 +290,7 @@ impl Handshakes {
         };
         let deadline = Nanos(now.0 + self.parts.limits.time_max.0);
         let transport = Box::new(TlsTransport { stream, link });
+        self.strangers.enter(slot, peer.ip());
         self.slots[slot] = Some(Handshake { transport, peer, deadline, is_ready: true });
         self.ready.push_back(slot);
     }
@@ -305,6 +317,7 @@ impl Handshakes {
     fn complete(&mut self, slot: usize) {
         let Some(mut handshake) = self.slots[slot].take() else { return };
         self.free.push(slot);
+        self.strangers.leave(slot);
         let left = self.poll.registry().deregister(&mut handshake.transport.stream);
         if left.is_ok() {
             self.parts.door.figures.completed.fetch_add(1, Ordering::Relaxed);
@@ -315,6 +328,7 @@ impl Handshakes {
     fn fail(&mut self, slot: usize, failure: Failure, why: &dyn std::fmt::Display) {
         let Some(mut handshake) = self.slots[slot].take() else { return };
         self.free.push(slot);
+        self.strangers.leave(slot);
         self.parts.door.count(handshake.peer, failure, why);
         // Closing a socket removes it from the poll anyway, so an error here does not matter.
         drop(self.poll.registry().deregister(&mut handshake.transport.stream));

@@ -37,6 +37,7 @@ pub mod reader_ports;
 pub mod reader_rings;
 pub mod reception;
 pub mod socket;
+pub mod strangers;
 pub mod table;
 pub mod transport;
 pub mod words;

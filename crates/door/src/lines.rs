@@ -52,11 +52,11 @@ impl Lines {
         }
     }
 
-    /// Reports a connection refused because `connections` already exist.
-    pub(crate) fn turned_away(&mut self, peer: Option<SocketAddr>, connections: usize, now: Nanos) {
+    /// Reports a connection that found no place.
+    pub(crate) fn turned_away(&mut self, peer: Option<SocketAddr>, why: &'static str, now: Nanos) {
         if let Some(suppressed) = self.turned_away.permit(now) {
             let (door, peer) = (self.door, text_of(peer));
-            tracing::warn!(door, peer, connections, suppressed, "connection turned away: no place");
+            tracing::warn!(door, peer, why, suppressed, "connection turned away");
         }
     }
 }

@@ -436,7 +436,7 @@ impl Endings {
             }
             Reason::SlowConsumer => add(&figures.slow_consumers, 1),
             Reason::LogonTimeout => add(&figures.logon_timeouts, 1),
-            Reason::TooManyConnections => add(&figures.address_refused, 1),
+            Reason::TooManyConnections => add(&figures.strangers_evicted, 1),
             _ => {}
         }
         true

@@ -180,11 +180,15 @@ impl<P: Protocol> Listener<P> {
     }
 
     fn admit(&mut self, mut transport: Transport, peer: Option<SocketAddr>, now: Nanos) {
-        if self.links.count() >= self.connections_max || !self.protocol.is_serving() {
-            add(&self.figures.connections_refused, 1);
-            let count = self.links.count();
-            self.links.lines().turned_away(peer, count, now);
-            return;
+        if !self.protocol.is_serving() {
+            return self.turn_away(peer, "the door does not serve", now);
+        }
+        let address = peer.map(|peer| peer.ip());
+        let is_full = self.links.count() >= self.connections_max;
+        match self.lobby.place_for(address, is_full) {
+            Some(stranger) => self.links.end(stranger, Reason::TooManyConnections, now),
+            None if is_full => return self.turn_away(peer, "sessions have all places", now),
+            None => {}
         }
         let is_inside = transport.stream().is_local();
         let limits = if is_inside { P::TERMS.inside_limits } else { P::TERMS.limits };
@@ -196,9 +200,12 @@ impl<P: Protocol> Listener<P> {
         };
         add(&self.figures.accepted, 1);
         self.links.insert(id, socket, Origin { peer, is_inside });
-        if let Err(reason) = self.lobby.enter(id, peer.map(|peer| peer.ip()), now) {
-            self.links.end(id, reason, now);
-        }
+        self.lobby.enter(id, address, now);
+    }
+
+    fn turn_away(&mut self, peer: Option<SocketAddr>, why: &'static str, now: Nanos) {
+        add(&self.figures.connections_refused, 1);
+        self.links.lines().turned_away(peer, why, now);
     }
 
     /// Reads connections that have input, a bounded number; returns the number of frames.

@@ -1,25 +1,26 @@
-//! The limits on connections without a session: their number per address, and their time.
+//! The limits on connections without a session: their number per host, and their time.
 //!
 //! A connection that does not log on costs a descriptor and a buffer. So each has a deadline, which
-//! restarts when its last session leaves, and the number per address is limited. Connections with
+//! restarts when its last session leaves, and the number per host is limited. Connections with
 //! a session are neither counted nor timed here.
 //!
-//! INVARIANT: an address's count is the number of its connections without a session.
+//! A newcomer is never refused because of strangers: where it finds no place, the oldest of its own
+//! host, or of the host that has most, leaves ([`Lobby::place_for`]).
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use weir_types::{Nanos, Reason};
+use weir_types::Nanos;
 
 use super::ConnectionId;
 use super::fixed_map::FixedMap;
+use super::strangers::Strangers;
 
 /// The limits on connections without a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LobbyLimits {
     /// The time that a connection may be without a session.
     pub logon_time_max: Nanos,
-    /// The number of such connections that an address may have at a time.
+    /// The number of such connections that a host may have at a time.
     pub per_address_max: u32,
 }
 
@@ -37,38 +38,39 @@ struct Guest {
     since: Option<Nanos>,
 }
 
-/// All connections of a door, and the number without a session for each address.
+/// All connections of a door, and those without a session for each host.
 #[derive(Debug)]
 pub struct Lobby {
     limits: LobbyLimits,
     guests: FixedMap<ConnectionId, Guest>,
-    waiting: BTreeMap<IpAddr, u32>,
+    strangers: Strangers<ConnectionId>,
 }
 
 impl Lobby {
     /// Creates an empty lobby.
     #[must_use]
     pub fn new(limits: LobbyLimits) -> Lobby {
-        Lobby { limits, guests: FixedMap::default(), waiting: BTreeMap::new() }
+        Lobby { limits, guests: FixedMap::default(), strangers: Strangers::default() }
+    }
+
+    /// Returns the stranger that must leave before a connection from `address` is admitted, and
+    /// counts it no longer; `None` while there is a place. `is_full` says that the door has none.
+    pub fn place_for(&mut self, address: Option<IpAddr>, is_full: bool) -> Option<ConnectionId> {
+        let crowded = address.filter(|address| {
+            self.strangers.count_of(*address) >= self.limits.per_address_max as usize
+        });
+        let leaves = match crowded {
+            Some(address) => self.strangers.oldest_of(address),
+            None if is_full => self.strangers.oldest_of_the_largest_crowd(),
+            None => None,
+        };
+        leaves.inspect(|id| self.strangers.leave(*id))
     }
 
     /// Admits a connection. One without a known address is timed but not counted.
-    ///
-    /// # Errors
-    /// [`Reason::TooManyConnections`] if its address already has the maximum without a session.
-    pub fn enter(
-        &mut self,
-        id: ConnectionId,
-        address: Option<IpAddr>,
-        now: Nanos,
-    ) -> Result<(), Reason> {
-        let waiting = address.and_then(|address| self.waiting.get(&address)).copied();
-        if waiting.is_some_and(|count| count >= self.limits.per_address_max) {
-            return Err(Reason::TooManyConnections);
-        }
+    pub fn enter(&mut self, id: ConnectionId, address: Option<IpAddr>, now: Nanos) {
         self.guests.insert(id, Guest { address, since: None });
         self.left_alone(id, now);
-        Ok(())
     }
 
     /// Notes that a connection has no session; does nothing if that was noted before.
@@ -77,7 +79,7 @@ impl Lobby {
         if guest.since.is_none() {
             guest.since = Some(now);
             if let Some(address) = guest.address {
-                *self.waiting.entry(address).or_insert(0) += 1;
+                self.strangers.enter(id, address);
             }
         }
     }
@@ -85,11 +87,8 @@ impl Lobby {
     /// Notes that a connection has a session.
     pub fn logged_on(&mut self, id: ConnectionId) {
         let Some(guest) = self.guests.get_mut(&id) else { return };
-        if guest.since.take().is_some()
-            && let Some(address) = guest.address
-        {
-            self.release(address);
-        }
+        guest.since = None;
+        self.strangers.leave(id);
     }
 
     /// Removes a closed connection.
@@ -117,14 +116,6 @@ impl Lobby {
             since.0 += by.0;
         }
     }
-
-    fn release(&mut self, address: IpAddr) {
-        let count = self.waiting.get_mut(&address).expect("a guest of the address was counted");
-        *count -= 1;
-        if *count == 0 {
-            self.waiting.remove(&address);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -139,37 +130,43 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_so_many_connections_without_a_session_and_others_have_theirs() {
+    fn a_host_has_so_many_strangers_and_its_oldest_makes_place() {
         let mut lobby = lobby();
-        assert_eq!(lobby.enter(ConnectionId(1), HERE, Nanos(0)), Ok(()));
-        assert_eq!(lobby.enter(ConnectionId(2), HERE, Nanos(0)), Ok(()));
-        let refused = Err(Reason::TooManyConnections);
-        assert_eq!(lobby.enter(ConnectionId(3), HERE, Nanos(0)), refused);
-        assert_eq!(lobby.enter(ConnectionId(3), THERE, Nanos(0)), Ok(()));
-        assert_eq!(lobby.enter(ConnectionId(4), None, Nanos(0)), Ok(()));
+        for id in 1..=2 {
+            assert_eq!(lobby.place_for(HERE, false), None);
+            lobby.enter(ConnectionId(id), HERE, Nanos(0));
+        }
+        assert_eq!(lobby.place_for(THERE, false), None, "another host has places of its own");
+        assert_eq!(lobby.place_for(None, false), None);
+        assert_eq!(lobby.place_for(HERE, false), Some(ConnectionId(1)));
+        assert_eq!(lobby.place_for(HERE, false), None, "it leaves once");
+        lobby.enter(ConnectionId(3), HERE, Nanos(0));
+        lobby.gone(ConnectionId(1));
+        assert_eq!(lobby.place_for(HERE, false), Some(ConnectionId(2)));
     }
 
     #[test]
-    fn a_logon_and_a_departure_make_room_once() {
+    fn a_full_door_loses_a_stranger_of_the_largest_crowd_and_no_session() {
         let mut lobby = lobby();
-        for id in 1..=2 {
-            assert_eq!(lobby.enter(ConnectionId(id), HERE, Nanos(0)), Ok(()));
-        }
+        lobby.enter(ConnectionId(1), THERE, Nanos(0));
+        lobby.enter(ConnectionId(2), HERE, Nanos(0));
+        lobby.enter(ConnectionId(3), HERE, Nanos(0));
+        lobby.logged_on(ConnectionId(2));
+        lobby.enter(ConnectionId(4), HERE, Nanos(0));
+        assert_eq!(lobby.place_for(None, true), Some(ConnectionId(3)));
+        assert_eq!(lobby.place_for(THERE, false), None);
         lobby.logged_on(ConnectionId(1));
-        lobby.logged_on(ConnectionId(1));
-        assert_eq!(lobby.enter(ConnectionId(3), HERE, Nanos(0)), Ok(()));
-        assert!(lobby.enter(ConnectionId(4), HERE, Nanos(0)).is_err());
-        lobby.gone(ConnectionId(1));
-        assert!(lobby.enter(ConnectionId(4), HERE, Nanos(0)).is_err(), "it was not counted");
-        lobby.gone(ConnectionId(2));
-        assert_eq!(lobby.enter(ConnectionId(4), HERE, Nanos(0)), Ok(()));
+        assert_eq!(lobby.place_for(THERE, true), Some(ConnectionId(4)));
+        assert_eq!(lobby.place_for(THERE, true), None, "only sessions are left");
+        lobby.left_alone(ConnectionId(2), Nanos(0));
+        assert_eq!(lobby.place_for(THERE, true), Some(ConnectionId(2)));
     }
 
     #[test]
     fn time_runs_from_the_arrival_and_again_from_the_last_logout() {
         let mut lobby = lobby();
         let id = ConnectionId(1);
-        assert_eq!(lobby.enter(id, HERE, Nanos(50)), Ok(()));
+        lobby.enter(id, HERE, Nanos(50));
         assert!(!lobby.is_overdue(id, Nanos(150)));
         assert!(lobby.is_overdue(id, Nanos(151)));
         lobby.logged_on(id);

@@ -423,10 +423,10 @@ fn a_connection_has_one_guess_of_a_key_and_fifteen_other_logons_that_are_refused
 }
 
 #[test]
-fn a_door_has_so_many_connections_and_one_that_leaves_makes_room() {
+fn sessions_keep_their_places_and_one_that_leaves_makes_room() {
     let mut stand = Stand::new(2, 100);
-    let first = stand.connect();
-    let _second = stand.connect();
+    let first = stand.log_on(ALICE);
+    let _second = stand.log_on(BOB);
     let mut third = stand.connect();
     assert_eq!(third.next(&mut stand), Received::Closed);
     assert_eq!(stand.report().connections_refused, 1);
@@ -439,19 +439,33 @@ fn a_door_has_so_many_connections_and_one_that_leaves_makes_room() {
 }
 
 #[test]
-fn an_address_has_so_many_connections_without_a_session_and_a_further_one_is_told_so() {
+fn a_crowd_of_strangers_at_a_full_door_keeps_nobody_out() {
+    let mut stand = Stand::new(4, 100);
+    let mut crowd: Vec<_> = (0..20).map(|_| stand.connect()).collect();
+    let mut alice = stand.log_on(ALICE);
+    let mut bob = stand.log_on(BOB);
+    let told = Received::Logout(SessionId::NONE, Reason::TooManyConnections);
+    assert_eq!([crowd[0].next(&mut stand), crowd[0].next(&mut stand)], [told, Received::Closed]);
+    crowd.extend((0..20).map(|_| stand.connect()));
+    assert!(alice.is_quiet(&mut stand) && bob.is_quiet(&mut stand), "sessions make no place");
+    let DoorReport { accepted, strangers_evicted, connections_refused, .. } = stand.report();
+    assert_eq!((accepted, strangers_evicted, connections_refused), (42, 38, 0));
+}
+
+#[test]
+fn a_host_has_so_many_connections_without_a_session_and_its_oldest_is_told_so() {
     let mut stand = Stand::new(100, 2);
     let mut first = stand.connect();
-    let _second = stand.connect();
+    let mut second = stand.connect();
     let mut third = stand.connect();
     let told = Received::Logout(SessionId::NONE, Reason::TooManyConnections);
-    assert_eq!([third.next(&mut stand), third.next(&mut stand)], [told, Received::Closed]);
-    first.send(|out| put_logon(&logon(ALICE), &[], out));
-    assert_eq!(first.next(&mut stand), Received::LogonAck(ALICE));
+    assert_eq!([first.next(&mut stand), first.next(&mut stand)], [told, Received::Closed]);
+    second.send(|out| put_logon(&logon(ALICE), &[], out));
+    assert_eq!(second.next(&mut stand), Received::LogonAck(ALICE));
     let mut fourth = stand.connect();
-    assert!(fourth.is_quiet(&mut stand));
-    let DoorReport { accepted, address_refused, connections_refused, .. } = stand.report();
-    assert_eq!((accepted, address_refused, connections_refused), (4, 1, 0));
+    assert!(third.is_quiet(&mut stand) && fourth.is_quiet(&mut stand));
+    let DoorReport { accepted, strangers_evicted, connections_refused, .. } = stand.report();
+    assert_eq!((accepted, strangers_evicted, connections_refused), (4, 1, 0));
 }
 
 #[test]

@@ -21,10 +21,10 @@ weir_runtime::figures! {
         counter held_to_rate,
         /// Connections accepted.
         counter accepted,
-        /// Connections refused because the maximum was reached. They do not count as accepted.
+        /// Connections refused because sessions have all places. They do not count as accepted.
         counter connections_refused,
-        /// Accepted connections closed at once: too many from their address had not logged on.
-        counter address_refused,
+        /// Connections without a session closed to make place for newcomers.
+        counter strangers_evicted,
         /// Connections closed because they carried no session for too long.
         counter logon_timeouts,
         /// Accepted connections that the node closed, for any reason.

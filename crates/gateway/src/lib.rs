@@ -345,17 +345,10 @@ impl Gateway {
             return;
         }
         self.reception.take_over(id, challenges);
-        match self.lobby.enter(id, connection.peer.map(|peer| peer.ip()), now) {
-            Ok(()) => {
-                self.log_on_arrival(&mut connection, &lock, now);
-                self.set_timer(&mut connection, now);
-                self.want_read(&mut connection);
-            }
-            Err(reason) => {
-                self.counters.address_refused += 1;
-                self.close(&mut connection, reason, now);
-            }
-        }
+        self.lobby.enter(id, connection.peer.map(|peer| peer.ip()), now);
+        self.log_on_arrival(&mut connection, &lock, now);
+        self.set_timer(&mut connection, now);
+        self.want_read(&mut connection);
         self.flush_list.add(&mut connection);
         self.connections.put_back(connection.id, connection);
     }

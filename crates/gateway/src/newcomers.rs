@@ -28,7 +28,7 @@ use weir_door::lobby::Lobby;
 use weir_door::reception::{MessageOrigin, Reception};
 use weir_door::socket::CLOSING_TIME;
 use weir_door::transport::{Ending, Transport};
-use weir_door::{Door, Entrance};
+use weir_door::{ConnectionId, Door, Entrance};
 use weir_io::net::{Events, Net, Poll, Token, Waker};
 use weir_runtime::{Agent, Poller, Wake};
 use weir_types::{Nanos, Reason, SessionId};
@@ -248,10 +248,16 @@ impl Newcomers {
     }
 
     fn admit(&mut self, mut transport: Transport, peer: Option<SocketAddr>, now: Nanos) {
+        let address = peer.map(|peer| peer.ip());
         let taken = self.gateway.places.taken();
-        if taken >= self.config.connections_max {
-            self.lines.turned_away(&mut self.counters, peer, taken, now);
-            return;
+        let is_full = taken >= self.config.connections_max;
+        match self.lobby.place_for(address, is_full) {
+            Some(stranger) => self.evict(stranger, now),
+            None if is_full => {
+                self.lines.turned_away(&mut self.counters, peer, taken, now);
+                return;
+            }
+            None => {}
         }
         let id = self.connections.reserve();
         let (registry, token) = (self.poll.registry(), Token(id.slot()));
@@ -265,17 +271,18 @@ impl Newcomers {
         let mut connection = Box::new(Connection::new(id, transport, self.protocol, now));
         connection.peer = peer;
         tracing::debug!(peer = peer_of(&connection), "connection accepted");
-        match self.lobby.enter(id, peer.map(|peer| peer.ip()), now) {
-            Ok(()) => {
-                self.set_timer(&connection);
-                self.read_list.add(&mut connection);
-            }
-            Err(reason) => {
-                self.counters.address_refused += 1;
-                self.close(&mut connection, reason, now);
-            }
-        }
+        self.lobby.enter(id, address, now);
+        self.set_timer(&connection);
+        self.read_list.add(&mut connection);
         self.connections.put_back(connection.id, connection);
+    }
+
+    /// Closes a connection that has not logged on, to make place for another one.
+    fn evict(&mut self, id: ConnectionId, now: Nanos) {
+        let Some(mut stranger) = self.connections.take(id) else { return };
+        self.counters.strangers_evicted += 1;
+        self.close(&mut stranger, Reason::TooManyConnections, now);
+        self.connections.put_back(id, stranger);
     }
 
     /// Reads connections that have input; returns their number.

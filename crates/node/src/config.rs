@@ -198,8 +198,8 @@ pub struct TlsSection {
     /// The maximum duration of a handshake, in milliseconds.
     #[serde(default = "default_handshake_max_ms")]
     pub handshake_max_ms: u64,
-    /// The maximum number of simultaneous handshakes; further connections wait in the system's
-    /// backlog.
+    /// The maximum number of simultaneous handshakes at a door; a further one ends the oldest of
+    /// the host that has most.
     #[serde(default = "default_handshakes_max")]
     pub handshakes_max: usize,
 }

@@ -21,13 +21,15 @@ pub enum Failure {
     Ended,
     /// It took too long.
     TimedOut,
+    /// It made place for a newer one: too many were under way.
+    Evicted,
     /// The client broke the protocol's rules.
     Misbehaved,
 }
 
 impl Failure {
     /// All kinds; the index of a failure is `failure as usize`.
-    pub const ALL: [Failure; 8] = [
+    pub const ALL: [Failure; 9] = [
         Failure::NotTls,
         Failure::Incompatible,
         Failure::NoCertificate,
@@ -35,6 +37,7 @@ impl Failure {
         Failure::RefusedByPeer,
         Failure::Ended,
         Failure::TimedOut,
+        Failure::Evicted,
         Failure::Misbehaved,
     ];
 
@@ -66,6 +69,7 @@ impl Failure {
             Failure::RefusedByPeer => "refused_by_peer",
             Failure::Ended => "ended",
             Failure::TimedOut => "timed_out",
+            Failure::Evicted => "evicted",
             Failure::Misbehaved => "misbehaved",
         }
     }

@@ -118,7 +118,7 @@ fn account_for(node: &Node, tallies: &Tallies) -> Value {
     for tally in tallies.values() {
         assert_eq!(tally.opened, tally.cut + tally.left, "{tallies:?}");
     }
-    for name in ["address_refused", "logon_timeouts", "broken_streams", "logons_refused"] {
+    for name in ["strangers_evicted", "logon_timeouts", "broken_streams", "logons_refused"] {
         assert!(count(name) > 0, "the crowd met no {name}: {counters}");
     }
     counters

@@ -63,16 +63,32 @@ fn places_are_of_those_that_have_logged_on_and_of_those_that_have_not() {
     until("the operator's connection", || (counter(&node, "accepted") == 1).then_some(()));
     let mut alice = Wire::connect(&node);
     alice.log_on(&logon_of(&ALICE));
-    let stranger = Wire::connect(&node);
-    Wire::connect(&node).closed();
-    drop(stranger);
-    ended(2);
     let mut bob = Wire::connect(&node);
     bob.log_on(&logon_of(&BOB));
-    drop(alice);
-    ended(3);
-    Wire::connect(&node).log_on(&logon_of(&ALICE));
+    Wire::connect(&node).closed();
     until("the refusal", || (counter(&node, "connections_refused") == 1).then_some(()));
+    drop(alice);
+    ended(2);
+    Wire::connect(&node).log_on(&logon_of(&ALICE));
+}
+
+#[test]
+fn a_crowd_of_strangers_at_a_full_door_keeps_nobody_out() {
+    let (_home, node) = market("connections_max = 3\nlogon_timeout_ms = 600000");
+    let mut alice = Wire::connect(&node);
+    alice.log_on(&logon_of(&ALICE));
+    let mut first = Wire::connect(&node);
+    let _crowd: Vec<_> = (0..20).map(|_| Wire::connect(&node)).collect();
+    assert_eq!(first.logout(), (SessionId::NONE, Reason::TooManyConnections));
+    first.closed();
+    let mut bob = Wire::connect(&node);
+    bob.log_on(&logon_of(&BOB));
+    // A session makes no place: its request is read, and rejected for the missing number.
+    for (wire, who) in [(&mut alice, ALICE), (&mut bob, BOB)] {
+        wire.request(&stamp(who.buy(1, 50, 1), who.session_id, RequestNo::NONE));
+        assert_eq!(wire.reject().reason, Reason::FieldOutOfRange);
+    }
+    assert_eq!(counter(&node, "connections_refused"), 0);
 }
 
 #[test]
@@ -98,24 +114,23 @@ fn what_comes_with_a_logon_is_taken_after_it() {
 }
 
 #[test]
-fn an_address_with_too_many_strangers_is_told_so_and_let_in_again_when_one_logs_on() {
+fn the_oldest_stranger_of_an_address_makes_place_for_a_newer_one() {
     let (_home, node) = market("lobby_per_address_max = 2");
     let mut first = Wire::connect(&node);
-    let second = Wire::connect(&node);
-    let mut third = Wire::connect(&node);
-    assert_eq!(third.logout(), (SessionId::NONE, Reason::TooManyConnections));
-    third.closed();
-    first.log_on(&logon_of(&ALICE));
+    let mut second = Wire::connect(&node);
+    let _third = Wire::connect(&node);
+    assert_eq!(first.logout(), (SessionId::NONE, Reason::TooManyConnections));
+    first.closed();
+    second.log_on(&logon_of(&ALICE));
     let mut fourth = Wire::connect(&node);
     fourth.log_on(&logon_of(&BOB));
-    drop(second);
-    // The figures lag: they also add up before the third connection is counted.
+    // The figures lag: they also add up before the first connection is counted.
     until("the counters", || {
         let ended =
             counter(&node, "connections_cut") + counter(&node, "connections_closed_by_peer");
         let accounted = ended + counter(&node, "connections") == counter(&node, "accepted");
-        let is_told = counter(&node, "address_refused") == 1;
-        (accounted && is_told && counter(&node, "connections") == 2).then_some(())
+        let is_told = counter(&node, "strangers_evicted") == 1;
+        (accounted && is_told && counter(&node, "connections") == 3).then_some(())
     });
-    assert!(node.get("/metrics").1.contains("weir_gateway_address_refused_total 1"));
+    assert!(node.get("/metrics").1.contains("weir_gateway_strangers_evicted_total 1"));
 }
