@@ -12,11 +12,15 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use tokio::net::TcpListener;
 use weir_io::monotonic_now;
+use weir_web::http::{HttpFigures, HttpServer};
 
 use crate::health::Health;
-use crate::status::NodeStatus;
+use crate::status::{NodeStatus, StatusReport};
 
+/// Connections at a time: monitoring and people, not many.
+const CONNECTIONS_MAX: usize = 256;
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 /// The time limit of a list of readers, and the interval between polls for it.
@@ -30,10 +34,25 @@ pub struct Side {
     pub health: Arc<Health>,
     /// The figures, once they exist.
     pub status: OnceLock<Arc<NodeStatus>>,
+    /// The connections to this page.
+    pub http: Arc<HttpFigures>,
+}
+
+impl Side {
+    /// Returns the node's figures with those of this page.
+    fn report(&self, status: &NodeStatus) -> StatusReport {
+        StatusReport { http: self.http.report(), ..status.report() }
+    }
+}
+
+/// Serves the routes until `stop` is over.
+pub async fn serve(listener: TcpListener, side: Arc<Side>, stop: impl Future<Output = ()>) {
+    let http = side.http.clone();
+    HttpServer::new(router(side), CONNECTIONS_MAX, http).serve(listener, stop).await;
 }
 
 /// Returns the routes.
-pub fn router(side: Arc<Side>) -> Router {
+fn router(side: Arc<Side>) -> Router {
     Router::new()
         .route("/", get(index))
         .route("/metrics", get(metrics))
@@ -54,15 +73,14 @@ async fn index() -> impl IntoResponse {
 }
 
 async fn metrics(State(side): State<Arc<Side>>) -> Response {
-    match side.status.get() {
-        Some(status) => answer(StatusCode::OK, "text/plain; version=0.0.4", status.prometheus()),
-        None => not_yet(),
-    }
+    let Some(status) = side.status.get() else { return not_yet() };
+    let metrics = status.prometheus(&side.report(status));
+    answer(StatusCode::OK, "text/plain; version=0.0.4", metrics)
 }
 
 async fn report(State(side): State<Arc<Side>>) -> Response {
     let Some(status) = side.status.get() else { return not_yet() };
-    match serde_json::to_string(&status.report()) {
+    match serde_json::to_string(&side.report(status)) {
         Ok(json) => answer(StatusCode::OK, JSON, json),
         Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, error.to_string()),
     }

@@ -24,6 +24,7 @@ use weir_types::{Nanos, Reason, SessionId};
 use weir_wire::session::ApiKey;
 use weir_wire::{Definition, Event};
 
+use super::http::HttpFigures;
 use super::scales::Scales;
 use super::{WebFigures, add_one};
 
@@ -52,6 +53,10 @@ pub struct Hub {
     wake: Wake,
     /// The counters.
     pub figures: Arc<WebFigures>,
+    /// Its HTTP connections.
+    pub http: Arc<HttpFigures>,
+    /// The maximum number of simultaneous queries and WebSockets.
+    pub(super) readers_max: usize,
     /// The scales of prices and quantities.
     pub scales: Arc<Scales>,
 }
@@ -167,7 +172,6 @@ pub struct HubAgent {
     directory: Directory,
     /// A query for which the store had no room.
     waiting: Option<Box<Fetch>>,
-    readers_max: usize,
 }
 
 impl HubAgent {
@@ -178,7 +182,15 @@ impl HubAgent {
         let (leave, left) = mpsc::unbounded_channel();
         let figures = Arc::new(WebFigures::default());
         let scales = Arc::new(Scales::default());
-        let hub = Hub { requests: to_agent, left: leave, wake: parts.wake, figures, scales };
+        let hub = Hub {
+            requests: to_agent,
+            left: leave,
+            wake: parts.wake,
+            figures,
+            http: Arc::new(HttpFigures::default()),
+            readers_max: parts.readers_max,
+            scales,
+        };
         let agent = HubAgent {
             requests,
             left,
@@ -191,7 +203,6 @@ impl HubAgent {
             record: Vec::with_capacity(512),
             directory: parts.directory,
             waiting: None,
-            readers_max: parts.readers_max,
         };
         (agent, hub)
     }
@@ -316,7 +327,7 @@ impl HubAgent {
             add_one(&figures.asks_refused);
             return Err(Reason::NotEntitled);
         };
-        if self.guests.len() >= self.readers_max {
+        if self.guests.len() >= self.hub.readers_max {
             add_one(&figures.turned_away);
             return Err(Reason::Overloaded);
         }

@@ -10,6 +10,7 @@
 
 mod answer;
 mod ask;
+pub mod http;
 mod hub;
 pub mod market;
 pub mod order_json;
@@ -24,17 +25,17 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use axum::serve::ListenerExt as _;
 use tokio::sync::oneshot::{Receiver, channel};
 use weir_marketgate::gateway::local::LocalDoors;
 
+use self::http::{HttpFigures, HttpReport, HttpServer};
 use self::market::MarketDoor;
 
 pub use hub::{Hub, HubAgent, HubParts};
 
 weir_runtime::figures! {
     /// The counters of order state and market data over HTTP.
-    pub struct WebReport in WebFigures {
+    pub struct WebCounts in WebFigures {
         /// Queries over HTTP and subscriptions over WebSocket that were accepted.
         counter entered,
         /// Queries and subscriptions refused because of their key.
@@ -59,6 +60,27 @@ weir_runtime::figures! {
     }
 }
 
+/// Order state and market data over HTTP, on the status page.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct WebReport {
+    /// The counters.
+    #[serde(flatten)]
+    pub counts: WebCounts,
+    /// The connections.
+    #[serde(flatten)]
+    pub http: HttpReport,
+}
+
+impl WebReport {
+    /// Returns the current figures.
+    #[must_use]
+    pub fn of(figures: &WebFigures, http: &HttpFigures) -> WebReport {
+        WebReport { counts: figures.report(), http: http.report() }
+    }
+}
+
+/// The number of connections that readers may keep between their queries.
+const BETWEEN_QUERIES_MAX: usize = 1_024;
 /// The time that connections have to end when the node stops.
 const CLOSING_TIME: Duration = Duration::from_secs(1);
 /// The interval at which the end of the last WebSocket is looked for.
@@ -137,27 +159,19 @@ async fn serve(
     told_to_stop: Receiver<()>,
 ) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-    // Disables Nagle's algorithm, so that small messages are sent at once. A connection that
-    // refuses the option is served anyway.
-    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-    let figures = hub.figures.clone();
+    let (figures, http) = (hub.figures.clone(), hub.http.clone());
+    let connections_max = hub.readers_max + BETWEEN_QUERIES_MAX;
+    let server = HttpServer::new(router(Arc::new(hub), door), connections_max, http);
     let (close, closing) = channel::<()>();
-    let serving = axum::serve(listener, router(Arc::new(hub), door))
-        .with_graceful_shutdown(async move { drop(closing.await) });
-    let mut serving = std::pin::pin!(serving.into_future());
+    let mut serving = std::pin::pin!(server.serve(listener, async { drop(closing.await) }));
     tokio::select! {
         biased;
         _ = told_to_stop => {}
-        outcome = &mut serving => {
-            if let Err(error) = outcome {
-                tracing::error!(%error, "order state over HTTP ended");
-            }
-            return;
-        }
+        () = &mut serving => unreachable!("it was not told to stop"),
     }
     drop(close);
     let ended = async {
-        drop(serving.await);
+        serving.await;
         // The server does not count WebSockets among its connections.
         while is_any_socket_open(&figures) {
             tokio::time::sleep(CLOSING_LOOK).await;

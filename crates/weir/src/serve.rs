@@ -260,11 +260,11 @@ async fn serve(config: Config, args: ServeArgs) -> anyhow::Result<()> {
     let side = Arc::new(Side::default());
     let health = side.health.clone();
     let life = live(config, args, side.clone(), http_address);
-    let serving = axum::serve(http, weir_node::http::router(side));
+    let serving = weir_node::http::serve(http, side, std::future::pending());
     tokio::select! {
         biased;
         outcome = life => outcome,
-        served = serving => served.context("HTTP failed"),
+        () = serving => unreachable!("it is not told to stop"),
         () = service::feed_watchdog(&health) => unreachable!("it does not end"),
     }
 }

@@ -184,7 +184,7 @@ impl<'a> Builder<'a> {
         partitions.splice(1..1, importer);
         let status = Arc::new(NodeStatus {
             partitions: figures,
-            web: web.hub.as_ref().map(|hub| hub.figures.clone()),
+            web: web.hub.as_ref().map(|hub| (hub.figures.clone(), hub.http.clone())),
             latencies: probes.drain.as_ref().map(Drain::reader),
             hiccups: start_hiccups(config, probes.clock.as_ref(), &mut notes),
             ..parts.status()

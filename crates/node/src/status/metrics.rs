@@ -41,7 +41,11 @@ fn put_stores(report: &StatusReport, page: &mut MetricsPage) {
 /// Writes the metrics of parts that only some nodes have.
 fn put_parts(report: &StatusReport, page: &mut MetricsPage) {
     report.tls.iter().for_each(|tls| page.put("weir_tls", tls));
-    report.web.iter().for_each(|web| page.put("weir_web", web));
+    page.put("weir_status", &report.http);
+    report.web.iter().for_each(|web| {
+        page.put("weir_web", &web.counts);
+        page.put("weir_web", &web.http);
+    });
     report.ingest.iter().for_each(|ingest| put_ingest(ingest, page));
     report.replica.iter().for_each(|replica| put_replica(replica, page));
     report.subscriptions.iter().for_each(|subscriptions| {

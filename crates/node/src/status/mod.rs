@@ -28,6 +28,7 @@ use weir_runtime::figures;
 use weir_runtime::figures::MetricsPage;
 use weir_subscribe::{SubscriptionsFigures, SubscriptionsReport};
 use weir_types::{Durability, Epoch, PartitionId};
+use weir_web::http::{HttpFigures, HttpReport};
 use weir_web::{WebFigures, WebReport};
 use weir_wire::reference::DefineInstrument;
 
@@ -52,7 +53,7 @@ pub struct NodeStatus {
     /// Handshakes, with TLS.
     pub tls: Option<Arc<TlsDoor>>,
     /// Order state over HTTP.
-    pub web: Option<Arc<WebFigures>>,
+    pub web: Option<(Arc<WebFigures>, Arc<HttpFigures>)>,
     /// The delivery store.
     pub delivery: Arc<DeliveryFigures>,
     /// The listening address for outside cores, and its figures.
@@ -106,6 +107,8 @@ figures! {
         pub tls: Option<TlsReport>,
         /// The delivery store.
         pub delivery: DeliveryReport,
+        /// Connections to the status page; zero where another server has it.
+        pub http: HttpReport,
         /// Order state over HTTP; absent where not served.
         pub web: Option<WebReport>,
         /// Outside cores; absent where none is configured.
@@ -268,7 +271,8 @@ impl NodeStatus {
             gateway: gateway.counters.plus(&gateway.newcomers),
             tls: self.tls.as_ref().map(|tls| tls.report()),
             delivery: DeliveryReport::of(&self.delivery),
-            web: self.web.as_ref().map(|web| web.report()),
+            http: HttpReport::default(),
+            web: self.web.as_ref().map(|(web, http)| WebReport::of(web, http)),
             ingest: self.ingest.as_ref().map(|(address, figures)| figures.report(*address)),
             replica: self.replica.as_ref().map(|replica| replica.report()),
             subscriptions: self
@@ -297,15 +301,15 @@ impl NodeStatus {
         measures.map(|m| LatencyReport::of(m.name(), report.total.of(*m))).collect()
     }
 
-    /// Returns all metrics in Prometheus's text format.
+    /// Returns a report and the latencies in Prometheus's text format.
     #[must_use]
-    pub fn prometheus(&self) -> String {
+    pub fn prometheus(&self, report: &StatusReport) -> String {
         let hiccups = self.hiccups.as_ref().map(Hiccups::report).unwrap_or_default();
         let mut page = MetricsPage::default();
         if let Some(reader) = &self.latencies {
             page.append(&weir_probe::prometheus::render(&reader.report(), &hiccups));
         }
-        metrics::put(&self.report(), &mut page);
+        metrics::put(report, &mut page);
         page.into_text()
     }
 }

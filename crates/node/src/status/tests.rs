@@ -67,7 +67,8 @@ impl Numbers {
                 sweeps: self.report(),
                 store: self.store(),
             },
-            web: Some(self.report()),
+            http: self.report(),
+            web: Some(WebReport { counts: self.report(), http: self.report() }),
             ingest: Some(IngestReport {
                 address: String::new(),
                 door: self.report(),

@@ -258,12 +258,7 @@ impl Stand {
         let http = listener.local_addr()?;
         assert!(side.status.set(node.status()).is_ok(), "a node starts once");
         side.health.enter(Stage::Running);
-        let router = weir_node::http::router(side);
-        http_runtime.spawn(async move {
-            if let Err(error) = axum::serve(listener, router).await {
-                eprintln!("weir: HTTP failed: {error}");
-            }
-        });
+        http_runtime.spawn(weir_node::http::serve(listener, side, std::future::pending()));
         Ok(Stand { node, http, tls, http_runtime, dir, dir_is_ours })
     }
 

@@ -10,6 +10,10 @@ use axum::Router;
 use axum::http::header;
 use axum::routing::get;
 use weir_client::load::Quantiles;
+use weir_web::http::HttpServer;
+
+/// Connections at a time: monitoring.
+const CONNECTIONS_MAX: usize = 16;
 
 /// The text that is served.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +39,10 @@ impl Metrics {
                 let text = metrics.get();
                 async move { ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text) }
             };
-            axum::serve(listener, Router::new().route("/metrics", get(answer))).await
+            let router = Router::new().route("/metrics", get(answer));
+            let server = HttpServer::new(router, CONNECTIONS_MAX, Arc::default());
+            server.serve(listener, std::future::pending()).await;
+            std::io::Result::Ok(())
         };
         std::thread::Builder::new().name("metrics".into()).spawn(move || {
             if let Err(error) = runtime.block_on(serve) {

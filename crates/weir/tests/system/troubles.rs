@@ -50,7 +50,7 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-fn trade(node: &Node, from: u64, count: u64) {
+pub fn trade(node: &Node, from: u64, count: u64) {
     let mut alice = Trader::log_on(node, ALICE);
     for number in from..from + count {
         alice.ask_for_report(ALICE.sell(number, 100, 1));
