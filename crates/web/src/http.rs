@@ -196,7 +196,7 @@ impl Places {
 
 impl Place {
     /// Notes that a request is under way, or none.
-    fn is_busy(&self, is_busy: bool) {
+    fn set_busy(&self, is_busy: bool) {
         let mut held = self.places.held();
         if is_busy {
             held.idle.leave(self.number);
@@ -224,9 +224,9 @@ impl hyper::service::Service<Request<Incoming>> for Answering {
         let answering = self.routes.call(request);
         let place = self.place.clone();
         Box::pin(async move {
-            place.is_busy(true);
+            place.set_busy(true);
             let answer = answering.await;
-            place.is_busy(false);
+            place.set_busy(false);
             answer
         })
     }

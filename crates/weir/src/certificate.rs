@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use weir_tls::authority::{Authority, Usage};
 
 /// Options of `weir certificate`.
@@ -41,7 +41,7 @@ pub struct Files {
 /// Runs `weir certificate`.
 ///
 /// # Errors
-/// When a name is none or a file cannot be written.
+/// When a name is none, a file is there already or cannot be written.
 pub fn run(args: CertificateArgs) -> anyhow::Result<()> {
     let names: Vec<_> = args.names.iter().map(String::as_str).collect();
     let usage = if args.client { Usage::Client } else { Usage::Server };
@@ -80,9 +80,10 @@ pub fn make(dir: &Path, names: &[&str], usage: Usage) -> anyhow::Result<Files> {
         (&files.certificate, 0o644, signed.certificate),
         (&files.key, 0o600, signed.key),
     ];
+    if let Some((path, ..)) = texts.iter().find(|(path, ..)| path.exists()) {
+        bail!("{} is there, and others may trust it: name another directory", path.display());
+    }
     for (path, mode, text) in texts {
-        // A key that others could open before is not made theirs: the file is a new one.
-        let _ = std::fs::remove_file(path);
         std::fs::OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -92,4 +93,20 @@ pub fn make(dir: &Path, names: &[&str], usage: Usage) -> anyhow::Result<Files> {
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_that_others_may_trust_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = make(dir.path(), &["localhost"], Usage::Server).unwrap();
+        let authority = std::fs::read(&first.ca).unwrap();
+        let error = make(dir.path(), &["localhost"], Usage::Server).unwrap_err().to_string();
+        assert!(error.contains("node-ca.pem is there"), "{error}");
+        assert_eq!(std::fs::read(&first.ca).unwrap(), authority);
+        make(dir.path(), &["alice"], Usage::Client).expect("a client's files have other names");
+    }
 }

@@ -15,7 +15,7 @@ use weir_types::SessionId;
 use weir_wire::session::ApiKey;
 
 use super::explain::{self, Attempt};
-use super::keygen::read_signing_key;
+use super::keygen::{check_secret, read_signing_key};
 use super::{ports, units};
 
 pub use weir_types::hex::{hex, parse_hex};
@@ -217,7 +217,7 @@ impl Login {
     /// The key.
     ///
     /// # Errors
-    /// When none is given, it is not 64 hexadecimal digits, or others may read a secret key.
+    /// When none is given, it is not 64 hexadecimal digits, or others may read the file of a key.
     pub fn key(&self) -> anyhow::Result<Key> {
         let dir = dir_of(self.dir.as_deref(), DIR_VARIABLE, "weir-data");
         self.key_for(&self.endpoint.node, &dir)
@@ -255,6 +255,7 @@ impl Login {
             }
         };
         let name = || format!("key file {}", file.display());
+        check_secret(&file).with_context(name)?;
         let text = std::fs::read_to_string(&file).with_context(name)?;
         parse_key(&text).map(Key::Api).with_context(name)
     }
@@ -421,7 +422,8 @@ mod tests {
     fn a_node_on_this_machine_lends_its_keys_and_options_go_before_it() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, digits: &str| {
-            std::fs::write(dir.path().join(name), format!("{}\n", digits.repeat(32))).unwrap();
+            let text = format!("{}\n", digits.repeat(32));
+            weir_io::durable::write_file(&dir.path().join(name), text.as_bytes(), 0o600).unwrap();
         };
         write("operator.key", "01");
         write("session-11.key", "11");

@@ -61,16 +61,21 @@ fn write_new(path: &Path, line: &str, mode: u32) -> anyhow::Result<()> {
 /// not repeated.
 pub fn read_signing_key(path: &Path) -> anyhow::Result<SigningKey> {
     let name = || format!("secret key {}", path.display());
-    let mode = std::fs::metadata(path).with_context(name)?.mode();
-    if mode & 0o077 != 0 {
-        bail!(
-            "secret key {}: others may read it (mode {:03o}); chmod 600, or draw a new one if \
-             they did",
-            path.display(),
-            mode & 0o777
-        );
-    }
+    check_secret(path).with_context(name)?;
     read_key(path).map(SigningKey::from_seed).with_context(name)
+}
+
+/// Checks that no other user may read a key's file. Pipes and devices pass.
+///
+/// # Errors
+/// When others may, or the file is not there.
+pub fn check_secret(path: &Path) -> anyhow::Result<()> {
+    let file = std::fs::metadata(path)?;
+    let mode = file.mode() & 0o777;
+    if file.is_file() && mode & 0o077 != 0 {
+        bail!("others may read it (mode {mode:03o}); chmod 600, or draw a new one if they did");
+    }
+    Ok(())
 }
 
 /// The public key in a file of `weir keygen`.
@@ -124,7 +129,7 @@ mod tests {
         let path = generate(dir.path());
         for mode in [0o640, 0o604, 0o620] {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            let error = read_signing_key(&path).unwrap_err().to_string();
+            let error = format!("{:#}", read_signing_key(&path).unwrap_err());
             assert!(error.contains(&format!("mode {mode:03o}")), "{error}");
         }
     }

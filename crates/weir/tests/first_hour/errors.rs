@@ -1,7 +1,9 @@
 //! Errors name the cause and the next step, once.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use crate::stand::{NAME, Stand};
@@ -45,7 +47,12 @@ fn a_wrong_key_is_named_by_its_source() {
     open_market(&node, &[ALICE]);
     let file = home.path("wrong.key");
     std::fs::write(&file, "00".repeat(32)).unwrap();
+    let set_mode = |mode| std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+    set_mode(0o640);
     let file = file.to_str().unwrap();
+    let said = fail(&mut weir_at(&node, &["orders", "--once", "--key-file", file]));
+    assert!(said.contains("wrong.key: others may read it (mode 640)"), "{said}");
+    set_mode(0o600);
     let said = fail(&mut weir_at(&node, &["orders", "--once", "--key-file", file]));
     assert!(said.contains("wrong.key: UnknownKey: "), "{said}");
     let said = fail(weir_at(&node, &["orders", "--once"]).env("WEIR_API_KEY", "00".repeat(32)));

@@ -1,6 +1,8 @@
 //! The troubles in `docs/operations.md` that begin with people and their keys. Every step uses the
 //! command line.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -203,6 +205,7 @@ fn a_second_operator_gives_the_first_one_a_new_key() {
     let second = admin(&node, &["session", "--id", "9", "--role", "operator"]);
     let key_file = home.path("second.key");
     std::fs::write(&key_file, second["api_key"].as_str().unwrap()).unwrap();
+    std::fs::set_permissions(&key_file, Permissions::from_mode(0o600)).unwrap();
     let login = ["--session", "9", "--key-file", key_file.to_str().unwrap()];
     let words = ["session", "--id", "1", "--role", "operator"];
     let defined = try_admin(&node, &login, &words);
