@@ -8,7 +8,7 @@
 //! core, which is the same for each [`protocol`]: only that folder knows the clients' bytes.
 //!
 //! INVARIANT: every buffer is bounded. Input by its size; output because nothing is produced for a
-//! connection without room; requests because a full ring stops the reading.
+//! connection without room; requests because a full ring stops the reading of those who send there.
 
 mod connection;
 mod connections;
@@ -39,7 +39,7 @@ mod traced_answers;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use weir_io::Rng;
@@ -106,7 +106,7 @@ impl Default for GatewayConfig {
 }
 
 /// The gateway's state as published to other threads.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct GatewayStatus {
     /// The gateway's counters; at most a tenth of a second old.
     pub counters: GatewayCounters,
@@ -478,12 +478,22 @@ impl Gateway {
         self.counters.copy_streams = self.copies.stream_count() as u64;
         self.counters.copy_streams_behind = self.copies.behind_count() as u64;
         self.counters.sessions = self.sessions.logged_on_count() as u64;
-        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut status) = free(&self.status) else { return };
         status.counters.clone_from(&self.counters);
         if status.definitions != self.reception.directory.version() {
             status.definitions = self.reception.directory.version();
             status.instruments = self.reception.directory.instruments();
         }
+    }
+}
+
+/// Returns the status, unless a reader has it: no order waits for that one, which gets the next
+/// figures.
+fn free(status: &Mutex<GatewayStatus>) -> Option<MutexGuard<'_, GatewayStatus>> {
+    match status.try_lock() {
+        Ok(status) => Some(status),
+        Err(TryLockError::Poisoned(status)) => Some(status.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 

@@ -18,7 +18,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -644,7 +644,7 @@ impl Newcomers {
         let checks = self.reception.directory.checks();
         self.counters.api_keys_checked = checks.api_keys;
         self.counters.signatures_checked = checks.signatures;
-        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut status) = super::free(&self.status) else { return };
         status.newcomers.clone_from(&self.counters);
     }
 }

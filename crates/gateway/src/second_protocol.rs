@@ -87,6 +87,7 @@ pub(crate) struct Node {
     pub(crate) is_stalled: bool,
     pub(crate) now: Nanos,
     connection_count: u16,
+    status: Arc<Mutex<GatewayStatus>>,
 }
 
 fn address() -> SocketAddr {
@@ -222,7 +223,7 @@ impl Node {
             reception: gateway.meet(port, Box::new(SeededRng::new(1, "newcomers"))),
             config: GatewayConfig::default(),
             draining,
-            status,
+            status: status.clone(),
         })
         .expect("a simulated poll");
         Node {
@@ -233,6 +234,7 @@ impl Node {
             store: delivery_end,
             control,
             _control_source: control_source,
+            status,
             is_stalled: false,
             now,
             connection_count: 0,
@@ -348,6 +350,23 @@ fn a_session_in_lines_trades_is_refused_resumes_and_leaves() {
     let resumed = client.say(&mut node, "logon 3 7 1:1:0\n");
     assert_eq!(resumed[0], "welcome 3 firm 1 0:1 1:4");
     assert_eq!(resumed[1..], [entered, cancelled, refused].concat());
+}
+
+#[test]
+fn orders_do_not_wait_for_a_reader_of_the_figures() {
+    let mut node = Node::new();
+    let status = node.status.clone();
+    let reading = status.lock().unwrap();
+    let mut client = node.connect();
+    assert_eq!(client.say(&mut node, "logon 3 7\n").len(), 1);
+    for number in 1..=100 {
+        let entered = client.say(&mut node, &format!("new 3 {number} 1 buy 10 100\n"));
+        assert_eq!(entered.len(), 1, "{entered:?}");
+    }
+    assert_eq!(reading.counters.requests, 0, "it has the figures of its time");
+    drop(reading);
+    client.listen(&mut node, 1_000);
+    assert_eq!(status.lock().unwrap().counters.requests, 100);
 }
 
 #[test]

@@ -251,7 +251,7 @@ impl NodeStatus {
     /// Returns the current figures.
     #[must_use]
     pub fn report(&self) -> StatusReport {
-        let gateway = self.gateway.lock().unwrap_or_else(PoisonError::into_inner);
+        let gateway = self.gateway.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let markets = self.delivery.markets.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let market = |d: &DefineInstrument| markets.get(&d.instrument_id).copied();
         let instruments = gateway
