@@ -58,6 +58,12 @@ pub fn page(node: &Node, who: &Who, path: &str) -> Value {
     page
 }
 
+/// Waits until so many readers have come in, those that have left included: the number of readers
+/// that are there may still count one whose page is done.
+fn until_entered(node: &Node, count: u64) {
+    until("the readers", || (node.status()["web"]["entered"] == count).then_some(()));
+}
+
 pub fn token_of(page: &Value) -> &str {
     page["token"].as_str().expect("a token")
 }
@@ -126,7 +132,7 @@ fn who_waits_is_answered_when_something_comes() {
     let path = format!("/orders?wait_ms=30000&token={}", token_of(&begin));
     let waited = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| page(&node, &ALICE, &path));
-        until("the reader", || (node.status()["web"]["readers"] == 1).then_some(()));
+        until_entered(&node, 2);
         alice.ask_for_report(ALICE.sell(2, 102, 1));
         waiting.join().unwrap()
     });
@@ -348,7 +354,7 @@ fn readers_of_a_node_that_stops_are_told_so() {
     let headers = format!("Host: weir\r\nAuthorization: {}\r\n", bearer(&ALICE));
     let path = format!("/orders?wait_ms=30000&token={token}");
     write!(polling, "GET {path} HTTP/1.1\r\n{headers}\r\n").unwrap();
-    until("the readers", || (node.status()["web"]["readers"] == 2).then_some(()));
+    until_entered(&node, 3);
     assert!(node.terminate().success());
     assert_eq!(close_of(&mut socket), (1001, "Stopping".to_owned()));
     let mut answer = String::new();
@@ -380,7 +386,7 @@ fn readers_end_when_their_key_expires_whether_they_ask_or_wait() {
     let path = format!("/orders?wait_ms=30000&token={token}");
     let (code, refusal) = std::thread::scope(|scope| {
         let polling = scope.spawn(|| get(&node, &ALICE, &path));
-        until("the reader", || (node.status()["web"]["readers"] == 3).then_some(()));
+        until_entered(&node, 4);
         let expired = DefineSession { valid_until: Nanos(1), ..definition_of(&ALICE) };
         node.admin().define_session(expired).unwrap();
         polling.join().unwrap()
