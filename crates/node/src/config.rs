@@ -182,7 +182,7 @@ pub struct GatewaySection {
 
 /// TLS for every listener of the node except HTTP: order entry and delivery, outside cores,
 /// subscribers.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsSection {
     /// The node's certificate and its chain up to the authority, a PEM file.

@@ -136,9 +136,14 @@ impl ServeArgs {
         lines.format = self.log_format.unwrap_or(lines.format);
         lines.level = self.log_level.unwrap_or(lines.level);
         if let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) {
-            let mut tls = TlsSection::new(certificate.clone(), key.clone());
-            tls.client_ca.clone_from(&self.tls_client_ca);
-            config.tls = Some(tls);
+            let of_files = TlsSection::new(certificate.clone(), key.clone());
+            // What the file says of clients and of handshakes stands: an option for another
+            // certificate must not open the port to clients without one.
+            let tls = config.tls.get_or_insert_with(|| of_files.clone());
+            (tls.certificate, tls.key) = (of_files.certificate, of_files.key);
+            if self.tls_client_ca.is_some() {
+                tls.client_ca.clone_from(&self.tls_client_ca);
+            }
         }
         config.probes.enabled &= !self.no_probes;
         if let Some(market) = &self.market {
@@ -398,7 +403,37 @@ async fn thread_died(node: &Node) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+
+    #[test]
+    fn another_certificate_leaves_what_the_file_says_of_clients() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("weir.toml");
+        let text = "[tls]\ncertificate = 'a.pem'\nkey = 'a.key'\nclient_ca = 'clients.pem'\n\
+                    client_required = false\nhandshakes_max = 7\n";
+        std::fs::write(&file, text).unwrap();
+        let config_of = |options: &[&str]| {
+            let file = file.to_str().unwrap();
+            let words = [&["serve", "--dir", "d", "--config", file], options].concat();
+            Line::parse_from(words).serve.config().unwrap().tls.unwrap()
+        };
+        let of_file = config_of(&[]);
+        let files = ["--tls-certificate", "b.pem", "--tls-key", "b.key"];
+        let other = TlsSection { certificate: "b.pem".into(), key: "b.key".into(), ..of_file };
+        assert_eq!(config_of(&files), other);
+        let with_ca = [&files[..], &["--tls-client-ca", "others.pem"]].concat();
+        let other = TlsSection { client_ca: Some("others.pem".into()), ..other };
+        assert_eq!(config_of(&with_ca), other);
+        assert_eq!((other.client_required, other.handshakes_max), (false, 7));
+    }
 
     #[test]
     fn an_address_is_not_found_in_a_longer_one() {
