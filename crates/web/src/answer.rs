@@ -185,9 +185,12 @@ pub fn refused(reason: Reason, token: &[u8]) -> Response {
             StatusCode::GONE
         }
         Reason::LimitReached => StatusCode::TOO_MANY_REQUESTS,
-        Reason::Overloaded | Reason::Stopping | Reason::MinTokenNotReached => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        Reason::Overloaded
+        | Reason::Stopping
+        | Reason::MinTokenNotReached
+        | Reason::PartitionAway
+        | Reason::Throttled
+        | Reason::TooManyInFlight => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_REQUEST,
     };
     let mut response = json_response(code, &refusal_json(reason, token));

@@ -112,10 +112,10 @@ pub fn run(args: OrdersArgs) -> anyhow::Result<()> {
         println!("{}", header());
     }
     let mut instruments = Instruments::fetch_if_there(&args.login.endpoint);
-    let mut last_heard = Instant::now();
+    let mut last_page = Instant::now();
     loop {
         if take(&args, &mut client, &mut follower, &mut instruments)? {
-            last_heard = Instant::now();
+            last_page = Instant::now();
         }
         place.keep(follower.token())?;
         if args.once && follower.is_online() {
@@ -123,7 +123,7 @@ pub fn run(args: OrdersArgs) -> anyhow::Result<()> {
             client.log_out(TIMEOUT)?;
             return Ok(());
         }
-        if args.once && last_heard.elapsed() > TIMEOUT {
+        if args.once && last_page.elapsed() > TIMEOUT {
             bail!("no page came within {TIMEOUT:?}");
         }
     }
@@ -161,7 +161,8 @@ impl Place {
     }
 }
 
-/// Prints what comes within a moment; true when anything did.
+/// Prints what comes within a moment; true when a page did. A refusal is no page: a source that
+/// stays away would otherwise be awaited for ever.
 fn take(
     args: &OrdersArgs,
     client: &mut Client,
@@ -169,11 +170,13 @@ fn take(
     instruments: &mut Instruments,
 ) -> anyhow::Result<bool> {
     let mut failed: Option<anyhow::Error> = None;
+    let mut has_page = false;
     let mut out = crate::output::stdout();
     let clock = client.clock();
     follower.ask_when_due(clock.now(), client.outbox());
     let patience = follower.rest(clock.now()).unwrap_or(POLL).min(POLL);
-    let count = client.poll(patience, |incoming, outbox| {
+    let polled = client.poll(patience, |incoming, outbox| {
+        has_page |= matches!(incoming, Incoming::Page(..) | Incoming::Rows(..));
         let outcome = match incoming {
             Incoming::Page(page, token) => follower.on_page(&page, token, outbox).map(note),
             Incoming::Rows(body, rows) => follower
@@ -217,13 +220,13 @@ fn take(
             failed = Some(error.into());
         }
     });
-    let count = match count {
-        Ok(count) => count,
+    match polled {
+        Ok(_) => {}
         Err(ClientError::Closed) => bail!("the node closed the connection"),
         Err(error) => return Err(error.into()),
-    };
+    }
     out.flush().context("writing orders")?;
-    failed.map_or(Ok(count > 0), Err)
+    failed.map_or(Ok(has_page), Err)
 }
 
 fn note(event: PageEvent) {

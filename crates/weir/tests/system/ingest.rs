@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use weir_client::follower::{Follower, FollowerConfig};
@@ -19,6 +20,7 @@ use weir_wire::ingest::{OpenSource, SourceBatch};
 
 use crate::support::following::Following;
 use crate::support::{HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, until};
+use crate::web::get;
 
 #[path = "../../../delivery/tests/stream/core.rs"]
 #[allow(dead_code, reason = "the stream's own test takes the rest")]
@@ -331,7 +333,13 @@ fn nobody_feeds_a_source_that_is_not_its_own() {
 
 #[test]
 fn readers_are_told_which_sources_there_are_and_which_are_not_whole_yet() {
-    let (_home, node) = node();
+    let (_home, node) = node_with("[web]\nlisten = \"127.0.0.1:0\"\n");
+    for (path, code, reason) in
+        [("/orders?source=40", 503, "PartitionAway"), ("/orders?source=41", 400, "UnknownSource")]
+    {
+        let (told, refusal) = get(&node, &SUPERVISOR, path);
+        assert_eq!((told, &refusal["error"]), (code, &reason.into()));
+    }
     let mut client = Client::connect(node.address(), Limits::default()).unwrap();
     client.log_on(SUPERVISOR.config(), HANG).unwrap();
     for (source_id, reason) in
@@ -369,4 +377,19 @@ fn readers_are_told_which_sources_there_are_and_which_are_not_whole_yet() {
         });
         assert_eq!(told, reason);
     }
+}
+
+#[test]
+fn who_asks_once_is_told_that_a_source_stays_away() {
+    let (_home, node) = node();
+    let key: String = SUPERVISOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .env("WEIR_API_KEY", key)
+        .args(["orders", "--once", "--source", "40", "--node", &node.address().to_string()])
+        .args(["--http", node.http(), "--session", &SUPERVISOR.session_id.0.to_string()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("the partition is away") && said.contains("no page came"), "{said}");
 }
