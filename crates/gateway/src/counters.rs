@@ -44,7 +44,7 @@ weir_runtime::figures! {
         counter signatures_checked,
         /// Challenges sent.
         counter challenges,
-        /// Sessions ended because their key expired or was replaced.
+        /// Sessions ended because their key expired or was replaced, or their rights changed.
         counter keys_ended,
         /// Requests refused because the session had the maximum of unanswered ones.
         counter in_flight_refused,
