@@ -489,4 +489,27 @@ mod tests {
         let missing = reader.seek(Position(401)).unwrap_err();
         assert!(matches!(missing, LogError::NotRetained { .. }), "{missing}");
     }
+
+    #[test]
+    fn a_seek_over_a_mark_leaves_the_unread_entries_before_it_behind() {
+        let disk = SimDisk::new(1);
+        let (mut log, _) = open(&disk, 1);
+        for first in (1..400).step_by(20) {
+            for number in first..first + 20 {
+                let said = log.append(Position(number), &record(number));
+                assert_eq!(said, EventAppend::Taken);
+            }
+            // One frame; syncs, and writes a mark behind the frame.
+            log.flush_blocking().unwrap();
+        }
+        let mut reader = read_events(disk.clone(), Position(1)).unwrap();
+        for first in (1..360).step_by(40) {
+            let wanted = Position(first + 25);
+            for number in [Position(first), wanted] {
+                reader.seek(number).unwrap();
+                let entry = reader.next_entry().unwrap().expect("a record");
+                assert_eq!((entry.position, entry.bytes), (number, &record(number.0)[..]));
+            }
+        }
+    }
 }

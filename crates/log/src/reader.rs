@@ -286,9 +286,11 @@ impl<D: Disk> LogReader<D> {
         self.position = header.first_position;
         self.position_next = Position(header.first_position.0 + u64::from(header.count));
         self.link = header.next_link(header_crc);
-        if header.kind == FrameKind::Entries {
-            self.body = start + FRAME_HEADER..start + FRAME_HEADER + body_len;
-        }
+        // A mark has no entries, and unread ones of the frame before are left behind.
+        self.body = match header.kind {
+            FrameKind::Entries => start + FRAME_HEADER..start + FRAME_HEADER + body_len,
+            _ => 0..0,
+        };
         self.current = Some(header);
     }
 
