@@ -52,6 +52,8 @@ pub(super) struct EpochEnding {
 pub(super) struct TailEpochs {
     /// The number of epochs that the writer has ended.
     changes: AtomicU64,
+    /// The newest record that a reader has waited for in the files.
+    wanted_in_files: AtomicU64,
     table: Mutex<Table>,
 }
 
@@ -68,7 +70,8 @@ impl TailEpochs {
     /// Returns the epochs of a tail that begins with record `first`.
     pub(super) fn new(epochs: Epochs<Position>, first: u64, ring: Arc<Shared>) -> TailEpochs {
         let behind = vec![first; epochs.ended().len()];
-        TailEpochs { changes: AtomicU64::new(0), table: Mutex::new(Table { epochs, behind, ring }) }
+        let (changes, wanted_in_files) = (AtomicU64::new(0), AtomicU64::new(0));
+        TailEpochs { changes, wanted_in_files, table: Mutex::new(Table { epochs, behind, ring }) }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -92,6 +95,16 @@ impl TailEpochs {
     pub(super) fn changes(&self) -> u64 {
         // SYNC: pairs with the addition in `end`.
         self.changes.load(Ordering::Acquire)
+    }
+
+    pub(super) fn want_in_files(&self, record: u64) {
+        // SYNC: a number alone; it orders nothing.
+        self.wanted_in_files.fetch_max(record, Ordering::Relaxed);
+    }
+
+    pub(super) fn wanted_in_files(&self) -> u64 {
+        // SYNC: a number alone; it orders nothing.
+        self.wanted_in_files.load(Ordering::Relaxed)
     }
 
     pub(super) fn ring(&self) -> Arc<Shared> {

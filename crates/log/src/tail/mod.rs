@@ -42,6 +42,9 @@ use epochs::{EpochEnding, TailEpochs};
 
 /// A record header's value that marks the rest of the segment as unused.
 const SKIP: u64 = u64::MAX;
+/// The words of a block, 4 KiB. A reader that looks for a record walks over the headers of one
+/// block instead of those of its whole segment. Tests have small segments, and blocks to match.
+const BLOCK_WORDS: u64 = if cfg!(test) { 4 } else { 512 };
 
 /// The size of a tail.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +74,12 @@ struct Shared {
     words: Box<[AtomicU64]>,
     /// The number of the first record of each segment in the ring.
     first_records: Box<[AtomicU64]>,
+    /// The first record that begins in each block of the ring, and its word within the block, as
+    /// one word ([`Mark`]); not of a segment's first block. A block in which none begins keeps the
+    /// mark of an earlier use.
+    marks: Box<[AtomicU64]>,
     segment_words: u64,
+    segment_blocks: u64,
     /// All words before this one are visible. Words are counted from the tail's creation.
     published_word: AtomicU64,
     /// The number after the last published record, set before and after `published_word`: while the
@@ -92,12 +100,35 @@ impl Shared {
         &self.first_records[usize::try_from(segment % count).expect("an index")]
     }
 
+    /// Returns the mark of a segment's block.
+    fn mark(&self, segment: u64, block: u64) -> &AtomicU64 {
+        let segment = segment % self.first_records.len() as u64;
+        &self.marks[usize::try_from(segment * self.segment_blocks + block).expect("an index")]
+    }
+
     /// Returns true when no word read since, from `at` on, was overwritten.
     fn still_there(&self, at: u64) -> bool {
         // SYNC: pairs with the fence in `enter_segment`: if a word read before was written after
         // that fence, the load below sees the oldest word set before it.
         fence(Ordering::Acquire);
         self.oldest_word.load(Ordering::Relaxed) <= at
+    }
+}
+
+/// The first record that begins in a block, and its word there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    record: u64,
+    word: u64,
+}
+
+impl Mark {
+    fn pack(self) -> u64 {
+        self.record * BLOCK_WORDS + self.word
+    }
+
+    fn unpack(packed: u64) -> Mark {
+        Mark { record: packed / BLOCK_WORDS, word: packed % BLOCK_WORDS }
     }
 }
 
@@ -121,17 +152,21 @@ pub fn tail_in(config: TailConfig, epochs: Epochs<Position>) -> (TailWriter, Tai
     let epochs = TailEpochs::new(epochs, config.first_record, Arc::clone(&shared));
     let epochs = Arc::new(epochs);
     let next = config.first_record;
-    (TailWriter { shared, epochs: Arc::clone(&epochs), at: 0, next }, TailHandle { epochs })
+    let writer = TailWriter { shared, epochs: Arc::clone(&epochs), at: 0, next, block: 0 };
+    (writer, TailHandle { epochs })
 }
 
 fn ring(config: TailConfig) -> Arc<Shared> {
     assert!(config.segments >= 2, "one segment fills while another is read");
     assert!(config.segment_words >= 2, "a segment holds a record");
+    let segment_blocks = config.segment_words.div_ceil(BLOCK_WORDS as usize);
     let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect::<Box<[_]>>();
     let shared = Arc::new(Shared {
         words: zeros(config.segment_words * config.segments),
         first_records: zeros(config.segments),
+        marks: zeros(segment_blocks * config.segments),
         segment_words: config.segment_words as u64,
+        segment_blocks: segment_blocks as u64,
         published_word: AtomicU64::new(0),
         begun_record: AtomicU64::new(config.first_record),
         published_record: AtomicU64::new(config.first_record),
@@ -150,6 +185,8 @@ pub struct TailWriter {
     /// The word at which the next record begins.
     at: u64,
     next: u64,
+    /// The block of the newest record within its segment.
+    block: u64,
 }
 
 impl TailWriter {
@@ -169,6 +206,7 @@ impl TailWriter {
             self.at += segment_words - used;
             self.enter_segment();
         }
+        self.mark_block();
         self.store(self.at, record.len() as u64);
         let (whole, rest) = record.as_chunks::<8>();
         for (at, word) in (self.at + 1..).zip(whole) {
@@ -219,7 +257,7 @@ impl TailWriter {
         let mut reader = reader_of(Arc::clone(&self.shared)).at_oldest();
         let first_record = reader.next_record().min(first_again);
         let config = TailConfig { segment_words, segments, first_record };
-        (self.shared, self.at, self.next) = (ring(config), 0, first_record);
+        (self.shared, self.at, self.next, self.block) = (ring(config), 0, first_record, 0);
         let mut record = Vec::new();
         while reader.next_record() < first_again {
             let read = reader.next(&mut record);
@@ -250,6 +288,21 @@ impl TailWriter {
         // the old one is declared dropped.
         fence(Ordering::Release);
         shared.first_record(segment).store(self.next, Ordering::Relaxed);
+    }
+
+    /// Marks the block in which the next record begins, if it is the first one there.
+    fn mark_block(&mut self) {
+        let (segment, word) = (self.at / self.shared.segment_words, self.at % self.shared.segment_words);
+        let block = word / BLOCK_WORDS;
+        if block == self.block {
+            return;
+        }
+        self.block = block;
+        if block > 0 {
+            let mark = Mark { record: self.next, word: word % BLOCK_WORDS };
+            // SYNC: made visible by `publish`, as the words are.
+            self.shared.mark(segment, block).store(mark.pack(), Ordering::Relaxed);
+        }
     }
 
     fn store(&self, at: u64, word: u64) {
@@ -292,6 +345,17 @@ impl TailHandle {
     pub fn next_record(&self) -> u64 {
         // SYNC: a number alone; it orders nothing.
         self.epochs.ring().published_record.load(Ordering::Relaxed)
+    }
+
+    /// Says that a reader waits for a record that only the files can give it.
+    pub fn want_in_files(&self, record: u64) {
+        self.epochs.want_in_files(record);
+    }
+
+    /// Returns the newest record that a reader has waited for in the files; zero for none.
+    #[must_use]
+    pub fn wanted_in_files(&self) -> u64 {
+        self.epochs.wanted_in_files()
     }
 
     /// Returns the epochs of the log.
@@ -445,8 +509,10 @@ impl TailReader {
         if wanted > next {
             return Seek::Ahead { next };
         }
-        if let Some(segment) = self.segment_of(wanted) {
-            let _ = self.seek_segment(segment);
+        if let Some(segment) = self.segment_of(wanted)
+            && self.seek_segment(segment) == Seek::Done
+        {
+            self.seek_block(segment, wanted);
         }
         if self.record > wanted {
             return Seek::Lapped { oldest: self.oldest() };
@@ -488,6 +554,24 @@ impl TailReader {
         self.at = at;
         self.record = record;
         Seek::Done
+    }
+
+    /// Moves from a segment's start to the last of its blocks whose first record is not behind
+    /// `wanted`. Marks of an earlier use of the ring have smaller numbers than the segment's first.
+    fn seek_block(&mut self, segment: u64, wanted: u64) {
+        let known = self.record + 1..=wanted;
+        for block in (1..self.shared.segment_blocks).rev() {
+            // SYNC: set before the block's words are published; checked right below.
+            let mark = Mark::unpack(self.shared.mark(segment, block).load(Ordering::Relaxed));
+            if !known.contains(&mark.record) {
+                continue;
+            }
+            let at = segment * self.shared.segment_words + block * BLOCK_WORDS + mark.word;
+            if self.shared.still_there(at) {
+                (self.at, self.record) = (at, mark.record);
+            }
+            return;
+        }
     }
 
     fn oldest_segment(&self) -> u64 {

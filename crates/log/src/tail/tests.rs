@@ -72,6 +72,68 @@ fn every_retained_record_can_be_sought_and_no_other() {
 }
 
 #[test]
+fn a_seek_walks_over_one_block_wherever_the_record_is() {
+    let (mut writer, handle) = tail(TailConfig { segment_words: 64, segments: 4, first_record: 5 });
+    for number in 5..400 {
+        writer.append(&record(number));
+    }
+    writer.publish();
+    let oldest = handle.reader_from_oldest().next_record();
+    for number in oldest..400 {
+        let mut reader = handle.reader();
+        let segment = reader.segment_of(number).expect("it is retained");
+        assert_eq!(reader.seek_segment(segment), Seek::Done);
+        reader.seek_block(segment, number);
+        let mut words = 0;
+        while reader.record < number {
+            let Word::Header(header) = reader.next_word() else { panic!("it is retained") };
+            assert_ne!(header, SKIP, "the block is in the record's segment");
+            words += 1 + header.div_ceil(8);
+            (reader.at, reader.record) = (reader.at + 1 + header.div_ceil(8), reader.record + 1);
+        }
+        // The block's own words, and those of its last record behind it.
+        assert!(words <= BLOCK_WORDS + 8, "record {number}: {words} words walked over");
+    }
+}
+
+#[test]
+fn seekers_on_other_threads_find_the_record_or_learn_that_it_is_gone() {
+    let records = if cfg!(miri) { 200 } else { 100_000 };
+    let (mut writer, handle) = small(4);
+    let seekers: Vec<_> = (1..3)
+        .map(|stride| {
+            let handle = handle.clone();
+            std::thread::spawn(move || {
+                let (mut reader, mut buf, mut found) = (handle.reader(), Vec::new(), 0u64);
+                while handle.next_record() < records {
+                    let wanted = handle.next_record().saturating_sub(found % (7 * stride)).max(5);
+                    match reader.seek(wanted) {
+                        Seek::Done => match reader.next(&mut buf) {
+                            TailRead::Record(number) => {
+                                assert_eq!((number, &buf), (wanted, &record(wanted)));
+                                found += 1;
+                            }
+                            TailRead::Empty => std::thread::yield_now(),
+                            TailRead::Lapped { oldest } => assert!(oldest > wanted),
+                        },
+                        Seek::Lapped { oldest } => assert!(oldest > wanted),
+                        Seek::Ahead { next } => assert!(next <= wanted),
+                    }
+                }
+            })
+        })
+        .collect();
+    for number in 5..=records {
+        writer.append(&record(number));
+        writer.publish();
+        if number % 100 == 0 {
+            std::thread::yield_now();
+        }
+    }
+    seekers.into_iter().for_each(|seeker| seeker.join().expect("it finds what is there"));
+}
+
+#[test]
 fn records_as_long_as_a_segment_pass() {
     let (mut writer, handle) = small(2);
     let mut reader = handle.reader();
