@@ -33,7 +33,8 @@ fn a_load_resumes_after_kill_9_and_every_request_is_answered_once() {
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     let counts = &said["report"]["counts"];
     assert!(counts["reconnects"].as_u64().unwrap() >= 2, "{counts}");
-    assert!(counts["sent"].as_u64().unwrap() > 1_000, "{counts}");
+    // As many as the two kills waited for, however long the starts took.
+    assert!(counts["sent"].as_u64().unwrap() > 400, "{counts}");
     assert_eq!((&counts["answered"], &counts["unanswered"]), (&counts["sent"], &0.into()));
     assert_eq!(counts["answered_again"], 0, "{counts}");
     until("the node's last word", || node.status()["gateway"].is_object().then_some(()));
