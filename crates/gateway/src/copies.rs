@@ -7,7 +7,7 @@
 //!
 //! INVARIANT: a stream that is not behind has had every record of its feed and port.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use weir_door::ConnectionId;
 use weir_door::fixed_map::FixedMap;
@@ -22,7 +22,7 @@ pub(super) const ALL: usize = 0;
 const ALL_FACTOR: usize = 4;
 
 /// The identity of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct StreamKey {
     pub(super) feed: usize,
     pub(super) port: usize,
@@ -78,6 +78,8 @@ pub(super) struct Copies {
     retained: usize,
     stream_count: usize,
     behind: VecDeque<StreamKey>,
+    /// The streams for which the history has a request.
+    asking: BTreeSet<StreamKey>,
 }
 
 impl Copies {
@@ -91,6 +93,7 @@ impl Copies {
             retained,
             stream_count: 0,
             behind: VecDeque::new(),
+            asking: BTreeSet::new(),
         };
         copies.add_feed(FirmId::NONE, retained.saturating_mul(ALL_FACTOR));
         copies
@@ -212,9 +215,28 @@ impl Copies {
         self.behind.push_back(key);
     }
 
-    /// Returns the number of streams that are behind.
+    /// Returns the number of streams that are behind and can be served.
     pub(super) fn behind_count(&self) -> usize {
         self.behind.len()
+    }
+
+    /// Returns the number of streams for which the history has a request.
+    pub(super) fn asking_count(&self) -> usize {
+        self.asking.len()
+    }
+
+    /// Returns true while the history has a request for a stream.
+    pub(super) fn asks_history(&self, key: StreamKey) -> bool {
+        self.asking.contains(&key)
+    }
+
+    /// Records that the history has a request for a stream, or has answered it.
+    pub(super) fn set_asking(&mut self, key: StreamKey, is_asking: bool) {
+        if is_asking {
+            self.asking.insert(key);
+        } else {
+            self.asking.remove(&key);
+        }
     }
 
     /// Returns the number of streams.

@@ -9,6 +9,8 @@ weir_runtime::figures! {
         counter requests,
         /// Reports sent.
         counter reports,
+        /// Requests to the thread that reads old events from files.
+        counter history_requests,
         /// Rejects sent without an event.
         counter rejects,
         /// Unreadable messages.

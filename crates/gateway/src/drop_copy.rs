@@ -5,6 +5,7 @@
 //! together at a limited number of records per cycle, and nothing waits for it. A stream that falls
 //! behind the retained records is ended with the record from which it can begin again.
 
+use weir_partition::event_reader::PastRead;
 use weir_partition::lineage::{ReaderPosition, Verdict};
 use weir_types::{CopyNo, Epoch, FirmId, Nanos, Reason, Role, SessionId, Switch};
 use weir_wire::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
@@ -34,7 +35,12 @@ pub(super) struct Copied<'a> {
 impl Copied<'_> {
     /// Appends the copy's head and its report. Stage times are omitted, so that a copy has the
     /// same bytes whenever it is sent.
-    fn put(&self, stream: &CopyStream, owner_firm_id: FirmId, connection: &mut Connection) {
+    pub(super) fn put(
+        &self,
+        stream: &CopyStream,
+        owner_firm_id: FirmId,
+        connection: &mut Connection,
+    ) {
         let head = ReportCopy {
             copy_no: CopyNo(self.record_no),
             previous_copy_no: CopyNo(stream.previous),
@@ -252,6 +258,7 @@ impl Gateway {
                 stream.past = None;
                 return sent;
             }
+            let previous = stream.previous;
             let Some(connection) = self.connections.get_mut(stream.connection) else { return sent };
             if *steps_left == 0 || !connection.has_room(self.config.output_len_max) {
                 self.copies.still_behind(key);
@@ -259,29 +266,30 @@ impl Gateway {
             }
             let events = &self.ports[key.port].events;
             let past = stream.past.get_or_insert_with(|| Box::new(events.past()));
-            let record_no = index.get(stream.next_place);
-            let record = record_no.and_then(|no| past.read_at(no, &mut self.old_record));
-            let (Some(record_no), Some(record)) = (record_no, record) else {
+            let Some(record_no) = index.get(stream.next_place) else {
                 self.cut_stream(key, now);
                 return sent;
             };
-            let past_event = EventRecord::new(record);
-            let address = past_event.address().expect("only addressed events are in a feed");
-            let owner = self.sessions.get(address.session_id).and_then(|owner| owner.feed);
-            let owner_firm_id = owner.map_or(FirmId::NONE, |feed| self.copies.firm_of(feed));
-            let Some((_, stream)) = self.copies.stream(key) else { return sent };
-            let event = Copied { record_no, event: &past_event, address: &address };
-            event.put(stream, owner_firm_id, connection);
-            let steps = if sent == 0 { SEEK_STEPS } else { record_no - stream.previous };
+            let mut record = std::mem::take(&mut self.old_record);
+            let is_found = past.read_in_memory(record_no, &mut record) == PastRead::Found;
+            if is_found {
+                self.put_old_copy(key, record_no, &record, now);
+            }
+            self.old_record = record;
+            if !is_found {
+                if !self.ask_for_copies(key) {
+                    self.copies.still_behind(key);
+                }
+                return sent;
+            }
+            let steps = if sent == 0 { SEEK_STEPS } else { record_no - previous };
             *steps_left = steps_left.saturating_sub(steps);
-            stream.sent(record_no, now);
             sent += 1;
-            self.flush_list.add(connection);
         }
     }
 
     /// Ends a stream that was behind for longer than records are retained.
-    fn cut_stream(&mut self, key: StreamKey, now: Nanos) {
+    pub(super) fn cut_stream(&mut self, key: StreamKey, now: Nanos) {
         self.end_stream(key);
         let state = self.state_of(key, Reason::SlowConsumer);
         let Some(session) = self.sessions.get_mut(key.session_id) else { return };

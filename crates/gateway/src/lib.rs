@@ -22,6 +22,7 @@ mod intake;
 mod lines;
 mod logon;
 pub mod newcomers;
+mod old_records;
 mod opening;
 pub mod plant;
 mod protocol;
@@ -60,6 +61,7 @@ use copies::Copies;
 use fairness::{ARRIVALS_MAX, Fairness};
 use lines::Lines;
 use newcomers::{Arrival, NewcomersPort};
+use old_records::OldReader;
 use plant::Plant;
 use protocol::EventRecord;
 use sessions::{BehindList, Sessions};
@@ -70,6 +72,7 @@ use weir_door::reader_rings::DeliveryPort;
 use weir_door::reception::Reception;
 use weir_partition::event_reader::EventReader;
 use weir_partition::handoff::{PartitionPort, StageStamps};
+use weir_partition::history::HistoryPort;
 use weir_partition::lineage::{Lineage, PassedEnds};
 use weir_partition::stage_clock::StageClock;
 use weir_runtime::Agent;
@@ -134,6 +137,8 @@ struct Port {
     handed_over: bool,
     /// Lost sessions that wait for room in the ring.
     losses: VecDeque<SessionLost>,
+    /// True while the history has a request for its events.
+    asks_history: bool,
 }
 
 /// A gateway's parts for one partition.
@@ -183,6 +188,8 @@ pub struct Gateway {
     poll: Poll,
     poll_events: Events,
     newcomers: Option<NewcomersPort>,
+    /// Reads records that are no longer in memory.
+    history: Option<HistoryPort<OldReader>>,
     connections: Connections,
     buffers: ReadBuffers,
     /// Connections with sessions that have input, and those without sessions.
@@ -235,6 +242,7 @@ impl Gateway {
                 answered: 0,
                 handed_over: false,
                 losses: VecDeque::new(),
+                asks_history: false,
             })
             .collect();
         let first_records = ports.iter().map(|port| port.events.next_record()).collect();
@@ -242,6 +250,7 @@ impl Gateway {
             poll,
             poll_events: Events::with_capacity(1024),
             newcomers: None,
+            history: None,
             connections: Connections::default(),
             buffers: ReadBuffers::default(),
             read_list: ReadList::default(),
@@ -476,7 +485,8 @@ impl Gateway {
         self.counters.api_keys_checked = checks.api_keys;
         self.counters.signatures_checked = checks.signatures;
         self.counters.copy_streams = self.copies.stream_count() as u64;
-        self.counters.copy_streams_behind = self.copies.behind_count() as u64;
+        self.counters.copy_streams_behind =
+            (self.copies.behind_count() + self.copies.asking_count()) as u64;
         self.counters.sessions = self.sessions.logged_on_count() as u64;
         let Some(mut status) = free(&self.status) else { return };
         status.counters.clone_from(&self.counters);
@@ -550,6 +560,7 @@ impl Agent for Gateway {
         let has_orders = done > 0;
         self.submit_losses();
         self.wake_partitions();
+        done += self.take_history(now);
         done += self.pump_events(now);
         // A session whose key was replaced gets no page with changes from after that.
         self.end_lost_sessions(now);

@@ -4,7 +4,7 @@
 //! reads too slowly, falls behind; it is caught up from the log, a limited number of events per
 //! cycle, and meanwhile does not delay the others.
 
-use weir_partition::event_reader::ReadEvent;
+use weir_partition::event_reader::{PastRead, ReadEvent};
 use weir_partition::handoff::{Feedback, StageStamps};
 use weir_probe::Point;
 use weir_types::{Nanos, Position, Reason};
@@ -19,10 +19,15 @@ use super::{Gateway, Port};
 
 /// The number of events taken from one partition in one cycle.
 const EVENTS_MAX: usize = 1024;
-/// The number of old events sent to one session in one cycle.
+/// The work on old events of one session in one cycle: an event that follows the one before in
+/// memory is 1, one that has to be found is [`SEEK_WORK`].
 const CATCH_UP_MAX: usize = 256;
-/// The number of old events after which no other session is caught up in the same cycle.
-const CATCH_UP_ALL_MAX: usize = 768;
+/// The work on old events after which no other session is caught up in the same cycle.
+pub(super) const CATCH_UP_ALL_MAX: usize = 768;
+/// The work of finding an event in memory.
+const SEEK_WORK: usize = 16;
+/// The number of records between two events up to which the second one follows the first.
+const NEAR: u64 = 8;
 
 impl Gateway {
     /// Records the first retained event of a partition when the oldest are deleted.
@@ -32,10 +37,11 @@ impl Gateway {
         if first == 1 {
             return;
         }
-        let record = events.read_at(first, &mut self.old_record);
-        // Without any record the positions of the deleted ones are unknown.
-        let begin = record
-            .map_or(Position(u64::MAX), |record| Position(EventRecord::new(record).position()));
+        let begin = match events.read_at(first, &mut self.old_record) {
+            PastRead::Found => Position(EventRecord::new(&self.old_record).position()),
+            // Without any record the positions of the deleted ones are unknown.
+            PastRead::Missing | PastRead::Deleted => Position(u64::MAX),
+        };
         lineage.begins_at(begin);
     }
 
@@ -59,9 +65,11 @@ impl Gateway {
                         done += 1;
                     }
                     ReadEvent::UpToDate => {}
+                    ReadEvent::Missing if plant::is(Plant::MissingTakenForEnd) => {}
+                    ReadEvent::Missing => self.ask_for_events(port),
                 }
                 self.record = record;
-                if read == ReadEvent::UpToDate {
+                if matches!(read, ReadEvent::UpToDate | ReadEvent::Missing) {
                     break;
                 }
             }
@@ -183,27 +191,29 @@ impl Gateway {
         self.connections.put_back(connection.id, connection);
     }
 
-    /// Sends missed events to sessions that are behind; returns the number of events.
+    /// Sends missed events to sessions that are behind; returns the work done.
     pub(super) fn catch_up(&mut self, now: Nanos) -> usize {
-        let mut sent = 0;
+        let mut work = 0;
         for _ in 0..self.behind.len() {
-            if sent >= CATCH_UP_ALL_MAX {
+            if work >= CATCH_UP_ALL_MAX {
                 break;
             }
             let Some(behind) = self.behind.pop_front() else { break };
             if let Some(session) = self.sessions.get_mut(behind.session_id) {
                 session.streams[behind.port].is_listed = false;
             }
-            sent += self.catch_up_one(behind, now);
+            work += self.catch_up_one(behind, now);
         }
-        sent
+        work
     }
 
+    /// Sends missed events that are in memory to a session, and asks for others; returns the work.
     fn catch_up_one(&mut self, behind: Behind, now: Nanos) -> usize {
         let Some(session) = self.sessions.get_mut(behind.session_id) else { return 0 };
         let Some(id) = session.connection else { return 0 };
         let Some(connection) = self.connections.get_mut(id) else { return 0 };
-        let mut sent = 0;
+        let (mut sent, mut work, mut last) = (0, 0, 0);
+        let mut lacks_records = false;
         let stream = &mut session.streams[behind.port];
         while let Some(record_no) = stream.next_record() {
             if !connection.has_room(self.config.output_len_max) {
@@ -211,29 +221,45 @@ impl Gateway {
                 connection.catches_up_later = true;
                 break;
             }
-            if sent == CATCH_UP_MAX {
+            if work >= CATCH_UP_MAX {
                 self.behind.add(behind, stream);
                 break;
             }
-            let events = &mut self.ports[behind.port].events;
-            let Some(record) = record_no.and_then(|no| events.read_at(no, &mut self.old_record))
-            else {
+            let Some(record_no) = record_no else {
                 // Behind for longer than events are retained: the session has to log on again and
                 // then learns from where it can resume.
                 session.ending = Some(Reason::SlowConsumer);
                 self.lost_sessions.push(behind.session_id);
                 break;
             };
-            connection.put_report(&EventRecord::new(record), StageTimes::default());
+            let events = &mut self.ports[behind.port].events;
+            work += if record_no - last <= NEAR { 1 } else { SEEK_WORK };
+            last = record_no;
+            if events.read_in_memory(record_no, &mut self.old_record) != PastRead::Found {
+                lacks_records = true;
+                break;
+            }
+            let record = EventRecord::new(&self.old_record);
+            connection.put_report(&record, StageTimes::default());
             stream.sent_one();
             sent += 1;
         }
         if sent > 0 {
             session.said_at = now;
-            self.counters.reports += sent as u64;
+            self.counters.reports += sent;
             self.flush_list.add(connection);
         }
-        sent
+        if lacks_records && !self.ask_for_session(behind) {
+            self.try_again(behind);
+        }
+        work
+    }
+
+    /// Lists a stream whose request found no room.
+    fn try_again(&mut self, behind: Behind) {
+        if let Some(session) = self.sessions.get_mut(behind.session_id) {
+            self.behind.add(behind, &mut session.streams[behind.port]);
+        }
     }
 
     /// Continues catching up the sessions of a connection that has room again.

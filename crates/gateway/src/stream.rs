@@ -51,6 +51,8 @@ pub struct Stream {
     last_request_no: RequestNo,
     /// True while it is in the gateway's list of streams that are behind.
     pub(super) is_listed: bool,
+    /// True while the history has a request for it.
+    pub(super) asks_history: bool,
     /// True when `oldest` is known: for a log whose beginning is deleted, only the first event
     /// shows it.
     started: bool,
@@ -73,6 +75,7 @@ impl Stream {
             next_to_send: next_event_no,
             last_request_no,
             is_listed: false,
+            asks_history: false,
             started: true,
         }
     }
@@ -84,7 +87,8 @@ impl Stream {
     pub fn agree(&mut self, next_event_no: EventNo, last_request_no: RequestNo) {
         if self.records.is_empty() {
             let begun = Stream::starting_at(next_event_no, last_request_no);
-            *self = Stream { is_listed: self.is_listed, ..begun };
+            let Stream { is_listed, asks_history, .. } = *self;
+            *self = Stream { is_listed, asks_history, ..begun };
         }
         assert_eq!(self.next_event_no(), next_event_no, "the event log and the engine disagree");
         self.last_request_no = self.last_request_no.max(last_request_no);
@@ -98,7 +102,8 @@ impl Stream {
         let event_no = event.event_no;
         if !self.started {
             let begun = Stream::starting_at(event_no, self.last_request_no);
-            *self = Stream { is_listed: self.is_listed, ..begun };
+            let Stream { is_listed, asks_history, .. } = *self;
+            *self = Stream { is_listed, asks_history, ..begun };
         }
         assert_eq!(event_no, self.next_event_no(), "an event's number is not the next one");
         if self.records.len() == RETAINED_EVENTS_MAX {
@@ -130,6 +135,14 @@ impl Stream {
         }
         let index = self.next_to_send.0.checked_sub(self.oldest.0);
         Some(index.and_then(|index| self.records.get(usize::try_from(index).ok()?).copied()))
+    }
+
+    /// Returns the records of the next events to send, at most `max` of them.
+    #[must_use]
+    pub fn next_records(&self, max: usize) -> Vec<u64> {
+        let sent = self.next_to_send.0.saturating_sub(self.oldest.0);
+        let sent = usize::try_from(sent).expect("as many as are retained");
+        self.records.range(sent.min(self.records.len())..).take(max).copied().collect()
     }
 
     /// Checks that the stream can resume at `event_no` for a client that received the event before

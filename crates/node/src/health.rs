@@ -113,6 +113,9 @@ impl Health {
             if figures.counters.is_log_full.load(Ordering::Relaxed) {
                 why.push(format!("the log of partition {id} has no room on its disk"));
             }
+            if let Some(error) = figures.shadow_error() {
+                why.push(format!("the shadow of partition {id} does not get on: {error}"));
+            }
         }
         for (trouble, is_there) in &self.watched().troubles {
             if is_there.load(Ordering::Relaxed) {

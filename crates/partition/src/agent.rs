@@ -8,8 +8,8 @@
 //! own pace. The partition stops taking commands only when too many wait for the log.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_engine::{Engine, EventSink};
 use weir_log::tail::TailWriter;
@@ -57,6 +57,14 @@ weir_runtime::figures! {
         /// Definitions of the control log that the partition's limits or rules refused; it
         /// continues without them.
         counter imports_refused,
+        /// The newest event that the shadow has given to the event log's files.
+        gauge event_in_files,
+        /// The newest event that a reader has waited for in the files; zero for none.
+        gauge event_wanted_in_files,
+        /// True while the shadow cannot write events or snapshots.
+        flag is_shadow_stuck as "shadow_stuck",
+        /// Failed tries of the shadow to write events or a snapshot.
+        counter shadow_failures,
     }
 }
 
@@ -73,6 +81,8 @@ pub struct PartitionFigures {
     pub snapshot_position: AtomicU64,
     /// The hash of the engine's whole state at that position.
     pub snapshot_state: AtomicU64,
+    /// The error that keeps the shadow from its work; empty when there is none.
+    shadow_error: Mutex<String>,
 }
 
 impl PartitionFigures {
@@ -82,6 +92,23 @@ impl PartitionFigures {
         self.snapshot_position.store(0, Ordering::Release);
         self.snapshot_state.store(state, Ordering::Release);
         self.snapshot_position.store(position.0, Ordering::Release);
+    }
+
+    /// Publishes the error that keeps the shadow from its work, or `None` when it works again.
+    pub fn tell_shadow_error(&self, error: Option<&dyn std::fmt::Display>) {
+        let mut text = self.shadow_error.lock().unwrap_or_else(PoisonError::into_inner);
+        text.clear();
+        if let Some(error) = error {
+            *text = error.to_string();
+        }
+        self.counters.is_shadow_stuck.store(error.is_some(), Ordering::Relaxed);
+    }
+
+    /// Returns the error that keeps the shadow from its work, if there is one.
+    #[must_use]
+    pub fn shadow_error(&self) -> Option<String> {
+        let text = self.shadow_error.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(text.clone()).filter(|text| !text.is_empty())
     }
 
     /// Returns the last snapshot's position and the hash of its state; `None` before the first, and

@@ -5,22 +5,27 @@
 //! sequence of records, and in it the ends of epochs: those of the log's history while it reads the
 //! history, later ones as they come.
 //!
+//! A record that was overwritten and that the files do not have yet is *missing*, which is not the
+//! end of the records: the shadow is told that a reader waits for it
+//! ([`TailHandle::want_in_files`]). A reader whose thread must not wait for a disk has no files: its
+//! user gets such records from the history's thread ([`crate::history`]).
+//!
 //! INVARIANT: all records of an ended epoch's surviving part are returned before its end, and all
 //! others after it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use weir_io::{Disk, DiskError, ThreadDisk};
+use weir_io::{Disk, DiskError};
 use weir_log::tail::{EpochChange, EpochCursor, Seek, TailHandle, TailRead, TailReader};
-use weir_log::{Entry, LogError, LogReader, SegmentKind};
 use weir_types::{Epoch, Epochs, Position};
 use weir_wire::frame::parse_message;
 
-/// The number of records of the files up to which a reader steps over them instead of seeking.
-const STEPS_MAX: u64 = 50_000;
-/// The same limit for the tail: a step copies the record, a seek reads only its header.
-const TAIL_STEPS_MAX: u64 = 256;
+use crate::event_files::{EventFiles, FileRead, OpenFiles};
+use crate::history::PastRecords;
+
+/// The number of records up to which a cursor in the tail steps over them instead of seeking: a
+/// step copies the record, a seek walks over the headers of a block.
+const TAIL_STEPS_MAX: u64 = 8;
 
 /// The result of reading an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +37,35 @@ pub enum ReadEvent {
     EpochEnded(EpochChange),
     /// No new record.
     UpToDate,
+    /// The next record exists, but is no longer in memory, and not in the files yet. The user asks
+    /// again later.
+    Missing,
+}
+
+/// The place of a record that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum PastRead {
+    /// In the user's buffer.
+    Found,
+    /// No longer in memory, and not in the files yet, or not read from them.
+    Missing,
+    /// Deleted.
+    Deleted,
+}
+
+/// The result of looking for the next record.
+enum Found {
+    Record,
+    UpToDate,
+    Missing,
 }
 
 /// A reader of one partition's events.
 pub struct EventReader {
     handle: TailHandle,
     tail: TailReader,
-    files: FileEvents,
+    files: BehindTail,
     /// A second cursor, for old records.
     past: PastEvents,
     epochs: EpochCursor,
@@ -49,11 +76,18 @@ pub struct EventReader {
     is_held: bool,
 }
 
+/// The source of records that the tail no longer has.
+enum BehindTail {
+    Files(EventFiles),
+    /// The records that the history's thread has read.
+    History(PastRecords),
+}
+
 /// A cursor over records that already exist: in the tail, or in the files before it.
 pub struct PastEvents {
     handle: TailHandle,
     tail: TailReader,
-    files: FileEvents,
+    files: EventFiles,
     /// The number of ended epochs after which `tail` and `files` were opened.
     epoch_changes: u64,
 }
@@ -62,7 +96,7 @@ impl EventReader {
     /// Returns a reader whose first record is `first`; the files are in `dir`.
     #[must_use]
     pub fn new(tail: &TailHandle, dir: PathBuf, first: u64) -> EventReader {
-        EventReader::on_disk(tail, move || ThreadDisk::open(&dir, None), first)
+        EventReader::on_disk(tail, move || weir_io::ThreadDisk::open(&dir, None), first)
     }
 
     /// Returns a reader whose first record is `first`; `open` opens the disk of the files.
@@ -72,17 +106,13 @@ impl EventReader {
         open: impl Fn() -> Result<D, DiskError> + Send + Sync + 'static,
         first: u64,
     ) -> EventReader {
-        let open: OpenFiles = Arc::new(move |from: Position| {
-            let reader = LogReader::open(open().ok()?, SegmentKind::Event, from).ok()?;
-            let reader: Box<dyn Entries> = Box::new(reader);
-            Some(reader)
-        });
+        let files = EventFiles::new(OpenFiles::on_disk(open));
         let (reader, epochs) = tail.reader_with_epochs();
         EventReader {
             handle: tail.clone(),
             tail: reader,
-            files: FileEvents::new(open.clone()),
-            past: PastEvents::new(tail.clone(), open),
+            past: PastEvents::new(tail.clone(), files.another()),
+            files: BehindTail::Files(files),
             epochs,
             next: first,
             in_tail: false,
@@ -94,7 +124,7 @@ impl EventReader {
     /// Returns an independent cursor for old records.
     #[must_use]
     pub fn past(&self) -> PastEvents {
-        PastEvents::new(self.handle.clone(), self.files.open.clone())
+        PastEvents::new(self.handle.clone(), self.past.files.another())
     }
 
     /// Returns the number of the next record.
@@ -136,8 +166,12 @@ impl EventReader {
             if let Some(change) = self.epochs.pass(self.next) {
                 return self.tell(change);
             }
-            if !self.is_held && !self.read_next(into) {
-                return ReadEvent::UpToDate;
+            if !self.is_held {
+                match self.read_next(into) {
+                    Found::Record => {}
+                    Found::UpToDate => return ReadEvent::UpToDate,
+                    Found::Missing => return ReadEvent::Missing,
+                }
             }
             if self.is_held {
                 std::mem::swap(&mut self.held, into);
@@ -160,7 +194,7 @@ impl EventReader {
     }
 
     /// Copies the next record into `into` and returns its number, for a view that has nothing to do
-    /// with epochs. `None` when there is no new record.
+    /// with epochs. `None` when there is no new record, or it is missing.
     ///
     /// # Panics
     /// When records that were returned became void: the process must recover from its log.
@@ -169,14 +203,45 @@ impl EventReader {
             match self.next(into) {
                 ReadEvent::Record(number) => return Some(number),
                 ReadEvent::EpochEnded(change) => assert_kept(&change),
-                ReadEvent::UpToDate => return None,
+                ReadEvent::UpToDate | ReadEvent::Missing => return None,
             }
         }
     }
 
-    /// Copies record `wanted` into `into`; `None` when it is not retained.
-    pub fn read_at<'a>(&mut self, wanted: u64, into: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    /// Copies record `wanted` into `into`.
+    pub fn read_at(&mut self, wanted: u64, into: &mut Vec<u8>) -> PastRead {
         self.past.read_at(wanted, into)
+    }
+
+    /// Copies record `wanted` into `into` if the tail has it; never reads files.
+    pub fn read_in_memory(&mut self, wanted: u64, into: &mut Vec<u8>) -> PastRead {
+        self.past.read_in_memory(wanted, into)
+    }
+
+    /// Reads no files from now on: records that the tail has no more are missing until the history's
+    /// thread has brought them ([`EventReader::supply`]).
+    pub fn leave_files(&mut self) {
+        self.files = BehindTail::History(PastRecords::default());
+    }
+
+    /// Takes records that the history's thread has read, if the next one is among them.
+    pub fn supply(&mut self, records: PastRecords) {
+        if let BehindTail::History(supplied) = &mut self.files {
+            *supplied = records;
+        }
+    }
+
+    /// Returns the number of epochs that ended while the tail was written. Records that were read
+    /// before the last end may be void.
+    #[must_use]
+    pub fn epoch_changes(&self) -> u64 {
+        self.handle.epoch_changes()
+    }
+
+    /// Returns the newest record that a reader has waited for in the files; zero for none.
+    #[must_use]
+    pub fn wanted_in_files(&self) -> u64 {
+        self.handle.wanted_in_files()
     }
 
     /// Takes over the epochs that ended meanwhile; true when there are any. What was opened before
@@ -187,7 +252,10 @@ impl EventReader {
             return false;
         }
         self.tail = self.handle.reader();
-        self.files.reader = None;
+        match &mut self.files {
+            BehindTail::Files(files) => files.forget(),
+            BehindTail::History(supplied) => *supplied = PastRecords::default(),
+        }
         (self.in_tail, self.is_held) = (false, false);
         true
     }
@@ -199,28 +267,41 @@ impl EventReader {
         ReadEvent::EpochEnded(change)
     }
 
-    /// Copies record `next` into `into`; false when there is none.
-    fn read_next(&mut self, into: &mut Vec<u8>) -> bool {
-        if !self.in_tail && !self.enter_tail() {
-            return self.files.read_at(self.next, into).is_some();
+    /// Copies record `next` into `into`.
+    fn read_next(&mut self, into: &mut Vec<u8>) -> Found {
+        if !self.in_tail {
+            match self.tail.seek(self.next) {
+                Seek::Done => self.in_tail = true,
+                Seek::Lapped { .. } => return self.read_behind_tail(into),
+                // The reader is ahead of the log.
+                Seek::Ahead { .. } => return Found::UpToDate,
+            }
         }
         match self.tail.next(into) {
             TailRead::Record(record) => {
                 assert_eq!(record, self.next, "the tail's records are dense");
-                true
+                Found::Record
             }
-            TailRead::Empty => false,
+            TailRead::Empty => Found::UpToDate,
             TailRead::Lapped { .. } => {
                 self.in_tail = false;
-                self.files.read_at(self.next, into).is_some()
+                self.read_behind_tail(into)
             }
         }
     }
 
-    /// Enters the tail if the next record is there.
-    fn enter_tail(&mut self) -> bool {
-        self.in_tail = self.tail.seek(self.next) == Seek::Done;
-        self.in_tail
+    /// Copies record `next`, which the tail has no more. A deleted record is missing for ever: the
+    /// view cannot go on, and the node says that it waits.
+    fn read_behind_tail(&mut self, into: &mut Vec<u8>) -> Found {
+        let found = match &mut self.files {
+            BehindTail::Files(files) => files.read_at(self.next, into) == FileRead::Found,
+            BehindTail::History(supplied) => supplied.take(self.next, into),
+        };
+        if found {
+            return Found::Record;
+        }
+        self.handle.want_in_files(self.next);
+        Found::Missing
     }
 }
 
@@ -241,9 +322,15 @@ fn position_of(record: &[u8]) -> Position {
 }
 
 impl PastEvents {
-    fn new(handle: TailHandle, open: OpenFiles) -> PastEvents {
+    fn new(handle: TailHandle, files: EventFiles) -> PastEvents {
         let epoch_changes = handle.epoch_changes();
-        PastEvents { tail: handle.reader(), files: FileEvents::new(open), handle, epoch_changes }
+        PastEvents { tail: handle.reader(), files, handle, epoch_changes }
+    }
+
+    /// Returns the number of epochs that ended while the tail was written.
+    #[must_use]
+    pub fn epoch_changes(&self) -> u64 {
+        self.handle.epoch_changes()
     }
 
     /// Returns true when record `wanted` is in memory.
@@ -252,82 +339,40 @@ impl PastEvents {
         self.handle.reader().seek(wanted) == Seek::Done
     }
 
-    /// Copies record `wanted` into `into`; `None` when it is not retained.
-    pub fn read_at<'a>(&mut self, wanted: u64, into: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    /// Copies record `wanted` into `into`.
+    pub fn read_at(&mut self, wanted: u64, into: &mut Vec<u8>) -> PastRead {
+        if self.read_in_memory(wanted, into) == PastRead::Found {
+            return PastRead::Found;
+        }
+        match self.files.read_at(wanted, into) {
+            FileRead::Found => PastRead::Found,
+            FileRead::Deleted => PastRead::Deleted,
+            FileRead::Missing => {
+                self.handle.want_in_files(wanted);
+                PastRead::Missing
+            }
+        }
+    }
+
+    /// Copies record `wanted` into `into` if the tail has it; never reads files.
+    pub fn read_in_memory(&mut self, wanted: u64, into: &mut Vec<u8>) -> PastRead {
         let epoch_changes = self.handle.epoch_changes();
         if epoch_changes != self.epoch_changes {
-            (self.tail, self.files.reader) = (self.handle.reader(), None);
+            self.tail = self.handle.reader();
+            self.files.forget();
             self.epoch_changes = epoch_changes;
         }
         let distance = wanted.checked_sub(self.tail.next_record());
         if distance.is_none_or(|distance| distance > TAIL_STEPS_MAX)
             && self.tail.seek(wanted) != Seek::Done
         {
-            return self.files.read_at(wanted, into);
+            return PastRead::Missing;
         }
         loop {
             match self.tail.next(into) {
-                TailRead::Record(record) if record == wanted => return Some(into),
+                TailRead::Record(record) if record == wanted => return PastRead::Found,
                 TailRead::Record(_) => {}
-                TailRead::Empty => return None,
-                TailRead::Lapped { .. } => return self.files.read_at(wanted, into),
-            }
-        }
-    }
-}
-
-/// The entries of the event log's files, on any disk.
-trait Entries: Send {
-    fn next_position(&self) -> Position;
-    fn next_entry(&mut self) -> Result<Option<Entry<'_>>, LogError>;
-}
-
-impl<D: Disk + Send> Entries for LogReader<D> {
-    fn next_position(&self) -> Position {
-        LogReader::next_position(self)
-    }
-
-    fn next_entry(&mut self) -> Result<Option<Entry<'_>>, LogError> {
-        LogReader::next_entry(self)
-    }
-}
-
-/// Opens the event log's files at a record.
-type OpenFiles = Arc<dyn Fn(Position) -> Option<Box<dyn Entries>> + Send + Sync>;
-
-/// A cursor in the event log's files.
-struct FileEvents {
-    open: OpenFiles,
-    reader: Option<Box<dyn Entries>>,
-}
-
-impl FileEvents {
-    fn new(open: OpenFiles) -> FileEvents {
-        FileEvents { open, reader: None }
-    }
-
-    /// Copies record `wanted` into `into`; `None` when the files do not have it.
-    fn read_at<'a>(&mut self, wanted: u64, into: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-        let at = self.reader.as_ref().map(|reader| reader.next_position().0);
-        let near = at.is_some_and(|at| at <= wanted && wanted - at <= STEPS_MAX);
-        if !near {
-            self.reader = (self.open)(Position(wanted));
-        }
-        let reader = self.reader.as_mut()?;
-        loop {
-            match reader.next_entry() {
-                Ok(Some(entry)) if entry.position.0 == wanted => {
-                    into.clear();
-                    into.extend_from_slice(entry.bytes);
-                    return Some(into);
-                }
-                Ok(Some(_)) => {}
-                Ok(None) => return None,
-                Err(error) => {
-                    tracing::error!(%error, "the event log cannot be read");
-                    self.reader = None;
-                    return None;
-                }
+                TailRead::Empty | TailRead::Lapped { .. } => return PastRead::Missing,
             }
         }
     }

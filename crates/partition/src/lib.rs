@@ -7,7 +7,8 @@
 //! * [`handoff`]: the rings between a partition and the sources of its commands.
 //!   [`control_import`]: the source that imports the control log's definitions.
 //! * [`shadow`], [`shadow_agent`]: the engine behind the partition that takes its snapshots.
-//! * [`event_reader`]: a view's cursor in the events. [`lineage`]: the epochs of a partition and
+//! * [`event_reader`]: a view's cursor in the events, in memory or in the files ([`event_files`]);
+//!   [`history`]: the thread that reads files for a reader that must not wait. [`lineage`]: the epochs of a partition and
 //!   the surviving part of each. [`stage_clock`]: stage stamps as times.
 //!
 //! INVARIANT: no reader of a partition's events can make the partition wait.
@@ -15,9 +16,11 @@
 pub mod agent;
 pub mod control_import;
 pub mod dirs;
+pub mod event_files;
 pub mod event_reader;
 pub mod formats;
 pub mod handoff;
+pub mod history;
 pub mod lineage;
 pub mod recovery;
 pub mod shadow;

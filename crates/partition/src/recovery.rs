@@ -271,7 +271,12 @@ impl RecoveredPartition {
             keep: settings.snapshots_kept,
         });
         let every_commands = settings.snapshot_every_commands;
-        let shadow = ShadowAgent::new(shadow, self.figures.clone(), every_commands);
+        let shadow = ShadowAgent::new(
+            shadow,
+            self.figures.clone(),
+            self.tail_handle.clone(),
+            every_commands,
+        );
         let partition = ForPartition {
             partition_id: self.partition_id,
             engine: self.engine,

@@ -38,7 +38,8 @@ pub struct ShadowParts<C, E, S> {
 /// Opens the directory of a command log for reading.
 pub type OpenCommands<C> = Box<dyn FnMut() -> Result<C, DiskError> + Send>;
 
-/// The reason why a shadow cannot continue.
+/// The reason why a shadow cannot continue now. Its state is that before the failed step, and it
+/// may try again.
 #[derive(Debug, Error)]
 pub enum ShadowError {
     /// The event log failed.
@@ -87,6 +88,17 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
     #[must_use]
     pub fn position(&self) -> Position {
         self.parts.engine.position()
+    }
+
+    /// Returns the number of events that the event log has been given.
+    #[must_use]
+    pub fn event_count(&self) -> u64 {
+        self.parts.event_count
+    }
+
+    /// Opens the command log again before the next command, after an error.
+    pub fn reopen(&mut self) {
+        self.reader = None;
     }
 
     /// Returns the position of the newest snapshot, or the shadow's first position.

@@ -1,10 +1,15 @@
 //! The shadow engine's duty cycle: follows the log and takes a snapshot when one is due.
+//!
+//! Nobody waits for the shadow but a reader of events that the tail has overwritten, and for that
+//! one it hurries. An error that is not the end of its files is tried again: until then the node is
+//! not ready, because readers may lack events that only the shadow writes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_io::{RealDisk, ThreadDisk};
-use weir_probe::thread::{Share, ask_for};
+use weir_io::{Disk, RealDisk, ThreadDisk};
+use weir_log::tail::TailHandle;
+use weir_probe::thread::{Share, ask_for, can_ask_back};
 use weir_runtime::Agent;
 use weir_types::{Nanos, Position};
 
@@ -15,44 +20,99 @@ use crate::PartitionFigures;
 const APPLY_MAX: usize = 512;
 /// The pause in nanoseconds before the log is polled again when there was nothing new.
 const LOOK_INTERVAL: u64 = 10_000_000;
-/// The shadow's scheduling class: snapshots are not urgent, so it gets idle time only.
-pub const SHARE: Share = Share::Leftover;
-/// The scheduling class of a shadow that is too far behind.
-const HURRYING_SHARE: Share = Share::Fair { niceness: 10 };
+/// The same pause while a reader waits for the files.
+const LOOK_INTERVAL_WANTED: u64 = 1_000_000;
+/// The pause in nanoseconds after a failure before the next try: 100 ms.
+const RETRY_INTERVAL: u64 = 100_000_000;
+/// The pause in nanoseconds before a snapshot is tried again that could not be written: 1 s.
+const SNAPSHOT_RETRY: u64 = 1_000_000_000;
+/// The scheduling class of a shadow that may not leave the idle class again.
+const MODEST_SHARE: Share = Share::Fair { niceness: 10 };
+
+/// Returns the shadow's scheduling class. Snapshots are not urgent, so it gets idle time only, if
+/// the system lets it take more when it has to hurry (`RLIMIT_NICE` at 20 or `CAP_SYS_NICE`). On
+/// busy cores a reader would else wait for it without an end.
+#[must_use]
+pub fn share() -> Share {
+    if can_ask_back() { Share::Leftover } else { MODEST_SHARE }
+}
+
+/// A reason to hurry, and the scheduling class for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hurry {
+    /// None: its usual class.
+    No,
+    /// It is a snapshot interval behind: the next start would have to apply the backlog.
+    Late,
+    /// A reader waits for events that only the shadow writes.
+    Wanted,
+}
+
+impl Hurry {
+    fn share(self) -> Share {
+        match self {
+            Hurry::No => share(),
+            Hurry::Late => MODEST_SHARE,
+            Hurry::Wanted => Share::Fair { niceness: 0 },
+        }
+    }
+}
+
+/// The work of the shadow that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    Events,
+    Snapshots,
+}
+
+impl Trouble {
+    fn word(self) -> &'static str {
+        match self {
+            Trouble::Events => "events in files",
+            Trouble::Snapshots => "snapshots",
+        }
+    }
+}
 
 /// A shadow over the node's files.
 pub type NodeShadow = Shadow<ThreadDisk, RealDisk, ThreadDisk>;
 
 /// The shadow engine's agent.
-pub struct ShadowAgent {
-    shadow: NodeShadow,
+pub struct ShadowAgent<C: Disk = ThreadDisk, E = RealDisk, S = ThreadDisk> {
+    shadow: Shadow<C, E, S>,
     figures: Arc<PartitionFigures>,
+    /// The events in memory, whose readers say what they lack.
+    tail: TailHandle,
     every_commands: u64,
     snapshot_at: u64,
+    /// The time before which a snapshot that failed is not tried again.
+    snapshot_due: Nanos,
     due: Nanos,
-    failed: bool,
-    hurries: bool,
+    troubles: Vec<Trouble>,
+    hurry: Hurry,
 }
 
-impl ShadowAgent {
-    /// Returns an agent that follows the partition with these figures and takes a snapshot every
-    /// `every_commands` commands.
+impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
+    /// Returns an agent that follows the partition with these figures and this tail, and takes a
+    /// snapshot every `every_commands` commands.
     #[must_use]
     pub fn new(
-        shadow: NodeShadow,
+        shadow: Shadow<C, E, S>,
         figures: Arc<PartitionFigures>,
+        tail: TailHandle,
         every_commands: u64,
-    ) -> ShadowAgent {
+    ) -> ShadowAgent<C, E, S> {
         let snapshot_at = shadow.position().0 + every_commands;
-        let due = Nanos(0);
         ShadowAgent {
             shadow,
             figures,
+            tail,
             every_commands,
             snapshot_at,
-            due,
-            failed: false,
-            hurries: false,
+            snapshot_due: Nanos(0),
+            due: Nanos(0),
+            troubles: Vec::new(),
+            hurry: Hurry::No,
         }
     }
 
@@ -60,101 +120,140 @@ impl ShadowAgent {
         let committed = Position(self.figures.counters.position.load(Ordering::Relaxed));
         let applied = self.shadow.follow(committed, APPLY_MAX, now)?;
         let position = self.shadow.position().0;
-        self.hurry_when_late(committed.0.saturating_sub(position));
-        if position >= self.snapshot_at {
-            self.snapshot_at = position + self.every_commands;
-            match self.shadow.snapshot() {
-                Ok(is_taken) => {
-                    if is_taken {
-                        let state = self.shadow.last_state();
-                        let taken = self.shadow.last_snapshot();
-                        self.figures.tell_snapshot(taken, state);
-                        let state = format!("{state:016x}");
-                        tracing::info!(position = taken.0, state, "snapshot taken");
-                    }
-                }
-                Err(ShadowError::Snapshot(error)) => {
-                    // Same as for a full disk: events are still written, and the snapshot is
-                    // retried.
-                    tracing::error!(position, %error, "no snapshot");
-                }
-                Err(error) => return Err(error),
-            }
+        let counters = &self.figures.counters;
+        counters.event_in_files.store(self.shadow.event_count(), Ordering::Relaxed);
+        counters.event_wanted_in_files.store(self.tail.wanted_in_files(), Ordering::Relaxed);
+        self.hurry_as_needed(committed.0.saturating_sub(position));
+        if position >= self.snapshot_at && now >= self.snapshot_due {
+            self.snapshot_due = Nanos(now.0 + SNAPSHOT_RETRY);
+            self.try_snapshot()?;
         }
         Ok(applied)
     }
 
-    /// Raises the shadow's priority when it is one snapshot interval behind. On busy cores a shadow
-    /// with idle time only could stay behind for ever, and the next start would have to apply the
-    /// backlog.
-    fn hurry_when_late(&mut self, behind: u64) {
-        let limit = if self.hurries { self.every_commands / 2 } else { self.every_commands };
-        let hurries = behind >= limit;
-        if hurries == self.hurries {
-            return;
+    /// Takes a snapshot. One that cannot be written is tried again, and events are written
+    /// meanwhile.
+    fn try_snapshot(&mut self) -> Result<(), ShadowError> {
+        match self.shadow.snapshot() {
+            Ok(true) => {
+                let (taken, state) = (self.shadow.last_snapshot(), self.shadow.last_state());
+                self.snapshot_at = taken.0 + self.every_commands;
+                self.figures.tell_snapshot(taken, state);
+                let state = format!("{state:016x}");
+                tracing::info!(position = taken.0, state, "snapshot taken");
+                self.ends(Trouble::Snapshots);
+            }
+            // The disk is full.
+            Ok(false) => {}
+            Err(error @ ShadowError::Snapshot(_)) => self.begins(Trouble::Snapshots, &error),
+            Err(error) => return Err(error),
         }
-        self.hurries = hurries;
-        let share = if hurries { HURRYING_SHARE } else { SHARE };
-        // Linux lets a thread leave the idle class only with RLIMIT_NICE at 20 or CAP_SYS_NICE.
-        // Otherwise the shadow keeps its class, and the next start applies more of the log.
-        let _ = ask_for(share);
+        Ok(())
     }
 
-    fn fail(&mut self, error: &ShadowError) {
+    /// Asks for the share that the shadow needs now. Another shadow of the same thread may ask for
+    /// less, so one that hurries asks in each cycle.
+    fn hurry_as_needed(&mut self, behind: u64) {
+        let limit =
+            if self.hurry == Hurry::No { self.every_commands } else { self.every_commands / 2 };
+        let hurry = match () {
+            () if self.tail.wanted_in_files() > self.shadow.event_count() => Hurry::Wanted,
+            () if behind >= limit => Hurry::Late,
+            () => Hurry::No,
+        };
+        if hurry != self.hurry || hurry != Hurry::No {
+            self.hurry = hurry;
+            // Without the right to more it keeps its class.
+            let _ = ask_for(hurry.share());
+        }
+    }
+
+    fn fail(&mut self, error: &ShadowError, now: Nanos) {
         if let ShadowError::Events(log) = error
             && log.is_fatal()
         {
             // The command log is on the same failed disk.
             weir_runtime::abort("the event log failed", error);
         }
-        // Trading continues; the next start writes the events and applies more of the log.
-        tracing::error!(%error, "no more snapshots and events in files until the next start");
-        self.failed = true;
+        self.begins(Trouble::Events, error);
+        self.shadow.reopen();
+        self.due = Nanos(now.0 + RETRY_INTERVAL);
+    }
+
+    /// Tells a failure, the first of its kind with a line.
+    fn begins(&mut self, trouble: Trouble, error: &ShadowError) {
+        self.figures.counters.shadow_failures.fetch_add(1, Ordering::Relaxed);
+        self.figures.tell_shadow_error(Some(error));
+        if !self.troubles.contains(&trouble) {
+            self.troubles.push(trouble);
+            let position = self.shadow.position().0;
+            tracing::error!(position, %error, "the shadow has no {} until this ends", trouble.word());
+        }
+    }
+
+    /// Tells that what failed works again.
+    fn ends(&mut self, trouble: Trouble) {
+        let before = self.troubles.len();
+        self.troubles.retain(|other| *other != trouble);
+        if self.troubles.len() == before {
+            return;
+        }
+        tracing::info!(
+            position = self.shadow.position().0,
+            "the shadow has {} again",
+            trouble.word()
+        );
+        if self.troubles.is_empty() {
+            self.figures.tell_shadow_error(None);
+        }
     }
 }
 
-impl Agent for ShadowAgent {
+impl<C: Disk + Send, E: Disk + Send, S: Disk + Send> Agent for ShadowAgent<C, E, S> {
     fn name(&self) -> &'static str {
         "shadow"
     }
 
     fn do_work(&mut self, now: Nanos) -> usize {
-        if self.failed || now < self.due {
+        if now < self.due {
             return 0;
         }
         match self.try_work(now) {
             Ok(applied) => {
+                self.ends(Trouble::Events);
                 if applied < APPLY_MAX {
-                    self.due = Nanos(now.0 + LOOK_INTERVAL);
+                    let is_wanted = self.hurry == Hurry::Wanted;
+                    let pause = if is_wanted { LOOK_INTERVAL_WANTED } else { LOOK_INTERVAL };
+                    self.due = Nanos(now.0 + pause);
                 }
                 applied / APPLY_MAX
             }
             Err(error) => {
-                self.fail(&error);
+                self.fail(&error, now);
                 0
             }
         }
     }
 
     fn next_deadline(&self, _now: Nanos) -> Option<Nanos> {
-        (!self.failed).then_some(self.due)
+        Some(self.due)
     }
 
     fn stop(&mut self, now: Nanos) -> bool {
-        if self.failed {
-            return true;
-        }
         match self.try_work(now) {
             Ok(APPLY_MAX) => return false,
-            Ok(_) => {}
+            Ok(_) => self.ends(Trouble::Events),
             Err(error) => {
-                self.fail(&error);
+                self.fail(&error, now);
                 return true;
             }
         }
         if let Err(error) = self.shadow.close() {
-            self.fail(&error);
+            self.fail(&error, now);
         }
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

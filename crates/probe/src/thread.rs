@@ -52,6 +52,18 @@ pub fn ask_for(share: Share) -> io::Result<()> {
     }
 }
 
+/// Returns true if a thread that takes leftovers may ask for a share like any other's again. Tried
+/// once, by a thread of its own.
+#[must_use]
+pub fn can_ask_back() -> bool {
+    static CAN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *CAN.get_or_init(|| {
+        let there_and_back =
+            || ask_for(Share::Leftover).is_ok() && ask_for(Share::Fair { niceness: 0 }).is_ok();
+        std::thread::spawn(there_and_back).join().unwrap_or(false)
+    })
+}
+
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;

@@ -81,6 +81,8 @@ pub struct Plan {
     pub step_ns_max: u64,
     /// The number of steps in 1,000 at which the clock steps back.
     pub clock_back_per_mille: u64,
+    /// The words of a segment of the event tail. In a small tail readers fall behind what it holds.
+    pub tail_segment_words: usize,
     /// The lives before the last, which has no faults.
     pub lives: Vec<LifePlan>,
 }
@@ -94,6 +96,7 @@ impl Plan {
             [rng.below(4) as usize];
         let segment_bytes = [16, 24, 32, 64][rng.below(4) as usize] << 10;
         let lives = 2 + rng.below(4);
+        let mut tail_rng = SeededRng::new(seed, "plan of the tail");
         Plan {
             durability,
             segment_bytes,
@@ -102,6 +105,7 @@ impl Plan {
             again_per_mille: rng.below(60),
             step_ns_max: [2_000, 50_000, 2_000_000, 20_000_000][rng.below(4) as usize],
             clock_back_per_mille: if rng.chance(1, 4) { rng.below(30) } else { 0 },
+            tail_segment_words: [2 << 10, 4 << 10, 128 << 10][tail_rng.below(3) as usize],
             lives: (0..lives).map(|_| LifePlan::draw(&mut rng)).collect(),
         }
     }

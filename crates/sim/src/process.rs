@@ -181,9 +181,6 @@ pub struct Process {
     plant: Option<Plant>,
     /// The newest snapshot's state, kept for a planted bug.
     last_state: Vec<u8>,
-    /// True once the shadow failed to read the command log: no more events in files and no
-    /// snapshots.
-    has_lost_shadow: bool,
 }
 
 impl Process {
@@ -198,8 +195,11 @@ impl Process {
         (gate, plant, views): (Gate, Option<Plant>, Vec<Wake>),
     ) -> anyhow::Result<Process> {
         let Rebuilt { engine, log, events, event_count, .. } = rebuilt;
-        let tail_config =
-            TailConfig { segment_words: 16 << 10, segments: 24, first_record: event_count + 1 };
+        let tail_config = TailConfig {
+            segment_words: plan.tail_segment_words,
+            segments: 3,
+            first_record: event_count + 1,
+        };
         let (writer, handle): (_, TailHandle) = tail_in(tail_config, log.epochs());
         let (port, source) = gateway_to_partition(HERE, Wake::new());
         let (feed, fed) = gateway_to_partition(HERE, Wake::new());
@@ -242,7 +242,6 @@ impl Process {
             stalled_for: 0,
             plant,
             last_state: Vec::new(),
-            has_lost_shadow: false,
         })
     }
 
@@ -289,7 +288,7 @@ impl Process {
     /// # Errors
     /// When the log cannot be followed. A failing event disk is no error: it ends the process.
     pub fn keep_events(&mut self, now: Nanos) -> Result<(), ShadowError> {
-        if self.fate.why().is_some() || self.has_lost_shadow {
+        if self.fate.why().is_some() {
             return Ok(());
         }
         let committed = Position(self.figures.counters.position.load(Ordering::Relaxed));
@@ -297,9 +296,9 @@ impl Process {
         self.survive(followed).map(|_| ())
     }
 
-    /// Ends the shadow, as the node does when it cannot read the command log.
-    pub fn lose_shadow(&mut self) {
-        self.has_lost_shadow = true;
+    /// Lets the shadow try again, as the node does when it cannot read the command log.
+    pub fn reopen_shadow(&mut self) {
+        self.shadow.reopen();
     }
 
     /// Ends the process when the events' disk failed, as the node does.
@@ -320,7 +319,7 @@ impl Process {
     /// When the log cannot be followed. A full or failing disk is no error: no snapshot is taken.
     pub fn snapshot(&mut self, now: Nanos) -> Result<bool, ShadowError> {
         self.keep_events(now)?;
-        if self.fate.why().is_some() || self.has_lost_shadow {
+        if self.fate.why().is_some() {
             return Ok(false);
         }
         let miscounts = self.plant == Some(Plant::SnapshotMiscounts);
@@ -367,7 +366,7 @@ impl Process {
         }
         let before = self.shadow.position();
         self.keep_events(now)?;
-        if self.fate.why().is_none() && !self.has_lost_shadow {
+        if self.fate.why().is_none() {
             if self.shadow.position() != before {
                 return Ok(false);
             }

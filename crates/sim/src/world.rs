@@ -358,13 +358,13 @@ impl World {
         }
     }
 
-    /// Handles the shadow's failure to read the command log: the shadow ends, and the node trades
-    /// on.
+    /// Handles the shadow's failure to read the command log: the shadow tries again, and the node
+    /// trades on.
     fn bear(&self, process: &mut Process, error: ShadowError) -> Result<(), Violation> {
         let is_asked_for = self.disks.commands.failed_call().is_some();
         match error {
             ShadowError::Commands(_) | ShadowError::Directory(_) if is_asked_for => {
-                process.lose_shadow();
+                process.reopen_shadow();
                 Ok(())
             }
             error => Err(shadow_fails(error)),

@@ -99,6 +99,7 @@ impl EventProducer {
                         self.has_caught_up = true;
                         break;
                     }
+                    ReadEvent::Missing => break,
                 }
             }
             let number = self.waiting.expect("it was read a line above");

@@ -292,7 +292,8 @@ impl TailWriter {
 
     /// Marks the block in which the next record begins, if it is the first one there.
     fn mark_block(&mut self) {
-        let (segment, word) = (self.at / self.shared.segment_words, self.at % self.shared.segment_words);
+        let (segment, word) =
+            (self.at / self.shared.segment_words, self.at % self.shared.segment_words);
         let block = word / BLOCK_WORDS;
         if block == self.block {
             return;

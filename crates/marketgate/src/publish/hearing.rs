@@ -52,7 +52,7 @@ impl Hearing {
     pub fn hear(&mut self, out: &mut impl PublishSink) -> ReadOutcome {
         loop {
             match self.parts.events.next(&mut self.record) {
-                ReadEvent::UpToDate => return ReadOutcome::UpToDate,
+                ReadEvent::UpToDate | ReadEvent::Missing => return ReadOutcome::UpToDate,
                 ReadEvent::Record(_) => break,
                 ReadEvent::EpochEnded(change) => {
                     assert_kept(&change);

@@ -54,6 +54,7 @@ pub(super) struct Builder<'a> {
     importer: Option<ControlImporter>,
     gateway: Gateway,
     newcomers: Runner,
+    history: Runner,
     handshakes: Option<Runner>,
     /// The reader's end of the gateway's ring to the order stores, until a role takes it.
     gateway_port: Option<GatewayPort>,
@@ -135,6 +136,7 @@ impl<'a> Builder<'a> {
         let (door, handshakes) = parts.front_door(listener)?;
         let mut gateway = parts.gateway(ports, delivery_port, &mut probes, &recovered)?;
         let newcomers = parts.newcomers(door, &mut gateway)?;
+        let history = parts.history(&mut gateway);
         let web = parts.web_side(&gateway, || recovered[0].reader());
         let definitions = gateway.definition_count();
         let importer = (!fed.is_empty()).then(|| ControlImporter::new(recovered[0].reader(), fed));
@@ -147,6 +149,7 @@ impl<'a> Builder<'a> {
             importer,
             gateway,
             newcomers,
+            history,
             handshakes,
             gateway_port,
             web,
@@ -191,6 +194,7 @@ impl<'a> Builder<'a> {
         });
         let common = CommonThreads {
             newcomers: self.newcomers,
+            history: self.history,
             handshakes: self.handshakes,
             web_readers: web.readers,
             keeper: keeper(probes.drain),

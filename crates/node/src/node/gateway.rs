@@ -18,7 +18,7 @@ use weir_wire::session::NodeId;
 
 use super::assembly::Assembly;
 use super::probes::Probes;
-use super::threads::NEWCOMERS_SHARE;
+use super::threads::{HISTORY_SHARE, NEWCOMERS_SHARE};
 
 /// The parts of order state over HTTP; empty where not served.
 #[derive(Default)]
@@ -96,6 +96,17 @@ impl Assembly<'_> {
             .giving_way()
             .with_sockets(newcomers);
         Ok(runner)
+    }
+
+    /// Builds the thread that reads old events from files for the gateway. It may wait for a disk for
+    /// as long as that takes, so it is not watched.
+    pub(super) fn history(&self, gateway: &mut Gateway) -> Runner {
+        let (wake, wakes) = (self.wakes.history.clone(), &self.wakes);
+        let history = gateway.leave_files(wake.clone(), wakes.gateway.clone());
+        Runner::new("history", wake, WaitStrategy::Park)
+            .sharing(HISTORY_SHARE)
+            .giving_way()
+            .with_agent(history)
     }
 
     /// Builds the parts between readers over HTTP and the delivery store, where configured.

@@ -19,12 +19,15 @@ use super::probes::KEEPER_SHARE;
 
 /// With few cores, an order's sender gets its answer before the followers.
 pub const DELIVERY_SHARE: Share = Share::Fair { niceness: 5 };
+/// Sessions that are up to date get their answers before those that catch up.
+pub(super) const HISTORY_SHARE: Share = Share::Fair { niceness: 5 };
 /// Logged-on sessions take precedence over newcomers.
 pub(super) const NEWCOMERS_SHARE: Share = Share::Fair { niceness: 5 };
 
 /// The threads' wakes, created before the threads.
 pub(super) struct Wakes {
     pub(super) newcomers: Wake,
+    pub(super) history: Wake,
     pub(super) gateway: Wake,
     pub(super) partition: Wake,
     pub(super) delivery: Wake,
@@ -41,6 +44,7 @@ impl Wakes {
         let partition = if fused { gateway.clone() } else { Wake::new() };
         Wakes {
             newcomers: Wake::new(),
+            history: Wake::new(),
             gateway,
             partition,
             delivery: Wake::new(),
@@ -63,6 +67,7 @@ pub(super) struct Cores {
 /// The threads that every role has beside its order path and its delivery thread.
 pub(super) struct CommonThreads {
     pub(super) newcomers: Runner,
+    pub(super) history: Runner,
     pub(super) handshakes: Option<Runner>,
     pub(super) web_readers: Option<HubAgent>,
     pub(super) keeper: Runner,
@@ -96,6 +101,7 @@ impl Assembly<'_> {
         let mut threads = vec![common.newcomers.with_beat(self.beat("newcomers")).start()?];
         self.start_cores(cores, wake_fd, &mut threads)?;
         self.start_doors(views.ingest, views.subscriptions, &mut threads)?;
+        threads.push(common.history.start()?);
         threads.push(views.delivery.with_beat(self.beat("delivery")).start()?);
         if let Some(runner) = common.handshakes {
             threads.push(runner.with_beat(self.beat("handshakes")).start()?);
@@ -181,5 +187,5 @@ pub(super) fn background(name: &'static str, share: Share) -> Runner {
 
 /// Returns the thread of the partitions' shadow engines.
 pub(super) fn shadows() -> Runner {
-    background("shadows", shadow_agent::SHARE)
+    background("shadows", shadow_agent::share())
 }

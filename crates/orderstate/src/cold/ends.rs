@@ -31,7 +31,7 @@ pub fn places_of(mut events: EventReader) -> anyhow::Result<Vec<(Epoch, Place)>>
                 }
             }
             // All ends lie before the log's end.
-            ReadEvent::UpToDate => {
+            ReadEvent::UpToDate | ReadEvent::Missing => {
                 bail!("the event log cannot be read up to the end of epoch {}", events.epoch())
             }
         }

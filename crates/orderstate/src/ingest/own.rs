@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use weir_delivery::stream::SourceStream;
 use weir_delivery::{IngestError, OrderStore, row_of};
-use weir_partition::event_reader::{EventReader, PastEvents, ReadEvent, assert_kept};
+use weir_partition::event_reader::{EventReader, PastEvents, PastRead, ReadEvent, assert_kept};
 use weir_types::{BatchNo, Epoch, Nanos, Position, SessionId};
 use weir_wire::delivery::OrderRow;
 use weir_wire::dialogue::put_source_batch;
@@ -90,7 +90,7 @@ impl OwnEvents {
                     stream.begin_epoch(change.next, store).expect("epochs only grow");
                     self.epoch = self.epoch.max(change.next);
                 }
-                ReadEvent::UpToDate => return None,
+                ReadEvent::UpToDate | ReadEvent::Missing => return None,
             }
         }
     }
@@ -151,8 +151,10 @@ impl OwnEvents {
         let last = Position(head.0.min(after.0 + RECORDS_MAX));
         let mut sending_time = Nanos(0);
         while at < last && rows.len() < ROWS_MAX {
-            let Some(bytes) = place.read_at(at.0 + 1, &mut record) else { break };
-            let raw = parse_message(bytes).expect("the event log holds our own messages");
+            if place.read_at(at.0 + 1, &mut record) != PastRead::Found {
+                break;
+            }
+            let raw = parse_message(&record).expect("the event log holds our own messages");
             if raw.template_id == OrderEvent::TEMPLATE_ID {
                 let event: OrderEvent = raw.decode().expect("the event log holds our own messages");
                 sending_time = event.transact_time;

@@ -135,7 +135,7 @@ fn an_epoch_that_ends_under_a_partition_ends_behind_the_events_of_its_last_comma
             let EpochEnd { epoch, last_valid } = change.ended;
             Some(format!("{epoch} to {last_valid}, {} from {}", change.next, change.first_again))
         }
-        ReadEvent::UpToDate => None,
+        ReadEvent::UpToDate | ReadEvent::Missing => None,
     })
     .collect();
     assert_eq!(told, ["1", "1 to 1, 2 from 2", "2", "2 to 2, 4 from 3"]);

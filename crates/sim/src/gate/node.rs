@@ -118,6 +118,8 @@ pub struct GateNode {
     events: TailHandle,
     wake: Wake,
     has_stopped_newcomers: bool,
+    /// The thread that reads old events from files.
+    history: Box<dyn Agent>,
     /// The ends of both logs at the gateway's last cycle.
     read_upto: (u64, u64),
 }
@@ -163,6 +165,7 @@ impl GateNode {
         start.firms.iter().for_each(|(id, firm_id)| gateway.know_firm(*id, *firm_id));
         gateway.take_in_the_past(start.now);
         start.sessions.iter().for_each(|(id, next, last)| gateway.agree(1, *id, *next, *last));
+        let history = Box::new(gateway.leave_files(Wake::new(), wake.clone()));
         let newcomers_wake = Wake::new();
         let (port, to_gateway) = link(wake.clone(), newcomers_wake.clone());
         let newcomers = Newcomers::new(NewcomersParts {
@@ -186,6 +189,7 @@ impl GateNode {
             events: process.tail_handle().clone(),
             wake: wake.clone(),
             has_stopped_newcomers: false,
+            history,
             read_upto: (0, 0),
         })
     }
@@ -200,6 +204,7 @@ impl GateNode {
     /// Runs the agents' cycles before the partition's.
     pub fn turn(&mut self, now: Nanos) {
         self.newcomers.turn(now);
+        self.history.do_work(now);
         let ends = self.ends();
         if self.is_fused {
             self.gateway.poll();

@@ -1,0 +1,256 @@
+//! The history: a thread that reads old records for the gateway, whose own thread never waits for a
+//! disk.
+//!
+//! The gateway asks for the records that a reader lacks and that are no longer in memory; the
+//! history answers with a page of them as soon as the first is there. A request waits as long as
+//! the shadow has not written its first record, and holds up no other meanwhile.
+//!
+//! INVARIANT: a page holds at least one record, in the order of the request, without a gap between
+//! them.
+
+use std::collections::VecDeque;
+
+use rtrb::{Consumer, Producer, RingBuffer};
+use weir_runtime::{Agent, Wake};
+use weir_types::Nanos;
+
+use crate::event_reader::{EventReader, PastEvents, PastRead};
+
+/// The capacity of both rings. A reader has at most one request under way.
+const RING_LEN: usize = 1_024;
+/// The maximum number of records in a page.
+pub const PAGE_RECORDS_MAX: usize = 256;
+/// The number of bytes after which a page takes no further record.
+const PAGE_BYTES: usize = 64 * 1024;
+/// The number of records between the first and the last one of a page after which it takes no
+/// further one: sparse records lie far apart in the files, and others wait for their pages.
+const PAGE_SPAN: u64 = 100_000;
+/// The pause in nanoseconds before requests are tried again whose records are not in the files yet:
+/// 2 ms.
+const RETRY_INTERVAL: u64 = 2_000_000;
+
+/// The records that a reader lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lacking {
+    /// All records from this one on.
+    From(u64),
+    /// These records, in ascending order; never empty.
+    These(Vec<u64>),
+}
+
+/// A request for old records.
+#[derive(Clone, Debug)]
+pub struct HistoryRequest<K> {
+    /// The reader that they are for.
+    pub reader: K,
+    /// The index of the partition among those of the history.
+    pub port: usize,
+    /// The records.
+    pub lacking: Lacking,
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub struct HistoryPage<K> {
+    /// The reader that it is for.
+    pub reader: K,
+    /// The index of the partition.
+    pub port: usize,
+    /// The records; none when the first one is deleted.
+    pub records: PastRecords,
+    /// The number of ended epochs at which they were read. Records that were read before a later
+    /// end may be void.
+    pub epoch_changes: u64,
+}
+
+/// Records in ascending order.
+#[derive(Debug, Default)]
+pub struct PastRecords {
+    /// Each record's number, and the end of its bytes.
+    ends: Vec<(u64, usize)>,
+    bytes: Vec<u8>,
+    /// The number of records that [`PastRecords::take`] has given.
+    taken: usize,
+}
+
+impl PastRecords {
+    fn push(&mut self, number: u64, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.ends.push((number, self.bytes.len()));
+    }
+
+    /// Returns true when there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Returns the first record's number.
+    #[must_use]
+    pub fn first(&self) -> Option<u64> {
+        self.ends.first().map(|(number, _)| *number)
+    }
+
+    /// Returns the records with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        (0..self.ends.len()).map(|index| self.get(index))
+    }
+
+    fn get(&self, index: usize) -> (u64, &[u8]) {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before].1);
+        let (number, end) = self.ends[index];
+        (number, &self.bytes[start..end])
+    }
+
+    /// Copies record `wanted` into `into`, which is cleared first; false when the next record is
+    /// another one.
+    pub(crate) fn take(&mut self, wanted: u64, into: &mut Vec<u8>) -> bool {
+        if self.taken == self.ends.len() || self.ends[self.taken].0 != wanted {
+            return false;
+        }
+        into.clear();
+        into.extend_from_slice(self.get(self.taken).1);
+        self.taken += 1;
+        true
+    }
+}
+
+/// The gateway's end towards the history.
+pub struct HistoryPort<K> {
+    requests: Producer<HistoryRequest<K>>,
+    pages: Consumer<HistoryPage<K>>,
+    wake: Wake,
+}
+
+impl<K> HistoryPort<K> {
+    /// Sends a request; false when there is no room for it now.
+    #[must_use]
+    pub fn ask(&mut self, request: HistoryRequest<K>) -> bool {
+        let is_sent = self.requests.push(request).is_ok();
+        if is_sent {
+            self.wake.wake();
+        }
+        is_sent
+    }
+
+    /// Returns the next page.
+    pub fn next_page(&mut self) -> Option<HistoryPage<K>> {
+        self.pages.pop().ok()
+    }
+}
+
+/// The agent of the history's thread.
+pub struct History<K> {
+    partitions: Vec<PastEvents>,
+    requests: Consumer<HistoryRequest<K>>,
+    pages: Producer<HistoryPage<K>>,
+    gateway: Wake,
+    /// The requests to be tried, in the order in which they came.
+    untried: VecDeque<HistoryRequest<K>>,
+    /// The requests whose first record was not there.
+    waiting: VecDeque<HistoryRequest<K>>,
+    retry_at: Nanos,
+    record: Vec<u8>,
+}
+
+/// Connects a gateway with the history of its partitions. `wake` is that of the history's thread,
+/// `gateway` that of the gateway's.
+pub fn link<'a, K>(
+    partitions: impl IntoIterator<Item = &'a EventReader>,
+    wake: Wake,
+    gateway: Wake,
+) -> (HistoryPort<K>, History<K>) {
+    let (ask, requests) = RingBuffer::new(RING_LEN);
+    let (answer, pages) = RingBuffer::new(RING_LEN);
+    let history = History {
+        partitions: partitions.into_iter().map(EventReader::past).collect(),
+        requests,
+        pages: answer,
+        gateway,
+        untried: VecDeque::new(),
+        waiting: VecDeque::new(),
+        retry_at: Nanos(0),
+        record: Vec::with_capacity(1024),
+    };
+    (HistoryPort { requests: ask, pages, wake }, history)
+}
+
+impl<K> History<K> {
+    /// Answers a request, or lets it wait; returns the number of records read.
+    fn try_one(&mut self, request: HistoryRequest<K>) -> usize {
+        let events = &mut self.partitions[request.port];
+        let epoch_changes = events.epoch_changes();
+        let Some(records) = read_page(events, &request.lacking, &mut self.record) else {
+            self.waiting.push_back(request);
+            return 0;
+        };
+        let HistoryRequest { reader, port, .. } = request;
+        let count = records.ends.len();
+        let pushed = self.pages.push(HistoryPage { reader, port, records, epoch_changes });
+        assert!(pushed.is_ok(), "there was room for a page");
+        self.gateway.wake();
+        count.max(1)
+    }
+}
+
+/// Reads a page of records; `None` when the first one is not there yet. No record when it is
+/// deleted.
+fn read_page(
+    events: &mut PastEvents,
+    lacking: &Lacking,
+    record: &mut Vec<u8>,
+) -> Option<PastRecords> {
+    let mut records = PastRecords::default();
+    for index in 0..PAGE_RECORDS_MAX {
+        let wanted = match lacking {
+            Lacking::From(first) => first + index as u64,
+            Lacking::These(numbers) => match numbers.get(index) {
+                Some(number) => *number,
+                None => break,
+            },
+        };
+        let is_far = records.first().is_some_and(|first| wanted - first > PAGE_SPAN);
+        if is_far || records.bytes.len() >= PAGE_BYTES {
+            break;
+        }
+        match events.read_at(wanted, record) {
+            PastRead::Found => records.push(wanted, record),
+            PastRead::Deleted => break,
+            PastRead::Missing if records.is_empty() => return None,
+            PastRead::Missing => break,
+        }
+    }
+    Some(records)
+}
+
+impl<K: Send> Agent for History<K> {
+    fn name(&self) -> &'static str {
+        "history"
+    }
+
+    /// Makes at most one page.
+    fn do_work(&mut self, now: Nanos) -> usize {
+        self.untried.extend(std::iter::from_fn(|| self.requests.pop().ok()));
+        if now >= self.retry_at {
+            self.untried.append(&mut self.waiting);
+            self.retry_at = Nanos(now.0 + RETRY_INTERVAL);
+        }
+        while !self.pages.is_full()
+            && let Some(request) = self.untried.pop_front()
+        {
+            let done = self.try_one(request);
+            if done > 0 {
+                return done;
+            }
+        }
+        0
+    }
+
+    fn next_deadline(&self, _now: Nanos) -> Option<Nanos> {
+        let has_work = !self.waiting.is_empty() || !self.untried.is_empty();
+        has_work.then_some(self.retry_at)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! The shadow over simulated disks that refuse for a while: it tries again, says so meanwhile, and
+//! leaves out nothing.
+
+use std::sync::atomic::AtomicBool;
+
+use weir_engine::{Engine, EngineConfig};
+use weir_io::{DiskAction, DiskError, DiskErrorKind, SimDisk, SimFaults};
+use weir_log::event_log::{EventLog, EventLogConfig, read_events};
+use weir_log::snapshot::SnapshotStore;
+use weir_log::tail::{TailConfig, tail};
+use weir_log::{Append, Batch, EmbeddedLog, LogConfig, Push, SequencedLog};
+use weir_types::{Durability, FirmId, PartitionId, RequestNo, SessionId, Symbol};
+use weir_wire::reference::DefineFirm;
+use weir_wire::{Command, Definition};
+
+use super::*;
+use crate::shadow::ShadowParts;
+
+const HERE: PartitionId = PartitionId(1);
+const LOG_ID: u128 = 7;
+
+/// A partition's files, its shadow, and a directory that can be taken away.
+struct World {
+    agent: ShadowAgent<SimDisk, SimDisk, SimDisk>,
+    figures: Arc<PartitionFigures>,
+    events: SimDisk,
+    snapshots: SimDisk,
+    is_away: Arc<AtomicBool>,
+    tail: TailHandle,
+}
+
+/// Returns the import of a firm's definition, which causes one event.
+fn import(number: u32) -> Vec<u8> {
+    let definition = DefineFirm {
+        request_no: RequestNo::NONE,
+        name: Symbol::new("FIRM").unwrap(),
+        session_id: SessionId::NONE,
+        firm_id: FirmId(number),
+    };
+    let at = Position(u64::from(number));
+    let mut entry = Vec::new();
+    Command::Import(at, Definition::DefineFirm(definition)).encode(&mut entry);
+    entry
+}
+
+fn commands_of(count: u32) -> SimDisk {
+    let disk = SimDisk::new(1);
+    let config = LogConfig { durability: Durability::Disk, ..LogConfig::new(HERE, LOG_ID) };
+    let (mut log, _) = EmbeddedLog::open(config, disk.clone()).unwrap();
+    for number in 1..=count {
+        let mut batch = Batch::new();
+        assert_eq!(batch.push(&import(number)), Push::Taken);
+        let at = Nanos(u64::from(number));
+        assert!(matches!(log.append(log.epoch(), at, &batch), Append::At { .. }));
+    }
+    log.flush_blocking().unwrap();
+    disk
+}
+
+fn world(count: u32, every_commands: u64) -> World {
+    let (commands, events) = (commands_of(count), SimDisk::new(2));
+    let snapshots = SimDisk::new(3);
+    let event_log = EventLog::open(EventLogConfig::new(HERE, LOG_ID), Position(1), events.clone());
+    let is_away = Arc::new(AtomicBool::new(false));
+    let away = is_away.clone();
+    let shadow = Shadow::new(ShadowParts {
+        engine: Engine::new(EngineConfig::new(HERE)),
+        event_count: 0,
+        events: event_log.unwrap().0,
+        commands: Box::new(move || {
+            if away.load(Ordering::Relaxed) {
+                let (action, kind) = (DiskAction::Open, DiskErrorKind::Io);
+                let reason = "too many open files".to_owned();
+                return Err(DiskError { action, name: String::new(), kind, reason });
+            }
+            Ok(commands.clone())
+        }),
+        snapshots: SnapshotStore::new(snapshots.clone(), LOG_ID, HERE),
+        keep: 2,
+    });
+    let figures = Arc::new(PartitionFigures::default());
+    figures.counters.position.store(u64::from(count), Ordering::Relaxed);
+    let (_, tail) = tail(TailConfig::new(1 << 20, 1));
+    let agent = ShadowAgent::new(shadow, figures.clone(), tail.clone(), every_commands);
+    World { agent, figures, events, snapshots, is_away, tail }
+}
+
+impl World {
+    /// Runs the agent for a time; returns the time after it.
+    fn run(&mut self, from: u64, duration: u64) -> u64 {
+        for now in (from..from + duration).step_by(1_000_000) {
+            self.agent.do_work(Nanos(now));
+        }
+        from + duration
+    }
+
+    fn events_in_files(&self) -> u64 {
+        let mut reader = read_events(self.events.clone(), Position(1)).unwrap();
+        let mut count = 0;
+        while reader.next_entry().unwrap().is_some() {
+            count += 1;
+        }
+        count
+    }
+}
+
+#[test]
+fn a_shadow_without_descriptors_says_so_and_goes_on_when_there_are_some() {
+    let mut world = world(300, 1_000_000);
+    world.is_away.store(true, Ordering::Relaxed);
+    let now = world.run(1, 1_000_000_000);
+    let error = world.figures.shadow_error().expect("it cannot get on");
+    assert!(error.contains("too many open files"), "{error}");
+    assert!(world.figures.counters.is_shadow_stuck.load(Ordering::Relaxed));
+    let failures = world.figures.counters.shadow_failures.load(Ordering::Relaxed);
+    assert!((5..=20).contains(&failures), "{failures} tries in a second");
+    assert_eq!(world.events_in_files(), 0);
+    world.is_away.store(false, Ordering::Relaxed);
+    world.run(now, 500_000_000);
+    assert_eq!((world.figures.shadow_error(), world.events_in_files()), (None, 300));
+    assert_eq!(world.figures.counters.event_in_files.load(Ordering::Relaxed), 300);
+}
+
+#[test]
+fn events_are_written_while_snapshots_cannot_be() {
+    let mut world = world(300, 100);
+    world.snapshots.set_faults(SimFaults {
+        call_fails_at: Some((0, DiskErrorKind::Io)),
+        ..SimFaults::default()
+    });
+    let now = world.run(1, 500_000_000);
+    assert!(world.figures.shadow_error().is_some(), "the first snapshot failed");
+    assert_eq!((world.figures.snapshot(), world.events_in_files()), (None, 300));
+    world.run(now, SNAPSHOT_RETRY);
+    assert_eq!(world.figures.shadow_error(), None);
+    assert_eq!(world.figures.snapshot().map(|(position, _)| position), Some(300));
+}
+
+#[test]
+fn a_shadow_hurries_while_a_reader_waits_for_its_events() {
+    let mut world = world(300, 1_000_000);
+    world.figures.counters.position.store(100, Ordering::Relaxed);
+    let now = world.run(1, 50_000_000);
+    assert_eq!(world.agent.hurry, Hurry::No);
+    world.tail.want_in_files(200);
+    let now = world.run(now, 50_000_000);
+    assert_eq!(world.agent.hurry, Hurry::Wanted);
+    world.figures.counters.position.store(250, Ordering::Relaxed);
+    world.run(now, 50_000_000);
+    assert_eq!(world.agent.hurry, Hurry::No);
+    assert_eq!(world.figures.counters.event_wanted_in_files.load(Ordering::Relaxed), 200);
+}
