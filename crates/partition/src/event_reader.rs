@@ -5,14 +5,15 @@
 //! sequence of records, and in it the ends of epochs: those of the log's history while it reads the
 //! history, later ones as they come.
 //!
-//! INVARIANT: all records of an ended epoch's surviving part are returned before its end, and all
-//! others after it.
+//! The order of its looks at epochs and records is that of [`EpochReader`], whose interleavings
+//! with the tail's writer loom explores.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_io::{Disk, DiskError, ThreadDisk};
-use weir_log::tail::{EpochChange, EpochCursor, Seek, TailHandle, TailRead, TailReader};
+pub use weir_log::tail::ReadEvent;
+use weir_log::tail::{EpochChange, EpochReader, Records, Seek, TailHandle, TailRead, TailReader};
 use weir_log::{Entry, LogError, LogReader, SegmentKind};
 use weir_types::{Epoch, Epochs, Position};
 use weir_wire::frame::parse_message;
@@ -22,31 +23,19 @@ const STEPS_MAX: u64 = 50_000;
 /// The same limit for the tail: a step copies the record, a seek reads only its header.
 const TAIL_STEPS_MAX: u64 = 256;
 
-/// The result of reading an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum ReadEvent {
-    /// The next record, with its number; its bytes are in the buffer.
-    Record(u64),
-    /// An epoch ended before the next record.
-    EpochEnded(EpochChange),
-    /// No new record.
-    UpToDate,
-}
-
 /// A reader of one partition's events.
 pub struct EventReader {
+    reader: EpochReader<EventRecords>,
+    /// A second cursor, for old records.
+    past: PastEvents,
+}
+
+/// The events of a partition, from the tail or from the files.
+struct EventRecords {
     handle: TailHandle,
     tail: TailReader,
     files: FileEvents,
-    /// A second cursor, for old records.
-    past: PastEvents,
-    epochs: EpochCursor,
-    next: u64,
     in_tail: bool,
-    /// The record `next`, read before the ends of epochs that must be told first.
-    held: Vec<u8>,
-    is_held: bool,
 }
 
 /// A cursor over records that already exist: in the tail, or in the files before it.
@@ -78,85 +67,56 @@ impl EventReader {
             Some(reader)
         });
         let (reader, epochs) = tail.reader_with_epochs();
-        EventReader {
+        let records = EventRecords {
             handle: tail.clone(),
             tail: reader,
             files: FileEvents::new(open.clone()),
-            past: PastEvents::new(tail.clone(), open),
-            epochs,
-            next: first,
             in_tail: false,
-            held: Vec::new(),
-            is_held: false,
-        }
+        };
+        let past = PastEvents::new(tail.clone(), open);
+        EventReader { reader: EpochReader::new(records, epochs, first), past }
     }
 
     /// Returns an independent cursor for old records.
     #[must_use]
     pub fn past(&self) -> PastEvents {
-        PastEvents::new(self.handle.clone(), self.files.open.clone())
+        PastEvents::new(self.past.handle.clone(), self.past.files.open.clone())
     }
 
     /// Returns the number of the next record.
     #[must_use]
     pub fn next_record(&self) -> u64 {
-        self.next
+        self.reader.next_record()
     }
 
     /// Returns the epoch of the records before the next end of an epoch.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.epochs.epoch()
+        self.reader.epoch()
     }
 
     /// Returns the epochs of the log, including those that are not told yet.
     #[must_use]
     pub fn epochs(&self) -> &Epochs<Position> {
-        self.epochs.epochs()
+        self.reader.epochs()
     }
 
     /// Returns true when the ends of all epochs before the current one were told.
     #[must_use]
     pub fn has_told_ends(&self) -> bool {
-        self.epochs.is_done()
+        self.reader.has_told_ends()
     }
 
     /// Continues with record `next` in `epoch`; the caller already has the records before it, and
     /// knows the ends of the epochs before.
     pub fn skip_to(&mut self, next: u64, epoch: Epoch) {
-        (self.next, self.in_tail, self.is_held) = (next, false, false);
-        self.epochs.skip_to(epoch);
+        self.reader.skip_to(next, epoch);
     }
 
     /// Copies the next record into `into`, which is cleared first, or tells that an epoch ended
     /// before it.
     pub fn next(&mut self, into: &mut Vec<u8>) -> ReadEvent {
-        loop {
-            self.refresh();
-            if let Some(change) = self.epochs.pass(self.next) {
-                return self.tell(change);
-            }
-            if !self.is_held && !self.read_next(into) {
-                return ReadEvent::UpToDate;
-            }
-            if self.is_held {
-                std::mem::swap(&mut self.held, into);
-                self.is_held = false;
-            }
-            if self.refresh() {
-                // The record may be void.
-                continue;
-            }
-            if !self.epochs.is_done()
-                && let Some(change) = self.epochs.pass_before(self.next, position_of(into))
-            {
-                std::mem::swap(&mut self.held, into);
-                self.is_held = true;
-                return self.tell(change);
-            }
-            self.next += 1;
-            return ReadEvent::Record(self.next - 1);
-        }
+        self.reader.next(into)
     }
 
     /// Copies the next record into `into` and returns its number, for a view that has nothing to do
@@ -178,48 +138,45 @@ impl EventReader {
     pub fn read_at<'a>(&mut self, wanted: u64, into: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         self.past.read_at(wanted, into)
     }
+}
 
-    /// Takes over the epochs that ended meanwhile; true when there are any. What was opened before
-    /// may hold void records.
-    #[inline]
-    fn refresh(&mut self) -> bool {
-        if !self.epochs.refresh() {
-            return false;
-        }
-        self.tail = self.handle.reader();
-        self.files.reader = None;
-        (self.in_tail, self.is_held) = (false, false);
-        true
-    }
-
-    fn tell(&mut self, change: EpochChange) -> ReadEvent {
-        if change.taken_back > 0 {
-            (self.next, self.in_tail, self.is_held) = (change.first_again, false, false);
-        }
-        ReadEvent::EpochEnded(change)
-    }
-
-    /// Copies record `next` into `into`; false when there is none.
-    fn read_next(&mut self, into: &mut Vec<u8>) -> bool {
-        if !self.in_tail && !self.enter_tail() {
-            return self.files.read_at(self.next, into).is_some();
+impl Records for EventRecords {
+    fn read(&mut self, number: u64, into: &mut Vec<u8>) -> bool {
+        let is_in_place = self.in_tail && self.tail.next_record() == number;
+        if !is_in_place && !self.enter_tail(number) {
+            return self.files.read_at(number, into).is_some();
         }
         match self.tail.next(into) {
             TailRead::Record(record) => {
-                assert_eq!(record, self.next, "the tail's records are dense");
+                assert_eq!(record, number, "the tail's records are dense");
                 true
             }
             TailRead::Empty => false,
             TailRead::Lapped { .. } => {
                 self.in_tail = false;
-                self.files.read_at(self.next, into).is_some()
+                self.files.read_at(number, into).is_some()
             }
         }
     }
 
-    /// Enters the tail if the next record is there.
-    fn enter_tail(&mut self) -> bool {
-        self.in_tail = self.tail.seek(self.next) == Seek::Done;
+    /// Returns the position of the command that caused an event: every event begins with it.
+    fn position_of(record: &[u8]) -> Position {
+        let raw = parse_message(record).expect("the event log holds our own messages");
+        let (position, _) = raw.block().split_first_chunk().expect("no event is shorter");
+        Position(u64::from_le_bytes(*position))
+    }
+
+    fn reopen(&mut self) {
+        self.tail = self.handle.reader();
+        self.files.reader = None;
+        self.in_tail = false;
+    }
+}
+
+impl EventRecords {
+    /// Enters the tail if the record is there.
+    fn enter_tail(&mut self, number: u64) -> bool {
+        self.in_tail = self.tail.seek(number) == Seek::Done;
         self.in_tail
     }
 }
@@ -231,13 +188,6 @@ impl EventReader {
 /// When such records are void.
 pub fn assert_kept(change: &EpochChange) {
     assert_eq!(change.taken_back, 0, "the log took back records that a view has used: {change:?}");
-}
-
-/// Returns the position of the command that caused an event: every event begins with it.
-fn position_of(record: &[u8]) -> Position {
-    let raw = parse_message(record).expect("the event log holds our own messages");
-    let (position, _) = raw.block().split_first_chunk().expect("no event is shorter");
-    Position(u64::from_le_bytes(*position))
 }
 
 impl PastEvents {

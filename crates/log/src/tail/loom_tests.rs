@@ -84,50 +84,65 @@ fn loom_a_published_record_is_whole() {
     });
 }
 
-/// Reads as a view does: it looks for ended epochs before each record and once more after it.
-struct Follower {
+/// The records of a ring that never laps, without files behind it.
+struct RingRecords {
     handle: TailHandle,
-    epochs: EpochCursor,
     tail: TailReader,
-    next: u64,
-    /// The records so far, without those that were taken back; each with the epoch it was told in.
+}
+
+impl Records for RingRecords {
+    fn read(&mut self, number: u64, into: &mut Vec<u8>) -> bool {
+        if self.tail.next_record() != number && self.tail.seek(number) != Seek::Done {
+            return false;
+        }
+        match self.tail.next(into) {
+            TailRead::Record(record) => {
+                assert_eq!(record, number, "the numbers are dense");
+                true
+            }
+            TailRead::Empty => false,
+            TailRead::Lapped { .. } => panic!("the ring never laps here"),
+        }
+    }
+
+    /// The commands that the models lose have no positions of their own: ends are told by numbers.
+    fn position_of(_record: &[u8]) -> Position {
+        Position(0)
+    }
+
+    fn reopen(&mut self) {
+        self.tail = self.handle.reader();
+    }
+}
+
+/// A view: the reader of events, and the records so far, without those that were taken back; each
+/// with the epoch in which it was told.
+struct Follower {
+    reader: EpochReader<RingRecords>,
     have: Vec<(Epoch, [u8; 8])>,
 }
 
 impl Follower {
     fn new(handle: TailHandle) -> Follower {
         let (tail, epochs) = handle.reader_with_epochs();
-        Follower { handle, epochs, tail, next: 0, have: Vec::new() }
-    }
-
-    fn refresh(&mut self) -> bool {
-        let is_changed = self.epochs.refresh();
-        if is_changed {
-            self.tail = self.handle.reader();
-        }
-        is_changed
+        let records = RingRecords { handle, tail };
+        Follower { reader: EpochReader::new(records, epochs, 0), have: Vec::new() }
     }
 
     /// Takes one end of an epoch or one record; false when there is neither.
     fn step(&mut self) -> bool {
         let mut buf = Vec::new();
-        self.refresh();
-        if let Some(change) = self.epochs.pass(self.next) {
-            self.next -= change.taken_back;
-            self.have.truncate(usize::try_from(self.next).unwrap());
-            return true;
+        match self.reader.next(&mut buf) {
+            ReadEvent::Record(number) => {
+                assert_eq!(number, self.have.len() as u64, "the numbers are dense");
+                self.have.push((self.reader.epoch(), buf.try_into().unwrap()));
+            }
+            ReadEvent::EpochEnded(change) => {
+                let next = self.have.len() as u64 - change.taken_back;
+                self.have.truncate(usize::try_from(next).unwrap());
+            }
+            ReadEvent::UpToDate => return false,
         }
-        if self.tail.next_record() != self.next {
-            assert_eq!(self.tail.seek(self.next), Seek::Done, "the ring never laps here");
-        }
-        let read = self.tail.next(&mut buf);
-        if self.refresh() {
-            return true;
-        }
-        let TailRead::Record(number) = read else { return false };
-        assert_eq!(number, self.next, "the numbers are dense");
-        self.next += 1;
-        self.have.push((self.epochs.epoch(), buf.try_into().unwrap()));
         true
     }
 
@@ -175,4 +190,32 @@ fn loom_an_epochs_end_comes_before_the_first_record_of_the_next() {
 fn loom_records_that_an_end_takes_back_are_replaced_for_every_reader() {
     check_end(1);
     check_end(0);
+}
+
+/// A loss that reaches back behind the end of an epoch before: the earlier epoch ends there too.
+/// The follower is created and reads once meanwhile, and then reads the rest.
+#[test]
+fn loom_a_later_loss_carries_the_end_of_an_earlier_epoch_back() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let config = TailConfig { segment_words: 8, segments: 2, first_record: 0 };
+        let (mut writer, handle) = tail(config);
+        writer.append(&value(0));
+        writer.publish();
+        let thread = loom::thread::spawn(move || {
+            let mut follower = Follower::new(handle);
+            let _ = follower.step();
+            follower
+        });
+        writer.end_epoch(Position(1), Epoch(2), 1);
+        writer.append(&value(1));
+        writer.publish();
+        writer.end_epoch(Position(0), Epoch(3), 0);
+        assert_eq!(writer.append(&value(9)), 0);
+        writer.publish();
+        let mut follower = thread.join().unwrap();
+        while follower.step() {}
+        assert!(follower.is_of(&[(3, 9)]), "{:?}", follower.have);
+    });
 }
