@@ -19,7 +19,8 @@ use weir_engine::{Engine, EngineConfig};
 use weir_io::{RealDisk, RealDiskConfig, SyncStrategy, ThreadDisk};
 use weir_log::snapshot::SnapshotStore;
 use weir_log::{Append, Batch, Durability, EmbeddedLog, LogConfig, Push, SequencedLog};
-use weir_partition::recovery::{Sources, put_state, rebuild};
+use weir_partition::recovery::{Sources, rebuild};
+use weir_partition::shadow::put_state;
 use weir_types::{Nanos, PartitionId, Position};
 use weir_wire::{Command, Event};
 

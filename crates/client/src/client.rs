@@ -21,7 +21,7 @@ use weir_wire::{DecodeError, Message, Request};
 
 use crate::clock::{Clock, wait};
 use crate::connection::{Connection, Limits, Target};
-use crate::drop_copy::CopiedReport;
+use crate::copied_report::CopiedReport;
 use crate::error::ClientError;
 use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times};
 use crate::source_message::SourceMessage;

@@ -6,14 +6,15 @@
 //! the time that it measures from the node.
 
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use weir_types::Nanos;
 
 use crate::connection::Connection;
 use crate::error::ClientError;
+use crate::wait::timespec;
 
 /// The action of a thread that has nothing to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,26 +117,6 @@ pub fn wait_readable(
     fds.push(PollFd::new(listener, PollFlags::IN));
     let more = connections.iter().any(Connection::has_more);
     poll_fds(&mut fds, if more { Duration::ZERO } else { timeout })
-}
-
-/// Waits until a socket is readable, or writable if `writes` is set, or `timeout` has passed.
-///
-/// # Errors
-/// Those of the system call; an interrupted wait is no error.
-pub(crate) fn wait_for(fd: BorrowedFd<'_>, writes: bool, timeout: Duration) -> std::io::Result<()> {
-    let out = if writes { PollFlags::OUT } else { PollFlags::empty() };
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN | out)];
-    match poll(&mut fds, Some(&timespec(timeout))) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn timespec(timeout: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(timeout.subsec_nanos()),
-    }
 }
 
 fn fds_of<'a>(connections: impl IntoIterator<Item = &'a Connection>) -> Vec<PollFd<'a>> {

@@ -17,8 +17,8 @@ use weir_tls::{ClientTls, Link, LinkError};
 use weir_wire::dialogue::NodeMessage;
 use weir_wire::frame::{FRAME_HEADER_LEN, Framing, RawMessage, next_frame};
 
-use crate::clock::wait_for;
 use crate::error::ClientError;
+use crate::wait::wait_for;
 
 /// The limits of a connection's buffers.
 #[derive(Clone, Copy, Debug)]

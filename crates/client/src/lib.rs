@@ -25,6 +25,7 @@ pub mod admin;
 pub mod client;
 pub mod clock;
 pub mod connection;
+mod copied_report;
 pub mod drop_copy;
 pub mod echo;
 pub mod echo_many;
@@ -45,6 +46,7 @@ pub mod source_message;
 pub mod state;
 pub mod status;
 pub mod subscription;
+mod wait;
 
 pub use admin::Admin;
 pub use client::{Client, Incoming};

@@ -12,9 +12,9 @@ use std::time::Duration;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
-use crate::clock::wait_for;
 use crate::connection::Connection;
 use crate::error::ClientError;
+use crate::wait::wait_for;
 
 /// The most connections reported per call; the others follow in the next.
 const READY_MAX: usize = 256;

@@ -18,7 +18,7 @@ use weir_types::{Epoch, Epochs, Nanos, PartitionId, Reason, Rec};
 
 use crate::block::Block;
 use crate::entry::{Batch, Change, ChangeError, IMAGE_LEN, Image};
-use crate::merge::Merge;
+use crate::merge_progress::Merge;
 use crate::newest::NewestSegments;
 use crate::open::Open;
 use crate::place::Place;

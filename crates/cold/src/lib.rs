@@ -23,6 +23,7 @@ mod block;
 mod columns;
 pub mod entry;
 mod merge;
+mod merge_progress;
 mod newest;
 mod open;
 pub mod pace;

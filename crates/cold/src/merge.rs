@@ -17,43 +17,11 @@ use weir_types::Nanos;
 
 use crate::archive::{Archive, ColdError, NumberedSegment};
 use crate::block::{Block, StoredBlock};
+use crate::merge_progress::Merge;
 use crate::newest::RecSet;
 use crate::plant::{self, Plant};
 use crate::segment::{Header, Segment};
 use crate::writer::{SegmentError, SegmentWriter};
-
-/// A merge in progress.
-#[derive(Debug)]
-pub(crate) struct Merge {
-    /// The inputs' numbers, oldest first.
-    inputs: Vec<u32>,
-    /// For each block of each input, oldest first: flags of the rows that are the last of their
-    /// record.
-    is_last: Vec<Vec<Vec<bool>>>,
-    seen: RecSet,
-    /// The next input and block; the keys are read from the newest input on.
-    input: usize,
-    block: usize,
-    writer: Option<SegmentWriter>,
-}
-
-impl Merge {
-    fn new(inputs: Vec<u32>) -> Merge {
-        Merge {
-            is_last: vec![Vec::new(); inputs.len()],
-            input: inputs.len() - 1,
-            inputs,
-            seen: RecSet::default(),
-            block: 0,
-            writer: None,
-        }
-    }
-
-    /// True when the segment with this number is an input.
-    pub(crate) fn reads(&self, number: u32) -> bool {
-        self.inputs.contains(&number)
-    }
-}
 
 impl<D: Disk> Archive<D> {
     /// Cancels the merge in progress.

@@ -8,7 +8,7 @@ use weir_wire::challenge::{CHALLENGE_COUNT_MAX, CHALLENGE_LIFETIME};
 use weir_wire::session::Nonce;
 
 use super::ConnectionId;
-use super::fixed_map::FixedMap;
+use super::seeded_map::{MapOrder, SeededMap};
 
 #[derive(Clone, Copy, Debug)]
 struct Open {
@@ -28,12 +28,18 @@ impl Open {
 pub struct OpenChallenges(Vec<Open>);
 
 /// All open challenges.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Challenges {
-    by_connection: FixedMap<ConnectionId, Vec<Open>>,
+    by_connection: SeededMap<ConnectionId, Vec<Open>>,
 }
 
 impl Challenges {
+    /// Returns no challenges, to be held in this order.
+    #[must_use]
+    pub fn new(order: &MapOrder) -> Challenges {
+        Challenges { by_connection: order.map() }
+    }
+
     /// Opens a challenge; one that the session has open on this connection is no longer good.
     /// False when the connection has as many as it may.
     #[must_use]
@@ -78,6 +84,8 @@ impl Challenges {
 
 #[cfg(test)]
 mod tests {
+    use weir_io::SeededRng;
+
     use super::*;
 
     const HERE: ConnectionId = ConnectionId(1);
@@ -85,13 +93,17 @@ mod tests {
     const ALICE: SessionId = SessionId(11);
     const BOB: SessionId = SessionId(12);
 
+    fn none() -> Challenges {
+        Challenges::new(&MapOrder::draw(&mut SeededRng::new(1, "challenges")))
+    }
+
     fn nonce(number: u8) -> Nonce {
         Nonce([number; 32])
     }
 
     #[test]
     fn a_challenge_is_good_once_for_its_session_on_its_connection() {
-        let mut challenges = Challenges::default();
+        let mut challenges = none();
         assert!(challenges.open(HERE, ALICE, nonce(1), Nanos(0)));
         assert_eq!(challenges.take(THERE, ALICE, Nanos(1)), None);
         assert_eq!(challenges.take(HERE, BOB, Nanos(1)), None);
@@ -102,7 +114,7 @@ mod tests {
     #[test]
     fn a_challenge_is_good_for_ten_seconds() {
         for (age, want) in [(9_999_999_999, Some(nonce(1))), (10_000_000_000, None)] {
-            let mut challenges = Challenges::default();
+            let mut challenges = none();
             assert!(challenges.open(HERE, ALICE, nonce(1), Nanos(5)));
             assert_eq!(challenges.take(HERE, ALICE, Nanos(5 + age)), want);
             assert_eq!(challenges.take(HERE, ALICE, Nanos(5)), None, "taken is taken");
@@ -111,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_new_challenge_ends_the_one_before_it() {
-        let mut challenges = Challenges::default();
+        let mut challenges = none();
         assert!(challenges.open(HERE, ALICE, nonce(1), Nanos(0)));
         assert!(challenges.open(HERE, ALICE, nonce(2), Nanos(0)));
         assert_eq!(challenges.take(HERE, ALICE, Nanos(0)), Some(nonce(2)));
@@ -120,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_connection_has_a_bounded_number_of_challenges_and_old_ones_make_room() {
-        let mut challenges = Challenges::default();
+        let mut challenges = none();
         let of = |number: usize| SessionId(u32::try_from(number).unwrap());
         for number in 1..=CHALLENGE_COUNT_MAX {
             assert!(challenges.open(HERE, of(number), nonce(1), Nanos(0)));
@@ -133,7 +145,7 @@ mod tests {
 
     #[test]
     fn challenges_go_with_their_connection_under_its_new_number() {
-        let (mut here, mut there) = (Challenges::default(), Challenges::default());
+        let (mut here, mut there) = (none(), none());
         assert!(here.open(HERE, ALICE, nonce(1), Nanos(0)));
         assert!(here.open(HERE, BOB, nonce(2), Nanos(5)));
         there.take_over(THERE, here.take_all(HERE));
@@ -146,7 +158,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_a_connection_that_is_gone_or_used_its_challenges() {
-        let mut challenges = Challenges::default();
+        let mut challenges = none();
         assert!(challenges.open(HERE, ALICE, nonce(1), Nanos(0)));
         assert!(challenges.open(THERE, ALICE, nonce(1), Nanos(0)));
         challenges.forget(HERE);

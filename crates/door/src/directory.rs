@@ -11,8 +11,8 @@ use weir_wire::Definition;
 use weir_wire::reference::{DefineInstrument, DefineSession};
 use weir_wire::session::{ApiKey, Signature};
 
-use super::fixed_map::FixedMap;
 use super::keys::{Checks, Lock, Locksmith};
+use super::seeded_map::{MapOrder, SeededMap};
 
 /// The definition of an authenticated session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,21 +85,22 @@ impl SessionChange {
 /// Sessions and instruments by identifier.
 #[derive(Debug)]
 pub struct Directory {
-    sessions: FixedMap<SessionId, (Lock, KnownSession)>,
+    sessions: SeededMap<SessionId, (Lock, KnownSession)>,
     firms: BTreeSet<FirmId>,
     locksmith: Locksmith,
-    instruments: FixedMap<InstrumentId, DefineInstrument>,
+    instruments: SeededMap<InstrumentId, DefineInstrument>,
     version: u64,
 }
 
 impl Directory {
     /// Creates an empty directory.
     pub fn new(rng: &mut dyn Rng) -> Directory {
+        let order = MapOrder::draw(rng);
         Directory {
-            sessions: FixedMap::default(),
+            sessions: order.map(),
             firms: BTreeSet::new(),
             locksmith: Locksmith::new(rng),
-            instruments: FixedMap::default(),
+            instruments: order.map(),
             version: 0,
         }
     }

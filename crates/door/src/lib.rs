@@ -12,8 +12,8 @@
 //!   connections without a session.
 //! * [`entitlement`]: the orders that a session may see. [`reader_rings`], [`reader_ports`]: the
 //!   rings between doors and the agent that serves order state.
-//! * [`words`]: the heartbeats and refusals that every door sends. [`fixed_map`]: the hash map of
-//!   doors, with the same order in every run.
+//! * [`words`]: the heartbeats and refusals that every door sends. [`seeded_map`]: the hash map of
+//!   doors, in an order that a seed decides.
 //!
 //! The doors of outside cores, of subscribers and of market data are listeners. The gateway, which
 //! counts an order's time from its first byte, has its own connections and shares the rest.
@@ -24,7 +24,6 @@ pub mod directory;
 pub mod entitlement;
 pub mod entrance;
 pub mod figures;
-pub mod fixed_map;
 pub mod handshakes;
 pub mod keys;
 mod lines;
@@ -36,6 +35,7 @@ pub mod protocol;
 pub mod reader_ports;
 pub mod reader_rings;
 pub mod reception;
+pub mod seeded_map;
 pub mod socket;
 pub mod strangers;
 pub mod table;

@@ -17,8 +17,8 @@ use weir_io::net::Event;
 use weir_types::{Nanos, Reason, SessionId};
 
 use crate::figures::{DoorFigures, add};
-use crate::fixed_map::FixedMap;
 use crate::lines::Lines;
+use crate::seeded_map::{MapOrder, SeededMap};
 use crate::table::Table;
 use crate::{ConnectionId, LoggedOn, Socket};
 
@@ -98,7 +98,7 @@ pub struct Links<S> {
     flushing: Vec<ConnectionId>,
     /// Connections that have ended, and of which the protocol was not told yet.
     ended: Vec<ConnectionId>,
-    sessions: FixedMap<SessionId, u32>,
+    sessions: SeededMap<SessionId, u32>,
     endings: Endings,
 }
 
@@ -125,14 +125,14 @@ impl<S: Default> Links<S> {
     }
 
     /// No connections, of the door of this name.
-    pub(crate) fn new(door: &'static str, figures: Arc<DoorFigures>) -> Links<S> {
+    pub(crate) fn new(door: &'static str, figures: Arc<DoorFigures>, order: &MapOrder) -> Links<S> {
         Links {
             table: Table::default(),
             reading: VecDeque::new(),
             waiting: Vec::new(),
             flushing: Vec::new(),
             ended: Vec::new(),
-            sessions: FixedMap::default(),
+            sessions: order.map(),
             endings: Endings { figures, lines: Lines::new(door) },
         }
     }
@@ -447,6 +447,7 @@ impl Endings {
 mod tests {
     use std::net::{TcpListener, TcpStream};
 
+    use weir_io::SeededRng;
     use weir_io::net::{Listener, Net, Token};
 
     use super::*;
@@ -471,7 +472,8 @@ mod tests {
 
     #[test]
     fn output_that_was_never_tried_is_no_slow_consumer() {
-        let mut links = Links::<()>::new("test", Arc::default());
+        let order = MapOrder::draw(&mut SeededRng::new(1, "links"));
+        let mut links = Links::<()>::new("test", Arc::default(), &order);
         let (id, _peer) = connection(&mut links);
         let link = links.get_mut(id).unwrap();
         link.socket.output.resize(2 * LIMITS.output_len_max, 0);

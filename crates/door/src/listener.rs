@@ -109,15 +109,17 @@ impl<P: Protocol> Listener<P> {
         let poll = Net::System.poll()?;
         let entrance = parts.door.open(poll.registry(), LISTENER)?;
         protocol.begin(poll.registry(), OWN)?;
+        let reception = Reception::new(parts.node_id, parts.rng);
+        let order = reception.map_order();
         let mut listener = Listener {
             poll,
             events: Events::with_capacity(1_024),
             entrance,
-            lobby: Lobby::new(parts.limits.lobby),
-            reception: Reception::new(parts.node_id, parts.rng),
+            lobby: Lobby::new(parts.limits.lobby, order),
             record: Vec::with_capacity(512),
             scratch: Scratch::new(P::TERMS.read_len),
-            links: Links::new(P::TERMS.section, parts.figures.clone()),
+            links: Links::new(P::TERMS.section, parts.figures.clone(), order),
+            reception,
             protocol,
             connections_max: parts.limits.connections_max,
             next_care: Nanos(0),

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use weir_types::Nanos;
 
 use super::ConnectionId;
-use super::fixed_map::FixedMap;
+use super::seeded_map::{MapOrder, SeededMap};
 use super::strangers::Strangers;
 
 /// The limits on connections without a session.
@@ -42,15 +42,15 @@ struct Guest {
 #[derive(Debug)]
 pub struct Lobby {
     limits: LobbyLimits,
-    guests: FixedMap<ConnectionId, Guest>,
+    guests: SeededMap<ConnectionId, Guest>,
     strangers: Strangers<ConnectionId>,
 }
 
 impl Lobby {
     /// Creates an empty lobby.
     #[must_use]
-    pub fn new(limits: LobbyLimits) -> Lobby {
-        Lobby { limits, guests: FixedMap::default(), strangers: Strangers::default() }
+    pub fn new(limits: LobbyLimits, order: &MapOrder) -> Lobby {
+        Lobby { limits, guests: order.map(), strangers: Strangers::default() }
     }
 
     /// Returns the stranger that must leave before a connection from `address` is admitted, and
@@ -120,13 +120,16 @@ impl Lobby {
 
 #[cfg(test)]
 mod tests {
+    use weir_io::SeededRng;
+
     use super::*;
 
     const HERE: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
     const THERE: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)));
 
     fn lobby() -> Lobby {
-        Lobby::new(LobbyLimits { logon_time_max: Nanos(100), per_address_max: 2 })
+        let limits = LobbyLimits { logon_time_max: Nanos(100), per_address_max: 2 };
+        Lobby::new(limits, &MapOrder::draw(&mut SeededRng::new(1, "lobby")))
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::ConnectionId;
 use super::challenges::{Challenges, OpenChallenges};
 use super::directory::{Directory, KnownSession, Proof};
 use super::keys::Lock;
+use super::seeded_map::MapOrder;
 
 /// The longest heartbeat interval granted, in milliseconds.
 const HEARTBEAT_MAX_MS: u32 = 60_000;
@@ -96,6 +97,7 @@ pub struct Reception {
     /// The defined sessions.
     pub directory: Directory,
     challenges: Challenges,
+    order: MapOrder,
     verification_rate: VerificationRate,
     node_id: NodeId,
     rng: Box<dyn Rng + Send>,
@@ -105,13 +107,21 @@ impl Reception {
     /// Creates a reception without sessions; `rng` draws nonces.
     #[must_use]
     pub fn new(node_id: NodeId, mut rng: Box<dyn Rng + Send>) -> Reception {
+        let order = MapOrder::draw(&mut *rng);
         Reception {
             directory: Directory::new(&mut *rng),
-            challenges: Challenges::default(),
+            challenges: Challenges::new(&order),
+            order,
             verification_rate: VerificationRate::default(),
             node_id,
             rng,
         }
+    }
+
+    /// Returns the order of maps that its random numbers decided, for the maps beside it.
+    #[must_use]
+    pub fn map_order(&self) -> &MapOrder {
+        &self.order
     }
 
     /// Opens a challenge for a session, whether or not the session exists, so that the answer does

@@ -10,10 +10,7 @@
 //! never zero.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
-
-use crate::fixed_map::FixedMap;
 
 /// The number of an arrival.
 type Arrival = u64;
@@ -22,7 +19,7 @@ type Arrival = u64;
 #[derive(Debug)]
 pub struct Strangers<K> {
     arrivals: Arrival,
-    known: FixedMap<K, (IpAddr, Arrival)>,
+    known: BTreeMap<K, (IpAddr, Arrival)>,
     hosts: BTreeMap<IpAddr, BTreeMap<Arrival, K>>,
     crowds: BTreeSet<(usize, IpAddr)>,
 }
@@ -31,14 +28,14 @@ impl<K> Default for Strangers<K> {
     fn default() -> Strangers<K> {
         Strangers {
             arrivals: 0,
-            known: FixedMap::default(),
+            known: BTreeMap::new(),
             hosts: BTreeMap::new(),
             crowds: BTreeSet::new(),
         }
     }
 }
 
-impl<K: Copy + Eq + Hash> Strangers<K> {
+impl<K: Copy + Ord> Strangers<K> {
     /// Adds a stranger; does nothing if it is one already.
     pub fn enter(&mut self, key: K, address: IpAddr) {
         if self.known.contains_key(&key) {
@@ -93,7 +90,8 @@ impl<K: Copy + Eq + Hash> Strangers<K> {
 }
 
 /// Returns the address that stands for a host: an IPv6 address's network of 64 bits.
-fn host_of(address: IpAddr) -> IpAddr {
+#[must_use]
+pub fn host_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => {

@@ -10,7 +10,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use weir_door::ConnectionId;
-use weir_door::fixed_map::FixedMap;
+use weir_door::seeded_map::{MapOrder, SeededMap};
 use weir_partition::event_reader::PastEvents;
 use weir_types::{FirmId, Nanos, PartitionId, SessionId};
 
@@ -72,7 +72,7 @@ struct Feed {
 /// All topics and their streams.
 pub(super) struct Copies {
     feeds: Vec<Feed>,
-    feed_of: FixedMap<FirmId, usize>,
+    feed_of: SeededMap<FirmId, usize>,
     /// The first record of each port's event log.
     first_records: Vec<u64>,
     retained: usize,
@@ -85,10 +85,10 @@ pub(super) struct Copies {
 impl Copies {
     /// Returns the topics of a gateway whose ports' event logs begin at `first_records`; a firm's
     /// topic retains `retained` records of each.
-    pub(super) fn new(first_records: Vec<u64>, retained: usize) -> Copies {
+    pub(super) fn new(first_records: Vec<u64>, retained: usize, order: &MapOrder) -> Copies {
         let mut copies = Copies {
             feeds: Vec::new(),
-            feed_of: FixedMap::default(),
+            feed_of: order.map(),
             first_records,
             retained,
             stream_count: 0,

@@ -246,6 +246,8 @@ impl Gateway {
             })
             .collect();
         let first_records = ports.iter().map(|port| port.events.next_record()).collect();
+        let reception = Reception::new(parts.node_id, parts.rng);
+        let order = reception.map_order();
         Ok(Gateway {
             poll,
             poll_events: Events::with_capacity(1024),
@@ -257,12 +259,12 @@ impl Gateway {
             strangers: ReadList::default(),
             fairness: Fairness::default(),
             flush_list: FlushList::default(),
-            lobby: Lobby::new(parts.config.lobby),
-            sessions: Sessions::new(ports.len()),
+            lobby: Lobby::new(parts.config.lobby, order),
+            sessions: Sessions::new(ports.len(), order),
             behind: BehindList::default(),
             lost_sessions: Vec::new(),
-            reception: Reception::new(parts.node_id, parts.rng),
-            copies: Copies::new(first_records, parts.config.copies_retained_max),
+            copies: Copies::new(first_records, parts.config.copies_retained_max, order),
+            reception,
             ports,
             delivery: parts.delivery,
             recorder: parts.recorder,

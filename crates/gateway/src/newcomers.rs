@@ -210,7 +210,7 @@ impl Newcomers {
             buffers: ReadBuffers::default(),
             read_list: ReadList::default(),
             flush_list: FlushList::default(),
-            lobby: Lobby::new(parts.config.lobby),
+            lobby: Lobby::new(parts.config.lobby, parts.reception.map_order()),
             reception: parts.reception,
             gateway: parts.gateway,
             proved: VecDeque::new(),

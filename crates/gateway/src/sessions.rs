@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use weir_door::ConnectionId;
-use weir_door::fixed_map::FixedMap;
+use weir_door::seeded_map::{MapOrder, SeededMap};
 use weir_types::{EventNo, FirmId, Nanos, Reason, RequestNo, Role, SessionId, Switch};
 
 use super::copies::StreamKey;
@@ -79,9 +79,9 @@ impl Session {
 /// All sessions.
 ///
 /// INVARIANT: `logged_on_count` is the number of those that have a connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Sessions {
-    by_id: FixedMap<SessionId, Session>,
+    by_id: SeededMap<SessionId, Session>,
     port_count: usize,
     logged_on_count: usize,
 }
@@ -89,8 +89,8 @@ pub struct Sessions {
 impl Sessions {
     /// Returns an empty table for a gateway with `port_count` ports.
     #[must_use]
-    pub fn new(port_count: usize) -> Sessions {
-        Sessions { by_id: FixedMap::default(), port_count, logged_on_count: 0 }
+    pub fn new(port_count: usize, order: &MapOrder) -> Sessions {
+        Sessions { by_id: order.map(), port_count, logged_on_count: 0 }
     }
 
     /// Aligns a session's stream with a recovered engine.
@@ -203,14 +203,20 @@ impl BehindList {
 
 #[cfg(test)]
 mod tests {
+    use weir_io::SeededRng;
     use weir_types::Epoch;
 
     use super::*;
     use crate::stream::Noted;
     use weir_partition::lineage::Lineage;
 
+    fn none(port_count: usize) -> Sessions {
+        let order = MapOrder::draw(&mut SeededRng::new(1, "sessions"));
+        Sessions::new(port_count, &order)
+    }
+
     fn session(in_flight_max: u32, in_flight: u32) -> Session {
-        let mut sessions = Sessions::new(2);
+        let mut sessions = none(2);
         let session = sessions.entry(SessionId(5));
         (session.in_flight_max, session.in_flight) = (in_flight_max, in_flight);
         sessions.by_id.remove(&SessionId(5)).unwrap()
@@ -218,7 +224,7 @@ mod tests {
 
     #[test]
     fn sessions_that_are_logged_on_are_counted_each_once() {
-        let (mut sessions, via) = (Sessions::new(1), ConnectionId(1));
+        let (mut sessions, via) = (none(1), ConnectionId(1));
         sessions.detach(SessionId(1));
         for id in [1, 2, 2] {
             sessions.attach(SessionId(id), via);
@@ -242,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_stream_is_in_the_list_once_however_often_it_falls_behind() {
-        let mut sessions = Sessions::new(2);
+        let mut sessions = none(2);
         let mut list = BehindList::default();
         let behind = |session_id, port| Behind { session_id: SessionId(session_id), port };
         for (id, port) in [(5, 1), (5, 0), (5, 1), (6, 1), (5, 1), (6, 1)] {

@@ -10,13 +10,16 @@
 //! ([`TailHandle::want_in_files`]). A reader whose thread must not wait for a disk has no files: its
 //! user gets such records from the history's thread ([`crate::history`]).
 //!
-//! INVARIANT: all records of an ended epoch's surviving part are returned before its end, and all
-//! others after it.
+//! The order of its looks at epochs and records is that of [`EpochReader`], whose interleavings
+//! with the tail's writer loom explores.
 
 use std::path::PathBuf;
 
 use weir_io::{Disk, DiskError};
-use weir_log::tail::{EpochChange, EpochCursor, Seek, TailHandle, TailRead, TailReader};
+pub use weir_log::tail::ReadEvent;
+use weir_log::tail::{
+    EpochChange, EpochReader, RecordRead, Records, Seek, TailHandle, TailRead, TailReader,
+};
 use weir_types::{Epoch, Epochs, Position};
 use weir_wire::frame::parse_message;
 
@@ -26,21 +29,6 @@ use crate::history::PastRecords;
 /// The number of records up to which a cursor in the tail steps over them instead of seeking: a
 /// step copies the record, a seek walks over the headers of a block.
 const TAIL_STEPS_MAX: u64 = 8;
-
-/// The result of reading an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum ReadEvent {
-    /// The next record, with its number; its bytes are in the buffer.
-    Record(u64),
-    /// An epoch ended before the next record.
-    EpochEnded(EpochChange),
-    /// No new record.
-    UpToDate,
-    /// The next record exists, but is no longer in memory, and not in the files yet. The user asks
-    /// again later.
-    Missing,
-}
 
 /// The place of a record that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,26 +42,19 @@ pub enum PastRead {
     Deleted,
 }
 
-/// The result of looking for the next record.
-enum Found {
-    Record,
-    UpToDate,
-    Missing,
-}
-
 /// A reader of one partition's events.
 pub struct EventReader {
+    reader: EpochReader<EventRecords>,
+    /// A second cursor, for old records.
+    past: PastEvents,
+}
+
+/// The events of a partition, from the tail or from the files.
+struct EventRecords {
     handle: TailHandle,
     tail: TailReader,
     files: BehindTail,
-    /// A second cursor, for old records.
-    past: PastEvents,
-    epochs: EpochCursor,
-    next: u64,
     in_tail: bool,
-    /// The record `next`, read before the ends of epochs that must be told first.
-    held: Vec<u8>,
-    is_held: bool,
 }
 
 /// The source of records that the tail no longer has.
@@ -108,89 +89,56 @@ impl EventReader {
     ) -> EventReader {
         let files = EventFiles::new(OpenFiles::on_disk(open));
         let (reader, epochs) = tail.reader_with_epochs();
-        EventReader {
+        let records = EventRecords {
             handle: tail.clone(),
             tail: reader,
-            past: PastEvents::new(tail.clone(), files.another()),
-            files: BehindTail::Files(files),
-            epochs,
-            next: first,
+            files: BehindTail::Files(files.another()),
             in_tail: false,
-            held: Vec::new(),
-            is_held: false,
-        }
+        };
+        let past = PastEvents::new(tail.clone(), files);
+        EventReader { reader: EpochReader::new(records, epochs, first), past }
     }
 
     /// Returns an independent cursor for old records.
     #[must_use]
     pub fn past(&self) -> PastEvents {
-        PastEvents::new(self.handle.clone(), self.past.files.another())
+        PastEvents::new(self.past.handle.clone(), self.past.files.another())
     }
 
     /// Returns the number of the next record.
     #[must_use]
     pub fn next_record(&self) -> u64 {
-        self.next
+        self.reader.next_record()
     }
 
     /// Returns the epoch of the records before the next end of an epoch.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.epochs.epoch()
+        self.reader.epoch()
     }
 
     /// Returns the epochs of the log, including those that are not told yet.
     #[must_use]
     pub fn epochs(&self) -> &Epochs<Position> {
-        self.epochs.epochs()
+        self.reader.epochs()
     }
 
     /// Returns true when the ends of all epochs before the current one were told.
     #[must_use]
     pub fn has_told_ends(&self) -> bool {
-        self.epochs.is_done()
+        self.reader.has_told_ends()
     }
 
     /// Continues with record `next` in `epoch`; the caller already has the records before it, and
     /// knows the ends of the epochs before.
     pub fn skip_to(&mut self, next: u64, epoch: Epoch) {
-        (self.next, self.in_tail, self.is_held) = (next, false, false);
-        self.epochs.skip_to(epoch);
+        self.reader.skip_to(next, epoch);
     }
 
     /// Copies the next record into `into`, which is cleared first, or tells that an epoch ended
     /// before it.
     pub fn next(&mut self, into: &mut Vec<u8>) -> ReadEvent {
-        loop {
-            self.refresh();
-            if let Some(change) = self.epochs.pass(self.next) {
-                return self.tell(change);
-            }
-            if !self.is_held {
-                match self.read_next(into) {
-                    Found::Record => {}
-                    Found::UpToDate => return ReadEvent::UpToDate,
-                    Found::Missing => return ReadEvent::Missing,
-                }
-            }
-            if self.is_held {
-                std::mem::swap(&mut self.held, into);
-                self.is_held = false;
-            }
-            if self.refresh() {
-                // The record may be void.
-                continue;
-            }
-            if !self.epochs.is_done()
-                && let Some(change) = self.epochs.pass_before(self.next, position_of(into))
-            {
-                std::mem::swap(&mut self.held, into);
-                self.is_held = true;
-                return self.tell(change);
-            }
-            self.next += 1;
-            return ReadEvent::Record(self.next - 1);
-        }
+        self.reader.next(into)
     }
 
     /// Copies the next record into `into` and returns its number, for a view that has nothing to do
@@ -221,12 +169,12 @@ impl EventReader {
     /// Reads no files from now on: records that the tail has no more are missing until the history's
     /// thread has brought them ([`EventReader::supply`]).
     pub fn leave_files(&mut self) {
-        self.files = BehindTail::History(PastRecords::default());
+        self.reader.records_mut().files = BehindTail::History(PastRecords::default());
     }
 
     /// Takes records that the history's thread has read, if the next one is among them.
     pub fn supply(&mut self, records: PastRecords) {
-        if let BehindTail::History(supplied) = &mut self.files {
+        if let BehindTail::History(supplied) = &mut self.reader.records_mut().files {
             *supplied = records;
         }
     }
@@ -235,73 +183,67 @@ impl EventReader {
     /// before the last end may be void.
     #[must_use]
     pub fn epoch_changes(&self) -> u64 {
-        self.handle.epoch_changes()
+        self.past.epoch_changes()
     }
 
     /// Returns the newest record that a reader has waited for in the files; zero for none.
     #[must_use]
     pub fn wanted_in_files(&self) -> u64 {
-        self.handle.wanted_in_files()
+        self.past.handle.wanted_in_files()
+    }
+}
+
+impl Records for EventRecords {
+    fn read(&mut self, number: u64, into: &mut Vec<u8>) -> RecordRead {
+        if !self.in_tail || self.tail.next_record() != number {
+            match self.tail.seek(number) {
+                Seek::Done => self.in_tail = true,
+                Seek::Lapped { .. } => return self.read_behind_tail(number, into),
+                // The reader is ahead of the log.
+                Seek::Ahead { .. } => return RecordRead::None,
+            }
+        }
+        match self.tail.next(into) {
+            TailRead::Record(record) => {
+                assert_eq!(record, number, "the tail's records are dense");
+                RecordRead::Found
+            }
+            TailRead::Empty => RecordRead::None,
+            TailRead::Lapped { .. } => self.read_behind_tail(number, into),
+        }
     }
 
-    /// Takes over the epochs that ended meanwhile; true when there are any. What was opened before
-    /// may hold void records.
-    #[inline]
-    fn refresh(&mut self) -> bool {
-        if !self.epochs.refresh() {
-            return false;
-        }
+    /// Returns the position of the command that caused an event: every event begins with it.
+    fn position_of(record: &[u8]) -> Position {
+        let raw = parse_message(record).expect("the event log holds our own messages");
+        let (position, _) = raw.block().split_first_chunk().expect("no event is shorter");
+        Position(u64::from_le_bytes(*position))
+    }
+
+    fn reopen(&mut self) {
         self.tail = self.handle.reader();
         match &mut self.files {
             BehindTail::Files(files) => files.forget(),
             BehindTail::History(supplied) => *supplied = PastRecords::default(),
         }
-        (self.in_tail, self.is_held) = (false, false);
-        true
+        self.in_tail = false;
     }
+}
 
-    fn tell(&mut self, change: EpochChange) -> ReadEvent {
-        if change.taken_back > 0 {
-            (self.next, self.in_tail, self.is_held) = (change.first_again, false, false);
-        }
-        ReadEvent::EpochEnded(change)
-    }
-
-    /// Copies record `next` into `into`.
-    fn read_next(&mut self, into: &mut Vec<u8>) -> Found {
-        if !self.in_tail {
-            match self.tail.seek(self.next) {
-                Seek::Done => self.in_tail = true,
-                Seek::Lapped { .. } => return self.read_behind_tail(into),
-                // The reader is ahead of the log.
-                Seek::Ahead { .. } => return Found::UpToDate,
-            }
-        }
-        match self.tail.next(into) {
-            TailRead::Record(record) => {
-                assert_eq!(record, self.next, "the tail's records are dense");
-                Found::Record
-            }
-            TailRead::Empty => Found::UpToDate,
-            TailRead::Lapped { .. } => {
-                self.in_tail = false;
-                self.read_behind_tail(into)
-            }
-        }
-    }
-
-    /// Copies record `next`, which the tail has no more. A deleted record is missing for ever: the
-    /// view cannot go on, and the node says that it waits.
-    fn read_behind_tail(&mut self, into: &mut Vec<u8>) -> Found {
+impl EventRecords {
+    /// Copies a record that the tail has no more. A deleted record is missing for ever: the view
+    /// cannot go on, and the node says that it waits.
+    fn read_behind_tail(&mut self, number: u64, into: &mut Vec<u8>) -> RecordRead {
+        self.in_tail = false;
         let found = match &mut self.files {
-            BehindTail::Files(files) => files.read_at(self.next, into) == FileRead::Found,
-            BehindTail::History(supplied) => supplied.take(self.next, into),
+            BehindTail::Files(files) => files.read_at(number, into) == FileRead::Found,
+            BehindTail::History(supplied) => supplied.take(number, into),
         };
         if found {
-            return Found::Record;
+            return RecordRead::Found;
         }
-        self.handle.want_in_files(self.next);
-        Found::Missing
+        self.handle.want_in_files(number);
+        RecordRead::Missing
     }
 }
 
@@ -312,13 +254,6 @@ impl EventReader {
 /// When such records are void.
 pub fn assert_kept(change: &EpochChange) {
     assert_eq!(change.taken_back, 0, "the log took back records that a view has used: {change:?}");
-}
-
-/// Returns the position of the command that caused an event: every event begins with it.
-fn position_of(record: &[u8]) -> Position {
-    let raw = parse_message(record).expect("the event log holds our own messages");
-    let (position, _) = raw.block().split_first_chunk().expect("no event is shorter");
-    Position(u64::from_le_bytes(*position))
 }
 
 impl PastEvents {

@@ -32,7 +32,7 @@ use weir_wire::Command;
 use crate::PartitionFigures;
 use crate::dirs::{PartitionDirs, RESTORE_UNFINISHED};
 use crate::event_reader::EventReader;
-use crate::shadow::{Shadow, ShadowParts};
+use crate::shadow::{Shadow, ShadowParts, state_in};
 use crate::shadow_agent::ShadowAgent;
 
 /// Commands read before they are applied, so that the engine can prefetch their memory.
@@ -447,19 +447,6 @@ fn older_than<S: Disk>(
         }
     }
     Ok(None)
-}
-
-/// Appends a snapshot's bytes: the number of events, then the engine's state.
-pub fn put_state(engine: &Engine, event_count: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(&event_count.to_le_bytes());
-    engine.snapshot(out);
-}
-
-/// Decodes the output of [`put_state`]: the number of events, and the engine's own snapshot.
-#[must_use]
-pub fn state_in(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let (event_count, state) = bytes.split_first_chunk::<8>()?;
-    Some((u64::from_le_bytes(*event_count), state))
 }
 
 /// Applies the rest of the log; writes the events that the event log does not have yet.

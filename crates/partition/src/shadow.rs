@@ -17,8 +17,6 @@ use weir_log::{LogError, LogReader, SegmentKind};
 use weir_types::{Nanos, Position};
 use weir_wire::{Command, DecodeError, Event};
 
-use crate::recovery::{put_state, state_in};
-
 /// The parts of a shadow.
 pub struct ShadowParts<C, E, S> {
     /// The recovered engine; the shadow's own copy.
@@ -223,4 +221,17 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         }
         self.parts.events.close().map_err(ShadowError::Events)
     }
+}
+
+/// Appends a snapshot's bytes: the number of events, then the engine's state.
+pub fn put_state(engine: &Engine, event_count: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&event_count.to_le_bytes());
+    engine.snapshot(out);
+}
+
+/// Decodes the output of [`put_state`]: the number of events, and the engine's own snapshot.
+#[must_use]
+pub fn state_in(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (event_count, state) = bytes.split_first_chunk::<8>()?;
+    Some((u64::from_le_bytes(*event_count), state))
 }

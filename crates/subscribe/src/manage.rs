@@ -11,25 +11,24 @@
 //! theirs, and may ask for any firm's.
 
 use weir_broker::{
-    Broker, Change, EvictReason, ListedSubscription, Name, Places, Quota, RowKind, Status,
+    Broker, Change, EvictReason, ListedSubscription, Name, Place, Places, Quota, RowKind, Status,
     SubscriptionError, Terms, Topic, TopicKind,
 };
 use weir_door::{Intake, LoggedOn};
 use weir_io::Disk;
 use weir_types::{
-    FirmId, Nanos, Reason, Role, SessionId, SubscriptionAction, SubscriptionKind,
-    SubscriptionStatus, Switch,
+    AckLevel, Durability, FirmId, Nanos, Reason, Role, SessionId, SubscriptionAction,
+    SubscriptionKind, SubscriptionStatus, Switch,
 };
 use weir_wire::dialogue::{put_with_data, put_with_taken};
 use weir_wire::frame::put_frame;
 use weir_wire::subscription::{
     AttachSubscription, CreateSubscription, DetachSubscription, NamedToken, SubscriptionAttached,
-    SubscriptionDone, SubscriptionEnded, SubscriptionRequest, SubscriptionState,
+    SubscriptionDone, SubscriptionEnded, SubscriptionRequest, SubscriptionState, TakenPlace,
 };
 
 use super::agent::{PromisedAnswer, Subscriptions};
 use super::link::{HandleTarget, HeldQueue, Link};
-use super::serve::{level_of, taken_places};
 
 /// Subscriptions of one answer to a list.
 const LIST_MAX: usize = 100;
@@ -137,6 +136,25 @@ pub(super) fn reason_of_end<D: Disk>(broker: &Broker<D>, name: &Name) -> Option<
         RowKind::Queue { taken, .. } => Some((reason, taken)),
         RowKind::Token(_) => Some((reason, Places::default())),
     }
+}
+
+/// The level at which a broker of this durability acknowledges.
+pub(super) fn level_of(durability: Durability) -> AckLevel {
+    match durability {
+        Durability::Memory => AckLevel::Memory,
+        Durability::Os => AckLevel::Os,
+        Durability::Disk => AckLevel::Disk,
+    }
+}
+
+/// The places that a subscription has taken, as the wire has them.
+pub(super) fn taken_places(taken: &Places) -> Vec<TakenPlace> {
+    let place = |place: &Place| TakenPlace {
+        record: place.record,
+        source: place.source.0,
+        epoch: place.epoch,
+    };
+    taken.as_slice().iter().map(place).collect()
 }
 
 /// The limit of a request; none for zero.

@@ -1,18 +1,16 @@
 //! Output: messages to subscriptions, within their credit, their window and the room in their
 //! connection's output; and acknowledgements to publishers.
 
-use weir_broker::{Delivery, Notice, Place, Places};
+use weir_broker::{Delivery, Notice};
 use weir_door::figures::add;
-use weir_types::{AckLevel, Durability, Nanos, SessionId};
+use weir_types::{AckLevel, Nanos, SessionId};
 use weir_wire::dialogue::{put_with_data, put_with_taken};
 use weir_wire::frame::put_frame;
-use weir_wire::subscription::{
-    MessageFlags, PublishAck, SubscribedMessage, SubscriptionEnded, TakenPlace,
-};
+use weir_wire::subscription::{MessageFlags, PublishAck, SubscribedMessage, SubscriptionEnded};
 
 use super::agent::Subscriptions;
 use super::link::{HandleAt, HandleTarget, HeldQueue, Link, Links, Peer};
-use super::manage::reason_of_end;
+use super::manage::{level_of, reason_of_end, taken_places};
 
 /// Messages that one subscription may get in one cycle.
 const TURN_MAX: usize = 256;
@@ -172,21 +170,4 @@ fn put_ack(
     if let Some((epoch, message_no)) = acked {
         put_frame(&PublishAck { message_no, session_id, epoch, level }, output);
     }
-}
-
-pub(super) fn level_of(durability: Durability) -> AckLevel {
-    match durability {
-        Durability::Memory => AckLevel::Memory,
-        Durability::Os => AckLevel::Os,
-        Durability::Disk => AckLevel::Disk,
-    }
-}
-
-pub(super) fn taken_places(taken: &Places) -> Vec<TakenPlace> {
-    let place = |place: &Place| TakenPlace {
-        record: place.record,
-        source: place.source.0,
-        epoch: place.epoch,
-    };
-    taken.as_slice().iter().map(place).collect()
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use weir_client::admin::switch;
 use weir_client::clock::{nanos, unix_time};
 use weir_client::load::setup::{fresh_key, key_hash};
-use weir_client::status::{InstrumentStatus, StatusPage, phase_name, phase_named};
+use weir_client::status::{InstrumentStatus, StatusPage, phase_name};
 use weir_client::{Admin, ClientError};
 use weir_runtime::civil::{Date, parse_moment, utc};
 use weir_types::{
@@ -24,7 +24,7 @@ use weir_wire::reference::{
     DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, Transfer,
 };
 
-use super::calendar::Calendar;
+use super::calendar::{Calendar, parse_phase};
 use super::endpoint::{DIR_VARIABLE, Login, dir_of, hex, key_file_name};
 use super::explain::contradictions;
 use super::keygen::{parse_32, read_public_key};
@@ -786,17 +786,6 @@ pub(super) fn by_name<T: Copy + std::fmt::Debug>(text: &str, all: &[T]) -> Resul
 
 fn parse_role(text: &str) -> Result<Role, String> {
     by_name(text, Role::ALL)
-}
-
-/// The phase of a name.
-///
-/// # Errors
-/// The names that there are.
-pub(super) fn parse_phase(text: &str) -> Result<Phase, String> {
-    phase_named(text).ok_or_else(|| {
-        let names: Vec<_> = Phase::ALL.iter().map(|phase| phase_name(*phase)).collect();
-        format!("want {}", names.join(", "))
-    })
 }
 
 fn parse_scope(text: &str) -> Result<KillScope, String> {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
-use weir_client::status::phase_name;
+use weir_client::status::{phase_name, phase_named};
 use weir_runtime::civil::{Date, TimeOfDay, UtcOffset};
 use weir_types::{Nanos, Phase};
 
@@ -64,8 +64,19 @@ impl TryFrom<String> for Named {
     type Error = String;
 
     fn try_from(name: String) -> Result<Named, String> {
-        super::admin::parse_phase(&name).map(Named)
+        parse_phase(&name).map(Named)
     }
+}
+
+/// The phase of a name.
+///
+/// # Errors
+/// The names that there are.
+pub(super) fn parse_phase(text: &str) -> Result<Phase, String> {
+    phase_named(text).ok_or_else(|| {
+        let names: Vec<_> = Phase::ALL.iter().map(|phase| phase_name(*phase)).collect();
+        format!("want {}", names.join(", "))
+    })
 }
 
 #[derive(Debug, Deserialize)]

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use weir_client::SigningKey;
-
-use super::endpoint::{hex, parse_hex};
+use weir_types::hex::{hex, parse_hex};
 
 /// Options of `weir keygen`.
 #[derive(Debug, clap::Args)]

@@ -10,7 +10,7 @@ use weir_io::{Disk, DiskErrorKind, ThreadDisk};
 use weir_log::snapshot::SnapshotStore;
 use weir_log::{LogError, LogReader, SegmentKind};
 use weir_partition::dirs::PartitionDirs;
-use weir_partition::recovery::state_in;
+use weir_partition::shadow::state_in;
 use weir_types::{PartitionId, Position};
 use weir_wire::{Command, Event};
 

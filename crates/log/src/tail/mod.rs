@@ -31,12 +31,14 @@ use std::sync::{
 
 use weir_types::{Epoch, Epochs, Position};
 
+mod epoch_reader;
 mod epochs;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use epoch_reader::{EpochReader, ReadEvent, RecordRead, Records};
 pub use epochs::{EpochChange, EpochCursor};
 use epochs::{EpochEnding, TailEpochs};
 

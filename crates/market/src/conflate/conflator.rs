@@ -11,7 +11,7 @@ use weir_types::{InstrumentId, Nanos};
 use super::entry::{Body, Entry, Kind, MergedChanges, Stamp};
 use super::outbox::{Full, Group, Outbox};
 use super::slot::NONE;
-use super::step::SlotState;
+use super::step::{Outcome, SlotState};
 use super::urgency::Urgency;
 use super::view::BookView;
 
@@ -59,23 +59,6 @@ impl Default for ConflatorConfig {
             on_full: OnFull::Gap,
         }
     }
-}
-
-/// The outcome of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// No subscriber wants it.
-    Unwanted,
-    /// It entered the priority queue.
-    Queued,
-    /// It waits in the throttle queue, alone or merged.
-    Waiting,
-    /// It was merged with an entry of the priority queue.
-    Merged,
-    /// It became part of a gap.
-    Lost,
-    /// The queue is full, and nothing changed; only with [`OnFull::Refuse`].
-    Refused,
 }
 
 /// Counters of changes by outcome, since the start.

@@ -31,9 +31,10 @@ mod topic;
 pub mod urgency;
 pub mod view;
 
-pub use conflator::{Conflator, ConflatorConfig, Counts, Interest, OnFull, Outcome};
+pub use conflator::{Conflator, ConflatorConfig, Counts, Interest, OnFull};
 pub use entry::{Bbo, Body, Entry, Kind, MergedChanges, Stamp, Status, Trade};
 pub use fanout::{Disconnect, Fanout, Message, Poll, PollOutcome, SubscriberProgress};
+pub use step::Outcome;
 pub use subscription::{
     Content, Pattern, Policy, SubscribeError, SubscriberId, Subscription, SubscriptionId,
 };

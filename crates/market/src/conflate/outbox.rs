@@ -14,12 +14,11 @@ use std::collections::HashMap;
 use rustc_hash::FxBuildHasher;
 use weir_types::{InstrumentId, Nanos};
 
-use super::conflator::Outcome;
 use super::entry::{Bbo, Body, Entry, Kind, MergedChanges};
 use super::fifo::{Event, Fifo, Item};
 use super::lane::Lane;
 use super::slot::{ConflatedState, NONE, Slot};
-use super::step::{Decision, SlotState, step};
+use super::step::{Decision, Outcome, SlotState, step};
 use super::urgency::Urgency;
 
 /// The treatment of an event when its group's limit is reached.

@@ -1,4 +1,5 @@
-//! The decision table of the throttle: the step for a change of a state, and nothing else.
+//! The decision table of the throttle: the step for a change of a state; and the outcomes of a
+//! change.
 
 /// The location of a state that was not sent yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,23 @@ pub(super) enum Decision {
     Wait,
     /// Put the state into the priority queue, removing it from the throttle queue if it is there.
     Go,
+}
+
+/// The outcome of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// No subscriber wants it.
+    Unwanted,
+    /// It entered the priority queue.
+    Queued,
+    /// It waits in the throttle queue, alone or merged.
+    Waiting,
+    /// It was merged with an entry of the priority queue.
+    Merged,
+    /// It became part of a gap.
+    Lost,
+    /// The queue is full, and nothing changed; only with [`OnFull::Refuse`](super::OnFull::Refuse).
+    Refused,
 }
 
 /// Returns the step for a change of a state.

@@ -5,9 +5,19 @@
 //! prefetched meanwhile.
 
 use weir_feed::Update;
+use weir_types::Nanos;
 
-use super::saying::Source;
 use super::stages::TimedMessage;
+use super::told::ChannelIndex;
+
+/// The source of an update in a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source {
+    pub channel: ChannelIndex,
+    pub ts_recv: Nanos,
+    pub ts_poll: Nanos,
+    pub is_snapshot: bool,
+}
 
 /// Updates, their sources, and their traces.
 #[derive(Debug, Default)]

@@ -11,7 +11,6 @@ use weir_types::SessionId;
 
 use super::shm::{ShmFigures, ShmReport};
 use super::stages::{StageReaders, StagesReport};
-use super::update::UpdateStage;
 use crate::post::{PostFigures, PostWatch};
 use crate::receiver::Receiver;
 
@@ -150,23 +149,8 @@ weir_runtime::figures! {
 }
 
 impl UpdateFigures {
-    pub(super) fn show(&self, stage: &UpdateStage) {
-        let (counts, conflated) = (stage.counts(), stage.conflated());
-        let (waiting, queue_len) = stage.queue_lens();
-        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = UpdateReport {
-            updates: counts.updates,
-            orders: u64::from(stage.books().order_count()),
-            anomalies: stage.books().anomalies().total(),
-            unwanted: conflated.unwanted,
-            queued: conflated.queued,
-            waited: conflated.waiting,
-            merged: conflated.merged,
-            lost: conflated.lost,
-            waiting: waiting as u64,
-            queue_len: queue_len as u64,
-            told: counts.told,
-            ring_full: counts.full,
-        };
+    pub(super) fn show(&self, report: UpdateReport) {
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }
 }
 

@@ -12,7 +12,8 @@
 //!
 //! - [`config`]: the configuration. [`assembly`]: assembles the threads.
 //! - [`receive`]: the receiving and the updating thread. [`update`]: books and the first stage of
-//!   conflation; `batch`: updates applied together; `saying`: passes their changes to conflation.
+//!   conflation; `batch`: updates applied together; `saying`: passes their changes to conflation;
+//!   `instrument_state`: the state besides books. [`next_stage`]: the interface between the two.
 //! - [`ring`], [`told`]: the rings between threads, and their slots.
 //! - [`shm`]: the same messages in shared memory, for strategies on the same machine.
 //! - [`flush`]: a flush thread. [`mirror`]: its books; `intake`: subscribers' requests;
@@ -27,11 +28,13 @@ pub mod config;
 pub mod figures;
 pub mod file_books;
 pub mod flush;
+mod instrument_state;
 mod intake;
 mod levels;
 mod link;
 pub mod local;
 pub mod mirror;
+pub mod next_stage;
 pub mod post;
 pub mod receive;
 pub mod ring;

@@ -15,8 +15,9 @@ use weir_market::interval::{Activity, BookStatement, ChannelReset, QuoteChange, 
 use weir_runtime::Agent;
 use weir_types::{InstrumentId, Nanos};
 
-use super::receive::Stage;
-use super::saying::{InstrumentState, Source};
+use super::batch::Source;
+use super::instrument_state::InstrumentState;
+use super::next_stage::Stage;
 use super::told::ChannelIndex;
 use crate::post::audit::AuditSender;
 use crate::post::{PostEvent, PostProcessor, PostSender};

@@ -13,6 +13,7 @@ use weir_runtime::{Agent, Poller, Wake};
 use weir_types::Nanos;
 
 use super::figures::{ReceiveFigures, UpdateFigures};
+use super::next_stage::Stage;
 use super::ring::{RingReader, RingWriter, Slots as _};
 use super::stages::{Sampler, TimedMessage};
 use super::update::UpdateStage;
@@ -53,16 +54,6 @@ pub enum Received {
     Channel(ChannelKey, ChannelEvent),
     /// The end of a packet's output.
     EndOfPacket,
-}
-
-/// The stage after the receiver on its thread.
-pub trait Stage: Output + Send {
-    /// Does the work between packets; returns its amount.
-    fn turn(&mut self, now: Nanos) -> usize;
-    /// Returns true while there is room for the receiver's output.
-    fn has_room(&mut self) -> bool;
-    /// The time of the next work that is due even if nothing arrives.
-    fn next_due(&self) -> Option<Nanos>;
 }
 
 /// The receiving agent: polls the receiver and passes its output to the next stage.
@@ -150,7 +141,7 @@ impl Fused {
     fn show(&mut self, now: Nanos) {
         if now >= self.next_show {
             self.next_show = Nanos(now.0 + SHOW_INTERVAL);
-            self.figures.show(&self.stage);
+            self.figures.show(self.stage.report());
         }
     }
 }
@@ -344,7 +335,7 @@ impl Agent for UpdateAgent {
         }
         if now >= self.next_show {
             self.next_show = Nanos(now.0 + SHOW_INTERVAL);
-            self.figures.show(&self.stage);
+            self.figures.show(self.stage.report());
         }
         done
     }

@@ -9,30 +9,14 @@ use weir_market::book::{BestBidOffer, Change, TradePrint};
 use weir_market::conflate::{Bbo, Body, Conflator, Entry, Stamp, Status, Trade};
 use weir_types::{InstrumentId, Nanos};
 
+use super::batch::Source;
+use super::instrument_state::InstrumentState;
 use super::levels::PendingLevels;
 use super::post::tell_update;
 use super::stages::{TimedMessage, UpdateProbe};
 use super::told::ChannelIndex;
 use crate::post::PostSender;
 use crate::receiver::{ChannelKey, Origin};
-
-/// The state of an instrument besides its book.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct InstrumentState {
-    pub is_known: bool,
-    pub channel: ChannelIndex,
-    pub last_change: Stamp,
-    pub status: Option<Status>,
-}
-
-/// The source of an update in a batch.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Source {
-    pub channel: ChannelIndex,
-    pub ts_recv: Nanos,
-    pub ts_poll: Nanos,
-    pub is_snapshot: bool,
-}
 
 /// Passes changes of books to conflation, and events to post-processing.
 pub(super) struct Saying {

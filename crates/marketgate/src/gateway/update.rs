@@ -20,10 +20,12 @@ use weir_runtime::Wake;
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 use super::batch::Batch;
+use super::figures::UpdateReport;
+use super::instrument_state::InstrumentState;
 use super::levels::PendingLevels;
 use super::post::{hand_over, tell_book, tell_channel, tell_void};
 use super::ring::{RingWriter, Slots};
-use super::saying::{InstrumentState, Saying, bbo_of};
+use super::saying::{Saying, bbo_of};
 use super::stages::{TimedMessage, UpdateProbe};
 use super::told::{ChannelIndex, FlushContent, FlushSlot};
 use crate::post::{PostEvent, PostSender};
@@ -166,6 +168,26 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
     #[must_use]
     pub fn queue_lens(&self) -> (usize, usize) {
         (self.saying.conflator.waiting_count(), self.saying.conflator.queue_len())
+    }
+
+    /// The stage's counters for the status page.
+    pub(super) fn report(&self) -> UpdateReport {
+        let (counts, conflated) = (self.counts(), self.conflated());
+        let (waiting, queue_len) = self.queue_lens();
+        UpdateReport {
+            updates: counts.updates,
+            orders: u64::from(self.books().order_count()),
+            anomalies: self.books().anomalies().total(),
+            unwanted: conflated.unwanted,
+            queued: conflated.queued,
+            waited: conflated.waiting,
+            merged: conflated.merged,
+            lost: conflated.lost,
+            waiting: waiting as u64,
+            queue_len: queue_len as u64,
+            told: counts.told,
+            ring_full: counts.full,
+        }
     }
 
     /// Marks the next update as timed.

@@ -13,5 +13,7 @@ mod translate;
 pub use agent::{PublishAgent, PublishParts};
 pub use figures::{OmittedInstrument, PublishFigures, PublishReport};
 pub use hearing::HearingParts;
-pub use snapshots::{SnapshotAgent, SnapshotFigures, SnapshotParts, SnapshotReport};
+pub use snapshots::{
+    SnapshotAgent, SnapshotFigures, SnapshotLimits, SnapshotParts, SnapshotReport,
+};
 pub use translate::publish_event;

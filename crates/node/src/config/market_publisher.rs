@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use weir_feed::soupbin::{Access, Login};
+use weir_marketgate::publish::SnapshotLimits;
 use weir_marketgate::receiver::PasswordError;
 use weir_marketgate::receiver::config::login;
 use weir_runtime::ConfigError;
@@ -49,6 +50,8 @@ pub struct MarketPublisherSection {
     /// The maximum number of simultaneous snapshot clients.
     #[serde(default = "default_snapshots_clients_max")]
     pub snapshots_clients_max: usize,
+    /// The maximum number of them from one address; by default three quarters of all.
+    pub snapshots_per_address_max: Option<usize>,
     /// The maximum duration of a snapshot, in milliseconds.
     #[serde(default = "default_snapshots_timeout_ms")]
     pub snapshots_timeout_ms: u64,
@@ -87,6 +90,14 @@ fn default_snapshots_timeout_ms() -> u64 {
 }
 
 impl MarketPublisherSection {
+    /// The limits on clients of the snapshot server.
+    pub(crate) fn snapshot_limits(&self) -> SnapshotLimits {
+        let clients_max = self.snapshots_clients_max;
+        let of_all = clients_max - clients_max / 4;
+        let per_address_max = self.snapshots_per_address_max.unwrap_or(of_all);
+        SnapshotLimits { clients_max, per_address_max }
+    }
+
     pub(super) fn check(&self, has_partition: bool) -> Result<(), ConfigError> {
         let out = |key, value: String, want| Err(ConfigError::OutOfRange { key, value, want });
         if !has_partition {
@@ -103,7 +114,8 @@ impl MarketPublisherSection {
             (u64::from(self.requests_per_second), self.messages_max as u64);
         let (bytes, hour) = (self.packet_bytes as u64, u64::from(self.day_begins_hour));
         self.check_snapshots()?;
-        let ranges: [(&'static str, u64, u64, u64, &'static str); 8] = [
+        let per_address = self.snapshot_limits().per_address_max as u64;
+        let ranges: [(&'static str, u64, u64, u64, &'static str); 9] = [
             ("market_publisher.hops", self.hops.into(), 0, 255, "0 to 255"),
             ("market_publisher.requests_per_second", per_second, 1, 1_000_000, "1 to 1000000"),
             ("market_publisher.messages_max", messages, 1_000, 1 << 30, "1000 to 1073741824"),
@@ -123,6 +135,7 @@ impl MarketPublisherSection {
                 1_024,
                 "1 to 1024",
             ),
+            ("market_publisher.snapshots_per_address_max", per_address, 1, 1_024, "1 to 1024"),
             (
                 "market_publisher.snapshots_timeout_ms",
                 self.snapshots_timeout_ms,
@@ -212,6 +225,7 @@ mod tests {
                 "snapshots_username",
             ),
             (format!("{GIVEN}snapshots_clients_max = 0"), "snapshots_clients_max"),
+            (format!("{GIVEN}snapshots_per_address_max = 0"), "snapshots_per_address_max"),
             (format!("{GIVEN}snapshots_timeout_ms = 1"), "snapshots_timeout_ms"),
             (format!("{GIVEN}{replica}"), "market_publisher"),
         ];

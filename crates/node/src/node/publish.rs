@@ -76,7 +76,7 @@ impl Assembly<'_> {
             hearing: hearing(section, trading),
             listener,
             access,
-            clients_max: section.snapshots_clients_max,
+            limits: section.snapshot_limits(),
             timeout: Nanos(section.snapshots_timeout_ms * 1_000_000),
             look_interval: Nanos(section.look_interval_us * 1_000),
             figures: figures.clone(),

@@ -39,7 +39,9 @@ pub(crate) enum RemovalReason {
     Slow,
     /// Another session began while the snapshot was being sent.
     CutOff,
-    /// The limit of clients was reached.
+    /// It had not logged in, and a newcomer took its place.
+    Displaced,
+    /// The limit of clients was reached, and all of them had logged in.
     NoRoom,
 }
 

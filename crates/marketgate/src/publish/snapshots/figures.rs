@@ -32,7 +32,9 @@ weir_runtime::figures! {
         counter refused_not_authorized as "snapshot_refused_not_authorized_total",
         /// Logins refused because the session does not exist, or does not exist yet.
         counter refused_session as "snapshot_refused_session_total",
-        /// Connections closed because the limit of clients was reached.
+        /// Clients without a login whose place a newcomer took.
+        counter displaced as "snapshot_displaced_total",
+        /// Connections closed because the limit of clients, in all or of their host, was reached.
         counter refused_no_room as "snapshot_refused_no_room_total",
         /// Clients that sent an invalid packet, or one not allowed in its state.
         counter malformed as "snapshot_malformed_total",
@@ -87,6 +89,7 @@ impl SnapshotFigures {
             RemovalReason::Closed => &counters.closed,
             RemovalReason::Slow => &counters.slow,
             RemovalReason::CutOff => &counters.cut_off,
+            RemovalReason::Displaced => &counters.displaced,
             RemovalReason::NoRoom => &counters.refused_no_room,
             RemovalReason::Ended(SessionEnd::Refused(Reject::NotAuthorized)) => {
                 &counters.refused_not_authorized

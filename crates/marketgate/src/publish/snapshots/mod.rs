@@ -6,17 +6,20 @@
 //! numbers equal those of the lines. It may be slightly behind or ahead of the lines, which its
 //! clients allow for.
 //!
-//! Its memory is bounded: a limit of clients, each with a snapshot as of its login. Logins between
-//! two events share one. Clients that do not read are disconnected.
+//! Its memory is bounded: a limit of clients, in all and of a host, each with a snapshot as of its
+//! login. Logins between two events share one. Clients that do not read are disconnected. A
+//! newcomer beyond a limit takes the place of a client that has not logged in, by the rule of all
+//! doors ([`weir_door::strangers`]); it is refused where there is none.
 
 mod client;
 mod figures;
 
 use std::io::ErrorKind;
-use std::net::TcpListener;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use weir_door::strangers::{Strangers, host_of};
 use weir_feed::moldudp64::MoldSession;
 use weir_feed::soupbin::Access;
 use weir_market::publish::{PublishSink, put_snapshot};
@@ -43,14 +46,31 @@ pub struct SnapshotParts {
     pub listener: TcpListener,
     /// The accepted logins.
     pub access: Access,
-    /// The maximum number of concurrent clients; further connections are closed at once.
-    pub clients_max: usize,
+    /// The limits on concurrent clients.
+    pub limits: SnapshotLimits,
     /// The maximum duration of a client's connection.
     pub timeout: Nanos,
     /// The interval at which an idle agent looks for events.
     pub look_interval: Nanos,
     /// Counters for other threads.
     pub figures: Arc<SnapshotFigures>,
+}
+
+/// The limits on concurrent clients. Those of a host count whether or not they have logged in, as
+/// a login proves nothing where every name is accepted.
+#[derive(Clone, Copy, Debug)]
+pub struct SnapshotLimits {
+    /// Clients in all.
+    pub clients_max: usize,
+    /// Clients of one host.
+    pub per_address_max: usize,
+}
+
+/// A client, its number, and the address of its host.
+struct Seat {
+    number: u64,
+    host: IpAddr,
+    client: Client,
 }
 
 /// Counts the sequence number of the session's next message.
@@ -86,8 +106,12 @@ pub struct SnapshotAgent {
     is_live: bool,
     listener: TcpListener,
     access: Access,
-    clients: Vec<Client>,
-    clients_max: usize,
+    clients: Vec<Seat>,
+    /// The number of the next client.
+    next_client: u64,
+    /// The clients that have not logged in.
+    strangers: Strangers<u64>,
+    limits: SnapshotLimits,
     timeout: Nanos,
     look_interval: Nanos,
     /// The last snapshot, kept while a client uses it.
@@ -99,15 +123,17 @@ impl SnapshotAgent {
     /// Creates an agent that has read no events yet.
     #[must_use]
     pub fn new(parts: SnapshotParts) -> SnapshotAgent {
-        let SnapshotParts { listener, access, clients_max, timeout, figures, .. } = parts;
+        let SnapshotParts { listener, access, limits, timeout, figures, .. } = parts;
         SnapshotAgent {
             hearing: Hearing::new(parts.hearing),
             numbers: Numbers { session: None, next: 1 },
             is_live: false,
             listener,
             access,
-            clients: Vec::with_capacity(clients_max),
-            clients_max,
+            clients: Vec::with_capacity(limits.clients_max),
+            next_client: 0,
+            strangers: Strangers::default(),
+            limits,
             timeout,
             look_interval: parts.look_interval.max(LOOK_INTERVAL),
             taken: None,
@@ -130,7 +156,7 @@ impl SnapshotAgent {
         }
         if self.numbers.session != session {
             // Their snapshots belong to a session that is over.
-            self.clients.iter_mut().for_each(|client| client.cut_off(now));
+            self.clients.iter_mut().for_each(|seat| seat.client.cut_off(now));
         }
         self.figures.counters.is_live.store(self.is_live, Ordering::Relaxed);
         count
@@ -139,21 +165,48 @@ impl SnapshotAgent {
     /// Accepts new connections.
     fn welcome(&mut self, now: Nanos) -> usize {
         for count in 0..NEWCOMERS_MAX {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
+            let (stream, peer) = match self.listener.accept() {
+                Ok(accepted) => accepted,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return count,
                 // The peer gave up, or descriptors ran out: retried in the next duty cycle.
                 Err(_) => return count,
             };
-            if self.clients.len() >= self.clients_max {
+            if !self.make_place(peer) {
                 self.figures.note(RemovalReason::NoRoom);
                 continue;
             }
             if let Ok(client) = Client::new(stream, now) {
-                self.clients.push(client);
+                let (number, host) = (self.next_client, host_of(peer.ip()));
+                self.next_client += 1;
+                self.strangers.enter(number, host);
+                self.clients.push(Seat { number, host, client });
             }
         }
         NEWCOMERS_MAX
+    }
+
+    /// Makes place for a newcomer: a client that has not logged in leaves where a limit is reached.
+    /// Returns false if no client can leave.
+    fn make_place(&mut self, peer: SocketAddr) -> bool {
+        let host = host_of(peer.ip());
+        let of_host = self.clients.iter().filter(|seat| seat.host == host).count();
+        let leaves = if of_host >= self.limits.per_address_max {
+            self.strangers.oldest_of(host)
+        } else if self.clients.len() >= self.limits.clients_max {
+            self.strangers.oldest_of_the_largest_crowd()
+        } else {
+            return true;
+        };
+        let at = leaves.and_then(|leaves| self.clients.iter().position(|s| s.number == leaves));
+        let Some(at) = at else { return false };
+        self.remove(at, RemovalReason::Displaced);
+        true
+    }
+
+    fn remove(&mut self, at: usize, left: RemovalReason) {
+        self.figures.note(left);
+        let seat = self.clients.swap_remove(at);
+        self.strangers.leave(seat.number);
     }
 
     /// Does the work that is possible for each client.
@@ -162,7 +215,7 @@ impl SnapshotAgent {
         let mut at = 0;
         while at < self.clients.len() {
             let session = self.numbers.session.filter(|_| self.is_live);
-            let client = &mut self.clients[at];
+            let Seat { number, client, .. } = &mut self.clients[at];
             match client.work(&self.access, session, now, self.timeout) {
                 Ok(CycleOutcome::Did(count)) => {
                     done += count;
@@ -170,15 +223,15 @@ impl SnapshotAgent {
                 }
                 Ok(CycleOutcome::LoggedIn) => {
                     done += 1;
+                    self.strangers.leave(*number);
                     if let Some(session) = session {
                         let packets = self.take_snapshot(session);
-                        self.clients[at].give(session, packets, now);
+                        self.clients[at].client.give(session, packets, now);
                     }
                 }
                 Err(left) => {
                     done += 1;
-                    self.figures.note(left);
-                    self.clients.swap_remove(at);
+                    self.remove(at, left);
                 }
             }
         }

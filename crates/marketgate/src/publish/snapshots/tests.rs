@@ -5,7 +5,10 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
+use weir_feed::session_name::Calendar;
 use weir_feed::soupbin::{Glimpse, Inbox, Login, Outcome, Reject, SessionEnd, SoupPacket};
+use weir_partition::event_reader::EventReader;
+use weir_types::PartitionId;
 
 use super::*;
 
@@ -181,4 +184,118 @@ fn a_flood_that_is_no_packet_ends_it() {
     peer.write_all(&[0x7f; 2_000]).unwrap();
     let left = until(&mut client, START, Result::err);
     assert_eq!(left, RemovalReason::Ended(SessionEnd::OutOfPlace { kind: 0 }));
+}
+
+/// A server on every address of this machine, and what its clients share.
+struct Server {
+    agent: SnapshotAgent,
+    figures: Arc<SnapshotFigures>,
+    _dir: tempfile::TempDir,
+    _tail: weir_log::TailWriter,
+}
+
+fn server(clients_max: usize, per_address_max: usize) -> Server {
+    let dir = tempfile::tempdir().unwrap();
+    let config = weir_log::TailConfig { segment_words: 64, segments: 2, first_record: 1 };
+    let (tail, handle) = weir_log::tail(config);
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let figures = Arc::new(SnapshotFigures::new(listener.local_addr().unwrap()));
+    let agent = SnapshotAgent::new(SnapshotParts {
+        hearing: HearingParts {
+            partition_id: PartitionId(1),
+            events: EventReader::new(&handle, dir.path().to_owned(), 1),
+            event_count: 0,
+            calendar: Calendar::new(0),
+        },
+        listener,
+        access: Access::Everybody,
+        limits: SnapshotLimits { clients_max, per_address_max },
+        timeout: HOUR,
+        look_interval: LOOK_INTERVAL,
+        figures: figures.clone(),
+    });
+    Server { agent, figures, _dir: dir, _tail: tail }
+}
+
+impl Server {
+    /// Connects from 127.0.0.`host`, and lets the server accept it.
+    fn connect(&mut self, host: u8) -> TcpStream {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+        let port = self.figures.address().port();
+        let address = |last, port| SocketAddr::from(([127, 0, 0, last], port));
+        let peer = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&peer, &address(host, 0)).unwrap();
+        connect(&peer, &address(1, port)).unwrap();
+        self.agent.do_work(START);
+        TcpStream::from(peer)
+    }
+
+    fn counts(&self) -> figures::SnapshotCounts {
+        self.figures.report().counts
+    }
+}
+
+/// Returns true if the server has closed the connection.
+fn is_closed(peer: &mut TcpStream) -> bool {
+    peer.set_nonblocking(true).unwrap();
+    match peer.read(&mut [0; 64]) {
+        Ok(len) => len == 0,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    }
+}
+
+/// Logs in: without a session its client is refused, and has proved that it is served.
+fn is_answered(server: &mut Server, peer: &mut TcpStream) -> bool {
+    log_in(peer);
+    let begun = Instant::now();
+    peer.set_nonblocking(true).unwrap();
+    loop {
+        server.agent.do_work(START);
+        match peer.read(&mut [0; 64]) {
+            Ok(len) => return len > 0,
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return false,
+            Err(_) => assert!(begun.elapsed() < HANG, "no answer comes"),
+        }
+    }
+}
+
+#[test]
+fn idle_connections_of_one_address_shut_out_nobody() {
+    let mut server = server(4, 3);
+    let mut idle: Vec<_> = (0..10).map(|_| server.connect(2)).collect();
+    assert_eq!((server.agent.clients.len(), server.counts().displaced), (3, 7));
+    assert!(idle[..7].iter_mut().all(is_closed) && !idle[7..].iter_mut().any(is_closed));
+    let mut other = server.connect(3);
+    assert!(is_answered(&mut server, &mut other), "another address has a place");
+    let mut own = server.connect(2);
+    assert!(is_answered(&mut server, &mut own), "the newest of its own address too");
+    assert_eq!(server.counts().refused_no_room, 0);
+}
+
+#[test]
+fn a_full_server_loses_the_oldest_stranger_of_the_largest_crowd_and_no_client_with_a_login() {
+    let mut server = server(4, 4);
+    let mut crowd: Vec<_> = (0..3).map(|_| server.connect(2)).collect();
+    let mut single = server.connect(3);
+    let mut newcomer = server.connect(4);
+    assert!(is_closed(&mut crowd[0]) && !is_closed(&mut single) && !is_closed(&mut newcomer));
+    for number in server.agent.clients.iter().map(|seat| seat.number).collect::<Vec<_>>() {
+        // As after a login.
+        server.agent.strangers.leave(number);
+    }
+    let mut refused = server.connect(5);
+    assert!(is_closed(&mut refused) && !is_closed(&mut crowd[1]) && !is_closed(&mut single));
+    assert_eq!((server.counts().displaced, server.counts().refused_no_room), (1, 1));
+}
+
+#[test]
+fn clients_that_do_not_log_in_are_let_go_in_time() {
+    let mut server = server(4, 4);
+    let mut idle = server.connect(2);
+    server.agent.do_work(Nanos(START.0 + 9_999_999_999));
+    assert!(!is_closed(&mut idle));
+    server.agent.do_work(Nanos(START.0 + 10_000_000_001));
+    assert!(is_closed(&mut idle));
+    assert_eq!((server.agent.clients.len(), server.counts().silent), (0, 1));
 }
