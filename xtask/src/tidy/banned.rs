@@ -1,8 +1,8 @@
 //! Calls that a pure crate must not make: time, threads, chance, surroundings, output, floats.
 //!
-//! A pure crate's answer depends on its arguments alone; that is what makes it possible to replay,
-//! to simulate and to compare replicas. A crate at the seams has sockets and randomness, and takes
-//! them, and its time, from the seams of `io` that it is given. Checked over tokens, outside tests.
+//! A pure crate's answer depends on its arguments alone; so it is possible to replay, to simulate
+//! and to compare replicas. A crate at the seams has sockets and randomness, and takes them, and
+//! its time, from the seams of `io` that it is given. Checked over tokens, outside tests.
 
 use super::Finding;
 use super::source::Source;
