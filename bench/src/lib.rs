@@ -1,8 +1,9 @@
 //! The parts of `weir-bench`: a module for each benchmark, in folders by the part that is measured.
 //!
-//! Each module states what it measures and prints one JSON object as its last line. [`programs`]
-//! starts the shipped program, [`roundtrip`] holds the parts that benchmarks over sockets share,
-//! `rounds` the statistics of alternating rounds, [`memory`] the count of allocations.
+//! Each module names the quantity that it measures and prints one JSON object as its last line.
+//! [`programs`] starts the shipped program, [`roundtrip`] holds the parts that benchmarks over
+//! sockets share, `rounds` the statistics of alternating rounds, [`memory`] the count of
+//! allocations.
 
 pub mod auth_timing;
 pub mod broker;

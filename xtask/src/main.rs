@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use xtask::commits::{self, Checked};
 use xtask::tidy::Ratchet;
 use xtask::{results, tidy};
 
@@ -17,6 +18,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
   tidy --tighten   also lower every entry of xtask/ratchet.txt to today's size; raises none
   tidy --write-ratchet
                    write xtask/ratchet.txt anew from today's sizes, for merges; may raise entries
+  commits          fail where a commit since the one in xtask/commits-since.txt has no body
   prose            list every place that counts against the limits of prose
   plants           list the planted bugs of all crates
   tuples           list every function that takes a tuple
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         ["tidy"] => checked(&root, Ratchet::Keep),
         ["tidy", "--tighten"] => checked(&root, Ratchet::Tighten),
         ["tidy", "--write-ratchet"] => checked(&root, Ratchet::Write),
+        ["commits"] => commits(&root),
         ["prose"] => tidy::prose(&root).map(|places| {
             places.iter().for_each(|place| println!("{place}"));
             ExitCode::SUCCESS
@@ -61,6 +64,20 @@ fn main() -> ExitCode {
         eprintln!("xtask: {error}");
         ExitCode::from(2)
     })
+}
+
+fn commits(root: &Path) -> io::Result<ExitCode> {
+    let without = match commits::check(root)? {
+        Checked::Without(without) => without,
+        Checked::NoHistory => {
+            println!("commits: not checked, the history is not here");
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    for commit in &without {
+        println!("{commit}: has no body: say why the change is made");
+    }
+    Ok(if without.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn listed(functions: tidy::Functions) -> ExitCode {

@@ -1,7 +1,7 @@
 //! The tree as the checks see it: every text file of the project, read once, by path.
 //!
-//! Leaves out what builds and tools leave behind, and anything that is not UTF-8. Paths are
-//! relative to the root with forward slashes, in order, so that reports are stable.
+//! Leaves out the products of builds and tools, and anything that is not UTF-8. Paths are relative
+//! to the root with forward slashes, in order, so that reports are stable.
 
 use std::fs;
 use std::io;

@@ -1,7 +1,7 @@
 //! A thousand hostile connections, on one thread.
 //!
-//! Each has a kind and takes a step in every round: it connects if necessary, reads what has
-//! arrived unless its kind never reads, and does what its kind does. Nothing here blocks on a
+//! Each has a kind and takes a step in every round: it connects if necessary, reads the bytes that
+//! have arrived unless its kind never reads, and acts by its kind. Nothing here blocks on a
 //! connection or on time; the caller gives rounds a least duration, so that the crowd's load on the
 //! machine is known.
 

@@ -6,9 +6,9 @@
 //! below the store's floor, page by page as the store would, until the reader is at a place from
 //! which the store goes on.
 //!
-//! Only [`service`] uses a thread and a clock. The disk is the seam of `weir-io` and blocks, so an
-//! archive has a thread of its own. Store and archive do not depend on each other: [`Place`],
-//! [`Filter`] and the like have the same meaning in both.
+//! The disk is the seam of `weir-io` and blocks, so an archive belongs on a thread of its own; the
+//! caller provides the thread and the time. Store and archive do not depend on each other:
+//! [`Place`], [`Filter`] and the like have the same meaning in both.
 //!
 //! * [`archive`]: feeding, closing, retiring, epochs.
 //! * [`reader`]: pages and the search for their rows.
@@ -16,7 +16,6 @@
 //! * [`entry`]: a change, and the metadata that pages need.
 //! * [`pace`]: the limit on the processor time of cold reads.
 //! * [`plant`]: bugs to plant on purpose.
-//! * [`service`]: an archive on a thread of its own, behind a bounded queue.
 
 pub mod archive;
 mod block;
@@ -31,7 +30,6 @@ mod place;
 pub mod plant;
 pub mod reader;
 pub mod segment;
-pub mod service;
 mod writer;
 
 pub use archive::{
@@ -42,5 +40,4 @@ pub use pace::Pace;
 pub use place::{Filter, Keys, Place};
 pub use reader::{ColdPage, PAGE_ROWS_MAX, PageLimits};
 pub use segment::{FORMAT_VERSION, Fault, Header, Segment};
-pub use service::{Answer, ColdService, PageRefusal, ServiceConfig};
 pub use writer::SegmentError;

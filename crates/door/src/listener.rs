@@ -2,17 +2,17 @@
 //! messages of its sessions.
 //!
 //! It owns the poll, the entrance and the connections. It accepts within limits, takes logons,
-//! reads frames, answers what is malformed or has no place, sends output and heartbeats, and ends
-//! connections: those that do not log on, fall silent or do not read, and sessions whose key
-//! expires or is replaced. A [`Protocol`] says what the messages of a session do and produces the
+//! reads frames, answers malformed frames and those without a place, sends output and heartbeats,
+//! and ends connections: those that do not log on, fall silent or do not read, and sessions whose
+//! key expires or is replaced. A [`Protocol`] acts on the messages of a session and produces the
 //! output; it is known at compile time.
 //!
 //! The gateway has connections of its own: see the head of its `newcomers.rs`.
 //!
 //! INVARIANT: a cycle accepts at most [`ACCEPTS_MAX`] connections, reads at most [`TURNS_MAX`] of
 //! them, and takes at most [`FRAMES_MAX`] frames, and no more than its input buffer holds, from
-//! each. A connection's input, and its output but for what one turn of the protocol adds, are
-//! bounded by the [`Terms`](crate::Terms).
+//! each. A connection's input, and its output but for the additions of one turn of the protocol,
+//! are bounded by the [`Terms`](crate::Terms).
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Connections that have not proved who they are, by host and by arrival.
+//! Connections without a proof of identity, by host and by arrival.
 //!
 //! They are bounded in number, for each host and in all. A newcomer beyond a bound takes the place
 //! of another stranger, the oldest of the host that has most of them: a crowd of silent connections
-//! keeps nobody out, since whoever logs on does so soon after it has come. Connections of one IPv6
+//! keeps no client out, since a client logs on soon after it has connected. Connections of one IPv6
 //! network of 64 bits count as one host's: a host usually has all of its addresses (RFC 4291,
 //! 2.5.4).
 //!

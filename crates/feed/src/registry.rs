@@ -110,6 +110,12 @@ pub fn feed_names() -> impl Iterator<Item = &'static str> {
     FEEDS.iter().map(|entry| entry.profile.name)
 }
 
+/// The names of the feeds over MoldUDP64: they have day files and servers for lost messages and
+/// snapshots.
+pub fn mold_feed_names() -> impl Iterator<Item = &'static str> {
+    FEEDS.iter().map(|entry| entry.profile).filter(|profile| profile.is_mold()).map(|p| p.name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,6 +132,8 @@ mod tests {
             "the first entry would hide one"
         );
         assert!(feed_by_name("itch4").is_none());
+        let over_mold: Vec<_> = mold_feed_names().collect();
+        assert_eq!(over_mold, ["itch", "weir"]);
     }
 
     /// The names in the first column of the page's table of feeds.

@@ -1,9 +1,9 @@
 //! The event log on disk: the engine's events, in the command log's segment and frame format.
 //!
 //! The log is written in the background and synced when idle or on request. It is a function of the
-//! command log. After a crash it is therefore cut back to its last sound frame, whatever the
-//! damage, and continued as the engine replays its events. Positions are record numbers. No other
-//! part waits for it: when the disk is full the log stops and the tail continues.
+//! command log. After a crash it is therefore cut back to its last sound frame, for any damage, and
+//! continued as the engine replays its events. Positions are record numbers. No other part waits
+//! for it: when the disk is full the log stops and the tail continues.
 //!
 //! Invariants: records are dense; an existing record is never written again. A snapshot of the
 //! engine may be taken only after `flush_blocking`, or its events could be lost for good.

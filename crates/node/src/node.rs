@@ -1,5 +1,5 @@
-//! A node: started by its role, and stopped in order. `builder` puts together what every role has;
-//! `exchange`, `replica` and `router` add what only they have.
+//! A node: started by its role, and stopped in order. `builder` puts together the parts of every
+//! role; `exchange`, `replica` and `router` add their own.
 //!
 //! ```text
 //! thread core       gateway │ control partition │ control importer │ partition 1     (fused)

@@ -12,7 +12,7 @@
 //! | 4 loss | u64: records the ring has dropped since it was made |
 //!
 //! A file that ends inside a frame was cut off by a crash; all frames before it are good. Frames of
-//! other kinds are skipped by their length. The decoder never panics, whatever the bytes.
+//! other kinds are skipped by their length. No bytes make the decoder panic.
 
 use std::io::{self, Write};
 

@@ -1,10 +1,10 @@
 //! One order's stamps: collected until complete, then decomposed into durations.
 //!
 //! [`Stamps::decompose`] converts raw counters to nanoseconds since the first stamp and only then
-//! takes differences, so that the segments add up to the whole exactly, whatever the rounding.
-//! `Traces` is the bounded table of orders in progress. It never grows and never blocks: when it is
-//! full, a new order evicts the oldest of a few others, and that is counted. The slot freed last
-//! is reused first, so that the part in use stays in the cache however large the table is.
+//! takes differences, so that the segments add up to the whole exactly, with any rounding. `Traces`
+//! is the bounded table of orders in progress. It never grows and never blocks: when it is full, a
+//! new order evicts the oldest of a few others, and that is counted. The slot freed last is reused
+//! first, so that the part in use stays in the cache however large the table is.
 //!
 //! INVARIANT: a slot below `fresh` is on exactly one list: its order's chain, or the free list.
 

@@ -3,10 +3,10 @@
 //!
 //! The report is one line on standard error and, where [`SKIPS_FILE`] names a file, one line there.
 //! `./x test` names that file, counts its lines and lists them in its summary. Standard error is
-//! written directly: the test harness captures the print macros and drops what a passing test
-//! prints.
+//! written directly: the test harness captures the print macros and drops the output of a passing
+//! test.
 //!
-//! Only tests depend on this crate. It decides nothing: a test finds out itself what it lacks.
+//! Only tests depend on this crate. It decides nothing: a test itself finds the missing facility.
 
 use std::ffi::OsStr;
 use std::fmt;

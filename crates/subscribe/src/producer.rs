@@ -1,8 +1,8 @@
 //! From the partition's events to topics: the trades of each firm's orders, the trades that
 //! everybody may know, in the order of the event log's records, none merged.
 //!
-//! After a start the events are read from the oldest retained one: what the subscriptions took is
-//! known by its place and not said to them again.
+//! After a start the events are read from the oldest retained one: events that the subscriptions
+//! took are known by their places and not sent again.
 
 use weir_broker::{Broker, Place, PublishOutcome, PublishRefusal, Source, Topic, TopicKind};
 use weir_io::Disk;

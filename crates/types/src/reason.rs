@@ -76,7 +76,7 @@ reasons! {
     /// No heartbeat came.
     HeartbeatLost = 26, "no heartbeat came in time";
     /// The connection did not read its data in time.
-    SlowConsumer = 27, "the connection did not read what it was sent";
+    SlowConsumer = 27, "the connection did not read its data";
     /// The node is stopping.
     Stopping = 28, "the node is stopping";
     /// Too many bad messages.
@@ -150,7 +150,7 @@ reasons! {
     /// The partition does not take this command.
     WrongPartition = 79, "the partition does not take this command";
     /// The definition contradicts the present state.
-    InvalidDefinition = 80, "the definition contradicts what stands";
+    InvalidDefinition = 80, "the definition contradicts the present state";
     /// The new total quantity is not above the filled quantity.
     QtyBelowFilled = 81, "the new quantity is not above the filled quantity";
     /// No such firm.
@@ -192,7 +192,7 @@ reasons! {
     /// The batch's epoch is not the one that was opened.
     EpochNotOpen = 124, "the batch is not of the epoch that was opened";
     /// The store lacks the state that the source builds on.
-    ResendNeeded = 125, "the store lacks what the source builds on: resend all in a new epoch";
+    ResendNeeded = 125, "the store lacks earlier rows of the source: resend all in a new epoch";
     /// A full resend needs a new epoch.
     ResendNeedsEpoch = 126, "a full resend needs a new epoch";
     /// A begin or end mark of a full resend is misplaced or missing.
@@ -260,7 +260,7 @@ reasons! {
     /// Conflation was requested for data that is never conflated.
     NeverConflated = 190, "trades and orders are never conflated";
     /// An interval was requested for data that is not conflated.
-    IntervalWithoutConflation = 191, "an interval is for what is conflated";
+    IntervalWithoutConflation = 191, "an interval is for conflated content";
     /// The session already has a subscription with this handle.
     HandleTaken = 192, "a subscription of the session has this handle already";
     /// The pattern of a subscription to market data is malformed.

@@ -1,11 +1,11 @@
 //! `weir book SYMBOL`: an instrument's book as a ladder, made of delivered order state.
 //!
 //! It follows the live orders of one instrument by token and adds them up by price, hidden parts
-//! included: the same service that any client has, no door of its own. Beside it stands what the
-//! level shows at most: an order's row tells an iceberg's slice, not what is left of the current
-//! one. Needs a session that may see all orders. The phase is the status page's, which follows the
-//! same events; in a call the book says at which price it would uncross now. Stops, and orders at
-//! the close before the closing call, are not in the book: they are counted beside it.
+//! included, by the service of every client. Next to each level's quantity is an upper bound of its
+//! displayed quantity: an order's row has the size of an iceberg's slice, not the rest of the
+//! current one. Needs a session that may see all orders. The phase is the status page's, which
+//! follows the same events; in a call the book says at which price it would uncross now. Stops, and
+//! orders at the close before the closing call, are not in the book: they are counted beside it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

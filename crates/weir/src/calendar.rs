@@ -1,8 +1,8 @@
 //! A session calendar: on which days which phases begin when, as a file of TOML, and the changes
 //! of phase that it makes of a range of days.
 //!
-//! Pure: it reads no clock and sends nothing; `weir admin calendar` files what it says. It knows
-//! no time zone's rules: an offset from UTC holds from a date on, and the file gives both.
+//! Pure: it reads no clock and sends nothing; `weir admin calendar` files its result. It knows no
+//! time zone's rules: an offset from UTC holds from a date on, and the file gives both.
 
 use std::collections::BTreeMap;
 

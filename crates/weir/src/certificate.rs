@@ -17,7 +17,7 @@ pub struct CertificateArgs {
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
     /// The node's DNS names and addresses, as clients use them; or the client's name.
-    #[arg(long = "name", value_name = "NAME", required = true)]
+    #[arg(long = "name", value_name = "NAME", required = true, value_parser = parse_name)]
     names: Vec<String>,
     /// For a client, not for a node.
     #[arg(long)]
@@ -25,6 +25,13 @@ pub struct CertificateArgs {
     /// One JSON object instead of lines.
     #[arg(long)]
     json: bool,
+}
+
+fn parse_name(text: &str) -> Result<String, &'static str> {
+    if text.trim().is_empty() {
+        return Err("a certificate needs a name: want a DNS name, an address or a client's name");
+    }
+    Ok(text.to_owned())
 }
 
 /// The files of a certificate.

@@ -1,5 +1,5 @@
-//! The price at which a call would uncross now: `docs/matching.md`, Uncrossing, over what a
-//! follower of orders sees. The search is the engine's own; here its levels are made of rows.
+//! The price at which a call would uncross now: `docs/matching.md`, Uncrossing, over the orders
+//! that a follower may see. The search is the engine's own; here its levels are made of rows.
 
 use std::collections::BTreeMap;
 

@@ -9,10 +9,10 @@ use anyhow::Context as _;
 use weir_client::SessionConfig;
 use weir_client::market::{MarketClient, Wanted};
 use weir_client::status::fetch_json;
-use weir_feed::FeedEntry;
+use weir_feed::{FeedEntry, mold_feed_names};
 use weir_market::conflate::Pattern;
 use weir_marketgate::gateway::MarketGatewaySection;
-use weir_types::{MarketContent, MarketPolicy};
+use weir_types::{MarketContent, MarketPolicy, Reason};
 use weir_wire::market_dialogue::MarketMessage;
 
 use super::endpoint::Login;
@@ -52,14 +52,11 @@ struct GatewayArgs {
     /// A pair of lines: GROUP:PORT@INTERFACE or ADDRESS:PORT, and the second behind a comma.
     #[arg(long, value_name = "A[,B]", requires = "feed", conflicts_with = "capture")]
     lines: Vec<String>,
-    /// The server for requests of lost messages, HOST:PORT, of the one pair of lines: itch and
-    /// weir. With the feed weir and no --glimpse, a late gateway requests all messages of the
-    /// session.
-    #[arg(long, value_name = "ADDRESS", requires = "lines", value_parser = units::address_v4)]
+    #[arg(long, value_name = "ADDRESS", requires = "lines", value_parser = units::address_v4,
+          help = request_help())]
     request: Option<SocketAddrV4>,
-    /// The server of snapshots, HOST:PORT, of the one pair of lines, without a password: itch and
-    /// weir.
-    #[arg(long, value_name = "ADDRESS", requires = "lines", value_parser = units::address)]
+    #[arg(long, value_name = "ADDRESS", requires = "lines", value_parser = units::address,
+          help = glimpse_help())]
     glimpse: Option<SocketAddr>,
     /// A capture or day file instead of lines.
     #[arg(long, value_name = "FILE", requires = "feed")]
@@ -71,6 +68,28 @@ struct GatewayArgs {
     #[arg(long, value_name = "ADDRESS", value_parser = units::address,
           default_value_t = ports::local(ports::MARKET))]
     market_listen: SocketAddr,
+}
+
+fn request_help() -> String {
+    format!(
+        "The server for requests of lost messages, HOST:PORT, of the one pair of lines; for the \
+         feeds {}. With a node's own feed and no --glimpse, a late gateway requests all messages \
+         of the session",
+        mold_feeds()
+    )
+}
+
+fn glimpse_help() -> String {
+    format!(
+        "The server of snapshots, HOST:PORT, of the one pair of lines, without a password; for \
+         the feeds {}",
+        mold_feeds()
+    )
+}
+
+/// The feeds that have servers for requests and snapshots, as a list in a sentence.
+fn mold_feeds() -> String {
+    mold_feed_names().collect::<Vec<_>>().join(" and ")
 }
 
 impl GatewayArgs {
@@ -243,17 +262,48 @@ fn watch(args: &WatchArgs) -> anyhow::Result<()> {
     for wish in &args.content {
         client.subscribe(wish.wanted(args));
     }
+    let mut live = Live { count: args.content.len(), last_reason: Reason::None };
     let begun = Instant::now();
     let mut idle = Idle { is_told: false, next_look: begun + SILENCE, is_over: false };
     loop {
-        client.poll(Duration::from_millis(100), |message| printer.take(message));
+        client.poll(Duration::from_millis(100), |message| {
+            live.note(message);
+            printer.take(message);
+        });
         if printer.flush()? {
             return Ok(());
         }
+        live.check()?;
         if let Some(failure) = client.take_failure() {
             return Err(args.login.explain_market(&args.market, failure));
         }
         idle.look(args, &printer);
+    }
+}
+
+/// The subscriptions that have not ended. The client makes none of the ended ones again.
+struct Live {
+    count: usize,
+    last_reason: Reason,
+}
+
+impl Live {
+    fn note(&mut self, message: &MarketMessage<'_>) {
+        if let MarketMessage::Ended(ended) = message {
+            self.count = self.count.saturating_sub(1);
+            self.last_reason = ended.reason;
+        }
+    }
+
+    /// Refuses to wait when every subscription has ended.
+    fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.count > 0,
+            "all subscriptions have ended, the last one with {:?}: {}",
+            self.last_reason,
+            self.last_reason
+        );
+        Ok(())
     }
 }
 
@@ -347,7 +397,8 @@ impl Printer {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
+    use clap::{CommandFactory as _, Parser as _};
+    use weir_wire::market::MarketEnded;
 
     use super::*;
 
@@ -393,5 +444,25 @@ mod tests {
         assert!(section(&[&["--feed", "itch"], &two[..]].concat()).is_err(), "of which pair");
         let none = section(&["--feed", "itch4", "--capture", "a"]).unwrap_err().to_string();
         assert!(none.contains("itch4") && none.contains("iex-tops"), "{none}");
+    }
+
+    #[test]
+    fn a_watch_whose_subscriptions_have_all_ended_is_an_error_with_the_last_reason() {
+        let session_id = weir_types::SessionId(1);
+        let ended =
+            |handle, reason| MarketMessage::Ended(MarketEnded { session_id, handle, reason });
+        let mut live = Live { count: 2, last_reason: Reason::None };
+        live.note(&ended(1, Reason::PatternMalformed));
+        live.check().expect("the second one is live");
+        live.note(&ended(2, Reason::TooManySubscriptions));
+        let said = live.check().unwrap_err().to_string();
+        assert!(said.contains("ended") && said.contains("TooManySubscriptions: "), "{said}");
+    }
+
+    #[test]
+    fn help_names_the_feeds_that_have_servers() {
+        let help = Line::command().render_long_help().to_string();
+        let feeds = "for the feeds itch and weir";
+        assert_eq!(help.matches(feeds).count(), 2, "{help}");
     }
 }

@@ -1,9 +1,9 @@
 //! `weir replay [FILE]`: plays recorded order flow into a running node, at the market's pace times
 //! N.
 //!
-//! Takes what `weir_client::flow` reads: LOBSTER, Bitstamp, the packed form. It defines an
-//! instrument, an account and a session per copy with an operator's key. What a recording does not
-//! show (hidden orders, who stood behind whom before it began) is not made up.
+//! Takes the formats that `weir_client::flow` reads: LOBSTER, Bitstamp, the packed form. It defines
+//! an instrument, an account and a session per copy with an operator's key. Facts that a recording
+//! lacks (hidden orders, the priority of orders from before its beginning) are not invented.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;

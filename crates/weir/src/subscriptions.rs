@@ -1,7 +1,7 @@
 //! `weir subscriptions`: durable subscriptions listed, made, read, drained, evicted, deleted, their
 //! files compacted.
 //!
-//! Reading acknowledges what it has printed, so that a reader that is stopped goes on behind it.
+//! Reading acknowledges printed messages, so that a stopped reader goes on with the next one.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,9 @@ use weir_client::subscription::{
     BrokerClient, Credit, ListedSubscription, Message, NewSubscription, Seen, Subscription,
     WaitOutcome,
 };
-use weir_types::{AckLevel, FirmId, Reason, SubscriptionAction, SubscriptionKind};
+use weir_types::{
+    AckLevel, FirmId, Reason, SubscriptionAction, SubscriptionKind, SubscriptionStatus,
+};
 use weir_wire::subscription::{PublicTrade, SubscriptionState};
 use weir_wire::{Message as _, NodeMessage};
 
@@ -103,13 +105,34 @@ struct Named {
     firm: u32,
 }
 
+/// All kinds.
+const KINDS: [SubscriptionKind; 4] = [
+    SubscriptionKind::Executions,
+    SubscriptionKind::Trades,
+    SubscriptionKind::Messages,
+    SubscriptionKind::State,
+];
+
 fn parse_kind(text: &str) -> Result<SubscriptionKind, String> {
-    match text {
-        "executions" => Ok(SubscriptionKind::Executions),
-        "trades" => Ok(SubscriptionKind::Trades),
-        "messages" => Ok(SubscriptionKind::Messages),
-        "state" => Ok(SubscriptionKind::State),
-        other => Err(format!("unknown kind {other:?}: want executions, trades, messages or state")),
+    let found = KINDS.into_iter().find(|kind| kind_name(*kind) == text);
+    found.ok_or_else(|| format!("unknown kind {text:?}: want {}", KINDS.map(kind_name).join(", ")))
+}
+
+/// The name of a kind in options and output.
+pub(super) fn kind_name(kind: SubscriptionKind) -> &'static str {
+    match kind {
+        SubscriptionKind::Executions => "executions",
+        SubscriptionKind::Trades => "trades",
+        SubscriptionKind::Messages => "messages",
+        SubscriptionKind::State => "state",
+    }
+}
+
+fn status_name(status: SubscriptionStatus) -> &'static str {
+    match status {
+        SubscriptionStatus::Live => "live",
+        SubscriptionStatus::Evicted => "evicted",
+        SubscriptionStatus::Expired => "expired",
     }
 }
 
@@ -196,14 +219,15 @@ pub(super) fn address_of(login: &Login) -> anyhow::Result<SocketAddr> {
 pub(super) fn as_json(
     ListedSubscription { name, state }: &ListedSubscription,
 ) -> serde_json::Value {
+    let reason = (state.reason != Reason::None).then(|| format!("{:?}", state.reason));
     serde_json::json!({
-        "name": name, "kind": format!("{:?}", state.kind), "of": state.topic_key,
+        "name": name, "kind": kind_name(state.kind), "of": state.topic_key,
         "firm": state.firm_id.0, "attached": state.detached_time.0 == 0,
         "lag_messages": state.lag_messages, "lag_bytes": state.lag_bytes,
         "spilled_bytes": state.spilled_bytes, "lag_age_ns": state.lag_age.0,
         "quota_messages": state.quota_messages, "quota_bytes": state.quota_bytes,
         "quota_age_ns": state.quota_age.0, "expire_after_ns": state.expire_after.0,
-        "status": format!("{:?}", state.status), "reason": state.reason.code(),
+        "status": status_name(state.status), "reason": reason,
     })
 }
 
@@ -235,7 +259,7 @@ fn table(all: &[ListedSubscription], json: bool) -> String {
             continue;
         }
         let status = status_of(state);
-        let (kind, age) = (format!("{:?}", state.kind), span(state.lag_age.0));
+        let (kind, age) = (kind_name(state.kind), span(state.lag_age.0));
         let _ = writeln!(
             text,
             "{name:<28} {kind:<10} {:>6} {:>9} {:>11} {:>11} {age:>9} {status}",

@@ -1,4 +1,4 @@
-//! `weir token decode`: what a delivery token says, for whoever has the node's token key.
+//! `weir token decode`: the content of a delivery token, for owners of the node's token key.
 
 use std::path::PathBuf;
 

@@ -16,7 +16,7 @@ use weir_types::FirmId;
 
 use super::endpoint::{Login, once_free, span};
 use super::renamed::{self, Renamed};
-use super::subscriptions::{address_of, as_json as one_json, status_of};
+use super::subscriptions::{address_of, as_json as one_json, kind_name, status_of};
 use super::units;
 
 /// Options of `weir top`.
@@ -346,7 +346,7 @@ fn subscription_lines(subscriptions: &[ListedSubscription]) -> String {
     );
     for ListedSubscription { name, state } in subscriptions {
         let status = status_of(state);
-        let (kind, age) = (format!("{:?}", state.kind), span(state.lag_age.0));
+        let (kind, age) = (kind_name(state.kind), span(state.lag_age.0));
         let _ = writeln!(
             text,
             "{name:<28} {:>6} {kind:<10} {:>9} {:>11} {:>11} {age:>9} {status}",

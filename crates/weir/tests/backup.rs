@@ -1,5 +1,5 @@
-//! Backups on the simulated disk: whatever interrupts a backup or damages its bytes, the result is
-//! a whole backup, or is refused with the file and the place.
+//! Backups on the simulated disk: after any interruption of a backup or damage to its bytes the
+//! result is a whole backup, or is refused with the file and the place.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 

@@ -29,6 +29,8 @@ use weir_wire::{FieldInfo, MessageInfo, Request, catalogue};
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const BEGIN: &str = "<!-- generated: ";
 const END: &str = "<!-- end -->";
+/// Characters in a line of a page, which `xtask tidy` checks.
+const LINE_CHARS_MAX: usize = 100;
 
 fn page_path() -> String {
     format!("{ROOT}/docs/protocols/order-entry.md")
@@ -80,6 +82,23 @@ fn sentence(node: Node<'_, '_>) -> String {
     format!("{}.", meaning(node).trim_end_matches('.'))
 }
 
+/// A paragraph whose lines break at 100 characters.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("one is there from the start");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= LINE_CHARS_MAX {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines.join("\n")
+}
+
 /// The description on one line, for a cell of a table.
 fn meaning(node: Node<'_, '_>) -> String {
     let text = node.attribute("description").expect("all is described");
@@ -88,8 +107,8 @@ fn meaning(node: Node<'_, '_>) -> String {
 
 fn message_part(node: Node<'_, '_>, info: &MessageInfo) -> String {
     let (template_id, length) = (info.template_id, info.block_length);
-    let mut out =
-        format!("{} Template {template_id}, block of {length} bytes.\n\n", sentence(node));
+    let opening = format!("{} Template {template_id}, block of {length} bytes.", sentence(node));
+    let mut out = wrapped(&opening) + "\n\n";
     fields_table(node, info.fields, &mut out);
     match info.tail {
         Tail::None | Tail::Definition => {}
@@ -98,20 +117,22 @@ fn message_part(node: Node<'_, '_>, info: &MessageInfo) -> String {
             let node = node.children().find(|n| n.tag_name().name() == "group").expect("a group");
             let length = group.block_length;
             let meaning = sentence(node);
-            write!(out, "\nThen the group `{name}`, entries of {length} bytes. {meaning}\n\n")
-                .unwrap();
+            let opening = format!("Then the group `{name}`, entries of {length} bytes. {meaning}");
+            write!(out, "\n{}\n\n", wrapped(&opening)).unwrap();
             fields_table(node, group.fields, &mut out);
             if let Some(name) = group.data {
                 let data = node.children().find(|n| n.tag_name().name() == "data").expect("data");
                 let meaning = sentence(data);
-                write!(out, "\nAfter each entry the data field `{name}`. {meaning}\n").unwrap();
+                let opening = format!("After each entry the data field `{name}`. {meaning}");
+                write!(out, "\n{}\n", wrapped(&opening)).unwrap();
             }
         }
         Tail::Data(names) => {
             let data = node.children().filter(|n| n.tag_name().name() == "data");
             for (name, node) in names.iter().zip(data) {
                 let name = weir_wire::message::camel_case(name);
-                writeln!(out, "\nThen the data field `{name}`. {}", sentence(node)).unwrap();
+                let opening = format!("Then the data field `{name}`. {}", sentence(node));
+                writeln!(out, "\n{}", wrapped(&opening)).unwrap();
             }
         }
     }
@@ -200,9 +221,9 @@ fn limits_part() -> String {
         ("a row's attributes", format!("{ATTRIBUTES_LEN_MAX} bytes")),
         ("entries of a group, bytes of a data field", u16::MAX.to_string()),
     ];
-    let mut out = "| what | most |\n| --- | --- |\n".to_owned();
-    for (what, most) in rows {
-        writeln!(out, "| {what} | {most} |").unwrap();
+    let mut out = "| item | most |\n| --- | --- |\n".to_owned();
+    for (item, most) in rows {
+        writeln!(out, "| {item} | {most} |").unwrap();
     }
     out
 }

@@ -13,7 +13,7 @@ use super::lines::{Line, clean_lines};
 use crate::tree::Tree;
 
 const HEAD: &str = "\
-| benchmark | what | goal | value | verdict | machine | commit | date |
+| benchmark | figure | goal | value | verdict | machine | commit | date |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 ";
 

@@ -1,10 +1,12 @@
-//! The arrows between crates: who may know whom.
+//! The arrows between crates: the crates that each may depend on.
 //!
 //! The table below is the project's dependency picture. A crate that is not in it has no permission
 //! to depend on anything of ours, so that a new crate is placed here on purpose.
 
+use std::collections::BTreeSet;
+
 use super::Finding;
-use crate::tree::Tree;
+use crate::tree::{TextFile, Tree};
 
 /// A crate, the crates it may depend on, and further ones for its tests and examples. Names are
 /// without the prefix `weir-`.
@@ -189,12 +191,47 @@ const COMMAND_LINE_KNOWS: &[&str] = &[
     "node",
 ];
 
+/// The file of the table, for findings.
+const TABLE_PATH: &str = "xtask/src/tidy/arrows.rs";
+
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    tree.files
+    let mut findings = check_manifests(tree);
+    findings.extend(stale_entries(tree));
+    findings
+}
+
+fn manifests(tree: &Tree) -> impl Iterator<Item = &TextFile> {
+    tree.files.iter().filter(|file| file.path.ends_with("Cargo.toml"))
+}
+
+fn check_manifests(tree: &Tree) -> Vec<Finding> {
+    manifests(tree).flat_map(|file| check_manifest(&file.path, &file.text)).collect()
+}
+
+/// Entries and names in the table that no crate of the tree has.
+fn stale_entries(tree: &Tree) -> Vec<Finding> {
+    let names: BTreeSet<String> = manifests(tree)
+        .filter_map(|file| file.text.parse().ok())
+        .filter_map(|manifest| package_name(&manifest).map(|name| short(name).to_string()))
+        .collect();
+    let known = ARROWS.iter().flat_map(|arrow| arrow.may_know.iter().chain(arrow.tests_may_know));
+    let of_all = [OF_ALL, OF_ALL_TESTS];
+    let stated: BTreeSet<&str> = ARROWS
         .iter()
-        .filter(|file| file.path.ends_with("Cargo.toml"))
-        .flat_map(|file| check_manifest(&file.path, &file.text))
-        .collect()
+        .map(|arrow| arrow.name)
+        .chain(known.copied().filter(|name| *name != ALL))
+        .chain(of_all)
+        .collect();
+    let is_stale = |name: &&str| !names.contains(*name);
+    let told = |name| {
+        let message = format!("the table names `{name}`, which no manifest does: remove it");
+        Finding::new(TABLE_PATH, 0, message)
+    };
+    stated.into_iter().filter(is_stale).map(told).collect()
+}
+
+fn package_name(manifest: &toml::Table) -> Option<&str> {
+    manifest.get("package")?.get("name")?.as_str()
 }
 
 fn check_manifest(path: &str, text: &str) -> Vec<Finding> {
@@ -202,11 +239,7 @@ fn check_manifest(path: &str, text: &str) -> Vec<Finding> {
         Ok(manifest) => manifest,
         Err(error) => return vec![Finding::new(path, 0, format!("is not TOML: {error}"))],
     };
-    let Some(name) = manifest
-        .get("package")
-        .and_then(|package| package.get("name"))
-        .and_then(toml::Value::as_str)
-    else {
+    let Some(name) = package_name(&manifest) else {
         return Vec::new();
     };
     let arrow = ARROWS.iter().find(|arrow| arrow.name == short(name));
@@ -274,7 +307,7 @@ mod tests {
     fn findings(name: &str, rest: &str) -> Vec<String> {
         let text = format!("[package]\nname = \"{name}\"\n{rest}");
         let path = "crates/a/Cargo.toml";
-        check(&Tree::of(&[(path, &text)])).iter().map(ToString::to_string).collect()
+        check_manifests(&Tree::of(&[(path, &text)])).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -318,6 +351,32 @@ mod tests {
         assert_eq!(findings("weir-node", rest).len(), 1);
         let web = "[dependencies]\nweir-web.workspace = true\n";
         assert_eq!(findings("weir-sim", web).len(), 1);
+    }
+
+    #[test]
+    fn an_entry_of_the_table_without_a_crate_is_found() {
+        let manifest = |name: &str| {
+            let name = if name == "weir" || name == "xtask" {
+                name.to_string()
+            } else {
+                format!("weir-{name}")
+            };
+            format!("[package]\nname = \"{name}\"\n")
+        };
+        let files: Vec<(String, String)> = ARROWS
+            .iter()
+            .map(|arrow| (format!("crates/{}/Cargo.toml", arrow.name), manifest(arrow.name)))
+            .collect();
+        let of = |files: &[(String, String)]| {
+            let files: Vec<_> = files.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+            stale_entries(&Tree::of(&files)).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&files), [""; 0]);
+        let without: Vec<_> =
+            files.into_iter().filter(|(path, _)| path != "crates/cold/Cargo.toml").collect();
+        let found = of(&without);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("the table names `cold`"), "{found:?}");
     }
 
     #[test]

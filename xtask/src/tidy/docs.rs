@@ -1,8 +1,8 @@
 //! Documents that match the code: the schema's fingerprint in its page, links that resolve, and
 //! an index that knows every decision.
 //!
-//! The page on order entry carries the SHA-256 of the schema that it describes. Whoever changes
-//! the schema reads the page again and writes the new fingerprint: no sooner does the test pass.
+//! The page on order entry carries the SHA-256 of the schema that it describes. After a change of
+//! the schema the page is read again and the new fingerprint written: no sooner does the test pass.
 
 use sha2::{Digest, Sha256};
 

@@ -1,9 +1,9 @@
 //! `tidy`: reads the whole tree once and names each place that breaks a rule of the house.
 //!
 //! One module per subject; each check is a function from sources to findings, with a planted
-//! violation in its tests, so that a check that has stopped finding anything is itself found.
-//! A finding always names file and line and says what to do. Checks never run a command and never
-//! look at version control, so that they hold in an unpacked archive too.
+//! violation in its tests, so that a check that has stopped finding anything is itself found. A
+//! finding always names file, line and remedy. Checks never run a command and never look at version
+//! control, so that they hold in an unpacked archive too.
 
 mod arrows;
 mod banned;

@@ -1,9 +1,9 @@
-//! Prose: the openings of doc comments, and the widths of pages.
+//! Prose: the openings of doc comments, free relatives, and the widths of pages.
 //!
-//! A doc comment opens with a noun phrase or a verb, not with a question word; a page's lines of
-//! text break at 100 characters, and a table's cell holds a phrase. The ratchet counts offenders
-//! by crate and page, and the aim is none. Code blocks, tables and lines that are one link are as
-//! long as they need.
+//! A doc comment opens with a noun phrase or a verb, not with a question word; a file's opening and
+//! a page name a thing by its noun, not by a free relative; a page's lines of text break at 100
+//! characters, and a table's cell holds a phrase. The ratchet counts offenders by crate and page,
+//! and the aim is none. Code blocks, tables and lines that are one link are as long as they need.
 
 use super::Finding;
 use super::ratchet::{Excess, Excesses};
@@ -28,6 +28,8 @@ const OPENERS: &[&str] = &[
     "Whichever",
     "That which",
 ];
+/// Pronouns of free relative clauses. Code and quotations may have them.
+const FREE_RELATIVES: &[&str] = &["what", "whoever", "whatever"];
 /// Characters in a line of a page's text.
 const LINE_CHARS_MAX: usize = 100;
 /// Characters that a reader sees in a table's cell.
@@ -66,11 +68,58 @@ pub(crate) fn places(tree: &Tree, sources: &[Source]) -> Vec<Place> {
             let finding = Finding::new(&source.path, line, message);
             places.push(Place { key: key.clone(), finding });
         }
+        let key = format!("relative {}", tree.crate_of(&source.path));
+        let openings = source
+            .lines
+            .iter()
+            .map(|line| line.trim_start().strip_prefix("//!").unwrap_or_default());
+        places.extend(relatives(&key, &source.path, openings));
     }
     for page in tree.with_extension("md").filter(|page| is_ours(&page.path)) {
         places.extend(wide(page));
+        places.extend(relatives(&format!("relative {}", page.path), &page.path, page.text.lines()));
     }
     places
+}
+
+/// The lines with one of [`FREE_RELATIVES`] outside of code and quotations.
+fn relatives<'a>(key: &str, path: &str, lines: impl Iterator<Item = &'a str>) -> Vec<Place> {
+    let mut places = Vec::new();
+    let mut is_fenced = false;
+    let mut open = None;
+    for (index, line) in lines.enumerate() {
+        let text = line.trim();
+        let is_fence = text.starts_with("```") || text.starts_with("~~~");
+        is_fenced ^= is_fence;
+        if is_fenced || is_fence || text.is_empty() {
+            open = None;
+            continue;
+        }
+        let said = unquoted(text, &mut open);
+        let mut words = said.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-'));
+        let is_one = |word: &&str| FREE_RELATIVES.iter().any(|one| word.eq_ignore_ascii_case(one));
+        if let Some(word) = words.find(is_one) {
+            let message = format!("free relative `{word}`: name the noun");
+            let finding = Finding::new(path, index + 1, message);
+            places.push(Place { key: key.to_string(), finding });
+        }
+    }
+    places
+}
+
+/// The text without code and quotations. `open` is the mark of the one that the line before left
+/// open, and then of the one that this line leaves open.
+fn unquoted(text: &str, open: &mut Option<char>) -> String {
+    let mut said = String::new();
+    for c in text.chars() {
+        match *open {
+            Some(mark) if c == mark => *open = None,
+            Some(_) => {}
+            None if c == '`' || c == '"' => *open = Some(c),
+            None => said.push(c),
+        }
+    }
+    said
 }
 
 fn is_ours(path: &str) -> bool {
@@ -198,8 +247,46 @@ mod tests {
             ("crates/b/src/lib.rs", "//! The other."),
             ("build.rs", "//! When it builds."),
         ];
-        let wanted = ["opener . 1 build.rs:1", "opener crates/a 4 crates/a/src/lib.rs:1"];
+        let place = "crates/a/src/lib.rs:1";
+        let opener = format!("opener crates/a 4 {place}");
+        let relative = format!("relative crates/a 1 {place}");
+        let wanted = ["opener . 1 build.rs:1", &opener, &relative];
         assert_eq!(found(&files), wanted);
+    }
+
+    #[test]
+    fn free_relatives_are_counted_in_openings_and_pages_outside_of_code_and_quotations() {
+        let cases = [
+            ("Keeps what comes.", 1),
+            ("Whatever comes, it stays.", 1),
+            ("Waits for whoever\nasks, and sends what\nis there.", 2),
+            ("Says `what` and \"what is new?\".", 0),
+            ("A span `over\nwhat two` lines, and what follows.", 1),
+            ("An open \" mark.\n\nThen what?", 1),
+            ("Somewhat, whatsoever, a-what, what_is.", 0),
+            ("```text\nwhat\n```", 0),
+        ];
+        for (text, count) in cases {
+            let told = |key: &str, path: &str| match count {
+                0 => String::new(),
+                _ => format!("relative {key} {count} {path}"),
+            };
+            let line_of = |found: Vec<String>| {
+                let found = found.join("; ");
+                found.rsplit_once(':').map_or(found.clone(), |(place, _)| place.to_string())
+            };
+            let page = found(&[("docs/a.md", text)]);
+            assert_eq!(line_of(page), told("docs/a.md", "docs/a.md"), "{text}");
+            let lines = text.lines().map(|line| format!("//! {line}\n"));
+            let opening: String = std::iter::once("//! A.\n//!\n".into()).chain(lines).collect();
+            let path = "crates/a/src/lib.rs";
+            let source = found(&[("crates/a/Cargo.toml", ""), (path, &opening)]);
+            assert_eq!(line_of(source), told("crates/a", path), "{text}");
+        }
+        let inner = "//! A.\n/// What is no opening.\n// what is none either\nfn a() {}\n";
+        let kinds = found(&[("a.rs", inner)]).join("; ");
+        assert!(!kinds.contains("relative"), "{kinds}");
+        assert_eq!(found(&[("data/a.md", "what")]).len(), 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One Rust source, parsed: its tokens, its functions, and which lines only tests compile.
 //!
-//! What a `#[cfg(test)]` or `#[test]` item covers is test code: it may read clocks and unwrap. A
+//! Code under a `#[cfg(test)]` or `#[test]` item is test code: it may read clocks and unwrap. A
 //! file under a crate's `tests/`, `benches/` or `examples/` is not shipped and counts as test code
 //! as a whole.
 

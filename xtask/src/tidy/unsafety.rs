@@ -1,10 +1,9 @@
 //! `unsafe` only where it is allowed and argued; atomics only with the other end named.
 //!
 //! `xtask/unsafe-files.txt` lists the files that may hold `unsafe`, each with its reason and the
-//! tests that exercise it under Miri, loom or AddressSanitizer. Each use stands under a
-//! `// SAFETY:` comment (a trait's `unsafe fn` has its contract there); each ordering that
-//! synchronises (`Acquire`, `Release`, `AcqRel`) has a `// SYNC:` comment near, which names what it
-//! pairs with.
+//! tests that exercise it under Miri, loom or AddressSanitizer. Each use stands under a `//
+//! SAFETY:` comment (a trait's `unsafe fn` has its contract there); each ordering that synchronises
+//! (`Acquire`, `Release`, `AcqRel`) has a `// SYNC:` comment near, which names the other end.
 
 use std::collections::BTreeSet;
 

@@ -3,21 +3,21 @@
 //! An archive of some million orders is written and merged in a directory of its own. A thread with
 //! a store takes changes and serves pages at fixed times (open loop, latency from the time at which
 //! each page was due). It does so alternately alone and next to a reader that goes through the
-//! archive from its start, by the service's own thread and pace. Prints rows per second by filter
-//! and compares the hot pages' percentiles; the last line is JSON.
+//! archive from its start, on a thread of the lowest priority at the given pace. Prints rows per
+//! second by filter and compares the hot pages' percentiles; the last line is JSON.
 
 use std::path::PathBuf;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use weir_cold::service::Read;
 use weir_cold::{
-    Archive, Change, ColdConfig, ColdService, EntryKind, Filter, Keys, Pace, PageLimits, Place,
-    ServiceConfig, WorkOutcome,
+    Archive, Change, ColdConfig, ColdPage, EntryKind, Filter, Keys, Pace, PageLimits, Place,
+    WorkOutcome,
 };
 use weir_delivery::{OrderStore, Selection, StoreConfig};
-use weir_io::{SystemClock, ThreadDisk};
+use weir_io::{Clock, SystemClock, ThreadDisk};
 use weir_types::*;
 use weir_wire::Message;
 use weir_wire::delivery::{OrderRow, RowFlags};
@@ -246,26 +246,74 @@ impl Hot {
     }
 }
 
-/// Serves hot pages while the service goes through the archive; also returns the cold reader's
-/// rate.
+/// An archive on a thread of the lowest priority, which answers one page after the other.
+struct PacedArchive {
+    places: SyncSender<Place>,
+    pages: Receiver<ColdPage>,
+    thread: JoinHandle<()>,
+}
+
+impl PacedArchive {
+    /// Starts the thread; it passes `rows_per_second` changes on average.
+    fn start(archive: Archive<ThreadDisk>, rows_per_second: u64) -> PacedArchive {
+        let (places, asked) = sync_channel(1);
+        let (answers, pages) = sync_channel(1);
+        let pace = Pace::new(rows_per_second, Nanos(10_000_000));
+        let thread = std::thread::spawn(move || answer(archive, pace, &asked, &answers));
+        PacedArchive { places, pages, thread }
+    }
+
+    /// Returns the page after a place.
+    fn page(&self, after: Place) -> ColdPage {
+        self.places.send(after).expect("the thread runs");
+        self.pages.recv().expect("the files are sound")
+    }
+
+    /// Ends the thread.
+    fn stop(self) {
+        drop(self.places);
+        self.thread.join().expect("the archive works");
+    }
+}
+
+/// Answers each place with the page after it as soon as the pace allows, until nobody asks.
+fn answer(
+    mut archive: Archive<ThreadDisk>,
+    mut pace: Pace,
+    asked: &Receiver<Place>,
+    answers: &SyncSender<ColdPage>,
+) {
+    // If the system refuses the lower priority, the thread still reads at its pace.
+    let _ = rustix::process::nice(19);
+    for after in asked {
+        let mut now = SystemClock.now();
+        while !pace.may_begin(now) {
+            std::thread::sleep(Duration::from_nanos(pace.next_begin().since(now).0));
+            now = SystemClock.now();
+        }
+        archive.check(Epoch(1), after).expect("the place is the archive's own");
+        let mut rows = Vec::new();
+        let page = archive.page(after, &Filter::default(), &LIMITS, &mut rows);
+        let page = page.expect("the files are sound");
+        pace.spend(now, u64::from(page.scan_count.max(1)));
+        answers.send(page).expect("the reader waits for its page");
+    }
+}
+
+/// Serves hot pages while a reader goes through the archive; also returns the reader's rate.
 fn beside(
     hot: &mut Hot,
-    service: &ColdService<ThreadDisk>,
+    cold: &mut PacedArchive,
     from: Place,
-    end: Place,
     seconds: f64,
 ) -> (Histogram<u64>, f64) {
-    let (answers, answered) = sync_channel(1);
     std::thread::scope(|scope| {
         let (stop, stopped) = sync_channel::<()>(1);
         let reader = scope.spawn(move || {
             let (mut after, mut rows) = (from, 0u64);
             let start = Instant::now();
             while stopped.try_recv().is_err() {
-                let filter = Filter::default();
-                let read = Read { epoch: Epoch(1), after, filter, limits: LIMITS, hot_floor: end };
-                service.read(read, &answers).expect("there is room for one");
-                let (page, _) = answered.recv().expect("it answers").expect("the files are sound");
+                let page = cold.page(after);
                 rows += u64::from(page.row_count);
                 after = if page.is_cut { page.next } else { from };
             }
@@ -312,16 +360,13 @@ pub fn run(options: &ArchiveArgs) -> anyhow::Result<()> {
         println!("{name}: {rows} rows, {rate:.0} changes passed a second");
         rates.push(format!("\"{name}\": {rate:.0}"));
     }
-    let pace = Pace::new(options.pace, Nanos(10_000_000));
-    let service_config = ServiceConfig { queue_len: 16, pace, niceness: 19 };
-    let service =
-        ColdService::start(archive, SystemClock, service_config).expect("there is a thread");
+    let mut cold = PacedArchive::start(archive, options.pace);
     let mut hot = Hot::new();
     let (mut ratios, mut cold_rates) = (Vec::new(), Vec::new());
     for pair in 0..options.pairs {
         let alone_first = pair % 2 == 0;
         let alone = alone_first.then(|| hot.serve(options.seconds));
-        let (with, rate) = beside(&mut hot, &service, start, end, options.seconds);
+        let (with, rate) = beside(&mut hot, &mut cold, start, options.seconds);
         let alone = alone.unwrap_or_else(|| hot.serve(options.seconds));
         let p99 = |latencies: &Histogram<u64>| latencies.value_at_quantile(0.99) as f64;
         println!(
@@ -335,7 +380,7 @@ pub fn run(options: &ArchiveArgs) -> anyhow::Result<()> {
         ratios.push(p99(&with) / p99(&alone));
         cold_rates.push(rate);
     }
-    drop(service.stop().expect("the archive works"));
+    cold.stop();
     std::fs::remove_dir_all(&dir).expect("it was made");
     println!(
         "{{\"name\": \"delivery-cold\", \"rows\": {}, \"attributes\": {}, \"bytes_a_row\": \

@@ -5,7 +5,7 @@
 //! Updates are due at fixed times, regardless of the pipeline (open loop): the due time of an
 //! update counts as its receipt. One thread updates the books and conflates, one flushes: mirror,
 //! second stage, frames written to memory. Sockets are left out. The rate decreases with the number
-//! of subscribers, to half of what one thread can write.
+//! of subscribers, to half of the rate that one thread can write.
 //!
 //! Overload: measures the rate that flush carries to a hundred subscribers, then sets the feed to
 //! 2, 5 and 10 times that, once with an interval in which flush could send each instrument twice,

@@ -3,8 +3,8 @@
 //!
 //! An open loop in one thread. It does not spin: it sleeps until the oldest queued change has
 //! waited for the plan's `batch_wait`, and cuts a batch then. A change is late when its batch was
-//! handed to the connection later than that by more than the plan's allowance, whatever the cause:
-//! this thread, the connection, or a store that is full.
+//! handed to the connection later than that by more than the plan's allowance, for any cause: this
+//! thread, the connection, or a store that is full.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -27,7 +27,7 @@
 //! | 5 | no closing mark| no  | os     | yes       | continue the epoch                           |
 //! | 6 | no closing mark| no  | disk   | any       | continue the epoch                           |
 //!
-//! A log that was just restored from a backup begins an epoch whatever its end
+//! A log that was just restored from a backup begins an epoch with any end
 //! ([`EmbeddedLog::open_restored`](crate::EmbeddedLog::open_restored)).
 //!
 //! Kept bytes above the highest proven frame are written again before they are synced: after a

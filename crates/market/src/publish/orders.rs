@@ -1,7 +1,6 @@
 //! The orders known to a publication, and the prices of those in the book.
 //!
-//! Every live order is tracked, shown or not, because hidden state decides what becomes public
-//! next.
+//! Every live order is tracked, shown or not, because hidden state decides the next public change.
 
 use std::collections::HashMap;
 

@@ -28,10 +28,11 @@ mod taking;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use std::sync::LazyLock;
 
 use weir_feed::line::{Line, LineConfig};
 use weir_feed::moldudp64::MoldSession;
-use weir_feed::{FeedEntry, FeedError, PacketKind, Transport, feed_by_name};
+use weir_feed::{FeedEntry, FeedError, PacketKind, Transport, feed_by_name, mold_feed_names};
 use weir_types::Nanos;
 
 pub use self::config::{FeedSection, PasswordError};
@@ -53,6 +54,12 @@ use self::stream::{Framed, Stream, packet_of};
 use self::taking::Decoding;
 use super::capture::{CaptureFile, FileError, FileKind, Speed};
 use weir_runtime::ConfigError;
+
+/// The refusal of a day file, with the names of the feeds that have day files.
+static NO_DAY_FILE: LazyLock<String> = LazyLock::new(|| {
+    let feeds: Vec<_> = mold_feed_names().map(|name| format!("`{name}`")).collect();
+    format!("a capture: a day file holds messages of {}", feeds.join(" or "))
+});
 
 /// An error that prevents a receiver from opening.
 #[derive(Debug, thiserror::Error)]
@@ -169,9 +176,7 @@ impl Receiver {
         match kind {
             FileKind::Dbn if !is_dbn => Err("a capture: this file is one of `dbn`"),
             FileKind::Capture | FileKind::Records if is_dbn => Err("a file of DBN"),
-            FileKind::Records if !profile.is_mold() => {
-                Err("a capture: a day file holds messages of `itch`")
-            }
+            FileKind::Records if !profile.is_mold() => Err(NO_DAY_FILE.as_str()),
             FileKind::Records | FileKind::Capture | FileKind::Dbn => Ok(()),
         }
     }

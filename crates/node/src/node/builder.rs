@@ -1,5 +1,5 @@
-//! Puts a node together. [`Builder::open`] makes what every role has: the listeners, the recovered
-//! partitions, the gateway with its newcomers, and the readers over HTTP. A role adds its
+//! Puts a node together. [`Builder::open`] makes the parts of every role: the listeners, the
+//! recovered partitions, the gateway with its newcomers, and the readers over HTTP. A role adds its
 //! [`Views`], and [`Builder::start`] starts the threads.
 
 use std::net::{SocketAddr, TcpListener};

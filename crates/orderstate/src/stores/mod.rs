@@ -1,5 +1,5 @@
-//! The common parts of a node's order stores, whatever their source: settings, figures, sweeping
-//! while idle, and persistence over a restart.
+//! The common parts of a node's order stores, for any source: settings, figures, sweeping while
+//! idle, and persistence over a restart.
 
 pub mod figures;
 pub mod indexes;

@@ -2,7 +2,7 @@
 //!
 //! A change pays for the sweeping of the rings that it touches. Rings without changes are swept
 //! here, so that their dead entries do not stay for ever. A step visits a few rings and moves a few
-//! entries of each, whatever the size of the store; its duration is measured and published.
+//! entries of each, at any size of the store; its duration is measured and published.
 
 use std::sync::atomic::Ordering;
 

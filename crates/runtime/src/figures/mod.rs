@@ -6,8 +6,8 @@
 //! Prometheus's text. A figure that several threads read is declared with `in`, which makes a
 //! second struct with an atomic per figure.
 //!
-//! Counting costs what the field costs: a plain `u64`, or a relaxed atomic. Everything else happens
-//! when a report is read. Nothing here knows orders, sessions or the names of other crates.
+//! Counting costs one change of the field: a plain `u64`, or a relaxed atomic. Everything else
+//! happens when a report is read. Nothing here knows orders, sessions or the names of other crates.
 
 mod page;
 mod value;

@@ -5,7 +5,7 @@
 //! list of definitions, which survives every crash; everything else is lost with its process.
 //!
 //! * [`thread`]: a node's thread, cycle by cycle. [`node`]: the agents between two crashes.
-//! * [`client`]: sessions and what they have received. [`wire`]: their connections.
+//! * [`client`]: sessions and the events that they have received. [`wire`]: their connections.
 //! * [`copies`]: the firm's desk that receives copies. [`told`]: the rules for clients' messages.
 
 pub mod client;

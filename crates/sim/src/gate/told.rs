@@ -1,4 +1,4 @@
-//! The rules of what clients are told, from the partition's own events.
+//! The rules for clients' messages, from the partition's own events.
 //!
 //! A session's reports are the events addressed to it, in order, with their bytes. A firm's copies
 //! are those of its sessions. A client that has received lost events is refused, with the first of

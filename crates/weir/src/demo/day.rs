@@ -1,10 +1,10 @@
-//! The demo's trading day around the recorded flow: what stood before the recording is collected in
-//! an opening call, where orders at the open meet; orders at the close meet in a closing call; one
-//! instrument of the demo's own has stops, icebergs and orders that expire in its flow. The orders
-//! at the open balance each other, so that the recorded book begins as it was.
+//! The demo's trading day around the recorded flow: the orders from before the recording are
+//! collected in an opening call, where orders at the open meet; orders at the close meet in a
+//! closing call; one instrument of the demo's own has stops, icebergs and orders that expire in its
+//! flow. The orders at the open balance each other, so that the recorded book begins as it was.
 //!
 //! Changes of phase go out in the stream of orders, over the same connection, as an operator's
-//! requests: what the recording sends before and after them stays before and after them.
+//! requests: the recording's orders stay before or after them.
 
 use std::collections::VecDeque;
 use std::time::Duration;

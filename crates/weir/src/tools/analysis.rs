@@ -1,6 +1,6 @@
 //! The content of a capture or a day file: groups, channels, gaps, the mix of messages, rates.
 //!
-//! Never judges what a message means: a feed's framing is all that it knows, and without one it
+//! Never judges the meaning of a message: it knows a feed's framing alone, and without one it
 //! counts datagrams.
 
 use std::collections::BTreeMap;

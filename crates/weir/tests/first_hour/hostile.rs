@@ -132,6 +132,8 @@ fn identifiers_and_times_past_their_ends_are_refused_before_anything_is_defined(
         (&["admin", "firm", "--id", "0", "--name", "A"], "for '--id <ID>': want 1 to"),
         (&["admin", "account", "--id", "0", "--firm", "1"], "for '--id <ID>': want 1 to"),
         (&["load", "--rate", "1e400"], "--rate must be a number above zero"),
+        (&["certificate", "--dir", "none", "--name", ""], "a certificate needs a name"),
+        (&["certificate", "--dir", "none", "--name", "a", "--name", " "], "needs a name"),
     ] {
         let said = fail(&mut weir(words));
         assert!(said.contains(want) && !said.contains("panicked"), "{words:?}: {said}");

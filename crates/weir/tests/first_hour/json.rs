@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, Home, open_market};
+use crate::support::{ALICE, Home, OPERATOR, Who, open_market};
 use crate::{hex, succeed, weir, weir_at};
 
 /// A page of `GET /orders`.
@@ -78,4 +78,28 @@ fn a_log_is_dumped_as_columns_and_as_json_by_the_fields_names() {
     let line = columns.lines().find(|line| line.contains("NewOrder")).expect("a line");
     assert!(line.contains("price=1005") && !line.contains("stop_px"), "{line}");
     assert!(columns.lines().next().unwrap().contains("log time"), "{columns}");
+}
+
+#[test]
+fn subscriptions_are_listed_by_the_names_of_kind_status_and_reason() {
+    let home = Home::with_config("memory", "[subscriptions]\nlisten = \"127.0.0.1:0\"\n");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let as_of = |who: Who, words: &[&str]| {
+        let (session, key) = (who.session_id.to_string(), hex(who.key().0));
+        let mut command = weir_at(&node, &["subscriptions"]);
+        succeed(command.args(["--session", &session, "--key", &key]).args(words))
+    };
+    let listed = || -> Value { serde_json::from_str(&as_of(ALICE, &["list", "--json"])).unwrap() };
+    as_of(ALICE, &["create", "fills", "--kind", "executions"]);
+    let live = listed();
+    assert_eq!((&live["kind"], &live["status"]), (&json!("executions"), &json!("live")), "{live}");
+    assert_eq!(live["reason"], Value::Null, "{live}");
+    let table = as_of(ALICE, &["list"]);
+    assert!(table.contains("executions"), "{table}");
+    let firm = ALICE.firm_id.to_string();
+    as_of(OPERATOR, &["evict", "fills", "--firm", &firm]);
+    let evicted = listed();
+    assert_eq!(evicted["status"], "evicted", "{evicted}");
+    assert_eq!(evicted["reason"], "EvictedByOperator", "{evicted}");
 }

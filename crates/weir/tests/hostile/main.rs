@@ -1,6 +1,6 @@
 //! A thousand hostile connections next to ten good sessions of the real client.
 //!
-//! In alternating phases the crowd is present or absent. Whatever it does, every good request is
+//! In alternating phases the crowd is present or absent. At any action of it every good request is
 //! answered exactly once, no event for a good session is lost, and every connection is accounted
 //! for. The added latency of the good sessions is measured in pairs of phases of one run and
 //! printed; it is not asserted, since it depends on the machine.

@@ -1,4 +1,4 @@
-//! A feed over SoupBinTCP: the books of every row, whatever happens to connections.
+//! A feed over SoupBinTCP: the books of every row, over any losses of connections.
 
 use std::rc::Rc;
 
