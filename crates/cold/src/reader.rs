@@ -5,12 +5,12 @@
 //! starts below the floor.
 
 use weir_io::{Access, Disk};
-use weir_types::Nanos;
+use weir_types::{ChangeId, Nanos};
 
 use crate::archive::{Archive, ColdError};
 use crate::block::{Block, StoredBlock};
 use crate::entry::Image;
-use crate::place::{Filter, Place};
+use crate::filter::Filter;
 use crate::plant::{self, Plant};
 use crate::writer::SegmentError;
 
@@ -34,7 +34,7 @@ pub struct PageLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColdPage {
     /// The place from which its reader goes on.
-    pub next: Place,
+    pub next: ChangeId,
     /// Rows.
     pub row_count: u32,
     /// Bytes of the rows.
@@ -62,13 +62,13 @@ enum PageOutcome {
 
 /// A page in progress.
 struct Making<'a> {
-    after: Place,
+    after: ChangeId,
     filter: &'a Filter,
     limits: &'a PageLimits,
     page: ColdPage,
     /// The last place that is complete, and the current one.
-    done: Place,
-    last: Place,
+    done: ChangeId,
+    last: ChangeId,
     out: &'a mut Vec<u8>,
 }
 
@@ -86,7 +86,7 @@ impl<D: Disk> Archive<D> {
     /// If `after` is below the floor: call [`Archive::check`] first.
     pub fn page(
         &mut self,
-        after: Place,
+        after: ChangeId,
         filter: &Filter,
         limits: &PageLimits,
         out: &mut Vec<u8>,
@@ -159,8 +159,8 @@ impl<D: Disk> Archive<D> {
         };
         let mut from = 0;
         let step = loop {
-            match making.scan(&block, &mut from, |place| {
-                let is_history = self.newest.get(place.rec) > number;
+            match making.scan(&block, &mut from, |change_id| {
+                let is_history = self.newest.get(change_id.rec) > number;
                 is_history && !plant::is(Plant::HistoryTold)
             }) {
                 Scanned::Ended(step) => break step,
@@ -203,9 +203,9 @@ enum Scanned {
 }
 
 impl Making<'_> {
-    /// Marks everything up to `place` as complete.
-    fn pass(&mut self, place: Place) {
-        (self.done, self.last) = (self.done.max(place), self.last.max(place));
+    /// Marks everything up to `change_id` as complete.
+    fn pass(&mut self, change_id: ChangeId) {
+        (self.done, self.last) = (self.done.max(change_id), self.last.max(change_id));
     }
 
     /// Ends the page at the last complete place.
@@ -221,23 +221,23 @@ impl Making<'_> {
         &mut self,
         block: &Block,
         from: &mut usize,
-        is_history: impl Fn(Place) -> bool,
+        is_history: impl Fn(ChangeId) -> bool,
     ) -> Scanned {
         while *from < block.len() {
             let image = block.image(*from);
-            let place = image.place();
-            if place <= self.after {
+            let change_id = image.change_id();
+            if change_id <= self.after {
                 *from += 1;
                 continue;
             }
             let is_candidate =
-                self.filter.matches(&image.keys()) && (image.is_mark() || !is_history(place));
+                self.filter.matches(&image.keys()) && (image.is_mark() || !is_history(change_id));
             if is_candidate && !block.has_body() {
                 return Scanned::NeedsBody;
             }
-            let is_next = place > self.last;
+            let is_next = change_id > self.last;
             if is_next {
-                (self.done, self.last) = (self.last, place);
+                (self.done, self.last) = (self.last, change_id);
             }
             // A record and the mark of its former keys share a place, and no reader gets both: a
             // page ends before both or after both.

@@ -10,12 +10,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_io::{Clock, Disk};
-use weir_types::Epoch;
+use weir_types::{ChangeId, Epoch};
 
 use crate::archive::{Archive, ColdError, Resync, WorkOutcome};
 use crate::entry::Batch;
+use crate::filter::Filter;
 use crate::pace::Pace;
-use crate::place::{Filter, Place};
 use crate::reader::{ColdPage, PageLimits};
 
 /// The longest rest of the thread when nothing is due.
@@ -38,13 +38,13 @@ pub struct Read {
     /// The epoch of the place.
     pub epoch: Epoch,
     /// The reader's place.
-    pub after: Place,
+    pub after: ChangeId,
     /// The reader's filter.
     pub filter: Filter,
     /// The limits of the page.
     pub limits: PageLimits,
     /// The order store's floor for the reader: the store no longer has the changes up to it.
-    pub hot_floor: Place,
+    pub hot_floor: ChangeId,
 }
 
 /// A page with its rows in wire format, or the reason that there is none.

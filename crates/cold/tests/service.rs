@@ -9,25 +9,24 @@ use std::sync::mpsc::sync_channel;
 use support::*;
 use weir_cold::service::{HandOverError, Read};
 use weir_cold::{
-    Archive, Batch, ColdService, Filter, Pace, PageLimits, PageRefusal, Place, Resync,
-    ServiceConfig,
+    Archive, Batch, ColdService, Filter, Pace, PageLimits, PageRefusal, Resync, ServiceConfig,
 };
 use weir_io::{SimClock, SimDisk};
-use weir_types::{Epoch, Nanos, OrdStatus, Rec, Seq};
+use weir_types::{ChangeId, Epoch, Nanos, OrdStatus, Rec, Seq};
 
 const LIMITS: PageLimits =
     PageLimits { rows_max: 7, bytes_max: u32::MAX, scan_max: u32::MAX, blocks_max: u32::MAX };
 
-fn batch(store: &weir_delivery::OrderStore, after: Place) -> Batch {
+fn batch(store: &weir_delivery::OrderStore, after: ChangeId) -> Batch {
     let mut batch = Batch::after(after);
-    let to = store.export(hot_place(after), u32::MAX, |entry| {
+    let to = store.export(after, u32::MAX, |entry| {
         batch.push(&change_of(entry)).unwrap();
     });
-    batch.to = cold_place(to);
+    batch.to = to;
     batch
 }
 
-fn read(after: Place, hot_floor: Place) -> Read {
+fn read(after: ChangeId, hot_floor: ChangeId) -> Read {
     Read { epoch: Epoch(1), after, filter: Filter::default(), limits: LIMITS, hot_floor }
 }
 
@@ -41,12 +40,12 @@ fn a_reader_comes_to_the_stores_floor_through_what_is_in_no_segment_yet() {
         let row = row(seq, seq, keys(1, 1, 1), OrdStatus::New);
         let _ = hot.ingest_row(&block_of(&row), &[]).unwrap();
     }
-    let all = batch(&hot, Place::START);
+    let all = batch(&hot, ChangeId::START);
     assert_eq!((all.len(), all.is_empty()), (50, false));
     service.feed(all).map_err(|(error, _)| error).unwrap();
     let (answers, answered) = sync_channel(1);
-    let (mut after, mut recs) = (Place::START, Vec::new());
-    let hot_floor = cold_place(hot.head());
+    let (mut after, mut recs) = (ChangeId::START, Vec::new());
+    let hot_floor = hot.head();
     while after < hot_floor {
         service.read(read(after, hot_floor), &answers).unwrap();
         let (page, rows) = answered.recv().unwrap().unwrap();
@@ -65,14 +64,14 @@ fn a_reader_comes_to_the_stores_floor_through_what_is_in_no_segment_yet() {
 #[test]
 fn questions_beyond_the_pace_wait_and_beyond_the_queue_are_refused() {
     let (mut archive, _) = Archive::open(SimDisk::new(1), config()).unwrap();
-    archive.begin_at(Place::new(Seq(5), Rec(1))).unwrap();
+    archive.begin_at(ChangeId::new(Seq(5), Rec(1))).unwrap();
     let clock = SimClock::new(Nanos(1));
     // One row in a hundred years: the first read is answered, the second waits for ever.
     let pace = Pace::new(1, Nanos(0));
     let config = ServiceConfig { queue_len: 1, pace, niceness: 0 };
     let service = ColdService::start(archive, clock, config).unwrap();
     let (answers, answered) = sync_channel(10);
-    let at = Place::new(Seq(5), Rec(1));
+    let at = ChangeId::new(Seq(5), Rec(1));
     service.read(read(at, at), &answers).unwrap();
     let (page, _) = answered.recv().unwrap().unwrap();
     assert_eq!(page.next, at);
@@ -96,15 +95,15 @@ fn a_batch_that_leaves_a_hole_begins_the_archive_anew() {
         let row = row(seq, seq, keys(1, 1, 1), OrdStatus::New);
         let _ = hot.ingest_row(&block_of(&row), &[]).unwrap();
         if seq == 5 {
-            archive.take_batch(&batch(&hot, Place::START)).unwrap();
+            archive.take_batch(&batch(&hot, ChangeId::START)).unwrap();
             assert!(archive.close().unwrap());
         }
     }
-    let from = Place::new(Seq(10), Rec(10));
+    let from = ChangeId::new(Seq(10), Rec(10));
     archive.take_batch(&batch(&hot, from)).unwrap();
     assert_eq!(archive.figures().holes, 1);
     assert_eq!((archive.floor(), archive.fed().seq), (from, Seq(20)));
-    assert_eq!(archive.check(Epoch(1), Place::new(Seq(9), Rec(9))), Err(Resync::Floor));
+    assert_eq!(archive.check(Epoch(1), ChangeId::new(Seq(9), Rec(9))), Err(Resync::Floor));
     archive.close().unwrap();
     let mut out = Vec::new();
     let page = archive.page(from, &Filter::default(), &LIMITS, &mut out).unwrap();

@@ -36,7 +36,7 @@
 //! `partial` rows of a refused batch.
 
 use weir_types::{
-    AckLevel, BatchNo, Epoch, Nanos, PartitionId, Reason, Rec, Seq, SessionId, Switch,
+    AckLevel, BatchNo, ChangeId, Epoch, Nanos, PartitionId, Reason, Rec, Seq, SessionId, Switch,
 };
 use weir_wire::Message;
 use weir_wire::delivery::{OrderRow, RowFlags};
@@ -49,7 +49,6 @@ use weir_wire::rows::{ATTRIBUTES_LEN_MAX, Rows};
 
 use crate::ahead::{GROUP_LEN, RawRow};
 use crate::ingest::{IngestError, IngestOutcome};
-use crate::ring::Place;
 use crate::store::OrderStore;
 
 /// The interval at which a gap is reported again while the missing batch has not come.
@@ -112,9 +111,9 @@ pub(crate) enum Resend {
     /// The next batch begins it.
     Due,
     /// It runs: records at or before this place that do not come again are deleted at its end.
-    Running(Place),
+    Running(ChangeId),
     /// All rows came; records from `cursor` on are still to be checked.
-    Sweeping { before: Place, seq: Seq, cursor: Rec },
+    Sweeping { before: ChangeId, seq: Seq, cursor: Rec },
 }
 
 /// A gap that was reported.
@@ -140,7 +139,7 @@ pub struct SourceStream {
     pub(crate) partial: u32,
     pub(crate) resend: Resend,
     /// Rows must be above this place, whatever the store holds.
-    pub(crate) above: Place,
+    pub(crate) above: ChangeId,
     asked: Option<Asked>,
     /// True when the numbers are those of a log's records: some records are not about orders, so a
     /// batch may skip numbers.
@@ -161,7 +160,7 @@ impl SourceStream {
             next: BatchNo(1),
             partial: 0,
             resend: Resend::None,
-            above: Place::START,
+            above: ChangeId::START,
             asked: None,
             is_log: false,
             counters: StreamCounters::default(),
@@ -238,7 +237,7 @@ impl SourceStream {
 
     /// Returns the store's head before the full resend whose end is being swept.
     #[must_use]
-    pub fn swept_before(&self) -> Option<Place> {
+    pub fn swept_before(&self) -> Option<ChangeId> {
         match self.resend {
             Resend::Sweeping { before, .. } => Some(before),
             Resend::None | Resend::Due | Resend::Running(_) => None,
@@ -322,10 +321,10 @@ impl SourceStream {
 
     /// Returns the last valid place of the store's epoch; the start if the opening gives it for
     /// another epoch.
-    fn valid_to(&self, open: &OpenSource) -> Place {
+    fn valid_to(&self, open: &OpenSource) -> ChangeId {
         match open.valid_epoch == self.epoch {
-            true => Place::new(open.valid_seq, open.valid_rec),
-            false => Place::START,
+            true => ChangeId::new(open.valid_seq, open.valid_rec),
+            false => ChangeId::START,
         }
     }
 
@@ -455,11 +454,11 @@ impl SourceStream {
             if let Err(reason) = self.check_row(&row, attributes) {
                 return refused(reason);
             }
-            let place = Place::new(row.seq, row.rec);
-            if place <= last {
+            let change_id = ChangeId::new(row.seq, row.rec);
+            if change_id <= last {
                 return refused(Reason::PlaceWentBack);
             }
-            last = place;
+            last = change_id;
             // A full resend may give an order a record number that the voided history had used.
             let known = store.order_id_of(row.rec, self.above).filter(|_| !runs);
             if known.is_some_and(|order_id| order_id != row.order_id) {
@@ -552,15 +551,15 @@ impl SourceStream {
     pub fn sweep(&mut self, steps_max: u32, store: &mut OrderStore) -> Option<SourceAck> {
         let Resend::Sweeping { before, seq, mut cursor } = self.resend else { return None };
         for _ in 0..steps_max {
-            let Some((rec, place, is_gone)) = store.next_record(cursor) else {
+            let Some((rec, change_id, is_gone)) = store.next_record(cursor) else {
                 self.resend = Resend::None;
-                self.above = Place::new(seq, Rec(u64::MAX));
+                self.above = ChangeId::new(seq, Rec(u64::MAX));
                 self.counters.resends += 1;
                 return Some(self.ack(self.writer.map_or(SessionId::NONE, |(_, id)| id)));
             };
             cursor = Rec(rec.0 + 1);
-            if place <= before && !is_gone {
-                if !store.delete(Place::new(seq, rec)) {
+            if change_id <= before && !is_gone {
+                if !store.delete(ChangeId::new(seq, rec)) {
                     // There is no room for the tombstone now: this record is checked again.
                     cursor = rec;
                     break;
@@ -608,7 +607,7 @@ impl SourceStream {
     }
 
     /// Returns the place that rows must be above.
-    fn head(&self, store: &OrderStore) -> Place {
+    fn head(&self, store: &OrderStore) -> ChangeId {
         store.head().max(self.above)
     }
 

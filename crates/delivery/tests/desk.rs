@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use support::{SOURCE, event, keys};
 use weir_delivery::{
     Desk, DeskConfig, Entitlement, FetchOutcome, NonceCounter, OrderStore, PageCounts, PageSink,
-    Place, Question, Retention, StoreConfig, TokenKey, TokenSealer, WaitCause,
+    Question, Retention, StoreConfig, TokenKey, TokenSealer, WaitCause,
 };
 use weir_types::{
-    AccountId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, PartitionId, Qty, Reason, Rec, Seq,
-    SessionId, Switch,
+    AccountId, ChangeId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, PartitionId, Qty, Reason,
+    Rec, Seq, SessionId, Switch,
 };
 use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders, OrderPage, OrderRow, PageFlags};
 use weir_wire::event::OrderEvent;
@@ -226,7 +226,7 @@ fn an_idle_reader_gets_an_empty_page_that_moves_its_token_on() {
     assert_eq!(answer.rows, []);
     assert!(answer.header.flags.contains(PageFlags::ONLINE));
     let at = sealer(1).peek(&answer.token).unwrap();
-    assert_eq!(at[0].place, bench.desk.store().head());
+    assert_eq!(at[0].change_id, bench.desk.store().head());
 }
 
 #[test]
@@ -507,14 +507,14 @@ fn what_was_merged_is_counted() {
 #[test]
 fn every_reason_to_start_again_has_its_name_and_a_token_to_start_with() {
     let mut bench = Bench::new(DeskConfig::default(), 2);
-    bench.desk.store_mut().know_past_epoch(Epoch(1), Place::new(Seq(2), Rec(9)));
+    bench.desk.store_mut().know_past_epoch(Epoch(1), ChangeId::new(Seq(2), Rec(9)));
     (1..=6).for_each(|rec| bench.say(rec, OrdStatus::New));
     let token = bench.fetch(&FetchOrders { rows_max: 3, ..fetch() }, &[]).token;
     let other_key = TokenSealer::new(TokenKey::new(1, &[6; 32]), NonceCounter::new(1, Nanos(1)));
     let at = |sealer: &mut TokenSealer, epoch: u32, seq: u64| {
         let all = weir_delivery::Scope::new(weir_delivery::Filter::ALL, Entitlement::all());
-        let place = Place::new(Seq(seq), Rec(1));
-        let source = weir_delivery::SourcePlace::new(SOURCE, Epoch(epoch), place);
+        let change_id = ChangeId::new(Seq(seq), Rec(1));
+        let source = weir_delivery::SourceCursor::new(SOURCE, Epoch(epoch), change_id);
         let mut token = Vec::new();
         sealer.seal(&all.unwrap(), &[source], &mut token);
         token

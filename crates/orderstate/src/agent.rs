@@ -614,9 +614,9 @@ pub(crate) mod tests {
 
     /// Returns true when the store honours a token of `epoch` at the change `number`.
     fn honours(agent: &mut DeliveryAgent, epoch: Epoch, number: u64) -> bool {
-        let place = weir_delivery::Place::new(Seq(number), Rec(number));
+        let change_id = weir_types::ChangeId::new(Seq(number), Rec(number));
         let store = agent.source_stores.own().expect("it trades").desk.store();
-        store.check(epoch, place, &weir_delivery::Filter::ALL).is_ok()
+        store.check(epoch, change_id, &weir_delivery::Filter::ALL).is_ok()
     }
 
     #[test]

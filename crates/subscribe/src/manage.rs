@@ -11,7 +11,7 @@
 //! theirs, and may ask for any firm's.
 
 use weir_broker::{
-    Broker, Change, EvictReason, ListedSubscription, Name, Places, Quota, RowKind, Status,
+    Broker, Change, EvictReason, ListedSubscription, Name, OriginMarks, Quota, RowKind, Status,
     SubscriptionError, Terms, Topic, TopicKind,
 };
 use weir_door::{Intake, LoggedOn};
@@ -29,7 +29,7 @@ use weir_wire::subscription::{
 
 use super::agent::{PromisedAnswer, Subscriptions};
 use super::link::{HandleTarget, HeldQueue, Link};
-use super::serve::{level_of, taken_places};
+use super::serve::{level_of, taken_marks};
 
 /// Subscriptions of one answer to a list.
 const LIST_MAX: usize = 100;
@@ -125,8 +125,11 @@ fn eviction(reason: EvictReason) -> Reason {
     }
 }
 
-/// The reason for the end of a subscription, and the places it had taken; `None` while it lives.
-pub(super) fn reason_of_end<D: Disk>(broker: &Broker<D>, name: &Name) -> Option<(Reason, Places)> {
+/// The reason for the end of a subscription, and the marks it had taken; `None` while it lives.
+pub(super) fn reason_of_end<D: Disk>(
+    broker: &Broker<D>,
+    name: &Name,
+) -> Option<(Reason, OriginMarks)> {
     let row = broker.look(name).ok()?.row;
     let reason = match row.status {
         Status::Live => return None,
@@ -135,7 +138,7 @@ pub(super) fn reason_of_end<D: Disk>(broker: &Broker<D>, name: &Name) -> Option<
     };
     match row.kind {
         RowKind::Queue { taken, .. } => Some((reason, taken)),
-        RowKind::Token(_) => Some((reason, Places::default())),
+        RowKind::Token(_) => Some((reason, OriginMarks::default())),
     }
 }
 
@@ -152,9 +155,9 @@ impl Subscriptions {
             messages_max: asked(create.quota_messages).unwrap_or(default.messages_max),
             age_max: asked(create.quota_age.0).map_or(default.age_max, Nanos),
         };
-        let mut after = Places::default();
+        let mut after = OriginMarks::default();
         if matches!(kind, Some(TopicKind::Executions | TopicKind::Trades)) {
-            after.advance(self.producer.place());
+            after.advance(self.producer.mark());
         }
         let expire_after = asked(create.expire_after.0).map(Nanos);
         Terms { quota: Some(quota), expire_after, after }
@@ -348,10 +351,11 @@ impl Subscriptions {
         }
         if let Some((reason, taken)) = reason_of_end(&self.broker, name) {
             let ended = SubscriptionEnded { correlation_id, session_id, handle, reason };
-            put_with_taken(&ended, &taken_places(&taken), &mut link.socket.output);
+            put_with_taken(&ended, &taken_marks(&taken), &mut link.socket.output);
             return Ok(());
         }
-        let (mut message_no, mut may_have_lost, mut taken) = (0, Switch::Off, Places::default());
+        let (mut message_no, mut may_have_lost, mut taken) =
+            (0, Switch::Off, OriginMarks::default());
         let mut queue = None;
         if let RowKind::Queue { topic, .. } = row.kind {
             let attached = self.broker.attach(name, now).map_err(|error| reason_of(&error))?;
@@ -372,7 +376,7 @@ impl Subscriptions {
         link.state.held.insert(handle, HandleTarget { name: name.clone(), queue });
         let answer =
             SubscriptionAttached { correlation_id, message_no, session_id, handle, may_have_lost };
-        put_with_taken(&answer, &taken_places(&taken), &mut link.socket.output);
+        put_with_taken(&answer, &taken_marks(&taken), &mut link.socket.output);
         if let Ok(token) = self.broker.token(name) {
             let named = NamedToken { correlation_id, session_id, handle };
             put_with_data(&named, token, &mut link.socket.output);

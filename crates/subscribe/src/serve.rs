@@ -1,7 +1,7 @@
 //! Output: messages to subscriptions, within their credit, their window and the room in their
 //! connection's output; and acknowledgements to publishers.
 
-use weir_broker::{Delivery, Notice, Place, Places};
+use weir_broker::{Delivery, Notice, OriginMark, OriginMarks};
 use weir_door::figures::add;
 use weir_types::{AckLevel, Durability, Nanos, SessionId};
 use weir_wire::dialogue::{put_with_data, put_with_taken};
@@ -113,7 +113,7 @@ impl Subscriptions {
             let Some((reason, taken)) = reason_of_end(&self.broker, &name) else { continue };
             let session_id = link.session_id();
             let ended = SubscriptionEnded { correlation_id: 0, session_id, handle, reason };
-            put_with_taken(&ended, &taken_places(&taken), &mut link.socket.output);
+            put_with_taken(&ended, &taken_marks(&taken), &mut link.socket.output);
             links.touch(id);
         }
     }
@@ -152,12 +152,12 @@ fn put_message_of(
 ) {
     let message = SubscribedMessage {
         message_no: delivery.no.0,
-        record: delivery.place.record,
+        record: delivery.mark.record,
         published_time: delivery.at,
         session_id,
         handle,
-        source: delivery.place.source.0,
-        epoch: delivery.place.epoch,
+        source: delivery.mark.source.0,
+        epoch: delivery.mark.epoch,
         flags: if delivery.is_again { MessageFlags::AGAIN } else { MessageFlags::default() },
     };
     put_with_data(&message, delivery.body, output);
@@ -182,11 +182,11 @@ pub(super) fn level_of(durability: Durability) -> AckLevel {
     }
 }
 
-pub(super) fn taken_places(taken: &Places) -> Vec<TakenPlace> {
-    let place = |place: &Place| TakenPlace {
-        record: place.record,
-        source: place.source.0,
-        epoch: place.epoch,
+pub(super) fn taken_marks(taken: &OriginMarks) -> Vec<TakenPlace> {
+    let mark = |mark: &OriginMark| TakenPlace {
+        record: mark.record,
+        source: mark.source.0,
+        epoch: mark.epoch,
     };
-    taken.as_slice().iter().map(place).collect()
+    taken.as_slice().iter().map(mark).collect()
 }

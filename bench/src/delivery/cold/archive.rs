@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use weir_cold::service::Read;
 use weir_cold::{
-    Archive, Change, ColdConfig, ColdService, EntryKind, Filter, Keys, Pace, PageLimits, Place,
+    Archive, Change, ColdConfig, ColdService, EntryKind, Filter, Keys, Pace, PageLimits,
     ServiceConfig, WorkOutcome,
 };
 use weir_delivery::{OrderStore, Selection, StoreConfig};
@@ -172,7 +172,7 @@ const LIMITS: PageLimits =
     PageLimits { rows_max: 1_000, bytes_max: 1 << 20, scan_max: 65_536, blocks_max: 4 };
 
 /// Reads all rows that pass a filter; returns the rows, and the changes passed per second.
-fn read_through(archive: &mut Archive<ThreadDisk>, after: Place, filter: &Filter) -> (u64, f64) {
+fn read_through(archive: &mut Archive<ThreadDisk>, after: ChangeId, filter: &Filter) -> (u64, f64) {
     let (mut after, mut rows) = (after, 0u64);
     let from = after;
     let mut out = Vec::new();
@@ -235,7 +235,7 @@ impl Hot {
                 let rec = 1 + self.chance.below(200_000);
                 self.change(rec);
             }
-            let after = weir_delivery::Place::new(Seq(self.seq - 50), Rec(0));
+            let after = weir_types::ChangeId::new(Seq(self.seq - 50), Rec(0));
             let all = weir_delivery::Filter::ALL;
             let page = self.store.select(after, &all, &limits, &mut self.selection);
             assert!(page.row_count > 0, "fifty changes leave rows");
@@ -251,8 +251,8 @@ impl Hot {
 fn beside(
     hot: &mut Hot,
     service: &ColdService<ThreadDisk>,
-    from: Place,
-    end: Place,
+    from: ChangeId,
+    end: ChangeId,
     seconds: f64,
 ) -> (Histogram<u64>, f64) {
     let (answers, answered) = sync_channel(1);
@@ -298,7 +298,7 @@ pub fn run(options: &ArchiveArgs) -> anyhow::Result<()> {
     println!("written and merged: {written:.0} rows/s; {figures:?}");
     let (start, end) = (archive.floor(), archive.end());
     let minute = 60_000_000_000 / CHANGE_NS;
-    let minute_ago = Place::new(Seq(end.seq.0.saturating_sub(minute)), Rec(0));
+    let minute_ago = ChangeId::new(Seq(end.seq.0.saturating_sub(minute)), Rec(0));
     let mut rates = Vec::new();
     for (name, from, firm) in [
         ("start of day, all", start, 0),

@@ -21,13 +21,13 @@ use std::sync::Arc;
 
 use weir_cold::plant::{self, Plant};
 use weir_cold::{ColdConfig, ColdError};
-use weir_delivery::{OrderStore, Place, TokenKeys};
+use weir_delivery::{OrderStore, TokenKeys};
 use weir_io::Disk;
 use weir_runtime::Wake;
-use weir_types::PartitionId;
+use weir_types::{ChangeId, PartitionId};
 
 use super::agent::{ColdAgent, ColdParts, SharedPace, source_dir_of};
-use super::feeder::{ColdFeeder, cold_place};
+use super::feeder::ColdFeeder;
 use super::figures::ColdFigures;
 use crate::cold::ColdSection;
 use crate::token_keys::sealer;
@@ -89,7 +89,7 @@ impl BroughtStore<'_> {
     /// Returns the archive's configuration with the epochs that the store knows.
     pub(super) fn config(&self, config: ColdConfig) -> ColdConfig {
         let past = self.store.past_epochs().iter();
-        let past_epochs = past.map(|(epoch, to)| (*epoch, cold_place(*to))).collect();
+        let past_epochs = past.map(|(epoch, to)| (*epoch, *to)).collect();
         ColdConfig { past_epochs, ..config }
     }
 
@@ -108,7 +108,7 @@ impl BroughtStore<'_> {
     }
 
     /// Returns the change id up to which an earlier archive agrees with the store.
-    fn sound_to(&self) -> Place {
+    fn sound_to(&self) -> ChangeId {
         if plant::is(Plant::StartNotRewound) {
             return self.store.head();
         }

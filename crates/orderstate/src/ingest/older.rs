@@ -1,8 +1,7 @@
 //! A source's link to the archive of its store's discarded orders: it sends new changes and
 //! rewinds, and queries for readers that are behind the store.
 
-use weir_delivery::Place;
-use weir_types::Nanos;
+use weir_types::{ChangeId, Nanos};
 
 use super::source_store::SourceStore;
 use super::source_stores::SourceStores;
@@ -31,7 +30,7 @@ impl SourceStore {
     }
 
     /// Reports the end of a full resend that began when the store was at `before`.
-    pub(super) fn end_cold_resend(&mut self, before: Place) {
+    pub(super) fn end_cold_resend(&mut self, before: ChangeId) {
         if let Some(cold) = &mut self.cold {
             cold.on_resent(before, self.desk.store());
         }

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use weir_delivery::stream::{BatchOutcome, SourceStream};
-use weir_delivery::{ChunkOutcome, Desk, Place, SnapshotError};
+use weir_delivery::{ChunkOutcome, Desk, SnapshotError};
 use weir_io::{OsRng, Rng, ThreadDisk};
 use weir_runtime::abort;
-use weir_types::{AckLevel, BatchNo, Nanos, PartitionId, Position, Reason};
+use weir_types::{AckLevel, BatchNo, ChangeId, Nanos, PartitionId, Position, Reason};
 use weir_wire::ClientMessage;
 use weir_wire::frame::{Framing, next_frame, put_frame};
 use weir_wire::ingest::{OpenSource, SOURCE_FRAME_LEN_MAX, SourceReject};
@@ -63,7 +63,7 @@ pub struct SourceStore {
 struct OnItsWay {
     position: Position,
     /// The floor of the store in it.
-    floor: Place,
+    floor: ChangeId,
     /// True when all of it is handed to the writer.
     is_out: bool,
 }

@@ -11,8 +11,9 @@ use weir_client::subscription::{
     BrokerClient, NewSubscription, Publisher, Seen, Subscription, WaitOutcome,
 };
 use weir_client::{Connection, Limits, Target};
-use weir_delivery::Place;
-use weir_types::{Epoch, PartitionId, Reason, Rec, Role, Seq, SessionId, SubscriptionKind};
+use weir_types::{
+    ChangeId, Epoch, PartitionId, Reason, Rec, Role, Seq, SessionId, SubscriptionKind,
+};
 use weir_wire::ingest::BatchFlags;
 
 use crate::handshakes::drained;
@@ -62,7 +63,7 @@ fn at(stand: &Stand, address: SocketAddr) -> Target {
 /// Returns the order of this number, with attributes of its own.
 fn record(number: u64) -> Record {
     let attributes = (0..200).map(|place| (number + place) as u8).collect();
-    Record::new(Place::new(Seq(number), Rec(number)), 1, attributes)
+    Record::new(ChangeId::new(Seq(number), Rec(number)), 1, attributes)
 }
 
 #[test]

@@ -6,9 +6,10 @@
 //! discarded, and a store that replays it has less to discard.
 
 use std::collections::VecDeque;
+use weir_types::ChangeId;
 
+use weir_delivery::ChunkOutcome;
 use weir_delivery::stream::{SourceStream, Window};
-use weir_delivery::{ChunkOutcome, Place};
 use weir_wire::dialogue::put_source_batch;
 use weir_wire::frame::put_frame;
 use weir_wire::ingest::{BatchFlags, OpenSource, SourceBatch};
@@ -35,7 +36,7 @@ struct Core {
 struct Taken {
     at: usize,
     state: Vec<u8>,
-    floor: Place,
+    floor: ChangeId,
 }
 
 struct Venue {
@@ -129,7 +130,7 @@ impl Venue {
             outbox: VecDeque::new(),
             has_lost: false,
         };
-        venue.begin_epoch(Place::START, Switch::On);
+        venue.begin_epoch(ChangeId::START, Switch::On);
         venue.resend(2);
         venue.flush();
         // A token from before the first order starts again.
@@ -174,7 +175,7 @@ impl Venue {
         self.take(entry);
     }
 
-    fn begin_epoch(&mut self, valid_to: Place, full_resend: Switch) {
+    fn begin_epoch(&mut self, valid_to: ChangeId, full_resend: Switch) {
         let open = OpenSource {
             valid_seq: valid_to.seq,
             valid_rec: valid_to.rec,
@@ -271,7 +272,7 @@ impl Venue {
         self.flush();
         self.core = self.remembered.clone();
         self.world.forgotten = self.core.forgotten.clone();
-        let valid_to = Place::new(Seq(self.core.seq), LAST_REC);
+        let valid_to = ChangeId::new(Seq(self.core.seq), LAST_REC);
         self.world.history.retain(|row| row.seq <= valid_to.seq);
         let has_lost = valid_to < self.world.desk.store().head();
         self.has_lost |= has_lost;
@@ -427,7 +428,7 @@ pub(super) fn a_snapshot_has_no_name_before_what_its_store_let_go_is_in_files() 
         venue.insert(1);
         venue.change(at, 1, true);
     }
-    assert!(venue.world.desk.store().floor() > Place::START);
+    assert!(venue.world.desk.store().floor() > ChangeId::START);
     venue.synced = venue.log.len();
     venue.begin_snapshot();
     venue.work();
