@@ -510,8 +510,8 @@ impl<D: Disk> Archive<D> {
         Ok(())
     }
 
-    /// Records that there is no change up to `change_id` besides those taken. Optional: without it the
-    /// next segment ends at its last change.
+    /// Records that there is no change up to `change_id` besides those taken. Optional: without it
+    /// the next segment ends at its last change.
     pub fn advance_to(&mut self, change_id: ChangeId) {
         self.fed = self.fed.max(change_id);
     }
@@ -583,8 +583,8 @@ impl<D: Disk> Archive<D> {
         Ok(true)
     }
 
-    /// Keeps the changes after `change_id` until `until` for a reader that is on its way through them.
-    /// Returns the number of the hold, for [`Archive::release`].
+    /// Keeps the changes after `change_id` until `until` for a reader that is on its way through
+    /// them. Returns the number of the hold, for [`Archive::release`].
     pub fn hold(&mut self, change_id: ChangeId, until: Nanos) -> u64 {
         self.next_hold += 1;
         self.holds.insert(self.next_hold, (change_id, until));
@@ -643,9 +643,9 @@ impl<D: Disk> Archive<D> {
         Ok(self.fed)
     }
 
-    /// Drops the changes after `change_id`, of any epoch, because they are void or will be sent again.
-    /// Returns the place from which to feed the archive: whole segments are removed, so that it is
-    /// `change_id` or before. The changes up to `change_id` that are in no segment yet stay.
+    /// Drops the changes after `change_id`, of any epoch, because they are void or will be sent
+    /// again. Returns the place from which to feed the archive: whole segments are removed, so that
+    /// it is `change_id` or before. The changes up to `change_id` that are in no segment yet stay.
     ///
     /// # Errors
     /// [`ColdError::Disk`]: call it again before anything else.

@@ -7,8 +7,8 @@
 //! from which the store goes on.
 //!
 //! Only [`service`] uses a thread and a clock. The disk is the seam of `weir-io` and blocks, so an
-//! archive has a thread of its own. Store and archive do not depend on each other: [`Filter`] and the
-//! like have the same meaning in both.
+//! archive has a thread of its own. Store and archive do not depend on each other: [`Filter`] and
+//! the like have the same meaning in both.
 //!
 //! * [`archive`]: feeding, closing, retiring, epochs.
 //! * [`reader`]: pages and the search for their rows.

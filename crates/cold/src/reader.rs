@@ -61,7 +61,7 @@ enum PageOutcome {
 }
 
 /// A page in progress.
-struct Making<'a> {
+struct PageBuilder<'a> {
     after: ChangeId,
     filter: &'a Filter,
     limits: &'a PageLimits,
@@ -94,10 +94,10 @@ impl<D: Disk> Archive<D> {
         assert!(after >= self.floor, "the place was checked");
         let start = out.len();
         let page = ColdPage { next: after.max(self.end), ..ColdPage::default() };
-        let mut making =
-            Making { after, filter, limits, page, done: after, last: after, out: &mut *out };
-        let walked = self.walk(&mut making);
-        let page = making.page;
+        let mut builder =
+            PageBuilder { after, filter, limits, page, done: after, last: after, out: &mut *out };
+        let walked = self.walk(&mut builder);
+        let page = builder.page;
         if let Err((number, error)) = walked {
             out.truncate(start);
             if error.is_lost() {
@@ -108,8 +108,8 @@ impl<D: Disk> Archive<D> {
         Ok(page)
     }
 
-    fn walk(&mut self, making: &mut Making<'_>) -> Result<(), (u32, SegmentError)> {
-        let after = making.after;
+    fn walk(&mut self, builder: &mut PageBuilder<'_>) -> Result<(), (u32, SegmentError)> {
+        let after = builder.after;
         let first = self.segments.partition_point(|numbered| numbered.segment.header.to <= after);
         for position in first..self.segments.len() {
             let (number, from, blocks) = {
@@ -118,13 +118,13 @@ impl<D: Disk> Archive<D> {
                 (numbered.number, segment.block_after(after), segment.block_count())
             };
             for block in from..blocks {
-                let visited = self.visit(position, block, making);
+                let visited = self.visit(position, block, builder);
                 if let PageOutcome::Full = visited.map_err(|error| (number, error))? {
-                    making.end();
+                    builder.end();
                     return Ok(());
                 }
             }
-            making.pass(self.segments[position].segment.header.to);
+            builder.pass(self.segments[position].segment.header.to);
         }
         Ok(())
     }
@@ -134,12 +134,12 @@ impl<D: Disk> Archive<D> {
         &mut self,
         position: usize,
         block_no: usize,
-        making: &mut Making<'_>,
+        builder: &mut PageBuilder<'_>,
     ) -> Result<PageOutcome, SegmentError> {
         let index = self.segments[position].segment.block(block_no);
-        if !index.may_match(making.filter) {
+        if !index.may_match(builder.filter) {
             self.figures.blocks_skipped += 1;
-            making.pass(index.last());
+            builder.pass(index.last());
             return Ok(PageOutcome::Next);
         }
         let number = self.segments[position].number;
@@ -147,19 +147,19 @@ impl<D: Disk> Archive<D> {
             self.cache.iter().position(|(of, block, _)| (*of, *block) == (number, block_no));
         let mut block = match cached {
             Some(position) => self.cache.remove(position).expect("it was found").2,
-            None if making.page.blocks_read >= making.limits.blocks_max.max(1) => {
-                (making.done, making.last) = (making.last, index.first());
+            None if builder.page.blocks_read >= builder.limits.blocks_max.max(1) => {
+                (builder.done, builder.last) = (builder.last, index.first());
                 return Ok(PageOutcome::Full);
             }
             None => {
-                making.page.blocks_read += 1;
+                builder.page.blocks_read += 1;
                 self.figures.blocks_read += 1;
                 self.load(position, block_no, Block::default(), false)?
             }
         };
         let mut from = 0;
         let step = loop {
-            match making.scan(&block, &mut from, |change_id| {
+            match builder.scan(&block, &mut from, |change_id| {
                 let is_history = self.newest.get(change_id.rec) > number;
                 is_history && !plant::is(Plant::HistoryTold)
             }) {
@@ -202,7 +202,7 @@ enum Scanned {
     NeedsBody,
 }
 
-impl Making<'_> {
+impl PageBuilder<'_> {
     /// Marks everything up to `change_id` as complete.
     fn pass(&mut self, change_id: ChangeId) {
         (self.done, self.last) = (self.done.max(change_id), self.last.max(change_id));

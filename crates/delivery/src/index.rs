@@ -286,8 +286,8 @@ impl Index {
         }
     }
 
-    /// Removes a slot that is not live for good and raises its rings' floors to `change_id`, its last:
-    /// readers before that may have missed it.
+    /// Removes a slot that is not live for good and raises its rings' floors to `change_id`, its
+    /// last: readers before that may have missed it.
     pub(crate) fn remove(&mut self, slot: u32, change_id: ChangeId) {
         let links = *self.links.get(slot);
         for kind in Kind::EVERY {

@@ -1,10 +1,10 @@
 //! The ring: a list of changes in order, with each record at its latest change only.
 //!
-//! Change ids only grow, so a ring is appended to and needs no tree. A record's change clears the bit
-//! of its old entry and appends a new one: O(1). Dead entries keep their place, so that a
-//! cursor is found by bisection; a walk passes any number of them in a few words of the bitmap, so a
-//! page costs its rows and not the changes that it skips. A sweep removes dead entries in place, a
-//! few steps per append:
+//! Change ids only grow, so a ring is appended to and needs no tree. A record's change clears the
+//! bit of its old entry and appends a new one: O(1). Dead entries keep their place, so that a
+//! cursor is found by bisection; a walk passes any number of them in a few words of the bitmap, so
+//! a page costs its rows and not the changes that it skips. A sweep removes dead entries in place,
+//! a few steps per append:
 //!
 //! ```text
 //! 0 .. write   swept: in order, live unless killed since
@@ -43,7 +43,8 @@ pub(crate) struct Ring {
     live_count: u32,
     is_sweeping: bool,
     newest: ChangeId,
-    /// The latest change id that was removed for good: a reader at an earlier one may have missed it.
+    /// The latest change id that was removed for good: a reader at an earlier one may have missed
+    /// it.
     floor: ChangeId,
     /// The sum of the hashes of the live orders in it, modulo 2^64.
     digest: u64,
@@ -258,21 +259,20 @@ mod tests {
     }
 
     /// A ring and the position of each slot's entry.
-    struct Bench {
+    struct Rig {
         ring: Ring,
         positions: Vec<u32>,
         seq: u64,
     }
 
-    impl Bench {
-        fn of(slots: u32) -> Bench {
-            let mut bench =
-                Bench { ring: Ring::new(ChangeId::START), positions: Vec::new(), seq: 0 };
+    impl Rig {
+        fn of(slots: u32) -> Rig {
+            let mut rig = Rig { ring: Ring::new(ChangeId::START), positions: Vec::new(), seq: 0 };
             for slot in 0..slots {
-                bench.seq += 1;
-                bench.positions.push(bench.ring.append(change_id(bench.seq), slot));
+                rig.seq += 1;
+                rig.positions.push(rig.ring.append(change_id(rig.seq), slot));
             }
-            bench
+            rig
         }
 
         fn touch(&mut self, slot: u32) {
@@ -307,43 +307,43 @@ mod tests {
 
     #[test]
     fn a_walk_sees_each_slot_once_at_its_latest_place_in_order() {
-        let mut bench = Bench::of(50);
+        let mut rig = Rig::of(50);
         let mut latest: Vec<u64> = (1..=50).collect();
         let mut random = 12_345u64;
         for _ in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let slot = (random >> 33) as u32 % 50;
-            bench.touch(slot);
-            latest[slot as usize] = bench.seq;
+            rig.touch(slot);
+            latest[slot as usize] = rig.seq;
             if random >> 60 == 0 {
-                let after = bench.seq.saturating_sub((random >> 20) % 70);
+                let after = rig.seq.saturating_sub((random >> 20) % 70);
                 let mut want: Vec<(u64, u32)> = latest.iter().copied().zip(0..).collect();
                 want.retain(|(seq, _)| *seq > after);
                 want.sort_unstable();
-                assert_eq!(bench.walk_from(ChangeId::new(Seq(after), Rec(u64::MAX))), want);
+                assert_eq!(rig.walk_from(ChangeId::new(Seq(after), Rec(u64::MAX))), want);
             }
         }
     }
 
     #[test]
     fn a_ring_stays_short_however_often_its_records_change() {
-        let mut bench = Bench::of(1_000);
+        let mut rig = Rig::of(1_000);
         for turn in 0..200_000u32 {
-            bench.touch(turn.wrapping_mul(7_919) % 1_000);
-            assert!(bench.ring.entries.len() < 4_000, "{} entries", bench.ring.entries.len());
+            rig.touch(turn.wrapping_mul(7_919) % 1_000);
+            assert!(rig.ring.entries.len() < 4_000, "{} entries", rig.ring.entries.len());
         }
     }
 
     #[test]
     fn a_run_of_a_million_dead_entries_costs_a_walk_a_few_words() {
-        let mut bench = Bench::of(1_000_002);
+        let mut rig = Rig::of(1_000_002);
         for slot in 1..=1_000_000 {
-            bench.ring.kill(bench.positions[slot]);
+            rig.ring.kill(rig.positions[slot]);
         }
         for after in [1, 2, 500_000, 1_000_000] {
             let mut group = [(0, Entry { change_id: ChangeId::START, slot: 0 }); 2];
             let (count, steps) =
-                bench.ring.live_from(bench.ring.position_after(change_id(after)), &mut group);
+                rig.ring.live_from(rig.ring.position_after(change_id(after)), &mut group);
             assert_eq!((count, group[0].0), (1, 1_000_001));
             assert!(steps <= 24, "{steps} words after {after}");
         }
@@ -351,30 +351,30 @@ mod tests {
 
     #[test]
     fn a_sweep_is_as_long_as_it_was_told_and_then_leaves_chunks_to_give_back() {
-        let mut bench = Bench::of(1_000_000);
-        (10..1_000_000).for_each(|slot| bench.ring.kill(bench.positions[slot]));
-        let full = bench.ring.reserved_bytes();
+        let mut rig = Rig::of(1_000_000);
+        (10..1_000_000).for_each(|slot| rig.ring.kill(rig.positions[slot]));
+        let full = rig.ring.reserved_bytes();
         let mut steps = Vec::new();
-        while bench.ring.is_due(false) {
-            steps.push(bench.ring.sweep(4, |_, _| {}));
+        while rig.ring.is_due(false) {
+            steps.push(rig.ring.sweep(4, |_, _| {}));
         }
-        assert_eq!(bench.ring.entries.len(), 10);
+        assert_eq!(rig.ring.entries.len(), 10);
         assert!(steps.iter().all(|steps| *steps <= 4), "{steps:?}");
-        assert_eq!(bench.ring.reserved_bytes(), full, "a sweep frees nothing by itself");
-        while bench.ring.trim() {}
-        assert!(bench.ring.reserved_bytes() < full / 50, "the memory is given back");
-        assert_eq!(bench.walk_from(ChangeId::START).len(), 10);
+        assert_eq!(rig.ring.reserved_bytes(), full, "a sweep frees nothing by itself");
+        while rig.ring.trim() {}
+        assert!(rig.ring.reserved_bytes() < full / 50, "the memory is given back");
+        assert_eq!(rig.walk_from(ChangeId::START).len(), 10);
     }
 
     #[test]
     fn a_ring_that_lost_all_entries_starts_anew() {
-        let mut bench = Bench::of(3);
+        let mut rig = Rig::of(3);
         for slot in 0..3 {
-            bench.ring.kill(bench.positions[slot]);
+            rig.ring.kill(rig.positions[slot]);
         }
-        assert_eq!(bench.ring.live_count(), 0);
-        assert_eq!(bench.walk_from(ChangeId::START), []);
-        assert_eq!(bench.ring.append(change_id(9), 7), 0, "from the first position");
-        assert_eq!(bench.walk_from(change_id(8)), [(9, 7)]);
+        assert_eq!(rig.ring.live_count(), 0);
+        assert_eq!(rig.walk_from(ChangeId::START), []);
+        assert_eq!(rig.ring.append(change_id(9), 7), 0, "from the first position");
+        assert_eq!(rig.walk_from(change_id(8)), [(9, 7)]);
     }
 }

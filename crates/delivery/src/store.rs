@@ -336,7 +336,8 @@ impl OrderStore {
         self.epochs = Epochs::with_ended(self.epoch(), ended);
     }
 
-    /// Checks that a reader with this filter can go on from `change_id` of `epoch` and miss nothing.
+    /// Checks that a reader with this filter can go on from `change_id` of `epoch` and miss
+    /// nothing.
     ///
     /// The start is always legal: a reader that has seen nothing misses nothing. A place beyond the
     /// head is legal too: this store is behind the one that the reader had before.

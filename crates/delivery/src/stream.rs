@@ -118,7 +118,7 @@ pub(crate) enum Resend {
 
 /// A gap that was reported.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct ReportedGap {
     gap: SourceGap,
     at: Nanos,
 }
@@ -140,7 +140,7 @@ pub struct SourceStream {
     pub(crate) resend: Resend,
     /// Rows must be above this place, whatever the store holds.
     pub(crate) above: ChangeId,
-    asked: Option<Asked>,
+    reported: Option<ReportedGap>,
     /// True when the numbers are those of a log's records: some records are not about orders, so a
     /// batch may skip numbers.
     pub(crate) is_log: bool,
@@ -161,7 +161,7 @@ impl SourceStream {
             partial: 0,
             resend: Resend::None,
             above: ChangeId::START,
-            asked: None,
+            reported: None,
             is_log: false,
             counters: StreamCounters::default(),
         }
@@ -276,7 +276,7 @@ impl SourceStream {
             };
         }
         self.writer = Some((writer, open.session_id));
-        self.asked = None;
+        self.reported = None;
         self.counters.opened += 1;
         let head = self.head(store);
         Ok(SourceOpened {
@@ -332,7 +332,7 @@ impl SourceStream {
     pub fn close(&mut self, writer: u64) {
         if self.writer.is_some_and(|(open, _)| open == writer) {
             self.writer = None;
-            self.asked = None;
+            self.reported = None;
         }
     }
 
@@ -389,7 +389,7 @@ impl SourceStream {
             return BatchOutcome::Stands(self.ack(batch.session_id));
         }
         self.counters.early += 1;
-        if self.asked.is_some() {
+        if self.reported.is_some() {
             return BatchOutcome::Early;
         }
         self.counters.gaps += 1;
@@ -400,25 +400,25 @@ impl SourceStream {
             epoch: self.epoch,
             source_id: self.source,
         };
-        self.asked = Some(Asked { gap, at: now });
+        self.reported = Some(ReportedGap { gap, at: now });
         BatchOutcome::Gap(gap)
     }
 
     /// Returns a gap that is to be reported again now.
     pub fn remind(&mut self, now: Nanos) -> Option<SourceGap> {
-        let asked = self.asked.as_mut()?;
-        if now.0 < asked.at.0 + GAP_INTERVAL.0 {
+        let reported = self.reported.as_mut()?;
+        if now.0 < reported.at.0 + GAP_INTERVAL.0 {
             return None;
         }
-        asked.at = now;
+        reported.at = now;
         self.counters.gaps += 1;
-        Some(asked.gap)
+        Some(reported.gap)
     }
 
     /// Returns the time at which to call [`SourceStream::remind`]; `None` without a gap.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.asked.map(|asked| Nanos(asked.at.0 + GAP_INTERVAL.0))
+        self.reported.map(|reported| Nanos(reported.at.0 + GAP_INTERVAL.0))
     }
 
     /// Checks all rows before any is taken in.
@@ -503,7 +503,7 @@ impl SourceStream {
         }
         self.partial = 0;
         self.next = BatchNo(self.next.0 + 1);
-        self.asked = None;
+        self.reported = None;
         self.counters.batches += 1;
         if let (true, Resend::Running(before)) =
             (batch.flags.contains(BatchFlags::RESEND_END), self.resend)
@@ -630,7 +630,7 @@ impl SourceStream {
         store: &OrderStore,
     ) -> BatchOutcome {
         self.writer = None;
-        self.asked = None;
+        self.reported = None;
         self.counters.rejects += 1;
         let reject = self.reject(batch.session_id, store, reason);
         BatchOutcome::Rejected(SourceReject { batch_no: batch.batch_no, row_no, ..reject })

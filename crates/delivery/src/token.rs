@@ -48,8 +48,9 @@ pub struct SourceCursor {
     /// The change id up to which the reader has the source.
     pub change_id: ChangeId,
     /// The latest change that the store had when it made any page on the way here; at least the
-    /// change id's own. A page has each order's state of that time and leaves out earlier ones: if the
-    /// epoch turns out to have ended before `seen`, a state that was left out may be the valid one.
+    /// change id's own. A page has each order's state of that time and leaves out earlier ones: if
+    /// the epoch turns out to have ended before `seen`, a state that was left out may be the valid
+    /// one.
     pub seen: Seq,
 }
 
@@ -60,7 +61,8 @@ impl SourceCursor {
         SourceCursor { source, epoch, change_id, seen: change_id.seq }
     }
 
-    /// Returns the change id that the epoch must have reached for the reader to go on in a later epoch.
+    /// Returns the change id that the epoch must have reached for the reader to go on in a later
+    /// epoch.
     #[must_use]
     pub fn reach(&self) -> ChangeId {
         self.change_id.max(ChangeId::new(self.seen, Rec(0)))

@@ -128,7 +128,7 @@ impl Reader {
 
 /// A change in a form that can be sent again.
 #[derive(Clone, Debug)]
-struct Told {
+struct ResendRow {
     block: Vec<u8>,
     attributes: Vec<u8>,
 }
@@ -137,7 +137,7 @@ struct Told {
 #[derive(Clone, Debug, Default)]
 struct Snapshot {
     chunks: Vec<u8>,
-    changes: Vec<Told>,
+    changes: Vec<ResendRow>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +185,7 @@ impl World {
         let attributes: Vec<u8> = (0..len).map(|at| (at ^ rec as u16 ^ len) as u8).collect();
         self.model.ingest_row(row, &attributes);
         // A core's own merged count must be ignored.
-        let told = Told { block: encoded(&OrderRow { merged_count: 9, ..row }), attributes };
+        let told = ResendRow { block: encoded(&OrderRow { merged_count: 9, ..row }), attributes };
         for store in &mut self.stores {
             let ingested = match len {
                 0 => store.ingest(&event),
@@ -197,7 +197,7 @@ impl World {
         self.note(&told);
     }
 
-    fn note(&mut self, told: &Told) {
+    fn note(&mut self, told: &ResendRow) {
         self.snapshots.iter_mut().flatten().for_each(|under| under.changes.push(told.clone()));
     }
 
@@ -255,7 +255,7 @@ impl World {
         let rec = self.orders[index].0;
         self.seq += 1;
         self.model.delete(ChangeId::new(Seq(self.seq), rec));
-        let told = Told { block: tombstone(self.seq, rec.0), attributes: Vec::new() };
+        let told = ResendRow { block: tombstone(self.seq, rec.0), attributes: Vec::new() };
         for store in &mut self.stores {
             let is_known = store.get(rec).is_some();
             let want = if is_known { IngestOutcome::Updated } else { IngestOutcome::Unknown };

@@ -59,7 +59,7 @@ fn parts_of(name: &Name) -> Option<(FirmId, &str)> {
 
 /// The request that an answer names, and its session.
 #[derive(Clone, Copy)]
-struct Asker {
+struct Requester {
     correlation_id: u64,
     session_id: SessionId,
 }
@@ -176,7 +176,7 @@ impl Subscriptions {
         }
         let created = self.try_create(session, create, name, now);
         let (correlation_id, session_id) = (create.correlation_id, session.session_id);
-        self.promise(link, Asker { correlation_id, session_id }, created);
+        self.promise(link, Requester { correlation_id, session_id }, created);
         Intake::Done
     }
 
@@ -206,8 +206,8 @@ impl Subscriptions {
     }
 
     /// Answers once the change is saved, or at once if there is none.
-    fn promise(&mut self, link: &mut Link, asker: Asker, made: Result<Change, Reason>) {
-        let Asker { correlation_id, session_id } = asker;
+    fn promise(&mut self, link: &mut Link, requester: Requester, made: Result<Change, Reason>) {
+        let Requester { correlation_id, session_id } = requester;
         let reason = made.as_ref().err().copied().unwrap_or(Reason::None);
         let has_more = Switch::Off;
         let done = SubscriptionDone { correlation_id, session_id, reason, has_more };
@@ -229,27 +229,27 @@ impl Subscriptions {
     ) {
         let owner = owner_of(session);
         let firm_id = if request.firm_id.is_none() { owner } else { request.firm_id };
-        let asker =
-            Asker { correlation_id: request.correlation_id, session_id: session.session_id };
+        let requester =
+            Requester { correlation_id: request.correlation_id, session_id: session.session_id };
         if session.role == Role::Source || (firm_id != owner && !sees_all(session.role)) {
-            return self.promise(link, asker, Err(Reason::NotEntitled));
+            return self.promise(link, requester, Err(Reason::NotEntitled));
         }
         if request.action == SubscriptionAction::List {
             return self.list(link, request, owner, name);
         }
         if request.action == SubscriptionAction::Compact {
-            return self.compact(link, session, asker, name);
+            return self.compact(link, session, requester, name);
         }
         let done = match full_name(firm_id, name) {
             None => Err(Reason::FieldOutOfRange),
             Some(name) => self.act(session, request.action, &name),
         };
-        self.promise(link, asker, done);
+        self.promise(link, requester, done);
     }
 
     /// Begins to compact the spill files; the status page shows the progress.
-    fn compact(&mut self, link: &mut Link, session: &LoggedOn, asker: Asker, name: &[u8]) {
-        let Asker { correlation_id, session_id } = asker;
+    fn compact(&mut self, link: &mut Link, session: &LoggedOn, requester: Requester, name: &[u8]) {
+        let Requester { correlation_id, session_id } = requester;
         let reason = match name {
             _ if !sees_all(session.role) => Reason::NotEntitled,
             [] => {
@@ -304,7 +304,7 @@ impl Subscriptions {
             only.is_none_or(|only| only == firm_id) && at > behind.as_str()
         });
         for listed in found.by_ref().take(LIST_MAX) {
-            let (state, own) = state_of(listed, Asker { correlation_id, session_id });
+            let (state, own) = state_of(listed, Requester { correlation_id, session_id });
             let name = if only.is_some() { own } else { listed.row.name.as_str() };
             put_with_data(&state, name.as_bytes(), &mut link.socket.output);
         }
@@ -330,9 +330,9 @@ impl Subscriptions {
             Some(name) => self.try_attach(link, session, attach, &name, now).err(),
         };
         if let Some(reason) = refused {
-            let asker =
-                Asker { correlation_id: attach.correlation_id, session_id: session.session_id };
-            self.promise(link, asker, Err(reason));
+            let requester =
+                Requester { correlation_id: attach.correlation_id, session_id: session.session_id };
+            self.promise(link, requester, Err(reason));
         }
     }
 
@@ -385,12 +385,13 @@ impl Subscriptions {
     }
 
     pub(super) fn detach(&mut self, link: &mut Link, detach: &DetachSubscription, now: Nanos) {
-        let asker = Asker { correlation_id: detach.correlation_id, session_id: detach.session_id };
+        let requester =
+            Requester { correlation_id: detach.correlation_id, session_id: detach.session_id };
         let Some(held) = link.state.held.remove(&detach.handle) else {
-            return self.promise(link, asker, Err(Reason::NotAttached));
+            return self.promise(link, requester, Err(Reason::NotAttached));
         };
         self.let_go((link.id, detach.handle), &held, now);
-        self.promise(link, asker, Ok(Change::default()));
+        self.promise(link, requester, Ok(Change::default()));
     }
 
     pub(super) fn keep_token(
@@ -400,19 +401,20 @@ impl Subscriptions {
         bytes: &[u8],
         now: Nanos,
     ) {
-        let asker = Asker { correlation_id: token.correlation_id, session_id: token.session_id };
+        let requester =
+            Requester { correlation_id: token.correlation_id, session_id: token.session_id };
         let kept = match link.state.held.get(&token.handle) {
             None => Err(Reason::NotAttached),
             Some(held) => {
                 self.broker.keep_token(&held.name, bytes, now).map_err(|error| reason_of(&error))
             }
         };
-        self.promise(link, asker, kept);
+        self.promise(link, requester, kept);
     }
 }
 
-fn state_of(listed: &ListedSubscription, asker: Asker) -> (SubscriptionState, &str) {
-    let Asker { correlation_id, session_id } = asker;
+fn state_of(listed: &ListedSubscription, requester: Requester) -> (SubscriptionState, &str) {
+    let Requester { correlation_id, session_id } = requester;
     let (row, lag) = (&listed.row, &listed.lag);
     let (firm_id, own) = parts_of(&row.name).unwrap_or((FirmId::NONE, row.name.as_str()));
     let (kind, topic_key) = match &row.kind {

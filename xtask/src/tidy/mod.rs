@@ -133,7 +133,7 @@ pub fn run(root: &Path, change: Ratchet) -> io::Result<Report> {
 pub fn prose(root: &Path) -> io::Result<Vec<Finding>> {
     let tree = Tree::read(root)?;
     let (sources, _) = parse(&tree);
-    Ok(prose::places(&tree, &sources).into_iter().map(|place| place.finding).collect())
+    Ok(prose::offenders(&tree, &sources).into_iter().map(|offender| offender.finding).collect())
 }
 
 /// The planted bugs of all crates.

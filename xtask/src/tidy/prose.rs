@@ -38,7 +38,7 @@ const PAGE_DIRS: &[&str] = &["docs/", "bench/"];
 
 /// One offender: the ratchet's entry that counts it, and its place.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Offender {
     key: String,
     pub(crate) finding: Finding,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Place {
 /// The number of offenders of each crate and page; each points at the first of them.
 pub(crate) fn excesses(tree: &Tree, sources: &[Source]) -> Excesses {
     let mut found = Excesses::new();
-    for Place { key, finding } in places(tree, sources) {
+    for Offender { key, finding } in offenders(tree, sources) {
         let Finding { path, line, message } = finding;
         let message = format!("{message} (`xtask prose` lists all)");
         let first = Excess { size: 0, path, line, message };
@@ -56,21 +56,21 @@ pub(crate) fn excesses(tree: &Tree, sources: &[Source]) -> Excesses {
 }
 
 /// All offenders, by path and line within each kind.
-pub(crate) fn places(tree: &Tree, sources: &[Source]) -> Vec<Place> {
-    let mut places = Vec::new();
+pub(crate) fn offenders(tree: &Tree, sources: &[Source]) -> Vec<Offender> {
+    let mut offenders = Vec::new();
     for source in sources {
         let key = format!("opener {}", tree.crate_of(&source.path));
         for (line, opener) in openers(source) {
             let message =
                 format!("doc comment opens with `{opener}`: open it with a noun or a verb");
             let finding = Finding::new(&source.path, line, message);
-            places.push(Place { key: key.clone(), finding });
+            offenders.push(Offender { key: key.clone(), finding });
         }
     }
     for page in tree.with_extension("md").filter(|page| is_ours(&page.path)) {
-        places.extend(wide(page));
+        offenders.extend(wide(page));
     }
-    places
+    offenders
 }
 
 fn is_ours(path: &str) -> bool {
@@ -103,11 +103,11 @@ fn opener(text: &str) -> Option<&'static str> {
 }
 
 /// Lines of text and cells of tables that are too wide.
-fn wide(page: &TextFile) -> Vec<Place> {
-    let mut places = Vec::new();
+fn wide(page: &TextFile) -> Vec<Offender> {
+    let mut offenders = Vec::new();
     let mut add = |kind: &str, line: usize, message: String| {
         let key = format!("{kind} {}", page.path);
-        places.push(Place { key, finding: Finding::new(&page.path, line, message) });
+        offenders.push(Offender { key, finding: Finding::new(&page.path, line, message) });
     };
     let mut is_fenced = false;
     let mut is_indented = false;
@@ -134,7 +134,7 @@ fn wide(page: &TextFile) -> Vec<Place> {
             add("text", index + 1, message);
         }
     }
-    places
+    offenders
 }
 
 /// The cells of a row; `\|` separates none.

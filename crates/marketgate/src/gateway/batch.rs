@@ -6,7 +6,7 @@
 
 use weir_feed::Update;
 
-use super::saying::Source;
+use super::changes::UpdateOrigin;
 use super::stages::TimedMessage;
 
 /// Updates, their sources, and their traces.
@@ -15,7 +15,7 @@ pub(super) struct Batch {
     /// The updates, in order.
     pub updates: Vec<Update>,
     /// The source of each update.
-    pub sources: Vec<Source>,
+    pub sources: Vec<UpdateOrigin>,
     /// The timed updates: index and start, in order.
     traces: Vec<(usize, TimedMessage)>,
     next_trace: Option<TimedMessage>,
@@ -33,7 +33,7 @@ impl Batch {
     }
 
     #[inline]
-    pub fn push(&mut self, source: Source, update: Update) {
+    pub fn push(&mut self, source: UpdateOrigin, update: Update) {
         if let Some(begun) = self.next_trace.take() {
             self.traces.push((self.updates.len(), begun));
         }

@@ -15,9 +15,9 @@ use weir_market::interval::{Activity, BookStatement, ChannelReset, QuoteChange, 
 use weir_runtime::Agent;
 use weir_types::{InstrumentId, Nanos};
 
+use super::changes::{InstrumentState, UpdateOrigin};
+use super::flush_slot::ChannelIndex;
 use super::receive::Stage;
-use super::saying::{InstrumentState, Source};
-use super::told::ChannelIndex;
 use crate::post::audit::AuditSender;
 use crate::post::{PostEvent, PostProcessor, PostSender};
 use crate::receiver::{ChannelEvent, ChannelKey, ClearReason, FeedSection, Origin, Output};
@@ -122,7 +122,7 @@ impl<S: Stage> Stage for AuditedStage<S> {
 #[inline]
 pub(super) fn tell_update(
     to: &mut PostSender,
-    source: &Source,
+    source: &UpdateOrigin,
     known: &[InstrumentState],
     update: &Update,
     change: &Change,

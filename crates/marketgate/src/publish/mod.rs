@@ -5,13 +5,13 @@
 //! partition. [`weir_market::publish`] decides the messages and their sequence numbers.
 
 mod agent;
+mod event_publisher;
 mod figures;
-mod hearing;
 mod snapshots;
 mod translate;
 
 pub use agent::{PublishAgent, PublishParts};
+pub use event_publisher::EventPublisherParts;
 pub use figures::{OmittedInstrument, PublishFigures, PublishReport};
-pub use hearing::HearingParts;
 pub use snapshots::{SnapshotAgent, SnapshotFigures, SnapshotParts, SnapshotReport};
 pub use translate::publish_event;

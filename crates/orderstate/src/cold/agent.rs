@@ -28,8 +28,8 @@ use weir_io::{Disk, DiskErrorKind, ThreadDisk};
 use weir_runtime::{Agent, Wake};
 use weir_types::{ChangeId, Epoch, Nanos, PartitionId};
 
-use super::feeder::{BATCHES_MAX, ColdNews, ColdPort, ColdRequest};
 use super::figures::ColdFigures;
+use super::sender::{BATCHES_MAX, ColdNews, ColdPort, ColdRequest};
 
 /// The time after a failure until the retry, in nanoseconds.
 const RETRY_AFTER: u64 = 1_000_000_000;
@@ -496,7 +496,9 @@ impl<D: Disk + Send> Agent for ColdAgent<D> {
             return Some(rest);
         }
         // A query waits for the pace, or for a segment that will be closed for it.
-        Some(self.pace().next_begin().max(Nanos(now.0 + super::asks::CLOSE_EVERY / 10)).min(rest))
+        Some(
+            self.pace().next_begin().max(Nanos(now.0 + super::queries::CLOSE_EVERY / 10)).min(rest),
+        )
     }
 
     fn stop(&mut self, now: Nanos) -> bool {

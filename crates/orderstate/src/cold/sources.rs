@@ -27,8 +27,8 @@ use weir_runtime::Wake;
 use weir_types::{ChangeId, PartitionId};
 
 use super::agent::{ColdAgent, ColdParts, SharedPace, source_dir_of};
-use super::feeder::ColdFeeder;
 use super::figures::ColdFigures;
+use super::sender::ArchiveSender;
 use crate::cold::ColdSection;
 use crate::token_keys::sealer;
 
@@ -60,7 +60,7 @@ pub struct BroughtStore<'a> {
 }
 
 impl ColdSources {
-    /// Opens the archive of a source behind its feeder and sends it all changes of the store.
+    /// Opens the archive of a source behind its sender and sends it all changes of the store.
     ///
     /// # Errors
     /// When its directory cannot be read or created, or another process has locked it.
@@ -68,7 +68,7 @@ impl ColdSources {
         &self,
         of: BroughtStore<'_>,
         notes: &mut Vec<String>,
-    ) -> anyhow::Result<ColdFeeder> {
+    ) -> anyhow::Result<ArchiveSender> {
         let source = of.store.source();
         let parts = ColdParts {
             dir: source_dir_of(&self.dir, source, of.log_id),
@@ -81,7 +81,7 @@ impl ColdSources {
             figures: self.figures.get(&source).cloned().unwrap_or_default(),
         };
         let (port, agent) = ColdAgent::open_source(parts, of.log_id.is_some(), notes)?;
-        Ok(of.feeder(ColdFeeder::new(port, agent))?)
+        Ok(of.sender(ArchiveSender::new(port, agent))?)
     }
 }
 
@@ -93,18 +93,18 @@ impl BroughtStore<'_> {
         ColdConfig { past_epochs, ..config }
     }
 
-    /// Returns the feeder after its archive has dropped disowned changes and received the store's.
+    /// Returns the sender after its archive has dropped disowned changes and received the store's.
     ///
     /// # Errors
     /// When the disk fails.
-    pub(super) fn feeder<D: Disk>(
+    pub(super) fn sender<D: Disk>(
         self,
-        mut feeder: ColdFeeder<D>,
-    ) -> Result<ColdFeeder<D>, ColdError> {
-        feeder.rewind_at_start(self.sound_to())?;
-        feeder.answer_behind(self.store);
-        feeder.feed_at_start(self.store);
-        Ok(feeder)
+        mut sender: ArchiveSender<D>,
+    ) -> Result<ArchiveSender<D>, ColdError> {
+        sender.rewind_at_start(self.sound_to())?;
+        sender.answer_behind(self.store);
+        sender.send_at_start(self.store);
+        Ok(sender)
     }
 
     /// Returns the change id up to which an earlier archive agrees with the store.

@@ -11,14 +11,14 @@ impl SourceStore {
     /// Sends a bounded number of new changes; returns true when there are more.
     pub(super) fn feed_cold(&mut self, now: Nanos) -> bool {
         let Some(cold) = &mut self.cold else { return false };
-        cold.feed(self.desk.store_mut(), now)
+        cold.send(self.desk.store_mut(), now)
     }
 
     /// Sends all new changes at a start, while the store is rebuilt from its log, as far as the
     /// archive accepts them.
     pub fn feed_cold_at_start(&mut self) {
         if let Some(cold) = &mut self.cold {
-            cold.feed_at_start(self.desk.store_mut());
+            cold.send_at_start(self.desk.store_mut());
         }
     }
 

@@ -18,7 +18,7 @@ use super::following::FollowedSource;
 use super::handoff::{IngestAnswer, IngestPort, IngestRequest, OPENING_COST, StoreRequest};
 use super::own::OwnEvents;
 use super::waiting::WaitingRequests;
-use crate::cold::ColdFeeder;
+use crate::cold::ArchiveSender;
 use crate::stores::journal::Journal;
 use crate::stores::snapshots::{Piece, SnapshotPort};
 use crate::stores::tail::EntryTail;
@@ -53,7 +53,7 @@ pub struct SourceStore {
     /// A snapshot of the store under way.
     snapshot: Option<OnItsWay>,
     /// The archive of the orders that the store discards, if any.
-    pub(super) cold: Option<ColdFeeder>,
+    pub(super) cold: Option<ArchiveSender>,
     /// The number of log bytes between snapshots.
     snapshot_every: u64,
 }
@@ -96,7 +96,7 @@ pub struct SourceStoreParts {
     /// The number of log bytes between snapshots.
     pub snapshot_every: u64,
     /// The archive of the orders that the store discards, if any.
-    pub cold: Option<ColdFeeder>,
+    pub cold: Option<ArchiveSender>,
 }
 
 impl SourceStoreParts {

@@ -91,23 +91,23 @@ fn bring_back(
         figures: figures.clone(),
     };
     let (port, agent) = ColdAgent::over_source(disk, parts, true, &mut Vec::new()).unwrap();
-    let mut feeder = of.feeder(ColdFeeder::new(port, agent).before_a_small_store()).unwrap();
+    let mut sender = of.sender(ArchiveSender::new(port, agent).before_a_small_store()).unwrap();
     store.set_retention(Retention { count_max: ended_max, bytes_max: u64::MAX });
     let mut desk = Desk::new(DeskConfig::default(), store, sealer(1));
-    desk.keep_older(feeder.out_max());
-    let agent = feeder.take_agent();
-    ((desk, feeder, agent, figures), stream)
+    desk.keep_older(sender.out_max());
+    let agent = sender.take_agent();
+    ((desk, sender, agent, figures), stream)
 }
 
 impl Venue {
     fn new(ended_max: u32) -> Venue {
         let (disk, cold) = (SimDisk::new(1), config());
         let (parts, stream) = bring_back(disk.clone(), None, &[], &cold, ended_max);
-        let (desk, feeder, agent, figures) = parts;
+        let (desk, sender, agent, figures) = parts;
         let world = World {
             disk,
             desk,
-            feeder,
+            sender,
             agent,
             figures,
             history: Vec::new(),
@@ -145,7 +145,7 @@ impl Venue {
         let before = self.stream.epoch();
         self.stream.replay(&entry, store).expect("the core says what fits");
         if self.stream.epoch() != before {
-            self.world.feeder.on_epoch(store);
+            self.world.sender.on_epoch(store);
         }
         self.log.push(entry);
         self.world.feed();
@@ -156,7 +156,7 @@ impl Venue {
         let store = self.world.desk.store_mut();
         let _ = self.stream.sweep(steps, store);
         if let (Some(before), false) = (before, self.stream.is_sweeping()) {
-            self.world.feeder.on_resent(before, store);
+            self.world.sender.on_resent(before, store);
         }
     }
 
@@ -304,7 +304,7 @@ impl Venue {
         self.world.feed();
         let is_synced = |taken: &&Taken| taken.at <= self.synced;
         let floor = self.begun.as_ref().filter(is_synced).map(|taken| taken.floor);
-        if floor.is_some_and(|floor| self.world.feeder.has_kept(floor)) {
+        if floor.is_some_and(|floor| self.world.sender.has_kept(floor)) {
             self.snapshot = self.begun.take();
         }
     }
@@ -324,7 +324,7 @@ impl Venue {
         let (disk, cold) = (world.disk.clone(), &world.config);
         let (parts, stream) =
             bring_back(disk, self.snapshot.as_ref(), &self.log, cold, world.ended_max);
-        (world.desk, world.feeder, world.agent, world.figures) = parts;
+        (world.desk, world.sender, world.agent, world.figures) = parts;
         self.stream = stream;
         lost.into_iter().for_each(|entry| self.take(entry));
     }

@@ -82,7 +82,7 @@ pub struct ColdPort {
 }
 
 /// Sends changes to the archive, and carries queries and pages.
-pub struct ColdFeeder<D = ThreadDisk> {
+pub struct ArchiveSender<D = ThreadDisk> {
     port: ColdPort,
     /// The archive's agent until its thread starts: at a start it runs on the store's thread.
     agent: Option<Box<ColdAgent<D>>>,
@@ -102,12 +102,12 @@ pub struct ColdFeeder<D = ThreadDisk> {
     told_to: ChangeId,
 }
 
-impl<D: Disk> ColdFeeder<D> {
-    /// Returns a feeder with the agent, which has no thread yet.
+impl<D: Disk> ArchiveSender<D> {
+    /// Returns a sender with the agent, which has no thread yet.
     #[must_use]
-    pub fn new(port: ColdPort, agent: ColdAgent<D>) -> ColdFeeder<D> {
+    pub fn new(port: ColdPort, agent: ColdAgent<D>) -> ArchiveSender<D> {
         let (agent, fed_at) = (Some(Box::new(agent)), Nanos(0));
-        ColdFeeder {
+        ArchiveSender {
             port,
             agent,
             fed_at,
@@ -120,10 +120,10 @@ impl<D: Disk> ColdFeeder<D> {
         }
     }
 
-    /// Returns a feeder for a store that keeps fewer ended orders than a node's may.
+    /// Returns a sender for a store that keeps fewer ended orders than a node's may.
     #[cfg(test)]
-    pub(super) fn before_a_small_store(self) -> ColdFeeder<D> {
-        ColdFeeder { changes_max: 1, ..self }
+    pub(super) fn before_a_small_store(self) -> ArchiveSender<D> {
+        ArchiveSender { changes_max: 1, ..self }
     }
 
     /// Returns the last change id that the archive has.
@@ -146,8 +146,8 @@ impl<D: Disk> ColdFeeder<D> {
         *self.agent.take().expect("the agent has one thread")
     }
 
-    /// Drops the archive's changes after `change_id`, which differ from the store's, at a start; they
-    /// are sent again.
+    /// Drops the archive's changes after `change_id`, which differ from the store's, at a start;
+    /// they are sent again.
     ///
     /// # Errors
     /// When the disk fails.
@@ -237,7 +237,7 @@ impl<D: Disk> ColdFeeder<D> {
 
     /// Sends all new changes while the store is rebuilt from its log, as far as the archive accepts
     /// them. The store discards nothing else.
-    pub fn feed_at_start(&mut self, store: &mut OrderStore) {
+    pub fn send_at_start(&mut self, store: &mut OrderStore) {
         if plant::is(Plant::StartFedFromHead) {
             self.port.fed = store.head();
         }
@@ -269,7 +269,7 @@ impl<D: Disk> ColdFeeder<D> {
 
     /// Sends a bounded number of new changes when due, and makes the store keep the rest; returns
     /// true when more are due.
-    pub fn feed(&mut self, store: &mut OrderStore, now: Nanos) -> bool {
+    pub fn send(&mut self, store: &mut OrderStore, now: Nanos) -> bool {
         let has_more = self.go_on() && self.hand_on(store, now);
         store.set_held(self.held());
         has_more

@@ -9,10 +9,10 @@ use weir_market::book::{BestBidOffer, Change, TradePrint};
 use weir_market::conflate::{Bbo, Body, Conflator, Entry, Stamp, Status, Trade};
 use weir_types::{InstrumentId, Nanos};
 
+use super::flush_slot::ChannelIndex;
 use super::levels::PendingLevels;
 use super::post::tell_update;
 use super::stages::{TimedMessage, UpdateProbe};
-use super::told::ChannelIndex;
 use crate::post::PostSender;
 use crate::receiver::{ChannelKey, Origin};
 
@@ -27,7 +27,7 @@ pub(super) struct InstrumentState {
 
 /// The source of an update in a batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source {
+pub(super) struct UpdateOrigin {
     pub channel: ChannelIndex,
     pub ts_recv: Nanos,
     pub ts_poll: Nanos,
@@ -35,7 +35,7 @@ pub(super) struct Source {
 }
 
 /// Passes changes of books to conflation, and events to post-processing.
-pub(super) struct Saying {
+pub(super) struct ChangeReporter {
     /// The state by instrument.
     pub known: Vec<InstrumentState>,
     /// The channels, in order of first appearance.
@@ -52,7 +52,7 @@ pub(super) struct Saying {
     pub instruments_max: u32,
 }
 
-impl Saying {
+impl ChangeReporter {
     pub fn channel_index(&mut self, key: ChannelKey) -> ChannelIndex {
         let place = self.channels.iter().position(|(known, _)| *known == key);
         let index = place.unwrap_or_else(|| {
@@ -64,10 +64,10 @@ impl Saying {
     }
 
     /// Returns the source to store with an update.
-    pub fn source(&mut self, origin: &Origin) -> Source {
+    pub fn source(&mut self, origin: &Origin) -> UpdateOrigin {
         let channel = self.channel_index(origin.channel);
         let Origin { ts_recv, ts_poll, is_snapshot, .. } = *origin;
-        Source { channel, ts_recv, ts_poll, is_snapshot }
+        UpdateOrigin { channel, ts_recv, ts_poll, is_snapshot }
     }
 
     /// Prefetches the data that is needed once the books have applied an instrument's update.
@@ -109,7 +109,7 @@ impl Saying {
     /// is timed.
     pub fn updated(
         &mut self,
-        source: &Source,
+        source: &UpdateOrigin,
         begun: Option<TimedMessage>,
         update: &Update,
         change: &Change,
@@ -136,7 +136,7 @@ impl Saying {
     /// after it.
     fn say(&mut self, now: Nanos, stamp: Stamp, update: &Update, change: &Change) {
         let id = change.instrument_id;
-        let Saying { conflator, levels, probe, .. } = self;
+        let ChangeReporter { conflator, levels, probe, .. } = self;
         let mut say = |body| {
             let entry = Entry::change(id, stamp, body);
             probe.offered(&entry, conflator.apply(now, &entry));
