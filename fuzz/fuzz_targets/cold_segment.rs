@@ -5,10 +5,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_cold::{Archive, Change, ColdConfig, EntryKind, Filter, Header, Keys, PageLimits, ROW_LEN};
+use weir_cold::{
+    Archive, Change, ColdConfig, EntryKind, Filter, Header, Keys, PageLimits, ROW_LEN,
+};
 use weir_fuzz::Recipe;
 use weir_io::{Disk, SimDisk};
-use weir_types::{Epoch, FirmId, Nanos, PartitionId, Rec, Seq, ChangeId};
+use weir_types::{ChangeId, Epoch, FirmId, Nanos, PartitionId, Rec, Seq};
 use weir_wire::delivery::OrderRow;
 use weir_wire::{DecodeError, Message};
 

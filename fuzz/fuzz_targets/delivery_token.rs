@@ -5,9 +5,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_delivery::{Entitlement, Filter, NonceCounter, Scope, SourceCursor, TokenKey, TokenSealer, Visibility};
+use weir_delivery::{
+    Entitlement, Filter, NonceCounter, Scope, SourceCursor, TokenKey, TokenSealer, Visibility,
+};
 use weir_fuzz::Recipe;
-use weir_types::{Epoch, InstrumentId, Nanos, PartitionId, Rec, Seq, ChangeId};
+use weir_types::{ChangeId, Epoch, InstrumentId, Nanos, PartitionId, Rec, Seq};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut sealer = TokenSealer::new(TokenKey::new(1, &[7; 32]), NonceCounter::new(1, Nanos(1)));
