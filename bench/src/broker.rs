@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use weir_broker::{
-    Attachment, Broker, Config, Durability, MessageNo, Name, OnFull, Place, PublishOutcome,
+    Attachment, Broker, Config, Durability, MessageNo, Name, OnFull, OriginMark, PublishOutcome,
     PublishRefusal, Source, Topic, TopicKind,
 };
 use weir_io::{OsRng, Rng, SeededRng, ThreadDisk};
@@ -78,12 +78,12 @@ impl Bench {
     fn publish(&mut self, body: &[u8]) {
         self.record += 1;
         let record = Position(self.record);
-        let place = Place { source: Source(1), epoch: Epoch(1), record };
+        let mark = OriginMark { source: Source(1), epoch: Epoch(1), record };
         loop {
             let now = self.now();
-            match self.broker.publish(TOPIC, place, body, now) {
+            match self.broker.publish(TOPIC, mark, body, now) {
                 Ok(PublishOutcome::Taken(_) | PublishOutcome::Unwanted) => return,
-                Ok(PublishOutcome::Repeated(_)) => panic!("{place:?} is new"),
+                Ok(PublishOutcome::Repeated(_)) => panic!("{mark:?} is new"),
                 Err(PublishRefusal::MemoryFull) => self.work(),
                 Err(refused) => panic!("{refused}"),
             }
@@ -91,12 +91,12 @@ impl Bench {
     }
 
     /// Takes and acknowledges the available messages; returns their number.
-    fn take(&mut self, hold: Attachment, mut see: impl FnMut(Place)) -> usize {
+    fn take(&mut self, hold: Attachment, mut see: impl FnMut(OriginMark)) -> usize {
         let mut last = MessageNo::NONE;
         let taken = self.broker.take_messages(hold, 256, |delivery| {
             last = delivery.no;
             std::hint::black_box(delivery.body);
-            see(delivery.place);
+            see(delivery.mark);
         });
         let now = self.now();
         self.broker.ack(hold, last, now).expect("it was delivered");
@@ -164,8 +164,8 @@ fn come_and_go(bench: &mut Bench, messages: u64) -> (Vec<u64>, u64) {
             }
             if let Some(hold) = follower.hold {
                 let next = &mut follower.next;
-                bench.take(hold, |place| {
-                    assert_eq!(place.record.0, *next, "nothing is lost and nothing repeated");
+                bench.take(hold, |mark| {
+                    assert_eq!(mark.record.0, *next, "nothing is lost and nothing repeated");
                     *next += 1;
                 });
             }

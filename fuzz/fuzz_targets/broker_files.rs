@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_broker::{Broker, Config, Name, Place, Source, Topic, TopicKind};
+use weir_broker::{Broker, Config, Name, OriginMark, Source, Topic, TopicKind};
 use weir_fuzz::Recipe;
 use weir_io::SimDisk;
 use weir_types::{Epoch, Nanos, Position};
@@ -31,8 +31,8 @@ fuzz_target!(|bytes: &[u8]| {
     let _saved_at_the_end = broker.create(&name, TOPIC, None, Nanos(1)).expect("a first one");
     let (source, epoch) = (Source(1), Epoch(1));
     for record in 1..=2 {
-        let place = Place { source, epoch, record: Position(record) };
-        let _taken = broker.publish(TOPIC, place, body, Nanos(1)).expect("a small message");
+        let mark = OriginMark { source, epoch, record: Position(record) };
+        let _taken = broker.publish(TOPIC, mark, body, Nanos(1)).expect("a small message");
     }
     broker.close().expect("no fault was asked for");
 

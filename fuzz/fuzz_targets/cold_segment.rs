@@ -6,11 +6,11 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_cold::{
-    Archive, Change, ColdConfig, EntryKind, Filter, Header, Keys, PageLimits, Place, ROW_LEN,
+    Archive, Change, ColdConfig, EntryKind, Filter, Header, Keys, PageLimits, ROW_LEN,
 };
 use weir_fuzz::Recipe;
 use weir_io::{Disk, SimDisk};
-use weir_types::{Epoch, FirmId, Nanos, PartitionId, Rec, Seq};
+use weir_types::{ChangeId, Epoch, FirmId, Nanos, PartitionId, Rec, Seq};
 use weir_wire::delivery::OrderRow;
 use weir_wire::{DecodeError, Message};
 
@@ -22,8 +22,8 @@ fuzz_target!(|bytes: &[u8]| {
     let header = Header {
         source: PartitionId(1),
         epoch: Epoch(1),
-        after: Place::START,
-        to: Place::new(Seq(9), Rec(9)),
+        after: ChangeId::START,
+        to: ChangeId::new(Seq(9), Rec(9)),
         first_time: Nanos(1),
         last_time: Nanos(9),
     };

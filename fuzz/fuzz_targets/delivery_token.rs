@@ -6,10 +6,10 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_delivery::{
-    Entitlement, Filter, NonceCounter, Place, Scope, SourcePlace, TokenKey, TokenSealer, Visibility,
+    Entitlement, Filter, NonceCounter, Scope, SourceCursor, TokenKey, TokenSealer, Visibility,
 };
 use weir_fuzz::Recipe;
-use weir_types::{Epoch, InstrumentId, Nanos, PartitionId, Rec, Seq};
+use weir_types::{ChangeId, Epoch, InstrumentId, Nanos, PartitionId, Rec, Seq};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut sealer = TokenSealer::new(TokenKey::new(1, &[7; 32]), NonceCounter::new(1, Nanos(1)));
@@ -19,12 +19,12 @@ fuzz_target!(|bytes: &[u8]| {
 
     let mut recipe = Recipe::new(bytes);
     let (at, flip, instrument) = (recipe.short(), recipe.byte(), u32::from(recipe.byte()));
-    let sources: Vec<SourcePlace> = (0..recipe.byte() % 8)
+    let sources: Vec<SourceCursor> = (0..recipe.byte() % 8)
         .map(|source| {
             let (source, epoch) = (PartitionId(source.into()), Epoch(recipe.short().into()));
-            let place = Place { seq: Seq(recipe.number()), rec: Rec(recipe.number()) };
-            let at = SourcePlace::new(source, epoch, place);
-            SourcePlace { seen: Seq(place.seq.0.saturating_add(recipe.short().into())), ..at }
+            let change_id = ChangeId { seq: Seq(recipe.number()), rec: Rec(recipe.number()) };
+            let at = SourceCursor::new(source, epoch, change_id);
+            SourceCursor { seen: Seq(change_id.seq.0.saturating_add(recipe.short().into())), ..at }
         })
         .collect();
     let mut token = Vec::new();

@@ -17,23 +17,23 @@ const WORDS_AT: usize = 512;
 const RING: usize = 64;
 const RECORD_LEN_MAX: usize = (RING / 8 - 2) * 8;
 
-struct Place {
+struct RingFile {
     path: PathBuf,
     file: File,
 }
 
 thread_local! {
-    static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
+    static RING_FILE: RefCell<Option<RingFile>> = const { RefCell::new(None) };
 }
 
-fn place() -> Place {
+fn ring_file() -> RingFile {
     let dir = if PathBuf::from("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" };
     let path = PathBuf::from(dir).join(format!("weir-fuzz-ring-{}", std::process::id()));
     let file = File::create(&path).expect("a file");
     // Unlinked at once, so that the fuzzer leaves no file; opened through /proc/self/fd.
     let open = std::os::fd::AsRawFd::as_raw_fd(&file);
     std::fs::remove_file(&path).expect("it is there");
-    Place { path: PathBuf::from(format!("/proc/self/fd/{open}")), file }
+    RingFile { path: PathBuf::from(format!("/proc/self/fd/{open}")), file }
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -52,8 +52,8 @@ fuzz_target!(|data: &[u8]| {
     (words[16], words[32]) = (intent, tail);
     words[WORDS_AT..].iter_mut().for_each(|word| *word = next());
     let image: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    PLACE.with_borrow_mut(|slot| {
-        let Place { path, file } = slot.get_or_insert_with(place);
+    RING_FILE.with_borrow_mut(|slot| {
+        let RingFile { path, file } = slot.get_or_insert_with(ring_file);
         // The reader starts at the tail that it finds; the tail is changed afterwards.
         file.write_all_at(&image, 0).expect("it is written");
         file.write_all_at(&0_u64.to_le_bytes(), 32 * 8).expect("it is written");

@@ -66,7 +66,7 @@ fn broken(error: ArrowError) -> PyErr {
     Failure::new("WeirError", error.to_string()).raise()
 }
 
-type Named = (&'static str, ArrayRef);
+type NamedColumn = (&'static str, ArrayRef);
 
 macro_rules! columns_of {
     ($rows:ident, $builder:ident: $($field:ident)*) => {
@@ -78,21 +78,21 @@ macro_rules! columns_of {
     };
 }
 
-fn numbers(rows: &[OrderRow]) -> Vec<Named> {
-    let mut all: Vec<Named> = columns_of!(rows, UInt64Builder: seq rec order_id order_qty
+fn numbers(rows: &[OrderRow]) -> Vec<NamedColumn> {
+    let mut all: Vec<NamedColumn> = columns_of!(rows, UInt64Builder: seq rec order_id order_qty
         leaves_qty cum_qty last_qty display_qty);
-    all.extend::<Vec<Named>>(columns_of!(rows, Int64Builder: price stop_px last_px));
-    all.extend::<Vec<Named>>(columns_of!(rows, UInt32Builder: session_id firm_id account_id
+    all.extend::<Vec<NamedColumn>>(columns_of!(rows, Int64Builder: price stop_px last_px));
+    all.extend::<Vec<NamedColumn>>(columns_of!(rows, UInt32Builder: session_id firm_id account_id
         instrument_id));
-    all.extend::<Vec<Named>>(columns_of!(rows, UInt16Builder: partition_id));
-    all.extend::<Vec<Named>>(columns_of!(rows, UInt8Builder: exec_inst flags));
+    all.extend::<Vec<NamedColumn>>(columns_of!(rows, UInt16Builder: partition_id));
+    all.extend::<Vec<NamedColumn>>(columns_of!(rows, UInt8Builder: exec_inst flags));
     let mut merged = UInt32Builder::with_capacity(rows.len());
     rows.iter().for_each(|row| merged.append_value(row.merged_count));
     all.push(("merged_count", Arc::new(merged.finish())));
     all
 }
 
-fn moments(rows: &[OrderRow]) -> Vec<Named> {
+fn moments(rows: &[OrderRow]) -> Vec<NamedColumn> {
     let column = |of: fn(&OrderRow) -> Nanos| -> ArrayRef {
         let mut column = TimestampNanosecondBuilder::with_capacity(rows.len());
         for row in rows {
@@ -108,7 +108,7 @@ fn moments(rows: &[OrderRow]) -> Vec<Named> {
     ]
 }
 
-fn names(rows: &[OrderRow]) -> Vec<Named> {
+fn names(rows: &[OrderRow]) -> Vec<NamedColumn> {
     let mut texts = StringBuilder::new();
     rows.iter().for_each(|row| texts.append_value(row.cl_ord_id.to_string()));
     let mut reasons = StringBuilder::new();

@@ -40,14 +40,14 @@ fn _weir(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MARKET_LAYOUTS", market::layouts(module.py())?)?;
     module.add_class::<batch::OrderBatch>()?;
     module.add_class::<service::Service>()?;
-    module.add_class::<orders::Feed>()?;
+    module.add_class::<orders::OrderFollower>()?;
     module.add_class::<trading::Trader>()?;
     module.add_class::<source::Writer>()?;
     module.add_class::<subscription::Reader>()?;
     module.add_class::<subscription::Message>()?;
     module.add_class::<subscription::Sender>()?;
     module.add_class::<subscription::Manager>()?;
-    module.add_class::<market::MarketFeed>()?;
+    module.add_class::<market::MarketSession>()?;
     Ok(())
 }
 

@@ -232,7 +232,7 @@ fn is_final(error: &ClientError) -> bool {
 
 /// A subscription's parameters, made by `weir.market`.
 #[derive(FromPyObject)]
-pub struct Wish {
+pub struct SubscriptionSpec {
     pattern: String,
     content: u8,
     depth: u16,
@@ -243,7 +243,7 @@ pub struct Wish {
     queue_len_max: u32,
 }
 
-impl Wish {
+impl SubscriptionSpec {
     fn wanted(&self) -> PyResult<Wanted> {
         let unknown = |what: &str| PyValueError::new_err(format!("there is no such {what}"));
         if self.pattern.len() > PATTERN_LEN_MAX {
@@ -267,9 +267,9 @@ impl Wish {
 
 /// A session at a gateway.
 #[pyclass(frozen, module = "weir._weir")]
-pub struct MarketFeed(Mutex<Option<Inner>>);
+pub struct MarketSession(Mutex<Option<Inner>>);
 
-impl MarketFeed {
+impl MarketSession {
     fn lock(&self) -> MutexGuard<'_, Option<Inner>> {
         // The data is consistent between any two statements, so a poisoned lock is safe.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -286,10 +286,10 @@ impl MarketFeed {
 }
 
 #[pymethods]
-impl MarketFeed {
+impl MarketSession {
     /// Connects at once, so that a wrong address or key is reported here.
     #[new]
-    fn new(py: Python<'_>, endpoint: Endpoint) -> PyResult<MarketFeed> {
+    fn new(py: Python<'_>, endpoint: Endpoint) -> PyResult<MarketSession> {
         let mut inner = Inner {
             client: MarketClient::new(endpoint.target()?, endpoint.session()?),
             draft: Draft::default(),
@@ -300,12 +300,12 @@ impl MarketFeed {
         };
         py.detach(|| inner.poll(Duration::ZERO));
         inner.lost.take().map_or(Ok(()), Err)?;
-        Ok(MarketFeed(Mutex::new(Some(inner))))
+        Ok(MarketSession(Mutex::new(Some(inner))))
     }
 
     /// Subscribes; returns the subscription's handle.
-    fn subscribe(&self, py: Python<'_>, wish: Wish) -> PyResult<u32> {
-        let wanted = wish.wanted()?;
+    fn subscribe(&self, py: Python<'_>, spec: SubscriptionSpec) -> PyResult<u32> {
+        let wanted = spec.wanted()?;
         self.with(py, |inner| inner.client.subscribe(wanted))
     }
 

@@ -11,7 +11,7 @@ use weir_types::{AccountId, FirmId, InstrumentId, PartitionId, SessionId};
 
 use crate::batch::OrderBatch;
 use crate::errors::{Failure, name_of};
-use crate::service::{Service, Shared, Told};
+use crate::service::{FollowerEvent, Service, Shared};
 
 /// The parameters of a follower, made by `weir.client`.
 #[derive(FromPyObject)]
@@ -49,16 +49,16 @@ impl Question {
 
 /// A follower's queue.
 #[pyclass(frozen, module = "weir._weir")]
-pub struct Feed {
+pub struct OrderFollower {
     shared: Arc<Shared>,
     handle: u32,
 }
 
 #[pymethods]
-impl Feed {
+impl OrderFollower {
     /// Sends the first fetch.
     #[new]
-    fn new(py: Python<'_>, service: &Service, question: Question) -> Feed {
+    fn new(py: Python<'_>, service: &Service, question: Question) -> OrderFollower {
         let shared = service.shared.clone();
         let handle = py.detach(|| {
             let mut io = shared.io();
@@ -68,7 +68,7 @@ impl Feed {
             shared.add(handle);
             handle
         });
-        Feed { shared, handle }
+        OrderFollower { shared, handle }
     }
 
     /// Waits up to `timeout` seconds without checking for signals; True when there is something to
@@ -93,12 +93,14 @@ impl Feed {
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         Ok(match self.shared.take(self.handle)? {
             None => None,
-            Some(Told::Page(page)) => Some(Bound::new(py, OrderBatch::new(py, page)?)?.into_any()),
-            Some(Told::Resync(reason, token)) => {
+            Some(FollowerEvent::Page(page)) => {
+                Some(Bound::new(py, OrderBatch::new(py, page)?)?.into_any())
+            }
+            Some(FollowerEvent::Resync(reason, token)) => {
                 let pair = (name_of(reason), PyBytes::new(py, &token));
                 Some(pair.into_pyobject(py)?.into_any())
             }
-            Some(Told::Ended(failure)) => return Err(failure.raise()),
+            Some(FollowerEvent::Ended(failure)) => return Err(failure.raise()),
         })
     }
 

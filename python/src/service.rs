@@ -31,7 +31,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 
 /// An item of a follower's queue.
 #[derive(Debug)]
-pub enum Told {
+pub enum FollowerEvent {
     /// A page.
     Page(Page),
     /// The state is void and comes again.
@@ -50,7 +50,7 @@ pub struct Inbox {
     failed: Option<Failure>,
     /// The error that ended the last connection.
     lost: Option<Failure>,
-    feeds: HashMap<u32, VecDeque<Told>>,
+    queues: HashMap<u32, VecDeque<FollowerEvent>>,
     held: Vec<u32>,
     events: VecDeque<SessionEvent>,
     events_dropped: u64,
@@ -78,20 +78,20 @@ impl Shared {
 
     /// Adds a follower's queue.
     pub fn add(&self, handle: u32) {
-        lock(&self.inbox).feeds.insert(handle, VecDeque::new());
+        lock(&self.inbox).queues.insert(handle, VecDeque::new());
     }
 
     /// Removes a follower.
     pub fn remove(&self, handle: u32) {
-        lock(&self.inbox).feeds.remove(&handle);
+        lock(&self.inbox).queues.remove(&handle);
         self.io().unfollow(handle);
     }
 
     /// Takes a follower's next item.
-    pub fn take(&self, handle: u32) -> Result<Option<Told>, Failure> {
+    pub fn take(&self, handle: u32) -> Result<Option<FollowerEvent>, Failure> {
         let mut inbox = lock(&self.inbox);
         let failed = inbox.failure();
-        match inbox.feeds.get_mut(&handle).and_then(VecDeque::pop_front) {
+        match inbox.queues.get_mut(&handle).and_then(VecDeque::pop_front) {
             Some(told) => Ok(Some(told)),
             None => failed.map_or(Ok(None), Err),
         }
@@ -108,7 +108,7 @@ impl Shared {
 
     /// Waits at most a slice until a follower has an item.
     pub fn wait_for(&self, handle: u32, timeout: Duration) -> bool {
-        self.wait(timeout, |inbox| inbox.feeds.get(&handle).is_none_or(|feed| !feed.is_empty()))
+        self.wait(timeout, |inbox| inbox.queues.get(&handle).is_none_or(|queue| !queue.is_empty()))
     }
 
     /// Waits at most a slice until there is an event of the session.
@@ -155,7 +155,7 @@ impl Shared {
 
 /// A received item, to be queued.
 enum Came {
-    Told(u32, Told),
+    FollowerEvent(u32, FollowerEvent),
     Event(Box<SessionEvent>),
 }
 
@@ -163,13 +163,16 @@ impl Came {
     fn of(event: StateEvent<'_>) -> Option<Came> {
         Some(match event {
             StateEvent::Connected => return None,
-            StateEvent::Page { handle, head, token, rows, sources } => {
-                Came::Told(handle, Told::Page(Page::new(head, token, rows, sources)))
-            }
+            StateEvent::Page { handle, head, token, rows, sources } => Came::FollowerEvent(
+                handle,
+                FollowerEvent::Page(Page::new(head, token, rows, sources)),
+            ),
             StateEvent::Resync { handle, reason, token } => {
-                Came::Told(handle, Told::Resync(reason, token.to_vec()))
+                Came::FollowerEvent(handle, FollowerEvent::Resync(reason, token.to_vec()))
             }
-            StateEvent::Ended { handle, error } => Came::Told(handle, Told::Ended(error.into())),
+            StateEvent::Ended { handle, error } => {
+                Came::FollowerEvent(handle, FollowerEvent::Ended(error.into()))
+            }
             StateEvent::Session(event) if is_of_orders(&event) => Came::Event(event),
             StateEvent::Session(_) => return None,
         })
@@ -195,9 +198,9 @@ impl Inbox {
 
     fn keep(&mut self, came: Came) {
         match came {
-            Came::Told(handle, told) => {
-                if let Some(feed) = self.feeds.get_mut(&handle) {
-                    feed.push_back(told);
+            Came::FollowerEvent(handle, told) => {
+                if let Some(queue) = self.queues.get_mut(&handle) {
+                    queue.push_back(told);
                 }
             }
             Came::Event(event) => {
@@ -212,11 +215,11 @@ impl Inbox {
 
     /// Returns the followers to put on hold, and those to release.
     fn hold_changes(&mut self) -> (Vec<u32>, Vec<u32>) {
-        let is_full = |feed: &VecDeque<Told>| feed.len() >= PAGES_MAX;
+        let is_full = |queue: &VecDeque<FollowerEvent>| queue.len() >= PAGES_MAX;
         let now: Vec<u32> = self
-            .feeds
+            .queues
             .iter()
-            .filter(|(_, feed)| is_full(feed))
+            .filter(|(_, queue)| is_full(queue))
             .map(|(handle, _)| *handle)
             .collect();
         let before = std::mem::replace(&mut self.held, now);

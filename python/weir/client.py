@@ -88,8 +88,8 @@ class Client:
             wait_max_us=round(wait * 1e6),
             credit=credit,
         )
-        feed = _weir.Feed(self._service, question)
-        return Orders(feed, Token.of(token), (until_online, timeout, resync == "raise", empty))
+        follower = _weir.OrderFollower(self._service, question)
+        return Orders(follower, Token.of(token), (until_online, timeout, resync == "raise", empty))
 
     def market(
         self,
@@ -229,11 +229,11 @@ class Orders:
 
     def __init__(
         self,
-        feed: _weir.Feed,
+        follower: _weir.OrderFollower,
         token: Token,
         how: tuple[bool, float | None, bool, bool],
     ) -> None:
-        self._feed = feed
+        self._follower = follower
         self._until_online, self._timeout, self._raises, self._empty = how
         self._is_done = False
         #: The token after all batches returned so far.
@@ -246,7 +246,7 @@ class Orders:
 
     def __next__(self) -> OrderBatch:
         while not self._is_done:
-            said = self._said(self._feed.next(self._timeout))
+            said = self._said(self._follower.next(self._timeout))
             if said is not None:
                 return said
         raise StopIteration
@@ -258,8 +258,8 @@ class Orders:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while not self._is_done:
-            # The wait takes nothing from the feed: a cancelled wait loses no batch.
-            came = self._feed.take()
+            # The wait takes nothing from the follower: a cancelled wait loses no batch.
+            came = self._follower.take()
             if came is not None:
                 said = self._said(came)
                 if said is not None:
@@ -270,11 +270,11 @@ class Orders:
                 from .errors import Timeout
 
                 raise Timeout("no batch in time")
-            await loop.run_in_executor(None, self._feed.wait, _LOOK)
+            await loop.run_in_executor(None, self._follower.wait, _LOOK)
         raise StopAsyncIteration
 
     def _said(self, came: OrderBatch | tuple[str, bytes]) -> OrderBatch | None:
-        """Converts an item of the feed to the iterator's value; None to skip it."""
+        """Converts an item of the follower to the iterator's value; None to skip it."""
         if isinstance(came, tuple):
             reason, token = came
             self.token, self.online = Token(token), False
@@ -296,7 +296,7 @@ class Orders:
     def close(self) -> None:
         """Ends the follower."""
         self._is_done = True
-        self._feed.close()
+        self._follower.close()
 
     def __enter__(self) -> Orders:
         return self

@@ -196,7 +196,7 @@ class Market:
         **options: Any,
     ) -> None:
         """Subscribes with the parameters of Client.market."""
-        self._feed = _weir.MarketFeed(endpoint)
+        self._session = _weir.MarketSession(endpoint)
         self._timeout = timeout
         self._is_closed = False
         #: Pattern and content of each subscription, by its handle (`handle` in messages).
@@ -256,13 +256,13 @@ class Market:
             urgent_move_ppm=urgent_move_ppm,
             queue_len_max=queue_len_max,
         )
-        handle = self._feed.subscribe(wish)
+        handle = self._session.subscribe(wish)
         self.subscriptions[handle] = (pattern, what)
         return handle
 
     def unsubscribe(self, handle: int) -> None:
         """Ends a subscription; messages under way still come."""
-        self._feed.unsubscribe(handle)
+        self._session.unsubscribe(handle)
         self.subscriptions.pop(handle, None)
 
     def change_interval(self, interval: float, handle: int | None = None) -> None:
@@ -270,16 +270,16 @@ class Market:
         mine = self.subscriptions.items()
         states = [number for number, (_, content) in mine if content in _STATES]
         for number in states if handle is None else [handle]:
-            self._feed.set_interval(number, round(interval * 1e9))
+            self._session.set_interval(number, round(interval * 1e9))
 
     @property
     def intervals(self) -> dict[int, float]:
         """Intervals in force at the gateway in seconds, by subscription."""
-        return {handle: span / 1e9 for handle, span in self._feed.intervals.items()}
+        return {handle: span / 1e9 for handle, span in self._session.intervals.items()}
 
     def instrument(self, id: int) -> Instrument | None:
         """The instrument with this number; None if no message has named it."""
-        known = self._feed.instrument(int(id))
+        known = self._session.instrument(int(id))
         return Instrument(*known) if known else None
 
     def symbol(self, id: int) -> str | None:
@@ -302,11 +302,11 @@ class Market:
 
     def take_failure(self) -> Exception | None:
         """The error that ended the last connection, returned once; None if there is none."""
-        return self._feed.take_failure()
+        return self._session.take_failure()
 
     def next(self, timeout: float | None = None) -> MarketBatch:
         """The next batch; raises Timeout if there is none within `timeout` seconds."""
-        return self._noted(self._feed.next(timeout))
+        return self._noted(self._session.next(timeout))
 
     def __iter__(self) -> Market:
         return self
@@ -324,12 +324,12 @@ class Market:
         begun = loop.time()
         while not self._is_closed:
             # The wait takes nothing from the feed: a cancelled wait loses no batch.
-            came = self._feed.take()
+            came = self._session.take()
             if came is not None:
                 return self._noted(came)
             if self._timeout is not None and loop.time() - begun > self._timeout:
                 raise Timeout("no market data in time")
-            await loop.run_in_executor(None, self._feed.wait, _LOOK)
+            await loop.run_in_executor(None, self._session.wait, _LOOK)
         raise StopAsyncIteration
 
     def _noted(self, came: dict[str, Any]) -> MarketBatch:
@@ -342,7 +342,7 @@ class Market:
     def close(self) -> None:
         """Closes the connection; a thread that waits for a batch gets Closed."""
         self._is_closed = True
-        self._feed.close()
+        self._session.close()
 
     def __enter__(self) -> Market:
         return self

@@ -34,26 +34,26 @@ impl Reports for Queue {
     }
 }
 
-struct Desk {
+struct OpenVenue {
     venue: Venue,
     queue: Queue,
 }
 
 /// The static place of the venue, since the interface's calls carry no handle.
-struct Place(UnsafeCell<Option<Box<Desk>>>);
+struct VenueCell(UnsafeCell<Option<Box<OpenVenue>>>);
 
 // SAFETY: the interface is driven by one thread at a time, by its contract.
-unsafe impl Sync for Place {}
+unsafe impl Sync for VenueCell {}
 
-static PLACE: Place = Place(UnsafeCell::new(None));
+static VENUE: VenueCell = VenueCell(UnsafeCell::new(None));
 
 /// # Safety
 /// No other call of the interface is running, and `engine_init` came before.
 #[inline]
-unsafe fn desk<'a>() -> &'a mut Desk {
+unsafe fn open_venue<'a>() -> &'a mut OpenVenue {
     // SAFETY: the caller guarantees that no other reference into the place exists now.
-    let desk = unsafe { &mut *PLACE.0.get() };
-    desk.as_mut().expect("engine_init comes before all other calls")
+    let open_venue = unsafe { &mut *VENUE.0.get() };
+    open_venue.as_mut().expect("engine_init comes before all other calls")
 }
 
 /// Creates the venue, which reports to `handle` by `transport`. The nonce is unused.
@@ -64,9 +64,9 @@ unsafe fn desk<'a>() -> &'a mut Desk {
 pub unsafe extern "C" fn engine_init(_: u64, transport: *const Transport, handle: *mut c_void) {
     // SAFETY: the caller passes a valid transport.
     let push = unsafe { (*transport).push };
-    let desk = Desk { venue: Venue::new(), queue: Queue { push, handle } };
+    let open_venue = OpenVenue { venue: Venue::new(), queue: Queue { push, handle } };
     // SAFETY: no other call is running, by the interface's contract.
-    unsafe { *PLACE.0.get() = Some(Box::new(desk)) };
+    unsafe { *VENUE.0.get() = Some(Box::new(open_venue)) };
 }
 
 /// Frees the venue.
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn engine_init(_: u64, transport: *const Transport, handle
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engine_shutdown() {
     // SAFETY: no other call is running, by the interface's contract.
-    unsafe { *PLACE.0.get() = None };
+    unsafe { *VENUE.0.get() = None };
 }
 
 /// Handles a new order.
@@ -86,8 +86,8 @@ pub unsafe extern "C" fn engine_shutdown() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engine_on_new_order(message: *const NewMessage) {
     // SAFETY: as the caller promises.
-    let (desk, message) = unsafe { (desk(), &*message) };
-    desk.venue.new_order(message, &mut desk.queue);
+    let (open_venue, message) = unsafe { (open_venue(), &*message) };
+    open_venue.venue.new_order(message, &mut open_venue.queue);
 }
 
 /// Handles a cancel.
@@ -97,8 +97,8 @@ pub unsafe extern "C" fn engine_on_new_order(message: *const NewMessage) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engine_on_cancel(message: *const CancelMessage) {
     // SAFETY: as the caller promises.
-    let (desk, message) = unsafe { (desk(), &*message) };
-    desk.venue.cancel(message, &mut desk.queue);
+    let (open_venue, message) = unsafe { (open_venue(), &*message) };
+    open_venue.venue.cancel(message, &mut open_venue.queue);
 }
 
 /// Handles a change of an order.
@@ -108,8 +108,8 @@ pub unsafe extern "C" fn engine_on_cancel(message: *const CancelMessage) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engine_on_modify(message: *const ModifyMessage) {
     // SAFETY: as the caller promises.
-    let (desk, message) = unsafe { (desk(), &*message) };
-    desk.venue.modify(message, &mut desk.queue);
+    let (open_venue, message) = unsafe { (open_venue(), &*message) };
+    open_venue.venue.modify(message, &mut open_venue.queue);
 }
 
 /// Does nothing: no work is ever deferred.
@@ -123,7 +123,7 @@ pub extern "C" fn engine_flush() {}
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engine_query_best_bid() -> i64 {
     // SAFETY: as the caller promises.
-    unsafe { desk() }.venue.best_price(0).unwrap_or(i64::MIN)
+    unsafe { open_venue() }.venue.best_price(0).unwrap_or(i64::MIN)
 }
 
 /// Returns the lowest offer; `INT64_MAX` when there is none.
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn engine_query_best_bid() -> i64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engine_query_best_ask() -> i64 {
     // SAFETY: as the caller promises.
-    unsafe { desk() }.venue.best_price(1).unwrap_or(i64::MAX)
+    unsafe { open_venue() }.venue.best_price(1).unwrap_or(i64::MAX)
 }
 
 /// Returns the open lots of a side (0 buys, 1 sells) at a price.
@@ -143,5 +143,5 @@ pub unsafe extern "C" fn engine_query_best_ask() -> i64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engine_query_depth_at(price: i64, side: u8) -> u64 {
     // SAFETY: as the caller promises.
-    unsafe { desk() }.venue.depth_at(price, side)
+    unsafe { open_venue() }.venue.depth_at(price, side)
 }

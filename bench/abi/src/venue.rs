@@ -50,7 +50,7 @@ pub struct Venue {
 
 /// The events of a message that become reports.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Reported {
     All,
     /// Trades only: the removal and re-entry of an order that the interface reports as changed.
     OnlyTrades,
@@ -199,10 +199,10 @@ impl Venue {
             is_ioc: false,
         };
         let mut telling = Telling::new(message.order_id, message.sequence_number, out);
-        telling.told = Told::OnlyTrades;
+        telling.reported = Reported::OnlyTrades;
         self.take_out(name, telling);
         let mut telling = Telling::new(message.order_id, message.sequence_number, out);
-        telling.told = Told::OnlyTrades;
+        telling.reported = Reported::OnlyTrades;
         self.enter(&entry, telling);
         let telling = Telling::new(message.order_id, message.sequence_number, out);
         let report = Report {
@@ -243,7 +243,7 @@ struct Entry {
 struct Telling<'a, R> {
     order_id: u64,
     sequence_number: u64,
-    told: Told,
+    reported: Reported,
     out: &'a mut R,
 }
 
@@ -269,14 +269,14 @@ impl<R: Reports> EventSink for Telling<'_, R> {
 impl<'a, R: Reports> Telling<'a, R> {
     #[inline]
     fn new(order_id: u64, sequence_number: u64, out: &'a mut R) -> Telling<'a, R> {
-        Telling { order_id, sequence_number, told: Told::All, out }
+        Telling { order_id, sequence_number, reported: Reported::All, out }
     }
 
     #[inline(always)]
     fn order_event(&mut self, e: &OrderEvent) {
         let kind = match e.exec_type {
             ExecType::Trade => return self.trade(e),
-            _ if self.told == Told::OnlyTrades => return,
+            _ if self.reported == Reported::OnlyTrades => return,
             ExecType::New => ReportKind::OrderAck,
             ExecType::Replaced => ReportKind::ModifyAck,
             ExecType::Canceled => ReportKind::CancelAck,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use weir_cli::endpoint::span;
 
-use super::stand::{Stand, ThreadTimes, class, number, shares};
+use super::rig::{Rig, ThreadTimes, class, number, shares};
 use crate::roundtrip::median_with_interval;
 
 /// The limits of the delays, in nanoseconds: mean and p99.
@@ -77,14 +77,14 @@ struct Run {
 pub fn run(args: E2eArgs) -> anyhow::Result<()> {
     let in_range = args.seconds >= 1.0 && args.seconds <= 600.0 && args.rounds > 0 && args.rate > 0;
     anyhow::ensure!(in_range, "--seconds from 1 to 600, --rounds and --rate at least 1");
-    let stand = Stand::start(1, 1_000)?;
+    let rig = Rig::start(1, 1_000)?;
     let mut crowds = Vec::new();
     for (count, mix) in CROWDS {
         eprintln!("\n{count} clients at {} changes/s", args.rate);
         let (rows_min, wait_max_us) = (args.rows_min, args.wait_max_us);
         let runs: anyhow::Result<Vec<_>> = (1..=args.rounds)
             .map(|seed| {
-                let run = Setting { args: &args, mix, rows_min, wait_max_us, seed }.run(&stand)?;
+                let run = Setting { args: &args, mix, rows_min, wait_max_us, seed }.run(&rig)?;
                 tell(&run);
                 Ok(run)
             })
@@ -97,7 +97,7 @@ pub fn run(args: E2eArgs) -> anyhow::Result<()> {
         for rows_min in SWEEP_ROWS {
             for wait_max_us in SWEEP_WAIT {
                 let (mix, seed) = (CROWDS[2].1, 1);
-                let run = Setting { args: &args, mix, rows_min, wait_max_us, seed }.run(&stand)?;
+                let run = Setting { args: &args, mix, rows_min, wait_max_us, seed }.run(&rig)?;
                 eprint!("  {rows_min:>3} rows, {wait_max_us:>4} us:");
                 tell(&run);
                 sweep.push(sweep_json(rows_min, wait_max_us, &run));
@@ -126,7 +126,7 @@ pub fn run(args: E2eArgs) -> anyhow::Result<()> {
 }
 
 impl Setting<'_> {
-    fn run(&self, stand: &Stand) -> anyhow::Result<Run> {
+    fn run(&self, rig: &Rig) -> anyhow::Result<Run> {
         let args = self.args;
         let text = |value: f64| value.to_string();
         let (rate, orders) = (args.rate.to_string(), args.orders.to_string());
@@ -134,7 +134,7 @@ impl Setting<'_> {
         let (core_time, crowd_time) = (text(args.seconds + 0.5), text(args.seconds));
         let warm_up = text(WARM_UP);
         let seed = self.seed.to_string();
-        let mut core = stand.core(&[
+        let mut core = rig.core(&[
             "--rate",
             &rate,
             "--orders",
@@ -147,7 +147,7 @@ impl Setting<'_> {
             &seed,
         ])?;
         let (rows_min, wait) = (self.rows_min.to_string(), self.wait_max_us.to_string());
-        let mut crowd = stand.clients(&[
+        let mut crowd = rig.clients(&[
             "--mix",
             self.mix,
             "--rows-min",
@@ -159,13 +159,13 @@ impl Setting<'_> {
             "--warm-up",
             &warm_up,
         ])?;
-        let (threads, segments) = (stand.node.thread_times()?, segments_sent()?);
+        let (threads, segments) = (rig.node.thread_times()?, segments_sent()?);
         let begun = Instant::now();
         core.begin()?;
         crowd.begin()?;
         let crowd = crowd.finish()?;
         let span = begun.elapsed();
-        let threads = stand.threads_since(&threads)?;
+        let threads = rig.threads_since(&threads)?;
         let segments = segments_sent()? - segments;
         Ok(Run { core: core.finish()?, crowd, threads, span, segments })
     }

@@ -9,9 +9,11 @@ use std::hint::black_box;
 use weir_delivery::filter::Keys;
 use weir_delivery::page::{PageHead, put_page};
 use weir_delivery::{
-    Filter, Kinds, OrderStore, PageLimits, Place, Selection, StoreConfig, row_len, row_of,
+    Filter, Kinds, OrderStore, PageLimits, Selection, StoreConfig, row_len, row_of,
 };
-use weir_types::{AccountId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, Rec, Seq, SessionId};
+use weir_types::{
+    AccountId, ChangeId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, Rec, Seq, SessionId,
+};
 use weir_wire::Message;
 
 use super::support::{SOURCE, event};
@@ -79,7 +81,12 @@ fn filled(orders: u64) -> OrderStore {
 }
 
 /// Returns places after which a filter has a page's rows.
-fn places(store: &OrderStore, filter: &Filter, count: u64, random: &mut Random) -> Vec<Place> {
+fn change_ids(
+    store: &OrderStore,
+    filter: &Filter,
+    count: u64,
+    random: &mut Random,
+) -> Vec<ChangeId> {
     let mut selection = Selection::default();
     let limits = limits();
     let head = store.head().seq.0;
@@ -88,9 +95,9 @@ fn places(store: &OrderStore, filter: &Filter, count: u64, random: &mut Random) 
     // filter only an early place has enough.
     let mut span = head;
     while (found.len() as u64) < count {
-        let place = Place::new(Seq(random.below(span)), Rec(0));
-        if store.select(place, filter, &limits, &mut selection).row_count == PAGE_ROWS {
-            found.push(place);
+        let change_id = ChangeId::new(Seq(random.below(span)), Rec(0));
+        if store.select(change_id, filter, &limits, &mut selection).row_count == PAGE_ROWS {
+            found.push(change_id);
         } else {
             span = span.max(1_000) - span / 100;
         }
@@ -130,15 +137,15 @@ pub fn run(config: &FiltersArgs) -> anyhow::Result<()> {
         for offset in 0..filters.len() {
             let which = (round as usize + offset) % filters.len();
             let filter = &filters[which].1;
-            let places = places(&store, filter, config.pages, &mut random);
+            let change_ids = change_ids(&store, filter, config.pages, &mut random);
             let spent = spent(|| {
-                for place in &places {
-                    let page = store.select(*place, filter, &limits(), &mut selection);
+                for change_id in &change_ids {
+                    let page = store.select(*change_id, filter, &limits(), &mut selection);
                     out.clear();
                     put_page(&store, &selection, &head, &page, &[0; 58], &mut out);
                     black_box(&out);
                 }
-                places.len() as u64 * u64::from(PAGE_ROWS)
+                change_ids.len() as u64 * u64::from(PAGE_ROWS)
             });
             cost[which] = 1e9 / spent.rates()[1];
         }

@@ -15,7 +15,7 @@ use weir_client::Admin;
 use weir_types::{PartitionId, SessionId};
 
 use super::pests::{Passes, Pests};
-use super::stand::{Emulator, FIRST_SOURCE, Stand, class, number};
+use super::rig::{Emulator, FIRST_SOURCE, Rig, class, number};
 use crate::roundtrip::{Estimate, median_with_interval};
 
 /// The limits: the ratio of the good clients' p99, and the ratio of the store's ingest rate.
@@ -68,11 +68,11 @@ pub fn run(args: IsolationArgs) -> anyhow::Result<()> {
     ensure!(in_range, "--seconds from 1 to 60, --pairs and --rate at least 1");
     // The limit is reached in the first run: readers cause any later growth.
     let kept = format!("[delivery]\nended_orders_max = {}\n", args.orders);
-    let start = || Stand::start_with(1, 1_000, &kept);
-    let (stand, decoy) = (start()?, start()?);
+    let start = || Rig::start_with(1, 1_000, &kept);
+    let (rig, decoy) = (start()?, start()?);
     let whole = (args.seconds + WARM_UP + BETWEEN) * f64::from(args.pairs) * 2.0;
-    let mut cores = [core(&stand, &args, args.rate, whole)?, core(&decoy, &args, 1, whole)?];
-    let (here, there) = (Visits::allow(&stand)?, Visits::allow(&decoy)?);
+    let mut cores = [core(&rig, &args, args.rate, whole)?, core(&decoy, &args, 1, whole)?];
+    let (here, there) = (Visits::allow(&rig)?, Visits::allow(&decoy)?);
     for core in &mut cores {
         core.begin()?;
     }
@@ -81,7 +81,7 @@ pub fn run(args: IsolationArgs) -> anyhow::Result<()> {
         // The order alternates, so that drift affects both sides alike.
         for is_with in [pair % 2 == 1, pair % 2 == 0] {
             let (visits, runs) = if is_with { (&here, &mut with) } else { (&there, &mut control) };
-            runs.push(measure(&stand, visits, &args)?);
+            runs.push(measure(&rig, visits, &args)?);
         }
         let (Some(with), Some(control)) = (with.last(), control.last()) else { continue };
         tell(pair, with, control);
@@ -91,8 +91,8 @@ pub fn run(args: IsolationArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn core(stand: &Stand, args: &IsolationArgs, rate: u32, whole: f64) -> anyhow::Result<Emulator> {
-    stand.core(&[
+fn core(rig: &Rig, args: &IsolationArgs, rate: u32, whole: f64) -> anyhow::Result<Emulator> {
+    rig.core(&[
         "--rate",
         &rate.to_string(),
         "--orders",
@@ -109,20 +109,20 @@ struct Visits {
 }
 
 impl Visits {
-    fn allow(stand: &Stand) -> anyhow::Result<Visits> {
-        let (address, key) = (stand.node.address(), stand.node.key());
+    fn allow(rig: &Rig) -> anyhow::Result<Visits> {
+        let (address, key) = (rig.node.address(), rig.node.key());
         let mut admin = Admin::connect(address, SessionId(1), key, ANSWER_TIME)?;
         let passes = Passes::issue(&mut admin)?;
         admin.close()?;
-        Ok(Visits { node: stand.node.address(), passes })
+        Ok(Visits { node: rig.node.address(), passes })
     }
 }
 
 const ANSWER_TIME: std::time::Duration = std::time::Duration::from_secs(5);
 
-fn measure(stand: &Stand, visits: &Visits, args: &IsolationArgs) -> anyhow::Result<Run> {
+fn measure(rig: &Rig, visits: &Visits, args: &IsolationArgs) -> anyhow::Result<Run> {
     let pests = Pests::at(visits.node, PartitionId(FIRST_SOURCE), &visits.passes);
-    let mut crowd = stand.clients(&[
+    let mut crowd = rig.clients(&[
         "--mix",
         GOOD,
         "--rows-min",
@@ -134,10 +134,10 @@ fn measure(stand: &Stand, visits: &Visits, args: &IsolationArgs) -> anyhow::Resu
         "--warm-up",
         &WARM_UP.to_string(),
     ])?;
-    let (rows, begun) = (stand.rows()?, Instant::now());
+    let (rows, begun) = (rig.rows()?, Instant::now());
     crowd.begin()?;
     let report = crowd.finish()?;
-    let (taken, span) = (stand.rows()? - rows, begun.elapsed());
+    let (taken, span) = (rig.rows()? - rows, begun.elapsed());
     let pests = pests.leave();
     ensure!(report["lost"] == 0, "good clients were lost: {}", report["lost_why"]);
     let delay = &class(&report, "all")["delay"];
@@ -145,9 +145,9 @@ fn measure(stand: &Stand, visits: &Visits, args: &IsolationArgs) -> anyhow::Resu
         p50: number(&delay["p50"]),
         p99: number(&delay["p99"]),
         taken_in_per_s: taken as f64 / span.as_secs_f64(),
-        resident: stand.node.resident_bytes()?,
-        anonymous: stand.node.anonymous_bytes()?,
-        store: stand.store_bytes()?,
+        resident: rig.node.resident_bytes()?,
+        anonymous: rig.node.anonymous_bytes()?,
+        store: rig.store_bytes()?,
         pests,
     })
 }

@@ -4,7 +4,7 @@
 //! Node, cores and clients are separate processes on one machine. A core reports whether it kept
 //! its schedule; a run in which it did not has figures but no verdict.
 //!
-//! - [`stand`]: these processes.
+//! - [`rig`]: these processes.
 //! - [`e2e`]: the delay from a change's creation to its clients, and the effect on it of waiting
 //!   for fuller pages.
 //! - [`net`]: batches of changes, compared with Tarantool and Redis.
@@ -22,10 +22,10 @@ mod isolation;
 mod net;
 mod parked;
 mod pests;
+mod rig;
 pub mod router;
 pub mod router_net;
 mod runaway;
-mod stand;
 pub mod store;
 #[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../../../crates/delivery/tests/support/mod.rs"]

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
-use super::stand::Stand;
+use super::rig::Rig;
 use crate::roundtrip::{WorkDir, median_with_interval, process_time};
 
 const ORDERS: u32 = 200_000;
@@ -77,7 +77,7 @@ pub fn run(args: NetArgs) -> anyhow::Result<()> {
     let in_range = args.seconds >= 1.0 && args.seconds <= 60.0 && args.rounds > 0;
     ensure!(in_range, "--seconds from 1 to 60, --rounds at least 1");
     let work = WorkDir::create(None)?;
-    let mut sides: Vec<Box<dyn Side>> = vec![Box::new(Weir { stand: Stand::start(1, 100)? })];
+    let mut sides: Vec<Box<dyn Side>> = vec![Box::new(Weir { rig: Rig::start(1, 100)? })];
     if let Some(script) = &args.tarantool {
         sides.push(Box::new(Tarantool::start(script, &work)?));
     }
@@ -140,7 +140,7 @@ pub fn run(args: NetArgs) -> anyhow::Result<()> {
 }
 
 struct Weir {
-    stand: Stand,
+    rig: Rig,
 }
 
 impl Side for Weir {
@@ -150,7 +150,7 @@ impl Side for Weir {
 
     fn turn(&mut self, span: Duration) -> anyhow::Result<Turn> {
         let whole = span + 2 * SETTLE + Duration::from_secs(1);
-        let mut core = self.stand.core(&[
+        let mut core = self.rig.core(&[
             // More than any node takes: the window is the limit.
             "--rate",
             "20000000",
@@ -168,12 +168,12 @@ impl Side for Weir {
         core.begin()?;
         std::thread::sleep(SETTLE);
         let time = || -> anyhow::Result<f64> {
-            let times = self.stand.node.thread_times()?;
+            let times = self.rig.node.thread_times()?;
             Ok(times.values().sum::<Duration>().as_secs_f64())
         };
-        let (rows, cpu, begun) = (self.stand.rows()?, time()?, Instant::now());
+        let (rows, cpu, begun) = (self.rig.rows()?, time()?, Instant::now());
         std::thread::sleep(span);
-        let (orders, cpu) = ((self.stand.rows()? - rows) as f64, time()? - cpu);
+        let (orders, cpu) = ((self.rig.rows()? - rows) as f64, time()? - cpu);
         Ok(Turn { orders, cpu, wall: begun.elapsed().as_secs_f64() })
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use weir_cli::endpoint::span;
 
-use super::stand::{Emulator, Stand, class, number, shares};
+use super::rig::{Emulator, Rig, class, number, shares};
 
 /// The goal: a share of one core for ten thousand waiting clients.
 const GOAL: f64 = 0.02;
@@ -35,7 +35,7 @@ pub struct ParkedArgs {
 
 /// A node with its clients, and a core that has not started yet.
 struct Held {
-    stand: Stand,
+    rig: Rig,
     core: Emulator,
     crowd: Emulator,
     /// The node's memory before its clients connected, in bytes.
@@ -127,13 +127,13 @@ fn largest_idle_share(nodes: &[Value]) -> f64 {
 impl Held {
     /// The growth of the node's memory per client, in bytes.
     fn bytes_each(&self, clients: u16) -> anyhow::Result<f64> {
-        let grown = self.stand.node.resident_bytes()?.saturating_sub(self.resident);
+        let grown = self.rig.node.resident_bytes()?.saturating_sub(self.resident);
         Ok(grown as f64 / f64::from(clients))
     }
 
     fn start(args: &ParkedArgs) -> anyhow::Result<Held> {
-        let stand = Stand::start(1, u32::from(args.clients) + 100)?;
-        let core = stand.core(&[
+        let rig = Rig::start(1, u32::from(args.clients) + 100)?;
+        let core = rig.core(&[
             "--rate",
             &args.rate.to_string(),
             "--orders",
@@ -143,11 +143,11 @@ impl Held {
             "--duration",
             &args.seconds.to_string(),
         ])?;
-        let resident = stand.node.resident_bytes()?;
-        let (times, begun) = (stand.node.thread_times()?, Instant::now());
+        let resident = rig.node.resident_bytes()?;
+        let (times, begun) = (rig.node.thread_times()?, Instant::now());
         std::thread::sleep(Duration::from_secs(2));
-        let before = shares(&stand.threads_since(&times)?, begun.elapsed());
-        let crowd = stand.clients(&[
+        let before = shares(&rig.threads_since(&times)?, begun.elapsed());
+        let crowd = rig.clients(&[
             "--mix",
             &format!("all:{}", args.clients),
             "--wait-max-us",
@@ -157,20 +157,20 @@ impl Held {
             "--duration",
             &(2.0 * args.seconds + 2.0).to_string(),
         ])?;
-        Ok(Held { stand, core, crowd, resident, before })
+        Ok(Held { rig, core, crowd, resident, before })
     }
 }
 
 /// Measures the nodes' threads for the given time, as shares of a core.
 fn look(held: &[Held], args: &ParkedArgs) -> anyhow::Result<Vec<Value>> {
     let before: anyhow::Result<Vec<_>> =
-        held.iter().map(|held| held.stand.node.thread_times()).collect();
+        held.iter().map(|held| held.rig.node.thread_times()).collect();
     let begun = Instant::now();
     std::thread::sleep(Duration::from_secs_f64(args.seconds));
     before?
         .iter()
         .zip(held)
-        .map(|(before, held)| Ok(shares(&held.stand.threads_since(before)?, begun.elapsed())))
+        .map(|(before, held)| Ok(shares(&held.rig.threads_since(before)?, begun.elapsed())))
         .collect()
 }
 

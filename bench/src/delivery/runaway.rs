@@ -12,7 +12,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use weir_cli::endpoint::span;
 
-use super::stand::{Emulator, Stand, class, number, shares};
+use super::rig::{Emulator, Rig, class, number, shares};
 
 /// The tolerated loss of ingest rate with too many readers.
 const GOAL_SHARE: f64 = 0.10;
@@ -46,12 +46,12 @@ pub fn run(args: RunawayArgs) -> anyhow::Result<()> {
     anyhow::ensure!(in_range, "--seconds from 1 to 600, --rate at least 1");
     let ends = (args.readers.first(), args.readers.last());
     anyhow::ensure!(args.readers.len() > 2 && ends.0 == ends.1, "--readers ends as it begins");
-    let stand = Stand::start(1, 1_000)?;
-    let mut core = start_core(&stand, &args)?;
+    let rig = Rig::start(1, 1_000)?;
+    let mut core = start_core(&rig, &args)?;
     core.begin()?;
     let mut phases = Vec::new();
     for count in &args.readers {
-        let phase = phase(&stand, &args, *count)?;
+        let phase = phase(&rig, &args, *count)?;
         tell(&phase);
         phases.push(phase);
     }
@@ -81,10 +81,10 @@ pub fn run(args: RunawayArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn start_core(stand: &Stand, args: &RunawayArgs) -> anyhow::Result<Emulator> {
+fn start_core(rig: &Rig, args: &RunawayArgs) -> anyhow::Result<Emulator> {
     let phases = args.readers.len() as f64;
     let whole = (args.seconds + WARM_UP + BETWEEN) * phases;
-    stand.core(&[
+    rig.core(&[
         "--rate",
         &args.rate.to_string(),
         "--orders",
@@ -94,8 +94,8 @@ fn start_core(stand: &Stand, args: &RunawayArgs) -> anyhow::Result<Emulator> {
     ])
 }
 
-fn phase(stand: &Stand, args: &RunawayArgs, count: u16) -> anyhow::Result<Value> {
-    let mut crowd = stand.clients(&[
+fn phase(rig: &Rig, args: &RunawayArgs, count: u16) -> anyhow::Result<Value> {
+    let mut crowd = rig.clients(&[
         "--mix",
         &format!("all:{count}"),
         "--rows-min",
@@ -107,11 +107,11 @@ fn phase(stand: &Stand, args: &RunawayArgs, count: u16) -> anyhow::Result<Value>
         "--warm-up",
         &WARM_UP.to_string(),
     ])?;
-    let (rows, threads, begun) = (stand.rows()?, stand.node.thread_times()?, Instant::now());
+    let (rows, threads, begun) = (rig.rows()?, rig.node.thread_times()?, Instant::now());
     crowd.begin()?;
     let report = crowd.finish()?;
-    let (taken, span) = (stand.rows()? - rows, begun.elapsed());
-    let threads = stand.threads_since(&threads)?;
+    let (taken, span) = (rig.rows()? - rows, begun.elapsed());
+    let threads = rig.threads_since(&threads)?;
     let all = class(&report, "all");
     Ok(json!({
         "readers": count,

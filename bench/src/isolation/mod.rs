@@ -11,11 +11,11 @@
 //!
 //! - [`party`]: the misbehaving sessions, in a separate process.
 //! - [`hostile`]: a thousand hostile connections.
-//! - [`stand`]: the nodes, the good sessions, one run.
+//! - [`rig`]: the nodes, the good sessions, one run.
 
 pub mod hostile;
 mod party;
-mod stand;
+mod rig;
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use weir_types::Durability;
 use crate::roundtrip::{Estimate, LargerPart, WorkDir, median_with_interval};
 
 pub use party::{PartyArgs, run_party};
-use stand::{Run, Setting, Stand};
+use rig::{Rig, Run, Setting};
 
 /// The limit of the good sessions' figures, as a multiple of their control.
 const GOAL: f64 = 1.10;
@@ -166,18 +166,18 @@ fn measure(scenario: &Scenario, args: &IsolationArgs, work: &WorkDir) -> anyhow:
         run: Duration::from_secs_f64(args.seconds),
         count: args.hostile,
     };
-    let mut stand = Stand::start(scenario.name, setting, work)?;
+    let mut rig = Rig::start(scenario.name, setting, work)?;
     let mut pairs = Pairs { with: Vec::new(), control: Vec::new() };
     let [with, control] = scenario.orders;
     for pair in 0..args.pairs {
         let seed = u64::from(pair) + 1;
         // The order alternates, so that neither side always follows the other.
         if pair % 2 == 0 {
-            pairs.with.push(stand.run(with, seed)?);
-            pairs.control.push(stand.run(control, seed)?);
+            pairs.with.push(rig.run(with, seed)?);
+            pairs.control.push(rig.run(control, seed)?);
         } else {
-            pairs.control.push(stand.run(control, seed)?);
-            pairs.with.push(stand.run(with, seed)?);
+            pairs.control.push(rig.run(control, seed)?);
+            pairs.with.push(rig.run(with, seed)?);
         }
     }
     Ok(pairs)

@@ -25,7 +25,7 @@ use weir_types::{AccountId, ClOrdId, InstrumentId, Price, Qty, SessionId, Side, 
 use weir_wire::Request;
 
 use super::hostile::{Cast, Crowd, Kind, ROUND};
-use super::stand::{
+use super::rig::{
     FIRST_INSTRUMENT, FLOODER, INSIDERS, INSTRUMENT_COUNT, MAKER, MIDDLE, TRADING, VICTIM, key_of,
 };
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use weir_types::{AnySide, InstrumentId, Nanos, Price, Qty, SessionId, Side};
-use weir_web::market::said::put_market;
+use weir_web::market::messages::put_market;
 use weir_wire::NodeMessage;
 use weir_wire::frame::{Framing, next_frame, put_frame};
 use weir_wire::market::{

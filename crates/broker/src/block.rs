@@ -7,7 +7,7 @@
 
 use weir_types::{Epoch, Nanos, Position};
 
-use crate::name::{MessageNo, Place, Source, Topic, TopicKind};
+use crate::name::{MessageNo, OriginMark, Source, Topic, TopicKind};
 
 /// The format version that is written, of spill files and of the table.
 pub const FORMAT_VERSION: u32 = 1;
@@ -182,8 +182,8 @@ pub struct PartHeader {
 pub struct StoredMessage<'a> {
     /// Its number.
     pub no: MessageNo,
-    /// Its place.
-    pub place: Place,
+    /// Its mark.
+    pub mark: OriginMark,
     /// The time at which it was published.
     pub at: Nanos,
     /// Its bytes.
@@ -207,9 +207,9 @@ pub(crate) fn put_message(out: &mut Vec<u8>, message: &StoredMessage<'_>) {
     out.resize(at + message_bytes(message.body.len()), 0);
     let bytes = &mut out[at..];
     put(bytes, 0, &message.no.0.to_le_bytes());
-    put(bytes, 8, &message.place.source.0.to_le_bytes());
-    put(bytes, 12, &message.place.epoch.0.to_le_bytes());
-    put(bytes, 16, &message.place.record.0.to_le_bytes());
+    put(bytes, 8, &message.mark.source.0.to_le_bytes());
+    put(bytes, 12, &message.mark.epoch.0.to_le_bytes());
+    put(bytes, 16, &message.mark.record.0.to_le_bytes());
     put(bytes, 24, &message.at.0.to_le_bytes());
     let len = u32::try_from(message.body.len()).expect("a body is at most 64 KiB");
     put(bytes, 32, &len.to_le_bytes());
@@ -288,12 +288,12 @@ pub fn message_at(part: &[u8], at: usize) -> Option<StoredMessage<'_>> {
     let head = part.get(at..at + MESSAGE_HEADER)?;
     let len = usize::try_from(u32_at(head, 32)).ok()?;
     let body = part.get(at + MESSAGE_HEADER..at + MESSAGE_HEADER + len)?;
-    let place = Place {
+    let mark = OriginMark {
         source: Source(u32_at(head, 8)),
         epoch: Epoch(u32_at(head, 12)),
         record: Position(u64_at(head, 16)),
     };
-    Some(StoredMessage { no: MessageNo(u64_at(head, 0)), place, at: Nanos(u64_at(head, 24)), body })
+    Some(StoredMessage { no: MessageNo(u64_at(head, 0)), mark, at: Nanos(u64_at(head, 24)), body })
 }
 
 /// Returns the parts of a block's body with their offsets in it; `None` if their number differs

@@ -19,7 +19,7 @@ use weir_types::{Durability, Nanos};
 
 use crate::config::{Config, MESSAGE_BYTES_MAX, OnFull};
 use crate::error::{BrokerError, EvictReason, PublishRefusal};
-use crate::name::{MessageNo, Name, Place, Source, Topic};
+use crate::name::{MessageNo, Name, OriginMark, Source, Topic};
 use crate::plant::{self, Plant};
 use crate::saver::Saver;
 use crate::spill::Spill;
@@ -32,7 +32,7 @@ use crate::topic::{MESSAGE_OVERHEAD, TopicState};
 pub enum PublishOutcome {
     /// It has this number; it is acknowledged when [`Broker::acknowledged`] reaches it.
     Taken(MessageNo),
-    /// Its place was published before; that message is acknowledged when this number is reached.
+    /// Its mark was published before; that message is acknowledged when this number is reached.
     Repeated(MessageNo),
     /// The topic has no subscription: there is nothing to keep.
     Unwanted,
@@ -60,7 +60,7 @@ pub enum Notice {
 pub struct Counters {
     /// Messages taken from producers.
     pub published: u64,
-    /// Messages whose place had been published before.
+    /// Messages whose mark had been published before.
     pub repeated: u64,
     /// Messages of topics without a subscription.
     pub unwanted: u64,
@@ -170,15 +170,15 @@ impl<D: Disk> Broker<D> {
     /// Takes a message from a producer. Never waits.
     ///
     /// # Errors
-    /// If the message or its place is invalid, or there is no room: nothing was changed then.
+    /// If the message or its mark is invalid, or there is no room: nothing was changed then.
     pub fn publish(
         &mut self,
         topic: Topic,
-        place: Place,
+        mark: OriginMark,
         body: &[u8],
         now: Nanos,
     ) -> Result<PublishOutcome, PublishRefusal> {
-        let published = self.take(topic, place, body, now);
+        let published = self.take(topic, mark, body, now);
         match published {
             Ok(PublishOutcome::Taken(_)) => self.counters.published += 1,
             Ok(PublishOutcome::Repeated(_)) => self.counters.repeated += 1,
@@ -191,7 +191,7 @@ impl<D: Disk> Broker<D> {
     fn take(
         &mut self,
         topic: Topic,
-        place: Place,
+        mark: OriginMark,
         body: &[u8],
         now: Nanos,
     ) -> Result<PublishOutcome, PublishRefusal> {
@@ -207,11 +207,11 @@ impl<D: Disk> Broker<D> {
             let change = state.ending_change();
             return Ok(self.take_for_nobody(change));
         }
-        if let Some(last) = state.places.of(place.source) {
-            if place.epoch < last.epoch {
+        if let Some(last) = state.marks.of(mark.source) {
+            if mark.epoch < last.epoch {
                 return Err(PublishRefusal::EpochBack { last });
             }
-            if !place.follows(&last) {
+            if !mark.follows(&last) {
                 return Ok(PublishOutcome::Repeated(self.last));
             }
         }
@@ -224,8 +224,8 @@ impl<D: Disk> Broker<D> {
         }
         self.last = MessageNo(self.last.0 + 1);
         let (no, at, index) = (self.last, self.now, state.total);
-        state.places.advance(place);
-        self.memory_bytes += state.push(no, place, at, body);
+        state.marks.advance(mark);
+        self.memory_bytes += state.push(no, mark, at, body);
         self.memory_messages += 1;
         self.arrivals.push_back(Arrival { no, topic, index, at });
         if self.config.durability == Durability::Memory {
@@ -419,11 +419,11 @@ impl<D: Disk> Broker<D> {
         self.disk.wait();
     }
 
-    /// Returns the newest place of a source in a topic: its producer goes on from there after a
+    /// Returns the newest mark of a source in a topic: its producer goes on from there after a
     /// restart.
     #[must_use]
-    pub fn last_place(&self, topic: Topic, source: Source) -> Option<Place> {
-        self.topics.get(&topic)?.places.of(source)
+    pub fn last_mark(&self, topic: Topic, source: Source) -> Option<OriginMark> {
+        self.topics.get(&topic)?.marks.of(source)
     }
 
     /// True when a subscription may want a topic's messages: a live one, or one whose end is not

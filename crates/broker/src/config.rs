@@ -5,7 +5,7 @@
 
 use weir_types::{Durability, Nanos};
 
-use crate::name::Places;
+use crate::name::OriginMarks;
 
 /// The most bytes of one message's body.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -36,9 +36,9 @@ pub struct Terms {
     pub quota: Option<Quota>,
     /// The time without an attached client after which it expires; none for the configuration's.
     pub expire_after: Option<Nanos>,
-    /// The last place of each source that it does not want: messages up to there that a producer
+    /// The last mark of each source that it does not want: messages up to there that a producer
     /// repeats after a restart are not for it.
-    pub after: Places,
+    pub after: OriginMarks,
 }
 
 /// The behaviour when neither memory nor disk has room for messages that were not taken.

@@ -10,7 +10,7 @@ use weir_types::Nanos;
 use crate::block::open_part;
 use crate::broker::Broker;
 use crate::error::SubscriptionError;
-use crate::name::{MessageNo, Name, Place, Places, Topic};
+use crate::name::{MessageNo, Name, OriginMark, OriginMarks, Topic};
 use crate::subscription::{LoadedPart, Queue};
 use crate::topic::{Extent, TopicState};
 
@@ -28,8 +28,8 @@ pub struct AttachOutcome {
     pub attachment: Attachment,
     /// The last message taken: all up to this one are taken.
     pub acked: MessageNo,
-    /// The last place of each source that was taken: the client knows messages up to there already.
-    pub taken: Places,
+    /// The last mark of each source that was taken: the client knows messages up to there already.
+    pub taken: OriginMarks,
     /// True when messages may be missing, because an earlier run at a lower level did not end by
     /// closing.
     pub may_have_lost: bool,
@@ -40,9 +40,9 @@ pub struct AttachOutcome {
 pub struct Delivery<'a> {
     /// Its number.
     pub no: MessageNo,
-    /// Its place, by which a client recognises a message that it has seen, also across a crash of
+    /// Its mark, by which a client recognises a message that it has seen, also across a crash of
     /// the broker.
-    pub place: Place,
+    pub mark: OriginMark,
     /// The time at which it was published.
     pub at: Nanos,
     /// True when it was delivered before in this run.
@@ -273,10 +273,10 @@ fn hand_over_resident(
     let (mut count, mut bytes) = (0, 0);
     while count < max && bytes < bytes_max {
         let Some(message) = state.resident(queue.cursor) else { break };
-        let &crate::topic::Message { no, place, at, bytes_before, ref body } = message;
+        let &crate::topic::Message { no, mark, at, bytes_before, ref body } = message;
         let len = body.len() as u64;
-        let is_again = queue.deliver(no, place, bytes_before + len);
-        deliver(Delivery { no, place, at, is_again, body });
+        let is_again = queue.deliver(no, mark, bytes_before + len);
+        deliver(Delivery { no, mark, at, is_again, body });
         (count, bytes) = (count + 1, bytes + len);
     }
     assert!(count > 0, "a message is in memory");
@@ -288,9 +288,9 @@ fn hand_over_loaded(queue: &mut Queue, deliver: &mut impl FnMut(Delivery<'_>)) -
     let mut loaded = queue.loaded.take().expect("it was read");
     let (message, bytes_before) = loaded.message(queue.cursor);
     let len = message.body.len() as u64;
-    let is_again = queue.deliver(message.no, message.place, bytes_before + len);
-    let crate::block::StoredMessage { no, place, at, body } = message;
-    deliver(Delivery { no, place, at, is_again, body });
+    let is_again = queue.deliver(message.no, message.mark, bytes_before + len);
+    let crate::block::StoredMessage { no, mark, at, body } = message;
+    deliver(Delivery { no, mark, at, is_again, body });
     queue.loaded = Some(loaded);
     len
 }

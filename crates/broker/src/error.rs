@@ -2,13 +2,13 @@
 //!
 //! A [`BrokerError`] means that the broker does not open or has stopped; a [`PublishRefusal`]
 //! message stays with its producer; a [`SubscriptionError`] refuses one operation. An evicted or
-//! expired subscription's error has the places to go on from.
+//! expired subscription's error has the marks to go on from.
 
 use thiserror::Error;
 use weir_io::DiskError;
 use weir_types::Durability;
 
-use crate::name::{MessageNo, Name, Place, Places};
+use crate::name::{MessageNo, Name, OriginMark, OriginMarks};
 
 /// The reason that a broker cannot be opened or has stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -54,8 +54,8 @@ pub enum PublishRefusal {
     /// The source published in a later epoch before.
     #[error("the source's epoch went back: {last:?} was published before")]
     EpochBack {
-        /// The newest place of the source.
-        last: Place,
+        /// The newest mark of the source.
+        last: OriginMark,
     },
     /// Memory is full of messages that are neither taken nor written.
     #[error("memory is full of messages that wait for the disk")]
@@ -139,23 +139,23 @@ pub enum SubscriptionError {
         /// The limit.
         max: usize,
     },
-    /// It was evicted: its messages not taken are lost here. The places tell from where to go on.
+    /// It was evicted: its messages not taken are lost here. The marks tell from where to go on.
     #[error("{name} was evicted: {reason:?}; it had taken all up to {taken:?}")]
     Evicted {
         /// The subscription.
         name: Name,
         /// The reason.
         reason: EvictReason,
-        /// The last place of each source that it took: the token to come back with.
-        taken: Places,
+        /// The last mark of each source that it took: the token to come back with.
+        taken: OriginMarks,
     },
     /// No client had attached to it for too long.
     #[error("{name} expired; it had taken all up to {taken:?}")]
     Expired {
         /// The subscription.
         name: Name,
-        /// The last place of each source that it took.
-        taken: Places,
+        /// The last mark of each source that it took.
+        taken: OriginMarks,
     },
     /// The acknowledgement is of a message that was not delivered in this attachment.
     #[error("{acked:?} was not delivered: the last one was {delivered:?}")]

@@ -7,12 +7,12 @@
 //! removed.
 //!
 //! A producer never waits for a subscriber, nor one subscriber for another: a subscriber that is
-//! too far behind is evicted and gets the places to go on from. The crate has no socket, thread or
+//! too far behind is evicted and gets the marks to go on from. The crate has no socket, thread or
 //! clock.
 //!
 //! * [`Broker`]: publish, subscribe, the duty cycle.
 //! * [`Config`], [`Quota`]: limits.
-//! * [`Topic`], [`Place`], [`MessageNo`], [`Places`]: names and numbers.
+//! * [`Topic`], [`OriginMark`], [`MessageNo`], [`OriginMarks`]: names and numbers.
 //! * `block`, `table`: the file formats, specified in docs/protocols/broker-format.md.
 
 mod block;
@@ -36,7 +36,9 @@ pub use broker::{Broker, Counters, Holdings, Notice, PublishOutcome};
 pub use config::{Config, MESSAGE_BYTES_MAX, OnFull, Quota, Terms};
 pub use deliver::{AttachOutcome, Attachment, Delivery};
 pub use error::{BrokerError, EvictReason, OpenReport, PublishRefusal, SubscriptionError};
-pub use name::{MessageNo, NAME_BYTES_MAX, Name, Place, Places, Source, Topic, TopicKind};
+pub use name::{
+    MessageNo, NAME_BYTES_MAX, Name, OriginMark, OriginMarks, Source, Topic, TopicKind,
+};
 pub use saver::Change;
 pub use subscription::{Lag, ListedSubscription};
 pub use table::{ATTACHED, Row, RowKind, Status, TOKEN_BYTES_MAX, Table, TableFault};

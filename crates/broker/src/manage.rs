@@ -46,8 +46,8 @@ impl<D: Disk> Broker<D> {
         self.may_create(name)?;
         let state = self.topics.entry(topic).or_default();
         if !state.is_wanted() {
-            terms.after.as_slice().iter().for_each(|place| {
-                state.places.advance(*place);
+            terms.after.as_slice().iter().for_each(|mark| {
+                state.marks.advance(*mark);
             });
         }
         let mut queue = Queue::new(topic, self.last, terms.after.clone());
@@ -235,11 +235,11 @@ impl<D: Disk> Broker<D> {
         };
         let (topic, from) = (queue.topic, queue.acked_index);
         let state = &self.topics[&topic];
-        let (to, bytes, places) = (state.total, state.total_bytes, state.places.clone());
+        let (to, bytes, marks) = (state.total, state.total_bytes, state.marks.clone());
         let queue = self.at_mut(id).queue_mut().expect("it is one");
         queue.acked = last;
-        places.as_slice().iter().for_each(|place| {
-            queue.taken.advance(*place);
+        marks.as_slice().iter().for_each(|mark| {
+            queue.taken.advance(*mark);
         });
         queue.put_at(to, bytes);
         self.topics.get_mut(&topic).expect("its topic is there").advance(from, to);

@@ -1,7 +1,7 @@
 //! Names and numbers of topics, messages and subscriptions.
 //!
-//! A place identifies a message at its source, a number identifies it in the broker. Numbers are
-//! never reused, also across runs; the places of a source in a topic only rise.
+//! A mark identifies a message at its source, a number identifies it in the broker. Numbers are
+//! never reused, also across runs; the marks of a source in a topic only rise.
 
 use core::fmt;
 
@@ -67,9 +67,10 @@ impl MessageNo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source(pub u32);
 
-/// The origin of a message, which distinguishes repeated messages from new ones at both ends.
+/// The mark that a message has from its origin: it distinguishes repeated messages from new ones at
+/// both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct OriginMark {
     /// The source.
     pub source: Source,
     /// The source's epoch.
@@ -78,55 +79,55 @@ pub struct Place {
     pub record: Position,
 }
 
-impl Place {
-    /// True when a message of this place comes after one of the other, of the same source.
+impl OriginMark {
+    /// True when a message of this mark comes after one of the other, of the same source.
     #[must_use]
-    pub fn follows(&self, other: &Place) -> bool {
+    pub fn follows(&self, other: &OriginMark) -> bool {
         (self.epoch, self.record) > (other.epoch, other.record)
     }
 }
 
-/// The newest place of each source, sorted by source: the messages that a client has seen or taken.
+/// The newest mark of each source, sorted by source: the messages that a client has seen or taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places(Vec<Place>);
+pub struct OriginMarks(Vec<OriginMark>);
 
-impl Places {
-    /// Records a place; false if it or a later one of its source was recorded before.
-    pub fn advance(&mut self, place: Place) -> bool {
-        match self.0.binary_search_by_key(&place.source, |known| known.source) {
-            Ok(at) if place.follows(&self.0[at]) => {
-                self.0[at] = place;
+impl OriginMarks {
+    /// Records a mark; false if it or a later one of its source was recorded before.
+    pub fn advance(&mut self, mark: OriginMark) -> bool {
+        match self.0.binary_search_by_key(&mark.source, |known| known.source) {
+            Ok(at) if mark.follows(&self.0[at]) => {
+                self.0[at] = mark;
                 true
             }
             Ok(_) => false,
             Err(at) => {
-                self.0.insert(at, place);
+                self.0.insert(at, mark);
                 true
             }
         }
     }
 
-    /// Returns the newest place of a source.
+    /// Returns the newest mark of a source.
     #[must_use]
-    pub fn of(&self, source: Source) -> Option<Place> {
+    pub fn of(&self, source: Source) -> Option<OriginMark> {
         let at = self.0.binary_search_by_key(&source, |known| known.source).ok()?;
         Some(self.0[at])
     }
 
-    /// Keeps the older place of each source, and none of a source that one of the two lacks.
-    pub(crate) fn keep_common(&mut self, other: &Places) {
-        self.0.retain_mut(|place| {
-            let Some(theirs) = other.of(place.source) else { return false };
-            if place.follows(&theirs) {
-                *place = theirs;
+    /// Keeps the older mark of each source, and none of a source that one of the two lacks.
+    pub(crate) fn keep_common(&mut self, other: &OriginMarks) {
+        self.0.retain_mut(|mark| {
+            let Some(theirs) = other.of(mark.source) else { return false };
+            if mark.follows(&theirs) {
+                *mark = theirs;
             }
             true
         });
     }
 
-    /// Returns all places, sorted by source.
+    /// Returns all marks, sorted by source.
     #[must_use]
-    pub fn as_slice(&self) -> &[Place] {
+    pub fn as_slice(&self) -> &[OriginMark] {
         &self.0
     }
 }
@@ -170,20 +171,20 @@ impl fmt::Debug for Name {
 mod tests {
     use super::*;
 
-    fn place(source: u32, epoch: u32, record: u64) -> Place {
-        Place { source: Source(source), epoch: Epoch(epoch), record: Position(record) }
+    fn mark(source: u32, epoch: u32, record: u64) -> OriginMark {
+        OriginMark { source: Source(source), epoch: Epoch(epoch), record: Position(record) }
     }
 
     #[test]
-    fn a_place_is_new_once_by_source_epoch_and_record() {
-        let mut seen = Places::default();
-        assert!(seen.advance(place(2, 1, 5)));
-        assert!(seen.advance(place(1, 1, 9)));
-        assert!(!seen.advance(place(2, 1, 5)));
-        assert!(!seen.advance(place(2, 1, 4)));
-        assert!(seen.advance(place(2, 2, 1)), "a later epoch begins its records anew");
-        assert!(!seen.advance(place(2, 1, 6)), "an epoch that is over says nothing new");
-        assert_eq!(seen.as_slice(), [place(1, 1, 9), place(2, 2, 1)]);
+    fn a_mark_is_new_once_by_source_epoch_and_record() {
+        let mut seen = OriginMarks::default();
+        assert!(seen.advance(mark(2, 1, 5)));
+        assert!(seen.advance(mark(1, 1, 9)));
+        assert!(!seen.advance(mark(2, 1, 5)));
+        assert!(!seen.advance(mark(2, 1, 4)));
+        assert!(seen.advance(mark(2, 2, 1)), "a later epoch begins its records anew");
+        assert!(!seen.advance(mark(2, 1, 6)), "an epoch that is over says nothing new");
+        assert_eq!(seen.as_slice(), [mark(1, 1, 9), mark(2, 2, 1)]);
     }
 
     #[test]

@@ -189,7 +189,7 @@ impl<D: Disk> Broker<D> {
         }
         for topic in floors.into_keys() {
             self.note_floor(topic);
-            self.note_places(topic)?;
+            self.note_marks(topic)?;
         }
         for id in 0..self.subscriptions.len() {
             self.place_queue(id)?;
@@ -197,7 +197,7 @@ impl<D: Disk> Broker<D> {
         Ok(())
     }
 
-    /// Records the places that every subscription of a topic has taken: their messages may be
+    /// Records the marks that every subscription of a topic has taken: their messages may be
     /// repeated.
     fn note_floor(&mut self, topic: Topic) {
         let queues = self.subscriptions.iter().flatten().filter_map(Subscription::live_queue);
@@ -206,18 +206,18 @@ impl<D: Disk> Broker<D> {
         if !plant::is(Plant::FloorOfTheFirst) {
             taken.for_each(|other| floor.keep_common(other));
         }
-        self.topics.get_mut(&topic).expect("it is there").places = floor;
+        self.topics.get_mut(&topic).expect("it is there").marks = floor;
     }
 
-    /// Records the newest place of each source with a message on disk.
-    fn note_places(&mut self, topic: Topic) -> Result<(), BrokerError> {
+    /// Records the newest mark of each source with a message on disk.
+    fn note_marks(&mut self, topic: Topic) -> Result<(), BrokerError> {
         let extents: Vec<Extent> = self.topics[&topic].extents.iter().copied().collect();
         for extent in extents {
             let (bytes, starts) = self.read_sound(&extent)?;
             let state = self.topics.get_mut(&topic).expect("it is there");
             for at in starts {
                 let message = message_at(&bytes, at as usize).expect("the part is sound");
-                state.places.advance(message.place);
+                state.marks.advance(message.mark);
             }
         }
         Ok(())

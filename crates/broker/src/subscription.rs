@@ -9,7 +9,7 @@ use weir_types::Nanos;
 
 use crate::block::{PartHeader, StoredMessage, message_at};
 use crate::config::Quota;
-use crate::name::{MessageNo, Name, Place, Places, Topic};
+use crate::name::{MessageNo, Name, OriginMark, OriginMarks, Topic};
 use crate::plant::{self, Plant};
 use crate::table::{ATTACHED, Row, RowKind, Status};
 
@@ -17,7 +17,7 @@ use crate::table::{ATTACHED, Row, RowKind, Status};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeliveredMessage {
     no: MessageNo,
-    place: Place,
+    mark: OriginMark,
     bytes_end: u64,
 }
 
@@ -70,7 +70,7 @@ impl LoadedPart {
 pub(crate) struct Queue {
     pub(crate) topic: Topic,
     pub(crate) acked: MessageNo,
-    pub(crate) taken: Places,
+    pub(crate) taken: OriginMarks,
     /// The first index that is not taken, and the bytes of all bodies before it.
     pub(crate) acked_index: u64,
     pub(crate) acked_bytes: u64,
@@ -83,7 +83,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(topic: Topic, acked: MessageNo, taken: Places) -> Queue {
+    pub(crate) fn new(topic: Topic, acked: MessageNo, taken: OriginMarks) -> Queue {
         Queue {
             topic,
             acked,
@@ -103,8 +103,8 @@ impl Queue {
     }
 
     /// Records a delivery; returns true if the message was delivered before in this run.
-    pub(crate) fn deliver(&mut self, no: MessageNo, place: Place, bytes_end: u64) -> bool {
-        self.window.push_back(DeliveredMessage { no, place, bytes_end });
+    pub(crate) fn deliver(&mut self, no: MessageNo, mark: OriginMark, bytes_end: u64) -> bool {
+        self.window.push_back(DeliveredMessage { no, mark, bytes_end });
         self.cursor += 1;
         let is_again = self.cursor <= self.delivered_end;
         self.delivered_end = self.delivered_end.max(self.cursor);
@@ -124,7 +124,7 @@ impl Queue {
         {
             self.acked = delivered.no;
             self.acked_bytes = delivered.bytes_end;
-            self.taken.advance(delivered.place);
+            self.taken.advance(delivered.mark);
             self.window.pop_front();
             count += 1;
         }

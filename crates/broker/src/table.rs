@@ -9,7 +9,9 @@ use weir_types::{Durability, Epoch, Nanos, Position};
 use crate::block::{FORMAT_VERSION, NUMBER_MAX, put, u32_at, u64_at};
 use crate::config::Quota;
 use crate::error::EvictReason;
-use crate::name::{MessageNo, NAME_BYTES_MAX, Name, Place, Places, Source, Topic, TopicKind};
+use crate::name::{
+    MessageNo, NAME_BYTES_MAX, Name, OriginMark, OriginMarks, Source, Topic, TopicKind,
+};
 
 /// The files of the two slots.
 pub(crate) const SLOTS: [&str; 2] = ["subscriptions-0.wtable", "subscriptions-1.wtable"];
@@ -34,8 +36,8 @@ pub enum RowKind {
         topic: Topic,
         /// The last message taken: all up to this one are taken.
         acked: MessageNo,
-        /// The last place of each source that was taken.
-        taken: Places,
+        /// The last mark of each source that was taken.
+        taken: OriginMarks,
     },
     /// State: a token that names the client's position in it.
     Token(Vec<u8>),
@@ -238,13 +240,13 @@ fn encode_row(row: &Row, out: &mut Vec<u8>) {
             out.push(topic.kind as u8);
             out.extend_from_slice(&topic.key.to_le_bytes());
             out.extend_from_slice(&acked.0.to_le_bytes());
-            let places = taken.as_slice();
-            let len = u32::try_from(places.len()).expect("there are fewer than 2^32 sources");
+            let marks = taken.as_slice();
+            let len = u32::try_from(marks.len()).expect("there are fewer than 2^32 sources");
             out.extend_from_slice(&len.to_le_bytes());
-            for place in places {
-                out.extend_from_slice(&place.source.0.to_le_bytes());
-                out.extend_from_slice(&place.epoch.0.to_le_bytes());
-                out.extend_from_slice(&place.record.0.to_le_bytes());
+            for mark in marks {
+                out.extend_from_slice(&mark.source.0.to_le_bytes());
+                out.extend_from_slice(&mark.epoch.0.to_le_bytes());
+                out.extend_from_slice(&mark.record.0.to_le_bytes());
             }
         }
     }
@@ -312,17 +314,18 @@ fn decode_queue(reader: &mut Reader<'_>) -> Option<RowKind> {
     let kind = TopicKind::from_code(reader.u8()?)?;
     let topic = Topic { kind, key: reader.u32()? };
     let acked = MessageNo(reader.u64()?);
-    let mut taken = Places::default();
+    let mut taken = OriginMarks::default();
     let count = reader.u32()?;
     let mut before = None;
     for _ in 0..count {
         let source = Source(reader.u32()?);
-        let place = Place { source, epoch: Epoch(reader.u32()?), record: Position(reader.u64()?) };
+        let mark =
+            OriginMark { source, epoch: Epoch(reader.u32()?), record: Position(reader.u64()?) };
         if before.is_some_and(|before| before >= source) {
             return None;
         }
         before = Some(source);
-        taken.advance(place);
+        taken.advance(mark);
     }
     Some(RowKind::Queue { topic, acked, taken })
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use weir_types::Nanos;
 
 use crate::block::PartHeader;
-use crate::name::{MessageNo, Place, Places};
+use crate::name::{MessageNo, OriginMark, OriginMarks};
 use crate::plant::{self, Plant};
 
 /// Bytes that a message takes in memory besides its body: its own record, its entries in the
@@ -20,7 +20,7 @@ pub(crate) const MESSAGE_OVERHEAD: u64 = 160;
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) no: MessageNo,
-    pub(crate) place: Place,
+    pub(crate) mark: OriginMark,
     pub(crate) at: Nanos,
     pub(crate) bytes_before: u64,
     pub(crate) body: Box<[u8]>,
@@ -64,7 +64,7 @@ pub(crate) struct TopicState {
     ending: Vec<(u64, u64)>,
     /// Live subscriptions without an attached client.
     pub(crate) away: u32,
-    pub(crate) places: Places,
+    pub(crate) marks: OriginMarks,
 }
 
 impl TopicState {
@@ -122,11 +122,11 @@ impl TopicState {
     }
 
     /// Appends a message; returns the bytes that it takes in memory.
-    pub(crate) fn push(&mut self, no: MessageNo, place: Place, at: Nanos, body: &[u8]) -> u64 {
+    pub(crate) fn push(&mut self, no: MessageNo, mark: OriginMark, at: Nanos, body: &[u8]) -> u64 {
         if self.resident.is_empty() {
             self.resident_first = self.total;
         }
-        let message = Message { no, place, at, bytes_before: self.total_bytes, body: body.into() };
+        let message = Message { no, mark, at, bytes_before: self.total_bytes, body: body.into() };
         let memory = message.memory();
         self.total += 1;
         self.total_bytes += body.len() as u64;

@@ -537,7 +537,7 @@ impl<D: Disk> Broker<D> {
 
 impl<'a> From<&'a Message> for StoredMessage<'a> {
     fn from(message: &'a Message) -> StoredMessage<'a> {
-        let Message { no, place, at, .. } = *message;
-        StoredMessage { no, place, at, body: &message.body }
+        let Message { no, mark, at, .. } = *message;
+        StoredMessage { no, mark, at, body: &message.body }
     }
 }

@@ -5,7 +5,7 @@
 
 mod support;
 
-use support::{body, config, name, place, settle, topic};
+use support::{body, config, mark, name, settle, topic};
 use weir_broker::{
     Attachment, Broker, BrokerError, Config, Durability, EvictReason, MessageNo, Notice, OnFull,
     PublishOutcome, PublishRefusal, Quota, SubscriptionError, Terms,
@@ -28,7 +28,7 @@ fn make(broker: &mut Broker<SimDisk>, number: u64, quota: Option<Quota>) {
 }
 
 fn publish(broker: &mut Broker<SimDisk>, record: u64, now: u64) -> MessageNo {
-    let at = place(1, record);
+    let at = mark(1, record);
     match broker.publish(topic(1), at, &body(topic(1), at), Nanos(now)).unwrap() {
         PublishOutcome::Taken(no) => no,
         other => panic!("{other:?}"),
@@ -43,8 +43,8 @@ fn attach(broker: &mut Broker<SimDisk>, number: u64) -> Attachment {
 fn take(broker: &mut Broker<SimDisk>, hold: Attachment, max: usize) -> Vec<u64> {
     let (mut records, mut last) = (Vec::new(), MessageNo::NONE);
     let count = broker.take_messages(hold, max, |delivery| {
-        assert_eq!(delivery.body, body(topic(1), delivery.place));
-        records.push(delivery.place.record.0);
+        assert_eq!(delivery.body, body(topic(1), delivery.mark));
+        records.push(delivery.mark.record.0);
         last = delivery.no;
     });
     assert_eq!(count, Ok(records.len()));
@@ -142,7 +142,7 @@ fn a_soak_with_one_that_takes_little_fills_no_disk() {
     for record in 1..=30_000_u64 {
         let _no = publish(&mut broker, record, record);
         if record % 100 == 0 {
-            let taken = broker.publish(topic(2), place(1, record), &[5; 8], Nanos(record));
+            let taken = broker.publish(topic(2), mark(1, record), &[5; 8], Nanos(record));
             assert!(matches!(taken, Ok(PublishOutcome::Taken(_))));
             rare += 1;
         }
@@ -172,7 +172,7 @@ fn an_operator_has_files_emptied_that_hold_little_and_nothing_is_lost() {
         let _no = publish(&mut broker, record, record);
         // One in twenty is of a topic that no client takes for now.
         if record % 20 == 0 {
-            let at = place(2, record);
+            let at = mark(2, record);
             let taken = broker.publish(topic(2), at, &body(topic(2), at), Nanos(record));
             assert!(matches!(taken, Ok(PublishOutcome::Taken(_))));
         }
@@ -202,8 +202,8 @@ fn an_operator_has_files_emptied_that_hold_little_and_nothing_is_lost() {
     loop {
         let mut last = MessageNo::NONE;
         let taken = broker.take_messages(hold, 64, |delivery| {
-            assert_eq!(delivery.body, body(topic(2), delivery.place));
-            records.push(delivery.place.record.0);
+            assert_eq!(delivery.body, body(topic(2), delivery.mark));
+            records.push(delivery.mark.record.0);
             last = delivery.no;
         });
         if taken == Ok(0) {
@@ -215,7 +215,7 @@ fn an_operator_has_files_emptied_that_hold_little_and_nothing_is_lost() {
 }
 
 #[test]
-fn past_its_quota_a_subscription_is_evicted_with_the_places_to_come_back_with() {
+fn past_its_quota_a_subscription_is_evicted_with_the_marks_to_come_back_with() {
     let quota = |bytes, messages, age| Quota {
         bytes_max: bytes,
         messages_max: messages,
@@ -247,7 +247,7 @@ fn past_its_quota_a_subscription_is_evicted_with_the_places_to_come_back_with() 
         let (mut broker, _) = Broker::open(config(Durability::Disk), again, Nanos(80)).unwrap();
         match broker.attach(&name(1), Nanos(80)) {
             Err(SubscriptionError::Evicted { reason: told, taken, .. }) => {
-                assert_eq!((told, taken.as_slice()), (reason, &[place(1, 1)][..]));
+                assert_eq!((told, taken.as_slice()), (reason, &[mark(1, 1)][..]));
             }
             other => panic!("{other:?}"),
         }
@@ -293,7 +293,7 @@ fn a_full_disk_evicts_or_refuses_as_configured_and_nobody_else_notices() {
         disk.set_faults(SimFaults { full_from: Some(0), ..SimFaults::default() });
         let mut refused = 0;
         for record in 1..=500 {
-            let at = place(1, record);
+            let at = mark(1, record);
             match broker.publish(topic(1), at, &body(topic(1), at), Nanos(record)) {
                 Ok(PublishOutcome::Taken(_)) => {
                     assert_eq!(take(&mut broker, hold, 5), [record], "who is there goes on");
@@ -328,7 +328,7 @@ fn a_failed_write_or_sync_stops_the_broker_and_nothing_more_is_acknowledged() {
         let failed = settle(&mut broker, 20).unwrap_err();
         assert!(matches!(failed, BrokerError::Disk(_)));
         assert_eq!((broker.do_work(Nanos(30)), broker.acknowledged()), (Err(failed), before));
-        let at = place(1, 3);
+        let at = mark(1, 3);
         assert_eq!(broker.publish(topic(1), at, b"x", Nanos(30)), Err(PublishRefusal::Stopped));
         let again = disk.after_process_crash();
         let (mut broker, _) = Broker::open(config(Durability::Disk), again, Nanos(40)).unwrap();
@@ -361,20 +361,20 @@ fn a_bit_flipped_in_what_was_synced_is_refused_with_file_and_offset() {
 }
 
 #[test]
-fn repeated_places_are_taken_once_and_epochs_do_not_go_back() {
+fn repeated_marks_are_taken_once_and_epochs_do_not_go_back() {
     let (mut broker, _disk) = open(&config(Durability::Disk));
     make(&mut broker, 1, None);
     let no = publish(&mut broker, 5, 1);
-    let repeated = broker.publish(topic(1), place(1, 5), b"", Nanos(2));
+    let repeated = broker.publish(topic(1), mark(1, 5), b"", Nanos(2));
     assert_eq!(repeated, Ok(PublishOutcome::Repeated(no)));
-    let mut next = place(1, 1);
+    let mut next = mark(1, 1);
     next.epoch = Epoch(2);
     assert!(matches!(broker.publish(topic(1), next, b"", Nanos(2)), Ok(PublishOutcome::Taken(_))));
-    let back = broker.publish(topic(1), place(1, 9), b"", Nanos(2));
+    let back = broker.publish(topic(1), mark(1, 9), b"", Nanos(2));
     assert_eq!(back, Err(PublishRefusal::EpochBack { last: next }));
-    let long = broker.publish(topic(1), place(2, 1), &[0; 70_000], Nanos(2));
+    let long = broker.publish(topic(1), mark(2, 1), &[0; 70_000], Nanos(2));
     assert_eq!(long, Err(PublishRefusal::TooLong { bytes: 70_000, max: 65_536 }));
-    let unwanted = broker.publish(topic(9), place(1, 1), b"", Nanos(2));
+    let unwanted = broker.publish(topic(9), mark(1, 1), b"", Nanos(2));
     assert_eq!(unwanted, Ok(PublishOutcome::Unwanted));
     let counters = broker.counters();
     assert_eq!((counters.repeated, counters.refused, counters.unwanted), (1, 2, 1));
@@ -434,7 +434,7 @@ fn what_was_not_acknowledged_by_a_subscriber_comes_again_and_says_so() {
     let hold = attach(&mut broker, 1);
     let mut again = Vec::new();
     let count = broker.take_messages(hold, 9, |delivery| {
-        again.push((delivery.place.record.0, delivery.is_again));
+        again.push((delivery.mark.record.0, delivery.is_again));
     });
     assert_eq!((count, again), (Ok(2), vec![(3, true), (4, false)]));
 }

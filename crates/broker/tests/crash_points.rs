@@ -11,7 +11,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use support::{Promise, Workload, check_found, config};
-use weir_broker::{Broker, Durability, MessageNo, Place, Topic};
+use weir_broker::{Broker, Durability, MessageNo, OriginMark, Topic};
 use weir_io::disk::sim::{CrashChoice, TraceOp};
 use weir_io::{Rng, SeededRng, SimDisk};
 use weir_types::Nanos;
@@ -23,7 +23,7 @@ fn from_environment(name: &str, default: u64) -> u64 {
 struct Recording {
     trace: Vec<TraceOp>,
     promises: Vec<Promise>,
-    messages: BTreeMap<MessageNo, (Topic, Place)>,
+    messages: BTreeMap<MessageNo, (Topic, OriginMark)>,
 }
 
 fn record(level: Durability, seed: u64, steps: u64) -> Recording {
@@ -54,11 +54,18 @@ impl Recording {
         (now, self.promises.get(passed).unwrap_or(now))
     }
 
-    fn check(&self, level: Durability, at: usize, disk: &SimDisk, place: &str, tally: &mut Tally) {
+    fn check(
+        &self,
+        level: Durability,
+        at: usize,
+        disk: &SimDisk,
+        context: &str,
+        tally: &mut Tally,
+    ) {
         tally.recoveries += 1;
         let (promise, next) = self.promises_at(at);
         let faults = check_found(disk, &config(level), promise, next, &self.messages);
-        tally.faults.extend(faults.into_iter().map(|fault| format!("{place}: {fault}")));
+        tally.faults.extend(faults.into_iter().map(|fault| format!("{context}: {fault}")));
     }
 
     /// Opens a crashed disk and loses power at each point of the opening.
@@ -72,8 +79,8 @@ impl Recording {
         for (point, op) in disk.take_trace().iter().enumerate() {
             for choice in again.crash_choices() {
                 tally.nested += 1;
-                let place = format!("point {at}, opening's point {point}, {choice:?}");
-                self.check(level, at, &again.after_power_loss(choice), &place, tally);
+                let context = format!("point {at}, opening's point {point}, {choice:?}");
+                self.check(level, at, &again.after_power_loss(choice), &context, tally);
             }
             again.apply(op);
         }
@@ -87,17 +94,17 @@ fn crash_everywhere(level: Durability, seed: u64, steps: u64) -> Tally {
     let mut tally = Tally::default();
     for at in 0..=recording.trace.len() {
         tally.points += 1;
-        let place = format!("{level}, seed {seed}, point {at}, killed");
+        let context = format!("{level}, seed {seed}, point {at}, killed");
         if level != Durability::Memory {
-            recording.check(level, at, &disk.after_process_crash(), &place, &mut tally);
+            recording.check(level, at, &disk.after_process_crash(), &context, &mut tally);
         }
         if level == Durability::Disk {
             let mut choices = disk.crash_choices();
             choices.extend((0..4).map(|_| CrashChoice::Random(rng.next_u64())));
             for choice in choices {
                 let crashed = disk.after_power_loss(choice);
-                let place = format!("seed {seed}, point {at}, {choice:?}");
-                recording.check(level, at, &crashed, &place, &mut tally);
+                let context = format!("seed {seed}, point {at}, {choice:?}");
+                recording.check(level, at, &crashed, &context, &mut tally);
                 if rng.chance(1, 100) {
                     recording.check_opening(level, at, &crashed, &mut tally);
                 }

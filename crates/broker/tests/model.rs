@@ -3,7 +3,7 @@
 //! subscriber the messages that it has seen.
 //!
 //! The producer repeats messages that were not acknowledged before a crash; a client drops messages
-//! whose place it has seen. Then every subscriber sees everything of each source once and in order.
+//! whose mark it has seen. Then every subscriber sees everything of each source once and in order.
 //! `WEIR_BROKER_SEEDS=N`, `WEIR_BROKER_STEPS=N`: more, longer runs.
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
@@ -12,10 +12,11 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use support::{body, config, name, place, settle, topic};
+use support::{body, config, mark, name, settle, topic};
 use weir_broker::{
     Attachment, Broker, Change, Config, Durability, EvictReason, MessageNo, Name, Notice, OnFull,
-    Place, Places, PublishOutcome, Quota, RowKind, Status, SubscriptionError, Terms, Topic,
+    OriginMark, OriginMarks, PublishOutcome, Quota, RowKind, Status, SubscriptionError, Terms,
+    Topic,
 };
 use weir_io::disk::sim::CrashChoice;
 use weir_io::{Rng, SeededRng, SimDisk, SimFaults};
@@ -34,7 +35,7 @@ struct Client {
     first_max: BTreeMap<u32, usize>,
     /// By source: the number of the topic's messages that it has seen, from the first on.
     seen_to: BTreeMap<u32, usize>,
-    seen: Places,
+    seen: OriginMarks,
     /// Messages and bytes not taken, as the broker counts in this run.
     behind: (u64, u64),
     hold: Option<Attachment>,
@@ -52,8 +53,8 @@ struct World {
     rng: SeededRng,
     now: u64,
     /// Each source's messages of a topic, in order, and the numbers that they got last.
-    history: BTreeMap<(Topic, u32), Vec<Place>>,
-    numbers: BTreeMap<(Topic, Place), MessageNo>,
+    history: BTreeMap<(Topic, u32), Vec<OriginMark>>,
+    numbers: BTreeMap<(Topic, OriginMark), MessageNo>,
     records: u64,
     clients: BTreeMap<Name, Client>,
     names_made: u64,
@@ -97,18 +98,18 @@ impl World {
     fn publish_new(&mut self) {
         let (topic, source) = (topic(1 + self.rng.below(3) as u32), 1 + self.rng.below(2) as u32);
         self.records += 1;
-        let place = place(source, self.records);
-        if self.publish(topic, place) {
-            self.history.entry((topic, source)).or_default().push(place);
+        let mark = mark(source, self.records);
+        if self.publish(topic, mark) {
+            self.history.entry((topic, source)).or_default().push(mark);
         }
     }
 
     /// Publishes; false if the message was refused.
-    fn publish(&mut self, topic: Topic, place: Place) -> bool {
-        let bytes = body(topic, place);
-        match self.broker.publish(topic, place, &bytes, Nanos(self.now)) {
+    fn publish(&mut self, topic: Topic, mark: OriginMark) -> bool {
+        let bytes = body(topic, mark);
+        match self.broker.publish(topic, mark, &bytes, Nanos(self.now)) {
             Ok(PublishOutcome::Taken(no)) => {
-                self.numbers.insert((topic, place), no);
+                self.numbers.insert((topic, mark), no);
                 let live = self.clients.values_mut();
                 for client in live.filter(|c| c.topic == Some(topic) && !c.has_ended) {
                     client.behind.0 += 1;
@@ -118,12 +119,12 @@ impl World {
                 true
             }
             Ok(PublishOutcome::Repeated(no)) => {
-                self.numbers.insert((topic, place), no);
+                self.numbers.insert((topic, mark), no);
                 true
             }
             // Without a subscription it counts as acknowledged.
             Ok(PublishOutcome::Unwanted) => {
-                self.numbers.insert((topic, place), MessageNo::NONE);
+                self.numbers.insert((topic, mark), MessageNo::NONE);
                 self.hear();
                 true
             }
@@ -172,10 +173,10 @@ impl World {
         if self.rng.chance(1, 3) {
             quota.bytes_max = 2_000 + self.rng.below(20_000);
         }
-        let mut after = Places::default();
+        let mut after = OriginMarks::default();
         if self.rng.chance(1, 2) {
             let said = (1..=2).filter_map(|source| self.history.get(&(topic, source))?.last());
-            said.for_each(|place| assert!(after.advance(*place)));
+            said.for_each(|mark| assert!(after.advance(*mark)));
         }
         let terms = Terms { quota: Some(quota), after: after.clone(), ..Terms::default() };
         let change = self.broker.create_on(&name, topic, terms, Nanos(self.now)).unwrap();
@@ -233,13 +234,13 @@ impl World {
             bytes += delivery.body.len() as u64;
             got += 1;
             client.unacked.push((delivery.no, delivery.body.len() as u64));
-            assert_eq!(delivery.body, body(topic, delivery.place), "{name}");
-            if !client.seen.advance(delivery.place) {
+            assert_eq!(delivery.body, body(topic, delivery.mark), "{name}");
+            if !client.seen.advance(delivery.mark) {
                 return;
             }
-            let source = delivery.place.source.0;
+            let source = delivery.mark.source.0;
             let said = &history[&(topic, source)];
-            let at = said.iter().position(|place| *place == delivery.place).unwrap();
+            let at = said.iter().position(|mark| *mark == delivery.mark).unwrap();
             // Messages before the subscription's creation are not owed to it, and may come again in
             // part.
             let owed = client.first_max[&source];
@@ -365,8 +366,8 @@ impl World {
             }
             client.behind = behind;
             let RowKind::Queue { taken, .. } = &found.row.kind else { panic!("a queue") };
-            for place in taken.as_slice() {
-                assert!(!client.seen.clone().advance(*place), "{name} took {place:?} unseen");
+            for mark in taken.as_slice() {
+                assert!(!client.seen.clone().advance(*mark), "{name} took {mark:?} unseen");
             }
         }
         // A deletion was not saved: no client waits for the messages.
@@ -380,13 +381,13 @@ impl World {
     /// Lets the producers go on from the acknowledged number.
     fn publish_again(&mut self, acknowledged: MessageNo) {
         for ((topic, _), said) in self.history.clone() {
-            for place in said {
-                let no = self.numbers[&(topic, place)];
+            for mark in said {
+                let no = self.numbers[&(topic, mark)];
                 if no <= acknowledged && acknowledged > MessageNo::NONE {
                     continue;
                 }
                 let mut tries = 0;
-                while !self.publish(topic, place) {
+                while !self.publish(topic, mark) {
                     self.work();
                     tries += 1;
                     assert!(tries < 100_000, "memory stays full");

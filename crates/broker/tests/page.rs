@@ -6,7 +6,7 @@
 mod support;
 
 use support::{config, topic};
-use weir_broker::{Broker, Durability, Name, Place, Quota, Source, Terms};
+use weir_broker::{Broker, Durability, Name, OriginMark, Quota, Source, Terms};
 use weir_io::SimDisk;
 use weir_types::{Epoch, Nanos, Position};
 
@@ -39,8 +39,8 @@ fn written() -> SimDisk {
     let terms = Terms { quota: Some(quota), expire_after: day, ..Terms::default() };
     let _saved_below = broker.create_on(&name, topic(11), terms, Nanos(7)).unwrap();
     support::settle(&mut broker, 7).unwrap();
-    let place = Place { source: Source(1), epoch: Epoch(3), record: Position(12) };
-    let _taken = broker.publish(topic(11), place, b"hello, weir", Nanos(9)).unwrap();
+    let mark = OriginMark { source: Source(1), epoch: Epoch(3), record: Position(12) };
+    let _taken = broker.publish(topic(11), mark, b"hello, weir", Nanos(9)).unwrap();
     support::settle(&mut broker, 9).unwrap();
     disk
 }

@@ -7,7 +7,7 @@ mod lossy;
 
 use std::process::ExitCode;
 
-use lossy::{Faults, Stand};
+use lossy::{Faults, Rig};
 use weir_feed::line::{LateJoin, State};
 
 /// Options of `weir-campaign market-lines`.
@@ -37,8 +37,8 @@ pub(crate) fn run(args: &LinesArgs) -> ExitCode {
         missed: 0,
         late_join: LateJoin::FromStart,
     };
-    let with_server = Stand::new(faults).run();
-    let without = Stand::new(Faults { answer_loss: None, has_snapshots: true, ..faults }).run();
+    let with_server = Rig::new(faults).run();
+    let without = Rig::new(Faults { answer_loss: None, has_snapshots: true, ..faults }).run();
     assert_eq!((with_server.state, without.state), (State::Ended, State::Ended), "all healed");
     let (first, second) = (with_server.counts, without.counts);
     println!(

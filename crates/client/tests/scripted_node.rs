@@ -49,7 +49,7 @@ struct Peer {
 
 /// A client's message, owned.
 #[derive(Debug)]
-enum Said {
+enum ClientRequest {
     Logon {
         resume: Vec<(u16, u64)>,
         cancel_on_disconnect: bool,
@@ -82,40 +82,40 @@ fn challenge() -> Challenge {
 }
 
 impl Peer {
-    fn hear(&mut self) -> Said {
+    fn hear(&mut self) -> ClientRequest {
         loop {
             match self.hear_any() {
-                Said::Heartbeat => {}
+                ClientRequest::Heartbeat => {}
                 other => return other,
             }
         }
     }
 
-    fn hear_any(&mut self) -> Said {
+    fn hear_any(&mut self) -> ClientRequest {
         loop {
             if let Framing::Frame { len, message } = next_frame(&self.inbox, CLIENT_FRAME_LEN_MAX) {
                 let raw = message.unwrap();
                 let said = match ClientMessage::decode(&raw).unwrap() {
-                    ClientMessage::Logon(logon, points) => Said::Logon {
+                    ClientMessage::Logon(logon, points) => ClientRequest::Logon {
                         resume: resume_of(points),
                         cancel_on_disconnect: logon.cancel_on_disconnect == Switch::On,
                     },
-                    ClientMessage::ChallengeRequest(_) => Said::ChallengeRequest,
+                    ClientMessage::ChallengeRequest(_) => ClientRequest::ChallengeRequest,
                     ClientMessage::SignedLogon(logon, points) => {
                         let challenge = challenge();
                         let text = signed_text(challenge.node_id, challenge.nonce, &raw).unwrap();
-                        Said::SignedLogon {
+                        ClientRequest::SignedLogon {
                             resume: resume_of(points),
                             is_signed: signing_key().sign(&text) == logon.signature,
                         }
                     }
-                    ClientMessage::Request(request) => Said::Request(request),
+                    ClientMessage::Request(request) => ClientRequest::Request(request),
                     ClientMessage::FetchOrders(fetch, tokens) => {
-                        Said::Fetch(fetch, tokens.token.to_vec())
+                        ClientRequest::Fetch(fetch, tokens.token.to_vec())
                     }
-                    ClientMessage::DropCopyRequest(request) => Said::DropCopy(request),
-                    ClientMessage::Logout(_) => Said::Logout,
-                    ClientMessage::Heartbeat(_) => Said::Heartbeat,
+                    ClientMessage::DropCopyRequest(request) => ClientRequest::DropCopy(request),
+                    ClientMessage::Logout(_) => ClientRequest::Logout,
+                    ClientMessage::Heartbeat(_) => ClientRequest::Heartbeat,
                     other => panic!("a client of order entry said {other:?}"),
                 };
                 self.inbox.drain(..len);
@@ -123,7 +123,7 @@ impl Peer {
             }
             let mut bytes = [0; 4096];
             match self.stream.read(&mut bytes) {
-                Ok(0) | Err(_) => return Said::Gone,
+                Ok(0) | Err(_) => return ClientRequest::Gone,
                 Ok(len) => self.inbox.extend_from_slice(&bytes[..len]),
             }
         }
@@ -131,21 +131,21 @@ impl Peer {
 
     fn hear_logon(&mut self) -> Vec<(u16, u64)> {
         match self.hear() {
-            Said::Logon { resume, .. } => resume,
+            ClientRequest::Logon { resume, .. } => resume,
             other => panic!("a logon is due, not {other:?}"),
         }
     }
 
     fn hear_request(&mut self) -> Request {
         match self.hear() {
-            Said::Request(request) => request,
+            ClientRequest::Request(request) => request,
             other => panic!("a request is due, not {other:?}"),
         }
     }
 
     fn hear_fetch(&mut self) -> (FetchOrders, Vec<u8>) {
         match self.hear() {
-            Said::Fetch(fetch, token) => (fetch, token),
+            ClientRequest::Fetch(fetch, token) => (fetch, token),
             other => panic!("a question is due, not {other:?}"),
         }
     }
@@ -185,7 +185,7 @@ impl Peer {
     }
 
     fn wait_until_gone(&mut self) {
-        while !matches!(self.hear(), Said::Gone) {}
+        while !matches!(self.hear(), ClientRequest::Gone) {}
     }
 }
 
@@ -326,19 +326,21 @@ fn requests_are_numbered_per_partition_and_answered_once() {
 fn a_signing_session_answers_its_challenge_and_resumes_by_another() {
     let node = node(vec![
         Box::new(|mut peer| {
-            assert!(matches!(peer.hear(), Said::ChallengeRequest));
+            assert!(matches!(peer.hear(), ClientRequest::ChallengeRequest));
             peer.say(|out| put_frame(&challenge(), out));
             match peer.hear() {
-                Said::SignedLogon { resume, is_signed: true } => assert_eq!(resume, []),
+                ClientRequest::SignedLogon { resume, is_signed: true } => assert_eq!(resume, []),
                 other => panic!("a signed logon is due, not {other:?}"),
             }
             peer.open(&[(1, 0, 8)]);
         }),
         Box::new(|mut peer| {
-            assert!(matches!(peer.hear(), Said::ChallengeRequest));
+            assert!(matches!(peer.hear(), ClientRequest::ChallengeRequest));
             peer.say(|out| put_frame(&challenge(), out));
             match peer.hear() {
-                Said::SignedLogon { resume, is_signed: true } => assert_eq!(resume, [(1, 8)]),
+                ClientRequest::SignedLogon { resume, is_signed: true } => {
+                    assert_eq!(resume, [(1, 8)])
+                }
                 other => panic!("a signed logon is due, not {other:?}"),
             }
             peer.open(&[(1, 0, 8)]);
@@ -363,7 +365,7 @@ fn a_challenge_that_nobody_asked_for_is_not_signed() {
                 peer.open(&[(1, 0, 1)]);
             }
             peer.say(|out| put_frame(&challenge(), out));
-            assert!(matches!(peer.hear(), Said::Gone), "nothing is said to it");
+            assert!(matches!(peer.hear(), ClientRequest::Gone), "nothing is said to it");
         })]);
         let mut client = connect(&node);
         let mut error = client.log_on(config, PATIENCE);
@@ -384,7 +386,7 @@ fn another_node_than_the_one_meant_gets_no_signature() {
     let node = node(vec![Box::new(|mut peer| {
         peer.hear();
         peer.say(|out| put_frame(&challenge(), out));
-        assert!(matches!(peer.hear(), Said::Gone));
+        assert!(matches!(peer.hear(), ClientRequest::Gone));
     })]);
     let meant =
         SessionConfig { node_id: Some(NodeId([6; 16])), ..SessionConfig::new(ME, signing_key()) };
@@ -491,7 +493,7 @@ fn a_repeated_event_is_dropped_and_a_missing_one_is_a_gap() {
 #[test]
 fn a_refused_logon_says_why_and_what_could_be_asked_for() {
     let node = node(vec![Box::new(|mut peer| {
-        assert!(matches!(peer.hear(), Said::Logon { cancel_on_disconnect: true, .. }));
+        assert!(matches!(peer.hear(), ClientRequest::Logon { cancel_on_disconnect: true, .. }));
         let reject = LogonReject {
             oldest_event_no: EventNo(7),
             next_event_no: EventNo(9),
@@ -630,7 +632,7 @@ fn an_operator_waits_for_outcomes_and_for_a_partition_to_learn() {
         peer.say(|out| put_frame(&done(2, 2, P1), out));
         transfer(&mut peer);
         peer.say(|out| put_frame(&rejected(3, 3, Reason::InsufficientCash), out));
-        assert!(matches!(peer.hear(), Said::Logout));
+        assert!(matches!(peer.hear(), ClientRequest::Logout));
         let logout = Logout { session_id: ME, reason: Reason::LogoutRequested };
         peer.say(|out| put_frame(&logout, out));
     })]);
@@ -937,7 +939,7 @@ fn a_copy_is_no_event_of_its_owner_even_on_the_same_client_and_its_head_belongs_
     let node = node(vec![Box::new(|mut peer| {
         peer.hear_logon();
         peer.open(&[(1, 0, 1)]);
-        let Said::DropCopy(request) = peer.hear() else { panic!("a question for copies") };
+        let ClientRequest::DropCopy(request) = peer.hear() else { panic!("a question for copies") };
         assert_eq!((request.from_copy_no, request.partition_id), (CopyNo(1), P1));
         let copied = report(9, 0);
         peer.say(|out| {

@@ -14,14 +14,13 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use weir_io::{Disk, DiskError, DiskErrorKind};
-use weir_types::{Epoch, Epochs, Nanos, PartitionId, Reason, Rec};
+use weir_types::{ChangeId, Epoch, Epochs, Nanos, PartitionId, Reason, Rec};
 
 use crate::block::Block;
 use crate::entry::{Batch, Change, ChangeError, IMAGE_LEN, Image};
 use crate::merge_progress::Merge;
 use crate::newest::NewestSegments;
 use crate::open::Open;
-use crate::place::Place;
 use crate::plant::{self, Plant};
 use crate::segment::{BLOCK_ENTRIES_MAX, Header, PART_SUFFIX, Segment, parse_name};
 use crate::writer::{SegmentError, SegmentWriter, open_segment, visit_keys};
@@ -34,7 +33,7 @@ pub struct ColdConfig {
     /// The source's epoch.
     pub epoch: Epoch,
     /// The source's earlier epochs with the last valid place of each, oldest first.
-    pub past_epochs: Vec<(Epoch, Place)>,
+    pub past_epochs: Vec<(Epoch, ChangeId)>,
     /// The log's time that a segment covers.
     pub interval: Nanos,
     /// The bytes of changes at which a segment is closed early.
@@ -89,9 +88,9 @@ pub enum ColdError {
     #[error("a change at {got:?} after {last:?} was taken")]
     OutOfOrder {
         /// The change's place.
-        got: Place,
+        got: ChangeId,
         /// The last place taken.
-        last: Place,
+        last: ChangeId,
     },
     /// Epochs only grow.
     #[error("epoch {0} is not after the archive's")]
@@ -228,16 +227,16 @@ pub struct Archive<D> {
     pub(crate) segments: VecDeque<NumberedSegment>,
     pub(crate) newest: NewestSegments,
     /// The last place taken, and the end of the last segment.
-    fed: Place,
-    pub(crate) end: Place,
-    pub(crate) floor: Place,
-    epochs: Epochs<Place>,
+    fed: ChangeId,
+    pub(crate) end: ChangeId,
+    pub(crate) floor: ChangeId,
+    epochs: Epochs<ChangeId>,
     open: Open,
     scratch: Vec<u8>,
     /// The number of the last segment closed.
     last_number: u32,
     pub(crate) merge: Option<Merge>,
-    holds: BTreeMap<u64, (Place, Nanos)>,
+    holds: BTreeMap<u64, (ChangeId, Nanos)>,
     next_hold: u64,
     /// True when taken changes were dropped, and nothing was taken since.
     was_cut: bool,
@@ -264,9 +263,9 @@ impl<D: Disk> Archive<D> {
             disk,
             segments: VecDeque::new(),
             newest: NewestSegments::default(),
-            fed: Place::START,
-            end: Place::START,
-            floor: Place::START,
+            fed: ChangeId::START,
+            end: ChangeId::START,
+            floor: ChangeId::START,
             epochs: Epochs::with_ended(config.epoch, config.past_epochs.iter().copied()),
             open: Open::default(),
             scratch: Vec::new(),
@@ -365,9 +364,9 @@ impl<D: Disk> Archive<D> {
     /// Returns the records of a segment; the whole segment is read before any of them counts.
     fn read_recs(&mut self, segment: &Segment) -> Result<Vec<Rec>, SegmentError> {
         let mut recs = Vec::new();
-        visit_keys(&mut self.disk, segment, |place, is_mark| {
+        visit_keys(&mut self.disk, segment, |change_id, is_mark| {
             if !is_mark {
-                recs.push(place.rec);
+                recs.push(change_id.rec);
             }
         })?;
         Ok(recs)
@@ -375,19 +374,19 @@ impl<D: Disk> Archive<D> {
 
     /// Returns the last place taken: the next changes are those after it.
     #[must_use]
-    pub fn fed(&self) -> Place {
+    pub fn fed(&self) -> ChangeId {
         self.fed
     }
 
     /// Returns the place up to which readers are served.
     #[must_use]
-    pub fn end(&self) -> Place {
+    pub fn end(&self) -> ChangeId {
         self.end
     }
 
     /// Returns the place after which all changes are kept.
     #[must_use]
-    pub fn floor(&self) -> Place {
+    pub fn floor(&self) -> ChangeId {
         self.floor
     }
 
@@ -427,16 +426,16 @@ impl<D: Disk> Archive<D> {
         }
     }
 
-    /// Drops everything that is kept and begins at `place`: the changes between the last place
+    /// Drops everything that is kept and begins at `change_id`: the changes between the last place
     /// taken and this one are no longer available.
     ///
     /// # Errors
     /// [`ColdError::Disk`].
     ///
     /// # Panics
-    /// If `place` is before the last one taken.
-    pub fn begin_at(&mut self, place: Place) -> Result<(), ColdError> {
-        assert!(place >= self.fed, "places only grow");
+    /// If `change_id` is before the last one taken.
+    pub fn begin_at(&mut self, change_id: ChangeId) -> Result<(), ColdError> {
+        assert!(change_id >= self.fed, "places only grow");
         self.stop_merge();
         while let Some(oldest) = self.segments.pop_front() {
             self.disk.remove(&oldest.segment.header.file_name())?;
@@ -445,7 +444,7 @@ impl<D: Disk> Archive<D> {
         self.newest = NewestSegments::default();
         self.cache.clear();
         self.open = Open::default();
-        (self.fed, self.end, self.floor) = (place, place, place);
+        (self.fed, self.end, self.floor) = (change_id, change_id, change_id);
         Ok(())
     }
 
@@ -476,7 +475,7 @@ impl<D: Disk> Archive<D> {
     /// [`ColdError::Disk`] if the files before a hole cannot be removed.
     pub fn take_batch(&mut self, batch: &Batch) -> Result<(), ColdError> {
         if batch.from > self.fed && !plant::is(Plant::HoleNotNoted) {
-            if self.fed > Place::START || self.was_cut {
+            if self.fed > ChangeId::START || self.was_cut {
                 self.figures.holes += 1;
             }
             self.begin_at(batch.from)?;
@@ -493,11 +492,11 @@ impl<D: Disk> Archive<D> {
     }
 
     fn append(&mut self, image: Image<'_>, attributes: &[u8]) -> Result<(), ColdError> {
-        let got = image.place();
+        let got = image.change_id();
         let last = self.open.images.rchunks_exact(IMAGE_LEN).next().map(Image);
         let is_its_mark = got == self.fed
             && image.is_mark()
-            && last.is_some_and(|last| last.place() == got && !last.is_mark());
+            && last.is_some_and(|last| last.change_id() == got && !last.is_mark());
         if got <= self.fed && !is_its_mark {
             return Err(ColdError::OutOfOrder { got, last: self.fed });
         }
@@ -511,10 +510,10 @@ impl<D: Disk> Archive<D> {
         Ok(())
     }
 
-    /// Records that there is no change up to `place` besides those taken. Optional: without it the
-    /// next segment ends at its last change.
-    pub fn advance_to(&mut self, place: Place) {
-        self.fed = self.fed.max(place);
+    /// Records that there is no change up to `change_id` besides those taken. Optional: without it
+    /// the next segment ends at its last change.
+    pub fn advance_to(&mut self, change_id: ChangeId) {
+        self.fed = self.fed.max(change_id);
     }
 
     fn is_close_due(&self) -> bool {
@@ -584,11 +583,11 @@ impl<D: Disk> Archive<D> {
         Ok(true)
     }
 
-    /// Keeps the changes after `place` until `until` for a reader that is on its way through them.
-    /// Returns the number of the hold, for [`Archive::release`].
-    pub fn hold(&mut self, place: Place, until: Nanos) -> u64 {
+    /// Keeps the changes after `change_id` until `until` for a reader that is on its way through
+    /// them. Returns the number of the hold, for [`Archive::release`].
+    pub fn hold(&mut self, change_id: ChangeId, until: Nanos) -> u64 {
         self.next_hold += 1;
-        self.holds.insert(self.next_hold, (place, until));
+        self.holds.insert(self.next_hold, (change_id, until));
         self.next_hold
     }
 
@@ -608,7 +607,7 @@ impl<D: Disk> Archive<D> {
             return Ok(false);
         }
         self.holds.retain(|_, (_, until)| *until >= now);
-        if self.holds.values().any(|(place, _)| *place < header.to) {
+        if self.holds.values().any(|(change_id, _)| *change_id < header.to) {
             return Ok(false);
         }
         if self.merge.as_ref().is_some_and(|merge| merge.reads(oldest.number)) {
@@ -632,7 +631,7 @@ impl<D: Disk> Archive<D> {
     ///
     /// # Errors
     /// [`ColdError::EpochRepeated`], [`ColdError::Disk`].
-    pub fn begin_epoch(&mut self, epoch: Epoch, valid_to: Place) -> Result<Place, ColdError> {
+    pub fn begin_epoch(&mut self, epoch: Epoch, valid_to: ChangeId) -> Result<ChangeId, ColdError> {
         if epoch <= self.epoch() {
             return Err(ColdError::EpochRepeated(epoch));
         }
@@ -644,15 +643,15 @@ impl<D: Disk> Archive<D> {
         Ok(self.fed)
     }
 
-    /// Drops the changes after `place`, of any epoch, because they are void or will be sent again.
-    /// Returns the place from which to feed the archive: whole segments are removed, so that it is
-    /// `place` or before. The changes up to `place` that are in no segment yet stay.
+    /// Drops the changes after `change_id`, of any epoch, because they are void or will be sent
+    /// again. Returns the place from which to feed the archive: whole segments are removed, so that
+    /// it is `change_id` or before. The changes up to `change_id` that are in no segment yet stay.
     ///
     /// # Errors
     /// [`ColdError::Disk`]: call it again before anything else.
-    pub fn forget_after(&mut self, place: Place) -> Result<Place, ColdError> {
-        if place < self.fed {
-            self.drop_after(place)?;
+    pub fn forget_after(&mut self, change_id: ChangeId) -> Result<ChangeId, ColdError> {
+        if change_id < self.fed {
+            self.drop_after(change_id)?;
         }
         Ok(self.fed)
     }
@@ -665,7 +664,7 @@ impl<D: Disk> Archive<D> {
 
     /// INVARIANT: the last place taken stays unchanged until all is done, so that the call can be
     /// repeated after a failure.
-    fn drop_after(&mut self, valid_to: Place) -> Result<(), ColdError> {
+    fn drop_after(&mut self, valid_to: ChangeId) -> Result<(), ColdError> {
         self.stop_merge();
         self.open.forget_after(valid_to);
         self.cache.clear();
@@ -699,7 +698,7 @@ impl<D: Disk> Archive<D> {
         }
         let number = self.open_number();
         self.open.images().filter(|image| !image.is_mark()).for_each(|image| {
-            self.newest.set(image.place().rec, number);
+            self.newest.set(image.change_id().rec, number);
         });
         self.was_cut = true;
         let start = self.floor.min(valid_to);
@@ -710,16 +709,16 @@ impl<D: Disk> Archive<D> {
         Ok(())
     }
 
-    /// Checks that a reader can go on from `place` of `epoch` and miss nothing.
+    /// Checks that a reader can go on from `change_id` of `epoch` and miss nothing.
     ///
     /// # Errors
     /// [`Resync`], with the reason. Unlike in the order store, the start is legal only if all
     /// changes since then are kept: the archive lacks records that did not change since the floor.
-    pub fn check(&self, epoch: Epoch, place: Place) -> Result<(), Resync> {
-        if !self.epochs.has(epoch, place) {
+    pub fn check(&self, epoch: Epoch, change_id: ChangeId) -> Result<(), Resync> {
+        if !self.epochs.has(epoch, change_id) {
             return Err(Resync::Epoch);
         }
-        if place < self.floor { Err(Resync::Floor) } else { Ok(()) }
+        if change_id < self.floor { Err(Resync::Floor) } else { Ok(()) }
     }
 
     /// Gives up a damaged segment and all older ones: readers before its end are refused. The files

@@ -4,11 +4,11 @@
 //! keys alone. No input is trusted: the checksum, lengths and content of each part are checked.
 
 use weir_io::{Disk, DiskError, FileId};
+use weir_types::ChangeId;
 use weir_wire::rows::ATTRIBUTES_LEN_MAX;
 
 use crate::columns::{Part, put_columns, take_columns};
 use crate::entry::{EntryKind, IMAGE_LEN, Image, STANDING_AT};
-use crate::place::Place;
 use crate::segment::{BlockIndex, Fault, PART_COUNT, PART_NAMES, PartIndex};
 
 /// The reason that a block cannot be read.
@@ -106,22 +106,22 @@ impl Block {
     fn check_keys(&mut self, index: BlockIndex<'_>) -> Option<()> {
         self.attributes_at.clear();
         self.attributes_at.push(0);
-        let (mut before, mut at): (Option<(Place, bool)>, u32) = (None, 0);
+        let (mut before, mut at): (Option<(ChangeId, bool)>, u32) = (None, 0);
         for number in 0..self.len() {
             let image = self.image(number);
             EntryKind::from_code(image.0[STANDING_AT])?;
-            let (place, len) = (image.place(), image.attributes_len());
+            let (change_id, len) = (image.change_id(), image.attributes_len());
             let follows = before.is_none_or(|(last, is_mark)| {
-                place > last || place == last && image.is_mark() && !is_mark
+                change_id > last || change_id == last && image.is_mark() && !is_mark
             });
             if !follows || len > ATTRIBUTES_LEN_MAX {
                 return None;
             }
-            before = Some((place, image.is_mark()));
+            before = Some((change_id, image.is_mark()));
             at += u32::try_from(len).expect("at most 600");
             self.attributes_at.push(at);
         }
-        let ends = [self.image(0).place(), self.image(self.len() - 1).place()];
+        let ends = [self.image(0).change_id(), self.image(self.len() - 1).change_id()];
         (ends == [index.first(), index.last()]).then_some(())
     }
 

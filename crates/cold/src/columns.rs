@@ -12,7 +12,7 @@ use crate::entry::{
     ACCOUNT_AT, ATTRIBUTES_LEN_AT, CHANGE_COUNT_AT, FIRM_AT, FIRST_AT, HISTORY_AT, HISTORY_LEN,
     IMAGE_LEN, INSTRUMENT_AT, NEXT_KEYS_AT, REC_AT, SEQ_AT, STANDING_AT, TRANSACT_TIME_AT,
 };
-use crate::place::u64_at;
+use crate::filter::u64_at;
 
 /// The encoding of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,12 @@
 //! INVARIANT: in an image the row's keys are the entry's: for a mark those before the change, for a
 //! tombstone the last ones. A reader's row of a mark or tombstone has no keys.
 
-use weir_types::{Nanos, Rec, Seq};
+use weir_types::{ChangeId, Nanos, Rec, Seq};
 use weir_wire::delivery::{OrderRow, RowFlags, row_offset_of};
 use weir_wire::rows::{ATTRIBUTES_LEN_MAX, put_attributes};
 use weir_wire::{DecodeError, Message};
 
-use crate::place::{Filter, Keys, Place, u16_at, u32_at, u64_at};
+use crate::filter::{Filter, Keys, u16_at, u32_at, u64_at};
 
 /// Bytes of a row's fixed fields.
 pub const ROW_LEN: usize = OrderRow::BLOCK_LENGTH;
@@ -122,7 +122,7 @@ pub enum ChangeError {
 
 impl Change<'_> {
     /// Checks the change and appends its image; returns its place.
-    pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<Place, ChangeError> {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<ChangeId, ChangeError> {
         let row = self.check()?;
         let start = out.len();
         out.extend_from_slice(self.row);
@@ -142,7 +142,7 @@ impl Change<'_> {
         for (at, word) in KEYS_AT.into_iter().zip(self.keys.to_words()) {
             image[at..at + 4].copy_from_slice(&word.to_le_bytes());
         }
-        Ok(Place::new(row.seq, row.rec))
+        Ok(ChangeId::new(row.seq, row.rec))
     }
 
     fn check(&self) -> Result<OrderRow, ChangeError> {
@@ -187,15 +187,15 @@ pub struct Batch {
     pub(crate) attributes: Vec<u8>,
     /// The changes are all those after this place: the last place handed over, or the store's floor
     /// if that is later.
-    pub from: Place,
+    pub from: ChangeId,
     /// There are no other changes up to this place.
-    pub to: Place,
+    pub to: ChangeId,
 }
 
 impl Batch {
     /// Returns an empty batch of changes after `from`.
     #[must_use]
-    pub fn after(from: Place) -> Batch {
+    pub fn after(from: ChangeId) -> Batch {
         Batch { from, to: from, ..Batch::default() }
     }
 
@@ -235,8 +235,8 @@ pub(crate) const KEYS_AT: [usize; 3] = [FIRM_AT, ACCOUNT_AT, INSTRUMENT_AT];
 pub(crate) struct Image<'a>(pub(crate) &'a [u8]);
 
 impl Image<'_> {
-    pub(crate) fn place(self) -> Place {
-        Place::new(Seq(u64_at(self.0, SEQ_AT)), Rec(u64_at(self.0, REC_AT)))
+    pub(crate) fn change_id(self) -> ChangeId {
+        ChangeId::new(Seq(u64_at(self.0, SEQ_AT)), Rec(u64_at(self.0, REC_AT)))
     }
 
     pub(crate) fn keys(self) -> Keys {
@@ -264,8 +264,8 @@ impl Image<'_> {
         usize::from(u16_at(self.0, ATTRIBUTES_LEN_AT))
     }
 
-    fn first(self) -> Place {
-        Place::new(Seq(u64_at(self.0, FIRST_AT)), Rec(u64_at(self.0, REC_AT)))
+    fn first(self) -> ChangeId {
+        ChangeId::new(Seq(u64_at(self.0, FIRST_AT)), Rec(u64_at(self.0, REC_AT)))
     }
 
     /// Decides whether the entry is for a reader whose filter its keys pass, by the store's own
@@ -279,7 +279,7 @@ impl Image<'_> {
     /// ended, tombstone | no: may be known      | always
     /// ended, tombstone | yes                   | it is not for live orders only
     /// ```
-    pub(crate) fn is_for(self, after: Place, filter: &Filter) -> bool {
+    pub(crate) fn is_for(self, after: ChangeId, filter: &Filter) -> bool {
         match self.standing() {
             EntryKind::Leave => !filter.matches(&self.next_keys()),
             EntryKind::Ended | EntryKind::Tombstone => !filter.live_only || self.first() <= after,
@@ -290,12 +290,12 @@ impl Image<'_> {
     /// Returns the number of changes after `after` that this one stands for, as the store counts
     /// them: exact up to [`HISTORY_LEN`] and for readers that never saw the record, otherwise a
     /// lower bound.
-    pub(crate) fn merged_count(self, after: Place) -> u32 {
+    pub(crate) fn merged_count(self, after: ChangeId) -> u32 {
         if self.first() > after {
             return u32_at(self.0, CHANGE_COUNT_AT).saturating_sub(1);
         }
-        let place = self.place();
-        let mut seq = place.seq.0;
+        let change_id = self.change_id();
+        let mut seq = change_id.seq.0;
         let mut count = 0;
         for index in 0..HISTORY_LEN {
             let distance = u32_at(self.0, HISTORY_AT + 4 * index);
@@ -303,7 +303,7 @@ impl Image<'_> {
                 break;
             }
             seq -= u64::from(distance);
-            if Place::new(Seq(seq), place.rec) <= after {
+            if ChangeId::new(Seq(seq), change_id.rec) <= after {
                 break;
             }
             count += 1;

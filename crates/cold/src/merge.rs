@@ -84,7 +84,7 @@ impl<D: Disk> Archive<D> {
             let image = block.image(index);
             // A mark is not a state of its record, so it never counts as the last one.
             image.is_mark()
-                || merge.seen.insert(image.place().rec) != plant::is(Plant::MergeKeepsFirst)
+                || merge.seen.insert(image.change_id().rec) != plant::is(Plant::MergeKeepsFirst)
         });
         let is_last = is_last.collect();
         merge.is_last[merge.input].push(is_last);

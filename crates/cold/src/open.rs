@@ -4,11 +4,10 @@
 //! record are kept until a segment is written, which then gets the last one.
 
 use weir_io::{Disk, DiskError};
-use weir_types::Nanos;
+use weir_types::{ChangeId, Nanos};
 
 use crate::entry::{IMAGE_LEN, Image};
 use crate::newest::RecSet;
-use crate::place::Place;
 use crate::plant::{self, Plant};
 use crate::writer::SegmentWriter;
 
@@ -40,10 +39,10 @@ impl Open {
         self.last_time = self.last_time.max(time);
     }
 
-    /// Drops the changes after `place`.
-    pub(crate) fn forget_after(&mut self, place: Place) {
+    /// Drops the changes after `change_id`.
+    pub(crate) fn forget_after(&mut self, change_id: ChangeId) {
         let (mut count, mut attributes_len, mut times) = (0, 0, Open::default());
-        for image in self.images().take_while(|image| image.place() <= place) {
+        for image in self.images().take_while(|image| image.change_id() <= change_id) {
             count += 1;
             attributes_len += image.attributes_len();
             times.note_time(image.transact_time());
@@ -64,7 +63,7 @@ impl Open {
         let mut seen = RecSet::default();
         let image = |index: usize| Image(&self.images[index * IMAGE_LEN..(index + 1) * IMAGE_LEN]);
         for index in (0..count).rev() {
-            is_last[index] = image(index).is_mark() || seen.insert(image(index).place().rec);
+            is_last[index] = image(index).is_mark() || seen.insert(image(index).change_id().rec);
         }
         if plant::is(Plant::LastChangeLost) {
             is_last[count - 1] = count == 1;

@@ -5,12 +5,12 @@
 //! starts below the floor.
 
 use weir_io::{Access, Disk};
-use weir_types::Nanos;
+use weir_types::{ChangeId, Nanos};
 
 use crate::archive::{Archive, ColdError};
 use crate::block::{Block, StoredBlock};
 use crate::entry::Image;
-use crate::place::{Filter, Place};
+use crate::filter::Filter;
 use crate::plant::{self, Plant};
 use crate::writer::SegmentError;
 
@@ -34,7 +34,7 @@ pub struct PageLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColdPage {
     /// The place from which its reader goes on.
-    pub next: Place,
+    pub next: ChangeId,
     /// Rows.
     pub row_count: u32,
     /// Bytes of the rows.
@@ -61,14 +61,14 @@ enum PageOutcome {
 }
 
 /// A page in progress.
-struct Making<'a> {
-    after: Place,
+struct PageBuilder<'a> {
+    after: ChangeId,
     filter: &'a Filter,
     limits: &'a PageLimits,
     page: ColdPage,
     /// The last place that is complete, and the current one.
-    done: Place,
-    last: Place,
+    done: ChangeId,
+    last: ChangeId,
     out: &'a mut Vec<u8>,
 }
 
@@ -86,7 +86,7 @@ impl<D: Disk> Archive<D> {
     /// If `after` is below the floor: call [`Archive::check`] first.
     pub fn page(
         &mut self,
-        after: Place,
+        after: ChangeId,
         filter: &Filter,
         limits: &PageLimits,
         out: &mut Vec<u8>,
@@ -94,10 +94,10 @@ impl<D: Disk> Archive<D> {
         assert!(after >= self.floor, "the place was checked");
         let start = out.len();
         let page = ColdPage { next: after.max(self.end), ..ColdPage::default() };
-        let mut making =
-            Making { after, filter, limits, page, done: after, last: after, out: &mut *out };
-        let walked = self.walk(&mut making);
-        let page = making.page;
+        let mut builder =
+            PageBuilder { after, filter, limits, page, done: after, last: after, out: &mut *out };
+        let walked = self.walk(&mut builder);
+        let page = builder.page;
         if let Err((number, error)) = walked {
             out.truncate(start);
             if error.is_lost() {
@@ -108,8 +108,8 @@ impl<D: Disk> Archive<D> {
         Ok(page)
     }
 
-    fn walk(&mut self, making: &mut Making<'_>) -> Result<(), (u32, SegmentError)> {
-        let after = making.after;
+    fn walk(&mut self, builder: &mut PageBuilder<'_>) -> Result<(), (u32, SegmentError)> {
+        let after = builder.after;
         let first = self.segments.partition_point(|numbered| numbered.segment.header.to <= after);
         for position in first..self.segments.len() {
             let (number, from, blocks) = {
@@ -118,13 +118,13 @@ impl<D: Disk> Archive<D> {
                 (numbered.number, segment.block_after(after), segment.block_count())
             };
             for block in from..blocks {
-                let visited = self.visit(position, block, making);
+                let visited = self.visit(position, block, builder);
                 if let PageOutcome::Full = visited.map_err(|error| (number, error))? {
-                    making.end();
+                    builder.end();
                     return Ok(());
                 }
             }
-            making.pass(self.segments[position].segment.header.to);
+            builder.pass(self.segments[position].segment.header.to);
         }
         Ok(())
     }
@@ -134,12 +134,12 @@ impl<D: Disk> Archive<D> {
         &mut self,
         position: usize,
         block_no: usize,
-        making: &mut Making<'_>,
+        builder: &mut PageBuilder<'_>,
     ) -> Result<PageOutcome, SegmentError> {
         let index = self.segments[position].segment.block(block_no);
-        if !index.may_match(making.filter) {
+        if !index.may_match(builder.filter) {
             self.figures.blocks_skipped += 1;
-            making.pass(index.last());
+            builder.pass(index.last());
             return Ok(PageOutcome::Next);
         }
         let number = self.segments[position].number;
@@ -147,20 +147,20 @@ impl<D: Disk> Archive<D> {
             self.cache.iter().position(|(of, block, _)| (*of, *block) == (number, block_no));
         let mut block = match cached {
             Some(position) => self.cache.remove(position).expect("it was found").2,
-            None if making.page.blocks_read >= making.limits.blocks_max.max(1) => {
-                (making.done, making.last) = (making.last, index.first());
+            None if builder.page.blocks_read >= builder.limits.blocks_max.max(1) => {
+                (builder.done, builder.last) = (builder.last, index.first());
                 return Ok(PageOutcome::Full);
             }
             None => {
-                making.page.blocks_read += 1;
+                builder.page.blocks_read += 1;
                 self.figures.blocks_read += 1;
                 self.load(position, block_no, Block::default(), false)?
             }
         };
         let mut from = 0;
         let step = loop {
-            match making.scan(&block, &mut from, |place| {
-                let is_history = self.newest.get(place.rec) > number;
+            match builder.scan(&block, &mut from, |change_id| {
+                let is_history = self.newest.get(change_id.rec) > number;
                 is_history && !plant::is(Plant::HistoryTold)
             }) {
                 Scanned::Ended(step) => break step,
@@ -202,10 +202,10 @@ enum Scanned {
     NeedsBody,
 }
 
-impl Making<'_> {
-    /// Marks everything up to `place` as complete.
-    fn pass(&mut self, place: Place) {
-        (self.done, self.last) = (self.done.max(place), self.last.max(place));
+impl PageBuilder<'_> {
+    /// Marks everything up to `change_id` as complete.
+    fn pass(&mut self, change_id: ChangeId) {
+        (self.done, self.last) = (self.done.max(change_id), self.last.max(change_id));
     }
 
     /// Ends the page at the last complete place.
@@ -221,23 +221,23 @@ impl Making<'_> {
         &mut self,
         block: &Block,
         from: &mut usize,
-        is_history: impl Fn(Place) -> bool,
+        is_history: impl Fn(ChangeId) -> bool,
     ) -> Scanned {
         while *from < block.len() {
             let image = block.image(*from);
-            let place = image.place();
-            if place <= self.after {
+            let change_id = image.change_id();
+            if change_id <= self.after {
                 *from += 1;
                 continue;
             }
             let is_candidate =
-                self.filter.matches(&image.keys()) && (image.is_mark() || !is_history(place));
+                self.filter.matches(&image.keys()) && (image.is_mark() || !is_history(change_id));
             if is_candidate && !block.has_body() {
                 return Scanned::NeedsBody;
             }
-            let is_next = place > self.last;
+            let is_next = change_id > self.last;
             if is_next {
-                (self.done, self.last) = (self.last, place);
+                (self.done, self.last) = (self.last, change_id);
             }
             // A record and the mark of its former keys share a place, and no reader gets both: a
             // page ends before both or after both.

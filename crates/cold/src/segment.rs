@@ -4,9 +4,9 @@
 //! A checksum covers each byte of a file. A file is written under a temporary name, synced,
 //! renamed, and its directory synced: it is either complete or absent.
 
-use weir_types::{Epoch, Nanos, PartitionId, Rec, Seq};
+use weir_types::{ChangeId, Epoch, Nanos, PartitionId, Rec, Seq};
 
-use crate::place::{Filter, Place, u16_at, u32_at, u64_at};
+use crate::filter::{CHANGE_ID_LEN, Filter, change_id_at, put_change_id, u16_at, u32_at, u64_at};
 
 /// The version of the format.
 pub const FORMAT_VERSION: u32 = 1;
@@ -28,7 +28,7 @@ pub(crate) const PART_COUNT: usize = 3;
 /// Bits of a key's bitmap in a block's index entry.
 const MAP_BITS: u32 = 2_048;
 const MAP_LEN: usize = MAP_BITS as usize / 8;
-const PARTS_AT: usize = 12 + 2 * Place::LEN;
+const PARTS_AT: usize = 12 + 2 * CHANGE_ID_LEN;
 const RANGES_AT: usize = PARTS_AT + 12 * PART_COUNT;
 const MAPS_AT: usize = RANGES_AT + 3 * 8;
 /// Bytes of an index entry.
@@ -75,9 +75,9 @@ pub struct Header {
     /// The epoch of the last change.
     pub epoch: Epoch,
     /// The changes are after this place,
-    pub after: Place,
+    pub after: ChangeId,
     /// and up to this one.
-    pub to: Place,
+    pub to: ChangeId,
     /// The earliest time of a change; zero if no change has one.
     pub first_time: Nanos,
     /// The latest time of a change.
@@ -103,8 +103,8 @@ impl Header {
         bytes.extend_from_slice(&self.source.0.to_le_bytes());
         bytes.extend_from_slice(&[0; 2]);
         bytes.extend_from_slice(&self.epoch.0.to_le_bytes());
-        self.after.put(&mut bytes);
-        self.to.put(&mut bytes);
+        put_change_id(self.after, &mut bytes);
+        put_change_id(self.to, &mut bytes);
         bytes.extend_from_slice(&self.first_time.0.to_le_bytes());
         bytes.extend_from_slice(&self.last_time.0.to_le_bytes());
         bytes.resize(HEADER_CRC_AT, 0);
@@ -130,8 +130,8 @@ impl Header {
         let header = Header {
             source: PartitionId(u16_at(bytes, 16)),
             epoch: Epoch(u32_at(bytes, 20)),
-            after: Place::at(bytes, 24),
-            to: Place::at(bytes, 40),
+            after: change_id_at(bytes, 24),
+            to: change_id_at(bytes, 40),
             first_time: Nanos(u64_at(bytes, 56)),
             last_time: Nanos(u64_at(bytes, 64)),
         };
@@ -157,8 +157,8 @@ pub(crate) const PART_NAMES: [&str; PART_COUNT] = ["keys", "body", "attributes"]
 pub(crate) struct BlockSummary {
     pub(crate) offset: u64,
     pub(crate) count: u32,
-    pub(crate) first: Place,
-    pub(crate) last: Place,
+    pub(crate) first: ChangeId,
+    pub(crate) last: ChangeId,
     pub(crate) parts: [PartIndex; PART_COUNT],
     ranges: [(u32, u32); 3],
     maps: [[u8; MAP_LEN]; 3],
@@ -174,19 +174,19 @@ impl BlockSummary {
         BlockSummary {
             offset,
             count: 0,
-            first: Place::START,
-            last: Place::START,
+            first: ChangeId::START,
+            last: ChangeId::START,
             parts: Default::default(),
             ranges: [(u32::MAX, 0); 3],
             maps: [[0; MAP_LEN]; 3],
         }
     }
 
-    pub(crate) fn add(&mut self, place: Place, keys: [u32; 3]) {
+    pub(crate) fn add(&mut self, change_id: ChangeId, keys: [u32; 3]) {
         if self.count == 0 {
-            self.first = place;
+            self.first = change_id;
         }
-        self.last = place;
+        self.last = change_id;
         self.count += 1;
         for (key, word) in keys.into_iter().enumerate() {
             let (least, most) = self.ranges[key];
@@ -199,8 +199,8 @@ impl BlockSummary {
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.offset.to_le_bytes());
         out.extend_from_slice(&self.count.to_le_bytes());
-        self.first.put(out);
-        self.last.put(out);
+        put_change_id(self.first, out);
+        put_change_id(self.last, out);
         for part in self.parts {
             for word in [part.packed_len, part.raw_len, part.crc] {
                 out.extend_from_slice(&word.to_le_bytes());
@@ -227,12 +227,12 @@ impl BlockIndex<'_> {
         u32_at(self.0, 8)
     }
 
-    pub(crate) fn first(self) -> Place {
-        Place::at(self.0, 12)
+    pub(crate) fn first(self) -> ChangeId {
+        change_id_at(self.0, 12)
     }
 
-    pub(crate) fn last(self) -> Place {
-        Place::at(self.0, 12 + Place::LEN)
+    pub(crate) fn last(self) -> ChangeId {
+        change_id_at(self.0, 12 + CHANGE_ID_LEN)
     }
 
     pub(crate) fn part(self, part: usize) -> PartIndex {
@@ -289,12 +289,12 @@ impl Segment {
         BlockIndex(&self.index[number * ENTRY_LEN..(number + 1) * ENTRY_LEN])
     }
 
-    /// Returns the first block with an entry after `place`.
-    pub(crate) fn block_after(&self, place: Place) -> usize {
+    /// Returns the first block with an entry after `change_id`.
+    pub(crate) fn block_after(&self, change_id: ChangeId) -> usize {
         let (mut low, mut high) = (0, self.block_count());
         while low < high {
             let middle = low.midpoint(high);
-            match self.block(middle).last() > place {
+            match self.block(middle).last() > change_id {
                 true => high = middle,
                 false => low = middle + 1,
             }
@@ -387,12 +387,12 @@ pub(crate) struct SegmentName {
 /// Reads a file's name; `None` if it is not a segment's.
 pub(crate) fn parse_name(name: &str) -> Option<SegmentName> {
     let mut parts = name.strip_suffix(SUFFIX)?.split('-');
-    let place = |text: &str| {
+    let change_id = |text: &str| {
         let (seq, rec) = text.split_once('.')?;
-        Some(Place::new(Seq(seq.parse().ok()?), Rec(rec.parse().ok()?)))
+        Some(ChangeId::new(Seq(seq.parse().ok()?), Rec(rec.parse().ok()?)))
     };
     let source = PartitionId(parts.next()?.parse().ok()?);
     let epoch = Epoch(parts.next()?.parse().ok()?);
-    let is_range = place(parts.next()?).is_some() && place(parts.next()?).is_some();
+    let is_range = change_id(parts.next()?).is_some() && change_id(parts.next()?).is_some();
     (is_range && parts.next().is_none()).then_some(SegmentName { source, epoch })
 }

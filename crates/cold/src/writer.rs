@@ -4,10 +4,10 @@
 //! header, the footer and the index; a block is checked when it is read.
 
 use weir_io::{Access, Disk, DiskError, DiskErrorKind, FileId};
+use weir_types::ChangeId;
 
 use crate::block::{Block, BlockError, StoredBlock, pack};
 use crate::entry::Image;
-use crate::place::Place;
 use crate::segment::{
     BlockSummary, ENTRY_LEN, FOOTER_LEN, Fault, Footer, HEADER_LEN, Header, PART_SUFFIX, Segment,
 };
@@ -59,14 +59,17 @@ impl SegmentWriter {
         image: Image<'_>,
         attributes: &[u8],
     ) -> Result<(), DiskError> {
-        let place = image.place();
-        assert!(place >= self.summary.last && place > self.header.after, "in order of places");
+        let change_id = image.change_id();
+        assert!(
+            change_id >= self.summary.last && change_id > self.header.after,
+            "in order of places"
+        );
         // A record and the mark of its former keys stay together, so that a page can end between
         // any two blocks.
-        if self.summary.count >= self.block_entries && place > self.summary.last {
+        if self.summary.count >= self.block_entries && change_id > self.summary.last {
             self.end_block(disk)?;
         }
-        self.summary.add(place, image.keys().to_words());
+        self.summary.add(change_id, image.keys().to_words());
         self.images.extend_from_slice(image.0);
         self.attributes.extend_from_slice(attributes);
         Ok(())
@@ -223,7 +226,7 @@ fn read_segment<D: Disk>(disk: &mut D, file: FileId, name: &str) -> Result<Segme
 pub(crate) fn visit_keys<D: Disk>(
     disk: &mut D,
     segment: &Segment,
-    mut visit: impl FnMut(Place, bool),
+    mut visit: impl FnMut(ChangeId, bool),
 ) -> Result<(), SegmentError> {
     let name = segment.header.file_name();
     let file = disk.open(&name, Access::Read)?;
@@ -237,7 +240,7 @@ pub(crate) fn visit_keys<D: Disk>(
         }
         for index in 0..block.len() {
             let image = block.image(index);
-            visit(image.place(), image.is_mark());
+            visit(image.change_id(), image.is_mark());
         }
     }
     disk.forget_cached(file);

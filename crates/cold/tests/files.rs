@@ -6,11 +6,11 @@
 mod support;
 
 use support::*;
-use weir_cold::{Archive, ColdConfig, ColdError, Fault, Filter, PageLimits, Place, SegmentError};
+use weir_cold::{Archive, ColdConfig, ColdError, Fault, Filter, PageLimits, SegmentError};
 use weir_delivery::OrderStore;
 use weir_io::disk::sim::CrashChoice;
 use weir_io::{Disk, DiskErrorKind, SimDisk, SimFaults};
-use weir_types::{Epoch, Nanos, OrdStatus, PartitionId, Rec, Seq};
+use weir_types::{ChangeId, Epoch, Nanos, OrdStatus, PartitionId, Rec, Seq};
 use weir_wire::delivery::OrderRow;
 
 const UNLIMITED: PageLimits =
@@ -42,7 +42,7 @@ fn three_segments() -> (SimDisk, OrderStore) {
     (disk, hot)
 }
 
-fn read_all(archive: &mut Archive<SimDisk>, after: Place) -> Result<Vec<OrderRow>, ColdError> {
+fn read_all(archive: &mut Archive<SimDisk>, after: ChangeId) -> Result<Vec<OrderRow>, ColdError> {
     let mut out = Vec::new();
     let page = archive.page(after, &Filter::default(), &UNLIMITED, &mut out)?;
     let rows = rows_of(&out, page.row_count).into_iter();
@@ -57,7 +57,7 @@ fn a_flipped_bit_in_any_byte_is_found_and_named() {
         let (archive, _) = open(&clean.after_process_crash());
         archive.segments().map(|segment| segment.header.file_name()).collect()
     };
-    let want = read_all(&mut open(&clean.after_process_crash()).0, Place::START).unwrap();
+    let want = read_all(&mut open(&clean.after_process_crash()).0, ChangeId::START).unwrap();
     for (number, name) in names.iter().enumerate() {
         for byte in 0..clean.contents(name).unwrap().len() as u64 {
             let disk = clean.after_process_crash();
@@ -65,7 +65,7 @@ fn a_flipped_bit_in_any_byte_is_found_and_named() {
             let (mut archive, report) = open(&disk);
             let found = match report.damaged.first() {
                 Some(error) => error.clone(),
-                None => match read_all(&mut archive, Place::START) {
+                None => match read_all(&mut archive, ChangeId::START) {
                     Err(ColdError::Segment(error)) => error,
                     other => panic!("byte {byte} of {name}: {other:?}"),
                 },
@@ -74,10 +74,10 @@ fn a_flipped_bit_in_any_byte_is_found_and_named() {
             assert_eq!(&file, name, "byte {byte}");
             // The range after the damage is still served.
             let after = archive.floor();
-            assert!(archive.check(Epoch(1), Place::START).is_err() || number == 2);
+            assert!(archive.check(Epoch(1), ChangeId::START).is_err() || number == 2);
             let rows = read_all(&mut archive, after).unwrap();
             if number < 2 {
-                assert!(rows.iter().eq(want.iter().filter(|row| place_of(row) > after)));
+                assert!(rows.iter().eq(want.iter().filter(|row| change_id_of(row) > after)));
             }
         }
     }
@@ -93,7 +93,7 @@ fn a_cut_file_is_found_at_any_length() {
         disk.plant(&name, &bytes[..len]);
         let (archive, report) = open(&disk);
         assert_eq!(report.damaged.len(), 1, "{len} bytes");
-        assert!(archive.floor() > Place::START);
+        assert!(archive.floor() > ChangeId::START);
     }
 }
 
@@ -102,7 +102,7 @@ fn a_file_of_a_newer_program_and_a_renamed_one_are_named_as_such() {
     let (clean, _) = three_segments();
     let header = open(&clean.after_process_crash()).0.segments().next().unwrap().header;
     let mut bytes = clean.contents(&header.file_name()).unwrap();
-    let renamed = weir_cold::Header { to: Place::new(Seq(9), Rec(9)), ..header }.file_name();
+    let renamed = weir_cold::Header { to: ChangeId::new(Seq(9), Rec(9)), ..header }.file_name();
     let other = SimDisk::new(1);
     other.plant(&renamed, &bytes);
     let fault = |disk: &SimDisk| match &open(disk).1.damaged[..] {
@@ -133,7 +133,7 @@ fn a_crash_at_any_call_of_a_close_and_a_merge_loses_nothing_that_was_closed() {
     feed(&mut archive, &hot, u32::MAX).unwrap();
     settle(&mut archive).unwrap();
     assert!(archive.figures().merges > 0);
-    let want = read_all(&mut archive, Place::START).unwrap();
+    let want = read_all(&mut archive, ChangeId::START).unwrap();
     let mut crashes = 0;
     for call in 0.. {
         let disk = clean.after_process_crash();
@@ -148,11 +148,11 @@ fn a_crash_at_any_call_of_a_close_and_a_merge_loses_nothing_that_was_closed() {
         for choice in choices {
             let (mut archive, report) = open(&disk.after_power_loss(choice));
             assert_eq!(report.damaged, [], "call {call}, {choice:?}");
-            assert!(archive.end() >= Place::new(Seq(30), Rec(5)), "call {call}, {choice:?}");
-            assert_eq!(archive.floor(), Place::START);
+            assert!(archive.end() >= ChangeId::new(Seq(30), Rec(5)), "call {call}, {choice:?}");
+            assert_eq!(archive.floor(), ChangeId::START);
             feed(&mut archive, &hot, u32::MAX).unwrap();
             settle(&mut archive).unwrap();
-            assert_eq!(read_all(&mut archive, Place::START).unwrap(), want);
+            assert_eq!(read_all(&mut archive, ChangeId::START).unwrap(), want);
             crashes += 1;
         }
         if ended.is_ok() {
@@ -177,7 +177,7 @@ fn what_is_held_is_not_retired_until_it_is_released_or_its_time_is_over() {
     assert_eq!(archive.floor(), archive.end());
     let (disk, _) = three_segments();
     let (mut archive, _) = Archive::open(disk, keep).unwrap();
-    let _ = archive.hold(Place::START, Nanos(100));
+    let _ = archive.hold(ChangeId::START, Nanos(100));
     assert_ne!(archive.work(Nanos(100)).unwrap(), weir_cold::WorkOutcome::Retired);
     while archive.work(Nanos(101)).unwrap() != weir_cold::WorkOutcome::Nothing {}
     assert_eq!(archive.segments().count(), 0);
@@ -198,15 +198,15 @@ fn an_epoch_that_disowns_what_was_closed_takes_it_back() {
     let (mut archive, _) = open(&disk);
     trade(&mut hot, 31, 33);
     feed(&mut archive, &hot, u32::MAX).unwrap();
-    let valid_to = Place::new(Seq(25), Rec(u64::MAX));
+    let valid_to = ChangeId::new(Seq(25), Rec(u64::MAX));
     let again = archive.begin_epoch(Epoch(2), valid_to).unwrap();
     assert_eq!(again.seq, Seq(20), "the segment that reached beyond is gone");
     assert_eq!(archive.end(), again);
-    let place = |seq| Place::new(Seq(seq), Rec(1));
-    assert!(archive.check(Epoch(1), place(25)).is_ok());
-    assert_eq!(archive.check(Epoch(1), place(26)), Err(weir_cold::Resync::Epoch));
-    assert_eq!(archive.check(Epoch(3), place(1)), Err(weir_cold::Resync::Epoch));
-    assert!(archive.check(Epoch(2), place(40)).is_ok());
+    let change_id = |seq| ChangeId::new(Seq(seq), Rec(1));
+    assert!(archive.check(Epoch(1), change_id(25)).is_ok());
+    assert_eq!(archive.check(Epoch(1), change_id(26)), Err(weir_cold::Resync::Epoch));
+    assert_eq!(archive.check(Epoch(3), change_id(1)), Err(weir_cold::Resync::Epoch));
+    assert!(archive.check(Epoch(2), change_id(40)).is_ok());
     let repeated = archive.begin_epoch(Epoch(2), valid_to);
     assert_eq!(repeated, Err(ColdError::EpochRepeated(Epoch(2))));
     // A start with a configuration that has the end of the epoch finds the same.
@@ -237,10 +237,10 @@ fn an_archive_is_not_opened_in_an_epoch_before_its_files_and_keeps_them_all() {
     );
     assert!(is_named, "{refused:?}");
     assert_eq!(disk.clone().list().unwrap(), before, "nothing was removed");
-    let past_epochs = vec![(asked, Place::new(Seq(30), Rec(u64::MAX)))];
+    let past_epochs = vec![(asked, ChangeId::new(Seq(30), Rec(u64::MAX)))];
     let knows = ColdConfig { epoch, past_epochs, ..config() };
     let (archive, _) = Archive::open(disk, knows).unwrap();
-    assert_eq!((archive.floor(), archive.end().seq), (Place::START, Seq(40)));
+    assert_eq!((archive.floor(), archive.end().seq), (ChangeId::START, Seq(40)));
 }
 
 #[test]
@@ -254,9 +254,9 @@ fn a_record_whose_later_state_was_disowned_is_told_as_it_was() {
         archive.close().unwrap();
     }
     let at = |rows: Vec<OrderRow>| rows.iter().map(|row| row.seq.0).collect::<Vec<_>>();
-    assert_eq!(at(read_all(&mut archive, Place::START).unwrap()), [2]);
-    archive.begin_epoch(Epoch(2), Place::new(Seq(1), Rec(1))).unwrap();
-    assert_eq!(at(read_all(&mut archive, Place::START).unwrap()), [1]);
+    assert_eq!(at(read_all(&mut archive, ChangeId::START).unwrap()), [2]);
+    archive.begin_epoch(Epoch(2), ChangeId::new(Seq(1), Rec(1))).unwrap();
+    assert_eq!(at(read_all(&mut archive, ChangeId::START).unwrap()), [1]);
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn a_change_that_is_none_is_refused_by_name_and_leaves_no_trace() {
     let no_record = block_of(&row(5, 0, keys(1, 2, 3), OrdStatus::New));
     let mut refused = |change: Change<'_>, want: ChangeError| {
         assert_eq!(archive.take(&change), Err(ColdError::Change(want)));
-        assert_eq!(archive.fed(), Place::START);
+        assert_eq!(archive.fed(), ChangeId::START);
     };
     refused(Change { row: &no_record, ..sound }, ChangeError::NoRecord);
     refused(Change { standing: EntryKind::Leave, ..sound }, ChangeError::Flags(EntryKind::Leave));
@@ -287,10 +287,10 @@ fn a_change_that_is_none_is_refused_by_name_and_leaves_no_trace() {
     refused(Change { change_count: 0, ..sound }, ChangeError::ChangeCount);
     refused(Change { attributes: &[0; 601], ..sound }, ChangeError::AttributesTooLong(601));
     archive.take(&sound).unwrap();
-    let last = Place::new(Seq(5), Rec(1));
+    let last = ChangeId::new(Seq(5), Rec(1));
     assert_eq!(archive.take(&sound), Err(ColdError::OutOfOrder { got: last, last }));
     assert!(archive.close().unwrap());
-    assert_eq!(read_all(&mut archive, Place::START).unwrap().len(), 1);
+    assert_eq!(read_all(&mut archive, ChangeId::START).unwrap().len(), 1);
 }
 
 #[test]

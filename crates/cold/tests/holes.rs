@@ -5,19 +5,19 @@
 mod support;
 
 use support::*;
-use weir_cold::{Archive, Batch, Filter, PageLimits, Place, Resync};
+use weir_cold::{Archive, Batch, Filter, PageLimits, Resync};
 use weir_io::SimDisk;
-use weir_types::{Epoch, OrdStatus, Rec, Seq};
+use weir_types::{ChangeId, Epoch, OrdStatus, Rec, Seq};
 
 const LIMITS: PageLimits =
     PageLimits { rows_max: 7, bytes_max: u32::MAX, scan_max: u32::MAX, blocks_max: u32::MAX };
 
-fn batch(store: &weir_delivery::OrderStore, after: Place) -> Batch {
+fn batch(store: &weir_delivery::OrderStore, after: ChangeId) -> Batch {
     let mut batch = Batch::after(after);
-    let to = store.export(hot_place(after), u32::MAX, |entry| {
+    let to = store.export(after, u32::MAX, |entry| {
         batch.push(&change_of(entry)).unwrap();
     });
-    batch.to = cold_place(to);
+    batch.to = to;
     batch
 }
 
@@ -29,15 +29,15 @@ fn a_batch_that_leaves_a_hole_begins_the_archive_anew() {
         let row = row(seq, seq, keys(1, 1, 1), OrdStatus::New);
         let _ = hot.ingest_row(&block_of(&row), &[]).unwrap();
         if seq == 5 {
-            archive.take_batch(&batch(&hot, Place::START)).unwrap();
+            archive.take_batch(&batch(&hot, ChangeId::START)).unwrap();
             assert!(archive.close().unwrap());
         }
     }
-    let from = Place::new(Seq(10), Rec(10));
+    let from = ChangeId::new(Seq(10), Rec(10));
     archive.take_batch(&batch(&hot, from)).unwrap();
     assert_eq!(archive.figures().holes, 1);
     assert_eq!((archive.floor(), archive.fed().seq), (from, Seq(20)));
-    assert_eq!(archive.check(Epoch(1), Place::new(Seq(9), Rec(9))), Err(Resync::Floor));
+    assert_eq!(archive.check(Epoch(1), ChangeId::new(Seq(9), Rec(9))), Err(Resync::Floor));
     archive.close().unwrap();
     let mut out = Vec::new();
     let page = archive.page(from, &Filter::default(), &LIMITS, &mut out).unwrap();

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use support::*;
-use weir_cold::{Archive, ColdError, Filter, Keys, PageLimits, Place, Resync, WorkOutcome};
+use weir_cold::{Archive, ColdError, Filter, Keys, PageLimits, Resync, WorkOutcome};
 use weir_delivery::{OrderStore, Selection};
 use weir_io::disk::sim::CrashChoice;
 use weir_io::{DiskErrorKind, SimDisk, SimFaults};
-use weir_types::{Epoch, Nanos, OrdStatus, Rec};
+use weir_types::{ChangeId, Epoch, Nanos, OrdStatus, Rec};
 use weir_wire::delivery::{OrderRow, RowFlags};
 
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ fn any_step() -> impl Strategy<Value = Op> {
 /// A reader with its copy; it goes on from `after`.
 struct Reader {
     filter: Filter,
-    after: Place,
+    after: ChangeId,
     mirror: BTreeMap<Rec, OrderRow>,
 }
 
@@ -103,7 +103,7 @@ impl Reader {
             return;
         }
         let before = self.mirror.insert(row.rec, *row);
-        assert!(before.is_none_or(|before| place_of(&before) < place_of(row)), "goes back");
+        assert!(before.is_none_or(|before| change_id_of(&before) < change_id_of(row)), "goes back");
     }
 }
 
@@ -115,7 +115,7 @@ struct World {
     full: OrderStore,
     /// Each order's keys and whether it can still change.
     orders: Vec<(Rec, Keys, bool)>,
-    places: Vec<Place>,
+    change_ids: Vec<ChangeId>,
     seq: u64,
     cold_pages: u32,
 }
@@ -130,7 +130,7 @@ impl World {
             hot: store(ended_max),
             full: store(u32::MAX),
             orders: Vec::new(),
-            places: vec![Place::START],
+            change_ids: vec![ChangeId::START],
             seq: 0,
             cold_pages: 0,
         }
@@ -146,7 +146,7 @@ impl World {
         for store in [&mut self.hot, &mut self.full] {
             let _ = store.ingest_row(&block, &attributes).unwrap();
         }
-        self.places.push(place_of(&row));
+        self.change_ids.push(change_id_of(&row));
     }
 
     fn pick_live(&self, pick: usize) -> Option<usize> {
@@ -187,19 +187,19 @@ impl World {
     fn read(&mut self, reader: &mut Reader, rows_max: u32, scan_max: u32) {
         let filter = hot_filter(&reader.filter);
         let hot_limits = weir_delivery::PageLimits { rows_max, bytes_max: u32::MAX, scan_max };
-        if self.hot.check(Epoch(1), hot_place(reader.after), &filter).is_ok() {
+        if self.hot.check(Epoch(1), reader.after, &filter).is_ok() {
             let mut selection = Selection::default();
-            let after = hot_place(reader.after);
+            let after = reader.after;
             let page = self.hot.select(after, &filter, &hot_limits, &mut selection);
             self.hot.rows(&selection).iter().for_each(|row| reader.take(row));
-            reader.after = cold_place(page.next);
+            reader.after = page.next;
             if page.is_online {
                 self.check_mirror(reader);
             }
             return;
         }
         if self.archive().check(Epoch(1), reader.after).is_err() {
-            (reader.after, reader.mirror) = (Place::START, BTreeMap::new());
+            (reader.after, reader.mirror) = (ChangeId::START, BTreeMap::new());
             return;
         }
         let limits = PageLimits { rows_max, bytes_max: 400, scan_max, blocks_max: 1 };
@@ -208,12 +208,14 @@ impl World {
         self.cold_pages += 1;
         let rows = rows_of(&out, page.row_count);
         assert_eq!(out.len(), page.byte_count as usize);
-        assert!(rows.is_sorted_by(|a, b| place_of(&a.0) < place_of(&b.0)));
-        assert!(rows.iter().all(|(row, _)| place_of(row) > after && place_of(row) <= page.next));
+        assert!(rows.is_sorted_by(|a, b| change_id_of(&a.0) < change_id_of(&b.0)));
+        assert!(
+            rows.iter().all(|(row, _)| change_id_of(row) > after && change_id_of(row) <= page.next)
+        );
         assert!(page.next > after || !page.is_cut, "a page moves its reader on");
         rows.iter().for_each(|(row, _)| reader.take(row));
         reader.after = page.next;
-        if !page.is_cut && page.next < cold_place(self.hot.floor()) {
+        if !page.is_cut && page.next < self.hot.floor() {
             // The store has removed changes that are in no segment yet, so the archive must close
             // one.
             feed(self.archive.as_mut().unwrap(), &self.hot, u32::MAX).unwrap();
@@ -234,7 +236,11 @@ impl World {
         }
         assert!(mirrored == live, "{:?} has {mirrored:?}, not {live:?}", reader.filter);
         for row in reader.mirror.values() {
-            assert_eq!(place_of(row), place_of(&self.full.get(row.rec).unwrap()), "the last state");
+            assert_eq!(
+                change_id_of(row),
+                change_id_of(&self.full.get(row.rec).unwrap()),
+                "the last state"
+            );
         }
     }
 
@@ -244,7 +250,7 @@ impl World {
         let hot = self.hot.clone();
         feed(self.archive(), &hot, u32::MAX).unwrap();
         self.archive().close().unwrap();
-        let after = self.places[pick % self.places.len()];
+        let after = self.change_ids[pick % self.change_ids.len()];
         if let Err(resync) = self.archive().check(Epoch(1), after) {
             assert_eq!(resync, Resync::Floor);
             assert!(after < self.archive().floor());
@@ -261,7 +267,7 @@ impl World {
         let mut selection = Selection::default();
         let full_limits =
             weir_delivery::PageLimits { rows_max: 60_000, bytes_max: u32::MAX, scan_max: u32::MAX };
-        let (full_filter, full_after) = (hot_filter(filter), hot_place(after));
+        let (full_filter, full_after) = (hot_filter(filter), after);
         let want = self.full.select(full_after, &full_filter, &full_limits, &mut selection);
         let want_rows: Vec<(OrderRow, Vec<u8>)> = self
             .full
@@ -270,7 +276,7 @@ impl World {
             .zip(self.full.row_attributes(&selection).into_iter().map(<[u8]>::to_vec))
             .collect();
         assert_eq!(rows_of(&out, page.row_count), want_rows);
-        assert_eq!(page.next, cold_place(want.next));
+        assert_eq!(page.next, want.next);
         assert_eq!(page.merged_count, want.merged_count);
         assert_eq!(page.oldest_transact_time, want.oldest_transact_time);
     }
@@ -321,7 +327,7 @@ proptest! {
         let mut world = World::new(ended_max);
         let reader = |filter: &Filter| Reader {
             filter: *filter,
-            after: Place::START,
+            after: ChangeId::START,
             mirror: BTreeMap::new(),
         };
         let mut readers: Vec<Reader> = filters.iter().map(reader).collect();

@@ -7,10 +7,10 @@
 
 use core::hint::black_box;
 
-use weir_types::Rec;
+use weir_types::{ChangeId, Rec};
 
 use crate::ingest::{IngestError, IngestOutcome};
-use crate::ring::{Entry, Place};
+use crate::ring::Entry;
 use crate::row::rec_of;
 use crate::store::OrderStore;
 
@@ -21,7 +21,7 @@ pub(crate) const GROUP_LEN: usize = 32;
 pub(crate) type Group = [(u32, Entry); GROUP_LEN];
 
 /// An empty group.
-pub(crate) const NO_GROUP: Group = [(0, Entry { place: Place::START, slot: 0 }); GROUP_LEN];
+pub(crate) const NO_GROUP: Group = [(0, Entry { change_id: ChangeId::START, slot: 0 }); GROUP_LEN];
 
 /// A row as it came from an outside core.
 #[derive(Clone, Copy, Debug)]

@@ -4,16 +4,15 @@
 
 use std::collections::VecDeque;
 
-use weir_types::{Epochs, PartitionId};
+use weir_types::{ChangeId, Epochs, PartitionId};
 
 use crate::chunk::ChunkedArray;
 use crate::heap::Heap;
 use crate::index::{Index, Kinds};
-use crate::ring::Place;
 use crate::row::{SlotMeta, SlotState};
 use crate::snapshot::{
     CHUNK_HEADER_LEN, CRC_AT, ChunkKind, ChunkOutcome, KEY_ENTRY_LEN, MAGIC, SLOT_ENTRY_LEN,
-    SNAPSHOT_VERSION, SnapshotError, put_keys, put_place,
+    SNAPSHOT_VERSION, SnapshotError, put_change_id, put_keys,
 };
 use crate::store::OrderStore;
 
@@ -69,10 +68,10 @@ impl KeptEntries {
 #[derive(Clone, Debug)]
 pub(crate) struct Capture {
     source: PartitionId,
-    epochs: Epochs<Place>,
+    epochs: Epochs<ChangeId>,
     kinds: Kinds,
-    head: Place,
-    floor: Place,
+    head: ChangeId,
+    floor: ChangeId,
     slot_count: u64,
     digest: u64,
     /// The kind of the next chunks.
@@ -165,15 +164,15 @@ impl Capture {
         out.extend_from_slice(&self.source.0.to_le_bytes());
         out.extend_from_slice(&self.epochs.current().0.to_le_bytes());
         out.push(self.kinds.bits());
-        put_place(self.head, out);
-        put_place(self.floor, out);
+        put_change_id(self.head, out);
+        put_change_id(self.floor, out);
         out.extend_from_slice(&self.slot_count.to_le_bytes());
         out.extend_from_slice(&self.digest.to_le_bytes());
         let count = u32::try_from(self.epochs.ended().len()).expect("epochs are few");
         out.extend_from_slice(&count.to_le_bytes());
         for (epoch, valid_to) in self.epochs.ended() {
             out.extend_from_slice(&epoch.0.to_le_bytes());
-            put_place(*valid_to, out);
+            put_change_id(*valid_to, out);
         }
         self.kind = ChunkKind::Slots;
         1
@@ -228,7 +227,7 @@ impl Capture {
                 out.push(kind as u8);
                 out.extend_from_slice(&value.to_le_bytes());
                 // The follower itself removes the slots that were removed since the snapshot began.
-                put_place(floor.min(self.head), out);
+                put_change_id(floor.min(self.head), out);
                 count += 1;
             }
             self.ring_at += 1;
@@ -242,8 +241,8 @@ impl Capture {
 }
 
 fn put_slot(meta: &SlotMeta, heap: &Heap, out: &mut Vec<u8>) {
-    put_place(meta.place, out);
-    put_place(meta.first, out);
+    put_change_id(meta.change_id, out);
+    put_change_id(meta.first, out);
     put_keys(&meta.keys, out);
     put_keys(&meta.next_keys, out);
     out.push(meta.standing as u8);

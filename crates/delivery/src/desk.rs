@@ -22,7 +22,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use weir_types::{Epoch, Nanos, PartitionId, Reason, Seq, SessionId};
+use weir_types::{ChangeId, Epoch, Nanos, PartitionId, Reason, Seq, SessionId};
 use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders};
 use weir_wire::event::OrderEvent;
 
@@ -30,9 +30,8 @@ use crate::credit::Credit;
 use crate::filter::{Entitlement, Filter, Scope, Visibility};
 use crate::ingest::{IngestError, IngestOutcome};
 use crate::page::{Page, PageHead, PageLimits, Selection, put_page, put_refusal};
-use crate::ring::Place;
 use crate::store::{OrderStore, Resync};
-use crate::token::{SourcePlace, TokenError, TokenSealer};
+use crate::token::{SourceCursor, TokenError, TokenSealer};
 
 pub mod listing;
 pub mod older;
@@ -161,12 +160,12 @@ struct Reader {
     refusal: Option<Reason>,
     /// The place from which it goes on, and the epoch in which it got there: an epoch may end, at
     /// an earlier place, while the reader waits ahead of the store.
-    after: Place,
+    after: ChangeId,
     epoch: Epoch,
     /// The latest change that the store had when it made the reader's pages.
     seen: Seq,
     /// Its places in other sources, from a router's token: handed on unchanged.
-    elsewhere: Vec<SourcePlace>,
+    elsewhere: Vec<SourceCursor>,
     limits: PageLimits,
     credit: Credit,
     rows_min: u32,
@@ -179,9 +178,9 @@ struct Reader {
     is_ready: bool,
     is_paused: bool,
     /// The store's head at its last visit.
-    looked_at: Option<Place>,
+    looked_at: Option<ChangeId>,
     /// The place that the store must reach before anything else, and the deadline.
-    min: Option<(SourcePlace, Nanos)>,
+    min: Option<(SourceCursor, Nanos)>,
     /// The reader's state below the floor, when its pages come from an archive.
     below: BelowFloorState,
     /// Counts of the pages that it was served.
@@ -236,10 +235,10 @@ pub struct Desk {
     /// The sweep for new rows: the next reader, the readers left, and the head that it sweeps for.
     sweep_at: usize,
     sweep_left: usize,
-    swept: Place,
+    swept: ChangeId,
     selection: Selection,
     token: Vec<u8>,
-    opened: Vec<SourcePlace>,
+    opened: Vec<SourceCursor>,
     /// Readers below the floor, if an archive is attached.
     older: Option<OlderReaders>,
 }
@@ -334,7 +333,7 @@ impl Desk {
                     Ok(min) => reader.min = min.map(|at| (at, self.min_until(question, now))),
                     Err(reason) => reader.refusal = Some(reason),
                 }
-                (reader.epoch, reader.after, reader.seen) = (at.epoch, at.place, at.seen);
+                (reader.epoch, reader.after, reader.seen) = (at.epoch, at.change_id, at.seen);
                 reader.elsewhere.append(&mut self.opened);
             }
             Err((scope, reason)) => (reader.scope, reader.refusal) = (scope, Some(reason)),
@@ -362,7 +361,7 @@ impl Desk {
             },
             scope: None,
             refusal: None,
-            after: Place::START,
+            after: ChangeId::START,
             epoch: self.store.epoch(),
             seen: Seq(0),
             elsewhere: Vec::new(),
@@ -391,14 +390,14 @@ impl Desk {
         &self,
         question: &Question<'_>,
         scope: &Scope,
-    ) -> Result<Option<SourcePlace>, Reason> {
+    ) -> Result<Option<SourceCursor>, Reason> {
         if question.min_token.is_empty() {
             return Ok(None);
         }
-        let mut places = Vec::new();
-        let opened = self.sealer.open(scope, question.min_token, &mut places);
+        let mut cursors = Vec::new();
+        let opened = self.sealer.open(scope, question.min_token, &mut cursors);
         opened.map_err(|_| Reason::MinTokenInvalid)?;
-        Ok(places.into_iter().find(|at| at.source == self.store.source()))
+        Ok(cursors.into_iter().find(|at| at.source == self.store.source()))
     }
 
     fn min_until(&self, question: &Question<'_>, now: Nanos) -> Nanos {
@@ -409,17 +408,17 @@ impl Desk {
         Nanos(now.0.saturating_add(wait.0))
     }
 
-    fn reached(&self, at: &SourcePlace) -> Reached {
+    fn reached(&self, at: &SourceCursor) -> Reached {
         let store = &self.store;
         if at.epoch == store.epoch() {
-            return if at.place <= store.head() { Reached::Yes } else { Reached::NotYet };
+            return if at.change_id <= store.head() { Reached::Yes } else { Reached::NotYet };
         }
         if at.epoch > store.epoch() {
             // This replica does not know the epoch yet.
             return Reached::NotYet;
         }
         // The store has every valid change of an ended epoch.
-        match store.check(at.epoch, at.place, &Filter::ALL) {
+        match store.check(at.epoch, at.change_id, &Filter::ALL) {
             Err(Resync::Epoch) => Reached::Never,
             Err(Resync::Floor) | Ok(()) => Reached::Yes,
         }
@@ -430,7 +429,7 @@ impl Desk {
     fn start_of(
         &mut self,
         question: &Question<'_>,
-    ) -> Result<(Scope, SourcePlace), (Option<Scope>, Reason)> {
+    ) -> Result<(Scope, SourceCursor), (Option<Scope>, Reason)> {
         let scope = Scope::new(Filter::of(question.fetch), question.entitlement)
             .map_err(|_| (None, Reason::NotEntitled))?;
         match self.open(&scope, question.token) {
@@ -440,11 +439,11 @@ impl Desk {
     }
 
     /// Returns the token's place in this source; its places in others are left in `opened`.
-    fn open(&mut self, scope: &Scope, token: &[u8]) -> Result<SourcePlace, Reason> {
+    fn open(&mut self, scope: &Scope, token: &[u8]) -> Result<SourceCursor, Reason> {
         self.opened.clear();
         if token.is_empty() {
             let (source, epoch) = (self.store.source(), self.store.epoch());
-            return Ok(SourcePlace::new(source, epoch, Place::START));
+            return Ok(SourceCursor::new(source, epoch, ChangeId::START));
         }
         self.sealer.open(scope, token, &mut self.opened).map_err(TokenError::reason)?;
         let source = self.store.source();
@@ -461,14 +460,14 @@ impl Desk {
     }
 
     /// Checks that a reader can go on from a place and miss nothing.
-    fn check(&self, at: &SourcePlace, filter: &Filter) -> Result<(), Resync> {
+    fn check(&self, at: &SourceCursor, filter: &Filter) -> Result<(), Resync> {
         // If later changes turn out to be void, the states that its pages left out for them are
         // valid again.
         let reach = self.store.check(at.epoch, at.reach(), filter);
-        if at.place != Place::START && reach == Err(Resync::Epoch) {
+        if at.change_id != ChangeId::START && reach == Err(Resync::Epoch) {
             return reach;
         }
-        self.store.check(at.epoch, at.place, filter)
+        self.store.check(at.epoch, at.change_id, filter)
     }
 
     fn seat(&mut self, reader: Reader) {
@@ -761,7 +760,7 @@ impl Desk {
         reader.credit.spend(page.row_count, page.byte_count.into());
         reader.head.served_time = now;
         self.token.clear();
-        let at = SourcePlace { place: page.next, ..reader.at(self.store.source()) };
+        let at = SourceCursor { change_id: page.next, ..reader.at(self.store.source()) };
         self.opened.clear();
         self.opened.push(at);
         self.opened.extend_from_slice(&reader.elsewhere);
@@ -787,7 +786,7 @@ impl Desk {
         let is_about_token = !is_about_min(reason);
         if let Some(scope) = reader.scope.as_ref().filter(|_| is_about_token) {
             let (source, epoch) = (self.store.source(), self.store.epoch());
-            let start = SourcePlace::new(source, epoch, Place::START);
+            let start = SourceCursor::new(source, epoch, ChangeId::START);
             self.sealer.seal(scope, &[start], &mut self.token);
         }
         let head = PageHead { served_time: now, credit_left: 0, ..reader.head };
@@ -810,8 +809,8 @@ impl Reader {
         PageLimits { rows_max, bytes_max, ..self.limits }
     }
 
-    fn at(&self, source: PartitionId) -> SourcePlace {
-        SourcePlace { source, epoch: self.epoch, place: self.after, seen: self.seen }
+    fn at(&self, source: PartitionId) -> SourceCursor {
+        SourceCursor { source, epoch: self.epoch, change_id: self.after, seen: self.seen }
     }
 
     fn fill_deadline(&self) -> Nanos {

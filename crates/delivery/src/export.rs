@@ -4,11 +4,10 @@
 //! An archive that exports often enough, before the floor passes its place, misses nothing. For an
 //! order that changed several times since the last export it gets the last state, at its place.
 
-use weir_types::Seq;
+use weir_types::{ChangeId, Seq};
 
 use crate::filter::{Filter, Keys};
 use crate::index::FilterRing;
-use crate::ring::Place;
 use crate::row::{HISTORY_LEN, ROW_LEN, SlotState};
 use crate::store::OrderStore;
 
@@ -29,7 +28,7 @@ pub enum ExportedKind {
 #[derive(Clone, Copy, Debug)]
 pub struct ExportedEntry<'a> {
     /// The entry's place.
-    pub place: Place,
+    pub change_id: ChangeId,
     /// Its kind.
     pub exported_as: ExportedKind,
     /// The `seq` of the record's first change; for a mark, its own.
@@ -55,20 +54,20 @@ impl OrderStore {
     /// place up to which the export is complete: the head, or an earlier place if there is more.
     pub fn export(
         &self,
-        after: Place,
+        after: ChangeId,
         entries_max: u32,
         mut visit: impl FnMut(&ExportedEntry<'_>),
-    ) -> Place {
+    ) -> ChangeId {
         let end = self.head().max(after);
         let FilterRing::Ring { ring, .. } = self.index.find(&Filter::ALL) else { return end };
         let mut position = self.index.position_after(ring, after);
         let (mut last, mut count) = (after, 0);
         while let Some((at, entry)) = self.index.next_live(ring, position) {
-            if count >= entries_max.max(1) && entry.place > last {
+            if count >= entries_max.max(1) && entry.change_id > last {
                 return last;
             }
             visit(&self.exported(entry.slot));
-            (last, position) = (entry.place, at + 1);
+            (last, position) = (entry.change_id, at + 1);
             count += 1;
         }
         end
@@ -78,7 +77,7 @@ impl OrderStore {
         let meta = self.metas.get(slot);
         let row = self.row(slot);
         ExportedEntry {
-            place: meta.place,
+            change_id: meta.change_id,
             exported_as: match meta.standing {
                 SlotState::Live => ExportedKind::Live,
                 SlotState::Ended => ExportedKind::Ended,

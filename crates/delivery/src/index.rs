@@ -7,10 +7,11 @@
 //! against.
 
 use std::collections::BTreeMap;
+use weir_types::ChangeId;
 
 use crate::chunk::{CHUNK_LEN, ChunkedArray};
 use crate::filter::{Filter, Keys};
-use crate::ring::{Entry, Place, Ring, SWEEP_STEPS};
+use crate::ring::{Entry, Ring, SWEEP_STEPS};
 
 /// A key that has rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +169,7 @@ struct KeyRing {
     kind: Kind,
     value: u64,
     /// The place of the change that created the ring.
-    born: Place,
+    born: ChangeId,
 }
 
 /// A change's effect on a digest: the hash of the state before, and that of the new one; zero for a
@@ -212,10 +213,10 @@ impl Index {
     pub(crate) fn new(kinds: Kinds) -> Index {
         let mut rings = ChunkedArray::new();
         rings.push(KeyRing {
-            ring: Ring::new(Place::START),
+            ring: Ring::new(ChangeId::START),
             kind: Kind::All,
             value: 0,
-            born: Place::START,
+            born: ChangeId::START,
         });
         Index {
             kinds,
@@ -239,14 +240,14 @@ impl Index {
     /// reused once removed.
     ///
     /// # Panics
-    /// If `place` is before an earlier one.
-    pub(crate) fn insert(&mut self, slot: u32, place: Place, keys: &Keys, hash: u64) {
+    /// If `change_id` is before an earlier one.
+    pub(crate) fn insert(&mut self, slot: u32, change_id: ChangeId, keys: &Keys, hash: u64) {
         self.unlink_new(slot);
-        self.append(slot, RING_ALL, place, hash);
+        self.append(slot, RING_ALL, change_id, hash);
         for kind in Kind::KEYED {
             if self.kinds.contains(kind) {
-                let ring = self.ring_or_new(kind, keys, place);
-                self.append(slot, ring, place, hash);
+                let ring = self.ring_or_new(kind, keys, change_id);
+                self.append(slot, ring, change_id, hash);
             }
         }
     }
@@ -254,9 +255,9 @@ impl Index {
     /// Moves a slot whose keys are unchanged to a new place.
     ///
     /// # Panics
-    /// If `place` is before an earlier one.
+    /// If `change_id` is before an earlier one.
     #[inline]
-    pub(crate) fn touch(&mut self, slot: u32, place: Place, rehash: Rehash) {
+    pub(crate) fn touch(&mut self, slot: u32, change_id: ChangeId, rehash: Rehash) {
         let links = *self.links.get(slot);
         for kind in 0..KIND_COUNT {
             let ring = links.rings[kind];
@@ -266,7 +267,7 @@ impl Index {
             let key_ring = &mut self.rings.get_mut(ring).ring;
             key_ring.kill(links.positions[kind]);
             key_ring.rehash(rehash.out, 0);
-            self.append(slot, ring, place, rehash.into);
+            self.append(slot, ring, change_id, rehash.into);
         }
     }
 
@@ -274,27 +275,27 @@ impl Index {
     /// their readers, the caller inserts a mark with the old keys at the same place.
     ///
     /// # Panics
-    /// If `place` is before an earlier one.
-    pub(crate) fn rekey(&mut self, slot: u32, place: Place, keys: &Keys, rehash: Rehash) {
+    /// If `change_id` is before an earlier one.
+    pub(crate) fn rekey(&mut self, slot: u32, change_id: ChangeId, keys: &Keys, rehash: Rehash) {
         for kind in Kind::EVERY {
             if kind == Kind::All || self.kinds.contains(kind) {
                 self.kill(slot, kind, rehash.out);
-                let ring = self.ring_or_new(kind, keys, place);
-                self.append(slot, ring, place, rehash.into);
+                let ring = self.ring_or_new(kind, keys, change_id);
+                self.append(slot, ring, change_id, rehash.into);
             }
         }
     }
 
-    /// Removes a slot that is not live for good and raises its rings' floors to `place`, its last:
-    /// readers before that may have missed it.
-    pub(crate) fn remove(&mut self, slot: u32, place: Place) {
+    /// Removes a slot that is not live for good and raises its rings' floors to `change_id`, its
+    /// last: readers before that may have missed it.
+    pub(crate) fn remove(&mut self, slot: u32, change_id: ChangeId) {
         let links = *self.links.get(slot);
         for kind in Kind::EVERY {
             let ring = links.rings[kind as usize];
             if ring == NO_RING {
                 continue;
             }
-            self.rings.get_mut(ring).ring.raise_floor(place);
+            self.rings.get_mut(ring).ring.raise_floor(change_id);
             self.kill(slot, kind, 0);
             self.sweep(ring);
             // There are as many pairs as traders make. A single key keeps its ring for its floor.
@@ -314,12 +315,12 @@ impl Index {
     }
 
     #[inline]
-    fn append(&mut self, slot: u32, ring: u32, place: Place, hash: u64) {
+    fn append(&mut self, slot: u32, ring: u32, change_id: ChangeId, hash: u64) {
         let KeyRing { ring: entries, kind, .. } = self.rings.get_mut(ring);
         let kind = *kind as usize;
         let had_room = entries.has_room(1);
         let before = if had_room { 0 } else { entries.reserved_bytes() };
-        let position = entries.append(place, slot);
+        let position = entries.append(change_id, slot);
         entries.rehash(0, hash);
         if !had_room {
             self.ring_bytes[kind] += entries.reserved_bytes() - before;
@@ -425,7 +426,7 @@ impl Index {
         heads + self.links.reserved_bytes()
     }
 
-    fn ring_or_new(&mut self, kind: Kind, keys: &Keys, place: Place) -> u32 {
+    fn ring_or_new(&mut self, kind: Kind, keys: &Keys, change_id: ChangeId) -> u32 {
         if kind == Kind::All {
             return RING_ALL;
         }
@@ -434,10 +435,10 @@ impl Index {
             return *ring;
         }
         // The key may have had a ring before, with any of the slots that the floor has passed.
-        self.new_ring(kind, value, self.floor(), place)
+        self.new_ring(kind, value, self.floor(), change_id)
     }
 
-    fn new_ring(&mut self, kind: Kind, value: u64, floor: Place, born: Place) -> u32 {
+    fn new_ring(&mut self, kind: Kind, value: u64, floor: ChangeId, born: ChangeId) -> u32 {
         let free_count = self.free_rings.len();
         let ring = if free_count > 0 {
             let ring = *self.free_rings.get(free_count - 1);
@@ -490,12 +491,12 @@ impl Index {
 
     /// Returns the floor over all rows.
     #[must_use]
-    pub(crate) fn floor(&self) -> Place {
+    pub(crate) fn floor(&self) -> ChangeId {
         self.ring(RING_ALL).floor()
     }
 
     /// Returns the floor for readers of a filter.
-    pub(crate) fn floor_of(&self, filter: &Filter) -> Place {
+    pub(crate) fn floor_of(&self, filter: &Filter) -> ChangeId {
         match self.find(filter) {
             FilterRing::Ring { ring, .. } => self.ring(ring).floor(),
             FilterRing::Nothing => self.floor(),
@@ -524,7 +525,7 @@ impl Index {
 
     /// Returns a ring's key and floor; `None` for the ring of all slots, for free rings and for
     /// those created after `head`.
-    pub(crate) fn key_floor(&self, ring: u32, head: Place) -> Option<(Kind, u64, Place)> {
+    pub(crate) fn key_floor(&self, ring: u32, head: ChangeId) -> Option<(Kind, u64, ChangeId)> {
         let KeyRing { ring: entries, kind, value, born } = self.rings.get(ring);
         let is_in_use = self.by_value[*kind as usize].get(value) == Some(&ring);
         (is_in_use && *born <= head).then(|| (*kind, *value, entries.floor()))
@@ -539,18 +540,18 @@ impl Index {
     }
 
     /// Sets the floor over all rows, before any slot is entered.
-    pub(crate) fn set_floor(&mut self, floor: Place) {
+    pub(crate) fn set_floor(&mut self, floor: ChangeId) {
         self.rings.get_mut(RING_ALL).ring.raise_floor(floor);
     }
 
     /// Sets the floor of a key, and creates its ring if there is none.
-    pub(crate) fn set_key_floor(&mut self, kind: Kind, value: u64, floor: Place) {
+    pub(crate) fn set_key_floor(&mut self, kind: Kind, value: u64, floor: ChangeId) {
         if !self.kinds.contains(kind) {
             return;
         }
         let ring = match self.by_value[kind as usize].get(&value) {
             Some(ring) => *ring,
-            None => self.new_ring(kind, value, floor, Place::START),
+            None => self.new_ring(kind, value, floor, ChangeId::START),
         };
         self.rings.get_mut(ring).ring.set_floor(floor);
     }
@@ -588,12 +589,12 @@ impl Index {
     }
 
     /// Returns the newest place in a ring, of a live entry or a dead one.
-    pub(crate) fn newest(&self, ring: u32) -> Place {
+    pub(crate) fn newest(&self, ring: u32) -> ChangeId {
         self.ring(ring).newest()
     }
 
-    pub(crate) fn position_after(&self, ring: u32, place: Place) -> u32 {
-        self.ring(ring).position_after(place)
+    pub(crate) fn position_after(&self, ring: u32, change_id: ChangeId) -> u32 {
+        self.ring(ring).position_after(change_id)
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 //! and it is copied once. An error leaves the store unchanged, except that
 //! [`IngestError::StoreFull`] may have removed ended orders.
 
-use weir_types::{Epoch, OrderId, PartitionId, Rec};
+use weir_types::{ChangeId, Epoch, OrderId, PartitionId, Rec};
 use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::event::OrderEvent;
 use weir_wire::{DecodeError, Message};
@@ -14,7 +14,6 @@ use weir_wire::rows::{ATTRIBUTES_LEN_MAX, check_attributes};
 use crate::filter::Keys;
 use crate::heap::Block;
 use crate::index::Rehash;
-use crate::ring::Place;
 use crate::row::{ROW_LEN, Row, SlotMeta, SlotState, row_len, row_of, write_row};
 use crate::store::{NONE, OrderStore, SLOT_SIZE};
 
@@ -72,7 +71,7 @@ pub enum IngestError {
         /// The new epoch.
         epoch: Epoch,
         /// The last place of the old one.
-        valid_to: Place,
+        valid_to: ChangeId,
     },
     /// Epochs only grow.
     #[error("epoch {0} is not after the store's")]
@@ -85,7 +84,7 @@ const RETIRE_STEPS: u32 = 4;
 /// A record's new state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change<'a> {
-    pub(crate) place: Place,
+    pub(crate) change_id: ChangeId,
     pub(crate) keys: Keys,
     pub(crate) standing: SlotState,
     pub(crate) block: &'a [u8],
@@ -115,14 +114,14 @@ impl OrderStore {
             instrument_id: event.instrument_id,
         };
         let standing = if event.ord_status.is_live() { SlotState::Live } else { SlotState::Ended };
-        let place = Place::new(event.seq, event.rec);
-        if place <= self.head {
+        let change_id = ChangeId::new(event.seq, event.rec);
+        if change_id <= self.head {
             return Ok(IngestOutcome::Repeated);
         }
         let mut block = core::mem::take(&mut self.scratch);
         block.clear();
         row_of(event).encode_block(&mut block);
-        let change = Change { place, keys, standing, block: &block, attributes: &[] };
+        let change = Change { change_id, keys, standing, block: &block, attributes: &[] };
         let ingested = self.apply(&change);
         self.scratch = block;
         ingested
@@ -149,12 +148,12 @@ impl OrderStore {
         if row.flags.contains(RowFlags::LEAVE) {
             return Err(IngestError::LeaveFlag);
         }
-        let place = Place::new(row.seq, row.rec);
-        if place <= self.head {
+        let change_id = ChangeId::new(row.seq, row.rec);
+        if change_id <= self.head {
             return Ok(IngestOutcome::Repeated);
         }
         if row.flags.contains(RowFlags::TOMBSTONE) {
-            return self.bury(place);
+            return self.bury(change_id);
         }
         let keys = Keys {
             firm_id: row.firm_id,
@@ -162,7 +161,7 @@ impl OrderStore {
             instrument_id: row.instrument_id,
         };
         let standing = if row.ord_status.is_live() { SlotState::Live } else { SlotState::Ended };
-        self.apply(&Change { place, keys, standing, block, attributes })
+        self.apply(&Change { change_id, keys, standing, block, attributes })
     }
 
     fn check_source(&self, got: PartitionId) -> Result<(), IngestError> {
@@ -171,25 +170,25 @@ impl OrderStore {
     }
 
     /// Deletes a record: readers get a tombstone until the floor passes it. Returns true if the
-    /// record was there and `place` is later than every place so far.
-    pub fn delete(&mut self, place: Place) -> bool {
-        let is_new = place > self.head && self.records.get(place.rec).is_some();
-        is_new && self.bury(place) == Ok(IngestOutcome::Updated)
+    /// record was there and `change_id` is later than every place so far.
+    pub fn delete(&mut self, change_id: ChangeId) -> bool {
+        let is_new = change_id > self.head && self.records.get(change_id.rec).is_some();
+        is_new && self.bury(change_id) == Ok(IngestOutcome::Updated)
     }
 
-    fn bury(&mut self, place: Place) -> Result<IngestOutcome, IngestError> {
-        let Some(slot) = self.records.get(place.rec) else {
-            self.head = place;
+    fn bury(&mut self, change_id: ChangeId) -> Result<IngestOutcome, IngestError> {
+        let Some(slot) = self.records.get(change_id.rec) else {
+            self.head = change_id;
             return Ok(IngestOutcome::Unknown);
         };
         let (keys, order_id) = (self.metas.get(slot).keys, self.row(slot).order_id());
-        let block = self.mark_row.of(place, order_id, RowFlags::TOMBSTONE);
+        let block = self.mark_row.of(change_id, order_id, RowFlags::TOMBSTONE);
         let standing = SlotState::Tombstone;
-        self.apply(&Change { place, keys, standing, block: &block, attributes: &[] })
+        self.apply(&Change { change_id, keys, standing, block: &block, attributes: &[] })
     }
 
     fn apply(&mut self, change: &Change<'_>) -> Result<IngestOutcome, IngestError> {
-        let rec = change.place.rec;
+        let rec = change.change_id.rec;
         if self.records.get(rec).is_none() && !self.records.can_hold(rec) {
             return Err(IngestError::RecJump(rec));
         }
@@ -204,17 +203,17 @@ impl OrderStore {
                 IngestOutcome::Inserted
             }
         };
-        self.head = change.place;
+        self.head = change.change_id;
         self.retire();
         Ok(ingested)
     }
 
     fn insert(&mut self, change: &Change<'_>) {
-        let meta = SlotMeta::new(change.place, change.keys, change.standing);
+        let meta = SlotMeta::new(change.change_id, change.keys, change.standing);
         let slot = self.take_slot(meta, change.block, change.attributes);
-        self.records.insert(change.place.rec, slot);
+        self.records.insert(change.change_id.rec, slot);
         let hash = self.metas.get(slot).hash;
-        self.index.insert(slot, change.place, &change.keys, hash);
+        self.index.insert(slot, change.change_id, &change.keys, hash);
         self.count_in(slot);
     }
 
@@ -222,30 +221,30 @@ impl OrderStore {
         self.keep_for_capture(slot);
         self.count_out(slot);
         let meta = self.metas.get_mut(slot);
-        meta.advance(change.place);
+        meta.advance(change.change_id);
         meta.standing = change.standing;
         let (old, out) = (core::mem::replace(&mut meta.keys, change.keys), meta.hash);
         self.set_row(slot, change.block, change.attributes);
         let rehash = Rehash { out, into: self.metas.get(slot).hash };
         if old == change.keys {
-            self.index.touch(slot, change.place, rehash);
+            self.index.touch(slot, change.change_id, rehash);
             self.count_in(slot);
         } else {
-            self.index.rekey(slot, change.place, &change.keys, rehash);
+            self.index.rekey(slot, change.change_id, &change.keys, rehash);
             self.count_in(slot);
             let order_id = self.row(slot).order_id();
-            self.leave_mark(change.place, order_id, old, change.keys);
+            self.leave_mark(change.change_id, order_id, old, change.keys);
         }
     }
 
     /// Leaves a mark in the rings of a record's old keys, for readers whose filter does not match
     /// the new ones.
-    fn leave_mark(&mut self, place: Place, order_id: OrderId, old: Keys, new: Keys) {
-        let mut meta = SlotMeta::new(place, old, SlotState::Leave);
+    fn leave_mark(&mut self, change_id: ChangeId, order_id: OrderId, old: Keys, new: Keys) {
+        let mut meta = SlotMeta::new(change_id, old, SlotState::Leave);
         meta.next_keys = new;
-        let block = self.mark_row.of(place, order_id, RowFlags::LEAVE);
+        let block = self.mark_row.of(change_id, order_id, RowFlags::LEAVE);
         let slot = self.take_slot(meta, &block, &[]);
-        self.index.insert(slot, place, &old, 0);
+        self.index.insert(slot, change_id, &old, 0);
         self.count_in(slot);
     }
 
@@ -364,9 +363,9 @@ impl OrderStore {
         self.count_out(slot);
         let meta = *self.metas.get(slot);
         if meta.standing != SlotState::Leave {
-            self.records.remove(meta.place.rec);
+            self.records.remove(meta.change_id.rec);
         }
-        self.index.remove(slot, meta.place);
+        self.index.remove(slot, meta.change_id);
         self.heap.give(meta.block);
         self.count_bytes(usize::from(meta.row_len), 0);
         *self.metas.get_mut(slot) = SlotMeta { older: self.free_slot, ..SlotMeta::FREE };

@@ -56,7 +56,6 @@ pub use index::{Kind, Kinds};
 pub use ingest::{IngestError, IngestOutcome};
 pub use memory::Memory;
 pub use page::{Page, PageLimits, Selection};
-pub use ring::Place;
 pub use router::{
     BackendId, BackendInfo, BackendPort, BackendRequest, BackendRole, Router, RouterConfig,
 };
@@ -64,5 +63,5 @@ pub use row::{ROW_LEN, row_len, row_of};
 pub use snapshot::{ChunkOutcome, Restore, RestoreError, SnapshotError};
 pub use store::{HeldOrders, OrderStore, Resync, Retention, StoreConfig};
 pub use token::{
-    NonceCounter, SourcePlace, TokenError, TokenHead, TokenKey, TokenKeys, TokenSealer,
+    NonceCounter, SourceCursor, TokenError, TokenHead, TokenKey, TokenKeys, TokenSealer,
 };

@@ -124,7 +124,7 @@ impl OrderStore {
     }
 
     fn is_short_of(&self, change: &Change<'_>, bytes: u64) -> bool {
-        let stays = self.records.get(change.place.rec).is_some_and(|slot| {
+        let stays = self.records.get(change.change_id.rec).is_some_and(|slot| {
             let meta = self.metas.get(slot);
             meta.keys == change.keys && self.heap.is_enough(meta.block, change.row_len())
         });
@@ -136,7 +136,7 @@ impl OrderStore {
     /// True when a change needs no new memory, except for its places while there is some left for
     /// them.
     fn fits(&mut self, change: &Change<'_>) -> bool {
-        let slot = self.records.get(change.place.rec);
+        let slot = self.records.get(change.change_id.rec);
         let (old_keys, fits_block) = match slot {
             Some(slot) => {
                 let meta = self.metas.get(slot);
@@ -154,7 +154,7 @@ impl OrderStore {
         if self.memory().total + EVENT_GROWTH_MAX / 2 <= self.config.bytes_max {
             return true;
         }
-        let has_record = slot.is_some() || self.records.has_room(change.place.rec);
+        let has_record = slot.is_some() || self.records.has_room(change.change_id.rec);
         let has_places = self.index.make_room(&change.keys, 1 + marks)
             && old_keys.is_none_or(|keys| self.index.make_room(&keys, 1 + marks));
         has_record && has_places

@@ -6,13 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use weir_types::Rec;
+use weir_types::{ChangeId, Rec};
 use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::event::OrderEvent;
 use weir_wire::rows::put_row;
 
 use crate::filter::{Filter, Keys};
-use crate::ring::Place;
 use crate::row::{bodiless_row, row_of};
 
 /// Every change of every order.
@@ -38,21 +37,21 @@ impl Model {
     }
 
     /// Takes in the deletion of a record, if the record is known.
-    pub fn delete(&mut self, place: Place) {
-        let known = self.changes.iter().find(|row| row.rec == place.rec).copied();
+    pub fn delete(&mut self, change_id: ChangeId) {
+        let known = self.changes.iter().find(|row| row.rec == change_id.rec).copied();
         if let Some(row) = known {
-            self.ingest_row(bodiless_row(place, row.order_id, RowFlags::TOMBSTONE), &[]);
+            self.ingest_row(bodiless_row(change_id, row.order_id, RowFlags::TOMBSTONE), &[]);
         }
     }
 
     /// Returns each record's latest state, tombstones included, with the number of its changes
     /// after `after` that are merged into it.
     #[must_use]
-    pub fn latest(&self, after: Place) -> BTreeMap<Rec, OrderRow> {
+    pub fn latest(&self, after: ChangeId) -> BTreeMap<Rec, OrderRow> {
         let mut latest: BTreeMap<Rec, OrderRow> = BTreeMap::new();
         for change in &self.changes {
             let before = latest.get(&change.rec);
-            let merged = before.map_or(0, |row| match place_of(row) > after {
+            let merged = before.map_or(0, |row| match change_id_of(row) > after {
                 true => row.merged_count + 1,
                 false => 0,
             });
@@ -63,30 +62,30 @@ impl Model {
 
     /// Returns the place of a record's first change.
     #[must_use]
-    pub fn first(&self, rec: Rec) -> Option<Place> {
-        self.changes.iter().find(|row| row.rec == rec).map(place_of)
+    pub fn first(&self, rec: Rec) -> Option<ChangeId> {
+        self.changes.iter().find(|row| row.rec == rec).map(change_id_of)
     }
 
     /// Returns the rows that are new after `after` for this filter, in order.
     #[must_use]
-    pub fn page(&self, after: Place, filter: &Filter) -> Vec<OrderRow> {
+    pub fn page(&self, after: ChangeId, filter: &Filter) -> Vec<OrderRow> {
         let is_asked_for = |row: &OrderRow| {
             let began = self.first(row.rec).expect("it has a latest state");
             let may_be_known = began <= after;
-            place_of(row) > after
+            change_id_of(row) > after
                 && filter.matches(&self.keys(row))
                 && (!filter.live_only || is_live(row) || may_be_known)
         };
         let mut rows: Vec<OrderRow> = self.latest(after).into_values().collect();
         rows.retain(is_asked_for);
-        rows.sort_by_key(place_of);
+        rows.sort_by_key(change_id_of);
         rows
     }
 
     /// Returns the live orders that pass a filter.
     #[must_use]
     pub fn live(&self, filter: &Filter) -> BTreeMap<Rec, OrderRow> {
-        let mut rows = self.latest(Place::START);
+        let mut rows = self.latest(ChangeId::START);
         rows.retain(|_, row| is_live(row) && filter.matches(&self.keys(row)));
         rows
     }
@@ -121,8 +120,8 @@ impl Model {
 
 /// Returns a row's place.
 #[must_use]
-pub fn place_of(row: &OrderRow) -> Place {
-    Place::new(row.seq, row.rec)
+pub fn change_id_of(row: &OrderRow) -> ChangeId {
+    ChangeId::new(row.seq, row.rec)
 }
 
 /// True for an order that can still change.

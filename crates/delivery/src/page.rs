@@ -4,7 +4,7 @@
 //! caller seals the next token, which the header carries. A page visits a bounded number of
 //! entries; it moves its reader on even if none of them matches.
 
-use weir_types::{Nanos, Reason};
+use weir_types::{ChangeId, Nanos, Reason};
 use weir_wire::delivery::{OrderPage, OrderPageBody, OrderRow, PageFlags};
 use weir_wire::dialogue::put_order_page;
 use weir_wire::frame::{put_frame_with, put_message};
@@ -14,7 +14,6 @@ use crate::ahead::NO_GROUP;
 use crate::filter::Filter;
 use crate::heap::Block;
 use crate::index::FilterRing;
-use crate::ring::Place;
 use crate::row::{Row, SlotMeta, SlotState};
 use crate::store::OrderStore;
 
@@ -65,7 +64,7 @@ enum Pick {
 /// The rows that a page is made of: those of `filter` that changed after `after`, within `limits`.
 #[derive(Clone, Copy)]
 struct PageQuery<'a> {
-    after: Place,
+    after: ChangeId,
     filter: &'a Filter,
     limits: &'a PageLimits,
 }
@@ -74,7 +73,7 @@ struct PageQuery<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     /// The place from which its reader goes on.
-    pub next: Place,
+    pub next: ChangeId,
     /// Rows.
     pub row_count: u32,
     /// Changes that the rows stand for besides their own.
@@ -112,7 +111,7 @@ impl OrderStore {
     /// Picks the rows that changed after `after` and pass `filter`, in order, within `limits`.
     pub fn select(
         &self,
-        after: Place,
+        after: ChangeId,
         filter: &Filter,
         limits: &PageLimits,
         selection: &mut Selection,
@@ -167,9 +166,9 @@ impl OrderStore {
             }
             let (at, entry) = group[next];
             next += 1;
-            let is_next = entry.place > last;
+            let is_next = entry.change_id > last;
             if is_next {
-                (done, last) = (last, entry.place);
+                (done, last) = (last, entry.change_id);
             }
             let is_full = page.row_count == rows_max;
             let is_spent = page.scan_count >= limits.scan_max.max(1);
@@ -262,7 +261,7 @@ impl OrderStore {
 /// ended, tombstone | yes                   | the filter matches and is not for live orders only
 /// ```
 #[inline]
-fn is_for(meta: &SlotMeta, after: Place, filter: &Filter) -> bool {
+fn is_for(meta: &SlotMeta, after: ChangeId, filter: &Filter) -> bool {
     if !filter.matches(&meta.keys) {
         return false;
     }

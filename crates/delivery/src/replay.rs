@@ -15,15 +15,14 @@
 //! of the last log record that it covers, and may begin before the store's head: rows that the
 //! store has are skipped.
 
-use weir_types::{BatchNo, Epoch, PartitionId, Reason, Rec, Seq};
+use weir_types::{BatchNo, ChangeId, Epoch, PartitionId, Reason, Rec, Seq};
 use weir_wire::ClientMessage;
 use weir_wire::frame::{Framing, next_frame};
 use weir_wire::ingest::{OpenSource, SOURCE_FRAME_LEN_MAX, SourceBatch};
 use weir_wire::rows::Rows;
 
 use crate::ahead::{GROUP_LEN, RawRow};
-use crate::ring::Place;
-use crate::snapshot::{Payload, put_place};
+use crate::snapshot::{Payload, put_change_id};
 use crate::store::OrderStore;
 use crate::stream::{BatchOutcome, Resend, SourceStream, StreamCounters, Window, reason_of};
 
@@ -57,9 +56,9 @@ pub enum ReplayError {
 impl SourceStream {
     /// Appends the stream's own state, which the store does not have.
     pub fn put_state(&self, out: &mut Vec<u8>) {
-        let (code, place, seq, cursor) = match self.resend {
-            Resend::None => (if self.is_log { LOG } else { 0 }, Place::START, Seq(0), Rec(0)),
-            Resend::Due => (1, Place::START, Seq(0), Rec(0)),
+        let (code, change_id, seq, cursor) = match self.resend {
+            Resend::None => (if self.is_log { LOG } else { 0 }, ChangeId::START, Seq(0), Rec(0)),
+            Resend::Due => (1, ChangeId::START, Seq(0), Rec(0)),
             Resend::Running(before) => (2, before, Seq(0), Rec(0)),
             Resend::Sweeping { before, seq, cursor } => (3, before, seq, cursor),
         };
@@ -68,10 +67,10 @@ impl SourceStream {
         out.extend_from_slice(&self.next.0.to_le_bytes());
         out.extend_from_slice(&self.partial.to_le_bytes());
         out.push(code);
-        put_place(place, out);
+        put_change_id(change_id, out);
         out.extend_from_slice(&seq.0.to_le_bytes());
         out.extend_from_slice(&cursor.0.to_le_bytes());
-        put_place(self.above, out);
+        put_change_id(self.above, out);
     }
 
     /// Returns the stream of this state; `None` if the state is invalid.
@@ -83,8 +82,8 @@ impl SourceStream {
         }
         let (epoch, next) = (Epoch(from.u32()?), BatchNo(from.u64()?));
         let (partial, code) = (from.u32()?, from.u8()?);
-        let (before, seq, cursor) = (from.place()?, Seq(from.u64()?), Rec(from.u64()?));
-        let above = from.place()?;
+        let (before, seq, cursor) = (from.change_id()?, Seq(from.u64()?), Rec(from.u64()?));
+        let above = from.change_id()?;
         let resend = match code {
             0 | LOG => Resend::None,
             1 => Resend::Due,

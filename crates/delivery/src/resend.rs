@@ -2,9 +2,8 @@
 //! in order of their numbers. Our own engine's log does not need it: its epochs void nothing that a
 //! store holds.
 
-use weir_types::{Epoch, OrderId, Rec};
+use weir_types::{ChangeId, Epoch, OrderId, Rec};
 
-use crate::ring::Place;
 use crate::row::SlotState;
 use crate::store::OrderStore;
 
@@ -18,25 +17,25 @@ impl OrderStore {
     ///
     /// # Panics
     /// If `epoch` is not above the store's; the caller has checked it.
-    pub(crate) fn begin_epoch_after(&mut self, epoch: Epoch, valid_to: Place) {
+    pub(crate) fn begin_epoch_after(&mut self, epoch: Epoch, valid_to: ChangeId) {
         self.epochs.end(valid_to, epoch);
         self.epochs.keep_newest(PAST_EPOCHS_MAX);
     }
 
     /// Returns the order identifier of a record; `None` if the record never existed, is below the
     /// floor, or was deleted at or before `forgotten`: its number may then belong to another order.
-    pub(crate) fn order_id_of(&self, rec: Rec, forgotten: Place) -> Option<OrderId> {
+    pub(crate) fn order_id_of(&self, rec: Rec, forgotten: ChangeId) -> Option<OrderId> {
         let slot = self.records.get(rec)?;
         let meta = self.metas.get(slot);
-        let is_forgotten = meta.standing == SlotState::Tombstone && meta.place <= forgotten;
+        let is_forgotten = meta.standing == SlotState::Tombstone && meta.change_id <= forgotten;
         (!is_forgotten).then(|| self.row(slot).order_id())
     }
 
     /// Returns the first record at or after `rec`, the place of its last change, and whether it was
     /// deleted.
-    pub(crate) fn next_record(&self, rec: Rec) -> Option<(Rec, Place, bool)> {
+    pub(crate) fn next_record(&self, rec: Rec) -> Option<(Rec, ChangeId, bool)> {
         let (rec, slot) = self.records.next_from(rec)?;
         let meta = self.metas.get(slot);
-        Some((rec, meta.place, meta.standing == SlotState::Tombstone))
+        Some((rec, meta.change_id, meta.standing == SlotState::Tombstone))
     }
 }

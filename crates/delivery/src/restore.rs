@@ -4,7 +4,7 @@
 //! chunk must confirm that all have come, and the live orders must have the digest of the
 //! original's. The slots come in any order and enter the rings by place at the end.
 
-use weir_types::{Epoch, Epochs, PartitionId, Rec};
+use weir_types::{ChangeId, Epoch, Epochs, PartitionId, Rec};
 use weir_wire::Message;
 use weir_wire::delivery::{OrderRow, RowFlags};
 
@@ -13,7 +13,6 @@ use weir_wire::rows::ATTRIBUTES_LEN_MAX;
 
 use crate::filter::Keys;
 use crate::index::Kind;
-use crate::ring::Place;
 use crate::row::{HISTORY_LEN, Row, SlotMeta, SlotState, row_len};
 use crate::snapshot::{
     CHUNK_HEADER_LEN, CRC_AT, ChunkKind, MAGIC, PAYLOAD_LEN_MAX, Payload, RestoreError,
@@ -43,8 +42,8 @@ pub struct Restore {
     chain: u64,
     is_complete: bool,
     /// The slots' places, marks after records.
-    order: Vec<(Place, bool, u32)>,
-    floors: Vec<(Kind, u64, Place)>,
+    order: Vec<(ChangeId, bool, u32)>,
+    floors: Vec<(Kind, u64, ChangeId)>,
     rec_min: u64,
     rec_max: u64,
 }
@@ -147,15 +146,15 @@ impl Restore {
         }
         let kinds = from.u8()?;
         self.store.config.epoch = epoch;
-        self.store.head = from.place()?;
-        self.store.index.set_floor(from.place()?);
+        self.store.head = from.change_id()?;
+        self.store.index.set_floor(from.change_id()?);
         let (slot_count, digest) = (from.u64()?, from.u64()?);
         if self.head.replace(Head { kinds, slot_count, digest }).is_some() {
             return Some(Err(self.entry("a second head")));
         }
         let (mut last, mut ended) = (None, Vec::new());
         for _ in 0..from.u32()? {
-            let (past, valid_to) = (Epoch(from.u32()?), from.place()?);
+            let (past, valid_to) = (Epoch(from.u32()?), from.change_id()?);
             if last >= Some(past) || past >= epoch {
                 return Some(Err(self.entry("the order of epochs")));
             }
@@ -167,7 +166,7 @@ impl Restore {
     }
 
     fn take_slot_entry(&mut self, from: &mut Payload<'_>) -> Option<Result<(), RestoreError>> {
-        let (place, first) = (from.place()?, from.place()?);
+        let (change_id, first) = (from.change_id()?, from.change_id()?);
         let (keys, next_keys) = (from.keys()?, from.keys()?);
         let standing = SlotState::from_code(from.u8()?);
         let change_count = from.u32()?;
@@ -183,7 +182,7 @@ impl Restore {
             next_keys,
             change_count,
             history,
-            ..SlotMeta::new(place, keys, standing)
+            ..SlotMeta::new(change_id, keys, standing)
         };
         Some(self.check_slot(&meta, row).and_then(|()| self.add_slot(meta, row)))
     }
@@ -219,8 +218,8 @@ impl Restore {
         if row.flags != flags || !is_same || row.merged_count != 0 {
             return Err(self.entry("a row unlike its slot"));
         }
-        let is_place = Place::new(row.seq, row.rec) == meta.place && !row.rec.is_none();
-        if !is_place || meta.place > self.store.head || meta.first > meta.place {
+        let is_change_id = ChangeId::new(row.seq, row.rec) == meta.change_id && !row.rec.is_none();
+        if !is_change_id || meta.change_id > self.store.head || meta.first > meta.change_id {
             return Err(self.entry("a place"));
         }
         if meta.change_count == 0 {
@@ -228,7 +227,7 @@ impl Restore {
         }
         // Merged counts are found by going back these distances.
         let back = meta.history.iter().take_while(|distance| **distance < u32::MAX);
-        if back.map(|distance| u64::from(*distance)).sum::<u64>() > meta.place.seq.0 {
+        if back.map(|distance| u64::from(*distance)).sum::<u64>() > meta.change_id.seq.0 {
             return Err(self.entry("a distance"));
         }
         Ok(())
@@ -249,9 +248,9 @@ impl Restore {
         (meta.block, meta.row_len) = (block, u16::try_from(row.len()).expect("checked"));
         store.count_bytes(0, row.len());
         let slot = store.metas.push(meta);
-        self.order.push((meta.place, meta.standing == SlotState::Leave, slot));
-        self.rec_min = self.rec_min.min(meta.place.rec.0);
-        self.rec_max = self.rec_max.max(meta.place.rec.0);
+        self.order.push((meta.change_id, meta.standing == SlotState::Leave, slot));
+        self.rec_min = self.rec_min.min(meta.change_id.rec.0);
+        self.rec_max = self.rec_max.max(meta.change_id.rec.0);
         if self.rec_max - self.rec_min > REC_SPAN_MAX {
             return Err(self.entry("a record number"));
         }
@@ -259,7 +258,7 @@ impl Restore {
     }
 
     fn take_floor(&mut self, from: &mut Payload<'_>) -> Option<Result<(), RestoreError>> {
-        let (code, value, floor) = (from.u8()?, from.u64()?, from.place()?);
+        let (code, value, floor) = (from.u8()?, from.u64()?, from.change_id()?);
         let kind = Kind::EVERY.into_iter().find(|kind| *kind as u8 == code);
         let Some(kind) = kind.filter(|kind| *kind != Kind::All) else {
             return Some(Err(self.entry("the kind of a key")));
@@ -314,19 +313,19 @@ impl Restore {
         order.sort_unstable();
         self.store.index.add_slots(self.store.metas.len());
         let mut before = None;
-        for (place, is_mark, slot) in order {
-            if before == Some((place, is_mark)) {
+        for (change_id, is_mark, slot) in order {
+            if before == Some((change_id, is_mark)) {
                 return Err(self.entry("two slots at one place"));
             }
-            before = Some((place, is_mark));
+            before = Some((change_id, is_mark));
             let meta = *self.store.metas.get(slot);
             if !is_mark {
-                if self.store.records.get(place.rec).is_some() {
+                if self.store.records.get(change_id.rec).is_some() {
                     return Err(self.entry("two slots of one record"));
                 }
-                self.store.records.insert(Rec(place.rec.0), slot);
+                self.store.records.insert(Rec(change_id.rec.0), slot);
             }
-            self.store.index.insert(slot, place, &meta.keys, meta.hash);
+            self.store.index.insert(slot, change_id, &meta.keys, meta.hash);
             self.store.count_in(slot);
         }
         let kinds = self.head.as_ref().expect("a complete one has a head").kinds;

@@ -1,10 +1,10 @@
-//! The ring: a list of changes in order, with each record at its latest place only.
+//! The ring: a list of changes in order, with each record at its latest change only.
 //!
-//! Places only grow, so a ring is appended to and needs no tree. A record's change clears the bit
-//! of its old entry and appends a new one: O(1). Dead entries keep their place, so that a token's
-//! place is found by bisection; a walk passes any number of them in a few words of the bitmap, so a
-//! page costs its rows and not the changes that it skips. A sweep removes dead entries in place, a
-//! few steps per append:
+//! Change ids only grow, so a ring is appended to and needs no tree. A record's change clears the
+//! bit of its old entry and appends a new one: O(1). Dead entries keep their place, so that a
+//! cursor is found by bisection; a walk passes any number of them in a few words of the bitmap, so
+//! a page costs its rows and not the changes that it skips. A sweep removes dead entries in place,
+//! a few steps per append:
 //!
 //! ```text
 //! 0 .. write   swept: in order, live unless killed since
@@ -13,30 +13,10 @@
 //! ```
 //! INVARIANT: no position in the gap has a bit.
 
-use weir_types::{Rec, Seq};
+use weir_types::ChangeId;
 
 use crate::bits::Bits;
 use crate::chunk::ChunkedArray;
-
-/// A place in a source's history: the pair that only grows. The default is before the first change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
-    /// The change's number.
-    pub seq: Seq,
-    /// The record's number.
-    pub rec: Rec,
-}
-
-impl Place {
-    /// The place before the first change, at which a reader without a token starts.
-    pub const START: Place = Place { seq: Seq(0), rec: Rec(0) };
-
-    /// Returns the place of `rec`'s change `seq`.
-    #[must_use]
-    pub const fn new(seq: Seq, rec: Rec) -> Place {
-        Place { seq, rec }
-    }
-}
 
 /// Dead entries per live one at which a sweep begins. A sweep moves all live entries, with a memory
 /// access for each: longer rings need fewer sweeps.
@@ -50,7 +30,7 @@ pub(crate) const SWEEP_STEPS: u32 = 4;
 /// A change in a ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    pub(crate) place: Place,
+    pub(crate) change_id: ChangeId,
     pub(crate) slot: u32,
 }
 
@@ -62,15 +42,16 @@ pub(crate) struct Ring {
     read: u32,
     live_count: u32,
     is_sweeping: bool,
-    newest: Place,
-    /// The latest place that was removed for good: a reader at an earlier place may have missed it.
-    floor: Place,
+    newest: ChangeId,
+    /// The latest change id that was removed for good: a reader at an earlier one may have missed
+    /// it.
+    floor: ChangeId,
     /// The sum of the hashes of the live orders in it, modulo 2^64.
     digest: u64,
 }
 
 impl Ring {
-    pub(crate) fn new(floor: Place) -> Ring {
+    pub(crate) fn new(floor: ChangeId) -> Ring {
         Ring {
             entries: ChunkedArray::new(),
             live: Bits::default(),
@@ -78,25 +59,25 @@ impl Ring {
             read: 0,
             live_count: 0,
             is_sweeping: false,
-            newest: Place::START,
+            newest: ChangeId::START,
             floor,
             digest: 0,
         }
     }
 
-    pub(crate) fn newest(&self) -> Place {
+    pub(crate) fn newest(&self) -> ChangeId {
         self.newest
     }
 
-    pub(crate) fn floor(&self) -> Place {
+    pub(crate) fn floor(&self) -> ChangeId {
         self.floor
     }
 
-    pub(crate) fn raise_floor(&mut self, to: Place) {
+    pub(crate) fn raise_floor(&mut self, to: ChangeId) {
         self.floor = self.floor.max(to);
     }
 
-    pub(crate) fn set_floor(&mut self, to: Place) {
+    pub(crate) fn set_floor(&mut self, to: ChangeId) {
         self.floor = to;
     }
 
@@ -117,11 +98,15 @@ impl Ring {
     /// Appends a change and returns its position. Two entries may share a place: a record and the
     /// mark of its former keys.
     #[inline]
-    pub(crate) fn append(&mut self, place: Place, slot: u32) -> u32 {
-        assert!(place >= self.newest, "{place:?} after {:?}: places never fall", self.newest);
-        self.newest = place;
+    pub(crate) fn append(&mut self, change_id: ChangeId, slot: u32) -> u32 {
+        assert!(
+            change_id >= self.newest,
+            "{change_id:?} after {:?}: change ids never fall",
+            self.newest
+        );
+        self.newest = change_id;
         self.live_count += 1;
-        let position = self.entries.push(Entry { place, slot });
+        let position = self.entries.push(Entry { change_id, slot });
         self.live.set(position);
         position
     }
@@ -162,9 +147,9 @@ impl Ring {
     }
 
     /// Empties the ring for another key; the ring keeps its memory.
-    pub(crate) fn reset(&mut self, floor: Place) {
+    pub(crate) fn reset(&mut self, floor: ChangeId) {
         assert!(self.live_count == 0 && self.digest == 0, "the ring is in use");
-        (self.newest, self.floor) = (Place::START, floor);
+        (self.newest, self.floor) = (ChangeId::START, floor);
     }
 
     /// Sweeps a few entries and calls `moved` with each moved entry's slot and new position.
@@ -193,22 +178,22 @@ impl Ring {
         steps_max
     }
 
-    /// Returns the position of the first entry, live or dead, later than `place`.
-    pub(crate) fn position_after(&self, place: Place) -> u32 {
-        if place >= self.newest {
+    /// Returns the position of the first entry, live or dead, later than `change_id`.
+    pub(crate) fn position_after(&self, change_id: ChangeId) -> u32 {
+        if change_id >= self.newest {
             return self.entries.len();
         }
         // The swept part and the rest are each in order, and the first comes before the second.
-        if self.write > 0 && self.entries.get(self.write - 1).place > place {
-            return self.partition_point(0, self.write, place);
+        if self.write > 0 && self.entries.get(self.write - 1).change_id > change_id {
+            return self.partition_point(0, self.write, change_id);
         }
-        self.partition_point(self.read, self.entries.len(), place)
+        self.partition_point(self.read, self.entries.len(), change_id)
     }
 
-    fn partition_point(&self, mut low: u32, mut high: u32, place: Place) -> u32 {
+    fn partition_point(&self, mut low: u32, mut high: u32, change_id: ChangeId) -> u32 {
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.entries.get(middle).place > place {
+            if self.entries.get(middle).change_id > change_id {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -267,47 +252,48 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_types::{Rec, Seq};
 
-    fn place(seq: u64) -> Place {
-        Place::new(Seq(seq), Rec(1))
+    fn change_id(seq: u64) -> ChangeId {
+        ChangeId::new(Seq(seq), Rec(1))
     }
 
     /// A ring and the position of each slot's entry.
-    struct Bench {
+    struct Rig {
         ring: Ring,
         positions: Vec<u32>,
         seq: u64,
     }
 
-    impl Bench {
-        fn of(slots: u32) -> Bench {
-            let mut bench = Bench { ring: Ring::new(Place::START), positions: Vec::new(), seq: 0 };
+    impl Rig {
+        fn of(slots: u32) -> Rig {
+            let mut rig = Rig { ring: Ring::new(ChangeId::START), positions: Vec::new(), seq: 0 };
             for slot in 0..slots {
-                bench.seq += 1;
-                bench.positions.push(bench.ring.append(place(bench.seq), slot));
+                rig.seq += 1;
+                rig.positions.push(rig.ring.append(change_id(rig.seq), slot));
             }
-            bench
+            rig
         }
 
         fn touch(&mut self, slot: u32) {
             self.seq += 1;
             self.ring.kill(self.positions[slot as usize]);
-            self.positions[slot as usize] = self.ring.append(place(self.seq), slot);
+            self.positions[slot as usize] = self.ring.append(change_id(self.seq), slot);
             let positions = &mut self.positions;
             if self.ring.is_due(false) {
                 self.ring.sweep(SWEEP_STEPS, |slot, at| positions[slot as usize] = at);
             }
         }
 
-        fn walk_from(&mut self, after: Place) -> Vec<(u64, u32)> {
+        fn walk_from(&mut self, after: ChangeId) -> Vec<(u64, u32)> {
             let mut seen = Vec::new();
             let mut position = self.ring.position_after(after);
-            let mut group = [(0, Entry { place: Place::START, slot: 0 }); 7];
+            let mut group = [(0, Entry { change_id: ChangeId::START, slot: 0 }); 7];
             let (mut count, _) = self.ring.live_from(position, &mut group);
             let mut next = 0;
             while let Some((at, entry)) = self.ring.next_live(position) {
                 assert_eq!((group[next].0, group[next].1.slot), (at, entry.slot), "of {count}");
-                seen.push((entry.place.seq.0, entry.slot));
+                seen.push((entry.change_id.seq.0, entry.slot));
                 (position, next) = (at + 1, next + 1);
                 if next == count {
                     (count, _) = self.ring.live_from(position, &mut group);
@@ -321,43 +307,43 @@ mod tests {
 
     #[test]
     fn a_walk_sees_each_slot_once_at_its_latest_place_in_order() {
-        let mut bench = Bench::of(50);
+        let mut rig = Rig::of(50);
         let mut latest: Vec<u64> = (1..=50).collect();
         let mut random = 12_345u64;
         for _ in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let slot = (random >> 33) as u32 % 50;
-            bench.touch(slot);
-            latest[slot as usize] = bench.seq;
+            rig.touch(slot);
+            latest[slot as usize] = rig.seq;
             if random >> 60 == 0 {
-                let after = bench.seq.saturating_sub((random >> 20) % 70);
+                let after = rig.seq.saturating_sub((random >> 20) % 70);
                 let mut want: Vec<(u64, u32)> = latest.iter().copied().zip(0..).collect();
                 want.retain(|(seq, _)| *seq > after);
                 want.sort_unstable();
-                assert_eq!(bench.walk_from(Place::new(Seq(after), Rec(u64::MAX))), want);
+                assert_eq!(rig.walk_from(ChangeId::new(Seq(after), Rec(u64::MAX))), want);
             }
         }
     }
 
     #[test]
     fn a_ring_stays_short_however_often_its_records_change() {
-        let mut bench = Bench::of(1_000);
+        let mut rig = Rig::of(1_000);
         for turn in 0..200_000u32 {
-            bench.touch(turn.wrapping_mul(7_919) % 1_000);
-            assert!(bench.ring.entries.len() < 4_000, "{} entries", bench.ring.entries.len());
+            rig.touch(turn.wrapping_mul(7_919) % 1_000);
+            assert!(rig.ring.entries.len() < 4_000, "{} entries", rig.ring.entries.len());
         }
     }
 
     #[test]
     fn a_run_of_a_million_dead_entries_costs_a_walk_a_few_words() {
-        let mut bench = Bench::of(1_000_002);
+        let mut rig = Rig::of(1_000_002);
         for slot in 1..=1_000_000 {
-            bench.ring.kill(bench.positions[slot]);
+            rig.ring.kill(rig.positions[slot]);
         }
         for after in [1, 2, 500_000, 1_000_000] {
-            let mut group = [(0, Entry { place: Place::START, slot: 0 }); 2];
+            let mut group = [(0, Entry { change_id: ChangeId::START, slot: 0 }); 2];
             let (count, steps) =
-                bench.ring.live_from(bench.ring.position_after(place(after)), &mut group);
+                rig.ring.live_from(rig.ring.position_after(change_id(after)), &mut group);
             assert_eq!((count, group[0].0), (1, 1_000_001));
             assert!(steps <= 24, "{steps} words after {after}");
         }
@@ -365,30 +351,30 @@ mod tests {
 
     #[test]
     fn a_sweep_is_as_long_as_it_was_told_and_then_leaves_chunks_to_give_back() {
-        let mut bench = Bench::of(1_000_000);
-        (10..1_000_000).for_each(|slot| bench.ring.kill(bench.positions[slot]));
-        let full = bench.ring.reserved_bytes();
+        let mut rig = Rig::of(1_000_000);
+        (10..1_000_000).for_each(|slot| rig.ring.kill(rig.positions[slot]));
+        let full = rig.ring.reserved_bytes();
         let mut steps = Vec::new();
-        while bench.ring.is_due(false) {
-            steps.push(bench.ring.sweep(4, |_, _| {}));
+        while rig.ring.is_due(false) {
+            steps.push(rig.ring.sweep(4, |_, _| {}));
         }
-        assert_eq!(bench.ring.entries.len(), 10);
+        assert_eq!(rig.ring.entries.len(), 10);
         assert!(steps.iter().all(|steps| *steps <= 4), "{steps:?}");
-        assert_eq!(bench.ring.reserved_bytes(), full, "a sweep frees nothing by itself");
-        while bench.ring.trim() {}
-        assert!(bench.ring.reserved_bytes() < full / 50, "the memory is given back");
-        assert_eq!(bench.walk_from(Place::START).len(), 10);
+        assert_eq!(rig.ring.reserved_bytes(), full, "a sweep frees nothing by itself");
+        while rig.ring.trim() {}
+        assert!(rig.ring.reserved_bytes() < full / 50, "the memory is given back");
+        assert_eq!(rig.walk_from(ChangeId::START).len(), 10);
     }
 
     #[test]
     fn a_ring_that_lost_all_entries_starts_anew() {
-        let mut bench = Bench::of(3);
+        let mut rig = Rig::of(3);
         for slot in 0..3 {
-            bench.ring.kill(bench.positions[slot]);
+            rig.ring.kill(rig.positions[slot]);
         }
-        assert_eq!(bench.ring.live_count(), 0);
-        assert_eq!(bench.walk_from(Place::START), []);
-        assert_eq!(bench.ring.append(place(9), 7), 0, "from the first position");
-        assert_eq!(bench.walk_from(place(8)), [(9, 7)]);
+        assert_eq!(rig.ring.live_count(), 0);
+        assert_eq!(rig.walk_from(ChangeId::START), []);
+        assert_eq!(rig.ring.append(change_id(9), 7), 0, "from the first position");
+        assert_eq!(rig.walk_from(change_id(8)), [(9, 7)]);
     }
 }

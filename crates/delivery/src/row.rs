@@ -5,8 +5,8 @@
 //! one field.
 
 use weir_types::{
-    AccountId, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, Nanos, OrdStatus, OrdType,
-    OrderId, PartitionId, Price, Qty, Reason, Rec, SessionId, Side, TimeInForce,
+    AccountId, ChangeId, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, Nanos, OrdStatus,
+    OrdType, OrderId, PartitionId, Price, Qty, Reason, Rec, SessionId, Side, TimeInForce,
 };
 use weir_wire::Message;
 use weir_wire::delivery::{OrderRow, RowFlags, row_offset_of};
@@ -14,7 +14,6 @@ use weir_wire::event::OrderEvent;
 
 use crate::filter::Keys;
 use crate::heap::Block;
-use crate::ring::Place;
 
 /// Bytes of a row's fixed fields.
 pub const ROW_LEN: usize = OrderRow::BLOCK_LENGTH;
@@ -133,10 +132,10 @@ pub fn row_of(event: &OrderEvent) -> OrderRow {
 
 /// Returns a row that only names a record: LEAVE or TOMBSTONE. Its enumerations hold arbitrary
 /// valid values, because the wire has none for "nothing".
-pub(crate) fn bodiless_row(place: Place, order_id: OrderId, flags: RowFlags) -> OrderRow {
+pub(crate) fn bodiless_row(change_id: ChangeId, order_id: OrderId, flags: RowFlags) -> OrderRow {
     OrderRow {
-        rec: place.rec,
-        seq: place.seq,
+        rec: change_id.rec,
+        seq: change_id.seq,
         order_id,
         transact_time: Nanos(0),
         created_time: Nanos(0),
@@ -174,14 +173,19 @@ pub(crate) struct MarkRow([u8; ROW_LEN]);
 impl MarkRow {
     pub(crate) fn new() -> MarkRow {
         let mut bytes = Vec::with_capacity(ROW_LEN);
-        bodiless_row(Place::START, OrderId(0), RowFlags::default()).encode_block(&mut bytes);
+        bodiless_row(ChangeId::START, OrderId(0), RowFlags::default()).encode_block(&mut bytes);
         MarkRow(bytes.try_into().expect("a row has its length"))
     }
 
-    pub(crate) fn of(&self, place: Place, order_id: OrderId, flags: RowFlags) -> [u8; ROW_LEN] {
+    pub(crate) fn of(
+        &self,
+        change_id: ChangeId,
+        order_id: OrderId,
+        flags: RowFlags,
+    ) -> [u8; ROW_LEN] {
         let mut row = self.0;
-        row[REC_AT..REC_AT + 8].copy_from_slice(&place.rec.0.to_le_bytes());
-        row[SEQ_AT..SEQ_AT + 8].copy_from_slice(&place.seq.0.to_le_bytes());
+        row[REC_AT..REC_AT + 8].copy_from_slice(&change_id.rec.0.to_le_bytes());
+        row[SEQ_AT..SEQ_AT + 8].copy_from_slice(&change_id.seq.0.to_le_bytes());
         row[ORDER_ID_AT..ORDER_ID_AT + 8].copy_from_slice(&order_id.0.to_le_bytes());
         row[FLAGS_AT] = flags.0;
         row
@@ -218,9 +222,9 @@ pub(crate) const HISTORY_LEN: usize = 7;
 /// The metadata of a slot that pages need besides its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotMeta {
-    pub(crate) place: Place,
+    pub(crate) change_id: ChangeId,
     /// The place of the record's first change.
-    pub(crate) first: Place,
+    pub(crate) first: ChangeId,
     /// The record's keys; for a mark, those before the change.
     pub(crate) keys: Keys,
     /// For a mark, the keys after the change.
@@ -246,12 +250,12 @@ impl SlotMeta {
     /// Touches both ends of the metadata, to bring it into the cache.
     #[inline]
     pub(crate) fn look(&self) -> u64 {
-        self.place.seq.0 ^ u64::from(self.newer) ^ u64::from(self.row_len)
+        self.change_id.seq.0 ^ u64::from(self.newer) ^ u64::from(self.row_len)
     }
 
     pub(crate) const FREE: SlotMeta = SlotMeta {
-        place: Place::START,
-        first: Place::START,
+        change_id: ChangeId::START,
+        first: ChangeId::START,
         keys: Keys::NONE,
         next_keys: Keys::NONE,
         hash: 0,
@@ -264,35 +268,35 @@ impl SlotMeta {
         newer: u32::MAX,
     };
 
-    pub(crate) fn new(place: Place, keys: Keys, standing: SlotState) -> SlotMeta {
-        SlotMeta { place, first: place, keys, standing, change_count: 1, ..SlotMeta::FREE }
+    pub(crate) fn new(change_id: ChangeId, keys: Keys, standing: SlotState) -> SlotMeta {
+        SlotMeta { change_id, first: change_id, keys, standing, change_count: 1, ..SlotMeta::FREE }
     }
 
     /// Moves to a later change.
     #[inline]
-    pub(crate) fn advance(&mut self, place: Place) {
-        let distance = place.seq.0 - self.place.seq.0;
+    pub(crate) fn advance(&mut self, change_id: ChangeId) {
+        let distance = change_id.seq.0 - self.change_id.seq.0;
         self.history.copy_within(..HISTORY_LEN - 1, 1);
         self.history[0] = u32::try_from(distance).unwrap_or(u32::MAX);
         self.change_count = self.change_count.saturating_add(1);
-        self.place = place;
+        self.change_id = change_id;
     }
 
     /// Returns the number of changes after `after` that the latest one stands for: exact up to
     /// [`HISTORY_LEN`] and for readers that never saw the record, otherwise a lower bound.
     #[inline]
-    pub(crate) fn merged_count(&self, after: Place) -> u32 {
+    pub(crate) fn merged_count(&self, after: ChangeId) -> u32 {
         if self.first > after {
             return self.change_count - 1;
         }
-        let mut seq = self.place.seq.0;
+        let mut seq = self.change_id.seq.0;
         let mut count = 0;
         for distance in self.history {
             if distance == 0 || distance == u32::MAX {
                 break;
             }
             seq -= u64::from(distance);
-            if Place::new(weir_types::Seq(seq), self.place.rec) <= after {
+            if ChangeId::new(weir_types::Seq(seq), self.change_id.rec) <= after {
                 break;
             }
             count += 1;

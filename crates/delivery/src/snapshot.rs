@@ -20,11 +20,10 @@
 //! A place is `seq` u64 and `rec` u64, keys are firm, account and instrument, u32 each. All numbers
 //! are little-endian. Chunks come in the order of their numbers: one head, slots, keys, one end.
 
-use weir_types::{AccountId, FirmId, InstrumentId, PartitionId, Rec, Seq};
+use weir_types::{AccountId, ChangeId, FirmId, InstrumentId, PartitionId, Rec, Seq};
 use weir_wire::DecodeError;
 
 use crate::filter::Keys;
-use crate::ring::Place;
 
 pub use crate::restore::Restore;
 
@@ -160,9 +159,9 @@ impl ChunkKind {
     }
 }
 
-pub(crate) fn put_place(place: Place, out: &mut Vec<u8>) {
-    out.extend_from_slice(&place.seq.0.to_le_bytes());
-    out.extend_from_slice(&place.rec.0.to_le_bytes());
+pub(crate) fn put_change_id(change_id: ChangeId, out: &mut Vec<u8>) {
+    out.extend_from_slice(&change_id.seq.0.to_le_bytes());
+    out.extend_from_slice(&change_id.rec.0.to_le_bytes());
 }
 
 pub(crate) fn put_keys(keys: &Keys, out: &mut Vec<u8>) {
@@ -203,8 +202,8 @@ impl<'a> Payload<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub(crate) fn place(&mut self) -> Option<Place> {
-        Some(Place::new(Seq(self.u64()?), Rec(self.u64()?)))
+    pub(crate) fn change_id(&mut self) -> Option<ChangeId> {
+        Some(ChangeId::new(Seq(self.u64()?), Rec(self.u64()?)))
     }
 
     pub(crate) fn keys(&mut self) -> Option<Keys> {

@@ -5,7 +5,7 @@
 //! reader. The work for one event is bounded: nothing ever stops to compact. Its memory is bounded
 //! too (`memory.rs`).
 
-use weir_types::{Epoch, Epochs, PartitionId, Reason, Rec};
+use weir_types::{ChangeId, Epoch, Epochs, PartitionId, Reason, Rec};
 use weir_wire::delivery::OrderRow;
 
 use crate::capture::{Capture, KeptEntries};
@@ -15,7 +15,6 @@ use crate::heap::Heap;
 use crate::index::{Index, Kinds};
 use crate::ingest::IngestError;
 use crate::records::Records;
-use crate::ring::Place;
 use crate::row::{MarkRow, ROW_LEN, Row, SlotMeta, SlotState};
 
 /// The limits on ended orders that are kept. They must be far more than end while a reader waits,
@@ -37,7 +36,7 @@ impl Retention {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldOrders {
     /// Everything that ended after this place is held,
-    pub after: Place,
+    pub after: ChangeId,
     /// but at most this many above [`Retention::count_max`]; when memory is short they are removed.
     pub count_max: u32,
 }
@@ -103,8 +102,8 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub struct OrderStore {
     pub(crate) config: StoreConfig,
-    pub(crate) head: Place,
-    pub(crate) epochs: Epochs<Place>,
+    pub(crate) head: ChangeId,
+    pub(crate) epochs: Epochs<ChangeId>,
     pub(crate) records: Records,
     pub(crate) index: Index,
     pub(crate) metas: ChunkedArray<SlotMeta>,
@@ -142,7 +141,7 @@ impl OrderStore {
     #[must_use]
     pub fn new(config: StoreConfig) -> OrderStore {
         OrderStore {
-            head: Place::START,
+            head: ChangeId::START,
             epochs: Epochs::new(config.epoch),
             records: Records::default(),
             index: Index::new(config.kinds),
@@ -185,7 +184,7 @@ impl OrderStore {
 
     /// Returns the known earlier epochs, oldest first, each with the place up to which it survives.
     #[must_use]
-    pub fn past_epochs(&self) -> &[(Epoch, Place)] {
+    pub fn past_epochs(&self) -> &[(Epoch, ChangeId)] {
         self.epochs.ended()
     }
 
@@ -213,7 +212,7 @@ impl OrderStore {
         let count_max = self.config.retention.count_max.saturating_add(held.count_max);
         self.waiting_count <= count_max
             && self.oldest != NONE
-            && self.metas.get(self.oldest).place > held.after
+            && self.metas.get(self.oldest).change_id > held.after
     }
 
     /// Returns the bytes of memory that the store may request; `u64::MAX` for no limit.
@@ -232,19 +231,19 @@ impl OrderStore {
 
     /// Returns the latest place that the store has taken in.
     #[must_use]
-    pub fn head(&self) -> Place {
+    pub fn head(&self) -> ChangeId {
         self.head
     }
 
     /// Returns the place of the latest removed change that this filter could have let through.
     #[must_use]
-    pub fn floor_of(&self, filter: &Filter) -> Place {
+    pub fn floor_of(&self, filter: &Filter) -> ChangeId {
         self.index.floor_of(filter)
     }
 
     /// Returns the place of the latest removed change: the FLOOR.
     #[must_use]
-    pub fn floor(&self) -> Place {
+    pub fn floor(&self) -> ChangeId {
         self.index.floor()
     }
 
@@ -317,7 +316,7 @@ impl OrderStore {
     /// # Errors
     /// [`IngestError::EpochRepeated`], [`IngestError::EpochBehindHead`]: the store must then be
     /// rebuilt.
-    pub fn begin_epoch(&mut self, epoch: Epoch, valid_to: Place) -> Result<(), IngestError> {
+    pub fn begin_epoch(&mut self, epoch: Epoch, valid_to: ChangeId) -> Result<(), IngestError> {
         if epoch <= self.epoch() {
             return Err(IngestError::EpochRepeated(epoch));
         }
@@ -332,26 +331,27 @@ impl OrderStore {
     ///
     /// # Panics
     /// If it is not after the known ones and before the current one.
-    pub fn know_past_epoch(&mut self, epoch: Epoch, valid_to: Place) {
+    pub fn know_past_epoch(&mut self, epoch: Epoch, valid_to: ChangeId) {
         let ended = self.epochs.ended().iter().copied().chain([(epoch, valid_to)]);
         self.epochs = Epochs::with_ended(self.epoch(), ended);
     }
 
-    /// Checks that a reader with this filter can go on from `place` of `epoch` and miss nothing.
+    /// Checks that a reader with this filter can go on from `change_id` of `epoch` and miss
+    /// nothing.
     ///
     /// The start is always legal: a reader that has seen nothing misses nothing. A place beyond the
     /// head is legal too: this store is behind the one that the reader had before.
     ///
     /// # Errors
     /// [`Resync`], with the reason.
-    pub fn check(&self, epoch: Epoch, place: Place, filter: &Filter) -> Result<(), Resync> {
-        if place == Place::START {
+    pub fn check(&self, epoch: Epoch, change_id: ChangeId, filter: &Filter) -> Result<(), Resync> {
+        if change_id == ChangeId::START {
             return Ok(());
         }
-        if !self.epochs.has(epoch, place) {
+        if !self.epochs.has(epoch, change_id) {
             return Err(Resync::Epoch);
         }
-        if place < self.index.floor_of(filter) {
+        if change_id < self.index.floor_of(filter) {
             return Err(Resync::Floor);
         }
         Ok(())

@@ -36,7 +36,7 @@
 //! `partial` rows of a refused batch.
 
 use weir_types::{
-    AckLevel, BatchNo, Epoch, Nanos, PartitionId, Reason, Rec, Seq, SessionId, Switch,
+    AckLevel, BatchNo, ChangeId, Epoch, Nanos, PartitionId, Reason, Rec, Seq, SessionId, Switch,
 };
 use weir_wire::Message;
 use weir_wire::delivery::{OrderRow, RowFlags};
@@ -49,7 +49,6 @@ use weir_wire::rows::{ATTRIBUTES_LEN_MAX, Rows};
 
 use crate::ahead::{GROUP_LEN, RawRow};
 use crate::ingest::{IngestError, IngestOutcome};
-use crate::ring::Place;
 use crate::store::OrderStore;
 
 /// The interval at which a gap is reported again while the missing batch has not come.
@@ -112,14 +111,14 @@ pub(crate) enum Resend {
     /// The next batch begins it.
     Due,
     /// It runs: records at or before this place that do not come again are deleted at its end.
-    Running(Place),
+    Running(ChangeId),
     /// All rows came; records from `cursor` on are still to be checked.
-    Sweeping { before: Place, seq: Seq, cursor: Rec },
+    Sweeping { before: ChangeId, seq: Seq, cursor: Rec },
 }
 
 /// A gap that was reported.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct ReportedGap {
     gap: SourceGap,
     at: Nanos,
 }
@@ -140,8 +139,8 @@ pub struct SourceStream {
     pub(crate) partial: u32,
     pub(crate) resend: Resend,
     /// Rows must be above this place, whatever the store holds.
-    pub(crate) above: Place,
-    asked: Option<Asked>,
+    pub(crate) above: ChangeId,
+    reported: Option<ReportedGap>,
     /// True when the numbers are those of a log's records: some records are not about orders, so a
     /// batch may skip numbers.
     pub(crate) is_log: bool,
@@ -161,8 +160,8 @@ impl SourceStream {
             next: BatchNo(1),
             partial: 0,
             resend: Resend::None,
-            above: Place::START,
-            asked: None,
+            above: ChangeId::START,
+            reported: None,
             is_log: false,
             counters: StreamCounters::default(),
         }
@@ -238,7 +237,7 @@ impl SourceStream {
 
     /// Returns the store's head before the full resend whose end is being swept.
     #[must_use]
-    pub fn swept_before(&self) -> Option<Place> {
+    pub fn swept_before(&self) -> Option<ChangeId> {
         match self.resend {
             Resend::Sweeping { before, .. } => Some(before),
             Resend::None | Resend::Due | Resend::Running(_) => None,
@@ -277,7 +276,7 @@ impl SourceStream {
             };
         }
         self.writer = Some((writer, open.session_id));
-        self.asked = None;
+        self.reported = None;
         self.counters.opened += 1;
         let head = self.head(store);
         Ok(SourceOpened {
@@ -322,10 +321,10 @@ impl SourceStream {
 
     /// Returns the last valid place of the store's epoch; the start if the opening gives it for
     /// another epoch.
-    fn valid_to(&self, open: &OpenSource) -> Place {
+    fn valid_to(&self, open: &OpenSource) -> ChangeId {
         match open.valid_epoch == self.epoch {
-            true => Place::new(open.valid_seq, open.valid_rec),
-            false => Place::START,
+            true => ChangeId::new(open.valid_seq, open.valid_rec),
+            false => ChangeId::START,
         }
     }
 
@@ -333,7 +332,7 @@ impl SourceStream {
     pub fn close(&mut self, writer: u64) {
         if self.writer.is_some_and(|(open, _)| open == writer) {
             self.writer = None;
-            self.asked = None;
+            self.reported = None;
         }
     }
 
@@ -390,7 +389,7 @@ impl SourceStream {
             return BatchOutcome::Stands(self.ack(batch.session_id));
         }
         self.counters.early += 1;
-        if self.asked.is_some() {
+        if self.reported.is_some() {
             return BatchOutcome::Early;
         }
         self.counters.gaps += 1;
@@ -401,25 +400,25 @@ impl SourceStream {
             epoch: self.epoch,
             source_id: self.source,
         };
-        self.asked = Some(Asked { gap, at: now });
+        self.reported = Some(ReportedGap { gap, at: now });
         BatchOutcome::Gap(gap)
     }
 
     /// Returns a gap that is to be reported again now.
     pub fn remind(&mut self, now: Nanos) -> Option<SourceGap> {
-        let asked = self.asked.as_mut()?;
-        if now.0 < asked.at.0 + GAP_INTERVAL.0 {
+        let reported = self.reported.as_mut()?;
+        if now.0 < reported.at.0 + GAP_INTERVAL.0 {
             return None;
         }
-        asked.at = now;
+        reported.at = now;
         self.counters.gaps += 1;
-        Some(asked.gap)
+        Some(reported.gap)
     }
 
     /// Returns the time at which to call [`SourceStream::remind`]; `None` without a gap.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.asked.map(|asked| Nanos(asked.at.0 + GAP_INTERVAL.0))
+        self.reported.map(|reported| Nanos(reported.at.0 + GAP_INTERVAL.0))
     }
 
     /// Checks all rows before any is taken in.
@@ -455,11 +454,11 @@ impl SourceStream {
             if let Err(reason) = self.check_row(&row, attributes) {
                 return refused(reason);
             }
-            let place = Place::new(row.seq, row.rec);
-            if place <= last {
+            let change_id = ChangeId::new(row.seq, row.rec);
+            if change_id <= last {
                 return refused(Reason::PlaceWentBack);
             }
-            last = place;
+            last = change_id;
             // A full resend may give an order a record number that the voided history had used.
             let known = store.order_id_of(row.rec, self.above).filter(|_| !runs);
             if known.is_some_and(|order_id| order_id != row.order_id) {
@@ -504,7 +503,7 @@ impl SourceStream {
         }
         self.partial = 0;
         self.next = BatchNo(self.next.0 + 1);
-        self.asked = None;
+        self.reported = None;
         self.counters.batches += 1;
         if let (true, Resend::Running(before)) =
             (batch.flags.contains(BatchFlags::RESEND_END), self.resend)
@@ -552,15 +551,15 @@ impl SourceStream {
     pub fn sweep(&mut self, steps_max: u32, store: &mut OrderStore) -> Option<SourceAck> {
         let Resend::Sweeping { before, seq, mut cursor } = self.resend else { return None };
         for _ in 0..steps_max {
-            let Some((rec, place, is_gone)) = store.next_record(cursor) else {
+            let Some((rec, change_id, is_gone)) = store.next_record(cursor) else {
                 self.resend = Resend::None;
-                self.above = Place::new(seq, Rec(u64::MAX));
+                self.above = ChangeId::new(seq, Rec(u64::MAX));
                 self.counters.resends += 1;
                 return Some(self.ack(self.writer.map_or(SessionId::NONE, |(_, id)| id)));
             };
             cursor = Rec(rec.0 + 1);
-            if place <= before && !is_gone {
-                if !store.delete(Place::new(seq, rec)) {
+            if change_id <= before && !is_gone {
+                if !store.delete(ChangeId::new(seq, rec)) {
                     // There is no room for the tombstone now: this record is checked again.
                     cursor = rec;
                     break;
@@ -608,7 +607,7 @@ impl SourceStream {
     }
 
     /// Returns the place that rows must be above.
-    fn head(&self, store: &OrderStore) -> Place {
+    fn head(&self, store: &OrderStore) -> ChangeId {
         store.head().max(self.above)
     }
 
@@ -631,7 +630,7 @@ impl SourceStream {
         store: &OrderStore,
     ) -> BatchOutcome {
         self.writer = None;
-        self.asked = None;
+        self.reported = None;
         self.counters.rejects += 1;
         let reject = self.reject(batch.session_id, store, reason);
         BatchOutcome::Rejected(SourceReject { batch_no: batch.batch_no, row_no, ..reject })

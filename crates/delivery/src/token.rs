@@ -22,10 +22,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use chacha20poly1305::aead::{AeadInOut, KeyInit};
 use chacha20poly1305::{ChaCha20Poly1305, Nonce, Tag};
-use weir_types::{Epoch, Nanos, PartitionId, Reason, Rec, Seq};
+use weir_types::{ChangeId, Epoch, Nanos, PartitionId, Reason, Rec, Seq};
 
 use crate::filter::Scope;
-use crate::ring::Place;
 
 /// The version that this crate writes and reads.
 pub const TOKEN_VERSION: u8 = 2;
@@ -39,32 +38,34 @@ pub const TOKEN_SOURCES_MAX: usize = 64;
 const NONCE_AT: usize = 4;
 const TAG_AT: usize = 16;
 
-/// A reader's place in one source.
+/// A reader's cursor in one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SourcePlace {
+pub struct SourceCursor {
     /// The source.
     pub source: PartitionId,
-    /// The source's epoch in which the place was reached.
+    /// The source's epoch in which the change id was reached.
     pub epoch: Epoch,
-    /// The place.
-    pub place: Place,
+    /// The change id up to which the reader has the source.
+    pub change_id: ChangeId,
     /// The latest change that the store had when it made any page on the way here; at least the
-    /// place's own. A page has each order's state of that time and leaves out earlier ones: if the
-    /// epoch turns out to have ended before `seen`, a state that was left out may be the valid one.
+    /// change id's own. A page has each order's state of that time and leaves out earlier ones: if
+    /// the epoch turns out to have ended before `seen`, a state that was left out may be the valid
+    /// one.
     pub seen: Seq,
 }
 
-impl SourcePlace {
-    /// Returns a place whose reader has seen nothing beyond it.
+impl SourceCursor {
+    /// Returns a cursor whose reader has seen nothing beyond it.
     #[must_use]
-    pub const fn new(source: PartitionId, epoch: Epoch, place: Place) -> SourcePlace {
-        SourcePlace { source, epoch, place, seen: place.seq }
+    pub const fn new(source: PartitionId, epoch: Epoch, change_id: ChangeId) -> SourceCursor {
+        SourceCursor { source, epoch, change_id, seen: change_id.seq }
     }
 
-    /// Returns the place that the epoch must have reached for the reader to go on in a later epoch.
+    /// Returns the change id that the epoch must have reached for the reader to go on in a later
+    /// epoch.
     #[must_use]
-    pub fn reach(&self) -> Place {
-        self.place.max(Place::new(self.seen, Rec(0)))
+    pub fn reach(&self) -> ChangeId {
+        self.change_id.max(ChangeId::new(self.seen, Rec(0)))
     }
 }
 
@@ -217,7 +218,7 @@ impl TokenSealer {
     ///
     /// # Panics
     /// If there are more than [`TOKEN_SOURCES_MAX`] sources.
-    pub fn seal(&mut self, scope: &Scope, sources: &[SourcePlace], out: &mut Vec<u8>) {
+    pub fn seal(&mut self, scope: &Scope, sources: &[SourceCursor], out: &mut Vec<u8>) {
         assert!(sources.len() <= TOKEN_SOURCES_MAX, "{} sources", sources.len());
         let source_count = u8::try_from(sources.len()).expect("at most 64");
         let nonce = self.nonces.next();
@@ -245,7 +246,7 @@ impl TokenSealer {
         &self,
         scope: &Scope,
         token: &[u8],
-        out: &mut Vec<SourcePlace>,
+        out: &mut Vec<SourceCursor>,
     ) -> Result<(), TokenError> {
         let keys = self.keys.read();
         let fitting = keys_of(&keys, token)?;
@@ -290,7 +291,7 @@ impl TokenSealer {
     ///
     /// # Errors
     /// [`TokenError::Malformed`], [`TokenError::UnknownVersion`], [`TokenError::UnknownKey`].
-    pub fn peek(&self, token: &[u8]) -> Result<Vec<SourcePlace>, TokenError> {
+    pub fn peek(&self, token: &[u8]) -> Result<Vec<SourceCursor>, TokenError> {
         let keys = self.keys.read();
         let key = keys_of(&keys, token)?.next().expect("there is one");
         let (head, sealed) = token.split_at(TOKEN_HEAD_LEN);
@@ -348,16 +349,16 @@ fn scope_check(scope: &Scope) -> u8 {
     hash.to_le_bytes().into_iter().fold(0, |folded, byte| folded ^ byte)
 }
 
-fn put_source(source: &SourcePlace, out: &mut Vec<u8>) {
+fn put_source(source: &SourceCursor, out: &mut Vec<u8>) {
     out.extend_from_slice(&source.source.0.to_le_bytes());
     out.extend_from_slice(&source.epoch.0.to_le_bytes());
-    out.extend_from_slice(&source.place.seq.0.to_le_bytes());
-    out.extend_from_slice(&source.place.rec.0.to_le_bytes());
-    let ahead = source.seen.0.saturating_sub(source.place.seq.0);
+    out.extend_from_slice(&source.change_id.seq.0.to_le_bytes());
+    out.extend_from_slice(&source.change_id.rec.0.to_le_bytes());
+    let ahead = source.seen.0.saturating_sub(source.change_id.seq.0);
     out.extend_from_slice(&u32::try_from(ahead).unwrap_or(u32::MAX).to_le_bytes());
 }
 
-fn take_source(bytes: &[u8]) -> SourcePlace {
+fn take_source(bytes: &[u8]) -> SourceCursor {
     let word =
         |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("a source has 26 bytes"));
     let half = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
@@ -366,10 +367,10 @@ fn take_source(bytes: &[u8]) -> SourcePlace {
         u32::MAX => u64::MAX,
         ahead => word(6).saturating_add(u64::from(ahead)),
     };
-    SourcePlace {
+    SourceCursor {
         source: PartitionId(u16::from_le_bytes([bytes[0], bytes[1]])),
         epoch: Epoch(u32::from_le_bytes(half(2))),
-        place: Place::new(Seq(word(6)), Rec(word(14))),
+        change_id: ChangeId::new(Seq(word(6)), Rec(word(14))),
         seen: Seq(seen),
     }
 }
@@ -390,17 +391,17 @@ mod tests {
         Scope::new(Filter::ALL, Entitlement::firm(FirmId(firm))).unwrap()
     }
 
-    fn sources(count: u16) -> Vec<SourcePlace> {
-        let source = |n: u16| SourcePlace {
+    fn sources(count: u16) -> Vec<SourceCursor> {
+        let source = |n: u16| SourceCursor {
             source: PartitionId(n),
             epoch: Epoch(u32::from(n) + 1),
-            place: Place::new(Seq(u64::from(n) * 1_000), Rec(u64::MAX - u64::from(n))),
+            change_id: ChangeId::new(Seq(u64::from(n) * 1_000), Rec(u64::MAX - u64::from(n))),
             seen: Seq(u64::from(n) * 1_007),
         };
         (0..count).map(source).collect()
     }
 
-    fn seal(sealer: &mut TokenSealer, scope: &Scope, sources: &[SourcePlace]) -> Vec<u8> {
+    fn seal(sealer: &mut TokenSealer, scope: &Scope, sources: &[SourceCursor]) -> Vec<u8> {
         let mut token = Vec::new();
         sealer.seal(scope, sources, &mut token);
         token
@@ -422,12 +423,12 @@ mod tests {
     #[test]
     fn what_was_seen_too_far_ahead_to_be_told_is_beyond_every_epochs_end() {
         let mut sealer = sealer(1);
-        let far = SourcePlace { seen: Seq(u64::MAX / 2), ..sources(1)[0] };
+        let far = SourceCursor { seen: Seq(u64::MAX / 2), ..sources(1)[0] };
         let token = seal(&mut sealer, &scope(1), &[far]);
         let mut opened = Vec::new();
         sealer.open(&scope(1), &token, &mut opened).unwrap();
-        assert_eq!(opened, [SourcePlace { seen: Seq(u64::MAX), ..far }]);
-        assert_eq!(opened[0].reach(), Place::new(Seq(u64::MAX), Rec(0)));
+        assert_eq!(opened, [SourceCursor { seen: Seq(u64::MAX), ..far }]);
+        assert_eq!(opened[0].reach(), ChangeId::new(Seq(u64::MAX), Rec(0)));
     }
 
     #[test]

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use support::{SOURCE, event, keys};
 use weir_delivery::{
     Desk, DeskConfig, Entitlement, FetchOutcome, NonceCounter, OrderStore, PageCounts, PageSink,
-    Place, Question, Retention, StoreConfig, TokenKey, TokenSealer, WaitCause,
+    Question, Retention, StoreConfig, TokenKey, TokenSealer, WaitCause,
 };
 use weir_types::{
-    AccountId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, PartitionId, Qty, Reason, Rec, Seq,
-    SessionId, Switch,
+    AccountId, ChangeId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, PartitionId, Qty, Reason,
+    Rec, Seq, SessionId, Switch,
 };
 use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders, OrderPage, OrderRow, PageFlags};
 use weir_wire::event::OrderEvent;
@@ -41,19 +41,19 @@ struct Answer {
     rows: Vec<OrderRow>,
 }
 
-struct Bench {
+struct Rig {
     desk: Desk,
     sink: Sink,
     seq: u64,
     now: Nanos,
 }
 
-impl Bench {
-    fn new(config: DeskConfig, retained_max: u32) -> Bench {
+impl Rig {
+    fn new(config: DeskConfig, retained_max: u32) -> Rig {
         let retention = Retention { count_max: retained_max, bytes_max: u64::MAX };
         let store =
             OrderStore::new(StoreConfig { retention, ..StoreConfig::new(SOURCE, Epoch(2)) });
-        Bench {
+        Rig {
             desk: Desk::new(config, store, sealer(1)),
             sink: Sink::default(),
             seq: 0,
@@ -61,10 +61,10 @@ impl Bench {
         }
     }
 
-    fn with_orders(count: u64) -> Bench {
-        let mut bench = Bench::new(DeskConfig::default(), 1_000);
-        (1..=count).for_each(|rec| bench.say(rec, OrdStatus::New));
-        bench
+    fn with_orders(count: u64) -> Rig {
+        let mut rig = Rig::new(DeskConfig::default(), 1_000);
+        (1..=count).for_each(|rec| rig.say(rec, OrdStatus::New));
+        rig
     }
 
     fn say(&mut self, rec: u64, status: OrdStatus) {
@@ -161,10 +161,10 @@ fn fetch() -> FetchOrders {
 
 #[test]
 fn a_snapshot_comes_in_pages_and_the_last_one_says_online() {
-    let mut bench = Bench::with_orders(25);
+    let mut rig = Rig::with_orders(25);
     let (mut token, mut recs) = (Vec::new(), Vec::new());
     for page in 0..3 {
-        let answer = bench.fetch(&FetchOrders { rows_max: 10, ..fetch() }, &token);
+        let answer = rig.fetch(&FetchOrders { rows_max: 10, ..fetch() }, &token);
         assert_eq!(answer.header.reason, Reason::None);
         assert_eq!(answer.header.flags.contains(PageFlags::ONLINE), page == 2);
         assert_eq!((answer.header.correlation_id, answer.token.len()), (77, 58));
@@ -176,84 +176,84 @@ fn a_snapshot_comes_in_pages_and_the_last_one_says_online() {
 
 #[test]
 fn a_parked_reader_is_answered_when_something_comes_and_not_before() {
-    let mut bench = Bench::with_orders(3);
-    let token = bench.fetch(&fetch(), &[]).token;
-    assert_eq!(bench.ask(1, &fetch(), &token), FetchOutcome::Accepted);
-    assert_eq!(bench.poll(), 0);
-    bench.now = Nanos(3 * MS);
-    assert_eq!(bench.poll(), 0, "its own wait is for filling, not for giving up");
-    bench.say(2, OrdStatus::PartiallyFilled);
-    assert_eq!(bench.poll(), 1);
-    let answer = bench.answer(1);
+    let mut rig = Rig::with_orders(3);
+    let token = rig.fetch(&fetch(), &[]).token;
+    assert_eq!(rig.ask(1, &fetch(), &token), FetchOutcome::Accepted);
+    assert_eq!(rig.poll(), 0);
+    rig.now = Nanos(3 * MS);
+    assert_eq!(rig.poll(), 0, "its own wait is for filling, not for giving up");
+    rig.say(2, OrdStatus::PartiallyFilled);
+    assert_eq!(rig.poll(), 1);
+    let answer = rig.answer(1);
     assert_eq!(answer.rows[0].rec, Rec(2));
     assert_eq!((answer.header.asked_time, answer.header.served_time), (Nanos(MS), Nanos(3 * MS)));
-    assert_eq!(bench.desk.reader_count(), 0);
+    assert_eq!(rig.desk.reader_count(), 0);
 }
 
 #[test]
 fn a_page_waits_to_fill_until_its_deadline() {
-    let mut bench = Bench::with_orders(3);
-    let token = bench.fetch(&fetch(), &[]).token;
+    let mut rig = Rig::with_orders(3);
+    let token = rig.fetch(&fetch(), &[]).token;
     let question = FetchOrders { rows_min: 3, ..fetch() };
     for _ in 0..2 {
-        assert_eq!(bench.ask(1, &question, &token), FetchOutcome::Accepted);
+        assert_eq!(rig.ask(1, &question, &token), FetchOutcome::Accepted);
     }
-    bench.say(1, OrdStatus::PartiallyFilled);
-    assert_eq!(bench.poll(), 0);
-    let deadline = bench.desk.next_deadline().unwrap();
+    rig.say(1, OrdStatus::PartiallyFilled);
+    assert_eq!(rig.poll(), 0);
+    let deadline = rig.desk.next_deadline().unwrap();
     assert_eq!(deadline, Nanos(MS + 500_000));
-    bench.now = deadline;
-    assert_eq!(bench.poll(), 2);
-    assert!(bench.answers(1).iter().all(|answer| answer.rows.len() == 1));
-    assert_eq!(bench.ask(1, &question, &token), FetchOutcome::Accepted);
-    bench.say(2, OrdStatus::PartiallyFilled);
-    bench.say(3, OrdStatus::PartiallyFilled);
-    assert_eq!(bench.poll(), 1, "a full page does not wait");
+    rig.now = deadline;
+    assert_eq!(rig.poll(), 2);
+    assert!(rig.answers(1).iter().all(|answer| answer.rows.len() == 1));
+    assert_eq!(rig.ask(1, &question, &token), FetchOutcome::Accepted);
+    rig.say(2, OrdStatus::PartiallyFilled);
+    rig.say(3, OrdStatus::PartiallyFilled);
+    assert_eq!(rig.poll(), 1, "a full page does not wait");
 }
 
 #[test]
 fn an_idle_reader_gets_an_empty_page_that_moves_its_token_on() {
-    let mut bench = Bench::with_orders(2);
+    let mut rig = Rig::with_orders(2);
     let of_firm = FetchOrders { account_id: AccountId(99), ..fetch() };
-    let token = bench.fetch(&FetchOrders { rows_min: 0, ..of_firm }, &[]).token;
-    assert_eq!(bench.ask(1, &of_firm, &token), FetchOutcome::Accepted);
-    bench.say(1, OrdStatus::Filled);
-    assert_eq!(bench.poll(), 0);
-    bench.now = bench.desk.next_deadline().unwrap();
-    assert_eq!(bench.now, Nanos(MS + DeskConfig::default().idle_wait.0));
-    assert_eq!(bench.poll(), 1);
-    let answer = bench.answer(1);
+    let token = rig.fetch(&FetchOrders { rows_min: 0, ..of_firm }, &[]).token;
+    assert_eq!(rig.ask(1, &of_firm, &token), FetchOutcome::Accepted);
+    rig.say(1, OrdStatus::Filled);
+    assert_eq!(rig.poll(), 0);
+    rig.now = rig.desk.next_deadline().unwrap();
+    assert_eq!(rig.now, Nanos(MS + DeskConfig::default().idle_wait.0));
+    assert_eq!(rig.poll(), 1);
+    let answer = rig.answer(1);
     assert_eq!(answer.rows, []);
     assert!(answer.header.flags.contains(PageFlags::ONLINE));
     let at = sealer(1).peek(&answer.token).unwrap();
-    assert_eq!(at[0].place, bench.desk.store().head());
+    assert_eq!(at[0].change_id, rig.desk.store().head());
 }
 
 #[test]
 fn a_first_question_to_an_empty_store_hears_online_after_its_own_wait() {
-    let mut bench = Bench::with_orders(0);
-    assert_eq!(bench.ask(1, &fetch(), &[]), FetchOutcome::Accepted);
-    assert_eq!(bench.poll(), 0);
-    bench.now = bench.desk.next_deadline().unwrap();
-    assert_eq!((bench.now, bench.poll()), (Nanos(MS + 500_000), 1));
-    assert!(bench.answer(1).header.flags.contains(PageFlags::ONLINE));
+    let mut rig = Rig::with_orders(0);
+    assert_eq!(rig.ask(1, &fetch(), &[]), FetchOutcome::Accepted);
+    assert_eq!(rig.poll(), 0);
+    rig.now = rig.desk.next_deadline().unwrap();
+    assert_eq!((rig.now, rig.poll()), (Nanos(MS + 500_000), 1));
+    assert!(rig.answer(1).header.flags.contains(PageFlags::ONLINE));
 }
 
 #[test]
 fn credit_is_so_many_pages_and_no_more() {
-    let mut bench = Bench::with_orders(5);
+    let mut rig = Rig::with_orders(5);
     assert_eq!(
-        bench.ask(1, &FetchOrders { rows_max: 2, credit: 4, ..fetch() }, &[]),
+        rig.ask(1, &FetchOrders { rows_max: 2, credit: 4, ..fetch() }, &[]),
         FetchOutcome::Accepted
     );
-    assert_eq!(bench.poll(), 3);
-    bench.say(1, OrdStatus::Filled);
-    bench.say(2, OrdStatus::Filled);
-    bench.say(3, OrdStatus::Filled);
-    assert_eq!(bench.poll(), 1);
-    let left: Vec<u32> = bench.answers(1).iter().map(|answer| answer.header.credit_left).collect();
+    assert_eq!(rig.poll(), 3);
+    rig.say(1, OrdStatus::Filled);
+    rig.say(2, OrdStatus::Filled);
+    rig.say(3, OrdStatus::Filled);
+    assert_eq!(rig.poll(), 1);
+    let left: Vec<u32> = rig.answers(1).iter().map(|answer| answer.header.credit_left).collect();
     assert_eq!(left, [3, 2, 1, 0]);
-    assert_eq!(bench.desk.reader_count(), 0);
+    assert_eq!(rig.desk.reader_count(), 0);
 }
 
 /// More rows and bytes for fetch 77.
@@ -263,25 +263,25 @@ fn more(pages: u32, rows: u32, bytes: u32) -> AddCredit {
 
 #[test]
 fn credit_in_rows_is_so_many_rows_and_what_comes_after_is_the_latest() {
-    let mut bench = Bench::with_orders(5);
+    let mut rig = Rig::with_orders(5);
     let question = FetchOrders { rows_max: 2, credit: 9, credit_rows: 3, ..fetch() };
-    assert_eq!(bench.ask(1, &question, &[]), FetchOutcome::Accepted);
-    bench.poll();
-    let rows: Vec<usize> = bench.answers(1).iter().map(|answer| answer.rows.len()).collect();
+    assert_eq!(rig.ask(1, &question, &[]), FetchOutcome::Accepted);
+    rig.poll();
+    let rows: Vec<usize> = rig.answers(1).iter().map(|answer| answer.rows.len()).collect();
     assert_eq!(rows, [2, 1]);
     // It stays at its place, regardless of changes and of time.
-    (0..3).for_each(|_| bench.say(5, OrdStatus::PartiallyFilled));
-    bench.now = Nanos(10_000 * MS);
-    assert_eq!(bench.poll(), 0);
-    bench.desk.resume(1);
-    assert_eq!((bench.poll(), bench.desk.next_deadline()), (0, None));
+    (0..3).for_each(|_| rig.say(5, OrdStatus::PartiallyFilled));
+    rig.now = Nanos(10_000 * MS);
+    assert_eq!(rig.poll(), 0);
+    rig.desk.resume(1);
+    assert_eq!((rig.poll(), rig.desk.next_deadline()), (0, None));
     // Credit for another fetch, or for one that is not there, has no effect.
-    bench.desk.add_credit(1, &AddCredit { correlation_id: 78, ..more(1, 9, 0) }, bench.now);
-    bench.desk.add_credit(2, &more(1, 9, 0), bench.now);
-    assert_eq!(bench.poll(), 0);
-    bench.desk.add_credit(1, &more(0, 9, 0), bench.now);
-    bench.poll();
-    let answers = bench.answers(1);
+    rig.desk.add_credit(1, &AddCredit { correlation_id: 78, ..more(1, 9, 0) }, rig.now);
+    rig.desk.add_credit(2, &more(1, 9, 0), rig.now);
+    assert_eq!(rig.poll(), 0);
+    rig.desk.add_credit(1, &more(0, 9, 0), rig.now);
+    rig.poll();
+    let answers = rig.answers(1);
     let recs: Vec<u64> = answers.iter().flat_map(|a| &a.rows).map(|row| row.rec.0).collect();
     assert_eq!(recs, [4, 5], "the latest state once");
     assert_eq!(answers[0].rows[1].merged_count, 3);
@@ -289,140 +289,140 @@ fn credit_in_rows_is_so_many_rows_and_what_comes_after_is_the_latest() {
 
 #[test]
 fn credit_in_bytes_is_so_many_bytes_but_for_one_row_that_is_longer() {
-    let mut bench = Bench::with_orders(6);
+    let mut rig = Rig::with_orders(6);
     let row = OrderRow::BLOCK_LENGTH as u32 + 2;
     let question = FetchOrders { credit: 9, credit_bytes: 2 * row + 1, ..fetch() };
-    assert_eq!(bench.ask(1, &question, &[]), FetchOutcome::Accepted);
-    bench.poll();
-    let rows: Vec<usize> = bench.answers(1).iter().map(|answer| answer.rows.len()).collect();
+    assert_eq!(rig.ask(1, &question, &[]), FetchOutcome::Accepted);
+    rig.poll();
+    let rows: Vec<usize> = rig.answers(1).iter().map(|answer| answer.rows.len()).collect();
     assert_eq!(rows, [2, 1], "a byte that is left is good for a row");
-    assert_eq!(bench.poll(), 0);
-    bench.desk.add_credit(1, &more(0, 7, 2 * row), bench.now);
-    bench.poll();
-    assert_eq!(bench.answer(1).rows.len(), 2, "rows were not bounded, and are not now");
+    assert_eq!(rig.poll(), 0);
+    rig.desk.add_credit(1, &more(0, 7, 2 * row), rig.now);
+    rig.poll();
+    assert_eq!(rig.answer(1).rows.len(), 2, "rows were not bounded, and are not now");
 }
 
 #[test]
 fn credit_in_pages_can_be_added_to_up_to_the_limit() {
-    let mut bench = Bench::with_orders(1);
+    let mut rig = Rig::with_orders(1);
     let question = FetchOrders { credit: 2, credit_rows: 100, ..fetch() };
-    assert_eq!(bench.ask(1, &question, &[]), FetchOutcome::Accepted);
-    bench.poll();
-    assert_eq!(bench.answer(1).header.credit_left, 1);
-    bench.desk.add_credit(1, &more(u32::MAX, 0, 0), bench.now);
-    bench.say(1, OrdStatus::Filled);
-    bench.poll();
-    assert_eq!(bench.answer(1).header.credit_left, DeskConfig::default().credit_max - 1);
+    assert_eq!(rig.ask(1, &question, &[]), FetchOutcome::Accepted);
+    rig.poll();
+    assert_eq!(rig.answer(1).header.credit_left, 1);
+    rig.desk.add_credit(1, &more(u32::MAX, 0, 0), rig.now);
+    rig.say(1, OrdStatus::Filled);
+    rig.poll();
+    assert_eq!(rig.answer(1).header.credit_left, DeskConfig::default().credit_max - 1);
 }
 
 #[test]
 fn an_operator_sees_who_waits_for_what_and_how_far_behind_each_is() {
-    let mut bench = Bench::with_orders(10);
-    let listed = |bench: &Bench, from| {
+    let mut rig = Rig::with_orders(10);
+    let listed = |rig: &Rig, from| {
         let mut found = Vec::new();
-        let next = bench.desk.list(from, 2, &mut |one| found.push(one));
+        let next = rig.desk.list(from, 2, &mut |one| found.push(one));
         (found, next)
     };
-    let token = bench.fetch(&fetch(), &[]).token;
+    let token = rig.fetch(&fetch(), &[]).token;
     let of_firm = FetchOrders { firm_id: FirmId(2), correlation_id: 78, ..fetch() };
-    let token_of_firm = bench.fetch(&of_firm, &[]).token;
-    bench.sink.full.push(2);
+    let token_of_firm = rig.fetch(&of_firm, &[]).token;
+    rig.sink.full.push(2);
     for (connection, question, token) in
         [(1, fetch(), &token), (2, of_firm, &token_of_firm), (3, fetch(), &token)]
     {
-        assert_eq!(bench.ask(connection, &question, token), FetchOutcome::Accepted);
+        assert_eq!(rig.ask(connection, &question, token), FetchOutcome::Accepted);
     }
-    bench.poll();
+    rig.poll();
     // Orders 1 to 3 change; the firm's are 1 and 3.
-    (1..=3).for_each(|rec| bench.say(rec, OrdStatus::PartiallyFilled));
-    let (found, next) = listed(&bench, 0);
+    (1..=3).for_each(|rec| rig.say(rec, OrdStatus::PartiallyFilled));
+    let (found, next) = listed(&rig, 0);
     assert_eq!((found.len(), next), (2, Some(2)), "so many seats a call");
-    let ends = listed(&bench, 2);
+    let ends = listed(&rig, 2);
     assert_eq!((ends.0.len(), ends.1), (1, None));
     let [all, firm] = &found[..] else { panic!("{found:?}") };
     assert_eq!((all.connection, all.session_id, all.changes), (1, SessionId(4), 3));
     assert_eq!((all.waits_for, all.credit_left), (WaitCause::Rows, 1));
     assert_eq!(firm.filter.map(|filter| filter.firm_id), Some(FirmId(2)));
-    let lag = bench.desk.lag(all).unwrap();
+    let lag = rig.desk.lag(all).unwrap();
     assert_eq!((lag.rows, lag.is_more), (3, false));
     assert!(lag.bytes >= 3 * OrderRow::BLOCK_LENGTH as u32);
-    let of_firm = bench.desk.lag(firm).unwrap();
+    let of_firm = rig.desk.lag(firm).unwrap();
     assert_eq!((of_firm.rows, of_firm.oldest_transact_time), (2, lag.oldest_transact_time));
-    bench.poll();
+    rig.poll();
     // The first got its page and fetches again; the second's connection takes no data.
-    let token = bench.answer(1).token;
-    assert_eq!(bench.desk.lag(all), None, "its question is answered");
-    assert_eq!(bench.ask(1, &fetch(), &token), FetchOutcome::Accepted);
+    let token = rig.answer(1).token;
+    assert_eq!(rig.desk.lag(all), None, "its question is answered");
+    assert_eq!(rig.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     let mut found = Vec::new();
-    assert_eq!(bench.desk.list(0, 64, &mut |one| found.push(one)), None);
+    assert_eq!(rig.desk.list(0, 64, &mut |one| found.push(one)), None);
     found.sort_by_key(|one| one.connection);
     let [first, second] = &found[..] else { panic!("{found:?}") };
     assert_eq!((first.served.pages, first.served.rows), (1, 3));
     assert_eq!((second.waits_for, second.served.pages), (WaitCause::Reader, 0));
-    bench.desk.drop_connection(1);
-    assert_eq!(bench.ask(1, &fetch(), &token), FetchOutcome::Accepted);
+    rig.desk.drop_connection(1);
+    assert_eq!(rig.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     let mut found = Vec::new();
-    bench.desk.list(0, 64, &mut |one| found.push(one));
+    rig.desk.list(0, 64, &mut |one| found.push(one));
     let again = found.iter().find(|one| one.connection == 1).unwrap();
     assert_eq!(again.served, PageCounts::default(), "another connection of that number");
 }
 
 #[test]
 fn what_was_served_is_remembered_of_a_bounded_number_of_connections() {
-    let mut bench = Bench::new(DeskConfig { readers_max: 2, ..DeskConfig::default() }, 1_000);
-    bench.say(1, OrdStatus::New);
+    let mut rig = Rig::new(DeskConfig { readers_max: 2, ..DeskConfig::default() }, 1_000);
+    rig.say(1, OrdStatus::New);
     for connection in 1..=50 {
-        assert_eq!(bench.ask(connection, &fetch(), &[]), FetchOutcome::Accepted);
-        bench.poll();
-        bench.answer(connection);
+        assert_eq!(rig.ask(connection, &fetch(), &[]), FetchOutcome::Accepted);
+        rig.poll();
+        rig.answer(connection);
     }
     for (connection, pages) in [(2, 1), (50, 0)] {
-        assert_eq!(bench.ask(connection, &fetch(), &[]), FetchOutcome::Accepted);
+        assert_eq!(rig.ask(connection, &fetch(), &[]), FetchOutcome::Accepted);
         let mut found = Vec::new();
-        bench.desk.list(0, 64, &mut |one| found.push((one.connection, one.served.pages)));
+        rig.desk.list(0, 64, &mut |one| found.push((one.connection, one.served.pages)));
         assert_eq!(found, [(connection, pages)]);
-        bench.cancel(connection, 77);
+        rig.cancel(connection, 77);
     }
 }
 
 #[test]
 fn a_connection_that_takes_nothing_holds_up_nobody_and_loses_nothing() {
-    let mut bench = Bench::with_orders(2);
-    let token = bench.fetch(&fetch(), &[]).token;
-    bench.sink.full.push(1);
+    let mut rig = Rig::with_orders(2);
+    let token = rig.fetch(&fetch(), &[]).token;
+    rig.sink.full.push(1);
     for connection in [1, 2] {
-        assert_eq!(bench.ask(connection, &fetch(), &token), FetchOutcome::Accepted);
+        assert_eq!(rig.ask(connection, &fetch(), &token), FetchOutcome::Accepted);
     }
-    bench.say(1, OrdStatus::PartiallyFilled);
-    assert_eq!(bench.poll(), 1);
-    assert_eq!(bench.answer(2).rows.len(), 1);
-    assert_eq!(bench.desk.next_deadline(), None, "nobody polls for a full connection");
-    bench.say(2, OrdStatus::PartiallyFilled);
-    bench.sink.full.clear();
-    bench.desk.resume(1);
-    assert_eq!(bench.poll(), 1);
-    assert_eq!(bench.answer(1).rows.len(), 2);
+    rig.say(1, OrdStatus::PartiallyFilled);
+    assert_eq!(rig.poll(), 1);
+    assert_eq!(rig.answer(2).rows.len(), 1);
+    assert_eq!(rig.desk.next_deadline(), None, "nobody polls for a full connection");
+    rig.say(2, OrdStatus::PartiallyFilled);
+    rig.sink.full.clear();
+    rig.desk.resume(1);
+    assert_eq!(rig.poll(), 1);
+    assert_eq!(rig.answer(1).rows.len(), 2);
 }
 
 #[test]
 fn a_dropped_connection_leaves_nothing_behind() {
-    let mut bench = Bench::with_orders(2);
-    let token = bench.fetch(&fetch(), &[]).token;
+    let mut rig = Rig::with_orders(2);
+    let token = rig.fetch(&fetch(), &[]).token;
     for _ in 0..3 {
-        assert_eq!(bench.ask(1, &fetch(), &token), FetchOutcome::Accepted);
+        assert_eq!(rig.ask(1, &fetch(), &token), FetchOutcome::Accepted);
     }
-    bench.poll();
-    bench.desk.drop_connection(1);
-    assert_eq!((bench.desk.reader_count(), bench.desk.next_deadline()), (0, None));
-    bench.say(1, OrdStatus::Filled);
-    assert_eq!(bench.poll(), 0);
+    rig.poll();
+    rig.desk.drop_connection(1);
+    assert_eq!((rig.desk.reader_count(), rig.desk.next_deadline()), (0, None));
+    rig.say(1, OrdStatus::Filled);
+    assert_eq!(rig.poll(), 0);
 }
 
 #[test]
 fn readers_beyond_the_limits_are_refused() {
     let limits = DeskConfig { readers_max: 3, readers_of_all_max: 2, ..Default::default() };
-    let mut bench = Bench::new(limits, 10);
-    let asked = [1, 1, 1, 2, 3].map(|connection| bench.ask(connection, &fetch(), &[]));
+    let mut rig = Rig::new(limits, 10);
+    let asked = [1, 1, 1, 2, 3].map(|connection| rig.ask(connection, &fetch(), &[]));
     let refused = FetchOutcome::Refused;
     let accepted = FetchOutcome::Accepted;
     let want =
@@ -434,16 +434,16 @@ fn readers_beyond_the_limits_are_refused() {
 fn a_session_that_sees_all_may_have_more_questions_waiting_than_one_of_a_firm() {
     let limits =
         DeskConfig { readers_per_connection_max: 1, readers_of_all_max: 3, ..Default::default() };
-    let mut bench = Bench::new(limits, 10);
+    let mut rig = Rig::new(limits, 10);
     for (connection, entitlement, count_max) in
         [(1, Entitlement::firm(FirmId(1)), 1), (2, Entitlement::all(), 3)]
     {
         let question =
             Question { connection, fetch: &fetch(), token: &[], min_token: &[], entitlement };
         for _ in 0..count_max {
-            assert_eq!(bench.desk.ask(&question, bench.now), FetchOutcome::Accepted);
+            assert_eq!(rig.desk.ask(&question, rig.now), FetchOutcome::Accepted);
         }
-        let beyond = bench.desk.ask(&question, bench.now);
+        let beyond = rig.desk.ask(&question, rig.now);
         assert_eq!(beyond, FetchOutcome::Refused(Reason::LimitReached));
     }
 }
@@ -451,14 +451,14 @@ fn a_session_that_sees_all_may_have_more_questions_waiting_than_one_of_a_firm() 
 #[test]
 fn one_call_does_a_bounded_amount_of_work_and_all_get_their_turn() {
     let limits = DeskConfig { poll_scan_max: 60, page_rows_max: 20, ..Default::default() };
-    let mut bench = Bench::new(limits, 10);
-    (1..=50).for_each(|rec| bench.say(rec, OrdStatus::New));
+    let mut rig = Rig::new(limits, 10);
+    (1..=50).for_each(|rec| rig.say(rec, OrdStatus::New));
     for connection in 0..20 {
-        assert_eq!(bench.ask(connection, &fetch(), &[]), FetchOutcome::Accepted);
+        assert_eq!(rig.ask(connection, &fetch(), &[]), FetchOutcome::Accepted);
     }
     let mut calls = 0;
     loop {
-        let polled = bench.desk.poll(bench.now, &mut bench.sink);
+        let polled = rig.desk.poll(rig.now, &mut rig.sink);
         assert!(polled.row_count <= 60 + 20);
         calls += 1;
         if !polled.has_more {
@@ -466,55 +466,55 @@ fn one_call_does_a_bounded_amount_of_work_and_all_get_their_turn() {
         }
     }
     assert!(calls >= 5);
-    assert!((0..20).all(|connection| bench.answer(connection).rows.len() == 20));
+    assert!((0..20).all(|connection| rig.answer(connection).rows.len() == 20));
 }
 
 #[test]
 fn a_page_that_ends_inside_the_changes_of_one_seq_says_partial() {
-    let mut bench = Bench::with_orders(1);
+    let mut rig = Rig::with_orders(1);
     for rec in 2..=5 {
         let event = event(1, rec, keys(1, 1, 1), OrdStatus::New);
-        let _ = bench.desk.ingest(&event).unwrap();
+        let _ = rig.desk.ingest(&event).unwrap();
     }
-    let first = bench.fetch(&FetchOrders { rows_max: 3, ..fetch() }, &[]);
+    let first = rig.fetch(&FetchOrders { rows_max: 3, ..fetch() }, &[]);
     assert!(first.header.flags.contains(PageFlags::PARTIAL));
-    let second = bench.fetch(&FetchOrders { rows_max: 3, ..fetch() }, &first.token);
+    let second = rig.fetch(&FetchOrders { rows_max: 3, ..fetch() }, &first.token);
     assert!(!second.header.flags.contains(PageFlags::PARTIAL));
     assert_eq!(second.rows.iter().map(|row| row.rec.0).collect::<Vec<_>>(), [4, 5]);
 }
 
 #[test]
 fn a_row_tells_an_icebergs_slice() {
-    let mut bench = Bench::with_orders(1);
-    bench.seq += 1;
+    let mut rig = Rig::with_orders(1);
+    rig.seq += 1;
     let slice = Qty(3);
-    let iceberg = event(bench.seq, 2, keys(1, 1, 1), OrdStatus::New);
+    let iceberg = event(rig.seq, 2, keys(1, 1, 1), OrdStatus::New);
     let iceberg = OrderEvent { display_qty: slice, ..iceberg };
-    let _ = bench.desk.ingest(&iceberg).expect("events come in order");
-    let shown: Vec<_> = bench.fetch(&fetch(), &[]).rows.iter().map(|r| r.display_qty).collect();
+    let _ = rig.desk.ingest(&iceberg).expect("events come in order");
+    let shown: Vec<_> = rig.fetch(&fetch(), &[]).rows.iter().map(|r| r.display_qty).collect();
     assert_eq!(shown, [Qty::ZERO, slice]);
 }
 
 #[test]
 fn what_was_merged_is_counted() {
-    let mut bench = Bench::with_orders(2);
-    let token = bench.fetch(&fetch(), &[]).token;
-    (0..4).for_each(|_| bench.say(1, OrdStatus::PartiallyFilled));
-    let answer = bench.fetch(&fetch(), &token);
+    let mut rig = Rig::with_orders(2);
+    let token = rig.fetch(&fetch(), &[]).token;
+    (0..4).for_each(|_| rig.say(1, OrdStatus::PartiallyFilled));
+    let answer = rig.fetch(&fetch(), &token);
     assert_eq!((answer.header.merged_count, answer.rows[0].merged_count), (3, 3));
 }
 
 #[test]
 fn every_reason_to_start_again_has_its_name_and_a_token_to_start_with() {
-    let mut bench = Bench::new(DeskConfig::default(), 2);
-    bench.desk.store_mut().know_past_epoch(Epoch(1), Place::new(Seq(2), Rec(9)));
-    (1..=6).for_each(|rec| bench.say(rec, OrdStatus::New));
-    let token = bench.fetch(&FetchOrders { rows_max: 3, ..fetch() }, &[]).token;
+    let mut rig = Rig::new(DeskConfig::default(), 2);
+    rig.desk.store_mut().know_past_epoch(Epoch(1), ChangeId::new(Seq(2), Rec(9)));
+    (1..=6).for_each(|rec| rig.say(rec, OrdStatus::New));
+    let token = rig.fetch(&FetchOrders { rows_max: 3, ..fetch() }, &[]).token;
     let other_key = TokenSealer::new(TokenKey::new(1, &[6; 32]), NonceCounter::new(1, Nanos(1)));
     let at = |sealer: &mut TokenSealer, epoch: u32, seq: u64| {
         let all = weir_delivery::Scope::new(weir_delivery::Filter::ALL, Entitlement::all());
-        let place = Place::new(Seq(seq), Rec(1));
-        let source = weir_delivery::SourcePlace::new(SOURCE, Epoch(epoch), place);
+        let change_id = ChangeId::new(Seq(seq), Rec(1));
+        let source = weir_delivery::SourceCursor::new(SOURCE, Epoch(epoch), change_id);
         let mut token = Vec::new();
         sealer.seal(&all.unwrap(), &[source], &mut token);
         token
@@ -531,79 +531,79 @@ fn every_reason_to_start_again_has_its_name_and_a_token_to_start_with() {
         (fetch(), token.clone(), Reason::None),
     ];
     for (question, token, reason) in &cases {
-        assert_eq!(bench.fetch(question, token).header.reason, *reason);
+        assert_eq!(rig.fetch(question, token).header.reason, *reason);
     }
-    (1..=6).for_each(|rec| bench.say(rec, OrdStatus::Filled));
-    let refused = bench.fetch(&fetch(), &token);
+    (1..=6).for_each(|rec| rig.say(rec, OrdStatus::Filled));
+    let refused = rig.fetch(&fetch(), &token);
     assert_eq!((refused.header.reason, refused.rows.len()), (Reason::ResyncFloor, 0));
-    let again = bench.fetch(&fetch(), &refused.token);
+    let again = rig.fetch(&fetch(), &refused.token);
     assert_eq!((again.header.reason, again.rows.len()), (Reason::None, 2));
 }
 
 #[test]
 fn a_firm_that_names_another_is_told_that_it_may_not() {
-    let mut bench = Bench::with_orders(4);
+    let mut rig = Rig::with_orders(4);
     let fetch = FetchOrders { firm_id: FirmId(2), ..fetch() };
     let entitlement = Entitlement::firm(FirmId(1));
     let question =
         Question { connection: 1, fetch: &fetch, token: &[], min_token: &[], entitlement };
-    assert_eq!(bench.desk.ask(&question, bench.now), FetchOutcome::Accepted);
-    bench.poll();
-    let answer = bench.answer(1);
+    assert_eq!(rig.desk.ask(&question, rig.now), FetchOutcome::Accepted);
+    rig.poll();
+    let answer = rig.answer(1);
     assert_eq!((answer.header.reason, answer.token.len()), (Reason::NotEntitled, 0));
 }
 
 #[test]
 fn a_session_that_has_ended_is_served_no_more_and_its_neighbours_are() {
-    let mut bench = Bench::with_orders(2);
-    let token = bench.fetch(&fetch(), &[]).token;
+    let mut rig = Rig::with_orders(2);
+    let token = rig.fetch(&fetch(), &[]).token;
     let neighbour = FetchOrders { session_id: SessionId(5), ..fetch() };
     for (connection, question) in [(1, fetch()), (1, neighbour), (2, fetch())] {
-        assert_eq!(bench.ask(connection, &question, &token), FetchOutcome::Accepted);
+        assert_eq!(rig.ask(connection, &question, &token), FetchOutcome::Accepted);
     }
-    bench.poll();
-    bench.desk.end_session(1, SessionId(4));
-    assert_eq!(bench.desk.reader_count(), 2);
-    bench.say(1, OrdStatus::Filled);
-    assert_eq!(bench.poll(), 2);
-    assert_eq!(bench.answer(1).header.session_id, SessionId(5));
-    assert_eq!(bench.answer(2).header.session_id, SessionId(4), "logged on elsewhere");
+    rig.poll();
+    rig.desk.end_session(1, SessionId(4));
+    assert_eq!(rig.desk.reader_count(), 2);
+    rig.say(1, OrdStatus::Filled);
+    assert_eq!(rig.poll(), 2);
+    assert_eq!(rig.answer(1).header.session_id, SessionId(5));
+    assert_eq!(rig.answer(2).header.session_id, SessionId(4), "logged on elsewhere");
 }
 
 #[test]
 fn credit_and_cancels_reach_the_fetches_of_their_own_session_alone() {
-    let mut bench = Bench::with_orders(9);
+    let mut rig = Rig::with_orders(9);
     let question = FetchOrders { rows_max: 1, credit: 9, credit_rows: 1, ..fetch() };
     let other = SessionId(5);
     for session_id in [SessionId(4), other] {
         let question = FetchOrders { session_id, ..question };
-        assert_eq!(bench.ask(1, &question, &[]), FetchOutcome::Accepted);
+        assert_eq!(rig.ask(1, &question, &[]), FetchOutcome::Accepted);
     }
-    bench.poll();
-    assert_eq!(bench.answers(1).len(), 2);
-    bench.desk.add_credit(1, &AddCredit { session_id: other, ..more(0, 1, 0) }, bench.now);
-    bench.poll();
-    assert_eq!(bench.answer(1).header.session_id, other);
-    bench.desk.cancel(1, &CancelFetch { correlation_id: 77, session_id: SessionId(6) });
-    assert_eq!(bench.desk.reader_count(), 2);
-    bench.cancel(1, 77);
-    assert_eq!(bench.desk.reader_count(), 1);
-    bench.desk.add_credit(1, &AddCredit { session_id: other, ..more(0, 1, 0) }, bench.now);
-    bench.poll();
-    assert_eq!(bench.answer(1).header.session_id, other);
+    rig.poll();
+    assert_eq!(rig.answers(1).len(), 2);
+    rig.desk.add_credit(1, &AddCredit { session_id: other, ..more(0, 1, 0) }, rig.now);
+    rig.poll();
+    assert_eq!(rig.answer(1).header.session_id, other);
+    rig.desk.cancel(1, &CancelFetch { correlation_id: 77, session_id: SessionId(6) });
+    assert_eq!(rig.desk.reader_count(), 2);
+    rig.cancel(1, 77);
+    assert_eq!(rig.desk.reader_count(), 1);
+    rig.desk.add_credit(1, &AddCredit { session_id: other, ..more(0, 1, 0) }, rig.now);
+    rig.poll();
+    assert_eq!(rig.answer(1).header.session_id, other);
 }
 
 #[test]
 fn a_token_from_a_replica_that_is_ahead_waits_for_this_one() {
-    let mut bench = Bench::with_orders(2);
-    let mut ahead = Bench::with_orders(5);
+    let mut rig = Rig::with_orders(2);
+    let mut ahead = Rig::with_orders(5);
     let token = ahead.fetch(&fetch(), &[]).token;
-    assert_eq!(bench.ask(1, &fetch(), &token), FetchOutcome::Accepted);
-    (3..=5).for_each(|rec| bench.say(rec, OrdStatus::New));
-    assert_eq!(bench.poll(), 0);
-    bench.say(2, OrdStatus::Filled);
-    assert_eq!(bench.poll(), 1);
-    assert_eq!(bench.answer(1).rows[0].rec, Rec(2));
+    assert_eq!(rig.ask(1, &fetch(), &token), FetchOutcome::Accepted);
+    (3..=5).for_each(|rec| rig.say(rec, OrdStatus::New));
+    assert_eq!(rig.poll(), 0);
+    rig.say(2, OrdStatus::Filled);
+    assert_eq!(rig.poll(), 1);
+    assert_eq!(rig.answer(1).rows[0].rec, Rec(2));
 }
 
 /// A rebuilt store takes in its source's changes one by one. A reader waits ahead of it, at a place
@@ -611,16 +611,16 @@ fn a_token_from_a_replica_that_is_ahead_waits_for_this_one() {
 /// the reader must not go on from there, because other changes now stand before its place.
 #[test]
 fn a_reader_that_waits_ahead_of_the_store_is_sent_back_when_its_epoch_ends_before_its_place() {
-    let mut bench = Bench::with_orders(2);
-    let mut ahead = Bench::with_orders(5);
+    let mut rig = Rig::with_orders(2);
+    let mut ahead = Rig::with_orders(5);
     let token = ahead.fetch(&fetch(), &[]).token;
-    assert_eq!(bench.ask(1, &fetch(), &token), FetchOutcome::Accepted);
-    assert_eq!(bench.poll(), 0);
-    let head = bench.desk.store().head();
-    bench.desk.store_mut().begin_epoch(Epoch(3), head).unwrap();
-    (3..=6).for_each(|rec| bench.say(rec, OrdStatus::New));
-    assert_eq!(bench.poll(), 1);
-    assert_eq!(bench.answer(1).header.reason, Reason::ResyncEpoch);
+    assert_eq!(rig.ask(1, &fetch(), &token), FetchOutcome::Accepted);
+    assert_eq!(rig.poll(), 0);
+    let head = rig.desk.store().head();
+    rig.desk.store_mut().begin_epoch(Epoch(3), head).unwrap();
+    (3..=6).for_each(|rec| rig.say(rec, OrdStatus::New));
+    assert_eq!(rig.poll(), 1);
+    assert_eq!(rig.answer(1).header.reason, Reason::ResyncEpoch);
 }
 
 /// A page leaves out an order's states before its latest change. If that change is lost with the
@@ -628,76 +628,76 @@ fn a_reader_that_waits_ahead_of_the_store_is_sent_back_when_its_epoch_ends_befor
 /// has reached: the reader would never get it.
 #[test]
 fn a_place_is_refused_when_the_pages_before_it_knew_of_changes_that_were_lost() {
-    let mut bench = Bench::with_orders(4);
-    bench.say(1, OrdStatus::PartiallyFilled);
-    let first = bench.fetch(&FetchOrders { rows_max: 2, ..fetch() }, &[]);
+    let mut rig = Rig::with_orders(4);
+    rig.say(1, OrdStatus::PartiallyFilled);
+    let first = rig.fetch(&FetchOrders { rows_max: 2, ..fetch() }, &[]);
     assert_eq!(first.rows.iter().map(|row| row.rec.0).collect::<Vec<_>>(), [2, 3]);
     // The source fails and comes back without the change of record 1, which pages had relied on.
-    let mut back = Bench::with_orders(4);
+    let mut back = Rig::with_orders(4);
     let head = back.desk.store().head();
     back.desk.store_mut().begin_epoch(Epoch(3), head).unwrap();
     assert_eq!(back.fetch(&fetch(), &first.token).header.reason, Reason::ResyncEpoch);
     // A token of a reader that was served everything stays valid.
-    let mut before = Bench::with_orders(4);
+    let mut before = Rig::with_orders(4);
     let all = before.fetch(&fetch(), &[]);
     let at_once = FetchOrders { rows_min: 0, ..fetch() };
     assert_eq!(back.fetch(&at_once, &all.token).header.reason, Reason::None);
 }
 
-fn ask_at_least(bench: &mut Bench, min_wait_us: u32, tokens: [&[u8]; 2]) {
+fn ask_at_least(rig: &mut Rig, min_wait_us: u32, tokens: [&[u8]; 2]) {
     let [token, min_token] = tokens;
     let (fetch, entitlement) = (FetchOrders { min_wait_us, ..fetch() }, Entitlement::all());
     let question = Question { connection: 1, fetch: &fetch, token, min_token, entitlement };
-    assert_eq!(bench.desk.ask(&question, bench.now), FetchOutcome::Accepted);
+    assert_eq!(rig.desk.ask(&question, rig.now), FetchOutcome::Accepted);
 }
 
 #[test]
 fn a_read_waits_until_the_store_has_reached_what_the_question_says() {
-    let mut ahead = Bench::with_orders(5);
+    let mut ahead = Rig::with_orders(5);
     let min = ahead.fetch(&fetch(), &[]).token;
     // From the beginning, at a store that lags.
-    let mut bench = Bench::with_orders(2);
-    ask_at_least(&mut bench, 5_000, [&[], &min]);
-    assert_eq!(bench.poll(), 0, "two orders are there, and not enough");
-    (3..=4).for_each(|rec| bench.say(rec, OrdStatus::New));
-    assert_eq!(bench.poll(), 0);
-    bench.say(5, OrdStatus::New);
-    assert_eq!(bench.poll(), 1);
-    assert_eq!(bench.answer(1).rows.len(), 5);
+    let mut rig = Rig::with_orders(2);
+    ask_at_least(&mut rig, 5_000, [&[], &min]);
+    assert_eq!(rig.poll(), 0, "two orders are there, and not enough");
+    (3..=4).for_each(|rec| rig.say(rec, OrdStatus::New));
+    assert_eq!(rig.poll(), 0);
+    rig.say(5, OrdStatus::New);
+    assert_eq!(rig.poll(), 1);
+    assert_eq!(rig.answer(1).rows.len(), 5);
     // A store that is there already does not wait.
-    ask_at_least(&mut bench, 1, [&[], &min]);
-    assert_eq!(bench.poll(), 1);
+    ask_at_least(&mut rig, 1, [&[], &min]);
+    assert_eq!(rig.poll(), 1);
 }
 
 #[test]
 fn a_read_is_refused_when_the_store_does_not_reach_what_it_says_in_time() {
-    let mut ahead = Bench::with_orders(5);
+    let mut ahead = Rig::with_orders(5);
     let min = ahead.fetch(&fetch(), &[]).token;
-    let mut bench = Bench::with_orders(2);
-    let token = bench.fetch(&fetch(), &[]).token;
-    ask_at_least(&mut bench, 5_000, [&token, &min]);
-    bench.poll();
-    bench.now = Nanos(bench.now.0 + 5 * MS - 1);
-    assert_eq!(bench.poll(), 0);
-    bench.now = Nanos(bench.now.0 + 1);
-    assert_eq!(bench.poll(), 1);
-    let answer = bench.answer(1);
+    let mut rig = Rig::with_orders(2);
+    let token = rig.fetch(&fetch(), &[]).token;
+    ask_at_least(&mut rig, 5_000, [&token, &min]);
+    rig.poll();
+    rig.now = Nanos(rig.now.0 + 5 * MS - 1);
+    assert_eq!(rig.poll(), 0);
+    rig.now = Nanos(rig.now.0 + 1);
+    assert_eq!(rig.poll(), 1);
+    let answer = rig.answer(1);
     assert_eq!(answer.header.reason, Reason::MinTokenNotReached);
     assert_eq!(answer.token, [], "the reader's own token is as good as before");
-    assert_eq!(bench.desk.reader_count(), 0);
+    assert_eq!(rig.desk.reader_count(), 0);
     // Without a time of its own it waits for the desk's default.
-    ask_at_least(&mut bench, 0, [&token, &min]);
-    bench.poll();
+    ask_at_least(&mut rig, 0, [&token, &min]);
+    rig.poll();
     let deadline = DeskConfig::default().min_wait_default.0;
-    assert_eq!(bench.desk.next_deadline(), Some(Nanos(bench.now.0 + deadline)));
+    assert_eq!(rig.desk.next_deadline(), Some(Nanos(rig.now.0 + deadline)));
 }
 
 #[test]
 fn what_was_lost_with_an_epochs_end_is_never_reached_and_what_was_kept_is() {
-    let mut bench = Bench::with_orders(4);
-    let kept = bench.fetch(&FetchOrders { rows_max: 2, ..fetch() }, &[]).token;
-    let lost = bench.fetch(&fetch(), &[]).token;
-    let mut other = Bench::with_orders(2);
+    let mut rig = Rig::with_orders(4);
+    let kept = rig.fetch(&FetchOrders { rows_max: 2, ..fetch() }, &[]).token;
+    let lost = rig.fetch(&fetch(), &[]).token;
+    let mut other = Rig::with_orders(2);
     let valid_to = other.desk.store().head();
     other.desk.store_mut().begin_epoch(Epoch(3), valid_to).unwrap();
     ask_at_least(&mut other, 9_000_000, [&[], &lost]);
@@ -710,15 +710,15 @@ fn what_was_lost_with_an_epochs_end_is_never_reached_and_what_was_kept_is() {
 
 #[test]
 fn a_minimum_that_is_no_token_of_the_reader_is_refused_as_such() {
-    let mut bench = Bench::with_orders(4);
+    let mut rig = Rig::with_orders(4);
     let filtered = FetchOrders { firm_id: FirmId(1), ..fetch() };
-    let others = bench.fetch(&filtered, &[]).token;
-    let mut forged = bench.fetch(&fetch(), &[]).token;
+    let others = rig.fetch(&filtered, &[]).token;
+    let mut forged = rig.fetch(&fetch(), &[]).token;
     forged[40] ^= 1;
     for min in [&others[..], &forged, &[1, 2, 3]] {
-        ask_at_least(&mut bench, 1_000, [&[], min]);
-        assert_eq!(bench.poll(), 1);
-        let answer = bench.answer(1);
+        ask_at_least(&mut rig, 1_000, [&[], min]);
+        assert_eq!(rig.poll(), 1);
+        let answer = rig.answer(1);
         assert_eq!(answer.header.reason, Reason::MinTokenInvalid);
         assert_eq!((answer.token.len(), answer.rows.len()), (0, 0));
     }
@@ -727,19 +727,19 @@ fn a_minimum_that_is_no_token_of_the_reader_is_refused_as_such() {
 #[test]
 fn a_question_that_is_taken_back_is_not_answered_and_makes_room() {
     let limits = DeskConfig { readers_of_all_max: 2, ..Default::default() };
-    let mut bench = Bench::new(limits, 10);
+    let mut rig = Rig::new(limits, 10);
     let numbered = |correlation_id| FetchOrders { correlation_id, ..fetch() };
-    assert_eq!(bench.ask(1, &numbered(5), &[]), FetchOutcome::Accepted);
-    assert_eq!(bench.ask(1, &numbered(6), &[]), FetchOutcome::Accepted);
-    bench.cancel(2, 5);
-    bench.cancel(1, 4);
-    assert_eq!(bench.desk.reader_count(), 2, "another's, and one that is not there");
-    bench.cancel(1, 5);
-    assert_eq!(bench.ask(1, &numbered(7), &[]), FetchOutcome::Accepted);
-    bench.say(1, OrdStatus::New);
-    bench.poll();
+    assert_eq!(rig.ask(1, &numbered(5), &[]), FetchOutcome::Accepted);
+    assert_eq!(rig.ask(1, &numbered(6), &[]), FetchOutcome::Accepted);
+    rig.cancel(2, 5);
+    rig.cancel(1, 4);
+    assert_eq!(rig.desk.reader_count(), 2, "another's, and one that is not there");
+    rig.cancel(1, 5);
+    assert_eq!(rig.ask(1, &numbered(7), &[]), FetchOutcome::Accepted);
+    rig.say(1, OrdStatus::New);
+    rig.poll();
     let answered: Vec<u64> =
-        bench.answers(1).iter().map(|answer| answer.header.correlation_id).collect();
+        rig.answers(1).iter().map(|answer| answer.header.correlation_id).collect();
     assert_eq!(answered.len(), 2);
     assert!(!answered.contains(&5), "{answered:?}");
 }

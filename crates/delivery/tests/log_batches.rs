@@ -10,10 +10,10 @@ use support::{SOURCE, event, keys};
 use weir_delivery::replay::{ReplayError, STREAM_STATE_LEN};
 use weir_delivery::stream::{SourceStream, Window};
 use weir_delivery::{
-    ChunkOutcome, Filter, Kinds, OrderStore, PageLimits, Place, Restore, Retention, Selection,
+    ChunkOutcome, Filter, Kinds, OrderStore, PageLimits, Restore, Retention, Selection,
     StoreConfig, row_of,
 };
-use weir_types::{BatchNo, Epoch, FirmId, Nanos, OrdStatus, Reason, SessionId};
+use weir_types::{BatchNo, ChangeId, Epoch, FirmId, Nanos, OrdStatus, Reason, SessionId};
 use weir_wire::Message;
 use weir_wire::delivery::OrderRow;
 use weir_wire::dialogue::put_source_batch;
@@ -86,7 +86,7 @@ fn copy(store: &mut OrderStore, stream: &SourceStream, kinds: Kinds) -> (OrderSt
 }
 
 /// Returns the page of a filter after a place, or the refusal.
-fn seen(store: &OrderStore, after: Place, filter: &Filter) -> String {
+fn seen(store: &OrderStore, after: ChangeId, filter: &Filter) -> String {
     if let Err(resync) = store.check(EPOCH, after, filter) {
         return format!("{resync:?}");
     }
@@ -135,10 +135,10 @@ proptest! {
             (wanted.head(), wanted.floor(), wanted.live_count(), wanted.ended_count())
         );
         let filters = [Filter::ALL, Filter { firm_id: FirmId(1), ..Filter::ALL }];
-        let places = events.iter().flatten().map(|event| Place::new(event.seq, event.rec));
-        for place in places.step_by(7).chain([Place::START]) {
+        let change_ids = events.iter().flatten().map(|event| ChangeId::new(event.seq, event.rec));
+        for change_id in change_ids.step_by(7).chain([ChangeId::START]) {
             for filter in &filters {
-                prop_assert_eq!(seen(&store, place, filter), seen(&wanted, place, filter));
+                prop_assert_eq!(seen(&store, change_id, filter), seen(&wanted, change_id, filter));
             }
         }
     }

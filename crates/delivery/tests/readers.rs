@@ -14,12 +14,12 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use support::{SOURCE, encoded, event, keys, tombstone};
 use weir_delivery::filter::Keys;
-use weir_delivery::model::{Model, is_live, place_of};
+use weir_delivery::model::{Model, change_id_of, is_live};
 use weir_delivery::{
-    ChunkOutcome, Filter, IngestOutcome, Kinds, OrderStore, PageLimits, Place, Resync, Retention,
+    ChunkOutcome, Filter, IngestOutcome, Kinds, OrderStore, PageLimits, Resync, Retention,
     Selection, StoreConfig, row_len, row_of,
 };
-use weir_types::{Epoch, OrdStatus, Rec, Seq};
+use weir_types::{ChangeId, Epoch, OrdStatus, Rec, Seq};
 use weir_wire::delivery::{OrderRow, RowFlags};
 
 #[derive(Clone, Debug)]
@@ -104,13 +104,13 @@ fn any_step() -> impl Strategy<Value = Op> {
 #[derive(Debug)]
 struct Reader {
     filter: Filter,
-    after: Place,
+    after: ChangeId,
     mirror: BTreeMap<Rec, (OrderRow, Vec<u8>)>,
 }
 
 impl Reader {
     fn new(filter: &Filter) -> Reader {
-        Reader { filter: *filter, after: Place::START, mirror: BTreeMap::new() }
+        Reader { filter: *filter, after: ChangeId::START, mirror: BTreeMap::new() }
     }
 
     fn take(&mut self, row: &OrderRow, attributes: &[u8]) {
@@ -119,13 +119,16 @@ impl Reader {
             return;
         }
         let before = self.mirror.insert(row.rec, (*row, attributes.to_vec()));
-        assert!(before.is_none_or(|(before, _)| place_of(&before) < place_of(row)), "goes back");
+        assert!(
+            before.is_none_or(|(before, _)| change_id_of(&before) < change_id_of(row)),
+            "goes back"
+        );
     }
 }
 
 /// A change in a form that can be sent again.
 #[derive(Clone, Debug)]
-struct Told {
+struct ResendRow {
     block: Vec<u8>,
     attributes: Vec<u8>,
 }
@@ -134,7 +137,7 @@ struct Told {
 #[derive(Clone, Debug, Default)]
 struct Snapshot {
     chunks: Vec<u8>,
-    changes: Vec<Told>,
+    changes: Vec<ResendRow>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,7 +185,7 @@ impl World {
         let attributes: Vec<u8> = (0..len).map(|at| (at ^ rec as u16 ^ len) as u8).collect();
         self.model.ingest_row(row, &attributes);
         // A core's own merged count must be ignored.
-        let told = Told { block: encoded(&OrderRow { merged_count: 9, ..row }), attributes };
+        let told = ResendRow { block: encoded(&OrderRow { merged_count: 9, ..row }), attributes };
         for store in &mut self.stores {
             let ingested = match len {
                 0 => store.ingest(&event),
@@ -194,7 +197,7 @@ impl World {
         self.note(&told);
     }
 
-    fn note(&mut self, told: &Told) {
+    fn note(&mut self, told: &ResendRow) {
         self.snapshots.iter_mut().flatten().for_each(|under| under.changes.push(told.clone()));
     }
 
@@ -251,8 +254,8 @@ impl World {
         self.orders[index].2 = State::Gone;
         let rec = self.orders[index].0;
         self.seq += 1;
-        self.model.delete(Place::new(Seq(self.seq), rec));
-        let told = Told { block: tombstone(self.seq, rec.0), attributes: Vec::new() };
+        self.model.delete(ChangeId::new(Seq(self.seq), rec));
+        let told = ResendRow { block: tombstone(self.seq, rec.0), attributes: Vec::new() };
         for store in &mut self.stores {
             let is_known = store.get(rec).is_some();
             let want = if is_known { IngestOutcome::Updated } else { IngestOutcome::Unknown };
@@ -292,8 +295,8 @@ impl World {
         if let Err(resync) = store.check(Epoch(1), reader.after, &reader.filter) {
             assert_eq!(resync, Resync::Floor);
             assert!(reader.after < store.floor(), "refused above the floor");
-            assert_ne!(reader.after, Place::START, "the start is always legal");
-            (reader.after, reader.mirror) = (Place::START, BTreeMap::new());
+            assert_ne!(reader.after, ChangeId::START, "the start is always legal");
+            (reader.after, reader.mirror) = (ChangeId::START, BTreeMap::new());
         }
         let (filter, after) = (reader.filter, reader.after);
         let mut selection = Selection::default();
@@ -304,8 +307,8 @@ impl World {
         let bytes: usize = attributes.iter().map(|attributes| row_len(attributes.len())).sum();
         assert_eq!(bytes, page.byte_count as usize);
         assert!(page.byte_count <= limits.bytes_max || page.row_count == 1, "too many bytes");
-        assert!(rows.is_sorted_by(|a, b| place_of(a) < place_of(b)), "rows are in order");
-        assert!(rows.iter().all(|row| place_of(row) > after && place_of(row) <= page.next));
+        assert!(rows.is_sorted_by(|a, b| change_id_of(a) < change_id_of(b)), "rows are in order");
+        assert!(rows.iter().all(|row| change_id_of(row) > after && change_id_of(row) <= page.next));
         assert!(page.next > after || page.is_online, "a page moves its reader on");
         rows.iter().zip(attributes).for_each(|(row, attributes)| reader.take(row, attributes));
         reader.after = page.next;
@@ -315,7 +318,7 @@ impl World {
         }
     }
 
-    fn check_merged(&self, after: Place, rows: &[OrderRow]) {
+    fn check_merged(&self, after: ChangeId, rows: &[OrderRow]) {
         let latest = self.model.latest(after);
         for row in rows.iter().filter(|row| !row.flags.contains(RowFlags::LEAVE)) {
             let want = latest[&row.rec].merged_count;
@@ -338,13 +341,14 @@ impl World {
             rows.filter(|row| wanted(row)).map(strip).collect()
         };
         let live: Vec<OrderRow> = self.model.live(&reader.filter).values().map(strip).collect();
-        let places = |rows: &[OrderRow]| -> Vec<Place> { rows.iter().map(place_of).collect() };
-        assert_eq!(places(&mirrored(is_live)), places(&live), "reader {:?}", reader.filter);
+        let change_ids =
+            |rows: &[OrderRow]| -> Vec<ChangeId> { rows.iter().map(change_id_of).collect() };
+        assert_eq!(change_ids(&mirrored(is_live)), change_ids(&live), "reader {:?}", reader.filter);
         assert!(mirrored(is_live) == live, "rows differ beyond their places");
         for (row, attributes) in reader.mirror.values().filter(|(row, _)| is_live(row)) {
             assert_eq!(Some(&attributes[..]), self.model.attributes(row.rec), "attributes");
         }
-        let latest = self.model.latest(Place::START);
+        let latest = self.model.latest(ChangeId::START);
         for ended in mirrored(|row| !is_live(row)) {
             let is_latest = ended == strip(&latest[&ended.rec]);
             assert!(is_latest || self.untold.contains(&ended.rec), "{ended:?}");
@@ -366,8 +370,8 @@ fn assert_same(one: &OrderStore, other: &OrderStore) {
         (store.head(), store.floor(), store.epoch(), counts)
     };
     assert_eq!(state(one), state(other));
-    let places: Vec<Place> = [0, one.head().seq.0 / 2, one.head().seq.0.saturating_sub(3)]
-        .map(|seq| Place::new(Seq(seq), Rec(0)))
+    let change_ids: Vec<ChangeId> = [0, one.head().seq.0 / 2, one.head().seq.0.saturating_sub(3)]
+        .map(|seq| ChangeId::new(Seq(seq), Rec(0)))
         .into();
     let limits = PageLimits { rows_max: 5, bytes_max: 2_000, scan_max: 9 };
     for number in 0..3 * 4 * 3 * 2u32 {
@@ -375,7 +379,7 @@ fn assert_same(one: &OrderStore, other: &OrderStore) {
         let Keys { firm_id, account_id, instrument_id } = keys;
         let filter = Filter { firm_id, account_id, instrument_id, live_only: number >= 36 };
         assert_eq!(one.digest(&filter), other.digest(&filter));
-        for after in &places {
+        for after in &change_ids {
             let legal = |store: &OrderStore| store.check(Epoch(1), *after, &filter);
             assert_eq!(legal(one), legal(other), "legality of {after:?} for {filter:?}");
             let (mut mine, mut theirs) = (Selection::default(), Selection::default());
@@ -442,7 +446,7 @@ proptest! {
         cut in any::<prop::sample::Index>(),
     ) {
         let mut world = World::new(u32::MAX);
-        let mut after = Place::START;
+        let mut after = ChangeId::START;
         for (index, step) in steps.iter().enumerate() {
             world.change(step);
             if index == cut.index(steps.len()) {

@@ -6,10 +6,10 @@ mod support;
 use support::{SOURCE, block, encoded, event, keys, tombstone};
 use weir_delivery::{
     ChunkOutcome, Filter, HeldOrders, IngestError, IngestOutcome, Kind, Kinds, OrderStore, Page,
-    PageLimits, Place, RawRow, Restore, RestoreError, Resync, Retention, Selection, SnapshotError,
+    PageLimits, RawRow, Restore, RestoreError, Resync, Retention, Selection, SnapshotError,
     StoreConfig, TakenRows, memory, row_len, row_of,
 };
-use weir_types::{Epoch, FirmId, Nanos, OrdStatus, PartitionId, Qty, Rec, Seq};
+use weir_types::{ChangeId, Epoch, FirmId, Nanos, OrdStatus, PartitionId, Qty, Rec, Seq};
 use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::{DecodeError, Message};
 
@@ -20,8 +20,8 @@ fn of_firm(firm: u32) -> Filter {
     Filter { firm_id: FirmId(firm), ..Filter::ALL }
 }
 
-fn place(seq: u64, rec: u64) -> Place {
-    Place::new(Seq(seq), Rec(rec))
+fn change_id(seq: u64, rec: u64) -> ChangeId {
+    ChangeId::new(Seq(seq), Rec(rec))
 }
 
 fn say(store: &mut OrderStore, seq: u64, rec: u64, firm: u32, status: OrdStatus) {
@@ -31,7 +31,7 @@ fn say(store: &mut OrderStore, seq: u64, rec: u64, firm: u32, status: OrdStatus)
 /// Returns a page's rows by (`seq`, `rec`), and the page.
 fn page(
     store: &OrderStore,
-    after: Place,
+    after: ChangeId,
     filter: &Filter,
     limits: PageLimits,
 ) -> (Vec<(u64, u64)>, Page) {
@@ -97,7 +97,7 @@ fn a_row_that_cannot_be_is_refused_by_its_field_and_changes_nothing() {
     let none = with_field(&good, "rec", &0u64.to_le_bytes());
     assert_eq!(store.ingest_row(&none, &[]), Err(IngestError::NoRecord));
     assert_eq!(store.ingest_row(&jump, &[]), Err(IngestError::RecJump(Rec(1 << 40))));
-    assert_eq!((store.head(), store.live_count()), (place(5, 1), 1));
+    assert_eq!((store.head(), store.live_count()), (change_id(5, 1), 1));
     assert_eq!(store.ingest_row(&good, &[1; 600]), Ok(IngestOutcome::Inserted));
 }
 
@@ -115,7 +115,7 @@ fn a_batch_is_what_its_rows_are_one_by_one_and_ends_at_the_first_that_is_refused
     let all = TakenRows { count: 200, repeated_count: 0, error: None };
     assert_eq!(whole.ingest_rows(&rows), all);
     assert_eq!(whole.ingest_rows(&rows), TakenRows { repeated_count: 200, ..all }, "sent again");
-    let rows_of = |store: &OrderStore| page(store, Place::START, &Filter::ALL, WIDE).0;
+    let rows_of = |store: &OrderStore| page(store, ChangeId::START, &Filter::ALL, WIDE).0;
     assert_eq!(rows_of(&whole), rows_of(&single));
     assert_eq!(whole.digest(&of_firm(2)), single.digest(&of_firm(2)));
     let wrong = with_field(&blocks[150], "side", &[77]);
@@ -136,12 +136,12 @@ fn a_tombstone_takes_a_record_away_and_one_of_an_unknown_record_only_moves_the_h
     assert_eq!(store.ingest_row(&tombstone(2, 1), &[]), Ok(IngestOutcome::Updated));
     assert_eq!((store.get(Rec(1)), store.memory().attributes), (None, 0));
     let mut selection = Selection::default();
-    store.select(Place::START, &of_firm(4), &WIDE, &mut selection);
+    store.select(ChangeId::START, &of_firm(4), &WIDE, &mut selection);
     let rows = store.rows(&selection);
     assert_eq!(rows.len(), 1, "readers of the old key hear of it");
     assert!(rows[0].flags == RowFlags::TOMBSTONE && rows[0].order_id == event_order_id(1));
     assert_eq!(store.ingest_row(&tombstone(3, 9), &[]), Ok(IngestOutcome::Unknown));
-    assert_eq!(store.head(), place(3, 9));
+    assert_eq!(store.head(), change_id(3, 9));
 }
 
 fn event_order_id(rec: u64) -> weir_types::OrderId {
@@ -157,7 +157,7 @@ fn a_page_has_no_more_bytes_than_asked_for_unless_its_only_row_has() {
         let bytes = block(rec, rec, keys(1, 1, 1), OrdStatus::New);
         let _ = store.ingest_row(&bytes, &vec![7; rec as usize * 30]).unwrap();
     }
-    let (mut after, mut seen) = (Place::START, Vec::new());
+    let (mut after, mut seen) = (ChangeId::START, Vec::new());
     for bytes_max in [1u32, 200, 1_000, 1_001, 2_000, 700, 1, 10_000, 10_000] {
         let limits = PageLimits { bytes_max, ..WIDE };
         let (rows, page) = page(&store, after, &Filter::ALL, limits);
@@ -182,14 +182,14 @@ fn a_filter_without_a_ring_of_its_own_scans_within_its_budget_and_says_so() {
     }
     let limits = PageLimits { scan_max: 40, ..WIDE };
     assert!(!store.is_indexed(&of_firm(2)) && store.digest(&of_firm(2)).is_none());
-    let (rows, first) = page(&store, Place::START, &of_firm(2), limits);
+    let (rows, first) = page(&store, ChangeId::START, &of_firm(2), limits);
     assert!(rows.is_empty() && first.is_scan && first.is_cut && first.scan_count == 40);
-    assert_eq!(first.next, place(40, 40), "its reader moves on all the same");
+    assert_eq!(first.next, change_id(40, 40), "its reader moves on all the same");
     let (_, second) = page(&store, first.next, &of_firm(2), limits);
     assert_eq!(page(&store, second.next, &of_firm(2), limits).0, [(100, 100)]);
     let instrument = Filter { instrument_id: keys(1, 1, 1).instrument_id, ..Filter::ALL };
     assert!(store.is_indexed(&instrument) && store.is_indexed(&Filter::ALL));
-    assert!(!page(&store, Place::START, &instrument, WIDE).1.is_scan);
+    assert!(!page(&store, ChangeId::START, &instrument, WIDE).1.is_scan);
 }
 
 // ---------------------------------------------------------------- traps
@@ -199,7 +199,7 @@ fn trap_b_a_page_that_ends_inside_a_group_of_one_seq_goes_on_with_the_rest_of_it
     let mut store = OrderStore::new(CONFIG);
     (1..=6).for_each(|rec| say(&mut store, 9, rec, 1, OrdStatus::New));
     let limits = PageLimits { rows_max: 4, ..WIDE };
-    let (rows, first) = page(&store, Place::START, &Filter::ALL, limits);
+    let (rows, first) = page(&store, ChangeId::START, &Filter::ALL, limits);
     assert_eq!(rows, [(9, 1), (9, 2), (9, 3), (9, 4)]);
     assert!(first.is_partial && !first.is_online);
     let (rows, second) = page(&store, first.next, &Filter::ALL, limits);
@@ -211,18 +211,18 @@ fn trap_b_a_page_that_ends_inside_a_group_of_one_seq_goes_on_with_the_rest_of_it
 fn what_is_held_stays_until_it_may_go_and_no_more_than_its_limit() {
     let retention = Retention { count_max: 2, ..Retention::ALL };
     let mut store = OrderStore::new(StoreConfig { retention, ..CONFIG });
-    store.set_held(Some(HeldOrders { after: place(5, 5), count_max: 10 }));
+    store.set_held(Some(HeldOrders { after: change_id(5, 5), count_max: 10 }));
     (1..=10).for_each(|rec| say(&mut store, rec, rec, 1, OrdStatus::Filled));
-    assert_eq!((store.floor(), store.ended_count()), (place(5, 5), 5));
+    assert_eq!((store.floor(), store.ended_count()), (change_id(5, 5), 5));
     assert!(!store.has_to_retire());
     // All of it is held, up to ten more than are kept anyway.
-    store.set_held(Some(HeldOrders { after: Place::START, count_max: 10 }));
+    store.set_held(Some(HeldOrders { after: ChangeId::START, count_max: 10 }));
     (11..=40).for_each(|rec| say(&mut store, rec, rec, 1, OrdStatus::Filled));
-    assert_eq!((store.floor(), store.ended_count()), (place(28, 28), 12));
+    assert_eq!((store.floor(), store.ended_count()), (change_id(28, 28), 12));
     store.set_held(None);
     assert!(store.has_to_retire());
     while store.sweep(16) {}
-    assert_eq!((store.floor(), store.ended_count()), (place(38, 38), 2));
+    assert_eq!((store.floor(), store.ended_count()), (change_id(38, 38), 2));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn trap_c_a_quiet_filters_token_stays_good_while_others_orders_go_below_the_floo
     let retention = Retention { count_max: 2, ..Retention::ALL };
     let mut store = OrderStore::new(StoreConfig { retention, ..CONFIG });
     say(&mut store, 1, 1, 1, OrdStatus::New);
-    let token = page(&store, Place::START, &of_firm(1), WIDE).1.next;
+    let token = page(&store, ChangeId::START, &of_firm(1), WIDE).1.next;
     for seq in 2..=2_000 {
         say(&mut store, seq, seq / 2 + 1, 2, [OrdStatus::New, OrdStatus::Filled][seq as usize % 2]);
     }
@@ -246,7 +246,7 @@ fn trap_d_an_order_that_changes_while_pages_are_read_appears_once_and_later() {
     let mut store = OrderStore::new(CONFIG);
     (1..=10).for_each(|rec| say(&mut store, rec, rec, 1, OrdStatus::New));
     let limits = PageLimits { rows_max: 4, ..WIDE };
-    let (mut seen, first) = page(&store, Place::START, &Filter::ALL, limits);
+    let (mut seen, first) = page(&store, ChangeId::START, &Filter::ALL, limits);
     // One that is still to be read, one that was read, and one twice.
     for (seq, rec) in [(11, 7), (12, 2), (13, 9), (14, 9)] {
         say(&mut store, seq, rec, 1, OrdStatus::PartiallyFilled);
@@ -274,14 +274,14 @@ fn trap_g_numbers_that_start_again_need_another_epoch_and_a_store_built_anew() {
         Ok(IngestOutcome::Repeated),
         "the same epoch's numbers only grow"
     );
-    let refused = IngestError::EpochBehindHead { epoch: Epoch(2), valid_to: Place::START };
-    assert_eq!(store.begin_epoch(Epoch(2), Place::START), Err(refused));
+    let refused = IngestError::EpochBehindHead { epoch: Epoch(2), valid_to: ChangeId::START };
+    assert_eq!(store.begin_epoch(Epoch(2), ChangeId::START), Err(refused));
     let mut anew = OrderStore::new(StoreConfig::new(SOURCE, Epoch(2)));
-    anew.know_past_epoch(Epoch(1), Place::START);
+    anew.know_past_epoch(Epoch(1), ChangeId::START);
     (1..=500).for_each(|rec| say(&mut anew, rec, rec, 1, OrdStatus::New));
     assert_eq!(anew.check(Epoch(1), token, &Filter::ALL), Err(Resync::Epoch));
     assert_eq!(anew.check(Epoch(2), token, &Filter::ALL), Ok(()));
-    assert_eq!(anew.check(Epoch(1), Place::START, &Filter::ALL), Ok(()), "nothing seen");
+    assert_eq!(anew.check(Epoch(1), ChangeId::START, &Filter::ALL), Ok(()), "nothing seen");
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn trap_h_clocks_that_go_back_change_no_order() {
         event.transact_time = Nanos(1_000 - rec);
         let _ = store.ingest(&event).unwrap();
     }
-    let (rows, page) = page(&store, Place::START, &Filter::ALL, WIDE);
+    let (rows, page) = page(&store, ChangeId::START, &Filter::ALL, WIDE);
     assert_eq!(rows, [(1, 1), (2, 2), (3, 3), (4, 4)]);
     assert_eq!(page.oldest_transact_time, Nanos(996));
 }
@@ -387,7 +387,7 @@ fn a_page_costs_its_rows_whatever_dead_entries_lie_between_them() {
     for (filter, row_count) in [(Filter::ALL, 50), (of_firm(1), 2), (of_firm(2), 50)] {
         for after in [0, 1, 2, DEAD / 3, DEAD / 2, DEAD - 100] {
             let limits = PageLimits { rows_max: 50, ..WIDE };
-            let (rows, page) = page(&store, place(after, u64::MAX), &filter, limits);
+            let (rows, page) = page(&store, change_id(after, u64::MAX), &filter, limits);
             let most = 25 * (rows.len() as u32 + 1) + 1;
             assert!(rows.len() <= row_count && page.step_count <= most, "{page:?}");
         }
@@ -458,7 +458,7 @@ fn a_store_at_its_limit_lets_ended_orders_go_early_then_refuses_and_recovers() {
         }
     }
     assert!(store.early_count() > 1_000 && store.full_count() < 100, "{}", store.full_count());
-    assert!(store.floor() > Place::START, "who missed what went is told");
+    assert!(store.floor() > ChangeId::START, "who missed what went is told");
     let live = u64::from(store.live_count());
     assert!(live > 8_000, "{live} orders");
     // Existing orders can change within their blocks without limit.
@@ -514,7 +514,7 @@ fn varied() -> OrderStore {
             store.begin_epoch(Epoch(4), store.head()).expect("a later epoch");
         }
     }
-    assert!(store.delete(place(seq + 1, 40)));
+    assert!(store.delete(change_id(seq + 1, 40)));
     store
 }
 
@@ -526,7 +526,7 @@ fn damage_in_any_byte_of_a_snapshot_is_found_and_named() {
     let whole = chunks.concat();
     let restored = OrderStore::restore(CONFIG, &whole).expect("sound");
     assert_eq!((restored.head(), restored.epoch()), (store.head(), Epoch(4)));
-    let past = restored.check(Epoch(1), place(150, 1), &Filter::ALL);
+    let past = restored.check(Epoch(1), change_id(150, 1), &Filter::ALL);
     assert_eq!(past, Err(Resync::Epoch), "what its epoch's end was");
     for at in 0..whole.len() {
         let mut damaged = whole.clone();
@@ -599,7 +599,7 @@ fn a_snapshot_is_of_the_moment_when_it_began_whatever_comes_in_meanwhile() {
         (then.head(), then.digest(&Filter::ALL))
     );
     for filter in [Filter::ALL, of_firm(1), of_firm(2)] {
-        let rows = |store: &OrderStore| page(store, Place::START, &filter, WIDE).0;
+        let rows = |store: &OrderStore| page(store, ChangeId::START, &filter, WIDE).0;
         assert_eq!(rows(&restored), rows(&then));
     }
     assert_eq!(restored.memory().rows, then.memory().rows);
@@ -613,17 +613,17 @@ fn an_unindexed_replica_may_be_made_of_an_indexed_masters_snapshot_and_the_other
     let bare = StoreConfig { kinds: Kinds::NONE, ..CONFIG };
     let mut replica = OrderStore::restore(bare, &chunks).expect("sound");
     assert_eq!(
-        page(&replica, Place::START, &Filter::ALL, WIDE).0,
-        page(&master, Place::START, &Filter::ALL, WIDE).0
+        page(&replica, ChangeId::START, &Filter::ALL, WIDE).0,
+        page(&master, ChangeId::START, &Filter::ALL, WIDE).0
     );
     assert!(!replica.is_indexed(&of_firm(1)));
     let back = snapshot_of(&mut replica, 4_096).concat();
     let again = OrderStore::restore(CONFIG, &back).expect("sound");
     assert_eq!(
-        page(&again, Place::START, &of_firm(1), WIDE).0,
-        page(&master, Place::START, &of_firm(1), WIDE).0
+        page(&again, ChangeId::START, &of_firm(1), WIDE).0,
+        page(&master, ChangeId::START, &of_firm(1), WIDE).0
     );
-    let below = place(master.floor().seq.0 - 1, 1);
+    let below = change_id(master.floor().seq.0 - 1, 1);
     let legal = again.check(Epoch(4), below, &of_firm(1));
     assert_eq!(
         legal,

@@ -167,7 +167,7 @@ fn control_event(definition: DefineSession) -> Vec<u8> {
 }
 
 /// A listener of four sessions, driven by hand.
-struct Stand {
+struct Rig {
     listener: Listener<Echo>,
     figures: Arc<DoorFigures>,
     scene: Arc<Mutex<Scene>>,
@@ -176,8 +176,8 @@ struct Stand {
     now: Nanos,
 }
 
-impl Stand {
-    fn new(connections_max: usize, per_address_max: u32) -> Stand {
+impl Rig {
+    fn new(connections_max: usize, per_address_max: u32) -> Rig {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let figures = Arc::new(DoorFigures::default());
@@ -195,11 +195,11 @@ impl Stand {
         let control = [ALICE, BOB, SIGNER, CORE].map(|id| control_event(session(id)));
         scene.lock().unwrap().control = control.into();
         let listener = Listener::new(parts, Echo(scene.clone())).unwrap();
-        Stand { listener, figures, scene, draining, address, now: Nanos(SECOND) }
+        Rig { listener, figures, scene, draining, address, now: Nanos(SECOND) }
     }
 
-    fn open() -> Stand {
-        Stand::new(100, 100)
+    fn open() -> Rig {
+        Rig::new(100, 100)
     }
 
     fn scene(&self) -> MutexGuard<'_, Scene> {
@@ -312,7 +312,7 @@ impl Peer {
     }
 
     /// The next message; the listener works until there is one.
-    fn next(&mut self, stand: &mut Stand) -> Received {
+    fn next(&mut self, rig: &mut Rig) -> Received {
         for _ in 0..1_000 {
             let input = &self.input[self.consumed..];
             if let Framing::Frame { len, message } = next_frame(input, 64 * 1024) {
@@ -326,22 +326,22 @@ impl Peer {
             if self.is_closed {
                 return Received::Closed;
             }
-            stand.work();
+            rig.work();
         }
         panic!("nothing came");
     }
 
     /// The last two messages before the end.
-    fn last(&mut self, stand: &mut Stand) -> [Received; 2] {
+    fn last(&mut self, rig: &mut Rig) -> [Received; 2] {
         let mut last = [Received::Closed; 2];
         while last[1] != Received::Closed || last[0] == Received::Closed {
-            last = [last[1], self.next(stand)];
+            last = [last[1], self.next(rig)];
         }
         last
     }
 
-    fn is_quiet(&mut self, stand: &mut Stand) -> bool {
-        stand.work();
+    fn is_quiet(&mut self, rig: &mut Rig) -> bool {
+        rig.work();
         self.read();
         self.input.is_empty() && !self.is_closed
     }
@@ -361,13 +361,13 @@ fn got(message: &NodeMessage<'_>) -> Received {
 
 #[test]
 fn a_session_logs_on_by_its_key_or_its_signature_and_its_messages_are_taken() {
-    let mut stand = Stand::open();
-    let mut alice = stand.log_on(ALICE);
+    let mut rig = Rig::open();
+    let mut alice = rig.log_on(ALICE);
     alice.ask(ALICE, 1, 2);
-    assert_eq!([alice.next(&mut stand), alice.next(&mut stand)], [Received::Heartbeat; 2]);
-    let mut signer = stand.connect();
+    assert_eq!([alice.next(&mut rig), alice.next(&mut rig)], [Received::Heartbeat; 2]);
+    let mut signer = rig.connect();
     signer.send(|out| put_frame(&ChallengeRequest { session_id: SIGNER }, out));
-    let Received::Challenge(challenge) = signer.next(&mut stand) else { panic!("no challenge") };
+    let Received::Challenge(challenge) = signer.next(&mut rig) else { panic!("no challenge") };
     let logon = SignedLogon {
         signature: Signature([0; 64]),
         session_id: SIGNER,
@@ -376,16 +376,16 @@ fn a_session_logs_on_by_its_key_or_its_signature_and_its_messages_are_taken() {
     };
     let sign = |text: &[u8]| Signature(signing_key().sign(text).to_bytes());
     signer.send(|out| put_answer(&challenge, logon, &[], sign, out));
-    assert_eq!(signer.next(&mut stand), Received::LogonAck(SIGNER));
-    stand.passes(50_000_000);
-    let DoorReport { connections, sessions, accepted, .. } = stand.report();
+    assert_eq!(signer.next(&mut rig), Received::LogonAck(SIGNER));
+    rig.passes(50_000_000);
+    let DoorReport { connections, sessions, accepted, .. } = rig.report();
     assert_eq!((connections, sessions, accepted), (2, 2, 2));
 }
 
 #[test]
 fn a_logon_that_is_refused_is_told_the_reason_and_counted() {
-    let mut stand = Stand::open();
-    let _alice = stand.log_on(ALICE);
+    let mut rig = Rig::open();
+    let _alice = rig.log_on(ALICE);
     let wrong = Logon { api_key: ApiKey([1; 32]), ..logon(BOB) };
     let cases = [
         (wrong, Reason::UnknownKey),
@@ -394,126 +394,126 @@ fn a_logon_that_is_refused_is_told_the_reason_and_counted() {
         (logon(ALICE), Reason::AlreadyLoggedOn),
     ];
     for (logon, reason) in cases {
-        let mut peer = stand.connect();
+        let mut peer = rig.connect();
         peer.send(|out| put_logon(&logon, &[], out));
-        assert_eq!(peer.next(&mut stand), Received::LogonReject(reason));
+        assert_eq!(peer.next(&mut rig), Received::LogonReject(reason));
     }
-    assert_eq!(stand.report().logons_refused, 4);
+    assert_eq!(rig.report().logons_refused, 4);
 }
 
 #[test]
 fn a_connection_has_one_guess_of_a_key_and_fifteen_other_logons_that_are_refused() {
-    let mut stand = Stand::open();
-    let _alice = stand.log_on(ALICE);
-    let mut guesser = stand.connect();
+    let mut rig = Rig::open();
+    let _alice = rig.log_on(ALICE);
+    let mut guesser = rig.connect();
     let guess = Logon { api_key: ApiKey([1; 32]), ..logon(BOB) };
     guesser.send(|out| (0..2).for_each(|_| put_logon(&guess, &[], out)));
-    assert_eq!(guesser.next(&mut stand), Received::LogonReject(Reason::UnknownKey));
+    assert_eq!(guesser.next(&mut rig), Received::LogonReject(Reason::UnknownKey));
     let told = Received::Logout(SessionId::NONE, Reason::UnknownKey);
-    assert_eq!([guesser.next(&mut stand), guesser.next(&mut stand)], [told, Received::Closed]);
+    assert_eq!([guesser.next(&mut rig), guesser.next(&mut rig)], [told, Received::Closed]);
 
-    let mut stubborn = stand.connect();
+    let mut stubborn = rig.connect();
     stubborn.send(|out| (0..17).for_each(|_| put_logon(&logon(ALICE), &[], out)));
     for _ in 0..16 {
-        assert_eq!(stubborn.next(&mut stand), Received::LogonReject(Reason::AlreadyLoggedOn));
+        assert_eq!(stubborn.next(&mut rig), Received::LogonReject(Reason::AlreadyLoggedOn));
     }
     let told = Received::Logout(SessionId::NONE, Reason::TooManyErrors);
-    assert_eq!([stubborn.next(&mut stand), stubborn.next(&mut stand)], [told, Received::Closed]);
-    assert_eq!((stand.report().logons_refused, stand.report().ended), (17, 2));
+    assert_eq!([stubborn.next(&mut rig), stubborn.next(&mut rig)], [told, Received::Closed]);
+    assert_eq!((rig.report().logons_refused, rig.report().ended), (17, 2));
 }
 
 #[test]
 fn sessions_keep_their_places_and_one_that_leaves_makes_room() {
-    let mut stand = Stand::new(2, 100);
-    let first = stand.log_on(ALICE);
-    let _second = stand.log_on(BOB);
-    let mut third = stand.connect();
-    assert_eq!(third.next(&mut stand), Received::Closed);
-    assert_eq!(stand.report().connections_refused, 1);
+    let mut rig = Rig::new(2, 100);
+    let first = rig.log_on(ALICE);
+    let _second = rig.log_on(BOB);
+    let mut third = rig.connect();
+    assert_eq!(third.next(&mut rig), Received::Closed);
+    assert_eq!(rig.report().connections_refused, 1);
     drop(first);
-    while stand.scene().gone.is_empty() {
-        stand.work();
+    while rig.scene().gone.is_empty() {
+        rig.work();
     }
-    stand.log_on(ALICE);
-    assert_eq!((stand.report().accepted, stand.report().connections_refused), (3, 1));
+    rig.log_on(ALICE);
+    assert_eq!((rig.report().accepted, rig.report().connections_refused), (3, 1));
 }
 
 #[test]
 fn a_crowd_of_strangers_at_a_full_door_keeps_nobody_out() {
-    let mut stand = Stand::new(4, 100);
-    let mut crowd: Vec<_> = (0..20).map(|_| stand.connect()).collect();
-    let mut alice = stand.log_on(ALICE);
-    let mut bob = stand.log_on(BOB);
+    let mut rig = Rig::new(4, 100);
+    let mut crowd: Vec<_> = (0..20).map(|_| rig.connect()).collect();
+    let mut alice = rig.log_on(ALICE);
+    let mut bob = rig.log_on(BOB);
     let told = Received::Logout(SessionId::NONE, Reason::TooManyConnections);
-    assert_eq!([crowd[0].next(&mut stand), crowd[0].next(&mut stand)], [told, Received::Closed]);
-    crowd.extend((0..20).map(|_| stand.connect()));
-    assert!(alice.is_quiet(&mut stand) && bob.is_quiet(&mut stand), "sessions make no place");
-    let DoorReport { accepted, strangers_evicted, connections_refused, .. } = stand.report();
+    assert_eq!([crowd[0].next(&mut rig), crowd[0].next(&mut rig)], [told, Received::Closed]);
+    crowd.extend((0..20).map(|_| rig.connect()));
+    assert!(alice.is_quiet(&mut rig) && bob.is_quiet(&mut rig), "sessions make no place");
+    let DoorReport { accepted, strangers_evicted, connections_refused, .. } = rig.report();
     assert_eq!((accepted, strangers_evicted, connections_refused), (42, 38, 0));
 }
 
 #[test]
 fn a_host_has_so_many_connections_without_a_session_and_its_oldest_is_told_so() {
-    let mut stand = Stand::new(100, 2);
-    let mut first = stand.connect();
-    let mut second = stand.connect();
-    let mut third = stand.connect();
+    let mut rig = Rig::new(100, 2);
+    let mut first = rig.connect();
+    let mut second = rig.connect();
+    let mut third = rig.connect();
     let told = Received::Logout(SessionId::NONE, Reason::TooManyConnections);
-    assert_eq!([first.next(&mut stand), first.next(&mut stand)], [told, Received::Closed]);
+    assert_eq!([first.next(&mut rig), first.next(&mut rig)], [told, Received::Closed]);
     second.send(|out| put_logon(&logon(ALICE), &[], out));
-    assert_eq!(second.next(&mut stand), Received::LogonAck(ALICE));
-    let mut fourth = stand.connect();
-    assert!(third.is_quiet(&mut stand) && fourth.is_quiet(&mut stand));
-    let DoorReport { accepted, strangers_evicted, connections_refused, .. } = stand.report();
+    assert_eq!(second.next(&mut rig), Received::LogonAck(ALICE));
+    let mut fourth = rig.connect();
+    assert!(third.is_quiet(&mut rig) && fourth.is_quiet(&mut rig));
+    let DoorReport { accepted, strangers_evicted, connections_refused, .. } = rig.report();
     assert_eq!((accepted, strangers_evicted, connections_refused), (4, 1, 0));
 }
 
 #[test]
 fn a_connection_that_does_not_log_on_in_time_is_told_so() {
-    let mut stand = Stand::open();
-    let mut peer = stand.connect();
-    stand.passes(10 * SECOND);
-    assert!(peer.is_quiet(&mut stand));
-    stand.passes(SECOND);
+    let mut rig = Rig::open();
+    let mut peer = rig.connect();
+    rig.passes(10 * SECOND);
+    assert!(peer.is_quiet(&mut rig));
+    rig.passes(SECOND);
     let told = Received::Logout(SessionId::NONE, Reason::LogonTimeout);
-    assert_eq!([peer.next(&mut stand), peer.next(&mut stand)], [told, Received::Closed]);
-    assert_eq!((stand.report().logon_timeouts, stand.report().ended), (1, 1));
+    assert_eq!([peer.next(&mut rig), peer.next(&mut rig)], [told, Received::Closed]);
+    assert_eq!((rig.report().logon_timeouts, rig.report().ended), (1, 1));
 }
 
 #[test]
 fn a_silent_session_gets_heartbeats_and_then_its_end() {
-    let mut stand = Stand::open();
-    let mut silent = stand.log_on(ALICE);
-    let mut alive = stand.log_on(BOB);
+    let mut rig = Rig::open();
+    let mut silent = rig.log_on(ALICE);
+    let mut alive = rig.log_on(BOB);
     for _ in 0..4 {
-        stand.passes(SECOND);
+        rig.passes(SECOND);
         alive.send(|out| put_frame(&beat(BOB, Nanos(1)), out));
-        assert_eq!(alive.next(&mut stand), Received::Heartbeat);
-        stand.work();
+        assert_eq!(alive.next(&mut rig), Received::Heartbeat);
+        rig.work();
     }
-    assert_eq!([silent.next(&mut stand), silent.next(&mut stand)], [Received::Heartbeat; 2]);
+    assert_eq!([silent.next(&mut rig), silent.next(&mut rig)], [Received::Heartbeat; 2]);
     let told = Received::Logout(ALICE, Reason::HeartbeatLost);
-    assert_eq!([silent.next(&mut stand), silent.next(&mut stand)], [told, Received::Closed]);
-    assert_eq!(stand.scene().gone, [ALICE]);
-    stand.log_on(ALICE);
+    assert_eq!([silent.next(&mut rig), silent.next(&mut rig)], [told, Received::Closed]);
+    assert_eq!(rig.scene().gone, [ALICE]);
+    rig.log_on(ALICE);
 }
 
 #[test]
 fn a_clock_that_is_set_forward_makes_nobody_silent_or_late() {
-    let mut stand = Stand::open();
-    let (mut alice, mut stranger) = (stand.log_on(ALICE), stand.connect());
-    stand.passes(SECOND);
-    assert_eq!(alice.next(&mut stand), Received::Heartbeat);
+    let mut rig = Rig::open();
+    let (mut alice, mut stranger) = (rig.log_on(ALICE), rig.connect());
+    rig.passes(SECOND);
+    assert_eq!(alice.next(&mut rig), Received::Heartbeat);
     for _ in 0..3 {
-        stand.listener.time_skipped(Nanos(3_600 * SECOND));
-        stand.passes(3_600 * SECOND);
-        assert_eq!(alice.next(&mut stand), Received::Heartbeat);
-        assert!(stranger.is_quiet(&mut stand));
+        rig.listener.time_skipped(Nanos(3_600 * SECOND));
+        rig.passes(3_600 * SECOND);
+        assert_eq!(alice.next(&mut rig), Received::Heartbeat);
+        assert!(stranger.is_quiet(&mut rig));
     }
     // Time that passes counts as before.
-    (0..3).for_each(|_| stand.passes(SECOND));
+    (0..3).for_each(|_| rig.passes(SECOND));
     let told = Received::Logout(ALICE, Reason::HeartbeatLost);
-    assert_eq!(alice.last(&mut stand), [told, Received::Closed]);
+    assert_eq!(alice.last(&mut rig), [told, Received::Closed]);
 }
 
 #[test]
@@ -529,72 +529,72 @@ fn a_session_ends_when_its_key_expires_and_when_a_definition_takes_key_or_rights
         (DefineSession { credential: other_key, ..session(BOB) }, None),
     ];
     for (definition, reason) in cases {
-        let mut stand = Stand::open();
-        let mut alice = stand.log_on(ALICE);
-        stand.define(definition);
-        stand.passes(2 * SECOND);
+        let mut rig = Rig::open();
+        let mut alice = rig.log_on(ALICE);
+        rig.define(definition);
+        rig.passes(2 * SECOND);
         let told = reason.map_or(Received::Heartbeat, |reason| Received::Logout(ALICE, reason));
-        assert_eq!(alice.next(&mut stand), told, "{definition:?}");
-        assert_eq!(stand.report().keys_ended, u64::from(reason.is_some()));
-        assert_eq!(alice.is_quiet(&mut stand), reason.is_none());
+        assert_eq!(alice.next(&mut rig), told, "{definition:?}");
+        assert_eq!(rig.report().keys_ended, u64::from(reason.is_some()));
+        assert_eq!(alice.is_quiet(&mut rig), reason.is_none());
     }
 }
 
 #[test]
 fn nothing_follows_a_farewell_and_the_session_is_free_at_once() {
-    let mut stand = Stand::open();
-    let mut alice = stand.log_on(ALICE);
+    let mut rig = Rig::open();
+    let mut alice = rig.log_on(ALICE);
     // There is always more for her.
     alice.ask(ALICE, 1, u32::MAX);
-    stand.work();
-    stand.define(DefineSession { role: Role::Operator, ..session(ALICE) });
+    rig.work();
+    rig.define(DefineSession { role: Role::Operator, ..session(ALICE) });
     // She has not read her farewell.
-    assert_eq!(stand.scene().gone, [ALICE]);
-    let _again = stand.log_on(ALICE);
+    assert_eq!(rig.scene().gone, [ALICE]);
+    let _again = rig.log_on(ALICE);
     let mut last = None;
     loop {
-        match alice.next(&mut stand) {
+        match alice.next(&mut rig) {
             Received::Closed => break,
             received => last = Some(received),
         }
     }
     assert_eq!(last, Some(Received::Logout(ALICE, Reason::NotEntitled)));
-    assert_eq!(stand.scene().gone, [ALICE], "the protocol is told once");
+    assert_eq!(rig.scene().gone, [ALICE], "the protocol is told once");
 }
 
 #[test]
 fn a_peer_that_does_not_read_is_sent_no_more_than_fits_and_is_cut_in_time() {
-    let mut stand = Stand::open();
-    let mut slow = stand.log_on(ALICE);
+    let mut rig = Rig::open();
+    let mut slow = rig.log_on(ALICE);
     slow.ask(ALICE, 1, u32::MAX);
-    stand.work();
-    while stand.report().slow_consumers == 0 {
+    rig.work();
+    while rig.report().slow_consumers == 0 {
         // What the socket takes is not under test: the output fills in the end.
-        stand.passes(SECOND / 2);
-        assert!(stand.now < Nanos(60 * SECOND), "it is never cut");
+        rig.passes(SECOND / 2);
+        assert!(rig.now < Nanos(60 * SECOND), "it is never cut");
     }
     // It is not silent while nothing is read from it.
     slow.ask(ALICE, 2, 1);
-    assert_eq!(stand.scene().taken, 1);
+    assert_eq!(rig.scene().taken, 1);
     let told = Received::Logout(ALICE, Reason::SlowConsumer);
-    assert_eq!(slow.last(&mut stand), [told, Received::Closed]);
+    assert_eq!(slow.last(&mut rig), [told, Received::Closed]);
 }
 
 #[test]
 fn a_peer_that_reads_again_gets_all_that_it_asked_for() {
-    let mut stand = Stand::open();
-    let mut late = stand.log_on(ALICE);
+    let mut rig = Rig::open();
+    let mut late = rig.log_on(ALICE);
     late.ask(ALICE, 1, 200_000);
-    stand.work();
-    stand.passes(2 * SECOND);
+    rig.work();
+    rig.passes(2 * SECOND);
     late.ask(ALICE, 2, 1);
     let mut count = 0;
     while count < 200_001 {
-        assert_eq!(late.next(&mut stand), Received::Heartbeat);
+        assert_eq!(late.next(&mut rig), Received::Heartbeat);
         count += 1;
     }
-    assert_eq!(stand.scene().taken, 2);
-    assert_eq!(stand.report().slow_consumers, 0);
+    assert_eq!(rig.scene().taken, 2);
+    assert_eq!(rig.report().slow_consumers, 0);
 }
 
 #[test]
@@ -608,142 +608,142 @@ fn bytes_that_are_no_frames_get_the_reason_and_the_end() {
         (vec![0; 64], Reason::MalformedFrame),
     ];
     for (bytes, reason) in cases {
-        let mut stand = Stand::open();
-        let mut peer = stand.connect();
+        let mut rig = Rig::open();
+        let mut peer = rig.connect();
         peer.send(|out| *out = bytes);
         let told = Received::Logout(SessionId::NONE, reason);
-        assert_eq!([peer.next(&mut stand), peer.next(&mut stand)], [told, Received::Closed]);
-        assert_eq!((stand.report().malformed, stand.report().ended), (1, 1));
+        assert_eq!([peer.next(&mut rig), peer.next(&mut rig)], [told, Received::Closed]);
+        assert_eq!((rig.report().malformed, rig.report().ended), (1, 1));
     }
 }
 
 #[test]
 fn a_message_out_of_place_is_refused_and_sixteen_end_the_connection() {
-    let mut stand = Stand::open();
-    let mut alice = stand.log_on(ALICE);
+    let mut rig = Rig::open();
+    let mut alice = rig.log_on(ALICE);
     alice.ask(BOB, 1, 1);
-    assert_eq!(alice.next(&mut stand), Received::Reject(Reason::NotLoggedOn));
+    assert_eq!(alice.next(&mut rig), Received::Reject(Reason::NotLoggedOn));
     alice.ask(ALICE, 0, 1);
-    assert_eq!(alice.next(&mut stand), Received::Reject(Reason::FieldOutOfRange));
+    assert_eq!(alice.next(&mut rig), Received::Reject(Reason::FieldOutOfRange));
     let detach = DetachSubscription { correlation_id: 1, session_id: ALICE, handle: 1 };
     alice.send(|out| put_frame(&detach, out));
-    assert_eq!(alice.next(&mut stand), Received::Reject(Reason::NotServedHere));
+    assert_eq!(alice.next(&mut rig), Received::Reject(Reason::NotServedHere));
     alice.ask(ALICE, 1, 1);
-    assert_eq!(alice.next(&mut stand), Received::Heartbeat);
+    assert_eq!(alice.next(&mut rig), Received::Heartbeat);
     for _ in 3..16 {
         alice.ask(ALICE, 0, 1);
-        assert_eq!(alice.next(&mut stand), Received::Reject(Reason::FieldOutOfRange));
+        assert_eq!(alice.next(&mut rig), Received::Reject(Reason::FieldOutOfRange));
     }
-    assert_eq!(alice.next(&mut stand), Received::Logout(ALICE, Reason::TooManyErrors));
-    assert_eq!((stand.report().malformed, stand.report().ended), (16, 1));
+    assert_eq!(alice.next(&mut rig), Received::Logout(ALICE, Reason::TooManyErrors));
+    assert_eq!((rig.report().malformed, rig.report().ended), (16, 1));
 }
 
 #[test]
 fn a_message_without_room_waits_and_keeps_those_behind_it() {
-    let mut stand = Stand::open();
-    let mut alice = stand.log_on(ALICE);
-    stand.scene().is_held = true;
+    let mut rig = Rig::open();
+    let mut alice = rig.log_on(ALICE);
+    rig.scene().is_held = true;
     let more = AddCredit { correlation_id: 1, session_id: ALICE, pages: 0, rows: 1, bytes: 0 };
     alice.send(|out| (0..2).for_each(|_| put_frame(&more, out)));
-    while stand.report().back_pressure == 0 {
-        stand.work();
+    while rig.report().back_pressure == 0 {
+        rig.work();
     }
     // It is not silent: its bytes are there and not taken.
-    stand.passes(20 * SECOND);
-    assert_eq!(alice.next(&mut stand), Received::Heartbeat);
-    assert_eq!(stand.scene().taken, 0);
-    let soon = Nanos(stand.now.0 + SECOND / 1_000);
-    assert!(stand.listener.next_deadline(stand.now).is_some_and(|at| at < soon));
-    assert_eq!(stand.report().back_pressure, 1);
-    stand.scene().is_held = false;
+    rig.passes(20 * SECOND);
+    assert_eq!(alice.next(&mut rig), Received::Heartbeat);
+    assert_eq!(rig.scene().taken, 0);
+    let soon = Nanos(rig.now.0 + SECOND / 1_000);
+    assert!(rig.listener.next_deadline(rig.now).is_some_and(|at| at < soon));
+    assert_eq!(rig.report().back_pressure, 1);
+    rig.scene().is_held = false;
     // Its silence counts from now on, although its last bytes came long ago.
-    stand.passes(SECOND / 10);
-    assert_eq!(stand.scene().taken, 2);
-    assert_eq!([alice.next(&mut stand), alice.next(&mut stand)], [Received::Heartbeat; 2]);
-    stand.passes(2 * SECOND);
-    assert_eq!(alice.next(&mut stand), Received::Heartbeat);
-    stand.passes(SECOND);
-    assert_eq!(alice.next(&mut stand), Received::Logout(ALICE, Reason::HeartbeatLost));
+    rig.passes(SECOND / 10);
+    assert_eq!(rig.scene().taken, 2);
+    assert_eq!([alice.next(&mut rig), alice.next(&mut rig)], [Received::Heartbeat; 2]);
+    rig.passes(2 * SECOND);
+    assert_eq!(alice.next(&mut rig), Received::Heartbeat);
+    rig.passes(SECOND);
+    assert_eq!(alice.next(&mut rig), Received::Logout(ALICE, Reason::HeartbeatLost));
 }
 
 #[test]
 fn many_frames_at_once_are_taken_in_bounded_turns() {
-    let mut stand = Stand::open();
-    let mut alice = stand.log_on(ALICE);
+    let mut rig = Rig::open();
+    let mut alice = rig.log_on(ALICE);
     for _ in 0..8 {
         let more = AddCredit { correlation_id: 1, session_id: ALICE, pages: 0, rows: 0, bytes: 0 };
         alice.send(|out| (0..500).for_each(|_| put_frame(&more, out)));
     }
     let mut done = 0;
-    while stand.scene().taken < 4_000 {
-        let before = stand.scene().taken;
-        stand.listener.poll(Some(Duration::from_millis(2)));
-        done += stand.listener.do_work(stand.now);
+    while rig.scene().taken < 4_000 {
+        let before = rig.scene().taken;
+        rig.listener.poll(Some(Duration::from_millis(2)));
+        done += rig.listener.do_work(rig.now);
         // Its input holds no more than two of the longest frames.
-        assert!(stand.scene().taken - before <= 2 * CLIENT_FRAME_LEN_MAX / 32);
+        assert!(rig.scene().taken - before <= 2 * CLIENT_FRAME_LEN_MAX / 32);
     }
     assert_eq!(done, 4_000);
 }
 
 #[test]
 fn a_stop_tells_every_peer_and_a_node_that_drains_takes_no_more() {
-    let mut stand = Stand::open();
-    let (mut alice, mut stranger) = (stand.log_on(ALICE), stand.connect());
-    stand.draining.store(true, Ordering::Relaxed);
-    let late = TcpStream::connect(stand.address).unwrap();
-    stand.work();
-    assert_eq!(stand.report().accepted, 2);
-    assert!(stand.listener.stop(stand.now));
-    assert_eq!(alice.next(&mut stand), Received::Logout(ALICE, Reason::Stopping));
-    assert_eq!(stranger.next(&mut stand), Received::Logout(SessionId::NONE, Reason::Stopping));
-    assert_eq!(stand.report().ended, 0);
+    let mut rig = Rig::open();
+    let (mut alice, mut stranger) = (rig.log_on(ALICE), rig.connect());
+    rig.draining.store(true, Ordering::Relaxed);
+    let late = TcpStream::connect(rig.address).unwrap();
+    rig.work();
+    assert_eq!(rig.report().accepted, 2);
+    assert!(rig.listener.stop(rig.now));
+    assert_eq!(alice.next(&mut rig), Received::Logout(ALICE, Reason::Stopping));
+    assert_eq!(stranger.next(&mut rig), Received::Logout(SessionId::NONE, Reason::Stopping));
+    assert_eq!(rig.report().ended, 0);
     drop(late);
 }
 
 #[test]
 fn a_logout_is_answered_and_the_session_can_log_on_again() {
-    let mut stand = Stand::open();
-    let mut alice = stand.log_on(ALICE);
+    let mut rig = Rig::open();
+    let mut alice = rig.log_on(ALICE);
     let logout = Logout { session_id: ALICE, reason: Reason::LogoutRequested };
     alice.send(|out| put_frame(&logout, out));
     let told = Received::Logout(ALICE, Reason::LogoutRequested);
-    assert_eq!([alice.next(&mut stand), alice.next(&mut stand)], [told, Received::Closed]);
-    stand.log_on(ALICE);
-    assert_eq!(stand.report().ended, 0);
+    assert_eq!([alice.next(&mut rig), alice.next(&mut rig)], [told, Received::Closed]);
+    rig.log_on(ALICE);
+    assert_eq!(rig.report().ended, 0);
 }
 
 #[test]
 fn a_signed_logon_that_waits_is_taken_before_those_that_come_later() {
-    let mut stand = Stand::open();
+    let mut rig = Rig::open();
     let logon = SignedLogon {
         signature: Signature([0; 64]),
         session_id: SIGNER,
         heartbeat_interval_ms: 1_000,
         cancel_on_disconnect: Switch::Off,
     };
-    let stranger = |stand: &mut Stand, logons: usize| {
+    let stranger = |rig: &mut Rig, logons: usize| {
         let node_id = NodeId([9; 16]);
-        let mut peer = stand.connect();
+        let mut peer = rig.connect();
         let challenge = Challenge { nonce: Nonce([1; 32]), node_id, session_id: SIGNER };
         let sign = |_: &[u8]| Signature([0; 64]);
         peer.send(|out| (0..logons).for_each(|_| put_answer(&challenge, logon, &[], sign, out)));
         peer
     };
-    let mut signer = stand.connect();
+    let mut signer = rig.connect();
     signer.send(|out| put_frame(&ChallengeRequest { session_id: SIGNER }, out));
-    let Received::Challenge(challenge) = signer.next(&mut stand) else { panic!("no challenge") };
+    let Received::Challenge(challenge) = signer.next(&mut rig) else { panic!("no challenge") };
     // Strangers use up the verifications of now.
-    let mut strangers: Vec<_> = (0..5).map(|_| stranger(&mut stand, 15)).collect();
-    while stand.report().back_pressure == 0 {
-        stand.work();
+    let mut strangers: Vec<_> = (0..5).map(|_| stranger(&mut rig, 15)).collect();
+    while rig.report().back_pressure == 0 {
+        rig.work();
     }
     let sign = |text: &[u8]| Signature(signing_key().sign(text).to_bytes());
     signer.send(|out| put_answer(&challenge, logon, &[], sign, out));
-    stand.work();
+    rig.work();
     for _ in 0..30 {
-        strangers.push(stranger(&mut stand, 1));
-        stand.passes(1_000_000);
+        strangers.push(stranger(&mut rig, 1));
+        rig.passes(1_000_000);
     }
-    assert_eq!(signer.next(&mut stand), Received::LogonAck(SIGNER));
-    assert_eq!(stand.now, Nanos(SECOND + 30_000_000), "no time passed without strangers");
+    assert_eq!(signer.next(&mut rig), Received::LogonAck(SIGNER));
+    assert_eq!(rig.now, Nanos(SECOND + 30_000_000), "no time passed without strangers");
 }

@@ -24,7 +24,7 @@ const ALL_FACTOR: usize = 4;
 /// The identity of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct StreamKey {
-    pub(super) feed: usize,
+    pub(super) topic: usize,
     pub(super) port: usize,
     /// The session that receives it.
     pub(super) session_id: SessionId,
@@ -59,20 +59,20 @@ impl CopyStream {
 }
 
 /// A topic's part of one port.
-pub(super) struct FeedPort {
+pub(super) struct TopicPort {
     pub(super) index: RecordIndex,
     pub(super) streams: Vec<CopyStream>,
 }
 
-struct Feed {
+struct CopyTopic {
     firm_id: FirmId,
-    ports: Vec<FeedPort>,
+    ports: Vec<TopicPort>,
 }
 
 /// All topics and their streams.
 pub(super) struct Copies {
-    feeds: Vec<Feed>,
-    feed_of: SeededMap<FirmId, usize>,
+    topics: Vec<CopyTopic>,
+    topic_of: SeededMap<FirmId, usize>,
     /// The first record of each port's event log.
     first_records: Vec<u64>,
     retained: usize,
@@ -87,57 +87,57 @@ impl Copies {
     /// topic retains `retained` records of each.
     pub(super) fn new(first_records: Vec<u64>, retained: usize, order: &MapOrder) -> Copies {
         let mut copies = Copies {
-            feeds: Vec::new(),
-            feed_of: order.map(),
+            topics: Vec::new(),
+            topic_of: order.map(),
             first_records,
             retained,
             stream_count: 0,
             behind: VecDeque::new(),
             asking: BTreeSet::new(),
         };
-        copies.add_feed(FirmId::NONE, retained.saturating_mul(ALL_FACTOR));
+        copies.add_topic(FirmId::NONE, retained.saturating_mul(ALL_FACTOR));
         copies
     }
 
-    fn add_feed(&mut self, firm_id: FirmId, retained: usize) -> usize {
-        let begin = |first: &u64| FeedPort {
+    fn add_topic(&mut self, firm_id: FirmId, retained: usize) -> usize {
+        let begin = |first: &u64| TopicPort {
             index: RecordIndex::new(*first, retained),
             streams: Vec::new(),
         };
         let ports = self.first_records.iter().map(begin).collect();
-        self.feeds.push(Feed { firm_id, ports });
-        self.feeds.len() - 1
+        self.topics.push(CopyTopic { firm_id, ports });
+        self.topics.len() - 1
     }
 
     /// Returns the topic of a firm, or the topic of all for no firm. A firm's is created at its
     /// first use, which is before the first event of any of its sessions: an event log defines a
     /// session before it holds any of the session's events.
-    pub(super) fn feed_of(&mut self, firm_id: FirmId) -> usize {
+    pub(super) fn topic_of(&mut self, firm_id: FirmId) -> usize {
         if firm_id.is_none() {
             return ALL;
         }
-        if let Some(feed) = self.feed_of.get(&firm_id) {
-            return *feed;
+        if let Some(topic) = self.topic_of.get(&firm_id) {
+            return *topic;
         }
-        let feed = self.add_feed(firm_id, self.retained);
-        self.feed_of.insert(firm_id, feed);
-        feed
+        let topic = self.add_topic(firm_id, self.retained);
+        self.topic_of.insert(firm_id, topic);
+        topic
     }
 
     /// Returns the firm of a topic; none for the topic of all.
-    pub(super) fn firm_of(&self, feed: usize) -> FirmId {
-        self.feeds[feed].firm_id
+    pub(super) fn firm_of(&self, topic: usize) -> FirmId {
+        self.topics[topic].firm_id
     }
 
-    /// Adds a record to the topic of all, and to `feed` if it is a firm's; true when either has a
+    /// Adds a record to the topic of all, and to `topic` if it is a firm's; true when either has a
     /// stream.
     #[inline]
-    pub(super) fn note(&mut self, feed: usize, port: usize, record: u64) -> bool {
-        let all = &mut self.feeds[ALL].ports[port];
+    pub(super) fn note(&mut self, topic: usize, port: usize, record: u64) -> bool {
+        let all = &mut self.topics[ALL].ports[port];
         all.index.push(record);
         let mut is_heard = !all.streams.is_empty();
-        if feed != ALL {
-            let firms = &mut self.feeds[feed].ports[port];
+        if topic != ALL {
+            let firms = &mut self.topics[topic].ports[port];
             firms.index.push(record);
             is_heard |= !firms.streams.is_empty();
         }
@@ -145,8 +145,8 @@ impl Copies {
     }
 
     /// Returns a topic's part of a port.
-    pub(super) fn feed_port(&mut self, feed: usize, port: usize) -> &mut FeedPort {
-        &mut self.feeds[feed].ports[port]
+    pub(super) fn topic_port(&mut self, topic: usize, port: usize) -> &mut TopicPort {
+        &mut self.topics[topic].ports[port]
     }
 
     /// Adds a stream that has to catch up, replacing one with the same key.
@@ -154,14 +154,14 @@ impl Copies {
         assert!(stream.is_behind, "a stream begins behind");
         let key = stream.key;
         self.remove(key);
-        self.feeds[key.feed].ports[key.port].streams.push(stream);
+        self.topics[key.topic].ports[key.port].streams.push(stream);
         self.stream_count += 1;
         self.behind.push_back(key);
     }
 
     /// Removes a stream; false when it does not exist.
     pub(super) fn remove(&mut self, key: StreamKey) -> bool {
-        let streams = &mut self.feeds[key.feed].ports[key.port].streams;
+        let streams = &mut self.topics[key.topic].ports[key.port].streams;
         let Some(at) = streams.iter().position(|stream| stream.key == key) else { return false };
         if streams.swap_remove(at).is_behind {
             self.behind.retain(|behind| *behind != key);
@@ -172,14 +172,14 @@ impl Copies {
 
     /// Returns a stream and its index.
     pub(super) fn stream(&mut self, key: StreamKey) -> Option<(&RecordIndex, &mut CopyStream)> {
-        let FeedPort { index, streams } = &mut self.feeds[key.feed].ports[key.port];
+        let TopicPort { index, streams } = &mut self.topics[key.topic].ports[key.port];
         let stream = streams.iter_mut().find(|stream| stream.key == key)?;
         Some((index, stream))
     }
 
     /// Returns the time of the last message on a stream.
     pub(super) fn told_at(&self, key: StreamKey) -> Option<Nanos> {
-        let streams = &self.feeds[key.feed].ports[key.port].streams;
+        let streams = &self.topics[key.topic].ports[key.port].streams;
         streams.iter().find(|stream| stream.key == key).map(|stream| stream.told_at)
     }
 
@@ -187,12 +187,12 @@ impl Copies {
     /// that `send` could not serve are behind from then on.
     pub(super) fn tell_listeners(
         &mut self,
-        feed: usize,
+        topic: usize,
         port: usize,
         now: Nanos,
         mut send: impl FnMut(&CopyStream) -> bool,
     ) {
-        let FeedPort { index, streams } = &mut self.feeds[feed].ports[port];
+        let TopicPort { index, streams } = &mut self.topics[topic].ports[port];
         let (place, record) = (index.next_place() - 1, index.newest());
         for stream in streams.iter_mut().filter(|stream| !stream.is_behind) {
             assert_eq!(stream.next_place, place, "a stream that is not behind has had all");

@@ -115,8 +115,8 @@ impl Gateway {
         let port = self.ports.iter().position(|port| port.ring.partition_id == wanted);
         let port = port.ok_or(Reason::WrongPartition)?;
         let is_astray = plant::is(Plant::CopiesOfAllFirms);
-        let feed = if is_astray { ALL } else { self.copies.feed_of(firm_id) };
-        Ok(StreamKey { feed, port, session_id: request.session_id, firm_id: asked })
+        let topic = if is_astray { ALL } else { self.copies.topic_of(firm_id) };
+        Ok(StreamKey { topic, port, session_id: request.session_id, firm_id: asked })
     }
 
     fn begin_stream(
@@ -127,7 +127,7 @@ impl Gateway {
         now: Nanos,
     ) -> DropCopyState {
         let Port { events, lineage, trail, .. } = &self.ports[key.port];
-        let index = &self.copies.feed_port(key.feed, key.port).index;
+        let index = &self.copies.topic_port(key.topic, key.port).index;
         let first = request.from_copy_no;
         let next = events.next_record();
         let other_from = match trail.judge(
@@ -176,7 +176,7 @@ impl Gateway {
             let port = &self.ports[key.port];
             (port.ring.partition_id, CopyNo(port.events.next_record()))
         };
-        let index = &self.copies.feed_port(key.feed, key.port).index;
+        let index = &self.copies.topic_port(key.topic, key.port).index;
         let (oldest, newest) = (CopyNo(index.floor()), CopyNo(index.newest()));
         let open = self.copies.stream(key).filter(|_| reason == Reason::None);
         let (previous, next) = match &open {
@@ -216,12 +216,12 @@ impl Gateway {
     }
 
     /// Sends an event just added to the streams of its topic and of the topic of all.
-    pub(super) fn copy_event(&mut self, feed: usize, port: usize, event: Copied<'_>, now: Nanos) {
-        let owner_firm_id = self.copies.firm_of(feed);
+    pub(super) fn copy_event(&mut self, topic: usize, port: usize, event: Copied<'_>, now: Nanos) {
+        let owner_firm_id = self.copies.firm_of(topic);
         let limit = self.config.output_len_max;
-        let feeds = [ALL, feed];
-        for &feed in if feed == ALL { &feeds[..1] } else { &feeds[..] } {
-            self.copies.tell_listeners(feed, port, now, |stream| {
+        let topics = [ALL, topic];
+        for &topic in if topic == ALL { &topics[..1] } else { &topics[..] } {
+            self.copies.tell_listeners(topic, port, now, |stream| {
                 let connection = self.connections.get_mut(stream.connection);
                 let Some(connection) = connection.filter(|to| to.has_room(limit)) else {
                     return plant::is(Plant::CopySkippedWhenFull);

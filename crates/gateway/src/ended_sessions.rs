@@ -14,7 +14,7 @@ const BOB: SessionId = OTHER_SESSION;
 
 /// A request to the store, without its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum StoreRequest {
     Fetch(SessionId, u64),
     Cancel(SessionId, u64),
     Credit(SessionId, u64),
@@ -23,22 +23,22 @@ enum Asked {
 }
 
 /// Takes the requests that have reached the store; all are of one connection.
-fn asked(node: &mut Node) -> (Option<ConnectionId>, Vec<Asked>) {
+fn requests(node: &mut Node) -> (Option<ConnectionId>, Vec<StoreRequest>) {
     let (mut connection, mut all) = (None, Vec::new());
     while let Some(request) = node.store.next_request() {
         let (id, one) = match request {
             DeliveryRequest::Fetch(fetch) => {
-                let what = Asked::Fetch(fetch.fetch.session_id, fetch.fetch.correlation_id);
+                let what = StoreRequest::Fetch(fetch.fetch.session_id, fetch.fetch.correlation_id);
                 (fetch.connection, what)
             }
             DeliveryRequest::Cancel(id, cancel) => {
-                (id, Asked::Cancel(cancel.session_id, cancel.correlation_id))
+                (id, StoreRequest::Cancel(cancel.session_id, cancel.correlation_id))
             }
             DeliveryRequest::AddCredit(id, more) => {
-                (id, Asked::Credit(more.session_id, more.correlation_id))
+                (id, StoreRequest::Credit(more.session_id, more.correlation_id))
             }
-            DeliveryRequest::SessionEnded(id, session_id) => (id, Asked::Ended(session_id)),
-            DeliveryRequest::Gone(id) => (id, Asked::Gone),
+            DeliveryRequest::SessionEnded(id, session_id) => (id, StoreRequest::Ended(session_id)),
+            DeliveryRequest::Gone(id) => (id, StoreRequest::Gone),
             DeliveryRequest::Writable(..) => continue,
         };
         assert!(connection.is_none_or(|known| known == id), "one connection");
@@ -55,8 +55,8 @@ fn two_readers() -> (Node, Client, ConnectionId) {
     let welcome = client.say(&mut node, "logon 3 7\nlogon 4 7\n");
     assert_eq!(welcome.len(), 2, "{welcome:?}");
     assert!(client.say(&mut node, "fetch 3 9\nfetch 4 9\n").is_empty());
-    let (connection, requests) = asked(&mut node);
-    assert_eq!(requests, [Asked::Fetch(ALICE, 9), Asked::Fetch(BOB, 9)]);
+    let (connection, requests) = requests(&mut node);
+    assert_eq!(requests, [StoreRequest::Fetch(ALICE, 9), StoreRequest::Fetch(BOB, 9)]);
     (node, client, connection.expect("they have asked"))
 }
 
@@ -101,7 +101,7 @@ fn every_end_of_a_session_reaches_the_store_and_no_page_comes_behind_it() {
         let mut lines = end(&mut node, &mut client);
         lines.sort();
         assert_eq!(lines, [format!("bye 4 {reason}"), "pages 2".to_owned()]);
-        assert_eq!(asked(&mut node).1, [Asked::Ended(BOB)], "{reason}");
+        assert_eq!(requests(&mut node).1, [StoreRequest::Ended(BOB)], "{reason}");
         page(&mut node, connection, BOB, 3);
         page(&mut node, connection, ALICE, 4);
         assert_eq!(pages(&mut node, &mut client), ["pages 4"], "{reason}: only of the other");
@@ -127,7 +127,7 @@ fn pages_of_an_earlier_logon_are_not_taken_for_those_of_the_next() {
     // The store has taken neither the end nor the new fetch.
     page(&mut node, connection, BOB, 2);
     assert!(pages(&mut node, &mut client).is_empty(), "a page of the earlier fetch");
-    assert_eq!(asked(&mut node).1, [Asked::Ended(BOB), Asked::Fetch(BOB, 9)]);
+    assert_eq!(requests(&mut node).1, [StoreRequest::Ended(BOB), StoreRequest::Fetch(BOB, 9)]);
     page(&mut node, connection, BOB, 3);
     assert_eq!(pages(&mut node, &mut client), ["pages 3"]);
 }
@@ -136,11 +136,14 @@ fn pages_of_an_earlier_logon_are_not_taken_for_those_of_the_next() {
 fn a_session_continues_and_cancels_its_own_fetches_alone() {
     let (mut node, mut client, _) = two_readers();
     assert!(client.say(&mut node, "credit 3 9 5\nuncall 3 9\n").is_empty());
-    assert_eq!(asked(&mut node).1, [Asked::Credit(ALICE, 9), Asked::Cancel(ALICE, 9)]);
+    assert_eq!(
+        requests(&mut node).1,
+        [StoreRequest::Credit(ALICE, 9), StoreRequest::Cancel(ALICE, 9)]
+    );
     client.say(&mut node, "logout 4\n");
     let refused = client.say(&mut node, "credit 4 9 5\nuncall 4 9\n");
     assert_eq!(refused, ["reject 4 9 NotLoggedOn ", "reject 4 9 NotLoggedOn "]);
-    assert_eq!(asked(&mut node).1, [Asked::Ended(BOB)]);
+    assert_eq!(requests(&mut node).1, [StoreRequest::Ended(BOB)]);
 }
 
 #[test]
@@ -148,7 +151,7 @@ fn a_session_that_fetches_nothing_costs_the_store_nothing_at_its_end() {
     let mut node = Node::new();
     let mut client = node.connect();
     client.say(&mut node, "logon 3 7\nlogon 4 7\nlogout 4\n");
-    assert!(asked(&mut node).1.is_empty());
+    assert!(requests(&mut node).1.is_empty());
 }
 
 #[test]
@@ -156,8 +159,11 @@ fn a_connection_that_is_closed_ends_all_of_its_sessions_first() {
     let (mut node, mut client, connection) = two_readers();
     let lines = client.say(&mut node, "logout 0\n");
     assert_eq!(lines, ["bye 0 LogoutRequested"]);
-    let requests = asked(&mut node).1;
-    assert_eq!(requests, [Asked::Ended(ALICE), Asked::Ended(BOB), Asked::Gone]);
+    let requests = requests(&mut node).1;
+    assert_eq!(
+        requests,
+        [StoreRequest::Ended(ALICE), StoreRequest::Ended(BOB), StoreRequest::Gone]
+    );
     page(&mut node, connection, ALICE, 1);
     node.step();
 }

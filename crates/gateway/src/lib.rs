@@ -302,8 +302,8 @@ impl Gateway {
     /// Records a session's firm, or none. Called for all sessions of a recovered engine before the
     /// past events are processed: its event log may have lost their definitions.
     pub fn know_firm(&mut self, id: SessionId, firm_id: FirmId) {
-        let feed = self.copies.feed_of(firm_id);
-        self.sessions.entry(id).feed = Some(feed);
+        let topic = self.copies.topic_of(firm_id);
+        self.sessions.entry(id).topic = Some(topic);
     }
 
     /// Aligns a session's stream with a recovered engine.

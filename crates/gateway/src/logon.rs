@@ -213,7 +213,7 @@ impl Gateway {
             self.counters.connections_closed_by_peer += 1;
         }
         if let Some(newcomers) = &self.newcomers {
-            newcomers.places.give_back();
+            newcomers.slots.give_back();
         }
         // A closed socket leaves the poll by itself, so the error is irrelevant.
         drop(self.poll.registry().deregister(connection.transport.stream()));

@@ -13,7 +13,7 @@
 //! and the limits of errors, silence and farewell.
 //!
 //! INVARIANT: a connection belongs to this thread or to the gateway, never to both, and the number
-//! of [`Places`] taken is the sum of both.
+//! of [`ConnectionSlots`] taken is the sum of both.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -64,9 +64,9 @@ const DEFINITIONS_MAX: usize = 1024;
 
 /// The number of connections, here and at the gateway.
 #[derive(Clone, Debug, Default)]
-pub struct Places(Arc<AtomicUsize>);
+pub struct ConnectionSlots(Arc<AtomicUsize>);
 
-impl Places {
+impl ConnectionSlots {
     fn taken(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
@@ -94,7 +94,7 @@ pub struct Arrival {
 pub struct NewcomersPort {
     pub(super) arrivals: Consumer<Arrival>,
     definitions: Producer<DefineSession>,
-    pub(super) places: Places,
+    pub(super) slots: ConnectionSlots,
     wake: Wake,
 }
 
@@ -102,7 +102,7 @@ pub struct NewcomersPort {
 pub struct GatewayPort {
     arrivals: Producer<Arrival>,
     definitions: Consumer<DefineSession>,
-    places: Places,
+    slots: ConnectionSlots,
     wake: Wake,
 }
 
@@ -111,15 +111,15 @@ pub struct GatewayPort {
 pub fn link(gateway: Wake, newcomers: Wake) -> (NewcomersPort, GatewayPort) {
     let (arrivals_in, arrivals_out) = RingBuffer::new(ARRIVALS_MAX);
     let (definitions_in, definitions_out) = RingBuffer::new(DEFINITIONS_MAX);
-    let places = Places::default();
+    let slots = ConnectionSlots::default();
     let port = NewcomersPort {
         arrivals: arrivals_out,
         definitions: definitions_in,
-        places: places.clone(),
+        slots: slots.clone(),
         wake: newcomers,
     };
     let other =
-        GatewayPort { arrivals: arrivals_in, definitions: definitions_out, places, wake: gateway };
+        GatewayPort { arrivals: arrivals_in, definitions: definitions_out, slots, wake: gateway };
     (port, other)
 }
 
@@ -249,7 +249,7 @@ impl Newcomers {
 
     fn admit(&mut self, mut transport: Transport, peer: Option<SocketAddr>, now: Nanos) {
         let address = peer.map(|peer| peer.ip());
-        let taken = self.gateway.places.taken();
+        let taken = self.gateway.slots.taken();
         let is_full = taken >= self.config.connections_max;
         match self.lobby.place_for(address, is_full) {
             Some(stranger) => self.evict(stranger, now),
@@ -267,7 +267,7 @@ impl Newcomers {
             return;
         }
         self.counters.accepted += 1;
-        self.gateway.places.take_one();
+        self.gateway.slots.take_one();
         let mut connection = Box::new(Connection::new(id, transport, self.protocol, now));
         connection.peer = peer;
         tracing::debug!(peer = peer_of(&connection), "connection accepted");
@@ -532,7 +532,7 @@ impl Newcomers {
         }
         self.reception.forget(connection.id);
         self.forget(&mut connection);
-        self.gateway.places.give_back();
+        self.gateway.slots.give_back();
     }
 
     /// Removes a connection that has left.

@@ -219,8 +219,8 @@ impl Gateway {
     ) {
         let event = EventRecord::new(record);
         let address = event.address().expect("only addressed events are copied");
-        let owner = self.sessions.get(address.session_id).and_then(|owner| owner.feed);
-        let owner_firm_id = owner.map_or(FirmId::NONE, |feed| self.copies.firm_of(feed));
+        let owner = self.sessions.get(address.session_id).and_then(|owner| owner.topic);
+        let owner_firm_id = owner.map_or(FirmId::NONE, |topic| self.copies.firm_of(topic));
         let Some((_, stream)) = self.copies.stream(key) else { return };
         let Some(connection) = self.connections.get_mut(stream.connection) else { return };
         Copied { record_no, event: &event, address: &address }.put(

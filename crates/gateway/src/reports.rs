@@ -108,8 +108,8 @@ impl Gateway {
             return;
         }
         stream.note(address.noted(record_no), &self.ports[port].lineage);
-        let feed =
-            session.feed.expect("a partition defines a session before it numbers its events");
+        let topic =
+            session.topic.expect("a partition defines a session before it numbers its events");
         let connection = session.connection.and_then(|id| self.connections.get_mut(id));
         if let Some(connection) = connection {
             if stream.is_next_to_send(address.event_no) && connection.has_room(limit) {
@@ -137,9 +137,9 @@ impl Gateway {
                 self.behind.add(Behind { session_id: address.session_id, port }, stream);
             }
         }
-        if self.copies.note(feed, port, record_no) {
+        if self.copies.note(topic, port, record_no) {
             self.copy_event(
-                feed,
+                topic,
                 port,
                 Copied { record_no, event: &event, address: &address },
                 now,

@@ -44,7 +44,7 @@ pub struct Session {
     /// Its events, by the partition's index in the gateway's list of ports.
     pub streams: Vec<Stream>,
     /// The topic of copies that its events belong to; `None` until an event log has defined it.
-    pub feed: Option<usize>,
+    pub topic: Option<usize>,
     /// The streams of copies that it gets.
     pub(super) copy_streams: Vec<StreamKey>,
     /// The position of the last answered request in each port's log.
@@ -116,7 +116,7 @@ impl Sessions {
             said_at: Nanos(0),
             heard_at: Nanos(0),
             streams: (0..port_count).map(|_| Stream::unknown()).collect(),
-            feed: None,
+            topic: None,
             copy_streams: Vec::new(),
             answered_at: vec![0; port_count],
         })

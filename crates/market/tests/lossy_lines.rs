@@ -3,7 +3,7 @@
 
 mod lossy;
 
-use lossy::{Faults, Outcome, Stand};
+use lossy::{Faults, Outcome, Rig};
 use proptest::prelude::*;
 use weir_feed::line::{LateJoin, State};
 
@@ -22,7 +22,7 @@ const CALM: Faults = Faults {
 };
 
 fn run(faults: Faults) -> Outcome {
-    Stand::new(faults).run()
+    Rig::new(faults).run()
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weir_feed::session_name::Calendar;
 use weir_feed::soupbin::{Access, Login, SoupPacket};
 use weir_marketgate::publish::{
-    HearingParts, SnapshotAgent, SnapshotFigures, SnapshotLimits, SnapshotParts,
+    EventPublisherParts, SnapshotAgent, SnapshotFigures, SnapshotLimits, SnapshotParts,
 };
 use weir_partition::event_reader::EventReader;
 use weir_runtime::Agent;
@@ -28,7 +28,7 @@ fn a_server_without_free_descriptors_goes_on_and_accepts_once_there_are() {
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
     let mut agent = SnapshotAgent::new(SnapshotParts {
-        hearing: HearingParts {
+        events: EventPublisherParts {
             partition_id: PartitionId(1),
             events: EventReader::new(&handle, dir.path().to_owned(), 1),
             event_count: 0,

@@ -14,7 +14,7 @@ use weir_door::reader_rings::{DeliveryRequest, Fetch};
 use weir_runtime::{Agent, Wake};
 use weir_types::{Durability, Epoch, Nanos, PartitionId};
 
-use crate::cold::{ColdAgent, ColdFeeder, ColdSources};
+use crate::cold::{ArchiveSender, ColdAgent, ColdSources};
 use crate::figures::DeliveryFigures;
 use crate::ingest::own::OwnEvents;
 use crate::ingest::{IngestFigures, IngestPort, SourceStore, SourceStoreParts, SourceStores};
@@ -59,7 +59,7 @@ pub struct DeliveryParts {
     /// The settings for keeping the stores over a restart.
     pub keep: KeepSettings,
     /// The archive of the partition's own orders that the store discards, if any.
-    pub cold: Option<ColdFeeder>,
+    pub cold: Option<ArchiveSender>,
     /// The delivery agent's own thread.
     pub wake: Wake,
 }
@@ -614,9 +614,9 @@ pub(crate) mod tests {
 
     /// Returns true when the store honours a token of `epoch` at the change `number`.
     fn honours(agent: &mut DeliveryAgent, epoch: Epoch, number: u64) -> bool {
-        let place = weir_delivery::Place::new(Seq(number), Rec(number));
+        let change_id = weir_types::ChangeId::new(Seq(number), Rec(number));
         let store = agent.source_stores.own().expect("it trades").desk.store();
-        store.check(epoch, place, &weir_delivery::Filter::ALL).is_ok()
+        store.check(epoch, change_id, &weir_delivery::Filter::ALL).is_ok()
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl PartialOrd for Found {
 
 /// A list being built.
 #[derive(Debug)]
-struct Making {
+struct ListBuilder {
     number: u64,
     /// The next desk and seat to visit; beyond the last desk it measures the readers found.
     desk: usize,
@@ -51,7 +51,7 @@ struct Making {
 #[derive(Debug, Default)]
 pub struct ReaderLister {
     done: u64,
-    making: Option<Making>,
+    builder: Option<ListBuilder>,
 }
 
 impl ReaderLister {
@@ -63,27 +63,27 @@ impl ReaderLister {
         now: Nanos,
     ) -> bool {
         let asked = list.asked();
-        if self.making.is_none() && asked == self.done {
+        if self.builder.is_none() && asked == self.done {
             return false;
         }
-        let mut making = self.making.take().unwrap_or_else(|| Making::new(asked));
-        if making.step(source_stores, now) {
-            self.making = Some(making);
+        let mut builder = self.builder.take().unwrap_or_else(|| ListBuilder::new(asked));
+        if builder.step(source_stores, now) {
+            self.builder = Some(builder);
             return true;
         }
-        self.done = making.number;
+        self.done = builder.number;
         // They were measured in ascending order of lag.
-        making.readers.reverse();
-        let Making { number, waiting, readers, .. } = making;
+        builder.readers.reverse();
+        let ListBuilder { number, waiting, readers, .. } = builder;
         list.publish(number, waiting, readers);
         true
     }
 }
 
-impl Making {
-    fn new(number: u64) -> Making {
+impl ListBuilder {
+    fn new(number: u64) -> ListBuilder {
         let (found, readers) = (BinaryHeap::new(), Vec::new());
-        Making { number, desk: 0, seat: 0, waiting: 0, found, readers }
+        ListBuilder { number, desk: 0, seat: 0, waiting: 0, found, readers }
     }
 
     /// Visits some seats, or measures one reader; returns false when the list is complete.

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use weir_delivery::{NonceCounter, SourcePlace, TokenKey, TokenKeys, TokenSealer};
+use weir_delivery::{NonceCounter, SourceCursor, TokenKey, TokenKeys, TokenSealer};
 use weir_io::{Clock, OsRng, Rng, SystemClock};
 use weir_types::Nanos;
 
@@ -103,9 +103,9 @@ impl TokenKeyFile {
     pub fn describe(&self, token: &[u8], json: bool) -> anyhow::Result<String> {
         anyhow::ensure!(self.path.is_file(), "{} is not there", self.path.display());
         let sealer = TokenSealer::new(self.key()?, NonceCounter::new(0, Nanos(0)));
-        let (head, places) = (sealer.peek_head(token)?, sealer.peek(token)?);
+        let (head, cursors) = (sealer.peek_head(token)?, sealer.peek(token)?);
         if json {
-            let sources: Vec<_> = places.iter().map(place_json).collect();
+            let sources: Vec<_> = cursors.iter().map(cursor_json).collect();
             let object = serde_json::json!({
                 "version": head.version, "key_id": head.key_id, "scope_check": head.scope_check,
                 "maker": head.maker, "count": head.count, "sources": sources,
@@ -116,23 +116,23 @@ impl TokenKeyFile {
             "version {}  key {}  scope check {:#04x}  maker {}  count {}",
             head.version, head.key_id, head.scope_check, head.maker, head.count
         )];
-        lines.extend(places.iter().map(place_line));
+        lines.extend(cursors.iter().map(cursor_line));
         Ok(lines.join("\n"))
     }
 }
 
-fn place_json(place: &SourcePlace) -> serde_json::Value {
+fn cursor_json(cursor: &SourceCursor) -> serde_json::Value {
     serde_json::json!({
-        "source": place.source.0, "epoch": place.epoch.0,
-        "seq": place.place.seq.0, "rec": place.place.rec.0, "seen": place.seen.0,
+        "source": cursor.source.0, "epoch": cursor.epoch.0,
+        "seq": cursor.change_id.seq.0, "rec": cursor.change_id.rec.0, "seen": cursor.seen.0,
     })
 }
 
 /// Formats a cursor. `seen` is the newest change known to the pages so far; a later epoch must
 /// include it even if it is ahead of the cursor.
-fn place_line(place: &SourcePlace) -> String {
-    let (source, epoch) = (place.source.0, place.epoch.0);
-    let (seq, rec, seen) = (place.place.seq.0, place.place.rec.0, place.seen.0);
+fn cursor_line(cursor: &SourceCursor) -> String {
+    let (source, epoch) = (cursor.source.0, cursor.epoch.0);
+    let (seq, rec, seen) = (cursor.change_id.seq.0, cursor.change_id.rec.0, cursor.seen.0);
     let ahead = seen.saturating_sub(seq);
     format!("source {source}  epoch {epoch}  seq {seq}  rec {rec}  seen {seen} ({ahead} ahead)")
 }

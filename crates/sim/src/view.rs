@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use weir_client::follower::{Follower, FollowerConfig};
 use weir_delivery::model::Model;
 use weir_delivery::{
-    Desk, DeskConfig, Entitlement, FetchOutcome, NonceCounter, OrderStore, PageSink, Place,
-    Question, StoreConfig, TokenKey, TokenSealer,
+    Desk, DeskConfig, Entitlement, FetchOutcome, NonceCounter, OrderStore, PageSink, Question,
+    StoreConfig, TokenKey, TokenSealer,
 };
 use weir_log::{EpochChange, EpochCursor};
-use weir_types::{Epoch, Epochs, Nanos, OrderId, Reason, SessionId};
+use weir_types::{ChangeId, Epoch, Epochs, Nanos, OrderId, Reason, SessionId};
 use weir_wire::delivery::OrderRow;
 use weir_wire::dialogue::{ClientMessage, NodeMessage, Tokens};
 use weir_wire::frame::{Framing, next_frame};
@@ -96,7 +96,7 @@ impl View {
     /// When an order's latest state differs.
     pub fn check(&self) -> Result<BTreeMap<OrderId, OrderRow>, Violation> {
         let mut rows = BTreeMap::new();
-        for (rec, row) in self.model.latest(Place::START) {
+        for (rec, row) in self.model.latest(ChangeId::START) {
             let row = OrderRow { merged_count: 0, ..row };
             let kept = self.desk.store().get(rec).map(|r| OrderRow { merged_count: 0, ..r });
             if kept != Some(row) {
@@ -300,8 +300,8 @@ mod tests {
         view.caught_up().unwrap();
         for position in 1..=20 {
             for epoch in [1, 2] {
-                let place = Place::new(Seq(position), Rec(position));
-                let checked = view.desk.store().check(Epoch(epoch), place, &Filter::ALL);
+                let change_id = ChangeId::new(Seq(position), Rec(position));
+                let checked = view.desk.store().check(Epoch(epoch), change_id, &Filter::ALL);
                 assert_eq!(checked.is_ok(), position <= 8, "epoch {epoch}, place {position}");
             }
         }

@@ -2,11 +2,11 @@
 //! under the source's number.
 //!
 //! A core publishes them as messages addressed to no session, each an `ExecutionReport` of a trade
-//! or a `TradeBusted`; the firm in the report decides the topic. The place of an execution is the
+//! or a `TradeBusted`; the firm in the report decides the topic. The mark of an execution is the
 //! core's own number. So it is taken once, however often it is sent, and it is never merged with
 //! order state.
 
-use weir_broker::{MessageNo, Place, Source, Topic};
+use weir_broker::{MessageNo, OriginMark, Source, Topic};
 use weir_types::{ExecType, Nanos, PartitionId, Position, Reason, Role};
 use weir_wire::Message;
 use weir_wire::event::TradeBusted;
@@ -37,7 +37,7 @@ impl Subscriptions {
             Some((_, feeds)) if *feeds != message.session_id => return Err(Reason::NotEntitled),
             Some(_) => {}
         }
-        let place = Place {
+        let mark = OriginMark {
             source: Source(u32::from(source.0)),
             epoch: message.epoch,
             record: Position(message.message_no),
@@ -48,7 +48,7 @@ impl Subscriptions {
         for (topic, content) in topics {
             body.clear();
             content.put(&mut body);
-            taken = taken.max(self.put_in(topic, place, &body, now)?.unwrap_or_default());
+            taken = taken.max(self.put_in(topic, mark, &body, now)?.unwrap_or_default());
         }
         Ok(taken)
     }

@@ -2,7 +2,8 @@
 //! about subscriptions, which [`super::manage`] carries out.
 
 use weir_broker::{
-    MessageNo, Place, PublishOutcome, PublishRefusal, Source, SubscriptionError, Topic, TopicKind,
+    MessageNo, OriginMark, PublishOutcome, PublishRefusal, Source, SubscriptionError, Topic,
+    TopicKind,
 };
 use weir_door::figures::add;
 use weir_door::{Intake, LoggedOn, SessionMessage};
@@ -102,23 +103,23 @@ impl Subscriptions {
         now: Nanos,
     ) -> Result<Option<MessageNo>, Reason> {
         let topic = Topic { kind: TopicKind::Messages, key: message.to_session_id.0 };
-        let place = Place {
+        let mark = OriginMark {
             source: Source(message.session_id.0),
             epoch: message.epoch,
             record: Position(message.message_no),
         };
-        self.put_in(topic, place, body, now)
+        self.put_in(topic, mark, body, now)
     }
 
     /// Gives a message to a topic; `None` if it has no subscriptions.
     pub(super) fn put_in(
         &mut self,
         topic: Topic,
-        place: Place,
+        mark: OriginMark,
         body: &[u8],
         now: Nanos,
     ) -> Result<Option<MessageNo>, Reason> {
-        match self.broker.publish(topic, place, body, now) {
+        match self.broker.publish(topic, mark, body, now) {
             Ok(PublishOutcome::Taken(no) | PublishOutcome::Repeated(no)) => {
                 self.hot.extend(self.by_topic.get(&topic).into_iter().flatten());
                 Ok(Some(no))

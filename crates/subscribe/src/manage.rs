@@ -11,8 +11,8 @@
 //! theirs, and may ask for any firm's.
 
 use weir_broker::{
-    Broker, Change, EvictReason, ListedSubscription, Name, Place, Places, Quota, RowKind, Status,
-    SubscriptionError, Terms, Topic, TopicKind,
+    Broker, Change, EvictReason, ListedSubscription, Name, OriginMark, OriginMarks, Quota, RowKind,
+    Status, SubscriptionError, Terms, Topic, TopicKind,
 };
 use weir_door::{Intake, LoggedOn};
 use weir_io::Disk;
@@ -58,7 +58,7 @@ fn parts_of(name: &Name) -> Option<(FirmId, &str)> {
 
 /// The request that an answer names, and its session.
 #[derive(Clone, Copy)]
-struct Asker {
+struct Requester {
     correlation_id: u64,
     session_id: SessionId,
 }
@@ -124,8 +124,11 @@ fn eviction(reason: EvictReason) -> Reason {
     }
 }
 
-/// The reason for the end of a subscription, and the places it had taken; `None` while it lives.
-pub(super) fn reason_of_end<D: Disk>(broker: &Broker<D>, name: &Name) -> Option<(Reason, Places)> {
+/// The reason for the end of a subscription, and the marks it had taken; `None` while it lives.
+pub(super) fn reason_of_end<D: Disk>(
+    broker: &Broker<D>,
+    name: &Name,
+) -> Option<(Reason, OriginMarks)> {
     let row = broker.look(name).ok()?.row;
     let reason = match row.status {
         Status::Live => return None,
@@ -134,7 +137,7 @@ pub(super) fn reason_of_end<D: Disk>(broker: &Broker<D>, name: &Name) -> Option<
     };
     match row.kind {
         RowKind::Queue { taken, .. } => Some((reason, taken)),
-        RowKind::Token(_) => Some((reason, Places::default())),
+        RowKind::Token(_) => Some((reason, OriginMarks::default())),
     }
 }
 
@@ -147,14 +150,14 @@ pub(super) fn level_of(durability: Durability) -> AckLevel {
     }
 }
 
-/// The places that a subscription has taken, as the wire has them.
-pub(super) fn taken_places(taken: &Places) -> Vec<TakenPlace> {
-    let place = |place: &Place| TakenPlace {
-        record: place.record,
-        source: place.source.0,
-        epoch: place.epoch,
+/// The marks of the messages that a subscription has taken, as the wire has them.
+pub(super) fn taken_marks(taken: &OriginMarks) -> Vec<TakenPlace> {
+    let mark = |mark: &OriginMark| TakenPlace {
+        record: mark.record,
+        source: mark.source.0,
+        epoch: mark.epoch,
     };
-    taken.as_slice().iter().map(place).collect()
+    taken.as_slice().iter().map(mark).collect()
 }
 
 /// The limit of a request; none for zero.
@@ -170,9 +173,9 @@ impl Subscriptions {
             messages_max: asked(create.quota_messages).unwrap_or(default.messages_max),
             age_max: asked(create.quota_age.0).map_or(default.age_max, Nanos),
         };
-        let mut after = Places::default();
+        let mut after = OriginMarks::default();
         if matches!(kind, Some(TopicKind::Executions | TopicKind::Trades)) {
-            after.advance(self.producer.place());
+            after.advance(self.producer.mark());
         }
         let expire_after = asked(create.expire_after.0).map(Nanos);
         Terms { quota: Some(quota), expire_after, after }
@@ -191,7 +194,7 @@ impl Subscriptions {
         }
         let created = self.try_create(session, create, name, now);
         let (correlation_id, session_id) = (create.correlation_id, session.session_id);
-        self.promise(link, Asker { correlation_id, session_id }, created);
+        self.promise(link, Requester { correlation_id, session_id }, created);
         Intake::Done
     }
 
@@ -221,8 +224,8 @@ impl Subscriptions {
     }
 
     /// Answers once the change is saved, or at once if there is none.
-    fn promise(&mut self, link: &mut Link, asker: Asker, made: Result<Change, Reason>) {
-        let Asker { correlation_id, session_id } = asker;
+    fn promise(&mut self, link: &mut Link, requester: Requester, made: Result<Change, Reason>) {
+        let Requester { correlation_id, session_id } = requester;
         let reason = made.as_ref().err().copied().unwrap_or(Reason::None);
         let has_more = Switch::Off;
         let done = SubscriptionDone { correlation_id, session_id, reason, has_more };
@@ -244,27 +247,27 @@ impl Subscriptions {
     ) {
         let owner = owner_of(session);
         let firm_id = if request.firm_id.is_none() { owner } else { request.firm_id };
-        let asker =
-            Asker { correlation_id: request.correlation_id, session_id: session.session_id };
+        let requester =
+            Requester { correlation_id: request.correlation_id, session_id: session.session_id };
         if session.role == Role::Source || (firm_id != owner && !sees_all(session.role)) {
-            return self.promise(link, asker, Err(Reason::NotEntitled));
+            return self.promise(link, requester, Err(Reason::NotEntitled));
         }
         if request.action == SubscriptionAction::List {
             return self.list(link, request, owner, name);
         }
         if request.action == SubscriptionAction::Compact {
-            return self.compact(link, session, asker, name);
+            return self.compact(link, session, requester, name);
         }
         let done = match full_name(firm_id, name) {
             None => Err(Reason::FieldOutOfRange),
             Some(name) => self.act(session, request.action, &name),
         };
-        self.promise(link, asker, done);
+        self.promise(link, requester, done);
     }
 
     /// Begins to compact the spill files; the status page shows the progress.
-    fn compact(&mut self, link: &mut Link, session: &LoggedOn, asker: Asker, name: &[u8]) {
-        let Asker { correlation_id, session_id } = asker;
+    fn compact(&mut self, link: &mut Link, session: &LoggedOn, requester: Requester, name: &[u8]) {
+        let Requester { correlation_id, session_id } = requester;
         let reason = match name {
             _ if !sees_all(session.role) => Reason::NotEntitled,
             [] => {
@@ -319,7 +322,7 @@ impl Subscriptions {
             only.is_none_or(|only| only == firm_id) && at > behind.as_str()
         });
         for listed in found.by_ref().take(LIST_MAX) {
-            let (state, own) = state_of(listed, Asker { correlation_id, session_id });
+            let (state, own) = state_of(listed, Requester { correlation_id, session_id });
             let name = if only.is_some() { own } else { listed.row.name.as_str() };
             put_with_data(&state, name.as_bytes(), &mut link.socket.output);
         }
@@ -345,9 +348,9 @@ impl Subscriptions {
             Some(name) => self.try_attach(link, session, attach, &name, now).err(),
         };
         if let Some(reason) = refused {
-            let asker =
-                Asker { correlation_id: attach.correlation_id, session_id: session.session_id };
-            self.promise(link, asker, Err(reason));
+            let requester =
+                Requester { correlation_id: attach.correlation_id, session_id: session.session_id };
+            self.promise(link, requester, Err(reason));
         }
     }
 
@@ -366,10 +369,11 @@ impl Subscriptions {
         }
         if let Some((reason, taken)) = reason_of_end(&self.broker, name) {
             let ended = SubscriptionEnded { correlation_id, session_id, handle, reason };
-            put_with_taken(&ended, &taken_places(&taken), &mut link.socket.output);
+            put_with_taken(&ended, &taken_marks(&taken), &mut link.socket.output);
             return Ok(());
         }
-        let (mut message_no, mut may_have_lost, mut taken) = (0, Switch::Off, Places::default());
+        let (mut message_no, mut may_have_lost, mut taken) =
+            (0, Switch::Off, OriginMarks::default());
         let mut queue = None;
         if let RowKind::Queue { topic, .. } = row.kind {
             let attached = self.broker.attach(name, now).map_err(|error| reason_of(&error))?;
@@ -390,7 +394,7 @@ impl Subscriptions {
         link.state.held.insert(handle, HandleTarget { name: name.clone(), queue });
         let answer =
             SubscriptionAttached { correlation_id, message_no, session_id, handle, may_have_lost };
-        put_with_taken(&answer, &taken_places(&taken), &mut link.socket.output);
+        put_with_taken(&answer, &taken_marks(&taken), &mut link.socket.output);
         if let Ok(token) = self.broker.token(name) {
             let named = NamedToken { correlation_id, session_id, handle };
             put_with_data(&named, token, &mut link.socket.output);
@@ -399,12 +403,13 @@ impl Subscriptions {
     }
 
     pub(super) fn detach(&mut self, link: &mut Link, detach: &DetachSubscription, now: Nanos) {
-        let asker = Asker { correlation_id: detach.correlation_id, session_id: detach.session_id };
+        let requester =
+            Requester { correlation_id: detach.correlation_id, session_id: detach.session_id };
         let Some(held) = link.state.held.remove(&detach.handle) else {
-            return self.promise(link, asker, Err(Reason::NotAttached));
+            return self.promise(link, requester, Err(Reason::NotAttached));
         };
         self.let_go((link.id, detach.handle), &held, now);
-        self.promise(link, asker, Ok(Change::default()));
+        self.promise(link, requester, Ok(Change::default()));
     }
 
     pub(super) fn keep_token(
@@ -414,19 +419,20 @@ impl Subscriptions {
         bytes: &[u8],
         now: Nanos,
     ) {
-        let asker = Asker { correlation_id: token.correlation_id, session_id: token.session_id };
+        let requester =
+            Requester { correlation_id: token.correlation_id, session_id: token.session_id };
         let kept = match link.state.held.get(&token.handle) {
             None => Err(Reason::NotAttached),
             Some(held) => {
                 self.broker.keep_token(&held.name, bytes, now).map_err(|error| reason_of(&error))
             }
         };
-        self.promise(link, asker, kept);
+        self.promise(link, requester, kept);
     }
 }
 
-fn state_of(listed: &ListedSubscription, asker: Asker) -> (SubscriptionState, &str) {
-    let Asker { correlation_id, session_id } = asker;
+fn state_of(listed: &ListedSubscription, requester: Requester) -> (SubscriptionState, &str) {
+    let Requester { correlation_id, session_id } = requester;
     let (row, lag) = (&listed.row, &listed.lag);
     let (firm_id, own) = parts_of(&row.name).unwrap_or((FirmId::NONE, row.name.as_str()));
     let (kind, topic_key) = match &row.kind {

@@ -2,9 +2,9 @@
 //! everybody may know, in the order of the event log's records, none merged.
 //!
 //! After a start the events are read from the oldest retained one: events that the subscriptions
-//! took are known by their places and not sent again.
+//! took are known by their marks and not sent again.
 
-use weir_broker::{Broker, Place, PublishOutcome, PublishRefusal, Source, Topic, TopicKind};
+use weir_broker::{Broker, OriginMark, PublishOutcome, PublishRefusal, Source, Topic, TopicKind};
 use weir_io::Disk;
 use weir_partition::event_reader::{EventReader, ReadEvent};
 use weir_types::{Epoch, ExecType, Nanos, PartitionId, Position, Side, Switch};
@@ -65,15 +65,15 @@ impl EventProducer {
         self.has_caught_up
     }
 
-    /// The place of the last record that was published or passed.
-    pub(super) fn place(&self) -> Place {
+    /// The mark of the last record that was published or passed.
+    pub(super) fn mark(&self) -> OriginMark {
         let next = self.waiting.unwrap_or(self.events.next_record());
-        self.place_of(next.saturating_sub(1))
+        self.mark_of(next.saturating_sub(1))
     }
 
-    fn place_of(&self, record: u64) -> Place {
+    fn mark_of(&self, record: u64) -> OriginMark {
         let source = Source(u32::from(self.partition_id.0));
-        Place { source, epoch: self.epoch, record: Position(record) }
+        OriginMark { source, epoch: self.epoch, record: Position(record) }
     }
 
     /// Publishes at most `max` records; `told` hears of each topic that got something. Stops where
@@ -130,7 +130,7 @@ impl EventProducer {
                 }
                 self.body.clear();
                 content.put(&mut self.body);
-                match broker.publish(topic, self.place_of(number), &self.body, now) {
+                match broker.publish(topic, self.mark_of(number), &self.body, now) {
                     Ok(PublishOutcome::Taken(_)) => {
                         count += 1;
                         told(topic);

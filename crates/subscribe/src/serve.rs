@@ -10,7 +10,7 @@ use weir_wire::subscription::{MessageFlags, PublishAck, SubscribedMessage, Subsc
 
 use super::agent::Subscriptions;
 use super::link::{HandleAt, HandleTarget, HeldQueue, Link, Links, Peer};
-use super::manage::{level_of, reason_of_end, taken_places};
+use super::manage::{level_of, reason_of_end, taken_marks};
 
 /// Messages that one subscription may get in one cycle.
 const TURN_MAX: usize = 256;
@@ -111,7 +111,7 @@ impl Subscriptions {
             let Some((reason, taken)) = reason_of_end(&self.broker, &name) else { continue };
             let session_id = link.session_id();
             let ended = SubscriptionEnded { correlation_id: 0, session_id, handle, reason };
-            put_with_taken(&ended, &taken_places(&taken), &mut link.socket.output);
+            put_with_taken(&ended, &taken_marks(&taken), &mut link.socket.output);
             links.touch(id);
         }
     }
@@ -150,12 +150,12 @@ fn put_message_of(
 ) {
     let message = SubscribedMessage {
         message_no: delivery.no.0,
-        record: delivery.place.record,
+        record: delivery.mark.record,
         published_time: delivery.at,
         session_id,
         handle,
-        source: delivery.place.source.0,
-        epoch: delivery.place.epoch,
+        source: delivery.mark.source.0,
+        epoch: delivery.mark.epoch,
         flags: if delivery.is_again { MessageFlags::AGAIN } else { MessageFlags::default() },
     };
     put_with_data(&message, delivery.body, output);

@@ -6,6 +6,7 @@
 //!
 //! * [`num`]: prices, quantities, cash, time.
 //! * [`id`]: identifiers and the numberings of logs, records and events.
+//! * [`change_id`]: changes of order state.
 //! * [`order`]: enumerations of orders and executions, with FIX's codes.
 //! * [`market`]: enumerations of market data.
 //! * [`reason`]: the reasons for a refused request or an ended order.
@@ -14,6 +15,7 @@
 //! * [`epochs`]: the epochs of a history, and the part of each that survives its losses.
 //! * [`hex`]: bytes as hexadecimal text.
 
+pub mod change_id;
 mod codes;
 pub mod decimal;
 pub mod durability;
@@ -25,6 +27,7 @@ pub mod num;
 pub mod order;
 pub mod reason;
 
+pub use change_id::ChangeId;
 pub use decimal::{DecimalFault, decimal, mantissa};
 pub use durability::Durability;
 pub use epochs::{Epochs, Survival};

@@ -10,7 +10,7 @@ use weir_wire::dialogue::NodeMessage;
 use weir_wire::frame::{Framing, next_frame};
 use weir_wire::rows::Rows;
 
-use super::ask::BadParameter;
+use super::query::BadParameter;
 use super::scales::Scales;
 use crate::order_json::{gone_json, row_json};
 

@@ -52,12 +52,12 @@ weir_runtime::figures! {
 pub struct HttpServer {
     router: Router,
     connections_max: usize,
-    places: Arc<Places>,
+    slots: Arc<ConnectionSlots>,
     lines: LineLimit,
 }
 
 /// The places of connections.
-struct Places {
+struct ConnectionSlots {
     figures: Arc<HttpFigures>,
     next: AtomicU64,
     held: Mutex<Held>,
@@ -72,17 +72,17 @@ struct Held {
 }
 
 /// A connection's place; left when it is dropped.
-struct Place {
+struct ConnectionSlot {
     number: u64,
     host: IpAddr,
     evicted: Arc<Notify>,
-    places: Arc<Places>,
+    slots: Arc<ConnectionSlots>,
 }
 
 /// The routes, for one connection.
 struct Answering {
     routes: TowerToHyperService<Router>,
-    place: Arc<Place>,
+    slot: Arc<ConnectionSlot>,
 }
 
 impl HttpServer {
@@ -94,8 +94,8 @@ impl HttpServer {
         let share = limit.map_or(u64::MAX, |limit| limit / DESCRIPTORS_SHARE);
         let connections_max = connections_max.min(usize::try_from(share).unwrap_or(usize::MAX));
         let (next, held) = (AtomicU64::new(1), Mutex::default());
-        let places = Arc::new(Places { figures, next, held });
-        HttpServer { router, connections_max, places, lines: LineLimit::default() }
+        let slots = Arc::new(ConnectionSlots { figures, next, held });
+        HttpServer { router, connections_max, slots, lines: LineLimit::default() }
     }
 
     /// Serves until `stop` is over, and then until the last connection has ended.
@@ -111,7 +111,7 @@ impl HttpServer {
             match accepted {
                 Ok((stream, peer)) => self.admit(stream, peer, closing.clone()),
                 Err(error) => {
-                    self.places.figures.accept_failures.fetch_add(1, Ordering::Relaxed);
+                    self.slots.figures.accept_failures.fetch_add(1, Ordering::Relaxed);
                     if let Some(suppressed) = self.lines.permit(monotonic_now()) {
                         tracing::warn!(%error, suppressed, "no HTTP connection was accepted");
                     }
@@ -125,8 +125,8 @@ impl HttpServer {
     }
 
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr, closing: watch::Receiver<()>) {
-        let Some(place) = self.places.enter(peer.ip(), self.connections_max) else {
-            self.places.figures.http_refused.fetch_add(1, Ordering::Relaxed);
+        let Some(slot) = self.slots.enter(peer.ip(), self.connections_max) else {
+            self.slots.figures.http_refused.fetch_add(1, Ordering::Relaxed);
             if let Some(suppressed) = self.lines.permit(monotonic_now()) {
                 let why = "requests have all places";
                 tracing::warn!(%peer, why, suppressed, "HTTP connection turned away");
@@ -137,7 +137,7 @@ impl HttpServer {
         // refuses the option is served anyway.
         drop(stream.set_nodelay(true));
         let routes = TowerToHyperService::new(self.router.clone());
-        let answering = Answering { routes, place: Arc::new(place) };
+        let answering = Answering { routes, slot: Arc::new(slot) };
         tokio::spawn(serve_connection(stream, answering, closing));
     }
 }
@@ -147,7 +147,7 @@ async fn serve_connection(
     answering: Answering,
     mut closing: watch::Receiver<()>,
 ) {
-    let evicted = answering.place.evicted.clone();
+    let evicted = answering.slot.evicted.clone();
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME_MAX);
     let serving = builder.serve_connection(TokioIo::new(stream), answering).with_upgrades();
@@ -166,9 +166,13 @@ async fn serve_connection(
     }
 }
 
-impl Places {
+impl ConnectionSlots {
     /// Takes a place, if need be of a connection without a request; `None` if there is none.
-    fn enter(self: &Arc<Places>, host: IpAddr, connections_max: usize) -> Option<Place> {
+    fn enter(
+        self: &Arc<ConnectionSlots>,
+        host: IpAddr,
+        connections_max: usize,
+    ) -> Option<ConnectionSlot> {
         let mut held = self.held();
         if held.evictions.len() >= connections_max {
             let idle = held.idle.oldest_of_the_largest_crowd()?;
@@ -181,7 +185,7 @@ impl Places {
         held.idle.enter(number, host);
         held.evictions.insert(number, evicted.clone());
         self.show(&held);
-        Some(Place { number, host, evicted, places: self.clone() })
+        Some(ConnectionSlot { number, host, evicted, slots: self.clone() })
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -194,10 +198,10 @@ impl Places {
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Notes that a request is under way, or none.
     fn set_busy(&self, is_busy: bool) {
-        let mut held = self.places.held();
+        let mut held = self.slots.held();
         if is_busy {
             held.idle.leave(self.number);
         } else if held.evictions.contains_key(&self.number) {
@@ -206,12 +210,12 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut held = self.places.held();
+        let mut held = self.slots.held();
         held.idle.leave(self.number);
         held.evictions.remove(&self.number);
-        self.places.show(&held);
+        self.slots.show(&held);
     }
 }
 
@@ -222,11 +226,11 @@ impl hyper::service::Service<Request<Incoming>> for Answering {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let answering = self.routes.call(request);
-        let place = self.place.clone();
+        let slot = self.slot.clone();
         Box::pin(async move {
-            place.set_busy(true);
+            slot.set_busy(true);
             let answer = answering.await;
-            place.set_busy(false);
+            slot.set_busy(false);
             answer
         })
     }
@@ -241,7 +245,7 @@ mod tests {
     use super::*;
 
     /// A server of four connections, whose `/slow` answers when it is told to.
-    struct Stand {
+    struct Rig {
         address: SocketAddr,
         figures: Arc<HttpFigures>,
         slow: Arc<Notify>,
@@ -250,8 +254,8 @@ mod tests {
         serving: tokio::task::JoinHandle<()>,
     }
 
-    impl Stand {
-        async fn start() -> Stand {
+    impl Rig {
+        async fn start() -> Rig {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let slow = Arc::new(Notify::new());
@@ -269,7 +273,7 @@ mod tests {
             let server = HttpServer::new(router, 4, figures.clone());
             let (stop, told) = oneshot::channel();
             let serving = tokio::spawn(server.serve(listener, async { drop(told.await) }));
-            Stand { address, figures, slow, slow_count, stop, serving }
+            Rig { address, figures, slow, slow_count, stop, serving }
         }
 
         async fn connect(&self) -> TcpStream {
@@ -309,57 +313,56 @@ mod tests {
 
     #[tokio::test]
     async fn a_crowd_of_silent_connections_keeps_nobody_out() {
-        let stand = Stand::start().await;
-        let mut first = stand.connect().await;
+        let rig = Rig::start().await;
+        let mut first = rig.connect().await;
         let mut crowd = Vec::new();
         for count in 1..=20 {
-            crowd.push(stand.connect().await);
-            stand.until(|report| report.http_connections + report.http_evicted > count).await;
+            crowd.push(rig.connect().await);
+            rig.until(|report| report.http_connections + report.http_evicted > count).await;
         }
-        let mut good = stand.connect().await;
+        let mut good = rig.connect().await;
         ask(&mut good, "/quick").await;
         assert!(is_answered(&mut good, "quick").await);
         assert!(!is_answered(&mut first, "quick").await, "it made place");
-        let HttpReport { http_connections, http_evicted, http_refused, .. } =
-            stand.figures.report();
+        let HttpReport { http_connections, http_evicted, http_refused, .. } = rig.figures.report();
         assert_eq!((http_connections, http_evicted, http_refused), (4, 18, 0));
     }
 
     #[tokio::test]
     async fn a_connection_whose_request_is_being_answered_keeps_its_place() {
-        let stand = Stand::start().await;
+        let rig = Rig::start().await;
         let mut slow = Vec::new();
         for _ in 0..4 {
-            let mut stream = stand.connect().await;
+            let mut stream = rig.connect().await;
             ask(&mut stream, "/slow").await;
             slow.push(stream);
         }
-        stand.until_slow(4).await;
-        let mut fifth = stand.connect().await;
+        rig.until_slow(4).await;
+        let mut fifth = rig.connect().await;
         assert!(!is_answered(&mut fifth, "quick").await);
-        assert_eq!(stand.figures.report().http_refused, 1);
+        assert_eq!(rig.figures.report().http_refused, 1);
         for stream in &mut slow {
-            stand.slow.notify_one();
+            rig.slow.notify_one();
             assert!(is_answered(stream, "slow").await);
         }
         // Each has had its answer and is idle.
-        let mut next = stand.connect().await;
+        let mut next = rig.connect().await;
         ask(&mut next, "/quick").await;
         assert!(is_answered(&mut next, "quick").await);
     }
 
     #[tokio::test]
     async fn a_server_that_stops_answers_what_is_under_way_and_closes_the_rest() {
-        let stand = Stand::start().await;
-        let (mut idle, mut slow) = (stand.connect().await, stand.connect().await);
+        let rig = Rig::start().await;
+        let (mut idle, mut slow) = (rig.connect().await, rig.connect().await);
         ask(&mut idle, "/quick").await;
         assert!(is_answered(&mut idle, "quick").await);
         ask(&mut slow, "/slow").await;
-        stand.until_slow(1).await;
-        stand.stop.send(()).unwrap();
+        rig.until_slow(1).await;
+        rig.stop.send(()).unwrap();
         assert!(!is_answered(&mut idle, "quick").await);
-        stand.slow.notify_one();
+        rig.slow.notify_one();
         assert!(is_answered(&mut slow, "slow").await);
-        stand.serving.await.unwrap();
+        rig.serving.await.unwrap();
     }
 }

@@ -9,12 +9,12 @@
 //! written: a slow reader queries less often, and costs one page of memory.
 
 mod answer;
-mod ask;
 pub mod http;
 mod hub;
 pub mod market;
 pub mod order_json;
 mod orders;
+mod query;
 mod scales;
 mod stream;
 

@@ -9,8 +9,8 @@ use weir_types::Reason;
 
 use super::add_one;
 use super::answer::{Answer, bad_parameter_json, json_response, refused};
-use super::ask::{OrderQuery, credentials};
 use super::hub::Hub;
+use super::query::{OrderQuery, credentials};
 
 pub async fn fetch(
     State(hub): State<Arc<Hub>>,

@@ -17,8 +17,8 @@ use weir_types::Reason;
 
 use super::add_one;
 use super::answer::{Answer, bad_parameter_json, refusal_json, refused};
-use super::ask::{BadParameter, OrderQuery, credentials};
 use super::hub::{Hub, Reader, SUBSCRIPTIONS_MAX};
+use super::query::{BadParameter, OrderQuery, credentials};
 
 /// The maximum length of a reader's message, in bytes.
 const MESSAGE_LEN_MAX: usize = 16 * 1024;

@@ -27,7 +27,7 @@ pub struct Calendar {
     #[serde(default)]
     holidays: Vec<Date>,
     /// The phases of a day, in order of time.
-    phase: Vec<Step>,
+    phase: Vec<PhaseAt>,
     /// Dates with phases of their own.
     #[serde(default)]
     special: Vec<Special>,
@@ -50,21 +50,21 @@ enum Weekday {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Step {
+struct PhaseAt {
     at: TimeOfDay,
     #[serde(rename = "name")]
-    phase: Named,
+    phase: PhaseName,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-struct Named(Phase);
+struct PhaseName(Phase);
 
-impl TryFrom<String> for Named {
+impl TryFrom<String> for PhaseName {
     type Error = String;
 
-    fn try_from(name: String) -> Result<Named, String> {
-        parse_phase(&name).map(Named)
+    fn try_from(name: String) -> Result<PhaseName, String> {
+        parse_phase(&name).map(PhaseName)
     }
 }
 
@@ -83,7 +83,7 @@ pub(super) fn parse_phase(text: &str) -> Result<Phase, String> {
 #[serde(deny_unknown_fields)]
 struct Special {
     date: Date,
-    phase: Vec<Step>,
+    phase: Vec<PhaseAt>,
 }
 
 /// True for a change that `docs/matching.md` lets an instrument make.
@@ -100,7 +100,7 @@ fn is_legal(from: Phase, to: Phase) -> bool {
 
 /// A day begins closed; each of its phases must be allowed after the one before it, and the last
 /// must be closed, so that the next day begins so too.
-fn check_day(key: &str, steps: &[Step]) -> anyhow::Result<()> {
+fn check_day(key: &str, steps: &[PhaseAt]) -> anyhow::Result<()> {
     let mut phase = Phase::Closed;
     let mut before: Option<TimeOfDay> = None;
     for (index, step) in steps.iter().enumerate() {
@@ -171,7 +171,7 @@ impl Calendar {
         dates.flat_map(of_date).collect()
     }
 
-    fn steps_on(&self, date: Date) -> &[Step] {
+    fn steps_on(&self, date: Date) -> &[PhaseAt] {
         const WEEK: [Weekday; 7] = {
             use Weekday::{Fri, Mon, Sat, Sun, Thu, Tue, Wed};
             [Mon, Tue, Wed, Thu, Fri, Sat, Sun]

@@ -134,7 +134,7 @@ pub fn run(args: FeedArgs) -> anyhow::Result<()> {
     }
 }
 
-struct Looked {
+struct InspectReport {
     kind: FileKind,
     counts: FileCounts,
     analysis: Analysis,
@@ -143,7 +143,7 @@ struct Looked {
     error: Option<(PathBuf, anyhow::Error)>,
 }
 
-fn look(args: &InspectArgs) -> anyhow::Result<Looked> {
+fn look(args: &InspectArgs) -> anyhow::Result<InspectReport> {
     let feed = args.feed.map(|entry| (entry.feed)());
     let (mut audit, mut error) = (AuditOverview::default(), None);
     let (mut kind, mut counts) = (FileKind::Capture, FileCounts::default());
@@ -162,7 +162,7 @@ fn look(args: &InspectArgs) -> anyhow::Result<Looked> {
         Some((file.path.clone(), anyhow::anyhow!("{error}")))
     });
     let audit = (!audit.files.is_empty()).then_some(audit);
-    Ok(Looked { kind, counts, analysis, audit, error: error.or(own) })
+    Ok(InspectReport { kind, counts, analysis, audit, error: error.or(own) })
 }
 
 /// The file, or the files of the audit in the directory.
@@ -191,54 +191,54 @@ fn ended(error: Option<(PathBuf, anyhow::Error)>) -> anyhow::Result<()> {
 }
 
 fn inspect(args: &InspectArgs) -> anyhow::Result<()> {
-    let looked = look(args)?;
+    let report = look(args)?;
     if args.json {
-        println!("{}", object(&looked));
+        println!("{}", object(&report));
     } else {
-        print!("{}", inspect_text(&looked));
+        print!("{}", inspect_text(&report));
     }
-    ended(looked.error)
+    ended(report.error)
 }
 
 fn stats(args: &StatsArgs) -> anyhow::Result<()> {
-    let looked = look(&args.inspect)?;
+    let report = look(&args.inspect)?;
     if let Some(path) = &args.plot {
         let title = args.inspect.file.file_name().unwrap_or_default().to_string_lossy();
-        let svg = plot::svg(&looked.analysis.rates, &title, looked.analysis.unit());
+        let svg = plot::svg(&report.analysis.rates, &title, report.analysis.unit());
         std::fs::write(path, svg).with_context(|| path.display().to_string())?;
     }
     if args.inspect.json {
-        println!("{}", object(&looked));
+        println!("{}", object(&report));
     } else {
-        print!("{}{}", rates_text(&looked.analysis), kinds_text(&looked.analysis));
+        print!("{}{}", rates_text(&report.analysis), kinds_text(&report.analysis));
     }
-    ended(looked.error)
+    ended(report.error)
 }
 
-fn object(looked: &Looked) -> serde_json::Value {
-    let mut object = looked.analysis.json();
-    let kind = match looked.kind {
+fn object(report: &InspectReport) -> serde_json::Value {
+    let mut object = report.analysis.json();
+    let kind = match report.kind {
         FileKind::Capture => "capture",
         FileKind::Records => "records",
         FileKind::Dbn => "dbn",
     };
-    let counts = &looked.counts;
+    let counts = &report.counts;
     object["file"] = json!({
         "kind": kind,
         "frames": counts.frames, "datagrams": counts.datagrams, "other_frames": counts.other,
         "fragments": counts.fragments, "cut": counts.cut, "damaged_frames": counts.damaged,
         "messages": counts.messages,
-        "error": looked.error.as_ref().map(|(_, error)| error.to_string()),
+        "error": report.error.as_ref().map(|(_, error)| error.to_string()),
     });
-    if let Some(audit) = &looked.audit {
+    if let Some(audit) = &report.audit {
         object["audit"] = feed_audit::object(audit);
     }
     object
 }
 
-fn inspect_text(looked: &Looked) -> String {
-    let (analysis, counts) = (&looked.analysis, &looked.counts);
-    let mut text = match looked.kind {
+fn inspect_text(report: &InspectReport) -> String {
+    let (analysis, counts) = (&report.analysis, &report.counts);
+    let mut text = match report.kind {
         FileKind::Capture => format!(
             "{} frames: {} datagrams, {} not UDP, {} fragments, {} cut, {} damaged\n",
             counts.frames,
@@ -251,7 +251,7 @@ fn inspect_text(looked: &Looked) -> String {
         FileKind::Records => format!("{} messages, each behind its length\n", counts.messages),
         FileKind::Dbn => format!("{} records of DBN\n", counts.messages),
     };
-    if let Some(audit) = &looked.audit {
+    if let Some(audit) = &report.audit {
         text += &feed_audit::text(audit);
     }
     if let Some(first) = analysis.first {

@@ -207,7 +207,7 @@ fn export(args: &ExportArgs) -> anyhow::Result<()> {
 }
 
 /// A snapshot on the disk, by the hash of the engine's state that it holds.
-struct Told {
+struct SnapshotHash {
     position: Position,
     event_count: u64,
     state: u64,
@@ -215,7 +215,11 @@ struct Told {
 
 /// The snapshots of a log, oldest first; what of them cannot be read is said, for it is passed over
 /// at a start too.
-fn snapshots(dir: &Path, log_id: u128, partition_id: PartitionId) -> anyhow::Result<Vec<Told>> {
+fn snapshots(
+    dir: &Path,
+    log_id: u128,
+    partition_id: PartitionId,
+) -> anyhow::Result<Vec<SnapshotHash>> {
     if !dir.is_dir() {
         return Ok(Vec::new());
     }
@@ -234,13 +238,13 @@ fn snapshots(dir: &Path, log_id: u128, partition_id: PartitionId) -> anyhow::Res
         };
         let (event_count, state) = state_in(&bytes)
             .with_context(|| format!("the snapshot at position {position} is too short"))?;
-        told.push(Told { position, event_count, state: Engine::state_hash_of(state) });
+        told.push(SnapshotHash { position, event_count, state: Engine::state_hash_of(state) });
     }
     Ok(told)
 }
 
 /// Compares a replay at the snapshot's position with the snapshot's state.
-fn compare(told: &Told, engine: &Engine, events: u64) -> anyhow::Result<()> {
+fn compare(told: &SnapshotHash, engine: &Engine, events: u64) -> anyhow::Result<()> {
     let state = engine.state_hash();
     anyhow::ensure!(
         (told.state, told.event_count) == (state, events),

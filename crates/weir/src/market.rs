@@ -160,7 +160,7 @@ struct WatchArgs {
     pattern: String,
     /// Content: bbo, depth, levels, orders, trades, statistics or status; several by commas.
     #[arg(long, value_delimiter = ',', default_value = "bbo,trades,status")]
-    content: Vec<Wish>,
+    content: Vec<SubscriptionArg>,
     /// Levels of each side, with the content depth.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     depth: u16,
@@ -187,7 +187,7 @@ struct WatchArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Wish {
+pub(super) enum SubscriptionArg {
     Bbo,
     Depth,
     Levels,
@@ -197,22 +197,22 @@ pub(super) enum Wish {
     Status,
 }
 
-impl Wish {
+impl SubscriptionArg {
     fn content(self) -> MarketContent {
         match self {
-            Wish::Bbo => MarketContent::Bbo,
-            Wish::Depth => MarketContent::Depth,
-            Wish::Levels => MarketContent::Levels,
-            Wish::Orders => MarketContent::Orders,
-            Wish::Trades => MarketContent::Trades,
-            Wish::Statistics => MarketContent::Statistics,
-            Wish::Status => MarketContent::Status,
+            SubscriptionArg::Bbo => MarketContent::Bbo,
+            SubscriptionArg::Depth => MarketContent::Depth,
+            SubscriptionArg::Levels => MarketContent::Levels,
+            SubscriptionArg::Orders => MarketContent::Orders,
+            SubscriptionArg::Trades => MarketContent::Trades,
+            SubscriptionArg::Statistics => MarketContent::Statistics,
+            SubscriptionArg::Status => MarketContent::Status,
         }
     }
 
     fn wanted(self, args: &WatchArgs) -> Wanted {
         let mut wanted = Wanted::new(&args.pattern, self.content());
-        if self == Wish::Depth {
+        if self == SubscriptionArg::Depth {
             wanted.depth = args.depth;
         }
         if self.may_wait() && wanted.policy == MarketPolicy::Conflate {
@@ -222,7 +222,7 @@ impl Wish {
     }
 
     fn may_wait(self) -> bool {
-        !matches!(self, Wish::Orders | Wish::Trades | Wish::Status)
+        !matches!(self, SubscriptionArg::Orders | SubscriptionArg::Trades | SubscriptionArg::Status)
     }
 }
 
@@ -259,8 +259,8 @@ fn watch(args: &WatchArgs) -> anyhow::Result<()> {
     let target = args.login.endpoint.target_at(&args.market, "--market")?;
     let key = args.login.market_key(&args.market)?;
     let mut client = MarketClient::new(target, SessionConfig::new(args.login.session_id(), key));
-    for wish in &args.content {
-        client.subscribe(wish.wanted(args));
+    for content in &args.content {
+        client.subscribe(content.wanted(args));
     }
     let mut live = Live { count: args.content.len(), last_reason: Reason::None };
     let begun = Instant::now();

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use weir_types::{InstrumentId, Price, Qty, Reason, Side, decimal};
-use weir_web::market::said::put_market;
+use weir_web::market::messages::put_market;
 use weir_wire::market::{
     MarketFlags, MarketLevel, MarketStatistics, StatisticsFlags, TradeConditions,
 };

@@ -10,7 +10,7 @@ use weir_market::conflate::Pattern;
 use weir_types::InstrumentId;
 use weir_wire::market_dialogue::MarketMessage;
 
-use super::market::{Printer, Wish};
+use super::market::{Printer, SubscriptionArg};
 use super::market_line::Names;
 
 /// Messages taken at once.
@@ -21,24 +21,26 @@ const REST: Duration = Duration::from_millis(1);
 /// The part of the ring's messages that is printed.
 pub(super) struct Shown<'a> {
     pub pattern: Pattern,
-    pub content: &'a [Wish],
+    pub content: &'a [SubscriptionArg],
 }
 
 impl Shown<'_> {
     fn has(&self, message: &MarketMessage<'_>, names: &Names) -> bool {
-        let of = |id: InstrumentId, wishes: &[Wish]| {
+        let of = |id: InstrumentId, args: &[SubscriptionArg]| {
             let symbol = SymbolText::new(names.symbol(id).as_bytes());
-            wishes.iter().any(|wish| self.content.contains(wish))
+            args.iter().any(|arg| self.content.contains(arg))
                 && symbol.is_some_and(|symbol| self.pattern.matches(&symbol))
         };
         match message {
-            MarketMessage::Quote(one) => of(one.instrument_id, &[Wish::Bbo]),
-            MarketMessage::Trade(one) => of(one.instrument_id, &[Wish::Trades]),
-            MarketMessage::Status(one) => of(one.instrument_id, &[Wish::Status]),
-            MarketMessage::Statistics(one) => of(one.instrument_id, &[Wish::Statistics]),
-            MarketMessage::Levels(one, _) => of(one.instrument_id, &[Wish::Depth, Wish::Levels]),
-            MarketMessage::Orders(one, _) => of(one.instrument_id, &[Wish::Orders]),
-            MarketMessage::Order(one) => of(one.instrument_id, &[Wish::Orders]),
+            MarketMessage::Quote(one) => of(one.instrument_id, &[SubscriptionArg::Bbo]),
+            MarketMessage::Trade(one) => of(one.instrument_id, &[SubscriptionArg::Trades]),
+            MarketMessage::Status(one) => of(one.instrument_id, &[SubscriptionArg::Status]),
+            MarketMessage::Statistics(one) => of(one.instrument_id, &[SubscriptionArg::Statistics]),
+            MarketMessage::Levels(one, _) => {
+                of(one.instrument_id, &[SubscriptionArg::Depth, SubscriptionArg::Levels])
+            }
+            MarketMessage::Orders(one, _) => of(one.instrument_id, &[SubscriptionArg::Orders]),
+            MarketMessage::Order(one) => of(one.instrument_id, &[SubscriptionArg::Orders]),
             _ => true,
         }
     }

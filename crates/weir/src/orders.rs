@@ -100,9 +100,9 @@ pub fn run(args: OrdersArgs) -> anyhow::Result<()> {
         rows_max: args.rows_max,
         ..FollowerConfig::new(args.login.session_id())
     };
-    let mut place = Place::open(&args)?;
+    let mut store = TokenStore::open(&args)?;
     let mut client = args.login.client()?;
-    let mut follower = Follower::new(config, place.token.clone());
+    let mut follower = Follower::new(config, store.token.clone());
     if let Some(text) = &args.min_token {
         let min_token = parse_hex(text.trim()).context("--min-token is not hexadecimal")?;
         follower.require(min_token, u32::try_from(args.min_wait.as_micros()).unwrap_or(u32::MAX));
@@ -117,9 +117,9 @@ pub fn run(args: OrdersArgs) -> anyhow::Result<()> {
         if take(&args, &mut client, &mut follower, &mut instruments)? {
             last_page = Instant::now();
         }
-        place.keep(follower.token())?;
+        store.keep(follower.token())?;
         if args.once && follower.is_online() {
-            place.close()?;
+            store.close()?;
             client.log_out(TIMEOUT)?;
             return Ok(());
         }
@@ -130,21 +130,21 @@ pub fn run(args: OrdersArgs) -> anyhow::Result<()> {
 }
 
 /// The token's storage.
-struct Place {
+struct TokenStore {
     token: Vec<u8>,
     file: Option<PathBuf>,
     named: Option<NamedToken>,
 }
 
-impl Place {
-    fn open(args: &OrdersArgs) -> anyhow::Result<Place> {
+impl TokenStore {
+    fn open(args: &OrdersArgs) -> anyhow::Result<TokenStore> {
         let file = args.token_file.clone();
         if let Some(name) = &args.name {
             let (named, token) = NamedToken::attach(&args.login, args.subscriptions, name)?;
-            return Ok(Place { token, file, named: Some(named) });
+            return Ok(TokenStore { token, file, named: Some(named) });
         }
         let token = file.as_deref().map_or(Ok(Vec::new()), read_token)?;
-        Ok(Place { token, file, named: None })
+        Ok(TokenStore { token, file, named: None })
     }
 
     /// All before `token` is printed.

@@ -83,11 +83,11 @@ enum SubscriptionsCommand {
         json: bool,
     },
     /// Give up what it has not taken; it goes on with the next message.
-    Drain(Named),
+    Drain(SubscriptionName),
     /// Give up what it has not taken, and end it.
-    Evict(Named),
+    Evict(SubscriptionName),
     /// Remove it.
-    Delete(Named),
+    Delete(SubscriptionName),
     /// Compact spill files with messages that no subscription needs: for supervisors and operators.
     Compact {
         /// One JSON object.
@@ -97,7 +97,7 @@ enum SubscriptionsCommand {
 }
 
 #[derive(Debug, clap::Args)]
-struct Named {
+struct SubscriptionName {
     /// Its name.
     name: String,
     /// The owning firm; 0 for the session's own.
@@ -144,7 +144,7 @@ pub fn run(args: SubscriptionsArgs) -> anyhow::Result<()> {
     let session = SessionConfig::new(args.login.session_id(), args.login.key()?);
     let address = args.subscriptions.map_or_else(|| address_of(&args.login), Ok)?;
     let mut client = BrokerClient::new(address, session);
-    let act = |client: &mut BrokerClient, action, named: &Named| {
+    let act = |client: &mut BrokerClient, action, named: &SubscriptionName| {
         once_free(|| client.act(action, FirmId(named.firm), &named.name))
     };
     match args.command.unwrap_or(SubscriptionsCommand::List { firm: 0, json: false }) {

@@ -72,7 +72,7 @@ fn parse_key(text: &str) -> Result<SortKey, String> {
 }
 
 /// The figures of one look.
-struct Look {
+struct TopSample {
     at: Instant,
     page: Value,
     readers: Vec<Value>,
@@ -84,26 +84,26 @@ struct Look {
 /// # Errors
 /// When the node cannot be reached or refuses.
 pub fn run(args: &TopArgs) -> anyhow::Result<()> {
-    let mut before: Option<Look> = None;
+    let mut before: Option<TopSample> = None;
     let interval = args.interval;
     let mut client = None;
     loop {
-        let look = look(args, &mut client)?;
+        let sample = sample(args, &mut client)?;
         let text = match args.json {
-            true => format!("{}\n", as_json(&look, before.as_ref())),
-            false => table(&look, before.as_ref()),
+            true => format!("{}\n", as_json(&sample, before.as_ref())),
+            false => table(&sample, before.as_ref()),
         };
         crate::output::refresh(&text, args.once || args.json)?;
         if args.once {
             return Ok(());
         }
-        let next = look.at + interval;
-        before = Some(look);
+        let next = sample.at + interval;
+        before = Some(sample);
         wait(client.as_mut(), next);
     }
 }
 
-fn look(args: &TopArgs, client: &mut Option<BrokerClient>) -> anyhow::Result<Look> {
+fn sample(args: &TopArgs, client: &mut Option<BrokerClient>) -> anyhow::Result<TopSample> {
     let page = args.login.endpoint.status()?.json;
     let mut subscriptions = Vec::new();
     if args.subscriptions.is_some() || page["subscriptions"].is_object() {
@@ -120,7 +120,7 @@ fn look(args: &TopArgs, client: &mut Option<BrokerClient>) -> anyhow::Result<Loo
         }
     }
     let readers = readers(args, &page)?;
-    Ok(Look { at: Instant::now(), page, readers, subscriptions })
+    Ok(TopSample { at: Instant::now(), page, readers, subscriptions })
 }
 
 /// The readers that wait for order state; none at a router, whose readers' queries wait at its
@@ -174,20 +174,25 @@ const RATES: [(&str, &str); 5] = [
 ];
 
 /// The growth per second of a figure since the look before.
-fn rate(now: &Look, before: Option<&Look>, pointer: &str) -> Option<u64> {
+fn rate(now: &TopSample, before: Option<&TopSample>, pointer: &str) -> Option<u64> {
     let before = before?;
-    let figure = |look: &Look| look.page.pointer(pointer).and_then(Value::as_u64);
+    let figure = |sample: &TopSample| sample.page.pointer(pointer).and_then(Value::as_u64);
     by_the_second(figure(now)?.saturating_sub(figure(before)?), now, before)
 }
 
-fn by_the_second(grown: u64, now: &Look, before: &Look) -> Option<u64> {
+fn by_the_second(grown: u64, now: &TopSample, before: &TopSample) -> Option<u64> {
     let nanos = now.at.duration_since(before.at).as_nanos().max(1);
     u64::try_from(u128::from(grown) * 1_000_000_000 / nanos).ok()
 }
 
 /// The growth per second of a figure of a reader's connection since the look before; none for a
 /// reader that was not listed then.
-fn reader_rate(reader: &Value, figure: &str, now: &Look, before: Option<&Look>) -> Option<u64> {
+fn reader_rate(
+    reader: &Value,
+    figure: &str,
+    now: &TopSample,
+    before: Option<&TopSample>,
+) -> Option<u64> {
     let before = before?;
     let is_same = |other: &&Value| {
         other["connection"] == reader["connection"] && other["source"] == reader["source"]
@@ -197,7 +202,7 @@ fn reader_rate(reader: &Value, figure: &str, now: &Look, before: Option<&Look>) 
 }
 
 /// A reader as the node lists it, with what its connection was given by the second.
-fn reader_json(reader: &Value, now: &Look, before: Option<&Look>) -> Value {
+fn reader_json(reader: &Value, now: &TopSample, before: Option<&TopSample>) -> Value {
     let mut reader = reader.clone();
     for (figure, name) in
         [("pages", "pages_per_s"), ("rows", "rows_per_s"), ("merged", "merged_per_s")]
@@ -207,13 +212,13 @@ fn reader_json(reader: &Value, now: &Look, before: Option<&Look>) -> Value {
     reader
 }
 
-fn as_json(look: &Look, before: Option<&Look>) -> Value {
+fn as_json(sample: &TopSample, before: Option<&TopSample>) -> Value {
     let rates: serde_json::Map<String, Value> = RATES
         .iter()
-        .map(|(pointer, name)| ((*name).to_owned(), json!(rate(look, before, pointer))))
+        .map(|(pointer, name)| ((*name).to_owned(), json!(rate(sample, before, pointer))))
         .collect();
-    let figure = |pointer: &str| look.page.pointer(pointer).cloned().unwrap_or(Value::Null);
-    let readers = look.readers.iter().map(|one| reader_json(one, look, before));
+    let figure = |pointer: &str| sample.page.pointer(pointer).cloned().unwrap_or(Value::Null);
+    let readers = sample.readers.iter().map(|one| reader_json(one, sample, before));
     json!({
         "readers_waiting": figure("/delivery/parked"), "orders": figure("/delivery/orders"),
         "refused": figure("/delivery/refused"), "rates": rates,
@@ -223,9 +228,9 @@ fn as_json(look: &Look, before: Option<&Look>) -> Value {
             "evicted": figure("/subscriptions/evicted"),
             "expired": figure("/subscriptions/expired"),
         },
-        "sources": sources(&look.page).map(source_json).collect::<Vec<_>>(),
+        "sources": sources(&sample.page).map(source_json).collect::<Vec<_>>(),
         "readers": readers.collect::<Vec<_>>(),
-        "subscriptions": look.subscriptions.iter().map(one_json).collect::<Vec<_>>(),
+        "subscriptions": sample.subscriptions.iter().map(one_json).collect::<Vec<_>>(),
     })
 }
 
@@ -239,14 +244,14 @@ fn source_json(source: &Value) -> Value {
     Value::Object(fields.collect())
 }
 
-fn table(look: &Look, before: Option<&Look>) -> String {
+fn table(sample: &TopSample, before: Option<&TopSample>) -> String {
     use std::fmt::Write;
     let mut text = String::new();
-    let number = |pointer: &str| match look.page.pointer(pointer).and_then(Value::as_u64) {
+    let number = |pointer: &str| match sample.page.pointer(pointer).and_then(Value::as_u64) {
         Some(figure) => figure.to_string(),
         None => "-".to_owned(),
     };
-    let per_second = |pointer: &str| match rate(look, before, pointer) {
+    let per_second = |pointer: &str| match rate(sample, before, pointer) {
         Some(rate) => format!("{rate}/s"),
         None => "-".to_owned(),
     };
@@ -260,7 +265,7 @@ fn table(look: &Look, before: Option<&Look>) -> String {
         per_second("/delivery/rows"),
         per_second("/delivery/ingested"),
     );
-    for source in sources(&look.page) {
+    for source in sources(&sample.page) {
         let fed = if source["is_open"] == true { "fed" } else { "not fed" };
         let whole = if source["is_whole"] == true { "" } else { ", not whole" };
         let _ = writeln!(
@@ -269,7 +274,7 @@ fn table(look: &Look, before: Option<&Look>) -> String {
             source["source"], source["epoch"], source["rows"], source["followers"]
         );
     }
-    if look.page["subscriptions"].is_object() {
+    if sample.page["subscriptions"].is_object() {
         let _ = writeln!(
             text,
             "subs    {} attached, {} bytes wanted on disk, {} evicted, {} expired; \
@@ -282,15 +287,15 @@ fn table(look: &Look, before: Option<&Look>) -> String {
             per_second("/subscriptions/taken"),
         );
     }
-    text.push_str(&reader_lines(look, before));
-    text.push_str(&subscription_lines(&look.subscriptions));
+    text.push_str(&reader_lines(sample, before));
+    text.push_str(&subscription_lines(&sample.subscriptions));
     text
 }
 
-fn reader_lines(look: &Look, before: Option<&Look>) -> String {
+fn reader_lines(sample: &TopSample, before: Option<&TopSample>) -> String {
     use std::fmt::Write;
     let mut text = String::new();
-    if look.readers.is_empty() {
+    if sample.readers.is_empty() {
         return text;
     }
     let [source, session, firm, account] = ["source", "session", "firm", "account"];
@@ -301,7 +306,7 @@ fn reader_lines(look: &Look, before: Option<&Look>) -> String {
         "\n{source:>6} {session:>10} {firm:>6} {account:>9} {instrument:>10} {rows:>8} {bytes:>9} \
          {age:>9} {pages:>8} {given:>9} {merged:>9} {waits}"
     );
-    for reader in &look.readers {
+    for reader in &sample.readers {
         let any = |name: &str| match reader[name].as_u64() {
             None | Some(0) => "all".to_owned(),
             Some(id) => id.to_string(),
@@ -309,7 +314,7 @@ fn reader_lines(look: &Look, before: Option<&Look>) -> String {
         let more = if reader["lag_is_more"] == true { "+" } else { "" };
         let lag = format!("{}{more}", reader["lag_rows"]);
         let age = span(reader["lag_us"].as_u64().unwrap_or_default().saturating_mul(1_000));
-        let rate = |figure| match reader_rate(reader, figure, look, before) {
+        let rate = |figure| match reader_rate(reader, figure, sample, before) {
             Some(rate) => rate.to_string(),
             None => "-".to_owned(),
         };

@@ -138,7 +138,7 @@ impl Workload {
                     let mut entry = Vec::new();
                     put_frame(&open, &mut entry);
                     self.keep(entry);
-                    let head = weir_delivery::Place::new(opened.head_seq, opened.head_rec);
+                    let head = weir_types::ChangeId::new(opened.head_seq, opened.head_rec);
                     self.core.opened(opened.next_batch_no, head);
                     self.core.store_epoch = self.core.epoch;
                     self.fed = 0;

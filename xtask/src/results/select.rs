@@ -11,7 +11,7 @@ use serde_json::Value;
 /// A parsed path.
 #[derive(Debug, Clone)]
 pub(crate) struct Path {
-    steps: Vec<Step>,
+    steps: Vec<PathStep>,
 }
 
 /// A member's value, or its existence when `value` is missing.
@@ -22,7 +22,7 @@ pub(crate) struct Condition {
 }
 
 #[derive(Debug, Clone)]
-struct Step {
+struct PathStep {
     key: String,
     filter: Option<Filter>,
 }
@@ -58,7 +58,7 @@ impl Path {
 
     /// True when some value at this path satisfies `holds`; filters may match any number here.
     fn any(&self, value: &Value, holds: &dyn Fn(&Value) -> bool) -> bool {
-        fn within(steps: &[Step], value: &Value, holds: &dyn Fn(&Value) -> bool) -> bool {
+        fn within(steps: &[PathStep], value: &Value, holds: &dyn Fn(&Value) -> bool) -> bool {
             let Some((step, rest)) = steps.split_first() else { return holds(value) };
             let Some(member) = value.get(&step.key) else { return false };
             match &step.filter {
@@ -72,7 +72,7 @@ impl Path {
     }
 }
 
-impl Step {
+impl PathStep {
     fn apply<'a>(&self, value: &'a Value) -> Result<Vec<&'a Value>, String> {
         if value.is_null() {
             return Ok(vec![value]);
@@ -168,7 +168,7 @@ impl Cursor<'_> {
         loop {
             let key = self.word(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')?;
             let filter = if self.take('[') { Some(self.filter()?) } else { None };
-            steps.push(Step { key, filter });
+            steps.push(PathStep { key, filter });
             if !self.take('.') {
                 return Ok(Path { steps });
             }

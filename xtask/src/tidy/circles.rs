@@ -36,10 +36,10 @@ struct Modules {
 const PASSES_MAX: usize = 8;
 
 /// Imports between the children of one folder, each with the place of the first.
-type Imports = BTreeMap<(String, String), Place>;
+type Imports = BTreeMap<(String, String), ImportLine>;
 
 /// A line of a source.
-struct Place {
+struct ImportLine {
     path: String,
     line: usize,
 }
@@ -60,7 +60,7 @@ pub(crate) fn check(sources: &[Source]) -> Vec<Finding> {
         let Some((dir, module)) = module_of(source) else { continue };
         let modules = crates.get_mut(dir).expect("it was entered above");
         for (path, line) in imports(source, &module) {
-            modules.enter(&module, path, Place { path: source.path.clone(), line });
+            modules.enter(&module, path, ImportLine { path: source.path.clone(), line });
         }
     }
     crates.values().flat_map(findings).collect()
@@ -79,7 +79,7 @@ fn module_of(source: &Source) -> Option<(&str, Path)> {
 
 impl Modules {
     /// Enters a module's import of a path of its crate.
-    fn enter(&mut self, module: &[String], mut path: Path, place: Place) {
+    fn enter(&mut self, module: &[String], mut path: Path, place: ImportLine) {
         for _ in 0..PASSES_MAX {
             let same = module.iter().zip(&path).take_while(|(a, b)| a == b).count();
             let (Some(from), Some(to)) = (module.get(same), path.get(same)) else { return };

@@ -21,6 +21,7 @@ mod source;
 mod text;
 mod tokens;
 mod tuples;
+mod type_names;
 mod unsafety;
 
 use std::fmt;
@@ -114,6 +115,7 @@ pub fn run(root: &Path, change: Ratchet) -> io::Result<Report> {
     findings.extend(banned::check(&sources));
     findings.extend(border::check(&sources));
     findings.extend(circles::check(&sources));
+    findings.extend(type_names::check(&sources));
     let tests = named_tests::test_names(&sources);
     findings.extend(plants::check(&tree));
     findings.extend(unsafety::check(&tree, &sources, &tests));
@@ -133,7 +135,7 @@ pub fn run(root: &Path, change: Ratchet) -> io::Result<Report> {
 pub fn prose(root: &Path) -> io::Result<Vec<Finding>> {
     let tree = Tree::read(root)?;
     let (sources, _) = parse(&tree);
-    Ok(prose::places(&tree, &sources).into_iter().map(|place| place.finding).collect())
+    Ok(prose::offenders(&tree, &sources).into_iter().map(|offender| offender.finding).collect())
 }
 
 /// The planted bugs of all crates.

@@ -40,7 +40,7 @@ const PAGE_DIRS: &[&str] = &["docs/", "bench/"];
 
 /// One offender: the ratchet's entry that counts it, and its place.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Offender {
     key: String,
     pub(crate) finding: Finding,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Place {
 /// The number of offenders of each crate and page; each points at the first of them.
 pub(crate) fn excesses(tree: &Tree, sources: &[Source]) -> Excesses {
     let mut found = Excesses::new();
-    for Place { key, finding } in places(tree, sources) {
+    for Offender { key, finding } in offenders(tree, sources) {
         let Finding { path, line, message } = finding;
         let message = format!("{message} (`xtask prose` lists all)");
         let first = Excess { size: 0, path, line, message };
@@ -58,33 +58,37 @@ pub(crate) fn excesses(tree: &Tree, sources: &[Source]) -> Excesses {
 }
 
 /// All offenders, by path and line within each kind.
-pub(crate) fn places(tree: &Tree, sources: &[Source]) -> Vec<Place> {
-    let mut places = Vec::new();
+pub(crate) fn offenders(tree: &Tree, sources: &[Source]) -> Vec<Offender> {
+    let mut offenders = Vec::new();
     for source in sources {
         let key = format!("opener {}", tree.crate_of(&source.path));
         for (line, opener) in openers(source) {
             let message =
                 format!("doc comment opens with `{opener}`: open it with a noun or a verb");
             let finding = Finding::new(&source.path, line, message);
-            places.push(Place { key: key.clone(), finding });
+            offenders.push(Offender { key: key.clone(), finding });
         }
         let key = format!("relative {}", tree.crate_of(&source.path));
         let openings = source
             .lines
             .iter()
             .map(|line| line.trim_start().strip_prefix("//!").unwrap_or_default());
-        places.extend(relatives(&key, &source.path, openings));
+        offenders.extend(relatives(&key, &source.path, openings));
     }
     for page in tree.with_extension("md").filter(|page| is_ours(&page.path)) {
-        places.extend(wide(page));
-        places.extend(relatives(&format!("relative {}", page.path), &page.path, page.text.lines()));
+        offenders.extend(wide(page));
+        offenders.extend(relatives(
+            &format!("relative {}", page.path),
+            &page.path,
+            page.text.lines(),
+        ));
     }
-    places
+    offenders
 }
 
 /// The lines with one of [`FREE_RELATIVES`] outside of code and quotations.
-fn relatives<'a>(key: &str, path: &str, lines: impl Iterator<Item = &'a str>) -> Vec<Place> {
-    let mut places = Vec::new();
+fn relatives<'a>(key: &str, path: &str, lines: impl Iterator<Item = &'a str>) -> Vec<Offender> {
+    let mut offenders = Vec::new();
     let mut is_fenced = false;
     let mut open = None;
     for (index, line) in lines.enumerate() {
@@ -101,10 +105,10 @@ fn relatives<'a>(key: &str, path: &str, lines: impl Iterator<Item = &'a str>) ->
         if let Some(word) = words.find(is_one) {
             let message = format!("free relative `{word}`: name the noun");
             let finding = Finding::new(path, index + 1, message);
-            places.push(Place { key: key.to_string(), finding });
+            offenders.push(Offender { key: key.to_string(), finding });
         }
     }
-    places
+    offenders
 }
 
 /// The text without code and quotations. `open` is the mark of the one that the line before left
@@ -152,11 +156,11 @@ fn opener(text: &str) -> Option<&'static str> {
 }
 
 /// Lines of text and cells of tables that are too wide.
-fn wide(page: &TextFile) -> Vec<Place> {
-    let mut places = Vec::new();
+fn wide(page: &TextFile) -> Vec<Offender> {
+    let mut offenders = Vec::new();
     let mut add = |kind: &str, line: usize, message: String| {
         let key = format!("{kind} {}", page.path);
-        places.push(Place { key, finding: Finding::new(&page.path, line, message) });
+        offenders.push(Offender { key, finding: Finding::new(&page.path, line, message) });
     };
     let mut is_fenced = false;
     let mut is_indented = false;
@@ -183,7 +187,7 @@ fn wide(page: &TextFile) -> Vec<Place> {
             add("text", index + 1, message);
         }
     }
-    places
+    offenders
 }
 
 /// The cells of a row; `\|` separates none.

@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use weir_cold::{
-    Archive, Change, ColdConfig, ColdPage, EntryKind, Filter, Keys, Pace, PageLimits, Place,
-    WorkOutcome,
+    Archive, Change, ColdConfig, ColdPage, EntryKind, Filter, Keys, Pace, PageLimits, WorkOutcome,
 };
 use weir_delivery::{OrderStore, Selection, StoreConfig};
 use weir_io::{Clock, SystemClock, ThreadDisk};
@@ -172,7 +171,7 @@ const LIMITS: PageLimits =
     PageLimits { rows_max: 1_000, bytes_max: 1 << 20, scan_max: 65_536, blocks_max: 4 };
 
 /// Reads all rows that pass a filter; returns the rows, and the changes passed per second.
-fn read_through(archive: &mut Archive<ThreadDisk>, after: Place, filter: &Filter) -> (u64, f64) {
+fn read_through(archive: &mut Archive<ThreadDisk>, after: ChangeId, filter: &Filter) -> (u64, f64) {
     let (mut after, mut rows) = (after, 0u64);
     let from = after;
     let mut out = Vec::new();
@@ -235,7 +234,7 @@ impl Hot {
                 let rec = 1 + self.chance.below(200_000);
                 self.change(rec);
             }
-            let after = weir_delivery::Place::new(Seq(self.seq - 50), Rec(0));
+            let after = weir_types::ChangeId::new(Seq(self.seq - 50), Rec(0));
             let all = weir_delivery::Filter::ALL;
             let page = self.store.select(after, &all, &limits, &mut self.selection);
             assert!(page.row_count > 0, "fifty changes leave rows");
@@ -248,7 +247,7 @@ impl Hot {
 
 /// An archive on a thread of the lowest priority, which answers one page after the other.
 struct PacedArchive {
-    places: SyncSender<Place>,
+    change_ids: SyncSender<ChangeId>,
     pages: Receiver<ColdPage>,
     thread: JoinHandle<()>,
 }
@@ -256,22 +255,22 @@ struct PacedArchive {
 impl PacedArchive {
     /// Starts the thread; it passes `rows_per_second` changes on average.
     fn start(archive: Archive<ThreadDisk>, rows_per_second: u64) -> PacedArchive {
-        let (places, asked) = sync_channel(1);
+        let (change_ids, asked) = sync_channel(1);
         let (answers, pages) = sync_channel(1);
         let pace = Pace::new(rows_per_second, Nanos(10_000_000));
         let thread = std::thread::spawn(move || answer(archive, pace, &asked, &answers));
-        PacedArchive { places, pages, thread }
+        PacedArchive { change_ids, pages, thread }
     }
 
     /// Returns the page after a place.
-    fn page(&self, after: Place) -> ColdPage {
-        self.places.send(after).expect("the thread runs");
+    fn page(&self, after: ChangeId) -> ColdPage {
+        self.change_ids.send(after).expect("the thread runs");
         self.pages.recv().expect("the files are sound")
     }
 
     /// Ends the thread.
     fn stop(self) {
-        drop(self.places);
+        drop(self.change_ids);
         self.thread.join().expect("the archive works");
     }
 }
@@ -280,7 +279,7 @@ impl PacedArchive {
 fn answer(
     mut archive: Archive<ThreadDisk>,
     mut pace: Pace,
-    asked: &Receiver<Place>,
+    asked: &Receiver<ChangeId>,
     answers: &SyncSender<ColdPage>,
 ) {
     // If the system refuses the lower priority, the thread still reads at its pace.
@@ -304,7 +303,7 @@ fn answer(
 fn beside(
     hot: &mut Hot,
     cold: &mut PacedArchive,
-    from: Place,
+    from: ChangeId,
     seconds: f64,
 ) -> (Histogram<u64>, f64) {
     std::thread::scope(|scope| {
@@ -346,7 +345,7 @@ pub fn run(options: &ArchiveArgs) -> anyhow::Result<()> {
     println!("written and merged: {written:.0} rows/s; {figures:?}");
     let (start, end) = (archive.floor(), archive.end());
     let minute = 60_000_000_000 / CHANGE_NS;
-    let minute_ago = Place::new(Seq(end.seq.0.saturating_sub(minute)), Rec(0));
+    let minute_ago = ChangeId::new(Seq(end.seq.0.saturating_sub(minute)), Rec(0));
     let mut rates = Vec::new();
     for (name, from, firm) in [
         ("start of day, all", start, 0),

@@ -1,6 +1,6 @@
 //! `weir-bench delivery-cold`: the effect of readers of the archive on readers of the store.
 //!
-//! The desk, the feeder and the archive's agent are the node's own, with the same shares of the
+//! The desk, the sender and the archive's agent are the node's own, with the same shares of the
 //! processor for their two threads; sockets are left out. The store takes ten changes every 200 µs
 //! and serves a reader at its head, which sends queries at fixed times (open loop: latencies count
 //! from the due time of each query). Pairs of runs, in alternating order, measure this reader alone
@@ -9,7 +9,7 @@
 
 pub mod archive;
 mod flow;
-mod stand;
+mod rig;
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use weir_node::node::DELIVERY_SHARE;
 use weir_types::PartitionId;
 
-use self::stand::Stand;
+use self::rig::Rig;
 use crate::roundtrip::{WorkDir, median_with_interval};
 
 pub(super) const SOURCE: PartitionId = PartitionId(1);
@@ -74,23 +74,23 @@ struct Served {
 /// A directory that cannot be created, or a disk failure.
 pub fn run(args: ColdArgs) -> anyhow::Result<()> {
     let dir = WorkDir::create(None)?;
-    let (mut stand, wake) = Stand::new(&args, dir.path())?;
-    stand.fill(1_000);
-    let mut head = follow(&mut stand, Vec::new(), 0);
+    let (mut rig, wake) = Rig::new(&args, dir.path())?;
+    rig.fill(1_000);
+    let mut head = follow(&mut rig, Vec::new(), 0);
     let (morning, mut noon) = (head.clone(), head.clone());
-    let of_large = follow(&mut stand, Vec::new(), flow::FIRM_LARGE);
-    let of_small = follow(&mut stand, Vec::new(), flow::FIRM_SMALL);
+    let of_large = follow(&mut rig, Vec::new(), flow::FIRM_LARGE);
+    let of_small = follow(&mut rig, Vec::new(), flow::FIRM_SMALL);
     let begun = Instant::now();
-    while stand.seq() < args.rows {
+    while rig.seq() < args.rows {
         // The reader at the head stays there: it never falls behind the store's retention.
-        stand.fill(u64::from(args.kept / 4).max(1));
-        head = follow(&mut stand, head, 0);
-        if stand.seq() <= args.rows / 2 {
+        rig.fill(u64::from(args.kept / 4).max(1));
+        head = follow(&mut rig, head, 0);
+        if rig.seq() <= args.rows / 2 {
             noon.clone_from(&head);
         }
     }
     println!("{:.0} changes a second fed", args.rows as f64 / begun.elapsed().as_secs_f64());
-    let mut thread = stand.start(wake)?;
+    let mut thread = rig.start(wake)?;
     // This thread has the share of the store's thread from here on.
     weir_probe::thread::ask_for(DELIVERY_SHARE)?;
     let all = Cold { from: morning, firm: 0 };
@@ -103,14 +103,14 @@ pub fn run(args: ColdArgs) -> anyhow::Result<()> {
         ("10 %", &large),
         ("0.5 %", &small),
     ] {
-        let served = serve(&mut stand, &args, Some(cold), &mut head);
+        let served = serve(&mut rig, &args, Some(cold), &mut head);
         println!("{name}: {:.0} rows/s", served.rows_per_second);
         alone_by_token.insert(name.to_owned(), json!(served.rows_per_second.round()));
     }
-    let pairs = pairs(&mut stand, &args, &all, &mut head);
+    let pairs = pairs(&mut rig, &args, &all, &mut head);
     thread.ask_to_stop();
     thread.join();
-    let report = stand.figures.report(SOURCE);
+    let report = rig.figures.report(SOURCE);
     let result = json!({
         "name": "delivery-cold", "rows": args.rows, "attributes": args.attributes,
         "bytes_a_row": report.archive.file_bytes as f64 / report.archive.entries.max(1) as f64,
@@ -122,12 +122,12 @@ pub fn run(args: ColdArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn pairs(stand: &mut Stand, args: &ColdArgs, cold: &Cold, head: &mut Vec<u8>) -> Value {
+fn pairs(rig: &mut Rig, args: &ColdArgs, cold: &Cold, head: &mut Vec<u8>) -> Value {
     let (mut ratios, mut medians, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     for pair in 0..args.pairs {
-        let first = (pair % 2 == 0).then(|| serve(stand, args, None, head));
-        let beside = serve(stand, args, Some(cold), head);
-        let alone = first.unwrap_or_else(|| serve(stand, args, None, head));
+        let first = (pair % 2 == 0).then(|| serve(rig, args, None, head));
+        let beside = serve(rig, args, Some(cold), head);
+        let alone = first.unwrap_or_else(|| serve(rig, args, None, head));
         let at = |served: &Served, quantile| served.latencies.value_at_quantile(quantile) as f64;
         println!(
             "pair {pair}: p50 {} and {} ns, p99 {} and {} ns alone and beside; {:.0} rows/s",
@@ -149,10 +149,10 @@ fn pairs(stand: &mut Stand, args: &ColdArgs, cold: &Cold, head: &mut Vec<u8>) ->
 }
 
 /// Reads from a token until the reader is online; returns the last token.
-fn follow(stand: &mut Stand, mut token: Vec<u8>, firm: u32) -> Vec<u8> {
+fn follow(rig: &mut Rig, mut token: Vec<u8>, firm: u32) -> Vec<u8> {
     loop {
-        stand.ask(HOT, &token, 0, firm);
-        let got = std::iter::repeat_with(|| stand.cycle()).flatten().next();
+        rig.ask(HOT, &token, 0, firm);
+        let got = std::iter::repeat_with(|| rig.cycle()).flatten().next();
         let got = got.expect("the desk answers");
         token = got.token;
         if got.is_online {
@@ -162,43 +162,43 @@ fn follow(stand: &mut Stand, mut token: Vec<u8>, firm: u32) -> Vec<u8> {
 }
 
 /// Serves the reader at the head for one run, with or without archive readers.
-fn serve(stand: &mut Stand, args: &ColdArgs, cold: Option<&Cold>, head: &mut Vec<u8>) -> Served {
+fn serve(rig: &mut Rig, args: &ColdArgs, cold: Option<&Cold>, head: &mut Vec<u8>) -> Served {
     let mut latencies = Histogram::new(3).expect("three digits");
-    let before = stand.figures.counters.rows.load(Ordering::Relaxed);
+    let before = rig.figures.counters.rows.load(Ordering::Relaxed);
     for reader in cold.iter().flat_map(|_| 0..args.readers) {
         let cold = cold.expect("there are readers");
-        stand.ask(HOT + 1 + reader, &cold.from, 0, cold.firm);
+        rig.ask(HOT + 1 + reader, &cold.from, 0, cold.firm);
     }
     let (start, count) = (Instant::now(), (args.seconds / TICK.as_secs_f64()) as u32);
     for tick in 0..count {
         let due = TICK * tick;
         while let Some(rest) = due.checked_sub(start.elapsed()) {
             // Like the agent, which is woken when pages arrive.
-            let came = take(stand, cold, &mut None);
+            let came = take(rig, cold, &mut None);
             if !came && rest > Duration::from_micros(80) {
                 std::thread::sleep(Duration::from_micros(20));
             }
         }
-        (0..CHANGES).for_each(|_| stand.change());
-        stand.ask(HOT, head, 50, 0);
+        (0..CHANGES).for_each(|_| rig.change());
+        rig.ask(HOT, head, 50, 0);
         let mut next = None;
         while next.is_none() {
-            take(stand, cold, &mut next);
+            take(rig, cold, &mut next);
         }
         *head = next.expect("it came");
         let late = u64::try_from((start.elapsed() - due).as_nanos()).expect("seconds");
         latencies.record(late).expect("it grows");
     }
-    let rows = stand.figures.counters.rows.load(Ordering::Relaxed) - before;
+    let rows = rig.figures.counters.rows.load(Ordering::Relaxed) - before;
     let rows_per_second = rows as f64 / start.elapsed().as_secs_f64();
-    (0..args.readers).for_each(|reader| stand.desk.drop_connection(HOT + 1 + reader));
+    (0..args.readers).for_each(|reader| rig.desk.drop_connection(HOT + 1 + reader));
     Served { latencies, rows_per_second }
 }
 
 /// Takes the pages that arrived: stores the next token of the reader at the head, and repeats the
 /// query of archive readers. Returns true if any arrived.
-fn take(stand: &mut Stand, cold: Option<&Cold>, head: &mut Option<Vec<u8>>) -> bool {
-    let came = stand.cycle();
+fn take(rig: &mut Rig, cold: Option<&Cold>, head: &mut Option<Vec<u8>>) -> bool {
+    let came = rig.cycle();
     let some = !came.is_empty();
     for got in came {
         if got.connection == HOT {
@@ -209,7 +209,7 @@ fn take(stand: &mut Stand, cold: Option<&Cold>, head: &mut Option<Vec<u8>>) -> b
         // An archive reader that has reached the store starts its day again.
         let again = got.is_online || got.row_count == 0;
         let token = if again { &cold.from } else { &got.token };
-        stand.ask(got.connection, token, 0, cold.firm);
+        rig.ask(got.connection, token, 0, cold.firm);
     }
     some
 }

@@ -69,11 +69,11 @@ fn key_of(id: SessionId) -> ApiKey {
 pub fn run(args: RouterArgs) -> anyhow::Result<()> {
     anyhow::ensure!(args.rounds > 0 && args.changes > 0, "nothing to measure");
     let work_dir = WorkDir::create(None)?;
-    let mut stand = Stand::new(&work_dir, args.orders)?;
+    let mut rig = Rig::new(&work_dir, args.orders)?;
     let mut lines = Vec::new();
     for (index, count) in (0u32..).zip(COUNTS) {
-        let router = stand.router(&work_dir, index, count)?;
-        let line = compare(&mut stand, router.address(), count, &args)?;
+        let router = rig.router(&work_dir, index, count)?;
+        let line = compare(&mut rig, router.address(), count, &args)?;
         eprintln!("{line}");
         lines.push(line);
     }
@@ -109,22 +109,22 @@ struct Figures {
 
 /// Measures one number of sources: rounds of the node's reader and the router's, alternating.
 fn compare(
-    stand: &mut Stand,
+    rig: &mut Rig,
     router: SocketAddr,
     count: u16,
     args: &RouterArgs,
 ) -> anyhow::Result<Value> {
     let all = Service { address: router, source_id: PartitionId::NONE, source_count: count };
-    let (address, source_id) = (stand.node.address(), PartitionId(FIRST_SOURCE));
+    let (address, source_id) = (rig.node.address(), PartitionId(FIRST_SOURCE));
     let one = Service { address, source_id, source_count: 1 };
     let mut rounds: Vec<(Figures, Figures)> = Vec::new();
     for round in 0..args.rounds {
         rounds.push(if round % 2 == 0 {
-            let direct = stand.measure(one, args)?;
-            (direct, stand.measure(all, args)?)
+            let direct = rig.measure(one, args)?;
+            (direct, rig.measure(all, args)?)
         } else {
-            let routed = stand.measure(all, args)?;
-            (stand.measure(one, args)?, routed)
+            let routed = rig.measure(all, args)?;
+            (rig.measure(one, args)?, routed)
         });
     }
     let of = |figure: &dyn Fn(&(Figures, Figures)) -> f64| {
@@ -144,14 +144,14 @@ fn compare(
 }
 
 /// The node, and the cores that feed it.
-struct Stand {
+struct Rig {
     node: Child,
     cores: Vec<Core>,
     clock: Clock,
 }
 
-impl Stand {
-    fn new(work_dir: &WorkDir, orders: u32) -> anyhow::Result<Stand> {
+impl Rig {
+    fn new(work_dir: &WorkDir, orders: u32) -> anyhow::Result<Rig> {
         std::fs::write(work_dir.path().join("token.key"), [7; 32])?;
         // Ports are assigned in rotation, so this one stays free until the node binds it.
         let ingest = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -175,7 +175,7 @@ impl Stand {
             core.enter(orders)?;
             cores.push(core);
         }
-        Ok(Stand { node, cores, clock: Clock::default() })
+        Ok(Rig { node, cores, clock: Clock::default() })
     }
 
     /// Starts a router over the first `count` sources.

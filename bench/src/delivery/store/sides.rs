@@ -8,9 +8,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use weir_delivery::page::{PageHead, put_page};
 use weir_delivery::{
-    Filter, Kinds, OrderStore, PageLimits, Place, ROW_LEN, RawRow, Selection, StoreConfig, row_len,
+    Filter, Kinds, OrderStore, PageLimits, ROW_LEN, RawRow, Selection, StoreConfig, row_len,
 };
-use weir_types::{Epoch, FirmId, Nanos, Rec, Seq, SessionId};
+use weir_types::{ChangeId, Epoch, FirmId, Nanos, Rec, Seq, SessionId};
 
 use super::super::support::SOURCE;
 use super::work::{FIRMS, Pattern, Random, RowMaker, keys_of};
@@ -90,7 +90,7 @@ impl Ours {
         }
     }
 
-    fn read(&mut self, after: Place, filter: &Filter) -> u64 {
+    fn read(&mut self, after: ChangeId, filter: &Filter) -> u64 {
         let limits = PageLimits { rows_max: PAGE_ROWS, bytes_max: u32::MAX, scan_max: 4_096 };
         let page = self.store.select(after, filter, &limits, &mut self.selection);
         let head = PageHead {
@@ -146,7 +146,7 @@ impl Side for Ours {
         let mut random = Random(seed);
         spent(|| {
             let pages = (0..count).map(|_| {
-                let after = Place::new(Seq(self.seq - random.below(self.orders)), Rec(0));
+                let after = ChangeId::new(Seq(self.seq - random.below(self.orders)), Rec(0));
                 let firm_id = FirmId(random.below(FIRMS) as u32 + 1);
                 let filter = if of_firm { Filter { firm_id, ..Filter::ALL } } else { Filter::ALL };
                 self.read(after, &filter)

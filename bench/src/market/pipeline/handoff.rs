@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use weir_marketgate::gateway::flush_slot::FlushSlot;
 use weir_marketgate::gateway::ring::{RingReader, RingWriter, Slots, ring};
-use weir_marketgate::gateway::told::FlushSlot;
 
 /// The number of slots of each hand-off.
 const SLOTS: usize = 256;

@@ -3,9 +3,9 @@
 use rtrb::RingBuffer;
 use weir_market::BooksConfig;
 use weir_market::conflate::ConflatorConfig;
+use weir_marketgate::gateway::flush_slot::FlushSlot;
 use weir_marketgate::gateway::ring::{RingWriter, ring};
 use weir_marketgate::gateway::stages::UpdateProbe;
-use weir_marketgate::gateway::told::FlushSlot;
 use weir_marketgate::gateway::update::{UpdateParts, UpdateStage, WhenFull};
 use weir_marketgate::receiver::{ChannelKey, Origin};
 use weir_types::{InstrumentId, Nanos};

@@ -9,12 +9,14 @@ use weir_market::BooksConfig;
 use weir_market::conflate::{
     ConflatorConfig, Content, Fanout, Pattern, Policy, Poll, PollOutcome, Subscription, Urgency,
 };
+use weir_marketgate::gateway::flush_slot::FlushContent;
 use weir_marketgate::gateway::mirror::Mirror;
 use weir_marketgate::gateway::receive::Received;
 use weir_marketgate::gateway::ring::{RingReader, RingWriter, Slots as _, ring};
 use weir_marketgate::gateway::stages::{FlushProbe, Sampler, UpdateProbe};
-use weir_marketgate::gateway::told::FlushContent;
-use weir_marketgate::gateway::update::{BATCH_MAX, UpdateParts, UpdateStage, WhenFull, Wishes};
+use weir_marketgate::gateway::update::{
+    BATCH_MAX, InterestReceiver, UpdateParts, UpdateStage, WhenFull,
+};
 use weir_marketgate::gateway::writing::{Address, Drafts, put_message};
 use weir_marketgate::receiver::{ChannelKey, Origin, Output as _};
 use weir_types::{InstrumentId, Nanos, SessionId};
@@ -201,7 +203,7 @@ fn fanout_of(cell: &Cell, mut wishes: rtrb::Producer<weir_market::conflate::Inte
     fanout
 }
 
-fn stage_of(cell: &Cell, door: Writer, wishes: Wishes) -> UpdateStage<Writer> {
+fn stage_of(cell: &Cell, door: Writer, wishes: InterestReceiver) -> UpdateStage<Writer> {
     let interval = Nanos(cell.interval_us * 1_000);
     let interval = if cell.is_conflated { interval } else { Nanos(0) };
     UpdateStage::new(UpdateParts {
@@ -228,7 +230,7 @@ fn throttled(stage: &UpdateStage<Writer>) -> f64 {
     counts.waiting as f64 / wanted.max(1) as f64
 }
 
-fn update_fused(shared: &Shared, door: Writer, wishes: Wishes) -> (Looks, f64) {
+fn update_fused(shared: &Shared, door: Writer, wishes: InterestReceiver) -> (Looks, f64) {
     let mut stage = stage_of(&shared.cell, door, wishes);
     let mut looks = Looks::new(shared.cell.seconds);
     for id in 1..=INSTRUMENTS {
@@ -291,7 +293,7 @@ fn receive_staged(shared: &Shared, mut ring: RingWriter<Received>) -> Looks {
 fn update_staged(
     shared: &Shared,
     door: Writer,
-    wishes: Wishes,
+    wishes: InterestReceiver,
     mut ring: RingReader<Received>,
 ) -> f64 {
     let mut stage = stage_of(&shared.cell, door, wishes);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use weir_broker::{
     Attachment, Broker, BrokerError, Config, Durability, MessageNo, Name, Notice, OpenReport,
-    Place, PublishOutcome, PublishRefusal, Source, SubscriptionError, Topic, TopicKind,
+    OriginMark, PublishOutcome, PublishRefusal, Source, SubscriptionError, Topic, TopicKind,
 };
 use weir_io::{Rng, SeededRng, SimDisk};
 use weir_types::{Epoch, Nanos, Position};
@@ -36,14 +36,14 @@ pub(crate) fn name(number: u64) -> Name {
     Name::new(&format!("desk-{number}")).unwrap()
 }
 
-pub(crate) fn place(source: u32, record: u64) -> Place {
-    Place { source: Source(source), epoch: Epoch(1), record: Position(record) }
+pub(crate) fn mark(source: u32, record: u64) -> OriginMark {
+    OriginMark { source: Source(source), epoch: Epoch(1), record: Position(record) }
 }
 
-/// Returns the body of the message at a place: a function of the place, so that an invented message
+/// Returns the body of the message at a mark: a function of the mark, so that an invented message
 /// shows.
-pub(crate) fn body(topic: Topic, place: Place) -> Vec<u8> {
-    let seed = place.record.0 << 20 | u64::from(place.source.0) << 10 | u64::from(topic.key);
+pub(crate) fn body(topic: Topic, mark: OriginMark) -> Vec<u8> {
+    let seed = mark.record.0 << 20 | u64::from(mark.source.0) << 10 | u64::from(topic.key);
     let mut rng = SeededRng::new(seed, "body");
     let mut bytes = vec![0; rng.below(180) as usize];
     rng.fill(&mut bytes);
@@ -82,7 +82,7 @@ pub(crate) struct Workload {
     rng: SeededRng,
     pub(crate) now: u64,
     records: u64,
-    pub(crate) messages: BTreeMap<MessageNo, (Topic, Place)>,
+    pub(crate) messages: BTreeMap<MessageNo, (Topic, OriginMark)>,
     attached: BTreeMap<Name, Attachment>,
     making: Vec<(Name, Topic, MessageNo, weir_broker::Change)>,
     names_made: u64,
@@ -145,14 +145,14 @@ impl Workload {
     fn publish(&mut self) {
         self.records += 1;
         let topic = topic(1 + self.rng.below(2) as u32);
-        let place = place(1 + self.rng.below(2) as u32, self.records);
+        let mark = mark(1 + self.rng.below(2) as u32, self.records);
         // The message is recorded before the next call of `do_work`, which may write it.
-        match self.broker.publish(topic, place, &body(topic, place), Nanos(self.now)) {
+        match self.broker.publish(topic, mark, &body(topic, mark), Nanos(self.now)) {
             Ok(PublishOutcome::Taken(no)) => {
-                self.messages.insert(no, (topic, place));
+                self.messages.insert(no, (topic, mark));
             }
             Ok(PublishOutcome::Unwanted) => {}
-            Ok(PublishOutcome::Repeated(_)) => panic!("{place:?} was never published"),
+            Ok(PublishOutcome::Repeated(_)) => panic!("{mark:?} was never published"),
             // A small memory and a slow disk: the producer repeats the message later.
             Err(PublishRefusal::MemoryFull | PublishRefusal::DiskFull) => {}
             Err(refused) => panic!("{refused}"),
@@ -193,8 +193,8 @@ impl Workload {
             let mut got = Vec::new();
             let messages = &self.messages;
             let check = |delivery: weir_broker::Delivery<'_>| {
-                let (topic, place) = messages[&delivery.no];
-                assert_eq!((place, &body(topic, place)[..]), (delivery.place, delivery.body));
+                let (topic, mark) = messages[&delivery.no];
+                assert_eq!((mark, &body(topic, mark)[..]), (delivery.mark, delivery.body));
                 got.push(delivery.no);
             };
             let taken = self.broker.take_messages(hold, max, check);
@@ -249,7 +249,7 @@ pub(crate) fn check_found(
     config: &Config,
     promise: &Promise,
     next: &Promise,
-    messages: &BTreeMap<MessageNo, (Topic, Place)>,
+    messages: &BTreeMap<MessageNo, (Topic, OriginMark)>,
 ) -> Vec<String> {
     let mut config = config.clone();
     // Room for all messages taken without an acknowledgement.
@@ -272,8 +272,8 @@ pub(crate) fn check_found(
         };
         let mut got = Vec::new();
         let mut keep = |delivery: weir_broker::Delivery<'_>| {
-            let is_known = messages.get(&delivery.no).is_some_and(|(topic, place)| {
-                *place == delivery.place && body(*topic, *place) == delivery.body
+            let is_known = messages.get(&delivery.no).is_some_and(|(topic, mark)| {
+                *mark == delivery.mark && body(*topic, *mark) == delivery.body
             });
             got.push((delivery.no, is_known));
         };

@@ -6,7 +6,7 @@
 //! loops: late changes are counted, and a run with too many of them gives no verdict.
 //!
 //! * [`core`]: a core's orders and their changes.
-//! * [`feeder`]: cores that feed a store.
+//! * [`driver`]: cores that feed a store.
 //! * [`crowd`]: followers with filters, and their measured delays.
 //! * [`setup`]: the sessions of both, defined by an operator.
 //!
@@ -14,9 +14,9 @@
 
 pub mod core;
 pub mod crowd;
-pub mod feeder;
+pub mod driver;
 pub mod setup;
 
 pub use self::core::{CorePlan, EmulatedCore, Profile};
 pub use self::crowd::{Crowd, CrowdPlan, CrowdReport, Interest, Member};
-pub use self::feeder::{FeedPlan, FeedReport, Feeder};
+pub use self::driver::{CoreDriver, DrivePlan, DriveReport};

@@ -1,7 +1,7 @@
-//! Order stores that feed an archive, and conversions between the two.
+//! Order stores that feed an archive, and a conversion of filters.
 #![allow(dead_code)] // Each test uses a part of it.
 
-use weir_cold::{Archive, Change, ColdConfig, ColdError, EntryKind, Filter, Keys, Place};
+use weir_cold::{Archive, Change, ColdConfig, ColdError, EntryKind, Filter, Keys};
 use weir_delivery::{ExportedEntry, ExportedKind, Kinds, OrderStore, Retention, StoreConfig};
 use weir_io::Disk;
 use weir_types::*;
@@ -22,14 +22,6 @@ pub(crate) fn keys(firm: u32, account: u32, instrument: u32) -> Keys {
 pub(crate) fn hot_filter(filter: &Filter) -> weir_delivery::Filter {
     let Filter { firm_id, account_id, instrument_id, live_only } = *filter;
     weir_delivery::Filter { firm_id, account_id, instrument_id, live_only }
-}
-
-pub(crate) fn hot_place(place: Place) -> weir_delivery::Place {
-    weir_delivery::Place::new(place.seq, place.rec)
-}
-
-pub(crate) fn cold_place(place: weir_delivery::Place) -> Place {
-    Place::new(place.seq, place.rec)
 }
 
 pub(crate) fn store(ended_max: u32) -> OrderStore {
@@ -102,18 +94,18 @@ pub(crate) fn feed<D: Disk>(
     store: &OrderStore,
     entries_max: u32,
 ) -> Result<bool, ColdError> {
-    let floor = cold_place(store.floor());
+    let floor = store.floor();
     if archive.fed() < floor {
         archive.begin_at(floor)?;
     }
     let mut taken = Ok(());
-    let to = store.export(hot_place(archive.fed()), entries_max, |entry| {
+    let to = store.export(archive.fed(), entries_max, |entry| {
         if taken.is_ok() {
             taken = archive.take(&change_of(entry));
         }
     });
     taken?;
-    archive.advance_to(cold_place(to));
+    archive.advance_to(to);
     Ok(to == store.head())
 }
 
@@ -150,8 +142,8 @@ pub(crate) fn rows_of(bytes: &[u8], count: u32) -> Vec<(OrderRow, Vec<u8>)> {
     rows.map(|row| row.map(|(row, bytes)| (row, bytes.to_vec())).unwrap()).collect()
 }
 
-pub(crate) fn place_of(row: &OrderRow) -> Place {
-    Place::new(row.seq, row.rec)
+pub(crate) fn change_id_of(row: &OrderRow) -> ChangeId {
+    ChangeId::new(row.seq, row.rec)
 }
 
 pub(crate) fn is_live(row: &OrderRow) -> bool {

@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 
-use weir_types::{Reason, RequestNo};
+use weir_types::{ChangeId, Reason, RequestNo};
 use weir_wire::Message;
 use weir_wire::delivery::FetchOrders;
 use weir_wire::frame::put_frame;
@@ -24,8 +24,7 @@ use super::listing::PageCounts;
 use super::{Desk, PageSink, Reader, Round, Visit};
 use crate::filter::Scope;
 use crate::page::{PageHead, PageLimits};
-use crate::ring::Place;
-use crate::token::SourcePlace;
+use crate::token::SourceCursor;
 
 /// The identity of an ask: a reader's seat, and a number that no other ask has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,22 +42,22 @@ pub struct OlderAsk {
     /// The reader's filter and entitlement.
     pub scope: Scope,
     /// The reader's place, in the store's epoch.
-    pub at: SourcePlace,
+    pub at: SourceCursor,
     /// The reader's places in other sources: handed on in the next token.
-    pub elsewhere: Vec<SourcePlace>,
+    pub elsewhere: Vec<SourceCursor>,
     /// The head of the page, except its `served_time`.
     pub head: PageHead,
     /// The limits of the page.
     pub limits: PageLimits,
     /// The store's floor for this reader: the store serves it from there on.
-    pub floor: Place,
+    pub floor: ChangeId,
 }
 
 /// A page that the archive made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OlderPage {
     /// The place from which its reader goes on, as in the next token.
-    pub next: SourcePlace,
+    pub next: SourceCursor,
     /// Rows in it.
     pub row_count: u32,
     /// Bytes of the rows.
@@ -140,7 +139,7 @@ impl Desk {
         let scope = reader.scope.expect("only who has a scope is found to be below the floor");
         older.out_count += 1;
         reader.below = BelowFloorState::Asked(ticket);
-        let at = SourcePlace { epoch: self.store.epoch(), ..reader.at(self.store.source()) };
+        let at = SourceCursor { epoch: self.store.epoch(), ..reader.at(self.store.source()) };
         let head = PageHead { credit_left: reader.head.credit_left - 1, ..reader.head };
         Some(OlderAsk {
             ticket,
@@ -225,7 +224,7 @@ impl Desk {
         };
         // A page without rows only moves the place on; it is not sent before the idle wait is over.
         if page.row_count == 0 && now < reader.idle_deadline(self.config.idle_wait) {
-            (reader.after, reader.seen) = (page.next.place, page.next.seen);
+            (reader.after, reader.seen) = (page.next.change_id, page.next.seen);
             return Visit::Again;
         }
         let Some(out) = round.buffer(reader) else {
@@ -239,7 +238,7 @@ impl Desk {
         round.polled.page_count += 1;
         round.polled.row_count += page.row_count;
         reader.served.add(PageCounts { pages: 1, rows: page.row_count.into(), merged: 0 });
-        (reader.after, reader.seen) = (page.next.place, page.next.seen);
+        (reader.after, reader.seen) = (page.next.change_id, page.next.seen);
         reader.head.credit_left -= 1;
         reader.credit.spend(page.row_count, page.byte_count);
         reader.head.served_time = now;

@@ -6,14 +6,13 @@
 //! [`Desk`](crate::Desk) ([`LocalBackends`](super::LocalBackends)), one on another host a
 //! connection.
 
-use weir_types::{Epoch, Nanos, PartitionId, Reason};
+use weir_types::{ChangeId, Epoch, Nanos, PartitionId, Reason};
 use weir_wire::DecodeError;
 use weir_wire::delivery::FetchOrders;
 use weir_wire::frame::BrokenFrame;
 
 use crate::desk::FetchOutcome;
 use crate::filter::Entitlement;
-use crate::ring::Place;
 use crate::token::TokenError;
 
 /// A backend's number at its router, assigned by
@@ -76,7 +75,7 @@ pub enum BadPage {
     Token(#[from] TokenError),
     /// Its token is before the token of the request.
     #[error("its token goes back to {0:?}")]
-    TokenGoesBack(Place),
+    TokenGoesBack(ChangeId),
     /// A row has more attributes than allowed.
     #[error("a row has {0} bytes of attributes")]
     AttributesTooLong(usize),
@@ -90,7 +89,7 @@ pub enum BadPage {
     },
     /// A row is not after the one before, or is beyond the token.
     #[error("a row at {0:?} is out of order")]
-    OutOfOrder(Place),
+    OutOfOrder(ChangeId),
     /// Rows without a header, or a header while rows are due.
     #[error("header and rows do not follow each other")]
     Sequence,
@@ -139,7 +138,7 @@ pub struct BackendState {
     /// Its epoch, once it is known.
     pub epoch: Option<Epoch>,
     /// The newest place that it has reported.
-    pub head: Place,
+    pub head: ChangeId,
     /// Changes (`seq`) that it is behind the newest known place of its source.
     pub lag: u64,
     /// Requests that it has not answered.

@@ -16,7 +16,7 @@ use super::backend::{BackendFault, BackendId, BadPage};
 use super::leg::{Leg, LegStatus, PendingRequest};
 use super::probe::is_probe;
 use super::rows::PageRows;
-use crate::token::{SourcePlace, TokenError};
+use crate::token::{SourceCursor, TokenError};
 
 /// The longest frame of a backend: a page's header is short, its rows are bounded by the request,
 /// with room for one row of any length.
@@ -150,20 +150,20 @@ impl Router {
         token: &[u8],
         rows: Rows<'_>,
     ) -> Result<(), BackendFault> {
-        let end = self.place_of(found, token)?;
+        let end = self.cursor_of(found, token)?;
         self.hear_page(found, header, &end);
         let leg = self.leg_mut(found);
-        if end.place < leg.at.place {
-            return Err(BadPage::TokenGoesBack(end.place).into());
+        if end.change_id < leg.at.change_id {
+            return Err(BadPage::TokenGoesBack(end.change_id).into());
         }
         leg.rows.fill(&PageRows {
-            after: leg.at.place,
-            until: end.place,
+            after: leg.at.change_id,
+            until: end.change_id,
             row_count: header.row_count,
             is_partial: header.flags.contains(PageFlags::PARTIAL),
             rows,
         })?;
-        let is_where_it_was = end.place == leg.at.place;
+        let is_where_it_was = end.change_id == leg.at.change_id;
         leg.end = end;
         if leg.rows.is_empty() {
             leg.at = end;
@@ -185,15 +185,15 @@ impl Router {
 
     /// Records the progress that a page shows: its token's place if it is ONLINE, at least that
     /// place if it moved the reader on. The rest of the token may come from another backend.
-    fn hear_page(&mut self, found: &Found, header: &OrderPage, end: &SourcePlace) {
+    fn hear_page(&mut self, found: &Found, header: &OrderPage, end: &SourceCursor) {
         let id = found.asking.backend;
         let head = match header.flags.contains(PageFlags::ONLINE) {
-            true => end.place,
-            false if end.place == self.leg_mut(found).at.place => return,
+            true => end.change_id,
+            false if end.change_id == self.leg_mut(found).at.change_id => return,
             false if self.pool.epoch_of(id) == Some(end.epoch) => {
-                end.place.max(self.pool.head_of(id))
+                end.change_id.max(self.pool.head_of(id))
             }
-            false => end.place,
+            false => end.change_id,
         };
         self.heard_of(id, end.epoch, head);
     }
@@ -209,7 +209,7 @@ impl Router {
         let is_final = match reason {
             Reason::ResyncFloor => true,
             Reason::ResyncEpoch => {
-                let start = self.place_of(found, token)?;
+                let start = self.cursor_of(found, token)?;
                 let (id, head) = (found.asking.backend, self.pool.head_of(found.asking.backend));
                 self.pool.heard_of(id, start.epoch, head);
                 // A replica that does not know the epoch yet cannot decide.
@@ -247,7 +247,7 @@ impl Router {
     }
 
     /// Returns the place in an answer's token, in the source that was asked.
-    fn place_of(&mut self, found: &Found, token: &[u8]) -> Result<SourcePlace, BadPage> {
+    fn cursor_of(&mut self, found: &Found, token: &[u8]) -> Result<SourceCursor, BadPage> {
         let reader = self.seats.get(found.slot).expect("found above");
         let source = reader.legs[found.index].source();
         let scope = reader.scope.as_ref().expect("only who has a scope is tended");

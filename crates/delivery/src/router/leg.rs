@@ -6,12 +6,11 @@
 //! INVARIANT: a request always starts from `at`, so that its answer replaces the rows that are
 //! there and no order is in them twice. When `at` moves, the request is given up.
 
-use weir_types::{Epoch, Nanos, PartitionId};
+use weir_types::{ChangeId, Epoch, Nanos, PartitionId};
 
 use super::backend::BackendId;
 use super::rows::Rows;
-use crate::ring::Place;
-use crate::token::SourcePlace;
+use crate::token::SourceCursor;
 
 /// A request that a backend has not answered yet.
 #[derive(Clone, Copy, Debug)]
@@ -48,9 +47,9 @@ pub(super) enum LegStatus {
 
 #[derive(Debug)]
 pub(super) struct Leg {
-    pub(super) at: SourcePlace,
+    pub(super) at: SourceCursor,
     pub(super) rows: Rows,
-    pub(super) end: SourcePlace,
+    pub(super) end: SourceCursor,
     pub(super) asking: Option<PendingRequest>,
     /// The backend of the last request.
     pub(super) backend: Option<BackendId>,
@@ -58,11 +57,11 @@ pub(super) struct Leg {
     /// The time since which no backend knows the epoch of `at`.
     pub(super) lost_since: Option<Nanos>,
     /// The place that a store must have reached before its answer counts.
-    pub(super) min: Option<SourcePlace>,
+    pub(super) min: Option<SourceCursor>,
 }
 
 impl Leg {
-    pub(super) fn new(at: SourcePlace) -> Leg {
+    pub(super) fn new(at: SourceCursor) -> Leg {
         Leg {
             at,
             rows: Rows::default(),
@@ -77,16 +76,16 @@ impl Leg {
 
     /// Returns the place that a store should have reached: the reader's, or that of its
     /// `min_token`.
-    pub(super) fn wanted_place(&self) -> SourcePlace {
+    pub(super) fn wanted_cursor(&self) -> SourceCursor {
         match self.min {
-            Some(min) if (min.epoch, min.place) > (self.at.epoch, self.at.place) => min,
+            Some(min) if (min.epoch, min.change_id) > (self.at.epoch, self.at.change_id) => min,
             _ => self.at,
         }
     }
 
     /// Returns a leg at the beginning of a source.
     pub(super) fn at_start(source: PartitionId) -> Leg {
-        Leg::new(SourcePlace::new(source, Epoch(0), Place::START))
+        Leg::new(SourceCursor::new(source, Epoch(0), ChangeId::START))
     }
 
     pub(super) fn source(&self) -> PartitionId {
@@ -104,11 +103,13 @@ impl Leg {
     }
 
     /// Returns the reader's place once it was served the first `count` rows.
-    pub(super) fn place_after(&self, count: usize) -> SourcePlace {
+    pub(super) fn cursor_after(&self, count: usize) -> SourceCursor {
         match count {
             0 => self.at,
             count if count == self.rows.len() => self.end,
-            count => SourcePlace { place: self.rows.as_slice()[count - 1].place, ..self.end },
+            count => {
+                SourceCursor { change_id: self.rows.as_slice()[count - 1].change_id, ..self.end }
+            }
         }
     }
 
@@ -118,7 +119,7 @@ impl Leg {
         if count == 0 {
             return None;
         }
-        self.at = self.place_after(count);
+        self.at = self.cursor_after(count);
         self.rows.skip(count);
         self.asking.take()
     }

@@ -30,7 +30,7 @@ mod tend;
 
 use std::collections::BTreeSet;
 
-use weir_types::{Epoch, Nanos, PartitionId, Reason, SessionId};
+use weir_types::{ChangeId, Epoch, Nanos, PartitionId, Reason, SessionId};
 use weir_wire::delivery::{AddCredit, CancelFetch};
 
 pub use backend::{
@@ -44,8 +44,7 @@ use crate::credit::Credit;
 use crate::desk::{FetchOutcome, PageSink, PollOutcome, Question};
 use crate::filter::{Filter, Scope};
 use crate::page::PageHead;
-use crate::ring::Place;
-use crate::token::{SourcePlace, TOKEN_SOURCES_MAX, TokenSealer};
+use crate::token::{SourceCursor, TOKEN_SOURCES_MAX, TokenSealer};
 use compose::Composition;
 use intake::AwaitedRows;
 use leg::Leg;
@@ -75,7 +74,7 @@ pub struct Router {
     /// Readers whose place is kept after their last page, oldest first.
     lingering: BTreeSet<(Nanos, u32)>,
     /// The last places of sources that were retired.
-    retired: Vec<SourcePlace>,
+    retired: Vec<SourceCursor>,
     /// Headers whose rows are due, by backend.
     due_rows: Vec<AwaitedRows>,
     asked_no: u32,
@@ -84,7 +83,7 @@ pub struct Router {
     composition: Composition,
     token: Vec<u8>,
     min_token: Vec<u8>,
-    opened: Vec<SourcePlace>,
+    opened: Vec<SourceCursor>,
 }
 
 impl Router {
@@ -155,7 +154,7 @@ impl Router {
     /// Retires a source that is complete: its records are gone or have moved to other sources.
     /// Readers that had everything up to `last` go on without it, others start again. Returns false
     /// if the source still has a backend or is not known.
-    pub fn retire_source(&mut self, last: SourcePlace) -> bool {
+    pub fn retire_source(&mut self, last: SourceCursor) -> bool {
         if !self.pool.remove_source(last.source) {
             return false;
         }
@@ -179,7 +178,7 @@ impl Router {
     }
 
     /// Records the progress that a backend reports, on its own or with an answer.
-    pub fn heard_of(&mut self, id: BackendId, epoch: Epoch, head: Place) {
+    pub fn heard_of(&mut self, id: BackendId, epoch: Epoch, head: ChangeId) {
         let before = self.pool.epoch_of(id);
         let is_newest = self.pool.heard_of(id, epoch, head);
         if before == Some(epoch) {

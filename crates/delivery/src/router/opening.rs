@@ -11,14 +11,13 @@
 //! a source known here is not named      | its beginning: it is new to the reader
 //! ```
 
-use weir_types::{PartitionId, Reason};
+use weir_types::{ChangeId, PartitionId, Reason};
 
 use super::Router;
 use super::leg::Leg;
 use super::reader::{Reader, Terms};
 use crate::filter::Scope;
-use crate::ring::Place;
-use crate::token::{SourcePlace, TOKEN_SOURCES_MAX, TokenError};
+use crate::token::{SourceCursor, TOKEN_SOURCES_MAX, TokenError};
 
 impl Router {
     /// Returns the places of a token: legs in the sources known here, and places in others.
@@ -27,7 +26,7 @@ impl Router {
         scope: &Scope,
         terms: &Terms,
         token: &[u8],
-    ) -> Result<(Vec<Leg>, Vec<SourcePlace>), Reason> {
+    ) -> Result<(Vec<Leg>, Vec<SourceCursor>), Reason> {
         self.opened.clear();
         if !token.is_empty() {
             self.sealer.open(scope, token, &mut self.opened).map_err(TokenError::reason)?;
@@ -36,13 +35,13 @@ impl Router {
         if let Some(twice) = self.opened.windows(2).find(|two| two[0].source == two[1].source) {
             return Err(TokenError::Source(twice[0].source).reason());
         }
-        let place_in = |source: PartitionId| {
+        let leg_of = |source: PartitionId| {
             let at = self.opened.binary_search_by_key(&source, |at| at.source).ok()?;
             Some(Leg::new(self.opened[at]))
         };
         let sources = self.pool.sources().iter().filter(|source| terms.is_about(source.id));
         let legs: Vec<Leg> =
-            sources.map(|s| place_in(s.id).unwrap_or_else(|| Leg::at_start(s.id))).collect();
+            sources.map(|s| leg_of(s.id).unwrap_or_else(|| Leg::at_start(s.id))).collect();
         let mut carried = Vec::new();
         for at in &self.opened {
             if self.pool.source(at.source).is_some() {
@@ -80,7 +79,7 @@ impl Router {
         opened.map_err(|_| Reason::MinTokenInvalid)?;
         for min in self.opened.iter().filter(|min| reader.terms.is_about(min.source)) {
             match reader.legs.iter_mut().find(|leg| leg.source() == min.source) {
-                Some(leg) if min.place != Place::START => leg.min = Some(*min),
+                Some(leg) if min.change_id != ChangeId::START => leg.min = Some(*min),
                 Some(_) => {}
                 // An unknown source cannot be waited for; a retired one has reached its end.
                 None if self.retired.iter().any(|last| last.source == min.source) => {}
@@ -92,8 +91,8 @@ impl Router {
 }
 
 /// True for a reader that has had all changes of a source, or none of them.
-fn has_all(at: &SourcePlace, last: &SourcePlace) -> bool {
-    at.place == Place::START || (at.epoch, at.place) >= (last.epoch, last.place)
+fn has_all(at: &SourceCursor, last: &SourceCursor) -> bool {
+    at.change_id == ChangeId::START || (at.epoch, at.change_id) >= (last.epoch, last.change_id)
 }
 
 impl Reader {
@@ -117,7 +116,7 @@ impl Reader {
     }
 
     /// Removes a source that was retired.
-    pub(super) fn remove_leg(&mut self, last: &SourcePlace) {
+    pub(super) fn remove_leg(&mut self, last: &SourceCursor) {
         let leg = self.legs.iter().position(|leg| leg.source() == last.source);
         let carried = self.carried.iter().position(|at| at.source == last.source);
         let at = match (leg, carried) {
@@ -132,14 +131,14 @@ impl Reader {
 
     /// True when a new fetch continues this lingering reader.
     pub(super) fn goes_on_as(&self, asked: &Reader) -> bool {
-        let is_same_place = |(kept, asked): (&Leg, &Leg)| kept.at == asked.at;
+        let is_same_cursor = |(kept, asked): (&Leg, &Leg)| kept.at == asked.at;
         self.is_lingering()
             && self.refusal.is_none()
             && self.scope == asked.scope
             && self.head.session_id == asked.head.session_id
             && self.terms == asked.terms
             && self.legs.len() == asked.legs.len()
-            && self.legs.iter().zip(&asked.legs).all(is_same_place)
+            && self.legs.iter().zip(&asked.legs).all(is_same_cursor)
             && self.carried == asked.carried
     }
 }

@@ -14,13 +14,12 @@
 //! A failed backend is set aside for a time that doubles with each failure, then tested with one
 //! request.
 
-use weir_types::{Epoch, Nanos, PartitionId};
+use weir_types::{ChangeId, Epoch, Nanos, PartitionId};
 
 use super::RouterConfig;
 use super::backend::{BackendFault, BackendId, BackendInfo, BackendRole, BackendState, Health};
 use super::leg::PendingRequest;
-use crate::ring::Place;
-use crate::token::SourcePlace;
+use crate::token::SourceCursor;
 
 #[derive(Debug)]
 struct Backend {
@@ -30,7 +29,7 @@ struct Backend {
     /// The time until which it is set aside.
     aside_until: Nanos,
     epoch: Option<Epoch>,
-    head: Place,
+    head: ChangeId,
     asked_count: u32,
     fault_count: u32,
     last_fault: Option<BackendFault>,
@@ -46,13 +45,13 @@ struct Backend {
 pub(super) struct Source {
     pub(super) id: PartitionId,
     pub(super) epoch: Epoch,
-    pub(super) head: Place,
+    pub(super) head: ChangeId,
 }
 
 /// The criteria for a request's backend.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BackendCriteria {
-    pub(super) at: SourcePlace,
+    pub(super) at: SourceCursor,
     /// The filter names a key.
     pub(super) is_keyed: bool,
     /// The backend of the last request, preferred among equals.
@@ -100,7 +99,7 @@ impl Pool {
             health: Health::Down,
             aside_until: Nanos(0),
             epoch: None,
-            head: Place::START,
+            head: ChangeId::START,
             asked_count: 0,
             fault_count: 0,
             last_fault: None,
@@ -115,7 +114,7 @@ impl Pool {
         let Err(at) = self.sources.binary_search_by_key(&id, |source| source.id) else {
             return false;
         };
-        self.sources.insert(at, Source { id, epoch: Epoch(0), head: Place::START });
+        self.sources.insert(at, Source { id, epoch: Epoch(0), head: ChangeId::START });
         true
     }
 
@@ -153,7 +152,7 @@ impl Pool {
         let backend = self.get_mut(id);
         if !backend.is_removed && backend.health == Health::Down {
             // Another process may be at its address now: earlier reports do not count.
-            (backend.health, backend.epoch, backend.head) = (Health::Up, None, Place::START);
+            (backend.health, backend.epoch, backend.head) = (Health::Up, None, ChangeId::START);
         }
     }
 
@@ -165,7 +164,7 @@ impl Pool {
     }
 
     /// Records a backend's progress; true if its source has a newer epoch than was known.
-    pub(super) fn heard_of(&mut self, id: BackendId, epoch: Epoch, head: Place) -> bool {
+    pub(super) fn heard_of(&mut self, id: BackendId, epoch: Epoch, head: ChangeId) -> bool {
         let backend = self.get_mut(id);
         (backend.epoch, backend.head) = (Some(epoch), head);
         let source_id = backend.info.source;
@@ -204,17 +203,17 @@ impl Pool {
         self.get(id).epoch
     }
 
-    pub(super) fn head_of(&self, id: BackendId) -> Place {
+    pub(super) fn head_of(&self, id: BackendId) -> ChangeId {
         self.get(id).head
     }
 
     /// True when a backend is known to be before a place, or before its source's newest epoch.
-    pub(super) fn is_behind(&self, id: BackendId, at: &SourcePlace) -> bool {
+    pub(super) fn is_behind(&self, id: BackendId, at: &SourceCursor) -> bool {
         let backend = self.get(id);
         let newest = self.source(at.source).map_or(Epoch(0), |source| source.epoch);
-        backend
-            .epoch
-            .is_some_and(|epoch| epoch < newest || (epoch == at.epoch && backend.head < at.place))
+        backend.epoch.is_some_and(|epoch| {
+            epoch < newest || (epoch == at.epoch && backend.head < at.change_id)
+        })
     }
 
     pub(super) fn health_of(&self, id: BackendId) -> Health {

@@ -4,14 +4,15 @@
 //! newest change, so it shows the store's progress, independent of any reader. A backend that does
 //! not answer a probe in time is set aside like one that leaves a reader waiting.
 
-use weir_types::{AccountId, FirmId, InstrumentId, Nanos, Reason, Rec, SessionId, Switch};
+use weir_types::{
+    AccountId, ChangeId, FirmId, InstrumentId, Nanos, Reason, Rec, SessionId, Switch,
+};
 use weir_wire::delivery::{FetchOrders, OrderPage};
 
 use super::Router;
 use super::backend::{BackendFault, BackendId, BackendPort, BackendRequest, BadPage, Health};
 use crate::desk::FetchOutcome;
 use crate::filter::{Entitlement, Filter, Scope};
-use crate::ring::Place;
 use crate::token::TokenError;
 
 /// The slot in a probe's number, where other requests have a reader's.
@@ -93,7 +94,7 @@ impl Router {
         self.pool.succeeded(id);
         // Only the `seq` of the newest change is known: a reader that has reached it has
         // everything.
-        self.heard_of(id, at.epoch, Place::new(at.seen, Rec(u64::MAX)));
+        self.heard_of(id, at.epoch, ChangeId::new(at.seen, Rec(u64::MAX)));
         if was_probing {
             self.wake_readers_without(source);
         }

@@ -26,7 +26,7 @@ use super::leg::{Leg, LegStatus};
 use crate::credit::Credit;
 use crate::filter::{Entitlement, Scope};
 use crate::page::PageHead;
-use crate::token::SourcePlace;
+use crate::token::SourceCursor;
 
 /// The terms of a reader's fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub(super) struct Reader {
     /// The time by which all sources must have reached the fetch's `min_token`.
     pub(super) min_until: Nanos,
     /// Places in sources that are not known here, or not asked for: handed on unchanged.
-    pub(super) carried: Vec<SourcePlace>,
+    pub(super) carried: Vec<SourceCursor>,
 }
 
 /// The next event that a reader is due.

@@ -3,14 +3,13 @@
 //! A backend's rows must follow the protocol: in the order of their places, after the place of the
 //! request and not after the place in the page's token. A page that breaks this is not used at all.
 
-use weir_types::{Nanos, Rec, Seq};
+use weir_types::{ChangeId, Nanos, Rec, Seq};
 use weir_wire::Message;
 use weir_wire::delivery::{OrderRow, row_offset_of};
 use weir_wire::group::put_data;
 use weir_wire::rows::{self, ATTRIBUTES_LEN_MAX};
 
 use super::backend::BadPage;
-use crate::ring::Place;
 
 const MERGED_COUNT_AT: usize = row_offset_of("merged_count");
 const TRANSACT_TIME_AT: usize = row_offset_of("transact_time");
@@ -22,7 +21,7 @@ const SEQ_AT: usize = row_offset_of("seq");
 pub(super) struct Row {
     /// The end of its bytes in the buffer; they begin at the end of the row before.
     pub(super) end: u32,
-    pub(super) place: Place,
+    pub(super) change_id: ChangeId,
     /// Its own time; zero when it has no body.
     pub(super) transact_time: Nanos,
     /// The key by which it is merged: the latest time of the rows up to it, so that the rows of a
@@ -75,7 +74,7 @@ impl Rows {
         match (count.checked_sub(1), rows.get(count)) {
             (None, _) => false,
             (Some(_), None) => self.is_partial,
-            (Some(last), Some(next)) => rows[last].place.seq == next.place.seq,
+            (Some(last), Some(next)) => rows[last].change_id.seq == next.change_id.seq,
         }
     }
 
@@ -120,17 +119,17 @@ impl Rows {
             if attributes.len() > ATTRIBUTES_LEN_MAX {
                 return Err(BadPage::AttributesTooLong(attributes.len()));
             }
-            let place = Place::new(Seq(word_at(row, SEQ_AT)), Rec(word_at(row, REC_AT)));
-            if place <= before || place > page.until {
-                return Err(BadPage::OutOfOrder(place));
+            let change_id = ChangeId::new(Seq(word_at(row, SEQ_AT)), Rec(word_at(row, REC_AT)));
+            if change_id <= before || change_id > page.until {
+                return Err(BadPage::OutOfOrder(change_id));
             }
             let transact_time = Nanos(word_at(row, TRANSACT_TIME_AT));
-            (before, merge_time) = (place, merge_time.max(transact_time));
+            (before, merge_time) = (change_id, merge_time.max(transact_time));
             self.bytes.extend_from_slice(row);
             put_data(attributes, &mut self.bytes);
             self.rows.push(Row {
                 end: u32::try_from(self.bytes.len()).expect("a frame is shorter than 4 GiB"),
-                place,
+                change_id,
                 transact_time,
                 merge_time,
                 merged_count: half_word_at(row, MERGED_COUNT_AT),
@@ -144,9 +143,9 @@ impl Rows {
 #[derive(Clone, Debug)]
 pub(super) struct PageRows<'a> {
     /// The place of the request.
-    pub(super) after: Place,
+    pub(super) after: ChangeId,
     /// The place of its token.
-    pub(super) until: Place,
+    pub(super) until: ChangeId,
     pub(super) row_count: u32,
     pub(super) is_partial: bool,
     pub(super) rows: rows::Rows<'a>,

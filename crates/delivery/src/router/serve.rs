@@ -16,7 +16,7 @@ use super::{Io, Router};
 use crate::credit::Credit;
 use crate::desk::{PageSink, is_about_min};
 use crate::page::{PageHead, put_refusal};
-use crate::token::SourcePlace;
+use crate::token::SourceCursor;
 
 /// A reader's next step after a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +80,8 @@ impl Router {
         let scope = reader.scope.expect("only who has a scope gets a page");
         let counts = self.composition.counts();
         self.opened.clear();
-        let places = reader.legs.iter().zip(counts).map(|(leg, count)| leg.place_after(*count));
-        self.opened.extend(places.chain(reader.carried.iter().copied()));
+        let cursors = reader.legs.iter().zip(counts).map(|(leg, count)| leg.cursor_after(*count));
+        self.opened.extend(cursors.chain(reader.carried.iter().copied()));
         self.token.clear();
         self.sealer.seal(&scope, &self.opened, &mut self.token);
         let header = self.header(reader);
@@ -114,7 +114,7 @@ impl Router {
                 LegStatus::Away => SourceStatus::Away,
             },
         });
-        let is_unknown = |at: &&SourcePlace| self.pool.source(at.source).is_none();
+        let is_unknown = |at: &&SourceCursor| self.pool.source(at.source).is_none();
         let unknown = reader
             .carried
             .iter()
@@ -128,7 +128,7 @@ impl Router {
     fn header(&self, reader: &Reader) -> OrderPage {
         let (head, composition) = (&reader.head, &self.composition);
         let flag = |is_set: bool, flag: PageFlags| if is_set { flag } else { PageFlags::default() };
-        let is_unknown = |at: &SourcePlace| self.pool.source(at.source).is_none();
+        let is_unknown = |at: &SourceCursor| self.pool.source(at.source).is_none();
         let is_away = composition.is_source_away || reader.carried.iter().any(is_unknown);
         OrderPage {
             correlation_id: head.correlation_id,

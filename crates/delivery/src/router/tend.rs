@@ -13,7 +13,7 @@
 //!   before that of the place              |   answer is decisive
 //! ```
 
-use weir_types::{Nanos, Switch};
+use weir_types::{ChangeId, Nanos, Switch};
 use weir_wire::delivery::FetchOrders;
 
 use super::Router;
@@ -23,7 +23,6 @@ use super::pool::{BackendCriteria, Choice};
 use super::reader::{Reader, Terms};
 use crate::desk::FetchOutcome;
 use crate::filter::{Entitlement, Scope};
-use crate::ring::Place;
 
 /// The backends tried for one request before its source counts as away.
 const TRIES_MAX: usize = 8;
@@ -260,7 +259,7 @@ impl Router {
         let (entitlement, scope) = self.rights_at(asking.backend, &reader.terms, &scope);
         let leg = &mut reader.legs[index];
         self.token.clear();
-        if leg.at.place != Place::START {
+        if leg.at.change_id != ChangeId::START {
             self.sealer.seal(&scope, &[leg.at], &mut self.token);
         }
         self.min_token.clear();
@@ -309,5 +308,5 @@ fn wanted(leg: &Leg, scope: &Scope) -> BackendCriteria {
     let filter = scope.filter();
     let has_no_key =
         filter.firm_id.is_none() && filter.account_id.is_none() && filter.instrument_id.is_none();
-    BackendCriteria { at: leg.wanted_place(), is_keyed: !has_no_key, current: leg.backend }
+    BackendCriteria { at: leg.wanted_cursor(), is_keyed: !has_no_key, current: leg.backend }
 }

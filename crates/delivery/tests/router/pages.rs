@@ -6,7 +6,7 @@ use weir_wire::Message;
 use weir_wire::delivery::{AddCredit, FetchOrders, OrderRow, PageFlags};
 
 use crate::support::keys;
-use crate::venue::{MS, Venue, assert_in_order, fetch, place_in, places};
+use crate::venue::{MS, Venue, assert_in_order, change_id_in, cursors, fetch};
 
 fn new(venue: &mut Venue, source: u16, rec: u64) {
     venue.say(source, rec, keys(1 + (rec % 2) as u32, 1, 1), OrdStatus::New);
@@ -36,7 +36,7 @@ fn rows_of_all_sources_come_in_one_page_by_time() {
     assert_eq!(answer.header.oldest_transact_time, answer.rows[0].transact_time);
     assert_eq!(answer.token.len(), 32 + 4 * 26);
     for source in 1..=4 {
-        assert_eq!(place_in(&answer.token, source).rec.0, 3);
+        assert_eq!(change_id_in(&answer.token, source).rec.0, 3);
     }
 }
 
@@ -155,7 +155,7 @@ fn a_page_that_ends_inside_one_seq_of_a_source_says_partial() {
     assert!(first.is(PageFlags::PARTIAL), "{:?}", first.recs());
     let (rows, token) = venue.fetch_all(&question, &first.token);
     assert_eq!(first.rows.len() + rows.len(), 6);
-    assert_eq!(place_in(&token, 1).rec.0, 5);
+    assert_eq!(change_id_in(&token, 1).rec.0, 5);
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn an_idle_reader_gets_an_empty_page_whose_token_is_fresh() {
     assert!(answer.is(PageFlags::ONLINE));
     assert_eq!(answer.header.served_time.0 - answer.header.asked_time.0, 1_000 * MS);
     let again = venue.fetch(&FetchOrders { rows_min: 0, ..question }, &answer.token);
-    assert_eq!(place_in(&again.token, 1).rec.0, 3);
+    assert_eq!(change_id_in(&again.token, 1).rec.0, 3);
 }
 
 #[test]
@@ -418,7 +418,7 @@ fn without_any_source_a_page_says_so() {
     let mut venue = Venue::with_sources(0);
     let answer = venue.fetch(&fetch(), &[]);
     assert!(!answer.is(PageFlags::ONLINE));
-    assert_eq!(places(&answer.token), []);
+    assert_eq!(cursors(&answer.token), []);
 }
 
 #[test]

@@ -13,14 +13,14 @@
 use std::collections::BTreeMap;
 
 use weir_delivery::filter::Keys;
-use weir_delivery::model::{Model, is_live, place_of};
-use weir_delivery::{FetchOutcome, Filter, Kinds, Place, Router, RouterConfig, SourcePlace};
-use weir_types::{Nanos, OrdStatus, PartitionId, Reason, Rec};
+use weir_delivery::model::{Model, change_id_of, is_live};
+use weir_delivery::{FetchOutcome, Filter, Kinds, Router, RouterConfig, SourceCursor};
+use weir_types::{ChangeId, Nanos, OrdStatus, PartitionId, Reason, Rec};
 use weir_wire::delivery::{AddCredit, FetchOrders, OrderRow, PageFlags, RowFlags};
 
 use crate::support::keys;
 use crate::venue::{
-    Answer, Change, History, MS, Venue, assert_in_order, fetch_of, place_in, places, sealer,
+    Answer, Change, History, MS, Venue, assert_in_order, change_id_in, cursors, fetch_of, sealer,
 };
 
 const WORLD_STEPS: u64 = 400;
@@ -153,8 +153,8 @@ impl World {
             0 => {
                 let history = self.venue.history(source);
                 history.seq += 1;
-                let place = Place::new(weir_types::Seq(history.seq), rec);
-                history.changes.push(Change::Delete(place));
+                let change_id = ChangeId::new(weir_types::Seq(history.seq), rec);
+                history.changes.push(Change::Delete(change_id));
             }
             1..=3 => drop(self.venue.say(source, rec.0, old, OrdStatus::Filled)),
             4..=5 => drop(self.venue.say(source, rec.0, keys, OrdStatus::PartiallyFilled)),
@@ -375,15 +375,15 @@ impl World {
         let reader = &self.readers[index];
         for (source, histories) in &self.venue.histories {
             let history = histories.last().expect("there is always one");
-            let want: BTreeMap<Rec, Place> = model_of(history)
+            let want: BTreeMap<Rec, ChangeId> = model_of(history)
                 .live(&reader.filter)
                 .into_iter()
-                .map(|(rec, row)| (rec, place_of(&row)))
+                .map(|(rec, row)| (rec, change_id_of(&row)))
                 .collect();
             let of_source = reader.mirror.iter().filter(|((each, _), _)| each == source);
-            let have: BTreeMap<Rec, Place> = of_source
+            let have: BTreeMap<Rec, ChangeId> = of_source
                 .filter(|(_, row)| is_live(row))
-                .map(|((_, rec), row)| (*rec, place_of(row)))
+                .map(|((_, rec), row)| (*rec, change_id_of(row)))
                 .collect();
             assert_eq!(have, want, "source {source}, {:?}", reader.filter);
         }
@@ -395,9 +395,12 @@ impl Reader {
         assert_in_order(&answer.rows);
         for row in &answer.rows {
             let source = row.order_id.partition();
-            let (before, after) = (self.place(source), place_in(&answer.token, source.0));
-            let place = place_of(row);
-            assert!(place > before && place <= after, "{place:?} is not in {before:?}..{after:?}");
+            let (before, after) = (self.change_id(source), change_id_in(&answer.token, source.0));
+            let change_id = change_id_of(row);
+            assert!(
+                change_id > before && change_id <= after,
+                "{change_id:?} is not in {before:?}..{after:?}"
+            );
             if row.flags == RowFlags::default() {
                 self.mirror.insert((source, row.rec), *row);
             } else {
@@ -407,15 +410,15 @@ impl Reader {
         self.token.clone_from(&answer.token);
     }
 
-    fn place(&self, source: PartitionId) -> Place {
-        self.at(source).map_or(Place::START, |at| at.place)
+    fn change_id(&self, source: PartitionId) -> ChangeId {
+        self.at(source).map_or(ChangeId::START, |at| at.change_id)
     }
 
-    fn at(&self, source: PartitionId) -> Option<SourcePlace> {
+    fn at(&self, source: PartitionId) -> Option<SourceCursor> {
         if self.token.is_empty() {
             return None;
         }
-        places(&self.token).into_iter().find(|at| at.source == source)
+        cursors(&self.token).into_iter().find(|at| at.source == source)
     }
 
     /// Checks that the reader's orders of a source match the place in its token.
@@ -425,8 +428,8 @@ impl Reader {
             return;
         }
         let model = model_of(history);
-        let latest = model.latest(Place::START);
-        for (rec, row) in latest.iter().filter(|(_, row)| place_of(row) <= at.place) {
+        let latest = model.latest(ChangeId::START);
+        for (rec, row) in latest.iter().filter(|(_, row)| change_id_of(row) <= at.change_id) {
             let mirrored = self.mirror.get(&(source, *rec));
             let is_wanted = is_live(row) && filter.matches(&keys_of(row));
             assert!(
@@ -451,7 +454,7 @@ fn keys_of(row: &OrderRow) -> Keys {
 }
 
 /// True for a place beyond the end of its epoch: the reader is refused at its next fetch.
-fn is_disowned(at: &SourcePlace, history: &History) -> bool {
+fn is_disowned(at: &SourceCursor, history: &History) -> bool {
     history.changes.iter().any(|change| match change {
         Change::Epoch(epoch, valid_to) => at.epoch < *epoch && at.reach() > *valid_to,
         _ => false,
@@ -463,7 +466,7 @@ fn model_of(history: &History) -> Model {
     for change in &history.changes {
         match change {
             Change::Order(event) => model.ingest(event),
-            Change::Delete(place) => model.delete(*place),
+            Change::Delete(change_id) => model.delete(*change_id),
             Change::Epoch(..) => {}
         }
     }

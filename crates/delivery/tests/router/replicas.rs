@@ -1,12 +1,14 @@
 //! The choice of backends, and the outcome for readers when one fails or lags.
 
 use weir_delivery::router::{BackendFault, BadPage, Health};
-use weir_delivery::{Entitlement, FetchOutcome, Kinds, Place, Question, RouterConfig};
-use weir_types::{Epoch, FirmId, Nanos, OrdStatus, Reason, Rec, Seq, SessionId, SourceStatus};
+use weir_delivery::{Entitlement, FetchOutcome, Kinds, Question, RouterConfig};
+use weir_types::{
+    ChangeId, Epoch, FirmId, Nanos, OrdStatus, Reason, Rec, Seq, SessionId, SourceStatus,
+};
 use weir_wire::delivery::{CancelFetch, FetchOrders, PageFlags};
 
 use crate::support::keys;
-use crate::venue::{MS, Venue, fetch, place_in, token_of};
+use crate::venue::{MS, Venue, change_id_in, fetch, token_of};
 
 fn new(venue: &mut Venue, source: u16, rec: u64) {
     venue.say(source, rec, keys(1 + (rec % 2) as u32, 1, 1), OrdStatus::New);
@@ -111,7 +113,7 @@ fn trap_i_a_source_that_is_away_is_told_of_and_holds_up_no_other() {
     let answer = venue.answer(1);
     assert_eq!(answer.recs(), [(3, 2)]);
     assert!(answer.is(PageFlags::SOURCE_AWAY) && answer.is(PageFlags::ONLINE));
-    assert_eq!(place_in(&answer.token, 2), place_in(&token, 2));
+    assert_eq!(change_id_in(&answer.token, 2), change_id_in(&token, 2));
     let (online, away) = (SourceStatus::Online, SourceStatus::Away);
     assert_eq!(answer.sources, [(1, online), (2, away), (3, online)]);
 
@@ -165,7 +167,7 @@ fn trap_f_a_token_ahead_of_a_replica_goes_to_one_that_has_it_or_waits() {
     assert_eq!(waiting.rows, [], "what the replicas have is older");
     assert!(waiting.is(PageFlags::SOURCE_AWAY) && !waiting.is(PageFlags::ONLINE));
     assert_eq!(waiting.sources, [(1, SourceStatus::Behind)]);
-    assert_eq!(place_in(&waiting.token, 1), Place::new(Seq(5), Rec(5)));
+    assert_eq!(change_id_in(&waiting.token, 1), ChangeId::new(Seq(5), Rec(5)));
 
     assert_eq!(venue.ask(1, &fetch(), &waiting.token), FetchOutcome::Accepted);
     venue.settle();
@@ -225,10 +227,10 @@ fn trap_a_a_head_that_was_only_heard_of_is_never_put_in_a_token() {
     new(&mut venue, 1, 2);
     venue.feed(0, 1);
     // It reports change 9 while changes 2 to 9 are on their way.
-    venue.router.heard_of(id, Epoch(1), Place::new(Seq(9), Rec(9)));
+    venue.router.heard_of(id, Epoch(1), ChangeId::new(Seq(9), Rec(9)));
     let answer = venue.fetch(&fetch(), &token);
     assert_eq!(answer.recs(), [(1, 2)]);
-    assert_eq!(place_in(&answer.token, 2), Place::new(Seq(1), Rec(1)));
+    assert_eq!(change_id_in(&answer.token, 2), ChangeId::new(Seq(1), Rec(1)));
     venue.feed_all();
     assert_eq!(venue.fetch(&fetch(), &answer.token).recs(), [(2, 2)]);
 }

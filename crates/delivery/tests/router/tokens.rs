@@ -1,14 +1,16 @@
 //! The validity of tokens, and the outcome for invalid ones.
 
 use weir_delivery::{
-    Entitlement, FetchOutcome, Filter, Kinds, NonceCounter, Place, Question, Router, RouterConfig,
-    Scope, SourcePlace, TokenKey, TokenSealer,
+    Entitlement, FetchOutcome, Filter, Kinds, NonceCounter, Question, Router, RouterConfig, Scope,
+    SourceCursor, TokenKey, TokenSealer,
 };
-use weir_types::{Epoch, FirmId, Nanos, OrdStatus, PartitionId, Reason, Rec, Seq, SourceStatus};
+use weir_types::{
+    ChangeId, Epoch, FirmId, Nanos, OrdStatus, PartitionId, Reason, Rec, Seq, SourceStatus,
+};
 use weir_wire::delivery::{FetchOrders, PageFlags};
 
 use crate::support::keys;
-use crate::venue::{Venue, answers, fetch, place_in, places, sealer, token_of};
+use crate::venue::{Venue, answers, change_id_in, cursors, fetch, sealer, token_of};
 
 fn new(venue: &mut Venue, source: u16, rec: u64) {
     venue.say(source, rec, keys(1 + (rec % 2) as u32, 1, 1), OrdStatus::New);
@@ -61,7 +63,7 @@ fn a_routers_token_is_good_at_a_store_for_its_own_part_and_comes_back_whole() {
     let _ = desk.poll(now, &mut venue.sink);
     let direct = answers(&venue.sink.out.remove(&1).unwrap()).remove(0);
     assert_eq!(direct.recs(), [(2, 3)]);
-    assert_eq!(places(&direct.token).len(), 3);
+    assert_eq!(cursors(&direct.token).len(), 3);
     let answer = venue.fetch(&fetch, &direct.token);
     assert_eq!(answer.recs(), [(3, 3)], "what was read there is not read again here");
 }
@@ -86,7 +88,7 @@ fn a_source_that_appears_is_read_from_its_beginning_by_tokens_and_by_readers_tha
     venue.settle();
     let waiting = venue.answer(1);
     assert_eq!((waiting.header.reason, waiting.recs()), (Reason::None, vec![(7, 1)]));
-    assert_eq!(place_in(&waiting.token, 7), Place::new(Seq(1), Rec(1)));
+    assert_eq!(change_id_in(&waiting.token, 7), ChangeId::new(Seq(1), Rec(1)));
     let later = venue.fetch(&fetch(), &token);
     assert_eq!((later.header.reason, later.recs()), (Reason::None, vec![(7, 1)]));
 }
@@ -99,13 +101,17 @@ fn a_source_that_is_not_known_here_is_said_to_be_away_and_its_place_is_kept() {
     assert_eq!((answer.header.reason, answer.recs()), (Reason::None, vec![(2, 2)]));
     assert!(answer.is(PageFlags::SOURCE_AWAY) && answer.is(PageFlags::ONLINE));
     assert_eq!(answer.sources.last(), Some(&(9, SourceStatus::Unknown)));
-    assert_eq!(place_in(&answer.token, 9), Place::new(Seq(70), Rec(8)));
+    assert_eq!(change_id_in(&answer.token, 9), ChangeId::new(Seq(70), Rec(8)));
 
     venue.add_master(9);
     let carried =
-        places(&venue.fetch(&FetchOrders { rows_min: 0, ..fetch() }, &answer.token).token);
+        cursors(&venue.fetch(&FetchOrders { rows_min: 0, ..fetch() }, &answer.token).token);
     let nine = carried.iter().find(|at| at.source == PartitionId(9)).unwrap();
-    assert_eq!(nine.place, Place::new(Seq(70), Rec(8)), "its new backend has not got there yet");
+    assert_eq!(
+        nine.change_id,
+        ChangeId::new(Seq(70), Rec(8)),
+        "its new backend has not got there yet"
+    );
 }
 
 #[test]
@@ -139,8 +145,8 @@ fn a_retired_source_is_dropped_for_who_has_all_of_it_and_refused_for_who_has_not
         assert_eq!(venue.ask(connection, &patient, token), FetchOutcome::Accepted);
     }
     venue.settle();
-    let place = Place::new(Seq(2), Rec(2));
-    let last = SourcePlace::new(PartitionId(2), Epoch(1), place);
+    let change_id = ChangeId::new(Seq(2), Rec(2));
+    let last = SourceCursor::new(PartitionId(2), Epoch(1), change_id);
     assert!(!venue.router.retire_source(last), "it has a backend");
     venue.stop(1);
     venue.router.remove_backend(venue.followers[1].id);
@@ -150,7 +156,7 @@ fn a_retired_source_is_dropped_for_who_has_all_of_it_and_refused_for_who_has_not
     let fresh = venue.fetch(&fetch(), &all);
     assert_eq!(fresh.header.reason, Reason::None);
     assert!(!fresh.is(PageFlags::SOURCE_AWAY));
-    assert_eq!(places(&fresh.token).len(), 1);
+    assert_eq!(cursors(&fresh.token).len(), 1);
     assert_eq!(venue.fetch(&fetch(), &behind).header.reason, Reason::ResyncFloor);
     assert_eq!(venue.fetch(&fetch(), &token_of(&[(2, 1, 0, 0)])).header.reason, Reason::None);
 }
@@ -166,7 +172,7 @@ fn what_is_no_token_of_this_cluster_and_scope_is_refused_with_its_reason_and_a_t
     let mut elsewhere = Vec::new();
     TokenSealer::new(TokenKey::new(1, &[6; 32]), NonceCounter::new(1, Nanos(1))).seal(
         &scope,
-        &places(&token),
+        &cursors(&token),
         &mut elsewhere,
     );
     let twice = token_of(&[(1, 1, 1, 1), (1, 1, 2, 2)]);

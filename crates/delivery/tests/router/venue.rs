@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 
 use weir_delivery::filter::Keys;
-use weir_delivery::model::place_of;
+use weir_delivery::model::change_id_of;
 use weir_delivery::router::LocalBackends;
 use weir_delivery::{
     BackendId, BackendInfo, BackendRole, Desk, DeskConfig, Entitlement, FetchOutcome, Filter,
-    Kinds, NonceCounter, OrderStore, PageSink, Place, Question, Retention, Router, RouterConfig,
-    Scope, SourcePlace, StoreConfig, TokenKey, TokenSealer,
+    Kinds, NonceCounter, OrderStore, PageSink, Question, Retention, Router, RouterConfig, Scope,
+    SourceCursor, StoreConfig, TokenKey, TokenSealer,
 };
 use weir_types::{
-    Epoch, Nanos, OrdStatus, OrderId, PartitionId, Reason, Rec, Seq, SessionId, SourceStatus,
-    Switch,
+    ChangeId, Epoch, Nanos, OrdStatus, OrderId, PartitionId, Reason, Rec, Seq, SessionId,
+    SourceStatus, Switch,
 };
 use weir_wire::NodeMessage;
 use weir_wire::delivery::{FetchOrders, OrderPage, OrderRow, PageFlags};
@@ -29,9 +29,9 @@ pub const MS: u64 = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Order(OrderEvent),
-    Delete(Place),
+    Delete(ChangeId),
     /// Its epoch ended at the place; later changes are of this one.
-    Epoch(Epoch, Place),
+    Epoch(Epoch, ChangeId),
 }
 
 /// A source's valid changes and its next numbers.
@@ -44,12 +44,12 @@ pub struct History {
 }
 
 impl History {
-    pub fn head(&self) -> Place {
-        let place = |change: &Change| match change {
-            Change::Order(event) => Place::new(event.seq, event.rec),
-            Change::Delete(place) | Change::Epoch(_, place) => *place,
+    pub fn head(&self) -> ChangeId {
+        let change_id = |change: &Change| match change {
+            Change::Order(event) => ChangeId::new(event.seq, event.rec),
+            Change::Delete(change_id) | Change::Epoch(_, change_id) => *change_id,
         };
-        self.changes.last().map_or(Place::START, place)
+        self.changes.last().map_or(ChangeId::START, change_id)
     }
 }
 
@@ -342,7 +342,7 @@ impl Venue {
         history.seq = head.seq.0;
         let recs = history.changes.iter().map(|change| match change {
             Change::Order(event) => event.rec.0,
-            Change::Delete(place) | Change::Epoch(_, place) => place.rec.0,
+            Change::Delete(change_id) | Change::Epoch(_, change_id) => change_id.rec.0,
         });
         history.rec = recs.max().unwrap_or(0);
         history.changes.push(Change::Epoch(Epoch(history.epoch), head));
@@ -440,8 +440,8 @@ fn take_in(desk: &mut Desk, change: &Change) {
         Change::Order(event) => {
             let _ = desk.ingest(event).expect("changes come in order");
         }
-        Change::Delete(place) => {
-            let _ = desk.store_mut().delete(*place);
+        Change::Delete(change_id) => {
+            let _ = desk.store_mut().delete(*change_id);
         }
         Change::Epoch(epoch, valid_to) => {
             desk.store_mut().begin_epoch(*epoch, *valid_to).expect("epochs grow");
@@ -488,34 +488,38 @@ pub fn answers(mut bytes: &[u8]) -> Vec<Answer> {
     answers
 }
 
-/// Returns the places in a token.
-pub fn places(token: &[u8]) -> Vec<SourcePlace> {
+/// Returns the cursors in a token.
+pub fn cursors(token: &[u8]) -> Vec<SourceCursor> {
     sealer(0).peek(token).expect("a token")
 }
 
-pub fn place_in(token: &[u8], source: u16) -> Place {
-    let places = places(token);
-    places.iter().find(|at| at.source == PartitionId(source)).expect("the source is named").place
+pub fn change_id_in(token: &[u8], source: u16) -> ChangeId {
+    let cursors = cursors(token);
+    cursors
+        .iter()
+        .find(|at| at.source == PartitionId(source))
+        .expect("the source is named")
+        .change_id
 }
 
-/// Returns a token of these places, for readers of everything.
-pub fn token_of(places: &[(u16, u32, u64, u64)]) -> Vec<u8> {
+/// Returns a token of these cursors, for readers of everything.
+pub fn token_of(cursors: &[(u16, u32, u64, u64)]) -> Vec<u8> {
     let scope = Scope::new(Filter::ALL, Entitlement::all()).expect("all may see all");
-    let place = |(source, epoch, seq, rec): &(u16, u32, u64, u64)| {
-        let place = Place::new(Seq(*seq), Rec(*rec));
-        SourcePlace::new(PartitionId(*source), Epoch(*epoch), place)
+    let cursor = |(source, epoch, seq, rec): &(u16, u32, u64, u64)| {
+        let change_id = ChangeId::new(Seq(*seq), Rec(*rec));
+        SourceCursor::new(PartitionId(*source), Epoch(*epoch), change_id)
     };
-    let places: Vec<SourcePlace> = places.iter().map(place).collect();
+    let cursors: Vec<SourceCursor> = cursors.iter().map(cursor).collect();
     let mut token = Vec::new();
-    sealer(99).seal(&scope, &places, &mut token);
+    sealer(99).seal(&scope, &cursors, &mut token);
     token
 }
 
 /// Asserts that the rows of each source are in the order of their places.
 pub fn assert_in_order(rows: &[OrderRow]) {
-    let mut last: BTreeMap<PartitionId, Place> = BTreeMap::new();
+    let mut last: BTreeMap<PartitionId, ChangeId> = BTreeMap::new();
     for row in rows {
-        let before = last.insert(row.order_id.partition(), place_of(row));
-        assert!(before.is_none_or(|before| before < place_of(row)), "{row:?} goes back");
+        let before = last.insert(row.order_id.partition(), change_id_of(row));
+        assert!(before.is_none_or(|before| before < change_id_of(row)), "{row:?} goes back");
     }
 }

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use weir_delivery::Place;
 use weir_types::{
-    AccountId, BatchNo, ClOrdId, Epoch, ExecInst, ExecType, FirmId, InstrumentId, Nanos, OrdStatus,
-    OrdType, OrderId, PartitionId, Price, Qty, Reason, Rec, Seq, SessionId, Side, Switch,
-    TimeInForce,
+    AccountId, BatchNo, ChangeId, ClOrdId, Epoch, ExecInst, ExecType, FirmId, InstrumentId, Nanos,
+    OrdStatus, OrdType, OrderId, PartitionId, Price, Qty, Reason, Rec, Seq, SessionId, Side,
+    Switch, TimeInForce,
 };
 use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::ingest::{BatchFlags, OpenSource};
@@ -35,12 +34,12 @@ pub struct Record {
 }
 
 impl Record {
-    pub fn new(place: Place, firm: u32, attributes: Vec<u8>) -> Record {
+    pub fn new(change_id: ChangeId, firm: u32, attributes: Vec<u8>) -> Record {
         let row = OrderRow {
-            rec: place.rec,
-            seq: place.seq,
-            order_id: OrderId::new(SOURCE, place.rec),
-            transact_time: Nanos(place.seq.0),
+            rec: change_id.rec,
+            seq: change_id.seq,
+            order_id: OrderId::new(SOURCE, change_id.rec),
+            transact_time: Nanos(change_id.seq.0),
             created_time: Nanos(1),
             cl_ord_id: ClOrdId::NONE,
             price: Price(100),
@@ -115,7 +114,7 @@ pub struct Core {
     /// The store's epoch in its last answer.
     pub store_epoch: Epoch,
     /// Ended epochs with the last valid place of each.
-    ends: Vec<(Epoch, Place)>,
+    ends: Vec<(Epoch, ChangeId)>,
     is_full: bool,
     is_prepared: bool,
     pending: Vec<Record>,
@@ -152,7 +151,7 @@ impl Core {
 
     pub fn open(&self, session_id: SessionId) -> OpenSource {
         let since = self.ends.iter().filter(|(epoch, _)| *epoch >= self.store_epoch);
-        let valid_to = since.map(|(_, valid_to)| *valid_to).min().unwrap_or(Place::START);
+        let valid_to = since.map(|(_, valid_to)| *valid_to).min().unwrap_or(ChangeId::START);
         OpenSource {
             valid_seq: valid_to.seq,
             valid_rec: valid_to.rec,
@@ -175,7 +174,7 @@ impl Core {
             (0..=5, Some(rec)) => {
                 self.seq += 1 + random.below(2);
                 let order_id = self.records[&rec].row.order_id;
-                let mut record = Record::new(Place::new(Seq(self.seq), rec), firm, attributes);
+                let mut record = Record::new(ChangeId::new(Seq(self.seq), rec), firm, attributes);
                 record.row.order_id = order_id;
                 if random.below(4) == 0 {
                     record.row.ord_status = OrdStatus::Filled;
@@ -184,7 +183,7 @@ impl Core {
             }
             (6..=7, Some(rec)) => {
                 self.seq += 1;
-                let mut record = Record::new(Place::new(Seq(self.seq), rec), firm, Vec::new());
+                let mut record = Record::new(ChangeId::new(Seq(self.seq), rec), firm, Vec::new());
                 record.row.order_id = self.records[&rec].row.order_id;
                 record.row.flags = RowFlags::TOMBSTONE;
                 self.records.remove(&rec);
@@ -196,7 +195,7 @@ impl Core {
                 let rec = Rec(self.next_rec);
                 self.next_rec += 1;
                 self.rec_max = self.rec_max.max(rec);
-                let mut record = Record::new(Place::new(Seq(self.seq), rec), firm, attributes);
+                let mut record = Record::new(ChangeId::new(Seq(self.seq), rec), firm, attributes);
                 record.row.order_id = OrderId::new(SOURCE, Rec(rec.0 + (self.generation << 32)));
                 self.keep(record);
             }
@@ -211,7 +210,7 @@ impl Core {
         self.rec_max = self.rec_max.max(rec);
         let len = self.attributes_len.unwrap_or_default();
         let attributes = (0..len).map(|_| random.below(256) as u8).collect();
-        let mut record = Record::new(Place::new(Seq(self.seq), rec), 1, attributes);
+        let mut record = Record::new(ChangeId::new(Seq(self.seq), rec), 1, attributes);
         record.row.order_id = OrderId::new(SOURCE, Rec(rec.0 + (self.generation << 32)));
         self.keep(record);
     }
@@ -274,7 +273,7 @@ impl Core {
 
     /// Handles the opening of the source: prepares the changes that the store lacks, once per
     /// epoch.
-    pub fn opened(&mut self, next: BatchNo, head: Place) {
+    pub fn opened(&mut self, next: BatchNo, head: ChangeId) {
         assert!(next.0 <= self.batches.len() as u64 + 1, "the store has what was never sent");
         self.acked = self.acked.max(next.0 - 1);
         if self.is_prepared {
@@ -287,13 +286,13 @@ impl Core {
         }
         let all = self.records.values().chain(self.gone.values()).chain(self.passed.values());
         let mut rows: Vec<Record> = all.cloned().collect();
-        rows.retain(|record| Place::new(record.row.seq, record.row.rec) > head);
+        rows.retain(|record| ChangeId::new(record.row.seq, record.row.rec) > head);
         rows.sort_by_key(|record| (record.row.seq, record.row.rec));
         self.pending = rows;
     }
 
     /// Sends every record again, at places above the store's; the last batch takes a `seq` too.
-    fn resend_all(&mut self, head: Place) {
+    fn resend_all(&mut self, head: ChangeId) {
         let seq = self.seq.max(head.seq.0) + 1;
         let mut rows = Vec::new();
         for record in self.records.values_mut().chain(self.passed.values_mut()) {
@@ -318,11 +317,11 @@ impl Core {
 
     /// Begins a full resend, because the store lacks changes that this core builds on.
     pub fn begin_resend(&mut self) {
-        self.begin_epoch(true, Place::new(Seq(u64::MAX), Rec(u64::MAX)));
+        self.begin_epoch(true, ChangeId::new(Seq(u64::MAX), Rec(u64::MAX)));
     }
 
     /// Ends the epoch; its changes up to `valid_to` stay valid.
-    fn begin_epoch(&mut self, is_full: bool, valid_to: Place) {
+    fn begin_epoch(&mut self, is_full: bool, valid_to: ChangeId) {
         self.ends.push((self.epoch, valid_to));
         self.epoch = Epoch(self.epoch.0 + 1);
         self.is_full = is_full;
@@ -352,8 +351,8 @@ impl Core {
         self.passed = passed;
         self.generation += 1;
         let all = self.records.values().chain(self.gone.values()).chain(self.passed.values());
-        let last = all.map(|record| Place::new(record.row.seq, record.row.rec)).max();
+        let last = all.map(|record| ChangeId::new(record.row.seq, record.row.rec)).max();
         // Record numbers above the last change were lost with it.
-        self.begin_epoch(false, last.unwrap_or(Place::START));
+        self.begin_epoch(false, last.unwrap_or(ChangeId::START));
     }
 }

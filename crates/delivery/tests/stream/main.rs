@@ -10,8 +10,8 @@ mod world;
 use std::collections::BTreeMap;
 
 use weir_delivery::stream::{BatchOutcome, GAP_INTERVAL, SourceStream};
-use weir_delivery::{Filter, OrderStore, Place};
-use weir_types::{BatchNo, Epoch, Nanos, OrderId, PartitionId, Reason, Rec, Seq, Switch};
+use weir_delivery::{Filter, OrderStore};
+use weir_types::{BatchNo, ChangeId, Epoch, Nanos, OrderId, PartitionId, Reason, Rec, Seq, Switch};
 use weir_wire::delivery::RowFlags;
 use weir_wire::ingest::{BatchFlags, OpenSource, SourceBatch};
 
@@ -68,7 +68,7 @@ fn any_interleaving_leaves_store_and_readers_with_what_the_core_has() {
 fn opened() -> (SourceStream, OrderStore) {
     let mut stream = SourceStream::new(SOURCE, WINDOW);
     let mut store = store();
-    let open = open_of(1, Place::START, Switch::On);
+    let open = open_of(1, ChangeId::START, Switch::On);
     let _ = stream.open(&open, 1, &mut store).expect("nothing is known");
     let both = BatchFlags::RESEND_BEGIN.with(BatchFlags::RESEND_END);
     let _ = offer(&mut stream, &mut store, 1, 1, both, &[]);
@@ -76,7 +76,7 @@ fn opened() -> (SourceStream, OrderStore) {
     (stream, store)
 }
 
-fn open_of(epoch: u32, valid: Place, full_resend: Switch) -> OpenSource {
+fn open_of(epoch: u32, valid: ChangeId, full_resend: Switch) -> OpenSource {
     OpenSource {
         valid_seq: valid.seq,
         valid_rec: valid.rec,
@@ -110,7 +110,7 @@ fn offer(
 }
 
 fn record(seq: u64, rec: u64) -> Record {
-    Record::new(Place::new(Seq(seq), Rec(rec)), 1, b"some".to_vec())
+    Record::new(ChangeId::new(Seq(seq), Rec(rec)), 1, b"some".to_vec())
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_streams_state_reads_back_and_no_other_bytes_do() {
         state
     };
     let mut states = vec![state_of(&SourceStream::new(SOURCE, WINDOW)), state_of(&stream)];
-    let open = open_of(2, Place::START, Switch::On);
+    let open = open_of(2, ChangeId::START, Switch::On);
     let _ = stream.open(&open, 1, &mut store).expect("a later epoch");
     states.push(state_of(&stream));
     let _ = offer(&mut stream, &mut store, 1, 2, BatchFlags::RESEND_BEGIN, &[record(9, 1)]);
@@ -186,7 +186,7 @@ fn what_is_wrong_in_a_row_is_told_by_its_number_and_changes_nothing() {
         assert_eq!((store.head(), store.get(Rec(3))), (before, None), "{reason:?}");
         assert!(!stream.is_open(), "a refused batch closes its source");
         // The core corrects the batch and goes on with the same number.
-        let opened = stream.open(&open_of(1, Place::START, Switch::Off), 1, &mut store).unwrap();
+        let opened = stream.open(&open_of(1, ChangeId::START, Switch::Off), 1, &mut store).unwrap();
         assert_eq!(opened.next_batch_no, BatchNo(3));
         let taken = offer(&mut stream, &mut store, 3, 1, plain, &[record(5, 3)]);
         assert!(
@@ -204,24 +204,24 @@ fn a_record_number_far_ahead_keeps_the_rows_before_it_and_goes_on_behind_them() 
     let taken = offer(&mut stream, &mut store, 2, 1, plain, &[record(3, 1), far.clone()]);
     assert_eq!(refusal(taken), (Reason::RecTooFar, 2, 2));
     assert!(store.get(Rec(1)).is_some());
-    let _ = stream.open(&open_of(1, Place::START, Switch::Off), 1, &mut store).unwrap();
+    let _ = stream.open(&open_of(1, ChangeId::START, Switch::Off), 1, &mut store).unwrap();
     let taken = offer(&mut stream, &mut store, 2, 1, plain, &[record(3, 1), record(9, 2)]);
     assert!(matches!(taken, BatchOutcome::Stands(ack) if ack.batch_no == BatchNo(2)), "{taken:?}");
-    assert_eq!(store.head(), Place::new(Seq(9), Rec(2)));
+    assert_eq!(store.head(), ChangeId::new(Seq(9), Rec(2)));
 }
 
 #[test]
 fn a_source_opens_by_what_the_store_knows_of_it() {
     let (on, off) = (Switch::On, Switch::Off);
     let mut fresh = SourceStream::new(SOURCE, WINDOW);
-    let refused = fresh.open(&open_of(5, Place::START, off), 1, &mut store()).unwrap_err();
+    let refused = fresh.open(&open_of(5, ChangeId::START, off), 1, &mut store()).unwrap_err();
     assert_eq!(refused.reason, Reason::ResendNeeded);
-    let head = Place::new(Seq(3), Rec(1));
-    let before = Place::new(Seq(2), Rec(9));
+    let head = ChangeId::new(Seq(3), Rec(1));
+    let before = ChangeId::new(Seq(2), Rec(9));
     let cases = [
-        (0, Place::START, off, Err(Reason::EpochWentBack)),
-        (1, Place::START, off, Ok(3)),
-        (1, Place::START, on, Err(Reason::ResendNeedsEpoch)),
+        (0, ChangeId::START, off, Err(Reason::EpochWentBack)),
+        (1, ChangeId::START, off, Ok(3)),
+        (1, ChangeId::START, on, Err(Reason::ResendNeedsEpoch)),
         (2, head, off, Ok(1)),
         (2, before, off, Err(Reason::ResendNeeded)),
         (2, before, on, Ok(1)),
@@ -259,10 +259,10 @@ fn batches_out_of_turn_are_told_and_never_taken() {
     assert_eq!(offer(&mut stream, &mut store, 5, 1, plain, &[record(5, 1)]), BatchOutcome::Early);
     assert_eq!(stream.remind(Nanos(1)), None, "told once, and again after a time");
     assert!(stream.remind(Nanos(1 + GAP_INTERVAL.0)).is_some());
-    assert_eq!(store.head(), Place::START);
+    assert_eq!(store.head(), ChangeId::START);
     let again = offer(&mut stream, &mut store, 1, 1, plain, &[record(9, 1)]);
     assert!(matches!(again, BatchOutcome::Stands(ack) if ack.batch_no == BatchNo(1)), "{again:?}");
-    assert_eq!((store.head(), stream.counters().duplicates), (Place::START, 1));
+    assert_eq!((store.head(), stream.counters().duplicates), (ChangeId::START, 1));
     let cases = [
         ((10, 1, plain), Reason::WindowOverrun),
         ((2, 2, plain), Reason::EpochNotOpen),
@@ -287,7 +287,7 @@ fn what_a_full_resend_leaves_out_is_gone_and_tokens_beyond_the_valid_place_are_r
     let rows = [record(3, 1), record(3, 2), record(4, 3)];
     let _ = offer(&mut stream, &mut store, 2, 1, plain, &rows);
     let _ = offer(&mut stream, &mut store, 3, 1, plain, &[record(7, 2)]);
-    let valid = Place::new(Seq(3), Rec(2));
+    let valid = ChangeId::new(Seq(3), Rec(2));
     let answer = stream.open(&open_of(2, valid, Switch::On), 1, &mut store).unwrap();
     assert_eq!((answer.next_batch_no, answer.head_seq.0), (BatchNo(1), 7));
     let _ = offer(&mut stream, &mut store, 1, 2, BatchFlags::RESEND_BEGIN, &[record(8, 1)]);
@@ -299,8 +299,8 @@ fn what_a_full_resend_leaves_out_is_gone_and_tokens_beyond_the_valid_place_are_r
     assert!(stream.sweep(9, &mut store).is_some_and(|ack| ack.batch_no == BatchNo(2)));
     let left: Vec<u64> = (1..9).filter(|rec| store.get(Rec(*rec)).is_some()).collect();
     assert_eq!((left, stream.counters().swept), (vec![1, 4], 2));
-    let at = |seq, rec| Place::new(Seq(seq), Rec(rec));
-    let legal = |place| store.check(Epoch(1), place, &Filter::ALL).is_ok();
+    let at = |seq, rec| ChangeId::new(Seq(seq), Rec(rec));
+    let legal = |change_id| store.check(Epoch(1), change_id, &Filter::ALL).is_ok();
     assert_eq!([at(3, 1), at(3, 2), at(3, 3), at(7, 2)].map(legal), [true, true, false, false]);
     // The end of the resend has taken the next `seq`, whether anything was deleted or not.
     let taken = offer(&mut stream, &mut store, 3, 2, plain, &[record(9, 5)]);

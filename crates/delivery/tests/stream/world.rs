@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weir_delivery::stream::{BatchOutcome, GAP_INTERVAL, SourceStream, Window};
-use weir_delivery::{Filter, OrderStore, PageLimits, Place, Selection, StoreConfig};
-use weir_types::{BatchNo, Epoch, FirmId, Nanos, Reason, Rec, SessionId};
+use weir_delivery::{Filter, OrderStore, PageLimits, Selection, StoreConfig};
+use weir_types::{BatchNo, ChangeId, Epoch, FirmId, Nanos, Reason, Rec, SessionId};
 use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::ingest::{
     BatchFlags, OpenSource, SourceAck, SourceBatch, SourceGap, SourceOpened, SourceReject,
@@ -37,7 +37,7 @@ enum ToCore {
 pub struct Reader {
     filter: Filter,
     epoch: Epoch,
-    place: Place,
+    change_id: ChangeId,
     mirror: BTreeMap<Rec, OrderRow>,
     pub resyncs: u64,
 }
@@ -76,7 +76,7 @@ impl World {
         let reader = |firm| Reader {
             filter: Filter { firm_id: FirmId(firm), ..Filter::ALL },
             epoch: Epoch::NONE,
-            place: Place::START,
+            change_id: ChangeId::START,
             mirror: BTreeMap::new(),
             resyncs: 0,
         };
@@ -274,7 +274,7 @@ impl World {
         }
         match message {
             ToCore::Opened(opened) if opened.epoch == self.core.epoch => {
-                let head = Place::new(opened.head_seq, opened.head_rec);
+                let head = ChangeId::new(opened.head_seq, opened.head_rec);
                 self.core.opened(opened.next_batch_no, head);
                 self.is_open = true;
                 self.core.store_epoch = opened.epoch;
@@ -351,16 +351,16 @@ impl World {
             return;
         }
         let reader = &mut self.readers[index];
-        if self.store.check(reader.epoch, reader.place, &reader.filter).is_err() {
-            reader.place = Place::START;
+        if self.store.check(reader.epoch, reader.change_id, &reader.filter).is_err() {
+            reader.change_id = ChangeId::START;
             reader.mirror.clear();
             reader.resyncs += 1;
         }
         let limits = PageLimits { rows_max: 5, bytes_max: 1 << 20, scan_max: 40 };
         let mut selection = Selection::default();
-        let page = self.store.select(reader.place, &reader.filter, &limits, &mut selection);
+        let page = self.store.select(reader.change_id, &reader.filter, &limits, &mut selection);
         for row in self.store.rows(&selection) {
-            assert!(Place::new(row.seq, row.rec) > reader.place, "a reader's places grow");
+            assert!(ChangeId::new(row.seq, row.rec) > reader.change_id, "a reader's places grow");
             if row.flags == RowFlags::default() {
                 let row = OrderRow { merged_count: 0, ..row };
                 reader.mirror.insert(row.rec, row);
@@ -368,7 +368,7 @@ impl World {
                 reader.mirror.remove(&row.rec);
             }
         }
-        (reader.place, reader.epoch) = (page.next, self.store.epoch());
+        (reader.change_id, reader.epoch) = (page.next, self.store.epoch());
     }
 
     /// Brings everything to rest: the core sends the rest, and readers read to the end.
@@ -402,9 +402,9 @@ impl World {
             self.core.records.iter().map(|(rec, record)| (*rec, record.row)).collect();
         for index in 0..self.readers.len() {
             loop {
-                let before = self.readers[index].place;
+                let before = self.readers[index].change_id;
                 self.read(index);
-                if self.readers[index].place == before {
+                if self.readers[index].change_id == before {
                     break;
                 }
             }

@@ -20,20 +20,20 @@ const TRADER: SessionId = SessionId(1);
 const IT: InstrumentId = InstrumentId(100);
 
 /// An engine with one instrument, one unlimited account, one trader and one operator.
-struct Bench {
+struct Rig {
     engine: NaiveEngine,
     time: u64,
     number: u64,
 }
 
-impl Bench {
-    fn new(phase: Phase) -> Bench {
-        Bench::with(phase, |_| {})
+impl Rig {
+    fn new(phase: Phase) -> Rig {
+        Rig::with(phase, |_| {})
     }
 
-    fn with(phase: Phase, change: impl Fn(&mut DefineInstrument)) -> Bench {
+    fn with(phase: Phase, change: impl Fn(&mut DefineInstrument)) -> Rig {
         let engine = NaiveEngine::new(EngineConfig::new(PartitionId(1)));
-        let mut bench = Bench { engine, time: 1_000, number: 0 };
+        let mut rig = Rig { engine, time: 1_000, number: 0 };
         let mut instrument = DefineInstrument {
             request_no: RequestNo(0),
             symbol: Symbol(ClOrdId::from_number(1).0),
@@ -87,9 +87,9 @@ impl Bench {
             Definition::DefineInstrument(instrument),
         ];
         for (at, definition) in (1..).zip(definitions) {
-            bench.play(&Command::Import(Position(at), definition));
+            rig.play(&Command::Import(Position(at), definition));
         }
-        bench
+        rig
     }
 
     fn play(&mut self, command: &Command) -> Vec<Event> {
@@ -169,31 +169,31 @@ fn uncrossed(events: &[Event]) -> (i64, u64, i64) {
 
 #[test]
 fn the_most_volume_decides_an_uncrossings_price() {
-    let mut bench = Bench::new(Phase::OpeningCall);
-    bench.limit(Side::Buy, 100, 202);
-    bench.limit(Side::Buy, 100, 201);
-    bench.limit(Side::Sell, 150, 200);
-    bench.limit(Side::Sell, 100, 201);
-    let events = bench.phase(Phase::Continuous);
+    let mut rig = Rig::new(Phase::OpeningCall);
+    rig.limit(Side::Buy, 100, 202);
+    rig.limit(Side::Buy, 100, 201);
+    rig.limit(Side::Sell, 150, 200);
+    rig.limit(Side::Sell, 100, 201);
+    let events = rig.phase(Phase::Continuous);
     assert_eq!(uncrossed(&events), (201, 200, -50));
     assert!(orders(&events).iter().all(|e| e.liquidity == Liquidity::Auction));
 }
 
 #[test]
 fn a_reference_between_the_best_limits_is_an_uncrossings_price() {
-    let mut bench = Bench::with(Phase::OpeningCall, |d| d.reference_price = Price(201));
-    bench.limit(Side::Buy, 100, 202);
-    bench.limit(Side::Sell, 100, 200);
-    assert_eq!(uncrossed(&bench.phase(Phase::Continuous)), (201, 100, 0));
+    let mut rig = Rig::with(Phase::OpeningCall, |d| d.reference_price = Price(201));
+    rig.limit(Side::Buy, 100, 202);
+    rig.limit(Side::Sell, 100, 200);
+    assert_eq!(uncrossed(&rig.phase(Phase::Continuous)), (201, 100, 0));
 }
 
 #[test]
 fn a_surplus_of_buys_takes_the_highest_of_the_best_prices_whatever_the_reference() {
-    let mut bench = Bench::with(Phase::OpeningCall, |d| d.reference_price = Price(97));
-    bench.enter(|m| (m.ord_type, m.price, m.order_qty) = (OrdType::Market, Price(0), Qty(50)));
-    bench.limit(Side::Buy, 100, 99);
-    bench.limit(Side::Sell, 100, 98);
-    let events = bench.phase(Phase::Continuous);
+    let mut rig = Rig::with(Phase::OpeningCall, |d| d.reference_price = Price(97));
+    rig.enter(|m| (m.ord_type, m.price, m.order_qty) = (OrdType::Market, Price(0), Qty(50)));
+    rig.limit(Side::Buy, 100, 99);
+    rig.limit(Side::Sell, 100, 98);
+    let events = rig.phase(Phase::Continuous);
     assert_eq!(uncrossed(&events), (99, 100, 50));
     let trades: Vec<_> = short(&events);
     assert_eq!(trades[0], (1, ExecType::Trade, 50, 99), "market orders trade first");
@@ -201,10 +201,10 @@ fn a_surplus_of_buys_takes_the_highest_of_the_best_prices_whatever_the_reference
 
 #[test]
 fn an_iceberg_shows_its_next_slice_behind_the_others() {
-    let mut bench = Bench::new(Phase::Continuous);
-    bench.enter(|m| (m.side, m.display_qty) = (Side::Sell, Qty(30)));
-    bench.limit(Side::Sell, 50, 100);
-    let events = bench.limit(Side::Buy, 120, 100);
+    let mut rig = Rig::new(Phase::Continuous);
+    rig.enter(|m| (m.side, m.display_qty) = (Side::Sell, Qty(30)));
+    rig.limit(Side::Sell, 50, 100);
+    let events = rig.limit(Side::Buy, 120, 100);
     let makers: Vec<_> = short(&events)
         .into_iter()
         .skip(1)
@@ -216,13 +216,13 @@ fn an_iceberg_shows_its_next_slice_behind_the_others() {
 
 #[test]
 fn a_wave_of_stops_trades_in_order_of_rec_and_reaches_the_next() {
-    let mut bench = Bench::new(Phase::Continuous);
-    bench.limit(Side::Sell, 10, 100);
-    bench.limit(Side::Sell, 10, 101);
-    bench.limit(Side::Sell, 10, 102);
-    bench.stop(Side::Buy, 10, 101);
-    bench.stop(Side::Buy, 10, 100);
-    let events = bench.limit(Side::Buy, 10, 100);
+    let mut rig = Rig::new(Phase::Continuous);
+    rig.limit(Side::Sell, 10, 100);
+    rig.limit(Side::Sell, 10, 101);
+    rig.limit(Side::Sell, 10, 102);
+    rig.stop(Side::Buy, 10, 101);
+    rig.stop(Side::Buy, 10, 100);
+    let events = rig.limit(Side::Buy, 10, 100);
     let told: Vec<_> = short(&events);
     use ExecType::{New, Trade, Triggered};
     assert_eq!(
@@ -243,46 +243,46 @@ fn a_wave_of_stops_trades_in_order_of_rec_and_reaches_the_next() {
 
 #[test]
 fn a_trade_beyond_a_collar_interrupts_and_the_call_ends_by_itself() {
-    let mut bench = Bench::with(Phase::Continuous, |d| {
+    let mut rig = Rig::with(Phase::Continuous, |d| {
         (d.reference_price, d.static_collar) = (Price(100), 500);
         d.volatility_call = Nanos(50);
     });
-    bench.limit(Side::Sell, 10, 105);
-    bench.limit(Side::Sell, 10, 106);
-    let events = bench.limit(Side::Buy, 30, 110);
+    rig.limit(Side::Sell, 10, 105);
+    rig.limit(Side::Sell, 10, 106);
+    let events = rig.limit(Side::Buy, 30, 110);
     assert_eq!(short(&events).len(), 3, "the trade at the collar's edge happens, no other");
-    assert_eq!(bench.engine.phase(IT), Some(Phase::VolatilityCall));
-    assert_eq!(bench.engine.next_deadline(), Some(Nanos(1_050)));
-    bench.time = 1_050;
-    let events = bench.play(&Command::Tick);
+    assert_eq!(rig.engine.phase(IT), Some(Phase::VolatilityCall));
+    assert_eq!(rig.engine.next_deadline(), Some(Nanos(1_050)));
+    rig.time = 1_050;
+    let events = rig.play(&Command::Tick);
     assert_eq!(uncrossed(&events), (110, 10, 10), "buys are left at 106 and at 110");
-    assert_eq!(bench.engine.phase(IT), Some(Phase::Continuous));
-    assert_eq!(bench.engine.next_deadline(), None);
+    assert_eq!(rig.engine.phase(IT), Some(Phase::Continuous));
+    assert_eq!(rig.engine.next_deadline(), None);
 }
 
 #[test]
 fn what_must_fill_asks_what_collars_let_trade() {
-    let mut bench = Bench::with(Phase::Continuous, |d| {
+    let mut rig = Rig::with(Phase::Continuous, |d| {
         (d.reference_price, d.static_collar) = (Price(100), 500);
     });
-    bench.limit(Side::Sell, 10, 105);
-    bench.limit(Side::Sell, 10, 106);
-    let events = bench.enter(|m| {
+    rig.limit(Side::Sell, 10, 105);
+    rig.limit(Side::Sell, 10, 106);
+    let events = rig.enter(|m| {
         (m.price, m.order_qty, m.time_in_force) = (Price(110), Qty(20), TimeInForce::Fok);
     });
     assert_eq!(orders(&events)[0].reason, Reason::CannotFill);
-    assert_eq!(bench.engine.phase(IT), Some(Phase::Continuous));
+    assert_eq!(rig.engine.phase(IT), Some(Phase::Continuous));
 }
 
 #[test]
 fn parked_orders_join_the_closing_call_and_end_with_the_day() {
-    let mut bench = Bench::new(Phase::Continuous);
+    let mut rig = Rig::new(Phase::Continuous);
     let close = |m: &mut NewOrder| m.time_in_force = TimeInForce::AtTheClose;
-    bench.enter(close);
-    let events = bench.limit(Side::Sell, 50, 100);
+    rig.enter(close);
+    let events = rig.limit(Side::Sell, 50, 100);
     assert_eq!(short(&events).len(), 1, "nobody trades with a parked order");
-    bench.phase(Phase::ClosingCall);
-    let events = bench.phase(Phase::Closed);
+    rig.phase(Phase::ClosingCall);
+    let events = rig.phase(Phase::Closed);
     assert_eq!(uncrossed(&events), (100, 50, 50));
     let last = orders(&events).last().copied().expect("it expires");
     assert_eq!((last.rec.0, last.exec_type), (1, ExecType::Expired));
@@ -290,19 +290,19 @@ fn parked_orders_join_the_closing_call_and_end_with_the_day() {
 
 #[test]
 fn timers_happen_in_order_of_time_before_a_command_is_looked_at() {
-    let mut bench = Bench::new(Phase::Continuous);
-    bench.enter(|m| (m.time_in_force, m.expire_time) = (TimeInForce::Gtd, Nanos(1_020)));
-    bench.number += 1;
-    bench.play(&Command::Request(Request::SchedulePhase(SchedulePhase {
-        request_no: RequestNo(bench.number),
+    let mut rig = Rig::new(Phase::Continuous);
+    rig.enter(|m| (m.time_in_force, m.expire_time) = (TimeInForce::Gtd, Nanos(1_020)));
+    rig.number += 1;
+    rig.play(&Command::Request(Request::SchedulePhase(SchedulePhase {
+        request_no: RequestNo(rig.number),
         at: Nanos(1_010),
         session_id: OPERATOR,
         instrument_id: IT,
         phase: Phase::Halted,
     })));
-    assert_eq!(bench.engine.next_deadline(), Some(Nanos(1_010)));
-    bench.time = 1_030;
-    let events = bench.limit(Side::Buy, 10, 100);
+    assert_eq!(rig.engine.next_deadline(), Some(Nanos(1_010)));
+    rig.time = 1_030;
+    let events = rig.limit(Side::Buy, 10, 100);
     assert!(matches!(events[0], Event::Plain(PlainEvent::PhaseChanged(_))));
     let told = orders(&events);
     assert_eq!(told[0].exec_type, ExecType::Expired);

@@ -27,7 +27,7 @@ struct Gap {
 
 /// The progress of retransmission requests.
 #[derive(Clone, Copy, Debug, Default)]
-struct Asked {
+struct RequestProgress {
     /// All missing messages before this number were requested.
     to: u64,
     /// Requests since the first gap became the first one.
@@ -54,7 +54,7 @@ pub struct Channel {
     horizon_at: Nanos,
     held: HeldPackets,
     gap: Option<Gap>,
-    asked: Asked,
+    requested: RequestProgress,
     is_stale: bool,
     is_recovering: bool,
     /// The number after the session's last message, once announced.
@@ -84,7 +84,7 @@ impl Channel {
             horizon_at: Nanos(0),
             held: HeldPackets::new(config.held_packets_max, config.held_bytes_max),
             gap: None,
-            asked: Asked::default(),
+            requested: RequestProgress::default(),
             is_stale: false,
             is_recovering: false,
             end: None,
@@ -215,14 +215,14 @@ impl Channel {
         let gap = self.gap?;
         let give_up = after(gap.since, self.config.give_up);
         let Some(request) = self.config.request else { return Some(give_up) };
-        let again = self.asked.first.map(|first| after(first, request.timeout));
-        let unasked = self.held.first_missing(self.asked.to.max(self.next), self.horizon);
+        let again = self.requested.first.map(|first| after(first, request.timeout));
+        let unasked = self.held.first_missing(self.requested.to.max(self.next), self.horizon);
         let further = unasked.map(|missing| {
             after(missing.arrived.unwrap_or(self.horizon_at), self.config.reorder)
                 .max(after(gap.since, self.config.reorder))
         });
         let due = again.into_iter().chain(further).min();
-        let paced = self.asked.last.map_or(Nanos(0), |last| after(last, request.interval));
+        let paced = self.requested.last.map_or(Nanos(0), |last| after(last, request.interval));
         Some(due.map_or(give_up, |due| due.max(paced).min(give_up)))
     }
 
@@ -251,7 +251,7 @@ impl Channel {
             (self.horizon, self.horizon_at) = (self.next, now);
         }
         self.gap = None;
-        self.asked = Asked::default();
+        self.requested = RequestProgress::default();
         self.given_up.clear();
         self.counts.recoveries += 1;
         out.event(self.channel, &Event::Joined { next: self.next });
@@ -346,7 +346,7 @@ impl Channel {
         self.horizon = FIRST;
         self.held.clear();
         self.gap = None;
-        self.asked = Asked::default();
+        self.requested = RequestProgress::default();
         (self.is_stale, self.is_ended, self.end) = (false, false, None);
         self.given_up.clear();
         self.seen = [Seen::NONE; 3];
@@ -472,7 +472,8 @@ impl Channel {
         let Some(MissingRange { from, to, .. }) = missing else {
             self.counts.gaps_filled += u64::from(self.gap.is_some());
             self.gap = None;
-            self.asked = Asked { last: self.asked.last, ..Asked::default() };
+            self.requested =
+                RequestProgress { last: self.requested.last, ..RequestProgress::default() };
             return;
         };
         match &mut self.gap {
@@ -485,9 +486,9 @@ impl Channel {
                 *other = Some(Gap { from, to, since });
                 self.counts.gaps += 1;
                 self.counts.gaps_filled += u64::from(is_next_one);
-                let was_asked = self.asked.to > from;
-                self.asked.attempts = u32::from(was_asked);
-                self.asked.first = was_asked.then_some(now);
+                let was_asked = self.requested.to > from;
+                self.requested.attempts = u32::from(was_asked);
+                self.requested.first = was_asked.then_some(now);
                 out.event(self.channel, &Event::Gap { from, to });
             }
         }
@@ -500,8 +501,8 @@ impl Channel {
         self.next = to.min(before).max(from);
         self.gap = None;
         self.is_stale = true;
-        self.asked.attempts = 0;
-        self.asked.first = None;
+        self.requested.attempts = 0;
+        self.requested.first = None;
         self.counts.gaps_given_up += 1;
         self.given_up.push(from, self.next);
         self.tell_stale(session, from, self.next, reason, out);
@@ -522,11 +523,11 @@ impl Channel {
     /// Records an answer. One that ends before the end of its request may be all that the server
     /// sends, so the messages after it are requested again.
     fn note_answer(&mut self, end: u64, now: Nanos) {
-        self.asked.last = self.asked.last.map(|last| last.max(now));
-        self.asked.first = self.asked.first.map(|first| first.max(now));
-        self.asked.attempts = self.asked.attempts.min(1);
+        self.requested.last = self.requested.last.map(|last| last.max(now));
+        self.requested.first = self.requested.first.map(|first| first.max(now));
+        self.requested.attempts = self.requested.attempts.min(1);
         if self.held.first_missing(end, end.saturating_add(1)).is_some() {
-            self.asked.to = self.asked.to.min(end);
+            self.requested.to = self.requested.to.min(end);
         }
     }
 
@@ -536,15 +537,15 @@ impl Channel {
         let (Some(request), Some(session)) = (self.config.request, self.session) else {
             return false;
         };
-        if self.asked.last.is_some_and(|last| now.since(last) < request.interval) {
+        if self.requested.last.is_some_and(|last| now.since(last) < request.interval) {
             return false;
         }
-        let is_late = self.asked.first.is_some_and(|first| now.since(first) >= request.timeout);
-        let is_retry = self.asked.to > self.next && is_late;
-        if is_retry && self.asked.attempts >= request.attempts_max {
+        let is_late = self.requested.first.is_some_and(|first| now.since(first) >= request.timeout);
+        let is_retry = self.requested.to > self.next && is_late;
+        if is_retry && self.requested.attempts >= request.attempts_max {
             return true;
         }
-        let start = if is_retry { self.next } else { self.asked.to.max(self.next) };
+        let start = if is_retry { self.next } else { self.requested.to.max(self.next) };
         let missing = self.held.first_missing(start, self.horizon);
         let Some(MissingRange { from, to, arrived }) = missing else { return false };
         if now.since(arrived.unwrap_or(self.horizon_at)) < self.config.reorder {
@@ -552,11 +553,11 @@ impl Channel {
         }
         let count = (to - from).min(u64::from(request.count_max.max(1))) as u16;
         if from == self.next {
-            self.asked.attempts = self.asked.attempts.saturating_add(1);
-            self.asked.first = Some(now);
+            self.requested.attempts = self.requested.attempts.saturating_add(1);
+            self.requested.first = Some(now);
         }
-        self.asked.to = self.asked.to.max(from + u64::from(count));
-        self.asked.last = Some(now);
+        self.requested.to = self.requested.to.max(from + u64::from(count));
+        self.requested.last = Some(now);
         self.counts.requests += 1;
         self.counts.retries += u64::from(is_retry);
         out.event(self.channel, &Event::Request { session, sequence: from, count });

@@ -453,10 +453,10 @@ impl TailReader {
     /// Copies the next record into `buf`, which is cleared first.
     pub fn next(&mut self, buf: &mut Vec<u8>) -> TailRead {
         loop {
-            let header = match self.next_word() {
-                Word::Header(header) => header,
-                Word::None => return TailRead::Empty,
-                Word::Lapped => match self.lapped() {
+            let header = match self.next_header() {
+                HeaderRead::Header(header) => header,
+                HeaderRead::None => return TailRead::Empty,
+                HeaderRead::Lapped => match self.lapped() {
                     Some(oldest) => return TailRead::Lapped { oldest },
                     None => continue,
                 },
@@ -469,7 +469,7 @@ impl TailReader {
             let words = header.div_ceil(8);
             buf.clear();
             for at in self.at + 1..=self.at + words {
-                // SYNC: pairs with `publish` through `next_word`; checked right below.
+                // SYNC: pairs with `publish` through `next_header`; checked right below.
                 let word = self.shared.word(at).load(Ordering::Relaxed);
                 buf.extend_from_slice(&word.to_le_bytes());
             }
@@ -521,14 +521,14 @@ impl TailReader {
             return Seek::Lapped { oldest: self.oldest() };
         }
         while self.record < wanted {
-            match self.next_word() {
-                Word::Header(SKIP) => self.skip_segment(),
-                Word::Header(length) => {
+            match self.next_header() {
+                HeaderRead::Header(SKIP) => self.skip_segment(),
+                HeaderRead::Header(length) => {
                     self.at += 1 + length.div_ceil(8);
                     self.record += 1;
                 }
-                Word::None => return Seek::Ahead { next: self.record },
-                Word::Lapped => return Seek::Lapped { oldest: self.oldest() },
+                HeaderRead::None => return Seek::Ahead { next: self.record },
+                HeaderRead::Lapped => return Seek::Lapped { oldest: self.oldest() },
             }
         }
         Seek::Done
@@ -621,13 +621,17 @@ impl TailReader {
     }
 
     /// Returns the header at the reader's place.
-    fn next_word(&mut self) -> Word {
+    fn next_header(&mut self) -> HeaderRead {
         if self.at >= self.end && self.at >= self.refresh() {
-            return Word::None;
+            return HeaderRead::None;
         }
         // SYNC: pairs with the store in `publish`, through `refresh`; checked right below.
         let header = self.shared.word(self.at).load(Ordering::Relaxed);
-        if self.shared.still_there(self.at) { Word::Header(header) } else { Word::Lapped }
+        if self.shared.still_there(self.at) {
+            HeaderRead::Header(header)
+        } else {
+            HeaderRead::Lapped
+        }
     }
 
     fn skip_segment(&mut self) {
@@ -637,7 +641,7 @@ impl TailReader {
 }
 
 /// The word at a reader's place.
-enum Word {
+enum HeaderRead {
     Header(u64),
     None,
     Lapped,

@@ -86,7 +86,7 @@ fn a_seek_walks_over_one_block_wherever_the_record_is() {
         reader.seek_block(segment, number);
         let mut words = 0;
         while reader.record < number {
-            let Word::Header(header) = reader.next_word() else { panic!("it is retained") };
+            let HeaderRead::Header(header) = reader.next_header() else { panic!("it is retained") };
             assert_ne!(header, SKIP, "the block is in the record's segment");
             words += 1 + header.div_ceil(8);
             (reader.at, reader.record) = (reader.at + 1 + header.div_ceil(8), reader.record + 1);

@@ -9,20 +9,20 @@ use crate::books::{Books, quote, status, trade};
 
 const ID: InstrumentId = InstrumentId(7);
 
-struct Bench {
+struct Rig {
     conflator: Conflator,
     books: Books,
 }
 
-impl Bench {
-    fn new(config: &ConflatorConfig, kinds: &[Kind]) -> Bench {
-        let mut bench = Bench { conflator: Conflator::new(config), books: Books::default() };
+impl Rig {
+    fn new(config: &ConflatorConfig, kinds: &[Kind]) -> Rig {
+        let mut rig = Rig { conflator: Conflator::new(config), books: Books::default() };
         for kind in kinds {
-            bench.want(*kind, true);
+            rig.want(*kind, true);
         }
         // The snapshots go out long before.
-        bench.sent(Nanos(0));
-        bench
+        rig.sent(Nanos(0));
+        rig
     }
 
     fn want(&mut self, kind: Kind, is_wanted: bool) {
@@ -43,16 +43,16 @@ impl Bench {
 
 /// Returns the bodies sent, with the microsecond of each.
 fn sent_of(quotes: &[(u64, i64, u64)]) -> Vec<(u64, Body)> {
-    let mut bench = Bench::new(&ConflatorConfig::default(), &[Kind::Bbo]);
+    let mut rig = Rig::new(&ConflatorConfig::default(), &[Kind::Bbo]);
     let start = 1_000_000;
     let mut sent = Vec::new();
     // The timer runs every microsecond, after the changes of that microsecond.
     for micros in 0..60 {
         let now = Nanos(start + micros * 1_000);
         for (_, cents, size) in quotes.iter().filter(|(at, _, _)| *at == micros) {
-            bench.says(now.0, Body::Bbo(quote(*cents, *size)));
+            rig.says(now.0, Body::Bbo(quote(*cents, *size)));
         }
-        sent.extend(bench.sent(now).into_iter().map(|entry| (micros, entry.body)));
+        sent.extend(rig.sent(now).into_iter().map(|entry| (micros, entry.body)));
     }
     sent
 }
@@ -79,16 +79,16 @@ fn a_move_of_one_per_cent_against_the_last_sent_price_goes_at_once() {
 
 #[test]
 fn what_is_sent_says_how_much_was_merged_and_how_old_it_is() {
-    let mut bench = Bench::new(&ConflatorConfig::default(), &[Kind::Bbo]);
-    let first = bench.says(100_000, Body::Bbo(quote(1_000, 1)));
+    let mut rig = Rig::new(&ConflatorConfig::default(), &[Kind::Bbo]);
+    let first = rig.says(100_000, Body::Bbo(quote(1_000, 1)));
     assert_eq!(first, Outcome::Queued, "at once when idle, without the timer");
-    bench.sent(Nanos(100_000));
+    rig.sent(Nanos(100_000));
     for (at, size) in [(101_000, 2), (102_000, 3), (103_000, 4)] {
-        assert_eq!(bench.says(at, Body::Bbo(quote(1_000, size))), Outcome::Waiting);
+        assert_eq!(rig.says(at, Body::Bbo(quote(1_000, size))), Outcome::Waiting);
     }
-    assert_eq!(bench.sent(Nanos(114_999)), []);
-    assert_eq!(bench.conflator.next_due(), Some(Nanos(115_000)));
-    let [sent] = bench.sent(Nanos(115_000)).try_into().unwrap();
+    assert_eq!(rig.sent(Nanos(114_999)), []);
+    assert_eq!(rig.conflator.next_due(), Some(Nanos(115_000)));
+    let [sent] = rig.sent(Nanos(115_000)).try_into().unwrap();
     assert_eq!((sent.merged.change_count, sent.merged.merged_count()), (3, 2));
     assert_eq!((sent.merged.first_sequence, sent.merged.last_sequence), (2, 4));
     assert_eq!((sent.merged.ts_event, sent.merged.ts_recv), (Nanos(101_000), Nanos(101_001)));
@@ -96,16 +96,16 @@ fn what_is_sent_says_how_much_was_merged_and_how_old_it_is() {
 
 #[test]
 fn the_quote_that_goes_with_a_trade_is_sent_before_it_and_the_next_one_after() {
-    let mut bench = Bench::new(&ConflatorConfig::default(), &[Kind::Bbo, Kind::Trades]);
-    bench.says(100_000, Body::Bbo(quote(1_000, 1)));
-    bench.sent(Nanos(100_000));
-    bench.says(101_000, Body::Bbo(quote(1_000, 2)));
-    bench.says(101_000, trade(1));
-    bench.says(101_000, Body::Bbo(quote(1_000, 3)));
-    bench.says(101_500, trade(2));
+    let mut rig = Rig::new(&ConflatorConfig::default(), &[Kind::Bbo, Kind::Trades]);
+    rig.says(100_000, Body::Bbo(quote(1_000, 1)));
+    rig.sent(Nanos(100_000));
+    rig.says(101_000, Body::Bbo(quote(1_000, 2)));
+    rig.says(101_000, trade(1));
+    rig.says(101_000, Body::Bbo(quote(1_000, 3)));
+    rig.says(101_500, trade(2));
     // The quote is urgent, yet not merged into the one ahead of the trades.
-    bench.says(101_600, Body::Bbo(quote(1_100, 4)));
-    let sent: Vec<Body> = bench.sent(Nanos(101_600)).iter().map(|entry| entry.body).collect();
+    rig.says(101_600, Body::Bbo(quote(1_100, 4)));
+    let sent: Vec<Body> = rig.sent(Nanos(101_600)).iter().map(|entry| entry.body).collect();
     let [before, between, last] =
         [(1_000, 2), (1_000, 3), (1_100, 4)].map(|(cents, size)| Body::Bbo(quote(cents, size)));
     assert_eq!(sent, [before, trade(1), between, trade(2), last]);
@@ -113,64 +113,64 @@ fn the_quote_that_goes_with_a_trade_is_sent_before_it_and_the_next_one_after() {
 
 #[test]
 fn while_flush_is_behind_an_urgent_quote_takes_the_place_of_the_one_before() {
-    let mut bench = Bench::new(&ConflatorConfig::default(), &[Kind::Bbo]);
+    let mut rig = Rig::new(&ConflatorConfig::default(), &[Kind::Bbo]);
     for cents in [1_000, 1_100, 1_210, 1_400] {
-        bench.says(100_000, Body::Bbo(quote(cents, 1)));
-        assert_eq!(bench.conflator.queue_len(), 1);
+        rig.says(100_000, Body::Bbo(quote(cents, 1)));
+        assert_eq!(rig.conflator.queue_len(), 1);
     }
-    let [sent] = bench.sent(Nanos(100_000)).try_into().unwrap();
+    let [sent] = rig.sent(Nanos(100_000)).try_into().unwrap();
     assert_eq!((sent.body, sent.merged.change_count), (Body::Bbo(quote(1_400, 1)), 4));
 }
 
 #[test]
 fn a_halt_waits_for_nothing_and_no_status_is_merged() {
-    let mut bench = Bench::new(&ConflatorConfig::default(), &[Kind::Bbo, Kind::Status]);
-    bench.says(100_000, Body::Bbo(quote(1_000, 1)));
-    bench.sent(Nanos(100_000));
-    bench.says(100_001, Body::Bbo(quote(1_000, 2)));
+    let mut rig = Rig::new(&ConflatorConfig::default(), &[Kind::Bbo, Kind::Status]);
+    rig.says(100_000, Body::Bbo(quote(1_000, 1)));
+    rig.sent(Nanos(100_000));
+    rig.says(100_001, Body::Bbo(quote(1_000, 2)));
     for is_halted in [true, false, true] {
-        assert_eq!(bench.says(100_002, Body::Status(status(is_halted))), Outcome::Queued);
+        assert_eq!(rig.says(100_002, Body::Status(status(is_halted))), Outcome::Queued);
     }
-    let sent: Vec<Body> = bench.sent(Nanos(100_002)).iter().map(|entry| entry.body).collect();
+    let sent: Vec<Body> = rig.sent(Nanos(100_002)).iter().map(|entry| entry.body).collect();
     let [halt, resume] = [true, false].map(|is_halted| Body::Status(status(is_halted)));
     assert_eq!(sent, [Body::Bbo(quote(1_000, 2)), halt, resume, halt]);
 }
 
 #[test]
 fn nothing_is_queued_for_what_nobody_wants() {
-    let mut bench = Bench::new(&ConflatorConfig::default(), &[]);
+    let mut rig = Rig::new(&ConflatorConfig::default(), &[]);
     for kind in Kind::ALL {
-        let entry = bench.books.next_of(ID, Nanos(5), kind, 1);
-        assert_eq!(bench.conflator.apply(Nanos(5), &entry), Outcome::Unwanted);
+        let entry = rig.books.next_of(ID, Nanos(5), kind, 1);
+        assert_eq!(rig.conflator.apply(Nanos(5), &entry), Outcome::Unwanted);
     }
-    assert_eq!(bench.sent(Nanos(u64::MAX)), []);
+    assert_eq!(rig.sent(Nanos(u64::MAX)), []);
     // After two requests and one withdrawal it is still subscribed, after two withdrawals not.
-    bench.want(Kind::Trades, true);
-    bench.want(Kind::Trades, true);
-    bench.want(Kind::Trades, false);
-    assert_eq!(bench.says(6, trade(1)), Outcome::Queued);
-    bench.want(Kind::Trades, false);
-    assert_eq!(bench.says(7, trade(2)), Outcome::Unwanted);
-    assert_eq!(bench.sent(Nanos(u64::MAX)), [], "what was queued is gone with the last");
-    bench.want(Kind::Trades, false);
+    rig.want(Kind::Trades, true);
+    rig.want(Kind::Trades, true);
+    rig.want(Kind::Trades, false);
+    assert_eq!(rig.says(6, trade(1)), Outcome::Queued);
+    rig.want(Kind::Trades, false);
+    assert_eq!(rig.says(7, trade(2)), Outcome::Unwanted);
+    assert_eq!(rig.sent(Nanos(u64::MAX)), [], "what was queued is gone with the last");
+    rig.want(Kind::Trades, false);
 }
 
 #[test]
 fn an_instrument_beyond_the_highest_number_is_wanted_by_nobody() {
     let config = ConflatorConfig { instrument_id_max: InstrumentId(6), ..Default::default() };
-    let mut bench = Bench::new(&config, &[Kind::Bbo]);
-    assert_eq!(bench.says(5, Body::Bbo(quote(1_000, 1))), Outcome::Unwanted);
+    let mut rig = Rig::new(&config, &[Kind::Bbo]);
+    assert_eq!(rig.says(5, Body::Bbo(quote(1_000, 1))), Outcome::Unwanted);
 }
 
 #[test]
 fn whoever_begins_to_want_something_gets_the_state_marked_as_snapshot() {
-    let mut bench = Bench::new(&ConflatorConfig::default(), &[]);
-    bench.says(5, Body::Bbo(quote(1_000, 1)));
-    bench.says(6, Body::Status(status(true)));
+    let mut rig = Rig::new(&ConflatorConfig::default(), &[]);
+    rig.says(5, Body::Bbo(quote(1_000, 1)));
+    rig.says(6, Body::Status(status(true)));
     for kind in Kind::ALL {
-        bench.want(kind, true);
+        rig.want(kind, true);
     }
-    let sent = bench.sent(Nanos(10));
+    let sent = rig.sent(Nanos(10));
     let bodies: Vec<Body> = sent.iter().map(|entry| entry.body).collect();
     let halt = Body::Status(status(true));
     let quote = Body::Bbo(quote(1_000, 1));
@@ -183,13 +183,13 @@ fn whoever_begins_to_want_something_gets_the_state_marked_as_snapshot() {
 fn a_full_queue_is_told_as_a_gap_or_refuses_as_configured() {
     for (on_full, outcome) in [(OnFull::Gap, Outcome::Lost), (OnFull::Refuse, Outcome::Refused)] {
         let config = ConflatorConfig { events_max: 2, on_full, ..Default::default() };
-        let mut bench = Bench::new(&config, &[Kind::Trades]);
-        bench.says(1, trade(1));
-        bench.says(2, trade(2));
+        let mut rig = Rig::new(&config, &[Kind::Trades]);
+        rig.says(1, trade(1));
+        rig.says(2, trade(2));
         for number in 3..6 {
-            assert_eq!(bench.says(number, trade(number)), outcome);
+            assert_eq!(rig.says(number, trade(number)), outcome);
         }
-        let sent = bench.sent(Nanos(9));
+        let sent = rig.sent(Nanos(9));
         assert_eq!((sent[0].body, sent[1].body), (trade(1), trade(2)));
         let gaps: Vec<_> = sent[2..]
             .iter()
@@ -199,31 +199,31 @@ fn a_full_queue_is_told_as_a_gap_or_refuses_as_configured() {
             OnFull::Gap => assert_eq!(gaps, [(Body::Gap(Kind::Trades), 3, 5)]),
             OnFull::Refuse => assert_eq!(gaps, []),
         }
-        assert_eq!(bench.says(10, trade(10)), Outcome::Queued, "there is room again");
+        assert_eq!(rig.says(10, trade(10)), Outcome::Queued, "there is room again");
     }
 }
 
 #[test]
 fn a_new_interval_holds_from_the_moment_it_is_given() {
-    let mut bench = Bench::new(&ConflatorConfig::default(), &[Kind::Bbo]);
-    bench.says(100_000, Body::Bbo(quote(1_000, 1)));
-    bench.sent(Nanos(100_000));
-    bench.says(101_000, Body::Bbo(quote(1_000, 2)));
-    bench.conflator.set_interval(Nanos(102_000), Kind::Bbo, Nanos(50_000));
-    assert_eq!(bench.sent(Nanos(151_999)), []);
-    assert_eq!(bench.sent(Nanos(152_000)).len(), 1);
-    bench.says(153_000, Body::Bbo(quote(1_000, 3)));
-    bench.conflator.set_interval(Nanos(154_000), Kind::Bbo, Nanos(0));
-    assert_eq!(bench.sent(Nanos(154_000)).len(), 1, "without an interval nothing waits");
+    let mut rig = Rig::new(&ConflatorConfig::default(), &[Kind::Bbo]);
+    rig.says(100_000, Body::Bbo(quote(1_000, 1)));
+    rig.sent(Nanos(100_000));
+    rig.says(101_000, Body::Bbo(quote(1_000, 2)));
+    rig.conflator.set_interval(Nanos(102_000), Kind::Bbo, Nanos(50_000));
+    assert_eq!(rig.sent(Nanos(151_999)), []);
+    assert_eq!(rig.sent(Nanos(152_000)).len(), 1);
+    rig.says(153_000, Body::Bbo(quote(1_000, 3)));
+    rig.conflator.set_interval(Nanos(154_000), Kind::Bbo, Nanos(0));
+    assert_eq!(rig.sent(Nanos(154_000)).len(), 1, "without an interval nothing waits");
 }
 
 #[test]
 fn the_end_of_time_is_no_overflow() {
-    let mut bench = Bench::new(&ConflatorConfig::default(), &[Kind::Bbo]);
-    bench.conflator.set_interval(Nanos(0), Kind::Bbo, Nanos(u64::MAX));
+    let mut rig = Rig::new(&ConflatorConfig::default(), &[Kind::Bbo]);
+    rig.conflator.set_interval(Nanos(0), Kind::Bbo, Nanos(u64::MAX));
     for _ in 0..3 {
-        bench.says(u64::MAX - 1, Body::Bbo(quote(1_000, 1)));
-        bench.sent(Nanos(u64::MAX - 1));
+        rig.says(u64::MAX - 1, Body::Bbo(quote(1_000, 1)));
+        rig.sent(Nanos(u64::MAX - 1));
     }
-    assert_eq!(bench.conflator.waiting_count(), 1);
+    assert_eq!(rig.conflator.waiting_count(), 1);
 }

@@ -11,20 +11,20 @@ use crate::books::{Books, definition, quote, status, trade};
 const A: InstrumentId = InstrumentId(1);
 const B: InstrumentId = InstrumentId(2);
 
-struct Desk {
+struct Rig {
     fanout: Fanout,
     books: Books,
     id: SubscriberId,
 }
 
-impl Desk {
+impl Rig {
     /// Creates a desk with instruments A and B, and one subscriber.
-    fn new() -> Desk {
+    fn new() -> Rig {
         let mut fanout = Fanout::new(InstrumentId(10), 4);
         fanout.define(Nanos(0), &definition(A, "AAPL"));
         fanout.define(Nanos(0), &definition(B, "BAC"));
         let id = fanout.add_subscriber();
-        Desk { fanout, books: Books::default(), id }
+        Rig { fanout, books: Books::default(), id }
     }
 
     fn subscribe(&mut self, pattern: &str, terms: impl Fn(&mut Subscription)) -> SubscriptionId {
@@ -66,7 +66,7 @@ fn bbo(cents: i64, size: u64) -> Body {
 
 #[test]
 fn a_slow_subscriber_gets_the_latest_state_of_each_instrument_once() {
-    let mut desk = Desk::new();
+    let mut desk = Rig::new();
     desk.subscribe("*", |_| {});
     for round in 1..=1_000 {
         desk.says(round, A, bbo(1_000, round));
@@ -86,7 +86,7 @@ fn a_slow_subscriber_gets_the_latest_state_of_each_instrument_once() {
 
 #[test]
 fn an_interval_can_be_changed_while_it_runs() {
-    let mut desk = Desk::new();
+    let mut desk = Rig::new();
     let subscription = desk.subscribe("AAPL", |terms| terms.interval = Nanos(1_000));
     desk.says(10_000, A, bbo(1_000, 1));
     assert_eq!(desk.bodies(10_000, 9), [bbo(1_000, 1)], "at once when idle");
@@ -102,7 +102,7 @@ fn an_interval_can_be_changed_while_it_runs() {
 
 #[test]
 fn urgency_is_judged_by_what_this_subscriber_was_sent() {
-    let mut desk = Desk::new();
+    let mut desk = Rig::new();
     desk.subscribe("AAPL", |terms| terms.interval = Nanos(1_000_000));
     let calm = desk.fanout.add_subscriber();
     let terms = Subscription {
@@ -111,7 +111,7 @@ fn urgency_is_judged_by_what_this_subscriber_was_sent() {
         ..Subscription::new(Pattern::All, Content::Bbo)
     };
     desk.fanout.subscribe(Nanos(0), calm, &terms).unwrap();
-    let count_of = |desk: &mut Desk, now| {
+    let count_of = |desk: &mut Rig, now| {
         let poll = Poll { subscriber: calm, now: Nanos(now), room: 9 };
         let mut count = 0;
         let _ = desk.fanout.poll(poll, &desk.books, &mut |_, _| count += 1);
@@ -127,7 +127,7 @@ fn urgency_is_judged_by_what_this_subscriber_was_sent() {
 
 #[test]
 fn a_slow_subscriber_gets_each_quote_that_goes_with_a_trade_before_it() {
-    let mut desk = Desk::new();
+    let mut desk = Rig::new();
     desk.subscribe("AAPL", |terms| terms.interval = Nanos(1_000));
     desk.subscribe("AAPL", |terms| {
         terms.content = Content::Trades;
@@ -154,7 +154,7 @@ fn a_slow_subscriber_gets_each_quote_that_goes_with_a_trade_before_it() {
 
 #[test]
 fn a_quote_does_not_go_early_for_a_trade_that_the_subscriber_does_not_get() {
-    let mut desk = Desk::new();
+    let mut desk = Rig::new();
     desk.subscribe("AAPL", |terms| terms.interval = Nanos(1_000));
     desk.says(1, A, bbo(1_000, 1));
     assert_eq!(desk.bodies(1, 9).len(), 1);
@@ -163,8 +163,8 @@ fn a_quote_does_not_go_early_for_a_trade_that_the_subscriber_does_not_get() {
     assert_eq!(desk.bodies(2, 9), []);
 }
 
-fn trades_with(policy: Policy) -> Desk {
-    let mut desk = Desk::new();
+fn trades_with(policy: Policy) -> Rig {
+    let mut desk = Rig::new();
     desk.subscribe("*", |terms| {
         terms.content = Content::Trades;
         terms.policy = policy;
@@ -209,7 +209,7 @@ fn quotes_that_are_not_conflated_end_in_the_latest_state_however_many_were_lost(
             vec![Body::Gap(Kind::Bbo), bbo(2_000, 9), bbo(1_000, 5)],
         ),
     ] {
-        let mut desk = Desk::new();
+        let mut desk = Rig::new();
         desk.subscribe("*", |terms| {
             terms.policy = policy;
             terms.queue_len_max = 2;
@@ -230,7 +230,7 @@ fn quotes_that_are_not_conflated_end_in_the_latest_state_however_many_were_lost(
 
 #[test]
 fn quotes_put_before_trades_that_are_skipped_do_not_pile_up() {
-    let mut desk = Desk::new();
+    let mut desk = Rig::new();
     desk.subscribe("AAPL", |terms| terms.interval = Nanos(1_000));
     desk.subscribe("AAPL", |terms| {
         terms.content = Content::Trades;
@@ -252,13 +252,13 @@ fn quotes_put_before_trades_that_are_skipped_do_not_pile_up() {
 
 #[test]
 fn orders_are_told_anew_after_a_gap_and_never_twice() {
-    let mut desk = Desk::new();
+    let mut desk = Rig::new();
     desk.subscribe("AAPL", |terms| {
         terms.content = Content::Orders;
         terms.policy = Policy::None;
         terms.queue_len_max = 2;
     });
-    let order = |desk: &mut Desk, is_heard: bool| {
+    let order = |desk: &mut Rig, is_heard: bool| {
         let entry = desk.books.next_of(A, Nanos(1), Kind::Orders, 1);
         if is_heard {
             desk.fanout.apply(Nanos(1), &entry);
@@ -287,7 +287,7 @@ fn orders_are_told_anew_after_a_gap_and_never_twice() {
 
 #[test]
 fn patterns_have_what_is_defined_later_and_interest_is_told_once() {
-    let mut desk = Desk::new();
+    let mut desk = Rig::new();
     desk.subscribe("AA*", |_| {});
     desk.subscribe("AAL", |terms| terms.content = Content::Depth(5));
     let whole = desk.subscribe("*", |_| {});
@@ -312,7 +312,7 @@ fn patterns_have_what_is_defined_later_and_interest_is_told_once() {
 
 #[test]
 fn nothing_of_an_ended_subscription_is_sent() {
-    let mut desk = Desk::new();
+    let mut desk = Rig::new();
     let quotes = desk.subscribe("*", |_| {});
     let trades = desk.subscribe("*", |terms| terms.content = Content::Trades);
     desk.says(1, A, bbo(1_000, 1));
@@ -331,7 +331,7 @@ fn nothing_of_an_ended_subscription_is_sent() {
 
 #[test]
 fn a_second_subscriber_begins_with_the_latest_state() {
-    let mut desk = Desk::new();
+    let mut desk = Rig::new();
     desk.subscribe("*", |_| {});
     desk.subscribe("*", |terms| terms.content = Content::Status);
     desk.says(1, A, bbo(1_000, 1));
@@ -349,7 +349,7 @@ fn a_second_subscriber_begins_with_the_latest_state() {
 
 #[test]
 fn a_subscriber_has_no_more_subscriptions_than_it_may() {
-    let mut desk = Desk::new();
+    let mut desk = Rig::new();
     for _ in 0..4 {
         desk.subscribe("*", |_| {});
     }

@@ -15,7 +15,7 @@ use weir_market::{Books, BooksConfig};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
 use crate::support::data;
-use crate::{Told, config};
+use crate::{CollectedRows, config};
 
 const STOCK: InstrumentId = InstrumentId(1);
 const MINUTE: u64 = 60_000_000_000;
@@ -45,7 +45,8 @@ fn action_of(event: &FlowEvent, match_id: u64) -> Action {
 
 /// Builds books from the day's events, and statistics from the books' changes.
 fn by_books(items: &[FlowItem]) -> Vec<IntervalStatistics> {
-    let (mut books, mut told) = (Books::new(&BooksConfig::default()), Told::new(&config(MINUTE)));
+    let (mut books, mut told) =
+        (Books::new(&BooksConfig::default()), CollectedRows::new(&config(MINUTE)));
     let mut sequence = 0;
     for item in items {
         match item {

@@ -65,15 +65,15 @@ pub fn config(interval: u64) -> IntervalConfig {
 
 /// A builder and the intervals it reported.
 #[expect(missing_docs, reason = "they say it")]
-pub struct Told {
+pub struct CollectedRows {
     pub builder: IntervalBuilder,
     pub rows: Vec<IntervalStatistics>,
 }
 
 #[expect(missing_docs, reason = "as the builder has them")]
-impl Told {
-    pub fn new(config: &IntervalConfig) -> Told {
-        Told { builder: IntervalBuilder::new(config), rows: Vec::new() }
+impl CollectedRows {
+    pub fn new(config: &IntervalConfig) -> CollectedRows {
+        CollectedRows { builder: IntervalBuilder::new(config), rows: Vec::new() }
     }
 
     pub fn quote(&mut self, quoted: &QuoteChange) {

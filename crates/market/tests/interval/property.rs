@@ -218,7 +218,7 @@ fn the_widest_prices_times_and_quantities_add_up() {
     let interval = u64::MAX;
     let mut config = crate::config(interval);
     config.silence = u64::MAX;
-    let mut told = crate::Told::new(&config);
+    let mut told = crate::CollectedRows::new(&config);
     told.quote(&crate::quoted(1, 0, quote(i64::MIN, u64::MAX, i64::MAX, u64::MAX)));
     told.quote(&crate::quoted(1, 1 << 62, quote(i64::MAX, u64::MAX, i64::MAX, u64::MAX)));
     told.quote(&crate::quoted(1, (1 << 62) + 1, quote(i64::MIN, u64::MAX, i64::MIN, u64::MAX)));

@@ -7,7 +7,7 @@ use weir_market::interval::{
 use weir_market::{Books, BooksConfig, Change};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
-use crate::{Told, added, called, config, quote, quoted};
+use crate::{CollectedRows, added, called, config, quote, quoted};
 
 fn starts(rows: &[IntervalStatistics]) -> Vec<(u32, u64)> {
     rows.iter().map(|row| (row.instrument_id.0, row.start.0)).collect()
@@ -15,7 +15,7 @@ fn starts(rows: &[IntervalStatistics]) -> Vec<(u32, u64)> {
 
 #[test]
 fn a_quote_that_rests_makes_a_row_of_each_interval_and_an_empty_book_none() {
-    let mut told = Told::new(&config(10));
+    let mut told = CollectedRows::new(&config(10));
     told.quote(&quoted(1, 2, quote(100, 3, 104, 5)));
     told.quote(&quoted(2, 3, quote(0, 0, 0, 0)));
     told.act(&added(3, 45, 1));
@@ -37,7 +37,7 @@ fn a_quote_that_rests_makes_a_row_of_each_interval_and_an_empty_book_none() {
 
 #[test]
 fn a_halt_makes_rows_of_an_instrument_that_nobody_quotes() {
-    let mut told = Told::new(&config(10));
+    let mut told = CollectedRows::new(&config(10));
     told.call(&called(1, 4, TradingState::Halted));
     told.call(&called(1, 25, TradingState::Trading));
     told.act(&added(2, 60, 1));
@@ -49,7 +49,7 @@ fn a_halt_makes_rows_of_an_instrument_that_nobody_quotes() {
 
 #[test]
 fn a_halt_of_all_is_one_of_each_instrument_that_is_known() {
-    let mut told = Told::new(&config(10));
+    let mut told = CollectedRows::new(&config(10));
     told.quote(&quoted(1, 1, quote(1, 1, 2, 1)));
     told.act(&added(2, 2, 1));
     told.call(&called(0, 4, TradingState::Halted));
@@ -60,7 +60,7 @@ fn a_halt_of_all_is_one_of_each_instrument_that_is_known() {
 
 #[test]
 fn crossed_locked_one_sided_and_empty_times_are_apart() {
-    let mut told = Told::new(&config(100));
+    let mut told = CollectedRows::new(&config(100));
     for (ts, quote) in [
         (0, quote(10, 1, 12, 1)),
         (10, quote(12, 1, 12, 1)),
@@ -84,7 +84,7 @@ fn crossed_locked_one_sided_and_empty_times_are_apart() {
 
 #[test]
 fn a_quantity_alone_is_a_change_of_the_quote_and_of_no_price() {
-    let mut told = Told::new(&config(100));
+    let mut told = CollectedRows::new(&config(100));
     for (ts, size) in [(1, 5), (2, 6), (3, 6)] {
         told.quote(&quoted(1, ts, quote(10, size, 12, 1)));
     }
@@ -95,7 +95,7 @@ fn a_quantity_alone_is_a_change_of_the_quote_and_of_no_price() {
 
 #[test]
 fn what_comes_late_counts_where_the_instrument_is_and_time_does_not_go_back() {
-    let mut told = Told::new(&config(10));
+    let mut told = CollectedRows::new(&config(10));
     told.quote(&quoted(1, 5, quote(10, 1, 12, 1)));
     told.quote(&quoted(2, 17, quote(10, 1, 12, 1)));
     // The first interval is over for all instruments.
@@ -115,7 +115,8 @@ fn what_comes_late_counts_where_the_instrument_is_and_time_does_not_go_back() {
 
 #[test]
 fn lateness_keeps_the_interval_of_who_rests_open() {
-    let mut told = Told::new(&weir_market::interval::IntervalConfig { lateness: 4, ..config(10) });
+    let mut told =
+        CollectedRows::new(&weir_market::interval::IntervalConfig { lateness: 4, ..config(10) });
     told.quote(&quoted(1, 5, quote(10, 1, 12, 1)));
     told.act(&added(2, 13, 1));
     told.quote(&quoted(1, 8, quote(10, 1, 14, 1)));
@@ -128,7 +129,7 @@ fn lateness_keeps_the_interval_of_who_rests_open() {
 #[test]
 fn a_silence_that_is_too_long_is_no_time_for_anybody() {
     let silence = weir_market::interval::IntervalConfig { silence: 30, ..config(10) };
-    let mut told = Told::new(&silence);
+    let mut told = CollectedRows::new(&silence);
     told.quote(&quoted(1, 2, quote(10, 1, 12, 1)));
     told.act(&added(2, 6, 1));
     told.act(&added(2, 1_000_007, 1));
@@ -139,7 +140,7 @@ fn a_silence_that_is_too_long_is_no_time_for_anybody() {
 
 #[test]
 fn a_gap_of_a_channel_leaves_its_quotes_in_doubt_until_they_are_had_anew() {
-    let mut told = Told::new(&config(10));
+    let mut told = CollectedRows::new(&config(10));
     let of = |row: &IntervalStatistics| (row.start.0, row.has_gap, row.is_certain);
     told.quote(&quoted(1, 2, quote(10, 1, 12, 1)));
     let mut other = quoted(2, 2, quote(10, 1, 12, 1));
@@ -174,7 +175,7 @@ fn a_gap_of_a_channel_leaves_its_quotes_in_doubt_until_they_are_had_anew() {
 
 #[test]
 fn what_was_not_told_leaves_a_quote_in_doubt_until_the_next_one() {
-    let mut told = Told::new(&config(10));
+    let mut told = CollectedRows::new(&config(10));
     told.quote(&quoted(1, 2, quote(10, 1, 12, 1)));
     told.quote(&quoted(2, 2, quote(10, 1, 12, 1)));
     told.call(&called(1, 3, TradingState::Trading));
@@ -195,7 +196,7 @@ fn what_was_not_told_leaves_a_quote_in_doubt_until_the_next_one() {
 
 #[test]
 fn a_book_that_is_given_up_for_a_snapshot_is_not_known_and_what_lies_between_is_no_change() {
-    let mut told = Told::new(&config(100));
+    let mut told = CollectedRows::new(&config(100));
     told.quote(&quoted(1, 10, quote(10, 1, 12, 1)));
     told.act(&added(2, 20, 1));
     told.builder.void(0, ChannelReset::GivenUp, &mut |row| told.rows.push(*row));
@@ -215,7 +216,7 @@ fn a_book_that_is_given_up_for_a_snapshot_is_not_known_and_what_lies_between_is_
 
 #[test]
 fn a_session_ends_one_channel_and_the_next_begins_at_any_time() {
-    let mut told = Told::new(&config(10));
+    let mut told = CollectedRows::new(&config(10));
     told.quote(&quoted(1, 105, quote(10, 1, 12, 1)));
     let mut other = quoted(2, 105, quote(10, 1, 12, 1));
     other.channel = 1;
@@ -233,7 +234,7 @@ fn a_session_ends_one_channel_and_the_next_begins_at_any_time() {
 #[test]
 fn instruments_beyond_the_most_are_refused_and_counted() {
     let few = weir_market::interval::IntervalConfig { instruments_max: 1, ..config(10) };
-    let mut told = Told::new(&few);
+    let mut told = CollectedRows::new(&few);
     for instrument in [0, 1, 2, 1] {
         told.act(&added(instrument, 1, 1));
     }

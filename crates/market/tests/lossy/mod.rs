@@ -143,7 +143,7 @@ impl Handler for Model {
 }
 
 /// The venue, its lines, and the listening channel.
-pub struct Stand {
+pub struct Rig {
     faults: Faults,
     chance: Chance,
     queue: BinaryHeap<Reverse<(u64, u64, Coming)>>,
@@ -157,8 +157,8 @@ pub struct Stand {
     clock: u64,
 }
 
-impl Stand {
-    pub fn new(faults: Faults) -> Stand {
+impl Rig {
+    pub fn new(faults: Faults) -> Rig {
         let request = faults.answer_loss.map(|_| RequestConfig {
             count_max: 40,
             interval: Nanos(50 * MICROSECOND),
@@ -186,7 +186,7 @@ impl Stand {
             is_stale_told: false,
             ended_at: None,
         };
-        Stand {
+        Rig {
             faults,
             chance: Chance(faults.seed),
             queue: BinaryHeap::new(),

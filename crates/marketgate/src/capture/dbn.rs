@@ -81,7 +81,7 @@ pub(super) enum Next<'a> {
 }
 
 /// A symbol mapping and the time from which it is valid, in nanoseconds since the Unix epoch.
-struct Named {
+struct MappingRecord {
     from: u64,
     record: [u8; MAPPING_LEN],
 }
@@ -90,7 +90,7 @@ struct Named {
 pub(super) struct DbnFile {
     fsm: DbnFsm,
     version: u8,
-    names: VecDeque<Named>,
+    names: VecDeque<MappingRecord>,
     /// The symbol mapping returned last.
     name: [u8; MAPPING_LEN],
     /// The record parsed last.
@@ -264,13 +264,13 @@ fn put_as_v3(version: u8, record: &RecordRef<'_>, out: &mut Vec<u8>) {
 
 /// Returns the symbol mappings of the metadata, the earliest first. Symbols without a number, and
 /// numbers without a symbol, are omitted.
-fn names_of(metadata: &Metadata) -> VecDeque<Named> {
+fn names_of(metadata: &Metadata) -> VecDeque<MappingRecord> {
     // A file maps either requested symbols to numbers, or requested numbers to symbols.
     let is_by_number = metadata.stype_in == Some(SType::InstrumentId);
     if !is_by_number && metadata.stype_out != SType::InstrumentId {
         return VecDeque::new();
     }
-    let mut names: Vec<Named> = Vec::new();
+    let mut names: Vec<MappingRecord> = Vec::new();
     for mapping in &metadata.mappings {
         for interval in &mapping.intervals {
             let (number, symbol) = match is_by_number {
@@ -288,7 +288,7 @@ fn names_of(metadata: &Metadata) -> VecDeque<Named> {
 }
 
 /// Builds a symbol mapping of version 3; `None` for a symbol longer than its field.
-fn record_of(number: u32, symbol: &str, from: u64) -> Option<Named> {
+fn record_of(number: u32, symbol: &str, from: u64) -> Option<MappingRecord> {
     let mut record = [0; MAPPING_LEN];
     (record[0], record[1]) = ((MAPPING_LEN / 4) as u8, rtype::SYMBOL_MAPPING);
     record[4..8].copy_from_slice(&number.to_le_bytes());
@@ -296,5 +296,5 @@ fn record_of(number: u32, symbol: &str, from: u64) -> Option<Named> {
     let place = record.get_mut(89..160)?;
     place.get_mut(..symbol.len()).filter(|_| symbol.len() < 71)?.copy_from_slice(symbol.as_bytes());
     record[160..168].copy_from_slice(&from.to_le_bytes());
-    Some(Named { from, record })
+    Some(MappingRecord { from, record })
 }

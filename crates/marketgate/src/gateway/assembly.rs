@@ -17,14 +17,14 @@ use weir_wire::session::NodeId;
 use super::config::{MarketGatewaySection, Stages};
 use super::figures::{FlushFigures, MarketFigures, ReceiveFigures, UpdateFigures};
 use super::flush::{FlushAgent, FlushParts, flush_agent};
+use super::flush_slot::FlushSlot;
 use super::local::{LocalDoor, LocalDoors};
 use super::post::{AuditedStage, PostAgent, line_names};
 use super::receive::{Fused, ReceiveAgent, Staged, UpdateAgent};
 use super::ring::{RingReader, ring};
 use super::shm::{ShmDoor, ShmFigures};
 use super::stages::{FlushProbe, FlushReaders, Sampler, StageReaders, UpdateProbe};
-use super::told::FlushSlot;
-use super::update::{BATCH_MAX, UpdateParts, UpdateStage, Wishes};
+use super::update::{BATCH_MAX, InterestReceiver, UpdateParts, UpdateStage};
 use crate::post::{PostProcessor, PostSenders, PostWatch};
 use crate::receiver::Receiver;
 
@@ -174,7 +174,7 @@ struct Flush<'a> {
 struct FlushPart {
     agent: FlushAgent,
     wake: Wake,
-    wishes: Wishes,
+    wishes: InterestReceiver,
     local: LocalDoor,
     handshakes: Option<Runner>,
     address: SocketAddr,

@@ -7,12 +7,12 @@
 use weir_feed::Update;
 use weir_types::Nanos;
 
+use super::flush_slot::ChannelIndex;
 use super::stages::TimedMessage;
-use super::told::ChannelIndex;
 
 /// The source of an update in a batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source {
+pub(super) struct UpdateOrigin {
     pub channel: ChannelIndex,
     pub ts_recv: Nanos,
     pub ts_poll: Nanos,
@@ -25,7 +25,7 @@ pub(super) struct Batch {
     /// The updates, in order.
     pub updates: Vec<Update>,
     /// The source of each update.
-    pub sources: Vec<Source>,
+    pub sources: Vec<UpdateOrigin>,
     /// The timed updates: index and start, in order.
     traces: Vec<(usize, TimedMessage)>,
     next_trace: Option<TimedMessage>,
@@ -43,7 +43,7 @@ impl Batch {
     }
 
     #[inline]
-    pub fn push(&mut self, source: Source, update: Update) {
+    pub fn push(&mut self, source: UpdateOrigin, update: Update) {
         if let Some(begun) = self.next_trace.take() {
             self.traces.push((self.updates.len(), begun));
         }

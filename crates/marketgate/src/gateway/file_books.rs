@@ -13,9 +13,9 @@ use weir_market::conflate::ConflatorConfig;
 use weir_market::{Books, BooksConfig};
 use weir_types::{InstrumentId, Nanos};
 
+use super::flush_slot::{ChannelIndex, FlushContent, FlushSlot};
 use super::ring::Slots;
 use super::stages::UpdateProbe;
-use super::told::{ChannelIndex, FlushContent, FlushSlot};
 use super::update::{BATCH_MAX, UpdateParts, UpdateStage, WhenFull};
 use crate::capture::{CaptureFile, FileError};
 use crate::receiver::{CaptureCounts, Receiver};

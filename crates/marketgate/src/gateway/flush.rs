@@ -29,13 +29,13 @@ use weir_wire::frame::CLIENT_FRAME_LEN_MAX;
 use weir_wire::session::NodeId;
 
 use super::figures::{FlushFigures, FlushTimes, SubscriberReport, number_of};
+use super::flush_slot::{ChannelIndex, FlushContent, FlushSlot};
 use super::link::{LIMITS, LOCAL_LIMITS, Link, Links, Subscriber};
 use super::local::LocalEntrance;
 use super::mirror::Mirror;
 use super::ring::RingReader;
 use super::shm::{RingParts, ShmDoor};
 use super::stages::FlushProbe;
-use super::told::{ChannelIndex, FlushContent, FlushSlot};
 use super::writing::{Address, Drafts, instrument_of, put_channel, put_instrument, put_message};
 
 /// Entries taken from the ring in one cycle.

@@ -2,7 +2,7 @@
 
 use weir_market::conflate::{Stamp, Status};
 
-use super::told::ChannelIndex;
+use super::flush_slot::ChannelIndex;
 
 /// The state of an instrument besides its book.
 #[derive(Clone, Copy, Debug, Default)]

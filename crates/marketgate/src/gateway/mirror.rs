@@ -10,7 +10,7 @@ use weir_market::book::{BooksConfig, OrderIds};
 use weir_market::conflate::{Bbo, Body, BookView, DayStatistics, Entry, Kind, Stamp, Status};
 use weir_types::{InstrumentId, Price, Qty, Side};
 
-use super::told::{ChannelIndex, FlushContent, FlushSlot};
+use super::flush_slot::{ChannelIndex, FlushContent, FlushSlot};
 
 /// The state of an instrument besides its books.
 #[derive(Clone, Copy, Debug, Default)]

@@ -12,9 +12,9 @@
 //!
 //! - [`config`]: the configuration. [`assembly`]: assembles the threads.
 //! - [`receive`]: the receiving and the updating thread. [`update`]: books and the first stage of
-//!   conflation; `batch`: updates applied together; `saying`: passes their changes to conflation;
+//!   conflation; `batch`: updates applied together; `changes`: passes their changes to conflation;
 //!   `instrument_state`: the state besides books. [`next_stage`]: the interface between the two.
-//! - [`ring`], [`told`]: the rings between threads, and their slots.
+//! - [`ring`], [`flush_slot`]: the rings between threads, and their slots.
 //! - [`shm`]: the same messages in shared memory, for strategies on the same machine.
 //! - [`flush`]: a flush thread. [`mirror`]: its books; `intake`: subscribers' requests;
 //!   [`writing`]: messages to subscribers; `link`: a connection; [`local`]: connections of readers
@@ -24,10 +24,12 @@
 
 pub mod assembly;
 mod batch;
+mod changes;
 pub mod config;
 pub mod figures;
 pub mod file_books;
 pub mod flush;
+pub mod flush_slot;
 mod instrument_state;
 mod intake;
 mod levels;
@@ -38,10 +40,8 @@ pub mod next_stage;
 pub mod post;
 pub mod receive;
 pub mod ring;
-mod saying;
 pub mod shm;
 pub mod stages;
-pub mod told;
 pub mod update;
 pub mod writing;
 

@@ -15,10 +15,10 @@ use weir_market::interval::{Activity, BookStatement, ChannelReset, QuoteChange, 
 use weir_runtime::Agent;
 use weir_types::{InstrumentId, Nanos};
 
-use super::batch::Source;
+use super::batch::UpdateOrigin;
+use super::flush_slot::ChannelIndex;
 use super::instrument_state::InstrumentState;
 use super::next_stage::Stage;
-use super::told::ChannelIndex;
 use crate::post::audit::AuditSender;
 use crate::post::{PostEvent, PostProcessor, PostSender};
 use crate::receiver::{ChannelEvent, ChannelKey, ClearReason, FeedSection, Origin, Output};
@@ -123,7 +123,7 @@ impl<S: Stage> Stage for AuditedStage<S> {
 #[inline]
 pub(super) fn tell_update(
     to: &mut PostSender,
-    source: &Source,
+    source: &UpdateOrigin,
     known: &[InstrumentState],
     update: &Update,
     change: &Change,

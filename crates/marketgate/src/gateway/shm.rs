@@ -31,9 +31,9 @@ use weir_shm::{Options, Writer};
 use weir_types::{InstrumentId, Nanos, SessionId};
 use weir_wire::frame::{Framing, next_frame};
 
+use super::flush_slot::ChannelIndex;
 use super::mirror::Mirror;
 use super::stages::FlushProbe;
-use super::told::ChannelIndex;
 use super::writing::{Address, Drafts, instrument_of, put_channel, put_instrument, put_message};
 
 /// The value that stands for a connection's number in probes.

@@ -20,14 +20,14 @@ use weir_runtime::Wake;
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 use super::batch::Batch;
+use super::changes::{ChangeReporter, bbo_of};
 use super::figures::UpdateReport;
+use super::flush_slot::{ChannelIndex, FlushContent, FlushSlot};
 use super::instrument_state::InstrumentState;
 use super::levels::PendingLevels;
 use super::post::{hand_over, tell_book, tell_channel, tell_void};
 use super::ring::{RingWriter, Slots};
-use super::saying::{Saying, bbo_of};
 use super::stages::{TimedMessage, UpdateProbe};
-use super::told::{ChannelIndex, FlushContent, FlushSlot};
 use crate::post::{PostEvent, PostSender};
 use crate::receiver::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
 
@@ -66,19 +66,19 @@ enum Notice {
 }
 
 /// The update stage's end of a flush thread's queue of interest changes.
-pub type Wishes = Consumer<Interest>;
+pub type InterestReceiver = Consumer<Interest>;
 
 /// Builds books from updates and sends conflated changes to the flush threads.
 pub struct UpdateStage<D = RingWriter<FlushSlot>> {
     books: Books,
-    saying: Saying,
+    reporter: ChangeReporter,
     batch: Batch,
     batch_max: usize,
     wanted_levels: Vec<u32>,
     notices: VecDeque<Notice>,
     door: D,
     wakes: Vec<Wake>,
-    wishes: Vec<Wishes>,
+    wishes: Vec<InterestReceiver>,
     when_full: WhenFull,
     has_told: bool,
     counts: UpdateCounts,
@@ -103,7 +103,7 @@ pub struct UpdateParts<D = RingWriter<FlushSlot>> {
     /// Wakes each flush thread.
     pub wakes: Vec<Wake>,
     /// The queue of interest changes of each flush thread.
-    pub wishes: Vec<Wishes>,
+    pub wishes: Vec<InterestReceiver>,
     /// The reaction when a flush thread lags.
     pub when_full: WhenFull,
     /// The ring of events for bars and statistics, if configured.
@@ -116,7 +116,7 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
     /// Creates a stage without state.
     #[must_use]
     pub fn new(parts: UpdateParts<D>) -> UpdateStage<D> {
-        let saying = Saying {
+        let reporter = ChangeReporter {
             known: Vec::new(),
             channels: Vec::new(),
             conflator: Conflator::new(&parts.conflator),
@@ -127,7 +127,7 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
         };
         UpdateStage {
             books: Books::new(&parts.books),
-            saying,
+            reporter,
             batch: Batch::with_capacity(parts.batch_max),
             batch_max: parts.batch_max,
             wanted_levels: Vec::new(),
@@ -161,13 +161,13 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
     /// Conflation's counters.
     #[must_use]
     pub fn conflated(&self) -> weir_market::conflate::Counts {
-        self.saying.conflator.counts()
+        self.reporter.conflator.counts()
     }
 
     /// The number of states in the throttle queue, and of entries in the priority queue.
     #[must_use]
     pub fn queue_lens(&self) -> (usize, usize) {
-        (self.saying.conflator.waiting_count(), self.saying.conflator.queue_len())
+        (self.reporter.conflator.waiting_count(), self.reporter.conflator.queue_len())
     }
 
     /// The stage's counters for the status page.
@@ -198,7 +198,7 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
     /// The time of the next [`UpdateStage::turn`] with work even if nothing arrives.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
-        self.saying.conflator.next_due()
+        self.reporter.conflator.next_due()
     }
 
     /// Does the work between packets: applies updates and interest changes, runs the timer, and
@@ -206,7 +206,7 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
     pub fn turn(&mut self, now: Nanos) -> usize {
         self.take_batch();
         let mut done = self.take_wishes(now);
-        self.saying.conflator.tick(now);
+        self.reporter.conflator.tick(now);
         done += self.tell_all(now);
         if std::mem::take(&mut self.has_told) {
             self.wakes.iter().for_each(Wake::wake);
@@ -227,7 +227,7 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
 
     fn wish(&mut self, now: Nanos, interest: &Interest) {
         let Interest { instrument_id: id, kind, is_wanted } = *interest;
-        if id.0 >= self.saying.instruments_max {
+        if id.0 >= self.reporter.instruments_max {
             return;
         }
         if kind == Kind::Book {
@@ -238,10 +238,10 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
             let count = &mut self.wanted_levels[index];
             *count = if is_wanted { *count + 1 } else { count.saturating_sub(1) };
             if is_wanted || *count == 0 {
-                self.saying.levels.want(id, is_wanted);
+                self.reporter.levels.want(id, is_wanted);
             }
         }
-        let Saying { conflator, known, .. } = &mut self.saying;
+        let ChangeReporter { conflator, known, .. } = &mut self.reporter;
         let view = View { books: &self.books, known };
         conflator.interest(now, interest, &view);
     }
@@ -256,9 +256,9 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
             done += 1;
         }
         // An entry taken from the queue must be sent, so room is checked first.
-        while self.saying.conflator.queue_len() > 0 {
-            let UpdateStage { door, books, saying, .. } = self;
-            let Saying { conflator, known, levels, probe, .. } = saying;
+        while self.reporter.conflator.queue_len() > 0 {
+            let UpdateStage { door, books, reporter, .. } = self;
+            let ChangeReporter { conflator, known, levels, probe, .. } = reporter;
             let is_told = door.write(|told| {
                 let entry = conflator.pop(now).expect("the queue is not empty");
                 write_entry(told, now, &entry, books, known, levels);
@@ -290,7 +290,7 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
 
     /// Applies the pending updates to the books and passes their changes to conflation.
     fn take_batch(&mut self) {
-        let UpdateStage { books, saying, batch, counts, .. } = self;
+        let UpdateStage { books, reporter, batch, counts, .. } = self;
         if batch.updates.is_empty() {
             return;
         }
@@ -300,7 +300,7 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
         let mut cleared = None;
         books.apply_all(&batch.updates, |update, change| {
             let (at, source) = sources.next().expect("each update has its source");
-            saying.updated(source, begun_of(at), update, change);
+            reporter.updated(source, begun_of(at), update, change);
             // An update that clears a book ends its batch; the new state is published once the
             // books are free.
             if change.is_cleared {
@@ -311,15 +311,15 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
         batch.clear();
         match cleared {
             Some((source, InstrumentId(0), _)) => {
-                if let Some(post) = self.saying.post.as_mut().filter(|_| !source.is_snapshot) {
+                if let Some(post) = self.reporter.post.as_mut().filter(|_| !source.is_snapshot) {
                     tell_void(post, source.channel, ChannelReset::Emptied);
                 }
                 self.clear(source.channel, false);
             }
             Some((source, id, stamp))
-                if !source.is_snapshot && id.0 < self.saying.instruments_max =>
+                if !source.is_snapshot && id.0 < self.reporter.instruments_max =>
             {
-                self.saying.say_anew(source.ts_poll, &self.books, id, stamp);
+                self.reporter.say_anew(source.ts_poll, &self.books, id, stamp);
             }
             _ => {}
         }
@@ -327,15 +327,15 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
 
     /// Clears the books of a channel's instruments.
     fn clear(&mut self, channel: ChannelIndex, is_session: bool) {
-        for id in self.saying.of_channel(channel) {
-            let last_change = &mut self.saying.known[id.0 as usize].last_change;
+        for id in self.reporter.of_channel(channel) {
+            let last_change = &mut self.reporter.known[id.0 as usize].last_change;
             if is_session {
                 last_change.sequence = 0;
             }
             let Stamp { sequence, ts_event, ts_recv } = *last_change;
             let action = Action::Clear;
             let _ = self.books.apply(&Update { instrument_id: id, sequence, ts_event, action });
-            self.saying.say_anew(ts_recv, &self.books, id, Stamp { sequence, ts_event, ts_recv });
+            self.reporter.say_anew(ts_recv, &self.books, id, Stamp { sequence, ts_event, ts_recv });
         }
         if is_session {
             self.notices.push_back(Notice::NewSession(channel));
@@ -344,15 +344,15 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
 
     /// Publishes a complete snapshot as one change of each instrument.
     fn joined(&mut self, channel: ChannelIndex, next: u64) {
-        for id in self.saying.of_channel(channel) {
-            let last_change = &mut self.saying.known[id.0 as usize].last_change;
+        for id in self.reporter.of_channel(channel) {
+            let last_change = &mut self.reporter.known[id.0 as usize].last_change;
             last_change.sequence = next.saturating_sub(1);
             let stamp = *last_change;
-            let Saying { post, known, .. } = &mut self.saying;
+            let ChangeReporter { post, known, .. } = &mut self.reporter;
             if let Some(post) = post {
                 tell_book(post, id, &known[id.0 as usize], &self.books);
             }
-            self.saying.say_anew(stamp.ts_recv, &self.books, id, stamp);
+            self.reporter.say_anew(stamp.ts_recv, &self.books, id, stamp);
         }
     }
 }
@@ -360,21 +360,21 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
 impl<D: Slots<FlushSlot>> Output for UpdateStage<D> {
     fn define(&mut self, origin: &Origin, definition: &Definition) {
         self.take_batch();
-        let channel = self.saying.channel_index(origin.channel);
+        let channel = self.reporter.channel_index(origin.channel);
         // Books and conflation count instruments beyond their limits.
         let _is_known = self.books.define(definition.instrument_id);
-        if let Some(post) = &mut self.saying.post {
+        if let Some(post) = &mut self.reporter.post {
             hand_over(post, PostEvent::Define(*definition));
         }
-        if self.saying.know(definition.instrument_id, channel).is_some() {
+        if self.reporter.know(definition.instrument_id, channel).is_some() {
             self.notices.push_back(Notice::Define(channel, *definition));
         }
     }
 
     fn update(&mut self, origin: &Origin, update: Update) {
         let clears = matches!(update.action, Action::Clear);
-        self.saying.prefetch(update.instrument_id);
-        self.batch.push(self.saying.source(origin), update);
+        self.reporter.prefetch(update.instrument_id);
+        self.batch.push(self.reporter.source(origin), update);
         if clears || self.batch.updates.len() >= self.batch_max {
             self.take_batch();
         }
@@ -382,20 +382,20 @@ impl<D: Slots<FlushSlot>> Output for UpdateStage<D> {
 
     fn channel(&mut self, channel: ChannelKey, event: &ChannelEvent) {
         self.take_batch();
-        let index = self.saying.channel_index(channel);
-        if let Some(post) = &mut self.saying.post {
+        let index = self.reporter.channel_index(channel);
+        if let Some(post) = &mut self.reporter.post {
             tell_channel(post, index, event);
         }
         match event {
             ChannelEvent::State { to, .. } => {
-                self.saying.channels[usize::from(index)].1 = *to;
+                self.reporter.channels[usize::from(index)].1 = *to;
                 self.notices.push_back(Notice::Channel(index, channel, *to));
             }
             ChannelEvent::Damaged | ChannelEvent::Silent => {
                 self.notices.push_back(Notice::Channel(index, channel, State::Stale));
             }
             ChannelEvent::Heard => {
-                let state = self.saying.channels[usize::from(index)].1;
+                let state = self.reporter.channels[usize::from(index)].1;
                 self.notices.push_back(Notice::Channel(index, channel, state));
             }
             ChannelEvent::Clear { reason } => {

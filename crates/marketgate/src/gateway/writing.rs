@@ -14,8 +14,8 @@ use weir_wire::market::{
 };
 use weir_wire::market_dialogue::{MarketMessage, put_market_group};
 
+use super::flush_slot::ChannelIndex;
 use super::mirror::Mirror;
-use super::told::ChannelIndex;
 
 /// The recipient of a message, and the sending time.
 #[derive(Clone, Copy, Debug)]

@@ -13,8 +13,8 @@ use weir_market::publish::{Channel, RequestServer};
 use weir_runtime::Agent;
 use weir_types::{InstrumentId, Nanos};
 
+use super::event_publisher::{EventPublisher, EventPublisherParts, ReadOutcome};
 use super::figures::{PublishFigures, PublishedMarket};
-use super::hearing::{Hearing, HearingParts, ReadOutcome};
 
 /// The maximum number of events of one duty cycle.
 const EVENTS_MAX: usize = 512;
@@ -28,7 +28,7 @@ const REQUEST_LEN_MAX: usize = 64;
 /// The parts of a [`PublishAgent`].
 pub struct PublishParts {
     /// The partition and its events.
-    pub hearing: HearingParts,
+    pub events: EventPublisherParts,
     /// Numbers, packs and retains messages.
     pub channel: Channel,
     /// Answers requests.
@@ -47,7 +47,7 @@ pub struct PublishParts {
 
 /// Publishes a partition's market data and answers retransmission requests.
 pub struct PublishAgent {
-    hearing: Hearing,
+    events: EventPublisher,
     channel: Channel,
     server: RequestServer,
     out: Out,
@@ -86,7 +86,7 @@ impl PublishAgent {
     pub fn new(parts: PublishParts) -> PublishAgent {
         let PublishParts { channel, server, sender, lines, requests, figures, .. } = parts;
         PublishAgent {
-            hearing: Hearing::new(parts.hearing),
+            events: EventPublisher::new(parts.events),
             channel,
             server,
             out: Out { sender, lines, figures, next_heartbeat: Nanos(0) },
@@ -97,11 +97,11 @@ impl PublishAgent {
     }
 
     /// Publishes at most [`EVENTS_MAX`] events and returns their number.
-    fn hear(&mut self, now: Nanos) -> usize {
+    fn publish_next(&mut self, now: Nanos) -> usize {
         for count in 0..EVENTS_MAX {
             let session = self.channel.session();
-            let PublishAgent { channel, out, hearing, .. } = self;
-            match hearing.hear(&mut channel.sink(|packet| out.send(packet, now))) {
+            let PublishAgent { channel, out, events, .. } = self;
+            match events.publish_next(&mut channel.sink(|packet| out.send(packet, now))) {
                 ReadOutcome::Event { is_definition } => {
                     let is_other = is_definition || self.channel.session() != session;
                     if self.channel.is_live() && is_other {
@@ -122,9 +122,9 @@ impl PublishAgent {
     /// Sends the packet under construction, or a heartbeat that is due. Goes live first once all
     /// events from before the start are replayed.
     fn is_up_to_date(&mut self, now: Nanos) {
-        let PublishAgent { channel, out, hearing, .. } = self;
+        let PublishAgent { channel, out, events, .. } = self;
         if !channel.is_live() {
-            if !hearing.is_live() {
+            if !events.is_live() {
                 return;
             }
             channel.go_live();
@@ -179,14 +179,14 @@ impl PublishAgent {
         add(&figures.counters.events, count as u64);
         figures.counters.next_sequence.store(channel.next_sequence(), Ordering::Relaxed);
         figures.counters.oldest.store(channel.oldest(), Ordering::Relaxed);
-        let unsayable = self.hearing.publication().counts().unsayable_orders;
+        let unsayable = self.events.publication().counts().unsayable_orders;
         figures.counters.unsayable_orders.store(unsayable, Ordering::Relaxed);
     }
 
     /// Updates the published and omitted instruments, and logs each newly omitted one with its
     /// reason.
     fn show_market(&mut self) {
-        let publication = self.hearing.publication();
+        let publication = self.events.publication();
         let left_out: Vec<_> = publication.unfit().map(|(id, why)| (id, why.to_string())).collect();
         for (id, why) in left_out.iter().filter(|row| !self.left_out.contains(row)) {
             tracing::warn!(instrument = id.0, why, "an instrument is not published");
@@ -213,7 +213,7 @@ impl Agent for PublishAgent {
     }
 
     fn do_work(&mut self, now: Nanos) -> usize {
-        self.hear(now) + self.answer(now)
+        self.publish_next(now) + self.answer(now)
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
@@ -222,6 +222,6 @@ impl Agent for PublishAgent {
 
     fn stop(&mut self, now: Nanos) -> bool {
         // Called again while more events are pending.
-        self.hear(now) < EVENTS_MAX
+        self.publish_next(now) < EVENTS_MAX
     }
 }

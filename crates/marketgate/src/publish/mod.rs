@@ -5,14 +5,14 @@
 //! partition. [`weir_market::publish`] decides the messages and their sequence numbers.
 
 mod agent;
+mod event_publisher;
 mod figures;
-mod hearing;
 mod snapshots;
 mod translate;
 
 pub use agent::{PublishAgent, PublishParts};
+pub use event_publisher::EventPublisherParts;
 pub use figures::{OmittedInstrument, PublishFigures, PublishReport};
-pub use hearing::HearingParts;
 pub use snapshots::{
     SnapshotAgent, SnapshotFigures, SnapshotLimits, SnapshotParts, SnapshotReport,
 };

@@ -7,8 +7,8 @@ use weir_feed::{Feed, Packet};
 use weir_types::Nanos;
 
 use super::counts::ChannelStatus;
+use super::handler::{Decoding, LineHandler, Notes};
 use super::output::{ChannelEvent, ChannelKey, Origin, Output};
-use super::taking::{Decoding, Notes, Taking};
 
 /// The maximum number of channels on a pair of lines; more would be forged.
 const CHANNELS_MAX: usize = 64;
@@ -102,8 +102,8 @@ impl Inlet {
         if line != Line::Retransmission {
             self.hear(times.line, out);
         }
-        let (lines, mut taking) = self.taking(times.ts_recv, times.ts_poll, decoding, out);
-        if lines.arrive(line, packet, times.line, &mut taking).is_err() {
+        let (lines, mut handler) = self.handler(times.ts_recv, times.ts_poll, decoding, out);
+        if lines.arrive(line, packet, times.line, &mut handler).is_err() {
             return false;
         }
         self.settle_damage(times, decoding, out);
@@ -113,9 +113,9 @@ impl Inlet {
     /// Marks a channel STALE if a message that its books need was not decoded.
     pub fn settle_damage<O: Output>(&mut self, times: Times, decoding: &mut Decoding, out: &mut O) {
         let Some(number) = self.notes.damaged.take() else { return };
-        let (lines, mut taking) = self.taking(times.ts_recv, times.ts_poll, decoding, out);
+        let (lines, mut handler) = self.handler(times.ts_recv, times.ts_poll, decoding, out);
         if let Ok(channel) = lines.channel_mut(number) {
-            channel.mark_stale(&mut taking);
+            channel.mark_stale(&mut handler);
         }
     }
 
@@ -123,8 +123,8 @@ impl Inlet {
     /// was taken.
     pub fn tick<O: Output>(&mut self, times: Times, decoding: &mut Decoding, out: &mut O) {
         let before = decoding.counts.messages;
-        let (lines, mut taking) = self.taking(times.ts_recv, times.ts_poll, decoding, out);
-        lines.tick(times.line, &mut taking);
+        let (lines, mut handler) = self.handler(times.ts_recv, times.ts_poll, decoding, out);
+        lines.tick(times.line, &mut handler);
         self.settle_damage(times, decoding, out);
         if decoding.counts.messages != before {
             self.end_of_packet(0, times, out);
@@ -165,15 +165,15 @@ impl Inlet {
     }
 
     /// Returns the lines together with the handler of their output.
-    pub fn taking<'a, O: Output>(
+    pub fn handler<'a, O: Output>(
         &'a mut self,
         ts_recv: Nanos,
         ts_poll: Nanos,
         decoding: &'a mut Decoding,
         out: &'a mut O,
-    ) -> (&'a mut Lines, Taking<'a, O>) {
+    ) -> (&'a mut Lines, LineHandler<'a, O>) {
         let Inlet { pair, lines, notes, .. } = self;
-        (lines, Taking { decoding, notes, pair: *pair, ts_recv, ts_poll, out })
+        (lines, LineHandler { decoding, notes, pair: *pair, ts_recv, ts_poll, out })
     }
 
     /// The first channel: the only one of MoldUDP64's lines, once received.

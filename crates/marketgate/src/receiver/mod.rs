@@ -7,8 +7,8 @@
 //!
 //! - [`config`]: the feed and its source. [`counts`]: counters. [`Output`]: the interface to the
 //!   consumer.
-//! - `pair`: a pair of lines with its sockets; `inlet`: a pair's packets from any source; `taking`:
-//!   decodes packets to messages and messages to updates.
+//! - `pair`: a pair of lines with its sockets; `inlet`: a pair's packets from any source;
+//!   `handler`: decodes packets to messages and messages to updates.
 //! - `requests`, `recovery`: lost messages, by retransmission or by snapshot.
 //! - `stream`, `capture`: a connection or a file instead of lines; `soup`: the framing of
 //!   SoupBinTCP.
@@ -16,6 +16,7 @@
 mod capture;
 pub mod config;
 pub mod counts;
+mod handler;
 mod inlet;
 mod output;
 mod pair;
@@ -23,7 +24,6 @@ mod recovery;
 mod requests;
 mod soup;
 mod stream;
-mod taking;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -46,12 +46,12 @@ pub use self::stream::StreamError;
 
 use self::capture::{Capture, CaptureStep};
 use self::config::{Day, TimingSection};
+use self::handler::Decoding;
 use self::inlet::{Inlet, Times};
 use self::pair::{Pair, Socket};
 use self::recovery::Recovery;
 use self::requests::Requester;
 use self::stream::{Framed, Stream, packet_of};
-use self::taking::Decoding;
 use super::capture::{CaptureFile, FileError, FileKind, Speed};
 use weir_runtime::ConfigError;
 

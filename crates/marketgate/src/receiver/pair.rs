@@ -11,12 +11,12 @@ use super::super::Datagrams;
 use super::super::udp::{BATCH_MAX, BatchReceiver, Listen, listen, listen_to_source};
 use super::config::LineAddress;
 use super::counts::{SocketCounts, SocketStatus};
+use super::handler::Decoding;
 use super::inlet::{Inlet, Times};
 use super::output::Output;
 use super::recovery::Recovery;
 use super::requests::Requester;
 use super::stream::Stream;
-use super::taking::Decoding;
 
 /// The maximum number of consecutive polls that may find full batches before timers run anyway.
 const BEHIND_MAX: u32 = 64;

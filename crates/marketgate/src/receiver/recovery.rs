@@ -24,10 +24,10 @@ use weir_types::Nanos;
 
 use super::config::SnapshotRecovery;
 use super::counts::SnapshotCounts;
+use super::handler::Decoding;
 use super::inlet::{Inlet, Times};
 use super::output::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
 use super::soup::{Connection, ReadOutcome};
-use super::taking::Decoding;
 
 /// The one channel of MoldUDP64's lines.
 const CHANNEL: u32 = 0;
@@ -214,9 +214,9 @@ impl Recovery {
             return Ok(RecoveryOutcome::Stay(0));
         }
         self.stage = Stage::Leading { since: now };
-        let (lines, mut taking) = inlet.taking(now, now, decoding, out);
+        let (lines, mut handler) = inlet.handler(now, now, decoding, out);
         if let Ok(channel) = lines.channel_mut(CHANNEL) {
-            channel.begin_recovery(&mut taking);
+            channel.begin_recovery(&mut handler);
         }
         Ok(RecoveryOutcome::Stay(1))
     }
@@ -300,10 +300,10 @@ impl Recovery {
         }
         let Some(session) = inlet.notes.session else { return Err(RecoveryError::NewSession) };
         inlet.notes.wants_snapshot = false;
-        let (lines, mut taking) = inlet.taking(now, now, decoding, out);
+        let (lines, mut handler) = inlet.handler(now, now, decoding, out);
         let is_joined = lines
             .channel_mut(CHANNEL)
-            .is_ok_and(|channel| channel.join(session, next, now, &mut taking));
+            .is_ok_and(|channel| channel.join(session, next, now, &mut handler));
         if !is_joined {
             return Err(RecoveryError::NewSession);
         }
@@ -343,8 +343,8 @@ impl Recovery {
             let reason = ClearReason::SnapshotFailed;
             out.channel(channel, &ChannelEvent::Clear { reason });
         }
-        let (lines, mut taking) = inlet.taking(now, now, decoding, out);
-        abandon(lines, now, &mut taking);
+        let (lines, mut handler) = inlet.handler(now, now, decoding, out);
+        abandon(lines, now, &mut handler);
         let times = Times::live(now, now);
         inlet.settle_damage(times, decoding, out);
         inlet.end_of_packet(CHANNEL, times, out);
@@ -374,9 +374,9 @@ impl Recovery {
     }
 }
 
-fn abandon(lines: &mut Lines, now: Nanos, taking: &mut impl weir_feed::line::Handler) {
+fn abandon(lines: &mut Lines, now: Nanos, handler: &mut impl weir_feed::line::Handler) {
     if let Ok(channel) = lines.channel_mut(CHANNEL) {
-        channel.abandon_recovery(now, taking);
+        channel.abandon_recovery(now, handler);
     }
 }
 

@@ -15,10 +15,10 @@ use weir_types::Nanos;
 
 use super::config::StreamSettings;
 use super::counts::StreamCounts;
+use super::handler::Decoding;
 use super::inlet::{Inlet, Times};
 use super::output::Output;
 use super::soup::{Connection, ReadOutcome};
-use super::taking::Decoding;
 
 /// The maximum number of reads of one poll.
 const READS_MAX: usize = 4;

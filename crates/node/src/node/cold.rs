@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weir_orderstate::cold::agent::{dir_of, pace_of};
 use weir_orderstate::cold::{
-    COLD_SHARE, ColdAgent, ColdFeeder, ColdFigures, ColdParts, ColdSection, ColdSources,
+    ArchiveSender, COLD_SHARE, ColdAgent, ColdFigures, ColdParts, ColdSection, ColdSources,
     SharedPace, ends,
 };
 use weir_orderstate::token_keys::sealer;
@@ -34,7 +34,7 @@ impl Assembly<'_> {
         trading: &RecoveredPartition,
         pace: SharedPace,
         notes: &mut Vec<String>,
-    ) -> anyhow::Result<Option<ColdFeeder>> {
+    ) -> anyhow::Result<Option<ArchiveSender>> {
         let Some(section) = &self.config.delivery.cold else { return Ok(None) };
         let past_epochs = ends::places_of(trading.reader())?;
         let config = section.config(TRADING, trading.epoch);
@@ -49,7 +49,7 @@ impl Assembly<'_> {
             figures: self.cold_figures.get(&TRADING).cloned().unwrap_or_default(),
         };
         let (port, agent) = ColdAgent::open(parts, notes)?;
-        Ok(Some(ColdFeeder::new(port, agent)))
+        Ok(Some(ArchiveSender::new(port, agent)))
     }
 
     /// Returns the archives' settings for the stores of outside sources.

@@ -8,8 +8,8 @@ use anyhow::Context;
 use weir_feed::session_name::Calendar;
 use weir_market::publish::{Channel, RequestServer};
 use weir_marketgate::publish::{
-    HearingParts, PublishAgent, PublishFigures, PublishParts, SnapshotAgent, SnapshotFigures,
-    SnapshotParts,
+    EventPublisherParts, PublishAgent, PublishFigures, PublishParts, SnapshotAgent,
+    SnapshotFigures, SnapshotParts,
 };
 use weir_marketgate::udp;
 use weir_partition::recovery::RecoveredPartition;
@@ -45,7 +45,7 @@ impl Assembly<'_> {
         requests.set_nonblocking(true)?;
         let (address, poller) = (requests.local_addr()?, FdPoller::new(&[requests.as_raw_fd()])?);
         let agent = PublishAgent::new(PublishParts {
-            hearing: hearing(section, trading),
+            events: events(section, trading),
             channel: Channel::new(section.messages_max, section.packet_bytes),
             server: RequestServer::new(section.requests_per_second),
             sender,
@@ -73,7 +73,7 @@ impl Assembly<'_> {
         let poller = FdPoller::new(&[listener.as_raw_fd()])?;
         let figures = Arc::new(SnapshotFigures::new(listener.local_addr()?));
         let agent = SnapshotAgent::new(SnapshotParts {
-            hearing: hearing(section, trading),
+            events: events(section, trading),
             listener,
             access,
             limits: section.snapshot_limits(),
@@ -90,8 +90,8 @@ impl Assembly<'_> {
     }
 }
 
-fn hearing(section: &MarketPublisherSection, trading: &RecoveredPartition) -> HearingParts {
-    HearingParts {
+fn events(section: &MarketPublisherSection, trading: &RecoveredPartition) -> EventPublisherParts {
+    EventPublisherParts {
         partition_id: TRADING,
         events: trading.reader(),
         event_count: trading.event_count(),

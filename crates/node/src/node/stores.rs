@@ -3,7 +3,7 @@
 
 use anyhow::Context;
 use weir_orderstate::agent::{DeliveryAgent, DeliveryParts};
-use weir_orderstate::cold::ColdFeeder;
+use weir_orderstate::cold::ArchiveSender;
 use weir_orderstate::ingest::{IngestAgent, IngestPort};
 use weir_orderstate::replica::{ReplicaAgent, ReplicaParts, UpdatePort, follow_to_store};
 use weir_orderstate::stores::StoreSettings;
@@ -65,7 +65,7 @@ impl Builder<'_> {
             KeepSettings { snapshot_every: snapshot_every.unwrap_or(keep.snapshot_every), ..keep };
         let own = trading.map(|trading| OwnSource {
             settings: section.settings(TRADING, None),
-            older_upto: cold.as_ref().map(ColdFeeder::fed),
+            older_upto: cold.as_ref().map(ArchiveSender::fed),
             events: trading.reader(),
             event_count: trading.event_count(),
             log_id: trading.log.log_id(),

@@ -21,16 +21,15 @@ use anyhow::Context;
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_cold::plant::{self, Plant};
 use weir_cold::{
-    Archive, Batch, ColdConfig, ColdError, OpenReport, Pace, Place as ColdPlace, SegmentError,
-    WorkOutcome,
+    Archive, Batch, ColdConfig, ColdError, OpenReport, Pace, SegmentError, WorkOutcome,
 };
-use weir_delivery::{OlderAnswer, OlderAsk, Place, Ticket, TokenSealer};
+use weir_delivery::{OlderAnswer, OlderAsk, Ticket, TokenSealer};
 use weir_io::{Disk, DiskErrorKind, ThreadDisk};
 use weir_runtime::{Agent, Wake};
-use weir_types::{Epoch, Nanos, PartitionId};
+use weir_types::{ChangeId, Epoch, Nanos, PartitionId};
 
-use super::feeder::{BATCHES_MAX, ColdNews, ColdPort, ColdRequest, cold_place, hot_place};
 use super::figures::ColdFigures;
+use super::sender::{BATCHES_MAX, ColdNews, ColdPort, ColdRequest};
 
 /// The time after a failure until the retry, in nanoseconds.
 const RETRY_AFTER: u64 = 1_000_000_000;
@@ -88,12 +87,12 @@ pub struct ColdAgent<D = ThreadDisk> {
     empties: Producer<Batch>,
     requests: Consumer<ColdRequest>,
     answers: Producer<(Ticket, OlderAnswer)>,
-    rewound: Producer<Place>,
-    kept: Producer<Place>,
+    rewound: Producer<ChangeId>,
+    kept: Producer<ChangeId>,
     /// Queries, and the change ids that the archive must have before it answers them.
-    waiting: VecDeque<(OlderAsk, ColdPlace)>,
+    waiting: VecDeque<(OlderAsk, ChangeId)>,
     /// A rewind that is not applied yet: changes after this change id are void.
-    rewind: Option<(Epoch, ColdPlace)>,
+    rewind: Option<(Epoch, ChangeId)>,
     /// True after a rewind until changes are sent again.
     is_rewound: bool,
     /// True when the changes taken must be synced as soon as possible.
@@ -189,7 +188,7 @@ impl<D: Disk> ColdAgent<D> {
             rewound: is_rewound,
             kept: is_kept,
             out_max,
-            fed: hot_place(archive.fed()),
+            fed: archive.fed(),
             wake: parts.wake,
             figures: parts.figures.clone(),
         };
@@ -248,15 +247,15 @@ impl<D: Disk> ColdAgent<D> {
         self.work(Nanos(0), false);
     }
 
-    /// Voids the archive's changes after `place` at a start; returns the change id to continue
+    /// Voids the archive's changes after `change_id` at a start; returns the change id to continue
     /// from.
     ///
     /// # Errors
     /// When the disk fails.
-    pub fn rewind_at_start(&mut self, place: Place) -> Result<Place, ColdError> {
-        let from = self.archive.forget_after(cold_place(place))?;
+    pub fn rewind_at_start(&mut self, change_id: ChangeId) -> Result<ChangeId, ColdError> {
+        let from = self.archive.forget_after(change_id)?;
         self.note_damaged();
-        Ok(hot_place(from))
+        Ok(from)
     }
 
     fn note_damaged(&mut self) {
@@ -278,7 +277,7 @@ impl<D: Disk> ColdAgent<D> {
             let batch = match news {
                 ColdNews::Batch(batch) => batch,
                 ColdNews::Rewind(epoch, valid_to) => {
-                    self.rewind = Some((epoch, cold_place(valid_to)));
+                    self.rewind = Some((epoch, valid_to));
                     continue;
                 }
             };
@@ -307,7 +306,7 @@ impl<D: Disk> ColdAgent<D> {
         match from {
             Ok(from) => {
                 (self.rewind, self.is_rewound) = (None, true);
-                let told = self.rewound.push(hot_place(from));
+                let told = self.rewound.push(from);
                 assert!(told.is_ok(), "one rewind is under way at a time");
                 self.store.wake();
                 true
@@ -328,7 +327,7 @@ impl<D: Disk> ColdAgent<D> {
         match self.archive.close() {
             Ok(_) => {
                 self.must_keep = false;
-                let told = self.kept.push(hot_place(self.archive.end()));
+                let told = self.kept.push(self.archive.end());
                 assert!(told.is_ok(), "it is asked once at a time");
                 self.store.wake();
             }
@@ -351,7 +350,7 @@ impl<D: Disk> ColdAgent<D> {
         while let Ok(request) = self.requests.pop() {
             match request {
                 ColdRequest::Page(ask, told_to) => {
-                    self.waiting.push_back((*ask, cold_place(told_to)));
+                    self.waiting.push_back((*ask, told_to));
                 }
                 ColdRequest::Keep => self.must_keep = true,
                 ColdRequest::Forget(ticket) => {
@@ -497,7 +496,9 @@ impl<D: Disk + Send> Agent for ColdAgent<D> {
             return Some(rest);
         }
         // A query waits for the pace, or for a segment that will be closed for it.
-        Some(self.pace().next_begin().max(Nanos(now.0 + super::asks::CLOSE_EVERY / 10)).min(rest))
+        Some(
+            self.pace().next_begin().max(Nanos(now.0 + super::queries::CLOSE_EVERY / 10)).min(rest),
+        )
     }
 
     fn stop(&mut self, now: Nanos) -> bool {

@@ -2,9 +2,8 @@
 //! segments are named by change ids.
 
 use anyhow::bail;
-use weir_cold::Place;
 use weir_partition::event_reader::{EventReader, ReadEvent, assert_kept};
-use weir_types::Epoch;
+use weir_types::{ChangeId, Epoch};
 use weir_wire::{Event, PlainEvent};
 
 /// Returns the last valid change id of each ended epoch, oldest first. Reads the events from the
@@ -13,9 +12,9 @@ use weir_wire::{Event, PlainEvent};
 /// # Errors
 /// When the event log cannot be read up to the last end. An archive that misses an end would keep
 /// lost changes, and honour tokens for them.
-pub fn places_of(mut events: EventReader) -> anyhow::Result<Vec<(Epoch, Place)>> {
+pub fn places_of(mut events: EventReader) -> anyhow::Result<Vec<(Epoch, ChangeId)>> {
     let mut places = Vec::new();
-    let (mut record, mut head) = (Vec::new(), Place::START);
+    let (mut record, mut head) = (Vec::new(), ChangeId::START);
     while !events.has_told_ends() {
         match events.next(&mut record) {
             ReadEvent::EpochEnded(change) => {
@@ -27,7 +26,7 @@ pub fn places_of(mut events: EventReader) -> anyhow::Result<Vec<(Epoch, Place)>>
                 if let Event::Plain(PlainEvent::OrderEvent(order)) = &event
                     && !order.rec.is_none()
                 {
-                    head = head.max(Place::new(order.seq, order.rec));
+                    head = head.max(ChangeId::new(order.seq, order.rec));
                 }
             }
             // All ends lie before the log's end.
@@ -51,7 +50,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let epochs = epochs(6, &[(1, 10), (2, 8), (4, 15), (5, 20)]);
         let (_writer, events) = log_of(dir.path(), 20, epochs);
-        let at = |number| Place::new(Seq(number), Rec(number));
+        let at = |number| ChangeId::new(Seq(number), Rec(number));
         let ends = [(1, 8), (2, 8), (4, 15), (5, 20)].map(|(epoch, to)| (Epoch(epoch), at(to)));
         assert_eq!(places_of(events).unwrap(), ends);
     }

@@ -8,24 +8,24 @@
 //! ones become a hole, after which the archive begins anew and counts it.
 //!
 //! * [`agent`]: the archive's thread.
-//! * [`asks`]: the answers to queries.
-//! * [`feeder`]: the store's end.
+//! * [`queries`]: the answers to queries.
+//! * [`sender`]: the store's end.
 //! * [`ends`]: the ends of the partition's past epochs, as change ids.
 //! * [`figures`]: the archive's figures.
 //! * [`sources`]: the archives of outside sources.
 
 pub mod agent;
-mod asks;
 pub mod ends;
-pub mod feeder;
 pub mod figures;
+mod queries;
 mod section;
+pub mod sender;
 pub mod sources;
 
 pub use agent::{ColdAgent, ColdParts, SharedPace};
-pub use feeder::{ColdFeeder, ColdPort};
 pub use figures::{ColdFigures, ColdReport};
 pub use section::ColdSection;
+pub use sender::{ArchiveSender, ColdPort};
 pub use sources::ColdSources;
 
 use weir_probe::thread::Share;

@@ -21,14 +21,14 @@ use std::sync::Arc;
 
 use weir_cold::plant::{self, Plant};
 use weir_cold::{ColdConfig, ColdError};
-use weir_delivery::{OrderStore, Place, TokenKeys};
+use weir_delivery::{OrderStore, TokenKeys};
 use weir_io::Disk;
 use weir_runtime::Wake;
-use weir_types::PartitionId;
+use weir_types::{ChangeId, PartitionId};
 
 use super::agent::{ColdAgent, ColdParts, SharedPace, source_dir_of};
-use super::feeder::{ColdFeeder, cold_place};
 use super::figures::ColdFigures;
+use super::sender::ArchiveSender;
 use crate::cold::ColdSection;
 use crate::token_keys::sealer;
 
@@ -60,7 +60,7 @@ pub struct BroughtStore<'a> {
 }
 
 impl ColdSources {
-    /// Opens the archive of a source behind its feeder and sends it all changes of the store.
+    /// Opens the archive of a source behind its sender and sends it all changes of the store.
     ///
     /// # Errors
     /// When its directory cannot be read or created, or another process has locked it.
@@ -68,7 +68,7 @@ impl ColdSources {
         &self,
         of: BroughtStore<'_>,
         notes: &mut Vec<String>,
-    ) -> anyhow::Result<ColdFeeder> {
+    ) -> anyhow::Result<ArchiveSender> {
         let source = of.store.source();
         let parts = ColdParts {
             dir: source_dir_of(&self.dir, source, of.log_id),
@@ -81,7 +81,7 @@ impl ColdSources {
             figures: self.figures.get(&source).cloned().unwrap_or_default(),
         };
         let (port, agent) = ColdAgent::open_source(parts, of.log_id.is_some(), notes)?;
-        Ok(of.feeder(ColdFeeder::new(port, agent))?)
+        Ok(of.sender(ArchiveSender::new(port, agent))?)
     }
 }
 
@@ -89,26 +89,26 @@ impl BroughtStore<'_> {
     /// Returns the archive's configuration with the epochs that the store knows.
     pub(super) fn config(&self, config: ColdConfig) -> ColdConfig {
         let past = self.store.past_epochs().iter();
-        let past_epochs = past.map(|(epoch, to)| (*epoch, cold_place(*to))).collect();
+        let past_epochs = past.map(|(epoch, to)| (*epoch, *to)).collect();
         ColdConfig { past_epochs, ..config }
     }
 
-    /// Returns the feeder after its archive has dropped disowned changes and received the store's.
+    /// Returns the sender after its archive has dropped disowned changes and received the store's.
     ///
     /// # Errors
     /// When the disk fails.
-    pub(super) fn feeder<D: Disk>(
+    pub(super) fn sender<D: Disk>(
         self,
-        mut feeder: ColdFeeder<D>,
-    ) -> Result<ColdFeeder<D>, ColdError> {
-        feeder.rewind_at_start(self.sound_to())?;
-        feeder.answer_behind(self.store);
-        feeder.feed_at_start(self.store);
-        Ok(feeder)
+        mut sender: ArchiveSender<D>,
+    ) -> Result<ArchiveSender<D>, ColdError> {
+        sender.rewind_at_start(self.sound_to())?;
+        sender.answer_behind(self.store);
+        sender.send_at_start(self.store);
+        Ok(sender)
     }
 
     /// Returns the change id up to which an earlier archive agrees with the store.
-    fn sound_to(&self) -> Place {
+    fn sound_to(&self) -> ChangeId {
         if plant::is(Plant::StartNotRewound) {
             return self.store.head();
         }

@@ -20,7 +20,7 @@ use weir_wire::frame::{Framing, next_frame};
 use super::*;
 
 const SOURCE: PartitionId = PartitionId(1);
-/// A step of time longer than the feeder's interval.
+/// A step of time longer than the sender's interval.
 const STEP: u64 = 60_000_000;
 
 fn sealer(maker: u32) -> TokenSealer {
@@ -93,7 +93,7 @@ impl Reader {
 struct World {
     disk: SimDisk,
     desk: Desk,
-    feeder: ColdFeeder<SimDisk>,
+    sender: ArchiveSender<SimDisk>,
     agent: ColdAgent<SimDisk>,
     figures: std::sync::Arc<ColdFigures>,
     /// All changes that were sent and not disowned.
@@ -123,7 +123,7 @@ fn config() -> ColdConfig {
     }
 }
 
-type Parts = (Desk, ColdFeeder<SimDisk>, ColdAgent<SimDisk>, std::sync::Arc<ColdFigures>);
+type Parts = (Desk, ArchiveSender<SimDisk>, ColdAgent<SimDisk>, std::sync::Arc<ColdFigures>);
 
 /// Starts the parts from a log's rows and a disk.
 fn start(disk: SimDisk, history: &[OrderRow], config: &ColdConfig, ended_max: u32) -> Parts {
@@ -139,15 +139,15 @@ fn start(disk: SimDisk, history: &[OrderRow], config: &ColdConfig, ended_max: u3
         figures: figures.clone(),
     };
     let (port, agent) = ColdAgent::over(disk, parts, &mut Vec::new()).unwrap();
-    let mut feeder = ColdFeeder::new(port, agent).before_a_small_store();
+    let mut sender = ArchiveSender::new(port, agent).before_a_small_store();
     let mut desk = Desk::new(DeskConfig::default(), store(ended_max), sealer(1));
-    desk.keep_older(feeder.out_max());
+    desk.keep_older(sender.out_max());
     for row in history {
         ingest(desk.store_mut(), row);
-        feeder.feed_at_start(desk.store_mut());
+        sender.send_at_start(desk.store_mut());
     }
-    let agent = feeder.take_agent();
-    (desk, feeder, agent, figures)
+    let agent = sender.take_agent();
+    (desk, sender, agent, figures)
 }
 
 fn ingest(store: &mut OrderStore, row: &OrderRow) {
@@ -159,11 +159,11 @@ fn ingest(store: &mut OrderStore, row: &OrderRow) {
 impl World {
     fn new(config: ColdConfig, ended_max: u32) -> World {
         let disk = SimDisk::new(1);
-        let (desk, feeder, agent, figures) = start(disk.clone(), &[], &config, ended_max);
+        let (desk, sender, agent, figures) = start(disk.clone(), &[], &config, ended_max);
         World {
             disk,
             desk,
-            feeder,
+            sender,
             agent,
             figures,
             history: Vec::new(),
@@ -191,7 +191,7 @@ impl World {
 
     fn feed(&mut self) {
         self.now += STEP;
-        let _ = self.feeder.feed(self.desk.store_mut(), Nanos(self.now));
+        let _ = self.sender.send(self.desk.store_mut(), Nanos(self.now));
     }
 
     fn work(&mut self) {
@@ -219,7 +219,7 @@ impl World {
         self.disk = self.disk.after_power_loss(CrashChoice::Random(choice));
         let (config, ended_max) = (self.config.clone(), self.ended_max);
         let parts = start(self.disk.clone(), &self.history, &config, ended_max);
-        (self.desk, self.feeder, self.agent, self.figures) = parts;
+        (self.desk, self.sender, self.agent, self.figures) = parts;
     }
 
     /// Reads a page for a reader, from the store or the archive.
@@ -257,9 +257,9 @@ impl World {
             if !sink.0.is_empty() {
                 return self.take(reader, &sink.0);
             }
-            self.feeder.ask(&mut self.desk);
+            self.sender.ask(&mut self.desk);
             self.work();
-            self.feeder.take_answers(&mut self.desk);
+            self.sender.take_answers(&mut self.desk);
         }
         panic!("no page comes");
     }
@@ -505,14 +505,14 @@ fn a_reader_that_leaves_is_forgotten_and_holds_nobody_up() {
         assert_eq!(world.desk.ask(&question, Nanos(world.now)), FetchOutcome::Accepted);
     }
     let _ = world.desk.poll(Nanos(world.now), &mut Sink::default());
-    world.feeder.ask(&mut world.desk);
+    world.sender.ask(&mut world.desk);
     // Two are outstanding, the maximum; the others wait at the desk.
     assert_eq!(world.desk.below_floor_count(), 20);
     let before = world.figures.report(SOURCE).counts.pages;
     (1..=20).for_each(|connection| world.desk.drop_connection(connection));
-    world.feeder.ask(&mut world.desk);
+    world.sender.ask(&mut world.desk);
     world.work();
-    world.feeder.take_answers(&mut world.desk);
+    world.sender.take_answers(&mut world.desk);
     assert_eq!((world.desk.below_floor_count(), world.desk.reader_count()), (0, 0));
     assert_eq!(
         world.figures.report(SOURCE).counts.pages,
@@ -526,7 +526,7 @@ fn a_reader_that_leaves_is_forgotten_and_holds_nobody_up() {
 /// Returns a world whose disk was full until the store discarded orders that fitted nowhere.
 fn overtaken() -> (World, Reader) {
     let (mut world, reader) = parked(ColdConfig { segment_bytes_max: 1_000, ..config() });
-    world.feeder.held_max = 8;
+    world.sender.held_max = 8;
     world.disk.set_faults(SimFaults { full_from: Some(0), ..SimFaults::default() });
     pass(&mut world, 200);
     world.disk.set_faults(SimFaults::default());

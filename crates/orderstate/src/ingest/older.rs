@@ -1,8 +1,7 @@
 //! A source's link to the archive of its store's discarded orders: it sends new changes and
 //! rewinds, and queries for readers that are behind the store.
 
-use weir_delivery::Place;
-use weir_types::Nanos;
+use weir_types::{ChangeId, Nanos};
 
 use super::source_store::SourceStore;
 use super::source_stores::SourceStores;
@@ -12,14 +11,14 @@ impl SourceStore {
     /// Sends a bounded number of new changes; returns true when there are more.
     pub(super) fn feed_cold(&mut self, now: Nanos) -> bool {
         let Some(cold) = &mut self.cold else { return false };
-        cold.feed(self.desk.store_mut(), now)
+        cold.send(self.desk.store_mut(), now)
     }
 
     /// Sends all new changes at a start, while the store is rebuilt from its log, as far as the
     /// archive accepts them.
     pub fn feed_cold_at_start(&mut self) {
         if let Some(cold) = &mut self.cold {
-            cold.feed_at_start(self.desk.store_mut());
+            cold.send_at_start(self.desk.store_mut());
         }
     }
 
@@ -31,7 +30,7 @@ impl SourceStore {
     }
 
     /// Reports the end of a full resend that began when the store was at `before`.
-    pub(super) fn end_cold_resend(&mut self, before: Place) {
+    pub(super) fn end_cold_resend(&mut self, before: ChangeId) {
         if let Some(cold) = &mut self.cold {
             cold.on_resent(before, self.desk.store());
         }

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use weir_delivery::stream::{BatchOutcome, SourceStream};
-use weir_delivery::{ChunkOutcome, Desk, Place, SnapshotError};
+use weir_delivery::{ChunkOutcome, Desk, SnapshotError};
 use weir_io::{OsRng, Rng, ThreadDisk};
 use weir_runtime::abort;
-use weir_types::{AckLevel, BatchNo, Nanos, PartitionId, Position, Reason};
+use weir_types::{AckLevel, BatchNo, ChangeId, Nanos, PartitionId, Position, Reason};
 use weir_wire::ClientMessage;
 use weir_wire::frame::{Framing, next_frame, put_frame};
 use weir_wire::ingest::{OpenSource, SOURCE_FRAME_LEN_MAX, SourceReject};
@@ -18,7 +18,7 @@ use super::following::FollowedSource;
 use super::handoff::{IngestAnswer, IngestPort, IngestRequest, OPENING_COST, StoreRequest};
 use super::own::OwnEvents;
 use super::waiting::WaitingRequests;
-use crate::cold::ColdFeeder;
+use crate::cold::ArchiveSender;
 use crate::stores::journal::Journal;
 use crate::stores::snapshots::{Piece, SnapshotPort};
 use crate::stores::tail::EntryTail;
@@ -53,7 +53,7 @@ pub struct SourceStore {
     /// A snapshot of the store under way.
     snapshot: Option<OnItsWay>,
     /// The archive of the orders that the store discards, if any.
-    pub(super) cold: Option<ColdFeeder>,
+    pub(super) cold: Option<ArchiveSender>,
     /// The number of log bytes between snapshots.
     snapshot_every: u64,
 }
@@ -63,7 +63,7 @@ pub struct SourceStore {
 struct OnItsWay {
     position: Position,
     /// The floor of the store in it.
-    floor: Place,
+    floor: ChangeId,
     /// True when all of it is handed to the writer.
     is_out: bool,
 }
@@ -96,7 +96,7 @@ pub struct SourceStoreParts {
     /// The number of log bytes between snapshots.
     pub snapshot_every: u64,
     /// The archive of the orders that the store discards, if any.
-    pub cold: Option<ColdFeeder>,
+    pub cold: Option<ArchiveSender>,
 }
 
 impl SourceStoreParts {

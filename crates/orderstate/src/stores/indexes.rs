@@ -6,7 +6,7 @@ use weir_delivery::{Kind, Kinds};
 /// `"all"`, `"none"`, or a list of `firm`, `account`, `instrument`, `firm+instrument` and
 /// `account+instrument`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Named")]
+#[serde(try_from = "IndexNames")]
 pub struct Indexes(pub Kinds);
 
 /// The keys by name.
@@ -20,7 +20,7 @@ const NAMES: [(&str, Kind); 5] = [
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Named {
+enum IndexNames {
     Word(String),
     List(Vec<String>),
 }
@@ -40,21 +40,21 @@ impl Indexes {
     }
 }
 
-impl TryFrom<Named> for Indexes {
+impl TryFrom<IndexNames> for Indexes {
     type Error = String;
 
-    fn try_from(named: Named) -> Result<Indexes, String> {
+    fn try_from(named: IndexNames) -> Result<Indexes, String> {
         let kind_of = |name: &String| {
             let found = NAMES.iter().find(|(known, _)| known == name);
             found.map(|(_, kind)| *kind).ok_or_else(|| format!("unknown key {name:?} of an index"))
         };
         match named {
-            Named::Word(word) if word == "all" => Ok(Indexes(Kinds::FULL)),
-            Named::Word(word) if word == "none" => Ok(Indexes(Kinds::NONE)),
-            Named::Word(word) => {
+            IndexNames::Word(word) if word == "all" => Ok(Indexes(Kinds::FULL)),
+            IndexNames::Word(word) if word == "none" => Ok(Indexes(Kinds::NONE)),
+            IndexNames::Word(word) => {
                 Err(format!("unknown indexes {word:?}: want \"all\", \"none\" or a list of keys"))
             }
-            Named::List(names) => {
+            IndexNames::List(names) => {
                 let kinds = names.iter().map(kind_of).collect::<Result<Vec<_>, _>>()?;
                 Ok(Indexes(kinds.into_iter().fold(Kinds::NONE, Kinds::and)))
             }

@@ -17,7 +17,7 @@ use super::snapshots::{SnapshotPort, SnapshotWriter, StoreSnapshots, store_to_wr
 use super::tail::EntryTail;
 use super::{OWN, StoreSettings, WINDOW};
 use crate::cold::sources::BroughtStore;
-use crate::cold::{ColdFeeder, ColdSources};
+use crate::cold::{ArchiveSender, ColdSources};
 
 /// The directory of store snapshots within the partition's directory.
 const OWN_STORE: &str = "store";
@@ -66,7 +66,7 @@ pub struct KeptSourceStore {
     /// The log's newest entries.
     pub tail: EntryTail,
     /// The archive of the orders that it discards, if any.
-    pub cold: Option<ColdFeeder>,
+    pub cold: Option<ArchiveSender>,
 }
 
 /// The recovered stores of a start.

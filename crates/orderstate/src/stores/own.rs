@@ -23,11 +23,11 @@ use std::path::Path;
 
 use anyhow::Context;
 use weir_delivery::stream::SourceStream;
-use weir_delivery::{OrderStore, Place, StoreConfig};
+use weir_delivery::{OrderStore, StoreConfig};
 use weir_io::ThreadDisk;
 use weir_log::SnapshotStore;
 use weir_partition::event_reader::EventReader;
-use weir_types::{BatchNo, Epoch, Position, Survival};
+use weir_types::{BatchNo, ChangeId, Epoch, Position, Survival};
 
 use super::journal::{decode, load};
 use super::{OWN, StoreSettings, WINDOW};
@@ -62,7 +62,7 @@ pub struct OwnSource {
     pub snapshot_every: u64,
     /// The last change id in the archive of discarded orders, if there is one: a snapshot whose
     /// floor is above it has discarded orders that the archive does not have yet.
-    pub older_upto: Option<Place>,
+    pub older_upto: Option<ChangeId>,
 }
 
 /// The recovered store and the events after it.

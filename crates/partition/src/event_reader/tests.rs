@@ -14,7 +14,7 @@ use weir_wire::{Event, PlainEvent};
 use super::*;
 
 /// A unique event: its epoch, and a count over all events.
-type Told = (Epoch, u64);
+type EventKey = (Epoch, u64);
 
 /// An operation on a log and its readers.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ struct World {
     writer: TailWriter,
     handle: TailHandle,
     /// The surviving commands, each with its events.
-    commands: Vec<Vec<Told>>,
+    commands: Vec<Vec<EventKey>>,
     /// All recorded ends, oldest first.
     ended: Vec<(Epoch, Position)>,
     epoch: Epoch,
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    fn events(&self) -> Vec<Told> {
+    fn events(&self) -> Vec<EventKey> {
         self.commands.concat()
     }
 
@@ -154,7 +154,7 @@ struct Reader {
     events: EventReader,
     past: PastEvents,
     epoch: Epoch,
-    have: Vec<Told>,
+    have: Vec<EventKey>,
 }
 
 impl Reader {

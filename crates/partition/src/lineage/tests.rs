@@ -102,12 +102,12 @@ fn step() -> impl Strategy<Value = Op> {
 }
 
 /// A unique event: its epoch, and a count over all events.
-type Told = (u32, u32);
+type EventKey = (u32, u32);
 
 /// A fully written-out history: the events of each command.
 #[derive(Debug)]
 struct Written {
-    commands: Vec<Vec<Told>>,
+    commands: Vec<Vec<EventKey>>,
     epoch: u32,
     ended: Vec<(Epoch, Position)>,
     said: u32,
@@ -116,7 +116,7 @@ struct Written {
 /// A client that records its events.
 #[derive(Debug, Default)]
 struct Client {
-    heard: Vec<Told>,
+    heard: Vec<EventKey>,
     epoch: u32,
     is_on: bool,
 }
@@ -128,7 +128,7 @@ impl Written {
         self.commands.push(events);
     }
 
-    fn events(&self) -> Vec<Told> {
+    fn events(&self) -> Vec<EventKey> {
         self.commands.concat()
     }
 
@@ -161,7 +161,7 @@ impl Client {
     }
 
     /// Returns the verdict from a comparison of the events themselves.
-    fn verdict(&self, events: &[Told]) -> Verdict {
+    fn verdict(&self, events: &[EventKey]) -> Verdict {
         let same = self.heard.iter().zip(events).take_while(|(a, b)| a == b).count();
         if same == self.heard.len() { Verdict::Same } else { Verdict::OtherFrom(same as u64 + 1) }
     }

@@ -11,8 +11,8 @@ use weir_wire::dialogue::NodeMessage;
 use weir_wire::event::OrderEvent;
 
 use super::GateTally;
+use super::addressed_events::{AddressedEvents, ReceivedReport, Report};
 use super::copies::CopyReader;
-use super::told::{AddressedEvents, ReceivedReport, Report};
 use crate::oracle::{Violation, ensure};
 use crate::workload::{COPY_DESK, HERE, KnownOrder, OPERATOR, key_of, operate, trade};
 
@@ -37,7 +37,7 @@ pub enum Next {
 }
 
 /// The surroundings of a message.
-pub struct Hearing<'a> {
+pub struct ReceivedMessage<'a> {
     /// The rules of what clients are told.
     pub told: &'a AddressedEvents,
     /// The message's bytes.
@@ -162,10 +162,10 @@ impl Client {
     pub fn hear(
         &mut self,
         message: &NodeMessage<'_>,
-        hearing: &mut Hearing<'_>,
+        message_context: &mut ReceivedMessage<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Next, Violation> {
-        let told = hearing.told;
+        let told = message_context.told;
         if let (NodeMessage::DropCopyState(state), Some(copies)) = (message, &mut self.copies) {
             copies.on_state(state, told, out)?;
             return Ok(Next::Stay);
@@ -175,24 +175,24 @@ impl Client {
         }
         match self.session.on_message(message, out) {
             Ok(SessionEvent::LoggedOut(logout)) => {
-                self.logged_out(logout.reason, hearing.tally);
+                self.logged_out(logout.reason, message_context.tally);
                 Ok(Next::LogOn)
             }
             Ok(SessionEvent::Repeated) => {
                 Err(Violation::new("a report came twice", format!("{message:?}")))
             }
-            Ok(event) => self.on_event(&event, hearing, out).map(|()| Next::Stay),
-            Err(error) => self.refused(error, hearing),
+            Ok(event) => self.on_event(&event, message_context, out).map(|()| Next::Stay),
+            Err(error) => self.refused(error, message_context),
         }
     }
 
     fn on_event(
         &mut self,
         event: &SessionEvent,
-        hearing: &mut Hearing<'_>,
+        message_context: &mut ReceivedMessage<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Violation> {
-        let Hearing { told, heard, tally, .. } = hearing;
+        let ReceivedMessage { told, heard, tally, .. } = message_context;
         match event {
             SessionEvent::Opened { .. } => {
                 tally.logons += 1;
@@ -287,9 +287,9 @@ impl Client {
     fn refused(
         &mut self,
         error: ClientError,
-        hearing: &mut Hearing<'_>,
+        message_context: &mut ReceivedMessage<'_>,
     ) -> Result<Next, Violation> {
-        let Hearing { told, tally, now, .. } = hearing;
+        let ReceivedMessage { told, tally, now, .. } = message_context;
         match error {
             ClientError::OtherHistory { partition_id: HERE, other_from, epoch, .. } => {
                 tally.other_histories += 1;

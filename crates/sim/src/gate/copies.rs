@@ -5,7 +5,7 @@ use weir_client::drop_copy::{Beginning, CopyOutcome, CopyPoint, DropCopy};
 use weir_types::{CopyNo, Epoch, Reason, SessionId, Switch};
 use weir_wire::drop_copy::{DropCopyState, ReportCopy};
 
-use super::told::{AddressedEvents, ReceivedReport, Report};
+use super::addressed_events::{AddressedEvents, ReceivedReport, Report};
 use crate::oracle::{Violation, ensure};
 use crate::workload::{COPIED_FIRM, HERE};
 

@@ -6,13 +6,14 @@
 //!
 //! * [`thread`]: a node's thread, cycle by cycle. [`node`]: the agents between two crashes.
 //! * [`client`]: sessions and the events that they have received. [`wire`]: their connections.
-//! * [`copies`]: the firm's desk that receives copies. [`told`]: the rules for clients' messages.
+//! * [`copies`]: the firm's desk that receives copies. [`addressed_events`]: the rules for clients'
+//!   messages.
 
+pub mod addressed_events;
 pub mod client;
 pub mod copies;
 pub mod node;
 pub mod thread;
-pub mod told;
 pub mod wire;
 
 use weir_io::net::sim::{NetFaults, SimNet};
@@ -25,8 +26,8 @@ use crate::crowd::Crowd;
 use crate::oracle::Violation;
 use crate::plan::{Ending, Plan};
 use crate::process::{Disks, Process};
+use addressed_events::AddressedEvents;
 use node::{GateNode, Start, StartContext};
-use told::AddressedEvents;
 use wire::Wires;
 
 /// Steps for which the sessions with cancel-on-disconnect stay away at the end.

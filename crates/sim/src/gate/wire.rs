@@ -12,9 +12,9 @@ use weir_wire::dialogue::{NodeMessage, peek_session_and_request};
 use weir_wire::frame::{Framing, RawMessage, next_frame};
 use weir_wire::session::{ApiKey, Logon, Logout};
 
-use super::client::{Client, Hearing, Next};
+use super::addressed_events::{AddressedEvents, ReceivedReport};
+use super::client::{Client, Next, ReceivedMessage};
 use super::node::address;
-use super::told::{AddressedEvents, ReceivedReport};
 use super::{GatePlan, GateTally};
 use crate::crowd::Crowd;
 use crate::oracle::{Violation, ensure};
@@ -366,8 +366,9 @@ impl Wire {
         let Some(client) = client else {
             return Err(Violation::new("a message of another session", format!("{message:?}")));
         };
-        let mut hearing = Hearing { told: context.told, heard, tally, now: context.now };
-        if client.hear(&message, &mut hearing, &mut self.output)? == Next::LogOn {
+        let mut message_context =
+            ReceivedMessage { told: context.told, heard, tally, now: context.now };
+        if client.hear(&message, &mut message_context, &mut self.output)? == Next::LogOn {
             client.logs_on_at = Some(context.tick + 3 + context.rng.below(30));
         }
         tally.other_copies =

@@ -78,7 +78,7 @@ fn live(broker: &mut Broker<SimDisk>, count: u64, epoch: u32, ended: &[(u32, u64
     let mut producer = EventProducer::new(EventParts { partition_id: PartitionId(1), events });
     let produced = producer.work(broker, usize::MAX, Nanos(1), |_| {});
     assert!(producer.has_caught_up(), "it stopped after {produced:?}");
-    assert_eq!(producer.place().epoch, Epoch(epoch));
+    assert_eq!(producer.mark().epoch, Epoch(epoch));
     produced.messages
 }
 
@@ -127,5 +127,5 @@ fn trades_that_replace_ones_taken_back_while_the_feed_runs_reach_its_subscribers
     assert_eq!(work(), 0, "an end is no message");
     append(&mut writer, 9..=20);
     assert_eq!(work(), 12);
-    assert_eq!(producer.place().epoch, Epoch(2));
+    assert_eq!(producer.mark().epoch, Epoch(2));
 }

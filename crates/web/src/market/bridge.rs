@@ -17,11 +17,11 @@ use weir_io::{Clock, SystemClock};
 use weir_types::Reason;
 use weir_wire::dialogue::NodeMessage;
 
+use super::messages::{put_market, put_reject};
 use super::pair::Pair;
 use super::request::Request;
-use super::said::{put_market, put_reject};
 use crate::answer::bad_parameter_json;
-use crate::ask::BadParameter;
+use crate::query::BadParameter;
 use crate::{WebFigures, add_one};
 
 /// The interval between pings to the reader.

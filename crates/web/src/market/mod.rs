@@ -3,13 +3,13 @@
 //!
 //! To a flush thread, a reader is a subscriber like any other: its task logs on there through a
 //! socket pair inside the node ([`weir_marketgate::gateway::local`]) and translates between JSON
-//! and the binary protocol ([`said`], [`request`]). The tasks have their own thread, so that order
-//! state over HTTP does not wait while quotes are written.
+//! and the binary protocol ([`messages`], [`request`]). The tasks have their own thread, so that
+//! order state over HTTP does not wait while quotes are written.
 
 mod bridge;
+pub mod messages;
 mod pair;
 pub mod request;
-pub mod said;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ use weir_types::Reason;
 use self::bridge::Bridge;
 use self::pair::Pair;
 use super::answer::refused;
-use super::ask::credentials;
+use super::query::credentials;
 use super::{WebFigures, add_one};
 
 /// The maximum length of a reader's message, in bytes.

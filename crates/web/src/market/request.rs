@@ -10,7 +10,7 @@ use weir_types::{MarketContent, MarketPolicy, Nanos, SessionId};
 use weir_wire::market::{PATTERN_LEN_MAX, SetMarketInterval, SubscribeMarket, UnsubscribeMarket};
 use weir_wire::market_dialogue::MarketRequest;
 
-use crate::ask::BadParameter;
+use crate::query::BadParameter;
 
 /// The default threshold of a quote's move, in parts per million: a hundredth.
 const URGENT_MOVE_PPM: u32 = 10_000;

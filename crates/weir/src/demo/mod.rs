@@ -87,7 +87,7 @@ pub struct DemoArgs {
 }
 
 /// A node in this process, its HTTP side, and where they are.
-struct Stand {
+struct DemoNode {
     node: Node,
     http: SocketAddr,
     tls: Option<Tls>,
@@ -112,18 +112,18 @@ struct Tls {
 pub fn run(args: DemoArgs) -> anyhow::Result<()> {
     anyhow::ensure!(args.copies > 0, "--copies must be at least 1");
     let recordings = Recordings::find(args.copies)?;
-    let mut stand = Stand::start(&args)?;
-    let outcome = play_and_tell(&args, &stand, &recordings);
+    let mut demo = DemoNode::start(&args)?;
+    let outcome = play_and_tell(&args, &demo, &recordings);
     if outcome.is_ok() && !args.once {
-        tell_how_to_explore(&stand);
-        stand.http_runtime.block_on(super::serve::told_to_stop());
+        tell_how_to_explore(&demo);
+        demo.http_runtime.block_on(super::serve::told_to_stop());
         eprintln!("weir: stopping");
     }
-    stand.end();
+    demo.end();
     outcome
 }
 
-fn play_and_tell(args: &DemoArgs, stand: &Stand, recordings: &Recordings) -> anyhow::Result<()> {
+fn play_and_tell(args: &DemoArgs, demo: &DemoNode, recordings: &Recordings) -> anyhow::Result<()> {
     let say = |text: String| {
         if !args.json {
             eprintln!("{text}");
@@ -132,23 +132,23 @@ fn play_and_tell(args: &DemoArgs, stand: &Stand, recordings: &Recordings) -> any
     say(format!(
         "node up: durability {}, logs in {}, order entry {}, http://{}/metrics",
         args.durability,
-        stand.dir.display(),
-        stand.node.address(),
-        stand.http
+        demo.dir.display(),
+        demo.node.address(),
+        demo.http
     ));
-    let mut admin = stand.admin()?;
+    let mut admin = demo.admin()?;
     let cast = recordings.define(&mut admin, args.calls)?;
     say(format!("{} recorded instruments, {} sessions", cast.stages.len(), cast.traders.len()));
     for line in recordings.describe() {
         say(format!("  {line}"));
     }
-    let followers = Followers::start(&stand.target(), &mut admin, cast.first_instrument())?;
+    let followers = Followers::start(&demo.target(), &mut admin, cast.first_instrument())?;
     admin.close()?;
     let mut traders = cast.traders.clone();
     if args.calls {
-        traders.push(stand.operator()?);
+        traders.push(demo.operator()?);
     }
-    let mut generator = Generator::connect(stand.target(), &traders, 1)?;
+    let mut generator = Generator::connect(demo.target(), &traders, 1)?;
     let at_most = args.at_most;
     let mut flow = recordings.play(&cast, args.speed);
     let span = flow.span(args.speed).min(at_most);
@@ -160,7 +160,7 @@ fn play_and_tell(args: &DemoArgs, stand: &Stand, recordings: &Recordings) -> any
     let started = Instant::now();
     let report = play(span, &mut generator, source)?;
     let seconds = started.elapsed().as_secs_f64();
-    let status = stand.node.status();
+    let status = demo.node.status();
     wait_for_followers(&status, &followers);
     if args.calls {
         wait_for_the_close(&status);
@@ -234,8 +234,8 @@ impl Tls {
     }
 }
 
-impl Stand {
-    fn start(args: &DemoArgs) -> anyhow::Result<Stand> {
+impl DemoNode {
+    fn start(args: &DemoArgs) -> anyhow::Result<DemoNode> {
         let (dir, dir_is_ours) = match &args.dir {
             Some(dir) => (dir.clone(), false),
             None => (temporary_dir()?, true),
@@ -259,7 +259,7 @@ impl Stand {
         assert!(side.status.set(node.status()).is_ok(), "a node starts once");
         side.health.enter(Stage::Running);
         http_runtime.spawn(weir_node::http::serve(listener, side, std::future::pending()));
-        Ok(Stand { node, http, tls, http_runtime, dir, dir_is_ours })
+        Ok(DemoNode { node, http, tls, http_runtime, dir, dir_is_ours })
     }
 
     /// The node's address and TLS.
@@ -320,11 +320,11 @@ fn free_or_any(address: SocketAddr) -> SocketAddr {
     }
 }
 
-fn tell_how_to_explore(stand: &Stand) {
-    let (node, http) = (stand.node.address(), stand.http);
-    let key = stand.dir.join("operator.key");
+fn tell_how_to_explore(demo: &DemoNode) {
+    let (node, http) = (demo.node.address(), demo.http);
+    let key = demo.dir.join("operator.key");
     let login = format!("--node {node} --http {http} --key-file {}", key.display());
-    let login = match &stand.tls {
+    let login = match &demo.tls {
         Some(tls) => {
             format!("{login} --tls-ca {} --tls-name {SERVER_NAME}", tls.files.ca.display())
         }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::Context;
 use weir_client::clock::{nanos, unix_time};
 use weir_client::emulate::core::ATTRIBUTES_LEN;
-use weir_client::emulate::feeder::FeedProgress;
+use weir_client::emulate::driver::DriveProgress;
 use weir_client::emulate::setup::define_sessions;
-use weir_client::emulate::{CorePlan, EmulatedCore, FeedPlan, FeedReport, Feeder, Profile};
+use weir_client::emulate::{CoreDriver, CorePlan, DrivePlan, DriveReport, EmulatedCore, Profile};
 use weir_client::load::{Arrivals, Verdict};
 use weir_client::{Target, resolve};
 use weir_types::{PartitionId, Role};
@@ -124,15 +124,15 @@ pub fn run(args: &CoreArgs) -> anyhow::Result<()> {
     let cores = (args.source..).zip(sessions).map(|(source, session)| {
         (EmulatedCore::new(core_plan(args, source), unix_time()), session)
     });
-    let mut feeder = Feeder::new(&target, cores.collect());
-    feeder.fill()?;
+    let mut driver = CoreDriver::new(&target, cores.collect());
+    driver.fill()?;
     if args.wait_for_start {
         announce(format_args!("weir ready cores={}", args.cores));
         std::io::stdin().read_line(&mut String::new()).context("waiting for the start")?;
     }
-    let plan = feed_plan(args);
+    let plan = drive_plan(args);
     let bar = progress_bar(plan.warm_up + plan.duration);
-    let report = feeder.run(&plan, &mut |progress| {
+    let report = driver.run(&plan, &mut |progress| {
         bar.set_position(u64::try_from(progress.elapsed.as_millis()).unwrap_or(u64::MAX));
         bar.set_message(format!("{} changes, {} live", progress.changes, progress.live));
         metrics.set(prometheus(&progress));
@@ -202,8 +202,8 @@ fn core_plan(args: &CoreArgs, source: u16) -> CorePlan {
     }
 }
 
-fn feed_plan(args: &CoreArgs) -> FeedPlan {
-    FeedPlan {
+fn drive_plan(args: &CoreArgs) -> DrivePlan {
+    DrivePlan {
         arrivals: args.arrivals.clone(),
         rate: args.rate,
         seed: args.seed,
@@ -217,7 +217,7 @@ fn feed_plan(args: &CoreArgs) -> FeedPlan {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts, for a gauge")]
-fn prometheus(progress: &FeedProgress) -> String {
+fn prometheus(progress: &DriveProgress) -> String {
     let mut text = String::new();
     for (name, help, kind, value) in [
         ("weir_emulated_changes_total", "Changes made.", "counter", progress.changes as f64),
@@ -236,7 +236,7 @@ fn prometheus(progress: &FeedProgress) -> String {
     text
 }
 
-fn json(args: &CoreArgs, report: &FeedReport) -> anyhow::Result<String> {
+fn json(args: &CoreArgs, report: &DriveReport) -> anyhow::Result<String> {
     let object = serde_json::json!({
         "rate": args.rate,
         "arrivals": args.arrivals.to_string(),
@@ -255,7 +255,7 @@ fn json(args: &CoreArgs, report: &FeedReport) -> anyhow::Result<String> {
     Ok(serde_json::to_string(&object)?)
 }
 
-fn table(args: &CoreArgs, report: &FeedReport) -> String {
+fn table(args: &CoreArgs, report: &DriveReport) -> String {
     let late = format!(
         "{:.3} % of changes sent more than {} after they might wait no longer",
         report.late_share * 100.0,

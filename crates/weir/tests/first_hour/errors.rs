@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-use crate::stand::{NAME, Stand};
+use crate::rig::{NAME, Rig};
 use crate::support::{ALICE, BOB, Home, Node, OPERATOR, open_market};
 use crate::{fail, hex, succeed, weir, weir_at};
 
@@ -21,8 +21,8 @@ fn assert_once(said: &str, text: &str) {
 
 #[test]
 fn a_plain_client_at_a_tls_port_and_tls_at_a_plain_one_are_named() {
-    let stand = Stand::new("memory", "");
-    let node = stand.start();
+    let rig = Rig::new("memory", "");
+    let node = rig.start();
     let key = operators_key();
     let at = |tls: &[&str], node: &Node| {
         let address = node.address().to_string();
@@ -31,7 +31,7 @@ fn a_plain_client_at_a_tls_port_and_tls_at_a_plain_one_are_named() {
     };
     let said = fail(&mut at(&[], &node));
     assert_once(&said, "uses TLS: give --tls-ca");
-    let ca = stand.home.path("ca.pem");
+    let ca = rig.home.path("ca.pem");
     let tls = ["--tls-ca", ca.to_str().unwrap(), "--tls-name", NAME];
     succeed(&mut at(&tls, &node));
     let home = Home::new("memory");

@@ -10,9 +10,9 @@ mod hand;
 mod hostile;
 mod json;
 mod load;
-#[path = "../tls/stand.rs"]
+#[path = "../tls/rig.rs"]
 #[allow(dead_code, reason = "the programs of TLS take the rest")]
-mod stand;
+mod rig;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "every test program takes a part of it")]
 mod support;

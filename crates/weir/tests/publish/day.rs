@@ -17,7 +17,7 @@ use weir_wire::reference::{BustTrade, DefineInstrument, SetPhase};
 use weir_wire::{Command, Definition, Event, Request};
 
 use super::market::{INSTRUMENT, Market, OPERATOR, TRADER, instrument};
-use super::reader::{HERE, Stand};
+use super::reader::{HERE, Rig};
 
 const PATH: &str = "../market/tests/oracle/itch/own_day.itch";
 /// 2026-01-05, 08:00 UTC.
@@ -26,7 +26,7 @@ const DAY: u64 = 86_400_000_000_000;
 
 struct Day {
     market: Market,
-    stand: Stand,
+    rig: Rig,
     said: Vec<u8>,
     sessions: Vec<MoldSession>,
     is_left_out: bool,
@@ -40,18 +40,12 @@ impl Day {
     fn new() -> Day {
         let mut market = Market::new();
         market.time = Nanos(MORNING);
-        Day {
-            market,
-            stand: Stand::new(),
-            said: Vec::new(),
-            sessions: Vec::new(),
-            is_left_out: false,
-        }
+        Day { market, rig: Rig::new(), said: Vec::new(), sessions: Vec::new(), is_left_out: false }
     }
 
     /// Publishes the events of a command and compares the book with the engine's.
     fn tell(&mut self, events: &[Event]) {
-        struct Copying<'a>(&'a mut Stand, &'a mut Vec<u8>, &'a mut Vec<MoldSession>);
+        struct Copying<'a>(&'a mut Rig, &'a mut Vec<u8>, &'a mut Vec<MoldSession>);
         impl PublishSink for Copying<'_> {
             fn session(&mut self, session: MoldSession) {
                 self.2.push(session);
@@ -66,21 +60,21 @@ impl Day {
                 self.0.reader.end();
             }
         }
-        let mut other = Stand::new();
-        std::mem::swap(&mut other.publication, &mut self.stand.publication);
+        let mut other = Rig::new();
+        std::mem::swap(&mut other.publication, &mut self.rig.publication);
         for event in events {
-            let mut sink = Copying(&mut self.stand, &mut self.said, &mut self.sessions);
+            let mut sink = Copying(&mut self.rig, &mut self.said, &mut self.sessions);
             let publication = &mut other.publication;
             weir_marketgate::publish::publish_event(publication, HERE, event, &mut sink);
         }
-        std::mem::swap(&mut other.publication, &mut self.stand.publication);
+        std::mem::swap(&mut other.publication, &mut self.rig.publication);
         self.market.time.0 += 1_000_000_001;
         if self.is_left_out {
-            assert_eq!(self.stand.reader.books().order_count(), 0, "nothing of it is shown");
+            assert_eq!(self.rig.reader.books().order_count(), 0, "nothing of it is shown");
             return;
         }
         let engine = &self.market.engine;
-        let differs = self.stand.differs(engine, INSTRUMENT, "WEIR", -2, usize::MAX);
+        let differs = self.rig.differs(engine, INSTRUMENT, "WEIR", -2, usize::MAX);
         assert_eq!(differs, None, "{events:#?}");
     }
 
@@ -235,7 +229,7 @@ fn a_scripted_day_is_said_byte_for_byte_as_it_was() {
     day.trading();
     day.interruption();
     day.closing();
-    let kinds: String = day.stand.reader.kinds.keys().collect();
+    let kinds: String = day.rig.reader.kinds.keys().collect();
     assert_eq!(kinds, "ABCDEHIQRSUX", "the day has what a day has");
     let sessions: Vec<_> =
         day.sessions.iter().map(|s| String::from_utf8_lossy(&s.0).into_owned()).collect();

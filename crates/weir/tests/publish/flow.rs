@@ -11,7 +11,7 @@ use weir_wire::order_entry::{CancelOrder, NewOrder, ReplaceOrder};
 use weir_wire::{Event, Request};
 
 use super::market::{INSTRUMENT, Market, TRADER};
-use super::reader::Stand;
+use super::reader::Rig;
 
 /// Prices of recordings are published in ITCH's own unit, whatever unit they had.
 const EXPONENT: i8 = -4;
@@ -23,25 +23,25 @@ const DEPTH: usize = 5;
 /// The engine, with a reader of its published messages.
 struct PublishedBook {
     market: Market,
-    stand: Stand,
+    rig: Rig,
     prices: HashMap<LocalId, Price>,
     commands: u64,
 }
 
 impl PublishedBook {
     fn new() -> PublishedBook {
-        let (mut market, mut stand) = (Market::new(), Stand::new());
-        stand.publish(&market.open(EXPONENT, Qty(u64::from(u32::MAX))));
-        PublishedBook { market, stand, prices: HashMap::new(), commands: 0 }
+        let (mut market, mut rig) = (Market::new(), Rig::new());
+        rig.publish(&market.open(EXPONENT, Qty(u64::from(u32::MAX))));
+        PublishedBook { market, rig, prices: HashMap::new(), commands: 0 }
     }
 
     fn ask(&mut self, with: impl FnOnce(RequestNo) -> Request) -> Outcome {
         let events: Vec<Event> = self.market.ask(with);
-        self.stand.publish(&events);
+        self.rig.publish(&events);
         self.commands += 1;
         let depth = if self.commands.is_multiple_of(WHOLE_EVERY) { usize::MAX } else { DEPTH };
         let engine = &self.market.engine;
-        let differs = self.stand.differs(engine, INSTRUMENT, "WEIR", EXPONENT, depth);
+        let differs = self.rig.differs(engine, INSTRUMENT, "WEIR", EXPONENT, depth);
         assert_eq!(differs, None, "after {} commands", self.commands);
         Outcome { accepted: true, hits: Vec::new() }
     }
@@ -116,12 +116,12 @@ impl BookUnderTest for PublishedBook {
 fn play(path: &Path) {
     let flow = load(path).unwrap();
     let (_, book) = report("published", &flow.items, PublishedBook::new());
-    let kinds = &book.stand.reader.kinds;
+    let kinds = &book.rig.reader.kinds;
     println!("{}: {} commands, {kinds:?}", path.display(), book.commands);
     for kind in ['A', 'E', 'D'] {
         assert!(kinds.get(&kind).is_some_and(|count| *count > 500), "{kind}: {kinds:?}");
     }
-    assert_eq!(book.stand.reader.out_of_turn, 0, "every execution hits who stands first");
+    assert_eq!(book.rig.reader.out_of_turn, 0, "every execution hits who stands first");
 }
 
 #[test]

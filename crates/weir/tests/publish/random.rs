@@ -6,7 +6,7 @@ use weir_engine::script::{Script, readable_command};
 use weir_engine::{Engine, EngineConfig};
 use weir_types::{ClOrdId, InstrumentId};
 
-use super::reader::{HERE, Stand};
+use super::reader::{HERE, Rig};
 
 /// The instrument of the scripts that ITCH can represent.
 const FIT: InstrumentId = InstrumentId(100);
@@ -22,10 +22,10 @@ pub fn with_short_symbol(events: &mut [weir_wire::Event]) {
     }
 }
 
-fn play(bytes: &[u8]) -> Stand {
+fn play(bytes: &[u8]) -> Rig {
     let mut script = Script::new(bytes);
     let mut engine = Engine::new(EngineConfig::new(HERE));
-    let (mut stand, mut events, mut commands) = (Stand::new(), Vec::new(), 0_u32);
+    let (mut rig, mut events, mut commands) = (Rig::new(), Vec::new(), 0_u32);
     let symbol = format!("{:x}", FIT.0);
     assert_eq!(ClOrdId::from_number(100).to_string().trim_start_matches('0'), symbol);
     while !script.is_over() {
@@ -34,19 +34,19 @@ fn play(bytes: &[u8]) -> Stand {
         engine.apply(engine.position().next(), script.now(), &command, &mut events);
         script.hear(&events);
         with_short_symbol(&mut events);
-        stand.publish(&events);
-        let differs = stand.differs(&engine, FIT, &symbol, -2, usize::MAX);
+        rig.publish(&events);
+        let differs = rig.differs(&engine, FIT, &symbol, -2, usize::MAX);
         assert_eq!(differs, None, "after {}: {events:#?}", readable_command(&command));
-        let late = stand.late_differs(&symbol);
+        let late = rig.late_differs(&symbol);
         assert_eq!(late, None, "after {}: {events:#?}", readable_command(&command));
         commands += 1;
         if commands % 37 == 0 {
-            stand.join_late();
-            assert_eq!(stand.late_differs(&symbol), None, "as it joins");
+            rig.join_late();
+            assert_eq!(rig.late_differs(&symbol), None, "as it joins");
         }
     }
-    assert_eq!(stand.publication.counts().strangers, 0);
-    stand
+    assert_eq!(rig.publication.counts().strangers, 0);
+    rig
 }
 
 /// Returns pseudo-random bytes, the same on every machine.
@@ -61,12 +61,12 @@ pub fn random_bytes(count: usize, mut state: u64) -> Vec<u8> {
 
 #[test]
 fn the_book_of_a_long_script_is_the_engines_after_each_command() {
-    let stand = play(&random_bytes(400_000, 7));
-    let kinds = &stand.reader.kinds;
+    let rig = play(&random_bytes(400_000, 7));
+    let kinds = &rig.reader.kinds;
     for kind in ['S', 'R', 'H', 'A', 'E', 'C', 'X', 'D', 'U', 'Q', 'I', 'B'] {
         assert!(kinds.get(&kind).is_some_and(|count| *count > 0), "no {kind}: {kinds:?}");
     }
-    assert_eq!(stand.reader.out_of_turn, 0, "every execution hits who stands first");
+    assert_eq!(rig.reader.out_of_turn, 0, "every execution hits who stands first");
 }
 
 proptest! {

@@ -108,7 +108,7 @@ impl PublishSink for Reader {
 }
 
 /// An engine's publication, its reader, and a reader that joined late by a snapshot.
-pub struct Stand {
+pub struct Rig {
     pub publication: Publication,
     pub reader: Reader,
     late: Option<Reader>,
@@ -134,10 +134,10 @@ impl PublishSink for Both<'_> {
     }
 }
 
-impl Stand {
-    pub fn new() -> Stand {
+impl Rig {
+    pub fn new() -> Rig {
         let publication = Publication::new(Calendar::new(0), Epoch(1));
-        Stand { publication, reader: Reader::new(), late: None }
+        Rig { publication, reader: Reader::new(), late: None }
     }
 
     pub fn publish(&mut self, events: &[Event]) {

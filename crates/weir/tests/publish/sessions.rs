@@ -9,7 +9,7 @@ use weir_types::{Epoch, InstrumentId, Nanos};
 use weir_wire::{Event, PlainEvent};
 
 use super::random::{random_bytes, with_short_symbol};
-use super::reader::{HERE, Stand};
+use super::reader::{HERE, Rig};
 
 const DAY: u64 = 86_400_000_000_000;
 const FIT: InstrumentId = InstrumentId(100);
@@ -36,22 +36,22 @@ struct History {
 }
 
 /// The messages by session name and sequence number.
-type Said = BTreeMap<([u8; 10], usize), Vec<u8>>;
+type SentMessages = BTreeMap<([u8; 10], usize), Vec<u8>>;
 
 /// Records all messages of the open session; those recorded earlier must be the same.
-fn take_down(stand: &Stand, said: &mut Said) {
-    for (number, message) in stand.reader.messages.iter().enumerate() {
-        let key = (stand.reader.session.0, number + 1);
-        let before = said.entry(key).or_insert_with(|| message.clone());
+fn take_down(rig: &Rig, sent: &mut SentMessages) {
+    for (number, message) in rig.reader.messages.iter().enumerate() {
+        let key = (rig.reader.session.0, number + 1);
+        let before = sent.entry(key).or_insert_with(|| message.clone());
         assert_eq!(before, message, "{key:?}");
     }
 }
 
-fn live(bytes: &[u8], said: &mut Said) -> (History, Stand) {
+fn live(bytes: &[u8], sent: &mut SentMessages) -> (History, Rig) {
     let mut script = Script::new(bytes);
     let mut engine = Engine::new(EngineConfig::new(HERE));
     let mut history = History { events: Vec::new(), losses: Vec::new() };
-    let (mut stand, mut events) = (Stand::new(), Vec::new());
+    let (mut rig, mut events) = (Rig::new(), Vec::new());
     let (mut commands, mut days, mut epoch) = (0_u64, 0, 1);
     while !script.is_over() {
         let command = script.command();
@@ -65,61 +65,61 @@ fn live(bytes: &[u8], said: &mut Said) -> (History, Stand) {
         if commands % 151 == 0 {
             epoch += 1;
             history.losses.push((history.events.len(), Epoch(epoch)));
-            take_down(&stand, said);
-            stand.publication.enter_epoch(Epoch(epoch), &mut stand.reader);
+            take_down(&rig, sent);
+            rig.publication.enter_epoch(Epoch(epoch), &mut rig.reader);
         }
         if commands % 97 == 0 {
-            take_down(&stand, said);
+            take_down(&rig, sent);
         }
-        stand.publish(&events);
+        rig.publish(&events);
         history.events.extend_from_slice(&events);
-        let differs = stand.differs(&engine, FIT, FIT_SYMBOL, -2, usize::MAX);
+        let differs = rig.differs(&engine, FIT, FIT_SYMBOL, -2, usize::MAX);
         assert_eq!(differs, None, "after {commands} commands");
     }
-    take_down(&stand, said);
-    (history, stand)
+    take_down(&rig, sent);
+    (history, rig)
 }
 
 /// Feeds the same events to a program that starts after the last of them.
-fn again(history: &History, said: &mut Said) -> Stand {
-    let mut stand = Stand::new();
+fn again(history: &History, sent: &mut SentMessages) -> Rig {
+    let mut rig = Rig::new();
     let mut losses = history.losses.iter().peekable();
     for (at, event) in history.events.iter().enumerate() {
         while let Some((_, epoch)) = losses.next_if(|(after, _)| *after == at) {
-            stand.publication.enter_epoch(*epoch, &mut stand.reader);
+            rig.publication.enter_epoch(*epoch, &mut rig.reader);
         }
-        stand.publish(std::slice::from_ref(event));
+        rig.publish(std::slice::from_ref(event));
         if at % 61 == 0 {
-            take_down(&stand, said);
+            take_down(&rig, sent);
         }
     }
-    take_down(&stand, said);
-    stand
+    take_down(&rig, sent);
+    rig
 }
 
 #[test]
 fn days_and_losses_begin_sessions_that_are_whole_and_the_same_to_whoever_starts_again() {
-    let mut said = Said::new();
-    let (history, stand) = live(&random_bytes(60_000, 11), &mut said);
-    let ended = stand.reader.ended;
+    let mut sent = SentMessages::new();
+    let (history, rig) = live(&random_bytes(60_000, 11), &mut sent);
+    let ended = rig.reader.ended;
     assert!(ended > 10 && history.losses.len() > 10, "{ended} days test little");
-    let count = said.len();
-    let restarted = again(&history, &mut said);
-    assert_eq!(said.len(), count, "nothing was said that was not said before");
-    assert_eq!(restarted.reader.session, stand.reader.session);
-    assert_eq!(restarted.reader.messages, stand.reader.messages);
+    let count = sent.len();
+    let restarted = again(&history, &mut sent);
+    assert_eq!(sent.len(), count, "nothing was said that was not said before");
+    assert_eq!(restarted.reader.session, rig.reader.session);
+    assert_eq!(restarted.reader.messages, rig.reader.messages);
     assert_eq!(restarted.reader.ended, ended);
-    let out_of_turn = stand.reader.out_of_turn;
+    let out_of_turn = rig.reader.out_of_turn;
     assert_eq!(out_of_turn, 0, "in each session what stands is told in the order of its turn");
 }
 
 #[test]
 fn a_session_begins_with_its_instruments_and_what_stands_and_ends_with_the_day() {
-    let mut said = Said::new();
-    let (_, stand) = live(&random_bytes(20_000, 3), &mut said);
-    let messages = &stand.reader.messages;
+    let mut sent = SentMessages::new();
+    let (_, rig) = live(&random_bytes(20_000, 3), &mut sent);
+    let messages = &rig.reader.messages;
     let kinds: String = messages.iter().take(5).map(|m| char::from(m[0])).collect();
     assert!(kinds.starts_with("SRHS"), "{kinds}");
     assert_eq!((messages[0][11], messages[3][11]), (b'O', b'S'));
-    assert!(stand.reader.ended > 0, "no day ended, which is looked at there");
+    assert!(rig.reader.ended > 0, "no day ended, which is looked at there");
 }

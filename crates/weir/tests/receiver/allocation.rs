@@ -6,7 +6,7 @@ use weir_types::Nanos;
 
 use crate::day::Day;
 use crate::memory::allocation_count;
-use crate::stand::{Parts, Stand};
+use crate::rig::{Parts, Rig};
 use crate::venue::Faults;
 
 #[derive(Default)]
@@ -31,13 +31,13 @@ impl Output for Silent {
 fn a_receiver_that_has_seen_losses_allocates_nothing_for_further_ones() {
     let faults = Faults { seed: 5, loss: [100_000; 2], delay: 100_000, ..Faults::default() };
     let parts = Parts { requests: true, ..Parts::default() };
-    let mut stand = Stand::new(Day::made_up(1, 12_000, 2), faults, parts);
+    let mut rig = Rig::new(Day::made_up(1, 12_000, 2), faults, parts);
     let mut out = Silent::default();
-    run(&mut stand, &mut out, 12_000);
-    let before = stand.channel().counts;
+    run(&mut rig, &mut out, 12_000);
+    let before = rig.channel().counts;
     out = Silent::default();
-    let allocated = run(&mut stand, &mut out, 24_000);
-    let after = stand.channel().counts;
+    let allocated = run(&mut rig, &mut out, 24_000);
+    let after = rig.channel().counts;
     assert_eq!(allocated, 0, "allocations for {} updates", out.updates);
     assert!(out.updates > 9_000 && out.events > 10, "{} {}", out.updates, out.events);
     let filled = after.gaps_filled - before.gaps_filled;
@@ -45,17 +45,17 @@ fn a_receiver_that_has_seen_losses_allocates_nothing_for_further_ones() {
 }
 
 /// Publishes up to this message and receives it; returns the number of the receiver's allocations.
-fn run(stand: &mut Stand, out: &mut Silent, until: usize) -> u64 {
+fn run(rig: &mut Rig, out: &mut Silent, until: usize) -> u64 {
     let mut allocated = 0;
-    while stand.venue.published < until {
-        stand.venue.publish(40);
+    while rig.venue.published < until {
+        rig.venue.publish(40);
         // First the lines, then the requested messages, each as far as they have arrived.
         for _ in 0..4 {
             let start = allocation_count();
-            while stand.receiver.poll(Nanos(stand.clock), out) > 0 {}
+            while rig.receiver.poll(Nanos(rig.clock), out) > 0 {}
             allocated += allocation_count() - start;
-            stand.venue.serve();
-            stand.clock += 100_000;
+            rig.venue.serve();
+            rig.clock += 100_000;
         }
     }
     allocated

@@ -20,7 +20,7 @@ use crate::data::data;
 use crate::day::Day;
 use crate::lobster_itch::Datagrams;
 use crate::market::Market;
-use crate::stand::{MILLISECOND, SECOND, address_of};
+use crate::rig::{MILLISECOND, SECOND, address_of};
 
 const A: &str = "239.77.20.5:26477";
 const B: &str = "239.77.20.6:26477";

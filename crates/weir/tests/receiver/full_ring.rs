@@ -4,7 +4,7 @@
 use weir_feed::line::State;
 
 use crate::day::{Chance, Day};
-use crate::stand::{MILLISECOND, Parts, SECOND, Stand};
+use crate::rig::{MILLISECOND, Parts, Rig, SECOND};
 use crate::venue::Faults;
 
 const HALF: u64 = 500_000;
@@ -16,65 +16,65 @@ fn what_was_dropped_for_want_of_room_is_asked_for_and_no_row_is_wrong() {
         // Half of the answers find no room either.
         let more = "[timing]\ngive_up_ms = 60000\nrequest_attempts_max = 1000\n";
         let parts = Parts { requests: true, more, ..Parts::default() };
-        let mut stand = Stand::new(Day::made_up(seed, 3_000, 2), faults, parts);
+        let mut rig = Rig::new(Day::made_up(seed, 3_000, 2), faults, parts);
         // Messages before the first received one are not requested.
-        stand.publish(15);
+        rig.publish(15);
         // One in two datagrams on average, on either line or as an answer.
-        stand.market.full = Some((Chance(seed), HALF));
-        stand.publish_all();
-        stand.market.full = None;
-        let dropped = stand.receiver.dropped();
-        stand.pass(5 * MILLISECOND);
-        stand.venue.end();
-        stand.pass(1_500 * MILLISECOND);
-        stand.assert_equal();
-        assert_eq!(stand.market.state, State::Ended, "seed {seed}");
-        let counts = stand.channel().counts;
+        rig.market.full = Some((Chance(seed), HALF));
+        rig.publish_all();
+        rig.market.full = None;
+        let dropped = rig.receiver.dropped();
+        rig.pass(5 * MILLISECOND);
+        rig.venue.end();
+        rig.pass(1_500 * MILLISECOND);
+        rig.assert_equal();
+        assert_eq!(rig.market.state, State::Ended, "seed {seed}");
+        let counts = rig.channel().counts;
         assert!(dropped > 100 && counts.requests > 0, "seed {seed}: {dropped} {counts:?}");
         assert_eq!(counts.lost, 0);
-        assert_eq!(stand.receiver.dropped(), dropped, "with room nothing is dropped");
+        assert_eq!(rig.receiver.dropped(), dropped, "with room nothing is dropped");
     }
 }
 
 #[test]
 fn a_stall_without_a_server_for_requests_leaves_the_books_marked_and_never_wrong() {
-    let mut stand = Stand::new(Day::made_up(4, 2_000, 2), Faults::default(), Parts::default());
-    stand.publish(300);
-    stand.market.full = Some((Chance(1), 1_000_000));
-    stand.publish(300);
-    let dropped = stand.receiver.dropped();
+    let mut rig = Rig::new(Day::made_up(4, 2_000, 2), Faults::default(), Parts::default());
+    rig.publish(300);
+    rig.market.full = Some((Chance(1), 1_000_000));
+    rig.publish(300);
+    let dropped = rig.receiver.dropped();
     assert!(dropped > 0, "both lines' datagrams found no room");
-    assert_eq!(stand.market.state, State::Live, "nobody can know yet");
-    stand.market.full = None;
-    stand.publish(300);
-    stand.pass(2 * SECOND);
-    assert_eq!((stand.channel().counts.lost, stand.market.state), (300, State::Stale));
-    assert!(stand.market.is_marked);
-    assert_eq!(stand.market.wrong, 0);
+    assert_eq!(rig.market.state, State::Live, "nobody can know yet");
+    rig.market.full = None;
+    rig.publish(300);
+    rig.pass(2 * SECOND);
+    assert_eq!((rig.channel().counts.lost, rig.market.state), (300, State::Stale));
+    assert!(rig.market.is_marked);
+    assert_eq!(rig.market.wrong, 0);
 }
 
 #[test]
 fn a_snapshot_waits_for_room_and_is_whole() {
     let parts = Parts { snapshots: true, ..Parts::default() };
-    let mut stand = Stand::new(Day::made_up(7, 2_000, 2), Faults::default(), parts);
-    stand.publish(300);
-    stand.market.full = Some((Chance(1), 1_000_000));
-    stand.publish(300);
-    stand.market.full = None;
-    stand.publish(15);
+    let mut rig = Rig::new(Day::made_up(7, 2_000, 2), Faults::default(), parts);
+    rig.publish(300);
+    rig.market.full = Some((Chance(1), 1_000_000));
+    rig.publish(300);
+    rig.market.full = None;
+    rig.publish(15);
     // The hole is given up while there is no room, and nothing else happens then.
-    stand.market.full = Some((Chance(1), 1_000_000));
-    stand.pass(3 * SECOND);
-    assert!(stand.market.is_marked);
-    assert_eq!(stand.snapshots().attempts, 0, "it would have no room");
+    rig.market.full = Some((Chance(1), 1_000_000));
+    rig.pass(3 * SECOND);
+    assert!(rig.market.is_marked);
+    assert_eq!(rig.snapshots().attempts, 0, "it would have no room");
     // Some datagrams now find room; the connection is read when there is some.
-    stand.market.full = Some((Chance(2), HALF));
-    stand.publish(300);
-    stand.pass(3 * SECOND);
-    stand.market.full = None;
-    stand.until("the snapshot is joined", |stand| stand.market.state == State::Live);
-    stand.publish_all();
-    stand.pass(5 * MILLISECOND);
-    stand.assert_equal();
-    assert!(stand.receiver.dropped() > 0);
+    rig.market.full = Some((Chance(2), HALF));
+    rig.publish(300);
+    rig.pass(3 * SECOND);
+    rig.market.full = None;
+    rig.until("the snapshot is joined", |rig| rig.market.state == State::Live);
+    rig.publish_all();
+    rig.pass(5 * MILLISECOND);
+    rig.assert_equal();
+    assert!(rig.receiver.dropped() > 0);
 }

@@ -11,7 +11,7 @@ use weir_types::Nanos;
 
 use crate::day::Day;
 use crate::market::Market;
-use crate::stand::SECOND;
+use crate::rig::SECOND;
 
 /// Returns an OPRA message: venue `C`, then category, type and indicator, then the body.
 fn message(head: [u8; 3], body: &[u8]) -> Vec<u8> {

@@ -175,7 +175,7 @@ impl SoupServer {
                     Manner::Behind => frozen.front().expect("what was is frozen").clone(),
                     _ => (reference.snapshot(), log.len() as u64 + 1),
                 };
-                let asked = Asked { manner: *manner, session, login, snapshot };
+                let asked = ServedLogin { manner: *manner, session, login, snapshot };
                 asked.answer(&mut peer.unsent, &mut peer.next, &mut peer.closes);
             }
             if let Some(next) = &mut peer.next {
@@ -195,7 +195,7 @@ impl SoupServer {
     }
 }
 
-struct Asked {
+struct ServedLogin {
     manner: Manner,
     session: MoldSession,
     login: Login,
@@ -203,7 +203,7 @@ struct Asked {
     snapshot: (Vec<Vec<u8>>, u64),
 }
 
-impl Asked {
+impl ServedLogin {
     fn answer(self, unsent: &mut Vec<u8>, next: &mut Option<usize>, closes: &mut bool) {
         let mut put = |packet: SoupPacket<'_>| assert!(packet.write(unsent));
         let want = Login::new(NAME, PASSWORD).expect("a login");

@@ -13,92 +13,92 @@ use weir_types::Nanos;
 
 use crate::day::Day;
 use crate::market::Market;
-use crate::stand::{MILLISECOND, Parts, Stand, address_of};
+use crate::rig::{MILLISECOND, Parts, Rig, address_of};
 use crate::venue::Faults;
 
 /// The real-time limit of every wait.
 const LIMIT: Duration = Duration::from_secs(60);
 
-fn stand(parts: Parts) -> Stand {
-    let mut stand = Stand::new(Day::made_up(1, 1_000, 2), Faults::default(), parts);
-    stand.publish(500);
-    stand
+fn rig(parts: Parts) -> Rig {
+    let mut rig = Rig::new(Day::made_up(1, 1_000, 2), Faults::default(), parts);
+    rig.publish(500);
+    rig
 }
 
 /// Returns a packet with these messages, numbered as the session's next.
-fn packet(stand: &Stand, messages: &[&[u8]]) -> Vec<u8> {
-    let next = stand.venue.published as u64 + 1;
-    let mut writer = PacketWriter::new(stand.venue.session, next, 1_400);
+fn packet(rig: &Rig, messages: &[&[u8]]) -> Vec<u8> {
+    let next = rig.venue.published as u64 + 1;
+    let mut writer = PacketWriter::new(rig.venue.session, next, 1_400);
     messages.iter().for_each(|message| assert_eq!(writer.push(message), PushOutcome::Added));
     writer.take(<[u8]>::to_vec).expect("a message")
 }
 
 #[test]
 fn trash_is_counted_and_changes_nothing() {
-    let mut stand = stand(Parts::default());
+    let mut rig = rig(Parts::default());
     for trash in [&b""[..], b"x", &[0; 19]] {
-        stand.venue.send(0, trash);
-        stand.venue.send(1, trash);
+        rig.venue.send(0, trash);
+        rig.venue.send(1, trash);
     }
-    stand.drain();
-    let strangers: u64 = stand.receiver.sockets().map(|(_, socket)| socket.counts.strangers).sum();
-    assert_eq!((strangers, stand.receiver.decode_counts().header), (6, 6));
-    assert!(matches!(stand.receiver.last_error(), Some(FeedError::ShortPacket { len: 19, .. })));
+    rig.drain();
+    let strangers: u64 = rig.receiver.sockets().map(|(_, socket)| socket.counts.strangers).sum();
+    assert_eq!((strangers, rig.receiver.decode_counts().header), (6, 6));
+    assert!(matches!(rig.receiver.last_error(), Some(FeedError::ShortPacket { len: 19, .. })));
     // Sequence numbers at the end of their range are malformed too.
-    let mut wild = stand.venue.session.0.to_vec();
+    let mut wild = rig.venue.session.0.to_vec();
     wild.extend_from_slice(&[0xff; 8]);
     wild.extend_from_slice(&[0, 9]);
-    stand.venue.send(0, &wild);
-    stand.drain();
-    assert_eq!(stand.channel().counts.malformed_packets, 1);
-    stand.publish_all();
-    stand.assert_equal();
+    rig.venue.send(0, &wild);
+    rig.drain();
+    assert_eq!(rig.channel().counts.malformed_packets, 1);
+    rig.publish_all();
+    rig.assert_equal();
 }
 
 #[test]
 fn late_packets_of_a_session_that_is_over_change_nothing() {
-    let mut stand = stand(Parts::default());
-    let old = packet(&stand, &[b"?late"]);
-    stand.venue.restart("DAY2");
-    stand.publish(300);
-    stand.venue.send(0, &old);
-    stand.publish(300);
-    assert_eq!(stand.channel().counts.old_session_packets, 1);
-    assert_eq!(stand.market.state, State::Live);
-    stand.publish_all();
-    stand.assert_equal();
+    let mut rig = rig(Parts::default());
+    let old = packet(&rig, &[b"?late"]);
+    rig.venue.restart("DAY2");
+    rig.publish(300);
+    rig.venue.send(0, &old);
+    rig.publish(300);
+    assert_eq!(rig.channel().counts.old_session_packets, 1);
+    assert_eq!(rig.market.state, State::Live);
+    rig.publish_all();
+    rig.assert_equal();
 }
 
 #[test]
 fn a_stranger_to_the_answers_begins_no_session() {
-    let mut stand = stand(Parts { requests: true, ..Parts::default() });
-    stand.venue.is_dead = [true; 2];
-    stand.publish(20);
-    stand.venue.is_dead = [false; 2];
+    let mut rig = rig(Parts { requests: true, ..Parts::default() });
+    rig.venue.is_dead = [true; 2];
+    rig.publish(20);
+    rig.venue.is_dead = [false; 2];
     // An answer of another session arrives before the venue's own.
-    let session = stand.venue.session;
-    stand.venue.session = MoldSession::new("OTHER").expect("a name");
-    stand.publish(20);
-    stand.pass(2 * MILLISECOND);
-    stand.venue.session = session;
-    stand.pass(60 * MILLISECOND);
-    assert_eq!(stand.channel().counts.sessions, 1);
-    stand.publish_all();
-    stand.assert_equal();
+    let session = rig.venue.session;
+    rig.venue.session = MoldSession::new("OTHER").expect("a name");
+    rig.publish(20);
+    rig.pass(2 * MILLISECOND);
+    rig.venue.session = session;
+    rig.pass(60 * MILLISECOND);
+    assert_eq!(rig.channel().counts.sessions, 1);
+    rig.publish_all();
+    rig.assert_equal();
 }
 
 #[test]
 fn lengths_and_types_that_lie_mark_the_books_where_these_need_the_message() {
     let add = [b'A'; 35];
-    let short = packet(&stand(Parts::default()), &[&add]);
+    let short = packet(&rig(Parts::default()), &[&add]);
     let (mut cut, mut trailing) = (short.clone(), short.clone());
     cut.truncate(cut.len() - 1);
     trailing.push(0);
     let mut more = short.clone();
     more[19] = 2;
-    let unknown = packet(&stand(Parts::default()), &[b"?what"]);
+    let unknown = packet(&rig(Parts::default()), &[b"?what"]);
     // A type that no book needs: `N`, retail interest.
-    let unneeded = packet(&stand(Parts::default()), &[b"N"]);
+    let unneeded = packet(&rig(Parts::default()), &[b"N"]);
     for (datagram, is_marked, want) in [
         (&short, true, "length"),
         (&cut, true, "truncated"),
@@ -107,34 +107,34 @@ fn lengths_and_types_that_lie_mark_the_books_where_these_need_the_message() {
         (&unknown, false, "type"),
         (&unneeded, false, "length"),
     ] {
-        let mut stand = stand(Parts::default());
-        stand.venue.send(0, datagram);
-        stand.drain();
-        let counts = *stand.receiver.decode_counts();
+        let mut rig = rig(Parts::default());
+        rig.venue.send(0, datagram);
+        rig.drain();
+        let counts = *rig.receiver.decode_counts();
         let count = match want {
             "length" => counts.length,
             "truncated" => counts.truncated,
             _ => counts.unknown_type,
         };
         assert!(count >= 1, "{want}: {counts:?}");
-        assert!(!stand.market.refused.is_empty());
-        let damaged = stand.market.count(|event| *event == ChannelEvent::Damaged);
-        assert_eq!((stand.market.is_marked, damaged > 0), (is_marked, is_marked), "{want}");
+        assert!(!rig.market.refused.is_empty());
+        let damaged = rig.market.count(|event| *event == ChannelEvent::Damaged);
+        assert_eq!((rig.market.is_marked, damaged > 0), (is_marked, is_marked), "{want}");
         let want = if is_marked { State::Stale } else { State::Live };
-        assert_eq!(stand.market.state, want);
-        assert!(stand.market.is_whole());
+        assert_eq!(rig.market.state, want);
+        assert!(rig.market.is_whole());
     }
 }
 
 #[test]
 fn what_a_snapshot_can_heal_it_does_when_a_message_was_not_understood() {
-    let mut stand = stand(Parts { snapshots: true, ..Parts::default() });
-    let forged = packet(&stand, &[&[b'A'; 35]]);
-    stand.venue.send(0, &forged);
-    stand.publish(100);
-    stand.until("the snapshot joins", |stand| stand.snapshots().joined == 1);
-    stand.publish_all();
-    stand.assert_equal();
+    let mut rig = rig(Parts { snapshots: true, ..Parts::default() });
+    let forged = packet(&rig, &[&[b'A'; 35]]);
+    rig.venue.send(0, &forged);
+    rig.publish(100);
+    rig.until("the snapshot joins", |rig| rig.snapshots().joined == 1);
+    rig.publish_all();
+    rig.assert_equal();
 }
 
 #[test]

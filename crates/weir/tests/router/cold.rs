@@ -7,12 +7,12 @@ use std::time::Duration;
 use weir_client::request::LimitOrder;
 use weir_types::{Side, TimeInForce};
 
-use crate::feeder::Feeder;
-use crate::stand::{ROUTER, Router, Stand, mirror};
+use crate::rig::{ROUTER, Rig, Router, mirror};
 use crate::support::address::free_address;
 use crate::support::following::{Following, latest_states};
 use crate::support::trader::Trader;
 use crate::support::{ALICE, BOB, Home, Node, SUPERVISOR, definition_of, open_market, until};
+use crate::test_core::TestCore;
 
 fn pass(trader: &mut Trader, numbers: std::ops::Range<u64>) {
     for number in numbers {
@@ -33,17 +33,17 @@ fn pages_of(node: &Node) -> u64 {
 
 #[test]
 fn a_token_of_the_morning_is_served_through_a_router() {
-    let stand = Stand::new(&[]);
+    let rig = Rig::new(&[]);
     let address = free_address();
-    let config = stand.token_key()
+    let config = rig.token_key()
         + "ended_orders_max = 1024\n[delivery.cold]\ninterval_ms = 20\nsegment_bytes = 65536\n";
     let home = Home::with_config("memory", &config).listening_on(address);
     let node = home.start();
     open_market(&node, &[ALICE, BOB]);
     node.admin().define_session(definition_of(&ROUTER)).unwrap();
     let (session, key) =
-        (ROUTER.session_id, stand.path(&format!("session-{}.key", ROUTER.session_id)));
-    let behind = stand.router_config(ROUTER, &[])
+        (ROUTER.session_id, rig.path(&format!("session-{}.key", ROUTER.session_id)));
+    let behind = rig.router_config(ROUTER, &[])
         + &format!(
             "[[router.backend]]\naddress = \"{address}\"\nsources = [1]\n\
              session = {session}\nkey_file = {key:?}\n"
@@ -77,24 +77,24 @@ fn a_token_of_the_morning_is_served_through_a_router() {
 
 #[test]
 fn a_sources_token_of_the_morning_is_served_through_a_router() {
-    let mut stand = Stand::new(&[]);
+    let mut rig = Rig::new(&[]);
     let cold = "ended_orders_max = 4096\n[delivery.cold]\ninterval_ms = 500\n";
-    stand.add_backend_with(&[21], cold);
-    stand.feeders.push(Feeder::new(stand.backends[0].ingest, 21));
-    let router = Router::start(&stand.config_of_all(ROUTER));
-    stand.trade(60);
+    rig.add_backend_with(&[21], cold);
+    rig.cores.push(TestCore::new(rig.backends[0].ingest, 21));
+    let router = Router::start(&rig.config_of_all(ROUTER));
+    rig.trade(60);
     router.until_serving(1);
     let mut morning = router.follow(SUPERVISOR, Vec::new());
-    stand.until_same(&mut morning);
+    rig.until_same(&mut morning);
     let token = morning.follower.token().to_vec();
     morning.log_out();
-    let mut wanted = stand.feeders[0].rows.clone();
+    let mut wanted = rig.cores[0].rows.clone();
     for _ in 0..50 {
-        (0..100).for_each(|_| stand.feeders[0].pass());
-        stand.until_fed();
+        (0..100).for_each(|_| rig.cores[0].pass());
+        rig.until_fed();
     }
     // The orders from before the token have not changed since.
-    let before = std::mem::replace(&mut wanted, stand.feeders[0].rows.clone());
+    let before = std::mem::replace(&mut wanted, rig.cores[0].rows.clone());
     wanted.retain(|rec, _| !before.contains_key(rec));
     let wanted: BTreeMap<_, _> = wanted.into_values().map(|row| (row.order_id, row)).collect();
     let mut again = router.follow(SUPERVISOR, token);
@@ -103,6 +103,6 @@ fn a_sources_token_of_the_morning_is_served_through_a_router() {
         (mirror(&again) == wanted).then_some(())
     });
     assert_eq!((&again.resyncs[..], &again.refusals[..]), (&[][..], &[][..]));
-    let status = stand.backends[0].node().status();
+    let status = rig.backends[0].node().status();
     assert!(status["cold_sources"][0]["pages"].as_u64() > Some(0), "{}", status["cold_sources"]);
 }

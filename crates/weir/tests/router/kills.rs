@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use weir_client::load::Rng;
 
-use crate::stand::{ROUTER, ROUTER_2, Router, Stand, mirror};
+use crate::rig::{ROUTER, ROUTER_2, Rig, Router, mirror};
 use crate::support::following::Following;
 use crate::support::{ALICE, BOB, HANG, SUPERVISOR, Who};
 
@@ -44,7 +44,7 @@ impl Readers {
 }
 
 struct Campaign {
-    stand: Stand,
+    rig: Rig,
     routers: Vec<Option<Router>>,
     readers: Readers,
     rng: Rng,
@@ -54,9 +54,9 @@ const ROUTERS: [Who; 2] = [ROUTER, ROUTER_2];
 
 impl Campaign {
     fn begin() -> Campaign {
-        let stand = Stand::new(&[&[21, 22], &[31, 32]]);
+        let rig = Rig::new(&[&[21, 22], &[31, 32]]);
         let routers: Vec<_> =
-            ROUTERS.map(|who| Some(Router::start(&stand.config_of_all(who)))).into();
+            ROUTERS.map(|who| Some(Router::start(&rig.config_of_all(who)))).into();
         let begin = |(index, who): (usize, Who)| {
             let at = index % 2;
             let router = routers[at].as_ref().expect("it runs");
@@ -65,15 +65,15 @@ impl Campaign {
         let readers = [SUPERVISOR, ALICE, BOB].into_iter().enumerate().map(begin).collect();
         let readers = Readers { readers, lost_count: 0 };
         let rng = Rng::new(number_from("WEIR_SEED", 1));
-        Campaign { stand, routers, readers, rng }
+        Campaign { rig, routers, readers, rng }
     }
 
     /// Lets cores trade and readers follow for `cycles` rounds.
     fn run(&mut self, cycles: u64) {
         for _ in 0..cycles {
-            for feeder in &mut self.stand.feeders {
-                (0..self.stand.rng.below(5)).for_each(|_| feeder.trade(&mut self.stand.rng));
-                feeder.pump(Duration::from_millis(1));
+            for core in &mut self.rig.cores {
+                (0..self.rig.rng.below(5)).for_each(|_| core.trade(&mut self.rig.rng));
+                core.pump(Duration::from_millis(1));
             }
             self.readers.poll(&self.routers);
         }
@@ -81,10 +81,10 @@ impl Campaign {
 
     fn kill_a_node(&mut self) {
         let index = self.rng.below(2) as usize;
-        self.stand.backends[index].kill();
+        self.rig.backends[index].kill();
         let cycles = self.rng.below(40);
         self.run(cycles);
-        self.stand.backends[index].start();
+        self.rig.backends[index].start();
     }
 
     fn kill_a_router(&mut self) {
@@ -112,17 +112,17 @@ impl Campaign {
     /// Waits until all cores are fed, and compares the readers with them.
     fn check(&mut self) {
         let begun = Instant::now();
-        while !self.stand.feeders.iter().all(crate::feeder::Feeder::is_fed) {
+        while !self.rig.cores.iter().all(crate::test_core::TestCore::is_fed) {
             assert!(begun.elapsed() < HANG, "the nodes do not take all");
             self.run(0);
-            for feeder in &mut self.stand.feeders {
-                feeder.pump(Duration::from_millis(1));
+            for core in &mut self.rig.cores {
+                core.pump(Duration::from_millis(1));
             }
             self.readers.poll(&self.routers);
         }
         loop {
             let is_same =
-                |(reader, _): &(Following, usize)| mirror(reader) == self.stand.wanted(reader.who);
+                |(reader, _): &(Following, usize)| mirror(reader) == self.rig.wanted(reader.who);
             if self.readers.readers.iter().all(is_same) {
                 break;
             }
@@ -149,7 +149,7 @@ fn readers_end_with_what_the_cores_said_whatever_is_killed() {
         }
         campaign.check();
         if round % 10 == 0 || round == kills {
-            let orders = campaign.stand.wanted(SUPERVISOR).len();
+            let orders = campaign.rig.wanted(SUPERVISOR).len();
             let lost = campaign.readers.lost_count;
             println!(
                 "{round} kills of each: {orders} orders, {lost} connections lost, all the same"

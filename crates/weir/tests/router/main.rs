@@ -12,10 +12,10 @@ mod support;
 
 mod cold;
 mod failures;
-mod feeder;
 mod kills;
 mod replicas;
+mod rig;
 mod rights;
 mod service;
-mod stand;
+mod test_core;
 mod web;

@@ -13,33 +13,33 @@ use weir_wire::dialogue::{put_fetch_orders, put_request};
 use weir_wire::order_entry::NewOrder;
 use weir_wire::reference::DefineSession;
 
-use crate::stand::{ROUTER, Router, Stand};
+use crate::rig::{ROUTER, Rig, Router};
 use crate::support::wire::{Wire, logon_of};
 use crate::support::{ALICE, BOB, HANG, Node, SUPERVISOR, Who, definition_of, trader_of, until};
-use crate::{feeder, web};
+use crate::{test_core, web};
 
 /// The answer to a query.
 #[derive(Debug)]
-enum Told {
+enum FetchAnswer {
     Page { reason: Reason, token: Vec<u8>, rows: Vec<OrderRow> },
     Refused(Reason),
 }
 
-impl Told {
+impl FetchAnswer {
     fn reason(&self) -> Reason {
         match self {
-            Told::Page { reason, .. } | Told::Refused(reason) => *reason,
+            FetchAnswer::Page { reason, .. } | FetchAnswer::Refused(reason) => *reason,
         }
     }
 
     fn token(&self) -> Vec<u8> {
-        let Told::Page { token, .. } = self else { panic!("{self:?}") };
+        let FetchAnswer::Page { token, .. } = self else { panic!("{self:?}") };
         token.clone()
     }
 
     /// Returns the firms of the page's rows.
     fn firms(&self) -> Vec<FirmId> {
-        let Told::Page { reason: Reason::None, rows, .. } = self else { panic!("{self:?}") };
+        let FetchAnswer::Page { reason: Reason::None, rows, .. } = self else { panic!("{self:?}") };
         let mut firms: Vec<FirmId> = rows.iter().map(|row| row.firm_id).collect();
         firms.sort_unstable();
         firms.dedup();
@@ -74,7 +74,7 @@ fn log_on(node: &Node, who: Who) -> Client {
 }
 
 /// Sends one query and returns its answer.
-fn ask(client: &mut Client, fetch: &FetchOrders, token: &[u8]) -> Told {
+fn ask(client: &mut Client, fetch: &FetchOrders, token: &[u8]) -> FetchAnswer {
     put_fetch_orders(fetch, token, client.outbox());
     let begun = Instant::now();
     let mut head = None;
@@ -85,23 +85,23 @@ fn ask(client: &mut Client, fetch: &FetchOrders, token: &[u8]) -> Told {
             Incoming::Page(page, token) => {
                 let (reason, token, rows) = (page.reason, token.to_vec(), Vec::new());
                 match page.row_count {
-                    0 => told = Some(Told::Page { reason, token, rows }),
+                    0 => told = Some(FetchAnswer::Page { reason, token, rows }),
                     _ => head = Some((reason, token)),
                 }
             }
             Incoming::Rows(_, rows) => {
                 let (reason, token) = head.take().expect("the header comes first");
                 let rows = rows.map(|row| row.unwrap().0).collect();
-                told = Some(Told::Page { reason, token, rows });
+                told = Some(FetchAnswer::Page { reason, token, rows });
             }
             Incoming::Session(_, SessionEvent::Refused { reject, .. }) => {
-                told = Some(Told::Refused(reject.reason));
+                told = Some(FetchAnswer::Refused(reject.reason));
             }
             _ => {}
         });
         match polled {
             // The error of a query that names a session other than the client's.
-            Err(ClientError::Refused { reason, .. }) => told = Some(Told::Refused(reason)),
+            Err(ClientError::Refused { reason, .. }) => told = Some(FetchAnswer::Refused(reason)),
             polled => drop(polled.unwrap()),
         }
         if let Some(told) = told {
@@ -110,17 +110,17 @@ fn ask(client: &mut Client, fetch: &FetchOrders, token: &[u8]) -> Told {
     }
 }
 
-fn stand() -> (Stand, Router) {
-    let mut stand = Stand::new(&[&[21], &[31]]);
-    let router = Router::start(&stand.config_of_all(ROUTER));
-    stand.trade(100);
+fn rig() -> (Rig, Router) {
+    let mut rig = Rig::new(&[&[21], &[31]]);
+    let router = Router::start(&rig.config_of_all(ROUTER));
+    rig.trade(100);
     router.until_serving(2);
-    (stand, router)
+    (rig, router)
 }
 
 #[test]
 fn a_firms_session_sees_its_own_orders_whatever_it_asks_for() {
-    let (_stand, router) = stand();
+    let (_stand, router) = rig();
     let mut alice = log_on(&router.node, ALICE);
     let all = everything(ALICE);
     assert_eq!(ask(&mut alice, &all, &[]).firms(), [ALICE.firm_id]);
@@ -143,7 +143,7 @@ fn a_firms_session_sees_its_own_orders_whatever_it_asks_for() {
 
 #[test]
 fn a_token_is_worth_nothing_to_another_reader_or_for_another_filter() {
-    let (stand, router) = stand();
+    let (rig, router) = rig();
     let mut alice = log_on(&router.node, ALICE);
     let mut bob = log_on(&router.node, BOB);
     let mut supervisor = log_on(&router.node, SUPERVISOR);
@@ -165,13 +165,13 @@ fn a_token_is_worth_nothing_to_another_reader_or_for_another_filter() {
         ("cut off", ask(&mut alice, &everything(ALICE), &alices[..alices.len() - 1])),
     ];
     // The same at a node.
-    let mut there = log_on(stand.backends[0].node(), BOB);
+    let mut there = log_on(rig.backends[0].node(), BOB);
     let of_source = FetchOrders { source_id: PartitionId(21), ..everything(BOB) };
     tries.push(("another firm's at a node", ask(&mut there, &of_source, &alices)));
     for (what, told) in tries {
         let is_refused = matches!(told.reason(), Reason::ResyncFilter | Reason::ResyncToken);
         assert!(is_refused, "{what}: {told:?}");
-        let Told::Page { rows, .. } = told else { panic!("{what}") };
+        let FetchAnswer::Page { rows, .. } = told else { panic!("{what}") };
         assert!(rows.is_empty(), "{what}");
     }
     // The token is valid for its own session.
@@ -180,7 +180,7 @@ fn a_token_is_worth_nothing_to_another_reader_or_for_another_filter() {
 
 #[test]
 fn nobody_is_let_in_who_is_not_defined_at_the_router() {
-    let (_stand, router) = stand();
+    let (_stand, router) = rig();
     let refused = |who: Who| {
         let mut client = Client::connect(router.node.address(), Limits::default()).unwrap();
         match client.log_on(who.config(), HANG) {
@@ -198,7 +198,7 @@ fn nobody_is_let_in_who_is_not_defined_at_the_router() {
     let (code, refusal) = web::get(&router.node, &ALICE, "/orders?firm=12");
     assert_eq!((code, &refusal["error"]), (403, &"NotEntitled".into()));
     // A session that feeds sources may not read.
-    let core = feeder::core_of(21);
+    let core = test_core::core_of(21);
     router.node.admin().define_session(definition_of(&core)).unwrap();
     let mut feeding = log_on(&router.node, core);
     assert_eq!(ask(&mut feeding, &everything(core), &[]).reason(), Reason::NotEntitled);
@@ -207,7 +207,7 @@ fn nobody_is_let_in_who_is_not_defined_at_the_router() {
 
 #[test]
 fn a_session_whose_key_is_replaced_at_the_router_is_ended() {
-    let (_stand, router) = stand();
+    let (_stand, router) = rig();
     let mut alice = log_on(&router.node, ALICE);
     assert_eq!(ask(&mut alice, &everything(ALICE), &[]).reason(), Reason::None);
     let other =
@@ -222,7 +222,7 @@ fn a_session_whose_key_is_replaced_at_the_router_is_ended() {
 /// the fetch of the session that has ended.
 #[test]
 fn a_session_that_has_ended_at_a_router_gets_no_order_state() {
-    let (mut stand, router) = stand();
+    let (mut rig, router) = rig();
     let mut wire = Wire::connect(&router.node);
     wire.log_on(&logon_of(&SUPERVISOR));
     wire.log_on(&logon_of(&BOB));
@@ -234,7 +234,7 @@ fn a_session_that_has_ended_at_a_router_gets_no_order_state() {
     assert_eq!(wire.logout(), (SUPERVISOR.session_id, Reason::KeyReplaced));
     for number in 8..=11 {
         wire.add_credit(BOB.session_id, 7, 1_000);
-        stand.trade(20);
+        rig.trade(20);
         wire.fetch(BOB.session_id, number, 1);
         wire.page_of(BOB.session_id, SUPERVISOR.session_id);
     }
@@ -242,7 +242,7 @@ fn a_session_that_has_ended_at_a_router_gets_no_order_state() {
 
 #[test]
 fn a_router_takes_no_orders() {
-    let (_stand, router) = stand();
+    let (_stand, router) = rig();
     let mut alice = log_on(&router.node, ALICE);
     let Request::NewOrder(order) = ALICE.buy(1, 100, 1) else { panic!("it is one") };
     let (session_id, request_no) = (ALICE.session_id, RequestNo(1));
@@ -264,9 +264,9 @@ fn a_router_takes_no_orders() {
 
 #[test]
 fn a_router_whose_own_session_sees_one_firm_gives_nobody_anything() {
-    let mut stand = Stand::new(&[&[21]]);
-    stand.trade(20);
-    let router = Router::start(&stand.config_of_all(Who { role: Role::Trader, ..ALICE }));
+    let mut rig = Rig::new(&[&[21]]);
+    rig.trade(20);
+    let router = Router::start(&rig.config_of_all(Who { role: Role::Trader, ..ALICE }));
     until("its fault", || {
         let status = router.node.status();
         let fault = status["router"]["backends"][0]["last_fault"].as_str().map(str::to_owned);

@@ -3,28 +3,28 @@
 use serde_json::Value;
 use weir_client::follower::Follower;
 
-use crate::stand::{ROUTER, ROUTER_2, Router, Stand, config_of, mirror, of_source};
+use crate::rig::{ROUTER, ROUTER_2, Rig, Router, config_of, mirror, of_source};
 use crate::support::following::Following;
 use crate::support::{ALICE, BOB, SUPERVISOR, Who, until};
 use crate::web;
 
-fn stand() -> (Stand, Router) {
-    let stand = Stand::new(&[&[21, 22], &[31, 32]]);
-    let router = Router::start(&stand.config_of_all(ROUTER));
-    (stand, router)
+fn rig() -> (Rig, Router) {
+    let rig = Rig::new(&[&[21, 22], &[31, 32]]);
+    let router = Router::start(&rig.config_of_all(ROUTER));
+    (rig, router)
 }
 
 #[test]
 fn the_orders_of_two_nodes_are_one_service() {
-    let (mut stand, router) = stand();
-    stand.trade(200);
+    let (mut rig, router) = rig();
+    rig.trade(200);
     router.until_serving(4);
     assert_eq!(router.node.get("/ready").0, 200);
     for who in [SUPERVISOR, ALICE, BOB] {
         let mut reader = router.follow(who, Vec::new());
-        stand.until_same(&mut reader);
-        stand.trade(20);
-        stand.until_same(&mut reader);
+        rig.until_same(&mut reader);
+        rig.trade(20);
+        rig.until_same(&mut reader);
         assert_eq!((&reader.resyncs[..], &reader.refusals[..]), (&[][..], &[][..]));
         reader.log_out();
     }
@@ -38,19 +38,19 @@ fn the_orders_of_two_nodes_are_one_service() {
     until("what the stores have", || {
         let status = router.node.status();
         let heads = status["router"]["backends"].as_array().expect("a list").clone();
-        let wanted = stand.feeders.iter().map(|feeder| feeder.seq);
+        let wanted = rig.cores.iter().map(|core| core.seq);
         heads.iter().zip(wanted).all(|(has, seq)| has["head_seq"] == seq).then_some(())
     });
     let metrics = router.node.get("/metrics").1;
-    let address = stand.backends[1].address;
+    let address = rig.backends[1].address;
     let line = format!("weir_router_store_up{{source=\"32\",address=\"{address}\"}} 1");
     assert!(metrics.contains(&line), "{metrics}");
 }
 
 #[test]
 fn order_state_over_http_is_the_routers_too() {
-    let (mut stand, router) = stand();
-    stand.trade(50);
+    let (mut rig, router) = rig();
+    rig.trade(50);
     router.until_serving(4);
     let mut count = 0;
     let mut token = String::new();
@@ -64,12 +64,12 @@ fn order_state_over_http_is_the_routers_too() {
             break;
         }
     }
-    assert_eq!(count, stand.wanted(ALICE).len());
+    assert_eq!(count, rig.wanted(ALICE).len());
     // The token from HTTP continues over the binary protocol.
-    stand.trade(10);
+    rig.trade(10);
     let mut reader = router.follow(ALICE, web::bytes(&token));
     reader.until_online();
-    let wanted = stand.wanted(ALICE);
+    let wanted = rig.wanted(ALICE);
     assert!(!mirror(&reader).is_empty());
     assert!(mirror(&reader).iter().all(|(id, row)| wanted[id] == *row), "only what came since");
     assert!(mirror(&reader).len() < wanted.len());
@@ -77,9 +77,9 @@ fn order_state_over_http_is_the_routers_too() {
 }
 
 /// Follows one source at a node from a token. Returns the reader and its newest token.
-fn at_node(stand: &Stand, source: u16, who: Who, token: Vec<u8>) -> (Following, Vec<u8>) {
+fn at_node(rig: &Rig, source: u16, who: Who, token: Vec<u8>) -> (Following, Vec<u8>) {
     let follower = Follower::new(of_source(config_of(who), source), token);
-    let mut reader = Following::start_as(stand.backends[0].node(), who, follower);
+    let mut reader = Following::start_as(rig.backends[0].node(), who, follower);
     reader.until_online();
     let token = reader.follower.token().to_vec();
     (reader, token)
@@ -87,39 +87,39 @@ fn at_node(stand: &Stand, source: u16, who: Who, token: Vec<u8>) -> (Following, 
 
 #[test]
 fn a_token_goes_from_a_node_to_a_router_to_another_and_back() {
-    let (mut stand, router) = stand();
-    let other = Router::start(&stand.config_of_all(ROUTER_2));
-    stand.trade(1);
+    let (mut rig, router) = rig();
+    let other = Router::start(&rig.config_of_all(ROUTER_2));
+    rig.trade(1);
     router.until_serving(4);
     other.until_serving(4);
     let mut known = std::collections::BTreeMap::new();
     let mut token = Vec::new();
     for round in 0..3 {
-        stand.trade(30);
-        let (reader, next) = at_node(&stand, 21, SUPERVISOR, token);
+        rig.trade(30);
+        let (reader, next) = at_node(&rig, 21, SUPERVISOR, token);
         known.extend(mirror(&reader));
         assert_eq!(reader.resyncs, [], "round {round} at the node");
         reader.log_out();
         token = next;
         for router in [&router, &other] {
-            stand.trade(10);
+            rig.trade(10);
             let mut reader = router.follow(SUPERVISOR, token);
             reader.until_online();
             known.extend(mirror(&reader));
             assert_eq!(reader.resyncs, [], "round {round} at a router");
             token = reader.follower.token().to_vec();
             reader.log_out();
-            assert_eq!(known, stand.wanted(SUPERVISOR), "round {round}");
+            assert_eq!(known, rig.wanted(SUPERVISOR), "round {round}");
         }
     }
 }
 
 #[test]
 fn a_router_says_of_itself_what_is_behind_it() {
-    let mut stand = Stand::new(&[&[21]]);
-    stand.trade(1);
-    stand.backends[0].kill();
-    let router = Router::start(&stand.config_of_all(ROUTER));
+    let mut rig = Rig::new(&[&[21]]);
+    rig.trade(1);
+    rig.backends[0].kill();
+    let router = Router::start(&rig.config_of_all(ROUTER));
     let (code, why) = router.node.get("/ready");
     assert_eq!((code, why.trim()), (503, "no store of any source can be asked"));
     assert_eq!(router.node.get("/live").0, 200);
@@ -128,7 +128,7 @@ fn a_router_says_of_itself_what_is_behind_it() {
         status["router"]["backends"][0]["last_loss"].as_str().map(str::to_owned)
     });
     assert!(loss.contains("cannot connect"), "{loss}");
-    stand.backends[0].start();
-    stand.trade(1);
+    rig.backends[0].start();
+    rig.trade(1);
     until("readiness", || (router.node.get("/ready").0 == 200).then_some(()));
 }

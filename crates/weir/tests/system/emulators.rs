@@ -8,7 +8,7 @@ use serde_json::Value;
 use weir_client::Target;
 use weir_client::clock::unix_time;
 use weir_client::emulate::setup::define_sessions;
-use weir_client::emulate::{CorePlan, EmulatedCore, FeedPlan, Feeder};
+use weir_client::emulate::{CoreDriver, CorePlan, DrivePlan, EmulatedCore};
 use weir_client::follower::{Follower, FollowerConfig};
 use weir_client::load::{Arrivals, Verdict};
 use weir_types::{Nanos, OrderId, PartitionId, Role};
@@ -32,14 +32,14 @@ fn node() -> (Home, Node) {
     (home, node)
 }
 
-fn feeder(node: &Node) -> Feeder {
+fn driver(node: &Node) -> CoreDriver {
     let mut admin = node.admin();
     let sessions = define_sessions(&mut admin, Role::Source, 30, 2).unwrap();
     admin.close().unwrap();
     let plan = |source| CorePlan { order_count: 300, ..CorePlan::new(source) };
     let core = |source| EmulatedCore::new(plan(source), unix_time());
     let address: SocketAddr = node.status()["ingest"]["address"].as_str().unwrap().parse().unwrap();
-    Feeder::new(&Target::from(address), SOURCES.map(core).into_iter().zip(sessions).collect())
+    CoreDriver::new(&Target::from(address), SOURCES.map(core).into_iter().zip(sessions).collect())
 }
 
 /// Asserts that a reader of the source receives all of the core's orders.
@@ -73,9 +73,9 @@ fn all_of(node: &Node, core: &EmulatedCore) {
 #[test]
 fn what_emulated_cores_create_is_what_readers_are_told() {
     let (_home, node) = node();
-    let mut feeder = feeder(&node);
-    feeder.fill().unwrap();
-    let plan = FeedPlan {
+    let mut driver = driver(&node);
+    driver.fill().unwrap();
+    let plan = DrivePlan {
         arrivals: Arrivals::Poisson,
         rate: 5_000.0,
         seed: 7,
@@ -87,17 +87,17 @@ fn what_emulated_cores_create_is_what_readers_are_told() {
         // The test checks content, not timing, whatever else the machine runs.
         late_share_max: 1.0,
     };
-    let report = feeder.run(&plan, &mut |_| {}).unwrap();
+    let report = driver.run(&plan, &mut |_| {}).unwrap();
     assert_eq!((report.verdict, report.unacknowledged), (Verdict::Valid, 0));
     assert_eq!((report.resends, report.losses), (2, 0));
     assert!(report.changes > 1_000 && report.batches > 50, "{report:?}");
-    feeder.cores().for_each(|core| all_of(&node, core));
+    driver.cores().for_each(|core| all_of(&node, core));
 
     // New cores replace the first: all orders are sent again, in the next epoch.
-    drop(feeder);
-    let mut feeder = self::feeder(&node);
-    feeder.fill().unwrap();
-    feeder.cores().for_each(|core| all_of(&node, core));
+    drop(driver);
+    let mut driver = self::driver(&node);
+    driver.fill().unwrap();
+    driver.cores().for_each(|core| all_of(&node, core));
     let sources = node.status()["ingest"]["sources"].clone();
     assert!(sources.as_array().unwrap().iter().all(|source| source["resends"] == 2), "{sources}");
 }

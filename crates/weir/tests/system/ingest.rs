@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use weir_client::follower::{Follower, FollowerConfig};
 use weir_client::source::{SourceConfig, SourceEvent, SourceMessage, SourceWriter};
 use weir_client::{Client, ClientError, Incoming, Limits};
-use weir_delivery::Place;
 use weir_types::{
-    AckLevel, BatchNo, Epoch, Nanos, OrderId, PartitionId, Reason, Role, SessionId, Switch,
+    AckLevel, BatchNo, ChangeId, Epoch, Nanos, OrderId, PartitionId, Reason, Role, SessionId,
+    Switch,
 };
 use weir_wire::delivery::{FetchOrders, OrderRow};
 use weir_wire::dialogue::{put_fetch_orders, put_source_batch};
@@ -112,7 +112,7 @@ impl Fed {
         match event {
             SourceEvent::Opened { head, next, level } => {
                 self.level = Some(level);
-                self.core.opened(next, Place::new(head.0, head.1));
+                self.core.opened(next, ChangeId::new(head.0, head.1));
                 self.core.store_epoch = self.core.epoch;
             }
             SourceEvent::Acknowledged(batch_no) => {
@@ -289,7 +289,7 @@ fn a_gap_is_told_and_closed_by_sending_again() {
     let opened = say(&mut client, |out| put_frame(&open, out));
     assert!(matches!(opened, SourceMessage::Opened(o) if o.next_batch_no == BatchNo(1)));
     let mut core = Core::new();
-    core.opened(BatchNo(1), Place::START);
+    core.opened(BatchNo(1), ChangeId::START);
     core.trade(&mut Random(1));
     core.cut_batch();
     let [first, second] = &core.batches[..] else { panic!("the resend, and a batch") };

@@ -170,7 +170,7 @@ pub fn settle(venue: &mut Venue, node: &Node) {
 
 /// Everything that one subscriber received.
 #[derive(Default)]
-pub struct Told {
+pub struct Received {
     pub quotes: HashMap<InstrumentId, (Price, Qty, Price, Qty)>,
     quote_changes: u64,
     pub levels: HashMap<InstrumentId, Vec<(Side, Price, Qty, u32)>>,
@@ -187,7 +187,7 @@ pub struct Told {
     stale: u64,
 }
 
-impl Told {
+impl Received {
     fn take(&mut self, message: &MarketMessage<'_>) {
         match message {
             MarketMessage::Quote(q) => {
@@ -291,7 +291,7 @@ fn action_of(order: &MarketOrder) -> Action {
 /// A subscriber and everything it received.
 pub struct Subscriber {
     pub client: MarketClient,
-    pub told: Told,
+    pub told: Received,
 }
 
 impl Subscriber {
@@ -300,7 +300,7 @@ impl Subscriber {
         wanted.iter().for_each(|one| {
             client.subscribe(one.clone());
         });
-        let mut subscriber = Subscriber { client, told: Told::default() };
+        let mut subscriber = Subscriber { client, told: Received::default() };
         subscriber.until("all are subscribed", |told| told.subscribed.len() == wanted.len());
         subscriber
     }
@@ -313,7 +313,7 @@ impl Subscriber {
         }
     }
 
-    pub fn until(&mut self, what: &str, mut is_there: impl FnMut(&Told) -> bool) {
+    pub fn until(&mut self, what: &str, mut is_there: impl FnMut(&Received) -> bool) {
         let begun = Instant::now();
         while !is_there(&self.told) {
             assert!(begun.elapsed() < HANG, "never: {what}");
@@ -412,7 +412,7 @@ fn levels_of(books: &Books, id: InstrumentId, depth: usize) -> Vec<(Side, Price,
     [Side::Buy, Side::Sell].into_iter().flat_map(of).collect()
 }
 
-fn has_quotes(told: &Told, books: &Books, of: impl Fn(InstrumentId) -> bool) -> bool {
+fn has_quotes(told: &Received, books: &Books, of: impl Fn(InstrumentId) -> bool) -> bool {
     ids().filter(|id| of(*id)).all(|id| {
         let best = books.best(id);
         told.quotes
@@ -421,15 +421,15 @@ fn has_quotes(told: &Told, books: &Books, of: impl Fn(InstrumentId) -> bool) -> 
     })
 }
 
-fn has_levels(told: &Told, books: &Books, depth: usize) -> bool {
+fn has_levels(told: &Received, books: &Books, depth: usize) -> bool {
     ids().all(|id| told.levels.get(&id).is_some_and(|told| *told == levels_of(books, id, depth)))
 }
 
-fn has_orders(told: &Told, books: &Books) -> bool {
+fn has_orders(told: &Received, books: &Books) -> bool {
     told.orders.as_ref().is_some_and(|told| ids().all(|id| told.digest(id) == books.digest(id)))
 }
 
-fn has_volumes(told: &Told, books: &Books) -> bool {
+fn has_volumes(told: &Received, books: &Books) -> bool {
     ids().all(|id| {
         let day = books.statistics(id);
         told.volumes.get(&id).is_some_and(|told| *told == (day.volume.0, day.trade_count))
@@ -602,7 +602,7 @@ fn what_makes_no_sense_is_refused_with_its_reason_and_the_session_goes_on() {
         ),
     ];
     let mut client = MarketClient::new(at, ALICE.config());
-    let mut told = Told::default();
+    let mut told = Received::default();
     for (wanted, reason) in cases {
         let handle = client.subscribe(wanted.clone());
         let begun = Instant::now();

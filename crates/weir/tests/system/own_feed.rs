@@ -13,7 +13,7 @@ use weir_marketgate::Datagrams;
 use weir_marketgate::udp::{Listen, PlainReceiver};
 use weir_types::{InstrumentId, MarketContent, Price, Qty, Side, TradingState};
 
-use crate::market::{Subscriber, Told, addresses, free_udp};
+use crate::market::{Received, Subscriber, addresses, free_udp};
 use crate::publish::{Crowd, SCALE, free_port, publish};
 use crate::support::address::free_address;
 use crate::support::{ALICE, BOB, HANG, Home, Node, open_market, until};
@@ -148,7 +148,7 @@ pub fn instrument(subscriber: &Subscriber) -> Option<InstrumentId> {
     })
 }
 
-fn rows_of(told: &Told, id: InstrumentId) -> Rows {
+fn rows_of(told: &Received, id: InstrumentId) -> Rows {
     let row = |level: &(Side, Price, Qty, u32)| {
         let (side, price, qty, count) = level;
         (*side, price.0 / SCALE, qty.0, u64::from(*count))

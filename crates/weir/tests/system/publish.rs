@@ -31,20 +31,20 @@ pub fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-struct Stand {
+struct Rig {
     home: Home,
     group: SocketAddrV4,
 }
 
-impl Stand {
-    fn new(durability: &'static str) -> Stand {
+impl Rig {
+    fn new(durability: &'static str) -> Rig {
         let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, 41, 7), free_port());
         let config = format!(
             "[market_publisher]\ngroup = \"{group}\"\nrequests = \"127.0.0.1:{}\"\n\
              requests_per_second = 100000\n",
             free_port()
         );
-        Stand { home: Home::with_config(durability, &config), group }
+        Rig { home: Home::with_config(durability, &config), group }
     }
 
     fn start(&self) -> Node {
@@ -131,9 +131,9 @@ struct Listener {
 }
 
 impl Listener {
-    fn new(stand: &Stand, missed_percent: u64) -> Listener {
+    fn new(rig: &Rig, missed_percent: u64) -> Listener {
         let group = PlainReceiver::open(&Listen {
-            address: stand.group,
+            address: rig.group,
             interface: Ipv4Addr::LOCALHOST,
             receive_buffer: 4 << 20,
             wait: Some(Duration::from_millis(5)),
@@ -335,9 +335,9 @@ impl Crowd {
 
 #[test]
 fn who_misses_packets_and_asks_has_the_engines_book() {
-    let stand = Stand::new("memory");
-    let mut listener = Listener::new(&stand, 25);
-    let node = stand.start();
+    let rig = Rig::new("memory");
+    let mut listener = Listener::new(&rig, 25);
+    let node = rig.start();
     open_market(&node, &[ALICE, BOB]);
     let mut crowd = Crowd::new(&node, 0);
     for _ in 0..30 {
@@ -355,23 +355,23 @@ fn who_misses_packets_and_asks_has_the_engines_book() {
 
 #[test]
 fn after_a_restart_numbers_go_on_and_whoever_comes_late_gets_the_same_messages() {
-    let stand = Stand::new("os");
-    let mut listener = Listener::new(&stand, 0);
-    let mut node = stand.start();
+    let rig = Rig::new("os");
+    let mut listener = Listener::new(&rig, 0);
+    let mut node = rig.start();
     open_market(&node, &[ALICE, BOB]);
     let mut crowd = Crowd::new(&node, 0);
     crowd.trade(100);
     listener.catch_up(&node);
     let (session, said) = (listener.heard.session, listener.channel.next());
     node.kill();
-    let node = stand.start();
+    let node = rig.start();
     let (live, number) = (crowd.live, crowd.number);
     let mut crowd = Crowd { live, ..Crowd::new(&node, number) };
     crowd.trade(100);
     crowd.assert_heard_by(&mut listener, &node);
     assert_eq!(listener.heard.session, session, "nothing was lost, so it goes on");
     assert!(listener.channel.next() > said);
-    let mut late = Listener::new(&stand, 0);
+    let mut late = Listener::new(&rig, 0);
     late.said = listener.said.clone();
     crowd.assert_heard_by(&mut late, &node);
     assert_eq!(late.heard.delivered, listener.heard.delivered, "from the session's first message");
@@ -379,16 +379,16 @@ fn after_a_restart_numbers_go_on_and_whoever_comes_late_gets_the_same_messages()
 
 #[test]
 fn what_may_be_lost_begins_another_session() {
-    let stand = Stand::new("memory");
-    let mut listener = Listener::new(&stand, 0);
-    let mut node = stand.start();
+    let rig = Rig::new("memory");
+    let mut listener = Listener::new(&rig, 0);
+    let mut node = rig.start();
     open_market(&node, &[ALICE, BOB]);
     let mut crowd = Crowd::new(&node, 0);
     crowd.trade(50);
     listener.catch_up(&node);
     let session = listener.heard.session;
     node.kill();
-    let node = stand.start();
+    let node = rig.start();
     listener.catch_up(&node);
     assert_ne!(listener.heard.session, session, "some of what was said may be lost");
     assert_eq!(listener.heard.sessions, 2);

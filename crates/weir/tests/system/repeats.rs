@@ -15,32 +15,32 @@ use crate::support::{ALICE, BOB, Home, INSTRUMENT, SUPERVISOR, TRADING, open_mar
 
 /// An engine's event for the session.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Said {
+enum Answer {
     Report(OrderEvent),
     Rejected(RequestRejected),
     Done(RequestDone),
 }
 
-impl Said {
+impl Answer {
     fn event_no(&self) -> EventNo {
         match self {
-            Said::Report(m) => m.event_no,
-            Said::Rejected(m) => m.event_no,
-            Said::Done(m) => m.event_no,
+            Answer::Report(m) => m.event_no,
+            Answer::Rejected(m) => m.event_no,
+            Answer::Done(m) => m.event_no,
         }
     }
 
     /// Returns the event as it reads when it is repeated at another log position.
-    fn as_repeated(mut self, by: &Said) -> Said {
+    fn as_repeated(mut self, by: &Answer) -> Answer {
         match (&mut self, by) {
-            (Said::Report(m), Said::Report(by)) => {
+            (Answer::Report(m), Answer::Report(by)) => {
                 (m.position, m.event_no) = (by.position, by.event_no);
                 (m.rec, m.seq) = (Rec::NONE, Seq::NONE);
             }
-            (Said::Rejected(m), Said::Rejected(by)) => {
+            (Answer::Rejected(m), Answer::Rejected(by)) => {
                 (m.position, m.event_no) = (by.position, by.event_no);
             }
-            (Said::Done(m), Said::Done(by)) => {
+            (Answer::Done(m), Answer::Done(by)) => {
                 (m.position, m.event_no) = (by.position, by.event_no);
             }
             (first, again) => panic!("{first:?} was said again as {again:?}"),
@@ -49,11 +49,11 @@ impl Said {
     }
 }
 
-fn heard(wire: &mut Wire) -> Said {
+fn heard(wire: &mut Wire) -> Answer {
     wire.expect("an event", |message| match message {
-        NodeMessage::ExecutionReport(report) => Some(Said::Report(report.event)),
-        NodeMessage::RequestRejected(rejected) => Some(Said::Rejected(*rejected)),
-        NodeMessage::RequestDone(done) => Some(Said::Done(*done)),
+        NodeMessage::ExecutionReport(report) => Some(Answer::Report(report.event)),
+        NodeMessage::RequestRejected(rejected) => Some(Answer::Rejected(*rejected)),
+        NodeMessage::RequestDone(done) => Some(Answer::Done(*done)),
         _ => None,
     })
 }
@@ -110,7 +110,7 @@ fn every_request_sent_again_gets_its_first_answer_and_executes_nothing() {
         wire.request(&request);
         let said: Vec<_> = (0..event_count).map(|_| heard(&mut wire)).collect();
         reports.extend(said.iter().filter_map(|said| match said {
-            Said::Report(event) => Some(*event),
+            Answer::Report(event) => Some(*event),
             _ => None,
         }));
         first.push((request, answer_among(&request, &said)));
@@ -144,15 +144,15 @@ fn every_request_sent_again_gets_its_first_answer_and_executes_nothing() {
 
 /// Returns the first answer among a request's events: the one that carries its number and states
 /// its own outcome.
-fn answer_among(request: &Request, said: &[Said]) -> Said {
-    let is_answer = |said: &&Said| match said {
-        Said::Report(event) => matches!(
+fn answer_among(request: &Request, said: &[Answer]) -> Answer {
+    let is_answer = |said: &&Answer| match said {
+        Answer::Report(event) => matches!(
             (request, event.exec_type),
             (Request::NewOrder(_), ExecType::New | ExecType::Rejected)
                 | (Request::ReplaceOrder(_), ExecType::Replaced)
                 | (Request::CancelOrder(_), ExecType::Canceled)
         ),
-        Said::Rejected(_) | Said::Done(_) => true,
+        Answer::Rejected(_) | Answer::Done(_) => true,
     };
     *said.iter().find(is_answer).expect("every request has an answer")
 }
@@ -162,16 +162,16 @@ fn answer_among(request: &Request, said: &[Said]) -> Said {
 fn skip_a_number(wire: &mut Wire, last: u64) -> (EventNo, [OrderEvent; 1]) {
     let number = |no: u64| RequestNo(last + no);
     wire.request(&stamp(ALICE.buy(100, 1, 1), ALICE.session_id, number(10)));
-    let Said::Report(event) = heard(wire) else { panic!("an order is answered by a report") };
+    let Answer::Report(event) = heard(wire) else { panic!("an order is answered by a report") };
     assert_eq!(event.exec_type, ExecType::New);
     wire.request(&stamp(ALICE.buy(101, 1, 1), ALICE.session_id, number(5)));
-    let Said::Rejected(rejected) = heard(wire) else { panic!("a number left out is refused") };
+    let Answer::Rejected(rejected) = heard(wire) else { panic!("a number left out is refused") };
     assert_eq!((rejected.reason, rejected.order_id), (Reason::TooOld, OrderId::NONE));
     (rejected.event_no, [event])
 }
 
 /// Asserts that the first answer is repeated, under the next event number.
-fn check_repeat(wire: &mut Wire, answer: &Said, before: EventNo) -> EventNo {
+fn check_repeat(wire: &mut Wire, answer: &Answer, before: EventNo) -> EventNo {
     let again = heard(wire);
     assert_eq!(again.event_no(), before.next());
     assert_eq!(again, answer.as_repeated(&again));

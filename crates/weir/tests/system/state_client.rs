@@ -18,7 +18,7 @@ use crate::support::{
 
 /// The events that followers received.
 #[derive(Default)]
-struct Told {
+struct Received {
     orders: BTreeMap<u32, BTreeMap<OrderId, u64>>,
     pages: BTreeMap<u32, usize>,
     online: Vec<u32>,
@@ -26,7 +26,7 @@ struct Told {
     reports: usize,
 }
 
-impl Told {
+impl Received {
     fn hear(&mut self, event: StateEvent<'_>) {
         match event {
             StateEvent::Page { handle, head, rows, .. } => {
@@ -54,7 +54,7 @@ impl Told {
     }
 }
 
-fn poll_until(client: &mut StateClient, told: &mut Told, is_there: impl Fn(&Told) -> bool) {
+fn poll_until(client: &mut StateClient, told: &mut Received, is_there: impl Fn(&Received) -> bool) {
     let begun = Instant::now();
     while !is_there(told) {
         assert!(begun.elapsed() < HANG, "it does not come: {:?}", client.take_failure());
@@ -82,7 +82,7 @@ fn followers_and_orders_go_on_where_they_were_after_the_node_was_killed() {
     open_market(&node, &[ALICE, BOB]);
     Trader::log_on(&node, ALICE).ask_for_report(ALICE.sell(1, 60, 1));
     let mut client = connect(&node, BOB);
-    let mut told = Told::default();
+    let mut told = Received::default();
     let handle = client.follow(FollowerConfig::new(BOB.session_id), Vec::new());
     poll_until(&mut client, &mut told, |told| told.online.contains(&handle));
     assert!(matches!(client.submit(TRADING, BOB.buy(7, 50, 3)), weir_client::Submit::Sent(_)));
@@ -108,7 +108,7 @@ fn a_follower_on_hold_asks_no_more_and_holds_up_nobody() {
         alice.ask_for_report(ALICE.sell(number, 60, 1));
     }
     let mut client = connect(&node, SUPERVISOR);
-    let mut told = Told::default();
+    let mut told = Received::default();
     let one_row = FollowerConfig { rows_max: 1, ..all() };
     let held = client.follow(one_row, Vec::new());
     client.hold(held);
@@ -128,7 +128,7 @@ fn a_follower_that_is_refused_ends_alone() {
     open_market(&node, &[ALICE, BOB]);
     Trader::log_on(&node, ALICE).ask_for_report(ALICE.sell(1, 60, 1));
     let mut client = connect(&node, ALICE);
-    let mut told = Told::default();
+    let mut told = Received::default();
     let config = FollowerConfig::new(ALICE.session_id);
     let theirs = FollowerConfig { firm_id: FirmId(12), ..config };
     let refused = client.follow(theirs, Vec::new());

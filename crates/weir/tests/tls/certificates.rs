@@ -5,7 +5,7 @@ use std::process::Output;
 use weir_client::ClientError;
 use weir_tls::authority::{Authority, Usage};
 
-use crate::stand::{Stand, try_operator};
+use crate::rig::{Rig, try_operator};
 use crate::support::{ALICE, until};
 
 fn error_of(output: &Output) -> String {
@@ -14,7 +14,7 @@ fn error_of(output: &Output) -> String {
 
 #[test]
 fn what_is_wrong_with_a_file_is_said_at_the_start() {
-    let stand = Stand::new("memory", "");
+    let rig = Rig::new("memory", "");
     let strangers = Authority::new("Other").unwrap().sign(&["x"], Usage::Server).unwrap();
     let cases: [(&str, &str, &str); 4] = [
         ("node.pem", "", "node.pem: certificates"),
@@ -23,48 +23,48 @@ fn what_is_wrong_with_a_file_is_said_at_the_start() {
         ("node.key", &strangers.key, "node.pem: "),
     ];
     for (file, text, said) in cases {
-        let before = std::fs::read_to_string(stand.home.path(file)).unwrap();
-        stand.write(file, text);
-        let error = error_of(&stand.home.fail_to_start());
+        let before = std::fs::read_to_string(rig.home.path(file)).unwrap();
+        rig.write(file, text);
+        let error = error_of(&rig.home.fail_to_start());
         assert!(error.contains(said), "{file} {text:?}: {error}");
-        stand.write(file, &before);
+        rig.write(file, &before);
     }
-    std::fs::remove_file(stand.home.path("node.key")).unwrap();
-    let error = error_of(&stand.home.fail_to_start());
+    std::fs::remove_file(rig.home.path("node.key")).unwrap();
+    let error = error_of(&rig.home.fail_to_start());
     assert!(error.contains("node.key"), "{error}");
 }
 
 #[test]
 fn a_hangup_reads_the_certificates_anew_and_running_connections_go_on() {
-    let stand = Stand::new("memory", "");
-    let node = stand.start();
-    stand.open_market(&node, &[ALICE]);
-    let mut alice = stand.trader(&node, ALICE);
+    let rig = Rig::new("memory", "");
+    let node = rig.start();
+    rig.open_market(&node, &[ALICE]);
+    let mut alice = rig.trader(&node, ALICE);
     alice.ask_for_report(ALICE.buy(1, 50, 1));
     let next = Authority::new("The next authority").unwrap();
-    stand.write("next.pem", &next.certificate());
-    stand.write_pair("node", &next, Usage::Server);
+    rig.write("next.pem", &next.certificate());
+    rig.write_pair("node", &next, Usage::Server);
     // The node does not read new files before the signal.
-    try_operator(stand.target(&node)).unwrap();
+    try_operator(rig.target(&node)).unwrap();
     node.hang_up();
     until("new certificates", || (node.status()["tls"]["reloads"] == 1).then_some(()));
-    let refused = try_operator(stand.target(&node)).unwrap_err();
+    let refused = try_operator(rig.target(&node)).unwrap_err();
     assert!(matches!(refused, ClientError::Handshake { .. }), "{refused:?}");
     let target =
-        weir_client::Target { address: node.address(), tls: Some(stand.believing("next.pem")) };
+        weir_client::Target { address: node.address(), tls: Some(rig.believing("next.pem")) };
     try_operator(target).unwrap();
     alice.ask_for_report(ALICE.buy(2, 50, 1));
 }
 
 #[test]
 fn certificates_that_cannot_be_used_leave_the_old_ones() {
-    let stand = Stand::new("memory", "");
-    let node = stand.start();
-    stand.write("node.key", "no key");
+    let rig = Rig::new("memory", "");
+    let node = rig.start();
+    rig.write("node.key", "no key");
     node.hang_up();
     until("the refusal", || (node.status()["tls"]["reloads_failed"] == 1).then_some(()));
-    until("the log's line", || stand.home.said().contains("the old certificates").then_some(()));
-    try_operator(stand.target(&node)).unwrap();
+    until("the log's line", || rig.home.said().contains("the old certificates").then_some(()));
+    try_operator(rig.target(&node)).unwrap();
 }
 
 #[test]

@@ -11,13 +11,14 @@ use weir_client::subscription::{
     BrokerClient, NewSubscription, Publisher, Seen, Subscription, WaitOutcome,
 };
 use weir_client::{Connection, Limits, Target};
-use weir_delivery::Place;
-use weir_types::{Epoch, PartitionId, Reason, Rec, Role, Seq, SessionId, SubscriptionKind};
+use weir_types::{
+    ChangeId, Epoch, PartitionId, Reason, Rec, Role, Seq, SessionId, SubscriptionKind,
+};
 use weir_wire::ingest::BatchFlags;
 
 use crate::handshakes::drained;
 use crate::proxy::{Proxy, Way};
-use crate::stand::{NAME, Stand, failed};
+use crate::rig::{NAME, Rig, failed};
 use crate::support::following::Following;
 use crate::support::wire::Wire;
 use crate::support::{ALICE, HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, until};
@@ -36,41 +37,41 @@ const BATCH: u64 = 10;
 const LAST: u64 = BATCHES - 1;
 
 /// Starts a node with all listeners open, each with TLS, and defines their sessions.
-fn start() -> (Stand, Node) {
+fn start() -> (Rig, Node) {
     let more = "\n[subscriptions]\nlisten = \"127.0.0.1:0\"\n\n\
                 [ingest]\nlisten = \"127.0.0.1:0\"\n\n\
                 [[ingest.source]]\nid = 40\nsession = 30";
-    let stand = Stand::new("memory", more);
-    let node = stand.start();
-    stand.open_market(&node, &[ALICE]);
-    let mut admin = stand.admin(&node);
+    let rig = Rig::new("memory", more);
+    let node = rig.start();
+    rig.open_market(&node, &[ALICE]);
+    let mut admin = rig.admin(&node);
     for who in [SUPERVISOR, CORE] {
         admin.define_session(definition_of(&who)).unwrap();
     }
     admin.close().unwrap();
-    (stand, node)
+    (rig, node)
 }
 
 fn address(node: &Node, door: &str) -> SocketAddr {
     node.status()[door]["address"].as_str().expect("it listens").parse().unwrap()
 }
 
-fn at(stand: &Stand, address: SocketAddr) -> Target {
-    Target { address, tls: Some(stand.tls()) }
+fn at(rig: &Rig, address: SocketAddr) -> Target {
+    Target { address, tls: Some(rig.tls()) }
 }
 
 /// Returns the order of this number, with attributes of its own.
 fn record(number: u64) -> Record {
     let attributes = (0..200).map(|place| (number + place) as u8).collect();
-    Record::new(Place::new(Seq(number), Rec(number)), 1, attributes)
+    Record::new(ChangeId::new(Seq(number), Rec(number)), 1, attributes)
 }
 
 #[test]
 fn a_core_feeds_its_orders_over_tls_through_a_network_that_cuts() {
-    let (stand, node) = start();
+    let (rig, node) = start();
     // Each connection carries a handshake and some of the batches.
     let proxy = Proxy::start(address(&node, "ingest"), Way::CutAfter(40_000));
-    let cuts = feed(at(&stand, proxy.address()), &node);
+    let cuts = feed(at(&rig, proxy.address()), &node);
     assert!(cuts > 0, "the network cut nothing");
     let config = FollowerConfig {
         source_id: SOURCE,
@@ -78,7 +79,7 @@ fn a_core_feeds_its_orders_over_tls_through_a_network_that_cuts() {
         ..FollowerConfig::new(SUPERVISOR.session_id)
     };
     let follower = Follower::new(config, Vec::new());
-    let mut reader = Following::start_at(stand.target(&node), SUPERVISOR, follower);
+    let mut reader = Following::start_at(rig.target(&node), SUPERVISOR, follower);
     reader.ask();
     reader.until_online();
     assert_eq!(reader.follower.orders().len() as u64, BATCHES * BATCH);
@@ -114,18 +115,18 @@ fn feed(target: Target, node: &Node) -> usize {
 
 #[test]
 fn a_replica_follows_its_master_over_tls_and_not_without() {
-    let (stand, node) = start();
-    feed(at(&stand, address(&node, "ingest")), &node);
-    stand.write("replica.key", &hex(&SUPERVISOR.key().0));
+    let (rig, node) = start();
+    feed(at(&rig, address(&node, "ingest")), &node);
+    rig.write("replica.key", &hex(&SUPERVISOR.key().0));
     for tls in
-        [format!("tls_ca = {:?}\ntls_name = {NAME:?}\n", stand.home.path("ca.pem")), String::new()]
+        [format!("tls_ca = {:?}\ntls_name = {NAME:?}\n", rig.home.path("ca.pem")), String::new()]
     {
         let config = format!(
             "[replica]\nmaster = \"{}\"\nsession = {}\nkey_file = {:?}\nsources = [{SOURCE}]\n\
              {tls}",
             address(&node, "ingest"),
             SUPERVISOR.session_id,
-            stand.home.path("replica.key"),
+            rig.home.path("replica.key"),
         );
         let home = Home::with_config("memory", &config);
         let replica = home.start();
@@ -148,11 +149,11 @@ fn hex(bytes: &[u8]) -> String {
 
 #[test]
 fn messages_reach_a_subscriber_over_tls_byte_by_byte_and_after_a_restart_of_his() {
-    let (stand, node) = start();
+    let (rig, node) = start();
     let broker = address(&node, "subscriptions");
     let letters = NewSubscription::new("letters", SubscriptionKind::Messages);
-    BrokerClient::new(at(&stand, broker), ALICE.config()).create(&letters).unwrap();
-    let mut publisher = Publisher::new(at(&stand, broker), SUPERVISOR.config(), Epoch(1), 0);
+    BrokerClient::new(at(&rig, broker), ALICE.config()).create(&letters).unwrap();
+    let mut publisher = Publisher::new(at(&rig, broker), SUPERVISOR.config(), Epoch(1), 0);
     let body = |number: u64| vec![number as u8; 700];
     (1..=200).for_each(|number| {
         publisher.publish(ALICE.session_id, &body(number));
@@ -162,7 +163,7 @@ fn messages_reach_a_subscriber_over_tls_byte_by_byte_and_after_a_restart_of_his(
     // The last acknowledgements may be lost; their messages are then sent again.
     let mut got: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     for upto in [100, 200] {
-        let target = at(&stand, proxy.address());
+        let target = at(&rig, proxy.address());
         let mut alice = Subscription::new(target, ALICE.config(), "letters", Seen::new());
         let begun = Instant::now();
         while got.len() < upto {
@@ -180,7 +181,7 @@ fn messages_reach_a_subscriber_over_tls_byte_by_byte_and_after_a_restart_of_his(
 
 #[test]
 fn plain_bytes_at_a_door_with_tls_are_cut_and_counted() {
-    let (stand, node) = start();
+    let (rig, node) = start();
     let mut logon = Vec::new();
     let of_core = crate::support::wire::logon_of(&CORE);
     weir_wire::dialogue::put_logon(&of_core, &[], &mut logon);
@@ -197,14 +198,14 @@ fn plain_bytes_at_a_door_with_tls_are_cut_and_counted() {
         }
         assert_eq!(node.status()[door]["sessions"], 0);
     }
-    drop(stand);
+    drop(rig);
 }
 
 #[test]
 fn garbage_over_tls_ends_the_connection_with_a_reason_and_a_farewell() {
-    let (stand, node) = start();
+    let (rig, node) = start();
     for door in ["ingest", "subscriptions"] {
-        let target = at(&stand, address(&node, door));
+        let target = at(&rig, address(&node, door));
         let mut wire = Wire::over(Connection::open(target, Limits::default()).unwrap());
         wire.send(&[0xff; 64]);
         assert_eq!(wire.logout(), (SessionId::NONE, Reason::MalformedFrame), "{door}");
@@ -214,10 +215,10 @@ fn garbage_over_tls_ends_the_connection_with_a_reason_and_a_farewell() {
 
 #[test]
 fn a_core_that_does_not_believe_the_node_tells_it_nothing() {
-    let (stand, node) = start();
+    let (rig, node) = start();
     let stranger = weir_tls::authority::Authority::new("A stranger").unwrap();
-    stand.write("stranger.pem", &stranger.certificate());
-    let tls = Some(stand.believing("stranger.pem"));
+    rig.write("stranger.pem", &stranger.certificate());
+    let tls = Some(rig.believing("stranger.pem"));
     let target = Target { address: address(&node, "ingest"), tls };
     let config = SourceConfig::full(CORE.session_id, PartitionId(40), Epoch(1));
     let mut writer = SourceWriter::new(target, CORE.config(), config);

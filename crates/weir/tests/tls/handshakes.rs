@@ -8,7 +8,7 @@ use weir_tls::LinkError;
 use weir_tls::authority::{Authority, Usage};
 use weir_types::Reason;
 
-use crate::stand::{NAME, Stand, counted, failed, try_operator, with_certificate};
+use crate::rig::{NAME, Rig, counted, failed, try_operator, with_certificate};
 use crate::support::wire::{Wire, logon_of};
 use crate::support::{ALICE, BOB, HANG, Home, OPERATOR, until};
 
@@ -24,17 +24,17 @@ pub fn drained(mut stream: TcpStream) -> Vec<u8> {
 
 #[test]
 fn an_authority_that_is_not_ours_is_refused_by_the_client_and_counted_by_the_node() {
-    let stand = Stand::new("memory", "");
-    stand.write("stranger.pem", &Authority::new("A stranger").unwrap().certificate());
-    let node = stand.start();
-    let tls = Some(stand.believing("stranger.pem"));
+    let rig = Rig::new("memory", "");
+    rig.write("stranger.pem", &Authority::new("A stranger").unwrap().certificate());
+    let node = rig.start();
+    let tls = Some(rig.believing("stranger.pem"));
     let refused = try_operator(Target { address: node.address(), tls });
     let Err(ClientError::Handshake { source: LinkError::Tls(error), .. }) = refused else {
         panic!("{refused:?}");
     };
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
     failed(&node, "refused_by_peer", 1);
-    until("the log's line", || stand.home.said().contains("refused_by_peer").then_some(()));
+    until("the log's line", || rig.home.said().contains("refused_by_peer").then_some(()));
     let (_, metrics) = node.get("/metrics");
     let line = "weir_tls_handshakes_total{outcome=\"refused_by_peer\"} 1";
     assert!(metrics.contains(line), "{metrics}");
@@ -42,17 +42,17 @@ fn an_authority_that_is_not_ours_is_refused_by_the_client_and_counted_by_the_nod
 
 #[test]
 fn a_certificate_for_another_name_and_one_that_is_past_are_refused_by_the_client() {
-    let stand = Stand::new("memory", "");
+    let rig = Rig::new("memory", "");
     let cases = [
-        (stand.authority.sign(&["other.test"], Usage::Server), "not valid for name"),
-        (stand.authority.sign_expired(&[NAME], Usage::Server), "expired"),
+        (rig.authority.sign(&["other.test"], Usage::Server), "not valid for name"),
+        (rig.authority.sign_expired(&[NAME], Usage::Server), "expired"),
     ];
     for (signed, why) in cases {
         let signed = signed.unwrap();
-        stand.write("node.pem", &signed.certificate);
-        stand.write("node.key", &signed.key);
-        let node = stand.start();
-        let refused = try_operator(stand.target(&node)).unwrap_err();
+        rig.write("node.pem", &signed.certificate);
+        rig.write("node.key", &signed.key);
+        let node = rig.start();
+        let refused = try_operator(rig.target(&node)).unwrap_err();
         assert!(matches!(refused, ClientError::Handshake { .. }), "{refused:?}");
         assert!(refused.to_string().contains(why), "{refused}");
         failed(&node, "refused_by_peer", 1);
@@ -61,10 +61,10 @@ fn a_certificate_for_another_name_and_one_that_is_past_are_refused_by_the_client
 
 #[test]
 fn plain_bytes_to_a_port_with_tls_are_cut_and_counted_while_others_trade() {
-    let stand = Stand::new("memory", "");
-    let node = stand.start();
-    stand.open_market(&node, &[BOB]);
-    let mut bob = stand.trader(&node, BOB);
+    let rig = Rig::new("memory", "");
+    let node = rig.start();
+    rig.open_market(&node, &[BOB]);
+    let mut bob = rig.trader(&node, BOB);
     let mut logon = Vec::new();
     weir_wire::dialogue::put_logon(&logon_of(&ALICE), &[], &mut logon);
     let cases: [&[u8]; 4] = [&logon, b"GET / HTTP/1.1\r\n\r\n", &[0; 64], &[0xff; 64]];
@@ -83,8 +83,8 @@ fn plain_bytes_to_a_port_with_tls_are_cut_and_counted_while_others_trade() {
 fn tls_to_a_plain_port_is_cut_and_counted() {
     let home = Home::new("memory");
     let node = home.start();
-    let stand = Stand::new("memory", "");
-    let target = Target { address: node.address(), tls: Some(stand.tls()) };
+    let rig = Rig::new("memory", "");
+    let target = Target { address: node.address(), tls: Some(rig.tls()) };
     let refused = try_operator(target).unwrap_err();
     assert!(matches!(refused, ClientError::Handshake { .. }), "{refused:?}");
     counted(&node, "broken_streams", 1);
@@ -93,8 +93,8 @@ fn tls_to_a_plain_port_is_cut_and_counted() {
 
 #[test]
 fn a_client_without_tls_sees_that_a_port_with_tls_ends_the_connection() {
-    let stand = Stand::new("memory", "");
-    let node = stand.start();
+    let rig = Rig::new("memory", "");
+    let node = rig.start();
     let refused = try_operator(node.address()).unwrap_err();
     assert!(
         matches!(refused, ClientError::Closed | ClientError::Broken(_) | ClientError::Io { .. }),
@@ -105,13 +105,13 @@ fn a_client_without_tls_sees_that_a_port_with_tls_ends_the_connection() {
 
 #[test]
 fn a_handshake_that_stalls_is_cut_in_time_and_holds_nobody_up() {
-    let stand = Stand::new("memory", "handshake_max_ms = 200");
-    let node = stand.start();
+    let rig = Rig::new("memory", "handshake_max_ms = 200");
+    let node = rig.start();
     // One client sends nothing, the other only the beginning of a ClientHello.
     let silent = TcpStream::connect(node.address()).unwrap();
     let mut half = TcpStream::connect(node.address()).unwrap();
     half.write_all(&[22, 3, 1, 2, 0, 1, 0]).unwrap();
-    try_operator(stand.target(&node)).unwrap();
+    try_operator(rig.target(&node)).unwrap();
     assert_eq!(drained(silent), b"");
     assert_eq!(drained(half), b"");
     failed(&node, "timed_out", 2);
@@ -120,10 +120,10 @@ fn a_handshake_that_stalls_is_cut_in_time_and_holds_nobody_up() {
 
 #[test]
 fn stalled_handshakes_at_the_limit_give_way_to_newer_ones_at_once() {
-    let stand = Stand::new("memory", "handshake_max_ms = 600000\nhandshakes_max = 4");
-    let node = stand.start();
+    let rig = Rig::new("memory", "handshake_max_ms = 600000\nhandshakes_max = 4");
+    let node = rig.start();
     let silent: Vec<_> = (0..12).map(|_| TcpStream::connect(node.address()).unwrap()).collect();
-    try_operator(stand.target(&node)).unwrap();
+    try_operator(rig.target(&node)).unwrap();
     // Three of them and the operator's were the last four.
     for stream in silent.into_iter().take(9) {
         assert_eq!(drained(stream), b"");
@@ -133,28 +133,28 @@ fn stalled_handshakes_at_the_limit_give_way_to_newer_ones_at_once() {
 
 #[test]
 fn an_end_in_the_handshake_is_counted() {
-    let stand = Stand::new("memory", "");
-    let node = stand.start();
+    let rig = Rig::new("memory", "");
+    let node = rig.start();
     drop(TcpStream::connect(node.address()).unwrap());
     failed(&node, "ended", 1);
 }
 
 #[test]
 fn a_client_shows_its_certificate_where_one_is_required() {
-    let stand = Stand::new("memory", "");
-    let ca = stand.home.path("clients.pem").display().to_string();
+    let rig = Rig::new("memory", "");
+    let ca = rig.home.path("clients.pem").display().to_string();
     let clients = Authority::new("Clients").unwrap();
-    stand.write("clients.pem", &clients.certificate());
-    let config = std::fs::read_to_string(stand.home.path("weir.toml")).unwrap();
-    stand.write("weir.toml", &format!("{config}\nclient_ca = {ca:?}\n"));
-    stand.write_pair("alice", &clients, Usage::Client);
-    stand.write_pair("mallory", &stand.authority, Usage::Client);
-    let node = stand.start();
-    try_operator(with_certificate(&stand, &node, "alice")).unwrap();
+    rig.write("clients.pem", &clients.certificate());
+    let config = std::fs::read_to_string(rig.home.path("weir.toml")).unwrap();
+    rig.write("weir.toml", &format!("{config}\nclient_ca = {ca:?}\n"));
+    rig.write_pair("alice", &clients, Usage::Client);
+    rig.write_pair("mallory", &rig.authority, Usage::Client);
+    let node = rig.start();
+    try_operator(with_certificate(&rig, &node, "alice")).unwrap();
     // A TLS 1.3 client receives the node's refusal only after its own side of the handshake.
     for (target, kind) in [
-        (stand.target(&node), "no_certificate"),
-        (with_certificate(&stand, &node, "mallory"), "bad_certificate"),
+        (rig.target(&node), "no_certificate"),
+        (with_certificate(&rig, &node, "mallory"), "bad_certificate"),
     ] {
         let refused = try_operator(target).unwrap_err();
         assert!(
@@ -168,23 +168,23 @@ fn a_client_shows_its_certificate_where_one_is_required() {
 
 #[test]
 fn a_client_may_come_without_a_certificate_where_none_is_required() {
-    let stand = Stand::new("memory", "client_required = false");
-    let ca = stand.home.path("ca.pem").display().to_string();
-    let config = std::fs::read_to_string(stand.home.path("weir.toml")).unwrap();
-    stand.write("weir.toml", &format!("{config}\nclient_ca = {ca:?}\n"));
-    let node = stand.start();
-    try_operator(stand.target(&node)).unwrap();
+    let rig = Rig::new("memory", "client_required = false");
+    let ca = rig.home.path("ca.pem").display().to_string();
+    let config = std::fs::read_to_string(rig.home.path("weir.toml")).unwrap();
+    rig.write("weir.toml", &format!("{config}\nclient_ca = {ca:?}\n"));
+    let node = rig.start();
+    try_operator(rig.target(&node)).unwrap();
     // A certificate presented anyway must be valid.
-    stand.write_pair("mallory", &Authority::new("Mallory").unwrap(), Usage::Client);
-    try_operator(with_certificate(&stand, &node, "mallory")).unwrap_err();
+    rig.write_pair("mallory", &Authority::new("Mallory").unwrap(), Usage::Client);
+    try_operator(with_certificate(&rig, &node, "mallory")).unwrap_err();
     failed(&node, "bad_certificate", 1);
 }
 
 #[test]
 fn keys_are_asked_for_over_tls_as_without() {
-    let stand = Stand::new("memory", "");
-    let node = stand.start();
-    let connection = Connection::open(stand.target(&node), Limits::default()).unwrap();
+    let rig = Rig::new("memory", "");
+    let node = rig.start();
+    let connection = Connection::open(rig.target(&node), Limits::default()).unwrap();
     let mut wire = Wire::over(connection);
     let mut logon = logon_of(&OPERATOR);
     logon.api_key.0[0] ^= 1;

@@ -6,7 +6,7 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use weir_skip::{Need, skip};
 
-use crate::stand::Stand;
+use crate::rig::Rig;
 use crate::support::{ALICE, Node, until};
 
 /// The watched threads; the machine decides which of the first three exist.
@@ -46,9 +46,9 @@ fn watched_threads(node: &Node) -> Vec<(String, Pid)> {
 
 #[test]
 fn a_thread_that_stands_still_is_named_and_the_node_is_not_live_until_it_goes_on() {
-    let stand = Stand::new("memory", "");
-    let node = stand.start();
-    stand.open_market(&node, &[ALICE]);
+    let rig = Rig::new("memory", "");
+    let node = rig.start();
+    rig.open_market(&node, &[ALICE]);
     assert_eq!(node.get("/live"), (200, "live\n".to_owned()));
     let threads = watched_threads(&node);
     assert!(threads.iter().any(|(name, _)| name == "handshakes"), "{threads:?}");
@@ -69,5 +69,5 @@ fn a_thread_that_stands_still_is_named_and_the_node_is_not_live_until_it_goes_on
     assert_eq!(node.get("/ready").0, 503);
     drop(stopped);
     until("the node to be live again", || (node.get("/live").0 == 200).then_some(()));
-    stand.trader(&node, ALICE).ask_for_report(ALICE.buy(1, 50, 1));
+    rig.trader(&node, ALICE).ask_for_report(ALICE.buy(1, 50, 1));
 }

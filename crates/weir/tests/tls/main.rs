@@ -15,5 +15,5 @@ mod handshakes;
 mod hostile;
 mod liveness;
 mod proxy;
+mod rig;
 mod sessions;
-mod stand;

@@ -7,17 +7,17 @@ use weir_tls::client::Trust;
 use weir_types::{EventNo, OrdStatus, RequestNo};
 
 use crate::proxy::{Proxy, Way};
-use crate::stand::{NAME, Stand, counted, try_operator};
+use crate::rig::{NAME, Rig, counted, try_operator};
 use crate::support::trader::Trader;
 use crate::support::{ALICE, BOB};
 
 #[test]
 fn orders_trade_over_tls() {
-    let stand = Stand::new("disk", "");
-    let node = stand.start();
-    stand.open_market(&node, &[ALICE, BOB]);
-    let mut alice = stand.trader(&node, ALICE);
-    let mut bob = stand.trader(&node, BOB);
+    let rig = Rig::new("disk", "");
+    let node = rig.start();
+    rig.open_market(&node, &[ALICE, BOB]);
+    let mut alice = rig.trader(&node, ALICE);
+    let mut bob = rig.trader(&node, BOB);
     for number in 1..=20 {
         alice.ask_for_report(ALICE.sell(number, 100, 5));
     }
@@ -34,10 +34,10 @@ fn orders_trade_over_tls() {
 
 #[test]
 fn a_session_resumes_over_tls_where_it_stood() {
-    let stand = Stand::new("memory", "");
-    let node = stand.start();
-    stand.open_market(&node, &[ALICE, BOB]);
-    let mut alice = stand.trader(&node, ALICE);
+    let rig = Rig::new("memory", "");
+    let node = rig.start();
+    rig.open_market(&node, &[ALICE, BOB]);
+    let mut alice = rig.trader(&node, ALICE);
     for number in 1..=5 {
         alice.ask_for_report(ALICE.sell(number, 100, 5));
     }
@@ -45,9 +45,9 @@ fn a_session_resumes_over_tls_where_it_stood() {
     drop(alice);
     counted(&node, "sessions", 0);
     // A third of the offer trades while Alice is away.
-    let mut bob = stand.trader(&node, BOB);
+    let mut bob = rig.trader(&node, BOB);
     bob.ask_for_report(BOB.buy(1, 100, 8));
-    let mut alice = Trader::resume_at(stand.target(&node), ALICE, EventNo(before.0 + 1)).unwrap();
+    let mut alice = Trader::resume_at(rig.target(&node), ALICE, EventNo(before.0 + 1)).unwrap();
     alice.settle();
     let fills: u64 = alice.reports().iter().map(|report| report.event.last_qty.0).sum();
     assert_eq!(fills, 8);
@@ -55,10 +55,10 @@ fn a_session_resumes_over_tls_where_it_stood() {
 
 #[test]
 fn many_records_in_one_read_are_all_answered() {
-    let stand = Stand::new("memory", "");
-    let node = stand.start();
-    stand.open_market(&node, &[ALICE]);
-    let mut alice = stand.trader(&node, ALICE);
+    let rig = Rig::new("memory", "");
+    let node = rig.start();
+    rig.open_market(&node, &[ALICE]);
+    let mut alice = rig.trader(&node, ALICE);
     // Each flush is one record; a single read of the node holds many of them.
     let mut last = RequestNo::NONE;
     for number in 1..=1_000 {
@@ -72,11 +72,11 @@ fn many_records_in_one_read_are_all_answered() {
 
 #[test]
 fn one_byte_a_segment_is_enough() {
-    let stand = Stand::new("memory", "");
-    let node = stand.start();
-    stand.open_market(&node, &[ALICE]);
+    let rig = Rig::new("memory", "");
+    let node = rig.start();
+    rig.open_market(&node, &[ALICE]);
     let proxy = Proxy::start(node.address(), Way::Dribble);
-    let target = Target { address: proxy.address(), tls: Some(stand.tls()) };
+    let target = Target { address: proxy.address(), tls: Some(rig.tls()) };
     let mut alice = Trader::log_on_at(target, ALICE);
     for number in 1..=20 {
         alice.ask_for_report(ALICE.buy(number, 50, 1));
@@ -87,25 +87,25 @@ fn one_byte_a_segment_is_enough() {
 
 #[test]
 fn a_pinned_certificate_is_believed_and_no_other() {
-    let stand = Stand::new("memory", "");
-    let node = stand.start();
+    let rig = Rig::new("memory", "");
+    let node = rig.start();
     let target = |pem: &str| {
-        let path = stand.home.path(pem);
+        let path = rig.home.path(pem);
         // A client with a pinned certificate ignores the name.
         let tls = ClientTls::new(Trust::Pinned(&path), "any.name").unwrap();
         Target { address: node.address(), tls: Some(tls) }
     };
     try_operator(target("node.pem")).unwrap();
-    stand.write_pair("other", &stand.authority, weir_tls::authority::Usage::Server);
+    rig.write_pair("other", &rig.authority, weir_tls::authority::Usage::Server);
     let refused = try_operator(target("other.pem"));
     assert!(matches!(refused, Err(ClientError::Handshake { .. })), "{refused:?}");
 }
 
 #[test]
 fn a_client_that_speaks_only_tls_1_2_is_served() {
-    let stand = Stand::new("memory", "");
-    let node = stand.start();
-    let ca = stand.home.path("ca.pem");
+    let rig = Rig::new("memory", "");
+    let node = rig.start();
+    let ca = rig.home.path("ca.pem");
     let tls = ClientTls::new(Trust::Authority(&ca), NAME).unwrap().only_tls12(&ca).unwrap();
     try_operator(Target { address: node.address(), tls: Some(tls) }).unwrap();
     assert_eq!(node.status()["tls"]["completed"], 1);
@@ -113,9 +113,9 @@ fn a_client_that_speaks_only_tls_1_2_is_served() {
 
 #[test]
 fn a_client_that_logs_out_is_told_of_the_end_by_tls_too() {
-    let stand = Stand::new("memory", "");
-    let node = stand.start();
-    let mut connection = Connection::open(stand.target(&node), Limits::default()).unwrap();
+    let rig = Rig::new("memory", "");
+    let node = rig.start();
+    let mut connection = Connection::open(rig.target(&node), Limits::default()).unwrap();
     let logout = weir_wire::session::Logout {
         session_id: weir_types::SessionId::NONE,
         reason: weir_types::Reason::LogoutRequested,
@@ -129,10 +129,10 @@ fn a_client_that_logs_out_is_told_of_the_end_by_tls_too() {
 #[test]
 fn an_end_that_comes_with_the_last_bytes_ends_the_session_at_once() {
     for with_tls in [false, true] {
-        let stand = Stand::new("memory", "");
+        let rig = Rig::new("memory", "");
         let plain = crate::support::Home::new("memory");
-        let node = if with_tls { stand.start() } else { plain.start() };
-        let target = if with_tls { stand.target(&node) } else { node.address().into() };
+        let node = if with_tls { rig.start() } else { plain.start() };
+        let target = if with_tls { rig.target(&node) } else { node.address().into() };
         let mut client = weir_client::Client::connect(target, Limits::default()).unwrap();
         // Longer than the test would wait for a heartbeat timeout.
         let config = weir_client::SessionConfig {

@@ -8,27 +8,27 @@ use super::super::{CaptureError, Decoded, Decoder, datagram as datagram_of};
 use super::*;
 
 #[derive(Clone, Debug, PartialEq)]
-enum Said {
+enum AuditItem {
     Line(String),
     Datagram(u16, u64, u64, SocketAddr, SocketAddr, Vec<u8>),
     Gap(AuditGap),
     End(u16, LineTotals),
 }
 
-fn said(step: &DecodedAudit<'_>) -> Option<Said> {
+fn said(step: &DecodedAudit<'_>) -> Option<AuditItem> {
     match step {
-        DecodedAudit::Line(name) => Some(Said::Line((*name).to_owned())),
+        DecodedAudit::Line(name) => Some(AuditItem::Line((*name).to_owned())),
         DecodedAudit::Datagram(it) => {
             let Datagram { ts_recv, src, dst, payload } = it.datagram;
-            Some(Said::Datagram(it.line.0, it.polled.0, ts_recv.0, src, dst, payload.to_vec()))
+            Some(AuditItem::Datagram(it.line.0, it.polled.0, ts_recv.0, src, dst, payload.to_vec()))
         }
-        DecodedAudit::Gap(gap) => Some(Said::Gap(*gap)),
-        DecodedAudit::End(line, totals) => Some(Said::End(line.0, *totals)),
+        DecodedAudit::Gap(gap) => Some(AuditItem::Gap(*gap)),
+        DecodedAudit::End(line, totals) => Some(AuditItem::End(line.0, *totals)),
         DecodedAudit::Other => None,
     }
 }
 
-fn read_all(file: &[u8], piece: usize) -> (Vec<Said>, Result<u64, CaptureError>) {
+fn read_all(file: &[u8], piece: usize) -> (Vec<AuditItem>, Result<u64, CaptureError>) {
     let (mut decoder, mut all) = (AuditDecoder::new(), Vec::new());
     let (mut start, mut end) = (0, 0);
     loop {
@@ -47,27 +47,28 @@ fn read_all(file: &[u8], piece: usize) -> (Vec<Said>, Result<u64, CaptureError>)
     }
 }
 
-fn put(out: &mut Vec<u8>, said: &Said) {
+fn put(out: &mut Vec<u8>, said: &AuditItem) {
     match said {
-        Said::Line(_) => {}
-        Said::Datagram(line, polled, ts, src, dst, payload) => {
+        AuditItem::Line(_) => {}
+        AuditItem::Datagram(line, polled, ts, src, dst, payload) => {
             let datagram = Datagram { ts_recv: Nanos(*ts), src: *src, dst: *dst, payload };
             let (line, polled) = (LineNo(*line), Nanos(*polled));
             put_audit_datagram(out, &AuditDatagram { line, polled, datagram }).expect("it fits");
         }
-        Said::Gap(gap) => put_audit_gap(out, gap, 0),
-        Said::End(line, totals) => put_audit_end(out, LineNo(*line), totals, Nanos(9)),
+        AuditItem::Gap(gap) => put_audit_gap(out, gap, 0),
+        AuditItem::End(line, totals) => put_audit_end(out, LineNo(*line), totals, Nanos(9)),
     }
 }
 
 /// Writes a file of two lines, and returns it with the elements it should read back as; the missing
 /// counts of gaps accumulate.
-fn written(all: &[Said]) -> (Vec<u8>, Vec<Said>) {
+fn written(all: &[AuditItem]) -> (Vec<u8>, Vec<AuditItem>) {
     let (mut file, mut missing) = (Vec::new(), [0_u64; 2]);
     put_audit_head(&mut file, ["A 224.0.0.1:5", "B"].into_iter());
-    let mut want = vec![Said::Line("A 224.0.0.1:5".to_owned()), Said::Line("B".to_owned())];
+    let mut want =
+        vec![AuditItem::Line("A 224.0.0.1:5".to_owned()), AuditItem::Line("B".to_owned())];
     for said in all {
-        if let Said::Gap(gap) = said {
+        if let AuditItem::Gap(gap) = said {
             let missing = &mut missing[usize::from(gap.line.0)];
             *missing += gap.datagrams;
             put_audit_gap(&mut file, gap, *missing);
@@ -79,7 +80,7 @@ fn written(all: &[Said]) -> (Vec<u8>, Vec<Said>) {
     (file, want)
 }
 
-fn anything() -> impl Strategy<Value = Said> {
+fn anything() -> impl Strategy<Value = AuditItem> {
     let time = prop_oneof![any::<u64>(), 0..5_u64, Just(u64::MAX), Just(1_700_000_000_000_000_000)];
     let addresses = prop_oneof![
         (any::<[u8; 4]>(), any::<[u8; 4]>())
@@ -96,15 +97,20 @@ fn anything() -> impl Strategy<Value = Said> {
     let datagram = (0_u16..2, time.clone(), time.clone(), addresses, ports, payload).prop_map(
         |(line, polled, ts, (src, dst), ports, payload)| {
             let (src, dst) = (SocketAddr::new(src, ports.0), SocketAddr::new(dst, ports.1));
-            Said::Datagram(line, polled, ts, src, dst, payload)
+            AuditItem::Datagram(line, polled, ts, src, dst, payload)
         },
     );
     let gap =
         (0_u16..2, 0_u64..1_000, time.clone(), time).prop_map(|(line, datagrams, from, to)| {
-            Said::Gap(AuditGap { line: LineNo(line), datagrams, from: Nanos(from), to: Nanos(to) })
+            AuditItem::Gap(AuditGap {
+                line: LineNo(line),
+                datagrams,
+                from: Nanos(from),
+                to: Nanos(to),
+            })
         });
     let end = (0_u16..2, any::<u64>(), any::<u64>())
-        .prop_map(|(line, written, missing)| Said::End(line, LineTotals { written, missing }));
+        .prop_map(|(line, written, missing)| AuditItem::End(line, LineTotals { written, missing }));
     prop_oneof![6 => datagram, 2 => gap, 1 => end]
 }
 
@@ -131,12 +137,12 @@ proptest! {
     }
 }
 
-fn short() -> (Vec<u8>, Vec<Said>) {
+fn short() -> (Vec<u8>, Vec<AuditItem>) {
     let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
     let (src, dst) = (address("10.0.0.1:4"), address("224.0.0.1:5"));
     let gap = AuditGap { line: LineNo(1), datagrams: 3, from: Nanos(7), to: Nanos(8) };
     written(&[
-        Said::Datagram(
+        AuditItem::Datagram(
             0,
             1_700_000_000_000_000_123,
             1_700_000_000_000_000_000,
@@ -144,11 +150,11 @@ fn short() -> (Vec<u8>, Vec<Said>) {
             dst,
             vec![7; 9],
         ),
-        Said::Gap(gap),
-        Said::Gap(gap),
-        Said::Datagram(1, 5, 9, src, dst, vec![]),
-        Said::End(0, LineTotals { written: 1, missing: 0 }),
-        Said::End(1, LineTotals { written: 1, missing: 6 }),
+        AuditItem::Gap(gap),
+        AuditItem::Gap(gap),
+        AuditItem::Datagram(1, 5, 9, src, dst, vec![]),
+        AuditItem::End(0, LineTotals { written: 1, missing: 0 }),
+        AuditItem::End(1, LineTotals { written: 1, missing: 6 }),
     ])
 }
 

@@ -6,9 +6,9 @@ use weir_market::conflate::ConflatorConfig;
 use weir_market::interval::{OrderAct, Quote};
 use weir_types::{Price, Qty, Side};
 
+use super::super::flush_slot::FlushSlot;
 use super::super::ring::Slots;
 use super::super::stages::UpdateProbe;
-use super::super::told::FlushSlot;
 use super::super::update::{BATCH_MAX, UpdateParts, UpdateStage, WhenFull};
 use super::*;
 use crate::post::{EventSelection, PostReceiver, post_events};
@@ -26,14 +26,14 @@ impl Slots<FlushSlot> for Deaf {
 const CHANNEL: ChannelKey = ChannelKey { pair: 0, number: 0 };
 const ALL: EventSelection = EventSelection { bars: true, statistics: true };
 
-struct Fixture {
+struct Rig {
     stage: UpdateStage<Deaf>,
     receiver: PostReceiver,
     sequence: u64,
 }
 
-impl Fixture {
-    fn new(wants: EventSelection) -> Fixture {
+impl Rig {
+    fn new(wants: EventSelection) -> Rig {
         let (sender, receiver) = post_events(100, wants);
         let stage = UpdateStage::new(UpdateParts {
             books: BooksConfig { instruments_max: 8, ..BooksConfig::default() },
@@ -49,7 +49,7 @@ impl Fixture {
             post: Some(sender),
             probe: UpdateProbe::default(),
         });
-        Fixture { stage, receiver, sequence: 0 }
+        Rig { stage, receiver, sequence: 0 }
     }
 
     /// Returns the events that an update sends.
@@ -85,21 +85,21 @@ fn bid(price: i64) -> Quote {
 
 #[test]
 fn an_order_is_told_and_a_quote_where_it_is_another() {
-    let mut fixture = Fixture::new(ALL);
-    let told = fixture.update(false, add(1, 10));
+    let mut rig = Rig::new(ALL);
+    let told = rig.update(false, add(1, 10));
     let [PostEvent::Act(activity), PostEvent::Quote(quoted)] = told[..] else { panic!("{told:?}") };
     assert_eq!((activity.order, activity.added), (Some(OrderAct::Add), Qty(5)));
     assert_eq!((quoted.quote, quoted.state, quoted.is_whole), (bid(10), None, false));
-    assert_eq!(fixture.update(false, add(2, 9)).len(), 1, "the best bid is as it was");
+    assert_eq!(rig.update(false, add(2, 9)).len(), 1, "the best bid is as it was");
     let state = TradingState::Halted;
-    let told = fixture.update(false, Action::Status { state, reason: *b"T1  " });
+    let told = rig.update(false, Action::Status { state, reason: *b"T1  " });
     assert!(matches!(told[..], [PostEvent::Call(called)] if called.state == state), "{told:?}");
-    let told = fixture.update(false, add(3, 11));
+    let told = rig.update(false, add(3, 11));
     assert!(
         matches!(told[..], [_, PostEvent::Quote(quoted)] if quoted.state == Some(state)),
         "{told:?}"
     );
-    let told = fixture.update(false, Action::Clear);
+    let told = rig.update(false, Action::Clear);
     assert!(
         matches!(told[..], [PostEvent::Quote(it)] if it.is_whole && it.quote == Quote::default()),
         "{told:?}"
@@ -108,64 +108,64 @@ fn an_order_is_told_and_a_quote_where_it_is_another() {
 
 #[test]
 fn who_wants_bars_alone_is_told_of_trades_alone() {
-    let mut fixture = Fixture::new(EventSelection { bars: true, statistics: false });
-    assert_eq!(fixture.update(false, add(1, 10)), []);
-    assert_eq!(fixture.update(false, Action::Clear), []);
+    let mut rig = Rig::new(EventSelection { bars: true, statistics: false });
+    assert_eq!(rig.update(false, add(1, 10)), []);
+    assert_eq!(rig.update(false, Action::Clear), []);
     let reason = ClearReason::SnapshotBegins;
-    assert_eq!(fixture.channel(&ChannelEvent::Clear { reason }), []);
-    assert_eq!(fixture.channel(&ChannelEvent::Joined { next: 9 }), []);
-    fixture.update(false, add(2, 10));
+    assert_eq!(rig.channel(&ChannelEvent::Clear { reason }), []);
+    assert_eq!(rig.channel(&ChannelEvent::Joined { next: 9 }), []);
+    rig.update(false, add(2, 10));
     let execute =
         Action::Execute { order_id: 2, size: Qty(2), price: None, match_id: 7, is_printable: true };
-    let told = fixture.update(false, execute);
+    let told = rig.update(false, execute);
     assert!(matches!(told[..], [PostEvent::Trade(_)]), "{told:?}");
     let undone = Action::TradeBreak { match_id: 7, size: Qty(2), price: Price(10) };
-    let told = fixture.update(false, undone);
+    let told = rig.update(false, undone);
     assert!(matches!(told[..], [PostEvent::Break(_)]), "{told:?}");
 }
 
 #[test]
 fn who_wants_statistics_alone_is_told_of_no_bars() {
-    let mut fixture = Fixture::new(EventSelection { bars: false, statistics: true });
-    fixture.update(false, add(1, 10));
+    let mut rig = Rig::new(EventSelection { bars: false, statistics: true });
+    rig.update(false, add(1, 10));
     let execute =
         Action::Execute { order_id: 1, size: Qty(5), price: None, match_id: 7, is_printable: true };
-    let told = fixture.update(false, execute);
+    let told = rig.update(false, execute);
     let [PostEvent::Act(activity), PostEvent::Quote(_)] = told[..] else { panic!("{told:?}") };
     assert_eq!((activity.is_trade, activity.traded, activity.removed), (true, Qty(5), Qty(5)));
 }
 
 #[test]
 fn what_a_snapshot_says_is_told_as_a_book_and_not_as_changes() {
-    let mut fixture = Fixture::new(ALL);
-    fixture.update(false, add(1, 10));
-    assert_eq!(fixture.channel(&ChannelEvent::Damaged), [PostEvent::Gap(0)]);
+    let mut rig = Rig::new(ALL);
+    rig.update(false, add(1, 10));
+    assert_eq!(rig.channel(&ChannelEvent::Damaged), [PostEvent::Gap(0)]);
     let reason = ClearReason::SnapshotBegins;
-    let told = fixture.channel(&ChannelEvent::Clear { reason });
+    let told = rig.channel(&ChannelEvent::Clear { reason });
     assert_eq!(told, [PostEvent::Void(0, ChannelReset::GivenUp)]);
-    assert_eq!(fixture.update(true, add(2, 12)), []);
+    assert_eq!(rig.update(true, add(2, 12)), []);
     let state = TradingState::Trading;
-    assert_eq!(fixture.update(true, Action::Status { state, reason: *b"    " }), []);
-    let told = fixture.channel(&ChannelEvent::Joined { next: 9 });
+    assert_eq!(rig.update(true, Action::Status { state, reason: *b"    " }), []);
+    let told = rig.channel(&ChannelEvent::Joined { next: 9 });
     let [PostEvent::Book(stated)] = told[..] else { panic!("{told:?}") };
     assert_eq!((stated.instrument_id.0, stated.channel), (1, 0));
     assert_eq!((stated.quote, stated.state), (bid(12), Some(state)));
-    let told = fixture.channel(&ChannelEvent::EndOfSession { session: 1 });
+    let told = rig.channel(&ChannelEvent::EndOfSession { session: 1 });
     assert_eq!(told, [PostEvent::EndSession(0)]);
     let reason = ClearReason::Session { session: 2 };
-    let told = fixture.channel(&ChannelEvent::Clear { reason });
+    let told = rig.channel(&ChannelEvent::Clear { reason });
     assert_eq!(told, [PostEvent::Void(0, ChannelReset::NewSession)]);
 }
 
 #[test]
 fn a_feed_that_empties_all_books_says_so_of_the_channel() {
-    let mut fixture = Fixture::new(ALL);
-    fixture.update(false, add(1, 10));
+    let mut rig = Rig::new(ALL);
+    rig.update(false, add(1, 10));
     let (instrument_id, action) = (InstrumentId(0), Action::Clear);
     let origin =
         Origin { channel: CHANNEL, ts_recv: Nanos(5), ts_poll: Nanos(5), is_snapshot: false };
     let update = Update { instrument_id, sequence: 2, ts_event: Nanos(5), action };
-    fixture.stage.update(&origin, update);
-    fixture.stage.turn(Nanos(5));
-    assert_eq!(fixture.told(), [PostEvent::Void(0, ChannelReset::Emptied)]);
+    rig.stage.update(&origin, update);
+    rig.stage.turn(Nanos(5));
+    assert_eq!(rig.told(), [PostEvent::Void(0, ChannelReset::Emptied)]);
 }

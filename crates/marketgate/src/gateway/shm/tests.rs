@@ -51,7 +51,7 @@ fn what_makes_no_sense_is_refused_by_its_name() {
 const INSTRUMENTS: u32 = 100;
 
 /// A ring with its flush thread's state.
-struct Stand {
+struct Rig {
     _dir: tempfile::TempDir,
     _sockets: weir_io::net::Poll,
     door: ShmDoor,
@@ -62,8 +62,8 @@ struct Stand {
     ring: MarketRing,
 }
 
-impl Stand {
-    fn new() -> Stand {
+impl Rig {
+    fn new() -> Rig {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("ring");
         let text = format!("path = {path:?}\ncontent = [\"bbo\"]\nsnapshot_ms = 1");
@@ -81,7 +81,7 @@ impl Stand {
             };
             fanout.define(Nanos(0), &definition);
         }
-        Stand {
+        Rig {
             _dir: dir,
             _sockets: sockets,
             door,
@@ -107,7 +107,7 @@ impl Stand {
 
     /// Runs one duty cycle of the flush thread.
     fn cycle(&mut self, now: u64) {
-        let Stand { door, fanout, mirror, drafts, probe, .. } = self;
+        let Rig { door, fanout, mirror, drafts, probe, .. } = self;
         let (definitions, channels) = (&[][..], &[State::Live][..]);
         let now = Nanos(now);
         door.tell(&mut RingParts { now, fanout, mirror, definitions, channels, drafts, probe });
@@ -128,41 +128,41 @@ impl Stand {
 
 #[test]
 fn a_snapshot_goes_out_in_parts_and_no_change_is_told_twice_meanwhile() {
-    let mut stand = Stand::new();
-    stand.change(1);
-    stand.cycle(1);
+    let mut rig = Rig::new();
+    rig.change(1);
+    rig.cycle(1);
     // The ring's reader starts and requests snapshots.
-    assert_eq!(stand.read(), (0, 0));
-    stand.door.is_readable();
-    stand.cycle(2_000_000);
-    assert_eq!(stand.read(), (SNAPSHOTS_MAX, 0), "the first part");
-    stand.change(2);
-    stand.cycle(2_000_001);
+    assert_eq!(rig.read(), (0, 0));
+    rig.door.is_readable();
+    rig.cycle(2_000_000);
+    assert_eq!(rig.read(), (SNAPSHOTS_MAX, 0), "the first part");
+    rig.change(2);
+    rig.cycle(2_000_001);
     let rest = INSTRUMENTS as usize - SNAPSHOTS_MAX;
-    assert_eq!(stand.read(), (rest, INSTRUMENTS as usize), "the rest, and each change once");
-    stand.change(3);
-    stand.cycle(2_000_002);
-    stand.cycle(2_000_003);
-    assert_eq!(stand.read(), (0, INSTRUMENTS as usize));
-    let report = stand.door.figures().report().counts;
+    assert_eq!(rig.read(), (rest, INSTRUMENTS as usize), "the rest, and each change once");
+    rig.change(3);
+    rig.cycle(2_000_002);
+    rig.cycle(2_000_003);
+    assert_eq!(rig.read(), (0, INSTRUMENTS as usize));
+    let report = rig.door.figures().report().counts;
     assert_eq!((report.asks, report.snapshots, report.too_long), (1, 1, 0));
 }
 
 #[test]
 fn snapshots_are_told_no_more_often_than_the_section_says() {
-    let mut stand = Stand::new();
-    stand.change(1);
-    stand.cycle(1);
-    assert_eq!(stand.read(), (0, 0));
+    let mut rig = Rig::new();
+    rig.change(1);
+    rig.cycle(1);
+    assert_eq!(rig.read(), (0, 0));
     for at in 0..10 {
         let socket = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
-        socket.send_to(&ASK, &stand.door.asks_at).expect("it is sent");
-        stand.door.is_readable();
-        (0..5).for_each(|_| stand.cycle(2_000_000 + at));
+        socket.send_to(&ASK, &rig.door.asks_at).expect("it is sent");
+        rig.door.is_readable();
+        (0..5).for_each(|_| rig.cycle(2_000_000 + at));
     }
-    assert_eq!(stand.door.figures().report().counts.snapshots, 1);
-    stand.cycle(3_000_000);
-    assert_eq!(stand.door.figures().report().counts.snapshots, 2, "what was asked for meanwhile");
-    stand.cycle(9_000_000);
-    assert_eq!(stand.door.figures().report().counts.snapshots, 2);
+    assert_eq!(rig.door.figures().report().counts.snapshots, 1);
+    rig.cycle(3_000_000);
+    assert_eq!(rig.door.figures().report().counts.snapshots, 2, "what was asked for meanwhile");
+    rig.cycle(9_000_000);
+    assert_eq!(rig.door.figures().report().counts.snapshots, 2);
 }

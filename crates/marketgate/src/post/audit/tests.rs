@@ -109,17 +109,17 @@ fn read_dir(dir: &Path) -> Vec<Read> {
 }
 
 /// A sender, a receiver and a writer without a thread: the test schedules them.
-struct Stand {
+struct Rig {
     sender: AuditSender,
     receiver: AuditReceiver,
     writer: AuditWriter,
 }
 
-impl Stand {
-    fn new(config: &AuditSection, queue_bytes: usize, storage: Box<dyn Storage>) -> Stand {
+impl Rig {
+    fn new(config: &AuditSection, queue_bytes: usize, storage: Box<dyn Storage>) -> Rig {
         let (sender, receiver) = audit_queue(queue_bytes, 2);
         let writer = AuditWriter::new(config, &lines(), storage).expect("it begins");
-        Stand { sender, receiver, writer }
+        Rig { sender, receiver, writer }
     }
 
     fn send(&mut self, came: &Came) -> SendOutcome {
@@ -127,7 +127,7 @@ impl Stand {
     }
 
     fn write(&mut self, most: usize, now: u64) {
-        let Stand { receiver, writer, .. } = self;
+        let Rig { receiver, writer, .. } = self;
         receiver.take(most, &mut |record| writer.record(record, Nanos(now)));
         writer.tick(Nanos(now));
     }
@@ -139,7 +139,7 @@ impl Stand {
 
     /// Drops the sender and writes everything that remains.
     fn end(self, now: u64) -> AuditFigures {
-        let Stand { sender, mut receiver, mut writer } = self;
+        let Rig { sender, mut receiver, mut writer } = self;
         drop(sender);
         receiver.take(usize::MAX, &mut |record| writer.record(record, Nanos(now)));
         assert!(receiver.is_over());
@@ -177,14 +177,14 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().expect("a directory");
         let config = AuditSection { file_bytes, ..config(dir.path()) };
-        let mut stand = Stand::new(&config, queue, Box::new(FileSystem));
+        let mut rig = Rig::new(&config, queue, Box::new(FileSystem));
         for (index, one) in all.iter().enumerate() {
-            prop_assert_eq!(stand.send(one), SendOutcome::Taken, "there is room for two");
+            prop_assert_eq!(rig.send(one), SendOutcome::Taken, "there is room for two");
             if index % at_once == 0 || one.5.len() > 1_000 {
-                stand.write(usize::MAX, START);
+                rig.write(usize::MAX, START);
             }
         }
-        let figures = stand.end(START);
+        let figures = rig.end(START);
         let read = read_dir(dir.path());
         let mut replayed = Vec::new();
         for file in read {
@@ -204,19 +204,19 @@ proptest! {
         queue in 600_usize..4_000,
     ) {
         let dir = tempfile::tempdir().expect("a directory");
-        let mut stand = Stand::new(&config(dir.path()), queue, Box::new(FileSystem));
+        let mut rig = Rig::new(&config(dir.path()), queue, Box::new(FileSystem));
         let (mut kept, mut dropped) = (Vec::new(), [0_u64; 2]);
         for (number, (line, len, written)) in (0..).zip(steps) {
             let one = numbered(line, number, len);
-            match stand.send(&one) {
+            match rig.send(&one) {
                 SendOutcome::Taken => kept.push(one),
                 SendOutcome::Dropped => dropped[usize::from(line)] += 1,
             }
             // The writer takes none, one or two of the waiting records.
-            stand.write(written, START);
+            rig.write(written, START);
         }
-        prop_assert_eq!(stand.sender.dropped(), dropped.iter().sum::<u64>());
-        let figures = stand.end(START);
+        prop_assert_eq!(rig.sender.dropped(), dropped.iter().sum::<u64>());
+        let figures = rig.end(START);
         let read = read_dir(dir.path());
         prop_assert_eq!(figures.missing, dropped.iter().sum::<u64>());
         let missing = read.iter().fold([0, 0], |sum: [u64; 2], file| {
@@ -232,17 +232,17 @@ proptest! {
 #[test]
 fn a_gap_stands_where_its_datagrams_would_and_says_when_they_came() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut stand = Stand::new(&config(dir.path()), 300, Box::new(FileSystem));
+    let mut rig = Rig::new(&config(dir.path()), 300, Box::new(FileSystem));
     let one = |number| numbered(1, number, 100);
-    assert_eq!(stand.send(&one(1)), SendOutcome::Taken);
+    assert_eq!(rig.send(&one(1)), SendOutcome::Taken);
     assert_eq!(
-        [2, 3, 4].map(|number| stand.send(&one(number))),
+        [2, 3, 4].map(|number| rig.send(&one(number))),
         [SendOutcome::Dropped, SendOutcome::Dropped, SendOutcome::Dropped,]
     );
-    stand.write(9, START);
-    assert_eq!(stand.send(&one(5)), SendOutcome::Taken);
-    assert_eq!(stand.send(&one(6)), SendOutcome::Dropped);
-    stand.end(START);
+    rig.write(9, START);
+    assert_eq!(rig.send(&one(5)), SendOutcome::Taken);
+    assert_eq!(rig.send(&one(6)), SendOutcome::Dropped);
+    rig.end(START);
     let file = read(&files(dir.path())[0]);
     let of = |datagrams, from, to| AuditGap {
         line: LineNo(1),
@@ -258,12 +258,12 @@ fn a_gap_stands_where_its_datagrams_would_and_says_when_they_came() {
 #[test]
 fn a_file_cut_at_any_byte_reads_up_to_the_cut_and_says_that_it_was_cut() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut stand = Stand::new(&config(dir.path()), 1 << 20, Box::new(FileSystem));
+    let mut rig = Rig::new(&config(dir.path()), 1 << 20, Box::new(FileSystem));
     let all: Vec<Came> = (0..60).map(|number| numbered(0, number, 150)).collect();
     for one in &all {
-        stand.pass(one, START);
+        rig.pass(one, START);
     }
-    stand.end(START);
+    rig.end(START);
     let path = &files(dir.path())[0];
     let bytes = fs::read(path).expect("it was written");
     let (mut counts, mut clean) = (Vec::new(), 0);
@@ -285,11 +285,11 @@ fn a_file_cut_at_any_byte_reads_up_to_the_cut_and_says_that_it_was_cut() {
 #[test]
 fn every_tool_for_captures_reads_an_audit() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut stand = Stand::new(&config(dir.path()), 1 << 20, Box::new(FileSystem));
+    let mut rig = Rig::new(&config(dir.path()), 1 << 20, Box::new(FileSystem));
     for number in 0..500 {
-        stand.pass(&numbered(0, number, 99), START);
+        rig.pass(&numbered(0, number, 99), START);
     }
-    stand.end(START);
+    rig.end(START);
     let mut file = CaptureFile::open(&files(dir.path())[0]).expect("it opens");
     let mut numbers = Vec::new();
     while file
@@ -306,7 +306,7 @@ fn every_tool_for_captures_reads_an_audit() {
 fn a_file_ends_at_its_size_and_at_the_hour_and_names_sort_by_time() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = AuditSection { file_bytes: 4_096, ..config(dir.path()) };
-    let mut stand = Stand::new(&config, 1 << 20, Box::new(FileSystem));
+    let mut rig = Rig::new(&config, 1 << 20, Box::new(FileSystem));
     let mut chance = 7_u64;
     for number in 0..40 {
         let mut one = numbered(0, number, 400);
@@ -314,14 +314,14 @@ fn a_file_ends_at_its_size_and_at_the_hour_and_names_sort_by_time() {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             *byte = (chance >> 56) as u8;
         });
-        stand.pass(&one, START + number);
+        rig.pass(&one, START + number);
     }
     let by_size = files(dir.path()).len();
     assert!((3..=5).contains(&by_size), "{by_size}");
-    stand.pass(&numbered(0, 40, 8), START + HOUR - 1);
-    stand.write(0, START + HOUR);
-    stand.pass(&numbered(0, 41, 8), START + HOUR);
-    stand.end(START + HOUR + 5);
+    rig.pass(&numbered(0, 40, 8), START + HOUR - 1);
+    rig.write(0, START + HOUR);
+    rig.pass(&numbered(0, 41, 8), START + HOUR);
+    rig.end(START + HOUR + 5);
     let read = read_dir(dir.path());
     assert_eq!(read.len(), by_size + 1, "the hour ended one");
     assert!(read.iter().all(|file| file.has_end && file.lines == lines()));
@@ -335,7 +335,7 @@ fn the_oldest_files_go_when_all_would_be_more_than_the_bound() {
     let keep_bytes = 400_000;
     let config = AuditSection { file_bytes: 4_096, keep_bytes, ..config(dir.path()) };
     fs::write(dir.path().join("not-ours"), vec![0; 500_000]).expect("it is written");
-    let mut stand = Stand::new(&config, 1 << 20, Box::new(FileSystem));
+    let mut rig = Rig::new(&config, 1 << 20, Box::new(FileSystem));
     let mut chance = 7_u64;
     for number in 0..1_500 {
         let mut one = numbered(0, number, 600);
@@ -343,16 +343,16 @@ fn the_oldest_files_go_when_all_would_be_more_than_the_bound() {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             *byte = (chance >> 56) as u8;
         });
-        stand.pass(&one, START + number);
+        rig.pass(&one, START + number);
         let of_ours = || files(dir.path()).into_iter().filter(|path| !path.ends_with("not-ours"));
         if number % 50 == 0 {
             let bytes: u64 =
                 of_ours().map(|path| fs::metadata(path).expect("it is there").len()).sum();
             assert!(bytes <= keep_bytes, "{bytes}");
-            assert_eq!(bytes, stand.writer.figures().kept_bytes);
+            assert_eq!(bytes, rig.writer.figures().kept_bytes);
         }
     }
-    let figures = stand.end(START + 9_999);
+    let figures = rig.end(START + 9_999);
     assert!(figures.deleted > 50 && figures.lost == 0, "{figures:?}");
     assert!(dir.path().join("not-ours").exists());
     let last = files(dir.path()).into_iter().filter(|path| !path.ends_with("not-ours"));
@@ -368,33 +368,33 @@ fn at_the_bound_it_stops_tells_so_and_goes_on_when_there_is_room() {
     let when_full = WhenFull::Stop;
     let keep_bytes = 12_000;
     let config = AuditSection { file_bytes: 5_000, keep_bytes, when_full, ..config(dir.path()) };
-    let mut stand = Stand::new(&config, 1 << 20, Box::new(FileSystem));
+    let mut rig = Rig::new(&config, 1 << 20, Box::new(FileSystem));
     let mut sent = 0;
     let mut chance = 7_u64;
-    while !stand.writer.figures().is_stopped {
+    while !rig.writer.figures().is_stopped {
         let mut one = numbered(1, sent, 600);
         one.5.iter_mut().skip(8).for_each(|byte| {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             *byte = (chance >> 56) as u8;
         });
-        stand.pass(&one, START);
+        rig.pass(&one, START);
         sent += 1;
         assert!(sent < 100, "it stops");
     }
     let before = read_dir(dir.path());
     assert!(before.iter().all(|file| file.has_end), "what there is was ended in order");
-    assert!(stand.writer.figures().kept_bytes <= keep_bytes + 1_000);
+    assert!(rig.writer.figures().kept_bytes <= keep_bytes + 1_000);
     // Nothing is retried before its time, and no room is found after it.
     for at in [1, 999_999_999, SECOND, 2 * SECOND] {
-        stand.pass(&numbered(1, sent, 8), START + at);
+        rig.pass(&numbered(1, sent, 8), START + at);
         sent += 1;
-        assert!(stand.writer.figures().is_stopped);
+        assert!(rig.writer.figures().is_stopped);
     }
     for path in files(dir.path()) {
         fs::remove_file(path).expect("somebody makes room");
     }
-    stand.pass(&numbered(1, sent, 8), START + 4 * SECOND);
-    let figures = stand.end(START + 4 * SECOND);
+    rig.pass(&numbered(1, sent, 8), START + 4 * SECOND);
+    let figures = rig.end(START + 4 * SECOND);
     assert!(!figures.is_stopped && figures.deleted == 0, "{figures:?}");
     let kept: usize = before.iter().map(|file| file.came.len()).sum();
     let after = read(&files(dir.path())[0]);
@@ -407,7 +407,7 @@ fn at_the_bound_it_stops_tells_so_and_goes_on_when_there_is_room() {
 fn a_full_disk_loses_whole_blocks_which_the_next_file_tells() {
     let dir = tempfile::tempdir().expect("a directory");
     let disk = LimitedStorage::with(9_000);
-    let mut stand = Stand::new(&config(dir.path()), 1 << 20, Box::new(disk.clone()));
+    let mut rig = Rig::new(&config(dir.path()), 1 << 20, Box::new(disk.clone()));
     let mut chance = 7_u64;
     for number in 0..60 {
         let mut one = numbered(0, number, 600);
@@ -415,14 +415,14 @@ fn a_full_disk_loses_whole_blocks_which_the_next_file_tells() {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             *byte = (chance >> 56) as u8;
         });
-        stand.pass(&one, START);
+        rig.pass(&one, START);
     }
-    assert!(stand.writer.figures().is_stopped);
+    assert!(rig.writer.figures().is_stopped);
     let first = read(&files(dir.path())[0]);
     assert_eq!((first.error, first.has_end), (None, false), "cut back to a whole block");
     disk.set(u64::MAX);
-    stand.pass(&numbered(0, 60, 8), START + 2 * SECOND);
-    let figures = stand.end(START + 2 * SECOND);
+    rig.pass(&numbered(0, 60, 8), START + 2 * SECOND);
+    let figures = rig.end(START + 2 * SECOND);
     let second = read(&files(dir.path())[1]);
     assert_eq!(files(dir.path()).len(), 2, "no empty file is left");
     assert_eq!(second.came, [numbered(0, 60, 8)]);
@@ -443,18 +443,18 @@ fn a_full_disk_loses_whole_blocks_which_the_next_file_tells() {
 #[test]
 fn what_waits_is_written_after_a_while_and_what_no_capture_holds_is_a_gap() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut stand = Stand::new(&config(dir.path()), 1 << 20, Box::new(FileSystem));
-    stand.pass(&numbered(0, 0, 8), START);
-    stand.write(0, START + SECOND - 1);
-    assert_eq!(stand.writer.figures().bytes, 0);
-    stand.write(0, START + SECOND);
-    let path = stand.writer.path().expect("a file");
+    let mut rig = Rig::new(&config(dir.path()), 1 << 20, Box::new(FileSystem));
+    rig.pass(&numbered(0, 0, 8), START);
+    rig.write(0, START + SECOND - 1);
+    assert_eq!(rig.writer.figures().bytes, 0);
+    rig.write(0, START + SECOND);
+    let path = rig.writer.path().expect("a file");
     let now = read(&path);
     assert_eq!((now.came.len(), now.has_end, now.error), (1, false, None));
     let mut odd = numbered(0, 1, 8);
     odd.4 = "[::1]:5".parse().expect("an address");
-    stand.pass(&odd, START + SECOND);
-    let figures = stand.end(START + SECOND);
+    rig.pass(&odd, START + SECOND);
+    let figures = rig.end(START + SECOND);
     assert_eq!((figures.lost, read(&path).missing()), (1, [1, 0]));
 }
 

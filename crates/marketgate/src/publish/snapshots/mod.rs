@@ -28,7 +28,7 @@ use weir_types::Nanos;
 pub use figures::{SnapshotFigures, SnapshotReport};
 
 use self::client::{Client, CycleOutcome, RemovalReason};
-use super::hearing::{Hearing, HearingParts, ReadOutcome};
+use super::event_publisher::{EventPublisher, EventPublisherParts, ReadOutcome};
 use weir_runtime::Agent;
 
 /// The maximum number of events of one duty cycle.
@@ -41,7 +41,7 @@ const LOOK_INTERVAL: Nanos = Nanos(1_000_000);
 /// The parts of a [`SnapshotAgent`].
 pub struct SnapshotParts {
     /// The partition and its events.
-    pub hearing: HearingParts,
+    pub events: EventPublisherParts,
     /// The non-blocking listener for clients.
     pub listener: TcpListener,
     /// The accepted logins.
@@ -101,7 +101,7 @@ struct Taken {
 
 /// Serves snapshots of the market.
 pub struct SnapshotAgent {
-    hearing: Hearing,
+    events: EventPublisher,
     numbers: Numbers,
     is_live: bool,
     listener: TcpListener,
@@ -125,7 +125,7 @@ impl SnapshotAgent {
     pub fn new(parts: SnapshotParts) -> SnapshotAgent {
         let SnapshotParts { listener, access, limits, timeout, figures, .. } = parts;
         SnapshotAgent {
-            hearing: Hearing::new(parts.hearing),
+            events: EventPublisher::new(parts.events),
             numbers: Numbers { session: None, next: 1 },
             is_live: false,
             listener,
@@ -142,14 +142,14 @@ impl SnapshotAgent {
     }
 
     /// Reads at most [`EVENTS_MAX`] events.
-    fn hear(&mut self, now: Nanos) -> usize {
+    fn publish_next(&mut self, now: Nanos) -> usize {
         let session = self.numbers.session;
         let mut count = 0;
         while count < EVENTS_MAX {
-            match self.hearing.hear(&mut self.numbers) {
+            match self.events.publish_next(&mut self.numbers) {
                 ReadOutcome::Event { .. } => count += 1,
                 ReadOutcome::UpToDate => {
-                    self.is_live = self.hearing.is_live();
+                    self.is_live = self.events.is_live();
                     break;
                 }
             }
@@ -249,7 +249,7 @@ impl SnapshotAgent {
             return taken.packets.clone();
         }
         let mut packets = Vec::new();
-        put_snapshot(self.hearing.publication(), next, &mut packets);
+        put_snapshot(self.events.publication(), next, &mut packets);
         self.figures.counters.taken.fetch_add(1, Ordering::Relaxed);
         self.figures.counters.last_bytes.store(packets.len() as u64, Ordering::Relaxed);
         let packets = Arc::new(packets);
@@ -264,7 +264,7 @@ impl Agent for SnapshotAgent {
     }
 
     fn do_work(&mut self, now: Nanos) -> usize {
-        self.hear(now) + self.welcome(now) + self.serve(now)
+        self.publish_next(now) + self.welcome(now) + self.serve(now)
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {

@@ -202,7 +202,7 @@ fn server(clients_max: usize, per_address_max: usize) -> Server {
     listener.set_nonblocking(true).unwrap();
     let figures = Arc::new(SnapshotFigures::new(listener.local_addr().unwrap()));
     let agent = SnapshotAgent::new(SnapshotParts {
-        hearing: HearingParts {
+        events: EventPublisherParts {
             partition_id: PartitionId(1),
             events: EventReader::new(&handle, dir.path().to_owned(), 1),
             event_count: 0,

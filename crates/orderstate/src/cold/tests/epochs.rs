@@ -6,9 +6,10 @@
 //! discarded, and a store that replays it has less to discard.
 
 use std::collections::VecDeque;
+use weir_types::ChangeId;
 
+use weir_delivery::ChunkOutcome;
 use weir_delivery::stream::{SourceStream, Window};
-use weir_delivery::{ChunkOutcome, Place};
 use weir_wire::dialogue::put_source_batch;
 use weir_wire::frame::put_frame;
 use weir_wire::ingest::{BatchFlags, OpenSource, SourceBatch};
@@ -35,7 +36,7 @@ struct Core {
 struct Taken {
     at: usize,
     state: Vec<u8>,
-    floor: Place,
+    floor: ChangeId,
 }
 
 struct Venue {
@@ -90,23 +91,23 @@ fn bring_back(
         figures: figures.clone(),
     };
     let (port, agent) = ColdAgent::over_source(disk, parts, true, &mut Vec::new()).unwrap();
-    let mut feeder = of.feeder(ColdFeeder::new(port, agent).before_a_small_store()).unwrap();
+    let mut sender = of.sender(ArchiveSender::new(port, agent).before_a_small_store()).unwrap();
     store.set_retention(Retention { count_max: ended_max, bytes_max: u64::MAX });
     let mut desk = Desk::new(DeskConfig::default(), store, sealer(1));
-    desk.keep_older(feeder.out_max());
-    let agent = feeder.take_agent();
-    ((desk, feeder, agent, figures), stream)
+    desk.keep_older(sender.out_max());
+    let agent = sender.take_agent();
+    ((desk, sender, agent, figures), stream)
 }
 
 impl Venue {
     fn new(ended_max: u32) -> Venue {
         let (disk, cold) = (SimDisk::new(1), config());
         let (parts, stream) = bring_back(disk.clone(), None, &[], &cold, ended_max);
-        let (desk, feeder, agent, figures) = parts;
+        let (desk, sender, agent, figures) = parts;
         let world = World {
             disk,
             desk,
-            feeder,
+            sender,
             agent,
             figures,
             history: Vec::new(),
@@ -129,7 +130,7 @@ impl Venue {
             outbox: VecDeque::new(),
             has_lost: false,
         };
-        venue.begin_epoch(Place::START, Switch::On);
+        venue.begin_epoch(ChangeId::START, Switch::On);
         venue.resend(2);
         venue.flush();
         // A token from before the first order starts again.
@@ -144,7 +145,7 @@ impl Venue {
         let before = self.stream.epoch();
         self.stream.replay(&entry, store).expect("the core says what fits");
         if self.stream.epoch() != before {
-            self.world.feeder.on_epoch(store);
+            self.world.sender.on_epoch(store);
         }
         self.log.push(entry);
         self.world.feed();
@@ -155,7 +156,7 @@ impl Venue {
         let store = self.world.desk.store_mut();
         let _ = self.stream.sweep(steps, store);
         if let (Some(before), false) = (before, self.stream.is_sweeping()) {
-            self.world.feeder.on_resent(before, store);
+            self.world.sender.on_resent(before, store);
         }
     }
 
@@ -174,7 +175,7 @@ impl Venue {
         self.take(entry);
     }
 
-    fn begin_epoch(&mut self, valid_to: Place, full_resend: Switch) {
+    fn begin_epoch(&mut self, valid_to: ChangeId, full_resend: Switch) {
         let open = OpenSource {
             valid_seq: valid_to.seq,
             valid_rec: valid_to.rec,
@@ -271,7 +272,7 @@ impl Venue {
         self.flush();
         self.core = self.remembered.clone();
         self.world.forgotten = self.core.forgotten.clone();
-        let valid_to = Place::new(Seq(self.core.seq), LAST_REC);
+        let valid_to = ChangeId::new(Seq(self.core.seq), LAST_REC);
         self.world.history.retain(|row| row.seq <= valid_to.seq);
         let has_lost = valid_to < self.world.desk.store().head();
         self.has_lost |= has_lost;
@@ -303,7 +304,7 @@ impl Venue {
         self.world.feed();
         let is_synced = |taken: &&Taken| taken.at <= self.synced;
         let floor = self.begun.as_ref().filter(is_synced).map(|taken| taken.floor);
-        if floor.is_some_and(|floor| self.world.feeder.has_kept(floor)) {
+        if floor.is_some_and(|floor| self.world.sender.has_kept(floor)) {
             self.snapshot = self.begun.take();
         }
     }
@@ -323,7 +324,7 @@ impl Venue {
         let (disk, cold) = (world.disk.clone(), &world.config);
         let (parts, stream) =
             bring_back(disk, self.snapshot.as_ref(), &self.log, cold, world.ended_max);
-        (world.desk, world.feeder, world.agent, world.figures) = parts;
+        (world.desk, world.sender, world.agent, world.figures) = parts;
         self.stream = stream;
         lost.into_iter().for_each(|entry| self.take(entry));
     }
@@ -427,7 +428,7 @@ pub(super) fn a_snapshot_has_no_name_before_what_its_store_let_go_is_in_files() 
         venue.insert(1);
         venue.change(at, 1, true);
     }
-    assert!(venue.world.desk.store().floor() > Place::START);
+    assert!(venue.world.desk.store().floor() > ChangeId::START);
     venue.synced = venue.log.len();
     venue.begin_snapshot();
     venue.work();

@@ -110,18 +110,18 @@ fn full_resend(source: PartitionId, epoch: u32, count: u64) -> Vec<IngestRequest
 }
 
 /// The stores of both sources and the ingest agent's end.
-struct Stand {
+struct Rig {
     stores: SourceStores,
     port: StorePort,
 }
 
-impl Stand {
-    fn new() -> Stand {
+impl Rig {
+    fn new() -> Rig {
         let (port, from_ingest) = ingest_to_store(Wake::new(), Wake::new());
         let parts = [SLOW, QUICK].map(fed).into();
         let figures = Arc::new(IngestFigures::default());
         let stores = SourceStores::new(parts, Some(from_ingest), None, None, figures);
-        Stand { stores, port }
+        Rig { stores, port }
     }
 
     fn ask(&mut self, requests: Vec<IngestRequest>) {
@@ -158,35 +158,35 @@ impl Stand {
 
 #[test]
 fn a_source_that_ends_a_full_resend_lets_its_own_batches_wait_and_no_other_sources() {
-    let mut stand = Stand::new();
-    stand.run(full_resend(SLOW, 1, ORDERS));
-    stand.run(full_resend(QUICK, 1, 1));
+    let mut rig = Rig::new();
+    rig.run(full_resend(SLOW, 1, ORDERS));
+    rig.run(full_resend(QUICK, 1, 1));
     // The second resend has one order, so the end of it removes the others.
     let next = |source, epoch, number| {
         let flags = BatchFlags::default();
         Orders { source, epoch, number, flags, recs: 1..2 }.request()
     };
-    stand.ask(full_resend(SLOW, 2, 1));
-    stand.ask(vec![next(SLOW, 2, 2), next(QUICK, 1, 2), next(QUICK, 1, 3)]);
-    let acks = stand.cycle();
+    rig.ask(full_resend(SLOW, 2, 1));
+    rig.ask(vec![next(SLOW, 2, 2), next(QUICK, 1, 2), next(QUICK, 1, 3)]);
+    let acks = rig.cycle();
     assert!(acks.contains(&(QUICK, 3)), "{acks:?}");
     assert!(!acks.iter().any(|(source, _)| *source == SLOW), "{acks:?}");
-    let acks: Vec<_> = (0..100).flat_map(|_| stand.cycle()).collect();
+    let acks: Vec<_> = (0..100).flat_map(|_| rig.cycle()).collect();
     assert_eq!(acks, [(SLOW, 1), (SLOW, 2)], "in order, once the others are removed");
 }
 
 #[test]
 fn the_end_of_a_connection_takes_its_waiting_batches_along() {
-    let mut stand = Stand::new();
-    stand.run(full_resend(SLOW, 1, ORDERS));
-    stand.ask(full_resend(SLOW, 2, 1));
+    let mut rig = Rig::new();
+    rig.run(full_resend(SLOW, 1, ORDERS));
+    rig.ask(full_resend(SLOW, 2, 1));
     let flags = BatchFlags::default();
-    stand.ask(vec![Orders { source: SLOW, epoch: 2, number: 2, flags, recs: 1..2 }.request()]);
-    stand.cycle();
+    rig.ask(vec![Orders { source: SLOW, epoch: 2, number: 2, flags, recs: 1..2 }.request()]);
+    rig.cycle();
     let connection = u64::from(SLOW.0);
-    stand.run(vec![IngestRequest { connection, what: StoreRequest::Gone }]);
+    rig.run(vec![IngestRequest { connection, what: StoreRequest::Gone }]);
     // A core that comes again learns that the batch was not taken, and sends it again.
-    let sources = stand.stores.figures.sources.lock().unwrap();
+    let sources = rig.stores.figures.sources.lock().unwrap();
     assert_eq!((sources[0].source, sources[0].next_batch_no), (SLOW.0, 2));
 }
 

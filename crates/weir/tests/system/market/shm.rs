@@ -10,7 +10,7 @@ use super::*;
 /// A reader of the ring and everything it received.
 struct Strategy {
     ring: MarketRing,
-    told: Told,
+    told: Received,
     opened: u64,
     losses: u64,
     closed: u64,
@@ -22,7 +22,7 @@ impl Strategy {
     fn new(path: &Path) -> Strategy {
         let ring = MarketRing::new(path);
         let known = Default::default();
-        Strategy { ring, told: Told::default(), opened: 0, losses: 0, closed: 0, known }
+        Strategy { ring, told: Received::default(), opened: 0, losses: 0, closed: 0, known }
     }
 
     fn poll(&mut self) -> usize {
@@ -30,11 +30,11 @@ impl Strategy {
         ring.poll(10_000, |event| match event {
             RingEvent::Opened => {
                 *opened += 1;
-                (*told, *known) = (Told::default(), Default::default());
+                (*told, *known) = (Received::default(), Default::default());
             }
             RingEvent::Lost => {
                 *losses += 1;
-                (*told, *known) = (Told::default(), Default::default());
+                (*told, *known) = (Received::default(), Default::default());
             }
             RingEvent::Closed => *closed += 1,
             // Changes of orders are useful only after their instrument's full orders.
@@ -101,13 +101,13 @@ fn steps(venue: &mut Venue, day: &mut Day, node: &Node, count: u64) {
 }
 
 /// A client that requests snapshots continuously.
-struct Asking {
+struct RingRequester {
     is_over: std::sync::Arc<std::sync::atomic::AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Asking {
-    fn new(path: &Path) -> Asking {
+impl RingRequester {
+    fn new(path: &Path) -> RingRequester {
         let is_over = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
         let (at, until) = (weir_client::market_ring::asks_at(path), is_over.clone());
         let thread = std::thread::spawn(move || {
@@ -121,11 +121,11 @@ impl Asking {
                 std::thread::sleep(Duration::from_micros(200));
             }
         });
-        Asking { is_over, thread: Some(thread) }
+        RingRequester { is_over, thread: Some(thread) }
     }
 }
 
-impl Drop for Asking {
+impl Drop for RingRequester {
     fn drop(&mut self) {
         self.is_over.store(true, std::sync::atomic::Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap();
@@ -143,7 +143,7 @@ fn who_reads_from_the_beginning_and_who_comes_late_have_the_venues_books() {
     settle(&mut venue, &node);
     let mut first = Strategy::new(&path);
     first.until("the ring is open", |one| one.opened == 1);
-    let asking = Asking::new(&path);
+    let asking = RingRequester::new(&path);
     let snapshots = || node.status()["market"]["shm"]["snapshots"].as_u64().unwrap();
     let begun = Instant::now();
     while snapshots() < 12 {

@@ -124,7 +124,7 @@ pub(super) struct Run {
 }
 
 /// Two nodes, the generator of the good sessions, and the party.
-pub(super) struct Stand {
+pub(super) struct Rig {
     setting: Setting,
     generator: Generator,
     source: MixSource,
@@ -133,9 +133,9 @@ pub(super) struct Stand {
     nodes: [Child; 2],
 }
 
-impl Stand {
+impl Rig {
     /// Starts the nodes, defines the participants and logs the good sessions on.
-    pub(super) fn start(name: &str, setting: Setting, work: &WorkDir) -> anyhow::Result<Stand> {
+    pub(super) fn start(name: &str, setting: Setting, work: &WorkDir) -> anyhow::Result<Rig> {
         let config = work.path().join(format!("{name}.toml"));
         std::fs::write(&config, setting.config)?;
         let config = config.to_str().context("the directory's name is not UTF-8")?;
@@ -165,7 +165,7 @@ impl Stand {
         let generator = Generator::connect(nodes[0].target(), &traders, traders.len())?;
         let victims = nodes.iter().map(log_victim_on).collect::<anyhow::Result<_>>()?;
         let party = PartyProcess::start(&setting, &nodes)?;
-        Ok(Stand { setting, generator, source, victims, party, nodes })
+        Ok(Rig { setting, generator, source, victims, party, nodes })
     }
 
     /// Runs the good sessions once while the party carries out `order`.

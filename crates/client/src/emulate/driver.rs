@@ -39,7 +39,7 @@ const PROGRESS_INTERVAL: Nanos = Nanos(100_000_000);
 
 /// The parameters of a run.
 #[derive(Clone, Debug)]
-pub struct FeedPlan {
+pub struct DrivePlan {
     /// The distribution of the changes in time.
     pub arrivals: Arrivals,
     /// Changes per second, all cores together.
@@ -62,7 +62,7 @@ pub struct FeedPlan {
 
 /// The result of a run; times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct FeedReport {
+pub struct DriveReport {
     /// The verdict on the cores' punctuality.
     pub verdict: Verdict,
     /// Changes per second in the measured time.
@@ -89,7 +89,7 @@ pub struct FeedReport {
 
 /// The progress of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct FeedProgress {
+pub struct DriveProgress {
     /// The time since the start, warm-up included.
     pub elapsed: Duration,
     /// Changes made.
@@ -132,14 +132,14 @@ struct Fed {
 
 /// A group of cores that feed a store.
 #[derive(Debug)]
-pub struct Feeder {
+pub struct CoreDriver {
     cores: Vec<Fed>,
     clock: Clock,
 }
 
 /// The state of a run.
 struct Run<'a> {
-    plan: &'a FeedPlan,
+    plan: &'a DrivePlan,
     schedule: Schedule,
     start: Nanos,
     /// The wall clock at `start`.
@@ -154,10 +154,10 @@ struct Run<'a> {
     batches: u64,
 }
 
-impl Feeder {
+impl CoreDriver {
     /// Creates the cores and their writers for a node's ingest listener. Nothing is sent yet.
     #[must_use]
-    pub fn new(target: &Target, cores: Vec<(EmulatedCore, SessionConfig)>) -> Feeder {
+    pub fn new(target: &Target, cores: Vec<(EmulatedCore, SessionConfig)>) -> CoreDriver {
         let feed = |(core, session): (EmulatedCore, SessionConfig)| {
             let config = SourceConfig::full(session.session_id, core.source_id(), Epoch(1));
             Fed {
@@ -172,7 +172,7 @@ impl Feeder {
                 losses: 0,
             }
         };
-        Feeder { cores: cores.into_iter().map(feed).collect(), clock: Clock::default() }
+        CoreDriver { cores: cores.into_iter().map(feed).collect(), clock: Clock::default() }
     }
 
     /// The cores.
@@ -206,12 +206,12 @@ impl Feeder {
     /// second.
     ///
     /// # Errors
-    /// As [`Feeder::fill`]; a lost connection is no error.
+    /// As [`CoreDriver::fill`]; a lost connection is no error.
     pub fn run(
         &mut self,
-        plan: &FeedPlan,
-        progress: &mut dyn FnMut(FeedProgress),
-    ) -> Result<FeedReport, ClientError> {
+        plan: &DrivePlan,
+        progress: &mut dyn FnMut(DriveProgress),
+    ) -> Result<DriveReport, ClientError> {
         sharpen_timers();
         let mut run = Run::new(plan, self.clock.now());
         let total = nanos(plan.warm_up + plan.duration);
@@ -288,8 +288,8 @@ impl Feeder {
         crate::clock::wait(connections, Duration::from_nanos(timeout.0))
     }
 
-    fn progress(&self, run: &Run<'_>, elapsed: Nanos) -> FeedProgress {
-        FeedProgress {
+    fn progress(&self, run: &Run<'_>, elapsed: Nanos) -> DriveProgress {
+        DriveProgress {
             elapsed: Duration::from_nanos(elapsed.0),
             changes: run.changes,
             batches: run.batches,
@@ -300,7 +300,7 @@ impl Feeder {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a count of changes, for a rate")]
-    fn report(&self, run: &Run<'_>) -> FeedReport {
+    fn report(&self, run: &Run<'_>) -> DriveReport {
         let left = self.cores.iter().map(|fed| fed.under_way.len() as u64).sum();
         let late_share = run.late_share();
         let verdict = if left > 0 || run.lag.is_empty() {
@@ -310,7 +310,7 @@ impl Feeder {
         } else {
             Verdict::Valid
         };
-        FeedReport {
+        DriveReport {
             verdict,
             rate_measured: run.lag.len() as f64 / run.plan.duration.as_secs_f64(),
             late_share,
@@ -327,7 +327,7 @@ impl Feeder {
 }
 
 impl<'a> Run<'a> {
-    fn new(plan: &'a FeedPlan, start: Nanos) -> Run<'a> {
+    fn new(plan: &'a DrivePlan, start: Nanos) -> Run<'a> {
         Run {
             plan,
             schedule: Schedule::new(plan.arrivals.clone(), plan.rate, plan.seed),

@@ -23,19 +23,19 @@ const FIRST_SESSION: u16 = 30;
 pub(super) type ThreadTimes = BTreeMap<String, Duration>;
 
 /// A node with sources.
-pub(super) struct Stand {
+pub(super) struct Rig {
     pub(super) node: Child,
     _work: WorkDir,
 }
 
-impl Stand {
+impl Rig {
     /// Starts a node that takes `sources` cores and `connections` clients.
-    pub(super) fn start(sources: u16, connections: u32) -> anyhow::Result<Stand> {
-        Stand::start_with(sources, connections, "")
+    pub(super) fn start(sources: u16, connections: u32) -> anyhow::Result<Rig> {
+        Rig::start_with(sources, connections, "")
     }
 
-    /// As [`Stand::start`], with more lines of configuration.
-    pub(super) fn start_with(sources: u16, connections: u32, more: &str) -> anyhow::Result<Stand> {
+    /// As [`Rig::start`], with more lines of configuration.
+    pub(super) fn start_with(sources: u16, connections: u32, more: &str) -> anyhow::Result<Rig> {
         let work = WorkDir::create(None)?;
         let mut text = format!(
             "{more}\n[gateway]\nconnections_max = {connections}\n\n\
@@ -50,7 +50,7 @@ impl Stand {
         let config = config.to_str().context("the directory's name is not UTF-8")?;
         let (level, wait) = (Durability::Memory, WaitStrategy::Park);
         let node = Child::node_with("node", level, wait, &["--config", config], &work)?;
-        Ok(Stand { node, _work: work })
+        Ok(Rig { node, _work: work })
     }
 
     /// Starts a core; on return it has filled the store and waits for [`Emulator::begin`].

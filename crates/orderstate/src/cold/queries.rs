@@ -3,14 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use weir_cold::plant::{self, Plant};
-use weir_cold::{ColdError, ColdPage, Filter, PageLimits, Place};
+use weir_cold::{ColdError, ColdPage, Filter, PageLimits};
 use weir_delivery::page::{PageHead, RowsPage, put_rows_page};
-use weir_delivery::{OlderAnswer, OlderAsk, OlderPage, SourcePlace};
+use weir_delivery::{OlderAnswer, OlderAsk, OlderPage, SourceCursor};
 use weir_io::Disk;
-use weir_types::{Nanos, Reason};
+use weir_types::{ChangeId, Nanos, Reason};
 
 use super::agent::ColdAgent;
-use super::feeder::{cold_place, hot_place};
 
 /// The interval in nanoseconds at which a segment may be closed early for a waiting reader.
 pub const CLOSE_EVERY: u64 = 50_000_000;
@@ -24,10 +23,10 @@ impl<D: Disk> ColdAgent<D> {
     pub(super) fn answer(
         &mut self,
         ask: &OlderAsk,
-        told_to: Place,
+        told_to: ChangeId,
         now: Nanos,
     ) -> Option<(OlderAnswer, u32)> {
-        let after = cold_place(ask.at.place);
+        let after = ask.at.change_id;
         // The store is in an epoch that the archive has not begun, or has completed a full resend
         // that the archive has not received.
         if ask.at.epoch > self.archive.epoch() || self.archive.fed() < told_to {
@@ -40,7 +39,7 @@ impl<D: Disk> ColdAgent<D> {
             Ok(page) => page,
             Err(error) => return Some((self.failed(&error, now), 0)),
         };
-        let floor = cold_place(ask.floor);
+        let floor = ask.floor;
         if page.is_cut || page.next >= floor {
             return Some((self.made(ask, &page, now), page.scan_count));
         }
@@ -71,7 +70,7 @@ impl<D: Disk> ColdAgent<D> {
         }
     }
 
-    fn page(&mut self, ask: &OlderAsk, after: Place) -> Result<ColdPage, ColdError> {
+    fn page(&mut self, ask: &OlderAsk, after: ChangeId) -> Result<ColdPage, ColdError> {
         let all = weir_delivery::Filter::ALL;
         let asked = if plant::is(Plant::FilterDropped) { &all } else { ask.scope.filter() };
         let filter = Filter {
@@ -93,11 +92,11 @@ impl<D: Disk> ColdAgent<D> {
     fn made(&mut self, ask: &OlderAsk, page: &ColdPage, now: Nanos) -> OlderAnswer {
         // Rows with later changes were omitted, whether or not those are in a segment yet.
         let seen = ask.at.seen.max(self.archive.fed().seq);
-        let next = SourcePlace { place: hot_place(page.next), seen, ..ask.at };
-        let mut places = vec![next];
-        places.extend_from_slice(&ask.elsewhere);
+        let next = SourceCursor { change_id: page.next, seen, ..ask.at };
+        let mut cursors = vec![next];
+        cursors.extend_from_slice(&ask.elsewhere);
         self.token.clear();
-        self.sealer.seal(&ask.scope, &places, &mut self.token);
+        self.sealer.seal(&ask.scope, &cursors, &mut self.token);
         let rows = RowsPage {
             row_count: page.row_count,
             merged_count: page.merged_count,

@@ -13,12 +13,12 @@ use weir_types::{OrderId, PartitionId, RequestNo, Role, SessionId, Symbol};
 use weir_wire::delivery::OrderRow;
 use weir_wire::reference::DefineFirm;
 
-use crate::feeder::{Feeder, core_of};
 use crate::support::address::free_address;
 use crate::support::following::Following;
 use crate::support::{
     ALICE, BOB, HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, until,
 };
+use crate::test_core::{TestCore, core_of};
 
 /// The session that routers use at nodes.
 pub const ROUTER: Who = Who { session_id: SessionId(90), role: Role::Supervisor, ..OPERATOR };
@@ -48,10 +48,10 @@ impl Backend {
     }
 }
 
-pub struct Stand {
+pub struct Rig {
     dir: TempDir,
     pub backends: Vec<Backend>,
-    pub feeders: Vec<Feeder>,
+    pub cores: Vec<TestCore>,
     pub rng: Rng,
 }
 
@@ -59,24 +59,24 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl Stand {
+impl Rig {
     /// Starts nodes with these sources, each source fed by a core.
-    pub fn new(nodes: &[&[u16]]) -> Stand {
+    pub fn new(nodes: &[&[u16]]) -> Rig {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("token.key"), [7; 32]).unwrap();
         for who in [ROUTER, ROUTER_2, ALICE] {
             let path = dir.path().join(format!("session-{}.key", who.session_id));
             std::fs::write(path, hex(&who.key().0)).unwrap();
         }
-        let (backends, feeders) = (Vec::new(), Vec::new());
-        let mut stand = Stand { dir, backends, feeders, rng: Rng::new(1) };
-        nodes.iter().for_each(|sources| stand.add_backend(sources));
+        let (backends, cores) = (Vec::new(), Vec::new());
+        let mut rig = Rig { dir, backends, cores, rng: Rng::new(1) };
+        nodes.iter().for_each(|sources| rig.add_backend(sources));
         for (index, sources) in nodes.iter().enumerate() {
             for source in *sources {
-                stand.feeders.push(Feeder::new(stand.backends[index].ingest, *source));
+                rig.cores.push(TestCore::new(rig.backends[index].ingest, *source));
             }
         }
-        stand
+        rig
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -126,7 +126,7 @@ impl Stand {
         config
     }
 
-    /// As [`Stand::router_config`], for all nodes and their sources.
+    /// As [`Rig::router_config`], for all nodes and their sources.
     pub fn config_of_all(&self, who: Who) -> String {
         let all: Vec<(usize, &[u16])> =
             self.backends.iter().enumerate().map(|(i, b)| (i, &b.sources[..])).collect();
@@ -135,25 +135,25 @@ impl Stand {
 
     /// Lets the cores trade and waits until the nodes have everything.
     pub fn trade(&mut self, count: usize) {
-        for feeder in &mut self.feeders {
-            (0..count).for_each(|_| feeder.trade(&mut self.rng));
+        for core in &mut self.cores {
+            (0..count).for_each(|_| core.trade(&mut self.rng));
         }
         self.until_fed();
     }
 
     pub fn until_fed(&mut self) {
         let begun = Instant::now();
-        while !self.feeders.iter().all(Feeder::is_fed) {
+        while !self.cores.iter().all(TestCore::is_fed) {
             assert!(begun.elapsed() < HANG, "the nodes do not take all");
-            for feeder in &mut self.feeders {
-                feeder.pump(Duration::from_millis(2));
+            for core in &mut self.cores {
+                core.pump(Duration::from_millis(2));
             }
         }
     }
 
     /// Returns the cores' latest rows, of those that `who` may see.
     pub fn wanted(&self, who: Who) -> BTreeMap<OrderId, OrderRow> {
-        let rows = self.feeders.iter().flat_map(|feeder| feeder.rows.values());
+        let rows = self.cores.iter().flat_map(|core| core.rows.values());
         let is_seen = |row: &&OrderRow| who.role != Role::Trader || row.firm_id == who.firm_id;
         rows.filter(is_seen).map(|row| (row.order_id, *row)).collect()
     }

@@ -51,8 +51,8 @@ impl Decoding {
         let context = Context { sequence, channel: origin.channel.number, ts_send };
         self.counts.messages += 1;
         let told_before = self.counts.told();
-        let mut told = Told { origin, counts: &mut self.counts, out };
-        let Err(error) = self.feed.decode(&context, message, &mut told) else {
+        let mut sink = CountingSink { origin, counts: &mut self.counts, out };
+        let Err(error) = self.feed.decode(&context, message, &mut sink) else {
             self.counts.without_update += u64::from(self.counts.told() == told_before);
             return true;
         };
@@ -72,13 +72,13 @@ impl Decoding {
     }
 }
 
-struct Told<'a, O> {
+struct CountingSink<'a, O> {
     origin: &'a Origin,
     counts: &'a mut DecodeCounts,
     out: &'a mut O,
 }
 
-impl<O: Output> UpdateSink for Told<'_, O> {
+impl<O: Output> UpdateSink for CountingSink<'_, O> {
     fn define(&mut self, definition: &Definition) {
         self.counts.definitions += 1;
         self.out.define(self.origin, definition);
@@ -125,7 +125,7 @@ impl Notes {
 }
 
 /// Passes a channel's messages and events to the [`Output`].
-pub(super) struct Taking<'a, O> {
+pub(super) struct LineHandler<'a, O> {
     pub decoding: &'a mut Decoding,
     pub notes: &'a mut Notes,
     pub pair: u32,
@@ -134,10 +134,10 @@ pub(super) struct Taking<'a, O> {
     pub out: &'a mut O,
 }
 
-impl<O: Output> Taking<'_, O> {
+impl<O: Output> LineHandler<'_, O> {
     fn origin(&self, number: u32) -> Origin {
         let channel = ChannelKey { pair: self.pair, number };
-        let Taking { ts_recv, ts_poll, .. } = *self;
+        let LineHandler { ts_recv, ts_poll, .. } = *self;
         Origin { channel, ts_recv, ts_poll, is_snapshot: false }
     }
 
@@ -176,7 +176,7 @@ impl<O: Output> Taking<'_, O> {
     }
 }
 
-impl<O: Output> Handler for Taking<'_, O> {
+impl<O: Output> Handler for LineHandler<'_, O> {
     fn deliver(&mut self, run: &Run<'_>) {
         let origin = self.origin(run.channel);
         let mut rest = run.messages;

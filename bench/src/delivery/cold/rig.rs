@@ -10,7 +10,7 @@ use weir_delivery::{
 };
 use weir_io::{Clock, SystemClock};
 use weir_orderstate::cold::agent::pace_of;
-use weir_orderstate::cold::{ColdAgent, ColdFeeder, ColdFigures, ColdParts};
+use weir_orderstate::cold::{ArchiveSender, ColdAgent, ColdFigures, ColdParts};
 use weir_runtime::{Runner, RunningThread, WaitStrategy, Wake};
 use weir_types::*;
 use weir_wire::Message;
@@ -24,9 +24,9 @@ use super::{ColdArgs, SOURCE};
 /// The number of live orders, which include those that change during the runs.
 const LIVE: u64 = 200_000;
 
-pub(super) struct Stand {
+pub(super) struct Rig {
     pub(super) desk: Desk,
-    feeder: ColdFeeder,
+    sender: ArchiveSender,
     pub(super) figures: Arc<ColdFigures>,
     chance: Chance,
     text: Vec<u8>,
@@ -46,7 +46,7 @@ impl PageSink for Sink {
 }
 
 /// The fields of a page's header that a reader needs.
-pub(super) struct Got {
+pub(super) struct ReceivedPage {
     pub(super) connection: u64,
     pub(super) token: Vec<u8>,
     pub(super) row_count: u32,
@@ -61,9 +61,9 @@ fn now() -> Nanos {
     SystemClock.now()
 }
 
-impl Stand {
+impl Rig {
     /// Creates an empty store and an archive in `dir`, and the wake of the archive's thread.
-    pub(super) fn new(args: &ColdArgs, dir: &std::path::Path) -> anyhow::Result<(Stand, Wake)> {
+    pub(super) fn new(args: &ColdArgs, dir: &std::path::Path) -> anyhow::Result<(Rig, Wake)> {
         let figures = Arc::<ColdFigures>::default();
         let wake = Wake::new();
         let config = ColdConfig { keep_for: Nanos(u64::MAX), ..ColdConfig::new(SOURCE, Epoch(1)) };
@@ -78,14 +78,14 @@ impl Stand {
             figures: figures.clone(),
         };
         let (port, agent) = ColdAgent::open(parts, &mut Vec::new())?;
-        let feeder = ColdFeeder::new(port, agent);
+        let sender = ArchiveSender::new(port, agent);
         let retention = Retention { count_max: args.kept, bytes_max: u64::MAX };
         let config = StoreConfig::new(SOURCE, Epoch(1));
         let store = OrderStore::new(StoreConfig { retention, kinds: Kinds::FULL, ..config });
         let mut desk = Desk::new(DeskConfig::default(), store, sealer(1));
-        desk.keep_older(feeder.out_max());
+        desk.keep_older(sender.out_max());
         let (chance, text, attributes) = (Chance(1), Vec::new(), args.attributes);
-        Ok((Stand { desk, feeder, figures, chance, text, attributes, seq: 0 }, wake))
+        Ok((Rig { desk, sender, figures, chance, text, attributes, seq: 0 }, wake))
     }
 
     fn say(&mut self, rec: u64, status: OrdStatus) {
@@ -105,7 +105,7 @@ impl Stand {
             let status = if rec <= LIVE { OrdStatus::New } else { OrdStatus::Canceled };
             self.say(rec, status);
             if at % 128 == 0 {
-                self.feeder.feed_at_start(self.desk.store_mut());
+                self.sender.send_at_start(self.desk.store_mut());
             }
         }
     }
@@ -117,7 +117,7 @@ impl Stand {
 
     /// Starts the archive's thread, once the store is full.
     pub(super) fn start(&mut self, wake: Wake) -> anyhow::Result<RunningThread> {
-        let agent = self.feeder.take_agent();
+        let agent = self.sender.take_agent();
         let runner = Runner::new("cold", wake, WaitStrategy::Park)
             .sharing(weir_orderstate::cold::COLD_SHARE)
             .giving_way()
@@ -155,18 +155,18 @@ impl Stand {
     }
 
     /// Runs a duty cycle like the delivery agent's; returns the pages that arrived.
-    pub(super) fn cycle(&mut self) -> Vec<Got> {
+    pub(super) fn cycle(&mut self) -> Vec<ReceivedPage> {
         let at = now();
-        let _ = self.feeder.feed(self.desk.store_mut(), at);
-        self.feeder.take_answers(&mut self.desk);
+        let _ = self.sender.send(self.desk.store_mut(), at);
+        self.sender.take_answers(&mut self.desk);
         let mut sink = Sink::default();
         let _ = self.desk.poll(at, &mut sink);
-        self.feeder.ask(&mut self.desk);
+        self.sender.ask(&mut self.desk);
         sink.0.iter().map(|(connection, bytes)| got(*connection, bytes)).collect()
     }
 }
 
-fn got(connection: u64, bytes: &[u8]) -> Got {
+fn got(connection: u64, bytes: &[u8]) -> ReceivedPage {
     let Framing::Frame { message: Ok(raw), .. } = next_frame(bytes, 1 << 24) else {
         unreachable!("the desk writes whole frames");
     };
@@ -176,5 +176,5 @@ fn got(connection: u64, bytes: &[u8]) -> Got {
     let OrderPage { row_count, flags, reason, .. } = page;
     assert_eq!(reason, Reason::None, "no reader is refused");
     let is_online = flags.contains(PageFlags::ONLINE);
-    Got { connection, token: token.to_vec(), row_count, is_online }
+    ReceivedPage { connection, token: token.to_vec(), row_count, is_online }
 }

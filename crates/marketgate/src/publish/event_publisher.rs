@@ -13,7 +13,7 @@ use weir_wire::{Definition, Event};
 use super::publish_event;
 
 /// The events to publish, with their partition, epochs and calendar.
-pub struct HearingParts {
+pub struct EventPublisherParts {
     /// The partition.
     pub partition_id: PartitionId,
     /// The partition's events, from the first.
@@ -34,22 +34,22 @@ pub(super) enum ReadOutcome {
 }
 
 /// Publishes a partition's events into a sink.
-pub(super) struct Hearing {
-    parts: HearingParts,
+pub(super) struct EventPublisher {
+    parts: EventPublisherParts,
     publication: Publication,
     record: Vec<u8>,
     is_live: bool,
 }
 
-impl Hearing {
+impl EventPublisher {
     /// Creates a reader that has read no events yet.
-    pub fn new(parts: HearingParts) -> Hearing {
+    pub fn new(parts: EventPublisherParts) -> EventPublisher {
         let publication = Publication::new(parts.calendar, parts.events.epoch());
-        Hearing { publication, record: Vec::with_capacity(512), is_live: false, parts }
+        EventPublisher { publication, record: Vec::with_capacity(512), is_live: false, parts }
     }
 
     /// Reads the next event and publishes it to `out`.
-    pub fn hear(&mut self, out: &mut impl PublishSink) -> ReadOutcome {
+    pub fn publish_next(&mut self, out: &mut impl PublishSink) -> ReadOutcome {
         loop {
             match self.parts.events.next(&mut self.record) {
                 ReadEvent::UpToDate | ReadEvent::Missing => return ReadOutcome::UpToDate,
@@ -115,7 +115,7 @@ mod tests {
     }
 
     /// Returns a reader of a log with these epochs and one event at each position.
-    fn hearing(dir: &Path, epochs: Epochs<Position>) -> Hearing {
+    fn publisher(dir: &Path, epochs: Epochs<Position>) -> EventPublisher {
         let disk = ThreadDisk::open(dir, None).unwrap();
         let config =
             EventLogConfig { segment_bytes: 64 << 10, ..EventLogConfig::new(PartitionId(1), 7) };
@@ -134,7 +134,7 @@ mod tests {
         }
         log.close().unwrap();
         let (_writer, handle) = tail_in(TailConfig::new(1 << 20, EVENTS + 1), epochs);
-        Hearing::new(HearingParts {
+        EventPublisher::new(EventPublisherParts {
             partition_id: PartitionId(1),
             events: EventReader::new(&handle, dir.to_owned(), 1),
             event_count: EVENTS,
@@ -155,11 +155,11 @@ mod tests {
                 ended.push((epoch, Position(last_valid)));
                 epoch = Epoch(epoch.0 + skipped);
             }
-            let mut hearing = hearing(dir.path(), Epochs::with_ended(epoch, ended.clone()));
+            let mut publisher = publisher(dir.path(), Epochs::with_ended(epoch, ended.clone()));
             let mut sessions = Sessions::default();
             let session = |epoch| Some(session_name(Calendar::new(0), Nanos(0), epoch));
             for position in (1..=EVENTS).map(Position) {
-                let heard = hearing.hear(&mut sessions);
+                let heard = publisher.publish_next(&mut sessions);
                 prop_assert_eq!(heard, ReadOutcome::Event { is_definition: false });
                 // Of the epochs to whose least end since it belongs, the event is of the first.
                 let survives = |since: &[_]| since.iter().all(|(_, end)| position <= *end);
@@ -167,7 +167,8 @@ mod tests {
                 let expected = first.map_or(epoch, |first| ended[first].0);
                 prop_assert_eq!(sessions.current, session(expected), "at {}", position);
             }
-            prop_assert!(hearing.hear(&mut sessions) == ReadOutcome::UpToDate && hearing.is_live());
+            prop_assert_eq!(publisher.publish_next(&mut sessions), ReadOutcome::UpToDate);
+            prop_assert!(publisher.is_live());
             prop_assert_eq!(sessions.current, session(epoch), "before the next event");
         }
     }

@@ -30,7 +30,7 @@ pub struct Parts {
     pub more: &'static str,
 }
 
-pub struct Stand {
+pub struct Rig {
     pub venue: Venue,
     pub receiver: Receiver,
     pub market: Market,
@@ -38,8 +38,8 @@ pub struct Stand {
     _dir: tempfile::TempDir,
 }
 
-impl Stand {
-    pub fn new(day: Day, faults: Faults, parts: Parts) -> Stand {
+impl Rig {
+    pub fn new(day: Day, faults: Faults, parts: Parts) -> Rig {
         let day = Rc::new(day);
         let mut venue = Venue::new(Rc::clone(&day), faults);
         let dir = tempfile::tempdir().expect("a directory");
@@ -68,7 +68,7 @@ impl Stand {
         let receiver = Receiver::open(&section).expect("it opens");
         venue.lines = receiver.sockets().take(2).map(|(_, socket)| socket.address).collect();
         let market = Market::new(day);
-        Stand { venue, receiver, market, clock: 1_700_000_000 * SECOND, _dir: dir }
+        Rig { venue, receiver, market, clock: 1_700_000_000 * SECOND, _dir: dir }
     }
 
     pub fn poll(&mut self) -> usize {
@@ -128,7 +128,7 @@ impl Stand {
     }
 
     /// Advances in small steps until `is_so` holds.
-    pub fn until(&mut self, what: &str, is_so: impl Fn(&Stand) -> bool) {
+    pub fn until(&mut self, what: &str, is_so: impl Fn(&Rig) -> bool) {
         let limit = Instant::now() + LIMIT;
         while !is_so(self) {
             self.clock += 20 * MICROSECOND;

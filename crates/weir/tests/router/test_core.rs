@@ -25,7 +25,7 @@ pub fn core_of(source: u16) -> Who {
     Who { session_id: SessionId(u32::from(source) + 100), role: Role::Source, ..OPERATOR }
 }
 
-pub struct Feeder {
+pub struct TestCore {
     pub source: PartitionId,
     pub rows: BTreeMap<Rec, OrderRow>,
     epoch: Epoch,
@@ -38,12 +38,12 @@ pub struct Feeder {
     pub resend_count: u64,
 }
 
-impl Feeder {
-    pub fn new(ingest: SocketAddr, source: u16) -> Feeder {
+impl TestCore {
+    pub fn new(ingest: SocketAddr, source: u16) -> TestCore {
         let (session, source) = (core_of(source), PartitionId(source));
         let config = SourceConfig::full(session.session_id, source, Epoch(1));
         let writer = SourceWriter::new(ingest, session.patient_config(), config);
-        let mut feeder = Feeder {
+        let mut core = TestCore {
             source,
             rows: BTreeMap::new(),
             epoch: Epoch(1),
@@ -54,8 +54,8 @@ impl Feeder {
             writer,
             resend_count: 0,
         };
-        feeder.resend();
-        feeder
+        core.resend();
+        core
     }
 
     /// Adds an order of one of two firms, or changes one.

@@ -9,17 +9,17 @@ use weir_market::book::{BestBidOffer, Change, TradePrint};
 use weir_market::conflate::{Bbo, Body, Conflator, Entry, Stamp, Status, Trade};
 use weir_types::{InstrumentId, Nanos};
 
-use super::batch::Source;
+use super::batch::UpdateOrigin;
+use super::flush_slot::ChannelIndex;
 use super::instrument_state::InstrumentState;
 use super::levels::PendingLevels;
 use super::post::tell_update;
 use super::stages::{TimedMessage, UpdateProbe};
-use super::told::ChannelIndex;
 use crate::post::PostSender;
 use crate::receiver::{ChannelKey, Origin};
 
 /// Passes changes of books to conflation, and events to post-processing.
-pub(super) struct Saying {
+pub(super) struct ChangeReporter {
     /// The state by instrument.
     pub known: Vec<InstrumentState>,
     /// The channels, in order of first appearance.
@@ -36,7 +36,7 @@ pub(super) struct Saying {
     pub instruments_max: u32,
 }
 
-impl Saying {
+impl ChangeReporter {
     pub fn channel_index(&mut self, key: ChannelKey) -> ChannelIndex {
         let place = self.channels.iter().position(|(known, _)| *known == key);
         let index = place.unwrap_or_else(|| {
@@ -48,10 +48,10 @@ impl Saying {
     }
 
     /// Returns the source to store with an update.
-    pub fn source(&mut self, origin: &Origin) -> Source {
+    pub fn source(&mut self, origin: &Origin) -> UpdateOrigin {
         let channel = self.channel_index(origin.channel);
         let Origin { ts_recv, ts_poll, is_snapshot, .. } = *origin;
-        Source { channel, ts_recv, ts_poll, is_snapshot }
+        UpdateOrigin { channel, ts_recv, ts_poll, is_snapshot }
     }
 
     /// Prefetches the data that is needed once the books have applied an instrument's update.
@@ -93,7 +93,7 @@ impl Saying {
     /// is timed.
     pub fn updated(
         &mut self,
-        source: &Source,
+        source: &UpdateOrigin,
         begun: Option<TimedMessage>,
         update: &Update,
         change: &Change,
@@ -120,7 +120,7 @@ impl Saying {
     /// after it.
     fn say(&mut self, now: Nanos, stamp: Stamp, update: &Update, change: &Change) {
         let id = change.instrument_id;
-        let Saying { conflator, levels, probe, .. } = self;
+        let ChangeReporter { conflator, levels, probe, .. } = self;
         let mut say = |body| {
             let entry = Entry::change(id, stamp, body);
             probe.offered(&entry, conflator.apply(now, &entry));

@@ -8,11 +8,11 @@ use rtrb::{Consumer, Producer};
 use weir_cold::plant::{self, Plant};
 use weir_cold::{Batch, Change, ColdError, EntryKind, Keys};
 use weir_delivery::{
-    Desk, ExportedEntry, ExportedKind, HeldOrders, OlderAnswer, OlderAsk, OrderStore, Place, Ticket,
+    Desk, ExportedEntry, ExportedKind, HeldOrders, OlderAnswer, OlderAsk, OrderStore, Ticket,
 };
 use weir_io::{Disk, ThreadDisk};
 use weir_runtime::Wake;
-use weir_types::{Epoch, Nanos};
+use weir_types::{ChangeId, Epoch, Nanos};
 
 use super::agent::ColdAgent;
 use super::figures::ColdFigures;
@@ -43,7 +43,7 @@ pub enum ColdNews {
     Batch(Batch),
     /// A rewind: in this epoch, which may be the current one, changes after this change id are
     /// void. The archive answers with the change id from which it needs changes again.
-    Rewind(Epoch, Place),
+    Rewind(Epoch, ChangeId),
 }
 
 /// A request from the store to the archive's thread.
@@ -52,7 +52,7 @@ pub enum ColdRequest {
     /// Syncs all changes sent before, and reports the last of them.
     Keep,
     /// Builds a page once the archive has all changes up to this change id.
-    Page(Box<OlderAsk>, Place),
+    Page(Box<OlderAsk>, ChangeId),
     /// Cancels this query: its reader has gone.
     Forget(Ticket),
 }
@@ -68,13 +68,13 @@ pub struct ColdPort {
     /// One answer for each query.
     pub answers: Consumer<(Ticket, OlderAnswer)>,
     /// The answer to a rewind: the change id to continue from.
-    pub rewound: Consumer<Place>,
+    pub rewound: Consumer<ChangeId>,
     /// The answer to [`ColdRequest::Keep`]: the last change id that survives a power loss.
-    pub kept: Consumer<Place>,
+    pub kept: Consumer<ChangeId>,
     /// The maximum number of outstanding queries.
     pub out_max: u32,
     /// The last change id that the archive has.
-    pub fed: Place,
+    pub fed: ChangeId,
     /// The archive's thread.
     pub wake: Wake,
     /// Figures of both ends.
@@ -82,7 +82,7 @@ pub struct ColdPort {
 }
 
 /// Sends changes to the archive, and carries queries and pages.
-pub struct ColdFeeder<D = ThreadDisk> {
+pub struct ArchiveSender<D = ThreadDisk> {
     port: ColdPort,
     /// The archive's agent until its thread starts: at a start it runs on the store's thread.
     agent: Option<Box<ColdAgent<D>>>,
@@ -90,7 +90,7 @@ pub struct ColdFeeder<D = ThreadDisk> {
     /// The number of new changes at which they are sent immediately.
     changes_max: u64,
     /// A rewind to be sent to the archive.
-    rewind: Option<(Epoch, Place)>,
+    rewind: Option<(Epoch, ChangeId)>,
     /// True while a rewind's answer is pending.
     is_rewinding: bool,
     /// True while an answer to [`ColdRequest::Keep`] is pending.
@@ -99,15 +99,15 @@ pub struct ColdFeeder<D = ThreadDisk> {
     pub(super) held_max: u32,
     /// The store's head at the start or when the last full resend ended. Until the archive has all
     /// changes up to it, its files may still hold disowned changes.
-    told_to: Place,
+    told_to: ChangeId,
 }
 
-impl<D: Disk> ColdFeeder<D> {
-    /// Returns a feeder with the agent, which has no thread yet.
+impl<D: Disk> ArchiveSender<D> {
+    /// Returns a sender with the agent, which has no thread yet.
     #[must_use]
-    pub fn new(port: ColdPort, agent: ColdAgent<D>) -> ColdFeeder<D> {
+    pub fn new(port: ColdPort, agent: ColdAgent<D>) -> ArchiveSender<D> {
         let (agent, fed_at) = (Some(Box::new(agent)), Nanos(0));
-        ColdFeeder {
+        ArchiveSender {
             port,
             agent,
             fed_at,
@@ -116,19 +116,19 @@ impl<D: Disk> ColdFeeder<D> {
             is_rewinding: false,
             is_keeping: false,
             held_max: HELD_MAX,
-            told_to: Place::START,
+            told_to: ChangeId::START,
         }
     }
 
-    /// Returns a feeder for a store that keeps fewer ended orders than a node's may.
+    /// Returns a sender for a store that keeps fewer ended orders than a node's may.
     #[cfg(test)]
-    pub(super) fn before_a_small_store(self) -> ColdFeeder<D> {
-        ColdFeeder { changes_max: 1, ..self }
+    pub(super) fn before_a_small_store(self) -> ArchiveSender<D> {
+        ArchiveSender { changes_max: 1, ..self }
     }
 
     /// Returns the last change id that the archive has.
     #[must_use]
-    pub fn fed(&self) -> Place {
+    pub fn fed(&self) -> ChangeId {
         self.port.fed
     }
 
@@ -146,14 +146,14 @@ impl<D: Disk> ColdFeeder<D> {
         *self.agent.take().expect("the agent has one thread")
     }
 
-    /// Drops the archive's changes after `place`, which differ from the store's, at a start; they
-    /// are sent again.
+    /// Drops the archive's changes after `change_id`, which differ from the store's, at a start;
+    /// they are sent again.
     ///
     /// # Errors
     /// When the disk fails.
-    pub fn rewind_at_start(&mut self, place: Place) -> Result<(), ColdError> {
+    pub fn rewind_at_start(&mut self, change_id: ChangeId) -> Result<(), ColdError> {
         let agent = self.agent.as_mut().expect("its thread has not begun");
-        self.port.fed = agent.rewind_at_start(place)?;
+        self.port.fed = agent.rewind_at_start(change_id)?;
         Ok(())
     }
 
@@ -175,7 +175,7 @@ impl<D: Disk> ColdFeeder<D> {
     /// Handles the end of a full resend that began when the store was at `before`. Disowned changes
     /// are by now replaced or deleted, unless the store had discarded them meanwhile: no later
     /// message would void those, so the archive is rewound.
-    pub fn on_resent(&mut self, before: Place, store: &OrderStore) {
+    pub fn on_resent(&mut self, before: ChangeId, store: &OrderStore) {
         if !plant::is(Plant::AnsweredBeforeResent) {
             self.told_to = store.head();
         }
@@ -190,7 +190,7 @@ impl<D: Disk> ColdFeeder<D> {
 
     /// Records that changes after `valid_to` are void. The archive is told when there is room;
     /// several rewinds merge into the last epoch and the lowest change id.
-    fn rewind(&mut self, epoch: Epoch, valid_to: Place) {
+    fn rewind(&mut self, epoch: Epoch, valid_to: ChangeId) {
         let before = self.rewind.map_or(valid_to, |(_, before)| before);
         self.rewind = Some((epoch, valid_to.min(before)));
     }
@@ -199,9 +199,9 @@ impl<D: Disk> ColdFeeder<D> {
     /// change id to continue from is known.
     fn go_on(&mut self) -> bool {
         if self.is_rewinding
-            && let Ok(place) = self.port.rewound.pop()
+            && let Ok(change_id) = self.port.rewound.pop()
         {
-            (self.is_rewinding, self.port.fed) = (false, place);
+            (self.is_rewinding, self.port.fed) = (false, change_id);
         }
         if !self.is_rewinding
             && !self.port.news.is_full()
@@ -218,7 +218,7 @@ impl<D: Disk> ColdFeeder<D> {
     /// Returns true when all changes discarded up to `floor` are on the archive's disk, so that a
     /// snapshot with this floor leaves no hole; requests a sync if unknown. Does not wait for an
     /// archive whose disk fails.
-    pub fn has_kept(&mut self, floor: Place) -> bool {
+    pub fn has_kept(&mut self, floor: ChangeId) -> bool {
         if plant::is(Plant::SnapshotNotHeld) {
             return true;
         }
@@ -237,7 +237,7 @@ impl<D: Disk> ColdFeeder<D> {
 
     /// Sends all new changes while the store is rebuilt from its log, as far as the archive accepts
     /// them. The store discards nothing else.
-    pub fn feed_at_start(&mut self, store: &mut OrderStore) {
+    pub fn send_at_start(&mut self, store: &mut OrderStore) {
         if plant::is(Plant::StartFedFromHead) {
             self.port.fed = store.head();
         }
@@ -259,7 +259,7 @@ impl<D: Disk> ColdFeeder<D> {
     /// the change id to continue from is unknown.
     fn held(&self) -> Option<HeldOrders> {
         let is_known = !self.is_rewinding && self.rewind.is_none();
-        let after = if is_known { self.port.fed } else { Place::START };
+        let after = if is_known { self.port.fed } else { ChangeId::START };
         (!plant::is(Plant::FloorNotHeld)).then_some(HeldOrders { after, count_max: self.held_max })
     }
 
@@ -269,7 +269,7 @@ impl<D: Disk> ColdFeeder<D> {
 
     /// Sends a bounded number of new changes when due, and makes the store keep the rest; returns
     /// true when more are due.
-    pub fn feed(&mut self, store: &mut OrderStore, now: Nanos) -> bool {
+    pub fn send(&mut self, store: &mut OrderStore, now: Nanos) -> bool {
         let has_more = self.go_on() && self.hand_on(store, now);
         store.set_held(self.held());
         has_more
@@ -302,11 +302,11 @@ impl<D: Disk> ColdFeeder<D> {
         let hides_hole = plant::is(Plant::HoleNotTold);
         let mut batch = self.port.empties.pop().unwrap_or_default();
         batch.clear();
-        batch.from = cold_place(if hides_hole { self.port.fed } else { from });
+        batch.from = if hides_hole { self.port.fed } else { from };
         let to = store.export(from, BATCH_CHANGES, |entry| {
             batch.push(&change_of(entry)).expect("a store's entries are changes");
         });
-        batch.to = cold_place(to);
+        batch.to = to;
         self.port.fed = to;
         assert!(self.port.news.push(ColdNews::Batch(batch)).is_ok(), "room was found before");
     }
@@ -340,18 +340,6 @@ impl<D: Disk> ColdFeeder<D> {
         }
         asked
     }
-}
-
-/// Converts a change id of the store to the archive's type.
-#[must_use]
-pub fn cold_place(place: Place) -> weir_cold::Place {
-    weir_cold::Place::new(place.seq, place.rec)
-}
-
-/// Converts a change id of the archive to the store's type.
-#[must_use]
-pub fn hot_place(place: weir_cold::Place) -> Place {
-    Place::new(place.seq, place.rec)
 }
 
 fn change_of<'a>(entry: &ExportedEntry<'a>) -> Change<'a> {

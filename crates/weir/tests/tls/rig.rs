@@ -11,27 +11,27 @@ use crate::support::{HANG, Home, Node, OPERATOR, Who, define_market, until};
 /// The name in the node's certificate.
 pub const NAME: &str = "weir.test";
 
-pub struct Stand {
+pub struct Rig {
     pub home: Home,
     pub authority: Authority,
 }
 
-impl Stand {
+impl Rig {
     /// Returns a home with certificates; `more` is appended to the section `[tls]`.
-    pub fn new(durability: &'static str, more: &str) -> Stand {
+    pub fn new(durability: &'static str, more: &str) -> Rig {
         let home = Home::with_config(durability, "");
         let authority = Authority::new("Weir's tests").unwrap();
-        let stand = Stand { home, authority };
-        let path = |name: &str| stand.home.path(name).display().to_string();
+        let rig = Rig { home, authority };
+        let path = |name: &str| rig.home.path(name).display().to_string();
         let config = format!(
             "[tls]\ncertificate = {:?}\nkey = {:?}\n{more}\n",
             path("node.pem"),
             path("node.key")
         );
-        stand.write("weir.toml", &config);
-        stand.write("ca.pem", &stand.authority.certificate());
-        stand.write_pair("node", &stand.authority, Usage::Server);
-        stand
+        rig.write("weir.toml", &config);
+        rig.write("ca.pem", &rig.authority.certificate());
+        rig.write_pair("node", &rig.authority, Usage::Server);
+        rig
     }
 
     pub fn write(&self, name: &str, text: &str) {
@@ -54,7 +54,7 @@ impl Stand {
         ClientTls::new(Trust::Authority(&self.home.path(ca)), NAME).unwrap()
     }
 
-    /// As [`Stand::believing`], with the stand's own authority.
+    /// As [`Rig::believing`], with the rig's own authority.
     pub fn tls(&self) -> ClientTls {
         self.believing("ca.pem")
     }
@@ -101,9 +101,9 @@ pub fn counted(node: &Node, name: &str, count: u64) {
 }
 
 /// Returns a target with a client certificate.
-pub fn with_certificate(stand: &Stand, node: &Node, name: &str) -> Target {
-    let path = |ending: &str| stand.home.path(&format!("{name}.{ending}"));
-    let (ca, pem, key) = (stand.home.path("ca.pem"), path("pem"), path("key"));
+pub fn with_certificate(rig: &Rig, node: &Node, name: &str) -> Target {
+    let path = |ending: &str| rig.home.path(&format!("{name}.{ending}"));
+    let (ca, pem, key) = (rig.home.path("ca.pem"), path("pem"), path("key"));
     let tls = ClientTls::with_certificate(Trust::Authority(&ca), NAME, &pem, &key).unwrap();
     Target { address: node.address(), tls: Some(tls) }
 }

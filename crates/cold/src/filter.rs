@@ -1,39 +1,22 @@
-//! Places, keys and filters, with the same meaning as in the order store.
+//! Keys and filters, with the same meaning as in the order store, and the bytes of a change id.
 //!
 //! The two crates do not depend on each other: the caller that joins them converts. Numbers in
 //! files are little-endian.
 
-use weir_types::{AccountId, FirmId, InstrumentId, Rec, Seq};
+use weir_types::{AccountId, ChangeId, FirmId, InstrumentId, Rec, Seq};
 
-/// A place in a source's history: the pair that only grows. The default is before the first change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
-    /// The change's number.
-    pub seq: Seq,
-    /// The record's number.
-    pub rec: Rec,
+/// Bytes of a change id.
+pub(crate) const CHANGE_ID_LEN: usize = 16;
+
+/// Appends a change id.
+pub(crate) fn put_change_id(change_id: ChangeId, out: &mut Vec<u8>) {
+    out.extend_from_slice(&change_id.seq.0.to_le_bytes());
+    out.extend_from_slice(&change_id.rec.0.to_le_bytes());
 }
 
-impl Place {
-    /// The place before the first change.
-    pub const START: Place = Place { seq: Seq(0), rec: Rec(0) };
-    /// Bytes of a place.
-    pub(crate) const LEN: usize = 16;
-
-    /// Returns the place of `rec`'s change `seq`.
-    #[must_use]
-    pub const fn new(seq: Seq, rec: Rec) -> Place {
-        Place { seq, rec }
-    }
-
-    pub(crate) fn put(self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.seq.0.to_le_bytes());
-        out.extend_from_slice(&self.rec.0.to_le_bytes());
-    }
-
-    pub(crate) fn at(bytes: &[u8], at: usize) -> Place {
-        Place::new(Seq(u64_at(bytes, at)), Rec(u64_at(bytes, at + 8)))
-    }
+/// Reads the change id at an offset.
+pub(crate) fn change_id_at(bytes: &[u8], at: usize) -> ChangeId {
+    ChangeId::new(Seq(u64_at(bytes, at)), Rec(u64_at(bytes, at + 8)))
 }
 
 /// The values of an order that filters use.
@@ -70,7 +53,7 @@ pub struct Filter {
     pub account_id: AccountId,
     /// Only this instrument's orders.
     pub instrument_id: InstrumentId,
-    /// Only live orders, and the ends of those that were live at the reader's place.
+    /// Only live orders, and the ends of those that were live at the reader's cursor.
     pub live_only: bool,
 }
 
