@@ -12,6 +12,7 @@ use weir_wire::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy}
 
 use super::connection::Connection;
 use super::copies::{ALL, CopyStream, StreamKey};
+use super::old_records::OldRecord;
 use super::plant::{self, Plant};
 use super::protocol::{Address, Answer, EventRecord, Refusal};
 use super::{Gateway, Port};
@@ -273,7 +274,7 @@ impl Gateway {
             let mut record = std::mem::take(&mut self.old_record);
             let is_found = past.read_in_memory(record_no, &mut record) == PastRead::Found;
             if is_found {
-                self.put_old_copy(key, record_no, &record, now);
+                self.put_old_copy(key, OldRecord { record_no, bytes: &record }, now);
             }
             self.old_record = record;
             if !is_found {

@@ -1,4 +1,4 @@
-//! Old records from the history's thread, for readers that lack what is no longer in memory: the
+//! Old records from the history's thread, for readers whose next record is no longer in memory: the
 //! gateway's own reader of a partition's events, sessions that catch up, and streams of copies.
 //!
 //! No cycle of the gateway waits for a disk. A reader asks for a page of records and is passed over
@@ -28,6 +28,15 @@ pub(super) enum OldReader {
     Session(SessionId),
     /// A stream of copies that is behind.
     Copies(StreamKey),
+}
+
+/// A record of a partition's event log.
+#[derive(Clone, Copy)]
+pub(super) struct OldRecord<'a> {
+    /// Its number.
+    pub record_no: u64,
+    /// Its bytes.
+    pub bytes: &'a [u8],
 }
 
 impl Gateway {
@@ -202,7 +211,7 @@ impl Gateway {
             if !is_next || !connection.has_room(self.config.output_len_max) {
                 break;
             }
-            self.put_old_copy(key, record_no, record, now);
+            self.put_old_copy(key, OldRecord { record_no, bytes: record }, now);
             sent += 1;
         }
         self.counters.copies += sent as u64;
@@ -210,14 +219,9 @@ impl Gateway {
     }
 
     /// Sends an old record as the next copy of a stream.
-    pub(super) fn put_old_copy(
-        &mut self,
-        key: StreamKey,
-        record_no: u64,
-        record: &[u8],
-        now: Nanos,
-    ) {
-        let event = EventRecord::new(record);
+    pub(super) fn put_old_copy(&mut self, key: StreamKey, record: OldRecord<'_>, now: Nanos) {
+        let OldRecord { record_no, bytes } = record;
+        let event = EventRecord::new(bytes);
         let address = event.address().expect("only addressed events are copied");
         let owner = self.sessions.get(address.session_id).and_then(|owner| owner.topic);
         let owner_firm_id = owner.map_or(FirmId::NONE, |topic| self.copies.firm_of(topic));

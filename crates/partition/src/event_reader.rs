@@ -7,8 +7,8 @@
 //!
 //! A record that was overwritten and that the files do not have yet is *missing*, which is not the
 //! end of the records: the shadow is told that a reader waits for it
-//! ([`TailHandle::want_in_files`]). A reader whose thread must not wait for a disk has no files: its
-//! user gets such records from the history's thread ([`crate::history`]).
+//! ([`TailHandle::want_in_files`]). A reader whose thread must not wait for a disk has no files:
+//! its user gets such records from the history's thread.
 //!
 //! The order of its looks at epochs and records is that of [`EpochReader`], whose interleavings
 //! with the tail's writer loom explores.
@@ -24,7 +24,7 @@ use weir_types::{Epoch, Epochs, Position};
 use weir_wire::frame::parse_message;
 
 use crate::event_files::{EventFiles, FileRead, OpenFiles};
-use crate::history::PastRecords;
+use crate::past_records::PastRecords;
 
 /// The number of records up to which a cursor in the tail steps over them instead of seeking: a
 /// step copies the record, a seek walks over the headers of a block.
@@ -166,8 +166,8 @@ impl EventReader {
         self.past.read_in_memory(wanted, into)
     }
 
-    /// Reads no files from now on: records that the tail has no more are missing until the history's
-    /// thread has brought them ([`EventReader::supply`]).
+    /// Reads no files from now on: records that the tail has no more are missing until the
+    /// history's thread has brought them ([`EventReader::supply`]).
     pub fn leave_files(&mut self) {
         self.reader.records_mut().files = BehindTail::History(PastRecords::default());
     }

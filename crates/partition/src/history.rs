@@ -15,6 +15,7 @@ use weir_runtime::{Agent, Wake};
 use weir_types::Nanos;
 
 use crate::event_reader::{EventReader, PastEvents, PastRead};
+use crate::past_records::PastRecords;
 
 /// The capacity of both rings. A reader has at most one request under way.
 const RING_LEN: usize = 1_024;
@@ -61,58 +62,6 @@ pub struct HistoryPage<K> {
     /// The number of ended epochs at which they were read. Records that were read before a later
     /// end may be void.
     pub epoch_changes: u64,
-}
-
-/// Records in ascending order.
-#[derive(Debug, Default)]
-pub struct PastRecords {
-    /// Each record's number, and the end of its bytes.
-    ends: Vec<(u64, usize)>,
-    bytes: Vec<u8>,
-    /// The number of records that [`PastRecords::take`] has given.
-    taken: usize,
-}
-
-impl PastRecords {
-    fn push(&mut self, number: u64, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-        self.ends.push((number, self.bytes.len()));
-    }
-
-    /// Returns true when there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    /// Returns the first record's number.
-    #[must_use]
-    pub fn first(&self) -> Option<u64> {
-        self.ends.first().map(|(number, _)| *number)
-    }
-
-    /// Returns the records with their numbers.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        (0..self.ends.len()).map(|index| self.get(index))
-    }
-
-    fn get(&self, index: usize) -> (u64, &[u8]) {
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before].1);
-        let (number, end) = self.ends[index];
-        (number, &self.bytes[start..end])
-    }
-
-    /// Copies record `wanted` into `into`, which is cleared first; false when the next record is
-    /// another one.
-    pub(crate) fn take(&mut self, wanted: u64, into: &mut Vec<u8>) -> bool {
-        if self.taken == self.ends.len() || self.ends[self.taken].0 != wanted {
-            return false;
-        }
-        into.clear();
-        into.extend_from_slice(self.get(self.taken).1);
-        self.taken += 1;
-        true
-    }
 }
 
 /// The gateway's end towards the history.
@@ -185,7 +134,7 @@ impl<K> History<K> {
             return 0;
         };
         let HistoryRequest { reader, port, .. } = request;
-        let count = records.ends.len();
+        let count = records.len();
         let pushed = self.pages.push(HistoryPage { reader, port, records, epoch_changes });
         assert!(pushed.is_ok(), "there was room for a page");
         self.gateway.wake();
@@ -210,7 +159,7 @@ fn read_page(
             },
         };
         let is_far = records.first().is_some_and(|first| wanted - first > PAGE_SPAN);
-        if is_far || records.bytes.len() >= PAGE_BYTES {
+        if is_far || records.bytes_len() >= PAGE_BYTES {
             break;
         }
         match events.read_at(wanted, record) {

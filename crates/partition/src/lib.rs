@@ -8,8 +8,9 @@
 //!   [`control_import`]: the source that imports the control log's definitions.
 //! * [`shadow`], [`shadow_agent`]: the engine behind the partition that takes its snapshots.
 //! * [`event_reader`]: a view's cursor in the events, in memory or in the files ([`event_files`]);
-//!   [`history`]: the thread that reads files for a reader that must not wait. [`lineage`]: the epochs of a partition and
-//!   the surviving part of each. [`stage_clock`]: stage stamps as times.
+//!   [`history`]: the thread that reads files for a reader that must not wait, and hands over
+//!   [`past_records`]. [`lineage`]: the epochs of a partition and the surviving part of each.
+//!   [`stage_clock`]: stage stamps as times.
 //!
 //! INVARIANT: no reader of a partition's events can make the partition wait.
 
@@ -22,6 +23,7 @@ pub mod formats;
 pub mod handoff;
 pub mod history;
 pub mod lineage;
+pub mod past_records;
 pub mod recovery;
 pub mod shadow;
 pub mod shadow_agent;

@@ -187,7 +187,8 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
         if !self.troubles.contains(&trouble) {
             self.troubles.push(trouble);
             let position = self.shadow.position().0;
-            tracing::error!(position, %error, "the shadow has no {} until this ends", trouble.word());
+            let work = trouble.word();
+            tracing::error!(position, %error, "the shadow has no {work} until this ends");
         }
     }
 

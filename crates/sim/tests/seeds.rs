@@ -28,7 +28,7 @@ fn no_seed_breaks_a_rule_and_every_fault_is_met() {
 
 #[test]
 fn every_client_is_told_its_own_reports_once_and_in_order() {
-    let report = run_seeds(Front::Gateway, 1..101, |_, _| {});
+    let report = run_seeds(Front::Gateway, 1..251, |_, _| {});
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
     let (total, gate) = (report.total, report.total.gate);
     for (what, count) in [
@@ -43,6 +43,7 @@ fn every_client_is_told_its_own_reports_once_and_in_order() {
         ("replaced keys", gate.keys_replaced),
         ("blocked writes", gate.blocked_writes),
         ("orders that went with their session", gate.lost_orders),
+        ("old records from files", gate.old_records),
     ] {
         assert!(count > 0, "no {what} in {} seeds", report.seeds);
     }

@@ -98,8 +98,8 @@ impl Assembly<'_> {
         Ok(runner)
     }
 
-    /// Builds the thread that reads old events from files for the gateway. It may wait for a disk for
-    /// as long as that takes, so it is not watched.
+    /// Builds the thread that reads old events from files for the gateway. It may wait for a disk
+    /// without limit, so it is not watched.
     pub(super) fn history(&self, gateway: &mut Gateway) -> Runner {
         let (wake, wakes) = (self.wakes.history.clone(), &self.wakes);
         let history = gateway.leave_files(wake.clone(), wakes.gateway.clone());

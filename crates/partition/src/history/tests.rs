@@ -1,5 +1,5 @@
-//! The history over a log whose shadow is late: pages come in order, a request whose records are not
-//! written yet holds up no other, and deleted records are told as such.
+//! The history over a log whose shadow is late: pages come in order, a request whose records are
+//! not written yet holds up no other, and deleted records are told as such.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

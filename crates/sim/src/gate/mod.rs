@@ -60,6 +60,8 @@ pub struct GateTally {
     pub blocked_writes: u64,
     /// Orders cancelled because their session was lost.
     pub lost_orders: u64,
+    /// Old records that were read for the gateway.
+    pub old_records: u64,
 }
 
 impl GateTally {
@@ -69,7 +71,7 @@ impl GateTally {
         format!(
             ",\"reports\":{},\"copies\":{},\"logons\":{},\"taken\":{},\"other_histories\":{},\
              \"other_copies\":{},\"lost_connections\":{},\"slow\":{},\"silent\":{},\
-             \"keys_replaced\":{},\"blocked_writes\":{},\"lost_orders\":{}",
+             \"keys_replaced\":{},\"blocked_writes\":{},\"lost_orders\":{},\"old_records\":{}",
             self.reports,
             self.copies,
             self.logons,
@@ -81,7 +83,8 @@ impl GateTally {
             self.silent,
             self.keys_replaced,
             self.blocked_writes,
-            self.lost_orders
+            self.lost_orders,
+            self.old_records
         )
     }
 
@@ -99,6 +102,7 @@ impl GateTally {
         self.keys_replaced += other.keys_replaced;
         self.blocked_writes += other.blocked_writes;
         self.lost_orders += other.lost_orders;
+        self.old_records += other.old_records;
     }
 }
 
@@ -284,7 +288,7 @@ impl Gate {
         self.wires.step(&mut context)?;
         self.net.advance();
         if let Some(node) = &mut self.node {
-            node.turn(now);
+            self.wires.tally.old_records += node.turn(now) as u64;
         }
         Ok(())
     }

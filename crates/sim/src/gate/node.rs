@@ -201,18 +201,20 @@ impl GateNode {
         self.wake.wake();
     }
 
-    /// Runs the agents' cycles before the partition's.
-    pub fn turn(&mut self, now: Nanos) {
+    /// Runs the agents' cycles before the partition's; returns the number of old records that were
+    /// read for the gateway.
+    pub fn turn(&mut self, now: Nanos) -> usize {
         self.newcomers.turn(now);
-        self.history.do_work(now);
+        let old_records = self.history.do_work(now);
         let ends = self.ends();
         if self.is_fused {
             self.gateway.poll();
             self.gateway.agent.do_work(now);
         } else if !self.gateway.turn(now) {
-            return;
+            return old_records;
         }
         self.read_upto = ends;
+        old_records
     }
 
     fn ends(&self) -> (u64, u64) {
