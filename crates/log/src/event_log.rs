@@ -491,6 +491,26 @@ mod tests {
     }
 
     #[test]
+    fn a_seek_in_a_frame_at_the_end_of_the_read_ahead_finds_its_entries() {
+        let disk = SimDisk::new(1);
+        let (mut log, _) = open(&disk, 1);
+        // Frames that together are longer than the reader reads ahead.
+        for first in (1..2_001).step_by(100) {
+            for number in first..first + 100 {
+                let said = log.append(Position(number), &[number as u8; 200]);
+                assert_eq!(said, EventAppend::Taken);
+            }
+            log.flush_blocking().unwrap();
+        }
+        let mut reader = read_events(disk.clone(), Position(1)).unwrap();
+        for number in (1..2_000).step_by(7) {
+            reader.seek(Position(number)).unwrap();
+            let entry = reader.next_entry().unwrap().expect("a record");
+            assert_eq!((entry.position, entry.bytes), (Position(number), &[number as u8; 200][..]));
+        }
+    }
+
+    #[test]
     fn a_seek_over_a_mark_leaves_the_unread_entries_before_it_behind() {
         let disk = SimDisk::new(1);
         let (mut log, _) = open(&disk, 1);

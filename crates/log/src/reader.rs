@@ -219,8 +219,13 @@ impl<D: Disk> LogReader<D> {
     }
 
     fn skip_to(&mut self, from: Position) -> Result<(), LogError> {
+        if from >= self.position_next {
+            // The unread entries of the current frame are left behind: looking at later frames
+            // replaces their bytes in the buffer.
+            self.body = 0..0;
+        }
         let first = self.header.first_position;
-        while self.hop_before(from)? {}
+        while self.body.is_empty() && self.hop_before(from)? {}
         while self.next_position() < from {
             if self.next_entry()?.is_none() {
                 break;

@@ -275,6 +275,12 @@ impl TailWriter {
         self.next
     }
 
+    /// Returns the size of the ring in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        self.shared.words.len() * 8
+    }
+
     /// Begins the segment at `self.at`, dropping the one whose place it takes.
     fn enter_segment(&mut self) {
         let shared = &self.shared;
