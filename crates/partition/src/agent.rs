@@ -5,21 +5,24 @@
 //! in progress the next batch fills (group commit).
 //!
 //! The partition never waits for a view: events go to the event tail, which views follow at their
-//! own pace. The partition stops taking commands only when too many wait for the log.
+//! own pace. The partition stops taking commands only when too many wait for the log, and it applies
+//! none while the events of an uncrossing or another large command are still being published
+//! ([`outbox`](crate::outbox)).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_engine::{Engine, EventSink};
+use weir_engine::Engine;
 use weir_log::tail::TailWriter;
 use weir_log::{Append, Batch, Poll, Push, SequencedLog};
 use weir_probe::{Point, Recorder, TraceId, Tsc};
 use weir_runtime::{Agent, Wake, abort};
 use weir_types::{Durability, Epoch, Nanos, Position, Reason};
-use weir_wire::{Command, Event};
+use weir_wire::Command;
 
 use crate::handoff::{Feedback, SourcePort, StageStamps, Submission};
+use crate::outbox::Outbox;
 
 /// The number of commands taken from one source in one cycle: limits the cycle's length and thereby
 /// every wait.
@@ -336,21 +339,27 @@ impl<L: SequencedLog + Send> Partition<L> {
         self.tell_ends(self.engine.position().next());
     }
 
-    /// Tells the views the ends of epochs before the command at `next`.
+    /// Tells the views the ends of epochs before the command at `next`, once all events before it
+    /// are in the tail.
     fn tell_ends(&mut self, next: Position) {
-        while let Some((last_valid, epoch)) = self.ended.front().copied()
+        while !self.outbox.has_backlog()
+            && let Some((last_valid, epoch)) = self.ended.front().copied()
             && last_valid < next
         {
             self.ended.pop_front();
             self.publish();
-            let next_record = self.outbox.tail.next_record();
-            self.outbox.tail.end_epoch(last_valid, epoch, next_record);
+            self.outbox.end_epoch(last_valid, epoch);
             self.views.iter().for_each(Wake::wake);
         }
     }
 
     /// Applies committed commands; returns their number.
-    fn apply(&mut self) -> usize {
+    fn apply(&mut self, now: Nanos) -> usize {
+        self.outbox.begin_cycle(now);
+        if self.outbox.has_backlog() {
+            self.publish();
+            return 1;
+        }
         let committed = match self.log.poll() {
             Poll::Committed(position) => position,
             Poll::Leading(epoch) => {
@@ -363,7 +372,9 @@ impl<L: SequencedLog + Send> Partition<L> {
         };
         let t3 = self.recorder.now();
         let mut applied = 0;
-        while self.pending.front().is_some_and(|pending| pending.position <= committed) {
+        while !self.outbox.has_backlog()
+            && self.pending.front().is_some_and(|pending| pending.position <= committed)
+        {
             let Some(pending) = self.pending.pop_front() else { break };
             self.apply_one(&pending, t3);
             self.commands.pop_front();
@@ -417,7 +428,7 @@ impl<L: SequencedLog + Send> Partition<L> {
 
     fn publish(&mut self) {
         self.send_stamps();
-        self.outbox.tail.publish();
+        self.outbox.publish();
         for view in &self.views {
             view.wake();
         }
@@ -431,7 +442,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             .counters
             .imports_refused
             .store(self.engine.refused_import_count(), Ordering::Relaxed);
-        figures.counters.events.store(self.outbox.tail.next_record() - 1, Ordering::Relaxed);
+        figures.counters.events.store(self.outbox.event_count(), Ordering::Relaxed);
     }
 
     /// Reports that the log's disk is full, or has room again.
@@ -481,14 +492,14 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
         self.sequence(now);
         if self.commits_at_append {
             // Sequenced commands are committed: answer first, write files when there is time.
-            done += self.apply();
+            done += self.apply(now);
             if now >= self.log_due || !self.batch.is_empty() {
                 self.log_due = Nanos(now.0 + LAZY_LOG_INTERVAL);
                 self.work_on_log(now);
             }
         } else {
             done += self.work_on_log(now);
-            done += self.apply();
+            done += self.apply(now);
         }
         self.figures.counters.uncommitted.store(self.pending.len() as u64, Ordering::Relaxed);
         self.tell_full_log();
@@ -502,6 +513,9 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
         if !self.kept.is_empty() {
             return Some(Nanos(now.0 + KEPT_RETRY));
         }
+        if let Some(at) = self.outbox.due() {
+            return Some(at);
+        }
         let log_due = (self.commits_at_append && !self.log.is_idle()).then_some(self.log_due);
         log_due.into_iter().chain(self.engine.next_deadline()).min()
     }
@@ -513,33 +527,14 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
     fn stop(&mut self, now: Nanos) -> bool {
         self.do_work(now);
         let unread = self.sources.iter().any(|source| !source.submissions.is_empty());
-        if unread || !self.batch.is_empty() || !self.pending.is_empty() || !self.log.is_idle() {
+        let is_behind = !self.pending.is_empty() || self.outbox.has_backlog();
+        if unread || !self.batch.is_empty() || is_behind || !self.log.is_idle() {
             return false;
         }
         if let Err(error) = self.log.flush_blocking() {
             abort("the command log failed while stopping", &error);
         }
         true
-    }
-}
-
-/// Encodes events into the tail.
-struct Outbox {
-    tail: TailWriter,
-    bytes: Vec<u8>,
-}
-
-impl Outbox {
-    fn new(tail: TailWriter) -> Outbox {
-        Outbox { tail, bytes: Vec::with_capacity(1024) }
-    }
-}
-
-impl EventSink for Outbox {
-    fn event(&mut self, event: &Event) {
-        self.bytes.clear();
-        event.encode(&mut self.bytes);
-        self.tail.append(&self.bytes);
     }
 }
 

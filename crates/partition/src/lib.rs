@@ -2,7 +2,7 @@
 //! recovery, the shadow engine that writes event log files and snapshots, and the readers of its
 //! events.
 //!
-//! * [`agent`]: the duty cycle. [`recovery`]: rebuilds a running partition from files; [`dirs`]:
+//! * [`agent`]: the duty cycle; `outbox`: the publication of its events. [`recovery`]: rebuilds a running partition from files; [`dirs`]:
 //!   the paths of those files; [`formats`]: a check of all headers before any log is opened.
 //! * [`handoff`]: the rings between a partition and the sources of its commands.
 //!   [`control_import`]: the source that imports the control log's definitions.
@@ -23,6 +23,7 @@ pub mod formats;
 pub mod handoff;
 pub mod history;
 pub mod lineage;
+mod outbox;
 pub mod past_records;
 pub mod recovery;
 pub mod shadow;

@@ -118,11 +118,11 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
 
     fn try_work(&mut self, now: Nanos) -> Result<usize, ShadowError> {
         let committed = Position(self.figures.counters.position.load(Ordering::Relaxed));
-        let applied = self.shadow.follow(committed, APPLY_MAX, now)?;
-        let position = self.shadow.position().0;
         let counters = &self.figures.counters;
-        counters.event_in_files.store(self.shadow.event_count(), Ordering::Relaxed);
         counters.event_wanted_in_files.store(self.tail.wanted_in_files(), Ordering::Relaxed);
+        let applied = self.shadow.follow(committed, APPLY_MAX, now)?;
+        counters.event_in_files.store(self.shadow.event_count(), Ordering::Relaxed);
+        let position = self.shadow.position().0;
         self.hurry_as_needed(committed.0.saturating_sub(position));
         if position >= self.snapshot_at && now >= self.snapshot_due {
             self.snapshot_due = Nanos(now.0 + SNAPSHOT_RETRY);

@@ -23,6 +23,7 @@ mod follower;
 mod halts;
 mod ingest;
 mod ingest_restart;
+mod leftovers;
 mod liveness;
 mod lobby;
 mod logon;

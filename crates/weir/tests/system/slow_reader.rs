@@ -12,7 +12,7 @@ use crate::support::{ALICE, BOB, HANG, Home, Node, Who, open_market, trader_of, 
 
 /// The number of trades: 5 MB of reports for Alice, more than all buffers between node and client
 /// hold.
-const TRADES: u64 = 20_000;
+pub const TRADES: u64 = 20_000;
 /// The number of Bob's orders in flight.
 const WINDOW: u64 = 500;
 
@@ -33,7 +33,7 @@ fn silent_alice(node: &Node) -> Wire {
 }
 
 /// Bob takes Alice's offer lot by lot and receives every report.
-fn take_all(bob: &mut Trader) {
+pub fn take_all(bob: &mut Trader) {
     for number in 1..=TRADES {
         bob.send(BOB.buy(number, 50, 1));
         if number % WINDOW == 0 {
