@@ -92,6 +92,7 @@ fn import(number: u32) -> Submission {
         name: Symbol::new("FIRM").unwrap(),
         session_id: SessionId::NONE,
         firm_id: FirmId(number),
+        live_orders_max: 0,
     };
     let at = Position(u64::from(number));
     Submission::internal(Command::Import(at, Definition::DefineFirm(definition)))
