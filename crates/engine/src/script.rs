@@ -61,6 +61,7 @@ pub struct Script<'a> {
     transfer_id: u64,
     last_transfer: Option<Transfer>,
     last_mass_cancel: Option<MassCancel>,
+    last_lost: Option<SessionId>,
     control_position: u64,
     /// Reported orders, the newest last: most cancels and replaces name one of them.
     heard: Vec<OrderEvent>,
@@ -85,6 +86,7 @@ impl<'a> Script<'a> {
             transfer_id: 1_000,
             last_transfer: None,
             last_mass_cancel: None,
+            last_lost: None,
             control_position: 1_000,
             heard: Vec::new(),
             trades: Vec::new(),
@@ -113,6 +115,7 @@ impl<'a> Script<'a> {
             transfer_id: self.transfer_id,
             last_transfer: self.last_transfer,
             last_mass_cancel: self.last_mass_cancel,
+            last_lost: self.last_lost,
             control_position: self.control_position,
             heard: self.heard,
             trades: self.trades,
@@ -358,9 +361,13 @@ impl<'a> Script<'a> {
         }))
     }
 
+    /// Returns the loss of a session, often of the last one again.
     fn session_lost(&mut self) -> Command {
+        let again = self.last_lost.filter(|_| self.byte() < 128);
+        let session_id = again.unwrap_or_else(|| self.session());
+        self.last_lost = Some(session_id);
         Command::SessionLost(SessionLost {
-            session_id: self.session(),
+            session_id,
             cancel_on_disconnect: self.one_of(Switch::ALL),
         })
     }

@@ -24,7 +24,8 @@ impl Script<'_> {
         self.pass_time();
         match self.byte() {
             0..=149 => self.full_order(),
-            150..=151 => self.mass_cancel(),
+            150 => self.mass_cancel(),
+            151 => self.session_lost(),
             // Sweeps go on by ticks.
             152..=155 => Command::Tick,
             156..=186 => self.full_replace(),
