@@ -173,6 +173,7 @@ fn define(admin: &mut Admin) -> anyhow::Result<()> {
             in_flight_max: 0,
             role: Role::Supervisor,
             credential_kind,
+            live_orders_max: 0,
         })?;
     }
     Ok(())

@@ -192,6 +192,7 @@ impl World {
             in_flight_max: session_id.0,
             role: Role::Trader,
             credential_kind,
+            live_orders_max: 0,
         }));
     }
 

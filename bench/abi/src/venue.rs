@@ -346,6 +346,7 @@ fn reference_data() -> [Definition; 5] {
             in_flight_max: 0,
             role,
             credential_kind: CredentialKind::ApiKey,
+            live_orders_max: u32::MAX,
         })
     };
     [
@@ -354,6 +355,7 @@ fn reference_data() -> [Definition; 5] {
             name: Symbol::new("FIRM").expect("a short text"),
             session_id: OPERATOR,
             firm_id: FIRM,
+            live_orders_max: u32::MAX,
         }),
         Definition::DefineAccount(DefineAccount {
             request_no,
@@ -361,6 +363,7 @@ fn reference_data() -> [Definition; 5] {
             account_id: ACCOUNT,
             firm_id: FIRM,
             unlimited: Switch::On,
+            live_orders_max: u32::MAX,
         }),
         session(OPERATOR, FirmId::NONE, Role::Operator),
         session(TRADER, FIRM, Role::Trader),

@@ -270,6 +270,7 @@ fn start(args: &BrokerArgs, work_dir: &WorkDir) -> anyhow::Result<(Child, Broker
         in_flight_max: 0,
         role: Role::Supervisor,
         credential_kind: CredentialKind::ApiKey,
+        live_orders_max: 0,
     })?;
     admin.close()?;
     let session = SessionConfig::new(OPERATOR, node.key());

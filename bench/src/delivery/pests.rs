@@ -80,6 +80,7 @@ impl Passes {
                 in_flight_max: 0,
                 role: Role::Supervisor,
                 credential_kind: CredentialKind::ApiKey,
+                live_orders_max: 0,
             })?;
         }
         Ok(Passes(keys))

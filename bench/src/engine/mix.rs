@@ -81,6 +81,7 @@ impl Mix {
                 name,
                 session_id: OPERATOR,
                 firm_id,
+                live_orders_max: u32::MAX,
             }));
         }
         for account in 1..=ACCOUNTS {
@@ -90,6 +91,7 @@ impl Mix {
                 account_id: AccountId(account),
                 firm_id: FirmId(account % FIRMS + 1),
                 unlimited: Switch::Off,
+                live_orders_max: u32::MAX,
             }));
         }
         let traders = (1..=SESSIONS).map(|id| (id, id % FIRMS + 1, Role::Trader));
@@ -105,6 +107,7 @@ impl Mix {
                 in_flight_max: 0,
                 role,
                 credential_kind: CredentialKind::ApiKey,
+                live_orders_max: u32::MAX,
             }));
         }
         all.extend((1..=INSTRUMENTS).map(instrument));

@@ -219,7 +219,13 @@ fn log_victim_on(node: &Child) -> anyhow::Result<Client> {
 fn define_party(admin: &mut Admin, order_rate_max: u32) -> anyhow::Result<()> {
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     let name = Symbol::new("PARTY").expect("a short name");
-    admin.define_firm(DefineFirm { request_no, name, session_id, firm_id: PARTY_FIRM })?;
+    admin.define_firm(DefineFirm {
+        request_no,
+        name,
+        session_id,
+        firm_id: PARTY_FIRM,
+        live_orders_max: 0,
+    })?;
     let ids = INSIDERS.chain([VICTIM.0, FLOODER.0, MAKER.0]);
     for id in ids {
         let id = SessionId(id);
@@ -234,6 +240,7 @@ fn define_party(admin: &mut Admin, order_rate_max: u32) -> anyhow::Result<()> {
             in_flight_max: 0,
             role: Role::Trader,
             credential_kind: CredentialKind::ApiKey,
+            live_orders_max: 0,
         })?;
         let (account_id, firm_id) = (AccountId(id.0), PARTY_FIRM);
         let unlimited = Switch::On;
@@ -243,6 +250,7 @@ fn define_party(admin: &mut Admin, order_rate_max: u32) -> anyhow::Result<()> {
             account_id,
             firm_id,
             unlimited,
+            live_orders_max: 0,
         })?;
     }
     Ok(())

@@ -159,7 +159,7 @@ pub enum SessionEvent {
     Challenged,
     /// A sign of life of the node.
     Heartbeat(Heartbeat),
-    /// An event received before.
+    /// An event received before, or the notice that a request sent again is still in progress.
     Repeated,
     /// The session is closed.
     LoggedOut(Logout),
@@ -495,14 +495,17 @@ impl Session {
         Ok(match message {
             NodeMessage::ExecutionReport(report) => {
                 let event = &report.event;
-                match self.take(event.partition_id, event.event_no, event.request_no, out)? {
+                let request_no = answered_by(event.request_no, event.reason);
+                match self.take(event.partition_id, event.event_no, request_no, out)? {
                     None => SessionEvent::Repeated,
                     Some(answered) => SessionEvent::Report { report: *report, answered },
                 }
             }
             NodeMessage::RequestRejected(r) => {
-                match self.take(r.partition_id, r.event_no, r.request_no, out)? {
+                let request_no = answered_by(r.request_no, r.reason);
+                match self.take(r.partition_id, r.event_no, request_no, out)? {
                     None => SessionEvent::Repeated,
+                    Some(_) if r.reason == Reason::InProgress => SessionEvent::Repeated,
                     Some(answered) => SessionEvent::Rejected { rejected: *r, answered },
                 }
             }
@@ -680,6 +683,17 @@ impl Progress {
     }
 }
 
+/// Returns the number of the request that an event with this number and reason can answer. A mass
+/// cancel is answered by its count alone: neither by the reports of its orders, maybe many commands
+/// earlier, nor by the notice that it is still in progress.
+#[inline]
+fn answered_by(request_no: RequestNo, reason: Reason) -> RequestNo {
+    match reason {
+        Reason::MassCancel | Reason::InProgress => RequestNo::NONE,
+        _ => request_no,
+    }
+}
+
 fn switch(on: bool) -> Switch {
     if on { Switch::On } else { Switch::Off }
 }
@@ -820,6 +834,50 @@ mod tests {
             put_request(&stamped, &mut first);
             assert_eq!(out, first);
         }
+    }
+
+    #[test]
+    fn a_mass_cancel_in_progress_is_answered_by_its_count_alone() {
+        let mut session = open_session();
+        let none = &mut Vec::new();
+        session.open(&ack(), &[state(1, 8, 1)], none);
+        let nothing = weir_types::ClOrdId::from_number(1);
+        let request = crate::request::cancel(nothing, nothing, weir_types::InstrumentId(1));
+        let sent = session.submit(PartitionId(1), request, Times::default(), none);
+        assert_eq!(sent, Submit::Sent(RequestNo(1)));
+        for reason in [Reason::MassCancel, Reason::InProgress] {
+            assert_eq!(answered_by(RequestNo(1), reason), RequestNo::NONE);
+        }
+        let in_progress = RequestRejected {
+            position: weir_types::Position(1),
+            event_no: EventNo(8),
+            request_no: RequestNo(1),
+            order_id: weir_types::OrderId::NONE,
+            transact_time: Nanos(0),
+            cl_ord_id: nothing,
+            orig_cl_ord_id: nothing,
+            session_id: SessionId(5),
+            instrument_id: weir_types::InstrumentId(1),
+            partition_id: PartitionId(1),
+            reason: Reason::InProgress,
+            ref_template_id: 0,
+        };
+        let event = session.on_message(&NodeMessage::RequestRejected(in_progress), none).unwrap();
+        assert!(matches!(event, SessionEvent::Repeated));
+        assert_eq!(session.unanswered_count(), 1);
+        let done = RequestDone {
+            position: weir_types::Position(2),
+            event_no: EventNo(9),
+            request_no: RequestNo(1),
+            transact_time: Nanos(0),
+            cl_ord_id: nothing,
+            affected_count: 9,
+            session_id: SessionId(5),
+            partition_id: PartitionId(1),
+            ref_template_id: 0,
+        };
+        let event = session.on_message(&NodeMessage::RequestDone(done), none).unwrap();
+        assert!(matches!(event, SessionEvent::Done { answered: Some(_), .. }));
     }
 
     #[test]

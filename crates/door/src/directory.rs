@@ -274,6 +274,7 @@ mod tests {
             in_flight_max: 4,
             role: Role::Trader,
             credential_kind: kind,
+            live_orders_max: 0,
         }
     }
 

@@ -151,6 +151,7 @@ fn session(id: SessionId) -> DefineSession {
         in_flight_max: 4,
         role: if id == CORE { Role::Source } else { Role::Trader },
         credential_kind: if is_signer { CredentialKind::Ed25519 } else { CredentialKind::ApiKey },
+        live_orders_max: 0,
     }
 }
 

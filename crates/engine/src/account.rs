@@ -11,6 +11,7 @@ use weir_types::{AccountId, Cash, Price, Qty, Reason, Side};
 use crate::config::{CASH_LIMIT, POSITION_LIMIT};
 use crate::engine::Engine;
 use crate::index::Slot;
+use crate::live::LiveOrders;
 
 /// An account's definition and its cash in this partition. A row is one cache line, because the
 /// rows that an order names are scattered.
@@ -22,6 +23,7 @@ pub(crate) struct Account {
     pub(crate) reserved: Cash,
     pub(crate) account_id: AccountId,
     pub(crate) firm: Slot,
+    pub(crate) live: LiveOrders,
     pub(crate) is_unlimited: bool,
     pub(crate) is_killed: bool,
 }

@@ -1,5 +1,5 @@
-//! Cancels of one order, of many orders, and of the orders of a lost session. Multiple orders are
-//! always cancelled in order of `rec`, so that no replica's memory layout shows.
+//! Cancels of one order, and the requests and losses that cancel many orders; these are carried out
+//! in steps by [`sweep`](crate::sweep).
 //!
 //! The session of an order gets the event of its end. A mass cancel, or another request that
 //! changes other sessions' orders, is answered by a `RequestDone` after the changes.
@@ -15,7 +15,7 @@ use crate::config::EventSink;
 use crate::digest;
 use crate::emit::{Change, NamedIds, Requester};
 use crate::engine::Engine;
-use crate::index::{NIL, Slot};
+use crate::index::Slot;
 use crate::plant::{self, Plant};
 
 impl Engine {
@@ -119,24 +119,8 @@ impl Engine {
             };
             return self.reject(asker, named, reason, out);
         }
-        let mut batch = core::mem::take(&mut self.batch);
-        batch.clear();
-        self.collect_scope(asker.session, m, &mut batch);
-        let is_operator = self.sessions[asker.session].role == Role::Operator;
-        batch.retain(|slot| {
-            let row = &self.instruments[self.orders[*slot].instrument];
-            (m.instrument_id.is_none() || row.definition.instrument_id == m.instrument_id)
-                && (is_operator || row.phase != Phase::Closed)
-        });
-        self.sort_by_rec(&mut batch);
-        for slot in &batch {
-            let is_own = self.orders[*slot].session == asker.session;
-            let request_no = if is_own { asker.request_no } else { RequestNo::NONE };
-            self.cancel_resting(*slot, Reason::MassCancel, request_no, out);
-        }
-        let count = batch.len() as u64;
-        self.batch = batch;
-        self.say_done(asker, m.cl_ord_id, count, out);
+        let sweep = self.sweep_of(asker, m);
+        self.begin_sweep(sweep, out);
     }
 
     fn check_mass_cancel(&self, session: Slot, m: &MassCancel) -> Result<(), Reason> {
@@ -173,51 +157,7 @@ impl Engine {
         if !m.instrument_id.is_none() && self.instruments.find(m.instrument_id.0).is_none() {
             return Err(Reason::UnknownInstrument);
         }
-        Ok(())
-    }
-
-    /// Collects the live orders in the scope of a checked mass cancel, in no particular order.
-    fn collect_scope(&self, session: Slot, m: &MassCancel, batch: &mut Vec<Slot>) {
-        let asker = &self.sessions[session];
-        match m.scope {
-            MassCancelScope::Session => asker.collect_orders(&self.orders, batch),
-            MassCancelScope::Account => {
-                let account = self.accounts.find(m.account_id.0).expect("checked before");
-                self.collect_firm(self.accounts[account].firm, batch);
-                batch.retain(|slot| self.orders[*slot].account == account);
-            }
-            MassCancelScope::Firm => {
-                let firm = if asker.firm == NIL {
-                    self.firms.find(m.firm_id.0).expect("checked before")
-                } else {
-                    asker.firm
-                };
-                self.collect_firm(firm, batch);
-            }
-            MassCancelScope::Instrument => {
-                let row = self.instruments.find(m.instrument_id.0).expect("checked before");
-                self.collect_instrument(row, batch);
-            }
-        }
-    }
-
-    fn collect_firm(&self, firm: Slot, batch: &mut Vec<Slot>) {
-        for session in &self.firms[firm].sessions {
-            self.sessions[*session].collect_orders(&self.orders, batch);
-        }
-    }
-
-    /// Collects the orders of all firms in an instrument, in all its queues.
-    fn collect_instrument(&self, instrument: Slot, batch: &mut Vec<Slot>) {
-        for queue in self.instruments[instrument].queues() {
-            for level in queue.best_first() {
-                let mut slot = self.levels[level].head;
-                while slot != NIL {
-                    batch.push(slot);
-                    slot = self.orders[slot].level_next;
-                }
-            }
-        }
+        self.check_sweep(session)
     }
 
     pub(crate) fn sort_by_rec(&self, batch: &mut [Slot]) {
@@ -234,12 +174,6 @@ impl Engine {
         if lost.cancel_on_disconnect == Switch::Off {
             return;
         }
-        let mut batch = core::mem::take(&mut self.batch);
-        batch.clear();
-        self.sessions[session].collect_orders(&self.orders, &mut batch);
-        for slot in &batch {
-            self.cancel_resting(*slot, Reason::SessionLost, RequestNo::NONE, out);
-        }
-        self.batch = batch;
+        self.sweep_lost(session, out);
     }
 }

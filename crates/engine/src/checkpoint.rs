@@ -47,6 +47,7 @@ impl Engine {
                 imports_refused: self.imports_refused,
             },
             timers: self.timers.word(),
+            sweeps: self.sweeps_word(),
         }
     }
 

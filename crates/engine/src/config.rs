@@ -15,6 +15,8 @@ pub(crate) const SLICES_MAX: u64 = 100;
 pub(crate) const CASH_LIMIT: i128 = 1 << 96;
 /// The maximum absolute size of a position in lots, including open orders.
 pub(crate) const POSITION_LIMIT: i128 = 1 << 62;
+/// The default of the maximum number of live orders.
+const ORDERS_MAX: u32 = 1 << 20;
 /// The maximum number of remembered first answers per session.
 pub(crate) const OUTCOMES_MAX: usize = 1024;
 /// The maximum number of scheduled phase changes.
@@ -40,6 +42,20 @@ pub struct EngineConfig {
     pub partition_id: PartitionId,
     /// The maximum number of live orders, from 1 to 2^24 - 1.
     pub orders_max: u32,
+    /// The maximum number of a session's live orders where its definition has none.
+    pub orders_per_session_max: u32,
+    /// The maximum number of live orders for an account where its definition has none.
+    pub orders_per_account_max: u32,
+    /// The maximum number of live orders of a firm's sessions where its definition has none.
+    pub orders_per_firm_max: u32,
+    /// The most orders that a command ends for a mass cancel or a lost session, from 1: the rest
+    /// ends by ticks, as many by each.
+    pub sweep_ends_max: u32,
+    /// The most orders and sessions that a command looks at for them, from 1.
+    pub sweep_visits_max: u32,
+    /// The maximum number of mass cancels in progress, operators' not counted; a session has at
+    /// most one.
+    pub sweeps_max: u32,
     /// The maximum number of accounts, from 1 to 2^24.
     pub accounts_max: u32,
     /// The maximum number of sessions, from 1 to 2^20.
@@ -82,7 +98,13 @@ impl EngineConfig {
     pub fn new(partition_id: PartitionId) -> EngineConfig {
         EngineConfig {
             partition_id,
-            orders_max: 1 << 20,
+            orders_max: ORDERS_MAX,
+            orders_per_session_max: 100_000,
+            orders_per_account_max: 100_000,
+            orders_per_firm_max: ORDERS_MAX / 4,
+            sweep_ends_max: 512,
+            sweep_visits_max: 4_096,
+            sweeps_max: 64,
             accounts_max: 1 << 20,
             sessions_max: 1 << 14,
             firms_max: 1 << 14,
@@ -103,6 +125,8 @@ impl EngineConfig {
     /// on.
     pub(crate) fn assert_valid(&self) {
         assert!((1..1 << 24).contains(&self.orders_max), "orders_max is out of range");
+        assert!(self.sweep_ends_max > 0, "sweep_ends_max is zero");
+        assert!(self.sweep_visits_max > 0, "sweep_visits_max is zero");
         assert!((1..=1 << 24).contains(&self.accounts_max), "accounts_max is out of range");
         assert!((1..=1 << 20).contains(&self.sessions_max), "sessions_max is out of range");
         assert!((1..=1 << 20).contains(&self.firms_max), "firms_max is out of range");

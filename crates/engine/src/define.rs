@@ -151,14 +151,16 @@ impl Engine {
         if d.firm_id.is_none() || d.name.is_none() {
             return Err(Reason::InvalidDefinition);
         }
-        if self.firms.find(d.firm_id.0).is_some() {
-            // The engine keeps nothing about a firm that could change.
+        if let Some(slot) = self.firms.find(d.firm_id.0) {
+            let live = &mut self.firms[slot].live;
+            live.bound(d.live_orders_max, self.config.orders_per_firm_max);
             return Ok(());
         }
         if self.firms.is_full() {
             return Err(Reason::LimitReached);
         }
-        let row = Firm { firm_id: d.firm_id, is_killed: false, sessions: Vec::new() };
+        let live = self.config.live_of_firm(d.live_orders_max);
+        let row = Firm { firm_id: d.firm_id, is_killed: false, live, sessions: Vec::new() };
         self.firms.insert(d.firm_id.0, row);
         Ok(())
     }
@@ -177,7 +179,9 @@ impl Engine {
             if row.is_unlimited && !is_unlimited {
                 self.check_no_debt(slot)?;
             }
-            self.accounts[slot].is_unlimited = is_unlimited;
+            let row = &mut self.accounts[slot];
+            row.is_unlimited = is_unlimited;
+            row.live.bound(d.live_orders_max, self.config.orders_per_account_max);
             return Ok(());
         }
         if self.accounts.is_full() {
@@ -188,6 +192,7 @@ impl Engine {
             reserved: Cash::ZERO,
             account_id: d.account_id,
             firm,
+            live: self.config.live_of_account(d.live_orders_max),
             is_unlimited,
             is_killed: false,
         };
@@ -214,12 +219,14 @@ impl Engine {
             }
             // The key may change too, but only the gateways use keys.
             row.order_rate_max = d.order_rate_max;
+            row.live.bound(d.live_orders_max, self.config.orders_per_session_max);
             return Ok(());
         }
         if self.sessions.is_full() {
             return Err(Reason::LimitReached);
         }
-        let mut row = Session::new(d.defined_session_id, firm, d.role);
+        let live = self.config.live_of_session(d.live_orders_max);
+        let mut row = Session::new(d.defined_session_id, firm, d.role, live);
         row.order_rate_max = d.order_rate_max;
         let slot = self.sessions.insert(d.defined_session_id.0, row);
         if firm != NIL {

@@ -5,7 +5,7 @@
 //! | position and log time | with each command |
 //! | content of an operator's request, mass cancel, lost session or import | when carried out |
 //! | every event except checkpoints | when emitted |
-//! | counts and sums of the state ([`CheckpointParts`]) | before each checkpoint is emitted |
+//! | counts and sums of the state, sweeps in progress ([`CheckpointParts`]) | before each checkpoint is emitted |
 //!
 //! Orders, cancels and replaces are not folded in themselves: an accepted one shows in its events,
 //! and a refused one leaves nothing but the refusal. State without an event or count (an account's
@@ -15,7 +15,7 @@
 //! that they overlap in the processor), and the sum folded into the running value by one more
 //! product. The digest distinguishes replicas that diverged; it is no defence against forgery.
 
-use weir_types::{Cash, ClOrdId, InstrumentId, Nanos, Phase, Position};
+use weir_types::{Cash, ClOrdId, InstrumentId, Nanos, Phase, Position, Rec, RequestNo, SessionId};
 use weir_wire::event::{
     Defined, OrderEvent, PhaseChanged, RequestDone, RequestRejected, TradeBusted, Uncrossed,
 };
@@ -103,6 +103,27 @@ pub(crate) struct CheckpointParts {
     pub(crate) counts: Counts,
     /// The sum of the [`timer_word`]s of all timers.
     pub(crate) timers: u64,
+    /// The sum of the [`sweep_word`]s of all sweeps.
+    pub(crate) sweeps: u64,
+}
+
+/// A sweep in progress.
+pub(crate) struct SweepParts {
+    /// Its place among all sweeps, the oldest first.
+    pub(crate) place: u64,
+    /// The asking session, or the lost one.
+    pub(crate) session_id: SessionId,
+    /// The request; zero for a lost session.
+    pub(crate) request_no: RequestNo,
+    pub(crate) cl_ord_id: ClOrdId,
+    /// The scope's code and identifier.
+    pub(crate) scope: (u8, u32),
+    /// The only instrument; zero for all.
+    pub(crate) instrument_id: u32,
+    pub(crate) bound: Rec,
+    /// The session and the order of its next visit; no order when it enters the session.
+    pub(crate) next: Option<(SessionId, Rec)>,
+    pub(crate) ended_count: u64,
 }
 
 /// The last assigned numbers.
@@ -148,6 +169,8 @@ pub(crate) fn fold_standing(digest: u64, standing: &CheckpointParts) -> u64 {
         counts.instruments as u64,
         counts.imports_refused,
         standing.timers,
+        standing.sweeps,
+        0,
     ]);
     fold(digest ^ sum, KEYS[7] | 1)
 }
@@ -157,6 +180,25 @@ pub(crate) fn fold_standing(digest: u64, standing: &CheckpointParts) -> u64 {
 pub(crate) fn timer_word(at: Nanos, instrument_id: InstrumentId, to: Option<Phase>) -> u64 {
     let code = to.map_or(0, |phase| u64::from(phase.code()) + 1);
     sum([at.0, pair(instrument_id.0, 0), code, 8])
+}
+
+/// Returns a sweep in progress as a word; words add up in any order.
+pub(crate) fn sweep_word(sweep: &SweepParts) -> u64 {
+    let (head, tail) = halves(sweep.cl_ord_id);
+    let (scope, id) = sweep.scope;
+    let (next_session, next_rec) = sweep.next.unwrap_or((SessionId::NONE, Rec::NONE));
+    sum([
+        sweep.place,
+        sweep.request_no.0,
+        head,
+        tail,
+        pair(id, sweep.instrument_id),
+        pair(sweep.session_id.0, next_session.0),
+        sweep.bound.0,
+        next_rec.0,
+        sweep.ended_count,
+        u64::from(scope) << 8 | 9,
+    ])
 }
 
 /// Returns a hash of bytes of any length.
@@ -369,7 +411,7 @@ fn defined_sum(e: &Defined, definition: &Definition) -> u64 {
                 head,
                 tail,
                 pair(d.session_id.0, d.firm_id.0),
-                0,
+                u64::from(d.live_orders_max),
                 0,
                 0,
                 0,
@@ -383,8 +425,8 @@ fn defined_sum(e: &Defined, definition: &Definition) -> u64 {
         }
         Definition::DefineAccount(d) => {
             let owner = pair(d.account_id.0, d.firm_id.0);
-            let flag = u64::from(d.unlimited.code());
-            [d.request_no.0, owner, u64::from(d.session_id.0), flag, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+            let rules = pair(d.live_orders_max, u32::from(d.unlimited.code()));
+            [d.request_no.0, owner, u64::from(d.session_id.0), rules, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
         }
         Definition::DefineSession(d) => {
             let mut words = [0; 14];
@@ -396,7 +438,7 @@ fn defined_sum(e: &Defined, definition: &Definition) -> u64 {
             words[6] = pair(d.firm_id.0, u32::from(d.role.code()));
             words[7] = pair(d.order_rate_max, d.in_flight_max);
             words[8] = d.valid_until.0;
-            words[9] = u64::from(d.credential_kind.code());
+            words[9] = pair(d.live_orders_max, u32::from(d.credential_kind.code()));
             words
         }
     };

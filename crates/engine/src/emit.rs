@@ -5,8 +5,8 @@
 //! own: phases, uncrossings, busts.
 
 use weir_types::{
-    ClOrdId, ExecType, FirmId, InstrumentId, Liquidity, MatchId, OrdStatus, OrderId, Price, Qty,
-    Reason, Rec, RequestNo, Seq,
+    ClOrdId, EventNo, ExecType, FirmId, InstrumentId, Liquidity, MatchId, OrdStatus, OrderId,
+    Price, Qty, Reason, Rec, RequestNo, Seq,
 };
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
 use weir_wire::order_entry::NewOrder;
@@ -250,13 +250,14 @@ impl Engine {
     }
 
     /// Refuses a request whose number was not accepted; remembers nothing.
-    pub(crate) fn reject_too_old<S: EventSink>(
+    pub(crate) fn reject_for_now<S: EventSink>(
         &mut self,
         asker: Requester,
         named: NamedIds,
+        reason: Reason,
         out: &mut S,
     ) {
-        let event = self.rejected(asker, named, Reason::TooOld);
+        let event = self.rejected(asker, named, reason);
         self.say(&Event::Plain(event), out);
     }
 
@@ -268,8 +269,13 @@ impl Engine {
         affected_count: u64,
         out: &mut S,
     ) {
+        let event = self.done(asker, cl_ord_id, affected_count);
+        self.say_answer(asker.session, event, out);
+    }
+
+    fn done(&mut self, asker: Requester, cl_ord_id: ClOrdId, affected_count: u64) -> PlainEvent {
         let session = &mut self.sessions[asker.session];
-        let event = PlainEvent::RequestDone(RequestDone {
+        PlainEvent::RequestDone(RequestDone {
             position: self.position,
             event_no: session.take_event_no(),
             request_no: asker.request_no,
@@ -279,8 +285,41 @@ impl Engine {
             session_id: session.session_id,
             partition_id: self.config.partition_id,
             ref_template_id: asker.template_id,
+        })
+    }
+
+    /// Gives a request that takes several commands its place among the remembered answers, which
+    /// are in order of request number.
+    pub(crate) fn remember_begun(&mut self, asker: Requester, cl_ord_id: ClOrdId) {
+        let session = &mut self.sessions[asker.session];
+        let event = PlainEvent::RequestDone(RequestDone {
+            position: self.position,
+            event_no: EventNo::NONE,
+            request_no: asker.request_no,
+            transact_time: self.time,
+            cl_ord_id,
+            affected_count: 0,
+            session_id: session.session_id,
+            partition_id: self.config.partition_id,
+            ref_template_id: asker.template_id,
         });
-        self.say_answer(asker.session, event, out);
+        session.outcomes.push(&event, self.config.outcomes_max);
+    }
+
+    /// Reports that a request which took several commands was carried out. The answer takes its
+    /// place unless newer ones have replaced it.
+    pub(crate) fn say_done_late<S: EventSink>(
+        &mut self,
+        asker: Requester,
+        cl_ord_id: ClOrdId,
+        affected_count: u64,
+        out: &mut S,
+    ) {
+        let event = self.done(asker, cl_ord_id, affected_count);
+        if !S::IS_ONLY_HEARER {
+            self.sessions[asker.session].outcomes.complete(asker.request_no, &event);
+        }
+        self.say(&Event::Plain(event), out);
     }
 
     /// Repeats the first answer to a request, under a new event number. An order's answer then has

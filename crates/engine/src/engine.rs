@@ -26,6 +26,7 @@ use crate::order::Orders;
 use crate::plant::{self, Plant};
 use crate::position::Positions;
 use crate::session::Session;
+use crate::sweep::Sweeps;
 use crate::timers::Timers;
 use crate::transfer::LastTransfer;
 use crate::uncross::CallLevel;
@@ -60,6 +61,7 @@ pub struct Engine {
     pub(crate) levels: Levels,
     pub(crate) trades: Trades,
     pub(crate) timers: Timers,
+    pub(crate) sweeps: Sweeps,
     /// Orders about to be cancelled together; a buffer kept for reuse.
     pub(crate) batch: Vec<Slot>,
     /// Stops about to be triggered together; a buffer kept for reuse.
@@ -182,6 +184,7 @@ impl Engine {
             levels: Levels::default(),
             trades: Trades::new(config.trades_max),
             timers: Timers::default(),
+            sweeps: Sweeps::new(),
             batch: Vec::new(),
             wave: Vec::new(),
             call_levels: Vec::new(),
@@ -230,7 +233,7 @@ impl Engine {
                 self.import(*control_position, definition, out);
             }
             // Due timers have fired above.
-            Command::Tick => {}
+            Command::Tick => self.continue_sweep(out),
             Command::SessionLost(lost) => self.session_lost(lost, out),
         }
         if plant::is(Plant::TimersAfterCommand) {
@@ -306,11 +309,15 @@ impl Engine {
             return self.reject_unknown_session(request, out);
         };
         let request_no = request.request_no();
+        if self.is_in_progress(session, request_no) {
+            let asker = Requester { session, request_no, template_id: request.template_id() };
+            return self.reject_for_now(asker, named(request), Reason::InProgress, out);
+        }
         match self.sessions[session].outcomes.find(request_no, self.asking(session)) {
             Some(answer) => self.say_again(session, answer, out),
             None => {
                 let asker = Requester { session, request_no, template_id: request.template_id() };
-                self.reject_too_old(asker, named(request), out);
+                self.reject_for_now(asker, named(request), Reason::TooOld, out);
             }
         }
     }
@@ -347,10 +354,11 @@ impl Engine {
         self.time
     }
 
-    /// Returns the time at which the next `Tick` is due; `None` without a pending timer.
+    /// Returns the time at which the next `Tick` is due; `None` without a pending timer. Zero, at
+    /// once whatever the time is, while a mass cancel or a lost session's cancel is in progress.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.timers.next_deadline()
+        if self.sweeps.is_empty() { self.timers.next_deadline() } else { Some(Nanos(0)) }
     }
 
     /// Returns the digest of everything that happened so far; [`state_hash`](Engine::state_hash)

@@ -104,6 +104,7 @@ impl Engine {
         if self.orders.is_full() {
             return Err(Reason::LimitReached);
         }
+        self.check_live(session, target.account)?;
         if self.config.has_risk {
             let need = cash_need(m.side, reserved_at(m, traded), m.order_qty);
             self.check_cash(target.account, need)?;
@@ -257,7 +258,8 @@ impl Engine {
         queue.insert(&mut self.levels, &mut self.orders, slot, price);
     }
 
-    /// Adds an order to the indexes, its session's list and, if it expires, the timers.
+    /// Adds an order to the indexes, its session's list, the counts of live orders and, if it
+    /// expires, the timers.
     #[inline]
     pub(crate) fn list(&mut self, slot: Slot) {
         self.orders.index(slot);
@@ -265,8 +267,9 @@ impl Engine {
         if order.expire_time != Nanos(0) {
             self.timers.add_expiry(order.expire_time, order.rec);
         }
-        let session = order.session;
+        let (session, account) = (order.session, order.account);
         self.sessions[session].link(&mut self.orders, slot);
+        self.count_in(session, account);
     }
 
     /// Releases the reservation for the open quantity of an order that ends.

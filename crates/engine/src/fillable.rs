@@ -245,6 +245,7 @@ mod tests {
     use weir_types::{AccountId, Cash};
 
     use super::*;
+    use crate::live::LiveOrders;
 
     /// Trades the hidden slices one at a time, as the reference for [`Walk::fill_hidden`].
     fn fill_one_by_one(walk: &mut Walk, price: Price, hidden: &mut Vec<Hidden>) -> WalkOutcome {
@@ -267,6 +268,7 @@ mod tests {
             reserved: Cash(100),
             account_id: AccountId(1),
             firm: 0,
+            live: LiveOrders::new(0, 1),
             is_unlimited,
             is_killed: false,
         };

@@ -5,6 +5,7 @@ use weir_wire::reference::DefineInstrument;
 
 use crate::book::BookSide;
 use crate::index::Slot;
+use crate::live::LiveOrders;
 use crate::order::{Order, OrderLocation};
 use crate::plant::{self, Plant};
 
@@ -227,6 +228,7 @@ fn is_multiple(price: i64, tick_size: i64) -> bool {
 pub(crate) struct Firm {
     pub(crate) firm_id: FirmId,
     pub(crate) is_killed: bool,
+    pub(crate) live: LiveOrders,
     /// Its sessions, in order of definition.
     pub(crate) sessions: Vec<Slot>,
 }

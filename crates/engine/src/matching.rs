@@ -262,7 +262,11 @@ impl Engine {
 
     #[inline]
     fn forget(&mut self, slot: Slot, order: &Order) {
+        if !self.sweeps.is_empty() {
+            self.pass_ended(slot, order);
+        }
         self.sessions[order.session].unlink(&mut self.orders, order);
+        self.count_out(order);
         self.orders.unindex(slot, order);
         self.orders.release(slot);
         if order.expire_time != Nanos(0) {

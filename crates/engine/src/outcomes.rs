@@ -313,16 +313,27 @@ impl Outcomes {
         }
     }
 
+    /// Replaces the answer to a request by its final one, if it is still remembered.
+    pub(crate) fn complete(&mut self, request_no: RequestNo, event: &PlainEvent) {
+        if let (Some(place), Some(kind)) = (self.place(request_no), Kind::of(event)) {
+            self.answers[place] = Answer(kind);
+        }
+    }
+
     /// Returns the answer to a request while it is remembered, without position and numbers.
     pub(crate) fn find(
         &self,
         request_no: RequestNo,
         asking: RepeatRequester,
     ) -> Option<PlainEvent> {
+        self.place(request_no).map(|place| self.event(place, asking))
+    }
+
+    fn place(&self, request_no: RequestNo) -> Option<usize> {
         self.runs().find_map(|run| {
             let at = self.answers[run.clone()]
                 .binary_search_by_key(&request_no, |answer| answer.0.request_no());
-            Some(self.event(run.start + at.ok()?, asking))
+            Some(run.start + at.ok()?)
         })
     }
 

@@ -55,5 +55,17 @@ weir_plant::plants! {
         LastPriceNotRecalled,
         /// A call ends at any price.
         CallIgnoresCollars,
+        /// A firm's orders that have ended stay in its count of live ones.
+        FirmCountKept,
+        /// A sweep ends orders that were entered after its command.
+        SweepTakesNewer,
+        /// Ticks continue the newest sweep instead of the oldest.
+        NewestSweepFirst,
+        /// A session lost again during its sweep keeps the orders entered in between.
+        SecondLossIgnored,
+        /// A snapshot omits the number of orders that a sweep has ended.
+        SnapshotForgetsSweepCount,
+        /// An ended order stays a sweep's next one.
+        SweepStaysAtEnded,
     }
 }

@@ -60,6 +60,8 @@ pub struct Script<'a> {
     request_nos: [u64; 8],
     transfer_id: u64,
     last_transfer: Option<Transfer>,
+    last_mass_cancel: Option<MassCancel>,
+    last_lost: Option<SessionId>,
     control_position: u64,
     /// Reported orders, the newest last: most cancels and replaces name one of them.
     heard: Vec<OrderEvent>,
@@ -83,6 +85,8 @@ impl<'a> Script<'a> {
             request_nos: [1_000; 8],
             transfer_id: 1_000,
             last_transfer: None,
+            last_mass_cancel: None,
+            last_lost: None,
             control_position: 1_000,
             heard: Vec::new(),
             trades: Vec::new(),
@@ -110,6 +114,8 @@ impl<'a> Script<'a> {
             request_nos: self.request_nos,
             transfer_id: self.transfer_id,
             last_transfer: self.last_transfer,
+            last_mass_cancel: self.last_mass_cancel,
+            last_lost: self.last_lost,
             control_position: self.control_position,
             heard: self.heard,
             trades: self.trades,
@@ -272,10 +278,18 @@ impl<'a> Script<'a> {
         }))
     }
 
+    /// Returns a mass cancel, or the last one again, under its number.
     fn mass_cancel(&mut self) -> Command {
+        let again = self.last_mass_cancel.filter(|_| self.byte() < 64);
+        let mass_cancel = again.unwrap_or_else(|| self.new_mass_cancel());
+        self.last_mass_cancel = Some(mass_cancel);
+        Command::Request(Request::MassCancel(mass_cancel))
+    }
+
+    fn new_mass_cancel(&mut self) -> MassCancel {
         let session_id = self.session();
         let instrument_id = self.instrument();
-        Command::Request(Request::MassCancel(MassCancel {
+        MassCancel {
             request_no: self.request_no(session_id),
             cl_ord_id: self.name(),
             sending_time: Nanos(0),
@@ -285,7 +299,7 @@ impl<'a> Script<'a> {
             firm_id: self.one_of(&[0, 1, 2, 9].map(FirmId)),
             partition_id: self.rarely(HERE, &[PartitionId(0), PartitionId(2)]),
             scope: self.one_of(MassCancelScope::ALL),
-        }))
+        }
     }
 
     fn transfer(&mut self) -> Transfer {
@@ -343,13 +357,17 @@ impl<'a> Script<'a> {
             id,
             partition_id: self.rarely(HERE, &[PartitionId(2)]),
             scope,
-            switch: if self.byte() % 16 == 15 { Switch::On } else { Switch::Off },
+            switch: if self.byte() % 32 == 31 { Switch::On } else { Switch::Off },
         }))
     }
 
+    /// Returns the loss of a session, often of the last one again.
     fn session_lost(&mut self) -> Command {
+        let again = self.last_lost.filter(|_| self.byte() < 128);
+        let session_id = again.unwrap_or_else(|| self.session());
+        self.last_lost = Some(session_id);
         Command::SessionLost(SessionLost {
-            session_id: self.session(),
+            session_id,
             cancel_on_disconnect: self.one_of(Switch::ALL),
         })
     }

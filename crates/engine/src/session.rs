@@ -6,6 +6,7 @@
 use weir_types::{EventNo, Nanos, RequestNo, Role, SessionId};
 
 use crate::index::{NIL, Slot};
+use crate::live::LiveOrders;
 use crate::order::{Order, Orders};
 use crate::outcomes::Outcomes;
 
@@ -22,13 +23,14 @@ pub(crate) struct Session {
     pub(crate) arrival_time: Nanos,
     pub(crate) last_request_no: RequestNo,
     pub(crate) next_event_no: EventNo,
+    pub(crate) live: LiveOrders,
     order_head: Slot,
     order_tail: Slot,
     pub(crate) outcomes: Outcomes,
 }
 
 impl Session {
-    pub(crate) fn new(session_id: SessionId, firm: Slot, role: Role) -> Session {
+    pub(crate) fn new(session_id: SessionId, firm: Slot, role: Role, live: LiveOrders) -> Session {
         Session {
             session_id,
             firm,
@@ -38,6 +40,7 @@ impl Session {
             arrival_time: Nanos(0),
             last_request_no: RequestNo::NONE,
             next_event_no: EventNo(1),
+            live,
             order_head: NIL,
             order_tail: NIL,
             outcomes: Outcomes::default(),
@@ -81,6 +84,11 @@ impl Session {
         } else {
             orders[next].session_prev = prev;
         }
+    }
+
+    /// Returns its oldest live order; [`NIL`] without one.
+    pub(crate) fn first_order(&self) -> Slot {
+        self.order_head
     }
 
     /// Appends the slots of its live orders to `out`, by `rec`.

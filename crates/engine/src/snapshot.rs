@@ -3,7 +3,7 @@
 //! ```text
 //! magic "WEIRSNAP", version u32, partition u16, then in fixed order: counters, firms, accounts,
 //! sessions with their remembered answers, instruments, positions, live orders, ends of volatility
-//! calls, scheduled phases, retained trades; CRC-32C u32
+//! calls, scheduled phases, sweeps in progress, retained trades; CRC-32C u32
 //! ```
 //! All integers are little-endian. Tables are in order of definition, positions by account and
 //! instrument, orders by instrument, queue (market buys, buys, market sells, sells, buy stops, sell
@@ -13,6 +13,7 @@
 
 mod bytes;
 mod promised;
+mod sweeps;
 
 use weir_types::{
     AccountId, Cash, ClOrdId, EventNo, ExecId, ExecInst, FirmId, InstrumentId, MatchId, Nanos,
@@ -36,7 +37,7 @@ use bytes::{Reader, Writer};
 use promised::SnapshotReservations;
 
 const MAGIC: [u8; 8] = *b"WEIRSNAP";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const CRC_LEN: usize = 4;
 /// The number of bytes that [`write_order`] writes.
 const ORDER_LEN: usize = 106;
@@ -100,6 +101,7 @@ impl Engine {
         self.write_positions(&mut w);
         self.write_orders(&mut w);
         self.write_timers(&mut w);
+        self.write_sweeps(&mut w);
         self.write_trades(&mut w);
         let crc = crc32c::crc32c(&out[start..]);
         out.extend_from_slice(&crc.to_le_bytes());
@@ -146,6 +148,7 @@ impl Engine {
         engine.read_orders(&mut r)?;
         engine.check_promised(&promised)?;
         engine.read_timers(&mut r)?;
+        engine.read_sweeps(&mut r)?;
         engine.read_trades(&mut r)?;
         if r.0.is_empty() { Ok(engine) } else { Err(SnapshotError::Invalid("length")) }
     }
@@ -191,6 +194,7 @@ impl Engine {
         for firm in self.firms.rows() {
             w.u32(firm.firm_id.0);
             w.flag(firm.is_killed);
+            w.u32(firm.live.defined_max());
         }
         w.count(self.accounts.rows().len());
         for (account, last) in self.accounts.rows().iter().zip(&self.last_transfers) {
@@ -198,6 +202,7 @@ impl Engine {
             w.u32(account.firm);
             w.flag(account.is_unlimited);
             w.flag(account.is_killed);
+            w.u32(account.live.defined_max());
             w.i128(account.cash.0);
             w.i128(account.reserved.0);
             w.u64(last.transfer_id);
@@ -214,7 +219,9 @@ impl Engine {
     ) -> Result<(), SnapshotError> {
         for _ in 0..r.count("firms", self.config.firms_max)? {
             let firm_id = FirmId(r.u32()?);
-            let row = Firm { firm_id, is_killed: r.flag()?, sessions: Vec::new() };
+            let is_killed = r.flag()?;
+            let live = self.config.live_of_firm(r.u32()?);
+            let row = Firm { firm_id, is_killed, live, sessions: Vec::new() };
             new_id(&self.firms, firm_id.0, "firms")?;
             self.firms.insert(firm_id.0, row);
         }
@@ -226,6 +233,7 @@ impl Engine {
                 firm,
                 is_unlimited: r.flag()?,
                 is_killed: r.flag()?,
+                live: self.config.live_of_account(r.u32()?),
                 cash: Cash(r.i128()?),
                 reserved: Cash::ZERO,
             };
@@ -264,6 +272,7 @@ impl Engine {
             w.u64(session.next_event_no.0);
             w.u32(session.order_rate_max);
             w.u64(session.arrival_time.0);
+            w.u32(session.live.defined_max());
             w.count(session.outcomes.count());
             for event in session.outcomes.in_order(self.asking_of(session)) {
                 w.block(|out| Event::Plain(event).encode(out));
@@ -277,12 +286,14 @@ impl Engine {
             let firm = r.u32()?;
             let role = Role::from_code(r.u8()?).ok_or(SnapshotError::Invalid("role"))?;
             let firm = if role.has_firm() { self.firm_slot(firm)? } else { NIL };
-            let mut row = Session::new(session_id, firm, role);
+            let live = self.config.live_of_session(0);
+            let mut row = Session::new(session_id, firm, role, live);
             row.is_killed = r.flag()?;
             row.last_request_no = RequestNo(r.u64()?);
             row.next_event_no = EventNo(r.number()?);
             row.order_rate_max = r.u32()?;
             row.arrival_time = Nanos(r.u64()?);
+            row.live = self.config.live_of_session(r.u32()?);
             let asking = self.asking_of(&row);
             for _ in 0..r.count("remembered answers", self.config.outcomes_max)? {
                 match Event::decode(r.block()?) {

@@ -224,7 +224,7 @@ fn a_halt_serves_cancels_and_a_close_expires_day_orders_and_leaves_cancels_to_th
 }
 
 #[test]
-fn a_mass_cancel_covers_its_scope_in_order_of_rec() {
+fn a_mass_cancel_covers_its_scope_by_session_and_in_order_of_rec() {
     let all = MassCancel {
         request_no: RequestNo(0),
         cl_ord_id: name("all"),
@@ -242,16 +242,16 @@ fn a_mass_cancel_covers_its_scope_in_order_of_rec() {
     let rows: &[(MassCancel, Result<&[&str], Reason>)] = &[
         (all, Ok(&["a", "r", "m"])),
         (MassCancel { instrument_id: ROSE, ..all }, Ok(&["r"])),
-        (MassCancel { scope: account, ..all }, Ok(&["a", "n", "r"])),
+        (MassCancel { scope: account, ..all }, Ok(&["a", "r", "n"])),
         (MassCancel { scope: account, account_id: OTHER, ..all }, Err(Reason::NotYourAccount)),
-        (MassCancel { scope: firm, ..all }, Ok(&["a", "n", "r", "m"])),
+        (MassCancel { scope: firm, ..all }, Ok(&["a", "r", "m", "n"])),
         (MassCancel { scope: firm, firm_id: FirmId(2), ..all }, Err(Reason::NotEntitled)),
         (MassCancel { scope: firm, firm_id: FirmId(2), ..by_operator }, Ok(&["x"])),
         (MassCancel { scope: firm, ..by_operator }, Err(Reason::UnknownFirm)),
         (MassCancel { scope: instrument, instrument_id: TULIP, ..all }, Err(Reason::NotEntitled)),
         (
             MassCancel { scope: instrument, instrument_id: TULIP, ..by_operator },
-            Ok(&["a", "x", "n", "m"]),
+            Ok(&["a", "m", "n", "x"]),
         ),
         (MassCancel { scope: instrument, instrument_id: ROSE, ..by_operator }, Ok(&["r"])),
         (MassCancel { scope: instrument, ..by_operator }, Err(Reason::UnknownInstrument)),

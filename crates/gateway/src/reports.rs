@@ -14,7 +14,7 @@ use super::connection::Connection;
 use super::drop_copy::Copied;
 use super::plant::{self, Plant};
 use super::protocol::{EventRecord, Refusal};
-use super::sessions::Behind;
+use super::sessions::{Behind, is_answer};
 use super::{Gateway, Port};
 
 /// The number of events taken from one partition in one cycle.
@@ -93,7 +93,8 @@ impl Gateway {
         let stamps = self.stamps_of(port, address.position);
         let limit = self.config.output_len_max;
         let session = self.sessions.entry(address.session_id);
-        if !address.request_no.is_none() && session.answered(port, address.position) {
+        if is_answer(address.request_no, address.reason) && session.answered(port, address.position)
+        {
             self.counters.throttled += u64::from(address.reason == Reason::Throttled.code());
         }
         let stream = &mut session.streams[port];

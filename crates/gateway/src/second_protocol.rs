@@ -107,6 +107,7 @@ fn definitions() -> Vec<Definition> {
             name,
             session_id: operator,
             firm_id: FIRM,
+            live_orders_max: 0,
         }),
         Definition::DefineAccount(DefineAccount {
             request_no,
@@ -114,6 +115,7 @@ fn definitions() -> Vec<Definition> {
             account_id: TEXT_ACCOUNT,
             firm_id: FIRM,
             unlimited: Switch::On,
+            live_orders_max: 0,
         }),
         Definition::DefineInstrument(DefineInstrument {
             request_no,
@@ -152,6 +154,7 @@ pub(crate) fn definition_of(defined_session_id: SessionId, key_byte: u8) -> Defi
         in_flight_max: 0,
         role: Role::Trader,
         credential_kind: CredentialKind::ApiKey,
+        live_orders_max: 0,
     }
 }
 

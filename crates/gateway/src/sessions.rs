@@ -76,6 +76,13 @@ impl Session {
     }
 }
 
+/// Returns true if an event with this request number and reason can be the first answer to the
+/// request. The reports of a mass cancel's orders are not, and may come many commands before it.
+#[must_use]
+pub fn is_answer(request_no: RequestNo, reason: u16) -> bool {
+    !request_no.is_none() && reason != Reason::MassCancel.code()
+}
+
 /// All sessions.
 ///
 /// INVARIANT: `logged_on_count` is the number of those that have a connection.
@@ -278,6 +285,21 @@ mod tests {
         // The same position in another partition's log is another request.
         assert!(session.answered(0, 70));
         assert_eq!(session.in_flight, 0);
+    }
+
+    #[test]
+    fn reports_of_a_mass_cancel_open_no_window() {
+        let mut session = session(1, 1);
+        let (number, mass_cancel) = (RequestNo(3), Reason::MassCancel.code());
+        // Its steps are commands of their own; its `RequestDone` comes with the last.
+        for (position, request_no, reason) in
+            [(70, number, mass_cancel), (71, number, mass_cancel), (72, RequestNo::NONE, 0)]
+        {
+            assert!(!(is_answer(request_no, reason) && session.answered(0, position)));
+        }
+        assert!(!session.has_window());
+        assert!(is_answer(number, 0) && session.answered(0, 72));
+        assert!(session.has_window());
     }
 
     #[test]

@@ -517,7 +517,9 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
             return Some(at);
         }
         let log_due = (self.commits_at_append && !self.log.is_idle()).then_some(self.log_due);
-        log_due.into_iter().chain(self.engine.next_deadline()).min()
+        // A sequenced tick is applied once it is committed.
+        let engine_due = self.engine.next_deadline().filter(|_| !self.tick_sequenced);
+        log_due.into_iter().chain(engine_due).min()
     }
 
     fn waits_for_disk(&self) -> bool {

@@ -55,6 +55,8 @@ fn same<T: PartialEq + Debug>(
 pub fn engine_config() -> EngineConfig {
     EngineConfig {
         orders_max: 4096,
+        sweep_ends_max: 2,
+        sweep_visits_max: 5,
         accounts_max: 16,
         sessions_max: 16,
         firms_max: 8,

@@ -269,6 +269,7 @@ fn firm(id: u32) -> Definition {
         name: Symbol(ClOrdId::from_number(u64::from(id)).0),
         session_id: OPERATOR,
         firm_id: FirmId(id),
+        live_orders_max: 0,
     })
 }
 
@@ -279,6 +280,7 @@ fn account(id: u32, firm: u32, unlimited: Switch) -> Definition {
         account_id: AccountId(id),
         firm_id: FirmId(firm),
         unlimited,
+        live_orders_max: 0,
     })
 }
 
@@ -295,5 +297,6 @@ fn session(id: SessionId, firm: u32, role: Role) -> Definition {
         in_flight_max: 0,
         role,
         credential_kind: CredentialKind::ApiKey,
+        live_orders_max: 0,
     })
 }

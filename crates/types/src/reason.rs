@@ -108,6 +108,8 @@ reasons! {
     PartitionAway = 43, "the partition is away";
     /// The session has the most unanswered requests allowed.
     TooManyInFlight = 44, "the session has as many unanswered requests as it may";
+    /// A request with this number is still being carried out; its answer follows.
+    InProgress = 45, "a request with this number is in progress";
 
     /// No such instrument.
     UnknownInstrument = 60, "no such instrument";
@@ -167,6 +169,14 @@ reasons! {
     Throttled = 87, "the session enters orders faster than it may";
     /// The account's last transfer has this number or a higher one, and this is no repeat of it.
     TransferIdUsed = 88, "the account's last transfer has this number or a higher one";
+    /// The session has the most live orders allowed.
+    TooManySessionOrders = 89, "the session has as many live orders as it may";
+    /// The account has the most live orders allowed.
+    TooManyAccountOrders = 90, "the account has as many live orders as it may";
+    /// The firm has the most live orders allowed.
+    TooManyFirmOrders = 91, "the firm has as many live orders as it may";
+    /// The session's mass cancel, or the most allowed in the partition, are in progress.
+    TooManyMassCancels = 92, "as many mass cancels as may be are in progress";
 
     /// The token cannot be honoured.
     ResyncToken = 100, "the token is not valid here; start again from the oldest legal one";

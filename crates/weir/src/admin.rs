@@ -55,6 +55,9 @@ enum AdminCommand {
         /// Its name: up to 16 characters.
         #[arg(long)]
         name: String,
+        /// Live orders of its sessions together, in each partition; 0 for the partition's default.
+        #[arg(long, value_name = "ORDERS", default_value_t = 0)]
+        live_orders_max: u32,
     },
     /// Define an account.
     Account {
@@ -67,6 +70,9 @@ enum AdminCommand {
         /// May sell what it does not hold and buy on credit.
         #[arg(long)]
         unlimited: bool,
+        /// Live orders for it, in each partition; 0 for the partition's default.
+        #[arg(long, value_name = "ORDERS", default_value_t = 0)]
+        live_orders_max: u32,
     },
     /// Define a session; draws its API key and prints it once, unless it has a key already. A
     /// session that is logged on by another key than the new one is ended.
@@ -206,6 +212,9 @@ struct SessionArgs {
     /// Requests that may be without an answer; 0 for no bound.
     #[arg(long, value_name = "REQUESTS", default_value_t = 0)]
     in_flight: u32,
+    /// Its live orders, in each partition; 0 for the partition's default.
+    #[arg(long, value_name = "ORDERS", default_value_t = 0)]
+    live_orders_max: u32,
     /// It logs on by signature: its public key, a file that `weir keygen` made.
     #[arg(long, value_name = "FILE")]
     public_key: Option<PathBuf>,
@@ -328,16 +337,23 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     match &args.command {
         AdminCommand::Instrument(instrument) => define_instrument(admin, &args.login, instrument),
-        AdminCommand::Firm { id, name } => {
-            let (firm_id, name) = (FirmId(*id), symbol(name)?);
-            admin.define_firm(DefineFirm { request_no, name, session_id, firm_id })?;
+        AdminCommand::Firm { id, name, live_orders_max } => {
+            let (firm_id, name, live_orders_max) = (FirmId(*id), symbol(name)?, *live_orders_max);
+            let definition = DefineFirm { request_no, name, session_id, firm_id, live_orders_max };
+            admin.define_firm(definition)?;
             Ok(done(format!("firm {id} is {name}")))
         }
-        AdminCommand::Account { id, firm, unlimited } => {
+        AdminCommand::Account { id, firm, unlimited, live_orders_max } => {
             let (account_id, firm_id) = (AccountId(*id), FirmId(*firm));
             let unlimited = switch(*unlimited);
-            let definition =
-                DefineAccount { request_no, session_id, account_id, firm_id, unlimited };
+            let definition = DefineAccount {
+                request_no,
+                session_id,
+                account_id,
+                firm_id,
+                unlimited,
+                live_orders_max: *live_orders_max,
+            };
             admin.define_account(definition).map_err(|error| {
                 stands(error, || match standing(args).account(account_id) {
                     Some(first) => format!("--firm {firm}: {first} stands and cannot be changed"),
@@ -471,6 +487,7 @@ fn define_session(
         in_flight_max: args.in_flight,
         role: args.role,
         credential_kind,
+        live_orders_max: args.live_orders_max,
     };
     admin.define_session(definition).map_err(|error| {
         stands(error, || session_contradiction(args, standing(command).session(SessionId(id))))

@@ -161,6 +161,7 @@ mod tests {
             name: Symbol::new("42").expect("a short name"),
             session_id: SessionId(1),
             firm_id: FirmId(11),
+            live_orders_max: 0,
         };
         Command::Import(Position(3), Definition::DefineFirm(firm))
     }

@@ -48,13 +48,20 @@ impl EngineBook {
         let firm_id = FirmId(1);
         let name = Symbol::new("FLOW").unwrap();
         let definitions = [
-            Definition::DefineFirm(DefineFirm { request_no, name, session_id, firm_id }),
+            Definition::DefineFirm(DefineFirm {
+                request_no,
+                name,
+                session_id,
+                firm_id,
+                live_orders_max: u32::MAX,
+            }),
             Definition::DefineAccount(DefineAccount {
                 request_no,
                 session_id,
                 account_id: ACCOUNT,
                 firm_id,
                 unlimited: Switch::On,
+                live_orders_max: u32::MAX,
             }),
             Definition::DefineSession(DefineSession {
                 request_no,
@@ -67,6 +74,7 @@ impl EngineBook {
                 in_flight_max: 0,
                 role: Role::Trader,
                 credential_kind: CredentialKind::ApiKey,
+                live_orders_max: u32::MAX,
             }),
             Definition::DefineInstrument(DefineInstrument {
                 request_no,

@@ -95,6 +95,8 @@ pub struct MessageInfo {
     pub template_id: u16,
     /// The block's length in bytes.
     pub block_length: usize,
+    /// Its length before fields were appended.
+    pub block_length_first: usize,
     /// The block's fields, in order.
     pub fields: &'static [FieldInfo],
     /// The kind of data that follows the block.
@@ -138,6 +140,7 @@ const fn info<M: Message>(tail: Tail) -> MessageInfo {
         name: M::NAME,
         template_id: M::TEMPLATE_ID,
         block_length: M::BLOCK_LENGTH,
+        block_length_first: M::BLOCK_LENGTH_FIRST,
         fields: M::FIELDS,
         tail,
         codec: Codec::of::<M>(),

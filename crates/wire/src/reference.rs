@@ -53,7 +53,7 @@ messages! {
     }
 
     /// Defines a firm.
-    DefineFirm = 21 {
+    DefineFirm = 21 from 32 {
         /// The session's request number; zero in an import.
         request_no: RequestNo,
         /// Its name.
@@ -62,10 +62,13 @@ messages! {
         session_id: SessionId,
         /// The firm.
         firm_id: FirmId,
+        /// The limit of its sessions' live orders in each partition; zero for the partition's
+        /// default.
+        live_orders_max: u32,
     }
 
     /// Defines an account.
-    DefineAccount = 22 {
+    DefineAccount = 22 from 21 {
         /// The session's request number; zero in an import.
         request_no: RequestNo,
         /// The operator's session.
@@ -78,10 +81,12 @@ messages! {
         /// checks are off (market makers, test accounts). Its cash and positions are recorded all
         /// the same.
         unlimited: Switch,
+        /// The limit of live orders for it in each partition; zero for the partition's default.
+        live_orders_max: u32,
     }
 
     /// Defines a session and its credential.
-    DefineSession = 23 {
+    DefineSession = 23 from 70 {
         /// The session's request number; zero in an import.
         request_no: RequestNo,
         /// The expiry of its key, since the Unix epoch (UTC); zero for never.
@@ -102,6 +107,8 @@ messages! {
         role: Role,
         /// The credential's kind.
         credential_kind: CredentialKind,
+        /// The limit of its live orders in each partition; zero for the partition's default.
+        live_orders_max: u32,
     }
 
     /// Moves cash or a position into an account of a partition, or out of it (negative amounts).

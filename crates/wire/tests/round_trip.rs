@@ -197,6 +197,16 @@ proptest! {
     }
 
     #[test]
+    fn a_block_from_before_fields_were_appended_reads_with_zeros_in_their_places(
+        (info, mut body) in any_info()
+            .prop_flat_map(|info| (Just(info), block(info.fields)))
+    ) {
+        let first = support::recode(&info.codec, &body[..info.block_length_first]);
+        body[info.block_length_first..].fill(0);
+        prop_assert_eq!(first, body);
+    }
+
+    #[test]
     fn longer_group_entries_of_a_later_version_read_as_ours(
         points in vec(message::<ResumePoint>(), 0..6),
         more in vec(any::<u8>(), 1..20),

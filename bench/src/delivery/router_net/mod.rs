@@ -246,6 +246,7 @@ fn define(at: &Child, sessions: &[(SessionId, Role)]) -> anyhow::Result<()> {
             in_flight_max: 0,
             role: *role,
             credential_kind: CredentialKind::ApiKey,
+            live_orders_max: 0,
         })?;
     }
     admin.close()?;

@@ -36,6 +36,7 @@ pub fn define_sessions(
                 in_flight_max: 0,
                 role,
                 credential_kind: CredentialKind::ApiKey,
+                live_orders_max: 0,
             })?;
             let config = SessionConfig::new(SessionId(id), key);
             Ok(SessionConfig { heartbeat_interval_ms: HEARTBEAT_MS, ..config })

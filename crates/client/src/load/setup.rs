@@ -21,6 +21,9 @@ use crate::session::SessionConfig;
 /// The middle of the load's instruments, in their price units.
 const MIDDLE: Price = Price(10_000);
 
+/// The limit of a load's live orders per session, account and firm: that of the partition.
+const LIVE_ORDERS_MAX: u32 = u32::MAX;
+
 /// The identifiers that a load uses.
 #[derive(Clone, Copy, Debug)]
 pub struct SetupPlan {
@@ -60,7 +63,8 @@ pub fn hire_all(admin: &mut Admin, plan: &SetupPlan) -> Result<Vec<Trader>, Clie
     let firm_id = FirmId(plan.first_id);
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     let name = symbol(plan.first_id);
-    admin.define_firm(DefineFirm { request_no, name, session_id, firm_id })?;
+    let live_orders_max = LIVE_ORDERS_MAX;
+    admin.define_firm(DefineFirm { request_no, name, session_id, firm_id, live_orders_max })?;
     let mut traders = Vec::new();
     for index in 0..plan.session_count {
         traders.push(hire(admin, plan, plan.first_id + index)?);
@@ -108,6 +112,7 @@ pub fn hire(admin: &mut Admin, plan: &SetupPlan, id: u32) -> Result<Trader, Clie
         in_flight_max: 0,
         role: Role::Trader,
         credential_kind: CredentialKind::ApiKey,
+        live_orders_max: LIVE_ORDERS_MAX,
     };
     admin.define_session(definition)?;
     let unlimited = Switch::On;
@@ -117,6 +122,7 @@ pub fn hire(admin: &mut Admin, plan: &SetupPlan, id: u32) -> Result<Trader, Clie
         account_id,
         firm_id,
         unlimited,
+        live_orders_max: LIVE_ORDERS_MAX,
     })?;
     let session = SessionConfig {
         unanswered_count_max: plan.unanswered_count_max,

@@ -152,6 +152,7 @@ impl NaiveEngine {
         if self.orders.len() >= self.config.orders_max as usize {
             return Err(Reason::LimitReached);
         }
+        self.check_live(m)?;
         let cost = cost_of(m, self.bound_of(m)) * i128::from(m.order_qty.0);
         self.check_cash(m.account_id, cost)?;
         self.check_lots(m, m.order_qty.0)?;
@@ -161,6 +162,31 @@ impl NaiveEngine {
         let at_once = if m.time_in_force == TimeInForce::Fok { m.order_qty.0 } else { m.min_qty.0 };
         if at_once > 0 && self.tradable_at_once(m) < at_once {
             return Err(Reason::CannotFill);
+        }
+        Ok(())
+    }
+
+    /// Checks that the session, the account and the firm may have one more live order.
+    fn check_live(&self, m: &NewOrder) -> Result<(), Reason> {
+        let config = &self.config;
+        let session = &self.sessions[&m.session_id];
+        let or = |defined: u32, default: u32| if defined == 0 { default } else { defined } as usize;
+        let count = |is_its: &dyn Fn(&Order) -> bool| {
+            self.orders.values().filter(|order| is_its(order)).count()
+        };
+        let of_session = count(&|order| order.now.session_id == m.session_id);
+        if of_session >= or(session.live_orders_max, config.orders_per_session_max) {
+            return Err(Reason::TooManySessionOrders);
+        }
+        let of_account = count(&|order| order.now.account_id == m.account_id);
+        let account_max = self.accounts[&m.account_id].live_orders_max;
+        if of_account >= or(account_max, config.orders_per_account_max) {
+            return Err(Reason::TooManyAccountOrders);
+        }
+        let firm_of = |order: &Order| self.sessions[&order.now.session_id].firm_id;
+        let of_firm = count(&|order| firm_of(order) == session.firm_id);
+        if of_firm >= or(self.firms[&session.firm_id], config.orders_per_firm_max) {
+            return Err(Reason::TooManyFirmOrders);
         }
         Ok(())
     }
@@ -261,6 +287,7 @@ impl NaiveEngine {
             outcomes: Default::default(),
             trades: Default::default(),
             schedule: self.schedule.clone(),
+            sweeps: Default::default(),
             ..*self
         }
     }

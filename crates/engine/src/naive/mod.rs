@@ -12,6 +12,7 @@ mod office;
 mod phases;
 mod say;
 mod stops;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -35,6 +36,8 @@ use crate::engine::{Level, PositionTotals, SessionState, Totals};
 struct Account {
     firm_id: FirmId,
     is_unlimited: bool,
+    /// Live orders by definition; zero for the default. So for sessions and firms.
+    live_orders_max: u32,
     cash: i128,
     /// The last transfer's number, cash, lots and instrument; no number before the first.
     last_transfer: (u64, i128, i64, InstrumentId),
@@ -42,12 +45,15 @@ struct Account {
 
 #[derive(Clone)]
 struct Session {
+    /// Its place in the order of definition.
+    number: usize,
     firm_id: FirmId,
     role: Role,
     last_request_no: RequestNo,
     next_event_no: EventNo,
     /// New orders and replaces per second; zero for no limit.
     order_rate_max: u32,
+    live_orders_max: u32,
     /// The throttle's theoretical arrival time.
     tat: u128,
 }
@@ -216,7 +222,8 @@ pub struct NaiveEngine {
     imports_refused: u64,
     /// Scope codes and identifiers of the kill switches that are on.
     kills: BTreeSet<(u8, u32)>,
-    firms: BTreeSet<FirmId>,
+    /// The limits of live orders of all firms.
+    firms: BTreeMap<FirmId, u32>,
     accounts: BTreeMap<AccountId, Account>,
     sessions: BTreeMap<SessionId, Session>,
     instruments: BTreeMap<InstrumentId, Instrument>,
@@ -231,6 +238,8 @@ pub struct NaiveEngine {
     /// The last trades that were not busted, by `match_id`.
     trades: BTreeMap<u64, Trade>,
     schedule: BTreeMap<(InstrumentId, Nanos), Phase>,
+    /// The oldest first.
+    sweeps: Vec<sweep::Sweep>,
 }
 
 impl NaiveEngine {
@@ -252,7 +261,7 @@ impl NaiveEngine {
             cash_moved_out: 0,
             imports_refused: 0,
             kills: BTreeSet::new(),
-            firms: BTreeSet::new(),
+            firms: BTreeMap::new(),
             accounts: BTreeMap::new(),
             sessions: BTreeMap::new(),
             instruments: BTreeMap::new(),
@@ -264,6 +273,7 @@ impl NaiveEngine {
             outcomes: BTreeMap::new(),
             trades: BTreeMap::new(),
             schedule: BTreeMap::new(),
+            sweeps: Vec::new(),
         }
     }
 
@@ -284,7 +294,7 @@ impl NaiveEngine {
         match command {
             Command::Request(request) => self.request(request, out),
             Command::Import(at, definition) => self.import(*at, definition, out),
-            Command::Tick => {}
+            Command::Tick => self.continue_oldest(out),
             Command::SessionLost(lost) => self.session_lost(lost, out),
         }
         let instrument_ids: Vec<InstrumentId> = self.instruments.keys().copied().collect();
@@ -302,10 +312,13 @@ impl NaiveEngine {
             return self.say_unknown_session(request, out);
         };
         if request_no <= session.last_request_no {
+            if self.is_in_progress(session_id, request_no) {
+                return self.say_refused_for_now(request, Reason::InProgress, out);
+            }
             let outcomes = self.outcomes.get(&session_id);
             return match outcomes.and_then(|answers| answers.get(&request_no)).copied() {
                 Some(answer) => self.say_again(answer, out),
-                None => self.say_too_old(request, out),
+                None => self.say_refused_for_now(request, Reason::TooOld, out),
             };
         }
         session.last_request_no = request_no;
@@ -314,7 +327,7 @@ impl NaiveEngine {
             Request::NewOrder(m) => return self.new_order(m, out),
             Request::ReplaceOrder(m) => return self.replace_order(request, m, out),
             Request::CancelOrder(m) => return self.cancel_order(request, m, out),
-            Request::MassCancel(m) => self.mass_cancel(request, m, out),
+            Request::MassCancel(m) => self.mass_cancel(m, out),
             Request::Transfer(m) => self.transfer(request, m, out),
             Request::SetPhase(m) => self.set_phase(request, m, out),
             Request::KillSwitch(m) => self.kill_switch(request, m, out),

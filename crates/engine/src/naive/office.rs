@@ -1,8 +1,8 @@
 //! The naive engine's reference data, operators' requests and mass cancels.
 
 use weir_types::{
-    AccountId, ExecType, FirmId, InstrumentId, KillScope, MassCancelScope, Phase, Position, Reason,
-    Rec, RequestNo, Role, Side, Switch,
+    AccountId, FirmId, InstrumentId, KillScope, MassCancelScope, Position, Reason, Rec, RequestNo,
+    Role, Side, Switch,
 };
 use weir_types::{EventNo, PartitionId};
 use weir_wire::event::Defined;
@@ -13,7 +13,6 @@ use weir_wire::reference::{
 use weir_wire::{Definition, Event, Request};
 
 use super::entry::is_price_fine;
-use super::say::News;
 use super::{Account, Instrument, NaiveEngine, Order, Session};
 use crate::config::{CASH_LIMIT, EventSink, ORDER_QTY_LIMIT, POSITION_LIMIT};
 use crate::digest;
@@ -135,11 +134,11 @@ impl NaiveEngine {
         if d.firm_id.0 == 0 || d.name.0[0] == 0 {
             return Err(Reason::InvalidDefinition);
         }
-        let is_new = !self.firms.contains(&d.firm_id);
+        let is_new = !self.firms.contains_key(&d.firm_id);
         if is_new && self.firms.len() >= self.config.firms_max as usize {
             return Err(Reason::LimitReached);
         }
-        self.firms.insert(d.firm_id);
+        self.firms.insert(d.firm_id, d.live_orders_max);
         Ok(())
     }
 
@@ -147,7 +146,7 @@ impl NaiveEngine {
         if d.account_id.0 == 0 {
             return Err(Reason::InvalidDefinition);
         }
-        if !self.firms.contains(&d.firm_id) {
+        if !self.firms.contains_key(&d.firm_id) {
             return Err(Reason::UnknownFirm);
         }
         let is_unlimited = d.unlimited == Switch::On;
@@ -161,13 +160,15 @@ impl NaiveEngine {
             }
             let row = self.accounts.get_mut(&d.account_id).expect("found above");
             row.is_unlimited = is_unlimited;
+            row.live_orders_max = d.live_orders_max;
             return Ok(());
         }
         if self.accounts.len() >= self.config.accounts_max as usize {
             return Err(Reason::LimitReached);
         }
         let last_transfer = (0, 0, 0, InstrumentId(0));
-        let row = Account { firm_id: d.firm_id, is_unlimited, cash: 0, last_transfer };
+        let (firm_id, live_orders_max) = (d.firm_id, d.live_orders_max);
+        let row = Account { firm_id, is_unlimited, live_orders_max, cash: 0, last_transfer };
         self.accounts.insert(d.account_id, row);
         Ok(())
     }
@@ -190,7 +191,7 @@ impl NaiveEngine {
         if d.defined_session_id.0 == 0 || (!is_firms && d.firm_id != FirmId(0)) {
             return Err(Reason::InvalidDefinition);
         }
-        if is_firms && !self.firms.contains(&d.firm_id) {
+        if is_firms && !self.firms.contains_key(&d.firm_id) {
             return Err(Reason::UnknownFirm);
         }
         if let Some(row) = self.sessions.get_mut(&d.defined_session_id) {
@@ -198,17 +199,20 @@ impl NaiveEngine {
                 return Err(Reason::InvalidDefinition);
             }
             row.order_rate_max = d.order_rate_max;
+            row.live_orders_max = d.live_orders_max;
             return Ok(());
         }
         if self.sessions.len() >= self.config.sessions_max as usize {
             return Err(Reason::LimitReached);
         }
         let row = Session {
+            number: self.sessions.len(),
             firm_id: d.firm_id,
             role: d.role,
             last_request_no: RequestNo(0),
             next_event_no: EventNo(1),
             order_rate_max: d.order_rate_max,
+            live_orders_max: d.live_orders_max,
             tat: 0,
         };
         self.sessions.insert(d.defined_session_id, row);
@@ -308,7 +312,7 @@ impl NaiveEngine {
         self.check_operator(request, m.partition_id)?;
         let (is_known, otherwise) = match m.scope {
             KillScope::All => (m.id == 0, Reason::FieldOutOfRange),
-            KillScope::Firm => (self.firms.contains(&FirmId(m.id)), Reason::UnknownFirm),
+            KillScope::Firm => (self.firms.contains_key(&FirmId(m.id)), Reason::UnknownFirm),
             KillScope::Account => {
                 (self.accounts.contains_key(&AccountId(m.id)), Reason::UnknownAccount)
             }
@@ -329,7 +333,6 @@ impl NaiveEngine {
 
     pub(super) fn mass_cancel<S: EventSink>(
         &mut self,
-        request: &Request,
         m: &MassCancel,
         out: &mut S,
     ) -> Result<(), Reason> {
@@ -351,7 +354,7 @@ impl NaiveEngine {
                 }
                 Some(_) => {}
             },
-            MassCancelScope::Firm if is_operator && !self.firms.contains(&firm_id) => {
+            MassCancelScope::Firm if is_operator && !self.firms.contains_key(&firm_id) => {
                 return Err(Reason::UnknownFirm);
             }
             MassCancelScope::Firm if ![FirmId(0), firm_id].contains(&m.firm_id) => {
@@ -367,24 +370,8 @@ impl NaiveEngine {
         if m.instrument_id.0 != 0 && !self.instruments.contains_key(&m.instrument_id) {
             return Err(Reason::UnknownInstrument);
         }
-        let meant = self.recs_of(|order| {
-            let in_scope = match m.scope {
-                MassCancelScope::Session => order.now.session_id == m.session_id,
-                MassCancelScope::Account => order.now.account_id == m.account_id,
-                MassCancelScope::Firm => self.sessions[&order.now.session_id].firm_id == firm_id,
-                MassCancelScope::Instrument => true,
-            };
-            let phase = self.instruments[&order.now.instrument_id].phase;
-            in_scope
-                && (m.instrument_id.0 == 0 || m.instrument_id == order.now.instrument_id)
-                && (phase != Phase::Closed || is_operator)
-        });
-        for rec in &meant {
-            let is_own = self.orders[rec].now.session_id == m.session_id;
-            let request_no = if is_own { m.request_no } else { RequestNo(0) };
-            self.end(*rec, &News::of(ExecType::Canceled, Reason::MassCancel, request_no), out);
-        }
-        self.say_done(request, meant.len() as u64, out);
+        self.check_sweep(m.session_id)?;
+        self.begin_mass_cancel(m, out);
         Ok(())
     }
 
@@ -393,9 +380,6 @@ impl NaiveEngine {
         if lost.cancel_on_disconnect == Switch::Off {
             return;
         }
-        for rec in self.recs_of(|order| order.now.session_id == lost.session_id) {
-            let news = News::of(ExecType::Canceled, Reason::SessionLost, RequestNo(0));
-            self.end(rec, &news, out);
-        }
+        self.begin_loss(lost.session_id, out);
     }
 }

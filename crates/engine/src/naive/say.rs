@@ -178,27 +178,38 @@ impl NaiveEngine {
         self.say(Event::Plain(event), out);
     }
 
-    pub(super) fn say_too_old<S: EventSink>(&mut self, request: &Request, out: &mut S) {
+    pub(super) fn say_refused_for_now<S: EventSink>(
+        &mut self,
+        request: &Request,
+        reason: Reason,
+        out: &mut S,
+    ) {
         let event_no = self.next_event_no(request.session_id());
-        let event = self.rejection(request, OrderId(0), event_no, Reason::TooOld);
+        let event = self.rejection(request, OrderId(0), event_no, reason);
         self.say(Event::Plain(event), out);
     }
 
     pub(super) fn say_done<S: EventSink>(&mut self, request: &Request, count: u64, out: &mut S) {
         let session_id = request.session_id();
-        let event = PlainEvent::RequestDone(RequestDone {
+        let mut done = self.done_without_number(request, count);
+        done.event_no = self.next_event_no(session_id);
+        let event = PlainEvent::RequestDone(done);
+        self.remember(session_id, request.request_no(), event);
+        self.say(Event::Plain(event), out);
+    }
+
+    pub(super) fn done_without_number(&self, request: &Request, count: u64) -> RequestDone {
+        RequestDone {
             position: self.position,
-            event_no: self.next_event_no(session_id),
+            event_no: EventNo(0),
             request_no: request.request_no(),
             transact_time: self.time,
             cl_ord_id: names(request).0,
             affected_count: count,
-            session_id,
+            session_id: request.session_id(),
             partition_id: self.config.partition_id,
             ref_template_id: request.template_id(),
-        });
-        self.remember(session_id, request.request_no(), event);
-        self.say(Event::Plain(event), out);
+        }
     }
 
     /// Repeats the first answer, under a new event number and without a change of any record.
@@ -257,6 +268,7 @@ impl NaiveEngine {
                 imports_refused: self.imports_refused,
             },
             timers: ends.chain(changes).fold(0, u64::wrapping_add),
+            sweeps: self.sweeps_word(),
         }
     }
 

@@ -66,6 +66,7 @@ impl Rig {
                 in_flight_max: 0,
                 role,
                 credential_kind: CredentialKind::ApiKey,
+                live_orders_max: 0,
             })
         };
         let definitions = [
@@ -74,6 +75,7 @@ impl Rig {
                 name: Symbol(ClOrdId::from_number(1).0),
                 session_id: OPERATOR,
                 firm_id: FirmId(1),
+                live_orders_max: 0,
             }),
             Definition::DefineAccount(DefineAccount {
                 request_no: RequestNo(0),
@@ -81,6 +83,7 @@ impl Rig {
                 account_id: AccountId(1),
                 firm_id: FirmId(1),
                 unlimited: Switch::On,
+                live_orders_max: 0,
             }),
             session(OPERATOR, 0, Role::Operator),
             session(TRADER, 1, Role::Trader),

@@ -44,6 +44,12 @@ pub(super) fn small_config(partition_id: PartitionId) -> EngineConfig {
         instruments_max: 4,
         positions_max: 12,
         trades_max: 64,
+        orders_per_session_max: 20,
+        orders_per_account_max: 22,
+        orders_per_firm_max: 36,
+        sweep_ends_max: 3,
+        sweep_visits_max: 6,
+        sweeps_max: 2,
         checkpoint_interval: 64,
         ..EngineConfig::new(partition_id)
     }
@@ -167,6 +173,7 @@ impl Duel {
         same(&totals, &naive.totals(), "totals")?;
         same(totals.is_conserved(), true, "conservation of money and lots")?;
         same(fast.overdrawn_account(), None, "limited account with less than nothing free")?;
+        same(fast.miscounted(), None, "owner whose live orders are miscounted")?;
         same(fast.live_order_count(), naive.live_order_count(), "count of live orders")?;
         same(fast.open_position_count(), naive.open_position_count(), "count of positions")?;
         let (refused, should) = (fast.refused_import_count(), naive.refused_import_count());

@@ -8,7 +8,9 @@ use weir_types::{
     SelfTradePrevention, Side, TimeInForce,
 };
 use weir_wire::order_entry::{NewOrder, ReplaceOrder};
-use weir_wire::reference::{BustTrade, DefineInstrument, DefineSession, SchedulePhase, SetPhase};
+use weir_wire::reference::{
+    BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, SchedulePhase, SetPhase,
+};
 use weir_wire::{Command, Definition, Request};
 
 use super::reference::{asked, with_rules};
@@ -21,7 +23,11 @@ impl Script<'_> {
     pub(super) fn full_command(&mut self) -> Command {
         self.pass_time();
         match self.byte() {
-            0..=155 => self.full_order(),
+            0..=149 => self.full_order(),
+            150 => self.mass_cancel(),
+            151 => self.session_lost(),
+            // Sweeps go on by ticks.
+            152..=155 => Command::Tick,
             156..=186 => self.full_replace(),
             187..=215 => self.cancel_order(),
             216..=217 => self.mass_cancel(),
@@ -295,6 +301,7 @@ impl Script<'_> {
         let span = self.one_of(&[0, 5, 40, 40]) * MILLISECOND;
         let reference = self.one_of(&[0, 0, 98, 98, 100, 100, 103, 999]);
         let rate = self.one_of(&[0, 25, 25, 7, 2_000_000_000]);
+        let (live_orders_max, of_firm) = (self.one_of(&[0, 0, 9, 3]), self.one_of(&[0, 30, 20]));
         let definition = match self.definition() {
             Command::Import(at, definition) => (Some(at), definition),
             Command::Request(request) => match request.definition() {
@@ -317,9 +324,15 @@ impl Script<'_> {
                 Definition::DefineInstrument(DefineInstrument { ..d })
             }
             Definition::DefineSession(d) => {
-                Definition::DefineSession(DefineSession { order_rate_max: rate, ..d })
+                let order_rate_max = rate;
+                Definition::DefineSession(DefineSession { order_rate_max, live_orders_max, ..d })
             }
-            other => other,
+            Definition::DefineAccount(d) => {
+                Definition::DefineAccount(DefineAccount { live_orders_max, ..d })
+            }
+            Definition::DefineFirm(d) => {
+                Definition::DefineFirm(DefineFirm { live_orders_max: of_firm, ..d })
+            }
         };
         match at {
             Some(at) => Command::Import(at, definition),

@@ -154,6 +154,7 @@ pub fn session(id: SessionId, firm: u32, role: Role) -> Definition {
         in_flight_max: 0,
         role,
         credential_kind: CredentialKind::ApiKey,
+        live_orders_max: 0,
     })
 }
 
@@ -163,6 +164,7 @@ pub fn firm(id: u32) -> Definition {
         name: Symbol::new(&format!("F{id}")).unwrap(),
         session_id: OPERATOR,
         firm_id: FirmId(id),
+        live_orders_max: 0,
     })
 }
 
@@ -173,6 +175,7 @@ pub fn account(account_id: AccountId, firm: u32, unlimited: Switch) -> Definitio
         account_id,
         firm_id: FirmId(firm),
         unlimited,
+        live_orders_max: 0,
     })
 }
 

@@ -67,6 +67,7 @@ pub(super) fn bootstrap(
             in_flight_max: 0,
             role: Role::Operator,
             credential_kind: CredentialKind::ApiKey,
+            live_orders_max: 0,
         };
         let command = if is_first {
             let operator = DefineSession { request_no: RequestNo::NONE, ..operator };

@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard};
 use weir_engine::EngineConfig;
 use weir_log::tail::{TailConfig, tail};
 use weir_log::{EpochEnd, LogError};
-use weir_types::{FirmId, PartitionId, RequestNo, SessionId, Symbol};
-use weir_wire::Definition;
-use weir_wire::reference::DefineFirm;
+use weir_types::*;
+use weir_wire::order_entry::{MassCancel, NewOrder};
+use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession};
+use weir_wire::{Definition, PlainEvent, Request};
 
 use super::*;
 use crate::event_reader::{EventReader, ReadEvent};
@@ -92,6 +93,7 @@ fn import(number: u32) -> Submission {
         name: Symbol::new("FIRM").unwrap(),
         session_id: SessionId::NONE,
         firm_id: FirmId(number),
+        live_orders_max: 0,
     };
     let at = Position(u64::from(number));
     Submission::internal(Command::Import(at, Definition::DefineFirm(definition)))
@@ -139,4 +141,157 @@ fn an_epoch_that_ends_under_a_partition_ends_behind_the_events_of_its_last_comma
     })
     .collect();
     assert_eq!(told, ["1", "1 to 1, 2 from 2", "2", "2 to 2, 4 from 3"]);
+}
+
+const HERE: PartitionId = PartitionId(1);
+const IT: InstrumentId = InstrumentId(1);
+
+/// Returns a firm with sessions 1 and 2, an unlimited account 1, and an instrument.
+fn reference_data() -> Vec<Definition> {
+    let (request_no, session_id, firm_id) = (RequestNo::NONE, SessionId::NONE, FirmId(1));
+    let name = Symbol::new("FIRM").unwrap();
+    let trader = |id| {
+        Definition::DefineSession(DefineSession {
+            request_no,
+            valid_until: Nanos(0),
+            credential: Credential::default(),
+            session_id,
+            defined_session_id: SessionId(id),
+            firm_id,
+            order_rate_max: 0,
+            in_flight_max: 0,
+            role: Role::Trader,
+            credential_kind: CredentialKind::ApiKey,
+            live_orders_max: 0,
+        })
+    };
+    vec![
+        Definition::DefineFirm(DefineFirm {
+            request_no,
+            name,
+            session_id,
+            firm_id,
+            live_orders_max: 0,
+        }),
+        Definition::DefineAccount(DefineAccount {
+            request_no,
+            session_id,
+            account_id: AccountId(1),
+            firm_id,
+            unlimited: Switch::On,
+            live_orders_max: 0,
+        }),
+        trader(1),
+        trader(2),
+        Definition::DefineInstrument(DefineInstrument {
+            request_no,
+            symbol: name,
+            tick_size: Price(1),
+            lot_size: Qty(1),
+            order_qty_max: Qty(100),
+            price_min: Price(1),
+            price_max: Price(100),
+            reference_price: Price(0),
+            volatility_call: Nanos(0),
+            static_collar: 0,
+            dynamic_collar: 0,
+            session_id,
+            instrument_id: IT,
+            partition_id: HERE,
+            price_exponent: 0,
+            qty_exponent: 0,
+            phase: Phase::Continuous,
+        }),
+    ]
+}
+
+fn bid(session_id: u32, number: u64) -> Submission {
+    Submission::internal(Command::Request(Request::NewOrder(NewOrder {
+        request_no: RequestNo(number),
+        cl_ord_id: ClOrdId::from_number(number),
+        price: Price(10),
+        order_qty: Qty(1),
+        min_qty: Qty(0),
+        display_qty: Qty(0),
+        stop_px: Price(0),
+        expire_time: Nanos(0),
+        sending_time: Nanos(0),
+        session_id: SessionId(session_id),
+        instrument_id: IT,
+        account_id: AccountId(1),
+        side: Side::Buy,
+        ord_type: OrdType::Limit,
+        time_in_force: TimeInForce::Gtc,
+        exec_inst: ExecInst::NONE,
+        self_trade_prevention: SelfTradePrevention::None,
+    })))
+}
+
+fn mass_cancel(number: u64) -> Submission {
+    Submission::internal(Command::Request(Request::MassCancel(MassCancel {
+        request_no: RequestNo(number),
+        cl_ord_id: ClOrdId::NONE,
+        sending_time: Nanos(0),
+        session_id: SessionId(1),
+        instrument_id: InstrumentId::NONE,
+        account_id: AccountId::NONE,
+        firm_id: FirmId::NONE,
+        partition_id: HERE,
+        scope: MassCancelScope::Session,
+    })))
+}
+
+#[test]
+fn other_commands_are_applied_between_the_steps_of_a_mass_cancel() {
+    let state = State {
+        epoch: Epoch(1),
+        untold: None,
+        next: 1,
+        committed: Position(u64::MAX),
+        log_time: Nanos(0),
+    };
+    let (mut port, source) = gateway_to_partition(HERE, Wake::new());
+    let (writer, handle) = tail(TailConfig::new(1 << 20, 1));
+    let mut partition = Partition::new(PartitionParts {
+        engine: Engine::new(EngineConfig { sweep_ends_max: 3, ..EngineConfig::new(HERE) }),
+        log: ScriptedLog(Arc::new(Mutex::new(state))),
+        tail: writer,
+        sources: vec![source],
+        views: Vec::new(),
+        recorder: Recorder::disabled(),
+        figures: Arc::default(),
+        durability: Durability::Disk,
+    });
+    for (at, definition) in (1..).zip(reference_data()) {
+        let import = Command::Import(Position(at), definition);
+        port.submissions.push(Submission::internal(import)).unwrap();
+    }
+    for number in 1..=10 {
+        port.submissions.push(bid(1, number)).unwrap();
+    }
+    port.submissions.push(mass_cancel(11)).unwrap();
+    partition.do_work(Nanos(1));
+    let mut number = 0;
+    while partition.next_deadline(Nanos(1)) == Some(Nanos(0)) {
+        number += 1;
+        port.submissions.push(bid(2, number)).unwrap();
+        partition.do_work(Nanos(1));
+    }
+    let mut events = EventReader::new(&handle, "no-files".into(), 1);
+    let mut record = Vec::new();
+    let mut told = String::new();
+    while let ReadEvent::Record(_) = events.next(&mut record) {
+        match Event::decode(&record) {
+            Ok(Event::Plain(PlainEvent::OrderEvent(e))) => {
+                let what = if e.exec_type == ExecType::New { "new" } else { "end" };
+                told += &format!("{what}{} ", e.session_id);
+            }
+            Ok(Event::Plain(PlainEvent::RequestDone(e))) => {
+                told += &format!("done {}", e.affected_count);
+            }
+            _ => {}
+        }
+    }
+    let (steps, entered) = ("end1 end1 end1 ", "new1 ".repeat(10));
+    assert_eq!(told, format!("{entered}{steps}new2 {steps}new2 {steps}new2 end1 done 10"));
 }

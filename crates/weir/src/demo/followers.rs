@@ -69,6 +69,7 @@ impl Followers {
                 in_flight_max: 0,
                 role: Role::Supervisor,
                 credential_kind: CredentialKind::ApiKey,
+                live_orders_max: 0,
             })?;
             let config = FollowerConfig { instrument_id, ..FollowerConfig::new(session) };
             let mut client = Client::connect(target.clone(), Limits::default())?;

@@ -39,13 +39,20 @@ impl Market {
         let name = Symbol::new("FIRM").unwrap();
         let definitions = [
             session(OPERATOR, FirmId::NONE, Role::Operator),
-            Definition::DefineFirm(DefineFirm { request_no, name, session_id, firm_id: FIRM }),
+            Definition::DefineFirm(DefineFirm {
+                request_no,
+                name,
+                session_id,
+                firm_id: FIRM,
+                live_orders_max: 0,
+            }),
             Definition::DefineAccount(DefineAccount {
                 request_no,
                 session_id,
                 account_id: ACCOUNT,
                 firm_id: FIRM,
                 unlimited: Switch::On,
+                live_orders_max: 0,
             }),
             session(TRADER, FIRM, Role::Trader),
             Definition::DefineInstrument(DefineInstrument {
@@ -138,5 +145,6 @@ fn session(id: SessionId, firm_id: FirmId, role: Role) -> Definition {
         in_flight_max: 0,
         role,
         credential_kind: CredentialKind::ApiKey,
+        live_orders_max: 0,
     })
 }

@@ -449,7 +449,13 @@ pub fn define_market(mut admin: Admin, traders: &[Who]) {
     for who in traders.iter().chain([&SUPERVISOR]) {
         if who.role == Role::Trader {
             let name = Symbol::new(&format!("FIRM{}", who.firm_id)).expect("a short name");
-            let firm = DefineFirm { request_no, name, session_id, firm_id: who.firm_id };
+            let firm = DefineFirm {
+                request_no,
+                name,
+                session_id,
+                firm_id: who.firm_id,
+                live_orders_max: 0,
+            };
             admin.define_firm(firm).unwrap();
         }
         admin.define_session(definition_of(who)).unwrap();
@@ -457,7 +463,14 @@ pub fn define_market(mut admin: Admin, traders: &[Who]) {
     for who in traders {
         let (account_id, firm_id) = (who.account_id, who.firm_id);
         let unlimited = Switch::On;
-        let account = DefineAccount { request_no, session_id, account_id, firm_id, unlimited };
+        let account = DefineAccount {
+            request_no,
+            session_id,
+            account_id,
+            firm_id,
+            unlimited,
+            live_orders_max: 0,
+        };
         admin.define_account(account).unwrap();
         // A partition that books to the account has imported every earlier definition.
         admin.transfer(deposit(account_id)).unwrap();
@@ -478,6 +491,7 @@ pub fn definition_of(who: &Who) -> DefineSession {
         in_flight_max: 0,
         role: who.role,
         credential_kind: CredentialKind::ApiKey,
+        live_orders_max: 0,
     }
 }
 

@@ -457,6 +457,7 @@ fn a_session_has_so_many_streams_and_ends_them_one_by_one() {
             name: Symbol::new(&format!("F{id}")).unwrap(),
             session_id: SessionId::NONE,
             firm_id: FirmId(id),
+            live_orders_max: 0,
         };
         admin.define_firm(definition).unwrap();
     }

@@ -118,7 +118,9 @@ fn define_readers(node: &Node) {
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     for firm_id in [ALICE.firm_id, BOB.firm_id] {
         let name = Symbol::new(&format!("FIRM{firm_id}")).expect("a short name");
-        admin.define_firm(DefineFirm { request_no, name, session_id, firm_id }).unwrap();
+        admin
+            .define_firm(DefineFirm { request_no, name, session_id, firm_id, live_orders_max: 0 })
+            .unwrap();
     }
     for who in [SUPERVISOR, ALICE, BOB, ROUTER] {
         admin.define_session(definition_of(&who)).unwrap();

@@ -1,0 +1,213 @@
+//! The naive engine's mass cancels and lost sessions: every step lists all that remains, and visits
+//! the first of it.
+
+use weir_types::{
+    ExecType, FirmId, InstrumentId, MassCancelScope, Phase, Reason, Rec, RequestNo, Role, SessionId,
+};
+use weir_wire::order_entry::MassCancel;
+use weir_wire::{PlainEvent, Request};
+
+use super::say::News;
+use super::{NaiveEngine, Order, Session};
+use crate::config::EventSink;
+use crate::digest::{SweepParts, sweep_word};
+
+/// A mass cancel, or the cancel of a lost session, in progress.
+#[derive(Clone, Copy)]
+pub(super) struct Sweep {
+    session_id: SessionId,
+    /// The request; `None` for a lost session.
+    request: Option<MassCancel>,
+    /// The highest record at the time of the command.
+    last_rec: u64,
+    /// The last visit.
+    visited: Option<Visit>,
+    ended_count: u64,
+}
+
+/// The number of a session in order of definition, and one of its orders; zero for the session
+/// itself.
+type Visit = (usize, Rec);
+
+impl NaiveEngine {
+    pub(super) fn begin_mass_cancel<S: EventSink>(&mut self, m: &MassCancel, out: &mut S) {
+        let sweep = Sweep {
+            session_id: m.session_id,
+            request: Some(*m),
+            last_rec: self.rec,
+            visited: None,
+            ended_count: 0,
+        };
+        self.begin(sweep, out);
+    }
+
+    pub(super) fn begin_loss<S: EventSink>(&mut self, session_id: SessionId, out: &mut S) {
+        if !self.sessions.contains_key(&session_id) {
+            return;
+        }
+        let last_rec = self.rec;
+        for sweep in &mut self.sweeps {
+            if sweep.session_id == session_id && sweep.request.is_none() {
+                (sweep.last_rec, sweep.visited) = (last_rec, None);
+                return;
+            }
+        }
+        let sweep = Sweep { session_id, request: None, last_rec, visited: None, ended_count: 0 };
+        self.begin(sweep, out);
+    }
+
+    fn begin<S: EventSink>(&mut self, mut sweep: Sweep, out: &mut S) {
+        let is_over = self.step(&mut sweep, out);
+        if !is_over {
+            self.sweeps.push(sweep);
+        }
+        let Some(m) = sweep.request else { return };
+        let request = Request::MassCancel(m);
+        if is_over {
+            self.say_done(&request, sweep.ended_count, out);
+        } else {
+            // Holds the answer's place.
+            let event = PlainEvent::RequestDone(self.done_without_number(&request, 0));
+            self.remember(m.session_id, m.request_no, event);
+        }
+    }
+
+    pub(super) fn continue_oldest<S: EventSink>(&mut self, out: &mut S) {
+        if self.sweeps.is_empty() {
+            return;
+        }
+        let mut sweep = self.sweeps.remove(0);
+        if !self.step(&mut sweep, out) {
+            return self.sweeps.insert(0, sweep);
+        }
+        let Some(m) = sweep.request else { return };
+        let remembered = self.outcomes.get(&m.session_id);
+        let is_kept = remembered.is_some_and(|answers| answers.contains_key(&m.request_no));
+        let before = self.outcomes.get(&m.session_id).cloned();
+        self.say_done(&Request::MassCancel(m), sweep.ended_count, out);
+        if !is_kept && let Some(before) = before {
+            // Newer answers have taken its place.
+            self.outcomes.insert(m.session_id, before);
+        }
+    }
+
+    fn step<S: EventSink>(&mut self, sweep: &mut Sweep, out: &mut S) -> bool {
+        let visits = self.remaining(sweep);
+        let (mut visit_count, mut end_count) = (0, 0);
+        for visit in &visits {
+            if visit_count == self.config.sweep_visits_max
+                || end_count == self.config.sweep_ends_max
+            {
+                break;
+            }
+            visit_count += 1;
+            sweep.visited = Some(*visit);
+            let (_, rec) = *visit;
+            if rec == Rec(0) || !self.is_meant(sweep, &self.orders[&rec]) {
+                continue;
+            }
+            end_count += 1;
+            let is_own = self.orders[&rec].now.session_id == sweep.session_id;
+            let news = match &sweep.request {
+                Some(m) if is_own => News::of(ExecType::Canceled, Reason::MassCancel, m.request_no),
+                Some(_) => News::of(ExecType::Canceled, Reason::MassCancel, RequestNo(0)),
+                None => News::of(ExecType::Canceled, Reason::SessionLost, RequestNo(0)),
+            };
+            self.end(rec, &news, out);
+        }
+        sweep.ended_count += u64::from(end_count);
+        visit_count as usize == visits.len()
+    }
+
+    /// Returns the visits that a sweep has still to make, in order.
+    fn remaining(&self, sweep: &Sweep) -> Vec<Visit> {
+        let mut visits = Vec::new();
+        for (session_id, session) in &self.sessions {
+            if self.is_entered(sweep, *session_id, session) {
+                visits.push((session.number, Rec(0)));
+            }
+        }
+        for order in self.orders.values().filter(|order| order.rec.0 <= sweep.last_rec) {
+            let session_id = order.now.session_id;
+            let session = &self.sessions[&session_id];
+            if self.is_entered(sweep, session_id, session) {
+                visits.push((session.number, order.rec));
+            }
+        }
+        visits.retain(|visit| sweep.visited.is_none_or(|visited| *visit > visited));
+        visits.sort_unstable();
+        visits
+    }
+
+    /// Returns true if the sweep looks at a session's orders.
+    fn is_entered(&self, sweep: &Sweep, session_id: SessionId, session: &Session) -> bool {
+        let Some(m) = &sweep.request else { return session_id == sweep.session_id };
+        match m.scope {
+            MassCancelScope::Session => session_id == sweep.session_id,
+            MassCancelScope::Account => session.firm_id == self.accounts[&m.account_id].firm_id,
+            MassCancelScope::Firm => session.firm_id == self.swept_firm(m),
+            MassCancelScope::Instrument => true,
+        }
+    }
+
+    fn swept_firm(&self, m: &MassCancel) -> FirmId {
+        let asker = &self.sessions[&m.session_id];
+        if asker.role == Role::Operator { m.firm_id } else { asker.firm_id }
+    }
+
+    fn is_meant(&self, sweep: &Sweep, order: &Order) -> bool {
+        let Some(m) = &sweep.request else { return true };
+        let is_operator = self.sessions[&m.session_id].role == Role::Operator;
+        let phase = self.instruments[&order.now.instrument_id].phase;
+        (m.scope != MassCancelScope::Account || order.now.account_id == m.account_id)
+            && (m.instrument_id.0 == 0 || m.instrument_id == order.now.instrument_id)
+            && (phase != Phase::Closed || is_operator)
+    }
+
+    pub(super) fn is_in_progress(&self, session_id: SessionId, request_no: RequestNo) -> bool {
+        let is_it = |m: MassCancel| m.session_id == session_id && m.request_no == request_no;
+        self.sweeps.iter().filter_map(|sweep| sweep.request).any(is_it)
+    }
+
+    pub(super) fn check_sweep(&self, session_id: SessionId) -> Result<(), Reason> {
+        let asked: Vec<SessionId> =
+            (self.sweeps.iter()).filter_map(|sweep| sweep.request.map(|m| m.session_id)).collect();
+        let is_operator = self.sessions[&session_id].role == Role::Operator;
+        let has_room = is_operator || asked.len() < self.config.sweeps_max as usize;
+        if has_room && !asked.contains(&session_id) {
+            Ok(())
+        } else {
+            Err(Reason::TooManyMassCancels)
+        }
+    }
+
+    pub(super) fn sweeps_word(&self) -> u64 {
+        let words = (0..).zip(&self.sweeps).map(|(place, sweep)| {
+            let next = self.remaining(sweep).first().map(|(number, rec)| {
+                let session = self.sessions.iter().find(|(_, one)| one.number == *number);
+                (*session.expect("it was listed").0, *rec)
+            });
+            let lost = (MassCancelScope::Session.code(), 0);
+            let scope = sweep.request.map_or(lost, |m| {
+                let id = match m.scope {
+                    MassCancelScope::Session | MassCancelScope::Instrument => 0,
+                    MassCancelScope::Account => m.account_id.0,
+                    MassCancelScope::Firm => self.swept_firm(&m).0,
+                };
+                (m.scope.code(), id)
+            });
+            sweep_word(&SweepParts {
+                place,
+                session_id: sweep.session_id,
+                request_no: sweep.request.map_or(RequestNo(0), |m| m.request_no),
+                cl_ord_id: sweep.request.map(|m| m.cl_ord_id).unwrap_or_default(),
+                scope,
+                instrument_id: sweep.request.map_or(InstrumentId(0), |m| m.instrument_id).0,
+                bound: Rec(sweep.last_rec),
+                next,
+                ended_count: sweep.ended_count,
+            })
+        });
+        words.fold(0, u64::wrapping_add)
+    }
+}

@@ -1,0 +1,102 @@
+//! Sweeps in a snapshot: the oldest first, with the place of each.
+
+use weir_types::{ClOrdId, MassCancelScope, Rec, RequestNo, Role};
+
+use super::SnapshotError;
+use super::bytes::{Reader, Writer};
+use crate::engine::Engine;
+use crate::index::{NIL, Slot};
+use crate::plant::{self, Plant};
+use crate::sweep::{Sweep, SweepScope};
+
+const INVALID: SnapshotError = SnapshotError::Invalid("sweep");
+
+impl Engine {
+    pub(super) fn write_sweeps(&self, w: &mut Writer<'_>) {
+        w.count(self.sweeps.len());
+        for sweep in &self.sweeps {
+            let (code, scope) = sweep.scope.code();
+            w.u32(sweep.session);
+            w.u64(sweep.request_no.0);
+            w.bytes(&sweep.cl_ord_id.0);
+            w.u8(code);
+            w.u32(scope);
+            w.u32(sweep.instrument);
+            w.u64(sweep.bound.0);
+            w.u32(sweep.at);
+            let next = (sweep.next != NIL).then(|| self.orders[sweep.next].rec);
+            w.u64(next.unwrap_or(Rec::NONE).0);
+            let forgets_count = plant::is(Plant::SnapshotForgetsSweepCount);
+            w.u64(if forgets_count { 0 } else { sweep.ended_count });
+        }
+    }
+
+    pub(super) fn read_sweeps(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
+        // A session has at most one of a request and one of its loss.
+        let count_max = 2 * self.config.sessions_max;
+        for _ in 0..r.count("sweeps", count_max)? {
+            let sweep = self.read_sweep(r)?;
+            let is_same = |one: &Sweep| {
+                one.session == sweep.session && one.is_of_lost() == sweep.is_of_lost()
+            };
+            if self.sweeps.iter().any(is_same) {
+                return Err(INVALID);
+            }
+            self.sweeps.push_back(sweep);
+        }
+        Ok(())
+    }
+
+    fn read_sweep(&self, r: &mut Reader<'_>) -> Result<Sweep, SnapshotError> {
+        let session = r.u32()?;
+        let request_no = RequestNo(r.u64()?);
+        let cl_ord_id = ClOrdId(*r.take(16)?.first_chunk().expect("sixteen bytes were taken"));
+        let scope = self.read_scope(r)?;
+        let instrument = r.u32()?;
+        let bound = Rec(r.u64()?);
+        let at = r.u32()?;
+        let next = self.read_next(Rec(r.u64()?))?;
+        let sweep = Sweep {
+            session,
+            request_no,
+            cl_ord_id,
+            scope,
+            instrument,
+            bound,
+            at,
+            next,
+            ended_count: r.number()?,
+        };
+        let asker = self.sessions.rows().get(session as usize).ok_or(INVALID)?;
+        let is_asked = !sweep.is_of_lost();
+        let is_fine = request_no <= asker.last_request_no
+            && (!is_asked || asker.role.may_cancel())
+            && (is_asked || scope == SweepScope::Session && instrument == NIL)
+            && (asker.role == Role::Operator || scope != SweepScope::Partition)
+            && (instrument == NIL || (instrument as usize) < self.instruments.rows().len())
+            && (instrument != NIL || scope != SweepScope::Partition)
+            && bound <= self.rec
+            && at as usize <= self.sessions.rows().len()
+            && (next == NIL || self.orders[next].session == at && self.orders[next].rec <= bound);
+        if is_fine { Ok(sweep) } else { Err(INVALID) }
+    }
+
+    fn read_scope(&self, r: &mut Reader<'_>) -> Result<SweepScope, SnapshotError> {
+        let code = MassCancelScope::from_code(r.u8()?).ok_or(INVALID)?;
+        let slot: Slot = r.u32()?;
+        let (scope, count) = match code {
+            MassCancelScope::Session => (SweepScope::Session, 1),
+            MassCancelScope::Account => (SweepScope::Account(slot), self.accounts.rows().len()),
+            MassCancelScope::Firm => (SweepScope::Firm(slot), self.firms.rows().len()),
+            MassCancelScope::Instrument => (SweepScope::Partition, 1),
+        };
+        if (slot as usize) < count { Ok(scope) } else { Err(INVALID) }
+    }
+
+    fn read_next(&self, rec: Rec) -> Result<Slot, SnapshotError> {
+        if rec.is_none() {
+            return Ok(NIL);
+        }
+        self.orders.find_rec(rec).ok_or(INVALID)
+    }
+}

@@ -1,0 +1,308 @@
+//! Sweeps: mass cancels, and cancels of lost sessions, in bounded steps.
+//!
+//! The command takes the first step; while something remains, each `Tick` takes one step of the
+//! oldest sweep. Orders end by session in order of definition, and within a session by `rec`. Orders
+//! entered after the command are not touched.
+//!
+//! | a step ends | when |
+//! | --- | --- |
+//! | the sweep | no session and no order remains in its scope |
+//! | this command's part | `sweep_ends_max` orders ended, or `sweep_visits_max` visits were made |
+//!
+//! A visit is a session entered or an order looked at, ended or not. INVARIANT: between commands a
+//! sweep's next order lives, belongs to the session at which the sweep is, and is not newer than its
+//! bound.
+
+use std::collections::VecDeque;
+
+use weir_types::{ClOrdId, MassCancelScope, Phase, Reason, Rec, RequestNo, Role};
+use weir_wire::Message;
+use weir_wire::order_entry::MassCancel;
+
+use crate::config::EventSink;
+use crate::digest::{SweepParts, sweep_word};
+use crate::emit::Requester;
+use crate::engine::Engine;
+use crate::index::{NIL, Slot};
+use crate::order::Order;
+use crate::plant::{self, Plant};
+
+/// The orders that a sweep covers, before the restriction to an instrument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SweepScope {
+    /// The sweep's own session.
+    Session,
+    /// An account.
+    Account(Slot),
+    /// A firm.
+    Firm(Slot),
+    /// All sessions: with an instrument.
+    Partition,
+}
+
+impl SweepScope {
+    /// Returns the scope's code in a snapshot and in the digest, and its slot.
+    pub(crate) fn code(self) -> (u8, Slot) {
+        match self {
+            SweepScope::Session => (MassCancelScope::Session.code(), 0),
+            SweepScope::Account(slot) => (MassCancelScope::Account.code(), slot),
+            SweepScope::Firm(slot) => (MassCancelScope::Firm.code(), slot),
+            SweepScope::Partition => (MassCancelScope::Instrument.code(), 0),
+        }
+    }
+}
+
+/// A mass cancel, or the cancel of a lost session's orders, in progress.
+#[derive(Clone, Copy)]
+pub(crate) struct Sweep {
+    /// The asking session, or the lost one.
+    pub(crate) session: Slot,
+    /// The mass cancel's number; zero for a lost session.
+    pub(crate) request_no: RequestNo,
+    pub(crate) cl_ord_id: ClOrdId,
+    pub(crate) scope: SweepScope,
+    /// The only instrument; [`NIL`] for all.
+    pub(crate) instrument: Slot,
+    /// The highest record at the time of the command.
+    pub(crate) bound: Rec,
+    /// The session at which it is: that of the next order, or the first that may be entered next.
+    pub(crate) at: Slot,
+    /// The next order; [`NIL`] when a session is entered next.
+    pub(crate) next: Slot,
+    /// Orders ended so far.
+    pub(crate) ended_count: u64,
+}
+
+impl Sweep {
+    pub(crate) fn is_of_lost(&self) -> bool {
+        self.request_no.is_none()
+    }
+}
+
+/// The sweeps in progress, the oldest first.
+pub(crate) type Sweeps = VecDeque<Sweep>;
+
+impl Engine {
+    /// Returns the sweep of a checked mass cancel, before its first step.
+    pub(crate) fn sweep_of(&self, asker: Requester, m: &MassCancel) -> Sweep {
+        let scope = match m.scope {
+            MassCancelScope::Session => SweepScope::Session,
+            MassCancelScope::Account => {
+                SweepScope::Account(self.accounts.find(m.account_id.0).expect("checked before"))
+            }
+            MassCancelScope::Firm => {
+                let own = self.sessions[asker.session].firm;
+                let named = || self.firms.find(m.firm_id.0).expect("checked before");
+                SweepScope::Firm(if own == NIL { named() } else { own })
+            }
+            MassCancelScope::Instrument => SweepScope::Partition,
+        };
+        let instrument = self.instruments.find(m.instrument_id.0);
+        Sweep {
+            session: asker.session,
+            request_no: asker.request_no,
+            cl_ord_id: m.cl_ord_id,
+            scope,
+            instrument: instrument.unwrap_or(NIL),
+            bound: self.rec,
+            at: if scope == SweepScope::Session { asker.session } else { 0 },
+            next: NIL,
+            ended_count: 0,
+        }
+    }
+
+    /// Takes a sweep's first step, and files it when something remains.
+    pub(crate) fn begin_sweep<S: EventSink>(&mut self, mut sweep: Sweep, out: &mut S) {
+        let is_over = self.step_sweep(&mut sweep, out);
+        let (asker, is_asked) = (sweep_asker(&sweep), !sweep.is_of_lost());
+        match (is_over, is_asked) {
+            (true, true) => self.say_done(asker, sweep.cl_ord_id, sweep.ended_count, out),
+            (true, false) => {}
+            (false, _) => {
+                if is_asked && !S::IS_ONLY_HEARER {
+                    self.remember_begun(asker, sweep.cl_ord_id);
+                }
+                self.sweeps.push_back(sweep);
+            }
+        }
+    }
+
+    /// Begins the cancel of a lost session's orders. One that is in progress begins again instead,
+    /// and covers the orders entered since.
+    pub(crate) fn sweep_lost<S: EventSink>(&mut self, session: Slot, out: &mut S) {
+        let bound = self.rec;
+        let mut pending = self.sweeps.iter_mut();
+        if let Some(sweep) = pending.find(|one| one.is_of_lost() && one.session == session) {
+            if !plant::is(Plant::SecondLossIgnored) {
+                (sweep.bound, sweep.at, sweep.next) = (bound, session, NIL);
+            }
+            return;
+        }
+        let sweep = Sweep {
+            session,
+            request_no: RequestNo::NONE,
+            cl_ord_id: ClOrdId::NONE,
+            scope: SweepScope::Session,
+            instrument: NIL,
+            bound,
+            at: session,
+            next: NIL,
+            ended_count: 0,
+        };
+        self.begin_sweep(sweep, out);
+    }
+
+    /// Takes one step of the oldest sweep.
+    pub(crate) fn continue_sweep<S: EventSink>(&mut self, out: &mut S) {
+        if plant::is(Plant::NewestSweepFirst) {
+            self.sweeps.make_contiguous().reverse();
+        }
+        if let Some(mut sweep) = self.sweeps.pop_front() {
+            let is_over = self.step_sweep(&mut sweep, out);
+            if !is_over {
+                self.sweeps.push_front(sweep);
+            } else if !sweep.is_of_lost() {
+                let asker = sweep_asker(&sweep);
+                self.say_done_late(asker, sweep.cl_ord_id, sweep.ended_count, out);
+            }
+        }
+        if plant::is(Plant::NewestSweepFirst) {
+            self.sweeps.make_contiguous().reverse();
+        }
+    }
+
+    /// Takes a step; returns true when nothing remains.
+    fn step_sweep<S: EventSink>(&mut self, sweep: &mut Sweep, out: &mut S) -> bool {
+        let (mut visit_count, mut end_count) = (0, 0);
+        while visit_count < self.config.sweep_visits_max && end_count < self.config.sweep_ends_max {
+            visit_count += 1;
+            if sweep.next == NIL {
+                let Some(session) = self.session_to_enter(sweep) else { break };
+                sweep.at = session;
+                self.aim(sweep, self.sessions[session].first_order());
+                continue;
+            }
+            let slot = sweep.next;
+            self.aim(sweep, self.orders[slot].session_next);
+            if !self.is_swept(sweep, &self.orders[slot]) {
+                continue;
+            }
+            let is_own = self.orders[slot].session == sweep.session;
+            let reason = if sweep.is_of_lost() { Reason::SessionLost } else { Reason::MassCancel };
+            let request_no = if is_own { sweep.request_no } else { RequestNo::NONE };
+            self.cancel_resting(slot, reason, request_no, out);
+            end_count += 1;
+        }
+        sweep.ended_count += u64::from(end_count);
+        sweep.next == NIL && self.session_to_enter(sweep).is_none()
+    }
+
+    /// Makes `slot` a sweep's next order; where it is none, or too new, the session is over.
+    fn aim(&self, sweep: &mut Sweep, slot: Slot) {
+        let is_newer = |slot: Slot| self.orders[slot].rec > sweep.bound;
+        if slot == NIL || is_newer(slot) && !plant::is(Plant::SweepTakesNewer) {
+            sweep.at += 1;
+            sweep.next = NIL;
+        } else {
+            sweep.next = slot;
+        }
+    }
+
+    /// Returns the first session in the scope that was not entered yet.
+    fn session_to_enter(&self, sweep: &Sweep) -> Option<Slot> {
+        let of_firm = |firm: Slot| {
+            let sessions = &self.firms[firm].sessions;
+            sessions.get(sessions.partition_point(|session| *session < sweep.at)).copied()
+        };
+        match sweep.scope {
+            SweepScope::Session => (sweep.at <= sweep.session).then_some(sweep.session),
+            SweepScope::Account(account) => of_firm(self.accounts[account].firm),
+            SweepScope::Firm(firm) => of_firm(firm),
+            SweepScope::Partition => {
+                ((sweep.at as usize) < self.sessions.rows().len()).then_some(sweep.at)
+            }
+        }
+    }
+
+    /// Returns true if the sweep ends the order: now, since phases may change in between.
+    fn is_swept(&self, sweep: &Sweep, order: &Order) -> bool {
+        if sweep.is_of_lost() {
+            return true;
+        }
+        let is_in_scope = match sweep.scope {
+            SweepScope::Account(account) => order.account == account,
+            SweepScope::Session | SweepScope::Firm(_) | SweepScope::Partition => true,
+        };
+        let is_operator = self.sessions[sweep.session].role == Role::Operator;
+        is_in_scope
+            && (sweep.instrument == NIL || order.instrument == sweep.instrument)
+            && (is_operator || self.instruments[order.instrument].phase != Phase::Closed)
+    }
+
+    /// Moves sweeps past an order that ends.
+    #[cold]
+    pub(crate) fn pass_ended(&mut self, slot: Slot, order: &Order) {
+        if plant::is(Plant::SweepStaysAtEnded) {
+            return;
+        }
+        let mut sweeps = core::mem::take(&mut self.sweeps);
+        for sweep in sweeps.iter_mut().filter(|sweep| sweep.next == slot) {
+            self.aim(sweep, order.session_next);
+        }
+        self.sweeps = sweeps;
+    }
+
+    /// Returns true while the session's request with this number is in progress.
+    pub(crate) fn is_in_progress(&self, session: Slot, request_no: RequestNo) -> bool {
+        !request_no.is_none()
+            && self.sweeps.iter().any(|one| one.session == session && one.request_no == request_no)
+    }
+
+    /// Checks that the session may begin a mass cancel that does not end at once.
+    pub(crate) fn check_sweep(&self, session: Slot) -> Result<(), Reason> {
+        let is_operator = self.sessions[session].role == Role::Operator;
+        let is_asked = |sweep: &&Sweep| !sweep.is_of_lost();
+        let has_one = self.sweeps.iter().filter(is_asked).any(|sweep| sweep.session == session);
+        let is_full =
+            self.sweeps.iter().filter(is_asked).count() >= self.config.sweeps_max as usize;
+        if has_one || is_full && !is_operator {
+            return Err(Reason::TooManyMassCancels);
+        }
+        Ok(())
+    }
+
+    /// Returns all sweeps as one word, for the digest.
+    pub(crate) fn sweeps_word(&self) -> u64 {
+        let words = (0..).zip(&self.sweeps).map(|(place, sweep)| {
+            let next = match sweep.next {
+                NIL => self.session_to_enter(sweep).map(|session| (session, Rec::NONE)),
+                slot => Some((sweep.at, self.orders[slot].rec)),
+            };
+            let scope_id = match sweep.scope {
+                SweepScope::Session | SweepScope::Partition => 0,
+                SweepScope::Account(slot) => self.accounts[slot].account_id.0,
+                SweepScope::Firm(slot) => self.firms[slot].firm_id.0,
+            };
+            sweep_word(&SweepParts {
+                place,
+                session_id: self.sessions[sweep.session].session_id,
+                request_no: sweep.request_no,
+                cl_ord_id: sweep.cl_ord_id,
+                scope: (sweep.scope.code().0, scope_id),
+                instrument_id: match sweep.instrument {
+                    NIL => 0,
+                    slot => self.instruments[slot].definition.instrument_id.0,
+                },
+                bound: sweep.bound,
+                next: next.map(|(session, rec)| (self.sessions[session].session_id, rec)),
+                ended_count: sweep.ended_count,
+            })
+        });
+        words.fold(0, u64::wrapping_add)
+    }
+}
+
+fn sweep_asker(sweep: &Sweep) -> Requester {
+    let template_id = MassCancel::TEMPLATE_ID;
+    Requester { session: sweep.session, request_no: sweep.request_no, template_id }
+}

@@ -1,0 +1,282 @@
+//! Mass cancels and lost sessions that end more orders than one command may.
+
+mod support;
+
+use support::steps::*;
+use support::*;
+use weir_engine::{Engine, EngineConfig};
+use weir_types::*;
+use weir_wire::order_entry::{MassCancel, NewOrder};
+use weir_wire::reference::SessionLost;
+use weir_wire::{Command, Event, PlainEvent, Request};
+
+/// The time at which a sweep in progress wants its next tick.
+const AT_ONCE: Option<Nanos> = Some(Nanos(0));
+
+fn small() -> EngineConfig {
+    EngineConfig {
+        sweep_ends_max: 3,
+        sweep_visits_max: 9,
+        sweeps_max: 2,
+        ..EngineConfig::new(HERE)
+    }
+}
+
+/// Returns a desk with small steps, and bids of Alice: `a1` to `a8`.
+fn desk() -> Desk {
+    let mut desk = Desk::with_config(small());
+    desk.furnish();
+    for number in 1..=8 {
+        desk.order(buy(90 + number, 5, &format!("a{number}")));
+    }
+    desk
+}
+
+fn mass_cancel(session_id: SessionId, scope: MassCancelScope) -> MassCancel {
+    MassCancel {
+        request_no: RequestNo(0),
+        cl_ord_id: name("all"),
+        sending_time: Nanos(0),
+        session_id,
+        instrument_id: InstrumentId(0),
+        account_id: RICH,
+        firm_id: FirmId(0),
+        partition_id: HERE,
+        scope,
+    }
+}
+
+fn ask(desk: &mut Desk, m: MassCancel) -> Vec<String> {
+    desk.ask(Request::MassCancel(m)).iter().map(tell).collect()
+}
+
+fn cancel_all(desk: &mut Desk) -> Vec<String> {
+    ask(desk, mass_cancel(ALICE, MassCancelScope::Session))
+}
+
+fn tick(desk: &mut Desk) -> Vec<String> {
+    step(desk, "tick")
+}
+
+fn lose(desk: &mut Desk, session_id: SessionId) -> Vec<String> {
+    let lost = SessionLost { session_id, cancel_on_disconnect: Switch::On };
+    desk.apply(&Command::SessionLost(lost)).iter().map(tell).collect()
+}
+
+/// Returns the names of orders that end, for `reason`.
+fn ends(names: &[&str], reason: Reason) -> Vec<String> {
+    names.iter().map(|name| format!("{name} Canceled {reason:?}")).collect()
+}
+
+fn masses(names: &[&str]) -> Vec<String> {
+    ends(names, Reason::MassCancel)
+}
+
+#[test]
+fn a_mass_cancel_ends_a_bounded_number_of_orders_and_ticks_end_the_rest() {
+    let mut desk = desk();
+    assert_eq!(desk.engine.next_deadline(), None);
+    assert_eq!(cancel_all(&mut desk), masses(&["a1", "a2", "a3"]));
+    assert_eq!(desk.engine.next_deadline(), AT_ONCE);
+    // Others' commands come in between.
+    assert_eq!(
+        step(&mut desk, "bob sell x 95 5"),
+        ["x New 5", "a8 Trade 5@98 0", "x Trade 5@98 0"]
+    );
+    assert_eq!(tick(&mut desk), masses(&["a4", "a5", "a6"]));
+    assert_eq!(tick(&mut desk), [masses(&["a7"]), vec!["done 7".to_owned()]].concat());
+    assert_eq!(desk.engine.next_deadline(), None);
+    assert_eq!(desk.engine.live_order_count(), 0);
+}
+
+#[test]
+fn orders_entered_after_the_command_stay() {
+    let mut desk = desk();
+    cancel_all(&mut desk);
+    desk.order(buy(99, 5, "new"));
+    let mut told = Vec::new();
+    while desk.engine.next_deadline() == AT_ONCE {
+        told.extend(tick(&mut desk));
+    }
+    assert_eq!(told.last().unwrap(), "done 8");
+    assert_eq!(desk.engine.live_order_count(), 1);
+    assert_eq!(desk.levels(Side::Buy), [(99, 5, 1)]);
+}
+
+#[test]
+fn a_repeat_of_a_mass_cancel_in_progress_is_refused_and_later_gets_the_whole_count() {
+    let mut desk = desk();
+    cancel_all(&mut desk);
+    let number = desk.request_no;
+    let mass_cancel = Request::MassCancel(mass_cancel(ALICE, MassCancelScope::Session));
+    let again = Command::Request(numbered(mass_cancel, number));
+    let refused = desk.apply(&again);
+    assert_eq!(rejected_of(&refused[0]).reason, Reason::InProgress);
+    assert_eq!((refused.len(), desk.engine.live_order_count()), (1, 5));
+    // An answer to a later request comes first; both are remembered.
+    step(&mut desk, "buy b 80 1");
+    while desk.engine.next_deadline() == AT_ONCE {
+        tick(&mut desk);
+    }
+    let done = desk.apply(&again);
+    assert_eq!((done.len(), done_of(&done[0]).affected_count), (1, 8));
+    let Some(Request::NewOrder(order)) = asked_in("buy b 80 1") else { unreachable!("an order") };
+    let order = numbered(Request::NewOrder(order), number + 1);
+    assert_eq!(told(&orders(&desk.apply(&Command::Request(order)))), ["b New 1"]);
+}
+
+#[test]
+fn sessions_go_in_order_of_definition_and_one_after_the_other() {
+    let mut desk = desk();
+    desk.order(NewOrder { session_id: ANNA, ..buy(80, 5, "n1") });
+    desk.order(buy(99, 5, "a9"));
+    desk.order(NewOrder { session_id: ANNA, ..buy(80, 5, "n2") });
+    let mut told = ask(&mut desk, mass_cancel(ALICE, MassCancelScope::Firm));
+    while desk.engine.next_deadline() == AT_ONCE {
+        told.extend(tick(&mut desk));
+    }
+    let names = ["a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9", "n1", "n2"];
+    assert_eq!(told, [masses(&names), vec!["done 11".to_owned()]].concat());
+}
+
+#[test]
+fn a_step_looks_at_a_bounded_number_of_orders() {
+    let mut desk = desk();
+    for number in 1..=3 {
+        let rose = format!("r{number}");
+        desk.order(NewOrder { instrument_id: ROSE, ..buy(90, 5, &rose) });
+    }
+    let roses = MassCancel { instrument_id: ROSE, ..mass_cancel(ALICE, MassCancelScope::Session) };
+    // The session and eight tulips are nine visits.
+    assert_eq!(ask(&mut desk, roses), Vec::<String>::new());
+    assert_eq!(tick(&mut desk), [masses(&["r1", "r2", "r3"]), vec!["done 3".to_owned()]].concat());
+    assert_eq!(desk.engine.live_order_count(), 8);
+}
+
+#[test]
+fn a_session_has_one_mass_cancel_in_progress_and_the_partition_a_few() {
+    let mut desk = desk();
+    for (session_id, account_id, letter) in [(ANNA, RICH, 'n'), (BOB, OTHER, 'b')] {
+        for number in 1..=4 {
+            let text = format!("{letter}{number}");
+            desk.order(NewOrder { session_id, account_id, ..buy(80, 1, &text) });
+        }
+    }
+    cancel_all(&mut desk);
+    let refused = ["refused TooManyMassCancels"];
+    assert_eq!(cancel_all(&mut desk), refused);
+    assert_eq!(ask(&mut desk, mass_cancel(ANNA, MassCancelScope::Session)).len(), 3);
+    assert_eq!(ask(&mut desk, mass_cancel(BOB, MassCancelScope::Session)), refused);
+    let tulips =
+        MassCancel { instrument_id: TULIP, ..mass_cancel(OPERATOR, MassCancelScope::Instrument) };
+    assert_eq!(ask(&mut desk, tulips), masses(&["a4", "a5", "a6"]), "operators are not refused");
+    let told: Vec<Vec<String>> = (0..4).map(|_| tick(&mut desk)).collect();
+    // The oldest first, and each to its end.
+    assert_eq!(told[0], [masses(&["a7", "a8"]), vec!["done 5".to_owned()]].concat());
+    assert_eq!(told[1], [masses(&["n4"]), vec!["done 4".to_owned()]].concat());
+    assert_eq!(told[2], masses(&["b1", "b2", "b3"]));
+    assert_eq!(told[3], [masses(&["b4"]), vec!["done 7".to_owned()]].concat());
+}
+
+#[test]
+fn a_session_lost_twice_loses_the_orders_of_both_times() {
+    let mut desk = desk();
+    let lost = |names: &[&str]| ends(names, Reason::SessionLost);
+    assert_eq!(lose(&mut desk, ALICE), lost(&["a1", "a2", "a3"]));
+    desk.order(buy(99, 5, "b1"));
+    assert_eq!(lose(&mut desk, ALICE), Vec::<String>::new());
+    desk.order(buy(99, 5, "b2"));
+    assert_eq!(tick(&mut desk), lost(&["a4", "a5", "a6"]));
+    assert_eq!(tick(&mut desk), lost(&["a7", "a8", "b1"]));
+    assert_eq!(desk.engine.next_deadline(), None);
+    assert_eq!(desk.levels(Side::Buy), [(99, 5, 1)]);
+}
+
+#[test]
+fn a_loss_is_never_refused() {
+    let mut desk = desk();
+    for number in 1..=4 {
+        desk.order(bob(buy(80, 1, &format!("b{number}"))));
+        desk.order(NewOrder { session_id: ANNA, ..buy(80, 1, &format!("n{number}")) });
+    }
+    for session_id in [ALICE, ANNA] {
+        ask(&mut desk, mass_cancel(session_id, MassCancelScope::Session));
+    }
+    for session_id in [ALICE, ANNA, BOB] {
+        lose(&mut desk, session_id);
+    }
+    while desk.engine.next_deadline() == AT_ONCE {
+        tick(&mut desk);
+    }
+    assert_eq!(desk.engine.live_order_count(), 0);
+}
+
+#[test]
+fn an_instrument_that_closes_in_between_keeps_the_orders_not_reached_yet() {
+    let mut desk = desk();
+    cancel_all(&mut desk);
+    desk.phase(Phase::Closed);
+    assert_eq!(tick(&mut desk), ["done 3"]);
+    assert_eq!(desk.engine.live_order_count(), 5);
+    // An operator's reaches them.
+    let tulips =
+        MassCancel { instrument_id: TULIP, ..mass_cancel(OPERATOR, MassCancelScope::Instrument) };
+    let mut told = ask(&mut desk, tulips);
+    while desk.engine.next_deadline() == AT_ONCE {
+        told.extend(tick(&mut desk));
+    }
+    assert_eq!(told, [masses(&["a4", "a5", "a6", "a7", "a8"]), vec!["done 5".to_owned()]].concat());
+}
+
+#[test]
+fn a_snapshot_within_a_sweep_restores_it() {
+    let mut desk = desk();
+    desk.order(bob(buy(80, 1, "b")));
+    cancel_all(&mut desk);
+    lose(&mut desk, ALICE);
+    let mut bytes = Vec::new();
+    desk.engine.snapshot(&mut bytes);
+    let config = EngineConfig { hash_seed: 77, ..small() };
+    let mut restored = Engine::restore(config, &bytes).unwrap();
+    let mut again = Vec::new();
+    restored.snapshot(&mut again);
+    assert!(again == bytes, "a restored engine's snapshot is the one it came from");
+    let mut told = Vec::new();
+    while desk.engine.next_deadline() == AT_ONCE {
+        assert_eq!(restored.next_deadline(), AT_ONCE);
+        let events = desk.apply(&Command::Tick);
+        let mut same: Vec<Event> = Vec::new();
+        restored.apply(Position(desk.position), desk.engine.time(), &Command::Tick, &mut same);
+        assert_eq!(events, same);
+        told.extend(events);
+    }
+    let dones = told.iter().filter(|e| matches!(e, Event::Plain(PlainEvent::RequestDone(_))));
+    // Of the mass cancel's orders two were ended as a lost session's.
+    assert_eq!(dones.map(|e| done_of(e).affected_count).collect::<Vec<_>>(), [5]);
+    assert_eq!(desk.engine.digest(), restored.digest());
+    assert_eq!(desk.engine.state_hash(), restored.state_hash());
+}
+
+#[test]
+fn any_step_length_ends_the_same_orders_in_the_same_order() {
+    let run = |ends_max: u32, visits_max: u32| {
+        let config =
+            EngineConfig { sweep_ends_max: ends_max, sweep_visits_max: visits_max, ..small() };
+        let mut desk = Desk::with_config(config);
+        desk.furnish();
+        for number in 1..=20 {
+            let session_id = if number % 3 == 0 { ANNA } else { ALICE };
+            desk.order(NewOrder { session_id, ..buy(90, 5, &format!("a{number}")) });
+        }
+        let mut told = ask(&mut desk, mass_cancel(ALICE, MassCancelScope::Account));
+        while desk.engine.next_deadline() == AT_ONCE {
+            told.extend(tick(&mut desk));
+        }
+        told
+    };
+    let whole = run(512, 4_096);
+    assert_eq!(whole.len(), 21);
+    for (ends_max, visits_max) in [(1, 9), (3, 2), (7, 7), (512, 1), (19, 512), (20, 512)] {
+        assert_eq!(run(ends_max, visits_max), whole, "{ends_max} {visits_max}");
+    }
+}
