@@ -25,7 +25,7 @@ use crate::instrument::{Firm, Instrument};
 use crate::order::Orders;
 use crate::plant::{self, Plant};
 use crate::position::Positions;
-use crate::session::Session;
+use crate::session::{CancelOnDisconnect, Session};
 use crate::timers::Timers;
 use crate::transfer::LastTransfer;
 use crate::uncross::CallLevel;
@@ -54,6 +54,7 @@ pub struct Engine {
     /// Indexed by the account's slot.
     pub(crate) last_transfers: Vec<LastTransfer>,
     pub(crate) sessions: Table<Session>,
+    pub(crate) cancel_on_disconnect: CancelOnDisconnect,
     pub(crate) instruments: Table<Instrument>,
     pub(crate) positions: Positions,
     pub(crate) orders: Orders,
@@ -172,6 +173,7 @@ impl Engine {
             cash_moved_in: Cash::ZERO,
             cash_moved_out: Cash::ZERO,
             imports_refused: 0,
+            cancel_on_disconnect: CancelOnDisconnect::default(),
             firms: Table::new(config.firms_max, seed),
             accounts: Table::new(config.accounts_max, seed),
             last_transfers: Vec::with_capacity(config.accounts_max as usize),
@@ -232,6 +234,7 @@ impl Engine {
             // Due timers have fired above.
             Command::Tick => {}
             Command::SessionLost(lost) => self.session_lost(lost, out),
+            Command::SessionChoice(choice) => self.session_choice(choice),
         }
         if plant::is(Plant::TimersAfterCommand) {
             self.fire_timers(out);
@@ -405,6 +408,13 @@ impl Engine {
             rows.map(|row| (row.session_id, self.asking_of(row).firm_id)).collect();
         firms.sort_unstable_by_key(|(session_id, _)| *session_id);
         firms.into_iter()
+    }
+
+    /// Returns the sessions whose loss cancels their orders, by the choice of their last logon, in
+    /// order of identifier. Their losses have not been sequenced yet.
+    #[must_use]
+    pub fn cancel_on_disconnect(&self) -> &[SessionId] {
+        self.cancel_on_disconnect.session_ids()
     }
 
     /// Returns the number of live orders.

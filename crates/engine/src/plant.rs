@@ -55,5 +55,9 @@ weir_plant::plants! {
         LastPriceNotRecalled,
         /// A call ends at any price.
         CallIgnoresCollars,
+        /// A snapshot omits the sessions with cancel-on-disconnect.
+        SnapshotForgetsChoices,
+        /// A session's choice stays after its loss.
+        ChoiceOutlivesSession,
     }
 }

@@ -19,7 +19,7 @@ use weir_types::{
 };
 use weir_wire::event::OrderEvent;
 use weir_wire::order_entry::{CancelOrder, MassCancel};
-use weir_wire::reference::{DefineInstrument, KillSwitch, SessionLost, Transfer};
+use weir_wire::reference::{DefineInstrument, KillSwitch, SessionChoice, SessionLost, Transfer};
 use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
 pub use duel::{Duel, DuelOp, fuzz_commands};
@@ -347,7 +347,14 @@ impl<'a> Script<'a> {
         }))
     }
 
+    /// Returns the choice of a session that has logged on, or a session's loss.
     fn session_lost(&mut self) -> Command {
+        if self.byte() % 4 >= 2 {
+            return Command::SessionChoice(SessionChoice {
+                session_id: self.session(),
+                cancel_on_disconnect: self.one_of(&[Switch::On, Switch::On, Switch::Off]),
+            });
+        }
         Command::SessionLost(SessionLost {
             session_id: self.session(),
             cancel_on_disconnect: self.one_of(Switch::ALL),
