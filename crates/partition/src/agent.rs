@@ -223,12 +223,14 @@ impl<L: SequencedLog + Send> Partition<L> {
         pushed
     }
 
-    /// Begins the batch with the commands that the log refused before.
+    /// Begins the batch with the commands that the log refused before, in their order: a session's
+    /// choice comes before its next loss.
     fn take_kept(&mut self) {
         let mut kept = std::mem::take(&mut self.kept);
-        kept.retain(|(source, submission)| {
+        let refused_from = kept.iter().position(|(source, submission)| {
             self.add_to_batch(*source, submission) == Push::BatchFull
         });
+        kept.drain(..refused_from.unwrap_or(kept.len()));
         self.kept = kept;
     }
 
@@ -271,7 +273,8 @@ impl<L: SequencedLog + Send> Partition<L> {
     }
 
     /// Refuses the batch's requests without an event, since the log did not take them. Definitions
-    /// and lost sessions, which no client would send again, are kept for a later batch.
+    /// and sessions' choices and losses, which no client would send again, are kept for a later
+    /// batch.
     fn refuse_batch(&mut self, reason: Reason) {
         for (pending, command) in self.filling.drain(..) {
             let Command::Request(request) = &command else {
@@ -448,7 +451,10 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
         let mut done = 0;
         if self.batch.is_empty() {
             self.take_kept();
-            done += self.take();
+            // No request passes its session's choice or loss.
+            if self.kept.is_empty() {
+                done += self.take();
+            }
             self.tick(now);
         }
         self.sequence(now);
