@@ -114,6 +114,7 @@ impl Translator {
             Command::Request(_) => return Err("other request"),
             Command::Tick => return Err("tick"),
             Command::SessionLost(_) => return Err("loss of a session"),
+            Command::SessionChoice(_) => return Err("choice of a session"),
         }
         Ok(())
     }

@@ -263,6 +263,11 @@ impl Session {
         self.config.key = key.into();
     }
 
+    /// Chooses cancel-on-disconnect, or not, for the next logon.
+    pub fn set_cancel_on_disconnect(&mut self, is_on: bool) {
+        self.config.cancel_on_disconnect = is_on;
+    }
+
     /// True when the session logs on by a signature, which needs a challenge first.
     #[must_use]
     pub fn signs(&self) -> bool {

@@ -9,7 +9,7 @@ use weir_types::{
     Reason, Rec, RequestNo, Role, Switch,
 };
 use weir_wire::order_entry::{CancelOrder, MassCancel};
-use weir_wire::reference::SessionLost;
+use weir_wire::reference::{SessionChoice, SessionLost};
 
 use crate::config::EventSink;
 use crate::digest;
@@ -164,11 +164,27 @@ impl Engine {
         batch.sort_unstable_by_key(|slot| -> Rec { self.orders[*slot].rec });
     }
 
+    /// Records the choice of a session that has logged on.
+    pub(crate) fn session_choice(&mut self, choice: &SessionChoice) {
+        if self.config.is_digested {
+            self.digest = digest::fold_choice(self.digest, choice);
+        }
+        // The control log bounds the number of sessions by the same limit.
+        if self.cancel_on_disconnect().len() < self.config.sessions_max as usize
+            || choice.cancel_on_disconnect == Switch::Off
+        {
+            self.cancel_on_disconnect.set(choice.session_id, choice.cancel_on_disconnect);
+        }
+    }
+
     /// Cancels the orders of a session that lost its connection, in any phase, if the session chose
-    /// so.
+    /// so. Its choice ends with the session.
     pub(crate) fn session_lost<S: EventSink>(&mut self, lost: &SessionLost, out: &mut S) {
         if self.config.is_digested {
             self.digest = digest::fold_lost(self.digest, lost);
+        }
+        if !plant::is(Plant::ChoiceOutlivesSession) {
+            self.cancel_on_disconnect.set(lost.session_id, Switch::Off);
         }
         let Some(session) = self.sessions.find(lost.session_id.0) else { return };
         if lost.cancel_on_disconnect == Switch::Off {

@@ -46,9 +46,14 @@ impl Engine {
                 instruments: self.instruments.rows().len(),
                 imports_refused: self.imports_refused,
             },
-            timers: self.timers.word(),
+            timers_and_choices: self.choices_word().wrapping_add(self.timers.word()),
             sweeps: self.sweeps_word(),
         }
+    }
+
+    fn choices_word(&self) -> u64 {
+        let words = self.cancel_on_disconnect().iter().map(|id| digest::choice_word(*id));
+        words.fold(0, u64::wrapping_add)
     }
 
     /// Returns a hash of everything in a [snapshot](Engine::snapshot), which is the engine's whole

@@ -3,9 +3,9 @@
 //! | folded in | when |
 //! | --- | --- |
 //! | position and log time | with each command |
-//! | content of an operator's request, mass cancel, lost session or import | when carried out |
+//! | content of an office request, mass cancel, session loss or choice, import | when carried out |
 //! | every event except checkpoints | when emitted |
-//! | counts and sums of the state, sweeps in progress ([`CheckpointParts`]) | before each checkpoint is emitted |
+//! | counts and sums of the state, sweeps ([`CheckpointParts`]) | before each checkpoint |
 //!
 //! Orders, cancels and replaces are not folded in themselves: an accepted one shows in its events,
 //! and a refused one leaves nothing but the refusal. State without an event or count (an account's
@@ -19,7 +19,7 @@ use weir_types::{Cash, ClOrdId, InstrumentId, Nanos, Phase, Position, Rec, Reque
 use weir_wire::event::{
     Defined, OrderEvent, PhaseChanged, RequestDone, RequestRejected, TradeBusted, Uncrossed,
 };
-use weir_wire::reference::SessionLost;
+use weir_wire::reference::{SessionChoice, SessionLost};
 use weir_wire::{Definition, Event, PlainEvent, Request};
 
 use crate::index::fold;
@@ -88,6 +88,12 @@ pub(crate) fn fold_lost(digest: u64, lost: &SessionLost) -> u64 {
     fold(digest ^ sum([u64::from(lost.session_id.0), switch]), KEYS[5] | 1)
 }
 
+/// Folds in a session's choice, which causes no event.
+pub(crate) fn fold_choice(digest: u64, choice: &SessionChoice) -> u64 {
+    let switch = u64::from(choice.cancel_on_disconnect.code());
+    fold(digest ^ sum([u64::from(choice.session_id.0), switch]), KEYS[10] | 1)
+}
+
 /// Folds in an import, which causes no event if it is skipped.
 pub(crate) fn fold_import(digest: u64, at: Position, definition: &Definition) -> u64 {
     fold(digest ^ sum([at.0, u64::from(definition.template_id())]), KEYS[6] | 1)
@@ -101,8 +107,9 @@ pub(crate) struct CheckpointParts {
     pub(crate) cash_moved_in: Cash,
     pub(crate) cash_moved_out: Cash,
     pub(crate) counts: Counts,
-    /// The sum of the [`timer_word`]s of all timers.
-    pub(crate) timers: u64,
+    /// The sum of the [`timer_word`]s of all timers and the [`choice_word`]s of all sessions with
+    /// cancel-on-disconnect.
+    pub(crate) timers_and_choices: u64,
     /// The sum of the [`sweep_word`]s of all sweeps.
     pub(crate) sweeps: u64,
 }
@@ -168,7 +175,7 @@ pub(crate) fn fold_standing(digest: u64, standing: &CheckpointParts) -> u64 {
         counts.sessions as u64,
         counts.instruments as u64,
         counts.imports_refused,
-        standing.timers,
+        standing.timers_and_choices,
         standing.sweeps,
         0,
     ]);
@@ -199,6 +206,11 @@ pub(crate) fn sweep_word(sweep: &SweepParts) -> u64 {
         sweep.ended_count,
         u64::from(scope) << 8 | 9,
     ])
+}
+
+/// Returns a session with cancel-on-disconnect as a word; words add up in any order.
+pub(crate) fn choice_word(session_id: SessionId) -> u64 {
+    sum([u64::from(session_id.0), 10])
 }
 
 /// Returns a hash of bytes of any length.

@@ -219,7 +219,12 @@ impl Engine {
         self.say_answer(session, event, out);
     }
 
-    fn rejected(&mut self, asker: Requester, named: NamedIds, reason: Reason) -> PlainEvent {
+    pub(crate) fn rejected(
+        &mut self,
+        asker: Requester,
+        named: NamedIds,
+        reason: Reason,
+    ) -> PlainEvent {
         let session = &mut self.sessions[asker.session];
         PlainEvent::RequestRejected(RequestRejected {
             position: self.position,
@@ -249,16 +254,9 @@ impl Engine {
         self.say_answer(asker.session, event, out);
     }
 
-    /// Refuses a request whose number was not accepted; remembers nothing.
-    pub(crate) fn reject_for_now<S: EventSink>(
-        &mut self,
-        asker: Requester,
-        named: NamedIds,
-        reason: Reason,
-        out: &mut S,
-    ) {
-        let event = self.rejected(asker, named, reason);
-        self.say(&Event::Plain(event), out);
+    /// Says a refusal of a request whose number was not accepted; remembers nothing.
+    pub(crate) fn say_for_now<S: EventSink>(&mut self, rejected: PlainEvent, out: &mut S) {
+        self.say(&Event::Plain(rejected), out);
     }
 
     /// Reports that a request was carried out.
@@ -273,7 +271,13 @@ impl Engine {
         self.say_answer(asker.session, event, out);
     }
 
-    fn done(&mut self, asker: Requester, cl_ord_id: ClOrdId, affected_count: u64) -> PlainEvent {
+    /// Returns the report that a request was carried out.
+    pub(crate) fn done(
+        &mut self,
+        asker: Requester,
+        cl_ord_id: ClOrdId,
+        affected_count: u64,
+    ) -> PlainEvent {
         let session = &mut self.sessions[asker.session];
         PlainEvent::RequestDone(RequestDone {
             position: self.position,
@@ -306,16 +310,14 @@ impl Engine {
         session.outcomes.push(&event, self.config.outcomes_max);
     }
 
-    /// Reports that a request which took several commands was carried out. The answer takes its
-    /// place unless newer ones have replaced it.
+    /// Reports that a request which took several commands was carried out. The answer, `event`,
+    /// takes its place unless newer ones have replaced it.
     pub(crate) fn say_done_late<S: EventSink>(
         &mut self,
         asker: Requester,
-        cl_ord_id: ClOrdId,
-        affected_count: u64,
+        event: PlainEvent,
         out: &mut S,
     ) {
-        let event = self.done(asker, cl_ord_id, affected_count);
         if !S::IS_ONLY_HEARER {
             self.sessions[asker.session].outcomes.complete(asker.request_no, &event);
         }

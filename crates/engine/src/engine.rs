@@ -25,7 +25,7 @@ use crate::instrument::{Firm, Instrument};
 use crate::order::Orders;
 use crate::plant::{self, Plant};
 use crate::position::Positions;
-use crate::session::Session;
+use crate::session::{CancelOnDisconnect, Session};
 use crate::sweep::Sweeps;
 use crate::timers::Timers;
 use crate::transfer::LastTransfer;
@@ -55,6 +55,7 @@ pub struct Engine {
     /// Indexed by the account's slot.
     pub(crate) last_transfers: Vec<LastTransfer>,
     pub(crate) sessions: Table<Session>,
+    pub(crate) cancel_on_disconnect: CancelOnDisconnect,
     pub(crate) instruments: Table<Instrument>,
     pub(crate) positions: Positions,
     pub(crate) orders: Orders,
@@ -174,6 +175,7 @@ impl Engine {
             cash_moved_in: Cash::ZERO,
             cash_moved_out: Cash::ZERO,
             imports_refused: 0,
+            cancel_on_disconnect: CancelOnDisconnect::default(),
             firms: Table::new(config.firms_max, seed),
             accounts: Table::new(config.accounts_max, seed),
             last_transfers: Vec::with_capacity(config.accounts_max as usize),
@@ -235,6 +237,7 @@ impl Engine {
             // Due timers have fired above.
             Command::Tick => self.continue_sweep(out),
             Command::SessionLost(lost) => self.session_lost(lost, out),
+            Command::SessionChoice(choice) => self.session_choice(choice),
         }
         if plant::is(Plant::TimersAfterCommand) {
             self.fire_timers(out);
@@ -311,13 +314,15 @@ impl Engine {
         let request_no = request.request_no();
         if self.is_in_progress(session, request_no) {
             let asker = Requester { session, request_no, template_id: request.template_id() };
-            return self.reject_for_now(asker, named(request), Reason::InProgress, out);
+            let rejected = self.rejected(asker, named(request), Reason::InProgress);
+            return self.say_for_now(rejected, out);
         }
         match self.sessions[session].outcomes.find(request_no, self.asking(session)) {
             Some(answer) => self.say_again(session, answer, out),
             None => {
                 let asker = Requester { session, request_no, template_id: request.template_id() };
-                self.reject_for_now(asker, named(request), Reason::TooOld, out);
+                let rejected = self.rejected(asker, named(request), Reason::TooOld);
+                self.say_for_now(rejected, out);
             }
         }
     }
@@ -413,6 +418,13 @@ impl Engine {
             rows.map(|row| (row.session_id, self.asking_of(row).firm_id)).collect();
         firms.sort_unstable_by_key(|(session_id, _)| *session_id);
         firms.into_iter()
+    }
+
+    /// Returns the sessions whose loss cancels their orders, by the choice of their last logon, in
+    /// order of identifier. Their losses have not been sequenced yet.
+    #[must_use]
+    pub fn cancel_on_disconnect(&self) -> &[SessionId] {
+        self.cancel_on_disconnect.session_ids()
     }
 
     /// Returns the number of live orders.

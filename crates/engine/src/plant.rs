@@ -67,5 +67,9 @@ weir_plant::plants! {
         SnapshotForgetsSweepCount,
         /// An ended order stays a sweep's next one.
         SweepStaysAtEnded,
+        /// A snapshot omits the sessions with cancel-on-disconnect.
+        SnapshotForgetsChoices,
+        /// A session's choice stays after its loss.
+        ChoiceOutlivesSession,
     }
 }

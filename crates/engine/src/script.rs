@@ -19,7 +19,7 @@ use weir_types::{
 };
 use weir_wire::event::OrderEvent;
 use weir_wire::order_entry::{CancelOrder, MassCancel};
-use weir_wire::reference::{DefineInstrument, KillSwitch, SessionLost, Transfer};
+use weir_wire::reference::{DefineInstrument, KillSwitch, SessionChoice, SessionLost, Transfer};
 use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
 pub use duel::{Duel, DuelOp, fuzz_commands};
@@ -361,8 +361,15 @@ impl<'a> Script<'a> {
         }))
     }
 
-    /// Returns the loss of a session, often of the last one again.
+    /// Returns the choice of a session that has logged on, or the loss of a session, often of the
+    /// last one again.
     fn session_lost(&mut self) -> Command {
+        if self.byte() % 4 >= 2 {
+            return Command::SessionChoice(SessionChoice {
+                session_id: self.session(),
+                cancel_on_disconnect: self.one_of(&[Switch::On, Switch::On, Switch::Off]),
+            });
+        }
         let again = self.last_lost.filter(|_| self.byte() < 128);
         let session_id = again.unwrap_or_else(|| self.session());
         self.last_lost = Some(session_id);

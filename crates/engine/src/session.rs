@@ -3,12 +3,35 @@
 //! INVARIANT: the live orders of a session form a list in order of `rec`, because an order enters
 //! the list when it first rests and stays in it while it lives.
 
-use weir_types::{EventNo, Nanos, RequestNo, Role, SessionId};
+use weir_types::{EventNo, Nanos, RequestNo, Role, SessionId, Switch};
 
 use crate::index::{NIL, Slot};
 use crate::live::LiveOrders;
 use crate::order::{Order, Orders};
 use crate::outcomes::Outcomes;
+
+/// The sessions whose loss cancels their orders, as they chose, in order of identifier.
+///
+/// Identifiers and not slots: a session may choose before its definition is imported here.
+#[derive(Default)]
+pub(crate) struct CancelOnDisconnect {
+    session_ids: Vec<SessionId>,
+}
+
+impl CancelOnDisconnect {
+    /// Records that the loss of a session cancels its orders, or no longer does.
+    pub(crate) fn set(&mut self, session_id: SessionId, choice: Switch) {
+        match (self.session_ids.binary_search(&session_id), choice) {
+            (Err(at), Switch::On) => self.session_ids.insert(at, session_id),
+            (Ok(at), Switch::Off) => drop(self.session_ids.remove(at)),
+            (Ok(_), Switch::On) | (Err(_), Switch::Off) => {}
+        }
+    }
+
+    pub(crate) fn session_ids(&self) -> &[SessionId] {
+        &self.session_ids
+    }
+}
 
 /// A session's definition and its state.
 pub(crate) struct Session {

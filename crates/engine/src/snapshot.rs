@@ -3,7 +3,8 @@
 //! ```text
 //! magic "WEIRSNAP", version u32, partition u16, then in fixed order: counters, firms, accounts,
 //! sessions with their remembered answers, instruments, positions, live orders, ends of volatility
-//! calls, scheduled phases, sweeps in progress, retained trades; CRC-32C u32
+//! calls, scheduled phases, sweeps in progress, retained trades, sessions with
+//! cancel-on-disconnect; CRC-32C u32
 //! ```
 //! All integers are little-endian. Tables are in order of definition, positions by account and
 //! instrument, orders by instrument, queue (market buys, buys, market sells, sells, buy stops, sell
@@ -18,7 +19,7 @@ mod sweeps;
 use weir_types::{
     AccountId, Cash, ClOrdId, EventNo, ExecId, ExecInst, FirmId, InstrumentId, MatchId, Nanos,
     OrdType, PartitionId, Phase, Position, Price, Qty, Rec, RequestNo, Role, SelfTradePrevention,
-    Seq, SessionId, Side, TimeInForce,
+    Seq, SessionId, Side, Switch, TimeInForce,
 };
 use weir_wire::{Definition, Event};
 
@@ -103,6 +104,7 @@ impl Engine {
         self.write_timers(&mut w);
         self.write_sweeps(&mut w);
         self.write_trades(&mut w);
+        self.write_choices(&mut w);
         let crc = crc32c::crc32c(&out[start..]);
         out.extend_from_slice(&crc.to_le_bytes());
     }
@@ -150,6 +152,7 @@ impl Engine {
         engine.read_timers(&mut r)?;
         engine.read_sweeps(&mut r)?;
         engine.read_trades(&mut r)?;
+        engine.read_choices(&mut r)?;
         if r.0.is_empty() { Ok(engine) } else { Err(SnapshotError::Invalid("length")) }
     }
 
@@ -536,6 +539,27 @@ impl Engine {
                 return Err(SnapshotError::Invalid("trade"));
             }
             self.trades.push(trade);
+        }
+        Ok(())
+    }
+
+    fn write_choices(&self, w: &mut Writer<'_>) {
+        let forgets = plant::is(Plant::SnapshotForgetsChoices);
+        let session_ids = if forgets { &[] } else { self.cancel_on_disconnect() };
+        w.count(session_ids.len());
+        session_ids.iter().for_each(|session_id| w.u32(session_id.0));
+    }
+
+    /// Reads the sessions with cancel-on-disconnect; some may not be defined here yet.
+    fn read_choices(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
+        let mut last = SessionId::NONE;
+        for _ in 0..r.count("choices of sessions", self.config.sessions_max)? {
+            let session_id = SessionId(r.u32()?);
+            if session_id <= last {
+                return Err(SnapshotError::Invalid("choice of a session"));
+            }
+            self.cancel_on_disconnect.set(session_id, Switch::On);
+            last = session_id;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Sweeps: mass cancels, and cancels of lost sessions, in bounded steps.
 //!
 //! The command takes the first step; while something remains, each `Tick` takes one step of the
-//! oldest sweep. Orders end by session in order of definition, and within a session by `rec`. Orders
-//! entered after the command are not touched.
+//! oldest sweep. Orders end by session in order of definition, and within a session by `rec`.
+//! Orders entered after the command are not touched.
 //!
 //! | a step ends | when |
 //! | --- | --- |
@@ -10,8 +10,8 @@
 //! | this command's part | `sweep_ends_max` orders ended, or `sweep_visits_max` visits were made |
 //!
 //! A visit is a session entered or an order looked at, ended or not. INVARIANT: between commands a
-//! sweep's next order lives, belongs to the session at which the sweep is, and is not newer than its
-//! bound.
+//! sweep's next order lives, belongs to the session at which the sweep is, and is not newer than
+//! its bound.
 
 use std::collections::VecDeque;
 
@@ -163,7 +163,8 @@ impl Engine {
                 self.sweeps.push_front(sweep);
             } else if !sweep.is_of_lost() {
                 let asker = sweep_asker(&sweep);
-                self.say_done_late(asker, sweep.cl_ord_id, sweep.ended_count, out);
+                let done = self.done(asker, sweep.cl_ord_id, sweep.ended_count);
+                self.say_done_late(asker, done, out);
             }
         }
         if plant::is(Plant::NewestSweepFirst) {

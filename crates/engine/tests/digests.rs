@@ -8,7 +8,9 @@ use support::*;
 use weir_engine::{Engine, EngineConfig};
 use weir_types::*;
 use weir_wire::order_entry::MassCancel;
-use weir_wire::reference::{KillSwitch, SchedulePhase, SessionLost, SetPhase, Transfer};
+use weir_wire::reference::{
+    KillSwitch, SchedulePhase, SessionChoice, SessionLost, SetPhase, Transfer,
+};
 use weir_wire::{Command, Request};
 
 const NO: RequestNo = RequestNo(0);
@@ -56,6 +58,10 @@ fn lost(switch: Switch) -> Command {
     Command::SessionLost(SessionLost { session_id: ALICE, cancel_on_disconnect: switch })
 }
 
+fn chose(session_id: SessionId, cancel_on_disconnect: Switch) -> Command {
+    Command::SessionChoice(SessionChoice { session_id, cancel_on_disconnect })
+}
+
 fn digest_after(command: &Command) -> (u64, usize) {
     let mut desk = Desk::open();
     let events = desk.apply(command);
@@ -83,6 +89,8 @@ fn replicas_that_took_an_operators_command_differently_have_different_digests_at
             request(mass_cancel(MassCancelScope::Account)),
         ),
         (lost(Switch::On), lost(Switch::Off)),
+        (chose(ALICE, Switch::On), chose(ALICE, Switch::Off)),
+        (chose(ALICE, Switch::On), chose(BOB, Switch::On)),
         (
             Command::Import(Position(50), account(RICH, 2, Switch::Off)),
             Command::Import(Position(51), account(RICH, 2, Switch::Off)),
@@ -135,6 +143,7 @@ fn any_bit_of_the_state_that_differs_shows_in_its_hash() {
         step(&mut desk, text);
     }
     desk.ask(schedule(Phase::Closed, 9_000));
+    desk.apply(&chose(ALICE, Switch::On));
     let mut bytes = Vec::new();
     desk.engine.snapshot(&mut bytes);
     let want = desk.engine.state_hash();

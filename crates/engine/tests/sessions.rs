@@ -7,7 +7,7 @@ use support::*;
 use weir_engine::{Engine, EngineConfig, SessionState, SnapshotError};
 use weir_types::*;
 use weir_wire::order_entry::{CancelOrder, MassCancel, NewOrder};
-use weir_wire::reference::SessionLost;
+use weir_wire::reference::{SessionChoice, SessionLost};
 use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
 fn asked(order: NewOrder, number: u64) -> Command {
@@ -289,6 +289,44 @@ fn a_lost_session_keeps_or_loses_its_orders_by_its_own_choice() {
         let events = orders(&desk.apply(&Command::SessionLost(lost)));
         assert_eq!(events.len(), want);
         assert!(events.iter().all(|e| e.reason == Reason::SessionLost));
+    }
+}
+
+fn choice(session_id: SessionId, cancel_on_disconnect: Switch) -> Command {
+    Command::SessionChoice(SessionChoice { session_id, cancel_on_disconnect })
+}
+
+#[test]
+fn a_session_s_choice_holds_until_another_one_or_its_loss_and_over_a_snapshot() {
+    let mut desk = Desk::open();
+    let newcomer = SessionId(33);
+    // The choice may come before the definition: the two come from different sources.
+    for (command, want) in [
+        (choice(ALICE, Switch::Off), vec![]),
+        (choice(newcomer, Switch::On), vec![newcomer]),
+        (choice(ALICE, Switch::On), vec![ALICE, newcomer]),
+        (choice(ALICE, Switch::On), vec![ALICE, newcomer]),
+        (choice(ANNA, Switch::On), vec![ALICE, ANNA, newcomer]),
+        (choice(ALICE, Switch::Off), vec![ANNA, newcomer]),
+        (Command::Import(Position(60), session(newcomer, 1, Role::Trader)), vec![ANNA, newcomer]),
+        (
+            Command::SessionLost(SessionLost {
+                session_id: ANNA,
+                cancel_on_disconnect: Switch::On,
+            }),
+            vec![newcomer],
+        ),
+    ] {
+        let before = desk.engine.state_hash();
+        desk.apply(&command);
+        let mut want = want;
+        want.sort_unstable();
+        assert_eq!(desk.engine.cancel_on_disconnect(), want, "{command:?}");
+        let mut bytes = Vec::new();
+        desk.engine.snapshot(&mut bytes);
+        desk.engine = Engine::restore(desk.engine.config().clone(), &bytes).unwrap();
+        assert_eq!(desk.engine.cancel_on_disconnect(), want, "{command:?}, restored");
+        assert_ne!(desk.engine.state_hash(), before);
     }
 }
 

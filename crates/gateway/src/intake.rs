@@ -246,9 +246,9 @@ impl Gateway {
     }
 
     fn submit(&mut self, port: usize, from: &Connection, command: Command) -> IntakeOutcome {
-        // The loss of a session is sequenced before any request of the session after its return.
-        self.submit_losses();
-        if !self.ports[port].losses.is_empty() {
+        // A session's earlier loss, and its choice, are sequenced before any request of it.
+        self.submit_notices();
+        if !self.ports[port].notices.is_empty() {
             return IntakeOutcome::NoRoom;
         }
         let ring = &mut self.ports[port].ring;

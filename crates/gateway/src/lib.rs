@@ -14,6 +14,9 @@ mod connection;
 mod connections;
 mod copies;
 mod counters;
+#[cfg(test)]
+mod disconnect_tests;
+mod disconnects;
 mod drop_copy;
 #[cfg(test)]
 mod ended_sessions;
@@ -47,7 +50,6 @@ use weir_io::Rng;
 use weir_io::net::{Events, Net, Poll, Token, Waker};
 use weir_probe::{Recorder, TraceIds};
 use weir_types::{EventNo, FirmId, Nanos, RequestNo, SessionId};
-use weir_wire::reference::SessionLost;
 use weir_wire::session::NodeId;
 use weir_wire::{Definition, Event};
 
@@ -58,6 +60,7 @@ use crate::reason_counts::ReasonCounts;
 use connection::{Connection, ReadBuffers, ReadOutcome};
 use connections::{Connections, FlushList, ReadList};
 use copies::Copies;
+use disconnects::{AbsentSessions, SessionNotice};
 use fairness::{ARRIVALS_MAX, Fairness};
 use lines::Lines;
 use newcomers::{Arrival, NewcomersPort};
@@ -94,6 +97,9 @@ pub struct GatewayConfig {
     pub lobby: LobbyLimits,
     /// The number of a firm's reports per partition from which copies can be requested.
     pub copies_retained_max: usize,
+    /// The time after a start within which a session with cancel-on-disconnect must return to keep
+    /// its orders.
+    pub return_within: Nanos,
 }
 
 impl Default for GatewayConfig {
@@ -104,6 +110,7 @@ impl Default for GatewayConfig {
             stall_max: Nanos(10_000_000_000),
             lobby: LobbyLimits::default(),
             copies_retained_max: 1 << 20,
+            return_within: Nanos(10_000_000_000),
         }
     }
 }
@@ -135,8 +142,8 @@ struct Port {
     answered: u64,
     /// True when this cycle submitted something to the partition.
     handed_over: bool,
-    /// Lost sessions that wait for room in the ring.
-    losses: VecDeque<SessionLost>,
+    /// Sessions' choices and losses that wait for room in the ring.
+    notices: VecDeque<SessionNotice>,
     /// True while the history has a request for its events.
     asks_history: bool,
 }
@@ -201,6 +208,7 @@ pub struct Gateway {
     sessions: Sessions,
     behind: BehindList,
     lost_sessions: Vec<SessionId>,
+    absent: AbsentSessions,
     reception: Reception,
     copies: Copies,
     ports: Vec<Port>,
@@ -241,7 +249,7 @@ impl Gateway {
                 stamps: None,
                 answered: 0,
                 handed_over: false,
-                losses: VecDeque::new(),
+                notices: VecDeque::new(),
                 asks_history: false,
             })
             .collect();
@@ -263,6 +271,7 @@ impl Gateway {
             sessions: Sessions::new(ports.len(), order),
             behind: BehindList::default(),
             lost_sessions: Vec::new(),
+            absent: AbsentSessions::new(parts.config.return_within),
             copies: Copies::new(first_records, parts.config.copies_retained_max, order),
             reception,
             ports,
@@ -427,7 +436,8 @@ impl Gateway {
             // Closed connections make room for new ones.
             done += self.read_strangers(now);
             done += self.take_arrivals(now);
-            self.submit_losses();
+            done += self.lose_absent(now);
+            self.submit_notices();
             self.wake_partitions();
         }
         self.flush(now);
@@ -560,7 +570,7 @@ impl Agent for Gateway {
             done += self.read_sessions(now);
         }
         let has_orders = done > 0;
-        self.submit_losses();
+        self.submit_notices();
         self.wake_partitions();
         done += self.take_history(now);
         done += self.pump_events(now);
@@ -588,11 +598,12 @@ impl Agent for Gateway {
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
         let is_behind = !self.behind.is_empty() || self.copies.behind_count() > 0;
         let waits = !self.read_list.is_empty() || !self.strangers.is_empty();
-        let has_losses = self.ports.iter().any(|port| !port.losses.is_empty());
-        if waits || is_behind || has_losses {
+        let has_notices = self.ports.iter().any(|port| !port.notices.is_empty());
+        if waits || is_behind || has_notices {
             return Some(Nanos(now.0 + 500_000));
         }
-        Some(self.status_at.min(self.timers.look_again_at()))
+        let own = self.status_at.min(self.timers.look_again_at());
+        Some(self.absent.deadline().map_or(own, |return_by| own.min(return_by)))
     }
 
     fn stop(&mut self, now: Nanos) -> bool {

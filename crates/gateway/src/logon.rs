@@ -5,17 +5,13 @@ use weir_door::keys::Lock;
 use weir_door::reception::{LogonRequest, MessageOrigin};
 use weir_door::socket::CLOSING_TIME;
 use weir_door::transport::Ending;
-use weir_partition::handoff::Submission;
-use weir_types::{Nanos, Reason, Role, SessionId, Switch};
-use weir_wire::Command;
-use weir_wire::reference::SessionLost;
+use weir_types::{Nanos, Reason, SessionId};
 use weir_wire::session::{Logon, LogonAck, LogonReject, PartitionState, SignedLogon};
 
 use super::Gateway;
 use super::connection::Connection;
 use super::intake::IntakeOutcome;
 use super::opening::open;
-use super::plant::{self, Plant};
 use super::protocol::{Answer, Inbound, InputState, ResumePoints, SignedText};
 use super::refusals::put_refused_logon;
 use super::sessions::{Behind, Session};
@@ -110,6 +106,7 @@ impl Gateway {
         match opened {
             Ok(()) => {
                 connection.sessions.push(session_id);
+                self.submit_choice(session_id);
                 self.acknowledge_logon(connection, session_id, now);
                 self.lines.logged_on(connection, session_id, now);
                 self.set_timer(connection, now);
@@ -250,39 +247,19 @@ impl Gateway {
         self.sessions.detach(id);
     }
 
-    /// Detaches a session from its connection and submits its loss to the partitions.
+    /// Detaches a session from its connection and submits its loss to the partitions, if it chose
+    /// cancel-on-disconnect.
     pub(super) fn end_session(&mut self, id: SessionId) {
         self.detach(id);
-        let Some(session) = self.sessions.get(id) else { return };
-        let stays = session.role != Role::Trader || session.cancel_on_disconnect == Switch::Off;
-        if stays || plant::is(Plant::SessionLossForgotten) {
-            return;
-        }
-        let lost =
-            SessionLost { session_id: id, cancel_on_disconnect: session.cancel_on_disconnect };
-        let partitions = self.ports.iter_mut().filter(|port| port.ring.partition_id.0 != 0);
-        partitions.for_each(|port| port.losses.push_back(lost));
-    }
-
-    /// Submits lost sessions to the partitions while there is room; the rest waits.
-    pub(super) fn submit_losses(&mut self) {
-        for port in &mut self.ports {
-            while let Some(lost) = port.losses.front().copied() {
-                let submission = Submission::internal(Command::SessionLost(lost));
-                if port.ring.submissions.push(submission).is_err() {
-                    break;
-                }
-                port.handed_over = true;
-                port.losses.pop_front();
-            }
-        }
+        self.submit_loss(id);
     }
 
     /// Sends every connection the reason `Stopping`.
     pub(super) fn say_goodbye(&mut self, now: Nanos) {
         for id in self.connections.ids() {
             let Some(mut connection) = self.connections.take(id) else { continue };
-            // The orders stay: the operator stops the node, the sessions did not leave.
+            // The orders stay: the operator stops the node, the sessions did not leave. The logs
+            // hold their choices, and they must return after the next start.
             for session in std::mem::take(&mut connection.sessions) {
                 self.detach(session);
             }

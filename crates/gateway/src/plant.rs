@@ -15,6 +15,14 @@ weir_plant::plants! {
         LossUntold,
         /// The end of a session with cancel-on-disconnect is not submitted.
         SessionLossForgotten,
+        /// A session's choice of cancel-on-disconnect is not submitted.
+        ChoiceForgotten,
+        /// A logon without cancel-on-disconnect does not revoke an earlier choice.
+        ChoiceNotRevoked,
+        /// Sessions that do not return after a start keep their orders.
+        AbsentNeverLost,
+        /// A session that returned in time after a start is lost all the same.
+        ReturnedLostAnyway,
         /// A second logon takes the session over, and the old connection keeps it too.
         TakeoverKeepsOldConnection,
         /// A firm's desk gets the reports of all firms.

@@ -16,7 +16,7 @@ use weir_io::net::sim::SimNet;
 use weir_io::net::{Listener, Net, Stream};
 use weir_log::tail::{TailConfig, TailHandle, TailWriter, tail};
 use weir_partition::event_reader::EventReader;
-use weir_partition::handoff::{SourcePort, gateway_to_partition};
+use weir_partition::handoff::{SourcePort, Submission, gateway_to_partition};
 use weir_partition::stage_clock::StageClock;
 use weir_probe::Recorder;
 use weir_runtime::{Agent, Poller, Wake};
@@ -249,6 +249,24 @@ impl Node {
         let definition = Definition::DefineSession(definition);
         self.control.append(&control_record(Position(100), definition, self.now));
         self.control.publish();
+    }
+
+    /// Fills the ring to the partition, which must be stalled.
+    pub(crate) fn fill_ring(&mut self) {
+        let ring = &mut self.gateway.ports[1].ring.submissions;
+        while ring.push(Submission::internal(Command::Tick)).is_ok() {}
+    }
+
+    /// Takes the commands out of the ring to the partition, without the ticks.
+    pub(crate) fn submissions(&mut self) -> Vec<Command> {
+        let ring = &mut self.partition.source.submissions;
+        let submissions = std::iter::from_fn(|| ring.pop().ok());
+        submissions.map(|taken| taken.command).filter(|c| !matches!(c, Command::Tick)).collect()
+    }
+
+    /// Tells the gateway that the partition's log holds a session's choice since before the start.
+    pub(crate) fn await_return(&mut self, session_id: SessionId) {
+        self.gateway.await_return(1, session_id);
     }
 
     pub(crate) fn step(&mut self) {

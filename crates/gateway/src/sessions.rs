@@ -20,8 +20,10 @@ pub struct Session {
     /// The connection through which it is logged on; set by [`Sessions::attach`] and
     /// [`Sessions::detach`].
     pub connection: Option<ConnectionId>,
-    /// On when the loss of the connection cancels its orders.
+    /// On when the loss of the connection cancels its orders: the choice of its last logon.
     pub cancel_on_disconnect: Switch,
+    /// The choice in each port's log, as submitted; off after its loss.
+    pub(super) choices: Vec<Switch>,
     /// The expiry of the key with which it logged on; zero for never.
     pub valid_until: Nanos,
     /// The maximum number of unanswered requests; zero for no limit.
@@ -113,6 +115,7 @@ impl Sessions {
             role: Role::Trader,
             connection: None,
             cancel_on_disconnect: Switch::Off,
+            choices: vec![Switch::Off; port_count],
             valid_until: Nanos(0),
             in_flight_max: 0,
             order_rate_max: 0,

@@ -38,6 +38,7 @@ impl Gateway {
     /// does so in vain.
     pub(super) fn skip_time(&mut self, by: Nanos) {
         self.lobby.time_skipped(by);
+        self.absent.time_skipped(by);
         for connection in self.connections.iter_mut() {
             connection.time_skipped(by);
             for id in &connection.sessions {

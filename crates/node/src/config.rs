@@ -178,6 +178,9 @@ pub struct GatewaySection {
     /// The number of a firm's reports per partition from which copies can be requested; eight bytes
     /// each. For copies of all firms' reports there are four times as many.
     pub copies_retained_max: u32,
+    /// The time after a start within which a session that chose cancel-on-disconnect must log on to
+    /// keep its orders, in milliseconds.
+    pub return_within_ms: u64,
 }
 
 /// TLS for every listener of the node except HTTP: order entry and delivery, outside cores,
@@ -474,13 +477,14 @@ impl Default for GatewaySection {
             logon_timeout_ms: 10_000,
             lobby_per_address_max: 1024,
             copies_retained_max: 1 << 20,
+            return_within_ms: 10_000,
         }
     }
 }
 
 impl GatewaySection {
     /// Returns the keys with their own ranges: values, limits and the expected range as text.
-    fn ranges(&self) -> [(&'static str, u64, u64, u64, &'static str); 5] {
+    fn ranges(&self) -> [(&'static str, u64, u64, u64, &'static str); 6] {
         let (time, count) = (self.logon_timeout_ms, u64::from(self.lobby_per_address_max));
         let copies = u64::from(self.copies_retained_max);
         let connections = self.connections_max as u64;
@@ -490,6 +494,7 @@ impl GatewaySection {
             ("gateway.copies_retained_max", copies, 1, 1 << 28, "1 to 268435456"),
             ("gateway.logon_timeout_ms", time, 100, 3_600_000, "100 to 3600000"),
             ("gateway.lobby_per_address_max", count, 1, 1_000_000, "1 to 1000000"),
+            ("gateway.return_within_ms", self.return_within_ms, 0, 3_600_000, "0 to 3600000"),
         ]
     }
 }
@@ -785,6 +790,7 @@ mod tests {
             ("[gateway]\nstall_max_ms = 9223372036854775807", "gateway.stall_max_ms"),
             ("[gateway]\nlogon_timeout_ms = 1", "gateway.logon_timeout_ms"),
             ("[gateway]\nlobby_per_address_max = 0", "gateway.lobby_per_address_max"),
+            ("[gateway]\nreturn_within_ms = 3600001", "gateway.return_within_ms"),
             ("[gateway]\ncopies_retained_max = 0", "gateway.copies_retained_max"),
             ("wait = \"sleep\"", "sleep"),
             ("[delivery]\nbytes_max = 1000", "delivery.bytes_max"),

@@ -5,9 +5,9 @@
 //! in progress the next batch fills (group commit).
 //!
 //! The partition never waits for a view: events go to the event tail, which views follow at their
-//! own pace. The partition stops taking commands only when too many wait for the log, and it applies
-//! none while the events of an uncrossing or another large command are still being published
-//! ([`outbox`](crate::outbox)).
+//! own pace. The partition stops taking commands only when too many wait for the log, and it
+//! applies none while the events of an uncrossing or another large command are still being
+//! published ([`outbox`](crate::outbox)).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -253,12 +253,14 @@ impl<L: SequencedLog + Send> Partition<L> {
         pushed
     }
 
-    /// Begins the batch with the commands that the log refused before.
+    /// Begins the batch with the commands that the log refused before, in their order: a session's
+    /// choice comes before its next loss.
     fn take_kept(&mut self) {
         let mut kept = std::mem::take(&mut self.kept);
-        kept.retain(|(source, submission)| {
+        let refused_from = kept.iter().position(|(source, submission)| {
             self.add_to_batch(*source, submission) == Push::BatchFull
         });
+        kept.drain(..refused_from.unwrap_or(kept.len()));
         self.kept = kept;
     }
 
@@ -301,7 +303,8 @@ impl<L: SequencedLog + Send> Partition<L> {
     }
 
     /// Refuses the batch's requests without an event, since the log did not take them. Definitions
-    /// and lost sessions, which no client would send again, are kept for a later batch.
+    /// and sessions' choices and losses, which no client would send again, are kept for a later
+    /// batch.
     fn refuse_batch(&mut self, reason: Reason) {
         for (pending, command) in self.filling.drain(..) {
             let Command::Request(request) = &command else {
@@ -486,7 +489,10 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
         let mut done = 0;
         if self.batch.is_empty() {
             self.take_kept();
-            done += self.take();
+            // No request passes its session's choice or loss.
+            if self.kept.is_empty() {
+                done += self.take();
+            }
             self.tick(now);
         }
         self.sequence(now);

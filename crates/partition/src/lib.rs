@@ -2,8 +2,9 @@
 //! recovery, the shadow engine that writes event log files and snapshots, and the readers of its
 //! events.
 //!
-//! * [`agent`]: the duty cycle; `outbox`: the publication of its events. [`recovery`]: rebuilds a running partition from files; [`dirs`]:
-//!   the paths of those files; [`formats`]: a check of all headers before any log is opened.
+//! * [`agent`]: the duty cycle; `outbox`: the publication of its events. [`recovery`]: rebuilds a
+//!   running partition from files; [`dirs`]: the paths of those files; [`formats`]: a check of all
+//!   headers before any log is opened.
 //! * [`handoff`]: the rings between a partition and the sources of its commands.
 //!   [`control_import`]: the source that imports the control log's definitions.
 //! * [`shadow`], [`shadow_agent`]: the engine behind the partition that takes its snapshots.

@@ -3,8 +3,8 @@
 //! A command may cause any number of events: an uncrossing trades with every order of a book. The
 //! tail holds the newest events alone, and a view that keeps pace must not be overtaken by a single
 //! command. So a cycle publishes at most a quarter of the tail, and the rest of a larger command's
-//! events waits here for later cycles, one quarter per [`PART_INTERVAL`], while the partition applies
-//! no further command.
+//! events waits here for later cycles, one quarter per [`PART_INTERVAL`], while the partition
+//! applies no further command.
 //!
 //! INVARIANT: events enter the tail in the order in which they happened.
 

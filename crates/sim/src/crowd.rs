@@ -11,7 +11,7 @@ use weir_io::{Rng, SeededRng};
 use weir_partition::handoff::{Feedback, PartitionPort, Submission};
 use weir_types::{ClOrdId, OrderId, Position, Reason, RequestNo, SessionId, Switch};
 use weir_wire::event::OrderEvent;
-use weir_wire::reference::SessionLost;
+use weir_wire::reference::{SessionChoice, SessionLost};
 use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
 use crate::plan::Plan;
@@ -202,6 +202,9 @@ impl Crowd {
             let cancel_on_disconnect = if self.rng.chance(1, 2) { Switch::On } else { Switch::Off };
             let lost = SessionLost { session_id: TRADERS[which], cancel_on_disconnect };
             push(port, Command::SessionLost(lost));
+            // It returns at once.
+            let choice = SessionChoice { session_id: lost.session_id, cancel_on_disconnect };
+            push(port, Command::SessionChoice(choice));
         }
         self.send_due(port);
     }

@@ -256,6 +256,8 @@ impl Oracle {
         ensure(engine.totals().is_conserved(), "money or lots are not conserved", || {
             format!("{:?}", engine.totals())
         })?;
+        let (chosen, expected) = (engine.cancel_on_disconnect(), naive.cancel_on_disconnect());
+        same("the sessions with cancel-on-disconnect", &chosen, &&expected[..])?;
         for (session_id, state) in engine.sessions() {
             same("a session's numbers are wrong", &state, &naive.session_state(session_id))?;
         }

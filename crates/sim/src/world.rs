@@ -228,11 +228,15 @@ impl World {
             |(id, state): (_, SessionState)| (id, state.next_event_no, state.last_request_no);
         let sessions = rebuilt.engine.sessions().map(numbers).collect();
         let firms = rebuilt.engine.session_firms().collect();
+        let absent = rebuilt.engine.cancel_on_disconnect().to_vec();
         let first_record = rebuilt.events.first_record().0;
         let (epoch, ended) = (rebuilt.log.epoch(), rebuilt.log.ended_epochs().to_vec());
         let now = self.clock.now();
         let is_calm = life.steps == u64::MAX;
-        let mut views = self.gate.as_mut().map_or_else(Vec::new, |gate| gate.begin_life(is_calm));
+        let mut views = self
+            .gate
+            .as_mut()
+            .map_or_else(Vec::new, |gate| gate.begin_life(is_calm, self.plan.step_ns_max));
         if self.plant == Some(Plant::GatewayNotWoken) {
             views.clear();
         }
@@ -240,7 +244,8 @@ impl World {
         let mut process = started
             .map_err(|error| Violation::new("the process does not start", format!("{error:#}")))?;
         if let Some(gate) = &mut self.gate {
-            let start = Start { sessions, firms, first_record, epoch, ended: &ended, now };
+            let ended = &ended;
+            let start = Start { sessions, absent, firms, first_record, epoch, ended, now };
             gate.start(&mut process, &self.disks, start)?;
         }
         Ok(process)

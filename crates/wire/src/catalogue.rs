@@ -33,7 +33,7 @@ use crate::message::{DecodeError, FieldInfo, Message, VisitField};
 use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use crate::reference::{
     BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import, KillSwitch,
-    SchedulePhase, SessionLost, SetPhase, Tick, Transfer,
+    SchedulePhase, SessionChoice, SessionLost, SetPhase, Tick, Transfer,
 };
 use crate::replica::{FollowSource, FollowState, SnapshotChunk};
 use crate::report::ExecutionReport;
@@ -253,6 +253,7 @@ const MESSAGES: &[MessageInfo] = &[
     info::<Import>(Tail::Definition),
     plain::<Tick>(),
     plain::<SessionLost>(),
+    plain::<SessionChoice>(),
 ];
 
 /// Returns every message of the schema, by template id. The event log's `OrderEvent` is the head of

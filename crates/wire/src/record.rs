@@ -12,7 +12,7 @@ use crate::message::{DecodeError, Message};
 use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use crate::reference::{
     BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import, KillSwitch,
-    SchedulePhase, SessionLost, SetPhase, Tick, Transfer,
+    SchedulePhase, SessionChoice, SessionLost, SetPhase, Tick, Transfer,
 };
 
 macro_rules! records {
@@ -122,6 +122,8 @@ pub enum Command {
     Tick,
     /// A session's connection is gone.
     SessionLost(SessionLost),
+    /// A session has logged on, with its choice of cancel on disconnect.
+    SessionChoice(SessionChoice),
 }
 
 /// A record of an event log: the engine's only output.
@@ -258,6 +260,7 @@ impl Command {
             }
             Command::Tick => put_message(&Tick { reserved: 0 }, out),
             Command::SessionLost(lost) => put_message(lost, out),
+            Command::SessionChoice(choice) => put_message(choice, out),
         }
     }
 
@@ -276,6 +279,7 @@ impl Command {
             }
             Tick::TEMPLATE_ID => raw.decode_whole::<Tick>().map(|_| Command::Tick),
             SessionLost::TEMPLATE_ID => raw.decode_whole().map(Command::SessionLost),
+            SessionChoice::TEMPLATE_ID => raw.decode_whole().map(Command::SessionChoice),
             _ => Request::decode(&raw).map(Command::Request),
         }
     }

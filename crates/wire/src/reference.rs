@@ -207,4 +207,13 @@ messages! {
         /// On when the session asked for cancel on disconnect.
         cancel_on_disconnect: Switch,
     }
+
+    /// A session has logged on with this choice. Sequenced before its first request, and only if
+    /// the log holds another choice.
+    SessionChoice = 203 {
+        /// The session.
+        session_id: SessionId,
+        /// On when its loss cancels its orders.
+        cancel_on_disconnect: Switch,
+    }
 }

@@ -142,6 +142,7 @@ round_trips! {
     an_import_reads_back Import,
     a_tick_reads_back Tick,
     a_session_lost_reads_back SessionLost,
+    a_session_choice_reads_back SessionChoice,
 }
 
 #[test]
@@ -329,6 +330,7 @@ fn command() -> BoxedStrategy<Command> {
         (any::<u64>(), definition()).prop_map(|(at, what)| Command::Import(Position(at), what)),
         Just(Command::Tick),
         message::<SessionLost>().prop_map(Command::SessionLost),
+        message::<SessionChoice>().prop_map(Command::SessionChoice),
     ]
     .boxed()
 }

@@ -275,6 +275,7 @@ impl NaiveEngine {
         NaiveEngine {
             config: self.config.clone(),
             kills: self.kills.clone(),
+            cancel_on_disconnect: self.cancel_on_disconnect.clone(),
             firms: self.firms.clone(),
             accounts: self.accounts.clone(),
             sessions: self.sessions.clone(),

@@ -226,6 +226,8 @@ pub struct NaiveEngine {
     firms: BTreeMap<FirmId, u32>,
     accounts: BTreeMap<AccountId, Account>,
     sessions: BTreeMap<SessionId, Session>,
+    /// The sessions whose loss cancels their orders, defined here or not.
+    cancel_on_disconnect: BTreeSet<SessionId>,
     instruments: BTreeMap<InstrumentId, Instrument>,
     /// Lots held; zero holdings have no entry.
     holdings: BTreeMap<(AccountId, InstrumentId), i64>,
@@ -264,6 +266,7 @@ impl NaiveEngine {
             firms: BTreeMap::new(),
             accounts: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            cancel_on_disconnect: BTreeSet::new(),
             instruments: BTreeMap::new(),
             holdings: BTreeMap::new(),
             orders: BTreeMap::new(),
@@ -296,6 +299,7 @@ impl NaiveEngine {
             Command::Import(at, definition) => self.import(*at, definition, out),
             Command::Tick => self.continue_oldest(out),
             Command::SessionLost(lost) => self.session_lost(lost, out),
+            Command::SessionChoice(choice) => self.session_choice(choice),
         }
         let instrument_ids: Vec<InstrumentId> = self.instruments.keys().copied().collect();
         for instrument_id in instrument_ids {
@@ -374,6 +378,12 @@ impl NaiveEngine {
     #[must_use]
     pub fn refused_import_count(&self) -> u64 {
         self.imports_refused
+    }
+
+    /// Returns the same as [`Engine::cancel_on_disconnect`](crate::Engine::cancel_on_disconnect).
+    #[must_use]
+    pub fn cancel_on_disconnect(&self) -> Vec<SessionId> {
+        self.cancel_on_disconnect.iter().copied().collect()
     }
 
     /// Returns the same as [`Engine::session_state`](crate::Engine::session_state).

@@ -8,7 +8,8 @@ use weir_types::{EventNo, PartitionId};
 use weir_wire::event::Defined;
 use weir_wire::order_entry::MassCancel;
 use weir_wire::reference::{
-    DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, SessionLost, Transfer,
+    DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, SessionChoice,
+    SessionLost, Transfer,
 };
 use weir_wire::{Definition, Event, Request};
 
@@ -375,8 +376,19 @@ impl NaiveEngine {
         Ok(())
     }
 
+    pub(super) fn session_choice(&mut self, choice: &SessionChoice) {
+        self.digest = digest::fold_choice(self.digest, choice);
+        let is_full = self.cancel_on_disconnect.len() >= self.config.sessions_max as usize;
+        match choice.cancel_on_disconnect {
+            Switch::On if is_full => false,
+            Switch::On => self.cancel_on_disconnect.insert(choice.session_id),
+            Switch::Off => self.cancel_on_disconnect.remove(&choice.session_id),
+        };
+    }
+
     pub(super) fn session_lost<S: EventSink>(&mut self, lost: &SessionLost, out: &mut S) {
         self.digest = digest::fold_lost(self.digest, lost);
+        self.cancel_on_disconnect.remove(&lost.session_id);
         if lost.cancel_on_disconnect == Switch::Off {
             return;
         }

@@ -247,6 +247,7 @@ impl NaiveEngine {
         });
         let changes = (self.schedule.iter())
             .map(|((id, at), phase)| digest::timer_word(*at, *id, Some(*phase)));
+        let choices = self.cancel_on_disconnect.iter().map(|id| digest::choice_word(*id));
         CheckpointParts {
             numbers: Numbers {
                 rec: self.rec,
@@ -267,7 +268,7 @@ impl NaiveEngine {
                 instruments: self.instruments.len(),
                 imports_refused: self.imports_refused,
             },
-            timers: ends.chain(changes).fold(0, u64::wrapping_add),
+            timers_and_choices: ends.chain(changes).chain(choices).fold(0, u64::wrapping_add),
             sweeps: self.sweeps_word(),
         }
     }

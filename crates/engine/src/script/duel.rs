@@ -179,6 +179,8 @@ impl Duel {
         let (refused, should) = (fast.refused_import_count(), naive.refused_import_count());
         same(refused, should, "count of refused imports")?;
         same(fast.control_position(), naive.control_position(), "control position")?;
+        let chosen = naive.cancel_on_disconnect();
+        same(fast.cancel_on_disconnect(), &chosen[..], "sessions with cancel-on-disconnect")?;
         for (session_id, state) in fast.sessions() {
             same(state, naive.session_state(session_id), "state of a session")?;
         }

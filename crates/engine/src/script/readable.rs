@@ -22,6 +22,7 @@ pub(super) fn command_name(command: &Command) -> &'static str {
         Command::Import(..) => "Import",
         Command::Tick => "Tick",
         Command::SessionLost(_) => "SessionLost",
+        Command::SessionChoice(_) => "SessionChoice",
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! logon SESSION KEYBYTE [PARTITION:EVENT:EPOCH]...     welcome | refused
+//! bind SESSION KEYBYTE [PARTITION:EVENT:EPOCH]...      the same, with cancel-on-disconnect
 //! new SESSION REQUEST INSTRUMENT SIDE QTY PRICE        report | refusal | reject
 //! cancel SESSION REQUEST INSTRUMENT ORDER              report | refusal | reject
 //! fetch SESSION NUMBER                                 pages
@@ -59,12 +60,12 @@ fn read(line: &str) -> Option<Inbound<'_>> {
     let verb = words.next()?;
     let session_id = SessionId(number(&mut words)?);
     match verb {
-        "logon" => {
+        "logon" | "bind" => {
             let logon = Logon {
                 api_key: ApiKey([number(&mut words)?; 32]),
                 session_id,
                 heartbeat_interval_ms: HEARTBEAT_MS,
-                cancel_on_disconnect: Switch::Off,
+                cancel_on_disconnect: if verb == "bind" { Switch::On } else { Switch::Off },
             };
             Some(Inbound::Logon(logon, ResumePoints::Text(words)))
         }

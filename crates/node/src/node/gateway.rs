@@ -59,6 +59,9 @@ impl Assembly<'_> {
             for (id, state) in recovered.engine.sessions() {
                 gateway.agree(port, id, state.next_event_no, state.last_request_no);
             }
+            for id in recovered.engine.cancel_on_disconnect() {
+                gateway.await_return(port, *id);
+            }
         }
         Ok(gateway)
     }
@@ -74,6 +77,7 @@ impl Assembly<'_> {
                 per_address_max: section.lobby_per_address_max,
             },
             copies_retained_max: section.copies_retained_max as usize,
+            return_within: Nanos(section.return_within_ms * 1_000_000),
         }
     }
 

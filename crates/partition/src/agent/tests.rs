@@ -8,7 +8,7 @@ use weir_log::{EpochEnd, LogError};
 use weir_types::*;
 use weir_wire::order_entry::{MassCancel, NewOrder};
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession};
-use weir_wire::{Definition, PlainEvent, Request};
+use weir_wire::{Definition, Event, PlainEvent, Request};
 
 use super::*;
 use crate::event_reader::{EventReader, ReadEvent};

@@ -1,11 +1,11 @@
 //! A client of a session: the state of `weir_client`, and everything that it has received.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_client::ClientError;
 use weir_client::session::{Session, SessionConfig, SessionEvent, Submit, Times};
 use weir_io::{Rng, SeededRng};
-use weir_types::{ClOrdId, EventNo, Nanos, OrderId, Reason, RequestNo, SessionId};
+use weir_types::{ClOrdId, EventNo, ExecType, Nanos, OrderId, Reason, RequestNo, SessionId};
 use weir_wire::Command;
 use weir_wire::dialogue::NodeMessage;
 use weir_wire::event::OrderEvent;
@@ -46,6 +46,19 @@ pub struct ReceivedMessage<'a> {
     pub tally: &'a mut GateTally,
     /// The time.
     pub now: Nanos,
+    /// The time by which a session must return after the start to keep its orders.
+    pub return_by: Nanos,
+}
+
+/// A client's choices of cancel-on-disconnect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choices {
+    /// Never.
+    Off,
+    /// At each logon.
+    On,
+    /// At two logons of three.
+    Changing,
 }
 
 /// A client.
@@ -54,7 +67,9 @@ pub struct Client {
     pub session: Session,
     /// The session.
     pub session_id: SessionId,
-    /// True if its orders go with its connection.
+    /// Its choices at its logons.
+    pub choices: Choices,
+    /// True if it logged on last, or will first, so that its orders go with its connection.
     pub cancels_on_disconnect: bool,
     /// True from its definition on.
     pub is_defined: bool,
@@ -66,6 +81,16 @@ pub struct Client {
     received: Vec<Report>,
     live: BTreeMap<OrderId, KnownOrder>,
     names: u64,
+    logon_count: u64,
+    /// Logons sent to this process.
+    logons_sent: u64,
+    /// Requests made since the logon.
+    asked: BTreeSet<RequestNo>,
+    /// Orders that no loss of the session may cancel while it stays logged on, or once it has left
+    /// them by its choice.
+    safe: BTreeSet<OrderId>,
+    /// The number from which no event may be a cancel by a loss: the session returned in time.
+    in_time_from: Option<EventNo>,
     /// The time since which its logon is refused because it is on another connection.
     taken_since: Option<Nanos>,
 }
@@ -73,7 +98,8 @@ pub struct Client {
 impl Client {
     /// Creates a client of a session that is not defined yet.
     #[must_use]
-    pub fn new(session_id: SessionId, cancels_on_disconnect: bool) -> Client {
+    pub fn new(session_id: SessionId, choices: Choices) -> Client {
+        let cancels_on_disconnect = choices != Choices::Off;
         let config = SessionConfig {
             heartbeat_interval_ms: HEARTBEAT_MS,
             cancel_on_disconnect: cancels_on_disconnect,
@@ -86,6 +112,7 @@ impl Client {
         Client {
             session,
             session_id,
+            choices,
             cancels_on_disconnect,
             is_defined: false,
             logs_on_at: None,
@@ -94,6 +121,11 @@ impl Client {
             received: Vec::new(),
             live: BTreeMap::new(),
             names: 0,
+            logon_count: 0,
+            logons_sent: 0,
+            asked: BTreeSet::new(),
+            safe: BTreeSet::new(),
+            in_time_from: None,
             taken_since: None,
         }
     }
@@ -110,6 +142,7 @@ impl Client {
     /// Its connection is lost, or a new process begins.
     pub fn connection_lost(&mut self, logs_on_at: u64) {
         self.session.connection_lost();
+        self.has_left();
         self.logs_on_at = Some(logs_on_at);
         if let Some(copies) = &mut self.copies {
             copies.connection_lost();
@@ -119,12 +152,28 @@ impl Client {
     /// A new process knows of no session on a connection.
     pub fn begin_life(&mut self) {
         self.taken_since = None;
+        self.logons_sent = 0;
+    }
+
+    /// The logon has ended, if there was one: by its choice its orders go or stay.
+    fn has_left(&mut self) {
+        self.asked.clear();
+        self.in_time_from = None;
+        if self.cancels_on_disconnect {
+            self.safe.clear();
+        }
     }
 
     /// Sends the logon when it is due.
     pub fn log_on(&mut self, now: Nanos, tick: u64, out: &mut Vec<u8>) {
         if self.is_defined && self.logs_on_at.is_some_and(|at| tick >= at) {
             self.logs_on_at = None;
+            if self.choices == Choices::Changing {
+                self.cancels_on_disconnect = self.logon_count % 3 != 1;
+                self.session.set_cancel_on_disconnect(self.cancels_on_disconnect);
+            }
+            self.logon_count += 1;
+            self.logons_sent += 1;
             self.session.put_logon(now, out);
         }
     }
@@ -148,6 +197,7 @@ impl Client {
         };
         match self.session.submit(HERE, request, Times { due: now, sent: now }, out) {
             Submit::Sent(no) => {
+                self.asked.insert(no);
                 let stamped = weir_client::request::stamp(request, self.session_id, no);
                 Some((no, Command::Request(stamped)))
             }
@@ -174,6 +224,9 @@ impl Client {
             return Ok(Next::Stay);
         }
         match self.session.on_message(message, out) {
+            Ok(SessionEvent::Opened { .. }) => {
+                self.opened(message, message_context, out).map(|()| Next::Stay)
+            }
             Ok(SessionEvent::LoggedOut(logout)) => {
                 self.logged_out(logout.reason, message_context.tally);
                 Ok(Next::LogOn)
@@ -181,7 +234,7 @@ impl Client {
             Ok(SessionEvent::Repeated) => {
                 Err(Violation::new("a report came twice", format!("{message:?}")))
             }
-            Ok(event) => self.on_event(&event, message_context, out).map(|()| Next::Stay),
+            Ok(event) => self.on_event(&event, message_context).map(|()| Next::Stay),
             Err(error) => self.refused(error, message_context),
         }
     }
@@ -190,28 +243,18 @@ impl Client {
         &mut self,
         event: &SessionEvent,
         message_context: &mut ReceivedMessage<'_>,
-        out: &mut Vec<u8>,
     ) -> Result<(), Violation> {
         let ReceivedMessage { told, heard, tally, .. } = message_context;
         match event {
-            SessionEvent::Opened { .. } => {
-                tally.logons += 1;
-                self.taken_since = None;
-                self.check_opened(told)?;
-                if let Some(copies) = &mut self.copies {
-                    copies.ask(out);
-                }
-            }
             SessionEvent::Report { report, .. } => {
                 self.take(report.event.event_no, heard, told)?;
                 self.know(&report.event);
                 tally.reports += 1;
+                let is_safe = self.is_safe(&report.event);
                 let is_lost = report.event.reason == Reason::SessionLost;
-                ensure(
-                    !is_lost || self.cancels_on_disconnect,
-                    "an order went with its session",
-                    || format!("{report:?}"),
-                )?;
+                ensure(!is_lost || !is_safe, "an order went with its session", || {
+                    format!("{report:?}")
+                })?;
             }
             SessionEvent::Rejected { rejected, .. } => {
                 self.take(rejected.event_no, heard, told)?;
@@ -227,6 +270,7 @@ impl Client {
                 ensure(!is_left_out, "a session ended and was not told", || format!("{reject:?}"))?;
             }
             SessionEvent::Challenged
+            | SessionEvent::Opened { .. }
             | SessionEvent::Heartbeat(_)
             | SessionEvent::Repeated
             | SessionEvent::LoggedOut(_) => {}
@@ -234,7 +278,40 @@ impl Client {
         Ok(())
     }
 
+    fn opened(
+        &mut self,
+        ack: &NodeMessage<'_>,
+        message_context: &mut ReceivedMessage<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Violation> {
+        message_context.tally.logons += 1;
+        self.taken_since = None;
+        let NodeMessage::LogonAck(_, states) = ack else { unreachable!("it has opened") };
+        let state = states.clone().flatten().find(|state| state.partition_id == HERE);
+        // An earlier logon to this process may have been accepted, and its loss be under way.
+        let is_in_time = self.logons_sent == 1 && message_context.now < message_context.return_by;
+        self.in_time_from = state.filter(|_| is_in_time).map(|state| state.next_event_no);
+        message_context.tally.in_time += u64::from(is_in_time && self.cancels_on_disconnect);
+        self.check_opened(message_context.told)?;
+        if let Some(copies) = &mut self.copies {
+            copies.ask(out);
+        }
+        Ok(())
+    }
+
+    /// True if a loss of the session may not cancel the event's order.
+    fn is_safe(&mut self, event: &OrderEvent) -> bool {
+        let is_entry = event.exec_type == ExecType::New && !event.rec.is_none();
+        if is_entry && self.asked.contains(&event.request_no) {
+            self.safe.insert(event.order_id);
+        }
+        self.choices == Choices::Off
+            || self.safe.contains(&event.order_id)
+            || self.in_time_from.is_some_and(|from| event.event_no >= from)
+    }
+
     fn logged_out(&mut self, reason: Reason, tally: &mut GateTally) {
+        self.has_left();
         match reason {
             Reason::SlowConsumer => tally.slow += 1,
             Reason::HeartbeatLost => tally.silent += 1,
@@ -301,6 +378,7 @@ impl Client {
                 let kept = usize::try_from(other_from.0 - 1).expect("no more than were received");
                 self.received.truncate(kept);
                 self.live.clear();
+                self.safe.clear();
                 self.session.forget_from(HERE, other_from, epoch);
                 Ok(Next::LogOn)
             }

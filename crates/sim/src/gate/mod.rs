@@ -62,6 +62,10 @@ pub struct GateTally {
     pub lost_orders: u64,
     /// Old records that were read for the gateway.
     pub old_records: u64,
+    /// Returns in time after a start, with cancel-on-disconnect.
+    pub in_time: u64,
+    /// Last lives in which the sessions with cancel-on-disconnect did not return in time.
+    pub not_in_time: u64,
 }
 
 impl GateTally {
@@ -71,7 +75,8 @@ impl GateTally {
         format!(
             ",\"reports\":{},\"copies\":{},\"logons\":{},\"taken\":{},\"other_histories\":{},\
              \"other_copies\":{},\"lost_connections\":{},\"slow\":{},\"silent\":{},\
-             \"keys_replaced\":{},\"blocked_writes\":{},\"lost_orders\":{},\"old_records\":{}",
+             \"keys_replaced\":{},\"blocked_writes\":{},\"lost_orders\":{},\"old_records\":{},\
+             \"in_time\":{},\"not_in_time\":{}",
             self.reports,
             self.copies,
             self.logons,
@@ -84,7 +89,9 @@ impl GateTally {
             self.keys_replaced,
             self.blocked_writes,
             self.lost_orders,
-            self.old_records
+            self.old_records,
+            self.in_time,
+            self.not_in_time
         )
     }
 
@@ -103,6 +110,8 @@ impl GateTally {
         self.blocked_writes += other.blocked_writes;
         self.lost_orders += other.lost_orders;
         self.old_records += other.old_records;
+        self.in_time += other.in_time;
+        self.not_in_time += other.not_in_time;
     }
 }
 
@@ -121,6 +130,8 @@ pub struct GatePlan {
     pub stall_max: Nanos,
     /// The number of steps in 10,000 at which a connection is disturbed.
     pub disturbed_per_myriad: u64,
+    /// The time after a start within which a session must return to keep its orders.
+    pub return_within: Nanos,
 }
 
 impl GatePlan {
@@ -144,6 +155,7 @@ impl GatePlan {
             output_len_max: [1_000, 4_000, 40_000][rng.below(3) as usize],
             stall_max: Nanos([200, 2_000][rng.below(2) as usize] * 1_000_000),
             disturbed_per_myriad: harsh(rng, 120),
+            return_within: Nanos(0),
         }
     }
 }
@@ -163,8 +175,19 @@ pub struct Gate {
     plan: GatePlan,
     life: u64,
     tick: u64,
+    /// The step since which the sessions with cancel-on-disconnect stay away.
     away: Option<u64>,
     was_away: bool,
+    /// True while they stay away because they do not return in time after a start.
+    is_absence: bool,
+    /// The random stream of returns.
+    returns: SeededRng,
+    /// The wall clock at the last step.
+    wall: Nanos,
+    /// The time of the node's threads, which never steps back.
+    time: Nanos,
+    return_by: Nanos,
+    not_in_time: u64,
 }
 
 impl Gate {
@@ -186,6 +209,12 @@ impl Gate {
             tick: 0,
             away: None,
             was_away: false,
+            is_absence: false,
+            returns: SeededRng::new(seed, "returns"),
+            wall: Nanos(0),
+            time: Nanos(0),
+            return_by: Nanos(0),
+            not_in_time: 0,
         }
     }
 
@@ -195,14 +224,23 @@ impl Gate {
         GateTally {
             blocked_writes: self.net.counts().blocked_writes,
             lost_orders: self.told.lost_orders,
+            not_in_time: self.not_in_time,
             ..self.wires.tally
         }
     }
 
     /// Draws the settings of the next life; the process's views are woken by what it returns.
     #[must_use]
-    pub fn begin_life(&mut self, is_calm: bool) -> Vec<Wake> {
+    pub fn begin_life(&mut self, is_calm: bool, step_ns_max: u64) -> Vec<Wake> {
         self.plan = GatePlan::draw(&mut self.rng, is_calm);
+        let steps = [5, 60, 300][self.returns.below(3) as usize];
+        self.plan.return_within = Nanos(steps * step_ns_max / 2);
+        self.is_absence = is_calm && !self.was_away && self.returns.chance(1, 2);
+        self.away = self.is_absence.then_some(self.tick);
+        if self.is_absence {
+            self.not_in_time += 1;
+            self.wires.leave();
+        }
         self.net.set_faults(self.plan.faults);
         let wake = Wake::new();
         self.node = None;
@@ -210,6 +248,14 @@ impl Gate {
         self.wires.begin_life(self.plan);
         self.wake = wake.clone();
         vec![wake]
+    }
+
+    /// Returns the time of the node's threads at a time of the wall clock: as under the runner it
+    /// never steps back.
+    fn steady(&mut self, wall: Nanos) -> Nanos {
+        self.time.0 += wall.since(self.wall).0;
+        self.wall = wall;
+        self.time
     }
 
     /// Starts the node's agents.
@@ -223,6 +269,9 @@ impl Gate {
         start: Start<'_>,
     ) -> Result<(), Violation> {
         (self.told.current, self.told.ended) = (start.epoch, start.ended.to_vec());
+        let now = self.steady(start.now);
+        self.return_by = Nanos(now.0 + self.plan.return_within.0);
+        let start = Start { now, ..start };
         let around = StartContext {
             plan: self.plan,
             net: &self.net,
@@ -272,6 +321,7 @@ impl Gate {
         asks: bool,
     ) -> Result<(), Violation> {
         self.tick += 1;
+        let now = self.steady(now);
         let mut context = wire::Context {
             net: &self.net,
             rng: &mut self.rng,
@@ -284,6 +334,7 @@ impl Gate {
             tick: self.tick,
             asks,
             is_away: self.away.is_some(),
+            return_by: self.return_by,
         };
         self.wires.step(&mut context)?;
         self.net.advance();
@@ -298,6 +349,7 @@ impl Gate {
     /// # Errors
     /// A wake-up that was lost.
     pub fn tell(&mut self, now: Nanos) -> Result<(), Violation> {
+        let now = self.steady(now);
         self.node.as_mut().map_or(Ok(()), |node| node.tell(now))
     }
 
@@ -307,6 +359,7 @@ impl Gate {
     /// A violation of a rule.
     pub fn stop(&mut self, crowd: &mut Crowd, plan: &Plan, now: Nanos) -> Result<bool, Violation> {
         self.act(crowd, plan, now, false)?;
+        let now = self.steady(now);
         let has_stopped = self.node.as_mut().is_none_or(|node| node.stop(now));
         if has_stopped {
             self.node = None;
@@ -325,17 +378,23 @@ impl Gate {
     }
 
     /// True when every client has had everything and every request is answered; then, once, the
-    /// sessions with cancel-on-disconnect leave and their orders must go.
+    /// sessions with cancel-on-disconnect leave and their orders must go. Before, they may not have
+    /// returned after the start, and their orders must have gone.
     ///
     /// # Errors
     /// A violation of a rule.
     pub fn is_done(&mut self) -> Result<bool, Violation> {
         if let Some(since) = self.away {
-            if self.tick < since + AWAY_STEPS || !self.wires.is_quiet(&self.told, true) {
-                return Ok(false);
+            if self.time < self.return_by {
+                self.away = Some(self.tick);
+            } else if self.tick >= since + AWAY_STEPS && self.wires.is_quiet(&self.told, true) {
+                let leaving = match self.is_absence {
+                    true => self.wires.always_cancelling(),
+                    false => self.wires.leaving(),
+                };
+                self.told.check_left(&leaving)?;
+                (self.away, self.is_absence) = (None, false);
             }
-            self.told.check_left(&self.wires.leaving())?;
-            self.away = None;
             return Ok(false);
         }
         if !self.wires.is_quiet(&self.told, false) {

@@ -20,7 +20,7 @@ use weir_partition::handoff::{SourcePort, gateway_to_partition};
 use weir_partition::stage_clock::StageClock;
 use weir_probe::Recorder;
 use weir_runtime::{Agent, Wake};
-use weir_types::{Epoch, Nanos, PartitionId, Position};
+use weir_types::{Epoch, Nanos, PartitionId, Position, SessionId};
 use weir_wire::event::Defined;
 use weir_wire::session::NodeId;
 use weir_wire::{Definition, Event};
@@ -54,6 +54,8 @@ pub fn control_record(index: usize, definition: &Definition, now: Nanos) -> Vec<
 pub struct Start<'a> {
     /// The sessions' numbers in the engine.
     pub sessions: Vec<SessionNumbers>,
+    /// The sessions with cancel-on-disconnect in the engine.
+    pub absent: Vec<SessionId>,
     /// The sessions' firms in the engine.
     pub firms: Vec<SessionFirm>,
     /// The first record of the event log.
@@ -88,6 +90,7 @@ impl StartContext<'_> {
             output_len_max: self.plan.output_len_max,
             stall_max: self.plan.stall_max,
             lobby: LobbyLimits::default(),
+            return_within: self.plan.return_within,
             ..GatewayConfig::default()
         }
     }
@@ -165,6 +168,7 @@ impl GateNode {
         start.firms.iter().for_each(|(id, firm_id)| gateway.know_firm(*id, *firm_id));
         gateway.take_in_the_past(start.now);
         start.sessions.iter().for_each(|(id, next, last)| gateway.agree(1, *id, *next, *last));
+        start.absent.iter().for_each(|id| gateway.await_return(1, *id));
         let history = Box::new(gateway.leave_files(Wake::new(), wake.clone()));
         let newcomers_wake = Wake::new();
         let (port, to_gateway) = link(wake.clone(), newcomers_wake.clone());

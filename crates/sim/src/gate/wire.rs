@@ -13,7 +13,7 @@ use weir_wire::frame::{Framing, RawMessage, next_frame};
 use weir_wire::session::{ApiKey, Logon, Logout};
 
 use super::addressed_events::{AddressedEvents, ReceivedReport};
-use super::client::{Client, Next, ReceivedMessage};
+use super::client::{Choices, Client, Next, ReceivedMessage};
 use super::node::address;
 use super::{GatePlan, GateTally};
 use crate::crowd::Crowd;
@@ -52,6 +52,8 @@ pub struct Context<'a> {
     pub asks: bool,
     /// True while the sessions with cancel-on-disconnect stay away.
     pub is_away: bool,
+    /// The time by which a session must return after the start to keep its orders.
+    pub return_by: Nanos,
 }
 
 /// A connection and its sessions.
@@ -88,7 +90,14 @@ impl Wires {
         let sessions: [&[SessionId]; 4] =
             [&[OPERATOR], &[first, second], &[third], &[fourth, COPY_DESK]];
         let wires = (1..).zip(sessions).map(|(host, sessions)| {
-            let client = |id: &SessionId| Client::new(*id, [first, fourth].contains(id));
+            let client = |id: &SessionId| {
+                let choices = match *id {
+                    id if id == first => Choices::On,
+                    id if id == fourth => Choices::Changing,
+                    _ => Choices::Off,
+                };
+                Client::new(*id, choices)
+            };
             Wire {
                 clients: sessions.iter().map(client).collect(),
                 host,
@@ -145,7 +154,15 @@ impl Wires {
         }
     }
 
-    /// The sessions with cancel-on-disconnect.
+    /// The sessions whose every order is preceded by their choice of cancel-on-disconnect.
+    #[must_use]
+    pub fn always_cancelling(&self) -> Vec<SessionId> {
+        let clients = self.wires.iter().flat_map(|wire| &wire.clients);
+        let always = clients.filter(|client| client.choices == Choices::On);
+        always.map(|client| client.session_id).collect()
+    }
+
+    /// The sessions that logged on last with cancel-on-disconnect.
     #[must_use]
     pub fn leaving(&self) -> Vec<SessionId> {
         let clients = self.wires.iter().flat_map(|wire| &wire.clients);
@@ -222,7 +239,7 @@ fn has_report(input: &[u8]) -> bool {
 
 impl Wire {
     fn leaves(&self) -> bool {
-        self.clients.iter().any(|client| client.cancels_on_disconnect)
+        self.clients.iter().any(|client| client.choices != Choices::Off)
     }
 
     /// The connection is lost, with everything under way.
@@ -366,8 +383,9 @@ impl Wire {
         let Some(client) = client else {
             return Err(Violation::new("a message of another session", format!("{message:?}")));
         };
+        let (now, return_by) = (context.now, context.return_by);
         let mut message_context =
-            ReceivedMessage { told: context.told, heard, tally, now: context.now };
+            ReceivedMessage { told: context.told, heard, tally, now, return_by };
         if client.hear(&message, &mut message_context, &mut self.output)? == Next::LogOn {
             client.logs_on_at = Some(context.tick + 3 + context.rng.below(30));
         }

@@ -6,7 +6,8 @@
 //! position, so that known events are sent again. They repeat requests without an answer, and some
 //! that have one. After every longer life the test waits for quiet and compares the ledgers, the
 //! command log applied to a new engine, the follower's orders by a token kept over all kills, and
-//! the node's digest.
+//! the node's digest. A session that chose cancel-on-disconnect enters orders in each life and does
+//! not return after the kill: they must go.
 //!
 //! `WEIR_KILLS` sets the number of kills at each level (3), `WEIR_SEED` the seed (1).
 
@@ -18,6 +19,7 @@ mod support;
 
 mod audit;
 mod copies;
+mod leaver;
 mod ledger;
 mod party;
 mod trader;
@@ -25,7 +27,7 @@ mod trader;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use party::{Party, SMALL_FILES, TRADERS, number_from};
+use party::{MARKET, Party, SMALL_FILES, number_from};
 use support::{Home, Node, TRADING, open_market};
 use trader::LoadedTrader;
 use weir_client::load::Rng;
@@ -43,7 +45,7 @@ impl Campaign {
         let seed = number_from("WEIR_SEED", 1);
         let home = Home::with_config(durability, SMALL_FILES);
         let node = home.start();
-        open_market(&node, &TRADERS);
+        open_market(&node, &MARKET);
         let party = Party::log_on(&node, seed);
         (Campaign { party, rng: Rng::new(seed), home, kills: 0 }, node)
     }

@@ -10,6 +10,7 @@ use weir_types::SessionId;
 
 use crate::audit;
 use crate::copies::CopyReader;
+use crate::leaver::{LEAVER, Leaver};
 use crate::support::copying::desk_of;
 use crate::support::following::{Following, latest_states};
 use crate::support::{HANG, Home, Node, SUPERVISOR, TRADING, Who, definition_of, trader_of, until};
@@ -17,15 +18,19 @@ use crate::trader::LoadedTrader;
 
 pub const TRADERS: [Who; 4] = [trader_of(21), trader_of(22), trader_of(23), trader_of(24)];
 
+/// All of the market's traders.
+pub const MARKET: [Who; 5] = [TRADERS[0], TRADERS[1], TRADERS[2], TRADERS[3], LEAVER];
+
 /// Receives the copies of the first trader's firm.
 const DESK: Who = desk_of(31, TRADERS[0].firm_id);
 /// Receives the copies of all firms.
 const AUDITOR: Who = Who { session_id: SessionId(32), ..SUPERVISOR };
 
-/// Small segments and frequent snapshots: recovery meets many of both.
+/// Small segments and frequent snapshots: recovery meets many of both. Little time to return.
 pub const SMALL_FILES: &str = "[log]\nsegment_bytes = 1048576\n\
                                [events]\nsegment_bytes = 1048576\n\
-                               [snapshots]\nevery_commands = 2000\n";
+                               [snapshots]\nevery_commands = 2000\n\
+                               [gateway]\nreturn_within_ms = 100\n";
 
 /// Returns a number from the environment, such as `WEIR_SEED`.
 pub fn number_from(variable: &str, default: u64) -> u64 {
@@ -37,6 +42,7 @@ pub struct Party {
     pub following: Following,
     desk: CopyReader,
     auditor: CopyReader,
+    leaver: Leaver,
 }
 
 impl Party {
@@ -53,7 +59,9 @@ impl Party {
         admin.close().unwrap();
         let [desk, auditor] = [DESK, AUDITOR].map(|who| CopyReader::start(node, who));
         let following = Following::start(node, SUPERVISOR, Vec::new());
-        Party { traders, following, desk, auditor }
+        let mut leaver = Leaver::default();
+        leaver.trade(node);
+        Party { traders, following, desk, auditor, leaver }
     }
 
     /// Loads the node until it is gone.
@@ -118,6 +126,7 @@ impl Party {
 
     /// Compares all clients' states at rest. Returns the partition's row of the status page.
     pub fn audit(&mut self, home: &Home, node: &Node) -> Value {
+        let left = self.leaver.check(home);
         self.settle();
         // At level `memory` the files lag the answers by some milliseconds.
         let (verified, row) = until("the same position in files and figures", || {
@@ -132,7 +141,8 @@ impl Party {
         self.desk.check_against(&ledgers[..1]);
         self.auditor.check_against(&ledgers);
         let events = ledgers.iter().flat_map(|ledger| ledger.order_events());
-        self.following.until(&latest_states(events));
+        self.following.until(&latest_states(events.chain(&left)));
+        self.leaver.trade(node);
         row
     }
 

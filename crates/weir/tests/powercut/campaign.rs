@@ -9,7 +9,7 @@ use weir_types::PartitionId;
 
 use crate::cutter::{Aim, Cut, aim_at};
 use crate::machine::Machine;
-use crate::party::{Party, TRADERS, number_from};
+use crate::party::{MARKET, Party, number_from};
 use crate::support::{Node, TRADING, open_market};
 use crate::trader::LoadedTrader;
 
@@ -42,7 +42,7 @@ impl Campaign {
     pub fn begin(machine: Machine, promise: Promise) -> Campaign {
         let seed = number_from("WEIR_SEED", 1);
         let node = machine.home.start();
-        open_market(&node, &TRADERS);
+        open_market(&node, &MARKET);
         assert!(node.terminate().success());
         let node = machine.home.start();
         let party = Party::log_on(&node, seed);

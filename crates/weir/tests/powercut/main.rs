@@ -25,6 +25,8 @@ mod campaign;
 #[path = "../kill9/copies.rs"]
 mod copies;
 mod cutter;
+#[path = "../kill9/leaver.rs"]
+mod leaver;
 #[path = "../kill9/ledger.rs"]
 mod ledger;
 mod machine;

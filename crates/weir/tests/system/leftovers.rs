@@ -13,7 +13,7 @@ use crate::support::{ALICE, BOB, HANG, Home, open_market, until};
 fn old_reports_wait_for_a_shadow_that_fails_and_new_ones_do_not() {
     let home = Home::with_config("memory", "[events]\nmemory_bytes = 8388608\n");
     let node = home.start();
-    // The shadow opens the log at its first command, and finds a file in the place of the directory.
+    // The shadow opens the log at its first command, and finds a file in the directory's place.
     let (commands, away) = (home.data().join("partition-1/commands"), home.data().join("away"));
     std::fs::rename(&commands, &away).unwrap();
     std::fs::write(&commands, "in the way").unwrap();

@@ -1,18 +1,24 @@
 //! Logon and roles: the sessions that may log on, the requests that each may send, and the reasons
 //! of refusals.
 
+use weir_client::request::cancel;
 use weir_client::session::{SessionConfig, SessionEvent};
 use weir_client::{Client, ClientError, Limits};
 use weir_types::{
-    Epoch, EventNo, FirmId, OrdStatus, PartitionId, Reason, RequestNo, SessionId, Symbol,
+    ClOrdId, CopyNo, Epoch, EventNo, FirmId, OrdStatus, PartitionId, Reason, RequestNo, SessionId,
+    Switch, Symbol,
 };
 use weir_wire::Request;
 use weir_wire::reference::DefineFirm;
 use weir_wire::session::{ApiKey, Logon, ResumePoint};
 
+use crate::support::copying::{Desk, desk_of};
+use crate::support::following::{Following, latest_states};
 use crate::support::trader::Trader;
 use crate::support::wire::{Wire, logon_of};
-use crate::support::{ALICE, BOB, HANG, Home, Node, SUPERVISOR, TRADING, Who, open_market};
+use crate::support::{
+    ALICE, BOB, HANG, Home, INSTRUMENT, Node, SUPERVISOR, TRADING, Who, definition_of, open_market,
+};
 
 fn market() -> (Home, Node) {
     let home = Home::new("memory");
@@ -229,4 +235,55 @@ fn a_lost_connection_cancels_the_orders_of_those_who_chose_that_and_no_others() 
     let mut bob = Trader::resume(&node, BOB, of_bob.next()).unwrap();
     bob.settle();
     assert!(bob.reports().is_empty(), "{:?}", bob.reports());
+}
+
+#[test]
+fn after_a_kill_the_orders_go_of_those_who_chose_that_and_do_not_return_in_time() {
+    let home = Home::with_config("disk", "[gateway]\nreturn_within_ms = 3000\n");
+    let mut node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    let desk = desk_of(31, ALICE.firm_id);
+    let mut admin = node.admin();
+    admin.define_session(definition_of(&desk)).unwrap();
+    admin.close().unwrap();
+    let config = |who: Who| SessionConfig { cancel_on_disconnect: true, ..who.patient_config() };
+    let mut alice = Trader::log_on_as(&node, ALICE, config(ALICE));
+    let mut bob = Trader::log_on_as(&node, BOB, config(BOB));
+    let of_alice = alice.ask_for_report(ALICE.buy(1, 50, 1));
+    let of_bob = bob.ask_for_report(BOB.buy(1, 49, 1));
+    node.kill();
+
+    // Bob returns at once, Alice too late.
+    let node = home.start();
+    let mut bob = Trader::log_on_as(&node, BOB, config(BOB));
+    let mut following = Following::start(&node, SUPERVISOR, Vec::new());
+    let mut desk = Desk::log_on(&node, desk);
+    desk.send(ALICE.firm_id, CopyNo(1), Switch::On);
+    desk.beat_until("the copy of the cancel", |desk| desk.copies.len() == 2);
+    let mut alice = Trader::resume(&node, ALICE, of_alice.event_no.next()).unwrap();
+    let gone = alice.report_where(|report| report.order_id == of_alice.order_id);
+    assert_eq!((gone.ord_status, gone.reason), (OrdStatus::Canceled, Reason::SessionLost));
+    following.until(&latest_states([&of_alice, &gone, &of_bob]));
+
+    let cancel = cancel(ClOrdId::from_number(2), of_bob.cl_ord_id, INSTRUMENT);
+    let ended = bob.ask_for_report(cancel);
+    assert_eq!((ended.order_id, ended.ord_status), (of_bob.order_id, OrdStatus::Canceled));
+}
+
+#[test]
+fn a_stop_in_order_keeps_the_orders_and_the_time_to_return_counts_after_the_next_start() {
+    let home = Home::with_config("os", "[gateway]\nreturn_within_ms = 500\n");
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    let config = SessionConfig { cancel_on_disconnect: true, ..ALICE.patient_config() };
+    let mut alice = Trader::log_on_as(&node, ALICE, config);
+    let of_alice = alice.ask_for_report(ALICE.buy(1, 50, 1));
+    assert!(node.terminate().success());
+    assert_eq!(home.verify(TRADING)["live_orders"], 1, "the stop itself leaves it");
+
+    let node = home.start();
+    node.partition_when(TRADING, |row| row["live_orders"] == 0);
+    let mut alice = Trader::resume(&node, ALICE, of_alice.event_no.next()).unwrap();
+    let gone = alice.report_where(|report| report.order_id == of_alice.order_id);
+    assert_eq!((gone.ord_status, gone.reason), (OrdStatus::Canceled, Reason::SessionLost));
 }
