@@ -160,6 +160,15 @@ fn full_disk(level: Durability, full_from: u64) {
             log.do_work(Nanos(now)).unwrap();
         }
     }
+    // While the disk stays full nothing is taken, at every moment of a retry.
+    for _ in 0..400 {
+        now += 2_500_000;
+        log.do_work(Nanos(now)).unwrap();
+        let time = Nanos(log.last_log_time().0 + 1);
+        let appended = log.append(log.epoch(), time, &batch_of(&[entry(position)]));
+        assert_eq!(appended, Append::Full, "level {level}, from write {full_from}, at {now}");
+        assert!(log.is_full(), "level {level}, from write {full_from}, at {now}");
+    }
     let committed = log.committed();
     let readable = read_all(&mut log, Position(1)).unwrap();
     if level != Durability::Memory {

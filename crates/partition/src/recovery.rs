@@ -54,7 +54,7 @@ pub enum EngineMemory {
 pub struct RecoverySettings {
     /// The node's directory.
     pub node_dir: PathBuf,
-    /// The level at which commands are acknowledged.
+    /// The level at which a trading partition acknowledges commands.
     pub durability: Durability,
     /// The strategy for writing and syncing files.
     pub sync: SyncStrategy,
@@ -70,6 +70,16 @@ pub struct RecoverySettings {
     pub snapshot_every_commands: u64,
     /// The number of snapshots kept.
     pub snapshots_kept: usize,
+}
+
+impl RecoverySettings {
+    /// Returns the level at which a partition acknowledges commands. The control partition does so
+    /// at `disk` in any case: the others import its definitions, and a control log that lost its
+    /// end would give its positions to other definitions, which they would take for known ones.
+    #[must_use]
+    pub fn durability_of(&self, partition_id: PartitionId) -> Durability {
+        if partition_id.is_none() { Durability::Disk } else { self.durability }
+    }
 }
 
 /// A recovered partition, not yet running.
@@ -149,7 +159,7 @@ pub fn recover(
     let dirs = PartitionDirs::new(&settings.node_dir, partition_id);
     let mut notes = Vec::new();
     let log = LogConfig {
-        durability: settings.durability,
+        durability: settings.durability_of(partition_id),
         segment_bytes: segment_bytes(partition_id, settings.log_segment_bytes),
         ..LogConfig::new(partition_id, random_log_id())
     };

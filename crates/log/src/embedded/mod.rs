@@ -154,6 +154,11 @@ pub struct EmbeddedLog<D> {
     active_at: Nanos,
     now: Nanos,
     full_until: Option<Nanos>,
+    /// True from a data write that found the disk full until one succeeds. A retry alone makes no
+    /// room: entries taken meanwhile would wait, and be committed long after their senders gave up.
+    lacks_room: bool,
+    /// The same for the next segment's file.
+    lacks_spare: bool,
     told_leading: bool,
     closed: bool,
     failed: Option<LogError>,
@@ -168,7 +173,7 @@ impl<D: Disk> SequencedLog for EmbeddedLog<D> {
         }
         assert!(log_time > self.head.log_time, "log time grows from batch to batch");
         let size = FRAME_HEADER + batch.bytes().len();
-        if self.full_until.is_some() || self.needs_missing_space(size) {
+        if self.lacks_room || self.needs_missing_space(size) {
             return Append::Full;
         }
         if self.queued_bytes + size > self.config.queue_bytes_max {
@@ -220,7 +225,7 @@ impl<D: Disk> SequencedLog for EmbeddedLog<D> {
     }
 
     fn is_full(&self) -> bool {
-        self.full_until.is_some() || matches!(self.spare, Spare::Full { .. })
+        self.lacks_room || self.lacks_spare
     }
 
     fn flush_blocking(&mut self) -> Result<(), LogError> {
@@ -348,7 +353,12 @@ impl<D: Disk> EmbeddedLog<D> {
     }
 
     fn needs_missing_space(&self, size: usize) -> bool {
-        !self.fits(size) && matches!(self.spare, Spare::Full { .. })
+        !self.fits(size) && self.lacks_spare
+    }
+
+    /// Returns true while what is queued waits for room that the disk did not have at the last try.
+    fn waits_for_room(&self) -> bool {
+        self.full_until.is_some() || matches!(self.spare, Spare::Full { .. })
     }
 
     /// Lays out a frame at the end of the newest chunk.

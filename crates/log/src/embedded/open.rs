@@ -186,6 +186,8 @@ impl<D: Disk> EmbeddedLog<D> {
             active_at: Nanos(0),
             now: Nanos(0),
             full_until: None,
+            lacks_room: false,
+            lacks_spare: false,
             told_leading: false,
             closed: false,
             failed: None,

@@ -67,6 +67,7 @@ impl<D: Disk> EmbeddedLog<D> {
             (TAG_PREPARE, Outcome::Failed(error)) if error.kind == DiskErrorKind::Full => {
                 self.take_back_spare_name();
                 self.spare = Spare::Full { until: Nanos(self.now.0 + FULL_RETRY) };
+                self.lacks_spare = true;
                 Ok(())
             }
             (TAG_NAME, Outcome::Done) => {
@@ -119,10 +120,12 @@ impl<D: Disk> EmbeddedLog<D> {
         }
         self.chunks.push_front(chunk);
         self.full_until = Some(Nanos(self.now.0 + FULL_RETRY));
+        self.lacks_room = true;
         Ok(())
     }
 
     fn settle_chunk(&mut self, mut chunk: Chunk, synced: bool) {
+        self.lacks_room = false;
         self.written_frame = chunk.last_frame;
         if synced {
             // The previous file is synced too: no syncing chunk is sent until it is.
@@ -214,6 +217,7 @@ impl<D: Disk> EmbeddedLog<D> {
             Outcome::Failed(error) if error.kind == DiskErrorKind::Full => {
                 self.roll = Roll::No;
                 self.full_until = Some(Nanos(self.now.0 + FULL_RETRY));
+                self.lacks_room = true;
                 return Ok(());
             }
             Outcome::Failed(error) => return Err(LogError::Fatal(error)),
@@ -259,6 +263,7 @@ impl<D: Disk> EmbeddedLog<D> {
         };
         let file = self.disk.open(&name, Access::Write).map_err(LogError::Fatal)?;
         self.spare = Spare::Ready { name, file };
+        self.lacks_spare = false;
         Ok(())
     }
 
@@ -361,7 +366,7 @@ impl<D: Disk> EmbeddedLog<D> {
             if !waiting && self.retiring.is_none() {
                 return Ok(());
             }
-            if waiting && self.is_full() {
+            if waiting && self.waits_for_room() {
                 let (action, kind) = (DiskAction::Write, DiskErrorKind::Full);
                 let reason = "no space for what was appended".to_owned();
                 return Err(DiskError { action, name: String::new(), kind, reason }.into());

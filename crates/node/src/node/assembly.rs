@@ -143,7 +143,7 @@ impl<'a> Assembly<'a> {
             views: views.cloned().collect(),
             recorder: probes.recorder(&name),
             figures: recovered.figures,
-            durability: self.config.durability,
+            durability: self.config.recovery().durability_of(recovered.partition_id),
         })
     }
 

@@ -11,6 +11,7 @@ use weir_door::reader_ports::ReaderPorts;
 use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
 use weir_gateway::Gateway;
 use weir_io::WakeFd;
+use weir_log::SequencedLog as _;
 use weir_orderstate::cold::ColdAgent;
 use weir_orderstate::ingest::IngestAgent;
 use weir_orderstate::replica::ReplicaAgent;
@@ -23,7 +24,7 @@ use weir_partition::recovery::{RecoveredPartition, recover};
 use weir_probe::Drain;
 use weir_runtime::{Agent, Runner};
 use weir_subscribe::SubscriptionsAgent;
-use weir_types::PartitionId;
+use weir_types::{PartitionId, Position};
 use weir_web::WebServer;
 
 use super::assembly::Assembly;
@@ -112,6 +113,7 @@ impl<'a> Builder<'a> {
         let wake_fd = WakeFd::new()?;
         let recovered = partitions.iter().map(|id| recover(&config.recovery(), *id, &wake_fd));
         let recovered = recovered.collect::<Result<Vec<_>, _>>()?;
+        check_imports(&recovered)?;
         let mut notes: Vec<String> = recovered.iter().flat_map(|r| r.notes.clone()).collect();
         let mut probes = Probes::start(config, &mut notes);
         let parts = Assembly::new(config, health, tls)?;
@@ -210,6 +212,24 @@ impl<'a> Builder<'a> {
         let address = self.address;
         Ok(Node { threads, draining, address, status, tls, web, reload, token_keys, notes })
     }
+}
+
+/// Checks that the control log has all definitions that the other partitions have imported. One
+/// that lost its end would give later definitions their positions, and no partition would import
+/// those.
+fn check_imports(recovered: &[RecoveredPartition]) -> anyhow::Result<()> {
+    let [control, others @ ..] = recovered else { return Ok(()) };
+    let last = Position(control.log.next_position().0 - 1);
+    for one in others {
+        let imported = one.engine.control_position();
+        anyhow::ensure!(
+            imported <= last,
+            "partition {} has definitions up to position {imported} of the control log, which ends \
+             at {last}: the control log has lost its end; restore both from one backup",
+            one.partition_id
+        );
+    }
+    Ok(())
 }
 
 /// Listens for order entry and delivery.

@@ -208,3 +208,19 @@ fn an_older_engines_snapshot_is_passed_over_and_a_newer_ones_is_refused_as_such(
     let newer = weir_engine::Engine::SNAPSHOT_VERSION + 1;
     assert!(said.contains(&format!("version {newer}")), "{said}");
 }
+
+#[test]
+fn definitions_survive_a_kill_at_each_durability() {
+    for durability in ["memory", "os", "disk"] {
+        let home = Home::new(durability);
+        let mut node = home.start();
+        open_market(&node, &[ALICE]);
+        node.kill();
+        let node = home.start();
+        // Alice was acknowledged; Bob's definition takes a position of its own.
+        drop(Trader::log_on(&node, ALICE));
+        open_market(&node, &[BOB]);
+        let report = Trader::log_on(&node, BOB).ask_for_report(BOB.buy(1, 50, 1));
+        assert_eq!(report.ord_status, OrdStatus::New, "at {durability}");
+    }
+}
