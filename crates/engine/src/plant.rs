@@ -59,7 +59,7 @@ weir_plant::plants! {
         FirmCountKept,
         /// A sweep ends orders that were entered after its command.
         SweepTakesNewer,
-        /// Ticks continue the newest sweep instead of the oldest.
+        /// Ticks continue the sweeps in another order than in turn.
         NewestSweepFirst,
         /// A session lost again during its sweep keeps the orders entered in between.
         SecondLossIgnored,

@@ -1,7 +1,7 @@
 //! Sweeps: mass cancels, and cancels of lost sessions, in bounded steps.
 //!
-//! The command takes the first step; while something remains, each `Tick` takes one step of the
-//! oldest sweep. Orders end by session in order of definition, and within a session by `rec`.
+//! The command takes the first step; while something remains, each `Tick` takes one step of one
+//! sweep, in turn. Orders end by session in order of definition, and within a session by `rec`.
 //! Orders entered after the command are not touched.
 //!
 //! | a step ends | when |
@@ -79,7 +79,7 @@ impl Sweep {
     }
 }
 
-/// The sweeps in progress, the oldest first.
+/// The sweeps in progress, the one whose turn is next first.
 pub(crate) type Sweeps = VecDeque<Sweep>;
 
 impl Engine {
@@ -152,7 +152,7 @@ impl Engine {
         self.begin_sweep(sweep, out);
     }
 
-    /// Takes one step of the oldest sweep.
+    /// Takes one step of the sweep whose turn it is: no sweep waits for another to end.
     pub(crate) fn continue_sweep<S: EventSink>(&mut self, out: &mut S) {
         if plant::is(Plant::NewestSweepFirst) {
             self.sweeps.make_contiguous().reverse();
@@ -160,7 +160,7 @@ impl Engine {
         if let Some(mut sweep) = self.sweeps.pop_front() {
             let is_over = self.step_sweep(&mut sweep, out);
             if !is_over {
-                self.sweeps.push_front(sweep);
+                self.sweeps.push_back(sweep);
             } else if !sweep.is_of_lost() {
                 let asker = sweep_asker(&sweep);
                 let done = self.done(asker, sweep.cl_ord_id, sweep.ended_count);
@@ -264,8 +264,12 @@ impl Engine {
         let is_operator = self.sessions[session].role == Role::Operator;
         let is_asked = |sweep: &&Sweep| !sweep.is_of_lost();
         let has_one = self.sweeps.iter().filter(is_asked).any(|sweep| sweep.session == session);
-        let is_full =
-            self.sweeps.iter().filter(is_asked).count() >= self.config.sweeps_max as usize;
+        let sweeps_max = self.config.sweeps_max as usize;
+        let firm = self.sessions[session].firm;
+        let is_of_firm = |sweep: &&Sweep| self.sessions[sweep.session].firm == firm;
+        let is_full = self.sweeps.iter().filter(is_asked).count() >= sweeps_max
+            || self.sweeps.iter().filter(is_asked).filter(is_of_firm).count()
+                >= firm_sweeps_max(sweeps_max);
         if has_one || is_full && !is_operator {
             return Err(Reason::TooManyMassCancels);
         }
@@ -301,6 +305,12 @@ impl Engine {
         });
         words.fold(0, u64::wrapping_add)
     }
+}
+
+/// Returns the maximum number of a firm's mass cancels in progress: an eighth of all, so that one
+/// firm leaves room for the others.
+pub(crate) fn firm_sweeps_max(sweeps_max: usize) -> usize {
+    (sweeps_max / 8).max(1)
 }
 
 fn sweep_asker(sweep: &Sweep) -> Requester {

@@ -70,7 +70,7 @@ fn scripts_reach_every_rule_and_are_mostly_accepted() {
     };
     let mut engine = NaiveEngine::new(config);
     let (mut tally, mut events, mut position) = (Tally::default(), Vec::new(), 0);
-    while !script.is_over() && position < 12_000 {
+    while !script.is_over() && position < 20_000 {
         position += 1;
         events.clear();
         let command = script.command();

@@ -185,7 +185,10 @@ mod tests {
                     "message": "Import", "fields": {"control_position": 3},
                     "definition": {
                         "message": "DefineFirm",
-                        "fields": {"request_no": 0, "name": "42", "session_id": 1, "firm_id": 11},
+                        "fields": {
+                            "request_no": 0, "name": "42", "session_id": 1, "firm_id": 11,
+                            "live_orders_max": 0,
+                        },
                     },
                 }),
             ),

@@ -11,6 +11,7 @@ use super::say::News;
 use super::{NaiveEngine, Order, Session};
 use crate::config::EventSink;
 use crate::digest::{SweepParts, sweep_word};
+use crate::sweep::firm_sweeps_max;
 
 /// A mass cancel, or the cancel of a lost session, in progress.
 #[derive(Clone, Copy)]
@@ -72,13 +73,13 @@ impl NaiveEngine {
         }
     }
 
-    pub(super) fn continue_oldest<S: EventSink>(&mut self, out: &mut S) {
+    pub(super) fn continue_next<S: EventSink>(&mut self, out: &mut S) {
         if self.sweeps.is_empty() {
             return;
         }
         let mut sweep = self.sweeps.remove(0);
         if !self.step(&mut sweep, out) {
-            return self.sweeps.insert(0, sweep);
+            return self.sweeps.push(sweep);
         }
         let Some(m) = sweep.request else { return };
         let remembered = self.outcomes.get(&m.session_id);
@@ -173,7 +174,11 @@ impl NaiveEngine {
         let asked: Vec<SessionId> =
             (self.sweeps.iter()).filter_map(|sweep| sweep.request.map(|m| m.session_id)).collect();
         let is_operator = self.sessions[&session_id].role == Role::Operator;
-        let has_room = is_operator || asked.len() < self.config.sweeps_max as usize;
+        let firm_of = |id: SessionId| self.sessions[&id].firm_id;
+        let of_firm = asked.iter().filter(|id| firm_of(**id) == firm_of(session_id)).count();
+        let sweeps_max = self.config.sweeps_max as usize;
+        let has_room =
+            is_operator || asked.len() < sweeps_max && of_firm < firm_sweeps_max(sweeps_max);
         if has_room && !asked.contains(&session_id) {
             Ok(())
         } else {

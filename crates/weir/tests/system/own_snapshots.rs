@@ -150,7 +150,8 @@ fn a_snapshot_is_refused_by_its_reason_and_only_so_many_have_one() {
         kinds.push(packet[if packet[0] == b'S' { 1 } else { 0 }]);
     }
     assert_eq!(kinds, *b"ASRHSS", "its events, its one instrument, no order");
-    let _second = Raw::connect(server);
+    // One that has not logged in would make place.
+    let _second = Raw::log_in(server, "weir", "open", &session());
     until("that both are there", || (snapshots(&a, "clients") == 2).then_some(()));
     assert_eq!(Raw::connect(server).hear(), None, "there is no room for a third");
     let counted = ["refused_not_authorized", "refused_session", "refused_no_room", "malformed"];
