@@ -206,10 +206,29 @@ impl Publication {
             return self.forget(change.rec, &order);
         }
         if order.reference != 0 && order.shown_qty > before {
-            // The slice is refilled in place; ITCH can express that only as a new order.
+            // The slice is refilled in place; ITCH can express that only as a new order, and as
+            // new ones of all those that now stand before it.
             self.publish_instead(&mut order, out);
+            self.publish_behind(&order, out);
         }
         self.orders.insert(change.rec, order);
+    }
+
+    /// Replaces the shown orders behind `order` at its price, in their order, by themselves.
+    fn publish_behind(&mut self, order: &Order, out: &mut impl PublishSink) {
+        let (instrument, side, price, rank) =
+            (order.instrument, order.side, order.price, order.rank);
+        let is_behind = |other: &Order| {
+            (other.instrument, other.side, other.price) == (instrument, side, price)
+                && other.rank > rank
+                && other.reference != 0
+        };
+        for rec in self.in_order(is_behind) {
+            if let Some(mut other) = self.orders.get(&rec).copied() {
+                self.publish_instead(&mut other, out);
+                self.orders.insert(rec, other);
+            }
+        }
     }
 
     /// Replaces the shown part of an order with a new one, under a new reference.
