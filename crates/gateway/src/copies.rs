@@ -7,7 +7,7 @@
 //!
 //! INVARIANT: a stream that is not behind has had every record of its feed and port.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use weir_door::ConnectionId;
 use weir_door::seeded_map::{MapOrder, SeededMap};
@@ -78,8 +78,8 @@ pub(super) struct Copies {
     retained: usize,
     stream_count: usize,
     behind: VecDeque<StreamKey>,
-    /// The streams for which the history has a request.
-    asking: BTreeSet<StreamKey>,
+    /// The numbers of the requests that the history has for streams.
+    requests: BTreeMap<StreamKey, u64>,
 }
 
 impl Copies {
@@ -93,7 +93,7 @@ impl Copies {
             retained,
             stream_count: 0,
             behind: VecDeque::new(),
-            asking: BTreeSet::new(),
+            requests: BTreeMap::new(),
         };
         copies.add_topic(FirmId::NONE, retained.saturating_mul(ALL_FACTOR));
         copies
@@ -163,6 +163,7 @@ impl Copies {
     pub(super) fn remove(&mut self, key: StreamKey) -> bool {
         let streams = &mut self.topics[key.topic].ports[key.port].streams;
         let Some(at) = streams.iter().position(|stream| stream.key == key) else { return false };
+        self.requests.remove(&key);
         if streams.swap_remove(at).is_behind {
             self.behind.retain(|behind| *behind != key);
         }
@@ -222,21 +223,20 @@ impl Copies {
 
     /// Returns the number of streams for which the history has a request.
     pub(super) fn asking_count(&self) -> usize {
-        self.asking.len()
+        self.requests.len()
     }
 
-    /// Returns true while the history has a request for a stream.
-    pub(super) fn asks_history(&self, key: StreamKey) -> bool {
-        self.asking.contains(&key)
+    /// Returns the number of the request that the history has for a stream.
+    pub(super) fn request_of(&self, key: StreamKey) -> Option<u64> {
+        self.requests.get(&key).copied()
     }
 
-    /// Records that the history has a request for a stream, or has answered it.
-    pub(super) fn set_asking(&mut self, key: StreamKey, is_asking: bool) {
-        if is_asking {
-            self.asking.insert(key);
-        } else {
-            self.asking.remove(&key);
-        }
+    /// Records the request that the history has for a stream, or `None` once it is answered.
+    pub(super) fn set_request(&mut self, key: StreamKey, number: Option<u64>) {
+        match number {
+            Some(number) => self.requests.insert(key, number),
+            None => self.requests.remove(&key),
+        };
     }
 
     /// Returns the number of streams.

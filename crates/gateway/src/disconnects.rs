@@ -28,6 +28,15 @@ pub(super) enum SessionNotice {
     Loss(SessionLost),
 }
 
+impl SessionNotice {
+    fn session_id(&self) -> SessionId {
+        match self {
+            SessionNotice::Choice(choice) => choice.session_id,
+            SessionNotice::Loss(lost) => lost.session_id,
+        }
+    }
+}
+
 impl From<SessionNotice> for Command {
     fn from(notice: SessionNotice) -> Command {
         match notice {
@@ -96,7 +105,7 @@ impl Gateway {
                 }
                 let choice = SessionChoice { session_id: id, cancel_on_disconnect: choice };
                 if !plant::is(Plant::ChoiceForgotten) {
-                    port.notices.push_back(SessionNotice::Choice(choice));
+                    port.notify(SessionNotice::Choice(choice));
                 }
             }
         }
@@ -112,7 +121,7 @@ impl Gateway {
                 && !plant::is(Plant::SessionLossForgotten)
             {
                 let lost = SessionLost { session_id: id, cancel_on_disconnect: Switch::On };
-                port.notices.push_back(SessionNotice::Loss(lost));
+                port.notify(SessionNotice::Loss(lost));
             }
         }
     }
@@ -141,6 +150,18 @@ impl Gateway {
 }
 
 impl Port {
+    /// Adds a notice to those that wait. It takes the place of an earlier choice of the session,
+    /// and a loss that of an earlier loss too: so at most two of each session wait.
+    fn notify(&mut self, notice: SessionNotice) {
+        let id = notice.session_id();
+        let is_loss = matches!(notice, SessionNotice::Loss(_));
+        self.notices.retain(|earlier| {
+            let is_replaced = is_loss || matches!(earlier, SessionNotice::Choice(_));
+            earlier.session_id() != id || !is_replaced
+        });
+        self.notices.push_back(notice);
+    }
+
     fn submit_notices(&mut self) {
         while let Some(notice) = self.notices.front().copied() {
             let submission = Submission::internal(notice.into());

@@ -603,7 +603,10 @@ impl Agent for Gateway {
             return Some(Nanos(now.0 + 500_000));
         }
         let own = self.status_at.min(self.timers.look_again_at());
-        Some(self.absent.deadline().map_or(own, |return_by| own.min(return_by)))
+        // A gateway that stops takes no more time from those that have not returned.
+        let is_open = !self.stopping && !self.draining.load(Ordering::Relaxed);
+        let return_by = self.absent.deadline().filter(|_| is_open);
+        Some(return_by.map_or(own, |return_by| own.min(return_by)))
     }
 
     fn stop(&mut self, now: Nanos) -> bool {

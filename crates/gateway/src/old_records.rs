@@ -4,7 +4,7 @@
 //! No cycle of the gateway waits for a disk. A reader asks for a page of records and is passed over
 //! until the page comes, so that no order waits for another session's past.
 //!
-//! INVARIANT: a reader has at most one request under way.
+//! INVARIANT: a reader has at most one request under way, and takes the page of that one alone.
 
 use weir_partition::history::{HistoryPage, HistoryRequest, Lacking, PAGE_RECORDS_MAX, link};
 use weir_runtime::{Agent, Wake};
@@ -20,7 +20,7 @@ use super::reports::CATCH_UP_ALL_MAX;
 use super::sessions::Behind;
 
 /// A reader of old records.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OldReader {
     /// The gateway's reader of the partition's events.
     Events,
@@ -49,19 +49,22 @@ impl Gateway {
         agent
     }
 
-    /// Sends a request; false when there is no room for it now, or nobody to answer it.
-    fn ask(&mut self, reader: OldReader, port: usize, lacking: Lacking) -> bool {
-        let request = HistoryRequest { reader, port, lacking };
+    /// Sends a request and returns its number; `None` when there is no room for it now, or nobody
+    /// to answer it.
+    fn ask(&mut self, reader: OldReader, port: usize, lacking: Lacking) -> Option<u64> {
+        let number = self.counters.history_requests + 1;
+        let is_urgent = matches!(reader, OldReader::Events);
+        let request = HistoryRequest { reader, port, number, is_urgent, lacking };
         let is_sent = self.history.as_mut().is_some_and(|history| history.ask(request));
         self.counters.history_requests += u64::from(is_sent);
-        is_sent
+        is_sent.then_some(number)
     }
 
     /// Asks for the events that a partition's reader lacks.
     pub(super) fn ask_for_events(&mut self, port: usize) {
         if !self.ports[port].asks_history {
             let lacking = Lacking::From(self.ports[port].events.next_record());
-            self.ports[port].asks_history = self.ask(OldReader::Events, port, lacking);
+            self.ports[port].asks_history = self.ask(OldReader::Events, port, lacking).is_some();
         }
     }
 
@@ -70,30 +73,28 @@ impl Gateway {
         let Behind { session_id, port } = behind;
         let Some(session) = self.sessions.get_mut(session_id) else { return true };
         let stream = &mut session.streams[port];
-        if stream.asks_history {
+        if stream.history_request.is_some() {
             return true;
         }
         let lacking = Lacking::These(stream.next_records(PAGE_RECORDS_MAX));
-        let is_sent = self.ask(OldReader::Session(session_id), port, lacking);
+        let number = self.ask(OldReader::Session(session_id), port, lacking);
         if let Some(session) = self.sessions.get_mut(session_id) {
-            session.streams[port].asks_history = is_sent;
+            session.streams[port].history_request = number;
         }
-        is_sent
+        number.is_some()
     }
 
     /// Asks for the records that a stream of copies lacks; false when it has to try again.
     pub(super) fn ask_for_copies(&mut self, key: StreamKey) -> bool {
-        if self.copies.asks_history(key) {
+        if self.copies.request_of(key).is_some() {
             return true;
         }
         let Some((index, stream)) = self.copies.stream(key) else { return true };
         let places = stream.next_place..stream.next_place + PAGE_RECORDS_MAX as u64;
         let records = places.map_while(|place| index.get(place)).collect();
-        let is_sent = self.ask(OldReader::Copies(key), key.port, Lacking::These(records));
-        if is_sent {
-            self.copies.set_asking(key, true);
-        }
-        is_sent
+        let number = self.ask(OldReader::Copies(key), key.port, Lacking::These(records));
+        self.copies.set_request(key, number);
+        number.is_some()
     }
 
     /// Takes pages of old records; returns the number of records.
@@ -124,16 +125,25 @@ impl Gateway {
             }
             OldReader::Session(session_id) => {
                 let behind = Behind { session_id, port };
-                if let Some(session) = self.sessions.get_mut(session_id) {
-                    let is_asking = plant::is(Plant::HistoryAnswerForgotten);
-                    session.streams[port].asks_history = is_asking;
+                let Some(session) = self.sessions.get_mut(session_id) else { return 0 };
+                let request = &mut session.streams[port].history_request;
+                if *request != Some(page.number) && !plant::is(Plant::StaleHistoryPageTaken) {
+                    // Another logon since the request resumed elsewhere.
+                    return 0;
+                }
+                if !plant::is(Plant::HistoryAnswerForgotten) {
+                    *request = None;
                 }
                 let sent = if is_void { 0 } else { self.take_session_page(behind, &page, now) };
                 self.list_if_behind(behind);
                 sent
             }
             OldReader::Copies(key) => {
-                self.copies.set_asking(key, false);
+                if self.copies.request_of(key) != Some(page.number) {
+                    // The stream began anew since.
+                    return 0;
+                }
+                self.copies.set_request(key, None);
                 let sent = if is_void { 0 } else { self.take_copies_page(key, &page, now) };
                 if self.copies.stream(key).is_some_and(|(_, stream)| stream.is_behind) {
                     self.copies.still_behind(key);
@@ -162,7 +172,6 @@ impl Gateway {
         }
         let mut sent = 0;
         for (record_no, record) in page.records.iter() {
-            // Another logon since the request may have resumed elsewhere.
             let is_next = stream.next_record() == Some(Some(record_no));
             if !is_next && !plant::is(Plant::StaleHistoryPageTaken) {
                 break;

@@ -51,8 +51,8 @@ pub struct Stream {
     last_request_no: RequestNo,
     /// True while it is in the gateway's list of streams that are behind.
     pub(super) is_listed: bool,
-    /// True while the history has a request for it.
-    pub(super) asks_history: bool,
+    /// The number of the request that the history has for it.
+    pub(super) history_request: Option<u64>,
     /// True when `oldest` is known: for a log whose beginning is deleted, only the first event
     /// shows it.
     started: bool,
@@ -75,7 +75,7 @@ impl Stream {
             next_to_send: next_event_no,
             last_request_no,
             is_listed: false,
-            asks_history: false,
+            history_request: None,
             started: true,
         }
     }
@@ -87,8 +87,8 @@ impl Stream {
     pub fn agree(&mut self, next_event_no: EventNo, last_request_no: RequestNo) {
         if self.records.is_empty() {
             let begun = Stream::starting_at(next_event_no, last_request_no);
-            let Stream { is_listed, asks_history, .. } = *self;
-            *self = Stream { is_listed, asks_history, ..begun };
+            let Stream { is_listed, history_request, .. } = *self;
+            *self = Stream { is_listed, history_request, ..begun };
         }
         assert_eq!(self.next_event_no(), next_event_no, "the event log and the engine disagree");
         self.last_request_no = self.last_request_no.max(last_request_no);
@@ -102,8 +102,8 @@ impl Stream {
         let event_no = event.event_no;
         if !self.started {
             let begun = Stream::starting_at(event_no, self.last_request_no);
-            let Stream { is_listed, asks_history, .. } = *self;
-            *self = Stream { is_listed, asks_history, ..begun };
+            let Stream { is_listed, history_request, .. } = *self;
+            *self = Stream { is_listed, history_request, ..begun };
         }
         assert_eq!(event_no, self.next_event_no(), "an event's number is not the next one");
         if self.records.len() == RETAINED_EVENTS_MAX {
@@ -183,6 +183,8 @@ impl Stream {
         let start = if event_no.is_none() { self.next_event_no() } else { event_no };
         assert!((self.oldest..=self.next_event_no()).contains(&start), "every start is checked");
         self.next_to_send = start;
+        // A page for an earlier logon is not for this one.
+        self.history_request = None;
         if plant::is(Plant::ResumeTooLate) {
             self.next_to_send = start.next().min(self.next_event_no());
         }

@@ -225,6 +225,18 @@ impl<D: Disk> EventLog<D> {
         self.log.close()
     }
 
+    /// Returns true while the disk has no room for the records that wait.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.log.is_full()
+    }
+
+    /// Returns true when all appended records are in the files.
+    #[must_use]
+    pub fn is_written(&self) -> bool {
+        self.batch.is_empty() && self.log.is_idle()
+    }
+
     /// Returns the number of the next record to append.
     #[must_use]
     pub fn next_record(&self) -> Position {

@@ -171,6 +171,8 @@ pub struct Partition<L> {
     filling: Vec<(Pending, Command)>,
     /// Commands that the log refused and that no client sends again.
     kept: Vec<(usize, Submission)>,
+    /// The time of their next try; until then requests are refused at once.
+    kept_due: Nanos,
     pending: VecDeque<Pending>,
     /// The commands of `pending`, contiguous, so that the engine can prefetch.
     commands: VecDeque<Command>,
@@ -200,6 +202,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             entry: Vec::with_capacity(512),
             filling: Vec::with_capacity(TAKE_MAX),
             kept: Vec::new(),
+            kept_due: Nanos(0),
             pending: VecDeque::with_capacity(UNCOMMITTED_MAX),
             commands: VecDeque::with_capacity(UNCOMMITTED_MAX),
             outbox: Outbox::new(parts.tail),
@@ -297,38 +300,60 @@ impl<L: SequencedLog + Send> Partition<L> {
             }
             // The batch stays and is retried in the next cycle; until then `take` adds nothing.
             Append::Busy => {}
-            Append::Full => self.refuse_batch(Reason::LogFull),
-            Append::NotLeader => self.refuse_batch(Reason::PartitionAway),
+            Append::Full => self.refuse_batch(Reason::LogFull, now),
+            Append::NotLeader => self.refuse_batch(Reason::PartitionAway, now),
         }
     }
 
-    /// Refuses the batch's requests without an event, since the log did not take them. Definitions
-    /// and sessions' choices and losses, which no client would send again, are kept for a later
-    /// batch.
-    fn refuse_batch(&mut self, reason: Reason) {
-        for (pending, command) in self.filling.drain(..) {
-            let Command::Request(request) = &command else {
-                if !matches!(command, Command::Tick) {
-                    self.kept.push((pending.source, Submission::internal(command)));
-                }
-                continue;
-            };
-            let (session_id, request_no, template_id) =
-                (request.session_id(), request.request_no(), request.template_id());
-            self.figures.counters.refused.fetch_add(1, Ordering::Relaxed);
-            let refused = Feedback::Refused { session_id, request_no, template_id, reason };
-            if let Some(feedback) = feedback_of(&mut self.sources, pending.source) {
-                // A gateway that is 64 Ki answers behind loses a refusal. When its client repeats
-                // the request number, the request is refused or executed, once.
-                let is_dropped = feedback.push(refused).is_err();
-                self.figures
-                    .counters
-                    .refusals_dropped
-                    .fetch_add(u64::from(is_dropped), Ordering::Relaxed);
-            }
+    /// Refuses the batch's requests without an event, since the log did not take them. Definitions,
+    /// choices and lost sessions, which no client would send again, are kept for a later batch.
+    fn refuse_batch(&mut self, reason: Reason, now: Nanos) {
+        // Those that did not fit in the batch come behind those in it.
+        let later = std::mem::take(&mut self.kept);
+        let mut filling = std::mem::take(&mut self.filling);
+        for (pending, command) in filling.drain(..) {
+            self.refuse(pending.source, &command, reason);
         }
+        self.filling = filling;
+        self.kept.extend(later);
         self.batch.clear();
         self.tick_sequenced = false;
+        self.kept_due = Nanos(now.0 + KEPT_RETRY);
+    }
+
+    /// Refuses the commands that wait in the sources while the log is full and others are kept for
+    /// it: a batch of those alone may be full, and each request is answered. Returns the number of
+    /// commands.
+    fn refuse_waiting(&mut self) -> usize {
+        let mut count = 0;
+        for source in 0..self.sources.len() {
+            for _ in 0..TAKE_MAX {
+                let Ok(submission) = self.sources[source].submissions.pop() else { break };
+                self.refuse(source, &submission.command, Reason::LogFull);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    fn refuse(&mut self, source: usize, command: &Command, reason: Reason) {
+        let Command::Request(request) = command else {
+            if !matches!(command, Command::Tick) {
+                self.kept.push((source, Submission::internal(*command)));
+            }
+            return;
+        };
+        let (session_id, request_no, template_id) =
+            (request.session_id(), request.request_no(), request.template_id());
+        self.figures.counters.refused.fetch_add(1, Ordering::Relaxed);
+        let refused = Feedback::Refused { session_id, request_no, template_id, reason };
+        if let Some(feedback) = feedback_of(&mut self.sources, source) {
+            // A gateway that is 64 Ki answers behind loses a refusal. When its client repeats the
+            // request number, the request is refused or executed, once.
+            let is_dropped = feedback.push(refused).is_err();
+            let dropped = &self.figures.counters.refusals_dropped;
+            dropped.fetch_add(u64::from(is_dropped), Ordering::Relaxed);
+        }
     }
 
     /// Continues in an epoch of the log. All commands so far survive: lost ones would have been
@@ -358,10 +383,12 @@ impl<L: SequencedLog + Send> Partition<L> {
 
     /// Applies committed commands; returns their number.
     fn apply(&mut self, now: Nanos) -> usize {
-        self.outbox.begin_cycle(now);
-        if self.outbox.has_backlog() {
+        let has_part = self.outbox.begin_cycle(now);
+        if has_part {
             self.publish();
-            return 1;
+        }
+        if self.outbox.has_backlog() {
+            return usize::from(has_part);
         }
         let committed = match self.log.poll() {
             Poll::Committed(position) => position,
@@ -488,12 +515,16 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
     fn do_work(&mut self, now: Nanos) -> usize {
         let mut done = 0;
         if self.batch.is_empty() {
-            self.take_kept();
-            // No request passes its session's choice or loss.
-            if self.kept.is_empty() {
-                done += self.take();
+            if !self.kept.is_empty() && now < self.kept_due {
+                done += self.refuse_waiting();
+            } else {
+                self.take_kept();
+                // No request passes its session's choice or loss.
+                if self.kept.is_empty() {
+                    done += self.take();
+                }
+                self.tick(now);
             }
-            self.tick(now);
         }
         self.sequence(now);
         if self.commits_at_append {
@@ -516,7 +547,7 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
         if !self.batch.is_empty() {
             return Some(now);
         }
-        if !self.kept.is_empty() {
+        if !self.kept.is_empty() || self.is_log_full {
             return Some(Nanos(now.0 + KEPT_RETRY));
         }
         if let Some(at) = self.outbox.due() {
@@ -535,6 +566,11 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
     fn stop(&mut self, now: Nanos) -> bool {
         self.do_work(now);
         let unread = self.sources.iter().any(|source| !source.submissions.is_empty());
+        if !self.kept.is_empty() && !unread && self.batch.is_empty() {
+            let partition = self.engine.config().partition_id.0;
+            let count = self.kept.len();
+            tracing::warn!(partition, count, "the full log took no more: definitions and choices");
+        }
         let is_behind = !self.pending.is_empty() || self.outbox.has_backlog();
         if unread || !self.batch.is_empty() || is_behind || !self.log.is_idle() {
             return false;

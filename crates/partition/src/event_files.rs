@@ -11,8 +11,7 @@ use weir_io::{Disk, DiskError, ThreadDisk};
 use weir_log::{Entry, LogError, LogReader, SegmentKind};
 use weir_types::Position;
 
-/// The distance in records up to which a cursor moves within its segment instead of opening the
-/// files again.
+/// The distance in records up to which a cursor moves forward instead of opening the files again.
 const STEPS_MAX: u64 = 50_000;
 
 /// The result of reading a record from the files.
@@ -107,10 +106,11 @@ impl EventFiles {
                 self.has_failed &= found != FileRead::Found;
                 found
             }
+            // A record behind the end leaves the reader there: it need not look for the end again.
+            Err(LogError::NotRetained { first, .. }) if wanted >= first.0 => FileRead::Missing,
             Err(LogError::NotRetained { first, .. }) => {
                 self.reader = None;
-                let is_deleted = !first.is_none() && wanted < first.0;
-                if is_deleted { FileRead::Deleted } else { FileRead::Missing }
+                if first.is_none() { FileRead::Missing } else { FileRead::Deleted }
             }
             Err(error) => {
                 self.reader = None;
@@ -124,14 +124,15 @@ impl EventFiles {
 
     fn try_read(&mut self, wanted: u64, into: &mut Vec<u8>) -> Result<FileRead, LogError> {
         let at = self.reader.as_ref().map(|reader| reader.next_position().0);
-        let distance = at.and_then(|at| wanted.checked_sub(at));
-        let reader = match (&mut self.reader, distance) {
-            (Some(reader), Some(0)) => reader,
-            (Some(reader), Some(1..=STEPS_MAX)) => {
+        let is_near = at.is_some_and(|at| wanted <= at + STEPS_MAX);
+        let reader = match &mut self.reader {
+            Some(reader) if at == Some(wanted) => reader,
+            // A reader keeps an index of the part of the files that it has passed.
+            Some(reader) if is_near => {
                 reader.seek(Position(wanted))?;
                 reader
             }
-            (reader, _) => reader.insert((self.open.0)(Position(wanted))?),
+            reader => reader.insert((self.open.0)(Position(wanted))?),
         };
         match reader.next_entry()? {
             Some(entry) => {

@@ -3,7 +3,9 @@
 //!
 //! The gateway asks for the records that a reader lacks and that are no longer in memory; the
 //! history answers with a page of them as soon as the first is there. A request waits as long as
-//! the shadow has not written its first record, and holds up no other meanwhile.
+//! the shadow has not written its first record, and holds up no other meanwhile. A reader's new
+//! request takes the place of its last one. The requests of the gateway's own reader, on which all
+//! sessions depend, come first.
 //!
 //! INVARIANT: a page holds at least one record, in the order of the request, without a gap between
 //! them.
@@ -46,8 +48,21 @@ pub struct HistoryRequest<K> {
     pub reader: K,
     /// The index of the partition among those of the history.
     pub port: usize,
+    /// The request's number, which its page repeats.
+    pub number: u64,
+    /// True when it goes before the others.
+    pub is_urgent: bool,
     /// The records.
     pub lacking: Lacking,
+}
+
+impl<K> HistoryRequest<K> {
+    fn first(&self) -> u64 {
+        match &self.lacking {
+            Lacking::From(first) => *first,
+            Lacking::These(numbers) => numbers.first().copied().unwrap_or_default(),
+        }
+    }
 }
 
 /// The answer to a request.
@@ -57,6 +72,8 @@ pub struct HistoryPage<K> {
     pub reader: K,
     /// The index of the partition.
     pub port: usize,
+    /// The number of the request that it answers.
+    pub number: u64,
     /// The records; none when the first one is deleted.
     pub records: PastRecords,
     /// The number of ended epochs at which they were read. Records that were read before a later
@@ -98,6 +115,9 @@ pub struct History<K> {
     untried: VecDeque<HistoryRequest<K>>,
     /// The requests whose first record was not there.
     waiting: VecDeque<HistoryRequest<K>>,
+    /// For each partition the lowest record that was not there at the last try: later ones are not
+    /// there either, and are not looked for.
+    missing_from: Vec<u64>,
     retry_at: Nanos,
     record: Vec<u8>,
 }
@@ -111,8 +131,10 @@ pub fn link<'a, K>(
 ) -> (HistoryPort<K>, History<K>) {
     let (ask, requests) = RingBuffer::new(RING_LEN);
     let (answer, pages) = RingBuffer::new(RING_LEN);
+    let partitions: Vec<_> = partitions.into_iter().map(EventReader::past).collect();
     let history = History {
-        partitions: partitions.into_iter().map(EventReader::past).collect(),
+        missing_from: vec![u64::MAX; partitions.len()],
+        partitions,
         requests,
         pages: answer,
         gateway,
@@ -124,18 +146,50 @@ pub fn link<'a, K>(
     (HistoryPort { requests: ask, pages, wake }, history)
 }
 
-impl<K> History<K> {
+impl<K: PartialEq> History<K> {
+    /// Takes new requests; a reader has one.
+    fn take_requests(&mut self) {
+        while let Ok(request) = self.requests.pop() {
+            let is_older =
+                |one: &HistoryRequest<K>| one.reader == request.reader && one.port == request.port;
+            self.untried.retain(|one| !is_older(one));
+            self.waiting.retain(|one| !is_older(one));
+            if request.is_urgent {
+                self.untried.push_front(request);
+            } else {
+                self.untried.push_back(request);
+            }
+        }
+    }
+
+    /// Tries the waiting requests again.
+    fn retry(&mut self) {
+        self.missing_from.fill(u64::MAX);
+        while let Some(request) = self.waiting.pop_front() {
+            if request.is_urgent {
+                self.untried.push_front(request);
+            } else {
+                self.untried.push_back(request);
+            }
+        }
+    }
+
     /// Answers a request, or lets it wait; returns the number of records read.
     fn try_one(&mut self, request: HistoryRequest<K>) -> usize {
+        if request.first() >= self.missing_from[request.port] {
+            self.waiting.push_back(request);
+            return 0;
+        }
         let events = &mut self.partitions[request.port];
         let epoch_changes = events.epoch_changes();
         let Some(records) = read_page(events, &request.lacking, &mut self.record) else {
+            self.missing_from[request.port] = request.first();
             self.waiting.push_back(request);
             return 0;
         };
-        let HistoryRequest { reader, port, .. } = request;
+        let HistoryRequest { reader, port, number, .. } = request;
         let count = records.len();
-        let pushed = self.pages.push(HistoryPage { reader, port, records, epoch_changes });
+        let pushed = self.pages.push(HistoryPage { reader, port, number, records, epoch_changes });
         assert!(pushed.is_ok(), "there was room for a page");
         self.gateway.wake();
         count.max(1)
@@ -172,16 +226,16 @@ fn read_page(
     Some(records)
 }
 
-impl<K: Send> Agent for History<K> {
+impl<K: PartialEq + Send> Agent for History<K> {
     fn name(&self) -> &'static str {
         "history"
     }
 
     /// Makes at most one page.
     fn do_work(&mut self, now: Nanos) -> usize {
-        self.untried.extend(std::iter::from_fn(|| self.requests.pop().ok()));
+        self.take_requests();
         if now >= self.retry_at {
-            self.untried.append(&mut self.waiting);
+            self.retry();
             self.retry_at = Nanos(now.0 + RETRY_INTERVAL);
         }
         while !self.pages.is_full()

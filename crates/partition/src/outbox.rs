@@ -27,11 +27,18 @@ pub(crate) struct Outbox {
     part_bytes: usize,
     /// The bytes that may still enter the tail before the next part is due.
     room: usize,
-    /// Events that wait, and the length of each.
-    backlog: VecDeque<u8>,
-    lengths: VecDeque<usize>,
+    /// Events that wait, by parts: each part's memory is freed when it has entered the tail.
+    backlog: VecDeque<Part>,
     /// The time of the next part.
     next_part: Nanos,
+}
+
+/// Events that wait together.
+#[derive(Default)]
+struct Part {
+    bytes: Vec<u8>,
+    /// The end of each event in `bytes`.
+    ends: Vec<usize>,
 }
 
 impl Outbox {
@@ -44,41 +51,52 @@ impl Outbox {
             part_bytes,
             room: part_bytes,
             backlog: VecDeque::new(),
-            lengths: VecDeque::new(),
             next_part: Nanos(0),
         }
     }
 
-    /// Begins a cycle: it has room for a part. Events that wait enter the tail when they are due.
-    pub(crate) fn begin_cycle(&mut self, now: Nanos) {
+    /// Begins a cycle: it has room for a part. A part that waits enters the tail when it is due;
+    /// returns true if one did.
+    pub(crate) fn begin_cycle(&mut self, now: Nanos) -> bool {
         if self.has_backlog() && now < self.next_part {
-            return;
+            return false;
         }
         self.room = self.part_bytes;
         self.next_part = Nanos(now.0 + PART_INTERVAL);
-        while let Some(length) = self.lengths.front().copied()
-            && self.takes(length)
-        {
-            self.bytes.clear();
-            self.bytes.extend(self.backlog.drain(..length));
-            self.lengths.pop_front();
-            self.tail.append(&self.bytes);
+        let Some(part) = self.backlog.pop_front() else { return false };
+        let mut start = 0;
+        for end in part.ends {
+            self.tail.append(&part.bytes[start..end]);
+            start = end;
         }
+        self.room = 0;
+        true
     }
 
-    /// Returns true, and counts it, when an event of this length has room in this part. The first
-    /// event of a part always has.
+    /// Returns true, and counts it, when an event of this length has room in this cycle.
     fn takes(&mut self, length: usize) -> bool {
-        // A record has a header of eight bytes and is padded.
-        let length = (length + 16).min(self.part_bytes);
+        let length = in_tail(length).min(self.part_bytes);
         let has_room = length <= self.room;
         self.room -= if has_room { length } else { 0 };
         has_room
     }
 
+    /// Adds the encoded event to those that wait.
+    fn put_back(&mut self) {
+        let is_full = |part: &Part| {
+            part.bytes.len() + in_tail(self.bytes.len()) + 16 * part.ends.len() > self.part_bytes
+        };
+        if self.backlog.back().is_none_or(is_full) {
+            self.backlog.push_back(Part::default());
+        }
+        let part = self.backlog.back_mut().expect("there is one");
+        part.bytes.extend_from_slice(&self.bytes);
+        part.ends.push(part.bytes.len());
+    }
+
     /// Returns true while events of the newest command wait.
     pub(crate) fn has_backlog(&self) -> bool {
-        !self.lengths.is_empty()
+        !self.backlog.is_empty()
     }
 
     /// Returns the time at which events that wait enter the tail.
@@ -112,9 +130,14 @@ impl EventSink for Outbox {
             self.tail.append(&self.bytes);
             return;
         }
-        self.lengths.push_back(self.bytes.len());
-        self.backlog.extend(&self.bytes);
+        self.put_back();
     }
+}
+
+/// Returns an upper bound of the bytes of a record in the tail: it has a header of eight bytes and
+/// is padded.
+fn in_tail(length: usize) -> usize {
+    length + 16
 }
 
 #[cfg(test)]
@@ -149,7 +172,7 @@ mod tests {
         let (mut reader, mut record, mut read) = (handle.reader(), Vec::new(), 0);
         // Ten times as many events as the tail holds.
         let count = 10 * 4 * 512 * 8 / 64;
-        outbox.begin_cycle(Nanos(1));
+        assert!(!outbox.begin_cycle(Nanos(1)), "nothing waits yet");
         (0..count).for_each(|number| outbox.event(&event(number)));
         let mut cycles = 0;
         loop {
@@ -172,9 +195,9 @@ mod tests {
             }
             let Some(due) = outbox.due() else { break };
             cycles += 1;
-            outbox.begin_cycle(Nanos(due.0 - 1));
-            assert_eq!(outbox.event_count(), read, "a part waits for its time");
-            outbox.begin_cycle(due);
+            assert!(!outbox.begin_cycle(Nanos(due.0 - 1)), "a part waits for its time");
+            assert_eq!(outbox.event_count(), read);
+            assert!(outbox.begin_cycle(due));
         }
         assert_eq!(read, count);
         assert!(cycles >= 30, "{cycles} parts");
@@ -184,7 +207,7 @@ mod tests {
     fn commands_with_few_events_wait_for_nothing() {
         let (mut outbox, _handle) = outbox();
         for now in 1..1_000 {
-            outbox.begin_cycle(Nanos(now));
+            assert!(!outbox.begin_cycle(Nanos(now)));
             (0..20).for_each(|number| outbox.event(&event(number)));
             assert_eq!((outbox.due(), outbox.event_count()), (None, now * 20));
         }

@@ -57,6 +57,9 @@ pub enum ShadowError {
         /// The decoder's error.
         source: DecodeError,
     },
+    /// The event log's disk has no room.
+    #[error("the event log's disk is full")]
+    Full,
     /// A snapshot cannot be written; the events can.
     #[error("a snapshot: {0}")]
     Snapshot(#[source] DiskError),
@@ -92,6 +95,30 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
     #[must_use]
     pub fn event_count(&self) -> u64 {
         self.parts.event_count
+    }
+
+    /// Returns true while the event log's disk has no room for its events.
+    #[must_use]
+    pub fn has_full_disk(&self) -> bool {
+        self.parts.events.is_full()
+    }
+
+    /// Returns true when all events that the event log was given are in its files.
+    #[must_use]
+    pub fn has_written_events(&self) -> bool {
+        self.parts.events.is_written()
+    }
+
+    /// Writes and syncs the events that the event log was given; false while its disk is full.
+    ///
+    /// # Errors
+    /// [`ShadowError::Events`].
+    pub fn write_events(&mut self) -> Result<bool, ShadowError> {
+        match self.parts.events.flush_blocking() {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_fatal() => Err(ShadowError::Events(error)),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Opens the command log again before the next command, after an error.
@@ -194,10 +221,8 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         if self.position() <= self.last_snapshot || !self.write_said() {
             return Ok(false);
         }
-        match self.parts.events.flush_blocking() {
-            Ok(()) => {}
-            Err(error) if error.is_fatal() => return Err(ShadowError::Events(error)),
-            Err(_) => return Ok(false),
+        if !self.write_events()? {
+            return Ok(false);
         }
         let mut state = Vec::new();
         put_state(&self.parts.engine, self.parts.event_count, &mut state);

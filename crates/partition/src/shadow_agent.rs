@@ -4,6 +4,7 @@
 //! one it hurries. An error that is not the end of its files is tried again: until then the node is
 //! not ready, because readers may lack events that only the shadow writes.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -37,8 +38,13 @@ pub fn share() -> Share {
     if can_ask_back() { Share::Leftover } else { MODEST_SHARE }
 }
 
-/// A reason to hurry, and the scheduling class for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+thread_local! {
+    /// The hurry of each shadow of this thread, for those that have hurried.
+    static HURRIES: RefCell<Vec<Hurry>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A reason to hurry, and the scheduling class for it; later ones need more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Hurry {
     /// None: its usual class.
     No,
@@ -83,6 +89,8 @@ pub struct ShadowAgent<C: Disk = ThreadDisk, E = RealDisk, S = ThreadDisk> {
     figures: Arc<PartitionFigures>,
     /// The events in memory, whose readers say what they lack.
     tail: TailHandle,
+    /// The newest event that is in the files.
+    written: u64,
     every_commands: u64,
     snapshot_at: u64,
     /// The time before which a snapshot that failed is not tried again.
@@ -104,6 +112,7 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
     ) -> ShadowAgent<C, E, S> {
         let snapshot_at = shadow.position().0 + every_commands;
         ShadowAgent {
+            written: shadow.event_count(),
             shadow,
             figures,
             tail,
@@ -121,7 +130,12 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
         let counters = &self.figures.counters;
         counters.event_wanted_in_files.store(self.tail.wanted_in_files(), Ordering::Relaxed);
         let applied = self.shadow.follow(committed, APPLY_MAX, now)?;
-        counters.event_in_files.store(self.shadow.event_count(), Ordering::Relaxed);
+        self.write_wanted()?;
+        if self.shadow.has_written_events() {
+            self.written = self.shadow.event_count();
+        }
+        let counters = &self.figures.counters;
+        counters.event_in_files.store(self.written, Ordering::Relaxed);
         let position = self.shadow.position().0;
         self.hurry_as_needed(committed.0.saturating_sub(position));
         if position >= self.snapshot_at && now >= self.snapshot_due {
@@ -129,6 +143,15 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
             self.try_snapshot()?;
         }
         Ok(applied)
+    }
+
+    /// Writes events at once that a reader waits for and that the event log has in memory.
+    fn write_wanted(&mut self) -> Result<(), ShadowError> {
+        let wanted = self.tail.wanted_in_files();
+        if wanted > self.written && self.shadow.event_count() >= wanted {
+            self.shadow.write_events()?;
+        }
+        Ok(())
     }
 
     /// Takes a snapshot. One that cannot be written is tried again, and events are written
@@ -143,7 +166,7 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
                 tracing::info!(position = taken.0, state, "snapshot taken");
                 self.ends(Trouble::Snapshots);
             }
-            // The disk is full.
+            // There is nothing new, or the disk is full.
             Ok(false) => {}
             Err(error @ ShadowError::Snapshot(_)) => self.begins(Trouble::Snapshots, &error),
             Err(error) => return Err(error),
@@ -151,21 +174,28 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
         Ok(())
     }
 
-    /// Asks for the share that the shadow needs now. Another shadow of the same thread may ask for
-    /// less, so one that hurries asks in each cycle.
+    /// Asks for the share that the thread's shadows need now.
     fn hurry_as_needed(&mut self, behind: u64) {
         let limit =
             if self.hurry == Hurry::No { self.every_commands } else { self.every_commands / 2 };
         let hurry = match () {
-            () if self.tail.wanted_in_files() > self.shadow.event_count() => Hurry::Wanted,
+            () if self.tail.wanted_in_files() > self.written => Hurry::Wanted,
             () if behind >= limit => Hurry::Late,
             () => Hurry::No,
         };
-        if hurry != self.hurry || hurry != Hurry::No {
-            self.hurry = hurry;
-            // Without the right to more it keeps its class.
-            let _ = ask_for(hurry.share());
+        if hurry == self.hurry {
+            return;
         }
+        let before = std::mem::replace(&mut self.hurry, hurry);
+        HURRIES.with_borrow_mut(|hurries| {
+            if let Some(at) = hurries.iter().position(|one| *one == before) {
+                hurries.swap_remove(at);
+            }
+            hurries.push(hurry);
+            let most = hurries.iter().copied().max().unwrap_or(Hurry::No);
+            // Without the right to more it keeps its class.
+            let _ = ask_for(most.share());
+        });
     }
 
     fn fail(&mut self, error: &ShadowError, now: Nanos) {
@@ -221,7 +251,11 @@ impl<C: Disk + Send, E: Disk + Send, S: Disk + Send> Agent for ShadowAgent<C, E,
         }
         match self.try_work(now) {
             Ok(applied) => {
-                self.ends(Trouble::Events);
+                if self.shadow.has_full_disk() {
+                    self.begins(Trouble::Events, &ShadowError::Full);
+                } else {
+                    self.ends(Trouble::Events);
+                }
                 if applied < APPLY_MAX {
                     let is_wanted = self.hurry == Hurry::Wanted;
                     let pause = if is_wanted { LOOK_INTERVAL_WANTED } else { LOOK_INTERVAL };

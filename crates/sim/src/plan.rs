@@ -105,7 +105,7 @@ impl Plan {
             again_per_mille: rng.below(60),
             step_ns_max: [2_000, 50_000, 2_000_000, 20_000_000][rng.below(4) as usize],
             clock_back_per_mille: if rng.chance(1, 4) { rng.below(30) } else { 0 },
-            tail_segment_words: [2 << 10, 4 << 10, 128 << 10][tail_rng.below(3) as usize],
+            tail_segment_words: [16 << 10, 32 << 10, 128 << 10][tail_rng.below(3) as usize],
             lives: (0..lives).map(|_| LifePlan::draw(&mut rng)).collect(),
         }
     }

@@ -101,7 +101,6 @@ impl Assembly<'_> {
         let mut threads = vec![common.newcomers.with_beat(self.beat("newcomers")).start()?];
         self.start_cores(cores, wake_fd, &mut threads)?;
         self.start_doors(views.ingest, views.subscriptions, &mut threads)?;
-        threads.push(common.history.start()?);
         threads.push(views.delivery.with_beat(self.beat("delivery")).start()?);
         if let Some(runner) = common.handshakes {
             threads.push(runner.with_beat(self.beat("handshakes")).start()?);
@@ -122,6 +121,8 @@ impl Assembly<'_> {
         for runner in background.chain(std::mem::take(&mut self.market_runners)) {
             threads.push(runner.start()?);
         }
+        // It may wait for a disk, and nothing is lost with it.
+        threads.push(common.history.start()?);
         Ok(threads)
     }
 

@@ -59,7 +59,7 @@ impl World {
 }
 
 fn request(reader: u32, lacking: Lacking) -> HistoryRequest<u32> {
-    HistoryRequest { reader, port: 0, lacking }
+    HistoryRequest { reader, port: 0, number: u64::from(reader), is_urgent: reader == 9, lacking }
 }
 
 /// Runs the agent until it has nothing to do; returns the pages' readers and record numbers.
@@ -93,6 +93,19 @@ fn a_request_that_waits_for_the_shadow_holds_up_no_other() {
     let later = 1 + RETRY_INTERVAL;
     assert_eq!(pages(&mut port, &mut history, later), [(1, vec![150])]);
     assert_eq!(history.next_deadline(Nanos(later)), None);
+}
+
+#[test]
+fn a_new_request_of_a_reader_takes_the_place_of_its_last_one_and_urgent_ones_go_first() {
+    let mut world = World::new();
+    world.publish(500);
+    world.write(100);
+    let (mut port, mut history) = world.link();
+    for (reader, first) in [(1, 200), (2, 300), (1, 50), (9, 60)] {
+        assert!(port.ask(request(reader, Lacking::These(vec![first]))));
+    }
+    assert_eq!(pages(&mut port, &mut history, 1), [(9, vec![60]), (1, vec![50])]);
+    assert_eq!(history.waiting.len(), 1, "that of reader 2");
 }
 
 #[test]
