@@ -19,7 +19,8 @@ use weir_log::{Append, Durability, EmbeddedLog, LogError, Poll, SequencedLog, Sn
 use weir_types::{Nanos, PartitionId, Position};
 
 const LEVELS: [Durability; 3] = [Durability::Memory, Durability::Os, Durability::Disk];
-const KINDS: [DiskErrorKind; 2] = [DiskErrorKind::Io, DiskErrorKind::Full];
+const KINDS: [DiskErrorKind; 3] =
+    [DiskErrorKind::Io, DiskErrorKind::Full, DiskErrorKind::NoDescriptors];
 const ENTRIES: u64 = 48;
 
 fn entry(position: u64) -> Vec<u8> {
@@ -298,6 +299,9 @@ fn every_call_of_a_logs_life_may_fail_and_what_was_acknowledged_stays() {
         // there.
         if *action == DiskAction::Sync && kind == "Io" {
             assert_eq!(*ended, Ended::Stopped, "{count} failed syncs of a {family}");
+        }
+        if *action == DiskAction::Open && family == "spare file" && kind == "NoDescriptors" {
+            assert_ne!(*ended, Ended::Stopped, "{count} times without descriptors end the log");
         }
         if *action == DiskAction::Write && kind == "Full" {
             assert_ne!(*ended, Ended::Stopped, "{count} full disks at a {family} end the log");

@@ -485,7 +485,11 @@ impl<L: SequencedLog + Send> Partition<L> {
         self.figures.counters.is_log_full.store(is_full, Ordering::Relaxed);
         let partition = self.engine.config().partition_id.0;
         if is_full {
-            tracing::error!(partition, "the command log's disk is full: requests are refused soon");
+            tracing::error!(
+                partition,
+                "the command log has no room, or no descriptor for its next file: requests are \
+                 refused soon"
+            );
         } else {
             tracing::info!(partition, "the command log has room again");
         }

@@ -134,6 +134,8 @@ pub enum DiskAction {
 pub enum DiskErrorKind {
     /// The disk is full or over quota.
     Full,
+    /// The process or the system has no descriptor left.
+    NoDescriptors,
     /// No such file.
     NotFound,
     /// Another process holds the directory.
@@ -161,7 +163,11 @@ impl DiskError {
     #[must_use]
     pub fn from_system(action: DiskAction, name: &str, error: &std::io::Error) -> DiskError {
         use std::io::ErrorKind as K;
+        let is_of = |errno: rustix::io::Errno| error.raw_os_error() == Some(errno.raw_os_error());
         let kind = match error.kind() {
+            _ if is_of(rustix::io::Errno::MFILE) || is_of(rustix::io::Errno::NFILE) => {
+                DiskErrorKind::NoDescriptors
+            }
             K::StorageFull | K::QuotaExceeded | K::FileTooLarge => DiskErrorKind::Full,
             K::NotFound => DiskErrorKind::NotFound,
             _ => DiskErrorKind::Io,

@@ -64,10 +64,9 @@ impl<D: Disk> EmbeddedLog<D> {
             (TAG_CHUNK, outcome) => self.finish_chunk(buf, outcome),
             (TAG_HEADER, outcome) => self.finish_header(buf, outcome),
             (TAG_PREPARE, Outcome::Done) => self.finish_prepare(),
-            (TAG_PREPARE, Outcome::Failed(error)) if error.kind == DiskErrorKind::Full => {
+            (TAG_PREPARE, Outcome::Failed(error)) if is_passing(&error) => {
                 self.take_back_spare_name();
-                self.spare = Spare::Full { until: Nanos(self.now.0 + FULL_RETRY) };
-                self.lacks_spare = true;
+                self.retry_spare();
                 Ok(())
             }
             (TAG_NAME, Outcome::Done) => {
@@ -261,10 +260,25 @@ impl<D: Disk> EmbeddedLog<D> {
         let Spare::Preparing { name } = std::mem::replace(&mut self.spare, Spare::None) else {
             unreachable!("a preparation is under way")
         };
-        let file = self.disk.open(&name, Access::Write).map_err(LogError::Fatal)?;
-        self.spare = Spare::Ready { name, file };
-        self.lacks_spare = false;
-        Ok(())
+        match self.disk.open(&name, Access::Write) {
+            Ok(file) => {
+                self.spare = Spare::Ready { name, file };
+                self.lacks_spare = false;
+                Ok(())
+            }
+            Err(error) if is_passing(&error) => {
+                self.recycled.push(name);
+                self.retry_spare();
+                Ok(())
+            }
+            Err(error) => Err(LogError::Fatal(error)),
+        }
+    }
+
+    /// Prepares the next segment's file again after a pause.
+    fn retry_spare(&mut self) {
+        self.spare = Spare::Full { until: Nanos(self.now.0 + FULL_RETRY) };
+        self.lacks_spare = true;
     }
 
     fn take_back_spare_name(&mut self) {
@@ -376,4 +390,10 @@ impl<D: Disk> EmbeddedLog<D> {
             }
         }
     }
+}
+
+/// Returns true for a failure to prepare a file that passes: no entry is in that file yet, so it is
+/// prepared again when there is room, or a descriptor.
+fn is_passing(error: &DiskError) -> bool {
+    matches!(error.kind, DiskErrorKind::Full | DiskErrorKind::NoDescriptors)
 }
