@@ -231,11 +231,27 @@ impl Client {
                 self.logged_out(logout.reason, message_context.tally);
                 Ok(Next::LogOn)
             }
-            Ok(SessionEvent::Repeated) => {
-                Err(Violation::new("a report came twice", format!("{message:?}")))
-            }
+            Ok(SessionEvent::Repeated) => self.repeated(message, message_context),
             Ok(event) => self.on_event(&event, message_context).map(|()| Next::Stay),
             Err(error) => self.refused(error, message_context),
+        }
+    }
+
+    /// Handles a message that changes nothing for the session: the notice, once, that a mass cancel
+    /// sent again is in progress.
+    fn repeated(
+        &mut self,
+        message: &NodeMessage<'_>,
+        message_context: &mut ReceivedMessage<'_>,
+    ) -> Result<Next, Violation> {
+        let ReceivedMessage { told, heard, tally, .. } = message_context;
+        match message {
+            NodeMessage::RequestRejected(r) if r.reason == Reason::InProgress => {
+                self.take(r.event_no, heard, told)?;
+                tally.reports += 1;
+                Ok(Next::Stay)
+            }
+            _ => Err(Violation::new("a report came twice", format!("{message:?}"))),
         }
     }
 
