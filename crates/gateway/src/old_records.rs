@@ -127,7 +127,7 @@ impl Gateway {
                 let behind = Behind { session_id, port };
                 let Some(session) = self.sessions.get_mut(session_id) else { return 0 };
                 let request = &mut session.streams[port].history_request;
-                if *request != Some(page.number) && !plant::is(Plant::StaleHistoryPageTaken) {
+                if *request != Some(page.number) {
                     // Another logon since the request resumed elsewhere.
                     return 0;
                 }
@@ -173,10 +173,7 @@ impl Gateway {
         let mut sent = 0;
         for (record_no, record) in page.records.iter() {
             let is_next = stream.next_record() == Some(Some(record_no));
-            if !is_next && !plant::is(Plant::StaleHistoryPageTaken) {
-                break;
-            }
-            if !connection.has_room(self.config.output_len_max) || stream.next_record().is_none() {
+            if !is_next || !connection.has_room(self.config.output_len_max) {
                 break;
             }
             connection.put_report(&EventRecord::new(record), StageTimes::default());

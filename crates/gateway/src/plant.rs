@@ -37,11 +37,7 @@ weir_plant::plants! {
         DefinitionNotHandedOn,
         /// A connection's deadline is not set again.
         DeadlineForgotten,
-        /// Events that are neither in memory nor in the files yet are taken for the end.
-        MissingTakenForEnd,
         /// A session whose old events were read from files is not caught up further.
         HistoryAnswerForgotten,
-        /// A session gets the old events that an earlier logon of it asked for.
-        StaleHistoryPageTaken,
     }
 }

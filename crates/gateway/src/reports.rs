@@ -65,7 +65,6 @@ impl Gateway {
                         done += 1;
                     }
                     ReadEvent::UpToDate => {}
-                    ReadEvent::Missing if plant::is(Plant::MissingTakenForEnd) => {}
                     ReadEvent::Missing => self.ask_for_events(port),
                 }
                 self.record = record;
