@@ -4,10 +4,9 @@
 //! there yet, and a disk may refuse to be read for a while. Neither is the end of the records: a
 //! record that the files do not give is [`FileRead::Missing`], and its reader asks again.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_io::{Disk, DiskError, ThreadDisk};
+use weir_io::{Disk, DiskError};
 use weir_log::{Entry, LogError, LogReader, SegmentKind};
 use weir_types::Position;
 
@@ -54,12 +53,6 @@ pub struct OpenFiles(Arc<OpenAt>);
 type OpenAt = dyn Fn(Position) -> Result<Box<dyn Entries>, LogError> + Send + Sync;
 
 impl OpenFiles {
-    /// Returns an opener of the files in `dir`.
-    #[must_use]
-    pub fn in_dir(dir: PathBuf) -> OpenFiles {
-        OpenFiles::on_disk(move || ThreadDisk::open(&dir, None))
-    }
-
     /// Returns an opener of the files on the disk that `open` opens.
     #[must_use]
     pub fn on_disk<D: Disk + Send + 'static>(

@@ -7,8 +7,8 @@
 //! request takes the place of its last one. The requests of the gateway's own reader, on which all
 //! sessions depend, come first.
 //!
-//! INVARIANT: a page holds at least one record, in the order of the request, without a gap between
-//! them.
+//! INVARIANT: a page's records are in the order of the request, without a gap between them, and a
+//! page without a record says that the first one is deleted.
 
 use std::collections::VecDeque;
 
