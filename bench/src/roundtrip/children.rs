@@ -266,8 +266,9 @@ impl Child {
         work_dir: &WorkDir,
     ) -> anyhow::Result<Child> {
         let options: Vec<_> = certificates.iter().flat_map(|found| found.options()).collect();
-        let options: Vec<_> = options.iter().map(String::as_str).collect();
+        let mut options: Vec<_> = options.iter().map(String::as_str).collect();
         let name = format!("many-{durability}-{}", if options.is_empty() { "tcp" } else { "tls" });
+        options.push("--clear-text-allowed");
         let wait = WaitStrategy::Park;
         let mut child = Child::node_at(&name, LISTEN_ANY, durability, wait, &options, work_dir)?;
         child.address.set_ip(Ipv4Addr::LOCALHOST.into());

@@ -99,6 +99,9 @@ pub struct Config {
     pub gateway: GatewaySection,
     /// TLS for order entry and delivery; without it connections are plain.
     pub tls: Option<TlsSection>,
+    /// Set where each listener's network is private: without TLS, keys, orders and reports are
+    /// readable to all who see its packets.
+    pub clear_text_allowed: bool,
     /// The delivery store.
     pub delivery: DeliverySection,
     /// Order state over HTTP; not served without it.
@@ -436,6 +439,7 @@ impl Default for Config {
             engine: EngineSection::default(),
             gateway: GatewaySection::default(),
             tls: None,
+            clear_text_allowed: false,
             delivery: DeliverySection::default(),
             web: None,
             ingest: None,

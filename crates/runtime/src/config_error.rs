@@ -36,6 +36,18 @@ pub enum ConfigError {
         /// The address of the other.
         address: SocketAddr,
     },
+    /// A listener takes keys from other machines without TLS.
+    #[error(
+        "{key} = {address}: other machines can reach it, and without TLS keys come in clear: \
+         set [tls] (`weir certificate` makes a certificate), an address of this machine alone, or \
+         clear_text_allowed = true where that network is private"
+    )]
+    ClearText {
+        /// The key of the listener.
+        key: &'static str,
+        /// Its address.
+        address: SocketAddr,
+    },
     /// A value is out of range.
     #[error("{key} = {value} is out of range: want {want}")]
     OutOfRange {

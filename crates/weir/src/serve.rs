@@ -72,6 +72,10 @@ pub struct ServeArgs {
     /// TLS: clients must show a certificate of one of these authorities (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_client_ca: Option<PathBuf>,
+    /// Listen without TLS on addresses that other machines reach, where that network is private:
+    /// keys and orders are readable on it.
+    #[arg(long)]
+    pub clear_text_allowed: bool,
     /// API key of the first operator (session 1), 64 hexadecimal digits.
     #[arg(long, value_name = "HEX", env = "WEIR_BOOTSTRAP_KEY", hide_env_values = true)]
     pub bootstrap_key: Option<String>,
@@ -145,6 +149,7 @@ impl ServeArgs {
                 tls.client_ca.clone_from(&self.tls_client_ca);
             }
         }
+        config.clear_text_allowed |= self.clear_text_allowed;
         config.probes.enabled &= !self.no_probes;
         if let Some(market) = &self.market {
             config.market_gateway = Some(MarketGatewaySection::clone(market));

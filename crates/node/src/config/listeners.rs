@@ -1,13 +1,18 @@
 //! The addresses that a node listens on, with the keys that set them.
 //!
 //! Two sockets of one node can never have one address. The configuration is refused then, since the
-//! system's own error reads as if another process had the address.
+//! system's own error reads as if another process had the address. A listener that takes keys is
+//! refused where other machines reach it without TLS.
 
 use std::net::SocketAddr;
 
 use weir_runtime::ConfigError;
 
 use super::Config;
+
+/// The keys of listeners with a logon. `web` has a rule of its own, since it has no TLS.
+const WITH_KEYS: [&str; 4] =
+    ["listen", "ingest.listen", "subscriptions.listen", "market_gateway.listen"];
 
 /// An address that a node listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +23,13 @@ pub struct Listener {
     pub address: SocketAddr,
     /// True for datagrams, whose ports are not those of connections.
     is_udp: bool,
+    /// True where clients log on, and speak TLS by `[tls]`.
+    takes_keys: bool,
 }
 
 impl Listener {
     fn tcp(key: &'static str, address: SocketAddr) -> Listener {
-        Listener { key, address, is_udp: false }
+        Listener { key, address, is_udp: false, takes_keys: WITH_KEYS.contains(&key) }
     }
 
     /// Returns true if the two cannot be open at the same time.
@@ -52,9 +59,8 @@ impl Config {
         ];
         let tcp = tcp.into_iter().filter_map(|(key, at)| Some(Listener::tcp(key, at?)));
         let requests = publish.map(|publish| Listener {
-            key: "market_publisher.requests",
-            address: publish.requests.into(),
             is_udp: true,
+            ..Listener::tcp("market_publisher.requests", publish.requests.into())
         });
         tcp.chain(requests).chain(self.flush_listeners()).collect()
     }
@@ -73,13 +79,19 @@ impl Config {
         })
     }
 
-    /// Checks that no two listeners have one address, which the command line may have changed.
+    /// Checks that no two listeners have one address and that none takes keys in clear from other
+    /// machines. The command line may have changed addresses and TLS.
     ///
     /// # Errors
-    /// [`ConfigError::SameAddress`].
+    /// [`ConfigError::SameAddress`] and [`ConfigError::ClearText`].
     pub fn check_listeners(&self) -> Result<(), ConfigError> {
         let all = self.listeners();
+        let is_clear = self.tls.is_none() && !self.clear_text_allowed;
         for (index, listener) in all.iter().enumerate() {
+            if is_clear && listener.takes_keys && !listener.address.ip().is_loopback() {
+                let (key, address) = (listener.key, listener.address);
+                return Err(ConfigError::ClearText { key, address });
+            }
             if let Some(other) = all[..index].iter().find(|other| other.excludes(listener)) {
                 let (first, second, address) = (other.key, listener.key, listener.address);
                 return Err(ConfigError::SameAddress { first, second, address });
@@ -129,6 +141,39 @@ mod tests {
             "http = \"127.0.0.2:7001\"\n",
             "http = \"[::1]:7001\"\n",
             "[market_publisher]\ngroup = \"239.0.0.1:1\"\nrequests = \"127.0.0.1:7001\"\n",
+        ] {
+            assert_eq!(check(text), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_listener_that_other_machines_reach_takes_no_keys_in_clear() {
+        let broker = "[subscriptions]\nlisten = \"10.0.0.1:1\"\n";
+        let gateway = "[market_gateway]\nlisten = \"[::]:1\"\nflush_threads = 1\n\
+                       [market_gateway.feed]\nname = \"itch\"\n\
+                       [market_gateway.feed.capture]\nfile = \"x\"\n";
+        let cases = [
+            ("listen = \"0.0.0.0:1\"\n", "listen = 0.0.0.0:1"),
+            ("[ingest]\nlisten = \"192.168.1.1:1\"\n", "ingest.listen = 192.168.1.1:1"),
+            (broker, "subscriptions.listen = 10.0.0.1:1"),
+            (gateway, "market_gateway.listen = [::]:1"),
+        ];
+        for (text, want) in cases {
+            let error = check(text).unwrap_err();
+            assert!(error.contains(want) && error.contains("[tls]"), "{text}: {error}");
+            assert_eq!(check(&format!("clear_text_allowed = true\n{text}")), Ok(()), "{text}");
+            let tls = format!("{text}[tls]\ncertificate = \"a\"\nkey = \"b\"\n");
+            assert_eq!(check(&tls), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn listeners_without_keys_need_no_tls() {
+        for text in [
+            "http = \"0.0.0.0:1\"\n",
+            "[web]\nlisten = \"0.0.0.0:1\"\nbehind_tls_proxy = true\n",
+            "listen = \"[::1]:1\"\n",
+            "listen = \"127.8.0.1:1\"\n",
         ] {
             assert_eq!(check(text), Ok(()), "{text}");
         }
