@@ -55,12 +55,10 @@ weir_runtime::figures! {
         counter refused,
         /// True while the log refuses commands because its disk is full.
         flag is_log_full as "log_full",
-        /// Refusals dropped because the ring to the gateway was full.
-        counter refusals_dropped,
         /// Definitions of the control log that the partition's limits or rules refused; it
         /// continues without them.
         counter imports_refused,
-        /// The newest event that the shadow has given to the event log's files.
+        /// The newest event in the event log's files, written by the shadow.
         gauge event_in_files,
         /// The newest event that a reader has waited for in the files; zero for none.
         gauge event_wanted_in_files,
@@ -183,6 +181,7 @@ pub struct Partition<L> {
     figures: Arc<PartitionFigures>,
     tick_sequenced: bool,
     is_log_full: bool,
+    is_stopping: bool,
     commits_at_append: bool,
     log_due: Nanos,
 }
@@ -212,6 +211,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             figures: parts.figures,
             tick_sequenced: false,
             is_log_full: false,
+            is_stopping: false,
             commits_at_append: parts.durability == Durability::Memory,
             log_due: Nanos(0),
         }
@@ -222,7 +222,7 @@ impl<L: SequencedLog + Send> Partition<L> {
         let mut taken = 0;
         for source in 0..self.sources.len() {
             let room = UNCOMMITTED_MAX - self.pending.len() - self.filling.len();
-            for _ in 0..room.min(TAKE_MAX) {
+            for _ in 0..room.min(TAKE_MAX).min(self.refusals_max(source)) {
                 let Ok(submission) = self.sources[source].submissions.peek().copied() else {
                     break;
                 };
@@ -235,6 +235,22 @@ impl<L: SequencedLog + Send> Partition<L> {
             }
         }
         taken
+    }
+
+    /// Returns the number of commands of a source that can be refused: no more are taken from it,
+    /// since a lost refusal would hold a place in its session's window for ever.
+    fn refusals_max(&self, source: usize) -> usize {
+        match &self.sources[source].feedback {
+            Some(feedback) if !self.is_stopping && !feedback.is_abandoned() => feedback.slots(),
+            _ => usize::MAX,
+        }
+    }
+
+    /// Returns true if commands wait until a gateway has read refusals.
+    fn waits_for_gateway(&self) -> bool {
+        let mut sources = self.sources.iter().enumerate();
+        sources
+            .any(|(index, source)| self.refusals_max(index) == 0 && !source.submissions.is_empty())
     }
 
     fn add_to_batch(&mut self, source: usize, submission: &Submission) -> Push {
@@ -327,7 +343,7 @@ impl<L: SequencedLog + Send> Partition<L> {
     fn refuse_waiting(&mut self) -> usize {
         let mut count = 0;
         for source in 0..self.sources.len() {
-            for _ in 0..TAKE_MAX {
+            for _ in 0..self.refusals_max(source).min(TAKE_MAX) {
                 let Ok(submission) = self.sources[source].submissions.pop() else { break };
                 self.refuse(source, &submission.command, Reason::LogFull);
                 count += 1;
@@ -348,11 +364,9 @@ impl<L: SequencedLog + Send> Partition<L> {
         self.figures.counters.refused.fetch_add(1, Ordering::Relaxed);
         let refused = Feedback::Refused { session_id, request_no, template_id, reason };
         if let Some(feedback) = feedback_of(&mut self.sources, source) {
-            // A gateway that is 64 Ki answers behind loses a refusal. When its client repeats the
-            // request number, the request is refused or executed, once.
-            let is_dropped = feedback.push(refused).is_err();
-            let dropped = &self.figures.counters.refusals_dropped;
-            dropped.fetch_add(u64::from(is_dropped), Ordering::Relaxed);
+            let pushed = feedback.push(refused);
+            let is_lost = pushed.is_err() && !self.is_stopping && !feedback.is_abandoned();
+            assert!(!is_lost, "no more commands are taken than can be refused");
         }
     }
 
@@ -450,8 +464,11 @@ impl<L: SequencedLog + Send> Partition<L> {
             self.recorder.record_at(stamps.trace, Point::T6, t6);
             stamps.points[6] = t6;
             if let Some(feedback) = feedback_of(&mut self.sources, source) {
-                // If the ring is full the report is sent without stage times.
-                let _ = feedback.push(Feedback::Stamps(stamps));
+                // A report without stage times is better than none: the refusals of a batch that
+                // waits need their room.
+                if feedback.slots() > TAKE_MAX {
+                    let _ = feedback.push(Feedback::Stamps(stamps));
+                }
             }
         }
     }
@@ -551,7 +568,7 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
         if !self.batch.is_empty() {
             return Some(now);
         }
-        if !self.kept.is_empty() || self.is_log_full {
+        if !self.kept.is_empty() || self.is_log_full || self.waits_for_gateway() {
             return Some(Nanos(now.0 + KEPT_RETRY));
         }
         if let Some(at) = self.outbox.due() {
@@ -568,6 +585,8 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
     }
 
     fn stop(&mut self, now: Nanos) -> bool {
+        // The gateways have ended their sessions: nobody waits for refusals.
+        self.is_stopping = true;
         self.do_work(now);
         let unread = self.sources.iter().any(|source| !source.submissions.is_empty());
         if !self.kept.is_empty() && !unread && self.batch.is_empty() {

@@ -12,7 +12,7 @@ use weir_wire::{Definition, Event, PlainEvent, Request};
 
 use super::*;
 use crate::event_reader::{EventReader, ReadEvent};
-use crate::handoff::gateway_to_partition;
+use crate::handoff::{FEEDBACK_MAX, PartitionPort, SUBMISSIONS_MAX, gateway_to_partition};
 
 /// The state of a log without entries.
 struct State {
@@ -22,6 +22,7 @@ struct State {
     next: u64,
     committed: Position,
     log_time: Nanos,
+    is_full: bool,
 }
 
 #[derive(Clone)]
@@ -44,6 +45,9 @@ impl SequencedLog for ScriptedLog {
         if epoch != state.epoch {
             return Append::NotLeader;
         }
+        if state.is_full {
+            return Append::Full;
+        }
         let first = Position(state.next);
         (state.next, state.log_time) = (state.next + u64::from(batch.count()), log_time);
         Append::At { first }
@@ -64,7 +68,7 @@ impl SequencedLog for ScriptedLog {
     }
 
     fn is_full(&self) -> bool {
-        false
+        self.state().is_full
     }
 
     fn flush_blocking(&mut self) -> Result<(), LogError> {
@@ -102,7 +106,8 @@ fn import(number: u32) -> Submission {
 #[test]
 fn an_epoch_that_ends_under_a_partition_ends_behind_the_events_of_its_last_command() {
     let (epoch, next, log_time) = (Epoch(1), 1, Nanos(0));
-    let state = State { epoch, untold: None, next, committed: Position::NONE, log_time };
+    let committed = Position::NONE;
+    let state = State { epoch, untold: None, next, committed, log_time, is_full: false };
     let log = ScriptedLog(Arc::new(Mutex::new(state)));
     let partition_id = PartitionId(1);
     let (mut port, source) = gateway_to_partition(partition_id, Wake::new());
@@ -249,6 +254,7 @@ fn other_commands_are_applied_between_the_steps_of_a_mass_cancel() {
         next: 1,
         committed: Position(u64::MAX),
         log_time: Nanos(0),
+        is_full: false,
     };
     let (mut port, source) = gateway_to_partition(HERE, Wake::new());
     let (writer, handle) = tail(TailConfig::new(1 << 20, 1));
@@ -294,4 +300,91 @@ fn other_commands_are_applied_between_the_steps_of_a_mass_cancel() {
     }
     let (steps, entered) = ("end1 end1 end1 ", "new1 ".repeat(10));
     assert_eq!(told, format!("{entered}{steps}new2 {steps}new2 {steps}new2 end1 done 10"));
+}
+
+/// Returns the numbers of the refused requests that the gateway has been told of.
+fn refused(port: &mut PartitionPort) -> Vec<u64> {
+    let told = std::iter::from_fn(|| port.feedback.pop().ok());
+    let numbers = told.filter_map(|one| match one {
+        Feedback::Refused { request_no, .. } => Some(request_no.0),
+        Feedback::Stamps(_) => None,
+    });
+    numbers.collect()
+}
+
+#[test]
+fn every_request_that_a_full_log_does_not_take_is_refused_however_slow_the_gateway_is() {
+    let state = State {
+        epoch: Epoch(1),
+        untold: None,
+        next: 1,
+        committed: Position(u64::MAX),
+        log_time: Nanos(0),
+        is_full: true,
+    };
+    let (mut port, source) = gateway_to_partition(HERE, Wake::new());
+    let (writer, _handle) = tail(TailConfig::new(1 << 20, 1));
+    let mut partition = Partition::new(PartitionParts {
+        engine: Engine::new(EngineConfig::new(HERE)),
+        log: ScriptedLog(Arc::new(Mutex::new(state))),
+        tail: writer,
+        sources: vec![source],
+        views: Vec::new(),
+        recorder: Recorder::disabled(),
+        figures: Arc::default(),
+        durability: Durability::Disk,
+    });
+    // More than the ring of refusals holds, and the gateway reads none of them.
+    let mut sent = 0;
+    for now in 0..3 * (FEEDBACK_MAX / TAKE_MAX) as u64 {
+        while port.submissions.push(bid(1, sent + 1)).is_ok() {
+            sent += 1;
+        }
+        partition.do_work(Nanos(now));
+    }
+    assert!(sent > FEEDBACK_MAX as u64, "the rings are full: {sent}");
+    let mut told = Vec::new();
+    while told.len() < sent as usize {
+        let before = told.len();
+        told.append(&mut refused(&mut port));
+        assert!(told.len() > before, "{before} of {sent} were refused, and no more come");
+        for _ in 0..FEEDBACK_MAX / TAKE_MAX {
+            partition.do_work(Nanos(1 << 40));
+        }
+    }
+    assert!(told.iter().copied().eq(1..=sent), "each is refused once and in order");
+}
+
+#[test]
+fn a_partition_that_stops_waits_for_no_gateway() {
+    let state = State {
+        epoch: Epoch(1),
+        untold: None,
+        next: 1,
+        committed: Position(u64::MAX),
+        log_time: Nanos(0),
+        is_full: true,
+    };
+    let (mut port, mut source) = gateway_to_partition(HERE, Wake::new());
+    let (to_gateway, _from_partition) = rtrb::RingBuffer::new(2);
+    source.feedback = Some(to_gateway);
+    let (writer, _handle) = tail(TailConfig::new(1 << 20, 1));
+    let mut partition = Partition::new(PartitionParts {
+        engine: Engine::new(EngineConfig::new(HERE)),
+        log: ScriptedLog(Arc::new(Mutex::new(state))),
+        tail: writer,
+        sources: vec![source],
+        views: Vec::new(),
+        recorder: Recorder::disabled(),
+        figures: Arc::default(),
+        durability: Durability::Disk,
+    });
+    (1..=10).for_each(|number| port.submissions.push(bid(1, number)).unwrap());
+    for now in 0..10 {
+        partition.do_work(Nanos(now));
+    }
+    assert_eq!(port.submissions.slots(), SUBMISSIONS_MAX - 8, "two are refused and eight wait");
+    assert!(partition.next_deadline(Nanos(10)).is_some(), "they are looked at again");
+    assert!(partition.stop(Nanos(10)));
+    assert_eq!(port.submissions.slots(), SUBMISSIONS_MAX);
 }
