@@ -42,6 +42,9 @@ pub(super) const SHM_LINK: u64 = u64::MAX;
 pub use weir_client::market_ring::ASK;
 /// The maximum number of messages written in one duty cycle: more than one cycle produces.
 const MESSAGES_MAX: usize = 4_096;
+/// The maximum number of requests for snapshots read in one duty cycle: a reader that sends them
+/// without end must not hold up messages.
+const ASKS_MAX: usize = 4;
 /// The maximum number of snapshot messages in one duty cycle: they must not delay live messages.
 const SNAPSHOTS_MAX: usize = 64;
 
@@ -382,9 +385,13 @@ impl ShmDoor {
         told
     }
 
+    /// Reads requests. The rest of a flood is read in later cycles.
     fn hear_asks(&mut self) {
         let mut words = [0; 16];
-        while self.is_asking {
+        for _ in 0..ASKS_MAX {
+            if !self.is_asking {
+                break;
+            }
             match self.asks.recv(&mut words) {
                 Ok(len) if words[..len] == ASK => {
                     self.is_asked = true;

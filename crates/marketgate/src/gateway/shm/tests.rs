@@ -166,3 +166,24 @@ fn snapshots_are_told_no_more_often_than_the_section_says() {
     rig.cycle(9_000_000);
     assert_eq!(rig.door.figures().report().counts.snapshots, 2);
 }
+
+#[test]
+fn a_flood_of_requests_for_snapshots_is_read_in_parts() {
+    let mut rig = Rig::new();
+    let socket = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
+    socket.set_nonblocking(true).expect("it never waits");
+    let mut sent = 0;
+    // As many as the socket holds, and what is no request counts like one.
+    while let Ok(_len) = socket.send_to([&ASK[..], b"x"][sent % 2], &rig.door.asks_at) {
+        sent += 1;
+        if sent == 2 * ASKS_MAX {
+            break;
+        }
+    }
+    rig.door.is_readable();
+    rig.cycle(1);
+    let asks = rig.door.figures().report().counts.asks;
+    assert!(asks as usize <= ASKS_MAX.div_ceil(2), "{asks} of {sent} in one cycle");
+    let due = rig.door.next_due(&rig.fanout, Nanos(1));
+    assert_eq!(due, Some(Nanos(1)), "the rest is read in the next one");
+}
