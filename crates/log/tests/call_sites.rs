@@ -306,6 +306,10 @@ fn every_call_of_a_logs_life_may_fail_and_what_was_acknowledged_stays() {
         if *action == DiskAction::Write && kind == "Full" {
             assert_ne!(*ended, Ended::Stopped, "{count} full disks at a {family} end the log");
         }
+        // A failed rename has changed nothing.
+        if *action == DiskAction::Rename && kind != "Io" {
+            assert_ne!(*ended, Ended::Stopped, "{count} names refused to a {family} end the log");
+        }
     }
 }
 

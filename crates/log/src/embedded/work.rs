@@ -73,6 +73,14 @@ impl<D: Disk> EmbeddedLog<D> {
                 self.publish();
                 Ok(())
             }
+            // A failed rename has changed nothing, unlike a failed sync of the directory after it:
+            // the roll begins again, with the same header.
+            (TAG_NAME, Outcome::Failed(error))
+                if is_passing(&error) && error.action == DiskAction::Rename =>
+            {
+                self.pause_roll();
+                Ok(())
+            }
             (TAG_RETIRE, Outcome::Done) => {
                 let (file, last_frame) = self.retiring.take().expect("a retirement is under way");
                 self.disk.close(file);
@@ -87,6 +95,14 @@ impl<D: Disk> EmbeddedLog<D> {
             (TAG_TRIM, Outcome::Done) => {
                 self.trimming = false;
                 self.recycled.extend(self.trimmed_name.take());
+                Ok(())
+            }
+            // A file that cannot be kept for later is removed, which takes no room.
+            (TAG_TRIM, Outcome::Failed(error))
+                if is_passing(&error) && error.action == DiskAction::Rename =>
+            {
+                self.trimmed_name = None;
+                self.disk.submit(TAG_TRIM, Op::Remove { name: error.name });
                 Ok(())
             }
             (_, Outcome::Failed(error)) => Err(LogError::Fatal(error)),
@@ -208,15 +224,20 @@ impl<D: Disk> EmbeddedLog<D> {
         1
     }
 
+    /// Ends a roll for which the disk has no room; it begins again after a pause.
+    fn pause_roll(&mut self) {
+        self.roll = Roll::No;
+        self.full_until = Some(Nanos(self.now.0 + FULL_RETRY));
+        self.lacks_room = true;
+    }
+
     fn finish_header(&mut self, buf: Vec<u8>, outcome: Outcome) -> Result<(), LogError> {
         let Spare::Ready { name, file } = &self.spare else { unreachable!("a roll has a spare") };
         let Roll::Header { from } = &mut self.roll else { unreachable!("a roll is under way") };
         let bytes = match outcome {
             Outcome::Written { bytes, .. } => bytes,
             Outcome::Failed(error) if error.kind == DiskErrorKind::Full => {
-                self.roll = Roll::No;
-                self.full_until = Some(Nanos(self.now.0 + FULL_RETRY));
-                self.lacks_room = true;
+                self.pause_roll();
                 return Ok(());
             }
             Outcome::Failed(error) => return Err(LogError::Fatal(error)),
