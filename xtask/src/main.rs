@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use xtask::commits::{self, Checked};
-use xtask::tidy::Ratchet;
+use xtask::tidy::{Finding, Ratchet};
 use xtask::{results, tidy};
 
 const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
@@ -19,6 +19,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
   tidy --write-ratchet
                    write xtask/ratchet.txt anew from today's sizes, for merges; may raise entries
   commits          fail where a commit since the one in xtask/commits-since.txt has no body
+  passed OUTPUT    fail where a page names a test that did not pass in this output of cargo test
   prose            list every place that counts against the limits of prose
   plants           list the planted bugs of all crates
   tuples           list every function that takes a tuple
@@ -36,6 +37,9 @@ fn main() -> ExitCode {
         ["tidy", "--tighten"] => checked(&root, Ratchet::Tighten),
         ["tidy", "--write-ratchet"] => checked(&root, Ratchet::Write),
         ["commits"] => commits(&root),
+        ["passed", output] => std::fs::read(output)
+            .and_then(|output| tidy::not_passed(&root, &String::from_utf8_lossy(&output)))
+            .map(|findings| found(&findings)),
         ["prose"] => tidy::prose(&root).map(|places| {
             places.iter().for_each(|place| println!("{place}"));
             ExitCode::SUCCESS
@@ -50,10 +54,7 @@ fn main() -> ExitCode {
             pages.iter().for_each(|page| println!("wrote {page}"));
             ExitCode::SUCCESS
         }),
-        ["results", "--check"] => results::check_tree(&root).map(|findings| {
-            findings.iter().for_each(|finding| println!("{finding}"));
-            if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }),
+        ["results", "--check"] => results::check_tree(&root).map(|findings| found(&findings)),
         ["goals", name] => return goals(&root, name),
         _ => {
             eprintln!("{USAGE}");
@@ -78,6 +79,11 @@ fn commits(root: &Path) -> io::Result<ExitCode> {
         println!("{commit}: has no body: say why the change is made");
     }
     Ok(if without.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn found(findings: &[Finding]) -> ExitCode {
+    findings.iter().for_each(|finding| println!("{finding}"));
+    if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn listed(functions: tidy::Functions) -> ExitCode {

@@ -127,6 +127,15 @@ pub fn run(root: &Path, change: Ratchet) -> io::Result<Report> {
     Ok(Report { findings, source_count: sources.len(), text_count: tree.files.len() })
 }
 
+/// The tests named on pages that did not pass, by the output of `cargo test`.
+///
+/// # Errors
+///
+/// When a file of the tree cannot be read.
+pub fn not_passed(root: &Path, output: &str) -> io::Result<Vec<Finding>> {
+    Ok(named_tests::not_passed(&Tree::read(root)?, output))
+}
+
 /// Every place that counts against the limits of prose, in the ratchet or not.
 ///
 /// # Errors

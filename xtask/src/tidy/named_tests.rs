@@ -4,6 +4,9 @@
 //! "tests:" and the names of the tests that follow it. A name stands in backquotes; names of one
 //! place are separated by commas or "and". On the pages of `docs/testing/` every name that reads
 //! like a test's is one.
+//!
+//! `./x test` also checks that each named test has passed, by the output of Cargo: a test that a
+//! condition leaves out of the build proves nothing.
 
 use std::collections::BTreeSet;
 
@@ -17,6 +20,8 @@ const ENTRIES: &str = "## Troubleshooting";
 const MARK: &str = "tests:";
 /// Pages on which each name in backquotes that reads like a test's is one.
 const TESTING_DIR: &str = "docs/testing/";
+/// The beginning of the names of loom's tests: their campaign checks that each of them runs.
+const LOOM_PREFIX: &str = "loom_";
 /// Words of a test's name, at least; shorter names are of files and functions.
 const NAME_WORDS_MIN: usize = 5;
 
@@ -80,17 +85,55 @@ pub(crate) fn check(tree: &Tree, tests: &BTreeSet<&str>) -> Vec<Finding> {
 
 /// Names of tests that do not exist, on the pages about testing.
 fn check_names(tree: &Tree, tests: &BTreeSet<&str>) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for page in tree.with_extension("md").filter(|page| page.path.starts_with(TESTING_DIR)) {
-        for (index, line) in page.text.lines().enumerate() {
-            let names = line.split('`').skip(1).step_by(2).filter(|name| is_like_a_test(name));
-            for name in names.filter(|name| !tests.contains(name)) {
-                let message = format!("names `{name}`, and no test has that name");
-                findings.push(Finding::new(&page.path, index + 1, message));
-            }
-        }
+    let missing = on_testing_pages(tree).filter(|named| !tests.contains(named.name));
+    missing.map(|named| named.finding("and no test has that name")).collect()
+}
+
+/// A name of a test, and its place on a page.
+struct NamedTest<'a> {
+    path: &'a str,
+    line: usize,
+    name: &'a str,
+}
+
+impl NamedTest<'_> {
+    fn finding(&self, trouble: &str) -> Finding {
+        Finding::new(self.path, self.line, format!("names `{}`, {trouble}", self.name))
     }
-    findings
+}
+
+fn on_testing_pages(tree: &Tree) -> impl Iterator<Item = NamedTest<'_>> {
+    let pages = tree.with_extension("md").filter(|page| page.path.starts_with(TESTING_DIR));
+    pages.flat_map(|page| {
+        page.text.lines().zip(1..).flat_map(move |(text, line)| {
+            let names = text.split('`').skip(1).step_by(2).filter(|name| is_like_a_test(name));
+            names.map(move |name| NamedTest { path: &page.path, line, name })
+        })
+    })
+}
+
+fn on_operators_page(tree: &Tree) -> impl Iterator<Item = NamedTest<'_>> {
+    paragraphs(tree.text(PAGE).unwrap_or_default()).into_iter().flat_map(|(line, paragraph)| {
+        let names = named_tests(paragraph).into_iter();
+        names.map(move |name| NamedTest { path: PAGE, line, name })
+    })
+}
+
+/// Returns the named tests that did not pass in this output of `cargo test`.
+pub(crate) fn not_passed(tree: &Tree, output: &str) -> Vec<Finding> {
+    let passed: BTreeSet<&str> = output.lines().filter_map(passed_test).collect();
+    let named = on_operators_page(tree).chain(on_testing_pages(tree));
+    let elsewhere = |name: &str| name.starts_with(LOOM_PREFIX);
+    let missing = named.filter(|named| !passed.contains(named.name) && !elsewhere(named.name));
+    missing.map(|named| named.finding("and no test of that name has passed")).collect()
+}
+
+/// Returns the test's name if it is a line such as `test module::name ... ok`.
+fn passed_test(line: &str) -> Option<&str> {
+    let path = line.strip_prefix("test ")?.strip_suffix(" ... ok")?;
+    // A test that must panic says so behind its name.
+    let path = path.strip_suffix(" - should panic").unwrap_or(path);
+    path.rsplit("::").next()
 }
 
 fn is_like_a_test(name: &str) -> bool {
@@ -173,6 +216,22 @@ mod tests {
         let found = check_names(&tree, &test_names(&sources));
         let wanted = "docs/testing/a.md:2: names `it_is_lost_as_it_was`, and no test has that name";
         assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), [wanted]);
+    }
+
+    #[test]
+    fn a_named_test_that_did_not_pass_is_found() {
+        let page = "| a bug | `it_is_kept_as_it_was`, `loom_it_is_kept_as_it_was` |\n";
+        let operators = "## A\n\nDo it (tests: `one`).\n";
+        let tree = Tree::of(&[("docs/testing/a.md", page), (PAGE, operators)]);
+        let count = |output: &str| not_passed(&tree, output).len();
+        let one = "test a::b::one ... ok\n";
+        assert_eq!(count(""), 2);
+        assert_eq!(count(one), 1);
+        assert_eq!(count(&format!("{one}test it_is_kept_as_it_was - should panic ... ok\n")), 0);
+        for outcome in ["FAILED", "ignored", "ok, it says"] {
+            let line = format!("test it_is_kept_as_it_was ... {outcome}\n");
+            assert_eq!(count(&format!("{one}{line}")), 1, "{line}");
+        }
     }
 
     #[test]
