@@ -23,6 +23,9 @@ pub struct CopyReader {
     address: SocketAddr,
     /// By copy number: the owner of the report, the owner's event number, and the report.
     heard: BTreeMap<(PartitionId, CopyNo), (SessionId, EventNo, PlainEvent)>,
+    /// The number of copies of the trading partition by owner: a check that counted them anew for
+    /// each packet took minutes once a million had been received.
+    counts: BTreeMap<SessionId, usize>,
     /// The number of copies voided because the node had lost them, as its level allows.
     pub lost_count: u64,
     /// The number of refusals because of another history.
@@ -38,9 +41,9 @@ impl CopyReader {
     /// Logs on and requests all copies.
     pub fn start(node: &Node, who: Who) -> CopyReader {
         let address = node.address();
-        let (heard, lost_count, refused_count) = Default::default();
+        let (heard, counts, lost_count, refused_count) = Default::default();
         let reader = Some(connect(who, address).unwrap());
-        CopyReader { who, reader, address, heard, lost_count, refused_count }
+        CopyReader { who, reader, address, heard, counts, lost_count, refused_count }
     }
 
     /// Sets the address of a restarted node; the next [`CopyReader::take`] connects to it.
@@ -57,12 +60,16 @@ impl CopyReader {
             // The node may be down, or may not have noticed the last connection's end.
             self.reader = connect(self.who, self.address).ok();
         }
-        let (Some(reader), heard) = (&mut self.reader, &mut self.heard) else { return };
+        let Some(reader) = &mut self.reader else { return };
+        let (heard, counts) = (&mut self.heard, &mut self.counts);
         let taken = reader.poll(timeout, |head, report| {
             let (event_no, event) = event_of(report);
             let copy = (head.owner_session_id, event_no, event);
             let before = heard.insert((head.partition_id, head.copy_no), copy);
             assert!(before.is_none_or(|before| before == copy), "told again as {copy:?}");
+            if before.is_none() && head.partition_id == TRADING {
+                *counts.entry(head.owner_session_id).or_default() += 1;
+            }
         });
         match taken {
             Ok(_) => {}
@@ -77,6 +84,12 @@ impl CopyReader {
     fn forget_from(&mut self, partition_id: PartitionId, other_from: CopyNo) {
         let before = self.heard.len();
         self.heard.retain(|(of, copy_no), _| *of != partition_id || *copy_no < other_from);
+        self.counts.clear();
+        for ((partition_id, _), (owner, ..)) in &self.heard {
+            if *partition_id == TRADING {
+                *self.counts.entry(*owner).or_default() += 1;
+            }
+        }
         self.lost_count += (before - self.heard.len()) as u64;
         self.refused_count += 1;
         assert!(self.heard.len() < before, "only who had what is lost is refused");
@@ -90,13 +103,6 @@ impl CopyReader {
             *partition_id == TRADING && *owner == session_id
         });
         theirs.map(|(_, (_, event_no, event))| (*event_no, *event)).collect()
-    }
-
-    fn count_of(&self, session_id: SessionId) -> usize {
-        let is_its = |(of, _): &(PartitionId, CopyNo), owner: SessionId| {
-            *of == TRADING && owner == session_id
-        };
-        self.heard.iter().filter(|(key, (owner, ..))| is_its(key, *owner)).count()
     }
 
     /// Returns a message about missing and unknown copies.
@@ -119,9 +125,9 @@ impl CopyReader {
     /// Receives until it has exactly each owner's own events, in the order in which they were sent.
     pub fn check_against(&mut self, ledgers: &[&Ledger]) {
         let begun = Instant::now();
-        // Counting is cheap: the events are compared only once the numbers match.
+        // The events are compared only once the numbers match.
         let is_same = |reader: &CopyReader, ledger: &Ledger| {
-            reader.count_of(ledger.session_id) == ledger.events.len()
+            reader.counts.get(&ledger.session_id).copied().unwrap_or(0) == ledger.events.len()
                 && reader.events_of(ledger.session_id) == ledger.events
         };
         while !ledgers.iter().all(|ledger| is_same(self, ledger)) {
