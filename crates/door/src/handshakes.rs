@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rtrb::Producer;
 use weir_io::net::{Events, Listener, Net, Poll, Stream, Token, Waker};
-use weir_io::{Clock, SystemClock};
+use weir_io::monotonic_now;
 use weir_runtime::figures::{self, Value};
 use weir_runtime::{Agent, LineLimit, Poller, Wake};
 use weir_tls::link::SCRATCH_LEN;
@@ -139,7 +139,7 @@ impl TlsDoor {
     fn count(&self, peer: SocketAddr, failure: Failure, why: &dyn std::fmt::Display) {
         self.figures.failed[failure as usize].fetch_add(1, Ordering::Relaxed);
         let mut limit = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(suppressed) = limit.permit(SystemClock.now()) {
+        if let Some(suppressed) = limit.permit(monotonic_now()) {
             let outcome = failure.name();
             tracing::warn!(%peer, outcome, %why, suppressed, "no TLS with a peer");
         }
@@ -406,10 +406,6 @@ impl Agent for Handshakes {
         }
         self.parts.door.figures.pending.store(self.pending() as u64, Ordering::Relaxed);
         done
-    }
-
-    fn time_skipped(&mut self, by: Nanos) {
-        self.slots.iter_mut().flatten().for_each(|handshake| handshake.deadline.0 += by.0);
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use weir_io::Rng;
+use weir_io::{Rng, WallOffset};
 use weir_io::net::{Events, Net, Poll, Token, Waker};
 use weir_runtime::{Agent, Poller};
 use weir_types::{Nanos, Reason};
@@ -28,7 +28,7 @@ use weir_wire::frame::{Framing, RawMessage, next_frame, put_frame};
 use weir_wire::session::NodeId;
 use weir_wire::{ClientMessage, DecodeError, Definition, Event};
 
-use crate::directory::SessionChange;
+use crate::directory::{Directory, SessionChange};
 use crate::figures::{DoorFigures, add};
 use crate::links::{Link, Links, Origin};
 use crate::lobby::{Lobby, LobbyLimits};
@@ -359,12 +359,16 @@ impl<P: Protocol> Listener<P> {
             return;
         }
         self.next_care = Nanos(now.0 + CARE_INTERVAL);
-        let Listener { links, lobby, .. } = self;
-        links.end_where(|link| reason_to_end(link, P::TERMS.full_time_max, lobby, now), now);
+        let Listener { links, lobby, reception, .. } = self;
+        let (directory, full_time_max) = (&reception.directory, P::TERMS.full_time_max);
+        let limits = CareLimits { full_time_max, lobby, directory };
+        links.end_where(|link| reason_to_end(link, &limits, now), now);
+        let wall = directory.wall_at(now);
         links.touch_where(|link| {
             let session = link.session.as_ref();
             let is_due = session.is_some_and(|session| {
-                link.socket.keep_alive(session.session_id, session.heartbeat_interval, now)
+                let whose = (session.session_id, session.heartbeat_interval);
+                link.socket.keep_alive(whose, wall, now)
             });
             is_due | link.socket.give_up(now)
         });
@@ -423,20 +427,22 @@ impl<P: Protocol> Listener<P> {
     }
 }
 
-/// The reason to end a connection now, if there is one.
-fn reason_to_end<S>(
-    link: &mut Link<S>,
+/// The limits by which connections end.
+struct CareLimits<'a> {
     full_time_max: Nanos,
-    lobby: &Lobby,
-    now: Nanos,
-) -> Option<Reason> {
-    if link.is_full_for(full_time_max, now) {
+    lobby: &'a Lobby,
+    directory: &'a Directory,
+}
+
+/// The reason to end a connection now, if there is one.
+fn reason_to_end<S>(link: &mut Link<S>, limits: &CareLimits<'_>, now: Nanos) -> Option<Reason> {
+    if link.is_full_for(limits.full_time_max, now) {
         return Some(Reason::SlowConsumer);
     }
     let Some(session) = link.session else {
-        return lobby.is_overdue(link.id, now).then_some(Reason::LogonTimeout);
+        return limits.lobby.is_overdue(link.id, now).then_some(Reason::LogonTimeout);
     };
-    let until = (session.heartbeat_interval, session.valid_until);
+    let until = (session.heartbeat_interval, limits.directory.expires_at(session.valid_until));
     link.socket.lapse(until, link.is_heard(), now)
 }
 
@@ -465,9 +471,9 @@ impl<P: Protocol> Agent for Listener<P> {
         done
     }
 
-    fn time_skipped(&mut self, by: Nanos) {
-        self.links.time_skipped(by);
-        self.lobby.time_skipped(by);
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.reception.directory.wall_clock_moved(wall);
+        self.protocol.wall_clock_moved(wall);
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {

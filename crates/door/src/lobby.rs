@@ -109,13 +109,6 @@ impl Lobby {
     pub fn is_overdue(&self, id: ConnectionId, now: Nanos) -> bool {
         self.deadline_of(id).is_some_and(|deadline| now > deadline)
     }
-
-    /// Moves all deadlines over a skip of the time, which no connection could use.
-    pub fn time_skipped(&mut self, by: Nanos) {
-        for since in self.guests.values_mut().filter_map(|guest| guest.since.as_mut()) {
-            since.0 += by.0;
-        }
-    }
 }
 
 #[cfg(test)]

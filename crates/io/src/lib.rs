@@ -5,7 +5,8 @@
 //! simulated one in tests and in the simulator. Parts that the simulator does not run, such as a
 //! router's links, open sockets of the system themselves.
 //!
-//! * [`clock`]: [`Clock`], [`SystemClock`], [`SimClock`], [`monotonic_now`].
+//! * [`clock`]: [`Clock`], [`SystemClock`], [`SimClock`], [`monotonic_now`],
+//!   [`WallOffset`].
 //! * [`disk`]: [`Disk`], [`ThreadDisk`], [`UringDisk`], [`SimDisk`], [`RealDisk`].
 //! * [`net`]: [`net::Net`], the system's and [`net::sim::SimNet`].
 //! * [`rng`]: [`Rng`], [`OsRng`], [`SeededRng`].
@@ -20,7 +21,7 @@ pub mod rng;
 pub mod turn;
 pub mod wake;
 
-pub use clock::{Clock, SimClock, SystemClock, monotonic_now};
+pub use clock::{Clock, SimClock, SystemClock, WallOffset, monotonic_now};
 #[cfg(target_os = "linux")]
 pub use disk::uring::UringDisk;
 pub use disk::{

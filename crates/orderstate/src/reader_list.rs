@@ -110,7 +110,7 @@ impl ListedReader {
         source: PartitionId,
         waiting: &WaitingFetch,
         lag: &Lag,
-        now: Nanos,
+        (now, wall): (Nanos, Nanos),
     ) -> ListedReader {
         let filter = waiting.filter.unwrap_or(Filter::ALL);
         ListedReader {
@@ -135,7 +135,7 @@ impl ListedReader {
             lag_is_more: lag.is_more,
             lag_us: match lag.rows {
                 0 => 0,
-                _ => now.since(lag.oldest_transact_time).0 / 1_000,
+                _ => wall.since(lag.oldest_transact_time).0 / 1_000,
             },
             pages: waiting.served.pages,
             rows: waiting.served.rows,

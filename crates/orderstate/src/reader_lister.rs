@@ -55,19 +55,20 @@ pub struct ReaderLister {
 }
 
 impl ReaderLister {
-    /// Executes a part of the requested list; returns true when there was work.
+    /// Executes a part of the requested list at a time and the wall clock then; returns true when
+    /// there was work.
     pub fn step(
         &mut self,
         list: &ReaderList,
         source_stores: &mut SourceStores,
-        now: Nanos,
+        times: (Nanos, Nanos),
     ) -> bool {
         let asked = list.asked();
         if self.builder.is_none() && asked == self.done {
             return false;
         }
         let mut builder = self.builder.take().unwrap_or_else(|| ListBuilder::new(asked));
-        if builder.step(source_stores, now) {
+        if builder.step(source_stores, times) {
             self.builder = Some(builder);
             return true;
         }
@@ -87,7 +88,7 @@ impl ListBuilder {
     }
 
     /// Visits some seats, or measures one reader; returns false when the list is complete.
-    fn step(&mut self, source_stores: &mut SourceStores, now: Nanos) -> bool {
+    fn step(&mut self, source_stores: &mut SourceStores, times: (Nanos, Nanos)) -> bool {
         if let Some(desk) = source_stores.desks_ref().nth(self.desk) {
             self.look(desk);
             return true;
@@ -96,7 +97,8 @@ impl ListBuilder {
         if let Some(desk) = source_stores.desks().nth(found.desk)
             && let Some(lag) = desk.lag(&found.waiting)
         {
-            self.readers.push(ListedReader::of(desk.store().source(), &found.waiting, &lag, now));
+            let source = desk.store().source();
+            self.readers.push(ListedReader::of(source, &found.waiting, &lag, times));
         }
         true
     }
