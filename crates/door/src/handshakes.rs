@@ -13,8 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rtrb::Producer;
-use weir_io::net::{Events, Listener, Net, Poll, Stream, Token, Waker};
+use weir_io::descriptors::DescriptorRoom;
 use weir_io::monotonic_now;
+use weir_io::net::{Events, Listener, Net, Poll, Stream, Token, Waker};
 use weir_runtime::figures::{self, Value};
 use weir_runtime::{Agent, LineLimit, Poller, Wake};
 use weir_tls::link::SCRATCH_LEN;
@@ -248,8 +249,15 @@ impl Handshakes {
             match self.listener.accept() {
                 Ok((stream, peer)) => {
                     accepted += 1;
-                    self.make_place();
-                    self.begin(stream, peer, now);
+                    let room = stream.descriptor_room();
+                    self.make_place(room);
+                    match room {
+                        DescriptorRoom::None => {
+                            let why = &"no descriptor is left for connections";
+                            self.parts.door.count(peer, Failure::Evicted, why);
+                        }
+                        _ => self.begin(stream, peer, now),
+                    }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     self.accepting = false;
@@ -261,9 +269,11 @@ impl Handshakes {
         accepted
     }
 
-    /// Ends the oldest handshake of the largest crowd, if there are as many as there may be.
-    fn make_place(&mut self) {
-        if self.strangers.count() >= self.parts.limits.pending_max
+    /// Ends the oldest handshake of the largest crowd, if there are as many as there may be, or
+    /// descriptors are short.
+    fn make_place(&mut self, room: DescriptorRoom) {
+        let is_full = self.strangers.count() >= self.parts.limits.pending_max;
+        if (is_full || room != DescriptorRoom::Plenty)
             && let Some(slot) = self.strangers.oldest_of_the_largest_crowd()
         {
             self.fail(slot, Failure::Evicted, &"it made place for a newer one");

@@ -19,8 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use weir_io::{Rng, WallOffset};
+use weir_io::descriptors::DescriptorRoom;
 use weir_io::net::{Events, Net, Poll, Token, Waker};
+use weir_io::{Rng, WallOffset};
 use weir_runtime::{Agent, Poller};
 use weir_types::{Nanos, Reason};
 use weir_wire::dialogue::peek_session_and_request;
@@ -31,7 +32,7 @@ use weir_wire::{ClientMessage, DecodeError, Definition, Event};
 use crate::directory::{Directory, SessionChange};
 use crate::figures::{DoorFigures, add};
 use crate::links::{Link, Links, Origin};
-use crate::lobby::{Lobby, LobbyLimits};
+use crate::lobby::{LEAVE_WHEN_SHORT, Lobby, LobbyLimits};
 use crate::protocol::{Intake, Protocol, SessionMessage};
 use crate::reception::{MessageOrigin, Reception};
 use crate::transport::{Ending, Transport};
@@ -186,11 +187,21 @@ impl<P: Protocol> Listener<P> {
             return self.turn_away(peer, "the door does not serve", now);
         }
         let address = peer.map(|peer| peer.ip());
+        let room = transport.stream().descriptor_room();
         let is_full = self.links.count() >= self.connections_max;
-        match self.lobby.place_for(address, is_full) {
+        match self.lobby.place_for(address, is_full || room != DescriptorRoom::Plenty) {
             Some(stranger) => self.links.end(stranger, Reason::TooManyConnections, now),
             None if is_full => return self.turn_away(peer, "sessions have all places", now),
             None => {}
+        }
+        if room != DescriptorRoom::Plenty {
+            for _ in 1..LEAVE_WHEN_SHORT {
+                let Some(stranger) = self.lobby.place_for(None, true) else { break };
+                self.links.end(stranger, Reason::TooManyConnections, now);
+            }
+        }
+        if room == DescriptorRoom::None {
+            return self.turn_away(peer, "no descriptor is left for connections", now);
         }
         let is_inside = transport.stream().is_local();
         let limits = if is_inside { P::TERMS.inside_limits } else { P::TERMS.limits };

@@ -15,6 +15,10 @@ use super::ConnectionId;
 use super::seeded_map::{MapOrder, SeededMap};
 use super::strangers::Strangers;
 
+/// Strangers that leave for one newcomer where descriptors are short. Several, because the next
+/// newcomers take the numbers that become free, and these do not tell that others are in use.
+pub const LEAVE_WHEN_SHORT: usize = 16;
+
 /// The limits on connections without a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LobbyLimits {

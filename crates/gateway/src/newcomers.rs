@@ -24,12 +24,13 @@ use std::time::Duration;
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_door::challenges::OpenChallenges;
 use weir_door::keys::Lock;
-use weir_door::lobby::Lobby;
+use weir_door::lobby::{LEAVE_WHEN_SHORT, Lobby};
 use weir_door::reception::{MessageOrigin, Reception};
 use weir_door::socket::CLOSING_TIME;
 use weir_door::transport::{Ending, Transport};
 use weir_door::{ConnectionId, Door, Entrance};
 use weir_io::WallOffset;
+use weir_io::descriptors::DescriptorRoom;
 use weir_io::net::{Events, Net, Poll, Token, Waker};
 use weir_runtime::{Agent, Poller, Wake};
 use weir_types::{Nanos, Reason, SessionId};
@@ -252,8 +253,9 @@ impl Newcomers {
     fn admit(&mut self, mut transport: Transport, peer: Option<SocketAddr>, now: Nanos) {
         let address = peer.map(|peer| peer.ip());
         let taken = self.gateway.slots.taken();
+        let room = transport.stream().descriptor_room();
         let is_full = taken >= self.config.connections_max;
-        match self.lobby.place_for(address, is_full) {
+        match self.lobby.place_for(address, is_full || room != DescriptorRoom::Plenty) {
             Some(_) if plant::is(Plant::NewcomerTurnedAway) => return,
             Some(stranger) => self.evict(stranger, now),
             None if is_full => {
@@ -261,6 +263,16 @@ impl Newcomers {
                 return;
             }
             None => {}
+        }
+        if room != DescriptorRoom::Plenty {
+            for _ in 1..LEAVE_WHEN_SHORT {
+                let Some(stranger) = self.lobby.place_for(None, true) else { break };
+                self.evict(stranger, now);
+            }
+        }
+        if room == DescriptorRoom::None {
+            self.lines.turned_away(&mut self.counters, peer, taken, now);
+            return;
         }
         let id = self.connections.reserve();
         let (registry, token) = (self.poll.registry(), Token(id.slot()));

@@ -7,6 +7,7 @@
 //!
 //! * [`clock`]: [`Clock`], [`SystemClock`], [`SimClock`], [`monotonic_now`],
 //!   [`WallOffset`].
+//! * [`descriptors`]: the descriptors that connections leave to files.
 //! * [`disk`]: [`Disk`], [`ThreadDisk`], [`UringDisk`], [`SimDisk`], [`RealDisk`].
 //! * [`net`]: [`net::Net`], the system's and [`net::sim::SimNet`].
 //! * [`rng`]: [`Rng`], [`OsRng`], [`SeededRng`].
@@ -14,6 +15,7 @@
 //! * [`wake`]: [`WakeFd`], the signal by which a finished operation wakes a parked duty cycle.
 
 pub mod clock;
+pub mod descriptors;
 pub mod disk;
 pub mod durable;
 pub mod net;
