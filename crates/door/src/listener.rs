@@ -36,8 +36,10 @@ use crate::lobby::{LEAVE_WHEN_SHORT, Lobby, LobbyLimits};
 use crate::protocol::{Intake, Protocol, SessionMessage};
 use crate::reception::{MessageOrigin, Reception};
 use crate::transport::{Ending, Transport};
+use crate::words::heartbeat;
 use crate::{
-    ConnectionId, Door, Entrance, LogonOutcome, Scratch, Socket, reason_of, reject, take_logon,
+    ConnectionId, Door, Entrance, LoggedOn, LogonOutcome, Scratch, Socket, reason_of, reject,
+    take_logon,
 };
 
 const WAKER: Token = Token(usize::MAX);
@@ -378,8 +380,8 @@ impl<P: Protocol> Listener<P> {
         links.touch_where(|link| {
             let session = link.session.as_ref();
             let is_due = session.is_some_and(|session| {
-                let whose = (session.session_id, session.heartbeat_interval);
-                link.socket.keep_alive(whose, wall, now)
+                let LoggedOn { session_id, heartbeat_interval, .. } = *session;
+                link.socket.keep_alive(&heartbeat(session_id, wall), heartbeat_interval, now)
             });
             is_due | link.socket.give_up(now)
         });

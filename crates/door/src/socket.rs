@@ -8,9 +8,8 @@ use weir_io::net::{Event, Registry, Token};
 use weir_tls::link::SCRATCH_LEN;
 use weir_types::{Nanos, Reason, SessionId};
 use weir_wire::frame::put_frame;
-use weir_wire::session::Logout;
+use weir_wire::session::{Heartbeat, Logout};
 
-use super::words::heartbeat;
 use crate::transport::{Ending, Transport};
 
 /// The time that a closed connection has to take its farewell, in nanoseconds.
@@ -265,17 +264,11 @@ impl Socket {
         is_silent.then_some(Reason::HeartbeatLost)
     }
 
-    /// Appends a heartbeat with the stamp `wall` when nothing was sent for `interval` nanoseconds;
-    /// true when it did so.
-    pub fn keep_alive(
-        &mut self,
-        (session_id, interval): (SessionId, u64),
-        wall: Nanos,
-        now: Nanos,
-    ) -> bool {
+    /// Appends a heartbeat when nothing was sent for `interval` nanoseconds; true when it did so.
+    pub fn keep_alive(&mut self, beat: &Heartbeat, interval: u64, now: Nanos) -> bool {
         let is_due = self.is_open() && self.is_sent() && now.since(self.said_at).0 >= interval;
         if is_due {
-            put_frame(&heartbeat(session_id, wall), &mut self.output);
+            put_frame(beat, &mut self.output);
         }
         is_due
     }

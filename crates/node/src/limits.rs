@@ -1,7 +1,7 @@
 //! The system's limits on the process, compared with the needs of a configuration.
 //!
 //! A node starts below its needs too: the limits matter when the connections come that the
-//! configuration permits. What is short is told at the start, in one line with the remedy.
+//! configuration permits. A shortage is told at the start, in one line with the remedy.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weir_io::SyncStrategy;
@@ -13,7 +13,7 @@ use crate::http::CONNECTIONS_MAX;
 /// Locked memory that the rings of io_uring need, in bytes, on kernels that count it.
 const LOCKED_MAX: u64 = 8 << 20;
 /// The first kernel that does not count io_uring's rings as locked memory.
-const RINGS_UNCOUNTED: (u32, u32) = (5, 12);
+const RINGS_UNCOUNTED: [u32; 2] = [5, 12];
 
 /// The limits of a process; `None` for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,10 +103,10 @@ fn counts_rings() -> bool {
 }
 
 /// Returns true for the release of a kernel before a version; an unknown form is not.
-fn is_before(release: &str, version: (u32, u32)) -> bool {
+fn is_before(release: &str, version: [u32; 2]) -> bool {
     let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     match (parts.next(), parts.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < version,
+        (Some(Ok(major)), Some(Ok(minor))) => [major, minor] < version,
         _ => false,
     }
 }

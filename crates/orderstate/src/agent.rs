@@ -19,6 +19,7 @@ use crate::cold::{ArchiveSender, ColdAgent, ColdSources};
 use crate::figures::DeliveryFigures;
 use crate::ingest::own::OwnEvents;
 use crate::ingest::{IngestFigures, IngestPort, SourceStore, SourceStoreParts, SourceStores};
+use crate::reader_list::ListTimes;
 use crate::reader_lister::ReaderLister;
 use crate::replica::{ReplicaFigures, UpdatePort};
 use crate::stores::kept::{KeepSettings, KeptOwnStore, KeptSourceStore, KeptSources};
@@ -317,7 +318,7 @@ impl Agent for DeliveryAgent {
             self.news_at = now;
         }
         let swept = self.sweep();
-        let times = (now, self.wall.wall_at(now));
+        let times = ListTimes { now, wall: self.wall.wall_at(now) };
         let listed = self.lister.step(&self.figures.readers, &mut self.source_stores, times);
         let is_followed = fed > 0 && self.source_stores.own().is_none();
         if ingested > 0 || swept || is_followed {

@@ -105,13 +105,23 @@ impl ReaderList {
     }
 }
 
+/// The time of a list, and the wall clock then.
+#[derive(Clone, Copy, Debug)]
+pub struct ListTimes {
+    /// The time of the duty cycle.
+    pub now: Nanos,
+    /// The wall clock.
+    pub wall: Nanos,
+}
+
 impl ListedReader {
     pub(crate) fn of(
         source: PartitionId,
         waiting: &WaitingFetch,
         lag: &Lag,
-        (now, wall): (Nanos, Nanos),
+        times: ListTimes,
     ) -> ListedReader {
+        let ListTimes { now, wall } = times;
         let filter = waiting.filter.unwrap_or(Filter::ALL);
         ListedReader {
             source: source.0,

@@ -5,10 +5,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use weir_delivery::{Desk, WaitingFetch};
-use weir_types::Nanos;
 
 use crate::ingest::SourceStores;
-use crate::reader_list::{LISTED_MAX, ListedReader, ReaderList};
+use crate::reader_list::{LISTED_MAX, ListTimes, ListedReader, ReaderList};
 
 /// The number of seats visited in one cycle.
 const SEATS_A_CYCLE: usize = 1_024;
@@ -61,7 +60,7 @@ impl ReaderLister {
         &mut self,
         list: &ReaderList,
         source_stores: &mut SourceStores,
-        times: (Nanos, Nanos),
+        times: ListTimes,
     ) -> bool {
         let asked = list.asked();
         if self.builder.is_none() && asked == self.done {
@@ -88,7 +87,7 @@ impl ListBuilder {
     }
 
     /// Visits some seats, or measures one reader; returns false when the list is complete.
-    fn step(&mut self, source_stores: &mut SourceStores, times: (Nanos, Nanos)) -> bool {
+    fn step(&mut self, source_stores: &mut SourceStores, times: ListTimes) -> bool {
         if let Some(desk) = source_stores.desks_ref().nth(self.desk) {
             self.look(desk);
             return true;

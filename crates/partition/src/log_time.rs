@@ -1,7 +1,7 @@
 //! A partition's log time: the wall clock, but it never goes back, and its jumps are bounded.
 //!
-//! Log time stamps what the engine does and is the engine's only time: expiries, phases and rates
-//! go by it. It cannot be taken back, so it does not follow each step of the wall clock:
+//! Log time stamps the engine's events and is its only time: expiries, phases and rates go by it.
+//! It cannot be taken back, so it does not follow each step of the wall clock:
 //!
 //! | wall clock | log time |
 //! | --- | --- |
@@ -10,7 +10,7 @@
 //! | ahead by a step or more, later | jumps to it, by at most [`JUMP_MAX`] in [`JUMP_PAUSE`] |
 //! | behind it | goes on at half speed until the wall clock has caught up |
 //!
-//! So whatever is due comes, in at most twice its time. After a step by mistake, of a year, an
+//! So all that is due comes, in at most twice its time. After a step by mistake, of a year, an
 //! operator has time to put the clock right before all orders have expired.
 //!
 //! INVARIANT: it never decreases, over restarts too, and within a run its advance is at least half

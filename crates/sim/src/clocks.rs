@@ -88,7 +88,7 @@ struct Watched {
     last: Option<(Nanos, Nanos)>,
     /// The furthest that log time may be: the wall clock may have been ahead between two batches.
     furthest: Nanos,
-    /// What it went forward beyond the time that passed, and when.
+    /// Its advances beyond the time that passed, with their times.
     jumps: Vec<(Nanos, u64)>,
     fault: Option<String>,
 }

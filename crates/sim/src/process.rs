@@ -226,7 +226,7 @@ impl Process {
         });
         let partition = Partition::new(PartitionParts {
             engine,
-            log: Shell::new(log, (fate.clone(), log_times.clone()), plant),
+            log: Shell::new(log, fate.clone(), log_times.clone(), plant),
             tail: writer,
             sources: vec![source, fed],
             views,

@@ -43,11 +43,7 @@ pub struct Shell<L> {
 impl<L: SequencedLog> Shell<L> {
     /// Creates a shell around `inner`, whose batches' log times are watched.
     #[must_use]
-    pub fn new(
-        inner: L,
-        (fate, log_times): (Fate, LogTimeWatch),
-        plant: Option<Plant>,
-    ) -> Shell<L> {
+    pub fn new(inner: L, fate: Fate, log_times: LogTimeWatch, plant: Option<Plant>) -> Shell<L> {
         Shell { inner, fate, log_times, plant, is_broken: false }
     }
 

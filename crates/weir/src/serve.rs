@@ -263,7 +263,7 @@ fn tell_limits(limits: &ProcessLimits, config: &Config) {
     let short = limits.shortfalls(config);
     if !short.is_empty() {
         let short = short.join("; ");
-        tracing::warn!(short, "limits of the system are below what the configuration permits");
+        tracing::warn!(short, "limits of the system are below the needs of the configuration");
     }
 }
 

@@ -279,7 +279,8 @@ impl Client {
                 self.take(report.event.event_no, heard, told)?;
                 self.know(&report.event);
                 tally.reports += 1;
-                self.check_rate((report.event.request_no, report.event.reason), *now, tally)?;
+                let (request_no, reason) = (report.event.request_no, report.event.reason);
+                tally.throttled += self.check_rate(request_no, reason, *now)?;
                 let is_safe = self.is_safe(&report.event);
                 let is_lost = report.event.reason == Reason::SessionLost;
                 ensure(!is_lost || !is_safe, "an order went with its session", || {
@@ -289,7 +290,7 @@ impl Client {
             SessionEvent::Rejected { rejected, .. } => {
                 self.take(rejected.event_no, heard, told)?;
                 tally.reports += 1;
-                self.check_rate((rejected.request_no, rejected.reason), *now, tally)?;
+                tally.throttled += self.check_rate(rejected.request_no, rejected.reason, *now)?;
             }
             SessionEvent::Done { done, .. } => {
                 self.take(done.event_no, heard, told)?;
@@ -310,25 +311,26 @@ impl Client {
     }
 
     /// Checks that a rate recovers in its time, or in twice its time while log time is ahead of the
-    /// wall clock, as one that is exceeded admits one request in each interval.
+    /// wall clock, as one that is exceeded admits one request in each interval. Returns 1 for a
+    /// throttled request, else 0.
     fn check_rate(
         &mut self,
-        (request_no, reason): (RequestNo, Reason),
+        request_no: RequestNo,
+        reason: Reason,
         now: Nanos,
-        tally: &mut GateTally,
-    ) -> Result<(), Violation> {
+    ) -> Result<u64, Violation> {
         if reason != Reason::Throttled {
             if !request_no.is_none() {
                 self.accepted_at = now;
             }
-            return Ok(());
+            return Ok(0);
         }
-        tally.throttled += 1;
         let sent_at = self.sent_at.get(&request_no).copied().unwrap_or_default();
         let waited = sent_at.since(self.accepted_at);
         ensure(waited.0 <= 2 * THROTTLED_INTERVAL.0, "a rate does not recover", || {
             format!("request {request_no} of session {}: {} ns", self.session_id, waited.0)
-        })
+        })?;
+        Ok(1)
     }
 
     fn opened(
