@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use weir_io::Rng;
+use weir_io::{Rng, WallOffset};
 use weir_types::{FirmId, InstrumentId, Nanos, PartitionId, Reason, Role, SessionId};
 use weir_wire::Definition;
 use weir_wire::reference::{DefineInstrument, DefineSession};
@@ -30,10 +30,11 @@ pub struct KnownSession {
 }
 
 impl KnownSession {
-    /// Returns true if a key that is valid until `valid_until` has expired.
+    /// Returns true if a key that is valid until `valid_until` has expired when the wall clock
+    /// shows `wall`.
     #[must_use]
-    pub fn is_over(valid_until: Nanos, now: Nanos) -> bool {
-        valid_until != Nanos(0) && now >= valid_until
+    pub fn is_over(valid_until: Nanos, wall: Nanos) -> bool {
+        valid_until != Nanos(0) && wall >= valid_until
     }
 }
 
@@ -82,7 +83,7 @@ impl SessionChange {
     }
 }
 
-/// Sessions and instruments by identifier.
+/// Sessions and instruments by identifier, and the wall clock by which keys expire.
 #[derive(Debug)]
 pub struct Directory {
     sessions: SeededMap<SessionId, (Lock, KnownSession)>,
@@ -90,6 +91,7 @@ pub struct Directory {
     locksmith: Locksmith,
     instruments: SeededMap<InstrumentId, DefineInstrument>,
     version: u64,
+    wall: WallOffset,
 }
 
 impl Directory {
@@ -102,12 +104,32 @@ impl Directory {
             locksmith: Locksmith::new(rng),
             instruments: order.map(),
             version: 0,
+            wall: WallOffset::default(),
         }
+    }
+
+    /// Notes the distance of the wall clock; returns the nanoseconds by which it was set forward,
+    /// negative for a step back.
+    pub fn wall_clock_moved(&mut self, wall: WallOffset) -> i64 {
+        wall.step_from(std::mem::replace(&mut self.wall, wall))
+    }
+
+    /// Returns the wall clock at `now`, for stamps and expiries.
+    #[must_use]
+    pub fn wall_at(&self, now: Nanos) -> Nanos {
+        self.wall.wall_at(now)
+    }
+
+    /// Returns the time of duty cycles at which a key that is valid until `valid_until` expires.
+    #[must_use]
+    pub fn expires_at(&self, valid_until: Nanos) -> Option<Nanos> {
+        (valid_until != Nanos(0)).then(|| self.wall.time_of(valid_until))
     }
 
     /// Returns a copy with the same sessions and nothing else, for a door that only decides logons.
     pub fn of_same_sessions(&self, rng: &mut dyn Rng) -> Directory {
-        Directory { sessions: self.sessions.clone(), ..Directory::new(rng) }
+        let (sessions, wall) = (self.sessions.clone(), self.wall);
+        Directory { sessions, wall, ..Directory::new(rng) }
     }
 
     /// Applies a definition; a later one replaces an earlier one. Returns the change if the
@@ -176,6 +198,7 @@ impl Directory {
         proof: Proof<'_>,
         now: Nanos,
     ) -> Result<KnownSession, Reason> {
+        let wall = self.wall.wall_at(now);
         let entry = self.sessions.get(&session_id);
         let lock = entry.map(|(lock, _)| lock);
         let is_proved = match proof {
@@ -189,7 +212,7 @@ impl Directory {
         }
         match entry {
             Some((_, known)) if is_proved => {
-                if KnownSession::is_over(known.valid_until, now) {
+                if KnownSession::is_over(known.valid_until, wall) {
                     return Err(Reason::KeyExpired);
                 }
                 Ok(*known)

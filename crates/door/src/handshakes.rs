@@ -13,8 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rtrb::Producer;
+use weir_io::descriptors::DescriptorRoom;
+use weir_io::monotonic_now;
 use weir_io::net::{Events, Listener, Net, Poll, Stream, Token, Waker};
-use weir_io::{Clock, SystemClock};
 use weir_runtime::figures::{self, Value};
 use weir_runtime::{Agent, LineLimit, Poller, Wake};
 use weir_tls::link::SCRATCH_LEN;
@@ -139,7 +140,7 @@ impl TlsDoor {
     fn count(&self, peer: SocketAddr, failure: Failure, why: &dyn std::fmt::Display) {
         self.figures.failed[failure as usize].fetch_add(1, Ordering::Relaxed);
         let mut limit = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(suppressed) = limit.permit(SystemClock.now()) {
+        if let Some(suppressed) = limit.permit(monotonic_now()) {
             let outcome = failure.name();
             tracing::warn!(%peer, outcome, %why, suppressed, "no TLS with a peer");
         }
@@ -248,8 +249,15 @@ impl Handshakes {
             match self.listener.accept() {
                 Ok((stream, peer)) => {
                     accepted += 1;
-                    self.make_place();
-                    self.begin(stream, peer, now);
+                    let room = stream.descriptor_room();
+                    self.make_place(room);
+                    match room {
+                        DescriptorRoom::None => {
+                            let why = &"no descriptor is left for connections";
+                            self.parts.door.count(peer, Failure::Evicted, why);
+                        }
+                        _ => self.begin(stream, peer, now),
+                    }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     self.accepting = false;
@@ -261,9 +269,11 @@ impl Handshakes {
         accepted
     }
 
-    /// Ends the oldest handshake of the largest crowd, if there are as many as there may be.
-    fn make_place(&mut self) {
-        if self.strangers.count() >= self.parts.limits.pending_max
+    /// Ends the oldest handshake of the largest crowd, if there are as many as there may be, or
+    /// descriptors are short.
+    fn make_place(&mut self, room: DescriptorRoom) {
+        let is_full = self.strangers.count() >= self.parts.limits.pending_max;
+        if (is_full || room != DescriptorRoom::Plenty)
             && let Some(slot) = self.strangers.oldest_of_the_largest_crowd()
         {
             self.fail(slot, Failure::Evicted, &"it made place for a newer one");
@@ -406,10 +416,6 @@ impl Agent for Handshakes {
         }
         self.parts.door.figures.pending.store(self.pending() as u64, Ordering::Relaxed);
         done
-    }
-
-    fn time_skipped(&mut self, by: Nanos) {
-        self.slots.iter_mut().flatten().for_each(|handshake| handshake.deadline.0 += by.0);
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {

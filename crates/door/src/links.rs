@@ -67,13 +67,6 @@ impl<S> Link<S> {
         self.full_since.is_some_and(|since| now.since(since) >= time_max)
     }
 
-    fn time_skipped(&mut self, by: Nanos) {
-        self.socket.time_skipped(by);
-        if let Some(since) = &mut self.full_since {
-            since.0 += by.0;
-        }
-    }
-
     /// Notes that the socket was flushed; returns true when its output has room for more.
     pub(crate) fn end_flush(&mut self, now: Nanos) -> bool {
         let has_room = self.socket.has_room();
@@ -119,11 +112,6 @@ pub(crate) struct Origin {
 }
 
 impl<S: Default> Links<S> {
-    /// Moves the marks of all connections over a skip of the time.
-    pub(crate) fn time_skipped(&mut self, by: Nanos) {
-        self.table.iter_mut().for_each(|link| link.time_skipped(by));
-    }
-
     /// No connections, of the door of this name.
     pub(crate) fn new(door: &'static str, figures: Arc<DoorFigures>, order: &MapOrder) -> Links<S> {
         Links {

@@ -19,8 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use weir_io::Rng;
+use weir_io::descriptors::DescriptorRoom;
 use weir_io::net::{Events, Net, Poll, Token, Waker};
+use weir_io::{Rng, WallOffset};
 use weir_runtime::{Agent, Poller};
 use weir_types::{Nanos, Reason};
 use weir_wire::dialogue::peek_session_and_request;
@@ -28,15 +29,17 @@ use weir_wire::frame::{Framing, RawMessage, next_frame, put_frame};
 use weir_wire::session::NodeId;
 use weir_wire::{ClientMessage, DecodeError, Definition, Event};
 
-use crate::directory::SessionChange;
+use crate::directory::{Directory, SessionChange};
 use crate::figures::{DoorFigures, add};
 use crate::links::{Link, Links, Origin};
-use crate::lobby::{Lobby, LobbyLimits};
+use crate::lobby::{LEAVE_WHEN_SHORT, Lobby, LobbyLimits};
 use crate::protocol::{Intake, Protocol, SessionMessage};
 use crate::reception::{MessageOrigin, Reception};
 use crate::transport::{Ending, Transport};
+use crate::words::heartbeat;
 use crate::{
-    ConnectionId, Door, Entrance, LogonOutcome, Scratch, Socket, reason_of, reject, take_logon,
+    ConnectionId, Door, Entrance, LoggedOn, LogonOutcome, Scratch, Socket, reason_of, reject,
+    take_logon,
 };
 
 const WAKER: Token = Token(usize::MAX);
@@ -186,11 +189,21 @@ impl<P: Protocol> Listener<P> {
             return self.turn_away(peer, "the door does not serve", now);
         }
         let address = peer.map(|peer| peer.ip());
+        let room = transport.stream().descriptor_room();
         let is_full = self.links.count() >= self.connections_max;
-        match self.lobby.place_for(address, is_full) {
+        match self.lobby.place_for(address, is_full || room != DescriptorRoom::Plenty) {
             Some(stranger) => self.links.end(stranger, Reason::TooManyConnections, now),
             None if is_full => return self.turn_away(peer, "sessions have all places", now),
             None => {}
+        }
+        if room != DescriptorRoom::Plenty {
+            for _ in 1..LEAVE_WHEN_SHORT {
+                let Some(stranger) = self.lobby.place_for(None, true) else { break };
+                self.links.end(stranger, Reason::TooManyConnections, now);
+            }
+        }
+        if room == DescriptorRoom::None {
+            return self.turn_away(peer, "no descriptor is left for connections", now);
         }
         let is_inside = transport.stream().is_local();
         let limits = if is_inside { P::TERMS.inside_limits } else { P::TERMS.limits };
@@ -359,12 +372,16 @@ impl<P: Protocol> Listener<P> {
             return;
         }
         self.next_care = Nanos(now.0 + CARE_INTERVAL);
-        let Listener { links, lobby, .. } = self;
-        links.end_where(|link| reason_to_end(link, P::TERMS.full_time_max, lobby, now), now);
+        let Listener { links, lobby, reception, .. } = self;
+        let (directory, full_time_max) = (&reception.directory, P::TERMS.full_time_max);
+        let limits = CareLimits { full_time_max, lobby, directory };
+        links.end_where(|link| reason_to_end(link, &limits, now), now);
+        let wall = directory.wall_at(now);
         links.touch_where(|link| {
             let session = link.session.as_ref();
             let is_due = session.is_some_and(|session| {
-                link.socket.keep_alive(session.session_id, session.heartbeat_interval, now)
+                let LoggedOn { session_id, heartbeat_interval, .. } = *session;
+                link.socket.keep_alive(&heartbeat(session_id, wall), heartbeat_interval, now)
             });
             is_due | link.socket.give_up(now)
         });
@@ -423,20 +440,22 @@ impl<P: Protocol> Listener<P> {
     }
 }
 
-/// The reason to end a connection now, if there is one.
-fn reason_to_end<S>(
-    link: &mut Link<S>,
+/// The limits by which connections end.
+struct CareLimits<'a> {
     full_time_max: Nanos,
-    lobby: &Lobby,
-    now: Nanos,
-) -> Option<Reason> {
-    if link.is_full_for(full_time_max, now) {
+    lobby: &'a Lobby,
+    directory: &'a Directory,
+}
+
+/// The reason to end a connection now, if there is one.
+fn reason_to_end<S>(link: &mut Link<S>, limits: &CareLimits<'_>, now: Nanos) -> Option<Reason> {
+    if link.is_full_for(limits.full_time_max, now) {
         return Some(Reason::SlowConsumer);
     }
     let Some(session) = link.session else {
-        return lobby.is_overdue(link.id, now).then_some(Reason::LogonTimeout);
+        return limits.lobby.is_overdue(link.id, now).then_some(Reason::LogonTimeout);
     };
-    let until = (session.heartbeat_interval, session.valid_until);
+    let until = (session.heartbeat_interval, limits.directory.expires_at(session.valid_until));
     link.socket.lapse(until, link.is_heard(), now)
 }
 
@@ -465,9 +484,9 @@ impl<P: Protocol> Agent for Listener<P> {
         done
     }
 
-    fn time_skipped(&mut self, by: Nanos) {
-        self.links.time_skipped(by);
-        self.lobby.time_skipped(by);
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.reception.directory.wall_clock_moved(wall);
+        self.protocol.wall_clock_moved(wall);
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {

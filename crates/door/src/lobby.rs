@@ -15,6 +15,10 @@ use super::ConnectionId;
 use super::seeded_map::{MapOrder, SeededMap};
 use super::strangers::Strangers;
 
+/// Strangers that leave for one newcomer where descriptors are short. Several, because the next
+/// newcomers take the numbers that become free, and these do not tell that others are in use.
+pub const LEAVE_WHEN_SHORT: usize = 16;
+
 /// The limits on connections without a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LobbyLimits {
@@ -108,13 +112,6 @@ impl Lobby {
     #[must_use]
     pub fn is_overdue(&self, id: ConnectionId, now: Nanos) -> bool {
         self.deadline_of(id).is_some_and(|deadline| now > deadline)
-    }
-
-    /// Moves all deadlines over a skip of the time, which no connection could use.
-    pub fn time_skipped(&mut self, by: Nanos) {
-        for since in self.guests.values_mut().filter_map(|guest| guest.since.as_mut()) {
-            since.0 += by.0;
-        }
     }
 }
 

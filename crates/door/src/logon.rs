@@ -21,7 +21,7 @@ pub struct LoggedOn {
     pub role: Role,
     /// The granted heartbeat interval, in nanoseconds.
     pub heartbeat_interval: u64,
-    /// The time at which its key expires; zero for never.
+    /// The moment of the wall clock at which its key expires; zero for never.
     pub valid_until: Nanos,
 }
 
@@ -78,7 +78,10 @@ pub fn take_logon(
         if point_count > 0 { Err(refused(Reason::WrongPartition)) } else { Ok(known) }
     });
     match known {
-        Ok(known) => LogonOutcome::Open(open(&known, session_id, asked_ms, via.now, out)),
+        Ok(known) => {
+            let wall = reception.directory.wall_at(via.now);
+            LogonOutcome::Open(open(&known, session_id, asked_ms, wall, out))
+        }
         Err(reject) => refuse(&reject, out),
     }
 }
@@ -92,13 +95,13 @@ fn open(
     known: &KnownSession,
     session_id: SessionId,
     asked_ms: u32,
-    now: Nanos,
+    wall: Nanos,
     out: &mut Vec<u8>,
 ) -> LoggedOn {
     let KnownSession { firm_id, role, valid_until, in_flight_max, order_rate_max } = *known;
     let heartbeat_interval_ms = heartbeat_granted(asked_ms);
     let ack = LogonAck {
-        server_time: now,
+        server_time: wall,
         session_id,
         firm_id,
         heartbeat_interval_ms,

@@ -4,6 +4,7 @@
 //! A protocol owns no socket and no deadline of a connection; it appends output to connections and
 //! never sends it. Its calls are bounded and do not block.
 
+use weir_io::WallOffset;
 use weir_io::net::{Registry, Stream, Token};
 use weir_types::{Nanos, Reason, Role};
 use weir_wire::ClientMessage;
@@ -98,6 +99,11 @@ pub trait Protocol: Send {
     fn hear(&mut self, links: &mut Links<Self::State>, now: Nanos) -> usize {
         let _ = (links, now);
         0
+    }
+
+    /// The wall clock has this distance from now on, for stamps.
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        let _ = wall;
     }
 
     /// A session has logged on: its acknowledgement is in the output.

@@ -8,10 +8,8 @@ use weir_io::net::{Event, Registry, Token};
 use weir_tls::link::SCRATCH_LEN;
 use weir_types::{Nanos, Reason, SessionId};
 use weir_wire::frame::put_frame;
-use weir_wire::session::Logout;
+use weir_wire::session::{Heartbeat, Logout};
 
-use super::words::heartbeat;
-use crate::directory::KnownSession;
 use crate::transport::{Ending, Transport};
 
 /// The time that a closed connection has to take its farewell, in nanoseconds.
@@ -252,11 +250,11 @@ impl Socket {
     /// the last call before it is read again.
     pub fn lapse(
         &mut self,
-        (interval, valid_until): (u64, Nanos),
+        (interval, expires_at): (u64, Option<Nanos>),
         is_heard: bool,
         now: Nanos,
     ) -> Option<Reason> {
-        if KnownSession::is_over(valid_until, now) {
+        if expires_at.is_some_and(|at| now >= at) {
             return Some(Reason::KeyExpired);
         }
         if !is_heard {
@@ -266,19 +264,11 @@ impl Socket {
         is_silent.then_some(Reason::HeartbeatLost)
     }
 
-    /// Moves its marks over a skip of the time, for which the peer was not silent.
-    pub fn time_skipped(&mut self, by: Nanos) {
-        self.heard_at.0 += by.0;
-        if let Some(closing_by) = &mut self.closing_by {
-            closing_by.0 += by.0;
-        }
-    }
-
     /// Appends a heartbeat when nothing was sent for `interval` nanoseconds; true when it did so.
-    pub fn keep_alive(&mut self, session_id: SessionId, interval: u64, now: Nanos) -> bool {
+    pub fn keep_alive(&mut self, beat: &Heartbeat, interval: u64, now: Nanos) -> bool {
         let is_due = self.is_open() && self.is_sent() && now.since(self.said_at).0 >= interval;
         if is_due {
-            put_frame(&heartbeat(session_id, now), &mut self.output);
+            put_frame(beat, &mut self.output);
         }
         is_due
     }

@@ -5,10 +5,10 @@ use weir_wire::dialogue::peek_session_and_request;
 use weir_wire::frame::{BrokenFrame, RawMessage};
 use weir_wire::session::{Heartbeat, Label, Reject};
 
-/// Creates a heartbeat without an event number.
-pub fn heartbeat(session_id: SessionId, now: Nanos) -> Heartbeat {
+/// Creates a heartbeat without an event number; `wall` is its stamp.
+pub fn heartbeat(session_id: SessionId, wall: Nanos) -> Heartbeat {
     Heartbeat {
-        sending_time: now,
+        sending_time: wall,
         high_water: EventNo::NONE,
         session_id,
         partition_id: PartitionId::NONE,

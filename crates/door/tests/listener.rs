@@ -18,7 +18,7 @@ use weir_door::{
     Door, DoorFigures, DoorLimits, DoorReport, Intake, Limits, Link, Links, Listener,
     ListenerParts, Protocol, SessionMessage, Terms,
 };
-use weir_io::SeededRng;
+use weir_io::{SeededRng, WallOffset};
 use weir_runtime::{Agent as _, Poller as _};
 use weir_types::{
     Credential, CredentialKind, EventNo, FirmId, Nanos, PartitionId, Position, Reason, RequestNo,
@@ -213,6 +213,10 @@ impl Rig {
             self.listener.poll(Some(Duration::from_millis(2)));
             self.listener.do_work(self.now);
         }
+    }
+
+    fn set_wall_clock(&mut self, wall: Nanos) {
+        self.listener.wall_clock_moved(WallOffset::between(self.now, wall));
     }
 
     fn passes(&mut self, nanos: u64) {
@@ -500,20 +504,33 @@ fn a_silent_session_gets_heartbeats_and_then_its_end() {
 }
 
 #[test]
-fn a_clock_that_is_set_forward_makes_nobody_silent_or_late() {
+fn a_wall_clock_that_is_set_makes_nobody_silent_late_or_mute() {
     let mut rig = Rig::open();
     let (mut alice, mut stranger) = (rig.log_on(ALICE), rig.connect());
-    rig.passes(SECOND);
-    assert_eq!(alice.next(&mut rig), Received::Heartbeat);
-    for _ in 0..3 {
-        rig.listener.time_skipped(Nanos(3_600 * SECOND));
-        rig.passes(3_600 * SECOND);
+    for hour in [1, 99, 0] {
+        rig.set_wall_clock(Nanos(hour * 3_600 * SECOND));
+        rig.passes(SECOND);
+        alice.send(|out| put_frame(&beat(ALICE, Nanos(1)), out));
         assert_eq!(alice.next(&mut rig), Received::Heartbeat);
         assert!(stranger.is_quiet(&mut rig));
     }
     // Time that passes counts as before.
     (0..3).for_each(|_| rig.passes(SECOND));
     let told = Received::Logout(ALICE, Reason::HeartbeatLost);
+    assert_eq!(alice.last(&mut rig), [told, Received::Closed]);
+}
+
+#[test]
+fn a_key_expires_when_the_wall_clock_shows_its_moment() {
+    let mut rig = Rig::open();
+    let mut alice = rig.log_on(ALICE);
+    let until = Nanos(3_600 * SECOND);
+    rig.define(DefineSession { valid_until: until, ..session(ALICE) });
+    rig.set_wall_clock(Nanos(until.0 - SECOND));
+    assert!(alice.is_quiet(&mut rig));
+    rig.set_wall_clock(until);
+    rig.passes(SECOND / 10);
+    let told = Received::Logout(ALICE, Reason::KeyExpired);
     assert_eq!(alice.last(&mut rig), [told, Received::Closed]);
 }
 

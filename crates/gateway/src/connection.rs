@@ -313,14 +313,6 @@ impl Connection {
         self.answered.note(self.output.len() - self.output_sent, trace);
     }
 
-    /// Moves its marks over a skip of the time, for which the peer was neither silent nor slow.
-    pub fn time_skipped(&mut self, by: Nanos) {
-        self.received_at.0 += by.0;
-        for mark in [&mut self.stalled_since, &mut self.closing_by].into_iter().flatten() {
-            mark.0 += by.0;
-        }
-    }
-
     /// Sends the transport's end-of-stream message, if it has one; true when that is sent.
     pub fn say_farewell(&mut self, now: Nanos) -> bool {
         self.transport.say_farewell();

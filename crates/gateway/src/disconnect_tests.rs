@@ -117,15 +117,19 @@ fn a_session_that_returned_and_left_is_lost_once() {
 }
 
 #[test]
-fn a_clock_that_is_set_forward_takes_nobody_the_time_to_return() {
-    let mut node = stalled();
-    node.await_return(ALICE);
-    let mut client = node.connect();
-    welcomed(&mut node, &mut client, "bind 4 7\n");
-    assert_eq!(node.submissions(), [chose(BOB, Switch::On)]);
-    node.skip(GatewayConfig::default().return_within);
-    client.say(&mut node, "alive 4\n");
-    assert_eq!(node.submissions(), []);
-    outlast_absence(&mut node, &mut client);
-    assert_eq!(node.submissions(), [lost(ALICE)]);
+fn a_wall_clock_that_is_set_takes_nobody_the_time_to_return_and_gives_nobody_more() {
+    const DAY: u64 = 86_400_000_000_000;
+    let walls: [fn(u64) -> u64; 2] = [|now| now + DAY, |now| now.saturating_sub(DAY)];
+    for wall in walls {
+        let mut node = stalled();
+        node.await_return(ALICE);
+        let mut client = node.connect();
+        welcomed(&mut node, &mut client, "bind 4 7\n");
+        assert_eq!(node.submissions(), [chose(BOB, Switch::On)]);
+        node.set_wall_clock(Nanos(wall(node.now.0)));
+        client.say(&mut node, "alive 4\n");
+        assert_eq!(node.submissions(), []);
+        outlast_absence(&mut node, &mut client);
+        assert_eq!(node.submissions(), [lost(ALICE)]);
+    }
 }

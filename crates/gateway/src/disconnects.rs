@@ -65,12 +65,6 @@ impl AbsentSessions {
         self.return_by.filter(|_| !self.ids.is_empty())
     }
 
-    pub(super) fn time_skipped(&mut self, by: Nanos) {
-        if let Some(return_by) = &mut self.return_by {
-            return_by.0 += by.0;
-        }
-    }
-
     fn is_over(&mut self, now: Nanos) -> bool {
         let return_by = *self.return_by.get_or_insert(Nanos(now.0 + self.return_within.0));
         now >= return_by && !plant::is(Plant::AbsentNeverLost)

@@ -311,6 +311,7 @@ impl Gateway {
         interval: u64,
         now: Nanos,
     ) {
+        let wall = self.reception.directory.wall_at(now);
         let Some(session) = self.sessions.get(session_id) else { return };
         for key in &session.copy_streams {
             let Some((index, stream)) = self.copies.stream(*key) else { continue };
@@ -319,7 +320,7 @@ impl Gateway {
             }
             stream.told_at = now;
             let mark = CopyMark {
-                sending_time: now,
+                sending_time: wall,
                 high_water: CopyNo(index.newest()),
                 session_id,
                 firm_id: key.firm_id,

@@ -181,36 +181,66 @@ fn a_connection_whose_requests_wait_for_a_stalled_disk_is_not_silent() {
             .collect();
         client.say(&mut node, &orders);
     }
-    // Eight times the silence at which a session is lost; both sessions are alive.
-    let mut lines = Vec::new();
-    for _ in 0..40 {
-        lines.extend(client.say(&mut node, "alive 3\nalive 4\n"));
-        lines.extend(client.listen(&mut node, 480));
+    // Eight times the silence at which a session is lost. Both sessions are alive, and hear of the
+    // node in each heartbeat interval.
+    for _ in 0..20 {
+        let mut lines = client.say(&mut node, "alive 3\nalive 4\n");
+        lines.extend(client.listen(&mut node, 980));
+        assert_eq!(endings(&lines), [""; 0]);
+        for session in ["alive 3 ", "alive 4 "] {
+            assert!(lines.iter().any(|line| line.starts_with(session)), "{lines:?}");
+        }
     }
-    let ended: Vec<&String> = lines.iter().filter(|line| line.starts_with("bye")).collect();
-    assert!(ended.is_empty(), "{ended:?}");
     // When the disk goes on, so does the connection, and silence counts again.
     node.is_stalled = false;
     let lines = client.listen(&mut node, 6_000);
-    let ended: Vec<&String> = lines.iter().filter(|line| line.starts_with("bye")).collect();
-    assert_eq!(ended, ["bye 3 HeartbeatLost", "bye 4 HeartbeatLost"]);
+    assert_eq!(endings(&lines), ["bye 3 HeartbeatLost", "bye 4 HeartbeatLost"]);
 }
 
+/// The lines by which connections and sessions end.
+fn endings(lines: &[String]) -> Vec<&str> {
+    lines.iter().map(String::as_str).filter(|line| line.starts_with("bye")).collect()
+}
+
+const HOUR: u64 = 3_600_000_000_000;
+
 #[test]
-fn a_clock_that_is_set_forward_makes_nobody_silent_or_late() {
+fn a_wall_clock_that_is_set_makes_nobody_silent_late_or_mute() {
     let (mut node, mut lines) = (Node::new(), Vec::new());
+    let begin = node.now.0 + HOUR;
     let mut client = node.connect();
     client.say(&mut node, "logon 3 7\nlogon 4 7\n");
     let mut stranger = node.connect();
-    for _ in 0..3 {
-        node.skip(Nanos(3_600_000_000_000));
-        lines.extend(client.listen(&mut node, 10));
+    for wall in [begin + HOUR, begin - HOUR, begin + 99 * HOUR, begin] {
+        node.set_wall_clock(Nanos(wall));
+        lines.extend(client.say(&mut node, "alive 3\nalive 4\n"));
+        let told = client.listen(&mut node, 1_100);
+        for session in ["alive 3 ", "alive 4 "] {
+            assert!(told.iter().any(|line| line.starts_with(session)), "{wall}: {told:?}");
+        }
         lines.extend(stranger.listen(&mut node, 10));
     }
-    let ended: Vec<&String> = lines.iter().filter(|line| line.starts_with("bye")).collect();
-    assert!(ended.is_empty(), "{ended:?}");
+    assert_eq!(endings(&lines), [""; 0]);
     // Time that passes counts as before.
     let lines = client.listen(&mut node, 6_000);
-    let ended: Vec<&String> = lines.iter().filter(|line| line.starts_with("bye")).collect();
-    assert_eq!(ended, ["bye 3 HeartbeatLost", "bye 4 HeartbeatLost"]);
+    assert_eq!(endings(&lines), ["bye 3 HeartbeatLost", "bye 4 HeartbeatLost"]);
+}
+
+#[test]
+fn a_key_expires_when_the_wall_clock_shows_its_moment() {
+    let mut node = Node::new();
+    let until = Nanos(node.now.0 + HOUR);
+    node.define(DefineSession { valid_until: until, ..definition_of(BOB, 7) });
+    let mut client = node.connect();
+    client.listen(&mut node, 20);
+    client.say(&mut node, "logon 3 7\nlogon 4 7\n");
+    node.set_wall_clock(Nanos(until.0 - 1_000_000_000));
+    assert_eq!(endings(&client.say(&mut node, "alive 3\nalive 4\n")), [""; 0]);
+    node.set_wall_clock(until);
+    let told = client.say(&mut node, "alive 3\nalive 4\nlogon 4 7\n");
+    assert!(told.contains(&"bye 4 KeyExpired".to_owned()), "{told:?}");
+    assert!(told.contains(&"refused 4 KeyExpired".to_owned()), "{told:?}");
+    // A clock that was set forward by mistake takes nobody the key.
+    node.set_wall_clock(Nanos(until.0 - 1_000_000_000));
+    assert_eq!(client.say(&mut node, "logon 4 7\n").len(), 1);
 }

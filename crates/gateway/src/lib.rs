@@ -46,8 +46,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-use weir_io::Rng;
 use weir_io::net::{Events, Net, Poll, Token, Waker};
+use weir_io::{Rng, WallOffset};
 use weir_probe::{Recorder, TraceIds};
 use weir_types::{EventNo, FirmId, Nanos, RequestNo, SessionId};
 use weir_wire::session::NodeId;
@@ -591,8 +591,8 @@ impl Agent for Gateway {
         done
     }
 
-    fn time_skipped(&mut self, by: Nanos) {
-        self.skip_time(by);
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.follow_wall_clock(wall);
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {

@@ -129,7 +129,7 @@ impl Gateway {
         self.lobby.logged_on(connection.id);
         let Some(session) = self.sessions.get(id) else { return };
         let ack = LogonAck {
-            server_time: now,
+            server_time: self.reception.directory.wall_at(now),
             session_id: id,
             firm_id: session.firm_id,
             heartbeat_interval_ms: (session.heartbeat_interval.0 / 1_000_000) as u32,
@@ -227,8 +227,9 @@ impl Gateway {
         session.valid_until = redefined.known.valid_until;
         session.in_flight_max = redefined.known.in_flight_max;
         session.order_rate_max = redefined.known.order_rate_max;
-        if let (Some(via), Nanos(1..)) = (session.connection, session.valid_until) {
-            self.timers.set_no_later_than(via.slot(), session.valid_until);
+        let expires_at = self.reception.directory.expires_at(session.valid_until);
+        if let (Some(via), Some(at)) = (session.connection, expires_at) {
+            self.timers.set_no_later_than(via.slot(), at);
         }
         if ending.is_some() && session.connection.is_some() {
             session.ending = ending;

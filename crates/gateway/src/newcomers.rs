@@ -24,11 +24,13 @@ use std::time::Duration;
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_door::challenges::OpenChallenges;
 use weir_door::keys::Lock;
-use weir_door::lobby::Lobby;
+use weir_door::lobby::{LEAVE_WHEN_SHORT, Lobby};
 use weir_door::reception::{MessageOrigin, Reception};
 use weir_door::socket::CLOSING_TIME;
 use weir_door::transport::{Ending, Transport};
 use weir_door::{ConnectionId, Door, Entrance};
+use weir_io::WallOffset;
+use weir_io::descriptors::DescriptorRoom;
 use weir_io::net::{Events, Net, Poll, Token, Waker};
 use weir_runtime::{Agent, Poller, Wake};
 use weir_types::{Nanos, Reason, SessionId};
@@ -41,6 +43,7 @@ use super::connections::{Connections, FlushList, ReadList};
 use super::counters::GatewayCounters;
 use super::fairness::{OF_A_STRANGER, Share};
 use super::lines::{Lines, peer_of};
+use super::plant::{self, Plant};
 use super::protocol::{Answer, Inbound, InputState, Protocol, Refusal, SignedText};
 use super::refusals::{put_malformed, put_refused_logon, put_reject};
 use super::timer_wheel::TimerWheel;
@@ -250,14 +253,26 @@ impl Newcomers {
     fn admit(&mut self, mut transport: Transport, peer: Option<SocketAddr>, now: Nanos) {
         let address = peer.map(|peer| peer.ip());
         let taken = self.gateway.slots.taken();
+        let room = transport.stream().descriptor_room();
         let is_full = taken >= self.config.connections_max;
-        match self.lobby.place_for(address, is_full) {
+        match self.lobby.place_for(address, is_full || room != DescriptorRoom::Plenty) {
+            Some(_) if plant::is(Plant::NewcomerTurnedAway) => return,
             Some(stranger) => self.evict(stranger, now),
             None if is_full => {
                 self.lines.turned_away(&mut self.counters, peer, taken, now);
                 return;
             }
             None => {}
+        }
+        if room != DescriptorRoom::Plenty {
+            for _ in 1..LEAVE_WHEN_SHORT {
+                let Some(stranger) = self.lobby.place_for(None, true) else { break };
+                self.evict(stranger, now);
+            }
+        }
+        if room == DescriptorRoom::None {
+            self.lines.turned_away(&mut self.counters, peer, taken, now);
+            return;
         }
         let id = self.connections.reserve();
         let (registry, token) = (self.poll.registry(), Token(id.slot()));
@@ -703,9 +718,8 @@ impl Agent for Newcomers {
         done
     }
 
-    fn time_skipped(&mut self, by: Nanos) {
-        self.lobby.time_skipped(by);
-        self.connections.iter_mut().for_each(|connection| connection.time_skipped(by));
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.reception.directory.wall_clock_moved(wall);
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {

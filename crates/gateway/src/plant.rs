@@ -39,5 +39,11 @@ weir_plant::plants! {
         DeadlineForgotten,
         /// A session whose old events were read from files is not caught up further.
         HistoryAnswerForgotten,
+        /// The silence of a session is measured by the wall clock.
+        SilenceByWallClock,
+        /// Heartbeats are due by the wall clock.
+        HeartbeatsByWallClock,
+        /// The newcomer, not the oldest stranger, is turned away from a full door.
+        NewcomerTurnedAway,
     }
 }

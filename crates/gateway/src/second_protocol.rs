@@ -11,9 +11,9 @@ use std::time::Duration;
 use weir_door::Door;
 use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
 use weir_engine::{Engine, EngineConfig};
-use weir_io::SeededRng;
 use weir_io::net::sim::SimNet;
 use weir_io::net::{Listener, Net, Stream};
+use weir_io::{SeededRng, WallOffset};
 use weir_log::tail::{TailConfig, TailHandle, TailWriter, tail};
 use weir_partition::event_reader::EventReader;
 use weir_partition::handoff::{SourcePort, Submission, gateway_to_partition};
@@ -282,11 +282,11 @@ impl Node {
         self.gateway.do_work(self.now);
     }
 
-    /// Sets the clock forward, as a runner tells it.
-    pub(crate) fn skip(&mut self, by: Nanos) {
-        self.newcomers.time_skipped(by);
-        self.gateway.time_skipped(by);
-        self.now.0 += by.0;
+    /// Sets the wall clock this far ahead of the cycles' time, as a runner tells it.
+    pub(crate) fn set_wall_clock(&mut self, wall: Nanos) {
+        let wall = WallOffset::between(self.now, wall);
+        self.newcomers.wall_clock_moved(wall);
+        self.gateway.wall_clock_moved(wall);
     }
 
     pub(crate) fn connect(&mut self) -> Client {

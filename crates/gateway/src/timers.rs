@@ -2,6 +2,8 @@
 
 use weir_door::directory::KnownSession;
 use weir_door::socket::SILENCE_TENTHS;
+use weir_io::WallOffset;
+use weir_runtime::cycle_clock::STEP_MIN;
 use weir_types::{Nanos, Reason, SessionId};
 use weir_wire::session::Heartbeat;
 
@@ -34,16 +36,17 @@ impl Gateway {
         count
     }
 
-    /// Moves all marks of silence over a skip of the time. The timers stay: one that fires early
-    /// does so in vain.
-    pub(super) fn skip_time(&mut self, by: Nanos) {
-        self.lobby.time_skipped(by);
-        self.absent.time_skipped(by);
+    /// Notes the distance of the wall clock. After a step, keys expire sooner or later than the
+    /// timers of their sessions say.
+    pub(super) fn follow_wall_clock(&mut self, wall: WallOffset) {
+        let step = self.reception.directory.wall_clock_moved(wall);
+        if step.unsigned_abs() < STEP_MIN {
+            return;
+        }
         for connection in self.connections.iter_mut() {
-            connection.time_skipped(by);
-            for id in &connection.sessions {
-                if let Some(session) = self.sessions.get_mut(*id) {
-                    session.heard_at.0 += by.0;
+            for session in connection.sessions.iter().filter_map(|id| self.sessions.get(*id)) {
+                if let Some(at) = self.reception.directory.expires_at(session.valid_until) {
+                    self.timers.set_no_later_than(connection.id.slot(), at);
                 }
             }
         }
@@ -101,7 +104,7 @@ impl Gateway {
             let silent_at = Nanos(heard_at.0 + interval.0 * SILENCE_TENTHS / 10);
             let speaks_at = Nanos(session.said_at.0 + heartbeat_after(interval, *id).0);
             let first = silent_at.min(speaks_at);
-            let ends_at = Some(session.valid_until).filter(|until| until.0 > 0);
+            let ends_at = self.reception.directory.expires_at(session.valid_until);
             let told = session.copy_streams.iter().filter_map(|key| self.copies.told_at(*key));
             let marks = told.map(|told_at| Nanos(told_at.0 + interval.0));
             marks.chain(ends_at).chain([first]).min()
@@ -131,7 +134,8 @@ impl Gateway {
 
     fn check_session(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
         let Some(session) = self.sessions.logged_on(id, connection.id) else { return };
-        if KnownSession::is_over(session.valid_until, now) {
+        let wall = self.reception.directory.wall_at(now);
+        if KnownSession::is_over(session.valid_until, wall) {
             self.counters.keys_ended += 1;
             let why = "its key has expired";
             self.lines.lost(&mut self.counters, connection, id, why, now);
@@ -144,14 +148,17 @@ impl Gateway {
             connection.received_at = now;
         }
         let interval = session.heartbeat_interval.0;
-        if now.since(session.heard_at.max(connection.received_at)).0 * 10
+        let until = if plant::is(Plant::SilenceByWallClock) { wall } else { now };
+        if until.since(session.heard_at.max(connection.received_at)).0 * 10
             > interval * SILENCE_TENTHS
         {
             self.lines.lost(&mut self.counters, connection, id, "no heartbeat", now);
             self.lose(connection, id, Reason::HeartbeatLost);
             return;
         }
-        let speaks = now.since(session.said_at) >= heartbeat_after(session.heartbeat_interval, id);
+        let until = if plant::is(Plant::HeartbeatsByWallClock) { wall } else { now };
+        let speaks =
+            until.since(session.said_at) >= heartbeat_after(session.heartbeat_interval, id);
         if !session.copy_streams.is_empty() {
             self.put_copy_marks(connection, id, interval, now);
         }
@@ -163,11 +170,11 @@ impl Gateway {
     fn put_heartbeats(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.said_at = now;
-        let load_permille = self.load_permille();
+        let (load_permille, wall) = (self.load_permille(), self.reception.directory.wall_at(now));
         let Some(session) = self.sessions.get(id) else { return };
         for (stream, port) in session.streams.iter().zip(&self.ports) {
             let heartbeat = Heartbeat {
-                sending_time: now,
+                sending_time: wall,
                 high_water: weir_types::EventNo(stream.next_event_no().0 - 1),
                 session_id: id,
                 partition_id: port.ring.partition_id,

@@ -1,10 +1,9 @@
 //! Wall-clock time behind a replaceable trait, and a time for intervals.
 //!
-//! The owner of a duty cycle reads the clock once per cycle and hands the time down as an argument;
-//! nothing below reads it again. The clock may step backwards (the administrator, NTP). A runner
-//! hands its agents a time that does not; a part that needs increasing time over restarts too, as
-//! the log does, takes max(previous + 1, clock). Two threads that compare their times take
-//! [`monotonic_now`]: their wall clocks may be a step apart.
+//! The wall clock may be set (the administrator, NTP), so no interval is measured with it. A
+//! runner hands its agents [`monotonic_now`], read once per cycle: it never steps, and all threads
+//! of a process share it. The wall clock is for stamps and for moments that a person or a file
+//! names; an agent with such is told a [`WallOffset`], by which it converts between the two.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -30,14 +29,49 @@ impl Clock for SystemClock {
     }
 }
 
-/// Returns nanoseconds since the process's first call. They never step: the difference of two of
-/// them, by whichever threads, is the time between them.
+/// Returns the time for intervals: the wall clock at the process's first call, and the monotonic
+/// clock's advance since. So it is near the wall clock while nobody sets that, and never steps.
 #[must_use]
 #[allow(clippy::disallowed_methods)] // The machine's other clock.
 pub fn monotonic_now() -> Nanos {
-    static FIRST: OnceLock<Instant> = OnceLock::new();
-    let since = FIRST.get_or_init(Instant::now).elapsed();
-    Nanos(u64::try_from(since.as_nanos()).expect("no process lives for centuries"))
+    static FIRST: OnceLock<(Nanos, Instant)> = OnceLock::new();
+    let (wall, first) = FIRST.get_or_init(|| (SystemClock.now(), Instant::now()));
+    let since = u64::try_from(first.elapsed().as_nanos());
+    Nanos(wall.0 + since.expect("no process lives for centuries"))
+}
+
+/// The distance of the wall clock from the time for intervals. It changes when the clock is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WallOffset {
+    ahead_ns: i64,
+}
+
+impl WallOffset {
+    /// Returns the offset of two readings at one moment.
+    #[must_use]
+    pub fn between(time: Nanos, wall: Nanos) -> WallOffset {
+        WallOffset { ahead_ns: wall.0.wrapping_sub(time.0).cast_signed() }
+    }
+
+    /// Returns the wall clock at a time for intervals; zero for a moment before 1970.
+    #[must_use]
+    pub fn wall_at(self, time: Nanos) -> Nanos {
+        Nanos(time.0.saturating_add_signed(self.ahead_ns))
+    }
+
+    /// Returns the time for intervals at which the wall clock shows `moment`, if nobody sets it
+    /// before.
+    #[must_use]
+    pub fn time_of(self, moment: Nanos) -> Nanos {
+        Nanos(moment.0.saturating_add_signed(self.ahead_ns.saturating_neg()))
+    }
+
+    /// Returns the nanoseconds by which the wall clock went forward from `earlier` to this offset,
+    /// negative for a step back.
+    #[must_use]
+    pub fn step_from(self, earlier: WallOffset) -> i64 {
+        self.ahead_ns.saturating_sub(earlier.ahead_ns)
+    }
 }
 
 /// A clock that moves only when it is set or advanced. Clones share the time.
@@ -88,7 +122,24 @@ mod tests {
     }
 
     #[test]
-    fn the_system_clock_is_past_2020() {
-        assert!(SystemClock.now() > Nanos(1_577_836_800_000_000_000));
+    fn the_system_clock_is_past_2020_and_the_time_for_intervals_grows() {
+        let wall = SystemClock.now();
+        assert!(wall > Nanos(1_577_836_800_000_000_000));
+        let (first, second) = (monotonic_now(), monotonic_now());
+        assert!(first <= second);
+    }
+
+    #[test]
+    fn an_offset_converts_both_ways() {
+        for (time, wall) in [(100, 100), (100, 130), (130, 100), (0, u64::MAX / 2)] {
+            let offset = WallOffset::between(Nanos(time), Nanos(wall));
+            assert_eq!(offset.wall_at(Nanos(time)), Nanos(wall));
+            assert_eq!(offset.wall_at(Nanos(time + 7)), Nanos(wall + 7));
+            assert_eq!(offset.time_of(Nanos(wall)), Nanos(time));
+        }
+        let back = WallOffset::between(Nanos(130), Nanos(100));
+        assert_eq!(back.wall_at(Nanos(10)), Nanos(0), "before 1970");
+        assert_eq!(back.step_from(WallOffset::default()), -30);
+        assert_eq!(WallOffset::default().step_from(back), 30);
     }
 }

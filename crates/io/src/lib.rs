@@ -5,7 +5,9 @@
 //! simulated one in tests and in the simulator. Parts that the simulator does not run, such as a
 //! router's links, open sockets of the system themselves.
 //!
-//! * [`clock`]: [`Clock`], [`SystemClock`], [`SimClock`], [`monotonic_now`].
+//! * [`clock`]: [`Clock`], [`SystemClock`], [`SimClock`], [`monotonic_now`],
+//!   [`WallOffset`].
+//! * [`descriptors`]: the descriptors that connections leave to files.
 //! * [`disk`]: [`Disk`], [`ThreadDisk`], [`UringDisk`], [`SimDisk`], [`RealDisk`].
 //! * [`net`]: [`net::Net`], the system's and [`net::sim::SimNet`].
 //! * [`rng`]: [`Rng`], [`OsRng`], [`SeededRng`].
@@ -13,6 +15,7 @@
 //! * [`wake`]: [`WakeFd`], the signal by which a finished operation wakes a parked duty cycle.
 
 pub mod clock;
+pub mod descriptors;
 pub mod disk;
 pub mod durable;
 pub mod net;
@@ -20,7 +23,7 @@ pub mod rng;
 pub mod turn;
 pub mod wake;
 
-pub use clock::{Clock, SimClock, SystemClock, monotonic_now};
+pub use clock::{Clock, SimClock, SystemClock, WallOffset, monotonic_now};
 #[cfg(target_os = "linux")]
 pub use disk::uring::UringDisk;
 pub use disk::{

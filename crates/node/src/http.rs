@@ -20,7 +20,7 @@ use crate::health::Health;
 use crate::status::{NodeStatus, StatusReport};
 
 /// Connections at a time: monitoring and people, not many.
-const CONNECTIONS_MAX: usize = 256;
+pub const CONNECTIONS_MAX: usize = 256;
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 /// The time limit of a list of readers, and the interval between polls for it.

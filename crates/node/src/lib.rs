@@ -4,6 +4,7 @@
 //! * [`status`], [`health`], [`http`]: figures, liveness and readiness over HTTP. [`service`]:
 //!   notices to the service manager. [`diagnostics`]: lines on standard error.
 //! * [`probe_drain`]: drains the probe rings into histograms. [`heap`]: the allocator's setting.
+//!   [`limits`]: the system's limits on the process.
 //! * [`backup`]: backups of a node's directory, and their restore.
 
 pub mod backup;
@@ -12,6 +13,7 @@ pub mod diagnostics;
 pub mod health;
 pub mod heap;
 pub mod http;
+pub mod limits;
 pub mod node;
 pub mod probe_drain;
 pub mod service;

@@ -11,6 +11,7 @@ use weir_delivery::{Desk, DeskConfig, FetchOutcome, Question, TokenKeys};
 use weir_door::ConnectionId;
 use weir_door::reader_ports::{PageSender, ReaderPorts};
 use weir_door::reader_rings::{DeliveryRequest, Fetch};
+use weir_io::WallOffset;
 use weir_runtime::{Agent, Wake};
 use weir_types::{Durability, Epoch, Nanos, PartitionId};
 
@@ -18,6 +19,7 @@ use crate::cold::{ArchiveSender, ColdAgent, ColdSources};
 use crate::figures::DeliveryFigures;
 use crate::ingest::own::OwnEvents;
 use crate::ingest::{IngestFigures, IngestPort, SourceStore, SourceStoreParts, SourceStores};
+use crate::reader_list::ListTimes;
 use crate::reader_lister::ReaderLister;
 use crate::replica::{ReplicaFigures, UpdatePort};
 use crate::stores::kept::{KeepSettings, KeptOwnStore, KeptSourceStore, KeptSources};
@@ -71,6 +73,8 @@ pub struct DeliveryAgent {
     ports: ReaderPorts,
     sweeper: Sweeper,
     lister: ReaderLister,
+    /// The wall clock, beside which readers lag.
+    wall: WallOffset,
     /// Connections that the gateway reported as unable to take output.
     paused: Vec<ConnectionId>,
     /// Connections whose pages found the gateway's ring full.
@@ -127,6 +131,7 @@ impl DeliveryAgent {
             ports: parts.ports,
             sweeper: Sweeper::default(),
             lister: ReaderLister::default(),
+            wall: WallOffset::default(),
             paused: Vec::new(),
             blocked: Vec::new(),
             look_interval: parts.look_interval,
@@ -294,6 +299,10 @@ impl Agent for DeliveryAgent {
         "delivery"
     }
 
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.wall = wall;
+    }
+
     fn do_work(&mut self, now: Nanos) -> usize {
         let mut ingested = self.ingest();
         let has_older = self.source_stores.feed_cold(now);
@@ -309,7 +318,8 @@ impl Agent for DeliveryAgent {
             self.news_at = now;
         }
         let swept = self.sweep();
-        let listed = self.lister.step(&self.figures.readers, &mut self.source_stores, now);
+        let times = ListTimes { now, wall: self.wall.wall_at(now) };
+        let listed = self.lister.step(&self.figures.readers, &mut self.source_stores, times);
         let is_followed = fed > 0 && self.source_stores.own().is_none();
         if ingested > 0 || swept || is_followed {
             self.publish_markets();

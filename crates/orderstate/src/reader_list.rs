@@ -105,13 +105,23 @@ impl ReaderList {
     }
 }
 
+/// The time of a list, and the wall clock then.
+#[derive(Clone, Copy, Debug)]
+pub struct ListTimes {
+    /// The time of the duty cycle.
+    pub now: Nanos,
+    /// The wall clock.
+    pub wall: Nanos,
+}
+
 impl ListedReader {
     pub(crate) fn of(
         source: PartitionId,
         waiting: &WaitingFetch,
         lag: &Lag,
-        now: Nanos,
+        times: ListTimes,
     ) -> ListedReader {
+        let ListTimes { now, wall } = times;
         let filter = waiting.filter.unwrap_or(Filter::ALL);
         ListedReader {
             source: source.0,
@@ -135,7 +145,7 @@ impl ListedReader {
             lag_is_more: lag.is_more,
             lag_us: match lag.rows {
                 0 => 0,
-                _ => now.since(lag.oldest_transact_time).0 / 1_000,
+                _ => wall.since(lag.oldest_transact_time).0 / 1_000,
             },
             pages: waiting.served.pages,
             rows: waiting.served.rows,

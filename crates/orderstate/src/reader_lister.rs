@@ -5,10 +5,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use weir_delivery::{Desk, WaitingFetch};
-use weir_types::Nanos;
 
 use crate::ingest::SourceStores;
-use crate::reader_list::{LISTED_MAX, ListedReader, ReaderList};
+use crate::reader_list::{LISTED_MAX, ListTimes, ListedReader, ReaderList};
 
 /// The number of seats visited in one cycle.
 const SEATS_A_CYCLE: usize = 1_024;
@@ -55,19 +54,20 @@ pub struct ReaderLister {
 }
 
 impl ReaderLister {
-    /// Executes a part of the requested list; returns true when there was work.
+    /// Executes a part of the requested list at a time and the wall clock then; returns true when
+    /// there was work.
     pub fn step(
         &mut self,
         list: &ReaderList,
         source_stores: &mut SourceStores,
-        now: Nanos,
+        times: ListTimes,
     ) -> bool {
         let asked = list.asked();
         if self.builder.is_none() && asked == self.done {
             return false;
         }
         let mut builder = self.builder.take().unwrap_or_else(|| ListBuilder::new(asked));
-        if builder.step(source_stores, now) {
+        if builder.step(source_stores, times) {
             self.builder = Some(builder);
             return true;
         }
@@ -87,7 +87,7 @@ impl ListBuilder {
     }
 
     /// Visits some seats, or measures one reader; returns false when the list is complete.
-    fn step(&mut self, source_stores: &mut SourceStores, now: Nanos) -> bool {
+    fn step(&mut self, source_stores: &mut SourceStores, times: ListTimes) -> bool {
         if let Some(desk) = source_stores.desks_ref().nth(self.desk) {
             self.look(desk);
             return true;
@@ -96,7 +96,8 @@ impl ListBuilder {
         if let Some(desk) = source_stores.desks().nth(found.desk)
             && let Some(lag) = desk.lag(&found.waiting)
         {
-            self.readers.push(ListedReader::of(desk.store().source(), &found.waiting, &lag, now));
+            let source = desk.store().source();
+            self.readers.push(ListedReader::of(source, &found.waiting, &lag, times));
         }
         true
     }

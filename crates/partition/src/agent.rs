@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_engine::Engine;
+use weir_io::WallOffset;
 use weir_log::tail::TailWriter;
 use weir_log::{Append, Batch, Poll, Push, SequencedLog};
 use weir_probe::{Point, Recorder, TraceId, Tsc};
@@ -22,6 +23,7 @@ use weir_types::{Durability, Epoch, Nanos, Position, Reason};
 use weir_wire::Command;
 
 use crate::handoff::{Feedback, SourcePort, StageStamps, Submission};
+use crate::log_time::{LogTime, Notice};
 use crate::outbox::Outbox;
 
 /// The number of commands taken from one source in one cycle: limits the cycle's length and thereby
@@ -66,6 +68,15 @@ weir_runtime::figures! {
         flag is_shadow_stuck as "shadow_stuck",
         /// Failed tries of the shadow to write events or a snapshot.
         counter shadow_failures,
+        /// The time by which log time is ahead of the wall clock; it goes at half speed until they
+        /// agree.
+        gauge log_time_ahead_ns in nanoseconds,
+        /// The time by which log time is behind the wall clock; it follows by an hour a minute.
+        gauge log_time_behind_ns in nanoseconds,
+        /// Jumps of log time to a wall clock that was set forward.
+        counter log_time_jumps,
+        /// Wall clocks behind log time, at a start or by a step back.
+        counter log_time_slowdowns,
     }
 }
 
@@ -184,6 +195,7 @@ pub struct Partition<L> {
     is_stopping: bool,
     commits_at_append: bool,
     log_due: Nanos,
+    log_time: LogTime,
 }
 
 impl<L: SequencedLog + Send> Partition<L> {
@@ -194,6 +206,7 @@ impl<L: SequencedLog + Send> Partition<L> {
         Partition {
             engine: parts.engine,
             epoch,
+            log_time: LogTime::after(parts.log.last_log_time()),
             log: parts.log,
             ended: VecDeque::new(),
             sources: parts.sources,
@@ -284,8 +297,8 @@ impl<L: SequencedLog + Send> Partition<L> {
     }
 
     /// Adds a tick when the engine's timers are due.
-    fn tick(&mut self, now: Nanos) {
-        if self.tick_sequenced || self.engine.next_deadline().is_none_or(|at| at > now) {
+    fn tick(&mut self, log_now: Nanos) {
+        if self.tick_sequenced || self.engine.next_deadline().is_none_or(|at| at > log_now) {
             return;
         }
         let tick = Submission {
@@ -298,11 +311,11 @@ impl<L: SequencedLog + Send> Partition<L> {
     }
 
     /// Appends the batch under one log time.
-    fn sequence(&mut self, now: Nanos) {
+    fn sequence(&mut self, now: Nanos, log_now: Nanos) {
         if self.batch.is_empty() {
             return;
         }
-        let log_time = Nanos(now.0.max(self.log.last_log_time().0 + 1));
+        let log_time = Nanos(log_now.0.max(self.log.last_log_time().0 + 1));
         match self.log.append(self.epoch, log_time, &self.batch) {
             Append::At { first } => {
                 for (offset, (mut pending, command)) in (0..).zip(self.filling.drain(..)) {
@@ -512,6 +525,48 @@ impl<L: SequencedLog + Send> Partition<L> {
         }
     }
 
+    /// Returns the log time of this cycle.
+    fn read_log_time(&mut self, now: Nanos) -> Nanos {
+        let log_now = self.log_time.at(now);
+        if let Some(notice) = self.log_time.take_notice() {
+            self.tell_log_time(notice);
+        }
+        let wall = self.log_time.wall();
+        let counters = &self.figures.counters;
+        counters.log_time_ahead_ns.store(log_now.since(wall).0, Ordering::Relaxed);
+        counters.log_time_behind_ns.store(wall.since(log_now).0, Ordering::Relaxed);
+        log_now
+    }
+
+    /// Reports a change in the way in which log time follows the wall clock.
+    fn tell_log_time(&self, notice: Notice) {
+        let partition = self.engine.config().partition_id.0;
+        let ms = |of: Nanos| of.0 / 1_000_000;
+        let counters = &self.figures.counters;
+        match notice {
+            Notice::Jumped { by, behind } => {
+                counters.log_time_jumps.fetch_add(1, Ordering::Relaxed);
+                let (by_ms, behind_ms) = (ms(by), ms(behind));
+                tracing::warn!(
+                    partition,
+                    by_ms,
+                    behind_ms,
+                    "log time went forward to the wall clock: all that is due by then is due now"
+                );
+            }
+            Notice::Ahead(by) => {
+                counters.log_time_slowdowns.fetch_add(1, Ordering::Relaxed);
+                let by_ms = ms(by);
+                tracing::warn!(
+                    partition,
+                    by_ms,
+                    "the wall clock is behind log time, which goes at half speed until they agree"
+                );
+            }
+            Notice::Level => tracing::info!(partition, "log time is the wall clock again"),
+        }
+    }
+
     fn work_on_log(&mut self, now: Nanos) -> usize {
         match self.log.do_work(now) {
             Ok(done) => done,
@@ -533,7 +588,12 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
         "partition"
     }
 
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.log_time.wall_clock_moved(wall);
+    }
+
     fn do_work(&mut self, now: Nanos) -> usize {
+        let log_now = self.read_log_time(now);
         let mut done = 0;
         if self.batch.is_empty() {
             if !self.kept.is_empty() && now < self.kept_due {
@@ -544,10 +604,10 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
                 if self.kept.is_empty() {
                     done += self.take();
                 }
-                self.tick(now);
+                self.tick(log_now);
             }
         }
-        self.sequence(now);
+        self.sequence(now, log_now);
         if self.commits_at_append {
             // Sequenced commands are committed: answer first, write files when there is time.
             done += self.apply(now);
@@ -577,6 +637,7 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
         let log_due = (self.commits_at_append && !self.log.is_idle()).then_some(self.log_due);
         // A sequenced tick is applied once it is committed.
         let engine_due = self.engine.next_deadline().filter(|_| !self.tick_sequenced);
+        let engine_due = engine_due.map(|at| self.log_time.due(at));
         log_due.into_iter().chain(engine_due).min()
     }
 

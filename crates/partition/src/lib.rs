@@ -2,16 +2,16 @@
 //! recovery, the shadow engine that writes event log files and snapshots, and the readers of its
 //! events.
 //!
-//! * [`agent`]: the duty cycle; `outbox`: the publication of its events. [`recovery`]: rebuilds a
-//!   running partition from files; [`dirs`]: the paths of those files; [`formats`]: a check of all
-//!   headers before any log is opened.
+//! * [`agent`]: the duty cycle; [`log_time`]: its stamps; `outbox`: the publication of its events.
+//!   [`recovery`]: rebuilds a running partition from files; [`dirs`]: the paths of those files;
+//!   [`formats`]: a check of all headers before any log is opened.
 //! * [`handoff`]: the rings between a partition and the sources of its commands.
 //!   [`control_import`]: the source that imports the control log's definitions.
 //! * [`shadow`], [`shadow_agent`]: the engine behind the partition that takes its snapshots.
 //! * [`event_reader`]: a view's cursor in the events, in memory or in the files ([`event_files`]);
 //!   [`history`]: the thread that reads files for a reader that must not wait, and hands over
 //!   [`past_records`]. [`lineage`]: the epochs of a partition and the surviving part of each.
-//!   [`stage_clock`]: stage stamps as times.
+//!   [`stage_clock`]: stage stamps as times. [`plant`]: planted bugs.
 //!
 //! INVARIANT: no reader of a partition's events can make the partition wait.
 
@@ -24,8 +24,10 @@ pub mod formats;
 pub mod handoff;
 pub mod history;
 pub mod lineage;
+pub mod log_time;
 mod outbox;
 pub mod past_records;
+pub mod plant;
 pub mod recovery;
 pub mod shadow;
 pub mod shadow_agent;

@@ -7,6 +7,7 @@
 //! agents share a thread: with few cores, gateway and partition share one, so that an order crosses
 //! no thread; with more cores each has its own. The agents are the same in both cases.
 
+use weir_io::WallOffset;
 use weir_types::Nanos;
 
 /// A part of the node with a duty cycle.
@@ -15,16 +16,16 @@ pub trait Agent: Send {
     fn name(&self) -> &'static str;
 
     /// Does a bounded amount of the available work, without blocking where agents share the thread.
-    /// `now` is read once per cycle and never less than before.
+    /// `now` is read once per cycle from a clock that never steps: [`weir_io::monotonic_now`].
     /// Returns the amount of work done; zero lets the thread rest.
     fn do_work(&mut self, now: Nanos) -> usize;
 
-    /// Notes that the time of duty cycles skipped `by`, before a call with the time behind the
-    /// skip: the wall clock was set forward, or the machine was suspended. An agent that measures
-    /// the silence of others moves its marks by as much, so that nobody counts as silent for a
-    /// time that did not pass.
-    fn time_skipped(&mut self, by: Nanos) {
-        let _ = by;
+    /// Notes the distance of the wall clock from the time of the cycles that follow: before the
+    /// first cycle, and whenever it has changed, usually by microseconds, by any amount when the
+    /// clock was set. For agents that stamp, or that compare with moments which a person named; no
+    /// interval depends on it.
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        let _ = wall;
     }
 
     /// Returns the next time at which the agent must be called even without an event; `None` when

@@ -1,8 +1,8 @@
 //! The runtime of a node: agents with a duty cycle, the threads that run them, and small parts that
 //! every agent shares.
 //!
-//! * [`agent`]: the duty cycle. [`runner`]: threads that run agents, rest and are woken; their time
-//!   never steps back.
+//! * [`agent`]: the duty cycle. [`runner`]: threads that run agents, rest and are woken.
+//!   [`mod@cycle_clock`]: their time, which never steps, and the wall clock beside it.
 //!   [`fd_poller`]: a poll for threads whose disks have a descriptor but no sockets.
 //! * [`beat`]: a thread's heartbeat. [`cycle_times`]: the durations of its cycles.
 //! * [`mod@figures`]: counters declared once, for `/status` and `/metrics`.
@@ -16,13 +16,13 @@ pub mod agent;
 pub mod beat;
 pub mod civil;
 pub mod config_error;
+pub mod cycle_clock;
 pub mod cycle_times;
 pub mod fatal;
 pub mod fd_poller;
 pub mod figures;
 pub mod line_limit;
 pub mod runner;
-mod steady;
 
 pub use agent::Agent;
 pub use beat::Beat;

@@ -18,8 +18,8 @@ use weir_io::{Turn, Turns, net};
 use weir_probe::thread::{self, Share};
 use weir_types::Nanos;
 
+use crate::cycle_clock::{Compared, CycleClock, is_news};
 use crate::cycle_times::CycleTimes;
-use crate::steady::SteadyClock;
 use crate::{Agent, Beat};
 
 /// A thread's behaviour when its agents have no work.
@@ -296,7 +296,7 @@ impl Runner {
             let how = HowToWake::Unpark(std::thread::current());
             assert!(self.wake.shared.how.set(how).is_ok(), "started twice");
         }
-        let mut clock = SteadyClock::new();
+        let mut clock = CycleClock::default();
         let mut idle_cycles = 0;
         // The start of the last cycle, if it did some work and only a poll of the sockets has
         // followed.
@@ -311,7 +311,7 @@ impl Runner {
             if let (Some(begun), Some(cycles)) = (begun.take(), &self.cycles) {
                 cycles.count(now.since(begun).0);
             }
-            if self.cycle(now, clock.compared_at()) > 0 {
+            if self.cycle(now) > 0 {
                 idle_cycles = 0;
                 if self.gives_way {
                     std::thread::yield_now();
@@ -336,23 +336,27 @@ impl Runner {
         self.wind_down(&mut clock);
     }
 
-    /// Returns the time of the next cycle, after telling the agents of a skip before it.
-    fn time(&mut self, clock: &mut SteadyClock) -> Nanos {
-        let (now, skip) = clock.now();
-        if let Some(by) = skip {
-            let skipped_ms = by.0 / 1_000_000;
-            tracing::warn!(thread = self.name, skipped_ms, "the wall clock went forward");
-            if let Some(sockets) = &mut self.sockets {
-                sockets.time_skipped(by);
+    /// Returns the time of the next cycle, after telling the agents of a change of the wall clock.
+    fn time(&mut self, clock: &mut CycleClock) -> Nanos {
+        let (now, compared) = clock.now();
+        if let Some(Compared { wall, step }) = compared {
+            if let Some(step) = step
+                && is_news(wall)
+            {
+                let step_ms = step / 1_000_000;
+                tracing::warn!(thread = self.name, step_ms, "the wall clock was set");
             }
-            self.agents.iter_mut().for_each(|agent| agent.time_skipped(by));
+            if let Some(sockets) = &mut self.sockets {
+                sockets.wall_clock_moved(wall);
+            }
+            self.agents.iter_mut().for_each(|agent| agent.wall_clock_moved(wall));
         }
         now
     }
 
-    fn cycle(&mut self, now: Nanos, monotonic: Nanos) -> usize {
+    fn cycle(&mut self, now: Nanos) -> usize {
         if let Some(beat) = &self.beat {
-            beat.beat(monotonic);
+            beat.beat(now);
         }
         let mut done = 0;
         if let Some(sockets) = &mut self.sockets {
@@ -375,10 +379,10 @@ impl Runner {
     }
 
     /// Sleeps until woken or until an agent's deadline; true when it slept and may have work.
-    fn rest(&mut self, clock: &mut SteadyClock) -> bool {
+    fn rest(&mut self, clock: &mut CycleClock) -> bool {
         self.wake.begin_rest();
         let now = self.time(clock);
-        let busy = self.cycle(now, clock.compared_at()) > 0;
+        let busy = self.cycle(now) > 0;
         // SYNC: pairs with the store in `RunningThread::ask_to_stop`.
         if busy || self.stopping.load(Ordering::Acquire) {
             self.wake.end_rest();
@@ -410,7 +414,7 @@ impl Runner {
     }
 
     /// Stops the agents, the one with sockets last: it must still send the others' output.
-    fn wind_down(&mut self, clock: &mut SteadyClock) {
+    fn wind_down(&mut self, clock: &mut CycleClock) {
         let sockets = self.sockets.take();
         for agent in &mut self.agents {
             while !agent.stop(clock.now().0) {

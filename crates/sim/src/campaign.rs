@@ -69,6 +69,7 @@ impl Tally {
         self.refused += other.refused;
         self.resyncs += other.resyncs;
         self.failed_calls += other.failed_calls;
+        self.clock_steps += other.clock_steps;
         self.gate.add(&other.gate);
     }
 }
@@ -82,7 +83,7 @@ impl Report {
             "{{\"campaign\":\"sim\",\"seeds\":{},\"commands\":{},\"events\":{},\"steps\":{},\
              \"crashes\":{},\"recovery_crashes\":{},\"self_stops\":{},\"recoveries\":{},\
              \"lost_tails\":{},\"snapshots\":{},\"refused\":{},\"resyncs\":{},\
-             \"violations\":{}{}}}",
+             \"clock_steps\":{},\"violations\":{}{}}}",
             self.seeds,
             t.commands,
             t.events,
@@ -95,6 +96,7 @@ impl Report {
             t.snapshots,
             t.refused,
             t.resyncs,
+            t.clock_steps,
             self.violations.len(),
             if t.gate.logons > 0 { t.gate.to_json() } else { String::new() }
         )

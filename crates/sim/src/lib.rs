@@ -6,6 +6,7 @@
 //! crashes. The same seed gives the same trace, in every process.
 //!
 //! * [`plan`]: the parameters that a seed draws. [`plant`]: planted bugs.
+//! * [`clocks`]: the machine's clocks, of which one may be set, and the rules of log time.
 //! * [`disk`], [`shell`]: the injection of faults, around the simulated disk and the real log.
 //! * [`crowd`]: clients and the control importer. [`view`]: the order store and its followers.
 //! * [`gate`]: the gateway, with clients on simulated sockets in the place of the crowd.
@@ -13,6 +14,7 @@
 //! * [`oracle`]: the rules that must hold. [`campaign`]: many seeds.
 
 pub mod campaign;
+pub mod clocks;
 pub mod crowd;
 pub mod disk;
 pub mod gate;

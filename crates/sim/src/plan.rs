@@ -79,8 +79,8 @@ pub struct Plan {
     pub again_per_mille: u64,
     /// The longest step in nanoseconds of simulated time.
     pub step_ns_max: u64,
-    /// The number of steps in 1,000 at which the clock steps back.
-    pub clock_back_per_mille: u64,
+    /// The number of steps in 1,000 at which the wall clock is set.
+    pub clock_steps_per_mille: u64,
     /// The words of a segment of the event tail. In a small tail readers fall behind what it holds.
     pub tail_segment_words: usize,
     /// The lives before the last, which has no faults.
@@ -104,7 +104,7 @@ impl Plan {
             window: 1 + rng.below(12) as usize,
             again_per_mille: rng.below(60),
             step_ns_max: [2_000, 50_000, 2_000_000, 20_000_000][rng.below(4) as usize],
-            clock_back_per_mille: if rng.chance(1, 4) { rng.below(30) } else { 0 },
+            clock_steps_per_mille: if rng.chance(1, 4) { rng.below(30) } else { 0 },
             tail_segment_words: [16 << 10, 32 << 10, 128 << 10][tail_rng.below(3) as usize],
             lives: (0..lives).map(|_| LifePlan::draw(&mut rng)).collect(),
         }

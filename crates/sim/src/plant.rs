@@ -47,6 +47,9 @@ pub enum Plant {
     /// A bug in the gateway.
     #[cfg(feature = "planted")]
     InGateway(weir_gateway::plant::Plant),
+    /// A bug in the partition.
+    #[cfg(feature = "planted")]
+    InPartition(weir_partition::plant::Plant),
 }
 
 impl Plant {
@@ -85,6 +88,7 @@ impl Plant {
             let met = InLog::ALL.iter().copied().filter(|plant| !unmet.contains(plant));
             all.extend(met.map(Plant::InLog));
             all.extend(weir_gateway::plant::Plant::ALL.iter().copied().map(Plant::InGateway));
+            all.extend(weir_partition::plant::Plant::ALL.iter().copied().map(Plant::InPartition));
         }
         all
     }
@@ -95,7 +99,7 @@ impl Plant {
         match self {
             Plant::GatewayNotWoken => Front::Gateway,
             #[cfg(feature = "planted")]
-            Plant::InGateway(_) => Front::Gateway,
+            Plant::InGateway(_) | Plant::InPartition(_) => Front::Gateway,
             _ => Front::Crowd,
         }
     }
@@ -116,6 +120,11 @@ impl Planted {
         #[cfg(feature = "planted")]
         weir_gateway::plant::set(match plant {
             Some(Plant::InGateway(plant)) => Some(plant),
+            _ => None,
+        });
+        #[cfg(feature = "planted")]
+        weir_partition::plant::set(match plant {
+            Some(Plant::InPartition(plant)) => Some(plant),
             _ => None,
         });
         let _ = plant;
@@ -140,6 +149,7 @@ impl Drop for Planted {
         {
             weir_log::plant::set(None);
             weir_gateway::plant::set(None);
+            weir_partition::plant::set(None);
         }
     }
 }

@@ -9,9 +9,11 @@ use std::sync::atomic::Ordering;
 
 use weir_engine::Engine;
 use weir_io::disk::sim::TraceOp;
-use weir_io::{Rng, SeededRng, SimDisk};
+use weir_io::{Rng, SeededRng, SimDisk, WallOffset};
 use weir_log::tail::{TailConfig, TailHandle, TailReader, tail_in};
-use weir_log::{EmbeddedLog, LogConfig, LogReader, SegmentKind, SnapshotStore, read_events};
+use weir_log::{
+    EmbeddedLog, LogConfig, LogReader, SegmentKind, SequencedLog as _, SnapshotStore, read_events,
+};
 use weir_partition::event_reader::EventReader;
 use weir_partition::handoff::{PartitionPort, SourcePort, gateway_to_partition};
 use weir_partition::recovery::{Rebuilt, Sources, rebuild};
@@ -21,6 +23,7 @@ use weir_probe::Recorder;
 use weir_runtime::{Agent, Wake};
 use weir_types::{Durability, Nanos, Position};
 
+use crate::clocks::LogTimeWatch;
 use crate::disk::{Gate, ProcessDisk};
 use crate::oracle::{LogEntry, engine_config};
 use crate::plan::{FailingDisk, Plan};
@@ -168,6 +171,7 @@ pub fn recover(
 pub struct Process {
     partition: Partition<Shell<EmbeddedLog<ProcessDisk>>>,
     fate: Fate,
+    log_times: LogTimeWatch,
     /// The clients' ring.
     pub port: PartitionPort,
     /// The control importer's ring.
@@ -208,6 +212,7 @@ impl Process {
         let figures = Arc::new(PartitionFigures::default());
         figures.counters.position.store(engine.position().0, Ordering::Relaxed);
         let fate = Fate::default();
+        let log_times = LogTimeWatch::after(log.last_log_time());
         let mut state = Vec::new();
         engine.snapshot(&mut state);
         let commands = disks.commands.clone();
@@ -221,7 +226,7 @@ impl Process {
         });
         let partition = Partition::new(PartitionParts {
             engine,
-            log: Shell::new(log, fate.clone(), plant),
+            log: Shell::new(log, fate.clone(), log_times.clone(), plant),
             tail: writer,
             sources: vec![source, fed],
             views,
@@ -232,6 +237,7 @@ impl Process {
         Ok(Process {
             partition,
             fate,
+            log_times,
             port,
             feed,
             tail: handle.reader(),
@@ -279,8 +285,20 @@ impl Process {
     }
 
     /// Runs the partition's cycle.
-    pub fn work(&mut self, now: Nanos) {
+    pub fn work(&mut self, now: Nanos, wall: WallOffset) {
+        self.begin_cycle(now, wall);
         self.partition.do_work(now);
+    }
+
+    fn begin_cycle(&mut self, now: Nanos, wall: WallOffset) {
+        self.log_times.begin_cycle(now, wall);
+        self.partition.wall_clock_moved(wall);
+    }
+
+    /// The rule of log time that was broken, if one was.
+    #[must_use]
+    pub fn log_time_fault(&self) -> Option<String> {
+        self.log_times.fault()
     }
 
     /// Runs the shadow's cycle: it applies commands from the log's files and writes the events.
@@ -356,11 +374,12 @@ impl Process {
     ///
     /// # Errors
     /// As [`Process::keep_events`].
-    pub fn stop(&mut self, now: Nanos) -> Result<bool, ShadowError> {
+    pub fn stop(&mut self, now: Nanos, wall: WallOffset) -> Result<bool, ShadowError> {
         if self.fate.why().is_some() {
             return Ok(true);
         }
         self.gate.set_closed(false);
+        self.begin_cycle(now, wall);
         if !self.partition.stop(now) {
             return Ok(false);
         }

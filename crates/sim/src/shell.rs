@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_log::{Append, Batch, LogError, Poll, SequencedLog};
 use weir_types::{Epoch, Nanos, Position};
 
+use crate::clocks::LogTimeWatch;
 use crate::plant::Plant;
 
 /// The reason why the process ended itself, once it did. Clones share it.
@@ -34,15 +35,16 @@ impl Fate {
 pub struct Shell<L> {
     inner: L,
     fate: Fate,
+    log_times: LogTimeWatch,
     plant: Option<Plant>,
     is_broken: bool,
 }
 
 impl<L: SequencedLog> Shell<L> {
-    /// Creates a shell around `inner`.
+    /// Creates a shell around `inner`, whose batches' log times are watched.
     #[must_use]
-    pub fn new(inner: L, fate: Fate, plant: Option<Plant>) -> Shell<L> {
-        Shell { inner, fate, plant, is_broken: false }
+    pub fn new(inner: L, fate: Fate, log_times: LogTimeWatch, plant: Option<Plant>) -> Shell<L> {
+        Shell { inner, fate, log_times, plant, is_broken: false }
     }
 
     fn fail(&mut self, error: &LogError) {
@@ -62,7 +64,11 @@ impl<L: SequencedLog> SequencedLog for Shell<L> {
         if self.fate.why().is_some() {
             Append::Busy
         } else {
-            self.inner.append(epoch, log_time, batch)
+            let appended = self.inner.append(epoch, log_time, batch);
+            if matches!(appended, Append::At { .. }) {
+                self.log_times.judge(log_time);
+            }
+            appended
         }
     }
 

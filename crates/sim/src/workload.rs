@@ -1,7 +1,7 @@
 //! The clients' requests: mostly sensible, so that books cross and orders live long enough to be
 //! replaced and cancelled, sometimes not.
 
-use weir_client::Key;
+use weir_client::{Key, SigningKey};
 use weir_io::{Rng, SeededRng};
 use weir_types::{
     AccountId, Cash, ClOrdId, Credential, CredentialKind, ExecInst, FirmId, InstrumentId,
@@ -30,6 +30,14 @@ pub const COPY_DESK: SessionId = SessionId(50);
 pub const COPIED_FIRM: FirmId = FirmId(1);
 /// Its sessions.
 pub const COPIED: [SessionId; 2] = [SessionId(1), SessionId(2)];
+
+/// The session with a limited rate, its requests per second, and the time for one of them.
+pub const THROTTLED: SessionId = SessionId(3);
+const THROTTLED_RATE: u32 = 50;
+/// The time after which a session that has reached its rate may make one more request.
+pub const THROTTLED_INTERVAL: Nanos = Nanos(1_000_000_000 / THROTTLED_RATE as u64);
+/// The session that logs on by signature.
+const SIGNING: SessionId = SessionId(2);
 
 /// The start of simulated time, in nanoseconds since the Unix epoch.
 pub const BEGINNING: u64 = 1_700_000_000_000_000_000;
@@ -223,7 +231,11 @@ pub fn definitions_with_keys(rng: &mut SeededRng) -> Vec<(Position, Definition)>
     for definition in &mut definitions {
         if let Definition::DefineSession(d) = definition {
             let count = counts.entry(d.defined_session_id).or_insert(0_u8);
-            (d.credential, _) = key_of(d.defined_session_id, *count).credential();
+            let key = key_of(d.defined_session_id, *count);
+            (d.credential, d.credential_kind) = key.credential();
+            if d.defined_session_id == THROTTLED {
+                d.order_rate_max = THROTTLED_RATE;
+            }
             *count += 1;
         }
     }
@@ -238,7 +250,10 @@ const BEFORE_TRADERS: usize = 9;
 pub fn key_of(session_id: SessionId, definition: u8) -> Key {
     let mut bytes = [u8::try_from(session_id.0).expect("small session numbers"); 32];
     bytes[0] = definition;
-    Key::Api(ApiKey(bytes))
+    match session_id {
+        SIGNING => Key::Signing(SigningKey::from_seed(bytes)),
+        _ => Key::Api(ApiKey(bytes)),
+    }
 }
 
 fn instrument(instrument_id: InstrumentId, price_max: i64) -> Definition {

@@ -8,13 +8,14 @@
 
 use weir_engine::SessionState;
 use weir_io::disk::sim::{CrashChoice, TraceOp};
-use weir_io::{Clock, DiskAction, DiskErrorKind, Rng, SeededRng, SimClock, SimDisk, SimFaults};
+use weir_io::{DiskAction, DiskErrorKind, Rng, SeededRng, SimDisk, SimFaults};
 use weir_log::{EpochCursor, SequencedLog};
 use weir_partition::recovery::Rebuilt;
 use weir_partition::shadow::ShadowError;
 use weir_types::{Durability, Epochs, Nanos, Switch};
 use weir_wire::{Definition, Event};
 
+use crate::clocks::Clocks;
 use crate::crowd::Crowd;
 use crate::disk;
 use crate::disk::ProcessDisk;
@@ -57,6 +58,8 @@ pub struct Tally {
     pub resyncs: u64,
     /// Injected call failures that occurred.
     pub failed_calls: u64,
+    /// Steps of the wall clock.
+    pub clock_steps: u64,
     /// The figures of the gateway's part, in runs with one.
     pub gate: GateTally,
 }
@@ -84,7 +87,7 @@ struct World {
     plan: Plan,
     plant: Option<Plant>,
     rng: SeededRng,
-    clock: SimClock,
+    clocks: Clocks,
     disks: Disks,
     crowd: Crowd,
     oracle: Oracle,
@@ -107,7 +110,8 @@ pub fn run(seed: u64, plant: Option<Plant>) -> Outcome {
 #[must_use]
 pub fn run_gate(seed: u64, plant: Option<Plant>) -> Outcome {
     let mut plan = Plan::draw(seed);
-    plan.clock_back_per_mille = 0;
+    let mut rng = SeededRng::new(seed, "steps of the wall clock in front of a gateway");
+    plan.clock_steps_per_mille = [0, 2, 10, 30][rng.below(4) as usize];
     // Shorter steps than these would let no heartbeat pass within a run.
     plan.step_ns_max = plan.step_ns_max.max(1_000_000);
     run_gate_plan(plan, seed, plant)
@@ -133,7 +137,7 @@ impl World {
             plan,
             plant,
             rng: SeededRng::new(seed, "faults"),
-            clock: SimClock::new(Nanos(BEGINNING)),
+            clocks: Clocks::new(seed, Nanos(BEGINNING)),
             disks: Disks::new(seed),
             crowd: Crowd::new(seed, plant),
             oracle: Oracle::default(),
@@ -152,6 +156,7 @@ impl World {
         self.tally.events = self.oracle.seen().len() as u64;
         self.tally.refused = self.crowd.refused;
         self.tally.resyncs = self.reader.resyncs;
+        self.tally.clock_steps = self.clocks.step_count;
         if let Some(gate) = &self.gate {
             self.tally.gate = gate.tally();
         }
@@ -231,7 +236,7 @@ impl World {
         let absent = rebuilt.engine.cancel_on_disconnect().to_vec();
         let first_record = rebuilt.events.first_record().0;
         let (epoch, ended) = (rebuilt.log.epoch(), rebuilt.log.ended_epochs().to_vec());
-        let now = self.clock.now();
+        let (now, wall) = (self.clocks.time(), self.clocks.wall());
         let is_calm = life.steps == u64::MAX;
         let mut views = self
             .gate
@@ -245,7 +250,7 @@ impl World {
             .map_err(|error| Violation::new("the process does not start", format!("{error:#}")))?;
         if let Some(gate) = &mut self.gate {
             let ended = &ended;
-            let start = Start { sessions, absent, firms, first_record, epoch, ended, now };
+            let start = Start { sessions, absent, firms, first_record, epoch, ended, now, wall };
             gate.start(&mut process, &self.disks, start)?;
         }
         Ok(process)
@@ -268,7 +273,7 @@ impl World {
         }
         view.caught_up()?;
         self.reader.connect();
-        self.reader.follow(&mut view, self.clock.now())?;
+        self.reader.follow(&mut view, self.clocks.time())?;
         self.reader.check(&view.check()?)?;
         self.view = Some(view);
         Ok(())
@@ -389,7 +394,7 @@ impl World {
 
     /// Lets the clients and the control importer act; with new requests if `asks`.
     fn act(&mut self, process: &mut Process, asks: bool) -> Result<(), Violation> {
-        let now = self.clock.now();
+        let now = self.clocks.time();
         match &mut self.gate {
             Some(gate) => gate.act(&mut self.crowd, &self.plan, now, asks)?,
             None if asks => self.crowd.act(&mut process.port, &self.plan),
@@ -397,7 +402,8 @@ impl World {
         }
         if let Some(index) = self.crowd.next_to_feed() {
             if let Some(gate) = &mut self.gate {
-                gate.define(index, &self.crowd.definitions()[index].1, now);
+                let wall = self.clocks.wall().wall_at(now);
+                gate.define(index, &self.crowd.definitions()[index].1, wall);
             }
             self.crowd.feed(&mut process.feed);
         }
@@ -424,14 +430,17 @@ impl World {
     /// Advances the clock and runs one cycle of everything in the process.
     fn cycle(&mut self, process: &mut Process, life: &LifePlan) -> Result<(), Violation> {
         self.tally.steps += 1;
-        self.clock.advance(Nanos(1 + self.rng.below(self.plan.step_ns_max)));
-        if self.rng.chance(self.plan.clock_back_per_mille, 1000) {
-            let back = self.rng.below(1_000_000_000);
-            self.clock.set(Nanos(self.clock.now().0 - back));
+        self.clocks.advance(Nanos(1 + self.rng.below(self.plan.step_ns_max)));
+        self.clocks.step(self.plan.clock_steps_per_mille);
+        let (now, wall) = (self.clocks.time(), self.clocks.wall());
+        if let Some(gate) = &mut self.gate {
+            gate.wall_clock_moved(wall);
         }
-        let now = self.clock.now();
         process.stall(&mut self.rng, life.stall_per_mille);
-        process.work(now);
+        process.work(now, wall);
+        if let Some(fault) = process.log_time_fault() {
+            return Err(Violation::new("log time breaks its rules", fault));
+        }
         if self.rng.chance(1, 2) {
             process.keep_events(now).or_else(|error| self.bear(process, error))?;
         }
@@ -460,7 +469,7 @@ impl World {
                 view.ingest(&event)?;
             }
         }
-        let now = self.clock.now();
+        let now = self.clocks.time();
         if let Some(gate) = &mut self.gate {
             gate.tell(now)?;
         }
@@ -541,14 +550,14 @@ impl World {
 
     fn stop(&mut self, process: &mut Process) -> Result<LifeEnd, Violation> {
         for _ in 0..LIVENESS_STEPS {
-            self.clock.advance(Nanos(1_000_000));
-            let has_stopped = process.stop(self.clock.now()).map_err(shadow_fails)?;
+            self.clocks.advance(Nanos(1_000_000));
+            let (now, wall) = (self.clocks.time(), self.clocks.wall());
+            let has_stopped = process.stop(now, wall).map_err(shadow_fails)?;
             if process.why_stopped().is_some() {
                 // The disk was full a moment ago, and the event log does not retry at once.
                 return Ok(self.stopped_itself(Ending::Kill));
             }
             self.observe(process)?;
-            let now = self.clock.now();
             let has_said = match &mut self.gate {
                 Some(gate) if has_stopped => gate.stop(&mut self.crowd, &self.plan, now)?,
                 Some(_) => false,

@@ -29,7 +29,7 @@ fn plan(durability: Durability, fault: DiskFault) -> Plan {
         again_per_mille: 20,
         step_ns_max: 2_000_000,
         tail_segment_words: 128 << 10,
-        clock_back_per_mille: 0,
+        clock_steps_per_mille: 0,
         lives: vec![life],
     }
 }

@@ -44,6 +44,9 @@ fn every_client_is_told_its_own_reports_once_and_in_order() {
         ("blocked writes", gate.blocked_writes),
         ("orders that went with their session", gate.lost_orders),
         ("old records from files", gate.old_records),
+        ("steps of the wall clock", total.clock_steps),
+        ("requests beyond a rate", gate.throttled),
+        ("strangers that made place", gate.evicted),
     ] {
         assert!(count > 0, "no {what} in {} seeds", report.seeds);
     }

@@ -1,14 +1,16 @@
 //! An HTTP server with bounds: on its connections, and on the time that a request's header takes.
 //!
 //! A connection costs a descriptor, and the logs of the same process need descriptors too. At the
-//! bound a newcomer takes the place of a connection without a request under way, the oldest of the
-//! host that has most; a connection whose request is being answered keeps its own. So a crowd of
-//! silent connections keeps neither monitoring nor readers out. A WebSocket leaves its place when
-//! it is open: those who serve it have bounds of their own.
+//! bound, and where descriptors are short, a newcomer takes the place of a connection without a
+//! request under way, the oldest of the host that has most; a connection whose request is being
+//! answered keeps its own. One host has at most three quarters of the places. So a crowd of
+//! connections from one address, silent or not, keeps neither monitoring nor readers out. A
+//! WebSocket leaves its place when it is open: those who serve it have bounds of their own.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd as _;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +25,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
-use weir_door::strangers::Strangers;
+use weir_door::strangers::{Strangers, host_of};
+use weir_io::descriptors::{DescriptorRoom, room_beside};
 use weir_io::monotonic_now;
 use weir_runtime::LineLimit;
 
@@ -67,8 +70,10 @@ struct ConnectionSlots {
 struct Held {
     /// The connections without a request under way.
     idle: Strangers<u64>,
-    /// All connections, with the word by which each is closed.
-    evictions: HashMap<u64, Arc<Notify>>,
+    /// All connections: the host of each, and the word by which it is closed.
+    connections: HashMap<u64, (IpAddr, Arc<Notify>)>,
+    /// The number of connections by host; never zero.
+    hosts: HashMap<IpAddr, usize>,
 }
 
 /// A connection's place; left when it is dropped.
@@ -125,10 +130,12 @@ impl HttpServer {
     }
 
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr, closing: watch::Receiver<()>) {
-        let Some(slot) = self.slots.enter(peer.ip(), self.connections_max) else {
+        let room = room_beside(stream.as_fd());
+        let slot = self.slots.enter(peer.ip(), self.connections_max, room);
+        let Some(slot) = slot.filter(|_| room != DescriptorRoom::None) else {
             self.slots.figures.http_refused.fetch_add(1, Ordering::Relaxed);
             if let Some(suppressed) = self.lines.permit(monotonic_now()) {
-                let why = "requests have all places";
+                let why = "requests have all places, or no descriptor is left";
                 tracing::warn!(%peer, why, suppressed, "HTTP connection turned away");
             }
             return;
@@ -166,26 +173,55 @@ async fn serve_connection(
     }
 }
 
+impl Held {
+    /// Removes a connection; returns the word by which it is closed, if it was there.
+    fn forget(&mut self, number: u64) -> Option<Arc<Notify>> {
+        let (host, evicted) = self.connections.remove(&number)?;
+        self.idle.leave(number);
+        let count = self.hosts.get_mut(&host).expect("each connection's host is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.hosts.remove(&host);
+        }
+        Some(evicted)
+    }
+}
+
 impl ConnectionSlots {
     /// Takes a place, if need be of a connection without a request; `None` if there is none.
     fn enter(
         self: &Arc<ConnectionSlots>,
-        host: IpAddr,
+        peer: IpAddr,
         connections_max: usize,
+        room: DescriptorRoom,
     ) -> Option<ConnectionSlot> {
         let mut held = self.held();
-        if held.evictions.len() >= connections_max {
-            let idle = held.idle.oldest_of_the_largest_crowd()?;
-            held.idle.leave(idle);
-            held.evictions.remove(&idle).expect("an idle one is held").notify_one();
-            self.figures.http_evicted.fetch_add(1, Ordering::Relaxed);
+        let host = host_of(peer);
+        let of_host = held.hosts.get(&host).copied().unwrap_or(0);
+        let is_full = held.connections.len() >= connections_max;
+        if of_host >= of_one_host(connections_max) {
+            let idle = held.idle.oldest_of(host)?;
+            self.evict(&mut held, idle);
+        } else if is_full || room != DescriptorRoom::Plenty {
+            match held.idle.oldest_of_the_largest_crowd() {
+                Some(idle) => self.evict(&mut held, idle),
+                None if is_full => return None,
+                None => {}
+            }
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let evicted = Arc::new(Notify::new());
         held.idle.enter(number, host);
-        held.evictions.insert(number, evicted.clone());
+        held.connections.insert(number, (host, evicted.clone()));
+        *held.hosts.entry(host).or_default() += 1;
         self.show(&held);
         Some(ConnectionSlot { number, host, evicted, slots: self.clone() })
+    }
+
+    /// Closes a connection without a request. Its place is free at once.
+    fn evict(&self, held: &mut Held, idle: u64) {
+        held.forget(idle).expect("an idle one is held").notify_one();
+        self.figures.http_evicted.fetch_add(1, Ordering::Relaxed);
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -193,7 +229,7 @@ impl ConnectionSlots {
     }
 
     fn show(&self, held: &Held) {
-        let count = held.evictions.len() as u64;
+        let count = held.connections.len() as u64;
         self.figures.http_connections.store(count, Ordering::Relaxed);
     }
 }
@@ -204,7 +240,7 @@ impl ConnectionSlot {
         let mut held = self.slots.held();
         if is_busy {
             held.idle.leave(self.number);
-        } else if held.evictions.contains_key(&self.number) {
+        } else if held.connections.contains_key(&self.number) {
             held.idle.enter(self.number, self.host);
         }
     }
@@ -213,8 +249,8 @@ impl ConnectionSlot {
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut held = self.slots.held();
-        held.idle.leave(self.number);
-        held.evictions.remove(&self.number);
+        // One that was evicted has left its place before.
+        let _ = held.forget(self.number);
         self.slots.show(&held);
     }
 }
@@ -236,6 +272,11 @@ impl hyper::service::Service<Request<Incoming>> for Answering {
     }
 }
 
+/// Returns the places that one host may have.
+fn of_one_host(connections_max: usize) -> usize {
+    connections_max - connections_max / 4
+}
+
 #[cfg(test)]
 mod tests {
     use axum::routing::get;
@@ -244,7 +285,7 @@ mod tests {
 
     use super::*;
 
-    /// A server of four connections, whose `/slow` answers when it is told to.
+    /// A server of five connections, four from one host, whose `/slow` answers when it is told to.
     struct Rig {
         address: SocketAddr,
         figures: Arc<HttpFigures>,
@@ -270,7 +311,7 @@ mod tests {
                 }),
             );
             let figures = Arc::new(HttpFigures::default());
-            let server = HttpServer::new(router, 4, figures.clone());
+            let server = HttpServer::new(router, 5, figures.clone());
             let (stop, told) = oneshot::channel();
             let serving = tokio::spawn(server.serve(listener, async { drop(told.await) }));
             Rig { address, figures, slow, slow_count, stop, serving }
@@ -278,6 +319,13 @@ mod tests {
 
         async fn connect(&self) -> TcpStream {
             TcpStream::connect(self.address).await.unwrap()
+        }
+
+        /// Connects from another host than the usual one.
+        async fn connect_from_elsewhere(&self) -> TcpStream {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+            socket.connect(self.address).await.unwrap()
         }
 
         /// Waits until so many requests for `/slow` are under way.
@@ -341,6 +389,9 @@ mod tests {
         let mut fifth = rig.connect().await;
         assert!(!is_answered(&mut fifth, "quick").await);
         assert_eq!(rig.figures.report().http_refused, 1);
+        let mut other = rig.connect_from_elsewhere().await;
+        ask(&mut other, "/quick").await;
+        assert!(is_answered(&mut other, "quick").await, "one host does not have all places");
         for stream in &mut slow {
             rig.slow.notify_one();
             assert!(is_answered(stream, "slow").await);

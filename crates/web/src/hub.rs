@@ -18,6 +18,7 @@ use weir_door::directory::{Directory, KnownSession, Proof, SessionChange};
 use weir_door::entitlement::entitlement_of;
 use weir_door::reader_rings::{DeliveryPort, Fetch};
 use weir_door::{ConnectionId, DoorNo};
+use weir_io::WallOffset;
 use weir_partition::event_reader::EventReader;
 use weir_runtime::{Agent, Wake};
 use weir_types::{Nanos, Reason, SessionId};
@@ -249,9 +250,9 @@ impl HubAgent {
 
     /// Ends the readers whose key has expired; returns their number.
     fn end_expired(&mut self, now: Nanos) -> usize {
-        let mut ended = 0;
+        let (mut ended, wall) = (0, self.directory.wall_at(now));
         while let Some((valid_until, id)) = self.expiries.first().copied()
-            && KnownSession::is_over(valid_until, now)
+            && KnownSession::is_over(valid_until, wall)
         {
             self.end(id, Reason::KeyExpired);
             ended += 1;
@@ -366,6 +367,10 @@ impl HubAgent {
 impl Agent for HubAgent {
     fn name(&self) -> &'static str {
         "web-readers"
+    }
+
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.directory.wall_clock_moved(wall);
     }
 
     fn do_work(&mut self, now: Nanos) -> usize {

@@ -86,6 +86,12 @@ const CLOSING_TIME: Duration = Duration::from_secs(1);
 /// The interval at which the end of the last WebSocket is looked for.
 const CLOSING_LOOK: Duration = Duration::from_millis(5);
 
+/// Returns the number of connections that a server of this many readers may have.
+#[must_use]
+pub fn connections_max(readers_max: usize) -> usize {
+    readers_max + BETWEEN_QUERIES_MAX
+}
+
 fn add_one(figure: &AtomicU64) {
     figure.fetch_add(1, Ordering::Relaxed);
 }
@@ -160,7 +166,7 @@ async fn serve(
 ) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     let (figures, http) = (hub.figures.clone(), hub.http.clone());
-    let connections_max = hub.readers_max + BETWEEN_QUERIES_MAX;
+    let connections_max = connections_max(hub.readers_max);
     let server = HttpServer::new(router(Arc::new(hub), door), connections_max, http);
     let (close, closing) = channel::<()>();
     let mut serving = std::pin::pin!(server.serve(listener, async { drop(closing.await) }));

@@ -16,6 +16,7 @@ use weir_node::config::{
 use weir_node::diagnostics::{LineFormat, LineLevel};
 use weir_node::health::Stage;
 use weir_node::http::Side;
+use weir_node::limits::ProcessLimits;
 use weir_node::node::Node;
 use weir_node::service::ServiceManager;
 use weir_node::{diagnostics, service};
@@ -251,14 +252,24 @@ fn place_of(key: &str) -> String {
 /// When it cannot start, or a thread of it ends unasked.
 pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let config = args.config()?;
-    raise_open_files();
+    let limits = ProcessLimits::raise();
     weir_node::heap::give_large_buffers_back();
     let _lines = diagnostics::start(config.diagnostics.format, config.diagnostics.level)?;
+    tell_limits(&limits, &config);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(serve(config, args));
     // An interrupted recovery is left where it is, as a kill would leave it.
     runtime.shutdown_background();
     outcome
+}
+
+/// Tells the limits of the system that the configuration may exceed.
+fn tell_limits(limits: &ProcessLimits, config: &Config) {
+    let short = limits.shortfalls(config);
+    if !short.is_empty() {
+        let short = short.join("; ");
+        tracing::warn!(short, "limits of the system are below the needs of the configuration");
+    }
 }
 
 async fn serve(config: Config, args: ServeArgs) -> anyhow::Result<()> {
@@ -386,15 +397,6 @@ async fn reload_when_told(node: &Node, args: &ServeArgs, mut hangup: Signal) {
             node.reload_backends(section);
         }
     }
-}
-
-/// Raises the limit of open files to the system's maximum: connections are files.
-fn raise_open_files() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    // A refusal shows when connections are refused: the limit was there before.
-    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 async fn thread_died(node: &Node) -> &'static str {

@@ -365,7 +365,7 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
             let mut room = 4_096;
             let mut poll = |room| {
                 fanout.poll(Poll { subscriber, now: at, room }, &mirror, &mut |message, mirror| {
-                    let to = Address { session_id: SessionId(1), handle: 1, now: at };
+                    let to = Address { session_id: SessionId(1), handle: 1, sent_at: at };
                     put_message(to, message, mirror, &mut drafts, &mut out);
                     probe.written(u64::from(subscriber.0), &message.entry);
                     written += 1;

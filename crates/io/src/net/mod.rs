@@ -14,7 +14,7 @@
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, RawFd};
 use std::time::Duration;
 
 use mio::event::Source;
@@ -23,6 +23,7 @@ use mio::{Interest, Token as SystemToken};
 
 pub mod sim;
 
+use crate::descriptors::{DescriptorRoom, room_beside};
 use sim::{SimListener, SimNet, SimPoll, SimStream, SimWaker};
 
 /// A registration's number, returned with its events.
@@ -319,6 +320,16 @@ impl Stream {
             Stream::Tcp(stream) => stream.peer_addr().ok(),
             Stream::Local(_) => None,
             Stream::Simulated(stream) => Some(stream.peer_addr()),
+        }
+    }
+
+    /// Returns the room for further descriptors beside this stream, which was just accepted. One
+    /// from inside the process counts with those that it serves.
+    #[must_use]
+    pub fn descriptor_room(&self) -> DescriptorRoom {
+        match self {
+            Stream::Tcp(stream) => room_beside(stream.as_fd()),
+            Stream::Local(_) | Stream::Simulated(_) => DescriptorRoom::Plenty,
         }
     }
 

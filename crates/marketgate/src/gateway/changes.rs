@@ -34,6 +34,8 @@ pub(super) struct ChangeReporter {
     pub probe: UpdateProbe,
     /// One more than the highest instrument number allowed.
     pub instruments_max: u32,
+    /// The time of the newest update's poll: the time of changes that no update brings.
+    pub polled: Nanos,
 }
 
 impl ChangeReporter {
@@ -98,6 +100,7 @@ impl ChangeReporter {
         update: &Update,
         change: &Change,
     ) {
+        self.polled = self.polled.max(source.ts_poll);
         begun.into_iter().for_each(|begun| self.probe.begin(begun));
         self.probe.updated();
         if let Some(post) = &mut self.post {

@@ -18,8 +18,8 @@ use weir_door::{
 };
 use weir_feed::Definition;
 use weir_feed::line::State;
-use weir_io::Rng;
 use weir_io::net::{Registry, Stream, Token};
+use weir_io::{Rng, WallOffset};
 use weir_market::conflate::{Fanout, Interest, Poll, PollOutcome};
 use weir_partition::event_reader::EventReader;
 use weir_runtime::Wake;
@@ -109,6 +109,8 @@ pub struct Subscribers {
     times: FlushTimes,
     probe: FlushProbe,
     shm: Option<ShmDoor>,
+    /// The wall clock, by which messages are stamped.
+    wall: WallOffset,
     /// The newest time of a replayed feed, which ages count from; none for a live feed.
     replayed: Option<Nanos>,
 }
@@ -147,6 +149,7 @@ pub fn flush_agent(parts: FlushParts) -> std::io::Result<FlushAgent> {
         times: parts.times,
         probe: parts.probe,
         shm: parts.shm,
+        wall: WallOffset::default(),
         replayed: parts.is_replayed.then_some(Nanos(0)),
     };
     Listener::new(listener, protocol)
@@ -157,7 +160,7 @@ impl Subscribers {
     fn take_entries(&mut self, links: &mut Links, now: Nanos) -> usize {
         let Subscribers { hearing, mirror, fanout, definitions, channels, shm, .. } = self;
         let (times, probe) = (&mut self.times, &mut self.probe);
-        let replayed = &mut self.replayed;
+        let (replayed, wall) = (&mut self.replayed, self.wall.wall_at(now));
         hearing.take(HEAR_MAX, |told| {
             mirror.take(told);
             match &told.what {
@@ -176,9 +179,9 @@ impl Subscribers {
                 }
                 FlushContent::Channel(_, state) => {
                     note_channel(channels, told, *state);
-                    shm.iter_mut().for_each(|shm| shm.put_channel(now, told.channel, *state));
+                    shm.iter_mut().for_each(|shm| shm.put_channel(wall, told.channel, *state));
                     links.tell_sessions(|session_id, output| {
-                        put_channel(session_id, now, told.channel, *state, output);
+                        put_channel(session_id, wall, told.channel, *state, output);
                     });
                 }
                 FlushContent::NewSession => fanout.new_session(),
@@ -234,12 +237,13 @@ impl Subscribers {
             return 0;
         };
         let (drafts, probe) = (&mut self.drafts, &mut self.probe);
-        shm.tell(&mut RingParts { now, fanout, mirror, definitions, channels, drafts, probe })
+        let wall = self.wall.wall_at(now);
+        shm.tell(&mut RingParts { now, wall, fanout, mirror, definitions, channels, drafts, probe })
     }
 
     fn tell_one(&mut self, links: &mut Links, id: ConnectionId, now: Nanos) -> usize {
         let Subscribers { fanout, mirror, definitions, drafts, times, probe, .. } = self;
-        let replayed = self.replayed;
+        let (replayed, wall) = (self.replayed, self.wall.wall_at(now));
         let Some(link) = links.get_mut(id) else { return 0 };
         let (Some(session), Some(subscriber)) = (link.session, link.state.id) else { return 0 };
         if !link.socket.is_open() {
@@ -254,8 +258,8 @@ impl Subscribers {
         let polled = fanout.poll(poll, mirror, &mut |message, mirror| {
             let handle = state.handle_of(message.subscription);
             // An entry received within this cycle is not sent before its receipt.
-            let now = now.max(message.entry.merged.ts_recv);
-            let to = Address { session_id: session.session_id, handle, now };
+            let wall = wall.max(message.entry.merged.ts_recv);
+            let to = Address { session_id: session.session_id, handle, sent_at: wall };
             let instrument = instrument_of(message);
             if state.is_new(instrument)
                 && let Some(Some(definition)) = definitions.get(instrument.0 as usize)
@@ -266,7 +270,7 @@ impl Subscribers {
             probe.written(id.0, &message.entry);
             sent += 1;
             if message.entry.merged.change_count > 0 {
-                let clock = replayed.unwrap_or(now);
+                let clock = replayed.unwrap_or(wall);
                 state.counts.last_age = clock.since(message.entry.merged.ts_recv).0;
                 times.age.record(state.counts.last_age);
             }
@@ -329,7 +333,8 @@ impl Protocol for Subscribers {
         }
         self.by_subscriber[index] = Some(link.id);
         for (channel, state) in (0..).zip(&self.channels) {
-            put_channel(session.session_id, now, channel, *state, &mut link.socket.output);
+            let wall = self.wall.wall_at(now);
+            put_channel(session.session_id, wall, channel, *state, &mut link.socket.output);
         }
     }
 
@@ -341,6 +346,10 @@ impl Protocol for Subscribers {
         // An interval that got shorter may be over.
         self.hot.insert(link.id);
         Intake::Done
+    }
+
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.wall = wall;
     }
 
     fn hear(&mut self, links: &mut Links, now: Nanos) -> usize {

@@ -6,10 +6,12 @@
 //! buffer is small, because messages in it are no longer merged.
 
 use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
+use weir_io::descriptors::{DescriptorRoom, room_beside};
 use weir_io::net::Stream;
 use weir_runtime::Wake;
 
@@ -60,12 +62,16 @@ impl LocalDoors {
     /// Connects to the flush threads in rotation; neither end blocks.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when the queue is full; [`io::ErrorKind::NotConnected`] when
-    /// the thread has ended; the operating system's error when it cannot create a pair.
+    /// [`io::ErrorKind::WouldBlock`] when the queue is full, or no descriptor is left for
+    /// connections; [`io::ErrorKind::NotConnected`] when the thread has ended; the operating
+    /// system's error when it cannot create a pair.
     pub fn connect(&self) -> io::Result<UnixStream> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.doors.len().max(1);
         let door = self.doors.get(turn).ok_or(io::ErrorKind::NotConnected)?;
         let (ours, theirs) = UnixStream::pair()?;
+        if room_beside(theirs.as_fd()) == DescriptorRoom::None {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         rustix::net::sockopt::set_socket_send_buffer_size(&theirs, BUFFER_LEN)?;
         ours.set_nonblocking(true)?;
         theirs.set_nonblocking(true)?;

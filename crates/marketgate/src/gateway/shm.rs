@@ -243,6 +243,8 @@ impl ShmFigures {
 /// The parts of a flush thread that the ring uses.
 pub(super) struct RingParts<'a> {
     pub now: Nanos,
+    /// The wall clock, for stamps.
+    pub wall: Nanos,
     pub fanout: &'a mut Fanout,
     pub mirror: &'a Mirror,
     pub definitions: &'a [Option<Definition>],
@@ -343,8 +345,8 @@ impl ShmDoor {
     }
 
     /// Writes the state of a channel.
-    pub(super) fn put_channel(&mut self, now: Nanos, channel: ChannelIndex, state: State) {
-        put_channel(SessionId::NONE, now, channel, state, &mut self.ring.out);
+    pub(super) fn put_channel(&mut self, wall: Nanos, channel: ChannelIndex, state: State) {
+        put_channel(SessionId::NONE, wall, channel, state, &mut self.ring.out);
         self.ring.flush();
     }
 
@@ -411,7 +413,7 @@ impl ShmDoor {
         // The requesting reader may know no instrument and no channel.
         self.ring.told.fill(0);
         for (channel, state) in (0..).zip(lent.channels) {
-            self.put_channel(lent.now, channel, *state);
+            self.put_channel(lent.wall, channel, *state);
         }
         // Trades have no state and send no snapshot. The others need the same handles, which derive
         // from subscription numbers.
@@ -467,7 +469,7 @@ impl Ring {
         is_snapshot: bool,
         lent: &mut RingParts<'_>,
     ) -> (usize, usize) {
-        let RingParts { now, fanout, mirror, definitions, drafts, probe, .. } = lent;
+        let RingParts { now, wall, fanout, mirror, definitions, drafts, probe, .. } = lent;
         let room = if is_snapshot { SNAPSHOTS_MAX } else { MESSAGES_MAX };
         let poll = Poll { subscriber, now: *now, room };
         let mut count = 0;
@@ -475,9 +477,9 @@ impl Ring {
             if is_snapshot && !message.entry.is_snapshot {
                 return;
             }
-            let now = (*now).max(message.entry.merged.ts_recv);
+            let sent_at = (*wall).max(message.entry.merged.ts_recv);
             let handle = message.subscription.0 + 1;
-            let to = Address { session_id: SessionId::NONE, handle, now };
+            let to = Address { session_id: SessionId::NONE, handle, sent_at };
             let id = instrument_of(message);
             if self.is_new(id)
                 && let Some(Some(definition)) = definitions.get(id.0 as usize)

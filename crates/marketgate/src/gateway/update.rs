@@ -124,6 +124,7 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
             post: parts.post,
             probe: parts.probe,
             instruments_max: parts.books.instruments_max,
+            polled: Nanos(0),
         };
         UpdateStage {
             books: Books::new(&parts.books),
@@ -335,7 +336,8 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
             let Stamp { sequence, ts_event, ts_recv } = *last_change;
             let action = Action::Clear;
             let _ = self.books.apply(&Update { instrument_id: id, sequence, ts_event, action });
-            self.reporter.say_anew(ts_recv, &self.books, id, Stamp { sequence, ts_event, ts_recv });
+            let (polled, stamp) = (self.reporter.polled, Stamp { sequence, ts_event, ts_recv });
+            self.reporter.say_anew(polled, &self.books, id, stamp);
         }
         if is_session {
             self.notices.push_back(Notice::NewSession(channel));
@@ -352,7 +354,7 @@ impl<D: Slots<FlushSlot>> UpdateStage<D> {
             if let Some(post) = post {
                 tell_book(post, id, &known[id.0 as usize], &self.books);
             }
-            self.reporter.say_anew(stamp.ts_recv, &self.books, id, stamp);
+            self.reporter.say_anew(self.reporter.polled, &self.books, id, stamp);
         }
     }
 }

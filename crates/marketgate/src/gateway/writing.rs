@@ -24,8 +24,8 @@ pub struct Address {
     pub session_id: SessionId,
     /// The recipient's handle of the subscription.
     pub handle: u32,
-    /// The sending time.
-    pub now: Nanos,
+    /// The sending time, by the wall clock.
+    pub sent_at: Nanos,
 }
 
 /// Buffers for the levels and orders of groups; reused, so that no message allocates.
@@ -54,7 +54,7 @@ pub fn put_message(
                 last_sequence,
                 event_time: ts_event,
                 receive_time: ts_recv,
-                sending_time: to.now,
+                sending_time: to.sent_at,
                 bid_px: best.bid_px,
                 bid_size: best.bid_sz,
                 ask_px: best.ask_px,
@@ -94,13 +94,13 @@ pub(super) fn put_instrument(to: Address, definition: &Definition, out: &mut Vec
 /// Appends the state of a channel.
 pub(super) fn put_channel(
     session_id: SessionId,
-    now: Nanos,
+    wall: Nanos,
     channel: ChannelIndex,
     state: State,
     out: &mut Vec<u8>,
 ) {
     let channel = MarketChannel {
-        sending_time: now,
+        sending_time: wall,
         session_id,
         channel: u32::from(channel),
         state: match state {
@@ -150,7 +150,7 @@ fn put_levels(of: &Outgoing<'_>, depth: usize, drafts: &mut Drafts, out: &mut Ve
             last_sequence: merged.last_sequence,
             event_time: merged.ts_event,
             receive_time: merged.ts_recv,
-            sending_time: to.now,
+            sending_time: to.sent_at,
             session_id: to.session_id,
             handle: to.handle,
             instrument_id: entry.instrument_id,
@@ -179,7 +179,7 @@ fn put_orders(of: &Outgoing<'_>, drafts: &mut Drafts, out: &mut Vec<u8>) {
             last_sequence: as_of.sequence,
             event_time: as_of.ts_event,
             receive_time: as_of.ts_recv,
-            sending_time: to.now,
+            sending_time: to.sent_at,
             session_id: to.session_id,
             handle: to.handle,
             instrument_id: id,
@@ -221,7 +221,7 @@ fn statistics(to: Address, entry: &Entry, mirror: &Mirror) -> MarketStatistics {
         last_sequence: merged.last_sequence,
         event_time: merged.ts_event,
         receive_time: merged.ts_recv,
-        sending_time: to.now,
+        sending_time: to.sent_at,
         open_px: or_zero(day.open),
         high_px: or_zero(day.high),
         low_px: or_zero(day.low),
@@ -245,7 +245,7 @@ fn status(to: Address, entry: &Entry, flags: MarketFlags) -> MarketStatus {
         last_sequence: merged.last_sequence,
         event_time: merged.ts_event,
         receive_time: merged.ts_recv,
-        sending_time: to.now,
+        sending_time: to.sent_at,
         session_id: to.session_id,
         handle: to.handle,
         instrument_id: entry.instrument_id,
@@ -268,7 +268,7 @@ fn trade(to: Address, entry: &Entry, flags: MarketFlags) -> MarketTrade {
         last_sequence: merged.last_sequence,
         event_time: merged.ts_event,
         receive_time: merged.ts_recv,
-        sending_time: to.now,
+        sending_time: to.sent_at,
         last_px: trade.price,
         last_qty: trade.size,
         match_id: trade.match_id,
@@ -350,7 +350,7 @@ fn order(to: Address, entry: &Entry, flags: MarketFlags) -> MarketOrder {
         last_sequence: merged.last_sequence,
         event_time: merged.ts_event,
         receive_time: merged.ts_recv,
-        sending_time: to.now,
+        sending_time: to.sent_at,
         order_id: change.order_id,
         new_order_id: change.new_order_id,
         price: change.price,
@@ -370,7 +370,7 @@ fn gap(to: Address, entry: &Entry) -> MarketGap {
         lost_count: u64::from(entry.merged.change_count),
         first_sequence: entry.merged.first_sequence,
         last_sequence: entry.merged.last_sequence,
-        sending_time: to.now,
+        sending_time: to.sent_at,
         session_id: to.session_id,
         handle: to.handle,
         instrument_id: entry.instrument_id,

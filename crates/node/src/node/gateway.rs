@@ -6,7 +6,7 @@ use weir_door::reader_rings::{DeliveryPort, GatewayPort, gateway_to_delivery};
 use weir_gateway::newcomers::{Newcomers, NewcomersParts, link};
 use weir_gateway::{Gateway, GatewayConfig, GatewayParts, PortParts, Protocol};
 use weir_io::net::Net;
-use weir_io::{Clock, OsRng, SystemClock};
+use weir_io::{OsRng, monotonic_now};
 use weir_partition::event_reader::EventReader;
 use weir_partition::handoff::PartitionPort;
 use weir_partition::recovery::RecoveredPartition;
@@ -54,7 +54,7 @@ impl Assembly<'_> {
                 gateway.know_firm(id, firm_id);
             }
         }
-        gateway.take_in_the_past(SystemClock.now());
+        gateway.take_in_the_past(monotonic_now());
         for (port, recovered) in recovered.iter().enumerate() {
             for (id, state) in recovered.engine.sessions() {
                 gateway.agree(port, id, state.next_event_no, state.last_request_no);

@@ -21,7 +21,7 @@ use crate::stores::tail::EntryTail;
 const TAKE_LEN: usize = 64 * 1024;
 
 /// The state of a followed source.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FollowedSource {
     /// Updates behind the pending one. The follower bounds their number.
     queue: VecDeque<Update>,
@@ -34,6 +34,20 @@ pub(super) struct FollowedSource {
     /// were under way meanwhile do not continue it either.
     is_broken: bool,
     figures: FollowFigures,
+}
+
+impl Default for FollowedSource {
+    fn default() -> FollowedSource {
+        FollowedSource {
+            queue: VecDeque::new(),
+            pending: None,
+            state: None,
+            position: Position::NONE,
+            is_broken: false,
+            // Until it has caught up, it lags since now.
+            figures: FollowFigures { caught_up_at: monotonic_now(), ..FollowFigures::default() },
+        }
+    }
 }
 
 /// Entries being ingested.

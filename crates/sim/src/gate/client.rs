@@ -14,7 +14,9 @@ use super::GateTally;
 use super::addressed_events::{AddressedEvents, ReceivedReport, Report};
 use super::copies::CopyReader;
 use crate::oracle::{Violation, ensure};
-use crate::workload::{COPY_DESK, HERE, KnownOrder, OPERATOR, key_of, operate, trade};
+use crate::workload::{
+    COPY_DESK, HERE, KnownOrder, OPERATOR, THROTTLED_INTERVAL, key_of, operate, trade,
+};
 
 /// The heartbeat interval that clients ask for, in milliseconds.
 const HEARTBEAT_MS: u32 = 500;
@@ -84,8 +86,14 @@ pub struct Client {
     logon_count: u64,
     /// Logons sent to this process.
     logons_sent: u64,
+    /// True until its first accepted logon to this process.
+    is_new_process: bool,
     /// Requests made since the logon.
     asked: BTreeSet<RequestNo>,
+    /// The times at which requests were first sent.
+    sent_at: BTreeMap<RequestNo, Nanos>,
+    /// The time at which it last heard that a request was accepted.
+    accepted_at: Nanos,
     /// Orders that no loss of the session may cancel while it stays logged on, or once it has left
     /// them by its choice.
     safe: BTreeSet<OrderId>,
@@ -123,7 +131,10 @@ impl Client {
             names: 0,
             logon_count: 0,
             logons_sent: 0,
+            is_new_process: true,
             asked: BTreeSet::new(),
+            sent_at: BTreeMap::new(),
+            accepted_at: Nanos(0),
             safe: BTreeSet::new(),
             in_time_from: None,
             taken_since: None,
@@ -153,6 +164,7 @@ impl Client {
     pub fn begin_life(&mut self) {
         self.taken_since = None;
         self.logons_sent = 0;
+        self.is_new_process = true;
     }
 
     /// The logon has ended, if there was one: by its choice its orders go or stay.
@@ -198,6 +210,7 @@ impl Client {
         match self.session.submit(HERE, request, Times { due: now, sent: now }, out) {
             Submit::Sent(no) => {
                 self.asked.insert(no);
+                self.sent_at.insert(no, now);
                 let stamped = weir_client::request::stamp(request, self.session_id, no);
                 Some((no, Command::Request(stamped)))
             }
@@ -260,12 +273,14 @@ impl Client {
         event: &SessionEvent,
         message_context: &mut ReceivedMessage<'_>,
     ) -> Result<(), Violation> {
-        let ReceivedMessage { told, heard, tally, .. } = message_context;
+        let ReceivedMessage { told, heard, tally, now, .. } = message_context;
         match event {
             SessionEvent::Report { report, .. } => {
                 self.take(report.event.event_no, heard, told)?;
                 self.know(&report.event);
                 tally.reports += 1;
+                let (request_no, reason) = (report.event.request_no, report.event.reason);
+                tally.throttled += self.check_rate(request_no, reason, *now)?;
                 let is_safe = self.is_safe(&report.event);
                 let is_lost = report.event.reason == Reason::SessionLost;
                 ensure(!is_lost || !is_safe, "an order went with its session", || {
@@ -275,6 +290,7 @@ impl Client {
             SessionEvent::Rejected { rejected, .. } => {
                 self.take(rejected.event_no, heard, told)?;
                 tally.reports += 1;
+                tally.throttled += self.check_rate(rejected.request_no, rejected.reason, *now)?;
             }
             SessionEvent::Done { done, .. } => {
                 self.take(done.event_no, heard, told)?;
@@ -294,6 +310,29 @@ impl Client {
         Ok(())
     }
 
+    /// Checks that a rate recovers in its time, or in twice its time while log time is ahead of the
+    /// wall clock, as one that is exceeded admits one request in each interval. Returns 1 for a
+    /// throttled request, else 0.
+    fn check_rate(
+        &mut self,
+        request_no: RequestNo,
+        reason: Reason,
+        now: Nanos,
+    ) -> Result<u64, Violation> {
+        if reason != Reason::Throttled {
+            if !request_no.is_none() {
+                self.accepted_at = now;
+            }
+            return Ok(0);
+        }
+        let sent_at = self.sent_at.get(&request_no).copied().unwrap_or_default();
+        let waited = sent_at.since(self.accepted_at);
+        ensure(waited.0 <= 2 * THROTTLED_INTERVAL.0, "a rate does not recover", || {
+            format!("request {request_no} of session {}: {} ns", self.session_id, waited.0)
+        })?;
+        Ok(1)
+    }
+
     fn opened(
         &mut self,
         ack: &NodeMessage<'_>,
@@ -304,6 +343,10 @@ impl Client {
         self.taken_since = None;
         let NodeMessage::LogonAck(_, states) = ack else { unreachable!("it has opened") };
         let state = states.clone().flatten().find(|state| state.partition_id == HERE);
+        if std::mem::replace(&mut self.is_new_process, false) {
+            // A restart goes on after the log time of the last batch: what passed since is lost.
+            self.accepted_at = message_context.now;
+        }
         // An earlier logon to this process may have been accepted, and its loss be under way.
         let is_in_time = self.logons_sent == 1 && message_context.now < message_context.return_by;
         self.in_time_from = state.filter(|_| is_in_time).map(|state| state.next_event_no);

@@ -7,17 +7,18 @@
 //! * [`thread`]: a node's thread, cycle by cycle. [`node`]: the agents between two crashes.
 //! * [`client`]: sessions and the events that they have received. [`wire`]: their connections.
 //! * [`copies`]: the firm's desk that receives copies. [`addressed_events`]: the rules for clients'
-//!   messages.
+//!   messages. [`strangers`]: connections without a session.
 
 pub mod addressed_events;
 pub mod client;
 pub mod copies;
 pub mod node;
+pub mod strangers;
 pub mod thread;
 pub mod wire;
 
 use weir_io::net::sim::{NetFaults, SimNet};
-use weir_io::{Rng, SeededRng};
+use weir_io::{Rng, SeededRng, WallOffset};
 use weir_runtime::Wake;
 use weir_types::{EventNo, FirmId, Nanos, RequestNo, SessionId};
 use weir_wire::{Definition, Event};
@@ -30,6 +31,8 @@ use addressed_events::AddressedEvents;
 use node::{GateNode, Start, StartContext};
 use wire::Wires;
 
+/// The connections of a crowd of strangers.
+const STRANGERS: usize = 14;
 /// Steps for which the sessions with cancel-on-disconnect stay away at the end.
 const AWAY_STEPS: u64 = 120;
 
@@ -66,6 +69,10 @@ pub struct GateTally {
     pub in_time: u64,
     /// Last lives in which the sessions with cancel-on-disconnect did not return in time.
     pub not_in_time: u64,
+    /// Requests refused because of the session's rate.
+    pub throttled: u64,
+    /// Strangers that made place for a newer connection.
+    pub evicted: u64,
 }
 
 impl GateTally {
@@ -76,7 +83,7 @@ impl GateTally {
             ",\"reports\":{},\"copies\":{},\"logons\":{},\"taken\":{},\"other_histories\":{},\
              \"other_copies\":{},\"lost_connections\":{},\"slow\":{},\"silent\":{},\
              \"keys_replaced\":{},\"blocked_writes\":{},\"lost_orders\":{},\"old_records\":{},\
-             \"in_time\":{},\"not_in_time\":{}",
+             \"in_time\":{},\"not_in_time\":{},\"throttled\":{},\"evicted\":{}",
             self.reports,
             self.copies,
             self.logons,
@@ -91,7 +98,9 @@ impl GateTally {
             self.lost_orders,
             self.old_records,
             self.in_time,
-            self.not_in_time
+            self.not_in_time,
+            self.throttled,
+            self.evicted
         )
     }
 
@@ -112,6 +121,8 @@ impl GateTally {
         self.old_records += other.old_records;
         self.in_time += other.in_time;
         self.not_in_time += other.not_in_time;
+        self.throttled += other.throttled;
+        self.evicted += other.evicted;
     }
 }
 
@@ -132,6 +143,8 @@ pub struct GatePlan {
     pub disturbed_per_myriad: u64,
     /// The time after a start within which a session must return to keep its orders.
     pub return_within: Nanos,
+    /// Connections that say nothing, from one address, and more than the door has places.
+    pub stranger_count: usize,
 }
 
 impl GatePlan {
@@ -156,6 +169,7 @@ impl GatePlan {
             stall_max: Nanos([200, 2_000][rng.below(2) as usize] * 1_000_000),
             disturbed_per_myriad: harsh(rng, 120),
             return_within: Nanos(0),
+            stranger_count: 0,
         }
     }
 }
@@ -182,9 +196,8 @@ pub struct Gate {
     is_absence: bool,
     /// The random stream of returns.
     returns: SeededRng,
-    /// The wall clock at the last step.
-    wall: Nanos,
-    /// The time of the node's threads, which never steps back.
+    /// The random stream of crowds of strangers.
+    crowds: SeededRng,
     time: Nanos,
     return_by: Nanos,
     not_in_time: u64,
@@ -211,7 +224,7 @@ impl Gate {
             was_away: false,
             is_absence: false,
             returns: SeededRng::new(seed, "returns"),
-            wall: Nanos(0),
+            crowds: SeededRng::new(seed, "crowds of strangers"),
             time: Nanos(0),
             return_by: Nanos(0),
             not_in_time: 0,
@@ -235,6 +248,7 @@ impl Gate {
         self.plan = GatePlan::draw(&mut self.rng, is_calm);
         let steps = [5, 60, 300][self.returns.below(3) as usize];
         self.plan.return_within = Nanos(steps * step_ns_max / 2);
+        self.plan.stranger_count = [0, STRANGERS][self.crowds.below(2) as usize];
         self.is_absence = is_calm && !self.was_away && self.returns.chance(1, 2);
         self.away = self.is_absence.then_some(self.tick);
         if self.is_absence {
@@ -250,14 +264,6 @@ impl Gate {
         vec![wake]
     }
 
-    /// Returns the time of the node's threads at a time of the wall clock: as under the runner it
-    /// never steps back.
-    fn steady(&mut self, wall: Nanos) -> Nanos {
-        self.time.0 += wall.since(self.wall).0;
-        self.wall = wall;
-        self.time
-    }
-
     /// Starts the node's agents.
     ///
     /// # Errors
@@ -269,9 +275,7 @@ impl Gate {
         start: Start<'_>,
     ) -> Result<(), Violation> {
         (self.told.current, self.told.ended) = (start.epoch, start.ended.to_vec());
-        let now = self.steady(start.now);
-        self.return_by = Nanos(now.0 + self.plan.return_within.0);
-        let start = Start { now, ..start };
+        self.return_by = Nanos(start.now.0 + self.plan.return_within.0);
         let around = StartContext {
             plan: self.plan,
             net: &self.net,
@@ -294,12 +298,19 @@ impl Gate {
         self.node = None;
     }
 
+    /// Tells the node's agents the distance of the wall clock.
+    pub fn wall_clock_moved(&mut self, wall: WallOffset) {
+        if let Some(node) = &mut self.node {
+            node.wall_clock_moved(wall);
+        }
+    }
+
     /// Enters a definition in the control log, unless it is there already.
-    pub fn define(&mut self, index: usize, definition: &Definition, now: Nanos) {
+    pub fn define(&mut self, index: usize, definition: &Definition, wall: Nanos) {
         if index < self.control.len() {
             return;
         }
-        let record = node::control_record(index, definition, now);
+        let record = node::control_record(index, definition, wall);
         if let Some(node) = &mut self.node {
             node.tell_control(&record);
         }
@@ -320,8 +331,7 @@ impl Gate {
         now: Nanos,
         asks: bool,
     ) -> Result<(), Violation> {
-        self.tick += 1;
-        let now = self.steady(now);
+        (self.tick, self.time) = (self.tick + 1, now);
         let mut context = wire::Context {
             net: &self.net,
             rng: &mut self.rng,
@@ -349,7 +359,6 @@ impl Gate {
     /// # Errors
     /// A wake-up that was lost.
     pub fn tell(&mut self, now: Nanos) -> Result<(), Violation> {
-        let now = self.steady(now);
         self.node.as_mut().map_or(Ok(()), |node| node.tell(now))
     }
 
@@ -359,7 +368,6 @@ impl Gate {
     /// A violation of a rule.
     pub fn stop(&mut self, crowd: &mut Crowd, plan: &Plan, now: Nanos) -> Result<bool, Violation> {
         self.act(crowd, plan, now, false)?;
-        let now = self.steady(now);
         let has_stopped = self.node.as_mut().is_none_or(|node| node.stop(now));
         if has_stopped {
             self.node = None;

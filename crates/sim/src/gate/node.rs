@@ -10,9 +10,9 @@ use weir_door::lobby::LobbyLimits;
 use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
 use weir_gateway::newcomers::{Newcomers, NewcomersParts, link};
 use weir_gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus, PortParts, Protocol};
-use weir_io::SeededRng;
 use weir_io::net::sim::SimNet;
 use weir_io::net::{Listener, Net};
+use weir_io::{SeededRng, WallOffset};
 use weir_log::EpochEnd;
 use weir_log::tail::{TailConfig, TailHandle, TailWriter, tail};
 use weir_partition::event_reader::EventReader;
@@ -32,6 +32,10 @@ use crate::process::{Disks, Process};
 
 /// The control log's partition.
 const CONTROL: PartitionId = PartitionId(0);
+
+/// The places of a door with a crowd of strangers in front, and those of an address.
+const PLACES_IN_A_CROWD: usize = 10;
+const OF_AN_ADDRESS: u32 = 8;
 
 /// The node's address.
 #[must_use]
@@ -66,6 +70,8 @@ pub struct Start<'a> {
     pub ended: &'a [EpochEnd],
     /// The time.
     pub now: Nanos,
+    /// The distance of the wall clock.
+    pub wall: WallOffset,
 }
 
 /// The surroundings of a start: the same for both agents.
@@ -86,12 +92,17 @@ pub struct StartContext<'a> {
 
 impl StartContext<'_> {
     fn config(&self) -> GatewayConfig {
+        let crowded = GatewayConfig {
+            connections_max: PLACES_IN_A_CROWD,
+            lobby: LobbyLimits { per_address_max: OF_AN_ADDRESS, ..LobbyLimits::default() },
+            ..GatewayConfig::default()
+        };
+        let config = if self.plan.stranger_count > 0 { crowded } else { GatewayConfig::default() };
         GatewayConfig {
             output_len_max: self.plan.output_len_max,
             stall_max: self.plan.stall_max,
-            lobby: LobbyLimits::default(),
             return_within: self.plan.return_within,
-            ..GatewayConfig::default()
+            ..config
         }
     }
 
@@ -185,7 +196,7 @@ impl GateNode {
             draining,
             status,
         })?;
-        Ok(GateNode {
+        let mut node = GateNode {
             gateway: SimThread::new(gateway, wake.clone())?,
             newcomers: SimThread::new(newcomers, newcomers_wake)?,
             is_fused: plan.is_fused,
@@ -200,7 +211,15 @@ impl GateNode {
             history_every: [1, 7, 40][(*seed % 3) as usize],
             turns: 0,
             read_upto: (0, 0),
-        })
+        };
+        node.wall_clock_moved(start.wall);
+        Ok(node)
+    }
+
+    /// Tells the agents the distance of the wall clock, as their runners do.
+    pub fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.gateway.agent.wall_clock_moved(wall);
+        self.newcomers.agent.wall_clock_moved(wall);
     }
 
     /// Publishes an event of the control log.

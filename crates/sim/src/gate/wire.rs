@@ -15,6 +15,7 @@ use weir_wire::session::{ApiKey, Logon, Logout};
 use super::addressed_events::{AddressedEvents, ReceivedReport};
 use super::client::{Choices, Client, Next, ReceivedMessage};
 use super::node::address;
+use super::strangers::Strangers;
 use super::{GatePlan, GateTally};
 use crate::crowd::Crowd;
 use crate::oracle::{Violation, ensure};
@@ -22,11 +23,11 @@ use crate::plan::Plan;
 use crate::workload::{COPY_DESK, OPERATOR, TRADERS};
 
 /// The longest frame of a node.
-const FRAME_MAX: usize = 1 << 20;
+pub(super) const FRAME_MAX: usize = 1 << 20;
 /// The silence after which a client makes another connection.
 const SILENCE_MAX: Nanos = Nanos(2_000_000_000);
 /// Bytes that a client reads in one step.
-const READ_MAX: usize = 4_096;
+pub(super) const READ_MAX: usize = 4_096;
 
 /// A step's surroundings.
 pub struct Context<'a> {
@@ -70,12 +71,15 @@ struct Wire {
     input: Vec<u8>,
     output: Vec<u8>,
     heard_at: Nanos,
+    /// True once the node has told the reason for its end.
+    is_told: bool,
 }
 
 /// All connections.
 pub struct Wires {
     wires: Vec<Wire>,
     rogue: Option<Stream>,
+    strangers: Strangers,
     life: u64,
     /// The figures.
     pub tally: GateTally,
@@ -109,10 +113,17 @@ impl Wires {
                 input: Vec::new(),
                 output: Vec::new(),
                 heard_at: Nanos(0),
+                is_told: false,
             }
         });
-        let wires = wires.collect();
-        Wires { wires, rogue: None, life: 0, tally: GateTally::default(), is_calm: false }
+        Wires {
+            wires: wires.collect(),
+            rogue: None,
+            strangers: Strangers::default(),
+            life: 0,
+            tally: GateTally::default(),
+            is_calm: false,
+        }
     }
 
     /// A new process begins.
@@ -143,6 +154,7 @@ impl Wires {
         if !self.is_calm {
             self.be_rogue(context)?;
         }
+        self.tally.evicted += self.strangers.step(context.net, context.gate.stranger_count);
         Ok(())
     }
 
@@ -264,6 +276,8 @@ impl Wire {
             self.say(context, tally)?;
         }
         if is_lost || self.write() {
+            let is_untold = context.gate.is_calm && self.life == context.life && !self.is_told;
+            ensure(!is_untold, "a connection ends without a reason", || format!("{}", self.host))?;
             tally.lost_connections += 1;
             let connects_at = context.tick + 1 + context.rng.below(30);
             self.lose(connects_at);
@@ -280,7 +294,7 @@ impl Wire {
         match context.net.connect(from, address()) {
             Ok(stream) => {
                 self.stream = Some(Stream::Simulated(stream));
-                (self.heard_at, self.life) = (context.now, context.life);
+                (self.heard_at, self.life, self.is_told) = (context.now, context.life, false);
                 for client in &mut self.clients {
                     client.connection_lost(context.tick + context.rng.below(10));
                 }
@@ -377,6 +391,7 @@ impl Wire {
         }
         let (session_id, _) = peek_session_and_request(raw);
         if session_id.is_none() {
+            self.is_told = true;
             return self.connection_ends(&message, context, tally);
         }
         let client = self.clients.iter_mut().find(|client| client.session_id == session_id);

@@ -7,6 +7,7 @@
 pub mod address;
 pub mod copying;
 pub mod following;
+pub mod machine;
 pub mod trader;
 pub mod watchdog;
 pub mod wire;

@@ -11,6 +11,7 @@ mod support;
 
 mod access;
 mod backup;
+mod clocks;
 mod cold;
 mod cold_sources;
 mod dbn;
@@ -45,6 +46,7 @@ mod replica;
 mod restart;
 mod service;
 mod slow_reader;
+mod stalled_disk;
 mod state_client;
 mod subscriptions;
 mod tools;

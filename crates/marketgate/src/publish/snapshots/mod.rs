@@ -16,12 +16,14 @@ mod figures;
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_door::strangers::{Strangers, host_of};
 use weir_feed::moldudp64::MoldSession;
 use weir_feed::soupbin::Access;
+use weir_io::descriptors::{DescriptorRoom, room_beside};
 use weir_market::publish::{PublishSink, put_snapshot};
 use weir_types::Nanos;
 
@@ -171,7 +173,8 @@ impl SnapshotAgent {
                 // The peer gave up, or descriptors ran out: retried in the next duty cycle.
                 Err(_) => return count,
             };
-            if !self.make_place(peer) {
+            let room = room_beside(stream.as_fd());
+            if !self.make_place(peer, room) || room == DescriptorRoom::None {
                 self.figures.note(RemovalReason::NoRoom);
                 continue;
             }
@@ -185,9 +188,9 @@ impl SnapshotAgent {
         NEWCOMERS_MAX
     }
 
-    /// Makes place for a newcomer: a client that has not logged in leaves where a limit is reached.
-    /// Returns false if no client can leave.
-    fn make_place(&mut self, peer: SocketAddr) -> bool {
+    /// Makes place for a newcomer: a client that has not logged in leaves where a limit is reached
+    /// or descriptors are short. Returns false if no client can leave for a limit.
+    fn make_place(&mut self, peer: SocketAddr, room: DescriptorRoom) -> bool {
         let host = host_of(peer.ip());
         let of_host = self.clients.iter().filter(|seat| seat.host == host).count();
         let leaves = if of_host >= self.limits.per_address_max {
@@ -195,12 +198,19 @@ impl SnapshotAgent {
         } else if self.clients.len() >= self.limits.clients_max {
             self.strangers.oldest_of_the_largest_crowd()
         } else {
+            let displaced = (room != DescriptorRoom::Plenty)
+                .then(|| self.strangers.oldest_of_the_largest_crowd());
+            let at = displaced.flatten().and_then(|stranger| self.seat_of(stranger));
+            at.into_iter().for_each(|at| self.remove(at, RemovalReason::Displaced));
             return true;
         };
-        let at = leaves.and_then(|leaves| self.clients.iter().position(|s| s.number == leaves));
-        let Some(at) = at else { return false };
+        let Some(at) = leaves.and_then(|leaves| self.seat_of(leaves)) else { return false };
         self.remove(at, RemovalReason::Displaced);
         true
+    }
+
+    fn seat_of(&self, number: u64) -> Option<usize> {
+        self.clients.iter().position(|seat| seat.number == number)
     }
 
     fn remove(&mut self, at: usize, left: RemovalReason) {

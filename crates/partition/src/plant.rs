@@ -1,0 +1,15 @@
+//! Planted bugs, which prove that the simulation of the order path finds bugs of their kind.
+//!
+//! The partition calls [`is`] where a planted bug takes effect.
+
+weir_plant::plants! {
+    /// A planted bug of the partition.
+    pub enum Plant {
+        /// Log time stands still while the wall clock is behind it.
+        LogTimeStands,
+        /// Log time follows the wall clock forward however far that was set.
+        LogTimeFollowsFar,
+        /// After a start log time is the wall clock's, whatever the log holds.
+        LogTimeForgotten,
+    }
+}

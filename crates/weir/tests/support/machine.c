@@ -1,0 +1,46 @@
+/* A machine that a test controls, preloaded into a node. The test writes two words into a shared
+ * file: nanoseconds by which the wall clock is ahead, and a word that stalls syncs until it is 0. */
+
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static const int64_t SECOND = 1000000000;
+
+/* The words of the file: the wall clock's lead in nanoseconds, and whether the disk stalls. */
+static volatile const int64_t *words;
+
+__attribute__((constructor)) static void map_words(void)
+{
+	const char *path = getenv("WEIR_TEST_MACHINE");
+	int file = path ? open(path, O_RDONLY) : -1;
+	if (file < 0)
+		return;
+	void *mapped = mmap(NULL, 2 * sizeof *words, PROT_READ, MAP_SHARED, file, 0);
+	if (mapped != MAP_FAILED)
+		words = mapped;
+	close(file);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *at)
+{
+	int failed = (int)syscall(SYS_clock_gettime, clock, at);
+	if (!failed && clock == CLOCK_REALTIME && words) {
+		int64_t now = at->tv_sec * SECOND + at->tv_nsec + words[0];
+		at->tv_sec = now / SECOND;
+		at->tv_nsec = now % SECOND;
+	}
+	return failed;
+}
+
+int fdatasync(int file)
+{
+	while (words && words[1])
+		usleep(1000);
+	return (int)syscall(SYS_fdatasync, file);
+}

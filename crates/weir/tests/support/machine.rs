@@ -1,0 +1,52 @@
+//! A machine whose wall clock can be set and whose disk can stall, for a node that is the real
+//! binary: `machine.c`, preloaded, stands between the node and the C library.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::{Home, Node};
+
+/// A node's machine.
+pub struct Machine {
+    library: PathBuf,
+    words_at: PathBuf,
+    words: File,
+}
+
+impl Machine {
+    /// Builds the machine in a home's directory: on time, and with a disk that works.
+    pub fn new(home: &Home) -> Machine {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/machine.c");
+        let (library, words_at) = (home.path("machine.so"), home.path("machine"));
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source);
+        let built = compiler.status().expect("Rust's linker is a C compiler");
+        assert!(built.success(), "machine.c does not compile");
+        std::fs::write(&words_at, [0; 16]).unwrap();
+        let words = File::options().write(true).open(&words_at).unwrap();
+        Machine { library, words_at, words }
+    }
+
+    /// Starts a node on this machine.
+    pub fn start(&self, home: &Home) -> Node {
+        home.start_with(|command| {
+            command.env("LD_PRELOAD", &self.library).env("WEIR_TEST_MACHINE", &self.words_at);
+        })
+    }
+
+    /// Sets the wall clock this many seconds ahead of the true time.
+    pub fn set_wall_clock(&self, ahead_s: i64) {
+        self.put(0, ahead_s * 1_000_000_000);
+    }
+
+    /// Stalls the disk's syncs, or lets them go on.
+    pub fn stall_disk(&self, is_stalled: bool) {
+        self.put(8, i64::from(is_stalled));
+    }
+
+    fn put(&self, at: u64, word: i64) {
+        self.words.write_all_at(&word.to_le_bytes(), at).unwrap();
+    }
+}

@@ -1,0 +1,128 @@
+//! A node whose wall clock is set, by little and by much, forward and back: sessions, logons and
+//! rates do not notice, and log time follows within its bounds.
+
+use std::time::Duration;
+
+use weir_client::clock::unix_time;
+use weir_client::session::{SessionConfig, SessionEvent};
+use weir_client::{Incoming, SigningKey};
+use weir_types::{
+    Credential, CredentialKind, ExecType, Nanos, OrdStatus, Reason, Side, TimeInForce,
+};
+use weir_wire::Request;
+use weir_wire::reference::DefineSession;
+
+use crate::support::machine::Machine;
+use crate::support::trader::Trader;
+use crate::support::{ALICE, BOB, Home, TRADING, Who, definition_of, open_market, until};
+
+const HOUR: i64 = 3_600;
+/// Heartbeats of the node in three intervals: one for each of two partitions. A session that had
+/// none for so long would be lost.
+const HEARTBEATS: usize = 6;
+
+/// Polls until the session has had heartbeats of the node, and sends its own.
+fn hear_heartbeats(trader: &mut Trader) {
+    let mut heard = 0;
+    until("heartbeats", || {
+        let sink = |incoming: Incoming<'_>, _: &mut Vec<u8>| {
+            heard +=
+                usize::from(matches!(incoming, Incoming::Session(_, SessionEvent::Heartbeat(_))));
+        };
+        trader.client.poll(Duration::from_millis(100), sink).unwrap();
+        (heard >= HEARTBEATS).then_some(())
+    });
+}
+
+fn signing(who: &Who) -> (SigningKey, DefineSession) {
+    let key = who.signing_key();
+    let (credential, credential_kind) = (Credential(key.public()), CredentialKind::Ed25519);
+    (key, DefineSession { credential, credential_kind, ..definition_of(who) })
+}
+
+#[test]
+fn no_step_of_the_wall_clock_ends_or_mutes_a_session_or_hangs_a_logon() {
+    let home = Home::new("disk");
+    let machine = Machine::new(&home);
+    let node = machine.start(&home);
+    open_market(&node, &[ALICE, BOB]);
+    let (key, definition) = signing(&BOB);
+    node.admin().define_session(definition).unwrap();
+    let config = SessionConfig { heartbeat_interval_ms: 1_000, ..ALICE.config() };
+    let mut alice = Trader::log_on_as(&node, ALICE, config);
+    for (number, ahead_s) in (1..).zip([10, -20, 0, 30, 0, 26 * HOUR, -HOUR]) {
+        machine.set_wall_clock(ahead_s);
+        hear_heartbeats(&mut alice);
+        let bob = SessionConfig::new(BOB.session_id, key);
+        let mut bob = Trader::log_on_as(&node, BOB, bob);
+        bob.ask_for_report(BOB.sell(number, 60, 1));
+        let entered = alice.ask_for_report(ALICE.buy(number, 50, 1));
+        assert_eq!(entered.ord_status, OrdStatus::New, "{ahead_s}");
+    }
+    let said = home.said();
+    assert!(said.contains("the wall clock was set"), "{said}");
+    assert!(node.terminate().success());
+    home.verify(TRADING);
+}
+
+#[test]
+fn a_rate_recovers_after_a_step_back_and_over_a_restart() {
+    let home = Home::new("disk");
+    let machine = Machine::new(&home);
+    let mut node = machine.start(&home);
+    open_market(&node, &[ALICE]);
+    let limited = DefineSession { order_rate_max: 2, ..definition_of(&ALICE) };
+    node.admin().define_session(limited).unwrap();
+    let mut number = 0;
+    let mut enter = |alice: &mut Trader| {
+        number += 1;
+        alice.ask_for_report(ALICE.buy(number, 50, 1)).reason
+    };
+    for restarts in [false, true] {
+        let mut alice = Trader::log_on(&node, ALICE);
+        until("the rate", || (enter(&mut alice) == Reason::Throttled).then_some(()));
+        machine.set_wall_clock(-HOUR);
+        if restarts {
+            drop(alice);
+            assert!(node.terminate().success());
+            node = machine.start(&home);
+            alice = Trader::log_on(&node, ALICE);
+        }
+        until("room again", || (enter(&mut alice) == Reason::None).then_some(()));
+        machine.set_wall_clock(0);
+    }
+    let told = home.said();
+    assert!(told.contains("the wall clock is behind log time"), "{told}");
+}
+
+#[test]
+fn a_far_step_brings_what_is_due_within_an_hour_once_and_is_told() {
+    let home = Home::new("disk");
+    let machine = Machine::new(&home);
+    let node = machine.start(&home);
+    open_market(&node, &[ALICE]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    let now = unix_time().0;
+    let mut enter = |number: u64, in_s: u64| {
+        let mut order = ALICE.order(number, Side::Buy, 50, 1).new_order();
+        order.time_in_force = TimeInForce::Gtd;
+        order.expire_time = Nanos(now + in_s * 1_000_000_000);
+        assert_eq!(alice.ask_for_report(Request::NewOrder(order)).ord_status, OrdStatus::New);
+        order.expire_time
+    };
+    let (soon, _late) = (enter(1, 1_800), enter(2, 5 * 3_600));
+    machine.set_wall_clock(26 * HOUR);
+    let expired = alice.report_where(|event| event.exec_type == ExecType::Expired);
+    assert!(expired.transact_time >= soon, "not before its time");
+    let row = node.partition_when(TRADING, |row| row["log_time_jumps"] == 1);
+    assert!(row["log_time_behind_ns"].as_u64() > Some(0), "{row}");
+    machine.set_wall_clock(0);
+    node.partition_when(TRADING, |row| row["log_time_ahead_ns"].as_u64() > Some(0));
+    alice.settle();
+    let expiries = alice.reports().iter().filter(|r| r.event.exec_type == ExecType::Expired);
+    assert_eq!(expiries.count(), 1, "the one that was due, once");
+    let said = home.said();
+    assert!(said.contains("log time went forward to the wall clock"), "{said}");
+    assert!(node.terminate().success());
+    home.verify(TRADING);
+}
