@@ -94,6 +94,7 @@ fn import(number: u32) -> Submission {
         session_id: SessionId::NONE,
         firm_id: FirmId(number),
         live_orders_max: 0,
+        fields: 0,
     };
     let at = Position(u64::from(number));
     Submission::internal(Command::Import(at, Definition::DefineFirm(definition)))
@@ -163,6 +164,7 @@ fn reference_data() -> Vec<Definition> {
             role: Role::Trader,
             credential_kind: CredentialKind::ApiKey,
             live_orders_max: 0,
+            fields: 0,
         })
     };
     vec![
@@ -172,6 +174,7 @@ fn reference_data() -> Vec<Definition> {
             session_id,
             firm_id,
             live_orders_max: 0,
+            fields: 0,
         }),
         Definition::DefineAccount(DefineAccount {
             request_no,
@@ -180,6 +183,7 @@ fn reference_data() -> Vec<Definition> {
             firm_id,
             unlimited: Switch::On,
             live_orders_max: 0,
+            fields: 0,
         }),
         trader(1),
         trader(2),
@@ -201,6 +205,7 @@ fn reference_data() -> Vec<Definition> {
             price_exponent: 0,
             qty_exponent: 0,
             phase: Phase::Continuous,
+            fields: 0,
         }),
     ]
 }

@@ -14,6 +14,7 @@ mod backup;
 mod cold;
 mod cold_sources;
 mod dbn;
+mod definitions;
 mod descriptors;
 mod drop_copy;
 mod emulators;
