@@ -266,12 +266,17 @@ async fn serve(config: Config, args: ServeArgs) -> anyhow::Result<()> {
     let health = side.health.clone();
     let life = live(config, args, side.clone(), http_address);
     let serving = weir_node::http::serve(http, side, std::future::pending());
-    tokio::select! {
+    let outcome = tokio::select! {
         biased;
         outcome = life => outcome,
         () = serving => unreachable!("it is not told to stop"),
         () = service::feed_watchdog(&health) => unreachable!("it does not end"),
+    };
+    // The listener of HTTP is gone as well: every address is free for the next start.
+    if health.is_stopping() {
+        tracing::info!("stopped");
     }
+    outcome
 }
 
 /// A node's life from its recovery to its last order, while others serve HTTP.
@@ -337,7 +342,6 @@ async fn live(
     manager.tell_stopping();
     tracing::info!("stopping");
     let stopped = tokio::task::spawn_blocking(move || node.stop()).await;
-    tracing::info!("stopped");
     outcome.and(stopped.context("a thread panicked"))
 }
 

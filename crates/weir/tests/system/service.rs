@@ -149,6 +149,27 @@ fn lines_as_json_tell_who_came_who_was_refused_and_who_was_cut() {
 }
 
 #[test]
+fn stopped_is_said_when_every_address_is_free_again() {
+    let config = "[web]\nlisten = \"127.0.0.1:0\"\n[ingest]\nlisten = \"127.0.0.1:0\"\n";
+    for _ in 0..5 {
+        let home = Home::with_config("memory", config);
+        let node = home.start();
+        let ingest = node.status()["ingest"]["address"].as_str().unwrap().to_owned();
+        let addresses =
+            [node.address().to_string(), node.http().to_owned(), node.web().to_owned(), ingest];
+        rustix::process::kill_process(node.pid(), rustix::process::Signal::TERM).unwrap();
+        while !home.said().contains("stopped") {
+            std::thread::yield_now();
+        }
+        for address in addresses {
+            let bound = std::net::TcpListener::bind(&address);
+            assert!(bound.is_ok(), "{address}: {bound:?}");
+        }
+        assert!(node.wait_for_end().success());
+    }
+}
+
+#[test]
 fn doors_of_subscribers_and_cores_tell_who_was_refused_and_cut() {
     let config = "[subscriptions]\nlisten = \"127.0.0.1:0\"\n[ingest]\nlisten = \"127.0.0.1:0\"\n";
     let home = Home::with_config("memory", config);
