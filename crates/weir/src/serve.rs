@@ -311,6 +311,12 @@ async fn live(
     for note in node.start_notes() {
         tracing::info!("{note}");
     }
+    for one in node.recoveries() {
+        let (partition, position) = (one.partition_id.0, one.position.0);
+        let (snapshot, commands_applied) = (one.snapshot.0, one.commands_applied());
+        let seconds = one.time.as_secs_f64();
+        tracing::info!(partition, position, snapshot, commands_applied, seconds, "recovered");
+    }
     assert!(side.status.set(node.status()).is_ok(), "a node starts once");
     side.health.enter(Stage::Running);
     manager.tell_ready();
