@@ -174,6 +174,7 @@ fn define(admin: &mut Admin) -> anyhow::Result<()> {
             role: Role::Supervisor,
             credential_kind,
             live_orders_max: 0,
+            fields: 0,
         })?;
     }
     Ok(())

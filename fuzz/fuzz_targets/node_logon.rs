@@ -193,6 +193,7 @@ impl World {
             role: Role::Trader,
             credential_kind,
             live_orders_max: 0,
+            fields: 0,
         }));
     }
 

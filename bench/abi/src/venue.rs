@@ -347,6 +347,7 @@ fn reference_data() -> [Definition; 5] {
             role,
             credential_kind: CredentialKind::ApiKey,
             live_orders_max: u32::MAX,
+            fields: 0,
         })
     };
     [
@@ -356,6 +357,7 @@ fn reference_data() -> [Definition; 5] {
             session_id: OPERATOR,
             firm_id: FIRM,
             live_orders_max: u32::MAX,
+            fields: 0,
         }),
         Definition::DefineAccount(DefineAccount {
             request_no,
@@ -364,6 +366,7 @@ fn reference_data() -> [Definition; 5] {
             firm_id: FIRM,
             unlimited: Switch::On,
             live_orders_max: u32::MAX,
+            fields: 0,
         }),
         session(OPERATOR, FirmId::NONE, Role::Operator),
         session(TRADER, FIRM, Role::Trader),
@@ -385,6 +388,7 @@ fn reference_data() -> [Definition; 5] {
             price_exponent: -3,
             qty_exponent: 0,
             phase: Phase::Continuous,
+            fields: 0,
         }),
     ]
 }

@@ -271,6 +271,7 @@ fn start(args: &BrokerArgs, work_dir: &WorkDir) -> anyhow::Result<(Child, Broker
         role: Role::Supervisor,
         credential_kind: CredentialKind::ApiKey,
         live_orders_max: 0,
+        fields: 0,
     })?;
     admin.close()?;
     let session = SessionConfig::new(OPERATOR, node.key());

@@ -81,6 +81,7 @@ impl Passes {
                 role: Role::Supervisor,
                 credential_kind: CredentialKind::ApiKey,
                 live_orders_max: 0,
+                fields: 0,
             })?;
         }
         Ok(Passes(keys))

@@ -82,6 +82,7 @@ impl Mix {
                 session_id: OPERATOR,
                 firm_id,
                 live_orders_max: u32::MAX,
+                fields: 0,
             }));
         }
         for account in 1..=ACCOUNTS {
@@ -92,6 +93,7 @@ impl Mix {
                 firm_id: FirmId(account % FIRMS + 1),
                 unlimited: Switch::Off,
                 live_orders_max: u32::MAX,
+                fields: 0,
             }));
         }
         let traders = (1..=SESSIONS).map(|id| (id, id % FIRMS + 1, Role::Trader));
@@ -108,6 +110,7 @@ impl Mix {
                 role,
                 credential_kind: CredentialKind::ApiKey,
                 live_orders_max: u32::MAX,
+                fields: 0,
             }));
         }
         all.extend((1..=INSTRUMENTS).map(instrument));
@@ -368,5 +371,6 @@ fn instrument(id: u32) -> Definition {
         price_exponent: -2,
         qty_exponent: 0,
         phase: Phase::Continuous,
+        fields: 0,
     })
 }

@@ -225,6 +225,7 @@ fn define_party(admin: &mut Admin, order_rate_max: u32) -> anyhow::Result<()> {
         session_id,
         firm_id: PARTY_FIRM,
         live_orders_max: 0,
+        fields: 0,
     })?;
     let ids = INSIDERS.chain([VICTIM.0, FLOODER.0, MAKER.0]);
     for id in ids {
@@ -241,6 +242,7 @@ fn define_party(admin: &mut Admin, order_rate_max: u32) -> anyhow::Result<()> {
             role: Role::Trader,
             credential_kind: CredentialKind::ApiKey,
             live_orders_max: 0,
+            fields: 0,
         })?;
         let (account_id, firm_id) = (AccountId(id.0), PARTY_FIRM);
         let unlimited = Switch::On;
@@ -251,6 +253,7 @@ fn define_party(admin: &mut Admin, order_rate_max: u32) -> anyhow::Result<()> {
             firm_id,
             unlimited,
             live_orders_max: 0,
+            fields: 0,
         })?;
     }
     Ok(())

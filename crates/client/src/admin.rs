@@ -3,8 +3,9 @@
 //!
 //! An [`Admin`] is a client with one operator session; it waits for each answer. A request that the
 //! node refuses is [`ClientError::Refused`], with the engine's reason. It retries in one case only:
-//! partitions import a definition a moment after the control log accepted it, so requests refused
-//! for an unknown definition are repeated for a while.
+//! partitions import a definition a moment after the control log accepted it, so requests that a
+//! partition refused for an unknown definition are repeated for a while. The gateway knows the
+//! control log, so its refusals are final.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use weir_types::{
 use weir_wire::Request;
 use weir_wire::reference::{
     BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch,
-    SchedulePhase, SetPhase, Transfer,
+    SchedulePhase, SetPhase, Transfer, all_fields, is_change,
 };
 
 use crate::client::{Client, Incoming};
@@ -40,6 +41,9 @@ pub struct Admin {
 
 enum Answer {
     Done(u64),
+    /// By an engine, which may not have a definition yet.
+    Rejected(Reason),
+    /// By the gateway, before any log took the request; with the field.
     Refused(Reason, String),
 }
 
@@ -70,15 +74,28 @@ impl Admin {
             .collect()
     }
 
-    /// Defines or changes an instrument.
+    /// Defines an instrument, or changes the fields that the definition sets. A complete definition
+    /// of an instrument that exists changes all its fields.
     ///
     /// # Errors
     /// [`ClientError::Refused`], [`ClientError::Timeout`], or those of the connection.
     pub fn define_instrument(&mut self, definition: DefineInstrument) -> Result<(), ClientError> {
-        self.request(CONTROL, Request::DefineInstrument(definition)).map(drop)
+        let change = DefineInstrument { fields: all_fields::<DefineInstrument>(), ..definition };
+        let (partition_id, request) = (change.partition_id, Request::DefineInstrument);
+        if is_change(definition.fields) {
+            return self.request(partition_id, request(definition)).map(drop);
+        }
+        match self.request(CONTROL, request(definition)) {
+            Err(ClientError::Refused { reason: Reason::AlreadyDefined, .. })
+                if definition.fields == 0 =>
+            {
+                self.request(partition_id, request(change)).map(drop)
+            }
+            answer => answer.map(drop),
+        }
     }
 
-    /// Defines a firm.
+    /// Defines a firm, or changes the fields that the definition sets; so the next two.
     ///
     /// # Errors
     /// As [`Admin::define_instrument`].
@@ -194,17 +211,20 @@ impl Admin {
         let clock = self.client.clock();
         let deadline = Nanos(clock.now().0 + crate::clock::nanos(IMPORT_TIMEOUT).0);
         loop {
-            match self.ask_once(partition_id, request)? {
+            let (reason, subject) = match self.ask_once(partition_id, request)? {
                 Answer::Done(affected_count) => return Ok(affected_count),
-                Answer::Refused(reason, subject) => {
-                    let may_come = partition_id != CONTROL && is_import_pending(reason);
-                    if !may_come || clock.now() >= deadline {
-                        let request = request.name();
-                        return Err(ClientError::Refused { request, reason, subject });
-                    }
+                Answer::Rejected(reason)
+                    if partition_id != CONTROL
+                        && is_import_pending(reason)
+                        && clock.now() < deadline =>
+                {
                     self.client.poll(IMPORT_RETRY, |_, _| {})?;
+                    continue;
                 }
-            }
+                Answer::Rejected(reason) => (reason, String::new()),
+                Answer::Refused(reason, subject) => (reason, subject),
+            };
+            return Err(ClientError::Refused { request: request.name(), reason, subject });
         }
     }
 
@@ -266,7 +286,7 @@ fn answer_in(event: &SessionEvent, wanted: RequestNo) -> Option<Answer> {
             Some(Answer::Done(done.affected_count))
         }
         SessionEvent::Rejected { rejected, answered } if is_ours(answered) => {
-            Some(Answer::Refused(rejected.reason, String::new()))
+            Some(Answer::Rejected(rejected.reason))
         }
         SessionEvent::Refused { reject, answered } if is_ours(answered) => {
             Some(Answer::Refused(reject.reason, reject.field.to_string()))

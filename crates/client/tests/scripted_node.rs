@@ -313,6 +313,7 @@ fn requests_are_numbered_per_partition_and_answered_once() {
         session_id: SessionId(0),
         firm_id: FirmId(1),
         live_orders_max: 0,
+        fields: 0,
     };
     let define = Request::DefineFirm(firm);
     assert_eq!(send(&mut client, PartitionId(0), define), Submit::Sent(RequestNo(1)));
@@ -645,6 +646,7 @@ fn an_operator_waits_for_outcomes_and_for_a_partition_to_learn() {
         session_id: SessionId(0),
         firm_id: FirmId(1),
         live_orders_max: 0,
+        fields: 0,
     };
     admin.define_firm(firm).unwrap();
     let transfer = Transfer {

@@ -29,7 +29,7 @@ use weir_wire::event::OrderEvent;
 use crate::credit::Credit;
 use crate::filter::{Entitlement, Filter, Scope, Visibility};
 use crate::ingest::{IngestError, IngestOutcome};
-use crate::page::{Page, PageHead, PageLimits, Selection, put_page, put_refusal};
+use crate::page::{Page, PageHead, PageLimits, PageQuery, Selection, put_page, put_refusal};
 use crate::store::{OrderStore, Resync};
 use crate::token::{SourceCursor, TokenError, TokenSealer};
 
@@ -164,6 +164,8 @@ struct Reader {
     epoch: Epoch,
     /// The latest change that the store had when it made the reader's pages.
     seen: Seq,
+    /// The newest change when it began without a token.
+    since: Seq,
     /// Its places in other sources, from a router's token: handed on unchanged.
     elsewhere: Vec<SourceCursor>,
     limits: PageLimits,
@@ -333,7 +335,8 @@ impl Desk {
                     Ok(min) => reader.min = min.map(|at| (at, self.min_until(question, now))),
                     Err(reason) => reader.refusal = Some(reason),
                 }
-                (reader.epoch, reader.after, reader.seen) = (at.epoch, at.change_id, at.seen);
+                (reader.epoch, reader.after) = (at.epoch, at.change_id);
+                (reader.seen, reader.since) = (at.seen, at.since);
                 reader.elsewhere.append(&mut self.opened);
             }
             Err((scope, reason)) => (reader.scope, reader.refusal) = (scope, Some(reason)),
@@ -364,6 +367,7 @@ impl Desk {
             after: ChangeId::START,
             epoch: self.store.epoch(),
             seen: Seq(0),
+            since: Seq(0),
             elsewhere: Vec::new(),
             limits: PageLimits {
                 rows_max,
@@ -747,10 +751,7 @@ impl Desk {
         if is_below {
             return (Visit::Away, 1);
         }
-        let limits = reader.page_limits();
-        let page = self.store.select(reader.after, scope.filter(), &limits, &mut self.selection);
-        reader.looked_at = Some(self.store.head());
-        reader.seen = reader.seen.max(self.store.head().seq);
+        let page = self.next_page(reader, scope);
         let cost = i64::from(page.scan_count) + 1;
         if let Some(wait) = reader.wait_for(&page, self.config.idle_wait, now) {
             return (wait, cost);
@@ -771,6 +772,19 @@ impl Desk {
         let (rows, merged) = (page.row_count.into(), page.merged_count.into());
         reader.served.add(PageCounts { pages: 1, rows, merged });
         (reader.go_on(&page, self.config.idle_wait, now), cost)
+    }
+
+    /// Picks a reader's next page.
+    fn next_page(&mut self, reader: &mut Reader, scope: &Scope) -> Page {
+        if reader.after == ChangeId::START {
+            // It has seen nothing yet.
+            reader.since = self.store.head().seq;
+        }
+        let limits = reader.page_limits();
+        let page = self.store.select_from(&reader.query(scope, &limits), &mut self.selection);
+        reader.looked_at = Some(self.store.head());
+        reader.seen = reader.seen.max(self.store.head().seq);
+        page
     }
 
     fn refuse(
@@ -809,8 +823,13 @@ impl Reader {
         PageLimits { rows_max, bytes_max, ..self.limits }
     }
 
+    fn query<'a>(&self, scope: &'a Scope, limits: &'a PageLimits) -> PageQuery<'a> {
+        PageQuery { after: self.after, since: self.since, filter: scope.filter(), limits }
+    }
+
     fn at(&self, source: PartitionId) -> SourceCursor {
-        SourceCursor { source, epoch: self.epoch, change_id: self.after, seen: self.seen }
+        let (epoch, change_id) = (self.epoch, self.after);
+        SourceCursor { source, epoch, change_id, seen: self.seen, since: self.since }
     }
 
     fn fill_deadline(&self) -> Nanos {

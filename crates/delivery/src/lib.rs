@@ -55,7 +55,7 @@ pub use filter::{Entitlement, Filter, Scope, Visibility};
 pub use index::{Kind, Kinds};
 pub use ingest::{IngestError, IngestOutcome};
 pub use memory::Memory;
-pub use page::{Page, PageLimits, Selection};
+pub use page::{Page, PageLimits, PageQuery, Selection};
 pub use router::{
     BackendId, BackendInfo, BackendPort, BackendRequest, BackendRole, Router, RouterConfig,
 };

@@ -4,7 +4,7 @@
 //! caller seals the next token, which the header carries. A page visits a bounded number of
 //! entries; it moves its reader on even if none of them matches.
 
-use weir_types::{ChangeId, Nanos, Reason};
+use weir_types::{ChangeId, Nanos, Reason, Seq};
 use weir_wire::delivery::{OrderPage, OrderPageBody, OrderRow, PageFlags};
 use weir_wire::dialogue::put_order_page;
 use weir_wire::frame::{put_frame_with, put_message};
@@ -61,12 +61,18 @@ enum Pick {
     Full,
 }
 
-/// The rows that a page is made of: those of `filter` that changed after `after`, within `limits`.
-#[derive(Clone, Copy)]
-struct PageQuery<'a> {
-    after: ChangeId,
-    filter: &'a Filter,
-    limits: &'a PageLimits,
+/// The rows that a page is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct PageQuery<'a> {
+    /// The reader's place: the rows that changed after it.
+    pub after: ChangeId,
+    /// The newest change when the reader began without a token; zero if unknown. A reader of live
+    /// orders alone gets none that ended earlier.
+    pub since: Seq,
+    /// The rows that pass it.
+    pub filter: &'a Filter,
+    /// The limits of the page.
+    pub limits: &'a PageLimits,
 }
 
 /// A page without its rows.
@@ -116,6 +122,12 @@ impl OrderStore {
         limits: &PageLimits,
         selection: &mut Selection,
     ) -> Page {
+        self.select_from(&PageQuery { after, since: Seq(0), filter, limits }, selection)
+    }
+
+    /// Picks a page's rows, in order.
+    pub fn select_from(&self, query: &PageQuery<'_>, selection: &mut Selection) -> Page {
+        let PageQuery { after, filter, .. } = *query;
         selection.rows.clear();
         selection.byte_count = 0;
         let mut page = Page {
@@ -137,7 +149,7 @@ impl OrderStore {
             // Few of the rows that a scan visits may be picked, so it does not touch them ahead.
             selection.is_looked_at = is_exact;
             if self.index.newest(ring) > after {
-                self.walk(ring, &PageQuery { after, filter, limits }, &mut page, selection);
+                self.walk(ring, query, &mut page, selection);
             }
         }
         page.byte_count = selection.byte_count;
@@ -195,9 +207,9 @@ impl OrderStore {
         page: &mut Page,
         selection: &mut Selection,
     ) -> Pick {
-        let PageQuery { after, filter, limits } = *query;
+        let PageQuery { after, limits, .. } = *query;
         let meta = self.metas.get(slot);
-        if !is_for(meta, after, filter) {
+        if !is_for(meta, query) {
             return Pick::Done;
         }
         let byte_count = selection.byte_count + u32::from(meta.row_len);
@@ -253,21 +265,27 @@ impl OrderStore {
 /// Decides whether a ring's entry is for a reader:
 ///
 /// ```text
-/// standing         | began after the place | the entry is for the reader if
-/// -----------------+-----------------------+-----------------------------------------------------
-/// LEAVE mark       | -                     | the filter matches the old keys and not the new ones
-/// live             | -                     | the filter matches
-/// ended, tombstone | no: may be known      | the filter matches
-/// ended, tombstone | yes                   | the filter matches and is not for live orders only
+/// standing         | may be known | the entry is for the reader if
+/// -----------------+--------------+-----------------------------------------------------
+/// LEAVE mark       | -            | the filter matches the old keys and not the new ones
+/// live             | -            | the filter matches
+/// ended, tombstone | yes          | the filter matches
+/// ended, tombstone | no           | the filter matches and is not for live orders only
 /// ```
+///
+/// A reader may know an ended order if it began by the reader's place and did not end before the
+/// reader began.
 #[inline]
-fn is_for(meta: &SlotMeta, after: ChangeId, filter: &Filter) -> bool {
+fn is_for(meta: &SlotMeta, query: &PageQuery<'_>) -> bool {
+    let PageQuery { after, since, filter, .. } = *query;
     if !filter.matches(&meta.keys) {
         return false;
     }
     match meta.standing {
         SlotState::Leave => !filter.matches(&meta.next_keys),
-        SlotState::Ended | SlotState::Tombstone => !filter.live_only || meta.first <= after,
+        SlotState::Ended | SlotState::Tombstone => {
+            !filter.live_only || meta.first <= after && meta.change_id.seq >= since
+        }
         SlotState::Live => true,
         SlotState::Free => unreachable!("a free slot is in no ring"),
     }

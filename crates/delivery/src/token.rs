@@ -7,9 +7,11 @@
 //! 3   scope check, 1 byte
 //! 4   nonce, 12 bytes
 //! 16  tag, 16 bytes
-//! 32  each source, 26 bytes, encrypted, little-endian:
-//!     source u16, epoch u32, seq u64, rec u64, distance of `seen` ahead of seq u32
+//! 32  each source, 34 bytes, encrypted, little-endian:
+//!     source u16, epoch u32, seq u64, rec u64, distance of `seen` ahead of seq u32, since u64
 //! ```
+//! Version 2, whose sources have 26 bytes and end before `since`, is still read.
+//!
 //! ChaCha20-Poly1305 (RFC 8439) seals it; the first four bytes and the reader's scope are its
 //! associated data, so that a token is valid only for its own filter and entitlement. The scope
 //! check is a byte computed from the scope alone: it only selects one of two reasons for a broken
@@ -26,12 +28,16 @@ use weir_types::{ChangeId, Epoch, Nanos, PartitionId, Reason, Rec, Seq};
 
 use crate::filter::Scope;
 
-/// The version that this crate writes and reads.
-pub const TOKEN_VERSION: u8 = 2;
+/// The version that this crate writes.
+pub const TOKEN_VERSION: u8 = 3;
+/// The version without `since`, which is read too.
+const VERSION_BEFORE: u8 = 2;
 /// Bytes of a token without its sources.
 pub const TOKEN_HEAD_LEN: usize = 32;
 /// Bytes of each source.
-pub const TOKEN_SOURCE_LEN: usize = 26;
+pub const TOKEN_SOURCE_LEN: usize = 34;
+/// Bytes of each source in the version before.
+const SOURCE_LEN_BEFORE: usize = 26;
 /// The most sources of a token.
 pub const TOKEN_SOURCES_MAX: usize = 64;
 
@@ -52,13 +58,16 @@ pub struct SourceCursor {
     /// the epoch turns out to have ended before `seen`, a state that was left out may be the valid
     /// one.
     pub seen: Seq,
+    /// The newest change of the store when the reader began without a token; zero if unknown. The
+    /// reader has seen no order live that ended earlier.
+    pub since: Seq,
 }
 
 impl SourceCursor {
     /// Returns a cursor whose reader has seen nothing beyond it.
     #[must_use]
     pub const fn new(source: PartitionId, epoch: Epoch, change_id: ChangeId) -> SourceCursor {
-        SourceCursor { source, epoch, change_id, seen: change_id.seq }
+        SourceCursor { source, epoch, change_id, seen: change_id.seq, since: Seq(0) }
     }
 
     /// Returns the change id that the epoch must have reached for the reader to go on in a later
@@ -266,7 +275,7 @@ impl TokenSealer {
         if !fitting.into_iter().any(opens) {
             return Err(TokenError::BadSeal);
         }
-        out.extend(body.chunks_exact(TOKEN_SOURCE_LEN).map(take_source));
+        out.extend(body.chunks_exact(source_len(head[0])?).map(take_source));
         Ok(())
     }
 
@@ -301,7 +310,16 @@ impl TokenSealer {
         key.cipher
             .encrypt_inout_detached(&nonce, &[], body.as_mut_slice().into())
             .expect("a token is far shorter than the cipher's limit");
-        Ok(body.chunks_exact(TOKEN_SOURCE_LEN).map(take_source).collect())
+        Ok(body.chunks_exact(source_len(head[0])?).map(take_source).collect())
+    }
+}
+
+/// Returns the length of a source in a token of this version.
+fn source_len(version: u8) -> Result<usize, TokenError> {
+    match version {
+        TOKEN_VERSION => Ok(TOKEN_SOURCE_LEN),
+        VERSION_BEFORE => Ok(SOURCE_LEN_BEFORE),
+        other => Err(TokenError::UnknownVersion(other)),
     }
 }
 
@@ -312,11 +330,9 @@ fn keys_of<'a>(
 ) -> Result<impl Iterator<Item = &'a TokenKey>, TokenError> {
     let malformed = TokenError::Malformed(token.len());
     let [version, id, source_count, ..] = *token else { return Err(malformed) };
-    if version != TOKEN_VERSION {
-        return Err(TokenError::UnknownVersion(version));
-    }
+    let source_len = source_len(version)?;
     let source_count = usize::from(source_count);
-    let len = TOKEN_HEAD_LEN + TOKEN_SOURCE_LEN * source_count;
+    let len = TOKEN_HEAD_LEN + source_len * source_count;
     if source_count > TOKEN_SOURCES_MAX || token.len() != len {
         return Err(malformed);
     }
@@ -356,11 +372,11 @@ fn put_source(source: &SourceCursor, out: &mut Vec<u8>) {
     out.extend_from_slice(&source.change_id.rec.0.to_le_bytes());
     let ahead = source.seen.0.saturating_sub(source.change_id.seq.0);
     out.extend_from_slice(&u32::try_from(ahead).unwrap_or(u32::MAX).to_le_bytes());
+    out.extend_from_slice(&source.since.0.to_le_bytes());
 }
 
 fn take_source(bytes: &[u8]) -> SourceCursor {
-    let word =
-        |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("a source has 26 bytes"));
+    let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("a whole source"));
     let half = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
     // A distance that does not fit counts as beyond every epoch's end.
     let seen = match u32::from_le_bytes(half(22)) {
@@ -372,6 +388,7 @@ fn take_source(bytes: &[u8]) -> SourceCursor {
         epoch: Epoch(u32::from_le_bytes(half(2))),
         change_id: ChangeId::new(Seq(word(6)), Rec(word(14))),
         seen: Seq(seen),
+        since: Seq(if bytes.len() > SOURCE_LEN_BEFORE { word(SOURCE_LEN_BEFORE) } else { 0 }),
     }
 }
 
@@ -397,6 +414,7 @@ mod tests {
             epoch: Epoch(u32::from(n) + 1),
             change_id: ChangeId::new(Seq(u64::from(n) * 1_000), Rec(u64::MAX - u64::from(n))),
             seen: Seq(u64::from(n) * 1_007),
+            since: Seq(u64::from(n) * 990),
         };
         (0..count).map(source).collect()
     }
@@ -408,16 +426,37 @@ mod tests {
     }
 
     #[test]
-    fn a_token_has_32_bytes_and_26_per_source_and_opens_again() {
+    fn a_token_has_32_bytes_and_34_per_source_and_opens_again() {
         for count in [0, 1, 2, 64] {
             let mut sealer = sealer(1);
             let token = seal(&mut sealer, &scope(1), &sources(count));
-            assert_eq!(token.len(), 32 + 26 * usize::from(count));
+            assert_eq!(token.len(), 32 + 34 * usize::from(count));
             let mut opened = Vec::new();
             sealer.open(&scope(1), &token, &mut opened).unwrap();
             assert_eq!(opened, sources(count));
             assert_eq!(sealer.peek(&token).unwrap(), sources(count));
         }
+    }
+
+    #[test]
+    fn a_token_of_the_version_before_opens_without_since() {
+        let mut body = Vec::new();
+        for source in sources(3) {
+            put_source(&source, &mut body);
+            body.truncate(body.len() - 8);
+        }
+        let head = [VERSION_BEFORE, 1, 3, scope_check(&scope(1))];
+        let nonce = [9; 12];
+        let cipher = ChaCha20Poly1305::new((&KEY).into());
+        let aad = associated_data(&head, &scope(1));
+        let tag =
+            cipher.encrypt_inout_detached(&Nonce::from(nonce), &aad, body.as_mut_slice().into());
+        let token = [&head[..], &nonce, &tag.unwrap(), &body].concat();
+        assert_eq!(token.len(), 32 + 26 * 3);
+        let mut opened = Vec::new();
+        sealer(1).open(&scope(1), &token, &mut opened).unwrap();
+        let before = sources(3).into_iter().map(|at| SourceCursor { since: Seq(0), ..at });
+        assert_eq!(opened, before.collect::<Vec<_>>());
     }
 
     #[test]

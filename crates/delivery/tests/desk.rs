@@ -167,11 +167,45 @@ fn a_snapshot_comes_in_pages_and_the_last_one_says_online() {
         let answer = rig.fetch(&FetchOrders { rows_max: 10, ..fetch() }, &token);
         assert_eq!(answer.header.reason, Reason::None);
         assert_eq!(answer.header.flags.contains(PageFlags::ONLINE), page == 2);
-        assert_eq!((answer.header.correlation_id, answer.token.len()), (77, 58));
+        assert_eq!((answer.header.correlation_id, answer.token.len()), (77, 66));
         recs.extend(answer.rows.iter().map(|row| row.rec.0));
         token = answer.token;
     }
     assert_eq!(recs, (1..=25).collect::<Vec<u64>>());
+}
+
+#[test]
+fn a_new_reader_of_live_orders_gets_those_alone_and_then_the_ends_of_what_it_saw() {
+    let mut rig = Rig::with_orders(60);
+    // All but every tenth have ended, spread over the pages of a new reader.
+    for rec in (1..=60).filter(|rec| rec % 10 != 0) {
+        rig.say(rec, OrdStatus::Filled);
+    }
+    (61..=63).for_each(|rec| rig.say(rec, OrdStatus::New));
+    let live = FetchOrders { rows_max: 2, rows_min: 0, live_only: Switch::On, ..fetch() };
+    let (mut token, mut seen, mut pages) = (Vec::new(), Vec::new(), 0);
+    loop {
+        let answer = rig.fetch(&live, &token);
+        let recs = answer.rows.iter().map(|row| (row.rec.0, row.ord_status.is_live()));
+        seen.extend(recs);
+        token = answer.token;
+        pages += 1;
+        if pages == 1 {
+            // One that it has seen, and one that it has not.
+            rig.say(10, OrdStatus::Filled);
+            rig.say(50, OrdStatus::Filled);
+        }
+        if answer.header.flags.contains(PageFlags::ONLINE) {
+            break;
+        }
+    }
+    let ends: Vec<u64> = seen.iter().filter(|(_, is_live)| !is_live).map(|(rec, _)| *rec).collect();
+    assert!(ends.contains(&10), "it saw 10 live: {seen:?}");
+    assert!(ends.iter().all(|rec| [10, 50].contains(rec)), "dead before it began: {seen:?}");
+    let mut live_recs: Vec<u64> =
+        seen.iter().filter(|(_, is_live)| *is_live).map(|(rec, _)| *rec).collect();
+    live_recs.sort_unstable();
+    assert_eq!(live_recs, [10, 20, 30, 40, 60, 61, 62, 63]);
 }
 
 #[test]

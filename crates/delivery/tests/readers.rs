@@ -16,8 +16,8 @@ use support::{SOURCE, encoded, event, keys, tombstone};
 use weir_delivery::filter::Keys;
 use weir_delivery::model::{Model, change_id_of, is_live};
 use weir_delivery::{
-    ChunkOutcome, Filter, IngestOutcome, Kinds, OrderStore, PageLimits, Resync, Retention,
-    Selection, StoreConfig, row_len, row_of,
+    ChunkOutcome, Filter, IngestOutcome, Kinds, OrderStore, PageLimits, PageQuery, Resync,
+    Retention, Selection, StoreConfig, row_len, row_of,
 };
 use weir_types::{ChangeId, Epoch, OrdStatus, Rec, Seq};
 use weir_wire::delivery::{OrderRow, RowFlags};
@@ -105,12 +105,14 @@ fn any_step() -> impl Strategy<Value = Op> {
 struct Reader {
     filter: Filter,
     after: ChangeId,
+    /// The newest change when it began, or began anew.
+    since: Seq,
     mirror: BTreeMap<Rec, (OrderRow, Vec<u8>)>,
 }
 
 impl Reader {
     fn new(filter: &Filter) -> Reader {
-        Reader { filter: *filter, after: ChangeId::START, mirror: BTreeMap::new() }
+        Reader { filter: *filter, after: ChangeId::START, since: Seq(0), mirror: BTreeMap::new() }
     }
 
     fn take(&mut self, row: &OrderRow, attributes: &[u8]) {
@@ -300,7 +302,11 @@ impl World {
         }
         let (filter, after) = (reader.filter, reader.after);
         let mut selection = Selection::default();
-        let page = store.select(after, &filter, limits, &mut selection);
+        if after == ChangeId::START {
+            reader.since = store.head().seq;
+        }
+        let query = PageQuery { after, since: reader.since, filter: &filter, limits };
+        let page = store.select_from(&query, &mut selection);
         let rows = store.rows(&selection);
         let attributes = store.row_attributes(&selection);
         assert!(rows.len() as u32 <= limits.rows_max && rows.len() as u32 == page.row_count);

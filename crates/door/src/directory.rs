@@ -1,14 +1,17 @@
-//! The gateway's view of reference data: the sessions that may log on, and the partition that
-//! trades each instrument.
+//! The gateway's view of reference data: the sessions that may log on, the firms and accounts, and
+//! the instruments with the partition that trades each.
 //!
-//! It is built from the control log's events alone.
+//! It is built from the control log's events, and for the instruments from those of their
+//! partitions, which alone know later changes.
 
 use std::collections::BTreeSet;
 
 use weir_io::{Rng, WallOffset};
-use weir_types::{FirmId, InstrumentId, Nanos, PartitionId, Reason, Role, SessionId};
+use weir_types::{
+    AccountId, FirmId, InstrumentId, Nanos, PartitionId, Reason, Role, SessionId, Symbol,
+};
 use weir_wire::Definition;
-use weir_wire::reference::{DefineInstrument, DefineSession};
+use weir_wire::reference::{DefineInstrument, DefineSession, field_bit, is_change};
 use weir_wire::session::{ApiKey, Signature};
 
 use super::keys::{Checks, Lock, Locksmith};
@@ -88,10 +91,14 @@ impl SessionChange {
 pub struct Directory {
     sessions: SeededMap<SessionId, (Lock, KnownSession)>,
     firms: BTreeSet<FirmId>,
+    accounts: BTreeSet<AccountId>,
     locksmith: Locksmith,
     instruments: SeededMap<InstrumentId, DefineInstrument>,
+    /// The instruments whose partition has told their definition.
+    traded: BTreeSet<InstrumentId>,
     version: u64,
     wall: WallOffset,
+    instruments_version: u64,
 }
 
 impl Directory {
@@ -101,10 +108,13 @@ impl Directory {
         Directory {
             sessions: order.map(),
             firms: BTreeSet::new(),
+            accounts: BTreeSet::new(),
             locksmith: Locksmith::new(rng),
             instruments: order.map(),
+            traded: BTreeSet::new(),
             version: 0,
             wall: WallOffset::default(),
+            instruments_version: 0,
         }
     }
 
@@ -132,13 +142,16 @@ impl Directory {
         Directory { sessions, wall, ..Directory::new(rng) }
     }
 
-    /// Applies a definition; a later one replaces an earlier one. Returns the change if the
-    /// definition is of a session that was defined before.
+    /// Applies a definition of the control log: a later one replaces an earlier one, or changes the
+    /// fields that it sets. Returns the change if the definition is of a session that was defined
+    /// before.
     pub fn define(&mut self, definition: &Definition) -> Option<SessionChange> {
         self.version += 1;
         match definition {
             Definition::DefineInstrument(d) => {
-                self.instruments.insert(d.instrument_id, *d);
+                if !self.traded.contains(&d.instrument_id) {
+                    self.put_instrument(d);
+                }
                 None
             }
             Definition::DefineSession(d) => self.define_session(d),
@@ -146,20 +159,50 @@ impl Directory {
                 self.firms.insert(d.firm_id);
                 None
             }
-            Definition::DefineAccount(_) => None,
+            Definition::DefineAccount(d) => {
+                self.accounts.insert(d.account_id);
+                None
+            }
         }
     }
 
+    /// Applies an instrument's definition as told by the partition that trades it. From then on the
+    /// control log's is not used.
+    pub fn define_traded(&mut self, d: &DefineInstrument) {
+        self.traded.insert(d.instrument_id);
+        self.put_instrument(d);
+    }
+
+    fn put_instrument(&mut self, d: &DefineInstrument) {
+        self.instruments_version += 1;
+        self.instruments.insert(d.instrument_id, *d);
+    }
+
     fn define_session(&mut self, d: &DefineSession) -> Option<SessionChange> {
-        let lock = Lock::new(d.credential_kind, &d.credential);
-        let known = KnownSession {
+        let session_id = d.defined_session_id;
+        let mut lock = Lock::new(d.credential_kind, &d.credential);
+        // The engine completes a change, except for the fields that it does not keep.
+        let mut known = KnownSession {
             firm_id: d.firm_id,
             role: d.role,
             valid_until: d.valid_until,
             in_flight_max: d.in_flight_max,
             order_rate_max: d.order_rate_max,
         };
-        let session_id = d.defined_session_id;
+        if let Some((standing, before)) = self.sessions.get(&session_id)
+            && is_change(d.fields)
+        {
+            let is_set = |name| d.fields & field_bit::<DefineSession>(name) != 0;
+            if !is_set("credential") {
+                lock = *standing;
+            }
+            if !is_set("valid_until") {
+                known.valid_until = before.valid_until;
+            }
+            if !is_set("in_flight_max") {
+                known.in_flight_max = before.in_flight_max;
+            }
+        }
         let (before, _) = self.sessions.insert(session_id, (lock, known))?;
         Some(SessionChange { session_id, known, is_key_replaced: before != lock })
     }
@@ -170,10 +213,34 @@ impl Directory {
         self.firms.contains(&firm_id)
     }
 
-    /// Returns the number of definitions applied.
+    /// Returns true if the account is defined.
+    #[must_use]
+    pub fn has_account(&self, account_id: AccountId) -> bool {
+        self.accounts.contains(&account_id)
+    }
+
+    /// Returns true if the session is defined.
+    #[must_use]
+    pub fn has_session(&self, session_id: SessionId) -> bool {
+        self.sessions.contains_key(&session_id)
+    }
+
+    /// Returns true if another instrument than this has the symbol.
+    #[must_use]
+    pub fn is_symbol_taken(&self, symbol: Symbol, by_other_than: InstrumentId) -> bool {
+        self.instruments.values().any(|d| d.symbol == symbol && d.instrument_id != by_other_than)
+    }
+
+    /// Returns the number of the control log's definitions applied.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Returns the number of definitions of instruments applied.
+    #[must_use]
+    pub fn instruments_version(&self) -> u64 {
+        self.instruments_version
     }
 
     /// Returns the session if the proof is valid for it. An unknown session, another session's key,
@@ -298,6 +365,7 @@ mod tests {
             role: Role::Trader,
             credential_kind: kind,
             live_orders_max: 0,
+            fields: 0,
         }
     }
 

@@ -152,6 +152,7 @@ fn session(id: SessionId) -> DefineSession {
         role: if id == CORE { Role::Source } else { Role::Trader },
         credential_kind: if is_signer { CredentialKind::Ed25519 } else { CredentialKind::ApiKey },
         live_orders_max: 0,
+        fields: 0,
     }
 }
 

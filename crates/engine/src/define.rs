@@ -1,12 +1,19 @@
 //! Reference data: operators define it in the control partition, the other partitions import it.
 //!
-//! A definition replaces the previous one with the same identifier, except where live orders or
-//! money would change their owner or meaning: an instrument's partition and exponents, an account's
-//! firm, and a session's firm and role never change.
+//! A complete definition replaces the previous one with the same identifier; a change sets the
+//! fields that it names. Neither changes the owner or meaning of live orders or money: an
+//! instrument's partition and exponents, an account's firm, and a session's firm and role never
+//! change. A change of an instrument is sequenced in the partition that trades it, where it is
+//! refused if live orders do not fit it. Complete definitions are not compared with orders: logs
+//! from before changes existed hold such.
 
-use weir_types::{Cash, ClOrdId, FirmId, Position, Price, Reason, Role, Switch};
+use weir_types::{
+    Cash, ClOrdId, FirmId, InstrumentId, OrdType, Position, Price, Qty, Reason, Role, Switch,
+};
 use weir_wire::event::Defined;
-use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession};
+use weir_wire::reference::{
+    DefineAccount, DefineFirm, DefineInstrument, DefineSession, field_bit, is_change,
+};
 use weir_wire::{Definition, Event};
 
 use crate::account::Account;
@@ -14,22 +21,28 @@ use crate::config::{EventSink, ORDER_QTY_LIMIT};
 use crate::digest;
 use crate::emit::{NamedIds, Requester};
 use crate::engine::Engine;
-use crate::index::NIL;
+use crate::index::{NIL, Slot};
 use crate::instrument::{Firm, Instrument};
+use crate::order::Order;
 use crate::session::Session;
+use crate::stops::is_stop;
 use crate::transfer::LastTransfer;
 
 impl Engine {
-    /// Carries out an operator's definition in the control partition.
+    /// Carries out an operator's definition in the control partition, or the change of an
+    /// instrument that this partition trades.
     pub(crate) fn define<S: EventSink>(
         &mut self,
         asker: Requester,
         definition: &Definition,
         out: &mut S,
     ) {
-        match self.check_definer(asker).and_then(|()| self.accept_definition(definition)) {
-            Ok(()) => {
-                self.say_defined(self.position, definition, out);
+        let accepted = self.check_definer(asker, definition).and_then(|control_position| {
+            Ok((control_position, self.accept_definition(definition)?))
+        });
+        match accepted {
+            Ok((control_position, definition)) => {
+                self.say_defined(control_position, &definition, out);
                 self.say_done(asker, ClOrdId::NONE, 0, out);
             }
             Err(reason) => {
@@ -43,12 +56,24 @@ impl Engine {
         }
     }
 
-    fn check_definer(&self, asker: Requester) -> Result<(), Reason> {
+    /// Checks that the asker may define this here; returns the definition's place in the control
+    /// log, which a change of an instrument does not enter.
+    fn check_definer(&self, asker: Requester, definition: &Definition) -> Result<Position, Reason> {
         if self.sessions[asker.session].role != Role::Operator {
             return Err(Reason::NotEntitled);
         }
         let is_control = self.config.partition_id.is_none();
-        if is_control { Ok(()) } else { Err(Reason::WrongPartition) }
+        match changed_instrument(definition) {
+            None if is_control => Ok(self.position),
+            None => Err(Reason::WrongPartition),
+            Some(instrument_id) => {
+                let slot = self.instruments.find(instrument_id.0);
+                let slot = slot.ok_or(Reason::UnknownInstrument)?;
+                let is_here =
+                    self.instruments[slot].definition.partition_id == self.config.partition_id;
+                if is_here { Ok(self.control_position) } else { Err(Reason::WrongPartition) }
+            }
+        }
     }
 
     /// Imports a definition of the control log into this partition. In the control log itself an
@@ -69,8 +94,11 @@ impl Engine {
                 matches!(definition, Definition::DefineSession(d) if d.role == Role::Operator);
             let has_operator =
                 self.sessions.rows().iter().any(|session| session.role == Role::Operator);
-            if is_operator && !has_operator && self.accept_definition(definition).is_ok() {
-                self.say_defined(self.position, definition, out);
+            if is_operator
+                && !has_operator
+                && let Ok(definition) = self.accept_definition(definition)
+            {
+                self.say_defined(self.position, &definition, out);
             }
             return;
         }
@@ -79,7 +107,7 @@ impl Engine {
         }
         self.control_position = control_position;
         match self.accept_definition(definition) {
-            Ok(()) => self.say_defined(control_position, definition, out),
+            Ok(definition) => self.say_defined(control_position, &definition, out),
             Err(_) => self.imports_refused += 1,
         }
     }
@@ -100,16 +128,118 @@ impl Engine {
         self.say(&Event::Defined(defined, *definition), out);
     }
 
-    fn accept_definition(&mut self, definition: &Definition) -> Result<(), Reason> {
-        match definition {
+    /// Applies a definition; returns it with the standing values of the fields that it does not
+    /// set, as far as the engine has them.
+    fn accept_definition(&mut self, definition: &Definition) -> Result<Definition, Reason> {
+        let resolved = self.resolve(definition)?;
+        match &resolved {
             Definition::DefineInstrument(d) => {
                 check_reference(d)?;
-                self.define_instrument(d)
+                self.define_instrument(d)?;
             }
-            Definition::DefineFirm(d) => self.define_firm(d),
-            Definition::DefineAccount(d) => self.define_account(d),
-            Definition::DefineSession(d) => self.define_session(d),
+            Definition::DefineFirm(d) => self.define_firm(d)?,
+            Definition::DefineAccount(d) => self.define_account(d)?,
+            Definition::DefineSession(d) => self.define_session(d)?,
         }
+        Ok(resolved)
+    }
+
+    /// Completes a change from the standing definition.
+    ///
+    /// | `fields` | no such definition | one stands |
+    /// | --- | --- | --- |
+    /// | zero | as it is | as it is |
+    /// | [`NEW`](weir_wire::reference::NEW) | as it is | `AlreadyDefined` |
+    /// | other | `UnknownInstrument`, ... | the standing one with the fields set |
+    fn resolve(&self, definition: &Definition) -> Result<Definition, Reason> {
+        let fields = definition.fields();
+        if fields == 0 {
+            return Ok(*definition);
+        }
+        match (self.standing_definition(definition), is_change(fields)) {
+            (Some(standing), true) => Ok(standing.changed_by(definition)),
+            (None, false) => Ok(*definition),
+            (Some(_), false) => Err(Reason::AlreadyDefined),
+            (None, true) => Err(match definition {
+                Definition::DefineInstrument(_) => Reason::UnknownInstrument,
+                Definition::DefineFirm(_) => Reason::UnknownFirm,
+                Definition::DefineAccount(_) => Reason::UnknownAccount,
+                Definition::DefineSession(_) => Reason::UnknownSession,
+            }),
+        }
+    }
+
+    /// Returns the standing definition with the identifier of this one. Fields that no engine keeps
+    /// (a firm's name, a session's credential) are those of `of`.
+    fn standing_definition(&self, of: &Definition) -> Option<Definition> {
+        Some(match of {
+            Definition::DefineInstrument(d) => {
+                let slot = self.instruments.find(d.instrument_id.0)?;
+                Definition::DefineInstrument(self.instruments[slot].definition)
+            }
+            Definition::DefineFirm(d) => {
+                let row = &self.firms[self.firms.find(d.firm_id.0)?];
+                let live_orders_max = row.live.defined_max();
+                Definition::DefineFirm(DefineFirm { live_orders_max, ..*d })
+            }
+            Definition::DefineAccount(d) => {
+                let row = &self.accounts[self.accounts.find(d.account_id.0)?];
+                Definition::DefineAccount(DefineAccount {
+                    firm_id: self.firms[row.firm].firm_id,
+                    unlimited: if row.is_unlimited { Switch::On } else { Switch::Off },
+                    live_orders_max: row.live.defined_max(),
+                    ..*d
+                })
+            }
+            Definition::DefineSession(d) => {
+                let row = &self.sessions[self.sessions.find(d.defined_session_id.0)?];
+                let has_firm = row.firm != NIL;
+                Definition::DefineSession(DefineSession {
+                    firm_id: if has_firm { self.firms[row.firm].firm_id } else { FirmId::NONE },
+                    role: row.role,
+                    order_rate_max: row.order_rate_max,
+                    live_orders_max: row.live.defined_max(),
+                    ..*d
+                })
+            }
+        })
+    }
+
+    /// Checks that the instrument's live orders fit the fields that a definition changes. Visits
+    /// all of them, for each of four fields.
+    fn check_live_orders(&self, slot: Slot, d: &DefineInstrument) -> Result<(), Reason> {
+        let before = self.instruments[slot].definition;
+        let (min, max) = (d.price_min, d.price_max);
+        let refuse = |is_changed: bool, reason: Reason, is_misfit: &dyn Fn(&Order) -> bool| {
+            let is_refused = is_changed && self.has_order(slot, is_misfit);
+            if is_refused { Err(reason) } else { Ok(()) }
+        };
+        refuse(d.symbol != before.symbol, Reason::LiveOrdersNamed, &|_| true)?;
+        refuse(d.tick_size != before.tick_size, Reason::LiveOrdersOffTick, &|order| {
+            has_price(order, |price| price.0 % d.tick_size.0 != 0)
+        })?;
+        refuse(d.lot_size != before.lot_size, Reason::LiveOrdersOffLot, &|order| {
+            let is_off = |qty: Qty| !qty.0.is_multiple_of(d.lot_size.0);
+            is_off(order.order_qty) || is_off(order.leaves_qty) || is_off(order.display_qty)
+        })?;
+        let is_other_range = (min, max) != (before.price_min, before.price_max);
+        refuse(is_other_range, Reason::LiveOrdersOutOfRange, &|order| {
+            has_price(order, |price| price < min || price > max)
+        })?;
+        refuse(d.order_qty_max != before.order_qty_max, Reason::LiveOrdersTooLarge, &|order| {
+            order.order_qty > d.order_qty_max
+        })
+    }
+
+    /// Returns true if a live order of the instrument is of this kind.
+    fn has_order(&self, slot: Slot, is_meant: impl Fn(&Order) -> bool) -> bool {
+        self.instruments[slot].queues().iter().flat_map(|queue| queue.best_first()).any(|level| {
+            let mut at = self.levels[level].head;
+            while at != NIL && !is_meant(&self.orders[at]) {
+                at = self.orders[at].level_next;
+            }
+            at != NIL
+        })
     }
 
     pub(crate) fn define_instrument(&mut self, d: &DefineInstrument) -> Result<(), Reason> {
@@ -132,23 +262,27 @@ impl Engine {
             if self.instruments.is_full() {
                 return Err(Reason::LimitReached);
             }
-            self.instruments.insert(d.instrument_id.0, Instrument::new(*d));
+            let definition = DefineInstrument { fields: 0, ..*d };
+            self.instruments.insert(d.instrument_id.0, Instrument::new(definition));
             return Ok(());
         };
-        let row = &mut self.instruments[slot];
-        let before = &row.definition;
+        let before = &self.instruments[slot].definition;
         if before.partition_id != d.partition_id
             || before.price_exponent != d.price_exponent
             || before.qty_exponent != d.qty_exponent
         {
             return Err(Reason::InvalidDefinition);
         }
-        row.definition = *d;
+        if is_change(d.fields) {
+            self.check_live_orders(slot, d)?;
+        }
+        self.instruments[slot].definition = DefineInstrument { fields: 0, ..*d };
         Ok(())
     }
 
     fn define_firm(&mut self, d: &DefineFirm) -> Result<(), Reason> {
-        if d.firm_id.is_none() || d.name.is_none() {
+        let sets_name = !is_change(d.fields) || d.fields & field_bit::<DefineFirm>("name") != 0;
+        if d.firm_id.is_none() || sets_name && d.name.is_none() {
             return Err(Reason::InvalidDefinition);
         }
         if let Some(slot) = self.firms.find(d.firm_id.0) {
@@ -234,6 +368,20 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Returns the instrument that a definition changes.
+fn changed_instrument(definition: &Definition) -> Option<InstrumentId> {
+    match definition {
+        Definition::DefineInstrument(d) if is_change(d.fields) => Some(d.instrument_id),
+        _ => None,
+    }
+}
+
+/// Returns true if the limit or the stop price of an order is of this kind.
+fn has_price(order: &Order, is_meant: impl Fn(Price) -> bool) -> bool {
+    let has_limit = matches!(order.ord_type, OrdType::Limit | OrdType::StopLimit);
+    has_limit && is_meant(order.price) || is_stop(order.ord_type) && is_meant(order.stop_px)
 }
 
 /// Checks that a limit order could have the reference price, because market orders alone may trade

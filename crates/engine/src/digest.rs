@@ -413,7 +413,7 @@ fn defined_sum(e: &Defined, definition: &Definition) -> u64 {
                 d.reference_price.0 as u64,
                 d.volatility_call.0,
                 pair(d.static_collar, d.dynamic_collar),
-                0,
+                u64::from(d.fields),
             ]
         }
         Definition::DefineFirm(d) => {
@@ -424,7 +424,7 @@ fn defined_sum(e: &Defined, definition: &Definition) -> u64 {
                 tail,
                 pair(d.session_id.0, d.firm_id.0),
                 u64::from(d.live_orders_max),
-                0,
+                u64::from(d.fields),
                 0,
                 0,
                 0,
@@ -438,7 +438,8 @@ fn defined_sum(e: &Defined, definition: &Definition) -> u64 {
         Definition::DefineAccount(d) => {
             let owner = pair(d.account_id.0, d.firm_id.0);
             let rules = pair(d.live_orders_max, u32::from(d.unlimited.code()));
-            [d.request_no.0, owner, u64::from(d.session_id.0), rules, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+            let (sender, fields) = (u64::from(d.session_id.0), u64::from(d.fields));
+            [d.request_no.0, owner, sender, rules, fields, 0, 0, 0, 0, 0, 0, 0, 0, 0]
         }
         Definition::DefineSession(d) => {
             let mut words = [0; 14];
@@ -451,6 +452,7 @@ fn defined_sum(e: &Defined, definition: &Definition) -> u64 {
             words[7] = pair(d.order_rate_max, d.in_flight_max);
             words[8] = d.valid_until.0;
             words[9] = pair(d.live_orders_max, u32::from(d.credential_kind.code()));
+            words[10] = u64::from(d.fields);
             words
         }
     };

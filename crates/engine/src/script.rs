@@ -16,10 +16,13 @@ mod tally;
 use weir_types::{
     AccountId, Cash, ClOrdId, ExecType, FirmId, InstrumentId, KillScope, MassCancelScope, MatchId,
     Nanos, OrderId, PartitionId, Phase, Position, Price, Rec, RequestNo, Role, SessionId, Switch,
+    Symbol,
 };
 use weir_wire::event::OrderEvent;
 use weir_wire::order_entry::{CancelOrder, MassCancel};
-use weir_wire::reference::{DefineInstrument, KillSwitch, SessionChoice, SessionLost, Transfer};
+use weir_wire::reference::{
+    DefineInstrument, KillSwitch, NEW, SessionChoice, SessionLost, Transfer, is_change,
+};
 use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
 pub use duel::{Duel, DuelOp, fuzz_commands};
@@ -27,7 +30,7 @@ pub use readable::{readable_command, readable_event};
 pub use shrink::{Difference, attempt, find_difference, shrink};
 pub use tally::Tally;
 
-use reference::{account, asked, control_opening, firm, instrument, opening, session};
+use reference::{account, asked, control_opening, firm, instrument, opening, session, with_fields};
 
 /// The maximum number of commands in a script.
 pub const COMMANDS_MAX: usize = 1 << 16;
@@ -379,6 +382,27 @@ impl<'a> Script<'a> {
         })
     }
 
+    /// Returns the definition as a complete one, as that of something new, or as a change of some
+    /// of its fields, by chance with another symbol.
+    fn as_new_or_change(&mut self, definition: Definition) -> Definition {
+        let fields = match self.byte() % 8 {
+            0 => NEW,
+            1..=3 => {
+                let bits = [self.byte(), self.byte(), self.byte(), 0];
+                u32::from_le_bytes(bits) & definition.all_fields()
+            }
+            _ => 0,
+        };
+        match with_fields(definition, fields) {
+            Definition::DefineInstrument(d) if is_change(fields) && self.byte() % 4 == 0 => {
+                let number = u64::from(d.instrument_id.0) + 1_000;
+                let symbol = Symbol(ClOrdId::from_number(number).0);
+                Definition::DefineInstrument(DefineInstrument { symbol, ..d })
+            }
+            other => other,
+        }
+    }
+
     /// Returns a definition, good or bad, imported or requested where requests are not allowed.
     fn definition(&mut self) -> Command {
         let definition = match self.byte() % 4 {
@@ -405,6 +429,7 @@ impl<'a> Script<'a> {
                 session(self.one_of(&[4, 5, 6, 0]), self.one_of(&[0, 1, 2, 9]), role)
             }
         };
+        let definition = self.as_new_or_change(definition);
         if self.byte() % 4 == 3 || self.is_control {
             let session_id = self.rarely(OPERATOR, &[SessionId(1)]);
             return Command::Request(asked(definition, session_id, self.request_no(session_id)));

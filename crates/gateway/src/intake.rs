@@ -16,6 +16,7 @@ use weir_wire::{Command, Destination, Request};
 use super::Gateway;
 use super::connection::{Connection, ReadOutcome};
 use super::fairness::{MESSAGES_MAX, OF_A_STRANGER, Pace, STRANGERS_MAX, Share};
+use super::identifiers::{self, as_sequenced};
 use super::protocol::{Inbound, InputState, Refusal, Tokens};
 use super::refusals::{put_malformed, put_reject};
 use super::sessions::Session;
@@ -199,12 +200,16 @@ impl Gateway {
             self.refuse(from, request, Reason::NotEntitled);
             return IntakeOutcome::Done;
         }
-        let has_room = session.has_window();
+        let (role, has_room) = (session.role, session.has_window());
         // The control partition takes no orders.
         let pace = pace_with(session, request, self.ports.len() as u64 - 1, now);
         if let Some(field) = field_out_of_range(request) {
             let refusal = Refusal { field, ..Refusal::of(request) };
             self.put_reject(from, refusal, Reason::FieldOutOfRange);
+            return IntakeOutcome::Done;
+        }
+        if let Err((field, reason)) = identifiers::check(&self.reception.directory, role, request) {
+            self.put_reject(from, Refusal { field, ..Refusal::of(request) }, reason);
             return IntakeOutcome::Done;
         }
         if !has_room {
@@ -220,7 +225,7 @@ impl Gateway {
             }
         };
         let Some(pace) = pace else { return IntakeOutcome::TooSoon };
-        let taken = self.submit(port, from, Command::Request(*request));
+        let taken = self.submit(port, from, Command::Request(as_sequenced(request)));
         if taken == IntakeOutcome::Done
             && let Some(session) = self.sessions.get_mut(session_id)
         {

@@ -21,6 +21,7 @@ mod drop_copy;
 #[cfg(test)]
 mod ended_sessions;
 mod fairness;
+mod identifiers;
 mod intake;
 mod lines;
 mod logon;
@@ -124,7 +125,9 @@ pub struct GatewayStatus {
     pub newcomers: GatewayCounters,
     /// The instruments.
     pub instruments: Vec<weir_wire::reference::DefineInstrument>,
-    /// The number of definitions that the gateway has received.
+    /// The number of definitions of instruments that the gateway has received.
+    pub instruments_version: u64,
+    /// The number of the control log's definitions that the gateway has received.
     pub definitions: u64,
 }
 
@@ -479,7 +482,14 @@ impl Gateway {
             // Each partition defines a session before it sends the session any event.
             self.know_firm(d.defined_session_id, d.firm_id);
         }
-        if port == 0 {
+        if port != 0 {
+            // Changes of an instrument are in the events of the partition that trades it.
+            if let Definition::DefineInstrument(d) = &definition
+                && d.partition_id == self.ports[port].ring.partition_id
+            {
+                self.reception.directory.define_traded(d);
+            }
+        } else {
             if let (Some(newcomers), Definition::DefineSession(d)) =
                 (&mut self.newcomers, &definition)
                 && !plant::is(Plant::DefinitionNotHandedOn)
@@ -502,9 +512,11 @@ impl Gateway {
         self.counters.sessions = self.sessions.logged_on_count() as u64;
         let Some(mut status) = free(&self.status) else { return };
         status.counters.clone_from(&self.counters);
-        if status.definitions != self.reception.directory.version() {
-            status.definitions = self.reception.directory.version();
-            status.instruments = self.reception.directory.instruments();
+        let directory = &self.reception.directory;
+        status.definitions = directory.version();
+        if status.instruments_version != directory.instruments_version() {
+            status.instruments_version = directory.instruments_version();
+            status.instruments = directory.instruments();
         }
     }
 }

@@ -108,6 +108,7 @@ fn definitions() -> Vec<Definition> {
             session_id: operator,
             firm_id: FIRM,
             live_orders_max: 0,
+            fields: 0,
         }),
         Definition::DefineAccount(DefineAccount {
             request_no,
@@ -116,6 +117,7 @@ fn definitions() -> Vec<Definition> {
             firm_id: FIRM,
             unlimited: Switch::On,
             live_orders_max: 0,
+            fields: 0,
         }),
         Definition::DefineInstrument(DefineInstrument {
             request_no,
@@ -135,6 +137,7 @@ fn definitions() -> Vec<Definition> {
             price_exponent: -2,
             qty_exponent: 0,
             phase: Phase::Continuous,
+            fields: 0,
         }),
         Definition::DefineSession(definition_of(SESSION, KEY_BYTE)),
         Definition::DefineSession(definition_of(OTHER_SESSION, KEY_BYTE)),
@@ -155,6 +158,7 @@ pub(crate) fn definition_of(defined_session_id: SessionId, key_byte: u8) -> Defi
         role: Role::Trader,
         credential_kind: CredentialKind::ApiKey,
         live_orders_max: 0,
+        fields: 0,
     }
 }
 

@@ -125,6 +125,12 @@ impl Health {
         why
     }
 
+    /// Returns true once the node stops in order.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stage() == Stage::Stopping
+    }
+
     fn stage(&self) -> Stage {
         // SYNC: pairs with the store in `enter`.
         match self.stage.load(Ordering::Acquire) {

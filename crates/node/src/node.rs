@@ -43,9 +43,10 @@ use weir_delivery::TokenKeys;
 use weir_door::handshakes::TlsDoor;
 use weir_marketgate::publish::SnapshotFigures;
 use weir_orderstate::router::{Reload, RouterSection};
+use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::RunningThread;
 use weir_tls::TlsError;
-use weir_types::PartitionId;
+use weir_types::{PartitionId, Position};
 use weir_web::WebServer;
 
 pub use self::operator::FIRST_OPERATOR;
@@ -72,7 +73,34 @@ pub struct Node {
     /// For a router: the channel for a new list of nodes behind it.
     reload: Option<Reload>,
     token_keys: TokenKeys,
+    recoveries: Vec<Recovery>,
     notes: Vec<String>,
+}
+
+/// A partition's recovery at the start.
+#[derive(Clone, Copy, Debug)]
+pub struct Recovery {
+    /// The partition.
+    pub partition_id: PartitionId,
+    /// The position that it reached: the end of its command log.
+    pub position: Position,
+    /// The position of the snapshot at which it began; zero without one.
+    pub snapshot: Position,
+    /// The time that it took.
+    pub time: Duration,
+}
+
+impl Recovery {
+    fn of(recovered: &RecoveredPartition, time: Duration) -> Recovery {
+        let RecoveredPartition { partition_id, snapshot, .. } = *recovered;
+        Recovery { partition_id, position: recovered.engine.position(), snapshot, time }
+    }
+
+    /// Returns the number of commands applied after the snapshot.
+    #[must_use]
+    pub fn commands_applied(&self) -> u64 {
+        self.position.0 - self.snapshot.0
+    }
 }
 
 impl Node {
@@ -138,6 +166,12 @@ impl Node {
     #[must_use]
     pub fn status(&self) -> Arc<NodeStatus> {
         self.status.clone()
+    }
+
+    /// Returns the partitions' recoveries, that of the control partition first.
+    #[must_use]
+    pub fn recoveries(&self) -> &[Recovery] {
+        &self.recoveries
     }
 
     /// Returns notes on the start for operators.

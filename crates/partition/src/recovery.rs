@@ -98,6 +98,8 @@ pub struct RecoveredPartition {
     pub tail_handle: TailHandle,
     /// Figures for other threads to read.
     pub figures: Arc<PartitionFigures>,
+    /// The position of the snapshot from which it was recovered; zero without one.
+    pub snapshot: Position,
     /// Notes on the recovery for operators.
     pub notes: Vec<String>,
     events: EventLog<RealDisk>,
@@ -132,6 +134,8 @@ pub struct Rebuilt<D> {
     pub events: EventLog<D>,
     /// The number of those events.
     pub event_count: u64,
+    /// The position of the snapshot from which it was rebuilt; zero without one.
+    pub snapshot: Position,
     /// Notes on the rebuild for operators.
     pub notes: Vec<String>,
 }
@@ -190,6 +194,7 @@ pub fn recover(
         log: rebuilt.log,
         tail,
         tail_handle,
+        snapshot: rebuilt.snapshot,
         notes,
         events: rebuilt.events,
         first_event,
@@ -226,7 +231,8 @@ pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebui
     disk.lock().context("the event log")?;
     let mut place = OlderBases { store, engine: sources.engine, first: log.first_position() };
     let (mut base, mut events) = open_events(events_config, disk, base, &mut place, &mut notes)?;
-    let from = base.engine.position().next();
+    let snapshot = base.engine.position();
+    let from = snapshot.next();
     replay(&mut base, &mut log, from, &mut events)?;
     if plant::is(Plant::TailAppliedTwice) {
         replay(&mut base, &mut log, from, &mut events)?;
@@ -234,7 +240,7 @@ pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebui
     let mut events = events.cut_after(Position(base.event_count))?;
     events.flush_blocking()?;
     let Base { engine, event_count } = base;
-    Ok(Rebuilt { engine, log, events, event_count, notes })
+    Ok(Rebuilt { engine, log, events, event_count, snapshot, notes })
 }
 
 fn has_events<D: Disk>(disk: &mut D) -> anyhow::Result<bool> {

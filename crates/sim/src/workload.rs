@@ -275,6 +275,7 @@ fn instrument(instrument_id: InstrumentId, price_max: i64) -> Definition {
         price_exponent: -2,
         qty_exponent: 0,
         phase: Phase::Continuous,
+        fields: 0,
     })
 }
 
@@ -285,6 +286,7 @@ fn firm(id: u32) -> Definition {
         session_id: OPERATOR,
         firm_id: FirmId(id),
         live_orders_max: 0,
+        fields: 0,
     })
 }
 
@@ -296,6 +298,7 @@ fn account(id: u32, firm: u32, unlimited: Switch) -> Definition {
         firm_id: FirmId(firm),
         unlimited,
         live_orders_max: 0,
+        fields: 0,
     })
 }
 
@@ -313,5 +316,6 @@ fn session(id: SessionId, firm: u32, role: Role) -> Definition {
         role,
         credential_kind: CredentialKind::ApiKey,
         live_orders_max: 0,
+        fields: 0,
     })
 }

@@ -177,6 +177,18 @@ reasons! {
     TooManyFirmOrders = 91, "the firm has as many live orders as it may";
     /// The session's mass cancel, or the most allowed in the partition, are in progress.
     TooManyMassCancels = 92, "as many mass cancels as may be are in progress";
+    /// A definition with this identifier exists.
+    AlreadyDefined = 93, "a definition with this identifier exists already";
+    /// Live orders have a price that is no multiple of the new tick size.
+    LiveOrdersOffTick = 94, "live orders have prices off the new tick";
+    /// Live orders have a quantity that is no multiple of the new lot size.
+    LiveOrdersOffLot = 95, "live orders have quantities off the new lot";
+    /// Live orders have a price outside of the new range.
+    LiveOrdersOutOfRange = 96, "live orders have prices out of the new range";
+    /// Live orders are larger than the new largest quantity.
+    LiveOrdersTooLarge = 97, "live orders are larger than the new largest quantity";
+    /// The instrument to rename has live orders.
+    LiveOrdersNamed = 98, "live orders stand under the present symbol";
 
     /// The token cannot be honoured.
     ResyncToken = 100, "the token is not valid here; start again from the oldest legal one";

@@ -22,6 +22,7 @@ use weir_io::WallOffset;
 use weir_partition::event_reader::EventReader;
 use weir_runtime::{Agent, Wake};
 use weir_types::{Nanos, Reason, SessionId};
+use weir_wire::reference::DefineInstrument;
 use weir_wire::session::ApiKey;
 use weir_wire::{Definition, Event};
 
@@ -142,6 +143,9 @@ pub struct HubParts {
     pub delivery: DeliveryPort,
     /// The control partition's events, from the oldest.
     pub control: EventReader,
+    /// Returns all instruments whenever one of them has changed: later changes of an instrument are
+    /// not in the control log.
+    pub instruments: Box<dyn FnMut() -> Option<Vec<DefineInstrument>> + Send>,
     /// The directory of sessions; the gateway's, as of the start.
     pub directory: Directory,
     /// Wakes the agent's thread.
@@ -169,6 +173,7 @@ pub struct HubAgent {
     next_reader: u64,
     delivery: DeliveryPort,
     control: EventReader,
+    instruments: Box<dyn FnMut() -> Option<Vec<DefineInstrument>> + Send>,
     record: Vec<u8>,
     directory: Directory,
     /// A query for which the store had no room.
@@ -201,6 +206,7 @@ impl HubAgent {
             next_reader: 0,
             delivery: parts.delivery,
             control: parts.control,
+            instruments: parts.instruments,
             record: Vec::with_capacity(512),
             directory: parts.directory,
             waiting: None,
@@ -208,8 +214,8 @@ impl HubAgent {
         (agent, hub)
     }
 
-    /// Applies the control log's definitions of sessions and instruments; returns the number of
-    /// events read.
+    /// Applies the control log's definitions of sessions and instruments, and changes of those;
+    /// returns their number.
     fn follow(&mut self) -> usize {
         let mut taken = 0;
         while self.control.next_of_any_epoch(&mut self.record).is_some() {
@@ -224,7 +230,9 @@ impl HubAgent {
                 self.redefine(&redefined);
             }
         }
-        taken
+        let changed = (self.instruments)().unwrap_or_default();
+        changed.iter().for_each(|instrument| self.hub.scales.define(instrument));
+        taken + changed.len()
     }
 
     /// Applies a session's new definition to its readers, and ends those that it takes the key or

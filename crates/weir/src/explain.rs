@@ -248,6 +248,7 @@ mod tests {
             price_exponent: -2,
             qty_exponent: 0,
             phase: Phase::Continuous,
+            fields: 0,
         }
     }
 

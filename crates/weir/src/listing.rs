@@ -74,6 +74,7 @@ pub(super) fn list_copies(
             price_exponent: header.price_exponent,
             qty_exponent: header.qty_exponent,
             phase: terms.phase,
+            fields: 0,
         };
         admin.define_instrument(definition)?;
         instruments.push(definition);

@@ -162,6 +162,7 @@ mod tests {
             session_id: SessionId(1),
             firm_id: FirmId(11),
             live_orders_max: 0,
+            fields: 0,
         };
         Command::Import(Position(3), Definition::DefineFirm(firm))
     }

@@ -282,12 +282,17 @@ async fn serve(config: Config, args: ServeArgs) -> anyhow::Result<()> {
     let health = side.health.clone();
     let life = live(config, args, side.clone(), http_address);
     let serving = weir_node::http::serve(http, side, std::future::pending());
-    tokio::select! {
+    let outcome = tokio::select! {
         biased;
         outcome = life => outcome,
         () = serving => unreachable!("it is not told to stop"),
         () = service::feed_watchdog(&health) => unreachable!("it does not end"),
+    };
+    // The listener of HTTP is gone as well: every address is free for the next start.
+    if health.is_stopping() {
+        tracing::info!("stopped");
     }
+    outcome
 }
 
 /// A node's life from its recovery to its last order, while others serve HTTP.
@@ -322,6 +327,12 @@ async fn live(
     for note in node.start_notes() {
         tracing::info!("{note}");
     }
+    for one in node.recoveries() {
+        let (partition, position) = (one.partition_id.0, one.position.0);
+        let (snapshot, commands_applied) = (one.snapshot.0, one.commands_applied());
+        let seconds = one.time.as_secs_f64();
+        tracing::info!(partition, position, snapshot, commands_applied, seconds, "recovered");
+    }
     assert!(side.status.set(node.status()).is_ok(), "a node starts once");
     side.health.enter(Stage::Running);
     manager.tell_ready();
@@ -353,7 +364,6 @@ async fn live(
     manager.tell_stopping();
     tracing::info!("stopping");
     let stopped = tokio::task::spawn_blocking(move || node.stop()).await;
-    tracing::info!("stopped");
     outcome.and(stopped.context("a thread panicked"))
 }
 

@@ -54,6 +54,7 @@ impl EngineBook {
                 session_id,
                 firm_id,
                 live_orders_max: u32::MAX,
+                fields: 0,
             }),
             Definition::DefineAccount(DefineAccount {
                 request_no,
@@ -62,6 +63,7 @@ impl EngineBook {
                 firm_id,
                 unlimited: Switch::On,
                 live_orders_max: u32::MAX,
+                fields: 0,
             }),
             Definition::DefineSession(DefineSession {
                 request_no,
@@ -75,6 +77,7 @@ impl EngineBook {
                 role: Role::Trader,
                 credential_kind: CredentialKind::ApiKey,
                 live_orders_max: u32::MAX,
+                fields: 0,
             }),
             Definition::DefineInstrument(DefineInstrument {
                 request_no,
@@ -94,6 +97,7 @@ impl EngineBook {
                 price_exponent: -2,
                 qty_exponent: 0,
                 phase: Phase::Continuous,
+                fields: 0,
             }),
         ];
         for (at, definition) in (1..).zip(definitions) {

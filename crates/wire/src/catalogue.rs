@@ -95,8 +95,8 @@ pub struct MessageInfo {
     pub template_id: u16,
     /// The block's length in bytes.
     pub block_length: usize,
-    /// Its length before fields were appended.
-    pub block_length_first: usize,
+    /// The lengths that it had before fields were appended, the oldest first.
+    pub block_lengths_before: &'static [usize],
     /// The block's fields, in order.
     pub fields: &'static [FieldInfo],
     /// The kind of data that follows the block.
@@ -140,7 +140,7 @@ const fn info<M: Message>(tail: Tail) -> MessageInfo {
         name: M::NAME,
         template_id: M::TEMPLATE_ID,
         block_length: M::BLOCK_LENGTH,
-        block_length_first: M::BLOCK_LENGTH_FIRST,
+        block_lengths_before: M::BLOCK_LENGTHS_BEFORE,
         fields: M::FIELDS,
         tail,
         codec: Codec::of::<M>(),

@@ -103,9 +103,9 @@ pub trait Message: Copy + fmt::Debug {
     const NAME: &'static str;
     /// The block's length in bytes.
     const BLOCK_LENGTH: usize;
-    /// The length of the block before fields were appended to it: a block of this length decodes
-    /// with zeros in their places. Equal to the whole length without appended fields.
-    const BLOCK_LENGTH_FIRST: usize = Self::BLOCK_LENGTH;
+    /// The lengths that the block had before fields were appended to it, the oldest first: a block
+    /// of such a length decodes with zeros in the places of the later fields.
+    const BLOCK_LENGTHS_BEFORE: &'static [usize] = &[];
     /// The block's fields, in order.
     const FIELDS: &'static [FieldInfo];
 
@@ -126,10 +126,10 @@ pub trait Message: Copy + fmt::Debug {
 /// A visitor of fields and their values as text.
 pub type VisitField<'a> = dyn FnMut(&'static FieldInfo, &dyn fmt::Display) + 'a;
 
-/// Declares messages: `Name = template_id { field: Type, ... }`; `from LENGTH` behind the template
-/// id is the block's length before fields were appended.
+/// Declares messages: `Name = template_id { field: Type, ... }`; `from LENGTH, ...` behind the
+/// template id are the lengths that the block had before fields were appended.
 macro_rules! messages {
-    ($($(#[$doc:meta])* $name:ident = $template:literal $(from $first:literal)? {
+    ($($(#[$doc:meta])* $name:ident = $template:literal $(from $($before:literal),+)? {
         $($(#[$fdoc:meta])* $field:ident : $type:ty,)*
     })*) => {
         $(
@@ -141,10 +141,7 @@ macro_rules! messages {
                 const TEMPLATE_ID: u16 = $template;
                 const NAME: &'static str = stringify!($name);
                 const BLOCK_LENGTH: usize = size_of::<layout::$name>();
-                const BLOCK_LENGTH_FIRST: usize = {
-                    let lengths: &[usize] = &[size_of::<layout::$name>() $(, $first)?];
-                    lengths[lengths.len() - 1]
-                };
+                const BLOCK_LENGTHS_BEFORE: &'static [usize] = &[$($($before),+)?];
                 const FIELDS: &'static [$crate::message::FieldInfo] = &[$(
                     $crate::message::FieldInfo {
                         name: stringify!($field),
@@ -160,9 +157,7 @@ macro_rules! messages {
                 ) -> Result<Self, $crate::message::DecodeError> {
                     use zerocopy::FromBytes;
                     let mut padded = [0; size_of::<layout::$name>()];
-                    let is_first = Self::BLOCK_LENGTH_FIRST < Self::BLOCK_LENGTH
-                        && block.len() == Self::BLOCK_LENGTH_FIRST;
-                    let block = if is_first {
+                    let block = if Self::BLOCK_LENGTHS_BEFORE.contains(&block.len()) {
                         padded[..block.len()].copy_from_slice(block);
                         &padded
                     } else {

@@ -12,7 +12,8 @@ use crate::message::{DecodeError, Message};
 use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use crate::reference::{
     BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import, KillSwitch,
-    SchedulePhase, SessionChoice, SessionLost, SetPhase, Tick, Transfer,
+    SchedulePhase, SessionChoice, SessionLost, SetPhase, Tick, Transfer, all_fields, changed,
+    is_change,
 };
 
 macro_rules! records {
@@ -189,6 +190,9 @@ impl Request {
             Request::Transfer(m) => Destination::Partition(m.partition_id),
             Request::KillSwitch(m) => Destination::Partition(m.partition_id),
             Request::BustTrade(m) => Destination::Partition(m.partition_id),
+            Request::DefineInstrument(m) if is_change(m.fields) => {
+                Destination::Partition(m.partition_id)
+            }
             Request::DefineInstrument(_)
             | Request::DefineFirm(_)
             | Request::DefineAccount(_)
@@ -235,6 +239,45 @@ pub enum Destination {
 }
 
 impl Definition {
+    /// The fields that it sets; see [`crate::reference`].
+    #[must_use]
+    pub fn fields(&self) -> u32 {
+        match self {
+            Definition::DefineInstrument(d) => d.fields,
+            Definition::DefineFirm(d) => d.fields,
+            Definition::DefineAccount(d) => d.fields,
+            Definition::DefineSession(d) => d.fields,
+        }
+    }
+
+    /// The bits that `fields` may have in a change.
+    #[must_use]
+    pub fn all_fields(&self) -> u32 {
+        match self {
+            Definition::DefineInstrument(_) => all_fields::<DefineInstrument>(),
+            Definition::DefineFirm(_) => all_fields::<DefineFirm>(),
+            Definition::DefineAccount(_) => all_fields::<DefineAccount>(),
+            Definition::DefineSession(_) => all_fields::<DefineSession>(),
+        }
+    }
+
+    /// Returns this definition with the fields that `change` sets.
+    ///
+    /// # Panics
+    /// When the two are of different kinds.
+    #[must_use]
+    pub fn changed_by(&self, change: &Definition) -> Definition {
+        use Definition::{DefineAccount, DefineFirm, DefineInstrument, DefineSession};
+        let fields = change.fields();
+        match (self, change) {
+            (DefineInstrument(a), DefineInstrument(b)) => DefineInstrument(changed(a, b, fields)),
+            (DefineFirm(a), DefineFirm(b)) => DefineFirm(changed(a, b, fields)),
+            (DefineAccount(a), DefineAccount(b)) => DefineAccount(changed(a, b, fields)),
+            (DefineSession(a), DefineSession(b)) => DefineSession(changed(a, b, fields)),
+            _ => panic!("{} is changed by {}", self.name(), change.name()),
+        }
+    }
+
     /// Decodes a definition.
     ///
     /// # Errors

@@ -1,19 +1,67 @@
 //! Reference data and the operator's requests: the entries of the control log, and their import by
 //! the other partitions.
 //!
-//! A definition replaces the one before it with the same identifier. The control log accepts
-//! definitions from operators and numbers them; the partitions import them in that order.
+//! The control log accepts definitions from operators and numbers them; the partitions import them
+//! in that order. A change of an instrument is carried out among the orders that it has to fit, by
+//! the partition that trades it, and stays there. `fields` says how much a definition sets:
+//!
+//! | `fields` | meaning | carried out by |
+//! | --- | --- | --- |
+//! | zero | complete: it replaces the one with the same identifier | the control log |
+//! | [`NEW`] | complete: there is none with this identifier | the control log |
+//! | other bits | a change of these fields | the control log, or the instrument's partition |
 
 use weir_types::{
     AccountId, Cash, Credential, CredentialKind, FirmId, InstrumentId, KillScope, MatchId, Nanos,
     PartitionId, Phase, Position, Price, Qty, RequestNo, Role, SessionId, Switch, Symbol,
 };
 
-use crate::message::messages;
+use crate::message::{Message, messages};
+
+/// In a definition's `fields`: it is complete, and refused if one with its identifier exists.
+pub const NEW: u32 = 1 << 31;
+
+/// Returns the bit of a definition's field in its `fields`: one for the field with the schema's id
+/// 1, two for the next, and so on.
+///
+/// # Panics
+/// When the message has no such field.
+#[must_use]
+pub fn field_bit<M: Message>(name: &str) -> u32 {
+    let index = M::FIELDS.iter().position(|field| field.name == name);
+    1 << index.expect("callers name fields of the message")
+}
+
+/// Returns the bits of all fields of a definition.
+#[must_use]
+pub fn all_fields<M: Message>() -> u32 {
+    (1 << M::FIELDS.len()) - 1
+}
+
+/// Returns true if a definition with these `fields` changes a standing one.
+#[must_use]
+pub fn is_change(fields: u32) -> bool {
+    fields != 0 && fields & NEW == 0
+}
+
+/// Returns `standing` with the `fields` of `change`, and with its sender, number and `fields`.
+pub(crate) fn changed<M: Message>(standing: &M, change: &M, fields: u32) -> M {
+    let (mut block, mut source) = (Vec::new(), Vec::new());
+    standing.encode_block(&mut block);
+    change.encode_block(&mut source);
+    for (index, field) in M::FIELDS.iter().enumerate() {
+        let is_senders = ["request_no", "session_id", "fields"].contains(&field.name);
+        if is_senders || fields & (1 << index) != 0 {
+            let place = field.offset..field.offset + field.size;
+            block[place.clone()].copy_from_slice(&source[place]);
+        }
+    }
+    M::decode_block(&block).expect("each field is one of a valid message")
+}
 
 messages! {
     /// Defines an instrument.
-    DefineInstrument = 20 {
+    DefineInstrument = 20 from 101 {
         /// The session's request number; zero in an import.
         request_no: RequestNo,
         /// Its name.
@@ -50,10 +98,13 @@ messages! {
         qty_exponent: i8,
         /// The phase it begins in.
         phase: Phase,
+        /// The fields that it sets, a bit each; zero for a complete definition. See
+        /// [`field_bit`] and [`NEW`].
+        fields: u32,
     }
 
     /// Defines a firm.
-    DefineFirm = 21 from 32 {
+    DefineFirm = 21 from 32, 36 {
         /// The session's request number; zero in an import.
         request_no: RequestNo,
         /// Its name.
@@ -65,10 +116,13 @@ messages! {
         /// The limit of its sessions' live orders in each partition; zero for the partition's
         /// default.
         live_orders_max: u32,
+        /// The fields that it sets, a bit each; zero for a complete definition. See
+        /// [`field_bit`] and [`NEW`].
+        fields: u32,
     }
 
     /// Defines an account.
-    DefineAccount = 22 from 21 {
+    DefineAccount = 22 from 21, 25 {
         /// The session's request number; zero in an import.
         request_no: RequestNo,
         /// The operator's session.
@@ -83,10 +137,13 @@ messages! {
         unlimited: Switch,
         /// The limit of live orders for it in each partition; zero for the partition's default.
         live_orders_max: u32,
+        /// The fields that it sets, a bit each; zero for a complete definition. See
+        /// [`field_bit`] and [`NEW`].
+        fields: u32,
     }
 
     /// Defines a session and its credential.
-    DefineSession = 23 from 70 {
+    DefineSession = 23 from 70, 74 {
         /// The session's request number; zero in an import.
         request_no: RequestNo,
         /// The expiry of its key, since the Unix epoch (UTC); zero for never.
@@ -109,6 +166,9 @@ messages! {
         credential_kind: CredentialKind,
         /// The limit of its live orders in each partition; zero for the partition's default.
         live_orders_max: u32,
+        /// The fields that it sets, a bit each; zero for a complete definition. See
+        /// [`field_bit`] and [`NEW`].
+        fields: u32,
     }
 
     /// Moves cash or a position into an account of a partition, or out of it (negative amounts).

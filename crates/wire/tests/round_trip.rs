@@ -202,9 +202,11 @@ proptest! {
         (info, mut body) in any_info()
             .prop_flat_map(|info| (Just(info), block(info.fields)))
     ) {
-        let first = support::recode(&info.codec, &body[..info.block_length_first]);
-        body[info.block_length_first..].fill(0);
-        prop_assert_eq!(first, body);
+        for length in info.block_lengths_before.iter().rev() {
+            let before = support::recode(&info.codec, &body[..*length]);
+            body[*length..].fill(0);
+            prop_assert_eq!(&before, &body);
+        }
     }
 
     #[test]

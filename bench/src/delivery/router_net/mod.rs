@@ -247,6 +247,7 @@ fn define(at: &Child, sessions: &[(SessionId, Role)]) -> anyhow::Result<()> {
             role: *role,
             credential_kind: CredentialKind::ApiKey,
             live_orders_max: 0,
+            fields: 0,
         })?;
     }
     admin.close()?;

@@ -37,6 +37,7 @@ pub fn define_sessions(
                 role,
                 credential_kind: CredentialKind::ApiKey,
                 live_orders_max: 0,
+                fields: 0,
             })?;
             let config = SessionConfig::new(SessionId(id), key);
             Ok(SessionConfig { heartbeat_interval_ms: HEARTBEAT_MS, ..config })

@@ -64,7 +64,14 @@ pub fn hire_all(admin: &mut Admin, plan: &SetupPlan) -> Result<Vec<Trader>, Clie
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     let name = symbol(plan.first_id);
     let live_orders_max = LIVE_ORDERS_MAX;
-    admin.define_firm(DefineFirm { request_no, name, session_id, firm_id, live_orders_max })?;
+    admin.define_firm(DefineFirm {
+        request_no,
+        name,
+        session_id,
+        firm_id,
+        live_orders_max,
+        fields: 0,
+    })?;
     let mut traders = Vec::new();
     for index in 0..plan.session_count {
         traders.push(hire(admin, plan, plan.first_id + index)?);
@@ -113,6 +120,7 @@ pub fn hire(admin: &mut Admin, plan: &SetupPlan, id: u32) -> Result<Trader, Clie
         role: Role::Trader,
         credential_kind: CredentialKind::ApiKey,
         live_orders_max: LIVE_ORDERS_MAX,
+        fields: 0,
     };
     admin.define_session(definition)?;
     let unlimited = Switch::On;
@@ -123,6 +131,7 @@ pub fn hire(admin: &mut Admin, plan: &SetupPlan, id: u32) -> Result<Trader, Clie
         firm_id,
         unlimited,
         live_orders_max: LIVE_ORDERS_MAX,
+        fields: 0,
     })?;
     let session = SessionConfig {
         unanswered_count_max: plan.unanswered_count_max,
@@ -150,6 +159,7 @@ fn list(admin: &mut Admin, id: u32, partition_id: PartitionId) -> Result<Listing
         price_exponent: -2,
         qty_exponent: 0,
         phase: Phase::Continuous,
+        fields: 0,
     };
     admin.define_instrument(definition)?;
     Ok(Listing {

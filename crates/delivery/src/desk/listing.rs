@@ -141,7 +141,8 @@ impl Desk {
         let is_below = !matches!(reader.below, BelowFloorState::No);
         let limits =
             PageLimits { rows_max: LAG_ROWS_MAX, bytes_max: u32::MAX, scan_max: LAG_SCAN_MAX };
-        let page = self.store.select(reader.after, scope.filter(), &limits, &mut self.selection);
+        let query = reader.query(&scope, &limits);
+        let page = self.store.select_from(&query, &mut self.selection);
         Some(Lag {
             rows: page.row_count,
             bytes: page.byte_count,

@@ -1,14 +1,14 @@
 //! The naive engine's reference data, operators' requests and mass cancels.
 
 use weir_types::{
-    AccountId, FirmId, InstrumentId, KillScope, MassCancelScope, Position, Reason, Rec, RequestNo,
-    Role, Side, Switch,
+    AccountId, FirmId, InstrumentId, KillScope, MassCancelScope, OrdType, Position, Reason, Rec,
+    RequestNo, Role, Side, Switch,
 };
 use weir_types::{EventNo, PartitionId};
 use weir_wire::event::Defined;
 use weir_wire::order_entry::MassCancel;
 use weir_wire::reference::{
-    DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, SessionChoice,
+    DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, NEW, SessionChoice,
     SessionLost, Transfer,
 };
 use weir_wire::{Definition, Event, Request};
@@ -27,12 +27,21 @@ impl NaiveEngine {
         if self.sessions[&request.session_id()].role != Role::Operator {
             return Err(Reason::NotEntitled);
         }
-        if !self.is_control() {
-            return Err(Reason::WrongPartition);
-        }
         let definition = request.definition().expect("only definitions come here");
-        self.take_in(&definition)?;
-        self.say_defined(self.position, &definition, out);
+        let is_change_here = match &definition {
+            Definition::DefineInstrument(d) if d.fields != 0 && d.fields < NEW => {
+                match self.instruments.get(&d.instrument_id) {
+                    None => return Err(Reason::UnknownInstrument),
+                    Some(row) if !self.is_here(row) => return Err(Reason::WrongPartition),
+                    Some(_) => true,
+                }
+            }
+            _ if !self.is_control() => return Err(Reason::WrongPartition),
+            _ => false,
+        };
+        let definition = self.take_in(&definition)?;
+        let at = if is_change_here { self.control_position } else { self.position };
+        self.say_defined(at, &definition, out);
         self.say_done(request, 0, out);
         Ok(())
     }
@@ -50,13 +59,16 @@ impl NaiveEngine {
                 Definition::DefineSession(d) => d.role == Role::Operator,
                 _ => false,
             };
-            if makes_operator && !has_operator && self.take_in(definition).is_ok() {
-                self.say_defined(self.position, definition, out);
+            if makes_operator
+                && !has_operator
+                && let Ok(definition) = self.take_in(definition)
+            {
+                self.say_defined(self.position, &definition, out);
             }
         } else if at > self.control_position {
             self.control_position = at;
-            if self.take_in(definition).is_ok() {
-                self.say_defined(at, definition, out);
+            if let Ok(definition) = self.take_in(definition) {
+                self.say_defined(at, &definition, out);
             } else {
                 self.imports_refused += 1;
             }
@@ -74,13 +86,91 @@ impl NaiveEngine {
         self.say(Event::Defined(defined, *definition), out);
     }
 
-    fn take_in(&mut self, definition: &Definition) -> Result<(), Reason> {
-        match definition {
+    fn take_in(&mut self, definition: &Definition) -> Result<Definition, Reason> {
+        let definition = match (definition.fields(), self.known(definition)) {
+            (0, _) | (NEW.., Err(_)) => *definition,
+            (NEW.., Ok(_)) => return Err(Reason::AlreadyDefined),
+            (_, known) => known?.changed_by(definition),
+        };
+        match &definition {
             Definition::DefineInstrument(d) => self.take_in_instrument(d),
             Definition::DefineFirm(d) => self.take_in_firm(d),
             Definition::DefineAccount(d) => self.take_in_account(d),
             Definition::DefineSession(d) => self.take_in_session(d),
+        }?;
+        Ok(definition)
+    }
+
+    /// Returns the definition with this one's identifier, with this one's values in the fields that
+    /// engines do not keep.
+    fn known(&self, definition: &Definition) -> Result<Definition, Reason> {
+        match definition {
+            Definition::DefineInstrument(d) => {
+                let row = self.instruments.get(&d.instrument_id);
+                row.map(|row| Definition::DefineInstrument(row.definition))
+                    .ok_or(Reason::UnknownInstrument)
+            }
+            Definition::DefineFirm(d) => {
+                let live_orders_max = *self.firms.get(&d.firm_id).ok_or(Reason::UnknownFirm)?;
+                Ok(Definition::DefineFirm(DefineFirm { live_orders_max, ..*d }))
+            }
+            Definition::DefineAccount(d) => {
+                let row = self.accounts.get(&d.account_id).ok_or(Reason::UnknownAccount)?;
+                let mut known = *d;
+                known.firm_id = row.firm_id;
+                known.unlimited = if row.is_unlimited { Switch::On } else { Switch::Off };
+                known.live_orders_max = row.live_orders_max;
+                Ok(Definition::DefineAccount(known))
+            }
+            Definition::DefineSession(d) => {
+                let row = self.sessions.get(&d.defined_session_id).ok_or(Reason::UnknownSession)?;
+                let mut known = *d;
+                (known.firm_id, known.role) = (row.firm_id, row.role);
+                known.order_rate_max = row.order_rate_max;
+                known.live_orders_max = row.live_orders_max;
+                Ok(Definition::DefineSession(known))
+            }
         }
+    }
+
+    /// Returns the reason for which live orders forbid a change of their instrument: the first
+    /// field in this order that one of them does not fit.
+    fn misfit(&self, d: &DefineInstrument) -> Option<Reason> {
+        let old = &self.instruments[&d.instrument_id].definition;
+        let id = d.instrument_id;
+        let orders = || self.orders.values().filter(move |o| o.now.instrument_id == id);
+        let prices = |o: &Order| match o.now.ord_type {
+            OrdType::Limit => vec![o.now.price.0],
+            OrdType::Stop => vec![o.now.stop_px.0],
+            OrdType::StopLimit => vec![o.now.price.0, o.now.stop_px.0],
+            OrdType::Market => vec![],
+        };
+        let lots = |o: &Order| [o.now.order_qty.0, o.leaves_qty(), o.now.display_qty.0];
+        let all_prices = || orders().flat_map(prices);
+        let (tick, lot) = (d.tick_size.0, d.lot_size.0);
+        let (min, max) = (d.price_min.0, d.price_max.0);
+        let found = [
+            (old.symbol != d.symbol && orders().count() > 0, Reason::LiveOrdersNamed),
+            (
+                old.tick_size.0 != tick && all_prices().any(|price| price % tick != 0),
+                Reason::LiveOrdersOffTick,
+            ),
+            (
+                old.lot_size.0 != lot && orders().flat_map(lots).any(|qty| qty % lot != 0),
+                Reason::LiveOrdersOffLot,
+            ),
+            (
+                (old.price_min.0, old.price_max.0) != (min, max)
+                    && all_prices().any(|price| price < min || price > max),
+                Reason::LiveOrdersOutOfRange,
+            ),
+            (
+                old.order_qty_max != d.order_qty_max
+                    && orders().any(|o| o.now.order_qty > d.order_qty_max),
+                Reason::LiveOrdersTooLarge,
+            ),
+        ];
+        found.iter().find_map(|(is_misfit, reason)| is_misfit.then_some(*reason))
     }
 
     fn take_in_instrument(&mut self, d: &DefineInstrument) -> Result<(), Reason> {
@@ -102,16 +192,21 @@ impl NaiveEngine {
             return Err(Reason::InvalidDefinition);
         }
         let count = self.instruments.len();
-        match self.instruments.get_mut(&d.instrument_id) {
-            Some(row) => {
-                let old = &row.definition;
-                let for_good =
-                    |d: &DefineInstrument| (d.partition_id, d.price_exponent, d.qty_exponent);
-                if for_good(old) != for_good(d) {
-                    return Err(Reason::InvalidDefinition);
-                }
-                row.definition = *d;
+        if let Some(row) = self.instruments.get(&d.instrument_id) {
+            let for_good =
+                |d: &DefineInstrument| (d.partition_id, d.price_exponent, d.qty_exponent);
+            if for_good(&row.definition) != for_good(d) {
+                return Err(Reason::InvalidDefinition);
             }
+            if d.fields != 0
+                && d.fields < NEW
+                && let Some(reason) = self.misfit(d)
+            {
+                return Err(reason);
+            }
+        }
+        match self.instruments.get_mut(&d.instrument_id) {
+            Some(row) => row.definition = *d,
             None if count >= self.config.instruments_max as usize => {
                 return Err(Reason::LimitReached);
             }
@@ -132,7 +227,8 @@ impl NaiveEngine {
     }
 
     fn take_in_firm(&mut self, d: &DefineFirm) -> Result<(), Reason> {
-        if d.firm_id.0 == 0 || d.name.0[0] == 0 {
+        let keeps_name = d.fields != 0 && d.fields < NEW && d.fields & 2 == 0;
+        if d.firm_id.0 == 0 || d.name.0[0] == 0 && !keeps_name {
             return Err(Reason::InvalidDefinition);
         }
         let is_new = !self.firms.contains_key(&d.firm_id);

@@ -52,6 +52,7 @@ impl Rig {
             price_exponent: -2,
             qty_exponent: 0,
             phase,
+            fields: 0,
         };
         change(&mut instrument);
         let session = |id, firm_id, role| {
@@ -67,6 +68,7 @@ impl Rig {
                 role,
                 credential_kind: CredentialKind::ApiKey,
                 live_orders_max: 0,
+                fields: 0,
             })
         };
         let definitions = [
@@ -76,6 +78,7 @@ impl Rig {
                 session_id: OPERATOR,
                 firm_id: FirmId(1),
                 live_orders_max: 0,
+                fields: 0,
             }),
             Definition::DefineAccount(DefineAccount {
                 request_no: RequestNo(0),
@@ -84,6 +87,7 @@ impl Rig {
                 firm_id: FirmId(1),
                 unlimited: Switch::On,
                 live_orders_max: 0,
+                fields: 0,
             }),
             session(OPERATOR, 0, Role::Operator),
             session(TRADER, 1, Role::Trader),

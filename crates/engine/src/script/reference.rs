@@ -31,6 +31,18 @@ pub(super) fn asked(
     }
 }
 
+/// Returns the definition as one that sets these fields.
+pub(super) fn with_fields(definition: Definition, fields: u32) -> Definition {
+    match definition {
+        Definition::DefineInstrument(d) => {
+            Definition::DefineInstrument(DefineInstrument { fields, ..d })
+        }
+        Definition::DefineFirm(d) => Definition::DefineFirm(DefineFirm { fields, ..d }),
+        Definition::DefineAccount(d) => Definition::DefineAccount(DefineAccount { fields, ..d }),
+        Definition::DefineSession(d) => Definition::DefineSession(DefineSession { fields, ..d }),
+    }
+}
+
 pub(super) fn instrument(id: u32, partition_id: PartitionId, tick_size: i64) -> Definition {
     let (price_min, price_max) = if id == 101 { (-1_000, 1_000) } else { (1, 10_000) };
     Definition::DefineInstrument(DefineInstrument {
@@ -51,6 +63,7 @@ pub(super) fn instrument(id: u32, partition_id: PartitionId, tick_size: i64) -> 
         price_exponent: -2,
         qty_exponent: 0,
         phase: Phase::Continuous,
+        fields: 0,
     })
 }
 
@@ -61,6 +74,7 @@ pub(super) fn firm(id: u32) -> Definition {
         session_id: OPERATOR,
         firm_id: FirmId(id),
         live_orders_max: 0,
+        fields: 0,
     })
 }
 
@@ -72,6 +86,7 @@ pub(super) fn account(id: u32, firm: u32, unlimited: Switch) -> Definition {
         firm_id: FirmId(firm),
         unlimited,
         live_orders_max: 0,
+        fields: 0,
     })
 }
 
@@ -88,6 +103,7 @@ pub(super) fn session(id: u32, firm: u32, role: Role) -> Definition {
         role,
         credential_kind: CredentialKind::ApiKey,
         live_orders_max: 0,
+        fields: 0,
     })
 }
 

@@ -139,6 +139,7 @@ pub fn instrument(instrument_id: InstrumentId, partition_id: PartitionId) -> Def
         price_exponent: -2,
         qty_exponent: 0,
         phase: Phase::Continuous,
+        fields: 0,
     }
 }
 
@@ -155,6 +156,7 @@ pub fn session(id: SessionId, firm: u32, role: Role) -> Definition {
         role,
         credential_kind: CredentialKind::ApiKey,
         live_orders_max: 0,
+        fields: 0,
     })
 }
 
@@ -165,6 +167,7 @@ pub fn firm(id: u32) -> Definition {
         session_id: OPERATOR,
         firm_id: FirmId(id),
         live_orders_max: 0,
+        fields: 0,
     })
 }
 
@@ -176,6 +179,7 @@ pub fn account(account_id: AccountId, firm: u32, unlimited: Switch) -> Definitio
         firm_id: FirmId(firm),
         unlimited,
         live_orders_max: 0,
+        fields: 0,
     })
 }
 

@@ -4,6 +4,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::Context;
 use weir_door::handshakes::TlsDoor;
@@ -33,7 +34,7 @@ use super::gateway::{WebSide, port_of};
 use super::operator::bootstrap;
 use super::probes::{Probes, keeper, start_hiccups};
 use super::threads::{CommonThreads, Cores, shadows};
-use super::{CONTROL, Node};
+use super::{CONTROL, Node, Recovery};
 use crate::config::Config;
 use crate::health::Health;
 use crate::status::NodeStatus;
@@ -47,6 +48,7 @@ pub(super) struct Builder<'a> {
     pub(super) parts: Assembly<'a>,
     /// The recovered partitions, the control partition first.
     pub(super) recovered: Vec<RecoveredPartition>,
+    recoveries: Vec<Recovery>,
     /// Notes for operators.
     pub(super) notes: Vec<String>,
     /// The sources of each partition's commands.
@@ -111,8 +113,13 @@ impl<'a> Builder<'a> {
         let tls = open_door(config)?;
         prepare_dir(config, partitions)?;
         let wake_fd = WakeFd::new()?;
-        let recovered = partitions.iter().map(|id| recover(&config.recovery(), *id, &wake_fd));
-        let recovered = recovered.collect::<Result<Vec<_>, _>>()?;
+        let (mut recovered, mut recoveries) = (Vec::new(), Vec::new());
+        for id in partitions {
+            let begun = Instant::now();
+            let one = recover(&config.recovery(), *id, &wake_fd)?;
+            recoveries.push(Recovery::of(&one, begun.elapsed()));
+            recovered.push(one);
+        }
         check_imports(&recovered)?;
         let mut notes: Vec<String> = recovered.iter().flat_map(|r| r.notes.clone()).collect();
         let mut probes = Probes::start(config, &mut notes);
@@ -146,6 +153,7 @@ impl<'a> Builder<'a> {
         Ok(Builder {
             parts,
             recovered,
+            recoveries,
             notes,
             sources,
             importer,
@@ -210,7 +218,19 @@ impl<'a> Builder<'a> {
         let web = self.web_listener.zip(web.hub);
         let web = web.map(|(at, hub)| WebServer::start(at, hub, doors)).transpose()?;
         let address = self.address;
-        Ok(Node { threads, draining, address, status, tls, web, reload, token_keys, notes })
+        let recoveries = self.recoveries;
+        Ok(Node {
+            threads,
+            draining,
+            address,
+            status,
+            tls,
+            web,
+            reload,
+            token_keys,
+            recoveries,
+            notes,
+        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! The gateway of a node with its newcomers, and the readers over HTTP beside it.
 
+use std::sync::PoisonError;
+
 use weir_door::Door;
 use weir_door::lobby::LobbyLimits;
 use weir_door::reader_rings::{DeliveryPort, GatewayPort, gateway_to_delivery};
@@ -118,9 +120,16 @@ impl Assembly<'_> {
         let Some(section) = &self.config.web else { return WebSide::default() };
         let wakes = &self.wakes;
         let (delivery, port) = gateway_to_delivery(wakes.web.clone(), wakes.delivery.clone());
+        let (status, mut seen) = (self.gateway_status.clone(), 0);
         let (readers, hub) = HubAgent::new(HubParts {
             delivery,
             control: control(),
+            instruments: Box::new(move || {
+                let status = status.lock().unwrap_or_else(PoisonError::into_inner);
+                let version = status.instruments_version;
+                let is_new = std::mem::replace(&mut seen, version) != version;
+                is_new.then(|| status.instruments.clone())
+            }),
             directory: gateway.directory_beside(&mut OsRng),
             wake: wakes.web.clone(),
             readers_max: section.readers_max,

@@ -68,6 +68,7 @@ pub(super) fn bootstrap(
             role: Role::Operator,
             credential_kind: CredentialKind::ApiKey,
             live_orders_max: 0,
+            fields: 0,
         };
         let command = if is_first {
             let operator = DefineSession { request_no: RequestNo::NONE, ..operator };

@@ -123,6 +123,7 @@ mod tests {
             price_exponent: -2,
             qty_exponent: -3,
             phase: Phase::Continuous,
+            fields: 0,
         }
     }
 

@@ -98,6 +98,7 @@ fn import(number: u32) -> Submission {
         session_id: SessionId::NONE,
         firm_id: FirmId(number),
         live_orders_max: 0,
+        fields: 0,
     };
     let at = Position(u64::from(number));
     Submission::internal(Command::Import(at, Definition::DefineFirm(definition)))
@@ -168,6 +169,7 @@ fn reference_data() -> Vec<Definition> {
             role: Role::Trader,
             credential_kind: CredentialKind::ApiKey,
             live_orders_max: 0,
+            fields: 0,
         })
     };
     vec![
@@ -177,6 +179,7 @@ fn reference_data() -> Vec<Definition> {
             session_id,
             firm_id,
             live_orders_max: 0,
+            fields: 0,
         }),
         Definition::DefineAccount(DefineAccount {
             request_no,
@@ -185,6 +188,7 @@ fn reference_data() -> Vec<Definition> {
             firm_id,
             unlimited: Switch::On,
             live_orders_max: 0,
+            fields: 0,
         }),
         trader(1),
         trader(2),
@@ -206,6 +210,7 @@ fn reference_data() -> Vec<Definition> {
             price_exponent: 0,
             qty_exponent: 0,
             phase: Phase::Continuous,
+            fields: 0,
         }),
     ]
 }

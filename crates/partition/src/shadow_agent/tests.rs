@@ -37,6 +37,7 @@ fn import(number: u32) -> Vec<u8> {
         session_id: SessionId::NONE,
         firm_id: FirmId(number),
         live_orders_max: 0,
+        fields: 0,
     };
     let at = Position(u64::from(number));
     let mut entry = Vec::new();

@@ -92,6 +92,7 @@ pub(super) fn own_instrument(
         price_exponent: -2,
         qty_exponent: 0,
         phase: Phase::Continuous,
+        fields: 0,
     }
 }
 

@@ -70,6 +70,7 @@ impl Followers {
                 role: Role::Supervisor,
                 credential_kind: CredentialKind::ApiKey,
                 live_orders_max: 0,
+                fields: 0,
             })?;
             let config = FollowerConfig { instrument_id, ..FollowerConfig::new(session) };
             let mut client = Client::connect(target.clone(), Limits::default())?;

@@ -45,6 +45,7 @@ impl Market {
                 session_id,
                 firm_id: FIRM,
                 live_orders_max: 0,
+                fields: 0,
             }),
             Definition::DefineAccount(DefineAccount {
                 request_no,
@@ -53,6 +54,7 @@ impl Market {
                 firm_id: FIRM,
                 unlimited: Switch::On,
                 live_orders_max: 0,
+                fields: 0,
             }),
             session(TRADER, FIRM, Role::Trader),
             Definition::DefineInstrument(DefineInstrument {
@@ -130,6 +132,7 @@ pub fn instrument() -> DefineInstrument {
         price_exponent: -2,
         qty_exponent: 0,
         phase: Phase::Continuous,
+        fields: 0,
     }
 }
 
@@ -146,5 +149,6 @@ fn session(id: SessionId, firm_id: FirmId, role: Role) -> Definition {
         role,
         credential_kind: CredentialKind::ApiKey,
         live_orders_max: 0,
+        fields: 0,
     })
 }

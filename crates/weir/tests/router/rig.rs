@@ -189,8 +189,14 @@ pub fn define(node: &Node, sources: &[u16]) {
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     for who in [ALICE, BOB] {
         let name = Symbol::new(&format!("FIRM{}", who.firm_id)).expect("a short name");
-        let firm =
-            DefineFirm { request_no, name, session_id, firm_id: who.firm_id, live_orders_max: 0 };
+        let firm = DefineFirm {
+            request_no,
+            name,
+            session_id,
+            firm_id: who.firm_id,
+            live_orders_max: 0,
+            fields: 0,
+        };
         admin.define_firm(firm).unwrap();
     }
     let cores: Vec<Who> = sources.iter().map(|source| core_of(*source)).collect();

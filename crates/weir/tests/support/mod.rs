@@ -456,6 +456,7 @@ pub fn define_market(mut admin: Admin, traders: &[Who]) {
                 session_id,
                 firm_id: who.firm_id,
                 live_orders_max: 0,
+                fields: 0,
             };
             admin.define_firm(firm).unwrap();
         }
@@ -471,6 +472,7 @@ pub fn define_market(mut admin: Admin, traders: &[Who]) {
             firm_id,
             unlimited,
             live_orders_max: 0,
+            fields: 0,
         };
         admin.define_account(account).unwrap();
         // A partition that books to the account has imported every earlier definition.
@@ -493,6 +495,7 @@ pub fn definition_of(who: &Who) -> DefineSession {
         role: who.role,
         credential_kind: CredentialKind::ApiKey,
         live_orders_max: 0,
+        fields: 0,
     }
 }
 
@@ -529,5 +532,6 @@ pub fn instrument(instrument_id: InstrumentId) -> DefineInstrument {
         price_exponent: -2,
         qty_exponent: 0,
         phase: Phase::Continuous,
+        fields: 0,
     }
 }

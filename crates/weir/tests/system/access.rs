@@ -581,7 +581,7 @@ fn an_operator_gets_a_key_pair_and_works_with_it() {
     let named = weir(&node, &[&firm[..], &["--name", "CAROL"]].concat());
     assert!(named.status.success(), "{named:?}");
     // If the pair is lost, the same session gets an API key, and the pair is refused.
-    let redefined = weir(&node, &["admin", "session", "--id", "9", "--role", "operator"]);
+    let redefined = weir(&node, &["admin", "session", "--id", "9", "--new-key"]);
     assert!(redefined.status.success(), "{redefined:?}");
     let refused = weir(&node, &[&firm[..], &["--name", "CAROL"]].concat());
     assert!(!refused.status.success());

@@ -433,8 +433,14 @@ fn a_reader_gets_from_a_sources_files_what_it_may_see_and_nothing_else() {
     let mut admin = m.node.admin();
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     let name = Symbol::new("FIRM1").expect("a short name");
-    let firm =
-        DefineFirm { request_no, name, session_id, firm_id: FIRM.firm_id, live_orders_max: 0 };
+    let firm = DefineFirm {
+        request_no,
+        name,
+        session_id,
+        firm_id: FIRM.firm_id,
+        live_orders_max: 0,
+        fields: 0,
+    };
     admin.define_firm(firm).unwrap();
     admin.define_session(definition_of(&FIRM)).unwrap();
     admin.close().unwrap();

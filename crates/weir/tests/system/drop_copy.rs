@@ -458,6 +458,7 @@ fn a_session_has_so_many_streams_and_ends_them_one_by_one() {
             session_id: SessionId::NONE,
             firm_id: FirmId(id),
             live_orders_max: 0,
+            fields: 0,
         };
         admin.define_firm(definition).unwrap();
     }

@@ -130,7 +130,14 @@ fn what_the_role_does_not_allow_is_refused_before_the_log() {
     let (_home, node) = market();
     let name = Symbol::new("MINE").unwrap();
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
-    let firm = DefineFirm { request_no, name, session_id, firm_id: FirmId(77), live_orders_max: 0 };
+    let firm = DefineFirm {
+        request_no,
+        name,
+        session_id,
+        firm_id: FirmId(77),
+        live_orders_max: 0,
+        fields: 0,
+    };
     let cases = [(ALICE, Request::DefineFirm(firm)), (SUPERVISOR, SUPERVISOR.buy(1, 50, 1))];
     let before = node.partition_when(PartitionId(0), |_| true);
     for (who, request) in cases {

@@ -15,6 +15,7 @@ mod clocks;
 mod cold;
 mod cold_sources;
 mod dbn;
+mod definitions;
 mod descriptors;
 mod drop_copy;
 mod emulators;

@@ -73,7 +73,7 @@ fn weir(node: &Node, args: &[&str]) -> Value {
 #[test]
 fn an_opening_call_outlives_a_restart_and_trades_at_one_price() {
     let (home, node) = market();
-    weir(&node, &["admin", "halt", "all"]);
+    weir(&node, &["admin", "--yes", "halt", "all"]);
     weir(&node, &["admin", "phase", "WEIR1", "opening-call"]);
     let mut alice = Trader::log_on(&node, ALICE);
     let mut bob = Trader::log_on(&node, BOB);
@@ -127,7 +127,7 @@ fn orders_at_the_close_wait_beside_the_book_and_meet_in_the_closing_call() {
     let book = weir(&node, &["book", "WEIR1", "--once"]);
     assert_eq!((&book["parked"], &book["market_buy_qty"]), (&0.into(), &"5".into()));
     assert_eq!(book["indicative"]["price"], "0.60");
-    weir(&node, &["admin", "phase", "all", "closed"]);
+    weir(&node, &["admin", "--yes", "phase", "all", "closed"]);
     let bought = alice.report_where(is_trade_of(1));
     assert_eq!((bought.last_px, bought.ord_status), (Price(60), OrdStatus::Filled));
     let row = row_when(&node, |row| row["phase"] == "closed");
@@ -274,7 +274,7 @@ fn a_busted_trade_is_told_to_both_sides_once() {
     alice.ask_for_report(ALICE.buy(1, 70, 4));
     let bought = alice.report_where(is_trade_of(1));
     let match_id = bought.match_id.to_string();
-    weir(&node, &["admin", "bust", &match_id]);
+    weir(&node, &["admin", "--yes", "bust", &match_id]);
     let sides = [(busted(&mut alice), Side::Buy), (busted(&mut bob), Side::Sell)];
     for (bust, side) in sides {
         assert_eq!((bust.match_id, bust.side), (bought.match_id, side));

@@ -13,7 +13,7 @@ use weir_wire::session::Logon;
 
 use crate::support::trader::Trader;
 use crate::support::wire::{Wire, logon_of};
-use crate::support::{ALICE, BOB, Home, Node, OPERATOR, TRADING, Who, open_market, until};
+use crate::support::{ALICE, BOB, Home, Node, OPERATOR, TRADING, open_market, until};
 
 fn market() -> (Home, Node) {
     let home = Home::new("memory");
@@ -47,11 +47,6 @@ fn admin(node: &Node, words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns the hash of a session's key, as printed when the key was generated.
-fn key_hash(who: &Who) -> String {
-    hex(&weir_client::load::setup::key_hash(&who.key()).0)
-}
-
 /// Returns a counter of `/metrics`.
 fn counter(node: &Node, name: &str) -> u64 {
     let (_, text) = node.get("/metrics");
@@ -64,10 +59,9 @@ fn a_runaway_client_is_throttled_then_stopped_and_its_orders_are_taken_out() {
     let (_home, node) = market();
     let mut runaway = Trader::log_on(&node, ALICE);
     runaway.ask_for_report(ALICE.buy(1, 50, 1));
-    // Limits for the existing key: the session stays logged on.
-    let hash = key_hash(&ALICE);
-    let bounds = ["--order-rate", "5", "--in-flight", "100", "--key-hash", &hash];
-    admin(&node, &[&["session", "--id", "11", "--firm", "11"], &bounds[..]].concat());
+    // Its key stays, and with it its logon.
+    let bounds = ["--order-rate", "5", "--in-flight", "100"];
+    admin(&node, &[&["session", "--id", "11"], &bounds[..]].concat());
     let mut number = 1;
     let mut enter = |runaway: &mut Trader| {
         number += 1;
@@ -81,13 +75,13 @@ fn a_runaway_client_is_throttled_then_stopped_and_its_orders_are_taken_out() {
 
     admin(&node, &["kill", "session", "11"]);
     until("the kill switch", || (enter(&mut runaway) == Reason::Killed).then_some(()));
-    admin(&node, &["cancel", "account", "11"]);
+    admin(&node, &["--yes", "cancel", "account", "11"]);
     node.partition_when(TRADING, |row| row["live_orders"] == 1);
     let told = "weir_gateway_engine_refusals_total{reason=\"Killed\"}";
     until("its count", || (counter(&node, told) > 0).then_some(()));
     // Once the client is repaired, the kill switch is taken back and the limits are lifted.
     admin(&node, &["kill", "session", "11", "--off"]);
-    admin(&node, &["session", "--id", "11", "--firm", "11", "--key-hash", &hash]);
+    admin(&node, &["session", "--id", "11", "--order-rate", "0", "--in-flight", "0"]);
     until("entry again", || (enter(&mut runaway) == Reason::None).then_some(()));
 }
 
@@ -101,7 +95,7 @@ fn an_instrument_that_is_halted_is_emptied_by_one_word() {
         bob.ask_for_report(BOB.sell(number, 60, 1));
     }
     admin(&node, &["halt", "WEIR1"]);
-    admin(&node, &["cancel", "instrument", "WEIR1"]);
+    admin(&node, &["--yes", "cancel", "instrument", "WEIR1"]);
     node.partition_when(TRADING, |row| row["live_orders"] == 0);
     for trader in [&mut alice, &mut bob] {
         trader.report_where(|report| report.ord_status == OrdStatus::Canceled);
@@ -135,7 +129,7 @@ fn a_key_that_was_lost_is_replaced_and_whoever_has_it_is_out() {
     let (_home, node) = market();
     let mut finder = Trader::log_on(&node, ALICE);
     finder.ask_for_report(ALICE.buy(1, 50, 1));
-    let replaced = admin(&node, &["session", "--id", "11", "--firm", "11"]);
+    let replaced = admin(&node, &["session", "--id", "11", "--new-key"]);
     let ended = until("the finder's end", || finder.poll(crate::support::HANG).err());
     let is_it = matches!(ended, ClientError::LoggedOut { reason: Reason::KeyReplaced, .. });
     assert!(is_it, "{ended}");
@@ -143,7 +137,7 @@ fn a_key_that_was_lost_is_replaced_and_whoever_has_it_is_out() {
     assert_eq!(refused.reason, Reason::UnknownKey);
     // The session's orders stay until they are cancelled.
     node.partition_when(TRADING, |row| row["live_orders"] == 1);
-    admin(&node, &["cancel", "account", "11"]);
+    admin(&node, &["--yes", "cancel", "account", "11"]);
     node.partition_when(TRADING, |row| row["live_orders"] == 0);
     let key = replaced["api_key"].as_str().unwrap();
     Wire::connect(&node).log_on(&Logon { api_key: parse_key(key), ..logon_of(&ALICE) });
@@ -158,8 +152,7 @@ fn parse_key(text: &str) -> weir_wire::session::ApiKey {
 #[test]
 fn an_expired_key_is_good_again_once_its_session_is_defined_anew() {
     let (_home, node) = market();
-    let hash = key_hash(&ALICE);
-    let define = ["session", "--id", "11", "--firm", "11", "--key-hash", &hash];
+    let define = ["session", "--id", "11"];
     admin(&node, &[&define[..], &["--expires", "2020-01-01T00:00:00Z"]].concat());
     let refused = Wire::connect(&node).try_log_on(&logon_of(&ALICE), &[]).unwrap_err();
     assert_eq!(refused.reason, Reason::KeyExpired);
@@ -207,7 +200,7 @@ fn a_second_operator_gives_the_first_one_a_new_key() {
     std::fs::write(&key_file, second["api_key"].as_str().unwrap()).unwrap();
     std::fs::set_permissions(&key_file, Permissions::from_mode(0o600)).unwrap();
     let login = ["--session", "9", "--key-file", key_file.to_str().unwrap()];
-    let words = ["session", "--id", "1", "--role", "operator"];
+    let words = ["session", "--id", "1", "--new-key"];
     let defined = try_admin(&node, &login, &words);
     assert!(defined.status.success(), "{defined:?}");
     let defined: Value = serde_json::from_slice(&defined.stdout).unwrap();

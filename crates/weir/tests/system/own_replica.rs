@@ -119,7 +119,14 @@ fn define_readers(node: &Node) {
     for firm_id in [ALICE.firm_id, BOB.firm_id] {
         let name = Symbol::new(&format!("FIRM{firm_id}")).expect("a short name");
         admin
-            .define_firm(DefineFirm { request_no, name, session_id, firm_id, live_orders_max: 0 })
+            .define_firm(DefineFirm {
+                request_no,
+                name,
+                session_id,
+                firm_id,
+                live_orders_max: 0,
+                fields: 0,
+            })
             .unwrap();
     }
     for who in [SUPERVISOR, ALICE, BOB, ROUTER] {

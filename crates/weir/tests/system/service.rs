@@ -17,7 +17,7 @@ use weir_wire::session::{ApiKey, Logon};
 use crate::support::address::free_address;
 use crate::support::trader::Trader;
 use crate::support::wire::{Wire, logon_of};
-use crate::support::{ALICE, BOB, HANG, Home, Node, open_market, until};
+use crate::support::{ALICE, BOB, HANG, Home, Node, TRADING, open_market, until};
 
 fn ready(node: &Node) -> bool {
     node.get("/ready") == (200, "ready\n".to_owned())
@@ -146,6 +146,66 @@ fn lines_as_json_tell_who_came_who_was_refused_and_who_was_cut() {
         });
         assert!(line["timestamp"].is_string() && line["level"].is_string(), "{line}");
     }
+}
+
+#[test]
+fn stopped_is_said_when_every_address_is_free_again() {
+    let config = "[web]\nlisten = \"127.0.0.1:0\"\n[ingest]\nlisten = \"127.0.0.1:0\"\n";
+    for _ in 0..5 {
+        let home = Home::with_config("memory", config);
+        let node = home.start();
+        let ingest = node.status()["ingest"]["address"].as_str().unwrap().to_owned();
+        let addresses =
+            [node.address().to_string(), node.http().to_owned(), node.web().to_owned(), ingest];
+        rustix::process::kill_process(node.pid(), rustix::process::Signal::TERM).unwrap();
+        while !home.said().contains("stopped") {
+            std::thread::yield_now();
+        }
+        for address in addresses {
+            let bound = std::net::TcpListener::bind(&address);
+            assert!(bound.is_ok(), "{address}: {bound:?}");
+        }
+        assert!(node.wait_for_end().success());
+    }
+}
+
+#[test]
+fn a_start_says_where_it_is_from_which_snapshot_and_how_long_that_took() {
+    let config = "[snapshots]\nevery_commands = 1000\n";
+    let home = Home::with_config("os", config);
+    let start = || {
+        home.start_with(|serve| {
+            serve.args(["--log-format", "json"]);
+        })
+    };
+    let recovered = || {
+        until("the line of the recovery", || {
+            let said = home.said();
+            let whole = &said[..said.rfind('\n').map_or(0, |end| end + 1)];
+            let lines = whole.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            let mut lines = lines.filter(|line| line["message"] == "recovered");
+            lines.find(|line| line["partition"] == TRADING.0)
+        })
+    };
+    let node = start();
+    let line = recovered();
+    assert_eq!((&line["position"], &line["snapshot"]), (&0.into(), &0.into()), "{line}");
+    assert!(line["seconds"].is_f64() && line["commands_applied"] == 0, "{line}");
+    open_market(&node, &[ALICE]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    for number in 1..=1_100 {
+        alice.ask_for_report(ALICE.buy(number, 50, 1));
+    }
+    node.partition_when(TRADING, |row| row["snapshot_position"].as_u64() > Some(0));
+    let last = node.partition_when(TRADING, |_| true)["position"].as_u64().unwrap();
+    drop(alice);
+    assert!(node.terminate().success());
+    let node = start();
+    let line = recovered();
+    let number = |name: &str| line[name].as_u64().unwrap();
+    assert!(number("position") >= last && number("snapshot") > 0, "{line}");
+    assert_eq!(number("position") - number("snapshot"), number("commands_applied"), "{line}");
+    assert!(node.terminate().success());
 }
 
 #[test]

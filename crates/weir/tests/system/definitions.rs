@@ -1,0 +1,194 @@
+//! Definitions over the command line: an option that is not given leaves its field as it is, live
+//! orders are not contradicted, and mistyped identifiers and unconfirmed commands reach no log.
+
+use std::process::{Command, Output, Stdio};
+
+use weir_types::{PartitionId, Reason};
+
+use crate::support::trader::Trader;
+use crate::support::{ALICE, BOB, Home, Node, OPERATOR, TRADING, open_market, until};
+
+const CONTROL: PartitionId = PartitionId(0);
+
+/// Runs `weir admin WORDS` as the operator, without a terminal.
+fn admin(node: &Node, words: &[&str]) -> Output {
+    let key: String = OPERATOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
+    Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["admin", "--node", &node.address().to_string(), "--http", node.http()])
+        .args(["--key", &key])
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn succeed(node: &Node, words: &[&str]) -> String {
+    let output = admin(node, words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn fail(node: &Node, words: &[&str]) -> String {
+    let output = admin(node, words);
+    assert!(!output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Returns the positions of both logs.
+fn positions(node: &Node) -> [u64; 2] {
+    [CONTROL, TRADING]
+        .map(|id| node.partition_when(id, |_| true)["position"].as_u64().expect("a position"))
+}
+
+fn row(node: &Node, id: u32) -> serde_json::Value {
+    let status = node.status();
+    let mut rows = status["instruments"].as_array().expect("a list").iter();
+    rows.find(|row| row["id"] == id).expect("the instrument is there").clone()
+}
+
+#[test]
+fn an_instrument_keeps_everything_that_a_command_does_not_name() {
+    let home = Home::new("disk");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let rules = ["--reference-price", "1000", "--static-collar", "500", "--dynamic-collar", "300"];
+    let bounds = ["--lot", "10", "--qty-max", "5000", "--price-max", "9000", "--partition", "1"];
+    let new = ["instrument", "--id", "30", "--symbol", "ABC"];
+    succeed(&node, &[&new[..], &rules, &bounds].concat());
+    let before = until("the instrument", || {
+        let status = node.status();
+        let rows = status["instruments"].as_array().expect("a list");
+        rows.iter().find(|row| row["id"] == 30).cloned()
+    });
+    let said = succeed(&node, &["instrument", "--id", "30", "--tick", "5"]);
+    assert_eq!(said.trim(), "instrument 30 is ABC in partition 1");
+    let after = until("its tick", || {
+        let row = row(&node, 30);
+        (row["tick_size"] != before["tick_size"]).then_some(row)
+    });
+    assert_eq!(after["tick_size"], "0.05");
+    let mut expected = before;
+    expected["tick_size"] = after["tick_size"].clone();
+    assert_eq!(after, expected);
+    assert!(node.terminate().success());
+    // The change is in the partition's log, and so is every view of it.
+    let node = home.start();
+    assert_eq!(until("the instrument", || Some(row(&node, 30)))["tick_size"], "0.05");
+    succeed(&node, &["instrument", "--id", "30", "--lot", "20"]);
+    let after = until("its lot", || Some(row(&node, 30)).filter(|row| row["lot_size"] == "20"));
+    assert_eq!((&after["tick_size"], &after["symbol"]), (&"0.05".into(), &"ABC".into()));
+    assert!(node.terminate().success());
+    home.verify(TRADING);
+}
+
+#[test]
+fn an_instrument_with_live_orders_is_not_renamed_and_keeps_its_tick() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    assert_eq!(alice.ask_for_report(ALICE.buy(1, 51, 1)).reason, Reason::None);
+    let rename = ["--yes", "instrument", "--id", "1", "--symbol", "EURUSD"];
+    let said = fail(&node, &rename);
+    assert!(said.contains("--symbol EURUSD: ") && said.contains("LiveOrdersNamed"), "{said}");
+    let said = fail(&node, &["instrument", "--id", "1", "--tick", "2"]);
+    assert!(said.contains("--tick 2: ") && said.contains("LiveOrdersOffTick"), "{said}");
+    assert_eq!(alice.ask_for_report(ALICE.buy(2, 53, 1)).reason, Reason::None);
+    succeed(&node, &["--yes", "cancel", "instrument", "1"]);
+    node.partition_when(TRADING, |row| row["live_orders"] == 0);
+    succeed(&node, &["instrument", "--id", "1", "--tick", "2"]);
+    assert_eq!(alice.ask_for_report(ALICE.buy(3, 53, 1)).reason, Reason::InvalidPrice);
+    succeed(&node, &rename);
+    until("the new name", || (row(&node, 1)["symbol"] == "EURUSD").then_some(()));
+    let said = fail(&node, &["instrument", "--id", "2", "--symbol", "EURUSD"]);
+    assert!(said.contains("--symbol EURUSD is instrument 1's"), "{said}");
+}
+
+#[test]
+fn a_session_a_firm_and_an_account_keep_what_a_command_does_not_name() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    let said = succeed(&node, &["session", "--id", "11", "--order-rate", "9000"]);
+    assert_eq!(said.trim(), "session 11 is changed and keeps its key");
+    assert_eq!(alice.ask_for_report(ALICE.buy(1, 51, 1)).reason, Reason::None, "still logged on");
+    succeed(&node, &["account", "--id", "11", "--live-orders-max", "2"]);
+    succeed(&node, &["firm", "--id", "11", "--live-orders-max", "3"]);
+    // The account is as unlimited as before, or the order would lack cash.
+    let mut number = 1;
+    let mut enter = |price| {
+        number += 1;
+        alice.ask_for_report(ALICE.buy(number, price, 1)).reason
+    };
+    assert_eq!(enter(51), Reason::None);
+    until("the bound", || (enter(51) == Reason::TooManyAccountOrders).then_some(()));
+    for (words, want) in [
+        (&["firm", "--id", "77", "--live-orders-max", "1"][..], "give --name to define it"),
+        (&["account", "--id", "77", "--unlimited"], "give --firm to define it"),
+        (&["instrument", "--id", "77", "--tick", "1"], "give --symbol to define it"),
+    ] {
+        let said = fail(&node, words);
+        assert!(said.contains(want), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn a_mistyped_identifier_is_refused_and_reaches_no_log() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let settled = || {
+        let mut last = positions(&node);
+        until("quiet logs", || {
+            let now = positions(&node);
+            (std::mem::replace(&mut last, now) == now).then_some(now)
+        })
+    };
+    let before = settled();
+    for (words, want) in [
+        (&["kill", "firm", "4711"][..], "UnknownFirm"),
+        (&["kill", "account", "4711"], "UnknownAccount"),
+        (&["kill", "session", "4711", "--partition", "1"], "UnknownSession"),
+        (&["cancel", "firm", "4711"], "UnknownFirm"),
+        (&["cancel", "account", "4711"], "UnknownAccount"),
+        (&["deposit", "--account", "4711", "--cash", "1"], "UnknownAccount"),
+        (&["account", "--id", "5", "--firm", "4711"], "UnknownFirm"),
+        (&["session", "--id", "5", "--firm", "4711"], "UnknownFirm"),
+        (&["halt", "4711"], "no instrument"),
+    ] {
+        let said = fail(&node, &[&["--yes"], words].concat());
+        assert!(said.contains(want), "{words:?}: {said}");
+    }
+    assert_eq!(settled(), before, "nothing was sequenced");
+}
+
+#[test]
+fn a_dangerous_command_says_what_it_will_do_and_is_refused_without_a_terminal() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    until("the instrument", || {
+        (node.status()["instruments"][0]["symbol"] == "WEIR1").then_some(())
+    });
+    for (words, want) in [
+        (&["kill", "all"][..], "this stops the entry of orders for everybody, in all partitions"),
+        (&["halt", "all"], "this makes all 1 instruments halted: WEIR1"),
+        (&["phase", "all", "closed"], "this makes all 1 instruments closed: WEIR1"),
+        (&["bust", "1"], "this takes trade 1 of partition 1 back"),
+        (&["cancel", "firm", "11"], "this cancels all live orders of firm 11, in all partitions"),
+        (&["instrument", "--id", "1", "--symbol", "NEW"], "this renames WEIR1 to NEW"),
+    ] {
+        let said = fail(&node, words);
+        let is_told = said.contains(want) && said.contains("give --yes");
+        assert!(is_told, "{words:?}: {said}");
+    }
+    assert_eq!(alice.ask_for_report(ALICE.buy(1, 51, 1)).reason, Reason::None);
+    succeed(&node, &["--yes", "halt", "all"]);
+    assert_eq!(alice.ask_for_report(ALICE.buy(2, 51, 1)).reason, Reason::WrongPhase);
+    // One participant or one instrument is stopped without a question.
+    succeed(&node, &["resume", "WEIR1"]);
+    succeed(&node, &["kill", "firm", "11"]);
+    assert_eq!(alice.ask_for_report(ALICE.buy(3, 51, 1)).reason, Reason::Killed);
+}
