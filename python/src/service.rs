@@ -2,13 +2,14 @@
 //! session's own events, each in a queue of its own.
 //!
 //! The first thread that waits reads the connection for all (`is_pumping`); the others wait for its
-//! results. No wait holds the interpreter's lock. A full queue puts its follower on hold, so that
-//! memory is bounded.
+//! results. While nobody waits, a thread of the service reads it now and then (`keep`), so that
+//! heartbeats go out and a lost connection comes back. No wait holds the interpreter's lock. A full
+//! queue puts its follower on hold, so that memory is bounded.
 //!
 //! INVARIANT: `inbox` is never locked while `io` is being waited for.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
@@ -22,10 +23,17 @@ use crate::errors::Failure;
 
 /// The longest time that a thread holds the connection or does not check for signals.
 const SLICE: Duration = Duration::from_millis(25);
+/// The time without a waiting thread after which the service reads the connection itself.
+const KEEP_INTERVAL: Duration = Duration::from_millis(50);
+/// The time for which it then reads.
+const KEEP_SLICE: Duration = Duration::from_millis(1);
 /// The number of untaken pages of a follower at which its next fetch is held.
 const PAGES_MAX: usize = 4;
 /// The most untaken events of the session; beyond it the oldest are dropped.
 const EVENTS_MAX: usize = 65_536;
+/// The untaken events from which on the service leaves events at the node: it drops none that a
+/// program may still take.
+const EVENTS_KEPT_MAX: usize = EVENTS_MAX / 2;
 /// The longest time for a logout.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -45,6 +53,8 @@ pub enum FollowerEvent {
 pub struct Inbox {
     /// True while a thread reads the connection.
     is_pumping: bool,
+    /// The time of the last read; none before the first.
+    pumped_at: Option<Instant>,
     is_closed: bool,
     /// The error that ended the session for good.
     failed: Option<Failure>,
@@ -116,6 +126,21 @@ impl Shared {
         self.wait(timeout, |inbox| !inbox.events.is_empty())
     }
 
+    /// Reads the connection if no thread has for a while; false when the session has ended.
+    fn keep(&self) -> bool {
+        let inbox = lock(&self.inbox);
+        if inbox.failed.is_some() || inbox.is_closed {
+            return false;
+        }
+        let is_recent = inbox.pumped_at.is_some_and(|at| at.elapsed() < KEEP_INTERVAL);
+        let is_left = inbox.is_pumping || is_recent || inbox.events.len() >= EVENTS_KEPT_MAX;
+        drop(inbox);
+        if !is_left {
+            self.wait(KEEP_SLICE, |_| false);
+        }
+        true
+    }
+
     fn wait(&self, timeout: Duration, is_there: impl Fn(&Inbox) -> bool) -> bool {
         let deadline = Instant::now() + timeout.min(SLICE);
         let mut inbox = lock(&self.inbox);
@@ -144,11 +169,23 @@ impl Shared {
             drop(io);
             inbox = lock(&self.inbox);
             inbox.is_pumping = false;
+            inbox.pumped_at = Some(Instant::now());
             inbox.connections = connections;
             inbox.lost = lost.map(Failure::from).or(inbox.lost.take());
             inbox.failed = polled.err().map(Failure::from).or(inbox.failed.take());
             came.into_iter().for_each(|came| inbox.keep(came));
             self.changed.notify_all();
+        }
+    }
+}
+
+/// Keeps a service's connection until the session ends or the service is dropped.
+fn keep_connection(shared: &Weak<Shared>) {
+    loop {
+        std::thread::sleep(KEEP_INTERVAL);
+        let is_there = shared.upgrade().is_some_and(|shared| shared.keep());
+        if !is_there {
+            return;
         }
     }
 }
@@ -249,7 +286,11 @@ impl Service {
         py.detach(|| client.connect(keep)).map_err(Failure::from)?;
         inbox.connections = client.connection_count();
         let (io, inbox) = (Mutex::new(client), Mutex::new(inbox));
-        Ok(Service { shared: Arc::new(Shared { io, inbox, changed: Condvar::new() }) })
+        let shared = Arc::new(Shared { io, inbox, changed: Condvar::new() });
+        let kept = Arc::downgrade(&shared);
+        let thread = std::thread::Builder::new().name("weir-client".to_owned());
+        thread.spawn(move || keep_connection(&kept))?;
+        Ok(Service { shared })
     }
 
     /// The number of connections so far.

@@ -23,8 +23,9 @@ _LOOK = 0.5
 class Client:
     """One session on one connection; it reconnects automatically after a loss.
 
-    Order state and orders share the connection. Several threads may use a client; a request may
-    then wait while another thread reads the connection, for at most 25 ms.
+    Order state and orders share the connection. It is kept alive, and comes back, also while the
+    program waits for nothing. Several threads may use a client; a request may then wait while
+    another thread reads the connection, for at most 25 ms.
     """
 
     def __init__(
