@@ -109,8 +109,10 @@ impl Rig {
     fn cycle(&mut self, now: u64) {
         let Rig { door, fanout, mirror, drafts, probe, .. } = self;
         let (definitions, channels) = (&[][..], &[State::Live][..]);
-        let now = Nanos(now);
-        door.tell(&mut RingParts { now, fanout, mirror, definitions, channels, drafts, probe });
+        let (now, wall) = (Nanos(now), Nanos(now));
+        let mut parts =
+            RingParts { now, wall, fanout, mirror, definitions, channels, drafts, probe };
+        door.tell(&mut parts);
     }
 
     /// Returns the numbers of new snapshot quotes and changes in the ring.
