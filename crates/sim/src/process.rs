@@ -14,6 +14,7 @@ use weir_log::tail::{TailConfig, TailHandle, TailReader, tail_in};
 use weir_log::{EmbeddedLog, LogConfig, LogReader, SegmentKind, SnapshotStore, read_events};
 use weir_partition::event_reader::EventReader;
 use weir_partition::handoff::{PartitionPort, SourcePort, gateway_to_partition};
+use weir_partition::holds::Holds;
 use weir_partition::recovery::{Rebuilt, Sources, rebuild};
 use weir_partition::shadow::{Shadow, ShadowError, ShadowParts};
 use weir_partition::{Partition, PartitionFigures, PartitionParts};
@@ -218,6 +219,7 @@ impl Process {
             commands: Box::new(move || Ok(commands.clone())),
             snapshots: SnapshotStore::new(disks.snapshots.clone(), LOG_ID, HERE),
             keep: SNAPSHOTS_KEPT,
+            holds: Holds::default(),
         });
         let partition = Partition::new(PartitionParts {
             engine,

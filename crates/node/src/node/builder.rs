@@ -139,9 +139,10 @@ impl<'a> Builder<'a> {
         let mut gateway = parts.gateway(ports, delivery_port, &mut probes, &recovered)?;
         let newcomers = parts.newcomers(door, &mut gateway)?;
         let history = parts.history(&mut gateway);
-        let web = parts.web_side(&gateway, || recovered[0].reader());
+        let web = parts.web_side(&gateway, || recovered[0].reader("web"));
         let definitions = gateway.definition_count();
-        let importer = (!fed.is_empty()).then(|| ControlImporter::new(recovered[0].reader(), fed));
+        let importer = (!fed.is_empty())
+            .then(|| ControlImporter::new(recovered[0].reader("control importer"), fed));
         let gateway_port = Some(gateway_port);
         Ok(Builder {
             parts,

@@ -131,5 +131,5 @@ impl Assembly<'_> {
 
 /// Returns the gateway's parts for a partition.
 pub(super) fn port_of(ring: PartitionPort, of: &RecoveredPartition) -> PortParts {
-    PortParts { ring, events: of.reader() }
+    PortParts { ring, events: of.reader("gateway") }
 }
