@@ -103,6 +103,23 @@ impl Views {
     }
 }
 
+/// Recovers the partitions, each with its report.
+fn recover_all(
+    config: &Config,
+    partitions: &[PartitionId],
+    wake_fd: &WakeFd,
+) -> anyhow::Result<(Vec<RecoveredPartition>, Vec<Recovery>)> {
+    let (mut recovered, mut recoveries) = (Vec::new(), Vec::new());
+    for id in partitions {
+        let begun = Instant::now();
+        let one = recover(&config.recovery(), *id, wake_fd)?;
+        recoveries.push(Recovery::of(&one, begun.elapsed()));
+        recovered.push(one);
+    }
+    check_imports(&recovered)?;
+    Ok((recovered, recoveries))
+}
+
 impl<'a> Builder<'a> {
     /// Opens a node with these partitions, the control partition first.
     pub(super) fn open(
@@ -116,14 +133,7 @@ impl<'a> Builder<'a> {
         let tls = open_door(config)?;
         prepare_dir(config, partitions)?;
         let wake_fd = WakeFd::new()?;
-        let (mut recovered, mut recoveries) = (Vec::new(), Vec::new());
-        for id in partitions {
-            let begun = Instant::now();
-            let one = recover(&config.recovery(), *id, &wake_fd)?;
-            recoveries.push(Recovery::of(&one, begun.elapsed()));
-            recovered.push(one);
-        }
-        check_imports(&recovered)?;
+        let (recovered, recoveries) = recover_all(config, partitions, &wake_fd)?;
         let mut notes: Vec<String> = recovered.iter().flat_map(|r| r.notes.clone()).collect();
         let mut probes = Probes::start(config, &mut notes);
         let parts = Assembly::new(config, health, tls)?;
