@@ -188,7 +188,7 @@ mod tests {
                         "message": "DefineFirm",
                         "fields": {
                             "request_no": 0, "name": "42", "session_id": 1, "firm_id": 11,
-                            "live_orders_max": 0,
+                            "live_orders_max": 0, "fields": 0,
                         },
                     },
                 }),
