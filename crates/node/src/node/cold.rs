@@ -10,7 +10,6 @@ use weir_orderstate::cold::{
     SharedPace, ends,
 };
 use weir_orderstate::token_keys::sealer;
-use weir_partition::dirs::partition_dir;
 use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::{Agent, Runner, WaitStrategy};
 use weir_types::PartitionId;
@@ -37,8 +36,7 @@ impl Assembly<'_> {
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Option<ArchiveSender>> {
         let Some(section) = &self.config.delivery.cold else { return Ok(None) };
-        let ends = self.config.dir.join(partition_dir(TRADING)).join("past-ends");
-        let past_epochs = ends::places_of(trading.reader("archive"), &ends)?;
+        let past_epochs = ends::places_of(trading.reader())?;
         let config = section.config(TRADING, trading.epoch);
         let parts = ColdParts {
             dir: dir_of(&self.cold_dir(section), trading.log.log_id()),

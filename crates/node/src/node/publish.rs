@@ -22,9 +22,6 @@ use super::assembly::Assembly;
 use super::threads::DELIVERY_SHARE;
 use crate::config::MarketPublisherSection;
 
-/// The name under which the status shows what the publisher holds.
-const PUBLISHER: &str = "market publisher";
-
 impl Assembly<'_> {
     /// Builds the threads that publish the trading partition's market, where configured.
     pub(super) fn publisher(
@@ -32,7 +29,7 @@ impl Assembly<'_> {
         trading: &RecoveredPartition,
     ) -> anyhow::Result<Vec<Runner>> {
         let Some(section) = &self.config.market_publisher else { return Ok(Vec::new()) };
-        let first = trading.reader(PUBLISHER).next_record();
+        let first = trading.reader().next_record();
         anyhow::ensure!(
             first == 1,
             "market_publisher: the event log begins at record {first}: orders of before are \
@@ -96,7 +93,7 @@ impl Assembly<'_> {
 fn events(section: &MarketPublisherSection, trading: &RecoveredPartition) -> EventPublisherParts {
     EventPublisherParts {
         partition_id: TRADING,
-        events: trading.reader(PUBLISHER),
+        events: trading.reader(),
         event_count: trading.event_count(),
         calendar: Calendar::new(section.day_begins_hour),
     }
