@@ -234,7 +234,8 @@ impl<L: SequencedLog + Send> Partition<L> {
     fn take(&mut self) -> usize {
         let mut taken = 0;
         for source in 0..self.sources.len() {
-            let room = UNCOMMITTED_MAX - self.pending.len() - self.filling.len();
+            // Ticks, definitions and choices enter without this bound.
+            let room = UNCOMMITTED_MAX.saturating_sub(self.pending.len() + self.filling.len());
             for _ in 0..room.min(TAKE_MAX).min(self.refusals_max(source)) {
                 let Ok(submission) = self.sources[source].submissions.peek().copied() else {
                     break;

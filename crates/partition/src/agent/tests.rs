@@ -393,3 +393,51 @@ fn a_partition_that_stops_waits_for_no_gateway() {
     assert!(partition.stop(Nanos(10)));
     assert_eq!(port.submissions.slots(), SUBMISSIONS_MAX);
 }
+
+#[test]
+fn a_tick_that_is_due_finds_room_behind_as_many_commands_as_may_wait_for_the_disk() {
+    let state = State {
+        epoch: Epoch(1),
+        untold: None,
+        next: 1,
+        committed: Position(u64::MAX),
+        log_time: Nanos(0),
+        is_full: false,
+    };
+    let log = ScriptedLog(Arc::new(Mutex::new(state)));
+    let (mut port, source) = gateway_to_partition(HERE, Wake::new());
+    let (writer, _handle) = tail(TailConfig::new(1 << 20, 1));
+    let mut partition = Partition::new(PartitionParts {
+        engine: Engine::new(EngineConfig::new(HERE)),
+        log: log.clone(),
+        tail: writer,
+        sources: vec![source],
+        views: Vec::new(),
+        recorder: Recorder::disabled(),
+        figures: Arc::default(),
+        durability: Durability::Disk,
+    });
+    for (at, definition) in (1..).zip(reference_data()) {
+        let import = Command::Import(Position(at), definition);
+        port.submissions.push(Submission::internal(import)).unwrap();
+    }
+    let mut dated = bid(1, 1);
+    if let Command::Request(Request::NewOrder(order)) = &mut dated.command {
+        (order.time_in_force, order.expire_time) = (TimeInForce::Gtd, Nanos(1_000_000));
+    }
+    port.submissions.push(dated).unwrap();
+    partition.do_work(Nanos(1));
+    assert!(partition.engine.next_deadline().is_some(), "the order has an end");
+    // The disk stalls.
+    let last = log.state().next - 1;
+    log.state().committed = Position(last);
+    let mut number = 1;
+    while partition.pending.len() < UNCOMMITTED_MAX {
+        number += 1;
+        port.submissions.push(bid(1, number)).unwrap();
+        partition.do_work(Nanos(2));
+    }
+    partition.do_work(Nanos(2_000_000));
+    partition.do_work(Nanos(2_000_000));
+    assert_eq!(partition.pending.len(), UNCOMMITTED_MAX + 1, "with the tick");
+}
