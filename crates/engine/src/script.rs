@@ -394,7 +394,9 @@ impl<'a> Script<'a> {
             _ => 0,
         };
         match with_fields(definition, fields) {
-            Definition::DefineInstrument(d) if is_change(fields) && self.byte() % 4 == 0 => {
+            Definition::DefineInstrument(d)
+                if is_change(fields) && self.byte().is_multiple_of(4) =>
+            {
                 let number = u64::from(d.instrument_id.0) + 1_000;
                 let symbol = Symbol(ClOrdId::from_number(number).0);
                 Definition::DefineInstrument(DefineInstrument { symbol, ..d })

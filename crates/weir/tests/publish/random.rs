@@ -22,11 +22,23 @@ pub fn with_short_symbol(events: &mut [weir_wire::Event]) {
     }
 }
 
+/// Returns the instrument's symbol after a definition: a change may have renamed it.
+fn new_symbol(event: &weir_wire::Event) -> Option<String> {
+    match event {
+        weir_wire::Event::Defined(_, weir_wire::Definition::DefineInstrument(d))
+            if d.instrument_id == FIT && d.partition_id == HERE =>
+        {
+            Some(d.symbol.to_string())
+        }
+        _ => None,
+    }
+}
+
 fn play(bytes: &[u8]) -> Rig {
     let mut script = Script::new(bytes);
     let mut engine = Engine::new(EngineConfig::new(HERE));
     let (mut rig, mut events, mut commands) = (Rig::new(), Vec::new(), 0_u32);
-    let symbol = format!("{:x}", FIT.0);
+    let mut symbol = format!("{:x}", FIT.0);
     assert_eq!(ClOrdId::from_number(100).to_string().trim_start_matches('0'), symbol);
     while !script.is_over() {
         let command = script.command();
@@ -34,6 +46,7 @@ fn play(bytes: &[u8]) -> Rig {
         engine.apply(engine.position().next(), script.now(), &command, &mut events);
         script.hear(&events);
         with_short_symbol(&mut events);
+        symbol = events.iter().rev().find_map(new_symbol).unwrap_or(symbol);
         rig.publish(&events);
         let differs = rig.differs(&engine, FIT, &symbol, -2, usize::MAX);
         assert_eq!(differs, None, "after {}: {events:#?}", readable_command(&command));
