@@ -22,7 +22,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use weir_types::{ChangeId, Epoch, Nanos, PartitionId, Reason, Seq, SessionId};
+use weir_types::{ChangeId, Epoch, Nanos, PartitionId, Reason, Seq, SessionId, WallOffset};
 use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders};
 use weir_wire::event::OrderEvent;
 
@@ -243,6 +243,8 @@ pub struct Desk {
     opened: Vec<SourceCursor>,
     /// Readers below the floor, if an archive is attached.
     older: Option<OlderReaders>,
+    /// The wall clock, for the times in pages.
+    wall: WallOffset,
 }
 
 impl Desk {
@@ -265,7 +267,19 @@ impl Desk {
             token: Vec::new(),
             opened: Vec::new(),
             older: None,
+            wall: WallOffset::default(),
         }
+    }
+
+    /// Notes the distance of the wall clock.
+    pub fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.wall = wall;
+    }
+
+    /// Returns the wall clock at `now`, for stamps.
+    #[must_use]
+    pub fn wall_at(&self, now: Nanos) -> Nanos {
+        self.wall.wall_at(now)
     }
 
     /// Returns the store.
@@ -358,8 +372,8 @@ impl Desk {
             head: PageHead {
                 correlation_id: fetch.correlation_id,
                 session_id: fetch.session_id,
-                asked_time: now,
-                served_time: now,
+                asked_time: self.wall_at(now),
+                served_time: self.wall_at(now),
                 credit_left: fetch.credit.clamp(1, config.credit_max),
             },
             scope: None,
@@ -759,7 +773,7 @@ impl Desk {
         let Some(out) = round.buffer(reader) else { return (Visit::Pause, cost) };
         reader.head.credit_left -= 1;
         reader.credit.spend(page.row_count, page.byte_count.into());
-        reader.head.served_time = now;
+        reader.head.served_time = self.wall.wall_at(now);
         self.token.clear();
         let at = SourceCursor { change_id: page.next, ..reader.at(self.store.source()) };
         self.opened.clear();
@@ -803,7 +817,7 @@ impl Desk {
             let start = SourceCursor::new(source, epoch, ChangeId::START);
             self.sealer.seal(scope, &[start], &mut self.token);
         }
-        let head = PageHead { served_time: now, credit_left: 0, ..reader.head };
+        let head = PageHead { served_time: self.wall_at(now), credit_left: 0, ..reader.head };
         put_refusal(&head, reason, &self.token, out);
         round.polled.page_count += 1;
         Visit::Done

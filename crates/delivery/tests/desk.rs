@@ -11,7 +11,7 @@ use weir_delivery::{
 };
 use weir_types::{
     AccountId, ChangeId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, PartitionId, Qty, Reason,
-    Rec, Seq, SessionId, Switch,
+    Rec, Seq, SessionId, Switch, WallOffset,
 };
 use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders, OrderPage, OrderRow, PageFlags};
 use weir_wire::event::OrderEvent;
@@ -222,6 +222,25 @@ fn a_parked_reader_is_answered_when_something_comes_and_not_before() {
     assert_eq!(answer.rows[0].rec, Rec(2));
     assert_eq!((answer.header.asked_time, answer.header.served_time), (Nanos(MS), Nanos(3 * MS)));
     assert_eq!(rig.desk.reader_count(), 0);
+}
+
+#[test]
+fn pages_have_the_times_of_a_wall_clock_that_was_set_and_waits_do_not() {
+    const HOUR: u64 = 3_600_000 * MS;
+    let mut rig = Rig::with_orders(3);
+    let token = rig.fetch(&fetch(), &[]).token;
+    rig.desk.wall_clock_moved(WallOffset::between(rig.now, Nanos(rig.now.0 + HOUR)));
+    assert_eq!(rig.ask(1, &fetch(), &token), FetchOutcome::Accepted);
+    assert_eq!(rig.poll(), 0);
+    rig.now = Nanos(3 * MS);
+    rig.say(2, OrdStatus::PartiallyFilled);
+    assert_eq!(rig.poll(), 1);
+    let head = rig.answer(1).header;
+    assert_eq!((head.asked_time, head.served_time), (Nanos(HOUR + MS), Nanos(HOUR + 3 * MS)));
+    assert_eq!(rig.ask(1, &fetch(), b"no token"), FetchOutcome::Accepted);
+    assert_eq!(rig.poll(), 1);
+    let refused = rig.answer(1).header;
+    assert_eq!(refused.served_time, Nanos(HOUR + 3 * MS), "of a refusal too");
 }
 
 #[test]

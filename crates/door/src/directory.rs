@@ -6,9 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use weir_io::{Rng, WallOffset};
+use weir_io::Rng;
 use weir_types::{
     AccountId, FirmId, InstrumentId, Nanos, PartitionId, Reason, Role, SessionId, Symbol,
+    WallOffset,
 };
 use weir_wire::Definition;
 use weir_wire::reference::{DefineInstrument, DefineSession, field_bit, is_change};

@@ -19,11 +19,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use weir_io::Rng;
 use weir_io::descriptors::DescriptorRoom;
 use weir_io::net::{Events, Net, Poll, Token, Waker};
-use weir_io::{Rng, WallOffset};
 use weir_runtime::{Agent, Poller};
-use weir_types::{Nanos, Reason};
+use weir_types::{Nanos, Reason, WallOffset};
 use weir_wire::dialogue::peek_session_and_request;
 use weir_wire::frame::{Framing, RawMessage, next_frame, put_frame};
 use weir_wire::session::NodeId;

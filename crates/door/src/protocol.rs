@@ -4,9 +4,8 @@
 //! A protocol owns no socket and no deadline of a connection; it appends output to connections and
 //! never sends it. Its calls are bounded and do not block.
 
-use weir_io::WallOffset;
 use weir_io::net::{Registry, Stream, Token};
-use weir_types::{Nanos, Reason, Role};
+use weir_types::{Nanos, Reason, Role, WallOffset};
 use weir_wire::ClientMessage;
 use weir_wire::frame::RawMessage;
 

@@ -18,11 +18,11 @@ use weir_door::{
     Door, DoorFigures, DoorLimits, DoorReport, Intake, Limits, Link, Links, Listener,
     ListenerParts, Protocol, SessionMessage, Terms,
 };
-use weir_io::{SeededRng, WallOffset};
+use weir_io::SeededRng;
 use weir_runtime::{Agent as _, Poller as _};
 use weir_types::{
     Credential, CredentialKind, EventNo, FirmId, Nanos, PartitionId, Position, Reason, RequestNo,
-    Role, SessionId, Switch,
+    Role, SessionId, Switch, WallOffset,
 };
 use weir_wire::challenge::put_answer;
 use weir_wire::delivery::AddCredit;

@@ -47,10 +47,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
+use weir_io::Rng;
 use weir_io::net::{Events, Net, Poll, Token, Waker};
-use weir_io::{Rng, WallOffset};
 use weir_probe::{Recorder, TraceIds};
-use weir_types::{EventNo, FirmId, Nanos, RequestNo, SessionId};
+use weir_types::{EventNo, FirmId, Nanos, RequestNo, SessionId, WallOffset};
 use weir_wire::session::NodeId;
 use weir_wire::{Definition, Event};
 

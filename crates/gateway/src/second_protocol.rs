@@ -11,9 +11,9 @@ use std::time::Duration;
 use weir_door::Door;
 use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
 use weir_engine::{Engine, EngineConfig};
+use weir_io::SeededRng;
 use weir_io::net::sim::SimNet;
 use weir_io::net::{Listener, Net, Stream};
-use weir_io::{SeededRng, WallOffset};
 use weir_log::tail::{TailConfig, TailHandle, TailWriter, tail};
 use weir_partition::event_reader::EventReader;
 use weir_partition::handoff::{SourcePort, Submission, gateway_to_partition};
@@ -22,7 +22,7 @@ use weir_probe::Recorder;
 use weir_runtime::{Agent, Poller, Wake};
 use weir_types::{
     ClOrdId, Credential, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId, Phase, Position,
-    Price, Qty, RequestNo, Role, SessionId, Switch, Symbol,
+    Price, Qty, RequestNo, Role, SessionId, Switch, Symbol, WallOffset,
 };
 use weir_wire::event::Defined;
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession};

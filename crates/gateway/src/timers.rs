@@ -2,9 +2,8 @@
 
 use weir_door::directory::KnownSession;
 use weir_door::socket::SILENCE_TENTHS;
-use weir_io::WallOffset;
 use weir_runtime::cycle_clock::STEP_MIN;
-use weir_types::{Nanos, Reason, SessionId};
+use weir_types::{Nanos, Reason, SessionId, WallOffset};
 use weir_wire::session::Heartbeat;
 
 use super::Gateway;

@@ -5,8 +5,7 @@
 //! simulated one in tests and in the simulator. Parts that the simulator does not run, such as a
 //! router's links, open sockets of the system themselves.
 //!
-//! * [`clock`]: [`Clock`], [`SystemClock`], [`SimClock`], [`monotonic_now`],
-//!   [`WallOffset`].
+//! * [`clock`]: [`Clock`], [`SystemClock`], [`SimClock`], [`monotonic_now`].
 //! * [`descriptors`]: the descriptors that connections leave to files.
 //! * [`disk`]: [`Disk`], [`ThreadDisk`], [`UringDisk`], [`SimDisk`], [`RealDisk`].
 //! * [`net`]: [`net::Net`], the system's and [`net::sim::SimNet`].
@@ -23,7 +22,7 @@ pub mod rng;
 pub mod turn;
 pub mod wake;
 
-pub use clock::{Clock, SimClock, SystemClock, WallOffset, monotonic_now};
+pub use clock::{Clock, SimClock, SystemClock, monotonic_now};
 #[cfg(target_os = "linux")]
 pub use disk::uring::UringDisk;
 pub use disk::{

@@ -97,6 +97,8 @@ pub struct EventLog<D> {
     /// The arrival of the batch's first record, in the duty cycle's time.
     since: Nanos,
     now: Nanos,
+    /// The log time of the newest record's command.
+    log_time: Nanos,
 }
 
 impl<D: Disk> EventLog<D> {
@@ -159,7 +161,14 @@ impl<D: Disk> EventLog<D> {
 
     fn of_log(log: EmbeddedLog<D>, config: EventLogConfig) -> EventLog<D> {
         let room = log_batch_room(&config);
-        EventLog { log, config, batch: Batch::with_limit(room), since: Nanos(0), now: Nanos(0) }
+        let (batch, time) = (Batch::with_limit(room), Nanos(0));
+        EventLog { log, config, batch, since: time, now: time, log_time: time }
+    }
+
+    /// Sets the log time of the command whose records are appended next. A frame has the newest of
+    /// its records'.
+    pub fn stamp(&mut self, log_time: Nanos) {
+        self.log_time = log_time;
     }
 
     /// Appends a record, unless the log has it already.
@@ -279,7 +288,7 @@ impl<D: Disk> EventLog<D> {
 
     /// Appends the batch to the log; returns false when the log refuses it.
     fn hand_over(&mut self) -> bool {
-        let time = Nanos(self.now.0.max(self.log.last_log_time().0 + 1));
+        let time = Nanos(self.log_time.0.max(self.log.last_log_time().0 + 1));
         match self.log.append(self.log.epoch(), time, &self.batch) {
             Append::At { .. } => {
                 self.batch.clear();

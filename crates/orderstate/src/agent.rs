@@ -11,9 +11,8 @@ use weir_delivery::{Desk, DeskConfig, FetchOutcome, Question, TokenKeys};
 use weir_door::ConnectionId;
 use weir_door::reader_ports::{PageSender, ReaderPorts};
 use weir_door::reader_rings::{DeliveryRequest, Fetch};
-use weir_io::WallOffset;
 use weir_runtime::{Agent, Wake};
-use weir_types::{Durability, Epoch, Nanos, PartitionId};
+use weir_types::{Durability, Epoch, Nanos, PartitionId, WallOffset};
 
 use crate::cold::{ArchiveSender, ColdAgent, ColdSources};
 use crate::figures::DeliveryFigures;
@@ -301,6 +300,7 @@ impl Agent for DeliveryAgent {
 
     fn wall_clock_moved(&mut self, wall: WallOffset) {
         self.wall = wall;
+        self.source_stores.desks().for_each(|desk| desk.wall_clock_moved(wall));
     }
 
     fn do_work(&mut self, now: Nanos) -> usize {

@@ -14,12 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_engine::Engine;
-use weir_io::WallOffset;
 use weir_log::tail::TailWriter;
 use weir_log::{Append, Batch, Poll, Push, SequencedLog};
 use weir_probe::{Point, Recorder, TraceId, Tsc};
 use weir_runtime::{Agent, Wake, abort};
-use weir_types::{Durability, Epoch, Nanos, Position, Reason};
+use weir_types::{Durability, Epoch, Nanos, Position, Reason, WallOffset};
 use weir_wire::Command;
 
 use crate::handoff::{Feedback, SourcePort, StageStamps, Submission};

@@ -16,8 +16,7 @@
 //! INVARIANT: it never decreases, over restarts too, and within a run its advance is at least half
 //! of the monotonic clock's.
 
-use weir_io::WallOffset;
-use weir_types::Nanos;
+use weir_types::{Nanos, WallOffset};
 
 use crate::plant::{self, Plant};
 
@@ -62,6 +61,10 @@ pub struct LogTime {
     /// Half a nanosecond that the slow advance has left over, if 1.
     half_left: u64,
     follows: Follows,
+    /// The distance to a wall clock that is behind, at the last reading.
+    ahead: u64,
+    /// True when the operator was told that log time does not follow the wall clock.
+    is_told: bool,
     /// The rest of [`JUMP_MAX`], and the time at which it is whole again.
     room: u64,
     room_again_at: Nanos,
@@ -78,6 +81,8 @@ impl LogTime {
             log_time: if plant::is(Plant::LogTimeForgotten) { Nanos(0) } else { last },
             half_left: 0,
             follows: Follows::Level,
+            ahead: 0,
+            is_told: false,
             room: JUMP_MAX.0,
             room_again_at: Nanos(0),
             notice: None,
@@ -102,7 +107,7 @@ impl LogTime {
             self.fall_back(wall, passed);
         } else if wall.0 - level < STEP_MIN {
             self.log_time = wall;
-            self.follow(Follows::Level);
+            self.be_level();
         } else {
             self.catch_up(level, wall, now);
         }
@@ -129,16 +134,18 @@ impl LogTime {
         let slow = Nanos(before.0 + doubled / 2);
         self.log_time = slow.max(wall);
         if slow <= wall {
-            self.follow(Follows::Level);
+            self.be_level();
         } else {
             self.go_ahead(slow.0 - wall.0);
         }
     }
 
+    /// Is ahead by this much, which is told at each step of the wall clock back.
     fn go_ahead(&mut self, by: u64) {
-        if self.follow(Follows::Ahead) && by >= STEP_MIN {
-            self.notice = Some(Notice::Ahead(Nanos(by)));
+        if by >= self.ahead + STEP_MIN {
+            (self.notice, self.is_told) = (Some(Notice::Ahead(Nanos(by))), true);
         }
+        (self.follows, self.ahead) = (Follows::Ahead, by);
     }
 
     fn catch_up(&mut self, level: u64, wall: Nanos, now: Nanos) {
@@ -156,16 +163,17 @@ impl LogTime {
             self.room_again_at = Nanos(now.0 + JUMP_PAUSE.0);
             self.notice = Some(Notice::Jumped { by: Nanos(by), behind: Nanos(wanted - by) });
         }
-        self.follows = if by == wanted { Follows::Level } else { Follows::Behind };
+        let is_level = by == wanted;
+        self.follows = if is_level { Follows::Level } else { Follows::Behind };
+        (self.ahead, self.is_told) = (0, !is_level);
     }
 
-    /// Changes the relation; returns true if it was another.
-    fn follow(&mut self, follows: Follows) -> bool {
-        let before = std::mem::replace(&mut self.follows, follows);
-        if before != follows && follows == Follows::Level {
+    /// Follows the wall clock again.
+    fn be_level(&mut self) {
+        (self.follows, self.ahead) = (Follows::Level, 0);
+        if std::mem::take(&mut self.is_told) {
             self.notice = Some(Notice::Level);
         }
-        before != follows
     }
 
     /// Returns the time of the monotonic clock at which log time will not be before `moment`, if
@@ -256,6 +264,25 @@ mod tests {
                 assert_eq!(machine.log_time.take_notice(), told, "{back}, {second}");
             }
             assert_eq!(machine.passes(1), machine.wall);
+        }
+    }
+
+    #[test]
+    fn each_step_back_is_told_and_the_end_of_what_was_told_alone() {
+        let mut machine = Machine::start(BEGIN, 0);
+        let _ = machine.passes(0);
+        for (back, ahead) in [(HOUR, HOUR), (20 * HOUR, 21 * HOUR)] {
+            machine.wall -= back;
+            let _ = machine.passes(0);
+            assert_eq!(machine.log_time.take_notice(), Some(Notice::Ahead(nanos(ahead))));
+        }
+        let mut machine = Machine::start(BEGIN, 0);
+        let _ = machine.passes(0);
+        // The clocks were not read at one moment.
+        machine.wall -= 20_000;
+        for _ in 0..10 {
+            let _ = machine.passes(10_000);
+            assert_eq!(machine.log_time.take_notice(), None);
         }
     }
 

@@ -496,6 +496,7 @@ fn replay<D: Disk>(
             let (command, ahead) = commands[index..].split_first().expect("one for each place");
             base.engine.prefetch(ahead);
             base.engine.apply(*position, *log_time, command, &mut said);
+            events.stamp(*log_time);
             for event in said.drain(..) {
                 base.event_count += 1;
                 bytes.clear();

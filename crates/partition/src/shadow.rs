@@ -186,6 +186,7 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
     /// Writes the newest command's events to the event log; false when not all of them fit.
     fn write_said(&mut self) -> bool {
         let parts = &mut self.parts;
+        parts.events.stamp(parts.engine.time());
         for (written, event) in self.said.iter().enumerate() {
             self.bytes.clear();
             event.encode(&mut self.bytes);

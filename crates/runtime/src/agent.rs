@@ -7,8 +7,7 @@
 //! agents share a thread: with few cores, gateway and partition share one, so that an order crosses
 //! no thread; with more cores each has its own. The agents are the same in both cases.
 
-use weir_io::WallOffset;
-use weir_types::Nanos;
+use weir_types::{Nanos, WallOffset};
 
 /// A part of the node with a duty cycle.
 pub trait Agent: Send {

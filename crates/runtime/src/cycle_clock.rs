@@ -10,8 +10,8 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use weir_io::{Clock, SystemClock, WallOffset, monotonic_now};
-use weir_types::Nanos;
+use weir_io::{Clock, SystemClock, monotonic_now};
+use weir_types::{Nanos, WallOffset};
 
 /// The time between two comparisons, so that a busy thread does not read two clocks a cycle.
 const COMPARISON_INTERVAL: u64 = 10_000_000;

@@ -415,17 +415,23 @@ impl Runner {
 
     /// Stops the agents, the one with sockets last: it must still send the others' output.
     fn wind_down(&mut self, clock: &mut CycleClock) {
-        let sockets = self.sockets.take();
-        for agent in &mut self.agents {
-            while !agent.stop(clock.now().0) {
+        for index in 0..self.agents.len() {
+            loop {
+                let now = self.time(clock);
+                if self.agents[index].stop(now) {
+                    break;
+                }
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
-        if let Some(mut sockets) = sockets {
-            while !sockets.stop(clock.now().0) {
-                sockets.poll(Some(Duration::from_millis(1)));
-                sockets.do_work(clock.now().0);
+        loop {
+            let now = self.time(clock);
+            let Some(sockets) = &mut self.sockets else { break };
+            if sockets.stop(now) {
+                break;
             }
+            sockets.poll(Some(Duration::from_millis(1)));
+            sockets.do_work(now);
         }
     }
 }

@@ -6,9 +6,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_io::{Rng, SeededRng, WallOffset};
+use weir_io::{Rng, SeededRng};
 use weir_partition::log_time::{JUMP_MAX, JUMP_PAUSE, STEP_MIN};
-use weir_types::Nanos;
+use weir_types::{Nanos, WallOffset};
 
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3_600 * SECOND;

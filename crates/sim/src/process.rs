@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use weir_engine::Engine;
 use weir_io::disk::sim::TraceOp;
-use weir_io::{Rng, SeededRng, SimDisk, WallOffset};
+use weir_io::{Rng, SeededRng, SimDisk};
 use weir_log::tail::{TailConfig, TailHandle, TailReader, tail_in};
 use weir_log::{
     EmbeddedLog, LogConfig, LogReader, SegmentKind, SequencedLog as _, SnapshotStore, read_events,
@@ -21,7 +21,7 @@ use weir_partition::shadow::{Shadow, ShadowError, ShadowParts};
 use weir_partition::{Partition, PartitionFigures, PartitionParts};
 use weir_probe::Recorder;
 use weir_runtime::{Agent, Wake};
-use weir_types::{Durability, Nanos, Position};
+use weir_types::{Durability, Nanos, Position, WallOffset};
 
 use crate::clocks::LogTimeWatch;
 use crate::disk::{Gate, ProcessDisk};

@@ -17,7 +17,8 @@ use weir_door::{
 };
 use weir_io::{Rng, ThreadDisk};
 use weir_partition::event_reader::EventReader;
-use weir_types::{Durability, Nanos, PartitionId, Reason, Role, SessionId};
+use weir_partition::log_time::LogTime;
+use weir_types::{Durability, Nanos, PartitionId, Reason, Role, SessionId, WallOffset};
 use weir_wire::ClientMessage;
 use weir_wire::frame::put_frame;
 use weir_wire::session::NodeId;
@@ -93,6 +94,8 @@ pub struct Subscriptions {
     pub(super) acknowledged: MessageNo,
     pub(super) promised: VecDeque<PromisedAnswer>,
     has_failed: bool,
+    /// The broker's time, which its files and messages have: it never goes back.
+    log_time: LogTime,
     pub(super) figures: Arc<SubscriptionsFigures>,
 }
 
@@ -124,6 +127,7 @@ pub fn subscriptions_agent(parts: SubscriptionsParts) -> std::io::Result<Subscri
         publishers: BTreeSet::new(),
         promised: VecDeque::new(),
         has_failed: false,
+        log_time: LogTime::after(Nanos(0)),
         figures: parts.figures,
     };
     Listener::new(listener, protocol)
@@ -135,7 +139,7 @@ impl Subscriptions {
         if self.has_failed {
             return 0;
         }
-        match self.broker.do_work(now) {
+        match self.broker.do_work(self.log_time.at(now)) {
             Ok(worked) => {
                 self.tell_ends(links);
                 self.keep_promises(links);
@@ -216,11 +220,17 @@ impl Protocol for Subscriptions {
     }
 
     fn take(&mut self, link: &mut Link, said: SessionMessage<'_>, now: Nanos) -> Intake {
-        self.take_message(link, &said, now)
+        let time = self.log_time.at(now);
+        self.take_message(link, &said, time)
     }
 
     fn produce(&mut self, links: &mut Links, now: Nanos) -> usize {
-        self.take_events(now) + self.serve(links) + self.run_queues(links, now)
+        let time = self.log_time.at(now);
+        self.take_events(time) + self.serve(links) + self.run_queues(links, now)
+    }
+
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.log_time.wall_clock_moved(wall);
     }
 
     fn flushed(&mut self, link: &mut Link, _had_room: bool) {
@@ -231,8 +241,9 @@ impl Protocol for Subscriptions {
     }
 
     fn gone(&mut self, link: &mut Link, now: Nanos) {
+        let time = self.log_time.at(now);
         for (handle, held) in std::mem::take(&mut link.state.held) {
-            self.let_go((link.id, handle), &held, now);
+            self.let_go((link.id, handle), &held, time);
         }
         self.publishers.remove(&link.id);
     }

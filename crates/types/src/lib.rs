@@ -26,6 +26,7 @@ pub mod market;
 pub mod num;
 pub mod order;
 pub mod reason;
+pub mod wall_offset;
 
 pub use change_id::ChangeId;
 pub use decimal::{DecimalFault, decimal, mantissa};
@@ -43,3 +44,4 @@ pub use order::{
     SubscriptionKind, SubscriptionStatus, Switch, TimeInForce,
 };
 pub use reason::Reason;
+pub use wall_offset::WallOffset;

@@ -241,7 +241,7 @@ impl Desk {
         (reader.after, reader.seen) = (page.next.change_id, page.next.seen);
         reader.head.credit_left -= 1;
         reader.credit.spend(page.row_count, page.byte_count);
-        reader.head.served_time = now;
+        reader.head.served_time = self.wall.wall_at(now);
         reader.is_fresh = false;
         reader.waiting_since = now;
         reader.rows_min = reader.rows_min.max(1);

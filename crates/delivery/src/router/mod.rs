@@ -30,7 +30,7 @@ mod tend;
 
 use std::collections::BTreeSet;
 
-use weir_types::{ChangeId, Epoch, Nanos, PartitionId, Reason, SessionId};
+use weir_types::{ChangeId, Epoch, Nanos, PartitionId, Reason, SessionId, WallOffset};
 use weir_wire::delivery::{AddCredit, CancelFetch};
 
 pub use backend::{
@@ -84,6 +84,8 @@ pub struct Router {
     token: Vec<u8>,
     min_token: Vec<u8>,
     opened: Vec<SourceCursor>,
+    /// The wall clock, for the times in pages.
+    wall: WallOffset,
 }
 
 impl Router {
@@ -106,7 +108,13 @@ impl Router {
             token: Vec::new(),
             min_token: Vec::new(),
             opened: Vec::new(),
+            wall: WallOffset::default(),
         }
+    }
+
+    /// Notes the distance of the wall clock.
+    pub fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.wall = wall;
     }
 
     /// Returns the router's counters since it began.
@@ -265,8 +273,8 @@ impl Router {
             head: PageHead {
                 correlation_id: fetch.correlation_id,
                 session_id: fetch.session_id,
-                asked_time: now,
-                served_time: now,
+                asked_time: self.wall.wall_at(now),
+                served_time: self.wall.wall_at(now),
                 credit_left: fetch.credit.clamp(1, self.config.credit_max),
             },
             scope: None,

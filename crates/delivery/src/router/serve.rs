@@ -51,7 +51,7 @@ impl Router {
         };
         reader.head.credit_left -= 1;
         reader.credit.spend(self.composition.row_count, self.composition.byte_count);
-        reader.head.served_time = now;
+        reader.head.served_time = self.wall.wall_at(now);
         let given_up = self.put_page(reader, out);
         for asking in given_up {
             self.give_up(&asking, io.port);
@@ -166,7 +166,8 @@ impl Router {
             self.opened.extend(sources.map(|source| Leg::at_start(source.id).at));
             self.sealer.seal(scope, &self.opened, &mut self.token);
         }
-        let head = PageHead { served_time: now, credit_left: 0, ..reader.head };
+        let served_time = self.wall.wall_at(now);
+        let head = PageHead { served_time, credit_left: 0, ..reader.head };
         put_refusal(&head, reason, &self.token, out);
         io.polled.page_count += 1;
         self.figures.resync_count += u64::from(is_about_token);

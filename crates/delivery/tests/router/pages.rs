@@ -1,7 +1,7 @@
 //! The content of pages, and their timing.
 
 use weir_delivery::{FetchOutcome, RouterConfig};
-use weir_types::{Nanos, OrdStatus, Reason, SessionId};
+use weir_types::{Nanos, OrdStatus, Reason, SessionId, WallOffset};
 use weir_wire::Message;
 use weir_wire::delivery::{AddCredit, FetchOrders, OrderRow, PageFlags};
 
@@ -441,4 +441,16 @@ fn with_pages_of_one_row_the_sources_take_turns() {
         let count = sources.iter().filter(|each| **each == source).count();
         assert!(count > 0, "source {source} is held up: {sources:?}");
     }
+}
+
+#[test]
+fn pages_have_the_times_of_a_wall_clock_that_was_set() {
+    let mut venue = with_orders(3, 1);
+    let ahead = 3_600_000 * MS;
+    let wall = |now: Nanos| Nanos(now.0 + ahead);
+    venue.router.wall_clock_moved(WallOffset::between(venue.now, wall(venue.now)));
+    let asked = venue.now;
+    let head = venue.fetch(&fetch(), &[]).header;
+    assert_eq!(head.asked_time, wall(asked));
+    assert!((wall(asked)..=wall(venue.now)).contains(&head.served_time), "{head:?}");
 }

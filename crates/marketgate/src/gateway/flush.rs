@@ -18,12 +18,12 @@ use weir_door::{
 };
 use weir_feed::Definition;
 use weir_feed::line::State;
+use weir_io::Rng;
 use weir_io::net::{Registry, Stream, Token};
-use weir_io::{Rng, WallOffset};
 use weir_market::conflate::{Fanout, Interest, Poll, PollOutcome};
 use weir_partition::event_reader::EventReader;
 use weir_runtime::Wake;
-use weir_types::{InstrumentId, Nanos, Reason, Role};
+use weir_types::{InstrumentId, Nanos, Reason, Role, WallOffset};
 use weir_wire::ClientMessage;
 use weir_wire::frame::CLIENT_FRAME_LEN_MAX;
 use weir_wire::session::NodeId;

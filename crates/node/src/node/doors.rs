@@ -6,7 +6,7 @@ use rtrb::RingBuffer;
 use weir_door::handshakes::{HandshakeLimits, Handshakes, HandshakesParts, SECURED_MAX};
 use weir_door::{Door, DoorLimits};
 use weir_io::net::Listener;
-use weir_io::{OsRng, Rng, monotonic_now};
+use weir_io::{Clock, OsRng, Rng, SystemClock};
 use weir_orderstate::ingest::{IngestAgent, IngestParts, ingest_agent, ingest_to_store};
 use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::{Runner, RunningThread, WaitStrategy, Wake};
@@ -111,7 +111,7 @@ impl Assembly<'_> {
         let config = section.config(id, self.config.durability);
         let (durability, quota) = (config.durability, config.quota);
         let disk = weir_io::ThreadDisk::open(&dir, Some(self.wakes.subscriptions.as_waker()))?;
-        let (broker, report) = weir_broker::Broker::open(config, disk, monotonic_now())
+        let (broker, report) = weir_broker::Broker::open(config, disk, SystemClock.now())
             .with_context(|| format!("cannot open the subscriptions in {}", dir.display()))?;
         if !report.was_closed && report.run > 1 {
             notes.push(format!(

@@ -25,8 +25,9 @@ use weir_cold::{
 };
 use weir_delivery::{OlderAnswer, OlderAsk, Ticket, TokenSealer};
 use weir_io::{Disk, DiskErrorKind, ThreadDisk};
+use weir_partition::log_time::LogTime;
 use weir_runtime::{Agent, Wake};
-use weir_types::{ChangeId, Epoch, Nanos, PartitionId};
+use weir_types::{ChangeId, Epoch, Nanos, PartitionId, WallOffset};
 
 use super::figures::ColdFigures;
 use super::sender::{BATCHES_MAX, ColdNews, ColdPort, ColdRequest};
@@ -105,6 +106,10 @@ pub struct ColdAgent<D = ThreadDisk> {
     open_bytes_max: u64,
     told_at: Nanos,
     store: Wake,
+    /// The wall clock, for the times in pages.
+    pub(super) wall: WallOffset,
+    /// The time by which segments are too old, which is that of their changes: log time.
+    log_time: LogTime,
 }
 
 /// Returns the directory of the archive of the node's own log: another log's change ids mean other
@@ -215,6 +220,8 @@ impl<D: Disk> ColdAgent<D> {
             open_bytes_max,
             told_at: Nanos(0),
             store: parts.store,
+            wall: WallOffset::default(),
+            log_time: LogTime::after(Nanos(0)),
         };
         agent.tell(Nanos(0));
         Ok((port, agent))
@@ -408,8 +415,8 @@ impl<D: Disk> ColdAgent<D> {
             false => 0,
         };
         let worked = match self.pages_to_merge {
-            0 => self.archive.work(now),
-            _ => self.archive.keep_up(now),
+            0 => self.archive.work(self.log_time.at(now)),
+            _ => self.archive.keep_up(self.log_time.at(now)),
         };
         match worked {
             Ok(worked) => {
@@ -450,9 +457,9 @@ impl<D: Disk> ColdAgent<D> {
         self.retry_at = Some(Nanos(now.0.saturating_add(RETRY_AFTER)));
     }
 
-    fn tell(&self, now: Nanos) {
+    fn tell(&self, time: Nanos) {
         let first = self.archive.segments().next().map(|oldest| oldest.header.first_time);
-        let told = (self.archive.figures(), first.unwrap_or_default(), now);
+        let told = (self.archive.figures(), first.unwrap_or_default(), time);
         *self.figures.archive.lock().unwrap_or_else(PoisonError::into_inner) = told;
         self.figures.counters.readers.store(self.waiting.len() as u64, Ordering::Relaxed);
     }
@@ -472,6 +479,11 @@ impl<D: Disk + Send> Agent for ColdAgent<D> {
         "cold"
     }
 
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.wall = wall;
+        self.log_time.wall_clock_moved(wall);
+    }
+
     fn do_work(&mut self, now: Nanos) -> usize {
         // This order ensures that changes sent before a query are in the archive before it is
         // answered.
@@ -484,7 +496,8 @@ impl<D: Disk + Send> Agent for ColdAgent<D> {
         let worked = self.work(now, served > 0);
         let done = asked + taken + served + usize::from(worked);
         if now.since(self.told_at).0 >= TOLD_EVERY {
-            self.tell(now);
+            let time = self.log_time.at(now);
+            self.tell(time);
             self.told_at = now;
         }
         done
@@ -507,7 +520,8 @@ impl<D: Disk + Send> Agent for ColdAgent<D> {
         if let Err(error) = self.archive.close() {
             tracing::warn!(%error, "the last changes are not in cold order state yet");
         }
-        self.tell(now);
+        let time = self.log_time.at(now);
+        self.tell(time);
         true
     }
 }

@@ -105,7 +105,8 @@ impl<D: Disk> ColdAgent<D> {
             rows: &self.rows,
         };
         let mut frames = Vec::with_capacity(self.rows.len() + 512);
-        let head = PageHead { served_time: now, ..ask.head };
+        let served_time = self.wall.wall_at(now);
+        let head = PageHead { served_time, ..ask.head };
         put_rows_page(&head, &rows, &self.token, &mut frames);
         let figures = &self.figures;
         figures.counters.pages.fetch_add(1, Ordering::Relaxed);

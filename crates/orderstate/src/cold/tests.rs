@@ -621,3 +621,26 @@ mod planted {
         SCENARIOS.iter().for_each(|(_, run)| run());
     }
 }
+
+#[test]
+fn segments_grow_old_by_log_time_when_the_wall_clock_is_set() {
+    const MINUTE: u64 = 60_000_000_000;
+    let mut world = World::new(ColdConfig { keep_for: Nanos(10 * MINUTE), ..config() }, 1);
+    for _ in 0..20 {
+        world.insert(1);
+        world.change(0, true);
+        world.work();
+    }
+    (0..20).for_each(|_| world.work());
+    let before = world.agent.archive.figures();
+    assert!(before.segments > 0 && before.retired == 0, "{before:?}");
+    let (now, wall) = (Nanos(world.now), Nanos(world.now + 30 * MINUTE));
+    world.agent.wall_clock_moved(WallOffset::between(now, wall));
+    (0..20).for_each(|_| world.work());
+    let after = world.agent.archive.figures();
+    assert!(after.retired > 0, "{after:?}");
+    // Set back, it retires nothing before its time: log time stands no longer than it was ahead.
+    world.agent.wall_clock_moved(WallOffset::between(now, Nanos(0)));
+    (0..20).for_each(|_| world.work());
+    assert_eq!(world.agent.archive.figures().segments, after.segments);
+}

@@ -91,6 +91,8 @@ pub struct FollowedState<'a> {
     pub taken: Position,
     /// The newest entry that may be sent.
     pub committed: Position,
+    /// The wall clock.
+    pub wall: Nanos,
 }
 
 /// The source of entries.
@@ -186,7 +188,7 @@ impl Followers {
             let is_answered = self.put_answer(&replica, &mut from, now, &mut bytes);
             if is_late && !is_answered {
                 // The replica needs a snapshot that has to wait for another one.
-                put_frame(&self.state(&replica.follow, &from, now), &mut bytes);
+                put_frame(&self.state(&replica.follow, &from), &mut bytes);
             }
             if is_answered || is_late {
                 self.waiting.remove(index);
@@ -214,7 +216,7 @@ impl Followers {
                 == (connection, position, follow.chunk_no)
         };
         if follow.chunk_no > 0 && is_ours && self.snapshot.as_ref().is_some_and(takes_snapshot) {
-            return self.put_chunk(follow, from, now, out);
+            return self.put_chunk(follow, from, out);
         }
         if is_ours && follow.chunk_no == 0 && position <= from.committed {
             if position == from.committed && now < replica.late_from() {
@@ -223,16 +225,16 @@ impl Followers {
             let mut frames = Vec::new();
             let put = from.entries.put_after(connection, position, from.committed, &mut frames);
             if let Some((entry_count, last)) = put {
-                let state = self.state(follow, from, now);
+                let state = self.state(follow, from);
                 put_frame(&FollowState { position: last.0, entry_count, ..state }, out);
                 out.append(&mut frames);
                 return true;
             }
         }
-        self.begin_snapshot(connection, follow, from, now, out)
+        self.begin_snapshot(connection, follow, from, out)
     }
 
-    fn state(&self, follow: &FollowSource, from: &FollowedState<'_>, now: Nanos) -> FollowState {
+    fn state(&self, follow: &FollowSource, from: &FollowedState<'_>) -> FollowState {
         let head = from.store.head();
         FollowState {
             history_high: self.history.high,
@@ -241,7 +243,7 @@ impl Followers {
             head_position: from.committed.0,
             head_seq: head.seq,
             head_rec: head.rec,
-            sending_time: now,
+            sending_time: from.wall,
             session_id: follow.session_id,
             entry_count: 0,
             source_id: follow.source_id,
@@ -255,7 +257,6 @@ impl Followers {
         connection: u64,
         follow: &FollowSource,
         from: &mut FollowedState<'_>,
-        now: Nanos,
         out: &mut Vec<u8>,
     ) -> bool {
         if self.snapshot.as_ref().is_some_and(|under_way| under_way.connection == connection) {
@@ -274,7 +275,7 @@ impl Followers {
         let state = Some(state);
         self.snapshot = Some(UnderWay { connection, position, chunk_no: 0, state });
         self.snapshots += 1;
-        self.put_chunk(follow, from, now, out)
+        self.put_chunk(follow, from, out)
     }
 
     /// Appends the next piece of the snapshot under way.
@@ -282,10 +283,9 @@ impl Followers {
         &mut self,
         follow: &FollowSource,
         from: &mut FollowedState<'_>,
-        now: Nanos,
         out: &mut Vec<u8>,
     ) -> bool {
-        let mut state = self.state(follow, from, now);
+        let mut state = self.state(follow, from);
         let Some(under_way) = &mut self.snapshot else { return false };
         (state.position, state.is_snapshot) = (under_way.position.0, Switch::On);
         let (bytes, is_last) = match under_way.state.take() {
@@ -348,7 +348,7 @@ mod tests {
             chunk_no: 0,
             source_id: source,
         };
-        for (snapshots, now) in [(1, Nanos(1)), (2, Nanos(2))] {
+        for snapshots in [1, 2] {
             let mut out = Vec::new();
             let mut from = FollowedState {
                 store: &mut store,
@@ -356,8 +356,9 @@ mod tests {
                 entries: Entries::Kept(&tail),
                 taken: Position(0),
                 committed: Position(0),
+                wall: Nanos(0),
             };
-            assert!(followers.begin_snapshot(snapshots, &follow, &mut from, now, &mut out));
+            assert!(followers.begin_snapshot(snapshots, &follow, &mut from, &mut out));
             assert_eq!(followers.snapshots, snapshots);
             followers.begin_history(History { high: 7, low: 1 + snapshots }, &mut store);
             assert!(!store.is_snapshot_under_way());

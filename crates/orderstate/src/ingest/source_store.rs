@@ -313,6 +313,7 @@ impl SourceStore {
     /// Answers replicas that can be answered; returns the number of answers.
     fn give(&mut self, now: Nanos, port: &mut IngestPort) -> usize {
         let (taken, committed) = (self.taken(), self.committed());
+        let wall = self.desk.wall_at(now);
         let mut given = 0;
         while given < FOLLOWERS_A_CYCLE && port.answers.slots() > 0 {
             let (store, stream) = (self.desk.store_mut(), &self.stream);
@@ -320,7 +321,7 @@ impl SourceStore {
                 Some(own) => Entries::Events(own),
                 None => Entries::Kept(&self.tail),
             };
-            let from = FollowedState { store, stream, entries, taken, committed };
+            let from = FollowedState { store, stream, entries, taken, committed, wall };
             let Some(answer) = self.followers.answer(from, now) else { break };
             assert!(port.answers.push(answer).is_ok(), "room was found before");
             given += 1;

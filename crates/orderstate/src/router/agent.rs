@@ -14,7 +14,7 @@ use weir_door::reader_ports::{PageSender, ReaderPorts};
 use weir_door::reader_rings::{DeliveryRequest, Fetch};
 use weir_io::{OsRng, Rng};
 use weir_runtime::{Agent, Poller, Wake};
-use weir_types::Nanos;
+use weir_types::{Nanos, WallOffset};
 
 use super::config::RouterSection;
 use super::figures::{BackendReport, RouterBoard, RouterReport, names_of};
@@ -240,6 +240,11 @@ impl RouterAgent {
 impl Agent for RouterAgent {
     fn name(&self) -> &'static str {
         "router"
+    }
+
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.router.wall_clock_moved(wall);
+        self.links.wall_clock_moved(wall);
     }
 
     fn do_work(&mut self, now: Nanos) -> usize {

@@ -324,8 +324,8 @@ impl Link {
         (self.phase == Phase::Up && has_room).then_some(&mut self.output)
     }
 
-    /// Sends heartbeats and checks timeouts.
-    pub(super) fn care(&mut self, now: Nanos) -> Result<(), LinkEnd> {
+    /// Sends heartbeats, with the wall clock, and checks timeouts.
+    pub(super) fn care(&mut self, now: Nanos, wall: Nanos) -> Result<(), LinkEnd> {
         match self.phase {
             Phase::Resting => {}
             Phase::Connecting | Phase::LoggingOn => {
@@ -339,7 +339,7 @@ impl Link {
                 }
                 if now.since(self.said_at).0 >= self.heartbeat_interval {
                     let heartbeat = Heartbeat {
-                        sending_time: now,
+                        sending_time: wall,
                         high_water: EventNo::NONE,
                         session_id: self.session_id(),
                         partition_id: PartitionId::NONE,

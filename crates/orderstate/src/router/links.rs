@@ -18,7 +18,7 @@ use weir_delivery::token::TOKEN_SOURCES_MAX;
 use weir_delivery::{
     BackendId, BackendInfo, BackendPort, BackendRequest, Entitlement, FetchOutcome, Router,
 };
-use weir_types::{Nanos, PartitionId, Reason};
+use weir_types::{Nanos, PartitionId, Reason, WallOffset};
 use weir_wire::delivery::{CancelFetch, FetchOrders, OrderPage, OrderPageBody, SourceStates};
 use weir_wire::dialogue::{Tokens, put_question};
 use weir_wire::frame::{Framing, RawMessage, next_frame, put_frame};
@@ -47,6 +47,8 @@ pub(super) struct Links {
     probe_interval: u64,
     next_probe: Nanos,
     next_care: Nanos,
+    /// The wall clock, for the times in messages.
+    wall: WallOffset,
 }
 
 /// A frame that answers a query.
@@ -69,7 +71,13 @@ impl Links {
             probe_interval: 0,
             next_probe: Nanos(0),
             next_care: Nanos(0),
+            wall: WallOffset::default(),
         }
+    }
+
+    /// Notes the distance of the wall clock.
+    pub(super) fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.wall = wall;
     }
 
     /// Applies a configuration. Links that it still has stay, and use the keys now on disk from the
@@ -328,7 +336,7 @@ impl Links {
             let Some(link) = &mut self.slots[index] else { continue };
             let cared = match link.is_rested(now) {
                 true => link.connect(&self.registry, Token(self.first_token + index), now),
-                false => link.care(now),
+                false => link.care(now, self.wall.wall_at(now)),
             };
             if let Err(why) = cared {
                 self.end(index, why, router, now);

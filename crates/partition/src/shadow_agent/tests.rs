@@ -107,6 +107,21 @@ impl World {
 }
 
 #[test]
+fn frames_of_events_have_the_log_time_of_their_newest_command() {
+    let mut world = world(40, u64::MAX);
+    world.run(1 << 40, 1_000_000_000);
+    let mut reader = read_events(world.events.clone(), Position(1)).unwrap();
+    let mut newest = Nanos(0);
+    while let Some(entry) = reader.next_entry().unwrap() {
+        // The n-th command has the log time n and one event.
+        let command = Nanos(entry.position.0);
+        assert!(entry.log_time >= command && entry.log_time <= Nanos(40), "{}", entry.log_time);
+        newest = entry.log_time;
+    }
+    assert_eq!(newest, Nanos(40));
+}
+
+#[test]
 fn a_shadow_without_descriptors_says_so_and_goes_on_when_there_are_some() {
     let mut world = world(300, 1_000_000);
     world.is_away.store(true, Ordering::Relaxed);

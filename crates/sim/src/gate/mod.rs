@@ -18,9 +18,9 @@ pub mod thread;
 pub mod wire;
 
 use weir_io::net::sim::{NetFaults, SimNet};
-use weir_io::{Rng, SeededRng, WallOffset};
+use weir_io::{Rng, SeededRng};
 use weir_runtime::Wake;
-use weir_types::{EventNo, FirmId, Nanos, RequestNo, SessionId};
+use weir_types::{EventNo, FirmId, Nanos, RequestNo, SessionId, WallOffset};
 use weir_wire::{Definition, Event};
 
 use crate::crowd::Crowd;

@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use weir_client::clock::unix_time;
 use weir_client::session::{SessionConfig, SessionEvent};
+use weir_client::subscription::{BrokerClient, NewSubscription};
 use weir_client::{Incoming, SigningKey};
 use weir_types::{
-    Credential, CredentialKind, ExecType, Nanos, OrdStatus, Reason, Side, TimeInForce,
+    Credential, CredentialKind, ExecType, Nanos, OrdStatus, Reason, Side, SubscriptionKind,
+    SubscriptionStatus, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::reference::DefineSession;
 
+use crate::subscriptions;
 use crate::support::machine::Machine;
 use crate::support::trader::Trader;
 use crate::support::{ALICE, BOB, Home, TRADING, Who, definition_of, open_market, until};
@@ -125,4 +128,33 @@ fn a_far_step_brings_what_is_due_within_an_hour_once_and_is_told() {
     assert!(said.contains("log time went forward to the wall clock"), "{said}");
     assert!(node.terminate().success());
     home.verify(TRADING);
+}
+
+#[test]
+fn a_subscription_that_is_left_after_a_step_does_not_expire_at_the_next_start() {
+    let home = Home::with_config("disk", "[subscriptions]\nlisten = \"127.0.0.1:0\"\n");
+    let machine = Machine::new(&home);
+    let node = machine.start(&home);
+    open_market(&node, &[ALICE]);
+    machine.set_wall_clock(HOUR);
+    let half_an_hour = Duration::from_secs(1_800);
+    let mut number = 0;
+    let of = |node: &crate::support::Node| {
+        BrokerClient::new(subscriptions::address(node), ALICE.config())
+    };
+    let name = until("the broker's thread to know of the step", || {
+        number += 1;
+        let name = format!("fills-{number}");
+        let new = NewSubscription::new(&name, SubscriptionKind::Executions);
+        of(&node).create(&NewSubscription { expire_after: half_an_hour, ..new }).unwrap();
+        let listed = of(&node).list(ALICE.firm_id).unwrap();
+        let one = listed.into_iter().find(|one| one.name == name).expect("it was created");
+        let is_told = one.state.detached_time.0 > unix_time().0 + 1_800_000_000_000;
+        is_told.then_some(name)
+    });
+    assert!(node.terminate().success());
+    let node = machine.start(&home);
+    let listed = of(&node).list(ALICE.firm_id).unwrap();
+    let one = listed.iter().find(|one| one.name == name).expect("it is kept");
+    assert_eq!(one.state.status, SubscriptionStatus::Live);
 }
