@@ -8,6 +8,7 @@ use weir_feed::capture::Datagram;
 use weir_feed::capture::audit::LineNo;
 use weir_feed::line::Line;
 use weir_feed::{Action, Definition, FeedError, Update};
+use weir_io::WallOffset;
 use weir_market::Books;
 use weir_market::bar::{BarBreak, BarTrade};
 use weir_market::book::Change;
@@ -116,6 +117,11 @@ impl<S: Stage> Stage for AuditedStage<S> {
 
     fn next_due(&self) -> Option<Nanos> {
         self.stage.next_due()
+    }
+
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.audit.iter_mut().for_each(|audit| audit.wall_clock_moved(wall));
+        self.stage.wall_clock_moved(wall);
     }
 }
 
@@ -235,6 +241,10 @@ impl Agent for PostAgent {
 
     fn do_work(&mut self, now: Nanos) -> usize {
         self.processor.as_mut().map_or(0, |processor| processor.poll(now))
+    }
+
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.processor.iter_mut().for_each(|processor| processor.wall_clock_moved(wall));
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {

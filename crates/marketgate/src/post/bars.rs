@@ -6,6 +6,7 @@ use std::io;
 
 use parquet::errors::ParquetError;
 use weir_feed::{Definition, SymbolText};
+use weir_io::WallOffset;
 use weir_market::bar::{
     Bar, BarBreak, BarBuilder, BarCounts, BarEvent, BarKind, BarTrade, Correction,
 };
@@ -251,6 +252,14 @@ impl Bars {
         for kind in &mut self.kinds {
             kind.bars.close();
             kind.corrections.close();
+        }
+    }
+
+    /// Notes the distance of the wall clock, by which files are named and a day ends.
+    pub fn wall_clock_moved(&mut self, wall: WallOffset) {
+        for kind in &mut self.kinds {
+            kind.bars.wall_clock_moved(wall);
+            kind.corrections.wall_clock_moved(wall);
         }
     }
 

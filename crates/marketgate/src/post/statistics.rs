@@ -6,6 +6,7 @@ use std::io;
 
 use parquet::errors::ParquetError;
 use weir_feed::SymbolText;
+use weir_io::WallOffset;
 use weir_market::interval::{
     IntervalBuilder, IntervalCounts, IntervalStatistics as Interval, Quote,
 };
@@ -273,6 +274,11 @@ impl Statistics {
             // Definitions are handled above; trades and breaks are for bars.
             PostEvent::Define(_) | PostEvent::Trade(_) | PostEvent::Break(_) => {}
         }
+    }
+
+    /// Notes the distance of the wall clock, by which files are named and a day ends.
+    pub fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.table.wall_clock_moved(wall);
     }
 
     /// Closes the file when its time has expired.
