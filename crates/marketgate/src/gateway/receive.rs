@@ -9,6 +9,7 @@ use mio::{Events, Interest, Poll, Token};
 use weir_feed::capture::Datagram;
 use weir_feed::line::Line;
 use weir_feed::{Definition, Update};
+use weir_io::WallOffset;
 use weir_runtime::{Agent, Poller, Wake};
 use weir_types::Nanos;
 
@@ -102,6 +103,11 @@ impl<S: Stage> Agent for ReceiveAgent<S> {
             self.figures.show(&self.receiver);
         }
         done
+    }
+
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.receiver.wall_clock_moved(wall);
+        self.stage.wall_clock_moved(wall);
     }
 
     fn next_deadline(&self, _now: Nanos) -> Option<Nanos> {
@@ -348,3 +354,6 @@ impl Agent for UpdateAgent {
         Some(due.map_or(self.next_show, |at| at.min(self.next_show)))
     }
 }
+
+#[cfg(test)]
+mod tests;
