@@ -1,6 +1,6 @@
 //! The interface of the stage that takes the receiver's output.
 
-use weir_types::Nanos;
+use weir_types::{Nanos, WallOffset};
 
 use crate::receiver::Output;
 
@@ -12,4 +12,8 @@ pub trait Stage: Output + Send {
     fn has_room(&mut self) -> bool;
     /// The time of the next work that is due even if nothing arrives.
     fn next_due(&self) -> Option<Nanos>;
+    /// Notes the distance of the wall clock, as in [`weir_runtime::Agent::wall_clock_moved`].
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        let _ = wall;
+    }
 }

@@ -13,7 +13,7 @@ use weir_market::bar::{BarBreak, BarTrade};
 use weir_market::book::Change;
 use weir_market::interval::{Activity, BookStatement, ChannelReset, QuoteChange, StateChange};
 use weir_runtime::Agent;
-use weir_types::{InstrumentId, Nanos};
+use weir_types::{InstrumentId, Nanos, WallOffset};
 
 use super::batch::UpdateOrigin;
 use super::flush_slot::ChannelIndex;
@@ -116,6 +116,11 @@ impl<S: Stage> Stage for AuditedStage<S> {
 
     fn next_due(&self) -> Option<Nanos> {
         self.stage.next_due()
+    }
+
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.audit.iter_mut().for_each(|audit| audit.wall_clock_moved(wall));
+        self.stage.wall_clock_moved(wall);
     }
 }
 
@@ -235,6 +240,10 @@ impl Agent for PostAgent {
 
     fn do_work(&mut self, now: Nanos) -> usize {
         self.processor.as_mut().map_or(0, |processor| processor.poll(now))
+    }
+
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.processor.iter_mut().for_each(|processor| processor.wall_clock_moved(wall));
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {

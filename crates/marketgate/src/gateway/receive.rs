@@ -10,7 +10,7 @@ use weir_feed::capture::Datagram;
 use weir_feed::line::Line;
 use weir_feed::{Definition, Update};
 use weir_runtime::{Agent, Poller, Wake};
-use weir_types::Nanos;
+use weir_types::{Nanos, WallOffset};
 
 use super::figures::{ReceiveFigures, UpdateFigures};
 use super::next_stage::Stage;
@@ -102,6 +102,11 @@ impl<S: Stage> Agent for ReceiveAgent<S> {
             self.figures.show(&self.receiver);
         }
         done
+    }
+
+    fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.receiver.wall_clock_moved(wall);
+        self.stage.wall_clock_moved(wall);
     }
 
     fn next_deadline(&self, _now: Nanos) -> Option<Nanos> {
@@ -348,3 +353,6 @@ impl Agent for UpdateAgent {
         Some(due.map_or(self.next_show, |at| at.min(self.next_show)))
     }
 }
+
+#[cfg(test)]
+mod tests;

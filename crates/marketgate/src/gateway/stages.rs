@@ -8,7 +8,8 @@
 //! ```
 //! Only a sample of the messages is timed, so that the others cost nothing: of a fast feed about
 //! 16,000 a second. A timed message carries its times across every ring; each thread keeps its own
-//! histograms. All times are of the system clock, with which the kernel stamps datagrams.
+//! histograms. All times are of the clock that never steps; only the age of a datagram is a
+//! difference of the wall clock, with which the kernel stamps it.
 //!
 //! Timing never changes the output and never blocks. A message that is not followed to its end is
 //! missing from the later stages: it has no subscriber, a subscription's interval holds it, or the
@@ -18,7 +19,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use weir_io::{Clock as _, SystemClock};
+use weir_io::{Clock as _, SystemClock, monotonic_now};
 use weir_market::conflate::{Body, Entry, Kind, Outcome};
 use weir_probe::histogram::{Histogram, HistogramReader};
 use weir_types::{InstrumentId, Nanos};
@@ -48,8 +49,9 @@ fn system_now() -> Nanos {
 /// A timed message, as taken from the socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimedMessage {
-    /// The kernel's receive time of the datagram; `None` for a file or a connection.
-    pub kernel: Option<Nanos>,
+    /// The time from the kernel's stamp of the datagram until the receiver took it; `None` for a
+    /// file or a connection.
+    pub in_kernel: Option<Nanos>,
     /// The time at which the receiver took it.
     pub received: Nanos,
 }
@@ -66,6 +68,8 @@ pub struct Trace {
 #[derive(Debug)]
 pub struct Sampler {
     now: Now,
+    /// The wall clock, for the age of a datagram by the kernel's stamp.
+    wall: Now,
     has_kernel_time: bool,
     period: u32,
     left: u32,
@@ -82,7 +86,8 @@ impl Sampler {
     #[must_use]
     pub fn new(has_kernel_time: bool) -> Sampler {
         Sampler {
-            now: system_now,
+            now: monotonic_now,
+            wall: system_now,
             has_kernel_time,
             period: 1,
             left: 1,
@@ -106,11 +111,16 @@ impl Sampler {
         if self.has_kernel_time {
             self.begun = None;
             if self.is_next(ts_poll) {
-                let begun = self.begin(Some(kernel));
-                self.receive.record(begun.received.since(kernel).0);
-                self.begun = Some(begun);
+                self.begin_datagram(kernel, ts_poll);
             }
         }
+    }
+
+    #[cold]
+    fn begin_datagram(&mut self, kernel: Nanos, ts_poll: Nanos) {
+        let in_kernel = (self.wall)().since(kernel);
+        self.receive.record(in_kernel.0);
+        self.begun = Some(TimedMessage { in_kernel: Some(in_kernel), ..self.begin(ts_poll) });
     }
 
     /// Returns the start of timing of the next update, in the poll at `ts_poll`, if it is timed.
@@ -119,7 +129,7 @@ impl Sampler {
         if self.has_kernel_time {
             return self.begun.take();
         }
-        self.is_next(ts_poll).then(|| self.begin(None))
+        self.is_next(ts_poll).then(|| self.begin(ts_poll))
     }
 
     /// Ends the packet of the current sample.
@@ -134,18 +144,18 @@ impl Sampler {
         self.left == 0 || self.is_due(ts_poll)
     }
 
-    /// Returns true when no sample was taken for long; after a step of the clock back too.
+    /// Returns true when no sample was taken for long.
     #[inline]
-    fn is_due(&self, now: Nanos) -> bool {
-        self.due_by.0.wrapping_sub(now.0).wrapping_sub(1) >= 2 * SAMPLE_TIME_MAX
+    fn is_due(&self, ts_poll: Nanos) -> bool {
+        ts_poll >= self.due_by
     }
 
+    /// Begins a sample. Its intervals are between polls, by the poller's clock alone.
     #[cold]
-    fn begin(&mut self, kernel: Option<Nanos>) -> TimedMessage {
-        let received = (self.now)();
-        let is_late = self.is_due(received);
+    fn begin(&mut self, ts_poll: Nanos) -> TimedMessage {
+        let is_late = self.is_due(ts_poll);
         self.in_group += 1;
-        let took = received.since(self.group_began).0;
+        let took = ts_poll.since(self.group_began).0;
         if is_late {
             self.period = 1;
         } else if self.in_group >= GROUP {
@@ -156,11 +166,11 @@ impl Sampler {
             }
         }
         if is_late || self.in_group >= GROUP {
-            (self.in_group, self.group_began) = (0, received);
+            (self.in_group, self.group_began) = (0, ts_poll);
         }
         self.left = self.period;
-        self.due_by = Nanos(received.0.saturating_add(SAMPLE_TIME_MAX));
-        TimedMessage { kernel, received }
+        self.due_by = Nanos(ts_poll.0.saturating_add(SAMPLE_TIME_MAX));
+        TimedMessage { in_kernel: None, received: (self.now)() }
     }
 
     /// Returns a reader of the measurements.
@@ -224,7 +234,7 @@ pub struct UpdateProbe {
 impl Default for UpdateProbe {
     fn default() -> UpdateProbe {
         UpdateProbe {
-            now: system_now,
+            now: monotonic_now,
             begun: None,
             updated: Nanos(0),
             going: None,
@@ -269,7 +279,7 @@ impl UpdateProbe {
         };
         let updated = self.updated;
         let place = if is_held { &mut self.waiting } else { &mut self.going };
-        if place.is_none_or(|one| updated.0.abs_diff(one.updated.0) > PATIENCE) {
+        if place.is_none_or(|one| updated.since(one.updated).0 > PATIENCE) {
             *place = Some(UnderWay { mark: Mark::of(entry), begun, updated });
         }
     }
@@ -337,7 +347,7 @@ pub struct FlushProbe {
 impl Default for FlushProbe {
     fn default() -> FlushProbe {
         FlushProbe {
-            now: system_now,
+            now: monotonic_now,
             heard: None,
             flush: Histogram::new(),
             socket: Histogram::new(),
@@ -389,12 +399,13 @@ impl FlushProbe {
     #[cold]
     fn sent(&mut self, is_all: bool) {
         let Some(Heard { trace, at, .. }) = self.heard.take().filter(|_| is_all) else { return };
-        let Trace { begun: TimedMessage { kernel, received }, held, .. } = trace;
+        let Trace { begun: TimedMessage { in_kernel, received }, held, .. } = trace;
         let now = (self.now)();
         self.socket.record(now.since(at).0);
-        self.inside.record(now.since(received).since(held).0);
-        if let Some(kernel) = kernel {
-            self.total.record(now.since(kernel).since(held).0);
+        let inside = now.since(received).since(held);
+        self.inside.record(inside.0);
+        if let Some(in_kernel) = in_kernel {
+            self.total.record(inside.0.saturating_add(in_kernel.0));
         }
     }
 

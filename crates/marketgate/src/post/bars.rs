@@ -9,7 +9,7 @@ use weir_feed::{Definition, SymbolText};
 use weir_market::bar::{
     Bar, BarBreak, BarBuilder, BarCounts, BarEvent, BarKind, BarTrade, Correction,
 };
-use weir_types::{Cash, Nanos, Price};
+use weir_types::{Cash, Nanos, Price, WallOffset};
 
 use super::config::BarsSection;
 use super::names::Names;
@@ -251,6 +251,14 @@ impl Bars {
         for kind in &mut self.kinds {
             kind.bars.close();
             kind.corrections.close();
+        }
+    }
+
+    /// Notes the distance of the wall clock, by which files are named and a day ends.
+    pub fn wall_clock_moved(&mut self, wall: WallOffset) {
+        for kind in &mut self.kinds {
+            kind.bars.wall_clock_moved(wall);
+            kind.corrections.wall_clock_moved(wall);
         }
     }
 

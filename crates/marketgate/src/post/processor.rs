@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use weir_io::Clock;
-use weir_types::Nanos;
+use weir_io::{Clock as _, SystemClock, monotonic_now};
+use weir_types::{Nanos, WallOffset};
 
 use super::audit::{
     AuditFigures, AuditReceiver, AuditSender, AuditWriter, QueueFigures, audit_queue,
@@ -139,7 +139,17 @@ impl PostProcessor {
         self.watch.clone()
     }
 
-    /// Processes one round of pending input; returns the number of records and events taken.
+    /// Notes the distance of the wall clock from the time of the polls that follow: files are named
+    /// and end by it, and all intervals are measured by the time of polls.
+    pub fn wall_clock_moved(&mut self, wall: WallOffset) {
+        let Tables { bars, statistics } = &mut self.tables;
+        self.audit.iter_mut().for_each(|(_, writer)| writer.wall_clock_moved(wall));
+        bars.iter_mut().for_each(|bars| bars.wall_clock_moved(wall));
+        statistics.iter_mut().for_each(|statistics| statistics.wall_clock_moved(wall));
+    }
+
+    /// Processes one round of pending input; returns the number of records and events taken. `now`
+    /// is of a clock that never steps.
     pub fn poll(&mut self, now: Nanos) -> usize {
         let mut taken = 0;
         if let Some((receiver, writer)) = &mut self.audit {
@@ -178,14 +188,23 @@ impl PostProcessor {
 
     /// Works until `stop` is set, then processes the input pending at that moment and finishes all
     /// files. It blocks on disks, so the calling thread must be its own.
-    pub fn run(mut self, stop: &AtomicBool, clock: &dyn Clock) -> PostFigures {
+    pub fn run(mut self, stop: &AtomicBool) -> PostFigures {
         // SYNC: pairs with the stopping thread's store: input sent before that store is seen.
         while !stop.load(Ordering::Acquire) {
-            if self.poll(clock.now()) == 0 {
+            let now = self.read_clocks();
+            if self.poll(now) == 0 {
                 std::thread::sleep(REST);
             }
         }
-        self.finish(clock.now())
+        let now = self.read_clocks();
+        self.finish(now)
+    }
+
+    /// Returns the time, and notes the distance of the wall clock from it.
+    fn read_clocks(&mut self) -> Nanos {
+        let now = monotonic_now();
+        self.wall_clock_moved(WallOffset::between(now, SystemClock.now()));
+        now
     }
 
     /// Processes the input pending at this moment and finishes all files.

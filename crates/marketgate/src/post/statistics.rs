@@ -9,7 +9,7 @@ use weir_feed::SymbolText;
 use weir_market::interval::{
     IntervalBuilder, IntervalCounts, IntervalStatistics as Interval, Quote,
 };
-use weir_types::Nanos;
+use weir_types::{Nanos, WallOffset};
 
 use super::config::StatisticsSection;
 use super::events::PostEvent;
@@ -273,6 +273,11 @@ impl Statistics {
             // Definitions are handled above; trades and breaks are for bars.
             PostEvent::Define(_) | PostEvent::Trade(_) | PostEvent::Break(_) => {}
         }
+    }
+
+    /// Notes the distance of the wall clock, by which files are named and a day ends.
+    pub fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.table.wall_clock_moved(wall);
     }
 
     /// Closes the file when its time has expired.

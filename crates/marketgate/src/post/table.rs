@@ -19,7 +19,7 @@ use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::TypePtr;
-use weir_types::Nanos;
+use weir_types::{Nanos, WallOffset};
 
 use super::moment::{day, moment};
 use super::storage::{Storage, StoredFile};
@@ -185,6 +185,15 @@ struct Open {
     rows: u64,
 }
 
+/// The arrival of a row: the time, and the wall clock at it.
+#[derive(Clone, Copy)]
+struct Arrival {
+    /// The age of a file counts from it.
+    time: Nanos,
+    /// A file has its name and its day from it.
+    wall: Nanos,
+}
+
 /// Writes the rows of one table to consecutive files.
 pub(super) struct TableWriter<R> {
     config: TableConfig,
@@ -193,8 +202,10 @@ pub(super) struct TableWriter<R> {
     properties: WriterPropertiesPtr,
     rows: Vec<R>,
     open: Option<Open>,
-    /// The arrival time of the first row that is not in a complete file.
-    since: Option<Nanos>,
+    /// The arrival of the first row that is not in a complete file.
+    since: Option<Arrival>,
+    /// The distance of the wall clock.
+    wall: WallOffset,
     figures: TableFigures,
 }
 
@@ -233,6 +244,7 @@ impl<R: Row> TableWriter<R> {
             storage,
             open: None,
             since: None,
+            wall: WallOffset::default(),
             figures: TableFigures::default(),
         })
     }
@@ -243,10 +255,15 @@ impl<R: Row> TableWriter<R> {
         TableFigures { open_rows: in_file + self.rows.len() as u64, ..self.figures }
     }
 
+    /// Notes the distance of the wall clock.
+    pub(super) fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.wall = wall;
+    }
+
     /// Takes a row.
     pub(super) fn push(&mut self, row: R, now: Nanos) {
         self.tick(now);
-        self.since.get_or_insert(now);
+        self.since.get_or_insert(Arrival { time: now, wall: self.wall.wall_at(now) });
         self.rows.push(row);
         if self.rows.len() >= self.config.group_rows {
             self.put_group();
@@ -256,9 +273,10 @@ impl<R: Row> TableWriter<R> {
     /// Closes the file when its time, its day or its size is exceeded.
     pub(super) fn tick(&mut self, now: Nanos) {
         let Some(since) = self.since else { return };
-        let is_old = now.since(since).0 / SECOND_NS >= self.config.file_s;
+        let is_old = now.since(since.time).0 / SECOND_NS >= self.config.file_s;
+        let is_other_day = day(self.wall.wall_at(now)) != day(since.wall);
         let written = self.open.as_ref().map_or(0, |open| open.writer.bytes_written());
-        if is_old || day(now) != day(since) || written as u64 >= self.config.file_bytes {
+        if is_old || is_other_day || written as u64 >= self.config.file_bytes {
             self.close();
         }
     }
@@ -316,7 +334,7 @@ impl<R: Row> TableWriter<R> {
     fn begin(&mut self) -> Result<Open, ParquetError> {
         let dir = &self.config.dir;
         let there = self.storage.list(dir)?;
-        let mut at = self.since.unwrap_or_default();
+        let mut at = self.since.map_or(Nanos(0), |since| since.wall);
         let (path, part) = loop {
             let name = format!("{}-{}.parquet", self.config.name, moment(at));
             let part = format!("{name}.part");

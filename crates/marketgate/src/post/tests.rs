@@ -13,10 +13,9 @@ use parquet::record::{Field, Row};
 use weir_feed::capture::Datagram;
 use weir_feed::capture::audit::LineNo;
 use weir_feed::{Definition, SymbolText, TradeFlags, Venue};
-use weir_io::SystemClock;
 use weir_market::bar::{BarBreak, BarBuilder, BarEvent, BarTrade};
 use weir_market::book::TradePrint;
-use weir_types::{InstrumentId, Nanos, Price, Qty};
+use weir_types::{InstrumentId, Nanos, Price, Qty, WallOffset};
 
 use super::audit::{AuditFile, AuditItem, SendOutcome};
 use super::storage::full::LimitedStorage;
@@ -379,6 +378,42 @@ fn a_file_ends_by_time_day_and_size_and_is_there_whole_or_not_at_all() {
 }
 
 #[test]
+fn a_file_has_the_day_and_the_name_of_the_wall_clock_and_its_age_by_time() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = BarsSection { file_s: 60, group_rows: 1, ..config(dir.path(), &["ticks-1"]) };
+    let mut bars = bars(&config);
+    let set = |bars: &mut Bars, wall: u64| {
+        bars.wall_clock_moved(WallOffset::between(Nanos(START), Nanos(wall)));
+    };
+    // Ten seconds before midnight by the wall clock.
+    let late = START + 3 * DAY - 10 * SECOND;
+    set(&mut bars, late);
+    bars.trade(&trade(1, START, 5, 1, 1), Nanos(START));
+    let name = |at| format!("bars-ticks-1-{}.parquet", moment::moment(Nanos(at)));
+    let names = || {
+        let paths = files(dir.path()).into_iter();
+        let names = paths.map(|path| path.file_name().expect("a file").to_owned().into_string());
+        names.collect::<Result<Vec<_>, _>>().expect("text")
+    };
+    assert_eq!(names(), [name(late) + ".part"]);
+    bars.tick(Nanos(START + 10 * SECOND - 1));
+    assert_eq!(names(), [name(late) + ".part"]);
+    bars.tick(Nanos(START + 10 * SECOND));
+    assert_eq!(names(), [name(late)], "a day has its own file");
+    // Set back and forth within the day, a file lives for its minute.
+    let begun = Nanos(START + 20 * SECOND);
+    bars.trade(&trade(1, START, 5, 1, 2), begun);
+    let second = late + 20 * SECOND;
+    for wall in [late + 3_600 * SECOND, late + 60 * SECOND] {
+        set(&mut bars, wall);
+        bars.tick(Nanos(begun.0 + 60 * SECOND - 1));
+        assert_eq!(names(), [name(late), name(second) + ".part"]);
+    }
+    bars.tick(Nanos(begun.0 + 60 * SECOND));
+    assert_eq!(names(), [name(late), name(second)]);
+}
+
+#[test]
 fn a_full_disk_loses_the_open_file_counts_its_rows_and_leaves_nothing_half_done() {
     let dir = tempfile::tempdir().expect("a directory");
     let disk = LimitedStorage::with(u64::MAX);
@@ -439,7 +474,7 @@ fn on_its_thread_it_keeps_all_that_found_room_and_ends_in_order() {
     let (stop, watch) = (Arc::new(AtomicBool::new(false)), processor.watch());
     let running = std::thread::spawn({
         let stop = Arc::clone(&stop);
-        move || processor.run(&stop, &SystemClock)
+        move || processor.run(&stop)
     });
     let (kept, dropped) = feed(&mut senders, 30_000);
     let deadline = Instant::now() + Duration::from_secs(60);

@@ -84,7 +84,7 @@ pub struct SocketStatus {
     pub address: SocketAddr,
     /// The counters.
     pub counts: SocketCounts,
-    /// The time of the last datagram, by the poller's clock.
+    /// The time of the last datagram, by the poller's clock, which never steps.
     pub heard: Option<Nanos>,
 }
 

@@ -4,7 +4,7 @@ use weir_feed::capture::Datagram;
 use weir_feed::line::{Channel, Line, LineConfig, Lines};
 use weir_feed::moldudp64::{MoldSession, SESSION_LEN};
 use weir_feed::{Feed, Packet};
-use weir_types::Nanos;
+use weir_types::{Nanos, WallOffset};
 
 use super::counts::ChannelStatus;
 use super::handler::{Decoding, LineHandler, Notes};
@@ -21,6 +21,8 @@ pub(super) struct Inlet {
     pub notes: Notes,
     /// Datagrams for which the consumer had no room.
     pub dropped: u64,
+    /// The distance of the wall clock, which stamps input that the kernel does not.
+    pub wall: WallOffset,
     /// The time without packets after which the pair is silent; `None` without a limit.
     silence: Option<Nanos>,
     heard: Option<Nanos>,
@@ -30,14 +32,16 @@ pub(super) struct Inlet {
 /// The times of a packet: its arrival, its processing, and the clock of its channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
+    /// By the wall clock, as the kernel's stamps are, or of a file.
     pub ts_recv: Nanos,
+    /// By the poller's clock, which never steps.
     pub ts_poll: Nanos,
-    /// The time by which holes are given up.
+    /// The time by which holes are given up: the poller's, or a file's.
     pub line: Nanos,
 }
 
 impl Times {
-    /// The times of a packet that arrived at `ts_recv` and is taken now.
+    /// The times of a packet that the kernel stamped with `ts_recv` and that is taken now.
     pub fn live(ts_recv: Nanos, now: Nanos) -> Times {
         Times { ts_recv, ts_poll: now, line: now }
     }
@@ -47,7 +51,13 @@ impl Inlet {
     pub fn new(pair: u32, config: LineConfig, silence: Option<Nanos>) -> Inlet {
         let lines = Lines::new(config, CHANNELS_MAX);
         let notes = Notes::new();
-        Inlet { pair, lines, notes, dropped: 0, silence, heard: None, is_silent: false }
+        let (wall, heard) = (WallOffset::default(), None);
+        Inlet { pair, lines, notes, dropped: 0, wall, silence, heard, is_silent: false }
+    }
+
+    /// The times of a timer, or of a read of a connection, in the poll at `now`.
+    pub fn times_at(&self, now: Nanos) -> Times {
+        Times::live(self.wall.wall_at(now), now)
     }
 
     /// Takes a datagram; returns false if it is not of the feed. A dropped datagram still reaches
@@ -102,7 +112,7 @@ impl Inlet {
         if line != Line::Retransmission {
             self.hear(times.line, out);
         }
-        let (lines, mut handler) = self.handler(times.ts_recv, times.ts_poll, decoding, out);
+        let (lines, mut handler) = self.handler(times, decoding, out);
         if lines.arrive(line, packet, times.line, &mut handler).is_err() {
             return false;
         }
@@ -113,7 +123,7 @@ impl Inlet {
     /// Marks a channel STALE if a message that its books need was not decoded.
     pub fn settle_damage<O: Output>(&mut self, times: Times, decoding: &mut Decoding, out: &mut O) {
         let Some(number) = self.notes.damaged.take() else { return };
-        let (lines, mut handler) = self.handler(times.ts_recv, times.ts_poll, decoding, out);
+        let (lines, mut handler) = self.handler(times, decoding, out);
         if let Ok(channel) = lines.channel_mut(number) {
             channel.mark_stale(&mut handler);
         }
@@ -123,7 +133,7 @@ impl Inlet {
     /// was taken.
     pub fn tick<O: Output>(&mut self, times: Times, decoding: &mut Decoding, out: &mut O) {
         let before = decoding.counts.messages;
-        let (lines, mut handler) = self.handler(times.ts_recv, times.ts_poll, decoding, out);
+        let (lines, mut handler) = self.handler(times, decoding, out);
         lines.tick(times.line, &mut handler);
         self.settle_damage(times, decoding, out);
         if decoding.counts.messages != before {
@@ -167,11 +177,11 @@ impl Inlet {
     /// Returns the lines together with the handler of their output.
     pub fn handler<'a, O: Output>(
         &'a mut self,
-        ts_recv: Nanos,
-        ts_poll: Nanos,
+        times: Times,
         decoding: &'a mut Decoding,
         out: &'a mut O,
     ) -> (&'a mut Lines, LineHandler<'a, O>) {
+        let Times { ts_recv, ts_poll, .. } = times;
         let Inlet { pair, lines, notes, .. } = self;
         (lines, LineHandler { decoding, notes, pair: *pair, ts_recv, ts_poll, out })
     }

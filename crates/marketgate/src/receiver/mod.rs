@@ -33,7 +33,7 @@ use std::sync::LazyLock;
 use weir_feed::line::{Line, LineConfig};
 use weir_feed::moldudp64::MoldSession;
 use weir_feed::{FeedEntry, FeedError, PacketKind, Transport, feed_by_name, mold_feed_names};
-use weir_types::Nanos;
+use weir_types::{Nanos, WallOffset};
 
 pub use self::config::{FeedSection, PasswordError};
 pub use self::counts::{
@@ -230,8 +230,8 @@ impl Receiver {
     }
 
     /// Processes pending input, up to a limit, and expired timers; returns the amount of work done.
-    /// Never blocks. `now` is the system's time since the Unix epoch, which drives the timers of
-    /// live lines; a capture's lines use the capture's time.
+    /// Never blocks. `now` is of a clock that never steps ([`weir_io::monotonic_now`]) and drives
+    /// the timers of live lines; a capture's lines use the capture's time.
     pub fn poll(&mut self, now: Nanos, out: &mut impl Output) -> usize {
         self.polled = now;
         let Receiver { decoding, pairs, source, .. } = self;
@@ -239,6 +239,13 @@ impl Receiver {
             Some(source) => source.poll(now, pairs, decoding, out),
             None => pairs.iter_mut().map(|pair| pair.poll(now, decoding, out)).sum(),
         }
+    }
+
+    /// Notes the distance of the wall clock from the time of the polls that follow. Messages over
+    /// TCP, and those that a timer releases, are stamped with it; before the first call, with the
+    /// time of the poll.
+    pub fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.pairs.iter_mut().for_each(|pair| pair.inlet.wall = wall);
     }
 
     /// The time of the next poll that is due even if no socket becomes readable; `None` if only
@@ -410,3 +417,6 @@ impl LineAddresses {
         true
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

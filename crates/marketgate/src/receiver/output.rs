@@ -21,11 +21,11 @@ pub struct ChannelKey {
 pub struct Origin {
     /// The channel.
     pub channel: ChannelKey,
-    /// The receive time since the Unix epoch, by the kernel's clock; for a capture, the recorded
-    /// time. A message that waited behind a hole has the time of the packet that filled it; a
-    /// message over TCP has the time of the read.
+    /// The receive time since the Unix epoch, by the wall clock, with which the kernel stamps
+    /// datagrams; for a capture, the recorded time. A message that waited behind a hole has the
+    /// time of the packet that filled it; a message over TCP has the time of the read.
     pub ts_recv: Nanos,
-    /// The time of the poll that took the packet, by the caller's clock.
+    /// The time of the poll that took the packet, by the caller's clock, which never steps.
     pub ts_poll: Nanos,
     /// True for a snapshot: its updates have sequence number zero and describe the current state,
     /// not events.

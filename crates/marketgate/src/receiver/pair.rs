@@ -141,7 +141,7 @@ impl Pair {
         self.behind = if most < BATCH_MAX { 0 } else { self.behind + 1 };
         if self.behind == 0 || self.behind >= BEHIND_MAX {
             self.behind = 0;
-            self.inlet.tick(Times::live(now, now), decoding, out);
+            self.inlet.tick(self.inlet.times_at(now), decoding, out);
         }
         if let Some(recovery) = self.recovery.as_mut().filter(|_| has_room) {
             done += recovery.poll(now, &mut self.inlet, decoding, out);

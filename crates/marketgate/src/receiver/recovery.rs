@@ -214,7 +214,7 @@ impl Recovery {
             return Ok(RecoveryOutcome::Stay(0));
         }
         self.stage = Stage::Leading { since: now };
-        let (lines, mut handler) = inlet.handler(now, now, decoding, out);
+        let (lines, mut handler) = inlet.handler(inlet.times_at(now), decoding, out);
         if let Ok(channel) = lines.channel_mut(CHANNEL) {
             channel.begin_recovery(&mut handler);
         }
@@ -242,7 +242,8 @@ impl Recovery {
         };
         let Some(connection) = &mut self.connection else { return Err(RecoveryError::Closed) };
         let channel = ChannelKey { pair: inlet.pair, number: CHANNEL };
-        let origin = Origin { channel, ts_recv: now, ts_poll: now, is_snapshot: true };
+        let Times { ts_recv, ts_poll, .. } = inlet.times_at(now);
+        let origin = Origin { channel, ts_recv, ts_poll, is_snapshot: true };
         let mut done = 0;
         for _ in 0..READS_MAX {
             match connection.receive().map_err(failed)? {
@@ -300,14 +301,14 @@ impl Recovery {
         }
         let Some(session) = inlet.notes.session else { return Err(RecoveryError::NewSession) };
         inlet.notes.wants_snapshot = false;
-        let (lines, mut handler) = inlet.handler(now, now, decoding, out);
+        let times = inlet.times_at(now);
+        let (lines, mut handler) = inlet.handler(times, decoding, out);
         let is_joined = lines
             .channel_mut(CHANNEL)
             .is_ok_and(|channel| channel.join(session, next, now, &mut handler));
         if !is_joined {
             return Err(RecoveryError::NewSession);
         }
-        let times = Times::live(now, now);
         inlet.settle_damage(times, decoding, out);
         inlet.end_of_packet(CHANNEL, times, out);
         self.counts.joined += 1;
@@ -343,9 +344,9 @@ impl Recovery {
             let reason = ClearReason::SnapshotFailed;
             out.channel(channel, &ChannelEvent::Clear { reason });
         }
-        let (lines, mut handler) = inlet.handler(now, now, decoding, out);
+        let times = inlet.times_at(now);
+        let (lines, mut handler) = inlet.handler(times, decoding, out);
         abandon(lines, now, &mut handler);
-        let times = Times::live(now, now);
         inlet.settle_damage(times, decoding, out);
         inlet.end_of_packet(CHANNEL, times, out);
     }

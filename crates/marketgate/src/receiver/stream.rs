@@ -16,7 +16,7 @@ use weir_types::Nanos;
 use super::config::StreamSettings;
 use super::counts::StreamCounts;
 use super::handler::Decoding;
-use super::inlet::{Inlet, Times};
+use super::inlet::Inlet;
 use super::output::Output;
 use super::soup::{Connection, ReadOutcome};
 
@@ -149,7 +149,7 @@ impl Stream {
             }
             self.heard = now;
             self.take_all(now, inlet, decoding, out)?;
-            inlet.end_of_packet(0, Times::live(now, now), out);
+            inlet.end_of_packet(0, inlet.times_at(now), out);
         }
         self.say(now)?;
         Ok(done)
@@ -197,7 +197,7 @@ impl Stream {
             let mut give = |session, sequence, kind, messages: &[u8]| {
                 let packet = packet_of(session, sequence, kind, messages);
                 inlet.notes.coming = Some(session);
-                inlet.packet(Line::A, &packet, Times::live(now, now), decoding, out);
+                inlet.packet(Line::A, &packet, inlet.times_at(now), decoding, out);
             };
             match (*stage, SoupPacket::read(packet)?, *name) {
                 (_, SoupPacket::ServerHeartbeat | SoupPacket::Debug(_), _) => {}

@@ -11,7 +11,11 @@ use super::super::ring::Slots;
 use super::super::stages::UpdateProbe;
 use super::super::update::{BATCH_MAX, UpdateParts, UpdateStage, WhenFull};
 use super::*;
-use crate::post::{EventSelection, PostReceiver, post_events};
+use crate::post::audit::SendOutcome;
+use crate::post::{
+    AuditSection, BarsSection, EventSelection, PostReceiver, PostSection, StatisticsSection,
+    post_events,
+};
 
 /// Discards the slots for flush.
 struct Deaf;
@@ -168,4 +172,45 @@ fn a_feed_that_empties_all_books_says_so_of_the_channel() {
     rig.stage.update(&origin, update);
     rig.stage.turn(Nanos(5));
     assert_eq!(rig.told(), [PostEvent::Void(0, ChannelReset::Emptied)]);
+}
+
+#[test]
+fn files_are_named_by_the_wall_clock() {
+    const SECOND: u64 = 1_000_000_000;
+    let now = Nanos(1_700_000_000 * SECOND);
+    let wall = Nanos(now.0 + 26 * 3_600 * SECOND);
+    let dir = tempfile::tempdir().expect("a directory");
+    let [audit, bars, statistics] = ["audit", "bars", "statistics"].map(|it| dir.path().join(it));
+    let section = PostSection {
+        audit: Some(AuditSection { dir: audit, ..AuditSection::default() }),
+        bars: Some(BarsSection { dir: bars, ..BarsSection::default() }),
+        statistics: Some(StatisticsSection { dir: statistics, ..StatisticsSection::default() }),
+    };
+    let lines = ["A".to_owned()];
+    let (processor, mut senders) = PostProcessor::new(&section, &lines).expect("it begins");
+    let mut agent = PostAgent::new(processor);
+    agent.wall_clock_moved(WallOffset::between(now, wall));
+    let mut rig = Rig::new(ALL);
+    let execute =
+        Action::Execute { order_id: 1, size: Qty(5), price: None, match_id: 7, is_printable: true };
+    let told = [rig.update(false, add(1, 10)), rig.update(false, execute)].concat();
+    told.iter().for_each(|event| hand_over(senders.events.as_mut().expect("a ring"), *event));
+    let [src, dst] = ["10.0.0.1:4", "224.0.0.1:5"].map(|text| text.parse().expect("an address"));
+    let datagram = Datagram { ts_recv: wall, src, dst, payload: &[7; 9] };
+    let audit = senders.audit.as_mut().expect("a queue");
+    assert_eq!(audit.send(LineNo(0), now, &datagram), SendOutcome::Taken);
+    while agent.do_work(now) > 0 {}
+    assert!(agent.stop(now));
+    let names = ["audit", "bars", "statistics"].map(|it| {
+        let files = std::fs::read_dir(dir.path().join(it)).expect("a directory");
+        let names = files.map(|file| file.expect("a file").file_name().into_string());
+        names.collect::<Result<Vec<_>, _>>().expect("text").join(" ")
+    });
+    let moment = "20231116T001320.000000000Z";
+    let want = [
+        format!("audit-{moment}.pcapng.zst"),
+        format!("bars-time-60s-{moment}.parquet"),
+        format!("statistics-60s-{moment}.parquet"),
+    ];
+    assert_eq!(names, want);
 }

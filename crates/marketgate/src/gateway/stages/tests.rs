@@ -8,10 +8,16 @@ use super::*;
 
 thread_local! {
     static CLOCK: Cell<u64> = const { Cell::new(0) };
+    /// The distance of the wall clock.
+    static WALL: Cell<i64> = const { Cell::new(0) };
 }
 
 fn now() -> Nanos {
     Nanos(CLOCK.get())
+}
+
+fn wall() -> Nanos {
+    Nanos(CLOCK.get().saturating_add_signed(WALL.get()))
 }
 
 fn set(at: u64) {
@@ -19,7 +25,7 @@ fn set(at: u64) {
 }
 
 fn sampler(has_kernel_time: bool) -> Sampler {
-    Sampler { now, ..Sampler::new(has_kernel_time) }
+    Sampler { now, wall, ..Sampler::new(has_kernel_time) }
 }
 
 fn quote(id: u32, sequence: u64) -> Entry {
@@ -45,8 +51,9 @@ impl Way {
     }
 
     /// Times an update from 1,000, in the book at 1,300, then offered.
-    fn begin(&mut self, kernel: Option<u64>, entry: &Entry, outcome: Outcome) {
-        self.update.begin(TimedMessage { kernel: kernel.map(Nanos), received: Nanos(1_000) });
+    fn begin(&mut self, in_kernel: Option<u64>, entry: &Entry, outcome: Outcome) {
+        let in_kernel = in_kernel.map(Nanos);
+        self.update.begin(TimedMessage { in_kernel, received: Nanos(1_000) });
         set(1_300);
         self.update.updated();
         self.update.offered(entry, outcome);
@@ -74,7 +81,7 @@ impl Way {
 fn a_message_is_timed_at_each_point_and_the_whole_is_the_sum() {
     let mut way = Way::new();
     let entry = quote(7, 5);
-    way.begin(Some(400), &entry, Outcome::Queued);
+    way.begin(Some(600), &entry, Outcome::Queued);
     set(1_350);
     assert_eq!(way.update.told(&quote(8, 6)), None, "of another instrument");
     let trace = way.update.told(&entry).expect("it is the one");
@@ -109,7 +116,7 @@ fn a_message_is_timed_at_each_point_and_the_whole_is_the_sum() {
 fn what_was_held_on_purpose_is_told_apart_and_is_in_no_sum() {
     let mut way = Way::new();
     let entry = quote(7, 5);
-    way.begin(Some(400), &entry, Outcome::Waiting);
+    way.begin(Some(600), &entry, Outcome::Waiting);
     set(16_300);
     // Merged with others meanwhile.
     let mut merged = quote(7, 4);
@@ -158,24 +165,31 @@ fn without_the_kernel_s_time_what_begins_with_it_is_absent_and_not_zero() {
 
 #[test]
 fn after_a_step_of_the_clock_back_messages_are_timed_again() {
-    const HOUR: u64 = 3_600_000_000_000;
-    let mut sampler = sampler(false);
-    set(2 * HOUR);
-    // So many messages in one moment make the period long.
-    let timed = |sampler: &mut Sampler| sampler.update(now()).is_some();
-    let count = (0..10_000).filter(|_| timed(&mut sampler)).count();
-    assert!(count < 1_000 && !timed(&mut sampler), "{count}");
-    set(HOUR);
-    assert!(timed(&mut sampler));
-
-    let mut way = Way::new();
-    way.begin(None, &quote(7, 5), Outcome::Queued);
-    way.update.begin(TimedMessage::default());
-    way.update.going.as_mut().expect("it waits").updated = Nanos(2 * HOUR);
-    set(HOUR);
-    way.update.updated();
-    way.update.offered(&quote(8, 6), Outcome::Queued);
-    assert!(way.update.told(&quote(8, 6)).is_some(), "the lost one does not stay for an hour");
+    const HOUR: i64 = 3_600_000_000_000;
+    const BEGIN: u64 = 2 * HOUR.unsigned_abs();
+    const SECOND: u64 = 1_000_000_000;
+    for step in [-HOUR, 0, HOUR] {
+        WALL.set(0);
+        let mut sampler = sampler(true);
+        // A million datagrams a second, each of which the kernel had 400 ns before.
+        let mut timed_from = |begin: u64| {
+            let one = |number: u64| {
+                set(begin + number * 1_000);
+                sampler.datagram(Nanos(wall().0 - 400), now());
+                u64::from(sampler.update(now()).is_some())
+            };
+            (0..1_000_000).map(one).sum::<u64>()
+        };
+        let before = timed_from(BEGIN);
+        WALL.set(step);
+        let after = timed_from(BEGIN + SECOND);
+        for count in [before, after] {
+            assert!((5_000..40_000).contains(&count), "{step}: {before}, {after}");
+        }
+        let receive = sampler.reader().snapshot();
+        assert_eq!((receive.count(), receive.max_ns()), (before + after, 400), "{step}");
+    }
+    WALL.set(0);
 }
 
 #[test]
@@ -225,7 +239,7 @@ fn a_datagram_s_first_update_is_timed_and_no_other_packet_s() {
     let mut sampler = sampler(true);
     set(1_000);
     sampler.datagram(Nanos(600), Nanos(900));
-    let begun = TimedMessage { kernel: Some(Nanos(600)), received: Nanos(1_000) };
+    let begun = TimedMessage { in_kernel: Some(Nanos(400)), received: Nanos(1_000) };
     assert_eq!(sampler.update(Nanos(900)), Some(begun));
     assert_eq!(sampler.update(Nanos(900)), None);
     sampler.datagram(Nanos(600), Nanos(900));

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use rtrb::RingBuffer;
 use weir_feed::TradingState;
-use weir_io::{Clock as _, SystemClock};
+use weir_io::monotonic_now;
 
 use super::*;
 
@@ -153,7 +153,7 @@ fn the_update_of_a_batch_that_is_timed_carries_its_times() {
     let mut stage = stage(BATCH_MAX);
     stage.turn(Nanos(1));
     stage.door.0.clear();
-    let begun = TimedMessage { kernel: Some(Nanos(1)), received: SystemClock.now() };
+    let begun = TimedMessage { in_kernel: Some(Nanos(1)), received: monotonic_now() };
     for id in 1..INSTRUMENTS_MAX {
         if id == 2 {
             stage.begin_trace(begun);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use weir_types::Nanos;
 
-use super::super::moment::{MOMENT_LEN, moment};
+use super::super::moment::{MOMENT_LEN, moment, moment_of};
 use super::super::storage::Storage;
 
 const PREFIX: &str = "audit-";
@@ -19,11 +19,14 @@ pub fn file_name(began: Nanos) -> String {
     format!("{PREFIX}{}{SUFFIX}", moment(began))
 }
 
+fn middle(name: &str) -> Option<&str> {
+    name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)
+}
+
 /// Returns true for the name of an audit file.
 #[must_use]
 pub fn is_audit_name(name: &str) -> bool {
-    let middle = name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX));
-    middle.is_some_and(|moment| {
+    middle(name).is_some_and(|moment| {
         moment.len() == MOMENT_LEN
             && moment.bytes().all(|sign| sign.is_ascii_digit() || b"T.Z".contains(&sign))
     })
@@ -50,6 +53,12 @@ impl KeptFiles {
     /// The total size of all files in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// The time in the name of the newest file; zero if there is none.
+    pub(super) fn newest(&self) -> Nanos {
+        let newest = self.files.iter().rev().find_map(|(name, _)| moment_of(middle(name)?));
+        newest.unwrap_or_default()
     }
 
     /// Adds the newest file.

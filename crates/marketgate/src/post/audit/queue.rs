@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_feed::capture::Datagram;
 use weir_feed::capture::audit::{AuditDatagram, AuditGap, LineNo};
-use weir_types::Nanos;
+use weir_types::{Nanos, WallOffset};
 
 /// The length of the header of each record in the ring.
-const HEAD_LEN: usize = 64;
+const HEAD_LEN: usize = 72;
 const KIND_DATAGRAM: u8 = 1;
 const KIND_GAP: u8 = 2;
 /// Flags of IP version 6 addresses.
@@ -52,7 +52,8 @@ pub struct QueueFigures {
     pub waiting: u64,
     /// Bytes in the ring.
     pub waiting_bytes: u64,
-    /// The time from the poll of the last datagram read to that of the newest in the ring.
+    /// The time from the poll of the last datagram read to that of the newest in the ring, by the
+    /// poller's clock, which never steps.
     pub behind: Nanos,
 }
 
@@ -76,6 +77,8 @@ pub struct AuditSender {
     gaps: Vec<AuditGap>,
     /// The number of lines with an unsent gap.
     gap_count: usize,
+    /// The distance of the wall clock from the time of polls.
+    wall: WallOffset,
 }
 
 /// The receiving end, for the writer.
@@ -100,6 +103,7 @@ pub fn audit_queue(bytes: usize, lines: u16) -> (AuditSender, AuditReceiver) {
         shared: Arc::clone(&shared),
         gaps: gaps.collect(),
         gap_count: 0,
+        wall: WallOffset::default(),
     };
     let scratch = Vec::with_capacity(usize::from(u16::MAX));
     let (datagrams, last_polled) = (0, Nanos(0));
@@ -107,7 +111,12 @@ pub fn audit_queue(bytes: usize, lines: u16) -> (AuditSender, AuditReceiver) {
 }
 
 impl AuditSender {
-    /// Sends a datagram of a line, polled at `polled`. Never blocks.
+    /// Notes the distance of the wall clock, by which the audit says when datagrams were polled.
+    pub fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.wall = wall;
+    }
+
+    /// Sends a datagram of a line, polled at `polled`, of the clock that never steps. Never blocks.
     ///
     /// # Panics
     /// If the line does not exist: lines are the caller's own.
@@ -127,7 +136,8 @@ impl AuditSender {
         // A ring that accepts the datagram is shorter than 2^32.
         head[4..8].copy_from_slice(&(len as u32).to_le_bytes());
         head[8..16].copy_from_slice(&datagram.ts_recv.0.to_le_bytes());
-        head[16..24].copy_from_slice(&polled.0.to_le_bytes());
+        head[16..24].copy_from_slice(&self.wall.wall_at(polled).0.to_le_bytes());
+        head[64..72].copy_from_slice(&polled.0.to_le_bytes());
         self.push(&head);
         self.push(datagram.payload);
         self.shared.newest_polled.store(polled.0, Ordering::Relaxed);
@@ -234,7 +244,7 @@ impl AuditReceiver {
         take(&AuditRecord::Datagram(AuditDatagram { line, polled, datagram }));
         chunk.commit_all();
         self.datagrams += 1;
-        self.last_polled = polled;
+        self.last_polled = Nanos(number(&head, 64));
         true
     }
 

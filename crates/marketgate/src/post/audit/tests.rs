@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use weir_feed::capture::Datagram;
 use weir_feed::capture::audit::{AuditGap, LineNo, LineTotals};
-use weir_types::Nanos;
+use weir_types::{Nanos, WallOffset};
 
 use super::super::config::{AuditSection, WhenFull};
 use super::super::storage::full::LimitedStorage;
@@ -120,6 +120,14 @@ impl Rig {
         let (sender, receiver) = audit_queue(queue_bytes, 2);
         let writer = AuditWriter::new(config, &lines(), storage).expect("it begins");
         Rig { sender, receiver, writer }
+    }
+
+    /// Sets the wall clock to `ahead` nanoseconds ahead of the time, or behind it.
+    fn set_wall_clock(&mut self, ahead: i64) {
+        let wall = Nanos(START.saturating_add_signed(ahead));
+        let wall = WallOffset::between(Nanos(START), wall);
+        self.sender.wall_clock_moved(wall);
+        self.writer.wall_clock_moved(wall);
     }
 
     fn send(&mut self, came: &Came) -> SendOutcome {
@@ -327,6 +335,61 @@ fn a_file_ends_at_its_size_and_at_the_hour_and_names_sort_by_time() {
     assert!(read.iter().all(|file| file.has_end && file.lines == lines()));
     let numbers = read.iter().flat_map(|file| &file.came).map(|one| one.2 - START);
     assert!(numbers.eq(0..42), "they follow each other");
+}
+
+#[test]
+fn names_hours_and_polls_are_of_the_wall_clock_and_intervals_of_the_time() {
+    let ahead = 26 * HOUR + HOUR / 2;
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut rig = Rig::new(&config(dir.path()), 1 << 20, Box::new(FileSystem));
+    rig.set_wall_clock(ahead.cast_signed());
+    rig.pass(&numbered(0, 0, 8), START);
+    let first = rig.writer.path().expect("a file");
+    assert_eq!(first, dir.path().join(file_name(Nanos(START + ahead))));
+    // The wall clock's hour is over in the middle of the time's.
+    rig.pass(&numbered(0, 1, 8), START + HOUR / 2 - 1);
+    assert_eq!(rig.writer.path(), Some(first));
+    rig.write(0, START + HOUR / 2);
+    assert_eq!(rig.writer.path(), None);
+    // What waits is written after its time, though the clock was set back meanwhile.
+    let at = START + HOUR / 2 + 1;
+    rig.pass(&numbered(0, 2, 8), at);
+    let bytes = rig.writer.figures().bytes;
+    rig.set_wall_clock(ahead.cast_signed() - 1);
+    rig.write(0, at + SECOND - 1);
+    assert_eq!(rig.writer.figures().bytes, bytes);
+    rig.write(0, at + SECOND);
+    assert!(rig.writer.figures().bytes > bytes);
+    rig.end(at + SECOND);
+    let polled = read_dir(dir.path()).into_iter().flat_map(|file| file.came).map(|one| one.1);
+    assert!(polled.eq((0..3).map(|number| START + number + 5 + ahead)));
+}
+
+#[test]
+fn a_backlog_is_no_longer_when_the_wall_clock_was_set() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut rig = Rig::new(&config(dir.path()), 1 << 20, Box::new(FileSystem));
+    for (number, hours) in (0..).zip([1, 5, -2, 3]) {
+        rig.set_wall_clock(hours * HOUR.cast_signed());
+        assert_eq!(rig.send(&numbered(0, number, 8)), SendOutcome::Taken);
+    }
+    rig.write(1, START);
+    assert_eq!(rig.receiver.figures().behind, Nanos(3));
+}
+
+#[test]
+fn the_oldest_file_by_name_is_the_oldest_after_a_start_behind_a_clock_that_was_set_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = config(dir.path());
+    for (number, hours) in [(0, 26), (1, -3), (2, 0), (3, 27)] {
+        let mut rig = Rig::new(&config, 1 << 20, Box::new(FileSystem));
+        rig.set_wall_clock(hours * HOUR.cast_signed());
+        rig.pass(&numbered(0, number, 8), START + number);
+        rig.end(START + number);
+    }
+    let read = read_dir(dir.path());
+    assert_eq!(read.len(), 4);
+    assert!(read.iter().flat_map(|file| &file.came).map(|one| one.2 - START).eq(0..4));
 }
 
 #[test]

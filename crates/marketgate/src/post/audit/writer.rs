@@ -13,7 +13,7 @@ use weir_feed::capture::audit::{
     AuditDatagram, AuditGap, LineNo, LineTotals, put_audit_datagram, put_audit_end, put_audit_gap,
     put_audit_head,
 };
-use weir_types::Nanos;
+use weir_types::{Nanos, WallOffset};
 use zstd::bulk::Compressor;
 use zstd::stream::raw::CParameter;
 
@@ -72,6 +72,7 @@ struct Open {
     len: u64,
     /// The bytes not synced yet.
     unsynced: u64,
+    /// The hour of its begin, by the wall clock.
     hour: u64,
 }
 
@@ -96,7 +97,11 @@ pub struct AuditWriter {
     lines: Vec<Line>,
     kept: Option<KeptFiles>,
     open: Option<Open>,
-    /// The time in the newest file's name: names increase even if the clock steps back.
+    /// The distance of the wall clock, by which files are named and end. All intervals are of the
+    /// time that the caller passes.
+    wall: WallOffset,
+    /// The time in the newest file's name: names increase even if the wall clock steps back, also
+    /// between two runs, so that the oldest file by name is the oldest.
     last_began: Nanos,
     block: Vec<u8>,
     /// The arrival time of the block's first record.
@@ -136,6 +141,7 @@ impl AuditWriter {
             lines: lines.iter().map(line).collect(),
             kept: None,
             open: None,
+            wall: WallOffset::default(),
             last_began: Nanos(0),
             block: Vec::with_capacity(room),
             block_since: None,
@@ -165,6 +171,15 @@ impl AuditWriter {
         Some(self.config.dir.join(&self.open.as_ref()?.name))
     }
 
+    /// Notes the distance of the wall clock from the times that follow.
+    pub fn wall_clock_moved(&mut self, wall: WallOffset) {
+        self.wall = wall;
+    }
+
+    fn hour(&self, now: Nanos) -> u64 {
+        self.wall.wall_at(now).0 / HOUR_NS
+    }
+
     /// Takes a record.
     pub fn record(&mut self, record: &AuditRecord<'_>, now: Nanos) {
         match record {
@@ -187,7 +202,8 @@ impl AuditWriter {
         if self.block_since.is_some_and(|since| now.since(since).0 >= flush_ns) {
             self.flush(now);
         }
-        if self.open.as_ref().is_some_and(|open| open.hour != now.0 / HOUR_NS) {
+        let hour = self.hour(now);
+        if self.open.as_ref().is_some_and(|open| open.hour != hour) {
             self.close(now);
         }
         // Gaps of a time without datagrams are written as soon as possible.
@@ -269,10 +285,13 @@ impl AuditWriter {
     fn begin(&mut self, now: Nanos) -> Result<(), Trouble> {
         // Listed again after each failure: an operator may have made room.
         if self.kept.is_none() || self.retry_at.is_some() {
-            self.kept = Some(KeptFiles::of(&self.config.dir, &mut *self.storage)?);
+            let kept = KeptFiles::of(&self.config.dir, &mut *self.storage)?;
+            self.last_began = self.last_began.max(kept.newest());
+            self.kept = Some(kept);
         }
         self.make_room(self.config.block_bytes)?;
-        let mut began = now.max(Nanos(self.last_began.0.saturating_add(1)));
+        let wall = self.wall.wall_at(now);
+        let mut began = wall.max(Nanos(self.last_began.0.saturating_add(1)));
         let (file, name) = loop {
             let name = file_name(began);
             match self.storage.create(&self.config.dir.join(&name)) {
@@ -283,7 +302,7 @@ impl AuditWriter {
             }
         };
         self.last_began = began;
-        self.open = Some(Open { file, name, len: 0, unsynced: 0, hour: now.0 / HOUR_NS });
+        self.open = Some(Open { file, name, len: 0, unsynced: 0, hour: self.hour(now) });
         self.figures.files += 1;
         self.block.clear();
         put_audit_head(&mut self.block, self.lines.iter().map(|line| line.name.as_str()));
@@ -376,9 +395,10 @@ impl AuditWriter {
 
     /// Writes each line's totals, regardless of the limit, and syncs. All blocks must be written.
     fn end_file(&mut self, now: Nanos) -> io::Result<()> {
+        let wall = self.wall.wall_at(now);
         self.block.clear();
         for (number, line) in (0..).zip(&self.lines) {
-            put_audit_end(&mut self.block, LineNo(number), &line.totals, now);
+            put_audit_end(&mut self.block, LineNo(number), &line.totals, wall);
         }
         self.pack()?;
         self.block.clear();
