@@ -23,6 +23,7 @@ use crate::diagnostics::{LineFormat, LineLevel};
 
 mod listeners;
 mod market_publisher;
+mod partition;
 mod renamed;
 mod replica;
 #[cfg(test)]
@@ -31,6 +32,7 @@ mod subscriptions;
 
 pub use self::listeners::Listener;
 pub use self::market_publisher::MarketPublisherSection;
+pub use self::partition::PartitionSection;
 pub use self::replica::ReplicaSection;
 pub use self::subscriptions::{SubscriptionsSection, WhenFull};
 
@@ -87,6 +89,9 @@ pub struct Config {
     /// [`Config::bootstrap_key`], or a generated one. Never read from a file: it is for one start.
     #[serde(skip)]
     pub new_operator_key: bool,
+    /// The trading partition; number 1 without it.
+    #[serde(rename = "partition")]
+    pub partitions: Vec<PartitionSection>,
     /// The command logs.
     pub log: LogSection,
     /// The event logs.
@@ -343,7 +348,7 @@ pub struct IngestSection {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceSection {
-    /// The source's number among partitions and sources: 2 to 65535.
+    /// The source's number among partitions and sources: 1 to 65535, and not the node's own.
     pub id: u16,
     /// The session of the role `Source` that sends its orders.
     pub session: u32,
@@ -386,9 +391,9 @@ impl IngestSection {
         }
         for (index, source) in self.sources.iter().enumerate() {
             check_store_bytes("ingest.source.bytes_max", source.bytes_max)?;
-            // 0 is the control log, 1 the node's own partition.
-            if source.id < 2 {
-                return out("ingest.source.id", source.id.to_string(), "2 to 65535");
+            // 0 is the control log.
+            if source.id < 1 {
+                return out("ingest.source.id", source.id.to_string(), "1 to 65535");
             }
             if self.sources[..index].iter().any(|other| other.id == source.id) {
                 return out("ingest.source.id", source.id.to_string(), "each source once");
@@ -433,6 +438,7 @@ impl Default for Config {
             cores: Vec::new(),
             bootstrap_key: None,
             new_operator_key: false,
+            partitions: Vec::new(),
             log: LogSection::default(),
             events: EventsSection::default(),
             snapshots: SnapshotsSection::default(),
@@ -631,9 +637,8 @@ impl Config {
         if let Some(ingest) = &self.ingest {
             ingest.check()?;
         }
-        if let Some(replica) = &self.replica {
-            replica.check(self.ingest.as_ref(), self.subscriptions.is_some())?;
-        }
+        partition::check(&self.partitions, self.ingest.as_ref())?;
+        self.check_replica()?;
         if let Some(subscriptions) = &self.subscriptions {
             subscriptions.check()?;
         }
@@ -659,6 +664,18 @@ impl Config {
         Ok(())
     }
 
+    fn check_replica(&self) -> Result<(), ConfigError> {
+        let Some(replica) = &self.replica else { return Ok(()) };
+        replica.check(self.ingest.as_ref())?;
+        if self.follows_own() && self.subscriptions.is_some() {
+            let (key, value) = ("subscriptions", "(given)".to_owned());
+            let want = "none where replica.sources has the own partition: executions are where \
+                        orders are matched";
+            return Err(ConfigError::OutOfRange { key, value, want });
+        }
+        Ok(())
+    }
+
     /// Checks that the settings fit the role, which the command line may have changed.
     ///
     /// # Errors
@@ -668,13 +685,18 @@ impl Config {
             Err(ConfigError::OutOfRange { key, value: value.to_owned(), want })
         };
         if self.market_gateway.is_some() && (self.role == NodeRole::Router || self.follows_own()) {
-            let want = "none with role = \"router\" or source 1 in [replica]: a gateway is a node";
+            let want = "none with role = \"router\" or the own partition in replica.sources: a \
+                        gateway is a node";
             return out("market_gateway", "(given)", want);
         }
         match (self.role, &self.router) {
             (NodeRole::Node, None) => Ok(()),
             (NodeRole::Node, Some(_)) => out("router", "(given)", "none without role = \"router\""),
             (NodeRole::Router, None) => out("router", "(none)", "[[router.backend]] at least once"),
+            (NodeRole::Router, Some(_)) if !self.partitions.is_empty() => {
+                let want = "none with role = \"router\": it matches no orders";
+                out("partition", "(given)", want)
+            }
             (NodeRole::Router, Some(_)) if self.ingest.is_some() => {
                 out("ingest", "(given)", "none with role = \"router\": it keeps no orders")
             }
@@ -710,6 +732,12 @@ impl Config {
         }
     }
 
+    /// Returns the number of the trading partition, its own or followed.
+    #[must_use]
+    pub fn partition_id(&self) -> PartitionId {
+        partition::id_of(&self.partitions)
+    }
+
     /// Returns the files of the keys that seal and open tokens.
     #[must_use]
     pub fn token_key_file(&self) -> TokenKeyFile {
@@ -720,7 +748,8 @@ impl Config {
     /// Returns true when it has no trading partition but follows another node's.
     #[must_use]
     pub fn follows_own(&self) -> bool {
-        self.replica.as_ref().is_some_and(ReplicaSection::follows_own)
+        let own = self.partition_id().0;
+        self.replica.as_ref().is_some_and(|replica| replica.sources.contains(&own))
     }
 
     /// Returns true when gateway and partitions share a thread.

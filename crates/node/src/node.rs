@@ -57,8 +57,6 @@ use crate::status::NodeStatus;
 
 /// The control partition.
 const CONTROL: PartitionId = PartitionId(0);
-/// The trading partition.
-const TRADING: PartitionId = PartitionId(1);
 /// The time that the gateway has to submit its remaining input when the node stops.
 const DRAIN_TIME: Duration = Duration::from_millis(20);
 

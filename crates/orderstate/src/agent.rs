@@ -23,7 +23,7 @@ use crate::reader_lister::ReaderLister;
 use crate::replica::{ReplicaFigures, UpdatePort};
 use crate::stores::kept::{KeepSettings, KeptOwnStore, KeptSourceStore, KeptSources};
 use crate::stores::own::OwnSource;
-use crate::stores::{OWN, StoreReport, StoreSettings, Sweeper};
+use crate::stores::{StoreReport, StoreSettings, Sweeper};
 use crate::token_keys::sealer;
 
 /// The number of events ingested in one cycle.
@@ -41,6 +41,8 @@ const QUIET_FACTOR: u64 = 4;
 pub struct DeliveryParts {
     /// The rings of the gateway, and of readers over HTTP where there are any.
     pub ports: ReaderPorts,
+    /// The source of the queries that name none: the node's own partition, also a followed one.
+    pub own_source: PartitionId,
     /// The node's own partition, where it trades.
     pub own: Option<OwnSource>,
     /// The keys that seal and open tokens.
@@ -69,6 +71,8 @@ pub struct DeliveryParts {
 pub struct DeliveryAgent {
     /// The stores, the node's own partition's first, with their readers.
     source_stores: SourceStores,
+    /// The source of those queries that name none.
+    own_source: PartitionId,
     ports: ReaderPorts,
     sweeper: Sweeper,
     lister: ReaderLister,
@@ -127,6 +131,7 @@ impl DeliveryAgent {
         });
         let mut agent = DeliveryAgent {
             source_stores: SourceStores::new(source_stores, port, updates, kept.port, figures),
+            own_source: parts.own_source,
             ports: parts.ports,
             sweeper: Sweeper::default(),
             lister: ReaderLister::default(),
@@ -191,7 +196,7 @@ impl DeliveryAgent {
     }
 
     fn publish_store(&self) {
-        let Some(store) = self.source_stores.first_store() else { return };
+        let Some(store) = self.source_stores.store_of(self.own_source) else { return };
         let orders = u64::from(store.live_count()) + u64::from(store.ended_count());
         self.figures.counters.orders.store(orders, Ordering::Relaxed);
         let figures = StoreReport::of(store);
@@ -248,7 +253,7 @@ impl DeliveryAgent {
             entitlement: fetch.entitlement,
         };
         let desk = match fetch.fetch.source_id {
-            PartitionId::NONE => self.source_stores.desk_of(OWN),
+            PartitionId::NONE => self.source_stores.desk_of(self.own_source),
             source => self.source_stores.desk_of(source),
         };
         let asked = desk.map_or_else(FetchOutcome::Refused, |desk| desk.ask(&question, now));
@@ -334,7 +339,8 @@ impl Agent for DeliveryAgent {
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
         let gap = self.source_stores.next_deadline().unwrap_or(Nanos(u64::MAX)).max(now);
         // Batches of outside cores wake this thread; only the partition's events must be polled.
-        let own = self.source_stores.desks_ref().find(|desk| desk.store().source() == OWN);
+        let own =
+            self.source_stores.desks_ref().find(|desk| desk.store().source() == self.own_source);
         let interval = match own.map_or(0, Desk::reader_count) {
             // The gateway takes pages without a notice.
             _ if !self.blocked.is_empty() || self.ports.has_waiting() => self.look_interval.0,
@@ -445,7 +451,7 @@ pub(crate) mod tests {
 
     fn settings(bytes_max: u64) -> StoreSettings {
         let indexes = crate::stores::Indexes::default();
-        StoreSettings { source: OWN, ended_orders_max: 10, bytes_max, indexes }
+        StoreSettings { source: PartitionId(1), ended_orders_max: 10, bytes_max, indexes }
     }
 
     #[test]
@@ -503,6 +509,7 @@ pub(crate) mod tests {
         };
         DeliveryParts {
             ports: ReaderPorts::new(gateway, None),
+            own_source: own.settings.source,
             own: Some(own),
             token_keys: TokenKeyFile::own(dir).keys().unwrap(),
             sources: Vec::new(),

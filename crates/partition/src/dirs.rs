@@ -17,6 +17,26 @@ pub fn partition_dir(partition_id: PartitionId) -> String {
     }
 }
 
+/// Returns the trading partitions of which a node's directory has files, in order; none where there
+/// is no directory.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn partitions_in(node_dir: &Path) -> std::io::Result<Vec<PartitionId>> {
+    let entries = match std::fs::read_dir(node_dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        let id = name.to_str().and_then(|name| name.strip_prefix("partition-")?.parse().ok());
+        found.extend(id.map(PartitionId).filter(|id| name.to_str() == Some(&partition_dir(*id))));
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
 /// The paths of a partition's files.
 #[derive(Clone, Debug)]
 pub struct PartitionDirs {

@@ -71,9 +71,9 @@ enum AdminCommand {
     Bust {
         /// The trade's number, as both sides' reports give it.
         match_id: u64,
-        /// The partition that it happened in.
-        #[arg(long, default_value_t = 1)]
-        partition: u16,
+        /// The partition that it happened in, where there are several.
+        #[arg(long)]
+        partition: Option<u16>,
     },
     /// Halt an instrument: no entry, no trades; cancels are served.
     Halt {
@@ -169,9 +169,9 @@ struct DepositArgs {
     /// Lots of the instrument.
     #[arg(long, allow_negative_numbers = true, requires = "instrument")]
     qty: Option<i64>,
-    /// The partition of the cash; the instrument's when a position moves.
-    #[arg(long, default_value_t = 1)]
-    partition: u16,
+    /// The partition of the cash, where there are several; the instrument's when a position moves.
+    #[arg(long)]
+    partition: Option<u16>,
     /// The transfer's own number, increasing per account: the last one again, with the same
     /// amounts, moves nothing and says so; any other that is not above it is refused. The time of
     /// day when not given.
@@ -239,9 +239,10 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
         AdminCommand::Schedule(of) => schedule(admin, args, of),
         AdminCommand::Calendar(of) => file_calendar(admin, args, of),
         AdminCommand::Bust { match_id, partition } => {
-            admin.bust_trade(PartitionId(*partition), MatchId(*match_id))?;
+            let partition = trading_partition(admin, *partition)?;
+            admin.bust_trade(partition, MatchId(*match_id))?;
             let text = format!("trade {match_id} of partition {partition} is taken back");
-            let json = serde_json::json!({ "busted": match_id, "partition": partition });
+            let json = serde_json::json!({ "busted": match_id, "partition": partition.0 });
             Ok(Outcome { text, json })
         }
         AdminCommand::Cancel(of) => mass_cancel(admin, args, of),
@@ -264,13 +265,23 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
     }
 }
 
+/// Returns the partition that was given, or the node's only one.
+fn trading_partition(admin: &Admin, given: Option<u16>) -> anyhow::Result<PartitionId> {
+    match (given, &admin.partitions()[..]) {
+        (Some(id), _) => Ok(PartitionId(id)),
+        (None, [one]) => Ok(*one),
+        (None, []) => bail!("the node has no trading partition"),
+        (None, [..]) => bail!("the node has several partitions: give --partition"),
+    }
+}
+
 fn transfer(admin: &mut Admin, args: &AdminArgs, deposit: &DepositArgs) -> anyhow::Result<Outcome> {
     let (instrument_id, partition_id) = match &deposit.instrument {
         Some(name) => {
             let instrument = args.login.endpoint.instrument(name)?;
             (instrument.instrument_id(), instrument.partition_id())
         }
-        None => (InstrumentId::NONE, PartitionId(deposit.partition)),
+        None => (InstrumentId::NONE, trading_partition(admin, deposit.partition)?),
     };
     let position_qty = deposit.qty.unwrap_or(0);
     if deposit.cash == 0 && position_qty == 0 {

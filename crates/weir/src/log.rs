@@ -9,7 +9,7 @@ use weir_engine::{Engine, EngineConfig};
 use weir_io::{Disk, DiskErrorKind, ThreadDisk};
 use weir_log::snapshot::SnapshotStore;
 use weir_log::{LogError, LogReader, SegmentKind};
-use weir_partition::dirs::PartitionDirs;
+use weir_partition::dirs::{PartitionDirs, partitions_in};
 use weir_partition::shadow::state_in;
 use weir_types::{PartitionId, Position};
 use weir_wire::{Command, Event};
@@ -43,12 +43,32 @@ struct Where {
     /// The node's directory.
     #[arg(long, value_name = "DIR", env = "WEIR_DIR", default_value = "weir-data")]
     dir: PathBuf,
-    /// The partition; 0 is the control log.
-    #[arg(long, default_value_t = 1)]
-    partition: u16,
+    /// The partition; 0 is the control log. Without it, the directory's trading partition.
+    #[arg(long)]
+    partition: Option<u16>,
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
+}
+
+impl Where {
+    /// Returns the partition that is meant.
+    fn partition_id(&self) -> anyhow::Result<PartitionId> {
+        if let Some(id) = self.partition {
+            return Ok(PartitionId(id));
+        }
+        let dir = self.dir.display();
+        let found = partitions_in(&self.dir).with_context(|| format!("cannot read {dir}"))?;
+        match found[..] {
+            [] => bail!("{dir} holds no trading partition: give --partition"),
+            [one] => Ok(one),
+            [..] => bail!("{dir} holds several partitions: give --partition"),
+        }
+    }
+
+    fn dirs(&self) -> anyhow::Result<PartitionDirs> {
+        Ok(PartitionDirs::new(&self.dir, self.partition_id()?))
+    }
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -126,7 +146,7 @@ fn refuse_damage(path: &Path, kind: SegmentKind) -> anyhow::Result<()> {
 }
 
 fn inspect(at: &Where) -> anyhow::Result<()> {
-    let dirs = PartitionDirs::new(&at.dir, PartitionId(at.partition));
+    let dirs = at.dirs()?;
     for (name, path, kind) in [
         ("commands", dirs.commands(), SegmentKind::Command),
         ("events", dirs.events(), SegmentKind::Event),
@@ -166,7 +186,7 @@ fn inspect(at: &Where) -> anyhow::Result<()> {
 }
 
 fn dump(args: &DumpArgs) -> anyhow::Result<()> {
-    let dirs = PartitionDirs::new(&args.at.dir, PartitionId(args.at.partition));
+    let dirs = args.at.dirs()?;
     let (path, kind) = if args.events {
         (dirs.events(), SegmentKind::Event)
     } else {
@@ -184,7 +204,7 @@ fn dump(args: &DumpArgs) -> anyhow::Result<()> {
 }
 
 fn export(args: &ExportArgs) -> anyhow::Result<()> {
-    let dirs = PartitionDirs::new(&args.at.dir, PartitionId(args.at.partition));
+    let dirs = args.at.dirs()?;
     let mut reader = open(&dirs.commands(), SegmentKind::Command, 0)?;
     let file = std::fs::File::create(&args.out)
         .with_context(|| format!("cannot write {}", args.out.display()))?;
@@ -259,7 +279,7 @@ fn compare(told: &SnapshotHash, engine: &Engine, events: u64) -> anyhow::Result<
 
 fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
     let at = &args.at;
-    let partition_id = PartitionId(at.partition);
+    let partition_id = at.partition_id()?;
     let dirs = PartitionDirs::new(&at.dir, partition_id);
     let mut reader = open(&dirs.commands(), SegmentKind::Command, 0)?;
     if reader.next_position() != Position(1) {

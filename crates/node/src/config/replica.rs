@@ -27,7 +27,7 @@ pub struct ReplicaSection {
     pub tls_ca: Option<PathBuf>,
     /// TLS: the name in the master's certificate; its address when not given.
     pub tls_name: Option<String>,
-    /// The sources: 1, the master's own partition, to 65535. A node that follows 1 does not trade.
+    /// The sources: 1 to 65535. A node that follows the partition of its own number does not trade.
     pub sources: Vec<u16>,
 }
 
@@ -42,17 +42,7 @@ impl ReplicaSection {
         Ok(Target { address: self.master, tls: tls.transpose()? })
     }
 
-    /// Returns true when the master's own partition is followed, so that this node has none.
-    #[must_use]
-    pub fn follows_own(&self) -> bool {
-        self.sources.contains(&1)
-    }
-
-    pub(super) fn check(
-        &self,
-        ingest: Option<&IngestSection>,
-        has_subscriptions: bool,
-    ) -> Result<(), ConfigError> {
+    pub(super) fn check(&self, ingest: Option<&IngestSection>) -> Result<(), ConfigError> {
         let out = |value: String, want| {
             Err(ConfigError::OutOfRange { key: "replica.sources", value, want })
         };
@@ -67,11 +57,6 @@ impl ReplicaSection {
             if is_fed || self.sources[..index].contains(id) {
                 return out(id.to_string(), "each source once, and none that is fed here");
             }
-        }
-        if self.follows_own() && has_subscriptions {
-            let (key, value) = ("subscriptions", "(given)".to_owned());
-            let want = "none where replica.sources has 1: executions are where orders are matched";
-            return Err(ConfigError::OutOfRange { key, value, want });
         }
         Ok(())
     }

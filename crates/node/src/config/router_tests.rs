@@ -66,6 +66,7 @@ fn a_role_and_what_is_set_for_it_have_to_fit() {
         ("role = \"router\"\n".to_owned(), Some("router = (none)")),
         (format!("role = \"router\"\n{router}"), Some("delivery.token_key")),
         (format!("role = \"router\"\n{ingest}{key}{router}"), Some("ingest")),
+        (format!("role = \"router\"\n[[partition]]\nid = 7\n{key}{router}"), Some("partition")),
         (format!("role = \"router\"\n{key}{router}"), None),
     ];
     for (text, named) in cases {

@@ -99,6 +99,7 @@ impl<'a> Assembly<'a> {
     /// Returns the node's status with the figures of its parts.
     pub(super) fn status(&self) -> NodeStatus {
         NodeStatus {
+            own: self.config.partition_id(),
             started: Instant::now(),
             durability: self.config.durability,
             wait: self.config.wait,

@@ -14,7 +14,6 @@ use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::{Agent, Runner, WaitStrategy};
 use weir_types::PartitionId;
 
-use super::TRADING;
 use super::assembly::Assembly;
 use crate::config::Config;
 
@@ -37,7 +36,7 @@ impl Assembly<'_> {
     ) -> anyhow::Result<Option<ArchiveSender>> {
         let Some(section) = &self.config.delivery.cold else { return Ok(None) };
         let past_epochs = ends::places_of(trading.reader())?;
-        let config = section.config(TRADING, trading.epoch);
+        let config = section.config(trading.partition_id, trading.epoch);
         let parts = ColdParts {
             dir: dir_of(&self.cold_dir(section), trading.log.log_id()),
             config: weir_cold::ColdConfig { past_epochs, ..config },
@@ -46,7 +45,7 @@ impl Assembly<'_> {
             sealer: sealer(&self.token_keys),
             store: self.wakes.delivery.clone(),
             wake: self.wakes.cold.clone(),
-            figures: self.cold_figures.get(&TRADING).cloned().unwrap_or_default(),
+            figures: self.cold_figures.get(&trading.partition_id).cloned().unwrap_or_default(),
         };
         let (port, agent) = ColdAgent::open(parts, notes)?;
         Ok(Some(ArchiveSender::new(port, agent)))
@@ -84,7 +83,7 @@ pub(super) fn figures_of(config: &Config) -> BTreeMap<PartitionId, Arc<ColdFigur
     if config.delivery.cold.is_none() {
         return BTreeMap::new();
     }
-    let own = (!config.follows_own()).then_some(TRADING);
+    let own = (!config.follows_own()).then(|| config.partition_id());
     let sources = config.ingest.iter().flat_map(|section| &section.sources);
     let sources = sources.map(|source| PartitionId(source.id));
     own.into_iter().chain(sources).map(|source| (source, Arc::default())).collect()

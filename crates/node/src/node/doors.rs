@@ -14,7 +14,6 @@ use weir_subscribe::{EventParts, SubscriptionsAgent, SubscriptionsParts, subscri
 use weir_types::Nanos;
 use weir_wire::session::NodeId;
 
-use super::TRADING;
 use super::assembly::Assembly;
 use super::stores::Ingest;
 use super::threads::{DELIVERY_SHARE, NEWCOMERS_SHARE};
@@ -82,7 +81,12 @@ impl Assembly<'_> {
         let agent = ingest_agent(IngestParts {
             door,
             sources: self.sources(),
-            followed: self.followed().iter().map(|s| s.source).chain([TRADING]).collect(),
+            followed: self
+                .followed()
+                .iter()
+                .map(|s| s.source)
+                .chain([self.config.partition_id()])
+                .collect(),
             definitions: control.reader(),
             port,
             node_id: NodeId(control.log.log_id().to_be_bytes()),
@@ -124,7 +128,7 @@ impl Assembly<'_> {
             broker,
             durability,
             quota,
-            events: EventParts { partition_id: TRADING, events: trading.reader() },
+            events: EventParts { partition_id: trading.partition_id, events: trading.reader() },
             sources: self.sources(),
             definitions: control.reader(),
             node_id: NodeId(control.log.log_id().to_be_bytes()),

@@ -3,14 +3,17 @@
 
 use std::sync::Arc;
 
+use weir_partition::dirs::partitions_in;
+
 use super::builder::{Builder, Views};
-use super::{CONTROL, Node, TRADING};
+use super::{CONTROL, Node};
 use crate::config::Config;
 use crate::health::Health;
 
 /// Starts a node with a trading partition.
 pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
-    let mut builder = Builder::open(config, health, &[CONTROL, TRADING])?;
+    refuse_other(config)?;
+    let mut builder = Builder::open(config, health, &[CONTROL, config.partition_id()])?;
     let Builder { parts, recovered, notes, .. } = &mut builder;
     let [control, trading] = &recovered[..] else {
         unreachable!("the builder recovers the partitions that it is given")
@@ -22,4 +25,18 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     let views = builder.stores(ingest, replica)?;
     let publisher = builder.parts.publisher(&builder.recovered[1])?;
     builder.start(Views { subscriptions, publisher, ..views })
+}
+
+/// Refuses a directory whose partition has another number: an exchange keeps its number, and a
+/// second, empty partition would hide the orders of the first.
+fn refuse_other(config: &Config) -> anyhow::Result<()> {
+    let id = config.partition_id();
+    if let Some(other) = partitions_in(&config.dir)?.into_iter().find(|other| *other != id) {
+        let dir = config.dir.display();
+        anyhow::bail!(
+            "{dir} holds the orders of partition {other}, and partition.id is {id}: an exchange \
+             keeps its number"
+        );
+    }
+    Ok(())
 }

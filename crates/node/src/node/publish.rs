@@ -17,7 +17,6 @@ use weir_runtime::fd_poller::FdPoller;
 use weir_runtime::{Runner, Wake};
 use weir_types::Nanos;
 
-use super::TRADING;
 use super::assembly::Assembly;
 use super::threads::DELIVERY_SHARE;
 use crate::config::MarketPublisherSection;
@@ -92,7 +91,7 @@ impl Assembly<'_> {
 
 fn events(section: &MarketPublisherSection, trading: &RecoveredPartition) -> EventPublisherParts {
     EventPublisherParts {
-        partition_id: TRADING,
+        partition_id: trading.partition_id,
         events: trading.reader(),
         event_count: trading.event_count(),
         calendar: Calendar::new(section.day_begins_hour),

@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use weir_partition::dirs::partition_dir;
+use weir_partition::dirs::partitions_in;
 
 use super::builder::Builder;
-use super::{CONTROL, Node, TRADING};
+use super::{CONTROL, Node};
 use crate::config::Config;
 use crate::health::Health;
 
-/// Starts a node whose partition 1 is followed from another node.
+/// Starts a node whose partition is followed from another node.
 pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
     refuse_traded(config)?;
     let mut builder = Builder::open(config, health, &[CONTROL])?;
@@ -25,11 +25,13 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
 
 /// Refuses a directory with orders of its own: the followed partition would hide them.
 fn refuse_traded(config: &Config) -> anyhow::Result<()> {
-    let dir = config.dir.join(partition_dir(TRADING));
-    anyhow::ensure!(
-        !dir.exists(),
-        "replica.sources has 1, and {} holds orders of this node's own: choose another dir",
-        dir.display()
-    );
+    if let Some(traded) = partitions_in(&config.dir)?.first() {
+        anyhow::bail!(
+            "replica.sources has {}, the number of the own partition, and {} holds the orders of \
+             partition {traded}: choose another dir",
+            config.partition_id(),
+            config.dir.display()
+        );
+    }
     Ok(())
 }

@@ -14,7 +14,6 @@ use weir_types::hex::parse_key;
 use weir_types::{Nanos, PartitionId, SessionId};
 use weir_wire::session::ApiKey;
 
-use super::TRADING;
 use super::assembly::Assembly;
 use super::builder::{Builder, Views};
 use super::doors::OuterDoor;
@@ -45,7 +44,8 @@ impl Builder<'_> {
     ) -> anyhow::Result<(DeliveryAgent, Option<SnapshotWriter>)> {
         let ports = self.take_reader_ports();
         let (parts, notes) = (&self.parts, &mut self.notes);
-        let trading = self.recovered.iter().find(|one| one.partition_id == TRADING);
+        let own_id = parts.config.partition_id();
+        let trading = self.recovered.iter().find(|one| one.partition_id == own_id);
         let pace = parts.cold_pace();
         let cold = trading.map(|trading| parts.cold(trading, pace.clone(), notes)).transpose()?;
         let cold = cold.flatten();
@@ -64,7 +64,7 @@ impl Builder<'_> {
         let keep =
             KeepSettings { snapshot_every: snapshot_every.unwrap_or(keep.snapshot_every), ..keep };
         let own = trading.map(|trading| OwnSource {
-            settings: section.settings(TRADING, None),
+            settings: section.settings(own_id, None),
             older_upto: cold.as_ref().map(ArchiveSender::fed),
             events: trading.reader(),
             event_count: trading.event_count(),
@@ -73,6 +73,7 @@ impl Builder<'_> {
         });
         let (agent, kept) = DeliveryAgent::new(DeliveryParts {
             ports,
+            own_source: own_id,
             own,
             token_keys: parts.token_keys.clone(),
             sources,

@@ -19,7 +19,7 @@ use weir_orderstate::figures::{DeliveryCounts, DeliveryFigures};
 use weir_orderstate::ingest::{IngestFigures, IngestReport};
 use weir_orderstate::replica::{ReplicaFigures, ReplicaReport};
 use weir_orderstate::router::{RouterBoard, RouterReport};
-use weir_orderstate::stores::{OWN, StoreReport, SweepReport};
+use weir_orderstate::stores::{StoreReport, SweepReport};
 use weir_partition::{PartitionCounts, PartitionFigures};
 use weir_probe::{DrainReader, HiccupReport, Hiccups, Measure, Snapshot};
 use weir_runtime::WaitStrategy;
@@ -46,6 +46,8 @@ pub struct NodeStatus {
     pub fused: bool,
     /// The node's directory.
     pub dir: PathBuf,
+    /// The trading partition, its own or followed.
+    pub own: PartitionId,
     /// The partitions, the control partition first.
     pub partitions: Vec<(PartitionId, Epoch, Arc<PartitionFigures>)>,
     /// The gateway.
@@ -259,7 +261,7 @@ impl NodeStatus {
             .iter()
             .map(|d| InstrumentReport::of(d, &market(d).unwrap_or_default()));
         let hiccups = self.hiccups.as_ref().map(Hiccups::report).unwrap_or_default();
-        let outside = self.cold.iter().filter(|(source, _)| **source != OWN);
+        let outside = self.cold.iter().filter(|(source, _)| **source != self.own);
         let cold_sources = outside.map(|(source, cold)| cold.report(*source));
         StatusReport {
             version: env!("CARGO_PKG_VERSION"),
@@ -281,7 +283,7 @@ impl NodeStatus {
                 .map(|(address, figures)| figures.report(*address)),
             market: self.market.as_ref().map(|market| market.report()),
             publish: self.publish.as_ref().map(|(address, figures)| figures.report(*address)),
-            cold: self.cold.get(&OWN).map(|cold| cold.report(OWN)),
+            cold: self.cold.get(&self.own).map(|cold| cold.report(self.own)),
             cold_sources: cold_sources.collect(),
             router: self.router.as_ref().map(|board| board.report()),
             instruments: instruments.collect(),

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use weir_delivery::stream::SourceStream;
 use weir_delivery::{IngestError, OrderStore, row_of};
 use weir_partition::event_reader::{EventReader, PastEvents, PastRead, ReadEvent, assert_kept};
-use weir_types::{BatchNo, Epoch, Nanos, Position, SessionId};
+use weir_types::{BatchNo, Epoch, Nanos, PartitionId, Position, SessionId};
 use weir_wire::delivery::OrderRow;
 use weir_wire::dialogue::put_source_batch;
 use weir_wire::event::OrderEvent;
@@ -24,7 +24,6 @@ use super::followers::History;
 use super::source_store::SourceStore;
 use crate::figures::DeliveryFigures;
 use crate::markets::Markets;
-use crate::stores::OWN;
 use crate::stores::own::{OwnStart, put_head};
 
 /// The maximum number of rows in a batch for a replica.
@@ -37,6 +36,7 @@ const FILE_RECORDS_MAX: u64 = 65_536;
 
 /// The events that feed the partition's store.
 pub struct OwnEvents {
+    source: PartitionId,
     events: EventReader,
     record: Vec<u8>,
     /// The number of the record in `record` for which the store had no room.
@@ -59,6 +59,7 @@ impl OwnEvents {
     #[must_use]
     pub fn new(start: OwnStart) -> OwnEvents {
         OwnEvents {
+            source: start.source,
             epoch: start.events.epochs().current(),
             events: start.events,
             record: Vec::with_capacity(512),
@@ -172,7 +173,7 @@ impl OwnEvents {
             sending_time,
             session_id: SessionId::NONE,
             epoch: self.epoch,
-            source_id: OWN,
+            source_id: self.source,
             flags: BatchFlags::default(),
         };
         let no_attributes: &[u8] = &[];

@@ -14,7 +14,6 @@ use super::following::FollowOutcome;
 use super::handoff::{IngestPort, IngestRequest, StoreRequest};
 use super::source_store::{SnapshotProgress, SourceStore, SourceStoreParts};
 use crate::replica::{ReplicaFigures, UpdatePort};
-use crate::stores::OWN;
 use crate::stores::snapshots::{SnapshotOutcome, SnapshotPort};
 
 /// The number of requests taken in one cycle.
@@ -81,11 +80,11 @@ impl SourceStores {
         self.source_stores.iter_mut().find(|source_store| source_store.own.is_some())
     }
 
-    /// Returns the store of partition 1, its own or followed.
+    /// Returns a source's store.
     #[must_use]
-    pub fn first_store(&self) -> Option<&OrderStore> {
+    pub fn store_of(&self, source: PartitionId) -> Option<&OrderStore> {
         let source_store =
-            self.source_stores.iter().find(|source_store| source_store.source() == OWN);
+            self.source_stores.iter().find(|source_store| source_store.source() == source);
         source_store.map(|source_store| source_store.desk.store())
     }
 

@@ -15,7 +15,7 @@ use super::journal::{Journal, RecoveredSource, recover};
 use super::own::{self, OwnSource, OwnStart, OwnStore};
 use super::snapshots::{SnapshotPort, SnapshotWriter, StoreSnapshots, store_to_writer};
 use super::tail::EntryTail;
-use super::{OWN, StoreSettings, WINDOW};
+use super::{StoreSettings, WINDOW};
 use crate::cold::sources::BroughtStore;
 use crate::cold::{ArchiveSender, ColdSources};
 
@@ -149,12 +149,12 @@ impl KeepSettings {
         stores: &mut Vec<StoreSnapshots>,
         notes: &mut Vec<String>,
     ) -> anyhow::Result<KeptOwnStore> {
-        let snapshot_every = source.snapshot_every;
-        let dir = self.dir.join(partition_dir(OWN)).join(OWN_STORE);
+        let (snapshot_every, own) = (source.snapshot_every, source.settings.source);
+        let dir = self.dir.join(partition_dir(own)).join(OWN_STORE);
         let brought = own::recover(source, &dir)?;
         let OwnStore { store, stream, events, snapshots, notes: own_notes } = brought;
         notes.extend(own_notes);
-        stores.push(StoreSnapshots { source: OWN, snapshots, log: None });
+        stores.push(StoreSnapshots { source: own, snapshots, log: None });
         Ok(KeptOwnStore { store, stream, events, snapshot_every })
     }
 

@@ -18,8 +18,6 @@ use weir_delivery::stream::Window;
 use weir_delivery::{OrderStore, Retention, StoreConfig};
 use weir_types::{Epoch, PartitionId};
 
-/// The node's own trading partition.
-pub const OWN: PartitionId = PartitionId(1);
 /// The limits of a source's unacknowledged batches.
 pub const WINDOW: Window = Window { batches: 256, bytes: 4 << 20 };
 

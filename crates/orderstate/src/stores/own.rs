@@ -27,10 +27,10 @@ use weir_delivery::{OrderStore, StoreConfig};
 use weir_io::ThreadDisk;
 use weir_log::SnapshotStore;
 use weir_partition::event_reader::EventReader;
-use weir_types::{BatchNo, ChangeId, Epoch, Position, Survival};
+use weir_types::{BatchNo, ChangeId, Epoch, PartitionId, Position, Survival};
 
 use super::journal::{decode, load};
-use super::{OWN, StoreSettings, WINDOW};
+use super::{StoreSettings, WINDOW};
 use crate::markets::Markets;
 
 /// The format of the head, before stream and store.
@@ -38,6 +38,8 @@ const VERSION: u8 = 1;
 
 /// The starting point of the events.
 pub struct OwnStart {
+    /// The partition, as the source of its orders.
+    pub source: PartitionId,
     /// The events, from the next one on.
     pub events: EventReader,
     /// The identity of the partition's command log.
@@ -104,16 +106,17 @@ pub fn put_head(command: Position, markets: &Markets, out: &mut Vec<u8>) {
 /// When the directory cannot be read.
 pub fn recover(source: OwnSource, dir: &Path) -> anyhow::Result<OwnStore> {
     let disk = ThreadDisk::open(dir, None).with_context(|| format!("{}", dir.display()))?;
-    let mut snapshots = SnapshotStore::new(disk, source.log_id, OWN);
+    let own = source.settings.source;
+    let mut snapshots = SnapshotStore::new(disk, source.log_id, own);
     let mut notes = Vec::new();
     let last = Position(source.event_count);
-    let found = load(&mut snapshots, last, OWN, &mut notes, |at, state| {
+    let found = load(&mut snapshots, last, own, &mut notes, |at, state| {
         let base = decode_own(state, &source)?;
         check(at, &base, &source)?;
         Ok(base)
     })?;
     if let Some((at, _)) = &found {
-        notes.push(format!("source {OWN}: its store comes from the snapshot of event {at}"));
+        notes.push(format!("source {own}: its store comes from the snapshot of event {at}"));
     }
     let base = found.map_or_else(|| nothing(&source), |(_, base)| base);
     let OwnSource { mut events, settings, log_id, .. } = source;
@@ -121,7 +124,7 @@ pub fn recover(source: OwnSource, dir: &Path) -> anyhow::Result<OwnStore> {
     events.skip_to(stream.next_batch_no().0, store.epoch());
     stream.end_replay();
     store.set_bytes_max(settings.bytes_max);
-    let start = OwnStart { events, log_id, markets, command };
+    let start = OwnStart { source: settings.source, events, log_id, markets, command };
     Ok(OwnStore { store, stream, events: start, snapshots, notes })
 }
 
@@ -131,7 +134,7 @@ fn nothing(source: &OwnSource) -> Base {
     let first = source.events.next_record();
     Base {
         store: source.settings.store(epoch),
-        stream: SourceStream::of_log(OWN, epoch, BatchNo(first)),
+        stream: SourceStream::of_log(source.settings.source, epoch, BatchNo(first)),
         markets: Markets::new(first <= 1),
         command: Position::NONE,
     }

@@ -50,10 +50,13 @@ fn effect(args: &AdminArgs) -> anyhow::Result<Option<String>> {
         }
         AdminCommand::Halt { instrument } => stopped(args, instrument, Phase::Halted)?,
         AdminCommand::Phase { instrument, phase } => stopped(args, instrument, *phase)?,
-        AdminCommand::Bust { match_id, partition } => Some(format!(
-            "this takes trade {match_id} of partition {partition} back: cash and lots return, and \
-             both sides are told"
-        )),
+        AdminCommand::Bust { match_id, partition } => {
+            let of = partition.map_or_else(String::new, |id| format!(" of partition {id}"));
+            Some(format!(
+                "this takes trade {match_id}{of} back: cash and lots return, and both sides are \
+                 told"
+            ))
+        }
         AdminCommand::Cancel(cancel) => Some(cancelled(cancel)),
         _ => None,
     })

@@ -41,7 +41,7 @@ pub(super) struct InstrumentArgs {
     /// Its name: up to 16 characters. Of an instrument without live orders it can be changed.
     #[arg(long)]
     symbol: Option<String>,
-    /// The partition that trades it; 1 for a new one.
+    /// The partition that trades it, where there are several.
     #[arg(long)]
     partition: Option<u16>,
     /// Prices are multiples of this mantissa; 1 for a new one.
@@ -227,7 +227,7 @@ impl InstrumentArgs {
     }
 }
 
-/// Returns a definition of a new instrument, without a symbol.
+/// Returns a definition of a new instrument, without a symbol and a partition.
 fn of_new(instrument_id: InstrumentId) -> DefineInstrument {
     DefineInstrument {
         request_no: RequestNo::NONE,
@@ -243,7 +243,7 @@ fn of_new(instrument_id: InstrumentId) -> DefineInstrument {
         dynamic_collar: 0,
         session_id: SessionId::NONE,
         instrument_id,
-        partition_id: PartitionId(1),
+        partition_id: PartitionId::NONE,
         price_exponent: -2,
         qty_exponent: 0,
         phase: Phase::Continuous,
@@ -307,6 +307,9 @@ pub(super) fn instrument(
     let login = &command.login;
     let standing = standing_instrument(login, args.id)?;
     let mut definition = args.definition(standing.as_ref())?;
+    if standing.is_none() {
+        definition.partition_id = super::trading_partition(admin, args.partition)?;
+    }
     let mut defined = admin.define_instrument(definition);
     if matches!(defined, Err(ClientError::Refused { reason: Reason::AlreadyDefined, .. })) {
         // It was defined a moment ago and was not on the page yet.

@@ -11,6 +11,7 @@
 mod support;
 
 mod cold;
+mod exchanges;
 mod failures;
 mod kills;
 mod replicas;

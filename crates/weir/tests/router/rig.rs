@@ -16,7 +16,7 @@ use weir_wire::reference::DefineFirm;
 use crate::support::address::free_address;
 use crate::support::following::Following;
 use crate::support::{
-    ALICE, BOB, HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, until,
+    ALICE, BOB, HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, open_market, until,
 };
 use crate::test_core::{TestCore, core_of};
 
@@ -106,6 +106,26 @@ impl Rig {
         let mut backend = Backend { home, node: None, address, ingest, sources };
         backend.start();
         define(backend.node(), &backend.sources);
+        self.backends.push(backend);
+    }
+
+    /// Adds a node that trades as the exchange of this number, with a market.
+    pub fn add_exchange(&mut self, id: u16) {
+        let (address, ingest) = (free_address(), free_address());
+        let config = format!(
+            "[[partition]]\nid = {id}\n{}[ingest]\nlisten = \"{ingest}\"\n",
+            self.token_key()
+        );
+        let home = Home::with_config("os", &config).listening_on(address);
+        let node = None;
+        let mut backend = Backend { home, node, address, ingest, sources: vec![id] };
+        backend.start();
+        open_market(backend.node(), &[ALICE, BOB]);
+        let mut admin = backend.node().admin();
+        for who in [ROUTER, ROUTER_2] {
+            admin.define_session(definition_of(&who)).unwrap();
+        }
+        admin.close().unwrap();
         self.backends.push(backend);
     }
 

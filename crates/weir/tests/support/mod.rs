@@ -446,7 +446,9 @@ pub fn open_market(node: &Node, traders: &[Who]) {
 /// As [`open_market`], through this operator's client.
 pub fn define_market(mut admin: Admin, traders: &[Who]) {
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
-    admin.define_instrument(instrument(INSTRUMENT)).unwrap();
+    let [partition_id] = admin.partitions()[..] else { panic!("one partition trades") };
+    let listed = DefineInstrument { partition_id, ..instrument(INSTRUMENT) };
+    admin.define_instrument(listed).unwrap();
     for who in traders.iter().chain([&SUPERVISOR]) {
         if who.role == Role::Trader {
             let name = Symbol::new(&format!("FIRM{}", who.firm_id)).expect("a short name");
@@ -476,7 +478,7 @@ pub fn define_market(mut admin: Admin, traders: &[Who]) {
         };
         admin.define_account(account).unwrap();
         // A partition that books to the account has imported every earlier definition.
-        admin.transfer(deposit(account_id)).unwrap();
+        admin.transfer(Transfer { partition_id, ..deposit(account_id) }).unwrap();
     }
     admin.close().unwrap();
 }

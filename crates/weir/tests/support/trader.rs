@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use weir_client::request::cancel;
 use weir_client::session::{Session, SessionEvent, Submit, Times};
 use weir_client::{Client, ClientError, Incoming, Limits, SessionConfig, Target};
-use weir_types::{ClOrdId, Epoch, EventNo, RequestNo};
+use weir_types::{ClOrdId, Epoch, EventNo, PartitionId, RequestNo};
 use weir_wire::Request;
 use weir_wire::event::OrderEvent;
 use weir_wire::report::ExecutionReport;
@@ -83,10 +83,17 @@ impl Trader {
         })
     }
 
+    /// Returns the node's trading partition; [`TRADING`] where it has none.
+    pub fn partition(&self) -> PartitionId {
+        let session = self.client.session(self.who.session_id).expect("it is open");
+        let mut trading = session.partitions().filter(|id| !id.is_none());
+        trading.next().unwrap_or(TRADING)
+    }
+
     /// Sends a request without waiting for its answer.
     pub fn send(&mut self, request: Request) -> RequestNo {
         let times = Times::default();
-        match self.client.submit(self.who.session_id, TRADING, request, times) {
+        match self.client.submit(self.who.session_id, self.partition(), request, times) {
             Submit::Sent(request_no) => request_no,
             other => panic!("{request:?} was not sent: {other:?}"),
         }

@@ -176,7 +176,7 @@ fn a_dangerous_command_says_what_it_will_do_and_is_refused_without_a_terminal() 
         (&["kill", "all"][..], "this stops the entry of orders for everybody, in all partitions"),
         (&["halt", "all"], "this makes all 1 instruments halted: WEIR1"),
         (&["phase", "all", "closed"], "this makes all 1 instruments closed: WEIR1"),
-        (&["bust", "1"], "this takes trade 1 of partition 1 back"),
+        (&["bust", "1"], "this takes trade 1 back"),
         (&["cancel", "firm", "11"], "this cancels all live orders of firm 11, in all partitions"),
         (&["instrument", "--id", "1", "--symbol", "NEW"], "this renames WEIR1 to NEW"),
     ] {
