@@ -11,12 +11,13 @@ use weir_partition::handoff::Submission;
 use weir_probe::{Point, TraceId};
 use weir_types::{Nanos, Reason, Role, SessionId};
 use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders};
+use weir_wire::reference::NEW;
 use weir_wire::{Command, Destination, Request};
 
 use super::Gateway;
 use super::connection::{Connection, ReadOutcome};
 use super::fairness::{MESSAGES_MAX, OF_A_STRANGER, Pace, STRANGERS_MAX, Share};
-use super::identifiers::{self, as_sequenced};
+use super::identifiers::{self, Refused, as_sequenced};
 use super::protocol::{Inbound, InputState, Refusal, Tokens};
 use super::refusals::{put_malformed, put_reject};
 use super::sessions::Session;
@@ -208,7 +209,8 @@ impl Gateway {
             self.put_reject(from, refusal, Reason::FieldOutOfRange);
             return IntakeOutcome::Done;
         }
-        if let Err((field, reason)) = identifiers::check(&self.reception.directory, role, request) {
+        let known = identifiers::check(&self.reception.directory, role, request);
+        if let Err((field, reason)) = known.and_then(|()| self.listed_where_traded(request)) {
             self.put_reject(from, Refusal { field, ..Refusal::of(request) }, reason);
             return IntakeOutcome::Done;
         }
@@ -233,6 +235,19 @@ impl Gateway {
             session.pace = pace;
         }
         taken
+    }
+
+    /// Checks that a new instrument's partition is here: its number is never changed. Where no
+    /// partition trades, instruments are only shown.
+    fn listed_where_traded(&self, request: &Request) -> Result<(), Refused> {
+        let Request::DefineInstrument(d) = request else { return Ok(()) };
+        let mut ports = self.ports.iter().map(|port| port.ring.partition_id);
+        let is_new = d.fields == 0 || d.fields & NEW != 0;
+        let is_here = !d.partition_id.is_none() && ports.any(|id| id == d.partition_id);
+        if is_new && self.ports.len() > 1 && !is_here {
+            return Err(("partition_id", Reason::WrongPartition));
+        }
+        Ok(())
     }
 
     /// Returns the index of the port to which a request goes.

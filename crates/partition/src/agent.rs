@@ -38,6 +38,8 @@ const LAZY_LOG_INTERVAL: u64 = 5_000_000;
 const KEPT_RETRY: u64 = 10_000_000;
 /// The maximum number of commands that wait for their commit.
 const UNCOMMITTED_MAX: usize = 64 * 1024;
+/// The time for which a stop waits for room on the disk, in nanoseconds.
+const STOP_WITHOUT_ROOM_MAX: u64 = 5_000_000_000;
 
 weir_runtime::figures! {
     /// A partition's counters.
@@ -192,6 +194,8 @@ pub struct Partition<L> {
     tick_sequenced: bool,
     is_log_full: bool,
     is_stopping: bool,
+    /// The time since which a stop has found no room on the disk.
+    without_room_since: Option<Nanos>,
     commits_at_append: bool,
     log_due: Nanos,
     log_time: LogTime,
@@ -224,6 +228,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             tick_sequenced: false,
             is_log_full: false,
             is_stopping: false,
+            without_room_since: None,
             commits_at_append: parts.durability == Durability::Memory,
             log_due: Nanos(0),
         }
@@ -567,6 +572,26 @@ impl<L: SequencedLog + Send> Partition<L> {
         }
     }
 
+    /// Returns true when the disk has had no room since [`STOP_WITHOUT_ROOM_MAX`]: the node stops
+    /// without the commands that are not written, as after a crash.
+    fn gives_up(&mut self, now: Nanos) -> bool {
+        if !self.log.is_full() {
+            self.without_room_since = None;
+            return false;
+        }
+        let since = *self.without_room_since.get_or_insert(now);
+        let gives_up = now.since(since).0 >= STOP_WITHOUT_ROOM_MAX;
+        if gives_up {
+            self.tell_no_room();
+        }
+        gives_up
+    }
+
+    fn tell_no_room(&self) {
+        let (partition, count) = (self.engine.config().partition_id.0, self.pending.len());
+        tracing::warn!(partition, count, "no room on the disk: it stops as after a crash");
+    }
+
     fn work_on_log(&mut self, now: Nanos) -> usize {
         match self.log.do_work(now) {
             Ok(done) => done,
@@ -657,10 +682,12 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
         }
         let is_behind = !self.pending.is_empty() || self.outbox.has_backlog();
         if unread || !self.batch.is_empty() || is_behind || !self.log.is_idle() {
-            return false;
+            return self.gives_up(now);
         }
-        if let Err(error) = self.log.flush_blocking() {
-            abort("the command log failed while stopping", &error);
+        match self.log.flush_blocking() {
+            Err(_) if self.log.is_full() => self.tell_no_room(),
+            Err(error) => abort("the command log failed while stopping", &error),
+            Ok(()) => {}
         }
         true
     }

@@ -46,6 +46,8 @@ pub struct SubscriptionsParts {
     pub durability: Durability,
     /// The quota of a subscription that is created without one.
     pub quota: Quota,
+    /// The partition's newest log time.
+    pub log_time: Nanos,
     /// The partition's events.
     pub events: EventParts,
     /// The session that publishes the executions of each outside source.
@@ -127,7 +129,7 @@ pub fn subscriptions_agent(parts: SubscriptionsParts) -> std::io::Result<Subscri
         publishers: BTreeSet::new(),
         promised: VecDeque::new(),
         has_failed: false,
-        log_time: LogTime::after(Nanos(0)),
+        log_time: LogTime::after(parts.log_time),
         figures: parts.figures,
     };
     Listener::new(listener, protocol)

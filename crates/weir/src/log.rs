@@ -58,6 +58,7 @@ impl Where {
             return Ok(PartitionId(id));
         }
         let dir = self.dir.display();
+        anyhow::ensure!(self.dir.is_dir(), "{dir} is not there");
         let found = partitions_in(&self.dir).with_context(|| format!("cannot read {dir}"))?;
         match found[..] {
             [] => bail!("{dir} holds no trading partition: give --partition"),

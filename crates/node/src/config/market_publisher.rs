@@ -101,7 +101,8 @@ impl MarketPublisherSection {
     pub(super) fn check(&self, has_partition: bool) -> Result<(), ConfigError> {
         let out = |key, value: String, want| Err(ConfigError::OutOfRange { key, value, want });
         if !has_partition {
-            let want = "only where orders are matched: no router, and not 1 in replica.sources";
+            let want = "only where orders are matched: no router, and not the own partition in \
+                        replica.sources";
             return out("market_publisher", "(given)".to_owned(), want);
         }
         for group in [Some(self.group), self.line_b].into_iter().flatten() {

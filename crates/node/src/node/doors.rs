@@ -7,6 +7,7 @@ use weir_door::handshakes::{HandshakeLimits, Handshakes, HandshakesParts, SECURE
 use weir_door::{Door, DoorLimits};
 use weir_io::net::Listener;
 use weir_io::{Clock, OsRng, Rng, SystemClock};
+use weir_log::SequencedLog as _;
 use weir_orderstate::ingest::{IngestAgent, IngestParts, ingest_agent, ingest_to_store};
 use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::{Runner, RunningThread, WaitStrategy, Wake};
@@ -115,7 +116,10 @@ impl Assembly<'_> {
         let config = section.config(id, self.config.durability);
         let (durability, quota) = (config.durability, config.quota);
         let disk = weir_io::ThreadDisk::open(&dir, Some(self.wakes.subscriptions.as_waker()))?;
-        let (broker, report) = weir_broker::Broker::open(config, disk, SystemClock.now())
+        // What the last run stamped may be ahead of a clock that was set back.
+        let log_time = trading.log.last_log_time();
+        let now = SystemClock.now().max(log_time);
+        let (broker, report) = weir_broker::Broker::open(config, disk, now)
             .with_context(|| format!("cannot open the subscriptions in {}", dir.display()))?;
         if !report.was_closed && report.run > 1 {
             notes.push(format!(
@@ -128,6 +132,7 @@ impl Assembly<'_> {
             broker,
             durability,
             quota,
+            log_time,
             events: EventParts { partition_id: trading.partition_id, events: trading.reader() },
             sources: self.sources(),
             definitions: control.reader(),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use weir_partition::dirs::partitions_in;
+use weir_partition::dirs::{RESTORE_UNFINISHED, partitions_in};
 
 use super::builder::{Builder, Views};
 use super::{CONTROL, Node};
@@ -22,6 +22,10 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     let subscriptions = parts.subscriptions(control, trading, notes)?;
     parts.open_market(control)?;
     let replica = parts.replica()?;
+    notes.extend(config.replica.as_ref().map(|replica| {
+        let (own, sources) = (config.partition_id(), &replica.sources);
+        format!("partition {own} trades here, and the sources {sources:?} are followed")
+    }));
     let views = builder.stores(ingest, replica)?;
     let publisher = builder.parts.publisher(&builder.recovered[1])?;
     builder.start(Views { subscriptions, publisher, ..views })
@@ -31,11 +35,15 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
 /// second, empty partition would hide the orders of the first.
 fn refuse_other(config: &Config) -> anyhow::Result<()> {
     let id = config.partition_id();
+    if config.dir.join(RESTORE_UNFINISHED).exists() {
+        // The recovery says so.
+        return Ok(());
+    }
     if let Some(other) = partitions_in(&config.dir)?.into_iter().find(|other| *other != id) {
         let dir = config.dir.display();
         anyhow::bail!(
-            "{dir} holds the orders of partition {other}, and partition.id is {id}: an exchange \
-             keeps its number"
+            "{dir} has partition {other}, and partition.id is {id}: an exchange keeps its number. \
+             Remove partition-{other} only if it never had an order"
         );
     }
     Ok(())

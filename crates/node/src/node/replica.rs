@@ -27,8 +27,8 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
 fn refuse_traded(config: &Config) -> anyhow::Result<()> {
     if let Some(traded) = partitions_in(&config.dir)?.first() {
         anyhow::bail!(
-            "replica.sources has {}, the number of the own partition, and {} holds the orders of \
-             partition {traded}: choose another dir",
+            "replica.sources has {}, the number of the own partition, and {} has partition \
+             {traded}, whose orders it would hide: choose another dir",
             config.partition_id(),
             config.dir.display()
         );

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use weir_orderstate::router::{Reload, RouterAgent, RouterBoard, RouterParts};
 use weir_orderstate::token_keys::sealer;
+use weir_partition::dirs::partitions_in;
 
 use super::builder::{Builder, Views};
 use super::{CONTROL, Node};
@@ -20,6 +21,12 @@ const CUT_OFF: &str = "no store of any source can be asked";
 /// Starts a router.
 pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
     let section = config.router.clone().context("a router has a section [router]")?;
+    if let Some(id) = partitions_in(&config.dir)?.first() {
+        let dir = config.dir.display();
+        anyhow::bail!(
+            "{dir} has partition {id}, whose orders a router would hide: choose another dir"
+        );
+    }
     let mut builder = Builder::open(config, health.clone(), &[CONTROL])?;
     let ports = builder.take_reader_ports();
     let parts = &mut builder.parts;

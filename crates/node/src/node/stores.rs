@@ -2,6 +2,7 @@
 //! follows another node's.
 
 use anyhow::Context;
+use weir_log::SequencedLog as _;
 use weir_orderstate::agent::{DeliveryAgent, DeliveryParts};
 use weir_orderstate::cold::ArchiveSender;
 use weir_orderstate::ingest::{IngestAgent, IngestPort};
@@ -31,7 +32,11 @@ impl Builder<'_> {
         let (ingest, ingest_port) = ingest.unzip();
         let (replica, update_port) = replica.unzip();
         let (mut agent, writer) = self.delivery(ingest_port, update_port)?;
-        let cold = agent.take_cold();
+        let mut cold = agent.take_cold();
+        let own_id = self.parts.config.partition_id();
+        if let Some(trading) = self.recovered.iter().find(|one| one.partition_id == own_id) {
+            cold.iter_mut().for_each(|agent| agent.begin_after(trading.log.last_log_time()));
+        }
         let delivery = self.parts.delivery_thread().with_agent(agent);
         Ok(Views { ingest, replica, writer, cold, ..Views::new(delivery) })
     }

@@ -24,9 +24,10 @@ pub(super) fn put(report: &StatusReport, page: &mut MetricsPage) {
 
 /// Writes the metrics of each store's memory and sweeping.
 fn put_stores(report: &StatusReport, page: &mut MetricsPage) {
-    // A followed partition 1 replaces the node's own.
-    let is_followed = report.replica.iter().flat_map(|r| &r.sources).any(|s| s.source == 1);
-    let own = (!is_followed).then_some((1, &report.delivery.store));
+    // A followed partition of the node's number replaces its own.
+    let own = report.delivery.source;
+    let is_followed = report.replica.iter().flat_map(|r| &r.sources).any(|s| s.source == own);
+    let own = (!is_followed).then_some((own, &report.delivery.store));
     let sources = report.ingest.iter().flat_map(|ingest| &ingest.sources);
     let followed = report.replica.iter().flat_map(|replica| &replica.sources);
     let sources = sources.map(|s| (s.source, &s.store));

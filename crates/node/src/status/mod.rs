@@ -161,6 +161,8 @@ pub struct PartitionReport {
 /// The delivery store's figures.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DeliveryReport {
+    /// The source of the node's own orders: its partition's number.
+    pub source: u16,
     /// The counters of the store and its readers.
     #[serde(flatten)]
     pub counts: DeliveryCounts,
@@ -172,8 +174,9 @@ pub struct DeliveryReport {
 }
 
 impl DeliveryReport {
-    fn of(figures: &DeliveryFigures) -> DeliveryReport {
+    fn of(source: PartitionId, figures: &DeliveryFigures) -> DeliveryReport {
         DeliveryReport {
+            source: source.0,
             counts: figures.counters.report(),
             sweeps: figures.sweeps.report(),
             store: *figures.store.lock().unwrap_or_else(PoisonError::into_inner),
@@ -272,7 +275,7 @@ impl NodeStatus {
             partitions: self.partitions.iter().map(partition_report).collect(),
             gateway: gateway.counters.plus(&gateway.newcomers),
             tls: self.tls.as_ref().map(|tls| tls.report()),
-            delivery: DeliveryReport::of(&self.delivery),
+            delivery: DeliveryReport::of(self.own, &self.delivery),
             http: HttpReport::default(),
             web: self.web.as_ref().map(|(web, http)| WebReport::of(web, http)),
             ingest: self.ingest.as_ref().map(|(address, figures)| figures.report(*address)),

@@ -63,6 +63,7 @@ impl Numbers {
             gateway: self.report(),
             tls: Some(self.report()),
             delivery: DeliveryReport {
+                source: 1,
                 counts: self.report(),
                 sweeps: self.report(),
                 store: self.store(),

@@ -227,6 +227,11 @@ impl<D: Disk> ColdAgent<D> {
         Ok((port, agent))
     }
 
+    /// Sets the log time that was reached before this start: ages go on from there.
+    pub fn begin_after(&mut self, log_time: Nanos) {
+        self.log_time = LogTime::after(log_time);
+    }
+
     /// Opens an outside source's archive over a disk. All its files are removed if one has an epoch
     /// after the recovered store's, or if the source survives no restart.
     ///

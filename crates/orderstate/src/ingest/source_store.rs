@@ -467,7 +467,11 @@ impl SourceStore {
         if let Some(journal) = &mut self.journal
             && let Err(error) = journal.close()
         {
-            abort("the log of a source failed while stopping", &error);
+            if !journal.is_full() {
+                abort("the log of a source failed while stopping", &error);
+            }
+            let source = self.stream.source();
+            tracing::warn!(%source, %error, "no room on the disk: it stops as after a crash");
         }
     }
 

@@ -41,7 +41,7 @@ pub(super) struct InstrumentArgs {
     /// Its name: up to 16 characters. Of an instrument without live orders it can be changed.
     #[arg(long)]
     symbol: Option<String>,
-    /// The partition that trades it, where there are several.
+    /// The partition that trades it, where there are several; of another node's, 1 without it.
     #[arg(long)]
     partition: Option<u16>,
     /// Prices are multiples of this mantissa; 1 for a new one.
@@ -308,7 +308,11 @@ pub(super) fn instrument(
     let standing = standing_instrument(login, args.id)?;
     let mut definition = args.definition(standing.as_ref())?;
     if standing.is_none() {
-        definition.partition_id = super::trading_partition(admin, args.partition)?;
+        definition.partition_id = match admin.partitions()[..] {
+            // A router or a replica only shows it.
+            [] => PartitionId(args.partition.unwrap_or(1)),
+            [..] => super::trading_partition(admin, args.partition)?,
+        };
     }
     let mut defined = admin.define_instrument(definition);
     if matches!(defined, Err(ClientError::Refused { reason: Reason::AlreadyDefined, .. })) {

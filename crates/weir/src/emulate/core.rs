@@ -152,8 +152,8 @@ fn check(args: &CoreArgs) -> anyhow::Result<()> {
     anyhow::ensure!(args.cores > 0, "--cores must be at least 1");
     let sources = u32::from(args.source) + u32::from(args.cores) - 1;
     anyhow::ensure!(
-        args.source > 1 && sources <= u32::from(u16::MAX),
-        "--source must be from 2 to 65535, with all cores"
+        args.source > 0 && sources <= u32::from(u16::MAX),
+        "--source must be from 1 to 65535, with all cores"
     );
     for (name, value) in [
         ("--orders", args.orders),

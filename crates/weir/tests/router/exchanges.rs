@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
+use weir_client::ClientError;
 use weir_client::follower::Follower;
-use weir_types::{OrderId, PartitionId};
+use weir_types::{InstrumentId, OrderId, PartitionId, Reason};
 use weir_wire::delivery::OrderRow;
 
 use crate::rig::{Backend, ROUTER, Rig, Router, config_of, mirror, of_source};
 use crate::support::following::Following;
 use crate::support::trader::Trader;
-use crate::support::{ALICE, BOB, Home, SUPERVISOR, until};
+use crate::support::{ALICE, BOB, Home, SUPERVISOR, instrument, open_market, until};
 
 /// Enters orders at an exchange that rest, trade in part, and end. `first` is the number of the
 /// first: names of orders are used once.
@@ -110,7 +111,18 @@ fn a_router_joins_the_own_orders_of_two_exchanges() {
 #[test]
 fn an_exchange_keeps_its_number() {
     let home = Home::with_config("os", "[[partition]]\nid = 7\n");
-    home.start().terminate();
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let metrics = node.get("/metrics").1;
+    assert!(metrics.contains("weir_store_live_orders{source=\"7\"}"), "{metrics}");
+    let mut admin = node.admin();
+    let elsewhere = instrument(InstrumentId(2));
+    assert_eq!(elsewhere.partition_id, PartitionId(1));
+    let refused = admin.define_instrument(elsewhere);
+    let reason = Reason::WrongPartition;
+    assert!(matches!(refused, Err(ClientError::Refused { reason: r, .. }) if r == reason));
+    admin.close().unwrap();
+    node.terminate();
     let inspected = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["log", "inspect", "--dir"])
         .arg(home.data())
@@ -120,8 +132,7 @@ fn an_exchange_keeps_its_number() {
     std::fs::write(home.path("weir.toml"), "").unwrap();
     let refused = home.fail_to_start();
     let said = String::from_utf8_lossy(&refused.stderr);
-    let want =
-        "holds the orders of partition 7, and partition.id is 1: an exchange keeps its number";
+    let want = "has partition 7, and partition.id is 1: an exchange keeps its number";
     assert!(said.contains(want), "{said}");
     assert!(!home.data().join("partition-1").exists(), "nothing was made");
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weir_client::SessionConfig;
@@ -319,6 +320,41 @@ fn a_full_disk_refuses_requests_and_makes_the_node_unready_until_there_is_room()
     until("the node to be ready again", || ready(&node).then_some(()));
     alice.ask_for_report(ALICE.buy(number + 1, 50, 1));
     assert!(node.terminate().success());
+}
+
+#[test]
+fn a_node_without_room_stops_and_loses_nothing_that_it_answered() {
+    let config = "[log]\nsegment_bytes = 1048576\n[events]\nsegment_bytes = 1048576\n";
+    let home = Home::with_config("disk", config);
+    let Some(_disk) = SmallDisk::mount(&home.data(), "24m") else { return };
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    let ballast = home.data().join("ballast");
+    fill(&ballast);
+    // More commands than the segments that are prepared have room for.
+    let begun = Instant::now();
+    let mut number = 0;
+    while node.get("/ready").0 != 503 || number < 1_000 {
+        assert!(begun.elapsed() < HANG, "{number} orders left room");
+        let session = alice.client.session(ALICE.session_id).expect("it is open");
+        if session.unanswered_count() < 100 {
+            (1..=20).for_each(|next| _ = alice.send(ALICE.buy(number + next, 50, 1)));
+            number += 20;
+        }
+        alice.poll(Duration::from_millis(1)).unwrap();
+    }
+    for round in 0..5 {
+        (1..=10).for_each(|next| _ = alice.send(ALICE.buy(number + 10 * round + next, 50, 1)));
+        alice.poll(Duration::from_millis(1)).unwrap();
+    }
+    let ended = node.terminate();
+    assert!(ended.success(), "{ended}: {}", home.said());
+    let accepted = alice.reports().len();
+    std::fs::remove_file(&ballast).unwrap();
+    let node = home.start();
+    let live = node.partition_when(TRADING, |_| true)["live_orders"].as_u64().unwrap();
+    assert!(live >= accepted as u64, "{live} of {accepted}");
 }
 
 /// Fills the disk.
