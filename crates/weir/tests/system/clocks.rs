@@ -142,12 +142,13 @@ fn a_subscription_that_is_left_after_a_step_does_not_expire_at_the_next_start() 
     let of = |node: &crate::support::Node| {
         BrokerClient::new(subscriptions::address(node), ALICE.config())
     };
+    let mut broker = of(&node);
     let name = until("the broker's thread to know of the step", || {
         number += 1;
         let name = format!("fills-{number}");
         let new = NewSubscription::new(&name, SubscriptionKind::Executions);
-        of(&node).create(&NewSubscription { expire_after: half_an_hour, ..new }).unwrap();
-        let listed = of(&node).list(ALICE.firm_id).unwrap();
+        broker.create(&NewSubscription { expire_after: half_an_hour, ..new }).unwrap();
+        let listed = broker.list(ALICE.firm_id).unwrap();
         let one = listed.into_iter().find(|one| one.name == name).expect("it was created");
         let is_told = one.state.detached_time.0 > unix_time().0 + 1_800_000_000_000;
         is_told.then_some(name)
