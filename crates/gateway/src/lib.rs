@@ -10,6 +10,7 @@
 //! INVARIANT: every buffer is bounded. Input by its size; output because nothing is produced for a
 //! connection without room; requests because a full ring stops the reading of those who send there.
 
+pub mod checkpoint;
 mod connection;
 mod connections;
 mod copies;
@@ -20,6 +21,7 @@ mod disconnects;
 mod drop_copy;
 #[cfg(test)]
 mod ended_sessions;
+mod event_index;
 mod fairness;
 mod identifiers;
 mod intake;
@@ -149,6 +151,8 @@ struct Port {
     notices: VecDeque<SessionNotice>,
     /// True while the history has a request for its events.
     asks_history: bool,
+    /// True when the events before those that are read come from a checkpoint.
+    begins_with_checkpoint: bool,
 }
 
 /// A gateway's parts for one partition.
@@ -254,6 +258,7 @@ impl Gateway {
                 handed_over: false,
                 notices: VecDeque::new(),
                 asks_history: false,
+                begins_with_checkpoint: false,
             })
             .collect();
         let first_records = ports.iter().map(|port| port.events.next_record()).collect();

@@ -1,5 +1,5 @@
 //! The paths of a node's files: a directory for each partition, and in it one each for its command
-//! log, its event log and its snapshots.
+//! log, its event log, its snapshots and the gateway's checkpoints.
 
 use std::path::{Path, PathBuf};
 
@@ -46,6 +46,12 @@ impl PartitionDirs {
     #[must_use]
     pub fn events(&self) -> PathBuf {
         self.root.join("events")
+    }
+
+    /// Returns the directory of the gateway's checkpoints.
+    #[must_use]
+    pub fn checkpoints(&self) -> PathBuf {
+        self.root.join("gateway")
     }
 
     /// Returns the snapshots' directory.

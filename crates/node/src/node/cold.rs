@@ -10,6 +10,7 @@ use weir_orderstate::cold::{
     SharedPace, ends,
 };
 use weir_orderstate::token_keys::sealer;
+use weir_partition::dirs::partition_dir;
 use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::{Agent, Runner, WaitStrategy};
 use weir_types::PartitionId;
@@ -36,7 +37,8 @@ impl Assembly<'_> {
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Option<ArchiveSender>> {
         let Some(section) = &self.config.delivery.cold else { return Ok(None) };
-        let past_epochs = ends::places_of(trading.reader())?;
+        let ends = self.config.dir.join(partition_dir(TRADING)).join("past-ends");
+        let past_epochs = ends::places_of(trading.reader("archive"), &ends)?;
         let config = section.config(TRADING, trading.epoch);
         let parts = ColdParts {
             dir: dir_of(&self.cold_dir(section), trading.log.log_id()),

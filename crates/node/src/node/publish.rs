@@ -22,6 +22,9 @@ use super::assembly::Assembly;
 use super::threads::DELIVERY_SHARE;
 use crate::config::MarketPublisherSection;
 
+/// The name under which the status shows what the publisher holds.
+const PUBLISHER: &str = "market publisher";
+
 impl Assembly<'_> {
     /// Builds the threads that publish the trading partition's market, where configured.
     pub(super) fn publisher(
@@ -29,7 +32,7 @@ impl Assembly<'_> {
         trading: &RecoveredPartition,
     ) -> anyhow::Result<Vec<Runner>> {
         let Some(section) = &self.config.market_publisher else { return Ok(Vec::new()) };
-        let first = trading.reader().next_record();
+        let first = trading.reader(PUBLISHER).next_record();
         anyhow::ensure!(
             first == 1,
             "market_publisher: the event log begins at record {first}: orders of before are \
@@ -93,7 +96,7 @@ impl Assembly<'_> {
 fn events(section: &MarketPublisherSection, trading: &RecoveredPartition) -> EventPublisherParts {
     EventPublisherParts {
         partition_id: TRADING,
-        events: trading.reader(),
+        events: trading.reader(PUBLISHER),
         event_count: trading.event_count(),
         calendar: Calendar::new(section.day_begins_hour),
     }

@@ -66,7 +66,7 @@ impl Builder<'_> {
         let own = trading.map(|trading| OwnSource {
             settings: section.settings(TRADING, None),
             older_upto: cold.as_ref().map(ArchiveSender::fed),
-            events: trading.reader(),
+            events: trading.reader("order store"),
             event_count: trading.event_count(),
             log_id: trading.log.log_id(),
             snapshot_every: section.snapshot_every_bytes,

@@ -25,7 +25,7 @@ use super::source_store::SourceStore;
 use crate::figures::DeliveryFigures;
 use crate::markets::Markets;
 use crate::stores::OWN;
-use crate::stores::own::{OwnStart, put_head};
+use crate::stores::own::{OwnStart, SnapshotsHold, put_head};
 
 /// The maximum number of rows in a batch for a replica.
 const ROWS_MAX: usize = 512;
@@ -52,6 +52,8 @@ pub struct OwnEvents {
     pub(super) bytes_since: u64,
     /// The replicas' cursors, by connection.
     places: BTreeMap<u64, PastEvents>,
+    /// The records that the next start needs.
+    needed: SnapshotsHold,
 }
 
 impl OwnEvents {
@@ -68,6 +70,7 @@ impl OwnEvents {
             command: start.command,
             bytes_since: 0,
             places: BTreeMap::new(),
+            needed: start.needed,
         }
     }
 
@@ -183,6 +186,11 @@ impl OwnEvents {
     /// Appends a snapshot's head, before stream and store.
     pub(super) fn put_state(&self, out: &mut Vec<u8>) {
         put_head(self.command, &self.markets, out);
+    }
+
+    /// Takes over the oldest kept snapshot after another one was written.
+    pub(super) fn snapshot_written(&mut self, oldest_kept: Position) {
+        self.needed.written(oldest_kept);
     }
 
     /// Removes a replica's cursor.

@@ -455,8 +455,12 @@ impl SourceStore {
         goes
     }
 
-    /// Drops log entries before the oldest retained snapshot, once a new one is on the medium.
+    /// Drops log entries before the oldest retained snapshot, once a new one is on the medium. The
+    /// own partition's events are dropped by its shadow, which is told.
     pub(super) fn cut_log(&mut self, oldest_kept: Position) {
+        if let Some(own) = &mut self.own {
+            own.snapshot_written(oldest_kept);
+        }
         if let Some(journal) = &mut self.journal {
             journal.cut_before(oldest_kept);
         }

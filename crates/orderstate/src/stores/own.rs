@@ -13,6 +13,8 @@
 //! a snapshot with events of an epoch that were | that of the snapshot before
 //! lost since                                   |
 //! damaged, of another format, of another log   | that of the snapshot before
+//! no usable one, and the first events are past | empty, then the retained events: orders that did
+//! the retention                                | not change since are missing, and a note says so
 //! a snapshot that discarded orders which the   | that of the snapshot before
 //! archive does not have yet                    |
 //! ```
@@ -27,6 +29,7 @@ use weir_delivery::{OrderStore, StoreConfig};
 use weir_io::ThreadDisk;
 use weir_log::SnapshotStore;
 use weir_partition::event_reader::EventReader;
+use weir_partition::holds::Hold;
 use weir_types::{BatchNo, ChangeId, Epoch, Position, Survival};
 
 use super::journal::{decode, load};
@@ -46,7 +49,39 @@ pub struct OwnStart {
     pub markets: Markets,
     /// The command that caused the newest event about an order.
     pub command: Position,
+    /// The records that the next start needs.
+    pub needed: SnapshotsHold,
 }
+
+/// The records that a start needs after the store's snapshots: those after the older one of two, so
+/// that a damaged newer one costs time and no order.
+pub struct SnapshotsHold {
+    hold: Hold,
+    /// The oldest snapshot that was kept at the last look.
+    oldest_kept: Option<Position>,
+}
+
+impl SnapshotsHold {
+    /// Keeps the records of `events` after the oldest of two snapshots, or all that there are.
+    fn of(events: &EventReader, positions: &[Position]) -> SnapshotsHold {
+        let first = events.next_record();
+        let oldest_kept = positions.first().copied();
+        let of_two = oldest_kept.filter(|_| positions.len() > 1);
+        let from = of_two.map_or(first, |oldest| first.max(oldest.0 + 1));
+        SnapshotsHold { hold: events.hold(HOLDER, from), oldest_kept }
+    }
+
+    /// Takes over the oldest kept snapshot after another one was written. The one before it was
+    /// pruned only if there are two, so the hold follows one snapshot later.
+    pub fn written(&mut self, oldest_kept: Position) {
+        if let Some(before) = self.oldest_kept.replace(oldest_kept) {
+            self.hold.set(before.0 + 1);
+        }
+    }
+}
+
+/// The name under which the status shows what the store holds.
+const HOLDER: &str = "order store";
 
 /// The sources of the store.
 pub struct OwnSource {
@@ -115,13 +150,22 @@ pub fn recover(source: OwnSource, dir: &Path) -> anyhow::Result<OwnStore> {
     if let Some((at, _)) = &found {
         notes.push(format!("source {OWN}: its store comes from the snapshot of event {at}"));
     }
+    let has_none = found.is_none();
     let base = found.map_or_else(|| nothing(&source), |(_, base)| base);
     let OwnSource { mut events, settings, log_id, .. } = source;
     let Base { mut store, mut stream, markets, command } = base;
+    let needed = SnapshotsHold::of(&events, &snapshots.list()?);
+    if has_none && events.next_record() > 1 {
+        let first = events.next_record();
+        notes.push(format!(
+            "source {OWN}: no snapshot of its store can be used, and the events before {first} are \
+             past the retention: the store lacks orders that did not change since"
+        ));
+    }
     events.skip_to(stream.next_batch_no().0, store.epoch());
     stream.end_replay();
     store.set_bytes_max(settings.bytes_max);
-    let start = OwnStart { events, log_id, markets, command };
+    let start = OwnStart { events, log_id, markets, command, needed };
     Ok(OwnStore { store, stream, events: start, snapshots, notes })
 }
 

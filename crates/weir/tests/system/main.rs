@@ -45,6 +45,7 @@ mod reader_tools;
 mod repeats;
 mod replica;
 mod restart;
+mod retention;
 mod service;
 mod slow_reader;
 mod stalled_disk;
