@@ -8,6 +8,12 @@ use weir_types::PartitionId;
 /// The file that marks a directory whose restore has not finished: it is not a node yet.
 pub const RESTORE_UNFINISHED: &str = "RESTORING";
 
+/// The file in a partition's directory with the ends of its past epochs as change ids.
+pub const PAST_ENDS: &str = "past-ends";
+
+/// The directory of order store snapshots within a partition's directory.
+pub const ORDER_STORE: &str = "store";
+
 /// Returns the name of a partition's own directory.
 #[must_use]
 pub fn partition_dir(partition_id: PartitionId) -> String {

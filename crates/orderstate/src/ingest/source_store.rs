@@ -428,9 +428,9 @@ impl SourceStore {
         }
         let committed = self.committed();
         let (piece, goes) = if is_out {
-            // A start from this snapshot would otherwise find a hole in the archive.
-            let mut cold = self.cold.as_mut().filter(|_| self.journal.is_some());
-            let is_kept = cold.as_mut().is_none_or(|cold| cold.has_kept(floor));
+            // A start from this snapshot would otherwise find a hole in the archive, also of our own
+            // log: the events before the snapshot may be past the retention.
+            let is_kept = self.cold.as_mut().is_none_or(|cold| cold.has_kept(floor));
             if committed < position || !is_kept {
                 return SnapshotProgress::Waits;
             }
