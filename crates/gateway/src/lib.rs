@@ -53,6 +53,7 @@ use weir_io::Rng;
 use weir_io::net::{Events, Net, Poll, Token, Waker};
 use weir_probe::{Recorder, TraceIds};
 use weir_types::{EventNo, FirmId, Nanos, RequestNo, SessionId, WallOffset};
+use weir_wire::reference::DefineInstrument;
 use weir_wire::session::NodeId;
 use weir_wire::{Definition, Event};
 
@@ -126,7 +127,7 @@ pub struct GatewayStatus {
     /// The counters of connections that have not logged on.
     pub newcomers: GatewayCounters,
     /// The instruments.
-    pub instruments: Vec<weir_wire::reference::DefineInstrument>,
+    pub instruments: Vec<DefineInstrument>,
     /// The number of definitions of instruments that the gateway has received.
     pub instruments_version: u64,
     /// The number of the control log's definitions that the gateway has received.
@@ -321,6 +322,15 @@ impl Gateway {
     pub fn know_firm(&mut self, id: SessionId, firm_id: FirmId) {
         let topic = self.copies.topic_of(firm_id);
         self.sessions.entry(id).topic = Some(topic);
+    }
+
+    /// Records the definition of an instrument, with all changes, that a recovered engine has. Called
+    /// after the past events are processed: those before a checkpoint, and those that are gone, are
+    /// not among them. Another partition's instrument is not recorded: its own engine knows it.
+    pub fn know_instrument(&mut self, port: usize, definition: &DefineInstrument) {
+        if port != 0 && definition.partition_id == self.ports[port].ring.partition_id {
+            self.reception.directory.define_traded(definition);
+        }
     }
 
     /// Aligns a session's stream with a recovered engine.

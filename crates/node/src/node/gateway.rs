@@ -81,6 +81,10 @@ impl Assembly<'_> {
             for (id, state) in recovered.engine.sessions() {
                 gateway.agree(port, id, state.next_event_no, state.last_request_no);
             }
+            // Changes of instruments may be in events that are not read, or gone.
+            for state in recovered.engine.instruments() {
+                gateway.know_instrument(port, &state.definition);
+            }
             for id in recovered.engine.cancel_on_disconnect() {
                 gateway.await_return(port, *id);
             }
