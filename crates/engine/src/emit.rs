@@ -153,8 +153,8 @@ impl Engine {
         self.say(&Event::Plain(PlainEvent::OrderEvent(event)), out);
     }
 
-    /// Returns the state of each live order, in the order of their records, as an event would report
-    /// it that changes nothing: at the newest change number, without a number of its session's, an
+    /// Returns the state of each live order, in the order of their records, as an event without a
+    /// change would report it: at the newest change number, without a number of its session's, an
     /// execution or a request.
     #[must_use]
     pub fn live_orders(&self) -> Vec<OrderEvent> {

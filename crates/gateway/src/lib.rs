@@ -324,7 +324,7 @@ impl Gateway {
         self.sessions.entry(id).topic = Some(topic);
     }
 
-    /// Records the definition of an instrument, with all changes, that a recovered engine has. Called
+    /// Records an instrument's definition, with all changes, as a recovered engine has it. Called
     /// after the past events are processed: those before a checkpoint, and those that are gone, are
     /// not among them. Another partition's instrument is not recorded: its own engine knows it.
     pub fn know_instrument(&mut self, port: usize, definition: &DefineInstrument) {

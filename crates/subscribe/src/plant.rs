@@ -1,5 +1,5 @@
-//! Planted bugs, which prove that the tests of subscriptions over a truncated event log find bugs of
-//! their kind.
+//! Planted bugs, which prove that the tests of subscriptions over a truncated event log find bugs
+//! of their kind.
 //!
 //! The producer of the partition's events calls [`is`] where a planted bug takes effect.
 

@@ -428,8 +428,8 @@ impl SourceStore {
         }
         let committed = self.committed();
         let (piece, goes) = if is_out {
-            // A start from this snapshot would otherwise find a hole in the archive, also of our own
-            // log: the events before the snapshot may be past the retention.
+            // A start from this snapshot would otherwise find a hole in the archive. Our own events
+            // from before may be past the retention, too.
             let is_kept = self.cold.as_mut().is_none_or(|cold| cold.has_kept(floor));
             if committed < position || !is_kept {
                 return SnapshotProgress::Waits;

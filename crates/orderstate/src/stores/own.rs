@@ -255,9 +255,9 @@ fn from_engine(source: &OwnSource<'_>, notes: &mut Vec<String>) -> Base {
         store.begin_in_the_middle(last_seq, &orders, last_rec);
     }
     notes.push(format!(
-        "source {OWN}: no snapshot of its store can be used, and the events before {first} are past \
-         the retention: the store begins with the {} live orders of seq {last_seq}, and readers \
-         with a token from before get ResyncFloor or ResyncEpoch",
+        "source {OWN}: no snapshot of its store can be used, and the events before {first} are \
+         past the retention: the store begins with the {} live orders of seq {last_seq}, and \
+         readers with a token from before get ResyncFloor or ResyncEpoch",
         orders.len()
     ));
     Base {

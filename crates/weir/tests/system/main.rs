@@ -46,6 +46,7 @@ mod repeats;
 mod replica;
 mod restart;
 mod retention;
+mod retention_views;
 mod service;
 mod slow_reader;
 mod stalled_disk;

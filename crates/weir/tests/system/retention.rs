@@ -20,7 +20,7 @@ const DESK: Who = desk_of(31, ALICE.firm_id);
 /// A second session of Alice's firm.
 const ANNA: Who = Who { session_id: SessionId(13), ..ALICE };
 
-fn market(durability: &'static str, config: &str) -> (Home, Node) {
+pub fn market(durability: &'static str, config: &str) -> (Home, Node) {
     let home = Home::with_config(durability, config);
     let node = home.start();
     open_market(&node, &[ALICE, BOB]);
@@ -48,7 +48,7 @@ fn trade(alice: &mut Trader, bob: &mut Trader, pairs: std::ops::Range<u64>) {
     bob.settle();
 }
 
-fn trade_and_leave(node: &Node, pairs: std::ops::Range<u64>) {
+pub fn trade_and_leave(node: &Node, pairs: std::ops::Range<u64>) {
     let (mut alice, mut bob) = (Trader::log_on(node, ALICE), Trader::log_on(node, BOB));
     trade(&mut alice, &mut bob, pairs);
     for trader in [alice, bob] {
@@ -76,7 +76,7 @@ fn past(node: &Node) -> (Vec<Frame>, Vec<Frame>, Vec<Copy>) {
     (alice, bob, desk.copies)
 }
 
-fn files(home: &Home, dir: &str, suffix: &str) -> Vec<PathBuf> {
+pub fn files(home: &Home, dir: &str, suffix: &str) -> Vec<PathBuf> {
     let files = std::fs::read_dir(home.data().join(dir)).unwrap();
     let files = files.map(|entry| entry.unwrap().path());
     files.filter(|path| path.to_string_lossy().ends_with(suffix)).collect()
@@ -86,7 +86,7 @@ fn figures(node: &Node) -> Value {
     node.partition_when(TRADING, |_| true)
 }
 
-fn checkpoint_of(node: &Node) -> u64 {
+pub fn checkpoint_of(node: &Node) -> u64 {
     figures(node)["checkpoint_event"].as_u64().unwrap()
 }
 
@@ -132,7 +132,7 @@ fn a_gateway_from_its_checkpoint_serves_the_past_that_one_from_all_events_serves
 const MIB: u64 = 1 << 20;
 
 /// Small logs: the least segments, and three of them.
-const SMALL: &str = "
+pub const SMALL: &str = "
 [log]
 segment_bytes = 1048576
 [events]
@@ -151,7 +151,7 @@ event_bytes = 3145728
 ";
 
 /// Trades until both logs have lost their beginning; returns the number of the next pair.
-fn trade_past_the_retention(node: &Node, mut next: u64) -> u64 {
+pub fn trade_past_the_retention(node: &Node, mut next: u64) -> u64 {
     loop {
         trade_and_leave(node, next..next + 2_000);
         next += 2_000;
