@@ -80,7 +80,9 @@ fn read_events(mut events: EventReader, end: LogEnd, known: &mut KnownEnds) -> a
                 assert_kept(&change);
                 let (epoch, to) = (change.ended.epoch, change.ended.last_valid);
                 if known.contains_key(&epoch) {
-                } else if first == 1 || head != ChangeId::START {
+                    continue;
+                }
+                if first == 1 || head != ChangeId::START {
                     known.insert(epoch, (to, head));
                 } else if to >= gone {
                     before_first.push((epoch, to));
