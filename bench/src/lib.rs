@@ -20,6 +20,7 @@ pub mod programs;
 pub mod recovery;
 mod rounds;
 pub mod roundtrip;
+pub mod starts;
 pub mod wire;
 
 /// The system's allocator with a counter of each thread's allocations, in every benchmark: one

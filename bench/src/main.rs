@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use weir_bench::{
     auth_timing, broker, delivery, engine, isolation, log, market, probe_cost, probes, recovery,
-    roundtrip, wire,
+    roundtrip, starts, wire,
 };
 
 /// Benchmarks of Weir.
@@ -28,6 +28,8 @@ enum Benchmark {
     EngineLadder,
     /// A start with millions of live orders, and their memory.
     Recovery(recovery::RecoveryArgs),
+    /// The start of a node by the number of commands that it has taken.
+    Starts(starts::StartsArgs),
     /// Latency from order to execution report over loopback TCP, compared with an echo.
     Roundtrip(roundtrip::RoundtripArgs),
     /// Cost of stamping every order: a node with probes compared with one without.
@@ -124,6 +126,7 @@ fn run(command: Benchmark) -> anyhow::Result<()> {
         Benchmark::MarketFullRing(args) => market::full_ring::run(&args),
         Benchmark::MarketPost(args) => market::post::run(&args),
         Benchmark::Recovery(args) => recovery::run(&args),
+        Benchmark::Starts(args) => starts::run(&args),
         Benchmark::AuthTiming(args) => auth_timing::run(&args),
         Benchmark::RecoveryPart(args) => recovery::run_part(args),
         Benchmark::Roundtrip(args) => roundtrip::run(args),

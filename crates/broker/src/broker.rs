@@ -21,7 +21,7 @@ use crate::config::{Config, MESSAGE_BYTES_MAX, OnFull};
 use crate::error::{BrokerError, EvictReason, PublishRefusal};
 use crate::name::{MessageNo, Name, OriginMark, Source, Topic};
 use crate::plant::{self, Plant};
-use crate::saver::Saver;
+use crate::saver::{Change, Saver};
 use crate::spill::Spill;
 use crate::subscription::Subscription;
 use crate::topic::{MESSAGE_OVERHEAD, TopicState};
@@ -153,6 +153,8 @@ pub struct Broker<D> {
     pub(crate) memory_messages: u64,
     pub(crate) spill: Spill,
     pub(crate) saver: Saver,
+    /// The place of the source that keeps its messages until they are settled.
+    pub(crate) place: Option<OriginMark>,
     pub(crate) now: Nanos,
     pub(crate) sweep_at: Nanos,
     /// The time at which a full disk is tried again.
@@ -366,15 +368,53 @@ impl<D: Disk> Broker<D> {
         }
         let saved = self.saver.saved();
         self.ended.retain(|change, _| *change > saved);
+        self.acknowledged = self.acknowledged.max(self.settled());
+    }
+
+    /// Returns the number up to which each message is on disk, or was taken by every subscription
+    /// that wants it, whatever level is configured: a crash of the process takes none of them.
+    #[must_use]
+    pub fn settled(&self) -> MessageNo {
+        let saved = self.saver.saved();
         let arrived = self.arrivals.front().map(|arrival| arrival.no);
-        let ended = self.ended.values().copied().min();
+        let ended = self.ended.range(saved + 1..).map(|(_, no)| *no).min();
         let ended = ended.filter(|_| !plant::is(Plant::AckBeforeEndSaved));
         let sent = self.spill.sent.as_ref().filter(|sent| !sent.is_moved);
         let sent = sent.and_then(|sent| sent.parts.iter().map(|part| part.head.first).min());
         let sent = sent.filter(|_| !plant::is(Plant::AckBeforeWrite));
         let open = [arrived, ended, sent].into_iter().flatten().min();
-        let upto = open.map_or(self.last, |no| MessageNo(no.0 - 1));
-        self.acknowledged = self.acknowledged.max(upto);
+        open.map_or(self.last, |no| MessageNo(no.0 - 1))
+    }
+
+    /// Records the place of a source up to which all messages are [settled](Broker::settled). A
+    /// crash brings back the place that was saved last, so the source must keep everything behind
+    /// the place before until this change [is saved](Broker::is_saved).
+    pub fn note_place(&mut self, place: OriginMark) -> Change {
+        self.place = Some(place);
+        // Whatever subscription comes first is saved with the place of then.
+        if self.names.is_empty() { Change::default() } else { self.saver.changed() }
+    }
+
+    /// Returns the place that was recorded last, in this run or the one before.
+    #[must_use]
+    pub fn place(&self) -> Option<OriginMark> {
+        self.place
+    }
+
+    /// Records that subscriptions of these topics may have lost messages: their next clients are
+    /// told. Returns the number of subscriptions.
+    pub fn note_loss(&mut self, is_of: impl Fn(Topic) -> bool) -> usize {
+        let mut count = 0;
+        for subscription in self.subscriptions.iter_mut().flatten() {
+            if subscription.live_queue().is_some_and(|queue| is_of(queue.topic)) {
+                subscription.may_have_lost = true;
+                count += 1;
+            }
+        }
+        if count > 0 {
+            self.saver.changed_now();
+        }
+        count
     }
 
     /// Runs one cycle: writes, syncs, quotas, expiry, the table. Returns the amount of work done;

@@ -133,6 +133,7 @@ impl<D: Disk> Broker<D> {
             memory_messages: 0,
             spill,
             saver,
+            place: None,
             now,
             sweep_at: now,
             full_until: None,
@@ -146,6 +147,7 @@ impl<D: Disk> Broker<D> {
     }
 
     fn add_rows(&mut self, table: Table, may_have_lost: bool) {
+        self.place = table.place;
         for mut row in table.rows {
             if row.detached_at == ATTACHED {
                 row.detached_at = self.now;
@@ -353,6 +355,7 @@ fn first_table<D: Disk>(config: &Config, disk: &D) -> Vec<u8> {
         boot_id: disk.boot_id(),
         synced_seq: 0,
         synced_end: (0, 0),
+        place: None,
         rows: Vec::new(),
     };
     table.encode()

@@ -92,6 +92,8 @@ pub struct Table {
     pub synced_seq: u64,
     /// The newest spill file, zero for none, and the bytes of it that were on the medium.
     pub synced_end: (u64, u64),
+    /// The place of the partition's events up to which all messages were on disk or taken.
+    pub place: Option<OriginMark>,
     /// The subscriptions, sorted by name.
     pub rows: Vec<Row>,
 }
@@ -140,6 +142,12 @@ impl Table {
         put(&mut bytes, 72, &self.synced_seq.to_le_bytes());
         put(&mut bytes, 80, &self.synced_end.0.to_le_bytes());
         put(&mut bytes, 88, &self.synced_end.1.to_le_bytes());
+        if let Some(OriginMark { source, epoch, record }) = self.place {
+            bytes[54] = 1;
+            put(&mut bytes, 96, &record.0.to_le_bytes());
+            put(&mut bytes, 104, &source.0.to_le_bytes());
+            put(&mut bytes, 108, &epoch.0.to_le_bytes());
+        }
         let crc = crc_of(&bytes, bytes.len());
         put(&mut bytes, CRC_AT, &crc.to_le_bytes());
         bytes
@@ -195,6 +203,11 @@ fn decode_sound(head: &[u8], body: &[u8]) -> Option<Table> {
         boot_id: head[56..72].try_into().ok()?,
         synced_seq: u64_at(head, 72),
         synced_end: (u64_at(head, 80), u64_at(head, 88)),
+        place: flag(head[54])?.then(|| OriginMark {
+            source: Source(u32_at(head, 104)),
+            epoch: Epoch(u32_at(head, 108)),
+            record: Position(u64_at(head, 96)),
+        }),
         rows,
     })
 }

@@ -444,6 +444,7 @@ impl<D: Disk> Broker<D> {
             boot_id: self.disk.boot_id(),
             synced_seq: self.spill.synced_seq,
             synced_end: self.spill.synced_end,
+            place: self.place,
             rows: self.names.values().map(row).collect(),
         }
     }

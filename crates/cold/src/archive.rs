@@ -181,6 +181,21 @@ pub fn remove_unknown<D: Disk>(
     Ok(names.len())
 }
 
+/// Returns true if a source has a segment of `epoch` or an earlier one.
+///
+/// # Errors
+/// [`DiskError`] if the disk fails.
+pub fn has_segments_upto<D: Disk>(
+    disk: &mut D,
+    source: PartitionId,
+    epoch: Epoch,
+) -> Result<bool, DiskError> {
+    let names = disk.list()?;
+    let of_source = names.iter().filter_map(|name| parse_name(name));
+    let mut of_source = of_source.filter(|name| name.source == source);
+    Ok(of_source.any(|name| name.epoch <= epoch))
+}
+
 /// The figures of an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColdFigures {

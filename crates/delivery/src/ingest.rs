@@ -4,7 +4,7 @@
 //! and it is copied once. An error leaves the store unchanged, except that
 //! [`IngestError::StoreFull`] may have removed ended orders.
 
-use weir_types::{ChangeId, Epoch, OrderId, PartitionId, Rec};
+use weir_types::{ChangeId, Epoch, OrderId, PartitionId, Rec, Seq};
 use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::event::OrderEvent;
 use weir_wire::{DecodeError, Message};
@@ -162,6 +162,31 @@ impl OrderStore {
         };
         let standing = if row.ord_status.is_live() { SlotState::Live } else { SlotState::Ended };
         self.apply(&Change { change_id, keys, standing, block, attributes })
+    }
+
+    /// Begins an empty store in the middle of its source's history, after `floor` and all changes
+    /// with its `seq`, with the states that live orders have there, in the order of their records;
+    /// `last_rec` is the highest record number given so far. A place before `floor` is refused from
+    /// now on: changes after it are not known. So a state's place is `floor`'s `seq` with its
+    /// record: a first copy can be paged, and a reader that was at the head may get a state again.
+    ///
+    /// # Panics
+    /// When the store is not empty, or a state is of another source.
+    pub fn begin_in_the_middle(&mut self, floor: Seq, states: &[OrderEvent], last_rec: Rec) {
+        assert!(self.head == ChangeId::START, "only an empty store can begin anywhere");
+        let floor = ChangeId { seq: floor, rec: Rec::NONE };
+        self.index.set_floor(floor);
+        for state in states {
+            let state = OrderEvent { seq: floor.seq, ..*state };
+            self.records.reach(state.rec);
+            let ingested = self.ingest(&state).expect("live orders of our own are no surprise");
+            assert_eq!(ingested, IngestOutcome::Inserted, "each live order has a record");
+            let slot = self.records.get(state.rec).expect("it was inserted");
+            // A reader knows the order from before, however near to the head it was.
+            self.metas.get_mut(slot).first = floor;
+        }
+        self.records.reach(last_rec);
+        self.head = ChangeId { seq: floor.seq, rec: last_rec };
     }
 
     fn check_source(&self, got: PartitionId) -> Result<(), IngestError> {

@@ -77,6 +77,15 @@ impl Records {
         self.chunks.is_empty() || (chunk <= end + jump_max && chunk + jump_max >= self.base)
     }
 
+    /// Lets the directory reach to `rec`, if it holds any record: numbers up to there were given to
+    /// records that are not kept, and the next one is not far ahead.
+    pub(crate) fn reach(&mut self, rec: Rec) {
+        let end = (rec.0 >> CHUNK_BITS) + 1;
+        while !self.chunks.is_empty() && self.base + (self.chunks.len() as u64) < end {
+            self.chunks.push_back(None);
+        }
+    }
+
     /// True when inserting `rec` allocates nothing.
     pub(crate) fn has_room(&self, rec: Rec) -> bool {
         self.chunk(rec).is_some()
@@ -202,5 +211,11 @@ mod tests {
         records.insert(Rec(1), 0);
         assert!(records.can_hold(Rec(REC_JUMP_MAX)));
         assert!(!records.can_hold(Rec(1 << 40)));
+        let far = Rec(3 * REC_JUMP_MAX);
+        assert!(!records.can_hold(far));
+        records.reach(far);
+        assert!(records.can_hold(far) && records.get(far).is_none());
+        records.insert(far, 7);
+        assert_eq!((records.get(Rec(1)), records.get(far)), (Some(0), Some(7)));
     }
 }

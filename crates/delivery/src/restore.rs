@@ -328,6 +328,11 @@ impl Restore {
             self.store.index.insert(slot, change_id, &meta.keys, meta.hash);
             self.store.count_in(slot);
         }
+        // A store that began in the middle may hold old records only.
+        let last_rec = self.store.head.rec;
+        if last_rec.0.saturating_sub(self.rec_min) <= REC_SPAN_MAX {
+            self.store.records.reach(last_rec);
+        }
         let kinds = self.head.as_ref().expect("a complete one has a head").kinds;
         for (kind, value, floor) in core::mem::take(&mut self.floors) {
             // The original has no floor for a key of which it had no ring.

@@ -689,3 +689,85 @@ fn a_digest_tells_a_difference_in_one_byte_and_none_in_the_way_to_a_state() {
     let _ = store.ingest(&event).unwrap();
     assert_eq!(store.digest(&Filter::ALL), Some(0), "ended orders are no part of it");
 }
+
+// ---------------------------------------------------------------- a store that begins late
+
+/// Returns a store that begins after change 50 with the live orders 3 and 40, of the firms 1 and 2.
+fn begun_late() -> OrderStore {
+    let mut store = OrderStore::new(CONFIG);
+    let state = |rec, firm| event(50, rec, keys(firm, 1, 1), OrdStatus::New);
+    store.begin_in_the_middle(Seq(50), &[state(3, 1), state(40, 2)], Rec(45));
+    store
+}
+
+#[test]
+fn a_store_that_begins_late_refuses_places_from_before_for_every_filter() {
+    let mut store = begun_late();
+    // Later changes and a restart do not lift the floor.
+    say(&mut store, 51, 46, 3, OrdStatus::New);
+    let mut bytes = Vec::new();
+    store.begin_snapshot();
+    while store.snapshot_chunk(1 << 16, &mut bytes) == Ok(ChunkOutcome::More) {}
+    let restored = OrderStore::restore(CONFIG, &bytes).unwrap();
+    let other = Filter { instrument_id: weir_types::InstrumentId(9), ..Filter::ALL };
+    for store in [&store, &restored] {
+        for filter in [Filter::ALL, of_firm(1), of_firm(3), of_firm(99), other] {
+            for before in [change_id(1, 1), change_id(49, 40)] {
+                assert_eq!(
+                    store.check(Epoch(1), before, &filter),
+                    Err(Resync::Floor),
+                    "{filter:?}"
+                );
+            }
+            for legal in [ChangeId::START, change_id(50, 40), change_id(51, 46)] {
+                assert_eq!(store.check(Epoch(1), legal, &filter), Ok(()), "{filter:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_store_that_begins_late_is_paged_from_the_start_order_by_order() {
+    let store = begun_late();
+    let one = PageLimits { rows_max: 1, ..WIDE };
+    let (mut after, mut all) = (ChangeId::START, Vec::new());
+    loop {
+        assert_eq!(store.check(Epoch(1), after, &Filter::ALL), Ok(()));
+        let (rows, page) = page(&store, after, &Filter::ALL, one);
+        all.extend(rows);
+        after = page.next;
+        if page.is_online {
+            break;
+        }
+    }
+    assert_eq!(all, [(50, 3), (50, 40)]);
+    assert_eq!((store.head(), store.live_count()), (change_id(50, 45), 2));
+}
+
+#[test]
+fn the_end_of_an_order_that_was_live_when_a_store_began_late_reaches_who_was_at_its_head() {
+    let live_only = Filter { live_only: true, ..Filter::ALL };
+    let mut store = begun_late();
+    say(&mut store, 51, 40, 2, OrdStatus::Filled);
+    // This reader was at the head, the change 50 of order 7, and has order 40 as live.
+    let (rows, _) = page(&store, change_id(50, 7), &live_only, WIDE);
+    assert_eq!(rows, [(51, 40)]);
+    let (rows, _) = page(&store, ChangeId::START, &live_only, WIDE);
+    assert_eq!(rows, [(50, 3)], "a new reader never had it");
+}
+
+#[test]
+fn record_numbers_go_on_far_behind_the_live_orders_of_a_store_that_began_late() {
+    let mut store = OrderStore::new(CONFIG);
+    let (old, last) = (3, 1 << 30);
+    let state = event(50, old, keys(1, 1, 1), OrdStatus::New);
+    store.begin_in_the_middle(Seq(50), &[state], Rec(last));
+    let mut bytes = Vec::new();
+    store.begin_snapshot();
+    while store.snapshot_chunk(1 << 16, &mut bytes) == Ok(ChunkOutcome::More) {}
+    let mut restored = OrderStore::restore(CONFIG, &bytes).unwrap();
+    for store in [&mut store, &mut restored] {
+        say(store, 51, last + 1, 1, OrdStatus::New);
+        assert_eq!(store.live_count(), 2);
+    }
+}

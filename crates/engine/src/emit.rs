@@ -5,8 +5,8 @@
 //! own: phases, uncrossings, busts.
 
 use weir_types::{
-    ClOrdId, EventNo, ExecType, FirmId, InstrumentId, Liquidity, MatchId, OrdStatus, OrderId,
-    Price, Qty, Reason, Rec, RequestNo, Seq,
+    ClOrdId, EventNo, ExecId, ExecType, FirmId, InstrumentId, Liquidity, MatchId, OrdStatus,
+    OrderId, Price, Qty, Reason, Rec, RequestNo, Seq,
 };
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
 use weir_wire::order_entry::NewOrder;
@@ -16,6 +16,7 @@ use crate::config::EventSink;
 use crate::digest;
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
+use crate::matching::status_of_live;
 use crate::outcomes::RepeatRequester;
 use crate::session::Session;
 
@@ -150,6 +151,63 @@ impl Engine {
             self.sessions[session_slot].outcomes.push_order(&event, self.config.outcomes_max);
         }
         self.say(&Event::Plain(PlainEvent::OrderEvent(event)), out);
+    }
+
+    /// Returns the state of each live order, in the order of their records, as an event without a
+    /// change would report it: at the newest change number, without a number of its session's, an
+    /// execution or a request.
+    #[must_use]
+    pub fn live_orders(&self) -> Vec<OrderEvent> {
+        let (mut slots, mut live) = (Vec::new(), Vec::new());
+        for session in self.sessions.rows() {
+            session.collect_orders(&self.orders, &mut slots);
+        }
+        live.extend(slots.into_iter().map(|slot| self.state_of_order(slot)));
+        live.sort_unstable_by_key(|event| event.rec);
+        live
+    }
+
+    fn state_of_order(&self, slot: Slot) -> OrderEvent {
+        let order = &self.orders[slot];
+        let session = &self.sessions[order.session];
+        OrderEvent {
+            position: self.position,
+            event_no: EventNo::NONE,
+            request_no: RequestNo::NONE,
+            rec: order.rec,
+            seq: self.seq,
+            order_id: OrderId::new(self.config.partition_id, order.rec),
+            exec_id: ExecId::NONE,
+            match_id: MatchId::NONE,
+            transact_time: self.time,
+            created_time: order.created_time,
+            cl_ord_id: order.cl_ord_id,
+            orig_cl_ord_id: ClOrdId::NONE,
+            price: order.told_price(),
+            stop_px: order.stop_px,
+            last_px: Price(0),
+            last_qty: Qty::ZERO,
+            order_qty: order.order_qty,
+            leaves_qty: order.leaves_qty,
+            cum_qty: order.cum_qty(),
+            display_qty: order.display_qty,
+            min_qty: Qty::ZERO,
+            expire_time: order.expire_time,
+            session_id: session.session_id,
+            firm_id: self.firms[session.firm].firm_id,
+            account_id: self.accounts[order.account].account_id,
+            instrument_id: self.instruments[order.instrument].definition.instrument_id,
+            partition_id: self.config.partition_id,
+            reason: Reason::None,
+            side: order.side,
+            ord_type: order.ord_type,
+            time_in_force: order.time_in_force,
+            exec_inst: order.exec_inst,
+            self_trade_prevention: order.self_trade_prevention,
+            exec_type: ExecType::New,
+            ord_status: status_of_live(order.cum_qty()),
+            liquidity: Liquidity::None,
+        }
     }
 
     /// Returns the fields that all answers to a session share.

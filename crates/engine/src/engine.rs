@@ -5,12 +5,13 @@
 //! the engine stops.
 
 use weir_types::{
-    Cash, ClOrdId, EventNo, FirmId, InstrumentId, Nanos, OrderId, Position, Price, Qty, Reason,
-    Rec, RequestNo, Seq, SessionId, Side,
+    Cash, ClOrdId, EventNo, FirmId, InstrumentId, Nanos, OrderId, Phase, Position, Price, Qty,
+    Reason, Rec, RequestNo, Seq, SessionId, Side,
 };
 use weir_types::{ExecId, MatchId};
 use weir_wire::event::RequestRejected;
 use weir_wire::order_entry::{CancelOrder, ReplaceOrder};
+use weir_wire::reference::DefineInstrument;
 use weir_wire::{Command, Event, Message, PlainEvent, Request};
 
 use crate::account::Account;
@@ -80,6 +81,19 @@ pub struct SessionState {
     pub last_request_no: RequestNo,
     /// The number of its next event, from 1.
     pub next_event_no: EventNo,
+}
+
+/// An instrument with its market's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstrumentState {
+    /// Its definition with all changes.
+    pub definition: DefineInstrument,
+    /// Its phase.
+    pub phase: Phase,
+    /// The price of its last trade; `None` before the first.
+    pub last_price: Option<Price>,
+    /// The price of its last uncrossing that traded.
+    pub uncrossed_price: Option<Price>,
 }
 
 /// The public state of a live order.
@@ -425,6 +439,19 @@ impl Engine {
     #[must_use]
     pub fn cancel_on_disconnect(&self) -> &[SessionId] {
         self.cancel_on_disconnect.session_ids()
+    }
+
+    /// Returns all instruments with their market's state, in order of identifier.
+    pub fn instruments(&self) -> impl Iterator<Item = InstrumentState> + use<> {
+        let state = |row: &Instrument| InstrumentState {
+            definition: row.definition,
+            phase: row.phase,
+            last_price: row.last_price,
+            uncrossed_price: row.uncrossed_price,
+        };
+        let mut states: Vec<_> = self.instruments.rows().iter().map(state).collect();
+        states.sort_unstable_by_key(|state| state.definition.instrument_id);
+        states.into_iter()
     }
 
     /// Returns the number of live orders.

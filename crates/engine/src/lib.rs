@@ -52,7 +52,9 @@ mod transfer;
 mod uncross;
 
 pub use config::{EngineConfig, EventSink, Memory};
-pub use engine::{Engine, Level, OrderState, PositionTotals, SessionState, Totals};
+pub use engine::{
+    Engine, InstrumentState, Level, OrderState, PositionTotals, SessionState, Totals,
+};
 pub use script::fuzz_commands;
 pub use snapshot::SnapshotError;
 pub use uncross::{CallLevel, Uncrossing, uncrossing_price};

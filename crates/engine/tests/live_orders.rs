@@ -2,6 +2,7 @@
 
 mod support;
 
+use support::steps::asked_in;
 use support::*;
 use weir_engine::{Engine, EngineConfig};
 use weir_types::*;
@@ -117,4 +118,49 @@ fn by_default_no_participant_can_fill_a_partition() {
     assert!(config.orders_per_session_max <= config.orders_max / 4);
     assert!(config.orders_per_account_max <= config.orders_max / 4);
     assert!(config.orders_per_firm_max <= config.orders_max / 4);
+}
+
+#[test]
+fn the_engine_tells_each_live_order_as_its_last_event_did() {
+    let mut desk = desk(EngineConfig::new(HERE));
+    let mut last = std::collections::BTreeMap::new();
+    for text in [
+        "sell a 100 5",
+        "sell b 101 9 show=2",
+        "bob buy c 101 6",
+        "buy d 90 3",
+        "buy s 0 4 stop=150",
+        "bob buy e 91 7",
+        "cancel d",
+        "replace b f 102 8",
+    ] {
+        let events = desk.ask(asked_in(text).expect(text));
+        last.extend(orders(&events).into_iter().map(|event| (event.rec, event)));
+    }
+    last.retain(|_, event| event.ord_status.is_live());
+    assert!(last.len() >= 3, "{last:?}");
+    let told = desk.engine.live_orders();
+    assert!(told.iter().all(|event| event.seq == desk.engine.last_seq()));
+    let want: Vec<_> = last
+        .into_values()
+        .zip(&told)
+        .map(|(event, told)| weir_wire::event::OrderEvent {
+            position: told.position,
+            event_no: EventNo::NONE,
+            request_no: RequestNo::NONE,
+            seq: told.seq,
+            exec_id: ExecId::NONE,
+            match_id: MatchId::NONE,
+            transact_time: told.transact_time,
+            orig_cl_ord_id: ClOrdId::NONE,
+            last_px: Price(0),
+            last_qty: Qty::ZERO,
+            min_qty: Qty::ZERO,
+            reason: Reason::None,
+            exec_type: ExecType::New,
+            liquidity: Liquidity::None,
+            ..event
+        })
+        .collect();
+    assert_eq!(told, want);
 }

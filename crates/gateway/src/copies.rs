@@ -19,7 +19,7 @@ use super::record_index::RecordIndex;
 /// The topic of all addressed events. The others belong to firms.
 pub(super) const ALL: usize = 0;
 /// The ratio of the records retained by the topic of all to those of a firm's.
-const ALL_FACTOR: usize = 4;
+pub(super) const ALL_FACTOR: usize = 4;
 
 /// The identity of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,6 +122,13 @@ impl Copies {
         let topic = self.add_topic(firm_id, self.retained);
         self.topic_of.insert(firm_id, topic);
         topic
+    }
+
+    /// Replaces a topic's index of a port by one of a checkpoint.
+    pub(super) fn begin_with(&mut self, topic: usize, port: usize, index: RecordIndex) {
+        let TopicPort { index: own, streams } = &mut self.topics[topic].ports[port];
+        assert!(streams.is_empty(), "a checkpoint comes before the first stream");
+        *own = index;
     }
 
     /// Returns the firm of a topic; none for the topic of all.

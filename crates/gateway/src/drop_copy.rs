@@ -128,7 +128,8 @@ impl Gateway {
         now: Nanos,
     ) -> DropCopyState {
         let Port { events, lineage, trail, .. } = &self.ports[key.port];
-        let index = &self.copies.topic_port(key.topic, key.port).index;
+        let index = &mut self.copies.topic_port(key.topic, key.port).index;
+        index.forget_before(events.retained_from());
         let first = request.from_copy_no;
         let next = events.next_record();
         let other_from = match trail.judge(
@@ -173,11 +174,10 @@ impl Gateway {
 
     /// Returns a stream's state; for one that does not exist, the records at which it can begin.
     fn state_of(&mut self, key: StreamKey, reason: Reason) -> DropCopyState {
-        let (partition_id, end) = {
-            let port = &self.ports[key.port];
-            (port.ring.partition_id, CopyNo(port.events.next_record()))
-        };
-        let index = &self.copies.topic_port(key.topic, key.port).index;
+        let Port { ring, events, .. } = &self.ports[key.port];
+        let (partition_id, end) = (ring.partition_id, CopyNo(events.next_record()));
+        let index = &mut self.copies.topic_port(key.topic, key.port).index;
+        index.forget_before(events.retained_from());
         let (oldest, newest) = (CopyNo(index.floor()), CopyNo(index.newest()));
         let open = self.copies.stream(key).filter(|_| reason == Reason::None);
         let (previous, next) = match &open {

@@ -10,6 +10,7 @@
 //! INVARIANT: every buffer is bounded. Input by its size; output because nothing is produced for a
 //! connection without room; requests because a full ring stops the reading of those who send there.
 
+pub mod checkpoint;
 mod connection;
 mod connections;
 mod copies;
@@ -20,6 +21,7 @@ mod disconnects;
 mod drop_copy;
 #[cfg(test)]
 mod ended_sessions;
+mod event_index;
 mod fairness;
 mod identifiers;
 mod intake;
@@ -51,6 +53,7 @@ use weir_io::Rng;
 use weir_io::net::{Events, Net, Poll, Token, Waker};
 use weir_probe::{Recorder, TraceIds};
 use weir_types::{EventNo, FirmId, Nanos, RequestNo, SessionId, WallOffset};
+use weir_wire::reference::DefineInstrument;
 use weir_wire::session::NodeId;
 use weir_wire::{Definition, Event};
 
@@ -124,7 +127,7 @@ pub struct GatewayStatus {
     /// The counters of connections that have not logged on.
     pub newcomers: GatewayCounters,
     /// The instruments.
-    pub instruments: Vec<weir_wire::reference::DefineInstrument>,
+    pub instruments: Vec<DefineInstrument>,
     /// The number of definitions of instruments that the gateway has received.
     pub instruments_version: u64,
     /// The number of the control log's definitions that the gateway has received.
@@ -149,6 +152,8 @@ struct Port {
     notices: VecDeque<SessionNotice>,
     /// True while the history has a request for its events.
     asks_history: bool,
+    /// True when the events before those that are read come from a checkpoint.
+    begins_with_checkpoint: bool,
 }
 
 /// A gateway's parts for one partition.
@@ -254,6 +259,7 @@ impl Gateway {
                 handed_over: false,
                 notices: VecDeque::new(),
                 asks_history: false,
+                begins_with_checkpoint: false,
             })
             .collect();
         let first_records = ports.iter().map(|port| port.events.next_record()).collect();
@@ -316,6 +322,15 @@ impl Gateway {
     pub fn know_firm(&mut self, id: SessionId, firm_id: FirmId) {
         let topic = self.copies.topic_of(firm_id);
         self.sessions.entry(id).topic = Some(topic);
+    }
+
+    /// Records an instrument's definition, with all changes, as a recovered engine has it. Called
+    /// after the past events are processed: those before a checkpoint, and those that are gone, are
+    /// not among them. Another partition's instrument is not recorded: its own engine knows it.
+    pub fn know_instrument(&mut self, port: usize, definition: &DefineInstrument) {
+        if port != 0 && definition.partition_id == self.ports[port].ring.partition_id {
+            self.reception.directory.define_traded(definition);
+        }
     }
 
     /// Aligns a session's stream with a recovered engine.

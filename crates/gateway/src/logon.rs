@@ -95,6 +95,7 @@ impl Gateway {
         now: Nanos,
     ) {
         let session_id = asked.session_id;
+        self.forget_removed(session_id);
         let ports = &self.ports;
         let lineage_of = |id| {
             let port = ports.iter().position(|port| port.ring.partition_id == id)?;
@@ -114,6 +115,15 @@ impl Gateway {
             Err(reject) => self.refuse_logon(connection, &reject, now),
         }
         self.flush_list.add(connection);
+    }
+
+    /// Drops a session's events that the logs have removed, so that the answer to its logon tells
+    /// from where it can resume.
+    fn forget_removed(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        for (stream, port) in session.streams.iter_mut().zip(&self.ports) {
+            stream.forget_before(port.events.retained_from());
+        }
     }
 
     fn refuse_logon(&mut self, connection: &mut Connection, reject: &LogonReject, now: Nanos) {

@@ -10,6 +10,8 @@
 
 use std::collections::VecDeque;
 
+use weir_partition::state_bytes::{StateBytes, put_ascending, put_number};
+
 /// The number of records of a chunk, the unit of allocation and of dropping.
 pub(super) const CHUNK_LEN: usize = 1024;
 
@@ -47,6 +49,11 @@ impl RecordIndex {
     #[inline]
     pub(super) fn push(&mut self, record: u64) -> u64 {
         assert!(record > self.newest() && record >= self.floor, "records of a log rise");
+        self.add(record)
+    }
+
+    #[inline]
+    fn add(&mut self, record: u64) -> u64 {
         match self.chunks.back_mut() {
             Some(chunk) if chunk.len() < CHUNK_LEN => chunk.push(record),
             _ => self.begin_chunk(record),
@@ -66,10 +73,47 @@ impl RecordIndex {
     fn drop_oldest(&mut self) -> Vec<u64> {
         let mut oldest = self.chunks.pop_front().expect("as many as there may be are there");
         self.before_first = *oldest.last().expect("a chunk that is not the last is full");
-        self.floor = self.before_first + 1;
+        self.floor = self.floor.max(self.before_first + 1);
         self.first_place += CHUNK_LEN as u64;
         oldest.clear();
         oldest
+    }
+
+    /// Appends the index's state.
+    pub(super) fn put_state(&self, out: &mut Vec<u8>) {
+        put_number(out, self.floor);
+        put_number(out, self.before_first);
+        let count = usize::try_from(self.next_place - self.first_place).expect("they are here");
+        put_ascending(out, count, self.chunks.iter().flatten().copied());
+    }
+
+    /// Reads the state of an index of records before `next`, which retains as many as
+    /// [`RecordIndex::new`] says; `None` when it is none. Places are counted anew.
+    pub(super) fn from_state(
+        state: &mut StateBytes<'_>,
+        retained: usize,
+        next: u64,
+    ) -> Option<RecordIndex> {
+        let (floor, before_first) = (state.number()?, state.number()?);
+        let mut index = RecordIndex { before_first, ..RecordIndex::new(floor, retained) };
+        let mut ascends = before_first < next && floor <= next;
+        state.ascending(|record| {
+            ascends &= record > index.newest() && record < next;
+            // Records below the floor stay until their chunk goes.
+            if ascends {
+                index.add(record);
+            }
+        })?;
+        ascends.then_some(index)
+    }
+
+    /// Drops the records before `first`, as far as whole chunks can go, and is complete only from
+    /// there on: the log has removed them.
+    pub(super) fn forget_before(&mut self, first: u64) {
+        while self.chunks.len() > 1 && self.chunks[0][CHUNK_LEN - 1] < first {
+            drop(self.drop_oldest());
+        }
+        self.floor = self.floor.max(first);
     }
 
     /// Returns the record at an index; `None` when it is no longer retained, or does not exist yet.
@@ -186,6 +230,37 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn records_that_the_log_has_removed_are_below_the_floor_and_their_chunks_are_dropped() {
+        let mut index = RecordIndex::new(1, 10 * CHUNK_LEN);
+        let records: Vec<u64> = (1..=3 * CHUNK_LEN as u64 + 5).map(|number| 2 * number).collect();
+        for record in &records {
+            index.push(*record);
+        }
+        let last_of_first = records[CHUNK_LEN - 1];
+        for (first, chunks) in [
+            (1, 4),
+            (last_of_first, 4),
+            (last_of_first + 1, 3),
+            (records[2 * CHUNK_LEN] + 1, 2),
+            (records[0], 2),
+            (u64::MAX / 2, 1),
+        ] {
+            let floor = index.floor().max(first);
+            index.forget_before(first);
+            assert_eq!((index.floor(), index.chunks.len()), (floor, chunks), "before {first}");
+            let place = index.place_from(floor);
+            let want = records.partition_point(|record| *record < floor) as u64;
+            assert_eq!(place, want, "from {floor}");
+            assert_eq!(index.get(place), records.get(want as usize).copied());
+            assert_eq!(
+                index.before(place),
+                want.checked_sub(1).map_or(0, |at| records[at as usize])
+            );
+        }
+        assert_eq!(index.newest(), *records.last().unwrap());
     }
 
     #[test]

@@ -7,11 +7,13 @@
 use weir_partition::event_reader::{PastRead, ReadEvent};
 use weir_partition::handoff::{Feedback, StageStamps};
 use weir_probe::Point;
-use weir_types::{Nanos, Position, Reason};
+use weir_types::{Nanos, Reason};
 use weir_wire::report::StageTimes;
 
+use super::checkpoint::Checkpoint;
 use super::connection::Connection;
 use super::drop_copy::Copied;
+use super::event_index::{EventIndex, beginning};
 use super::plant::{self, Plant};
 use super::protocol::{EventRecord, Refusal};
 use super::sessions::{Behind, is_answer};
@@ -32,17 +34,27 @@ const NEAR: u64 = 8;
 impl Gateway {
     /// Records the first retained event of a partition when the oldest are deleted.
     pub(super) fn note_beginning(&mut self, port: usize) {
-        let Port { events, lineage, .. } = &mut self.ports[port];
-        let first = events.next_record();
-        if first == 1 {
-            return;
+        let Port { events, lineage, begins_with_checkpoint, .. } = &mut self.ports[port];
+        if !*begins_with_checkpoint && let Some(position) = beginning(events) {
+            lineage.begins_at(position);
         }
-        let begin = match events.read_at(first, &mut self.old_record) {
-            PastRead::Found => Position(EventRecord::new(&self.old_record).position()),
-            // Without any record the positions of the deleted ones are unknown.
-            PastRead::Missing | PastRead::Deleted => Position(u64::MAX),
-        };
-        lineage.begins_at(begin);
+    }
+
+    /// Begins a partition with the index of its events up to a record, instead of those events.
+    /// Must be called before the past events are processed.
+    pub fn begin_with(&mut self, port: usize, checkpoint: Checkpoint) {
+        let EventIndex { next, lineage, trail, sessions, topics, .. } = checkpoint.index;
+        for (firm_id, index) in topics {
+            let topic = self.copies.topic_of(firm_id);
+            self.copies.begin_with(topic, port, index);
+        }
+        for (id, session) in sessions {
+            self.know_firm(id, session.firm_id);
+            self.sessions.entry(id).streams[port] = session.stream;
+        }
+        let own = &mut self.ports[port];
+        own.events.skip_to(next, lineage.current());
+        (own.lineage, own.trail, own.begins_with_checkpoint) = (lineage, trail, true);
     }
 
     /// Takes the partitions' events and refusals; returns their number.

@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 
 use weir_partition::lineage::{Lineage, PassedEnds, ReaderPosition, Verdict};
+use weir_partition::state_bytes::{StateBytes, put_ascending, put_number};
 use weir_types::{Epoch, EventNo, Reason, RequestNo};
 
 use crate::plant::{self, Plant};
@@ -113,6 +114,40 @@ impl Stream {
         self.records.push_back(event.record);
         self.trail.note(event_no.0, lineage);
         self.last_request_no = self.last_request_no.max(event.request_no);
+    }
+
+    /// Appends the stream's state: what it has of the log, not what is sent.
+    pub(super) fn put_state(&self, out: &mut Vec<u8>) {
+        put_number(out, u64::from(self.started));
+        put_number(out, self.oldest.0);
+        put_number(out, self.last_request_no.0);
+        self.trail.put_state(out);
+        put_ascending(out, self.records.len(), self.records.iter().copied());
+    }
+
+    /// Reads the state of a stream of records before `next`; `None` when it is none.
+    pub(super) fn from_state(
+        state: &mut StateBytes<'_>,
+        lineage: &Lineage,
+        next: u64,
+    ) -> Option<Stream> {
+        let started = state.number()? != 0;
+        let (oldest, last_request_no) = (EventNo(state.number()?), RequestNo(state.number()?));
+        let trail = PassedEnds::from_state(state, lineage)?;
+        let mut records = VecDeque::new();
+        state.ascending(|record| records.push_back(record))?;
+        let is_within = records.len() <= RETAINED_EVENTS_MAX
+            && records.back().is_none_or(|record| *record < next)
+            && (started || records.is_empty());
+        let begun = Stream::starting_at(oldest, last_request_no);
+        is_within.then_some(Stream { records, trail, started, ..begun })
+    }
+
+    /// Drops the events whose records are before `first_record`: the log has removed them.
+    pub fn forget_before(&mut self, first_record: u64) {
+        let count = self.records.partition_point(|record| *record < first_record);
+        self.records.drain(..count);
+        self.oldest = EventNo(self.oldest.0 + count as u64);
     }
 
     /// Returns true when this event is the next to send.
@@ -309,6 +344,24 @@ mod tests {
         stream.note(noted(41, 9, 7), &one_epoch());
         stream.agree(EventNo(42), RequestNo(9));
         assert_eq!((stream.oldest(), stream.next_event_no()), (EventNo(41), EventNo(42)));
+    }
+
+    #[test]
+    fn events_that_the_log_has_removed_are_refused_and_the_oldest_that_is_left_is_told() {
+        let mut stream = stream_of(5);
+        stream.resume(EventNo(2));
+        for (first_record, oldest) in [(0, 1), (101, 1), (103, 3), (102, 3), (900, 6)] {
+            stream.forget_before(first_record);
+            assert_eq!((stream.oldest(), stream.next_event_no()), (EventNo(oldest), EventNo(6)));
+        }
+        // A session that still lacked one of them is told that it is gone.
+        assert_eq!(stream.next_record(), Some(None));
+        let refused = stream.check_resume(EventNo(5), Epoch(1), &one_epoch()).unwrap_err();
+        let (oldest, next) = (EventNo(6), EventNo(6));
+        assert_eq!(refused, CannotResume { reason: Reason::ResumeOutOfRange, oldest, next });
+        assert_eq!(stream.check_resume(EventNo(6), Epoch(1), &one_epoch()), Ok(()));
+        stream.note(noted(6, 1, 901), &one_epoch());
+        assert_eq!((stream.oldest(), stream.next_event_no()), (EventNo(6), EventNo(7)));
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub enum LogError {
         wanted: Position,
         /// The first retained position.
         first: Position,
-        /// The last retained position.
+        /// The last retained position, as far as the reader knows it.
         last: Position,
     },
     /// A write or a sync failed while the log was running. The process must abort.

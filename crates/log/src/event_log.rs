@@ -16,7 +16,7 @@ use crate::batch::{Batch, Push};
 use crate::embedded::open::Purpose;
 use crate::embedded::{EmbeddedLog, LogConfig};
 use crate::error::LogError;
-use crate::reader::LogReader;
+use crate::reader::{LogReader, RetainedSegment};
 use crate::recovery::CutTail;
 use crate::segment::SegmentKind;
 
@@ -256,6 +256,11 @@ impl<D: Disk> EventLog<D> {
     #[must_use]
     pub fn first_record(&self) -> Position {
         self.log.first_position()
+    }
+
+    /// Returns the retained segments, oldest first; their positions are record numbers.
+    pub fn retained(&self) -> impl Iterator<Item = &RetainedSegment> {
+        self.log.retained()
     }
 
     /// Allows the log to remove records before `before`.

@@ -27,7 +27,7 @@ pub use check::{Juncture, SegmentCheck, check_header, check_segment};
 pub use embedded::{EmbeddedLog, LogConfig};
 pub use error::LogError;
 pub use event_log::{EventAppend, EventLog, EventLogConfig, EventLogReport, read_events};
-pub use reader::{Entry, LogReader};
+pub use reader::{Entry, LogReader, RetainedSegment, retained_segments};
 pub use recovery::{CutTail, EpochReason, Inspection, RecoveryReport, inspect};
 pub use segment::{EpochEnd, SegmentHeader, SegmentKind};
 pub use snapshot::{

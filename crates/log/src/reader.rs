@@ -4,8 +4,12 @@
 //! files for reading only and takes no lock, so the log's writer may be running. It reports the end
 //! of the written frames and can be called again later; a half-written frame reads as the end. It
 //! may return entries that are written but not yet committed; the caller compares positions.
+//!
+//! The writer may also remove the oldest segments, and use their files again, under a reader that
+//! has them open. Frame number and link of another segment's frames do not fit, so such a reader
+//! gets no wrong entry but [`LogError::NotRetained`] with the first position that there is.
 
-use weir_io::{Access, Disk, FileId};
+use weir_io::{Access, Disk, DiskErrorKind, FileId};
 use weir_types::{Epoch, Nanos, Position};
 
 use crate::batch::split_entry;
@@ -16,6 +20,9 @@ use crate::segment::{NUMBER_MAX, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 
 /// The number of bytes to read ahead.
 const READ_AHEAD: usize = 256 * 1024;
+
+/// The number of times that the segments are listed because one was removed before it was opened.
+const LISTINGS_MAX: u32 = 64;
 
 /// The distance between remembered places within a segment, in bytes.
 const CURSOR_EVERY: u64 = 1 << 20;
@@ -84,18 +91,7 @@ impl<D: Disk> LogReader<D> {
     /// # Errors
     /// Fails when there is no log, `from` is not in it, or it cannot be read.
     pub fn open(mut disk: D, kind: SegmentKind, from: Position) -> Result<Self, LogError> {
-        let names = segment_names(&mut disk, kind)?;
-        let mut chosen = None;
-        for name in &names {
-            // Names sort by position: the last segment that begins at or before `from` holds it.
-            let first = first_position_of(name);
-            if chosen.is_none() || first.is_some_and(|first| first <= from) {
-                chosen = Some(name);
-            }
-        }
-        let nothing = LogError::NotRetained { wanted: from, first: Position(0), last: Position(0) };
-        let name = chosen.ok_or(nothing)?.clone();
-        let (file, header) = open_segment(&mut disk, &name, kind)?;
+        let (name, file, header) = open_holder(&mut disk, kind, from)?;
         let mut reader = LogReader {
             disk,
             kind,
@@ -178,36 +174,46 @@ impl<D: Disk> LogReader<D> {
     /// Fails when `to` is not in the log, or the disk fails. The reader's place is then undefined;
     /// seek again before reading.
     pub fn seek(&mut self, to: Position) -> Result<(), LogError> {
+        match self.seek_from_nearest(to) {
+            // The nearest place was removed with its segment, `to` was not.
+            Err(LogError::NotRetained { wanted, first, .. }) if wanted < first && first <= to => {
+                self.seek_from_oldest(to)
+            }
+            sought => sought,
+        }
+    }
+
+    fn seek_from_nearest(&mut self, to: Position) -> Result<(), LogError> {
         let passed = self.places.partition_point(|place| place.position <= to);
         let Some(place) = passed.checked_sub(1).map(|last| self.places[last].clone()) else {
             return self.seek_from_oldest(to);
         };
         let nearer = self.next_position() <= to && place.position <= self.next_position();
         if !nearer {
-            self.go_to(&place)?;
+            let Some((file, header)) = open_listed(&mut self.disk, self.kind, &place.name)? else {
+                return self.seek_from_oldest(to);
+            };
+            self.go_to(file, header, place);
         }
         self.skip_to(to)
     }
 
+    /// Moves to the entry at `to` from the start of its segment. Remembered places may be in
+    /// segments that are removed, and are forgotten.
     fn seek_from_oldest(&mut self, to: Position) -> Result<(), LogError> {
-        let names = segment_names(&mut self.disk, self.kind)?;
-        let holds = |name: &&String| first_position_of(name).is_some_and(|first| first <= to);
-        let name = names.iter().rfind(holds).or(names.first()).cloned();
-        let name = name.unwrap_or_else(|| self.name.clone());
-        let (file, header) = open_segment(&mut self.disk, &name, self.kind)?;
-        self.disk.close(file);
+        self.places.clear();
+        let (name, file, header) = open_holder(&mut self.disk, self.kind, to)?;
         let (offset, frame) = (SEGMENT_HEADER as u64, header.first_frame);
         let (position, link) = (header.first_position, header.link);
-        self.go_to(&FrameCursor { name, offset, frame, position, link })?;
+        self.go_to(file, header, FrameCursor { name, offset, frame, position, link });
         self.skip_to(to)
     }
 
-    fn go_to(&mut self, place: &FrameCursor) -> Result<(), LogError> {
-        let (file, header) = open_segment(&mut self.disk, &place.name, self.kind)?;
+    fn go_to(&mut self, file: FileId, header: SegmentHeader, place: FrameCursor) {
         self.disk.close(self.file);
         self.file = file;
         self.header = header;
-        self.name.clone_from(&place.name);
+        self.name = place.name;
         self.offset = place.offset;
         self.frame_next = place.frame;
         self.position_next = place.position;
@@ -215,7 +221,6 @@ impl<D: Disk> LogReader<D> {
         self.buf.clear();
         self.buf_at = 0;
         self.body = 0..0;
-        Ok(())
     }
 
     fn skip_to(&mut self, from: Position) -> Result<(), LogError> {
@@ -350,9 +355,18 @@ impl<D: Disk> LogReader<D> {
     }
 
     /// Moves to the segment after this one. `fault` is the fault at the place of this segment's
-    /// next frame. Without a further segment it is the end of the log. It is damage when a further
-    /// segment does not continue from here and `is_final` is set: all frames before a segment are
-    /// written before it is named, and this segment was read after that.
+    /// next frame.
+    ///
+    /// | the next segment          | this segment | is final | then                               |
+    /// | ------------------------- | ------------ | -------- | ---------------------------------- |
+    /// | none                      | any          | any      | the end of the log                 |
+    /// | removed when it is opened | removed      | any      | look again: segments go in order   |
+    /// | continues from here       | any          | any      | enter it                           |
+    /// | begins later              | removed      | any      | error: not retained                |
+    /// | begins later              | listed       | no       | look again: frames were added      |
+    /// | begins later              | listed       | yes      | error: damaged, since all frames   |
+    /// |                           |              |          | before a segment are written       |
+    /// |                           |              |          | before it is named                 |
     fn next_segment(&mut self, fault: Fault, is_final: bool) -> Result<NextSegment, LogError> {
         // The buffered bytes may be older than the writer's last changes.
         self.buf.clear();
@@ -360,28 +374,37 @@ impl<D: Disk> LogReader<D> {
         let Some(name) = names.iter().find(|name| **name > self.name) else {
             return Ok(NextSegment::None);
         };
-        let (file, header) = open_segment(&mut self.disk, name, self.kind)?;
-        if header.first_frame != self.frame_next || header.link != self.link {
-            self.disk.close(file);
-            if !is_final {
-                return Ok(NextSegment::LookAgain);
-            }
-            return Err(LogError::Damaged {
-                file: self.name.clone(),
-                offset: self.offset,
-                fault,
-                frame: self.frame_next,
-                position: self.position_next,
-                synced_frame: header.synced_frame,
+        let Some((file, header)) = open_listed(&mut self.disk, self.kind, name)? else {
+            return Ok(NextSegment::LookAgain);
+        };
+        if header.first_frame == self.frame_next && header.link == self.link {
+            self.disk.close(self.file);
+            self.file = file;
+            self.name.clone_from(name);
+            self.header = header;
+            self.offset = SEGMENT_HEADER as u64;
+            self.buf_at = 0;
+            return Ok(NextSegment::Entered);
+        }
+        self.disk.close(file);
+        if !names.contains(&self.name) {
+            return Err(LogError::NotRetained {
+                wanted: self.position_next,
+                first: header.first_position,
+                last: names.last().and_then(|name| first_position_of(name)).unwrap_or_default(),
             });
         }
-        self.disk.close(self.file);
-        self.file = file;
-        self.name.clone_from(name);
-        self.header = header;
-        self.offset = SEGMENT_HEADER as u64;
-        self.buf_at = 0;
-        Ok(NextSegment::Entered)
+        if !is_final {
+            return Ok(NextSegment::LookAgain);
+        }
+        Err(LogError::Damaged {
+            file: self.name.clone(),
+            offset: self.offset,
+            fault,
+            frame: self.frame_next,
+            position: self.position_next,
+            synced_frame: header.synced_frame,
+        })
     }
 }
 
@@ -406,6 +429,83 @@ pub(crate) fn segment_header<D: Disk>(
     let (file, header) = open_segment(disk, name, kind)?;
     disk.close(file);
     Ok(header)
+}
+
+/// Opens the segment that holds the entry at `at`: the last one that begins there or before, or the
+/// oldest.
+fn open_holder<D: Disk>(
+    disk: &mut D,
+    kind: SegmentKind,
+    at: Position,
+) -> Result<(String, FileId, SegmentHeader), LogError> {
+    for _ in 0..LISTINGS_MAX {
+        let names = segment_names(disk, kind)?;
+        let holds = |name: &&String| first_position_of(name).is_some_and(|first| first <= at);
+        let Some(name) = names.iter().rfind(holds).or(names.first()) else { break };
+        if let Some((file, header)) = open_listed(disk, kind, name)? {
+            return Ok((name.clone(), file, header));
+        }
+    }
+    Err(LogError::NotRetained { wanted: at, first: Position(0), last: Position(0) })
+}
+
+/// Opens a segment that was just listed; `None` when it was removed since. Its file may have become
+/// another segment's before its header was read.
+fn open_listed<D: Disk>(
+    disk: &mut D,
+    kind: SegmentKind,
+    name: &str,
+) -> Result<Option<(FileId, SegmentHeader)>, LogError> {
+    let error = match open_segment(disk, name, kind) {
+        Ok((file, header)) if header.file_name() == name => return Ok(Some((file, header))),
+        Ok((file, header)) => {
+            disk.close(file);
+            let what = format!("its header is that of {}", header.file_name());
+            LogError::Foreign { file: name.to_owned(), what }
+        }
+        Err(error) => error,
+    };
+    let may_be_removed = match &error {
+        LogError::Disk(error) => error.kind == DiskErrorKind::NotFound,
+        LogError::DamagedHeader { .. } | LogError::Foreign { .. } => true,
+        _ => false,
+    };
+    let is_removed =
+        may_be_removed && !segment_names(disk, kind)?.iter().any(|listed| listed == name);
+    if is_removed { Ok(None) } else { Err(error) }
+}
+
+/// A segment that a log retains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetainedSegment {
+    /// The position of its first entry.
+    pub first_position: Position,
+    /// The size of its file in bytes.
+    pub bytes: u64,
+    /// The log time of the last entry before it.
+    pub log_time_before: Nanos,
+}
+
+/// Returns the segments of a log that may be in use, oldest first.
+///
+/// # Errors
+/// Fails when the disk fails, or a header is damaged, newer or foreign.
+pub fn retained_segments<D: Disk>(
+    disk: &mut D,
+    kind: SegmentKind,
+) -> Result<Vec<RetainedSegment>, LogError> {
+    let mut segments = Vec::new();
+    for name in segment_names(disk, kind)? {
+        let Some((file, header)) = open_listed(disk, kind, &name)? else { continue };
+        let len = disk.len(file);
+        disk.close(file);
+        segments.push(RetainedSegment {
+            first_position: header.first_position,
+            bytes: len?,
+            log_time_before: header.log_time,
+        });
+    }
+    Ok(segments)
 }
 
 /// Returns the position in a segment's name.

@@ -238,6 +238,51 @@ impl<D: Disk> SnapshotStore<D> {
         Ok(positions.get(surplus).copied())
     }
 
+    /// Returns the first `wanted` bytes of the state at one of the [listed](SnapshotStore::list)
+    /// positions, fewer when the state is shorter, or the fault of the file's beginning. `wanted`
+    /// is at most 64 KiB. The rest of the file is not checked.
+    ///
+    /// # Errors
+    /// As [`SnapshotStore::load`].
+    pub fn load_beginning(
+        &mut self,
+        position: Position,
+        wanted: usize,
+    ) -> Result<Result<Vec<u8>, SnapshotFault>, DiskError> {
+        assert!(wanted <= BLOCK, "one block is read");
+        let file = self.disk.open(&file_name(position), Access::Read)?;
+        let read = self.disk.len(file).and_then(|len| {
+            let mut bytes = vec![0; HEADER + BLOCK + BLOCK_END];
+            let read = self.disk.read(file, 0, &mut bytes)?;
+            bytes.truncate(read);
+            Ok((bytes, len))
+        });
+        self.disk.close(file);
+        let (bytes, len) = read?;
+        let Some((first, framed)) = bytes.split_first_chunk::<HEADER>() else {
+            return Ok(Err(SnapshotFault::Header));
+        };
+        let (header, length) = match decode_header(first, len) {
+            Ok(known) => known,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        if !self.owns(&header, position) {
+            return Ok(Err(SnapshotFault::Foreign));
+        }
+        if length == 0 {
+            return Ok(Ok(Vec::new()));
+        }
+        let damaged = Ok(Err(SnapshotFault::Block(HEADER as u64)));
+        let Some((block, end)) = framed.split_at_checked(length.min(BLOCK)) else { return damaged };
+        let is_sound = end.len() >= BLOCK_END && u64_at(end, 0) == u64::from(block_crc(0, block));
+        if is_sound { Ok(Ok(block[..wanted.min(length)].to_vec())) } else { damaged }
+    }
+
+    fn owns(&self, header: &SnapshotHeader, position: Position) -> bool {
+        let own = (self.log_id, self.partition, position);
+        (header.log_id, PartitionId(header.partition), header.position) == own
+    }
+
     /// Returns the state at one of the [listed](SnapshotStore::list) positions, or the fault of its
     /// file. Changes nothing.
     ///
@@ -256,12 +301,7 @@ impl<D: Disk> SnapshotStore<D> {
             .and_then(|len| decode_from(len, |offset, bytes| self.disk.read(file, offset, bytes)));
         self.disk.close(file);
         Ok(decoded?.and_then(|(header, state)| {
-            let own = (self.log_id, self.partition, position);
-            if (header.log_id, PartitionId(header.partition), header.position) == own {
-                Ok(state)
-            } else {
-                Err(SnapshotFault::Foreign)
-            }
+            if self.owns(&header, position) { Ok(state) } else { Err(SnapshotFault::Foreign) }
         }))
     }
 }
@@ -436,6 +476,28 @@ mod tests {
             store.finish(part).unwrap();
             assert_eq!(disk.contents(&file_name(Position(9))).unwrap(), wanted, "by {length}");
         }
+    }
+
+    #[test]
+    fn the_beginning_of_a_state_is_read_alone_and_its_damage_is_found() {
+        for size in [0, 1, 8, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK] {
+            let clean = SimDisk::new(1);
+            store(&clean).write(Position(9), &state(size)).unwrap();
+            for wanted in [0, 8, BLOCK] {
+                let begun = store(&clean).load_beginning(Position(9), wanted).unwrap().unwrap();
+                assert_eq!(begun, state(size)[..wanted.min(size)]);
+            }
+            let first_block = (HEADER + size.min(BLOCK)) as u64 * 8;
+            for bit in (0..HEADER as u64 * 8).chain((HEADER as u64 * 8..first_block).step_by(997)) {
+                let disk = clean.after_process_crash();
+                disk.flip_bit(&file_name(Position(9)), bit);
+                store(&disk).load_beginning(Position(9), 8).unwrap().unwrap_err();
+            }
+        }
+        let disk = SimDisk::new(1);
+        store(&disk).write(Position(9), b"nine").unwrap();
+        let mut other = SnapshotStore::new(disk, 78, PartitionId(2));
+        assert_eq!(other.load_beginning(Position(9), 8).unwrap(), Err(SnapshotFault::Foreign));
     }
 
     #[test]

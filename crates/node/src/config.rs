@@ -26,6 +26,7 @@ mod market_publisher;
 mod partition;
 mod renamed;
 mod replica;
+mod retention;
 #[cfg(test)]
 mod router_tests;
 mod subscriptions;
@@ -34,6 +35,7 @@ pub use self::listeners::Listener;
 pub use self::market_publisher::MarketPublisherSection;
 pub use self::partition::PartitionSection;
 pub use self::replica::ReplicaSection;
+pub use self::retention::RetentionSection;
 pub use self::subscriptions::{SubscriptionsSection, WhenFull};
 
 /// The agents that share a thread.
@@ -98,6 +100,8 @@ pub struct Config {
     pub events: EventsSection,
     /// Snapshots.
     pub snapshots: SnapshotsSection,
+    /// The limits of the trading partitions' logs.
+    pub retention: RetentionSection,
     /// The matching engines.
     pub engine: EngineSection,
     /// The gateway.
@@ -189,6 +193,9 @@ pub struct GatewaySection {
     /// The time after a start within which a session that chose cancel-on-disconnect must log on to
     /// keep its orders, in milliseconds.
     pub return_within_ms: u64,
+    /// The number of a partition's events between checkpoints; a start reads the events since the
+    /// newest.
+    pub checkpoint_every_events: u64,
 }
 
 /// TLS for every listener of the node except HTTP: order entry and delivery, outside cores,
@@ -442,6 +449,7 @@ impl Default for Config {
             log: LogSection::default(),
             events: EventsSection::default(),
             snapshots: SnapshotsSection::default(),
+            retention: RetentionSection::default(),
             engine: EngineSection::default(),
             gateway: GatewaySection::default(),
             tls: None,
@@ -488,17 +496,20 @@ impl Default for GatewaySection {
             lobby_per_address_max: 1024,
             copies_retained_max: 1 << 20,
             return_within_ms: 10_000,
+            checkpoint_every_events: 1_000_000,
         }
     }
 }
 
 impl GatewaySection {
     /// Returns the keys with their own ranges: values, limits and the expected range as text.
-    fn ranges(&self) -> [(&'static str, u64, u64, u64, &'static str); 6] {
+    fn ranges(&self) -> [(&'static str, u64, u64, u64, &'static str); 7] {
         let (time, count) = (self.logon_timeout_ms, u64::from(self.lobby_per_address_max));
         let copies = u64::from(self.copies_retained_max);
         let connections = self.connections_max as u64;
+        let events = self.checkpoint_every_events;
         [
+            ("gateway.checkpoint_every_events", events, 1_000, 1 << 40, "1000 to 1099511627776"),
             ("gateway.connections_max", connections, 1, 1 << 20, "1 to 1048576"),
             ("gateway.stall_max_ms", self.stall_max_ms, 1, 86_400_000, "1 to a day's"),
             ("gateway.copies_retained_max", copies, 1, 1 << 28, "1 to 268435456"),
@@ -623,6 +634,7 @@ impl Config {
                 return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
             }
         }
+        self.retention.check(self.log.segment_bytes, self.events.segment_bytes)?;
         check_store_bytes("delivery.bytes_max", self.delivery.bytes_max)?;
         if let Some(cold) = &self.delivery.cold {
             let has_sources = self.ingest.as_ref().is_some_and(|i| !i.sources.is_empty());
@@ -729,6 +741,7 @@ impl Config {
             engine_memory: self.engine.memory,
             snapshot_every_commands: self.snapshots.every_commands,
             snapshots_kept: self.snapshots.keep,
+            retention: self.retention.limits(),
         }
     }
 

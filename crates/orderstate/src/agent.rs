@@ -38,13 +38,13 @@ const QUIET_AFTER: u64 = 200_000_000;
 const QUIET_FACTOR: u64 = 4;
 
 /// The parts of the agent.
-pub struct DeliveryParts {
+pub struct DeliveryParts<'a> {
     /// The rings of the gateway, and of readers over HTTP where there are any.
     pub ports: ReaderPorts,
     /// The source of the queries that name none: the node's own partition, also a followed one.
     pub own_source: PartitionId,
     /// The node's own partition, where it trades.
-    pub own: Option<OwnSource>,
+    pub own: Option<OwnSource<'a>>,
     /// The keys that seal and open tokens.
     pub token_keys: TokenKeys,
     /// The settings of outside cores' stores, and the durability levels of their acknowledgements.
@@ -96,7 +96,7 @@ impl DeliveryAgent {
     ///
     /// # Errors
     /// When a store cannot be recovered.
-    pub fn new(parts: DeliveryParts) -> anyhow::Result<(DeliveryAgent, KeptSources)> {
+    pub fn new(parts: DeliveryParts<'_>) -> anyhow::Result<(DeliveryAgent, KeptSources)> {
         let desk = |store| Desk::new(DeskConfig::default(), store, sealer(&parts.token_keys));
         let (port, figures) = parts.ingest;
         let cold = parts.cold_sources.as_ref();
@@ -380,13 +380,14 @@ pub(crate) mod tests {
     use weir_wire::frame::{Framing, next_frame};
 
     use super::*;
+    use crate::stores::own::EngineState;
     use crate::stores::snapshots::SnapshotWriter;
     use crate::token_keys::TokenKeyFile;
     use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
     use weir_partition::event_reader::EventReader;
 
     /// Returns the `number`-th order's acceptance.
-    fn accepted(number: u64) -> OrderEvent {
+    pub(crate) fn accepted(number: u64) -> OrderEvent {
         OrderEvent {
             position: Position(number),
             event_no: EventNo(number),
@@ -449,7 +450,7 @@ pub(crate) mod tests {
         Box::new(Fetch { connection, fetch, token: Vec::new(), min_token: Vec::new(), entitlement })
     }
 
-    fn settings(bytes_max: u64) -> StoreSettings {
+    pub(crate) fn settings(bytes_max: u64) -> StoreSettings {
         let indexes = crate::stores::Indexes::default();
         StoreSettings { source: PartitionId(1), ended_orders_max: 10, bytes_max, indexes }
     }
@@ -498,7 +499,7 @@ pub(crate) mod tests {
         events: EventReader,
         bytes_max: u64,
         gateway: GatewayPort,
-    ) -> DeliveryParts {
+    ) -> DeliveryParts<'static> {
         let own = OwnSource {
             settings: settings(bytes_max),
             events,
@@ -506,6 +507,7 @@ pub(crate) mod tests {
             log_id: 7,
             snapshot_every: u64::MAX,
             older_upto: None,
+            engine: &EngineState::default,
         };
         DeliveryParts {
             ports: ReaderPorts::new(gateway, None),

@@ -8,7 +8,7 @@
 //! * [`ingest`]: outside cores that feed stores. [`replica`]: sources followed from another node.
 //! * [`cold`]: archives of the orders that stores discard.
 //! * [`router`]: order state of many nodes as one service.
-//! * [`token_keys`]: the keys that seal tokens.
+//! * [`token_keys`]: the keys that seal tokens. [`plant`]: bugs to plant on purpose.
 //!
 //! INVARIANT: ingest comes first in the duty cycle of a store, so that readers cannot starve it.
 
@@ -17,6 +17,7 @@ pub mod cold;
 pub mod figures;
 pub mod ingest;
 pub mod markets;
+pub mod plant;
 pub mod reader_list;
 mod reader_lister;
 pub mod replica;

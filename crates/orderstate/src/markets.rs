@@ -44,6 +44,19 @@ impl Market {
     }
 }
 
+/// An instrument's state in a recovered engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarketState {
+    /// The instrument.
+    pub instrument_id: InstrumentId,
+    /// Its phase.
+    pub phase: Phase,
+    /// The price of its last trade.
+    pub last_price: Option<Price>,
+    /// The price of its last uncrossing that traded.
+    pub uncrossed_price: Option<Price>,
+}
+
 /// All instruments' markets.
 #[derive(Debug)]
 pub struct Markets {
@@ -60,6 +73,21 @@ impl Markets {
     #[must_use]
     pub fn new(is_whole: bool) -> Markets {
         Markets { all: BTreeMap::new(), changed: BTreeMap::new(), is_whole }
+    }
+
+    /// Returns a table that begins in the middle of the events, with the states that the
+    /// partition's engine has there: of all instruments, so that a later definition is the first.
+    #[must_use]
+    pub fn begin_with(states: &[MarketState]) -> Markets {
+        let mut markets = Markets::new(true);
+        for state in states {
+            markets.change(state.instrument_id, |market| {
+                market.enter(state.phase);
+                market.last_price = state.last_price;
+                market.static_reference = state.uncrossed_price;
+            });
+        }
+        markets
     }
 
     /// Applies a change of an order.

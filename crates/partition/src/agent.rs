@@ -78,6 +78,20 @@ weir_runtime::figures! {
         counter log_time_jumps,
         /// Wall clocks behind log time, at a start or by a step back.
         counter log_time_slowdowns,
+        /// The first command that the log keeps; those before it are past the retention.
+        gauge commands_from,
+        /// The size of the command log's files.
+        gauge command_bytes in bytes as "command_log_bytes",
+        /// The first event that the event log keeps.
+        gauge events_from,
+        /// The size of the event log's files.
+        gauge event_bytes in bytes as "event_log_bytes",
+        /// The newest event of the gateway's newest checkpoint; zero for none.
+        gauge checkpoint_event,
+        /// Failed tries to write a checkpoint.
+        counter checkpoint_failures,
+        /// The part of both logs that is over the limits of retention and still needed.
+        gauge held_bytes in bytes,
     }
 }
 
@@ -96,6 +110,8 @@ pub struct PartitionFigures {
     pub snapshot_state: AtomicU64,
     /// The error that keeps the shadow from its work; empty when there is none.
     shadow_error: Mutex<String>,
+    /// The name of that which needs what is over the limits of retention; empty for nothing.
+    holder: Mutex<&'static str>,
 }
 
 impl PartitionFigures {
@@ -122,6 +138,19 @@ impl PartitionFigures {
     pub fn shadow_error(&self) -> Option<String> {
         let text = self.shadow_error.lock().unwrap_or_else(PoisonError::into_inner);
         Some(text.clone()).filter(|text| !text.is_empty())
+    }
+
+    /// Publishes the name of that which needs what is over the limits of retention.
+    pub fn tell_holder(&self, holder: Option<&'static str>) {
+        let mut name = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
+        *name = holder.unwrap_or_default();
+    }
+
+    /// Returns the name of that which needs what is over the limits of retention, if anything does.
+    #[must_use]
+    pub fn holder(&self) -> Option<&'static str> {
+        let name = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(*name).filter(|name| !name.is_empty())
     }
 
     /// Returns the last snapshot's position and the hash of its state; `None` before the first, and
@@ -199,6 +228,8 @@ pub struct Partition<L> {
     commits_at_append: bool,
     log_due: Nanos,
     log_time: LogTime,
+    /// The position before which the log was last allowed to remove commands.
+    truncated_before: u64,
 }
 
 impl<L: SequencedLog + Send> Partition<L> {
@@ -231,6 +262,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             without_room_since: None,
             commits_at_append: parts.durability == Durability::Memory,
             log_due: Nanos(0),
+            truncated_before: 0,
         }
     }
 
@@ -592,7 +624,18 @@ impl<L: SequencedLog + Send> Partition<L> {
         tracing::warn!(partition, count, "no room on the disk: it stops as after a crash");
     }
 
+    /// Lets the log remove the commands that the shadow gave up: snapshots cover them.
+    fn truncate_log(&mut self) {
+        // SYNC: written by the shadow's thread; a number alone.
+        let before = self.figures.counters.commands_from.load(Ordering::Relaxed);
+        if before > self.truncated_before {
+            self.truncated_before = before;
+            self.log.truncate(Position(before));
+        }
+    }
+
     fn work_on_log(&mut self, now: Nanos) -> usize {
+        self.truncate_log();
         match self.log.do_work(now) {
             Ok(done) => done,
             Err(error) => {

@@ -1,5 +1,5 @@
 //! The paths of a node's files: a directory for each partition, and in it one each for its command
-//! log, its event log and its snapshots.
+//! log, its event log, its snapshots and the gateway's checkpoints.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,12 @@ use weir_types::PartitionId;
 
 /// The file that marks a directory whose restore has not finished: it is not a node yet.
 pub const RESTORE_UNFINISHED: &str = "RESTORING";
+
+/// The file in a partition's directory with the ends of its past epochs as change ids.
+pub const PAST_ENDS: &str = "past-ends";
+
+/// The directory of order store snapshots within a partition's directory.
+pub const ORDER_STORE: &str = "store";
 
 /// Returns the name of a partition's own directory.
 #[must_use]
@@ -66,6 +72,12 @@ impl PartitionDirs {
     #[must_use]
     pub fn events(&self) -> PathBuf {
         self.root.join("events")
+    }
+
+    /// Returns the directory of the gateway's checkpoints.
+    #[must_use]
+    pub fn checkpoints(&self) -> PathBuf {
+        self.root.join("gateway")
     }
 
     /// Returns the snapshots' directory.

@@ -24,6 +24,7 @@ use weir_types::{Epoch, Epochs, Position};
 use weir_wire::frame::parse_message;
 
 use crate::event_files::{EventFiles, FileRead, OpenFiles};
+use crate::holds::{Hold, Holds};
 use crate::past_records::PastRecords;
 
 /// The number of records up to which a cursor in the tail steps over them instead of seeking: a
@@ -47,6 +48,9 @@ pub struct EventReader {
     reader: EpochReader<EventRecords>,
     /// A second cursor, for old records.
     past: PastEvents,
+    holds: Holds,
+    /// Keeps the records from the next one on.
+    place: Hold,
 }
 
 /// The events of a partition, from the tail or from the files.
@@ -96,7 +100,30 @@ impl EventReader {
             in_tail: false,
         };
         let past = PastEvents::new(tail.clone(), files);
-        EventReader { reader: EpochReader::new(records, epochs, first), past }
+        let holds = Holds::default();
+        let place = holds.hold("", first);
+        EventReader { reader: EpochReader::new(records, epochs, first), past, holds, place }
+    }
+
+    /// Registers the reader's place among the holds of its partition, under the name of its user.
+    #[must_use]
+    pub fn holding(mut self, holds: &Holds, holder: &'static str) -> EventReader {
+        self.holds = holds.clone();
+        self.place = self.hold(holder, self.next_record());
+        self
+    }
+
+    /// Keeps the records from `from` on for a view whose next start needs them.
+    #[must_use]
+    pub fn hold(&self, holder: &'static str, from: u64) -> Hold {
+        self.holds.hold(holder, from)
+    }
+
+    /// Returns the first record that is retained, as far as records were removed in this process;
+    /// zero for none.
+    #[must_use]
+    pub fn retained_from(&self) -> u64 {
+        self.holds.retained_from()
     }
 
     /// Returns an independent cursor for old records.
@@ -133,12 +160,15 @@ impl EventReader {
     /// knows the ends of the epochs before.
     pub fn skip_to(&mut self, next: u64, epoch: Epoch) {
         self.reader.skip_to(next, epoch);
+        self.place.set(next);
     }
 
     /// Copies the next record into `into`, which is cleared first, or tells that an epoch ended
     /// before it.
     pub fn next(&mut self, into: &mut Vec<u8>) -> ReadEvent {
-        self.reader.next(into)
+        let read = self.reader.next(into);
+        self.place.set(self.reader.next_record());
+        read
     }
 
     /// Copies the next record into `into` and returns its number, for a view that has nothing to do

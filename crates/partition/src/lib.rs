@@ -8,10 +8,12 @@
 //! * [`handoff`]: the rings between a partition and the sources of its commands.
 //!   [`control_import`]: the source that imports the control log's definitions.
 //! * [`shadow`], [`shadow_agent`]: the engine behind the partition that takes its snapshots.
+//!   [`retention`]: the parts of both logs that may go; [`holds`]: the events that are needed.
 //! * [`event_reader`]: a view's cursor in the events, in memory or in the files ([`event_files`]);
 //!   [`history`]: the thread that reads files for a reader that must not wait, and hands over
 //!   [`past_records`]. [`lineage`]: the epochs of a partition and the surviving part of each.
-//!   [`stage_clock`]: stage stamps as times. [`plant`]: planted bugs.
+//!   [`stage_clock`]: stage stamps as times. [`state_bytes`]: the bytes of a view's state.
+//!   [`plant`]: planted bugs.
 //!
 //! INVARIANT: no reader of a partition's events can make the partition wait.
 
@@ -23,14 +25,17 @@ pub mod event_reader;
 pub mod formats;
 pub mod handoff;
 pub mod history;
+pub mod holds;
 pub mod lineage;
 pub mod log_time;
 mod outbox;
 pub mod past_records;
 pub mod plant;
 pub mod recovery;
+pub mod retention;
 pub mod shadow;
 pub mod shadow_agent;
 pub mod stage_clock;
+pub mod state_bytes;
 
 pub use agent::{Partition, PartitionCounts, PartitionFigures, PartitionParts};

@@ -17,6 +17,7 @@ use weir_log::EpochChange;
 use weir_types::{Epoch, Epochs, Position, Survival};
 
 use crate::event_reader::assert_kept;
+use crate::state_bytes::{StateBytes, put_number};
 
 /// A partition's epochs up to the event that was read last.
 #[derive(Clone, Debug)]
@@ -52,6 +53,38 @@ impl Lineage {
     /// `position` caused the oldest retained one.
     pub fn begins_at(&mut self, position: Position) {
         self.known_from = position;
+    }
+
+    /// Returns the epochs.
+    #[must_use]
+    pub fn epochs(&self) -> &Epochs<Position> {
+        &self.epochs
+    }
+
+    /// Appends the lineage's state.
+    pub fn put_state(&self, out: &mut Vec<u8>) {
+        put_number(out, self.known_from.0);
+        put_number(out, u64::from(self.epochs.current().0));
+        put_number(out, self.ended_count() as u64);
+        for (epoch, survives_to) in self.epochs.ended() {
+            put_number(out, u64::from(epoch.0));
+            put_number(out, survives_to.0);
+        }
+    }
+
+    /// Reads a lineage's state; `None` when it is none.
+    pub fn from_state(state: &mut StateBytes<'_>) -> Option<Lineage> {
+        let known_from = Position(state.number()?);
+        let current = Epoch(state.narrow()?);
+        let mut ended = Vec::new();
+        for _ in 0..state.count()? {
+            ended.push((Epoch(state.narrow()?), Position(state.number()?)));
+        }
+        let epochs = ended.iter().map(|(epoch, _)| *epoch).chain([current]);
+        epochs.is_sorted_by(|one, next| one < next).then(|| Lineage {
+            epochs: Epochs::with_ended(current, ended.iter().copied()),
+            known_from,
+        })
     }
 
     /// Returns the number of ended epochs.
@@ -108,6 +141,31 @@ impl PassedEnds {
             self.passed.push((self.passed_count, number));
             self.passed_count = lineage.ended_count();
         }
+    }
+
+    /// Appends the trail's state.
+    pub fn put_state(&self, out: &mut Vec<u8>) {
+        put_number(out, self.first);
+        put_number(out, self.passed_count as u64);
+        put_number(out, self.passed.len() as u64);
+        for (end, number) in &self.passed {
+            put_number(out, *end as u64);
+            put_number(out, *number);
+        }
+    }
+
+    /// Reads a trail's state; `None` when it is none of this lineage.
+    pub fn from_state(state: &mut StateBytes<'_>, lineage: &Lineage) -> Option<PassedEnds> {
+        let (first, passed_count) = (state.number()?, state.narrow()?);
+        let mut passed: Vec<(usize, u64)> = Vec::new();
+        for _ in 0..state.count()? {
+            passed.push((state.narrow()?, state.number()?));
+        }
+        let begins_at_zero = passed.first().is_none_or(|(end, _)| *end == 0);
+        let ascends = passed.is_sorted_by(|one, next| one.0 < next.0 && one.1 <= next.1);
+        let is_within = passed.last().map_or(passed_count == 0, |(end, _)| *end < passed_count);
+        (begins_at_zero && ascends && is_within && passed_count <= lineage.ended_count())
+            .then_some(PassedEnds { first, passed, passed_count })
     }
 
     /// Returns the first number behind an end; `None` when there is none yet.

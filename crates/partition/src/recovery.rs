@@ -32,6 +32,8 @@ use weir_wire::Command;
 use crate::PartitionFigures;
 use crate::dirs::{PartitionDirs, RESTORE_UNFINISHED};
 use crate::event_reader::EventReader;
+use crate::holds::Holds;
+use crate::retention::RetentionLimits;
 use crate::shadow::{Shadow, ShadowParts, state_in};
 use crate::shadow_agent::ShadowAgent;
 
@@ -70,6 +72,8 @@ pub struct RecoverySettings {
     pub snapshot_every_commands: u64,
     /// The number of snapshots kept.
     pub snapshots_kept: usize,
+    /// The limits of a trading partition's logs.
+    pub retention: RetentionLimits,
 }
 
 impl RecoverySettings {
@@ -79,6 +83,13 @@ impl RecoverySettings {
     #[must_use]
     pub fn durability_of(&self, partition_id: PartitionId) -> Durability {
         if partition_id.is_none() { Durability::Disk } else { self.durability }
+    }
+
+    /// Returns the limits of a partition's logs. The control partition keeps all: directories and
+    /// importers are built from its events.
+    #[must_use]
+    pub fn retention_of(&self, partition_id: PartitionId) -> RetentionLimits {
+        if partition_id.is_none() { RetentionLimits::default() } else { self.retention }
     }
 }
 
@@ -102,6 +113,7 @@ pub struct RecoveredPartition {
     pub snapshot: Position,
     /// Notes on the recovery for operators.
     pub notes: Vec<String>,
+    holds: Holds,
     events: EventLog<RealDisk>,
     first_event: u64,
     event_count: u64,
@@ -196,6 +208,7 @@ pub fn recover(
         tail_handle,
         snapshot: rebuilt.snapshot,
         notes,
+        holds: Holds::default(),
         events: rebuilt.events,
         first_event,
         dirs,
@@ -215,6 +228,7 @@ pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebui
     let last = Position(log.next_position().0 - 1);
     let mut store = SnapshotStore::new(sources.snapshots, log.log_id(), partition_id);
     let mut base = load_snapshot(&mut store, &sources.engine, last, &mut notes)?;
+    check_reach(&base, log.first_position(), &notes)?;
     let mut disk = sources.events;
     if base.event_count > 0 && log.first_position() == Position(1) && !has_events(&mut disk)? {
         // The event log is lost, or not part of a backup. Sessions and followers may request events
@@ -243,16 +257,41 @@ pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebui
     Ok(Rebuilt { engine, log, events, event_count, snapshot, notes })
 }
 
+/// Checks that the command log goes on from the snapshot: its beginning may be past the retention.
+fn check_reach(base: &Base, first: Position, notes: &[String]) -> anyhow::Result<()> {
+    let next = base.engine.position().next();
+    if next >= first {
+        return Ok(());
+    }
+    let usable = match base.engine.position() {
+        Position::NONE => "no snapshot can be used".to_owned(),
+        position => format!("the newest snapshot that can be used is of position {position}"),
+    };
+    let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
+    anyhow::bail!(
+        "the command log begins at position {first}, those before it are past the retention, and \
+         {usable}: start the program that wrote the snapshots, or restore a backup{notes}"
+    )
+}
+
 fn has_events<D: Disk>(disk: &mut D) -> anyhow::Result<bool> {
     let names = disk.list().context("the event log")?;
     Ok(names.iter().any(|name| name.ends_with(SegmentKind::Event.suffix())))
 }
 
 impl RecoveredPartition {
-    /// Returns a reader of the partition's events from the first retained one.
+    /// Returns a reader of the partition's events from the first retained one. What it has not read
+    /// yet is not removed; the status says for whom.
     #[must_use]
-    pub fn reader(&self) -> EventReader {
-        EventReader::new(&self.tail_handle, self.dirs.events(), self.first_event)
+    pub fn reader(&self, holder: &'static str) -> EventReader {
+        let reader = EventReader::new(&self.tail_handle, self.dirs.events(), self.first_event);
+        reader.holding(&self.holds, holder)
+    }
+
+    /// Returns the directory of the gateway's checkpoints.
+    #[must_use]
+    pub fn checkpoints_dir(&self) -> PathBuf {
+        self.dirs.checkpoints()
     }
 
     /// Returns the number of events so far, which is the newest event's number.
@@ -285,14 +324,17 @@ impl RecoveredPartition {
             commands: Box::new(move || ThreadDisk::open(&commands, None)),
             snapshots: SnapshotStore::new(snapshots, self.log.log_id(), self.partition_id),
             keep: settings.snapshots_kept,
+            holds: self.holds,
         });
+        let limits = settings.retention_of(self.partition_id);
         let every_commands = settings.snapshot_every_commands;
         let shadow = ShadowAgent::new(
             shadow,
             self.figures.clone(),
             self.tail_handle.clone(),
             every_commands,
-        );
+        )
+        .retaining(limits);
         let partition = ForPartition {
             partition_id: self.partition_id,
             engine: self.engine,

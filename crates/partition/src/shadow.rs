@@ -5,17 +5,27 @@
 //! The event log never lacks an event, however far the shadow is behind: the partition's in-memory
 //! events may be overwritten, but commands stay until a snapshot covers them.
 //!
+//! The shadow also truncates both logs by their retention: the event log itself, the command log by
+//! telling the partition, whose log it is.
+//!
 //! INVARIANT: a snapshot of position P is written after the events up to P are synced, so the event
-//! log reaches at least to the newest snapshot.
+//! log reaches at least to the newest snapshot. No command is given up that follows the oldest kept
+//! snapshot, nor any at all before there are two, if two are to be kept.
 
 use thiserror::Error;
 use weir_engine::Engine;
 use weir_io::{Disk, DiskError};
 use weir_log::event_log::{EventAppend, EventLog};
 use weir_log::snapshot::SnapshotStore;
-use weir_log::{LogError, LogReader, SegmentKind};
+use weir_log::{LogError, LogReader, SegmentKind, retained_segments};
 use weir_types::{Nanos, Position};
 use weir_wire::{Command, DecodeError, Event};
+
+use crate::holds::Holds;
+use crate::retention::{RetentionLimits, Surplus, surplus};
+
+/// The name under which the status shows what snapshots hold.
+const SNAPSHOTS: &str = "snapshots";
 
 /// The parts of a shadow.
 pub struct ShadowParts<C, E, S> {
@@ -31,6 +41,28 @@ pub struct ShadowParts<C, E, S> {
     pub snapshots: SnapshotStore<S>,
     /// The number of snapshots kept.
     pub keep: usize,
+    /// The events that readers need.
+    pub holds: Holds,
+}
+
+/// The size of both logs after a look at their retention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retained {
+    /// The command log; the partition may remove the commands before its position.
+    pub commands: Surplus,
+    /// The event log.
+    pub events: Surplus,
+    /// The name of that which holds back the most, when something is held.
+    pub held_by: Option<&'static str>,
+}
+
+/// The times against which the age of entries is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct RetentionTimes {
+    /// The log time of the newest command.
+    pub log_time: Nanos,
+    /// The time of the shadow's cycle, which its event log carries.
+    pub now: Nanos,
 }
 
 /// Opens the directory of a command log for reading.
@@ -63,6 +95,9 @@ pub enum ShadowError {
     /// A snapshot cannot be written; the events can.
     #[error("a snapshot: {0}")]
     Snapshot(#[source] DiskError),
+    /// It cannot be seen what may be removed; nothing is.
+    #[error("the retention: {0}")]
+    Retention(#[source] LogError),
 }
 
 /// A shadow engine.
@@ -74,6 +109,8 @@ pub struct Shadow<C: Disk, E, S> {
     bytes: Vec<u8>,
     last_snapshot: Position,
     last_state: u64,
+    /// The oldest kept snapshot, and the number of its events.
+    oldest_kept: Option<(Position, u64)>,
 }
 
 impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
@@ -82,7 +119,7 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
     pub fn new(parts: ShadowParts<C, E, S>) -> Shadow<C, E, S> {
         let last_snapshot = parts.engine.position();
         let (said, bytes) = (Vec::new(), Vec::with_capacity(512));
-        Shadow { parts, reader: None, said, bytes, last_snapshot, last_state: 0 }
+        Shadow { parts, reader: None, said, bytes, last_snapshot, last_state: 0, oldest_kept: None }
     }
 
     /// Returns the position of the newest applied command.
@@ -235,6 +272,68 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         snapshots.prune(self.parts.keep).map_err(ShadowError::Snapshot)?;
         (self.last_snapshot, self.last_state) = (position, hash);
         Ok(true)
+    }
+
+    /// Removes events that are over the limits and that nobody needs, and returns the commands that
+    /// the partition may remove.
+    ///
+    /// # Errors
+    /// [`ShadowError::Retention`]; nothing is removed then.
+    pub fn retain(
+        &mut self,
+        limits: &RetentionLimits,
+        times: RetentionTimes,
+    ) -> Result<Retained, ShadowError> {
+        let failed = |error: DiskError| ShadowError::Retention(error.into());
+        let (position, events) = match limits.is_unlimited() {
+            true => (Position::NONE, 0),
+            false => self.oldest_kept().map_err(failed)?,
+        };
+        let mut disk = (self.parts.commands)().map_err(failed)?;
+        let segments = retained_segments(&mut disk, SegmentKind::Command);
+        let segments = segments.map_err(ShadowError::Retention)?;
+        let commands = surplus(&segments, limits.of_commands(), position.next(), times.log_time);
+        let (mut needed, mut holder) = (events + 1, SNAPSHOTS);
+        if let Some(least) = self.parts.holds.least()
+            && least.from < needed
+        {
+            (needed, holder) = (least.from, least.holder);
+        }
+        let log = &mut self.parts.events;
+        let segments: Vec<_> = log.retained().copied().collect();
+        let events = surplus(&segments, limits.of_events(), Position(needed), times.now);
+        // Announced before the log removes the first file, which takes another call of its work.
+        self.parts.holds.retain_from(events.before.0);
+        log.truncate(events.before);
+        let held_by = match commands.held_bytes.max(events.held_bytes) {
+            0 => None,
+            held if held == events.held_bytes => Some(holder),
+            _ => Some(SNAPSHOTS),
+        };
+        Ok(Retained { commands, events, held_by })
+    }
+
+    /// Returns the position and the number of events of the oldest kept snapshot; zero while there
+    /// are fewer than two, where two or more are to be kept.
+    fn oldest_kept(&mut self) -> Result<(Position, u64), DiskError> {
+        const NONE: (Position, u64) = (Position::NONE, 0);
+        let positions = self.parts.snapshots.list()?;
+        if positions.len() < self.parts.keep.min(2) {
+            return Ok(NONE);
+        }
+        let Some(oldest) = positions.first().copied() else { return Ok(NONE) };
+        match self.oldest_kept {
+            Some(known) if known.0 == oldest => Ok(known),
+            _ => {
+                let begun = self.parts.snapshots.load_beginning(oldest, size_of::<u64>())?;
+                // A damaged snapshot is no reason to keep all: the next one replaces it.
+                let Some((count, _)) = begun.as_deref().ok().and_then(state_in) else {
+                    return Ok(NONE);
+                };
+                self.oldest_kept = Some((oldest, count));
+                Ok((oldest, count))
+            }
+        }
     }
 
     /// Ends the event log with a closing mark.

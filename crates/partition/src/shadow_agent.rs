@@ -1,4 +1,5 @@
-//! The shadow engine's duty cycle: follows the log and takes a snapshot when one is due.
+//! The shadow engine's duty cycle: follows the log, takes a snapshot when one is due, and truncates
+//! both logs by their retention.
 //!
 //! Nobody waits for the shadow but a reader of events that the tail has overwritten, and for that
 //! one it hurries. An error that is not the end of its files is tried again: until then the node is
@@ -14,8 +15,9 @@ use weir_probe::thread::{Share, ask_for, can_ask_back};
 use weir_runtime::Agent;
 use weir_types::{Nanos, Position};
 
-use super::shadow::{Shadow, ShadowError};
+use super::shadow::{Retained, RetentionTimes, Shadow, ShadowError};
 use crate::PartitionFigures;
+use crate::retention::RetentionLimits;
 
 /// The number of commands applied in one cycle: less than a millisecond of work.
 const APPLY_MAX: usize = 512;
@@ -27,6 +29,8 @@ const LOOK_INTERVAL_WANTED: u64 = 1_000_000;
 const RETRY_INTERVAL: u64 = 100_000_000;
 /// The pause in nanoseconds before a snapshot is tried again that could not be written: 1 s.
 const SNAPSHOT_RETRY: u64 = 1_000_000_000;
+/// The pause in nanoseconds between looks at the retention: 10 s. A snapshot causes one more.
+const RETENTION_INTERVAL: u64 = 10_000_000_000;
 /// The scheduling class of a shadow that may not leave the idle class again.
 const MODEST_SHARE: Share = Share::Fair { niceness: 10 };
 
@@ -69,13 +73,20 @@ impl Hurry {
 enum Trouble {
     Events,
     Snapshots,
+    Retention,
 }
 
 impl Trouble {
+    /// Returns true when the node is not ready while it lasts. Files that stay are no reason.
+    fn keeps_from_work(self) -> bool {
+        self != Trouble::Retention
+    }
+
     fn word(self) -> &'static str {
         match self {
             Trouble::Events => "events in files",
             Trouble::Snapshots => "snapshots",
+            Trouble::Retention => "retention",
         }
     }
 }
@@ -95,6 +106,9 @@ pub struct ShadowAgent<C: Disk = ThreadDisk, E = RealDisk, S = ThreadDisk> {
     snapshot_at: u64,
     /// The time before which a snapshot that failed is not tried again.
     snapshot_due: Nanos,
+    limits: RetentionLimits,
+    /// The time of the next look at the retention.
+    retention_due: Nanos,
     due: Nanos,
     troubles: Vec<Trouble>,
     hurry: Hurry,
@@ -102,7 +116,7 @@ pub struct ShadowAgent<C: Disk = ThreadDisk, E = RealDisk, S = ThreadDisk> {
 
 impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
     /// Returns an agent that follows the partition with these figures and this tail, and takes a
-    /// snapshot every `every_commands` commands.
+    /// snapshot every `every_commands` commands. It removes nothing.
     #[must_use]
     pub fn new(
         shadow: Shadow<C, E, S>,
@@ -119,10 +133,19 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
             every_commands,
             snapshot_at,
             snapshot_due: Nanos(0),
+            limits: RetentionLimits::default(),
+            retention_due: Nanos(0),
             due: Nanos(0),
             troubles: Vec::new(),
             hurry: Hurry::No,
         }
+    }
+
+    /// Removes what is over these limits and not needed.
+    #[must_use]
+    pub fn retaining(mut self, limits: RetentionLimits) -> ShadowAgent<C, E, S> {
+        self.limits = limits;
+        self
     }
 
     fn try_work(&mut self, now: Nanos) -> Result<usize, ShadowError> {
@@ -131,18 +154,55 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
         counters.event_wanted_in_files.store(self.tail.wanted_in_files(), Ordering::Relaxed);
         let applied = self.shadow.follow(committed, APPLY_MAX, now)?;
         self.write_wanted()?;
-        if self.shadow.has_written_events() {
-            self.written = self.shadow.event_count();
-        }
-        let counters = &self.figures.counters;
-        counters.event_in_files.store(self.written, Ordering::Relaxed);
+        self.tell_written();
         let position = self.shadow.position().0;
         self.hurry_as_needed(committed.0.saturating_sub(position));
         if position >= self.snapshot_at && now >= self.snapshot_due {
             self.snapshot_due = Nanos(now.0 + SNAPSHOT_RETRY);
             self.try_snapshot()?;
+            // A snapshot writes all events first; a shadow that is behind may never have another
+            // moment at which it has none to write.
+            self.tell_written();
+            self.retention_due = now;
+        }
+        if now >= self.retention_due {
+            self.retention_due = Nanos(now.0 + RETENTION_INTERVAL);
+            self.retain(now);
         }
         Ok(applied)
+    }
+
+    /// Tells the newest event that is in the files.
+    fn tell_written(&mut self) {
+        if self.shadow.has_written_events() {
+            self.written = self.shadow.event_count();
+        }
+        self.figures.counters.event_in_files.store(self.written, Ordering::Relaxed);
+    }
+
+    /// Removes what is past the retention, and tells the size of both logs.
+    fn retain(&mut self, now: Nanos) {
+        let log_time = Nanos(self.figures.log_time.load(Ordering::Relaxed));
+        match self.shadow.retain(&self.limits, RetentionTimes { log_time, now }) {
+            Ok(retained) => {
+                self.tell_retained(&retained);
+                self.ends(Trouble::Retention);
+            }
+            Err(error) => self.begins(Trouble::Retention, &error),
+        }
+    }
+
+    fn tell_retained(&self, retained: &Retained) {
+        let Retained { commands, events, held_by } = retained;
+        let counters = &self.figures.counters;
+        // SYNC: numbers alone; the partition takes the first one over at its next cycle.
+        counters.commands_from.store(commands.before.0, Ordering::Relaxed);
+        counters.command_bytes.store(commands.bytes, Ordering::Relaxed);
+        counters.events_from.store(events.before.0, Ordering::Relaxed);
+        counters.event_bytes.store(events.bytes, Ordering::Relaxed);
+        let held = commands.held_bytes + events.held_bytes;
+        counters.held_bytes.store(held, Ordering::Relaxed);
+        self.figures.tell_holder(*held_by);
     }
 
     /// Writes events at once that a reader waits for and that the event log has in memory.
@@ -213,7 +273,9 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
     /// Tells a failure, the first of its kind with a line.
     fn begins(&mut self, trouble: Trouble, error: &ShadowError) {
         self.figures.counters.shadow_failures.fetch_add(1, Ordering::Relaxed);
-        self.figures.tell_shadow_error(Some(error));
+        if trouble.keeps_from_work() {
+            self.figures.tell_shadow_error(Some(error));
+        }
         if !self.troubles.contains(&trouble) {
             self.troubles.push(trouble);
             let position = self.shadow.position().0;
@@ -234,7 +296,7 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
             "the shadow has {} again",
             trouble.word()
         );
-        if self.troubles.is_empty() {
+        if !self.troubles.iter().any(|trouble| trouble.keeps_from_work()) {
             self.figures.tell_shadow_error(None);
         }
     }

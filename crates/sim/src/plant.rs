@@ -77,7 +77,7 @@ impl Plant {
         {
             use weir_log::plant::Plant as InLog;
             all.push(Plant::TimersOutOfOrderOnReplay);
-            // Left to the log's own campaign: a node never truncates its command log, and skips a
+            // Left to the log's own campaign: the simulation does not truncate logs, and skips a
             // torn snapshot, which costs it only time.
             let unmet = [
                 InLog::SpareNotZeroed,

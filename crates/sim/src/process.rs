@@ -16,6 +16,7 @@ use weir_log::{
 };
 use weir_partition::event_reader::EventReader;
 use weir_partition::handoff::{PartitionPort, SourcePort, gateway_to_partition};
+use weir_partition::holds::Holds;
 use weir_partition::recovery::{Rebuilt, Sources, rebuild};
 use weir_partition::shadow::{Shadow, ShadowError, ShadowParts};
 use weir_partition::{Partition, PartitionFigures, PartitionParts};
@@ -223,6 +224,7 @@ impl Process {
             commands: Box::new(move || Ok(commands.clone())),
             snapshots: SnapshotStore::new(disks.snapshots.clone(), LOG_ID, HERE),
             keep: SNAPSHOTS_KEPT,
+            holds: Holds::default(),
         });
         let partition = Partition::new(PartitionParts {
             engine,

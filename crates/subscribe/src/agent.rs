@@ -114,13 +114,15 @@ pub fn subscriptions_agent(parts: SubscriptionsParts) -> std::io::Result<Subscri
         draining: parts.draining,
         figures: parts.figures.door.clone(),
     };
+    let (producer, mut broker) = (EventProducer::new(parts.events), parts.broker);
+    producer.tell_gap(&mut broker);
     let protocol = Subscriptions {
         definitions: parts.definitions,
-        acknowledged: parts.broker.acknowledged(),
-        broker: parts.broker,
+        acknowledged: broker.acknowledged(),
+        broker,
         durability: parts.durability,
         default_quota: parts.quota,
-        producer: EventProducer::new(parts.events),
+        producer,
         sources: parts.sources,
         hot: BTreeSet::new(),
         again: Vec::new(),

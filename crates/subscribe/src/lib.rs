@@ -4,8 +4,8 @@
 //! A thread of its own has the sockets ([`agent`]), the queues (`weir-broker`) and a position in
 //! the partition's events (`producer`); a second thread does its writes. `intake` takes messages,
 //! `executions` the executions of outside cores; `manage` carries out requests about subscriptions;
-//! `serve` sends messages. INVARIANT: the memory that a connection can occupy is bounded: its input
-//! buffer, its output, its subscriptions' quotas.
+//! `serve` sends messages; [`plant`] has bugs to plant on purpose. INVARIANT: the memory that a
+//! connection can occupy is bounded: its input buffer, its output, its subscriptions' quotas.
 
 pub mod agent;
 mod executions;
@@ -13,6 +13,7 @@ pub mod figures;
 mod intake;
 mod link;
 mod manage;
+pub mod plant;
 mod producer;
 mod serve;
 

@@ -3,16 +3,29 @@
 //!
 //! After a start the events are read from the oldest retained one: events that the subscriptions
 //! took are known by their marks and not sent again.
+//!
+//! INVARIANT: records whose messages a crash would take from the broker are held: the broker saves
+//! the place up to which it needs none, and the hold follows the saved place.
 
-use weir_broker::{Broker, OriginMark, PublishOutcome, PublishRefusal, Source, Topic, TopicKind};
+use std::collections::VecDeque;
+
+use weir_broker::{
+    Broker, Change, MessageNo, OriginMark, PublishOutcome, PublishRefusal, Source, Topic, TopicKind,
+};
 use weir_io::Disk;
 use weir_partition::event_reader::{EventReader, ReadEvent};
+use weir_partition::holds::Hold;
 use weir_types::{Epoch, ExecType, Nanos, PartitionId, Position, Side, Switch};
 use weir_wire::Message;
 use weir_wire::event::{OrderEvent, TradeBusted};
 use weir_wire::frame::{RawMessage, parse_message, put_message};
 use weir_wire::report::{ExecutionReport, StageTimes};
 use weir_wire::subscription::PublicTrade;
+
+use crate::plant::{self, Plant};
+
+/// The name under which the status shows the records that are held for the broker.
+const HOLDER: &str = "durable subscriptions";
 
 /// The events that a producer publishes.
 pub struct EventParts {
@@ -34,6 +47,13 @@ pub(super) struct EventProducer {
     body: Vec<u8>,
     /// Whether a look at the events found nothing new since the start.
     has_caught_up: bool,
+    /// Messages that are neither on disk nor taken by all, each with its record, oldest first.
+    unsettled: VecDeque<(MessageNo, u64)>,
+    /// The record up to which all are settled, as noted in the broker's table, and the change to be
+    /// saved before the records up to there may go.
+    noted: u64,
+    saving: Option<Change>,
+    hold: Hold,
 }
 
 /// The outcome of a look at the events.
@@ -48,7 +68,12 @@ pub(super) struct Produced {
 impl EventProducer {
     pub(super) fn new(parts: EventParts) -> EventProducer {
         let EventParts { partition_id, events } = parts;
+        let first = events.next_record();
         EventProducer {
+            unsettled: VecDeque::new(),
+            noted: first - 1,
+            saving: None,
+            hold: events.hold(HOLDER, first),
             partition_id,
             epoch: events.epoch(),
             events,
@@ -56,6 +81,28 @@ impl EventProducer {
             waiting: None,
             body: Vec::with_capacity(512),
             has_caught_up: false,
+        }
+    }
+
+    /// Tells the subscriptions that they may have lost messages, if the broker needs records that
+    /// are gone: it was restored with a log that begins later. Called before any work.
+    pub(super) fn tell_gap<D: Disk>(&self, broker: &mut Broker<D>) {
+        let (first, settled) = (self.events.next_record(), broker.place());
+        let settled = settled.map_or(0, |place| place.record.0);
+        if first <= settled + 1 || plant::is(Plant::GapUntold) {
+            return;
+        }
+        let is_of = |topic: Topic| matches!(topic.kind, TopicKind::Executions | TopicKind::Trades);
+        let count = broker.note_loss(is_of);
+        if count > 0 {
+            let after = settled;
+            tracing::warn!(
+                after,
+                first,
+                count,
+                "events after one number and before the other are past the retention: these many \
+                 subscriptions may have lost messages, and their clients are told"
+            );
         }
     }
 
@@ -93,6 +140,7 @@ impl EventProducer {
                     // Later records are new to every subscriber, even if their numbers are not.
                     ReadEvent::EpochEnded(change) => {
                         self.epoch = change.next;
+                        self.go_back_to(change.first_again);
                         continue;
                     }
                     ReadEvent::UpToDate => {
@@ -110,7 +158,41 @@ impl EventProducer {
             self.waiting = None;
             produced.records += 1;
         }
+        self.keep_unsettled(broker);
         produced
+    }
+
+    /// Counts the records from `first_again` on as new: their numbers are assigned again.
+    fn go_back_to(&mut self, first_again: u64) {
+        self.unsettled.retain(|(_, record)| *record < first_again);
+        if self.noted >= first_again {
+            (self.noted, self.saving) = (first_again - 1, None);
+            self.hold.set(first_again);
+        }
+    }
+
+    /// Lets records go whose messages a crash does not take from the broker any more.
+    fn keep_unsettled<D: Disk>(&mut self, broker: &mut Broker<D>) {
+        let settled = broker.settled();
+        while self.unsettled.front().is_some_and(|(no, _)| *no <= settled) {
+            self.unsettled.pop_front();
+        }
+        if let Some(change) = self.saving {
+            if !broker.is_saved(change) {
+                return;
+            }
+            self.hold.set(self.noted + 1);
+            self.saving = None;
+        }
+        let read = self.mark().record.0;
+        let upto = match self.unsettled.front() {
+            Some((_, record)) if !plant::is(Plant::HoldAtReadPlace) => record - 1,
+            _ => read,
+        };
+        if upto > self.noted {
+            self.noted = upto;
+            self.saving = Some(broker.note_place(self.mark_of(upto)));
+        }
     }
 
     fn publish<D: Disk>(
@@ -131,8 +213,9 @@ impl EventProducer {
                 self.body.clear();
                 content.put(&mut self.body);
                 match broker.publish(topic, self.mark_of(number), &self.body, now) {
-                    Ok(PublishOutcome::Taken(_)) => {
+                    Ok(PublishOutcome::Taken(no)) => {
                         count += 1;
+                        self.unsettled.push_back((no, number));
                         told(topic);
                         Ok(())
                     }

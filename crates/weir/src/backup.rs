@@ -10,6 +10,7 @@ use weir_node::backup::restore::{RestoredLog, restore};
 use weir_node::backup::stored::StoredBackup;
 use weir_node::backup::take::{BackupOutcome, Key, LogSource, NodeFiles, back_up};
 use weir_node::backup::{BROKER_DIR, BackupError, LogKind};
+use weir_partition::dirs::{ORDER_STORE, PAST_ENDS};
 use weir_runtime::civil;
 use weir_types::PartitionId;
 
@@ -123,12 +124,16 @@ fn logs_in(dir: &Path) -> anyhow::Result<Vec<LogSource<ThreadDisk>>> {
         if !log.is_dir() {
             bail!("{} is not there", log.display());
         }
-        let snapshots = snapshots.is_dir().then(|| ThreadDisk::open(&snapshots, None));
+        let is_partition = kind == LogKind::Partition;
+        let store = root.join(ORDER_STORE);
+        let open = |dir: PathBuf| dir.is_dir().then(|| ThreadDisk::open(&dir, None)).transpose();
         logs.push(LogSource {
             kind,
             partition_id,
             commands: ThreadDisk::open(&log, None)?,
-            snapshots: snapshots.transpose()?,
+            snapshots: open(snapshots)?,
+            store: if is_partition { open(store)? } else { None },
+            past_ends: if is_partition { file_in(&root, PAST_ENDS)? } else { None },
         });
     }
     Ok(logs)
@@ -146,8 +151,12 @@ fn log_of(name: &str) -> Option<(LogKind, PartitionId)> {
 }
 
 fn key_in(dir: &Path, name: &str) -> anyhow::Result<Option<Key>> {
+    Ok(file_in(dir, name)?.map(|bytes| Key { name: name.to_owned(), bytes }))
+}
+
+fn file_in(dir: &Path, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
     match std::fs::read(dir.join(name)) {
-        Ok(bytes) => Ok(Some(Key { name: name.to_owned(), bytes })),
+        Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => {
             Err(error).with_context(|| format!("cannot read {}", dir.join(name).display()))
@@ -164,7 +173,8 @@ fn logs_json(manifest: &Manifest, kind: LogKind) -> Vec<Value> {
         json!({"partition": copy.partition, "log_id": copy.log_id, "epoch": copy.epoch,
                "first": copy.first_position, "last": copy.last_position,
                "last_log_time": copy.last_log_time, "segments": copy.segments.len(),
-               "snapshot": copy.snapshot.as_ref().map(|snapshot| snapshot.position)})
+               "snapshot": copy.snapshot.as_ref().map(|snapshot| snapshot.position),
+               "order_store_event": copy.store.as_ref().map(|snapshot| snapshot.position)})
     };
     manifest.logs(kind).iter().map(row).collect()
 }

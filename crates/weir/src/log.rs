@@ -34,7 +34,8 @@ enum LogCommand {
     /// the engine's benchmark plays.
     Export(ExportArgs),
     /// Read a command log from its beginning, check every checksum and link, apply it to a new
-    /// engine, compare each snapshot's whole state on the way and print the digest.
+    /// engine, compare each snapshot's whole state on the way and print the digest. A log whose
+    /// beginning is past the retention is applied to the oldest snapshot.
     Verify(VerifyArgs),
 }
 
@@ -264,6 +265,25 @@ fn snapshots(
     Ok(told)
 }
 
+/// Returns the engine of the oldest snapshot from which a log goes on that begins at `first`, and
+/// the number of its events.
+fn oldest_base(
+    store: &mut SnapshotStore<ThreadDisk>,
+    told: &[SnapshotHash],
+    first: Position,
+    partition_id: PartitionId,
+) -> anyhow::Result<(Engine, u64)> {
+    let none = || {
+        format!(
+            "the log begins at position {first}, and no snapshot from which it goes on is sound"
+        )
+    };
+    let oldest = told.iter().find(|told| told.position.next() >= first).with_context(none)?;
+    let bytes = store.load(oldest.position)?.map_err(|fault| anyhow::anyhow!("{fault}"))?;
+    let (event_count, state) = state_in(&bytes).with_context(none)?;
+    Ok((Engine::restore(EngineConfig::new(partition_id), state)?, event_count))
+}
+
 /// Compares a replay at the snapshot's position with the snapshot's state.
 fn compare(told: &SnapshotHash, engine: &Engine, events: u64) -> anyhow::Result<()> {
     let state = engine.state_hash();
@@ -283,16 +303,18 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
     let partition_id = at.partition_id()?;
     let dirs = PartitionDirs::new(&at.dir, partition_id);
     let mut reader = open(&dirs.commands(), SegmentKind::Command, 0)?;
-    if reader.next_position() != Position(1) {
-        bail!(
-            "the log begins at position {}: only a whole log can be verified from nothing",
-            reader.next_position()
-        );
-    }
-    let told = snapshots(&dirs.snapshots(), reader.segment().log_id, partition_id)?;
-    let (mut due, mut compared) = (told.iter().peekable(), 0u64);
-    let mut engine = Engine::new(EngineConfig::new(partition_id));
-    let mut events = 0u64;
+    let log_id = reader.segment().log_id;
+    let told = snapshots(&dirs.snapshots(), log_id, partition_id)?;
+    let (mut engine, mut events) = match reader.next_position() {
+        Position(1) => (Engine::new(EngineConfig::new(partition_id)), 0),
+        first => {
+            let disk = ThreadDisk::open(&dirs.snapshots(), None)?;
+            let mut store = SnapshotStore::new(disk, log_id, partition_id);
+            oldest_base(&mut store, &told, first, partition_id)?
+        }
+    };
+    let base = engine.position();
+    let (mut due, mut compared) = (told.iter().filter(|t| t.position > base).peekable(), 0u64);
     while reader.next_position().0 <= args.to {
         let Some(entry) = reader.next_entry()? else {
             refuse_damage(&dirs.commands(), SegmentKind::Command)?;
@@ -300,6 +322,10 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
         };
         let command = Command::decode(entry.bytes)
             .with_context(|| format!("entry {} is no command", entry.position))?;
+        if entry.position <= base {
+            // Its checksum and link are sound; the snapshot has its effect.
+            continue;
+        }
         engine.apply(entry.position, entry.log_time, &command, &mut |_: &Event| events += 1);
         if let Some(told) = due.next_if(|told| told.position == entry.position) {
             compare(told, &engine, events)?;
@@ -310,14 +336,15 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
     if at.json {
         println!(
             "{}",
-            json!({"position": position.0, "events": events, "digest": format!("{digest:016x}"),
-                   "state": format!("{state:016x}"), "snapshots": compared,
-                   "live_orders": engine.live_order_count()})
+            json!({"from_snapshot": base.0, "position": position.0, "events": events,
+                   "digest": format!("{digest:016x}"), "state": format!("{state:016x}"),
+                   "snapshots": compared, "live_orders": engine.live_order_count()})
         );
     } else {
         println!(
-            "verified {position} commands: {events} events, {} live orders, digest {digest:016x}, \
-             state {state:016x}; {compared} snapshots are the same",
+            "verified{} {position} commands: {events} events, {} live orders, \
+             digest {digest:016x}, state {state:016x}; {compared} snapshots are the same",
+            if base.is_none() { String::new() } else { format!(" from the snapshot of {base} on") },
             engine.live_order_count()
         );
     }

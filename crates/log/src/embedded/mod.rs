@@ -18,7 +18,7 @@ use crate::batch::{BATCH_BYTES_MAX, Batch};
 use crate::error::LogError;
 use crate::frame::{FRAME_HEADER, FrameHeader, FrameKind};
 use crate::plant::{self, Plant};
-use crate::reader::LogReader;
+use crate::reader::{LogReader, RetainedSegment};
 use crate::recovery::HistoryHead;
 use crate::segment::{EpochEnd, Opening, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 
@@ -110,7 +110,7 @@ enum Roll {
 #[derive(Debug)]
 struct Segment {
     name: String,
-    first_position: Position,
+    retained: RetainedSegment,
 }
 
 /// A log in one directory of segment files, with this process as its writer.
@@ -234,7 +234,7 @@ impl<D: Disk> SequencedLog for EmbeddedLog<D> {
 
     fn truncate(&mut self, before: Position) {
         let end = before.0 + u64::from(plant::is(Plant::TruncateOffByOne));
-        while self.segments.get(1).is_some_and(|next| next.first_position.0 <= end) {
+        while self.segments.get(1).is_some_and(|next| next.retained.first_position.0 <= end) {
             let dropped = self.segments.pop_front().expect("there are at least two");
             if plant::is(Plant::TrimmedOutOfOrder) {
                 self.trims.push_front(dropped.name);
@@ -267,7 +267,12 @@ impl<D: Disk> EmbeddedLog<D> {
     /// Returns the first retained position, which in an empty log is the next position.
     #[must_use]
     pub fn first_position(&self) -> Position {
-        self.segments.front().map_or(self.head.position_next, |s| s.first_position)
+        self.segments.front().map_or(self.head.position_next, |s| s.retained.first_position)
+    }
+
+    /// Returns the retained segments, oldest first.
+    pub fn retained(&self) -> impl Iterator<Item = &RetainedSegment> {
+        self.segments.iter().map(|segment| &segment.retained)
     }
 
     /// Returns true when all removable files are removed.

@@ -10,7 +10,7 @@ use super::{Content, EmbeddedLog, LogConfig, Roll, Segment, Spare};
 use crate::api::SequencedLog;
 use crate::error::LogError;
 use crate::frame::{Fault, FrameKind, first_link};
-use crate::reader::segment_header;
+use crate::reader::{RetainedSegment, segment_header};
 use crate::recovery::{
     CutTail, EpochReason, History, RecoveryReport, Scan, cut_tail, judge_epoch, judge_history,
     last_run, refuse_damage, rewrite_unproven, scan,
@@ -157,7 +157,11 @@ impl<D: Disk> EmbeddedLog<D> {
         }
         let segments = found.segments.iter().map(|segment| Segment {
             name: segment.name.clone(),
-            first_position: segment.header.first_position,
+            retained: RetainedSegment {
+                first_position: segment.header.first_position,
+                bytes: segment.len,
+                log_time_before: segment.header.log_time,
+            },
         });
         Ok(EmbeddedLog {
             log_id: newest.header.log_id,

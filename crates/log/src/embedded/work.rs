@@ -11,6 +11,7 @@ use crate::api::SequencedLog;
 use crate::error::LogError;
 use crate::frame::{FRAME_HEADER, FrameKind};
 use crate::plant::{self, Plant};
+use crate::reader::RetainedSegment;
 
 const TAG_CHUNK: u64 = 1;
 const TAG_HEADER: u64 = 2;
@@ -265,8 +266,12 @@ impl<D: Disk> EmbeddedLog<D> {
         };
         let chunk = self.chunks.front_mut().expect("a chunk that opens a segment");
         let header = chunk.opens.take().expect("it opens a segment");
-        let (name, first_position) = (header.file_name(), header.first_position);
-        self.segments.push_back(Segment { name, first_position });
+        let retained = RetainedSegment {
+            first_position: header.first_position,
+            bytes: self.config.segment_bytes,
+            log_time_before: header.log_time,
+        };
+        self.segments.push_back(Segment { name: header.file_name(), retained });
         let old = std::mem::replace(&mut self.file, file);
         self.roll = Roll::No;
         if self.synced_frame >= self.written_frame {

@@ -7,6 +7,7 @@
 use weir_feed::session_name::Calendar;
 use weir_market::publish::{Publication, PublishSink};
 use weir_partition::event_reader::{EventReader, ReadEvent, assert_kept};
+use weir_partition::holds::Hold;
 use weir_types::PartitionId;
 use weir_wire::{Definition, Event};
 
@@ -39,13 +40,21 @@ pub(super) struct EventPublisher {
     publication: Publication,
     record: Vec<u8>,
     is_live: bool,
+    /// A book can only be built from the first event on: all are kept for the next start.
+    _beginning: Hold,
 }
 
 impl EventPublisher {
     /// Creates a reader that has read no events yet.
     pub fn new(parts: EventPublisherParts) -> EventPublisher {
         let publication = Publication::new(parts.calendar, parts.events.epoch());
-        EventPublisher { publication, record: Vec::with_capacity(512), is_live: false, parts }
+        EventPublisher {
+            publication,
+            record: Vec::with_capacity(512),
+            is_live: false,
+            _beginning: parts.events.hold("market publisher", 1),
+            parts,
+        }
     }
 
     /// Reads the next event and publishes it to `out`.

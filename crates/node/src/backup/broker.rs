@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use weir_broker::Table;
 use weir_io::{Disk, DiskErrorKind};
 
 use super::manifest::StoredFile;
@@ -20,12 +21,22 @@ const TRIES_MAX: u32 = 20;
 const TABLE: &str = ".wtable";
 const SPILL: &str = ".wspill";
 
-/// Copies the files of a broker; none if it never wrote any.
+/// The copied files of a broker.
+#[derive(Default)]
+pub(super) struct BrokerCopy {
+    /// The files; none if it never wrote any.
+    pub(super) files: Vec<StoredFile>,
+    /// The event of the trading partition up to which it needs none, if it has subscriptions.
+    pub(super) settled: Option<u64>,
+}
+
+/// Copies the files of a broker.
 pub(super) fn copy_broker<S: Disk, T: Disk>(
     disk: &mut S,
     store: &mut Store<'_, T>,
-) -> Result<Vec<StoredFile>, BackupError> {
+) -> Result<BrokerCopy, BackupError> {
     let mut copied: BTreeMap<String, StoredFile> = BTreeMap::new();
+    let mut tables: BTreeMap<String, Table> = BTreeMap::new();
     for _ in 0..TRIES_MAX {
         let names = names(disk)?;
         let mut is_same = copied.len() == names.len();
@@ -48,11 +59,15 @@ pub(super) fn copy_broker<S: Disk, T: Disk>(
             let is_known = copied.get(name).is_some_and(|file| is_of(file, &bytes));
             if !is_known {
                 is_same = false;
+                tables.extend(Table::decode(&bytes).ok().map(|table| (name.clone(), table)));
                 copied.insert(name.clone(), store.put(BROKER_DIR, name, &bytes)?);
             }
         }
         if is_same {
-            return Ok(copied.into_values().collect());
+            let table = tables.into_values().max_by_key(|table| table.generation);
+            let table = table.filter(|table| !table.rows.is_empty());
+            let settled = table.map(|table| table.place.map_or(0, |place| place.record.0));
+            return Ok(BrokerCopy { files: copied.into_values().collect(), settled });
         }
     }
     Err(BackupError::BusyBroker { tries: TRIES_MAX })

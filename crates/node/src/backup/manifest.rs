@@ -14,9 +14,11 @@ use super::{BackupError, LogKind, read_file, write_file};
 /// The manifest's name.
 pub const NAME: &str = "MANIFEST";
 /// The format that this program writes, and the newest that it reads.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 /// The format of a backup with partitions only, which older programs read too.
 const PLAIN_FORMAT: u32 = 1;
+/// The format of a backup with sources or a broker, without order stores.
+const SOURCES_FORMAT: u32 = 2;
 /// The beginning of the last line.
 const HASH_WORD: &[u8] = b"blake3 ";
 
@@ -24,7 +26,7 @@ const HASH_WORD: &[u8] = b"blake3 ";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// [`FORMAT`], or 1 for a backup without sources and without a broker.
+    /// [`FORMAT`], 2 for a backup without an order store, 1 for one without sources and a broker.
     pub format: u32,
     /// The time at which it was finished, in nanoseconds since the Unix epoch.
     pub taken_at: u64,
@@ -76,6 +78,12 @@ pub struct PartitionCopy {
     pub segments: Vec<SegmentCopy>,
     /// The newest sound snapshot, if there was one.
     pub snapshot: Option<SnapshotCopy>,
+    /// A snapshot of the partition's order store, by the number of its last event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<SnapshotCopy>,
+    /// The ends of the partition's past epochs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub past_ends: Option<StoredFile>,
 }
 
 /// A segment in a backup: its sound frames, without the zeros behind them.
@@ -138,8 +146,9 @@ impl PartitionCopy {
 
     /// Returns all its files.
     pub fn files(&self) -> impl Iterator<Item = &StoredFile> {
-        let snapshot = self.snapshot.iter().map(|snapshot| &snapshot.file);
-        self.segments.iter().map(|segment| &segment.file).chain(snapshot)
+        let snapshots = self.snapshot.iter().chain(&self.store);
+        let others = snapshots.map(|snapshot| &snapshot.file).chain(&self.past_ends);
+        self.segments.iter().map(|segment| &segment.file).chain(others)
     }
 }
 
@@ -161,8 +170,14 @@ impl Manifest {
 
     /// Sets the oldest format that can express the contents.
     pub(super) fn with_format(self) -> Manifest {
+        let has_store = |copy: &PartitionCopy| copy.store.is_some() || copy.past_ends.is_some();
         let is_plain = self.sources.is_empty() && self.broker.is_empty();
-        Manifest { format: if is_plain { PLAIN_FORMAT } else { FORMAT }, ..self }
+        let format = match (self.partitions.iter().any(has_store), is_plain) {
+            (true, _) => FORMAT,
+            (false, true) => PLAIN_FORMAT,
+            (false, false) => SOURCES_FORMAT,
+        };
+        Manifest { format, ..self }
     }
 
     /// Encodes the manifest.

@@ -14,10 +14,10 @@
 
 use weir_io::{Access, Disk};
 use weir_log::{EmbeddedLog, EpochReason, LogConfig, RecoveryReport, SequencedLog};
-use weir_partition::dirs::RESTORE_UNFINISHED;
+use weir_partition::dirs::{ORDER_STORE, RESTORE_UNFINISHED};
 use weir_types::{Epoch, Nanos, PartitionId};
 
-use super::manifest::{Manifest, PartitionCopy};
+use super::manifest::{Manifest, PartitionCopy, StoredFile};
 use super::stored::StoredBackup;
 use super::{BROKER_DIR, BackupError, LogKind, write_file};
 
@@ -141,14 +141,15 @@ fn restore_log<S: Disk, D: Disk>(
     let partition_id = PartitionId(copy.partition);
     let dir = kind.dir(partition_id);
     let place = format!("{dir}/{}", kind.log());
-    if let Some(snapshot) = &copy.snapshot {
+    let snapshots = [("snapshots", &copy.snapshot), (ORDER_STORE, &copy.store)];
+    for (name, snapshot) in snapshots {
+        let Some(snapshot) = snapshot else { continue };
         let bytes = stored.read_snapshot(copy, snapshot)?;
-        let place = format!("{dir}/snapshots");
-        let mut disk = open(&place)?;
-        refuse_contents(&mut disk, &place)?;
-        write_file(&mut disk, &snapshot.file.name, &bytes, snapshot.file.bytes)
-            .and_then(|()| disk.sync_dir())
-            .map_err(BackupError::disk(&place))?;
+        put_file(&snapshot.file, &bytes, &format!("{dir}/{name}"), open)?;
+    }
+    if let Some(file) = &copy.past_ends {
+        let bytes = stored.read(file)?;
+        put_file(file, &bytes, &dir, open)?;
     }
     let mut disk = open(&place)?;
     refuse_contents(&mut disk, &place)?;
@@ -169,6 +170,20 @@ fn restore_log<S: Disk, D: Disk>(
     let last_log_time = log.last_log_time();
     log.close().map_err(BackupError::log(&place))?;
     Ok(RestoredLog { kind, partition_id, report, last_log_time })
+}
+
+/// Writes the one file of a directory of the node.
+fn put_file<D: Disk>(
+    file: &StoredFile,
+    bytes: &[u8],
+    place: &str,
+    open: &mut impl FnMut(&str) -> Result<D, BackupError>,
+) -> Result<(), BackupError> {
+    let mut disk = open(place)?;
+    refuse_contents(&mut disk, place)?;
+    write_file(&mut disk, &file.name, bytes, file.bytes)
+        .and_then(|()| disk.sync_dir())
+        .map_err(BackupError::disk(place))
 }
 
 /// Checks that the log opened with exactly the backup's contents, in an epoch of its own.

@@ -68,8 +68,11 @@ impl<D: Disk> StoredBackup<D> {
         ensure(told == (next.position, next.epoch), &last.file, || {
             format!("the log does not end at position {} as the manifest says", told.0 - 1)
         })?;
-        if let Some(snapshot) = &copy.snapshot {
+        for snapshot in copy.snapshot.iter().chain(&copy.store) {
             self.read_snapshot(copy, snapshot)?;
+        }
+        if let Some(file) = &copy.past_ends {
+            self.read(file)?;
         }
         let reached = copy.snapshot.as_ref().map_or(0, |snapshot| snapshot.position);
         ensure(reached < next.position && copy.first_position <= reached + 1, &last.file, || {

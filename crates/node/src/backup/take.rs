@@ -1,9 +1,10 @@
 //! Takes a backup of a node, running or not.
 //!
 //! The command log determines a node's state. A backup holds all of it that is retained, because
-//! the events are rebuilt from it, and the newest sound snapshot. Trading partitions are copied
-//! before the control partition, so that the control log has every definition that they import from
-//! it.
+//! the events are rebuilt from it, and a sound snapshot: the newest, or of a truncated log the
+//! newest one from which all events come again that the copied order store and broker lack. Trading
+//! partitions are copied before the control partition, so that the control log has every definition
+//! that they import from it.
 //!
 //! A running node adds frames, opens segments, deletes old ones and recycles their files. So a
 //! segment is identified by its header and name: one that is no longer listed under its name is
@@ -17,9 +18,11 @@ use weir_log::{
     Juncture, LogError, SegmentCheck, SegmentHeader, SegmentKind, check_header, check_segment,
     decode_snapshot,
 };
+use weir_partition::dirs::PAST_ENDS;
+use weir_partition::shadow::state_in;
 use weir_types::{Nanos, PartitionId, Position};
 
-use super::broker::copy_broker;
+use super::broker::{BrokerCopy, copy_broker};
 use super::manifest::{
     FORMAT, LogPointRecord, Manifest, NAME, PartitionCopy, SegmentCopy, SnapshotCopy, StoredFile,
 };
@@ -47,6 +50,10 @@ pub struct LogSource<D> {
     pub commands: D,
     /// Snapshots, if there is such a directory.
     pub snapshots: Option<D>,
+    /// Snapshots of a partition's order store, if there is such a directory.
+    pub store: Option<D>,
+    /// The file with the ends of a partition's past epochs, if there is one.
+    pub past_ends: Option<Vec<u8>>,
 }
 
 /// A small file of the node's directory.
@@ -111,6 +118,7 @@ pub fn back_up<S: Disk, T: Disk>(
     let NodeFiles { mut logs, broker, keys } = node;
     // Copied first, so that the logs copied later contain all messages that it has delivered.
     let broker = broker.map(|mut disk| copy_broker(&mut disk, &mut store)).transpose()?;
+    let BrokerCopy { files: broker, settled } = broker.unwrap_or_default();
     logs.sort_by_key(|log| log.partition_id);
     let (mut partitions, mut sources) = (Vec::new(), Vec::new());
     for log in logs.iter_mut().rev() {
@@ -118,7 +126,7 @@ pub fn back_up<S: Disk, T: Disk>(
             LogKind::Partition => &mut partitions,
             LogKind::Source => &mut sources,
         };
-        copies.push(copy_log(log, &mut store)?);
+        copies.push(copy_log(log, settled, &mut store)?);
     }
     partitions.reverse();
     sources.reverse();
@@ -130,7 +138,7 @@ pub fn back_up<S: Disk, T: Disk>(
         program: env!("CARGO_PKG_VERSION").to_owned(),
         partitions,
         sources,
-        broker: broker.unwrap_or_default(),
+        broker,
         keys: keys?,
     };
     store.finish(manifest.with_format())
@@ -244,11 +252,12 @@ fn is_stored_name(name: &str) -> bool {
 
 fn copy_log<S: Disk, T: Disk>(
     source: &mut LogSource<S>,
+    settled: Option<u64>,
     store: &mut Store<'_, T>,
 ) -> Result<PartitionCopy, BackupError> {
     let mut missed = String::new();
     for _ in 0..TRIES_MAX {
-        match try_copy(source, store) {
+        match try_copy(source, settled, store) {
             Ok(copy) => return Ok(copy),
             Err(Stop::Again(file)) => {
                 missed = file;
@@ -262,6 +271,7 @@ fn copy_log<S: Disk, T: Disk>(
 
 fn try_copy<S: Disk, T: Disk>(
     source: &mut LogSource<S>,
+    settled: Option<u64>,
     store: &mut Store<'_, T>,
 ) -> Result<PartitionCopy, Stop> {
     let (kind, partition_id) = (source.kind, source.partition_id);
@@ -274,19 +284,31 @@ fn try_copy<S: Disk, T: Disk>(
     let (log_id, first_position) = (first.log_id, first.first_position);
     log.check_identity(&listed, partition_id)?;
     check_same_node(store.known(kind, partition_id), &dir, log_id)?;
+    let wanted = Wanted { dir: &dir, log_id, partition_id, last: Position(u64::MAX) };
+    // Before the log, which then has the commands of its last event.
+    let own = sound_snapshots(source.store.as_mut(), &wanted, |_| true, &mut store.notes)?;
+    let own = own.into_iter().next();
     let copied = log.copy_segments(&listed, store)?;
     let last = Position(copied.next.position.0 - 1);
-    let snapshot = match &mut source.snapshots {
-        None => None,
-        Some(disk) => {
-            let wanted = Wanted { dir: &dir, log_id, partition_id, last };
-            copy_snapshot(disk, &wanted, store)?
-        }
-    };
+    let wanted = Wanted { last, ..wanted };
+    // A whole log emits all events again; any other those after the snapshot.
+    let is_whole = first_position.0 <= 1;
+    let upto = own.as_ref().map(|own| own.position);
+    let limits = if is_whole { [u64::MAX; 4] } else { limits_of(upto, settled) };
+    let suits = |snapshot: &FoundSnapshot| snapshot.event_count <= limits[0];
+    let found = sound_snapshots(source.snapshots.as_mut(), &wanted, suits, &mut store.notes)?;
+    let snapshot = choose(found, first_position, limits);
     let reached = snapshot.as_ref().map_or(0, |snapshot| snapshot.position);
     if reached + 1 < first_position.0 {
         return Err(BackupError::Unreachable { place: dir, first: first_position }.into());
     }
+    let first_event = snapshot.as_ref().filter(|_| !is_whole).map_or(0, |one| one.event_count);
+    let own = own.filter(|own| own.position >= first_event);
+    let snapshot = snapshot.map(|found| found.copy(source.snapshots.as_mut(), &dir, store));
+    let own = own.map(|found| found.copy(source.store.as_mut(), &dir, store));
+    let (snapshot, own) = (snapshot.transpose()?, own.transpose()?);
+    let past_ends = source.past_ends.as_ref();
+    let past_ends = past_ends.map(|bytes| store.put(&dir, PAST_ENDS, bytes)).transpose()?;
     Ok(PartitionCopy {
         partition: partition_id.0,
         log_id: format!("{log_id:032x}"),
@@ -296,7 +318,26 @@ fn try_copy<S: Disk, T: Disk>(
         last_log_time: copied.log_time.0,
         segments: copied.segments,
         snapshot,
+        store: own,
+        past_ends,
     })
+}
+
+/// Returns the most events that an engine's snapshot may count, the best limit first: those after
+/// the order store's snapshot are needed again, and those after the broker's place. The broker's
+/// come first: it would tell of a loss, and the store begins with the live orders.
+fn limits_of(store: Option<u64>, settled: Option<u64>) -> [u64; 4] {
+    let [store, settled] = [store, settled].map(|limit| limit.unwrap_or(u64::MAX));
+    [store.min(settled), settled, store, u64::MAX]
+}
+
+/// Returns the newest snapshot of these that a start from `first` can use, within the best limit.
+fn choose(found: Vec<FoundSnapshot>, first: Position, limits: [u64; 4]) -> Option<FoundSnapshot> {
+    let reaches = |snapshot: &FoundSnapshot| snapshot.position + 1 >= first.0;
+    let at = limits
+        .into_iter()
+        .find_map(|limit| found.iter().position(|one| reaches(one) && one.event_count <= limit));
+    at.and_then(|at| found.into_iter().nth(at))
 }
 
 fn check_same_node(
@@ -472,7 +513,8 @@ impl<D: Disk> SourceLog<'_, D> {
     }
 }
 
-/// The requested snapshot: the newest of this log up to a position.
+/// The requested snapshots: those of this log up to a position.
+#[derive(Clone, Copy)]
 struct Wanted<'a> {
     dir: &'a str,
     log_id: u128,
@@ -480,35 +522,100 @@ struct Wanted<'a> {
     last: Position,
 }
 
-fn copy_snapshot<S: Disk, T: Disk>(
-    disk: &mut S,
+/// A snapshot in the node's directory.
+struct FoundSnapshot {
+    name: String,
+    position: u64,
+    /// The number of events that an engine's counts; without a meaning for others.
+    event_count: u64,
+}
+
+impl FoundSnapshot {
+    /// Copies it, unless the node has removed it meanwhile.
+    fn copy<S: Disk, T: Disk>(
+        self,
+        disk: Option<&mut S>,
+        dir: &str,
+        store: &mut Store<'_, T>,
+    ) -> Result<SnapshotCopy, Stop> {
+        let disk = disk.expect("it was found there");
+        let bytes = read_snapshot(disk, dir, &self.name)?;
+        let file = store.put(dir, &self.name, &bytes)?;
+        Ok(SnapshotCopy { file, position: self.position })
+    }
+}
+
+/// Reads a snapshot; the node removes old ones when there is a newer one.
+fn read_snapshot<S: Disk>(disk: &mut S, dir: &str, name: &str) -> Result<Vec<u8>, Stop> {
+    read_file(disk, name).map_err(|error| match error.kind {
+        DiskErrorKind::NotFound => Stop::Again(name.to_owned()),
+        _ => Stop::Failed(BackupError::disk(dir)(error)),
+    })
+}
+
+/// Returns the sound snapshots, newest first, up to one that suits.
+fn sound_snapshots<S: Disk>(
+    disk: Option<&mut S>,
     wanted: &Wanted<'_>,
-    store: &mut Store<'_, T>,
-) -> Result<Option<SnapshotCopy>, Stop> {
+    suits: impl Fn(&FoundSnapshot) -> bool,
+    notes: &mut Vec<String>,
+) -> Result<Vec<FoundSnapshot>, Stop> {
+    let Some(disk) = disk else { return Ok(Vec::new()) };
     let dir = wanted.dir;
     let mut names = disk.list().map_err(BackupError::disk(dir))?;
     names.retain(|name| name.ends_with(weir_log::snapshot::SUFFIX));
-    for name in names.iter().rev() {
-        let bytes = match read_file(disk, name) {
-            Ok(bytes) => bytes,
-            // The node removes old snapshots when there is a newer one.
-            Err(error) if error.kind == DiskErrorKind::NotFound => {
-                return Err(Stop::Again(name.clone()));
-            }
-            Err(error) => return Err(BackupError::disk(dir)(error).into()),
-        };
-        let header = match decode_snapshot(&bytes) {
-            Ok((header, _)) => header,
+    let mut found = Vec::new();
+    for name in names.into_iter().rev() {
+        let (header, state) = match decode_snapshot(&read_snapshot(disk, dir, &name)?) {
+            Ok(decoded) => decoded,
             Err(fault) => {
-                store.notes.push(format!("{dir}: {name} is passed over: {fault}"));
+                notes.push(format!("{dir}: {name} is passed over: {fault}"));
                 continue;
             }
         };
         let own = (wanted.log_id, wanted.partition_id.0);
-        if (header.log_id, header.partition) == own && header.position <= wanted.last {
-            let file = store.put(dir, name, &bytes)?;
-            return Ok(Some(SnapshotCopy { file, position: header.position.0 }));
+        if (header.log_id, header.partition) != own || header.position > wanted.last {
+            continue;
+        }
+        let event_count = state_in(&state).map_or(0, |(count, _)| count);
+        found.push(FoundSnapshot { name, position: header.position.0, event_count });
+        if found.last().is_some_and(&suits) {
+            break;
         }
     }
-    Ok(None)
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_snapshot_is_taken_from_which_no_event_is_missing() {
+        let found = || {
+            [(30, 300), (20, 200), (10, 100)].map(|(position, event_count)| FoundSnapshot {
+                name: String::new(),
+                position,
+                event_count,
+            })
+        };
+        for (first, store, settled, want) in [
+            (5, None, None, Some(30)),
+            (5, Some(300), None, Some(30)),
+            (5, Some(299), Some(400), Some(20)),
+            (5, Some(250), Some(150), Some(10)),
+            // None suits both: the broker counts more.
+            (5, Some(50), Some(250), Some(20)),
+            (5, Some(150), Some(50), Some(10)),
+            (5, Some(50), Some(50), Some(30)),
+            // The log does not go on from the older ones.
+            (21, Some(150), None, Some(20)),
+            (22, Some(250), None, Some(30)),
+            (40, None, None, None),
+        ] {
+            let chosen = choose(found().into(), Position(first), limits_of(store, settled));
+            let got = chosen.map(|chosen| chosen.position);
+            assert_eq!(got, want, "{first} {store:?} {settled:?}");
+        }
+    }
 }

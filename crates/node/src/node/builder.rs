@@ -11,7 +11,8 @@ use weir_door::handshakes::TlsDoor;
 use weir_door::reader_ports::ReaderPorts;
 use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
 use weir_gateway::Gateway;
-use weir_io::WakeFd;
+use weir_gateway::checkpoint::CheckpointAgent;
+use weir_io::{ThreadDisk, WakeFd};
 use weir_log::SequencedLog as _;
 use weir_orderstate::cold::ColdAgent;
 use weir_orderstate::ingest::IngestAgent;
@@ -30,7 +31,7 @@ use weir_web::WebServer;
 
 use super::assembly::Assembly;
 use super::doors::OuterDoor;
-use super::gateway::{WebSide, port_of};
+use super::gateway::{GatewayStart, WebSide, port_of};
 use super::operator::bootstrap;
 use super::probes::{Probes, keeper, start_hiccups};
 use super::threads::{CommonThreads, Cores, shadows};
@@ -56,6 +57,8 @@ pub(super) struct Builder<'a> {
     /// Takes definitions from the control partition to the others, if there are others.
     importer: Option<ControlImporter>,
     gateway: Gateway,
+    /// The agents that write the gateway's checkpoints.
+    checkpoints: Vec<CheckpointAgent<ThreadDisk>>,
     newcomers: Runner,
     history: Runner,
     handshakes: Option<Runner>,
@@ -153,12 +156,15 @@ impl<'a> Builder<'a> {
         let (delivery_port, gateway_port) =
             gateway_to_delivery(wakes.gateway.clone(), wakes.delivery.clone());
         let (door, handshakes) = parts.front_door(listener)?;
-        let mut gateway = parts.gateway(ports, delivery_port, &mut probes, &recovered)?;
+        let gateway = parts.gateway(ports, delivery_port, &mut probes, &recovered)?;
+        let GatewayStart { mut gateway, checkpoints, notes: of_gateway } = gateway;
+        notes.extend(of_gateway);
         let newcomers = parts.newcomers(door, &mut gateway)?;
         let history = parts.history(&mut gateway);
-        let web = parts.web_side(&gateway, || recovered[0].reader());
+        let web = parts.web_side(&gateway, || recovered[0].reader("web"));
         let definitions = gateway.definition_count();
-        let importer = (!fed.is_empty()).then(|| ControlImporter::new(recovered[0].reader(), fed));
+        let importer = (!fed.is_empty())
+            .then(|| ControlImporter::new(recovered[0].reader("control importer"), fed));
         let gateway_port = Some(gateway_port);
         Ok(Builder {
             parts,
@@ -168,6 +174,7 @@ impl<'a> Builder<'a> {
             sources,
             importer,
             gateway,
+            checkpoints,
             newcomers,
             history,
             handshakes,
@@ -201,6 +208,9 @@ impl<'a> Builder<'a> {
         for ((partition, shadow), sources) in with_shadows.into_iter().zip(self.sources) {
             shadows = shadows.with_agent(shadow);
             partitions.push(Box::new(parts.partition(partition, sources, &mut probes)));
+        }
+        for checkpoints in self.checkpoints {
+            shadows = shadows.with_agent(checkpoints);
         }
         // Definitions reach the partitions that trade in the cycle that accepts them.
         let importer = self.importer.map(|one| Box::new(one) as Box<dyn Agent>);

@@ -2,23 +2,26 @@
 //! and one for each outside source, all on one thread.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use weir_io::ThreadDisk;
 use weir_orderstate::cold::agent::{dir_of, pace_of};
 use weir_orderstate::cold::{
     ArchiveSender, COLD_SHARE, ColdAgent, ColdFigures, ColdParts, ColdSection, ColdSources,
     SharedPace, ends,
 };
 use weir_orderstate::token_keys::sealer;
+use weir_partition::dirs::{PAST_ENDS, partition_dir};
 use weir_partition::recovery::RecoveredPartition;
 use weir_runtime::{Agent, Runner, WaitStrategy};
-use weir_types::PartitionId;
+use weir_types::{ChangeId, Epoch, PartitionId};
 
 use super::assembly::Assembly;
 use crate::config::Config;
 
 impl Assembly<'_> {
-    fn cold_dir(&self, section: &ColdSection) -> std::path::PathBuf {
+    fn cold_dir(&self, section: &ColdSection) -> PathBuf {
         section.dir.clone().unwrap_or_else(|| self.config.dir.join("cold"))
     }
 
@@ -35,10 +38,10 @@ impl Assembly<'_> {
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Option<ArchiveSender>> {
         let Some(section) = &self.config.delivery.cold else { return Ok(None) };
-        let past_epochs = ends::places_of(trading.reader())?;
+        let past_epochs = self.past_ends(section, trading, notes)?;
         let config = section.config(trading.partition_id, trading.epoch);
         let parts = ColdParts {
-            dir: dir_of(&self.cold_dir(section), trading.log.log_id()),
+            dir: self.own_cold_dir(section, trading),
             config: weir_cold::ColdConfig { past_epochs, ..config },
             pace,
             readers_max: section.readers_max,
@@ -49,6 +52,39 @@ impl Assembly<'_> {
         };
         let (port, agent) = ColdAgent::open(parts, notes)?;
         Ok(Some(ArchiveSender::new(port, agent)))
+    }
+
+    fn own_cold_dir(&self, section: &ColdSection, trading: &RecoveredPartition) -> PathBuf {
+        dir_of(&self.cold_dir(section), trading.log.log_id())
+    }
+
+    /// Returns the ends of the partition's past epochs. Refuses an archive with files of an epoch
+    /// whose end nobody knows any more.
+    fn past_ends(
+        &self,
+        section: &ColdSection,
+        trading: &RecoveredPartition,
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<Vec<(Epoch, ChangeId)>> {
+        let file = self.config.dir.join(partition_dir(trading.partition_id)).join(PAST_ENDS);
+        let (position, last_seq) = (trading.engine.position(), trading.engine.last_seq());
+        let end = ends::LogEnd { position, last_seq };
+        let ends = ends::places_of(trading.reader("archive"), end, &file)?;
+        let Some(epoch) = ends.unknown else { return Ok(ends.known) };
+        let (dir, file) = (self.own_cold_dir(section, trading), file.display());
+        let mut disk = ThreadDisk::open(&dir, None)?;
+        anyhow::ensure!(
+            !weir_cold::has_segments_upto(&mut disk, trading.partition_id, epoch)?,
+            "cold order state in {} may hold changes that epoch {epoch} lost: its end is not in \
+             {file}, and its events are past the retention; bring {file} back from a backup, or \
+             move the directory away, and cold order state begins anew",
+            dir.display()
+        );
+        notes.push(format!(
+            "cold order state: tokens of epoch {epoch} and before get ResyncEpoch: its events are \
+             past the retention"
+        ));
+        Ok(ends.known)
     }
 
     /// Returns the archives' settings for the stores of outside sources.

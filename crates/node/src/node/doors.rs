@@ -88,7 +88,7 @@ impl Assembly<'_> {
                 .map(|s| s.source)
                 .chain([self.config.partition_id()])
                 .collect(),
-            definitions: control.reader(),
+            definitions: control.reader("ingest"),
             port,
             node_id: NodeId(control.log.log_id().to_be_bytes()),
             rng: Box::new(OsRng),
@@ -133,9 +133,12 @@ impl Assembly<'_> {
             durability,
             quota,
             log_time,
-            events: EventParts { partition_id: trading.partition_id, events: trading.reader() },
+            events: EventParts {
+                partition_id: trading.partition_id,
+                events: trading.reader("durable subscriptions"),
+            },
             sources: self.sources(),
-            definitions: control.reader(),
+            definitions: control.reader("durable subscriptions"),
             node_id: NodeId(control.log.log_id().to_be_bytes()),
             rng: Box::new(OsRng),
             limits: self.door_limits(section.connections_max),

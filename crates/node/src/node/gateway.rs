@@ -5,10 +5,11 @@ use std::sync::PoisonError;
 use weir_door::Door;
 use weir_door::lobby::LobbyLimits;
 use weir_door::reader_rings::{DeliveryPort, GatewayPort, gateway_to_delivery};
+use weir_gateway::checkpoint::CheckpointAgent;
 use weir_gateway::newcomers::{Newcomers, NewcomersParts, link};
 use weir_gateway::{Gateway, GatewayConfig, GatewayParts, PortParts, Protocol};
 use weir_io::net::Net;
-use weir_io::{OsRng, monotonic_now};
+use weir_io::{OsRng, ThreadDisk, monotonic_now};
 use weir_partition::event_reader::EventReader;
 use weir_partition::handoff::PartitionPort;
 use weir_partition::recovery::RecoveredPartition;
@@ -31,14 +32,25 @@ pub(super) struct WebSide {
     pub(super) port: Option<GatewayPort>,
 }
 
+/// A gateway with the past of its partitions.
+pub(super) struct GatewayStart {
+    pub(super) gateway: Gateway,
+    /// The agents that write its checkpoints.
+    pub(super) checkpoints: Vec<CheckpointAgent<ThreadDisk>>,
+    /// Notes for operators.
+    pub(super) notes: Vec<String>,
+}
+
 impl Assembly<'_> {
+    /// Builds the gateway, with the past of its partitions, and the agents that write its
+    /// checkpoints.
     pub(super) fn gateway(
         &self,
         ports: Vec<PortParts>,
         delivery: DeliveryPort,
         probes: &mut Probes,
         recovered: &[RecoveredPartition],
-    ) -> anyhow::Result<Gateway> {
+    ) -> anyhow::Result<GatewayStart> {
         let mut gateway = Gateway::new(GatewayParts {
             net: Net::System,
             ports,
@@ -56,16 +68,28 @@ impl Assembly<'_> {
                 gateway.know_firm(id, firm_id);
             }
         }
+        let (mut checkpoints, mut notes) = (Vec::new(), Vec::new());
+        for (port, recovered) in recovered.iter().enumerate() {
+            if !recovered.partition_id.is_none() {
+                let begun = self.begin_with_checkpoint(&mut gateway, port, recovered)?;
+                checkpoints.push(begun.0);
+                notes.extend(begun.1);
+            }
+        }
         gateway.take_in_the_past(monotonic_now());
         for (port, recovered) in recovered.iter().enumerate() {
             for (id, state) in recovered.engine.sessions() {
                 gateway.agree(port, id, state.next_event_no, state.last_request_no);
             }
+            // Changes of instruments may be in events that are not read, or gone.
+            for state in recovered.engine.instruments() {
+                gateway.know_instrument(port, &state.definition);
+            }
             for id in recovered.engine.cancel_on_disconnect() {
                 gateway.await_return(port, *id);
             }
         }
-        Ok(gateway)
+        Ok(GatewayStart { gateway, checkpoints, notes })
     }
 
     pub(super) fn gateway_config(&self) -> GatewayConfig {
@@ -140,5 +164,5 @@ impl Assembly<'_> {
 
 /// Returns the gateway's parts for a partition.
 pub(super) fn port_of(ring: PartitionPort, of: &RecoveredPartition) -> PortParts {
-    PortParts { ring, events: of.reader() }
+    PortParts { ring, events: of.reader("gateway") }
 }

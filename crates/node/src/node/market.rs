@@ -18,7 +18,7 @@ impl Assembly<'_> {
                 wait: self.config.wait,
                 lobby: self.gateway_config().lobby,
                 node_id: NodeId(control.log.log_id().to_be_bytes()),
-                definitions: &|| control.reader(),
+                definitions: &|| control.reader("market gateway"),
                 door: &|listener, thread, wake| self.door(listener, thread, wake),
                 rng: &|| Box::new(OsRng),
                 draining: self.draining.clone(),

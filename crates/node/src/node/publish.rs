@@ -21,6 +21,9 @@ use super::assembly::Assembly;
 use super::threads::DELIVERY_SHARE;
 use crate::config::MarketPublisherSection;
 
+/// The name under which the status shows what the publisher holds.
+const PUBLISHER: &str = "market publisher";
+
 impl Assembly<'_> {
     /// Builds the threads that publish the trading partition's market, where configured.
     pub(super) fn publisher(
@@ -28,7 +31,7 @@ impl Assembly<'_> {
         trading: &RecoveredPartition,
     ) -> anyhow::Result<Vec<Runner>> {
         let Some(section) = &self.config.market_publisher else { return Ok(Vec::new()) };
-        let first = trading.reader().next_record();
+        let first = trading.reader(PUBLISHER).next_record();
         anyhow::ensure!(
             first == 1,
             "market_publisher: the event log begins at record {first}: orders of before are \
@@ -92,7 +95,7 @@ impl Assembly<'_> {
 fn events(section: &MarketPublisherSection, trading: &RecoveredPartition) -> EventPublisherParts {
     EventPublisherParts {
         partition_id: trading.partition_id,
-        events: trading.reader(),
+        events: trading.reader(PUBLISHER),
         event_count: trading.event_count(),
         calendar: Calendar::new(section.day_begins_hour),
     }

@@ -6,11 +6,13 @@ use weir_log::SequencedLog as _;
 use weir_orderstate::agent::{DeliveryAgent, DeliveryParts};
 use weir_orderstate::cold::ArchiveSender;
 use weir_orderstate::ingest::{IngestAgent, IngestPort};
+use weir_orderstate::markets::MarketState;
 use weir_orderstate::replica::{ReplicaAgent, ReplicaParts, UpdatePort, follow_to_store};
 use weir_orderstate::stores::StoreSettings;
 use weir_orderstate::stores::kept::KeepSettings;
-use weir_orderstate::stores::own::OwnSource;
+use weir_orderstate::stores::own::{EngineState, OwnSource};
 use weir_orderstate::stores::snapshots::SnapshotWriter;
+use weir_partition::recovery::RecoveredPartition;
 use weir_types::hex::parse_key;
 use weir_types::{Nanos, PartitionId, SessionId};
 use weir_wire::session::ApiKey;
@@ -68,13 +70,15 @@ impl Builder<'_> {
         let snapshot_every = parts.config.ingest.as_ref().map(|i| i.snapshot_every_bytes);
         let keep =
             KeepSettings { snapshot_every: snapshot_every.unwrap_or(keep.snapshot_every), ..keep };
+        let engine = || trading.map(engine_state).unwrap_or_default();
         let own = trading.map(|trading| OwnSource {
             settings: section.settings(own_id, None),
             older_upto: cold.as_ref().map(ArchiveSender::fed),
-            events: trading.reader(),
+            events: trading.reader("order store"),
             event_count: trading.event_count(),
             log_id: trading.log.log_id(),
             snapshot_every: section.snapshot_every_bytes,
+            engine: &engine,
         });
         let (agent, kept) = DeliveryAgent::new(DeliveryParts {
             ports,
@@ -93,6 +97,24 @@ impl Builder<'_> {
         })?;
         notes.extend(kept.notes);
         Ok((agent, kept.writer))
+    }
+}
+
+/// Returns the engine's state, from which an order store begins if it cannot be built from events.
+fn engine_state(trading: &RecoveredPartition) -> EngineState {
+    let engine = &trading.engine;
+    let markets = engine.instruments().map(|state| MarketState {
+        instrument_id: state.definition.instrument_id,
+        phase: state.phase,
+        last_price: state.last_price,
+        uncrossed_price: state.uncrossed_price,
+    });
+    EngineState {
+        position: engine.position(),
+        last_seq: engine.last_seq(),
+        last_rec: engine.last_rec(),
+        orders: engine.live_orders(),
+        markets: markets.collect(),
     }
 }
 

@@ -156,6 +156,8 @@ pub struct PartitionReport {
     pub snapshot_position: Option<u64>,
     /// The hash of the engine's whole state at that position, in hexadecimal.
     pub snapshot_state: Option<String>,
+    /// The name of that which needs what is over the limits of retention; absent for nothing.
+    pub held_by: Option<&'static str>,
 }
 
 /// The delivery store's figures.
@@ -330,6 +332,7 @@ fn partition_report(
         digest: format!("{:016x}", figures.digest.load(Ordering::Relaxed)),
         snapshot_position: snapshot.map(|(position, _)| position),
         snapshot_state: snapshot.map(|(_, state)| format!("{state:016x}")),
+        held_by: figures.holder(),
     }
 }
 

@@ -24,7 +24,7 @@ use super::followers::History;
 use super::source_store::SourceStore;
 use crate::figures::DeliveryFigures;
 use crate::markets::Markets;
-use crate::stores::own::{OwnStart, put_head};
+use crate::stores::own::{OwnStart, SnapshotsHold, put_head};
 
 /// The maximum number of rows in a batch for a replica.
 const ROWS_MAX: usize = 512;
@@ -33,6 +33,9 @@ const RECORDS_MAX: u64 = 4_096;
 /// The lag in records up to which a replica gets records from the files: beyond it, a snapshot is
 /// faster.
 const FILE_RECORDS_MAX: u64 = 65_536;
+
+/// The bytes since a snapshot after which one is due at once, whatever the settings.
+const AT_ONCE: u64 = u64::MAX / 2;
 
 /// The events that feed the partition's store.
 pub struct OwnEvents {
@@ -46,12 +49,16 @@ pub struct OwnEvents {
     /// The log's epoch: record numbers are those of its history.
     epoch: Epoch,
     log_id: u128,
+    /// The event after which the store began with live orders alone; zero for none.
+    begun_after: u64,
     /// The command that caused the newest event about an order.
     pub(super) command: Position,
     /// Bytes of records since a snapshot was begun.
     pub(super) bytes_since: u64,
     /// The replicas' cursors, by connection.
     places: BTreeMap<u64, PastEvents>,
+    /// The records that the next start needs.
+    needed: SnapshotsHold,
 }
 
 impl OwnEvents {
@@ -66,15 +73,19 @@ impl OwnEvents {
             held: None,
             markets: start.markets,
             log_id: start.log_id,
+            begun_after: start.begun_after,
             command: start.command,
-            bytes_since: 0,
+            bytes_since: if start.is_rebuilt { AT_ONCE } else { 0 },
             places: BTreeMap::new(),
+            needed: start.needed,
         }
     }
 
-    /// Returns the history that the record numbers belong to.
+    /// Returns the history that the record numbers belong to. A store that began in the middle has
+    /// orders at other places than one that did not: its replicas need its snapshot, or a reader
+    /// that moves on to one in the midst of a first copy would miss orders.
     pub(super) fn history(&self) -> History {
-        History::of_log(self.log_id, self.epoch)
+        History::of_log(self.log_id ^ u128::from(self.begun_after), self.epoch)
     }
 
     /// Returns the number of the next record to ingest and reads it into `record`. Ends the store's
@@ -183,7 +194,12 @@ impl OwnEvents {
 
     /// Appends a snapshot's head, before stream and store.
     pub(super) fn put_state(&self, out: &mut Vec<u8>) {
-        put_head(self.command, &self.markets, out);
+        put_head(self.command, self.begun_after, &self.markets, out);
+    }
+
+    /// Takes over the oldest kept snapshot after another one was written.
+    pub(super) fn snapshot_written(&mut self, oldest_kept: Position) {
+        self.needed.written(oldest_kept);
     }
 
     /// Removes a replica's cursor.

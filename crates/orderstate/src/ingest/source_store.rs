@@ -428,9 +428,9 @@ impl SourceStore {
         }
         let committed = self.committed();
         let (piece, goes) = if is_out {
-            // A start from this snapshot would otherwise find a hole in the archive.
-            let mut cold = self.cold.as_mut().filter(|_| self.journal.is_some());
-            let is_kept = cold.as_mut().is_none_or(|cold| cold.has_kept(floor));
+            // A start from this snapshot would otherwise find a hole in the archive. Our own events
+            // from before may be past the retention, too.
+            let is_kept = self.cold.as_mut().is_none_or(|cold| cold.has_kept(floor));
             if committed < position || !is_kept {
                 return SnapshotProgress::Waits;
             }
@@ -455,8 +455,12 @@ impl SourceStore {
         goes
     }
 
-    /// Drops log entries before the oldest retained snapshot, once a new one is on the medium.
+    /// Drops log entries before the oldest retained snapshot, once a new one is on the medium. The
+    /// own partition's events are dropped by its shadow, which is told.
     pub(super) fn cut_log(&mut self, oldest_kept: Position) {
+        if let Some(own) = &mut self.own {
+            own.snapshot_written(oldest_kept);
+        }
         if let Some(journal) = &mut self.journal {
             journal.cut_before(oldest_kept);
         }

@@ -7,7 +7,7 @@ use weir_delivery::OrderStore;
 use weir_delivery::stream::SourceStream;
 use weir_io::{OsRng, Rng, ThreadDisk};
 use weir_log::LogConfig;
-use weir_partition::dirs::partition_dir;
+use weir_partition::dirs::{ORDER_STORE, partition_dir};
 use weir_runtime::Wake;
 use weir_types::{Durability, Epoch, Position};
 
@@ -18,9 +18,6 @@ use super::tail::EntryTail;
 use super::{StoreSettings, WINDOW};
 use crate::cold::sources::BroughtStore;
 use crate::cold::{ArchiveSender, ColdSources};
-
-/// The directory of store snapshots within the partition's directory.
-const OWN_STORE: &str = "store";
 
 /// The settings for keeping sources' stores over a restart.
 #[derive(Clone, Debug)]
@@ -102,7 +99,7 @@ impl KeepSettings {
     /// When a log is damaged, newer or locked, or contradicts its snapshot.
     pub fn bring_back(
         &self,
-        own: Option<OwnSource>,
+        own: Option<OwnSource<'_>>,
         sources: &[(StoreSettings, Durability)],
         cold: Option<&ColdSources>,
         wake: &Wake,
@@ -145,12 +142,12 @@ impl KeepSettings {
 
     fn bring_back_own(
         &self,
-        source: OwnSource,
+        source: OwnSource<'_>,
         stores: &mut Vec<StoreSnapshots>,
         notes: &mut Vec<String>,
     ) -> anyhow::Result<KeptOwnStore> {
         let (snapshot_every, own) = (source.snapshot_every, source.settings.source);
-        let dir = self.dir.join(partition_dir(own)).join(OWN_STORE);
+        let dir = self.dir.join(partition_dir(own)).join(ORDER_STORE);
         let brought = own::recover(source, &dir)?;
         let OwnStore { store, stream, events, snapshots, notes: own_notes } = brought;
         notes.extend(own_notes);

@@ -23,6 +23,8 @@ struct State {
     committed: Position,
     log_time: Nanos,
     is_full: bool,
+    /// The positions before which it may remove entries, as it was told.
+    truncated: Vec<u64>,
 }
 
 #[derive(Clone)]
@@ -75,7 +77,9 @@ impl SequencedLog for ScriptedLog {
         Ok(())
     }
 
-    fn truncate(&mut self, _before: Position) {}
+    fn truncate(&mut self, before: Position) {
+        self.state().truncated.push(before.0);
+    }
 
     fn epoch(&self) -> Epoch {
         self.state().epoch
@@ -107,8 +111,15 @@ fn import(number: u32) -> Submission {
 #[test]
 fn an_epoch_that_ends_under_a_partition_ends_behind_the_events_of_its_last_command() {
     let (epoch, next, log_time) = (Epoch(1), 1, Nanos(0));
-    let committed = Position::NONE;
-    let state = State { epoch, untold: None, next, committed, log_time, is_full: false };
+    let state = State {
+        epoch,
+        untold: None,
+        next,
+        committed: Position::NONE,
+        log_time,
+        is_full: false,
+        truncated: Vec::new(),
+    };
     let log = ScriptedLog(Arc::new(Mutex::new(state)));
     let partition_id = PartitionId(1);
     let (mut port, source) = gateway_to_partition(partition_id, Wake::new());
@@ -260,6 +271,7 @@ fn other_commands_are_applied_between_the_steps_of_a_mass_cancel() {
         committed: Position(u64::MAX),
         log_time: Nanos(0),
         is_full: false,
+        truncated: Vec::new(),
     };
     let (mut port, source) = gateway_to_partition(HERE, Wake::new());
     let (writer, handle) = tail(TailConfig::new(1 << 20, 1));
@@ -326,6 +338,7 @@ fn every_request_that_a_full_log_does_not_take_is_refused_however_slow_the_gatew
         committed: Position(u64::MAX),
         log_time: Nanos(0),
         is_full: true,
+        truncated: Vec::new(),
     };
     let (mut port, source) = gateway_to_partition(HERE, Wake::new());
     let (writer, _handle) = tail(TailConfig::new(1 << 20, 1));
@@ -369,6 +382,7 @@ fn a_partition_that_stops_waits_for_no_gateway() {
         committed: Position(u64::MAX),
         log_time: Nanos(0),
         is_full: true,
+        truncated: Vec::new(),
     };
     let (mut port, mut source) = gateway_to_partition(HERE, Wake::new());
     let (to_gateway, _from_partition) = rtrb::RingBuffer::new(2);
@@ -403,6 +417,7 @@ fn a_tick_that_is_due_finds_room_behind_as_many_commands_as_may_wait_for_the_dis
         committed: Position(u64::MAX),
         log_time: Nanos(0),
         is_full: false,
+        truncated: Vec::new(),
     };
     let log = ScriptedLog(Arc::new(Mutex::new(state)));
     let (mut port, source) = gateway_to_partition(HERE, Wake::new());
@@ -440,4 +455,36 @@ fn a_tick_that_is_due_finds_room_behind_as_many_commands_as_may_wait_for_the_dis
     partition.do_work(Nanos(2_000_000));
     partition.do_work(Nanos(2_000_000));
     assert_eq!(partition.pending.len(), UNCOMMITTED_MAX + 1, "with the tick");
+}
+
+#[test]
+fn commands_that_the_shadow_gave_up_are_given_up_by_the_log_once() {
+    let state = State {
+        epoch: Epoch(1),
+        untold: None,
+        next: 1,
+        committed: Position::NONE,
+        log_time: Nanos(0),
+        is_full: false,
+        truncated: Vec::new(),
+    };
+    let log = ScriptedLog(Arc::new(Mutex::new(state)));
+    let (_port, source) = gateway_to_partition(HERE, Wake::new());
+    let (writer, _handle) = tail(TailConfig::new(1 << 20, 1));
+    let figures: Arc<PartitionFigures> = Arc::default();
+    let mut partition = Partition::new(PartitionParts {
+        engine: Engine::new(EngineConfig::new(HERE)),
+        log: log.clone(),
+        tail: writer,
+        sources: vec![source],
+        views: Vec::new(),
+        recorder: Recorder::disabled(),
+        figures: figures.clone(),
+        durability: Durability::Disk,
+    });
+    for (now, before) in [(1, 0), (2, 1), (3, 40), (4, 40), (5, 30), (6, 41)] {
+        figures.counters.commands_from.store(before, Ordering::Relaxed);
+        partition.do_work(Nanos(now));
+    }
+    assert_eq!(log.state().truncated, [1, 40, 41]);
 }

@@ -8,16 +8,21 @@ use weir_io::{DiskAction, DiskError, DiskErrorKind, SimDisk, SimFaults};
 use weir_log::event_log::{EventLog, EventLogConfig, read_events};
 use weir_log::snapshot::SnapshotStore;
 use weir_log::tail::{TailConfig, tail};
-use weir_log::{Append, Batch, EmbeddedLog, LogConfig, Push, SequencedLog};
+use weir_log::{
+    Append, Batch, EmbeddedLog, LogConfig, Push, SegmentKind, SequencedLog, retained_segments,
+};
 use weir_types::{Durability, FirmId, PartitionId, RequestNo, SessionId, Symbol};
 use weir_wire::reference::DefineFirm;
 use weir_wire::{Command, Definition};
 
 use super::*;
+use crate::holds::Holds;
 use crate::shadow::ShadowParts;
 
 const HERE: PartitionId = PartitionId(1);
 const LOG_ID: u128 = 7;
+/// The size of the segments of both logs: some 50 entries.
+const SEGMENT_BYTES: u64 = 8_192;
 
 /// A partition's files, its shadow, and a directory that can be taken away.
 struct World {
@@ -27,6 +32,8 @@ struct World {
     snapshots: SimDisk,
     is_away: Arc<AtomicBool>,
     tail: TailHandle,
+    commands: SimDisk,
+    holds: Holds,
 }
 
 /// Returns the import of a firm's definition, which causes one event.
@@ -47,7 +54,11 @@ fn import(number: u32) -> Vec<u8> {
 
 fn commands_of(count: u32) -> SimDisk {
     let disk = SimDisk::new(1);
-    let config = LogConfig { durability: Durability::Disk, ..LogConfig::new(HERE, LOG_ID) };
+    let config = LogConfig {
+        durability: Durability::Disk,
+        segment_bytes: SEGMENT_BYTES,
+        ..LogConfig::new(HERE, LOG_ID)
+    };
     let (mut log, _) = EmbeddedLog::open(config, disk.clone()).unwrap();
     for number in 1..=count {
         let mut batch = Batch::new();
@@ -62,7 +73,10 @@ fn commands_of(count: u32) -> SimDisk {
 fn world(count: u32, every_commands: u64) -> World {
     let (commands, events) = (commands_of(count), SimDisk::new(2));
     let snapshots = SimDisk::new(3);
-    let event_log = EventLog::open(EventLogConfig::new(HERE, LOG_ID), Position(1), events.clone());
+    let config =
+        EventLogConfig { segment_bytes: SEGMENT_BYTES, ..EventLogConfig::new(HERE, LOG_ID) };
+    let event_log = EventLog::open(config, Position(1), events.clone());
+    let (holds, in_agent) = (Holds::default(), commands.clone());
     let is_away = Arc::new(AtomicBool::new(false));
     let away = is_away.clone();
     let shadow = Shadow::new(ShadowParts {
@@ -75,16 +89,17 @@ fn world(count: u32, every_commands: u64) -> World {
                 let reason = "too many open files".to_owned();
                 return Err(DiskError { action, name: String::new(), kind, reason });
             }
-            Ok(commands.clone())
+            Ok(in_agent.clone())
         }),
         snapshots: SnapshotStore::new(snapshots.clone(), LOG_ID, HERE),
         keep: 2,
+        holds: holds.clone(),
     });
     let figures = Arc::new(PartitionFigures::default());
     figures.counters.position.store(u64::from(count), Ordering::Relaxed);
     let (_, tail) = tail(TailConfig::new(1 << 20, 1));
     let agent = ShadowAgent::new(shadow, figures.clone(), tail.clone(), every_commands);
-    World { agent, figures, events, snapshots, is_away, tail }
+    World { agent, figures, events, snapshots, is_away, tail, commands, holds }
 }
 
 impl World {
@@ -166,4 +181,108 @@ fn a_shadow_hurries_while_a_reader_waits_for_its_events() {
     world.run(now, 50_000_000);
     assert_eq!(world.agent.hurry, Hurry::No);
     assert_eq!(world.figures.counters.event_wanted_in_files.load(Ordering::Relaxed), 200);
+}
+
+impl World {
+    fn has_applied(&mut self, position: u64, from: u64) -> u64 {
+        self.figures.counters.position.store(position, Ordering::Relaxed);
+        self.run(from, 1_000_000_000)
+    }
+
+    /// Returns the first command and the first event that are kept, and the holder of others.
+    fn kept(&self) -> (u64, u64, Option<&'static str>) {
+        let counters = self.figures.counters.report();
+        let held_by = self.figures.holder();
+        assert_eq!(held_by.is_some(), counters.held_bytes > 0);
+        (counters.commands_from, counters.events_from, held_by)
+    }
+
+    /// Returns the first record of the event log's files.
+    fn first_in_files(&self) -> u64 {
+        let segments = retained_segments(&mut self.events.clone(), SegmentKind::Event).unwrap();
+        segments[0].first_position.0
+    }
+}
+
+/// Returns the first position of the last command segment that begins at a position or before.
+fn begins_before(world: &World, position: u64) -> u64 {
+    let segments = retained_segments(&mut world.commands.clone(), SegmentKind::Command).unwrap();
+    let firsts = segments.iter().map(|segment| segment.first_position.0);
+    firsts.filter(|first| *first <= position).max().unwrap()
+}
+
+#[test]
+fn what_is_over_the_limits_goes_when_two_snapshots_and_all_readers_are_past_it() {
+    let limits = RetentionLimits {
+        command_bytes: Some(3 * SEGMENT_BYTES),
+        event_bytes: Some(3 * SEGMENT_BYTES),
+        age: None,
+    };
+    let mut world = world(1_000, 100);
+    world.agent.limits = limits;
+    let reader = world.holds.hold("a reader", 130);
+    let now = world.has_applied(150, 1);
+    assert_eq!(world.kept(), (1, 1, Some("snapshots")), "one snapshot may be damaged");
+    // The second snapshot. Each command has one event.
+    let now = world.has_applied(600, now);
+    let (commands, events, held_by) = world.kept();
+    assert_eq!(commands, begins_before(&world, 151));
+    assert!((2..=130).contains(&events), "{events}");
+    assert!(held_by.is_some());
+    assert_eq!(world.holds.retained_from(), events, "readers are told");
+    // The third one takes the place of the first, and the reader still has not moved.
+    let now = world.has_applied(1_000, now);
+    assert_eq!(world.kept().0, begins_before(&world, 601));
+    assert_eq!((world.kept().1, world.first_in_files()), (events, events));
+    reader.set(590);
+    let now = world.run(now, RETENTION_INTERVAL + 1_000_000_000);
+    let (_, events, _) = world.kept();
+    assert!((500..=590).contains(&events), "{events}");
+    drop(reader);
+    world.run(now, RETENTION_INTERVAL + 1_000_000_000);
+    let (_, events, held_by) = world.kept();
+    assert!((550..=601).contains(&events), "{events}");
+    assert_eq!((held_by, world.first_in_files()), (Some("snapshots"), events));
+    let mut left = read_events(world.events.clone(), Position(events)).unwrap();
+    for number in events..=1_000 {
+        assert_eq!(left.next_entry().unwrap().expect("an event").position.0, number);
+    }
+    let counters = world.figures.counters.report();
+    assert!(counters.held_bytes > 0 && counters.event_bytes > 3 * SEGMENT_BYTES);
+    assert_eq!(world.figures.shadow_error(), None);
+}
+
+#[test]
+fn entries_that_are_older_than_they_may_be_go() {
+    let mut world = world(1_000, 100);
+    // The log time of a command is its position.
+    world.agent.limits = RetentionLimits { age: Some(Nanos(300)), ..RetentionLimits::default() };
+    world.figures.log_time.store(1_000, Ordering::Relaxed);
+    let now = world.has_applied(500, 1);
+    let now = world.has_applied(850, now);
+    world.has_applied(1_000, now);
+    let (commands, events, _) = world.kept();
+    assert_eq!(commands, begins_before(&world, 701));
+    // Events are as old as their writing: those before the older snapshot are older than that.
+    assert!((790..=851).contains(&events), "{events}");
+}
+
+#[test]
+fn a_shadow_that_is_behind_tells_the_events_in_files_with_each_snapshot() {
+    let mut world = world(1_000, 100);
+    world.agent.do_work(Nanos(1));
+    let counters = world.figures.counters.report();
+    assert_eq!(world.figures.snapshot().map(|(position, _)| position), Some(512));
+    assert_eq!(counters.event_in_files, 512);
+}
+
+#[test]
+fn without_limits_all_is_kept() {
+    let mut world = world(1_000, 100);
+    let now = world.has_applied(500, 1);
+    world.has_applied(1_000, now);
+    assert_eq!(world.kept(), (1, 1, None));
+    let counters = world.figures.counters.report();
+    let segments = retained_segments(&mut world.commands.clone(), SegmentKind::Command).unwrap();
+    assert_eq!(counters.command_bytes, segments.len() as u64 * SEGMENT_BYTES);
 }

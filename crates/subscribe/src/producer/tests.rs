@@ -1,9 +1,10 @@
 //! The messages that a subscriber gets when epochs end with losses, compared with the events
 //! themselves: each surviving trade once, and none that it has taken before.
 
-use weir_broker::{Config, Name};
+use weir_broker::{Config, Durability, Name};
 use weir_io::{SimDisk, ThreadDisk};
 use weir_log::{EventAppend, EventLog, EventLogConfig, TailConfig, TailWriter, tail, tail_in};
+use weir_partition::holds::Holds;
 use weir_types::{
     AccountId, ClOrdId, Epochs, EventNo, ExecId, ExecInst, FirmId, InstrumentId, Liquidity,
     MatchId, OrdStatus, OrdType, OrderId, Price, Qty, Reason, Rec, RequestNo, SelfTradePrevention,
@@ -109,15 +110,6 @@ fn a_trade_that_replaces_one_of_an_epoch_before_the_last_reaches_its_subscribers
 fn trades_that_replace_ones_taken_back_while_the_feed_runs_reach_its_subscribers() {
     let mut broker = subscribed();
     let (mut writer, handle) = tail(TailConfig::new(1 << 20, 1));
-    let append = |writer: &mut TailWriter, positions: std::ops::RangeInclusive<u64>| {
-        let mut record = Vec::new();
-        for position in positions {
-            record.clear();
-            Event::Plain(PlainEvent::OrderEvent(trade(position))).encode(&mut record);
-            writer.append(&record);
-        }
-        writer.publish();
-    };
     let events = EventReader::new(&handle, "no-files".into(), 1);
     let mut producer = EventProducer::new(EventParts { partition_id: PartitionId(1), events });
     let mut work = || producer.work(&mut broker, usize::MAX, Nanos(1), |_| {}).messages;
@@ -128,4 +120,111 @@ fn trades_that_replace_ones_taken_back_while_the_feed_runs_reach_its_subscribers
     append(&mut writer, 9..=20);
     assert_eq!(work(), 12);
     assert_eq!(producer.mark().epoch, Epoch(2));
+}
+
+fn append(writer: &mut TailWriter, positions: std::ops::RangeInclusive<u64>) {
+    let mut record = Vec::new();
+    for position in positions {
+        record.clear();
+        Event::Plain(PlainEvent::OrderEvent(trade(position))).encode(&mut record);
+        writer.append(&record);
+    }
+    writer.publish();
+}
+
+fn producer_of(events: EventReader) -> EventProducer {
+    EventProducer::new(EventParts { partition_id: PartitionId(1), events })
+}
+
+/// At `memory` nothing is written for a client that is away: all records stay.
+fn unwritten_records_are_held() {
+    let config = Config { durability: Durability::Memory, ..Config::new(1) };
+    let (mut broker, _) = Broker::open(config, SimDisk::new(1), Nanos(1)).unwrap();
+    let _ = broker.create(&Name::new("desk").unwrap(), TOPIC, None, Nanos(1)).unwrap();
+    let (mut writer, handle) = tail(TailConfig::new(1 << 20, 1));
+    let holds = Holds::default();
+    let events = EventReader::new(&handle, "no-files".into(), 1).holding(&holds, "reader");
+    let mut producer = producer_of(events);
+    append(&mut writer, 1..=12);
+    for cycle in 1..20 {
+        let now = Nanos(cycle * 1_000_000_000);
+        producer.work(&mut broker, usize::MAX, now, |_| {});
+        let _ = broker.do_work(now).unwrap();
+        broker.wait();
+        assert_eq!(holds.least().map(|least| least.from), Some(1));
+    }
+}
+
+/// Records that were read stay until the messages of them are on disk, and until the table says so.
+fn unsettled_records_are_held() {
+    unwritten_records_are_held();
+    let mut broker = subscribed();
+    let (mut writer, handle) = tail(TailConfig::new(1 << 20, 1));
+    let holds = Holds::default();
+    let events = EventReader::new(&handle, "no-files".into(), 1).holding(&holds, "reader");
+    let mut producer = producer_of(events);
+    append(&mut writer, 1..=12);
+    let held = || holds.least().expect("the reader holds its place").from;
+    let mut work = |broker: &mut Broker<SimDisk>, now: u64| {
+        producer.work(broker, usize::MAX, Nanos(now), |_| {});
+    };
+    work(&mut broker, 1);
+    assert_eq!(held(), 1, "all messages are in memory only");
+    work(&mut broker, 2);
+    assert_eq!(held(), 1);
+    let settled = (1..100).find(|cycle| {
+        let now = Nanos(cycle * 1_000_000_000);
+        let _ = broker.do_work(now).unwrap();
+        broker.wait();
+        work(&mut broker, now.0);
+        let place = broker.place().map_or(0, |place| place.record.0);
+        assert!(held() <= place + 1, "record {} may be gone, and {place} is saved", held() - 1);
+        held() == 13
+    });
+    assert!(settled.is_some(), "the messages are on disk: {}", held());
+    // Records taken back by a loss are held again.
+    append(&mut writer, 13..=20);
+    work(&mut broker, 1);
+    writer.end_epoch(Position(8), Epoch(2), 9);
+    work(&mut broker, 1);
+    assert_eq!(held(), 9);
+}
+
+#[test]
+fn records_are_held_until_a_crash_takes_none_of_their_messages() {
+    unsettled_records_are_held();
+}
+
+/// A broker whose messages end before the first event that there is tells so; no other does.
+fn gaps_are_told() {
+    let name = Name::new("desk").unwrap();
+    for (first, settled, is_told) in [(1, 0, false), (11, 10, false), (12, 10, true), (2, 0, true)]
+    {
+        let mut broker = subscribed();
+        let (_writer, handle) = tail(TailConfig::new(1 << 20, first));
+        let producer = producer_of(EventReader::new(&handle, "no-files".into(), first));
+        if settled > 0 {
+            let _ = broker.note_place(producer.mark_of(settled));
+        }
+        producer.tell_gap(&mut broker);
+        let attached = broker.attach(&name, Nanos(1)).unwrap();
+        assert_eq!(attached.may_have_lost, is_told, "{settled}, then {first}");
+    }
+}
+
+#[test]
+fn subscribers_are_told_when_events_behind_their_messages_are_gone() {
+    gaps_are_told();
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn every_planted_bug_is_found() {
+    for planted in Plant::ALL.iter().copied() {
+        plant::set(Some(planted));
+        let scenarios: [fn(); 2] = [unsettled_records_are_held, gaps_are_told];
+        let is_found = scenarios.iter().any(|run| std::panic::catch_unwind(run).is_err());
+        plant::set(None);
+        assert!(is_found, "{planted:?}");
+    }
 }

@@ -24,14 +24,14 @@ fn said(output: &Output) -> String {
     String::from_utf8(text).unwrap()
 }
 
-fn back_up(home: &Home) -> Value {
+pub fn back_up(home: &Home) -> Value {
     let output =
         weir(&["backup", "--json"], &[("--dir", &home.data()), ("--to", &home.path("backup"))]);
     assert!(output.status.success(), "{}", said(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn restore(from: &Home, to: &Home) -> Value {
+pub fn restore(from: &Home, to: &Home) -> Value {
     let paths = [("--from", &*from.path("backup")), ("--dir", &*to.data())];
     let output = weir(&["restore", "--json"], &paths);
     assert!(output.status.success(), "{}", said(&output));

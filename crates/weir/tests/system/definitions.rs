@@ -22,7 +22,7 @@ fn admin(node: &Node, words: &[&str]) -> Output {
         .unwrap()
 }
 
-fn succeed(node: &Node, words: &[&str]) -> String {
+pub fn succeed(node: &Node, words: &[&str]) -> String {
     let output = admin(node, words);
     assert!(output.status.success(), "{words:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
@@ -40,7 +40,7 @@ fn positions(node: &Node) -> [u64; 2] {
         .map(|id| node.partition_when(id, |_| true)["position"].as_u64().expect("a position"))
 }
 
-fn row(node: &Node, id: u32) -> serde_json::Value {
+pub fn row(node: &Node, id: u32) -> serde_json::Value {
     let status = node.status();
     let mut rows = status["instruments"].as_array().expect("a list").iter();
     rows.find(|row| row["id"] == id).expect("the instrument is there").clone()

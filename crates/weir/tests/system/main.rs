@@ -45,6 +45,8 @@ mod reader_tools;
 mod repeats;
 mod replica;
 mod restart;
+mod retention;
+mod retention_views;
 mod service;
 mod slow_reader;
 mod stalled_disk;

@@ -1,0 +1,219 @@
+//! The gateway's index of a partition's events: those of each session, for resume, and those of
+//! each firm's sessions, for drop copy.
+//!
+//! It is a function of the partition's events. The gateway builds it in its own tables as it reads
+//! them; this is the same index apart from the tables, from which a checkpoint is written and a
+//! start goes on ([`checkpoint`](crate::checkpoint)).
+//!
+//! INVARIANT: an index of the events up to a record equals the gateway's tables at that record.
+
+use std::collections::BTreeMap;
+
+use weir_partition::event_reader::{EventReader, PastRead, ReadEvent};
+use weir_partition::lineage::{Lineage, PassedEnds};
+use weir_partition::state_bytes::{StateBytes, put_number};
+use weir_types::{FirmId, Position, SessionId};
+use weir_wire::{Definition, Event};
+
+use crate::copies::ALL_FACTOR;
+use crate::protocol::EventRecord;
+use crate::record_index::RecordIndex;
+use crate::stream::Stream;
+
+/// The format of an index's state.
+const VERSION: u64 = 1;
+
+/// The number of records that an index retains.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retained {
+    /// Those of a firm's topic; of the topic of all there are more.
+    pub(super) of_firm: usize,
+}
+
+impl Retained {
+    /// Returns the number for a topic.
+    pub(super) fn of(self, firm_id: FirmId) -> usize {
+        let factor = if firm_id.is_none() { ALL_FACTOR } else { 1 };
+        self.of_firm.saturating_mul(factor)
+    }
+}
+
+/// A session's events in the partition.
+#[derive(Debug)]
+pub(super) struct IndexedSession {
+    /// Its firm, as the partition defined it last; none for a session without one.
+    pub(super) firm_id: FirmId,
+    pub(super) stream: Stream,
+}
+
+/// The index of a partition's events up to a record.
+#[derive(Debug)]
+pub(super) struct EventIndex {
+    /// The next record.
+    pub(super) next: u64,
+    /// The command that caused the newest record.
+    pub(super) position: Position,
+    pub(super) lineage: Lineage,
+    pub(super) trail: PassedEnds,
+    pub(super) sessions: BTreeMap<SessionId, IndexedSession>,
+    /// The topics by firm; that of no firm has the records of all.
+    pub(super) topics: BTreeMap<FirmId, RecordIndex>,
+    first: u64,
+    retained: Retained,
+}
+
+impl EventIndex {
+    /// Returns the index of no events: a reader of them stands at the first retained one. The
+    /// sessions and their firms are those of the recovered engine, because the event log may have
+    /// lost their definitions.
+    pub(super) fn new(
+        events: &mut EventReader,
+        firms: &[(SessionId, FirmId)],
+        retained: Retained,
+    ) -> EventIndex {
+        let first = events.next_record();
+        let mut lineage = Lineage::new(events.epoch());
+        if let Some(position) = beginning(events) {
+            lineage.begins_at(position);
+        }
+        let mut index = EventIndex {
+            next: first,
+            position: Position::NONE,
+            trail: PassedEnds::starting_at(first),
+            lineage,
+            sessions: BTreeMap::new(),
+            topics: BTreeMap::new(),
+            first,
+            retained,
+        };
+        index.topic(FirmId::NONE);
+        firms.iter().for_each(|(id, firm_id)| index.define(*id, *firm_id));
+        index
+    }
+
+    /// Takes the next event, or end of an epoch, of a reader that stands where the index ends;
+    /// false when there is none now.
+    pub(super) fn take_next(&mut self, events: &mut EventReader, record: &mut Vec<u8>) -> bool {
+        match events.next(record) {
+            ReadEvent::Record(number) => self.take(number, record),
+            ReadEvent::EpochEnded(change) => self.lineage.pass(&change),
+            ReadEvent::UpToDate | ReadEvent::Missing => return false,
+        }
+        true
+    }
+
+    fn take(&mut self, record_no: u64, record: &[u8]) {
+        assert_eq!(record_no, self.next, "an index takes every record");
+        let event = EventRecord::new(record);
+        self.next = record_no + 1;
+        self.position = Position(event.position());
+        self.trail.note(record_no, &self.lineage);
+        let Some(address) = event.address() else {
+            if let Some(Event::Defined(_, Definition::DefineSession(d))) = event.event() {
+                self.define(d.defined_session_id, d.firm_id);
+            }
+            return;
+        };
+        if address.event_no.is_none() {
+            return;
+        }
+        let session = self.sessions.get_mut(&address.session_id);
+        let session = session.expect("a partition defines a session before it numbers its events");
+        session.stream.note(address.noted(record_no), &self.lineage);
+        let firm_id = session.firm_id;
+        self.topic(FirmId::NONE).push(record_no);
+        if !firm_id.is_none() {
+            self.topic(firm_id).push(record_no);
+        }
+    }
+
+    /// Records a session's firm. A firm's topic begins with the firm's first session.
+    fn define(&mut self, id: SessionId, firm_id: FirmId) {
+        self.topic(firm_id);
+        let unknown = || IndexedSession { firm_id, stream: Stream::unknown() };
+        self.sessions.entry(id).or_insert_with(unknown).firm_id = firm_id;
+    }
+
+    fn topic(&mut self, firm_id: FirmId) -> &mut RecordIndex {
+        let (first, retained) = (self.first, self.retained.of(firm_id));
+        self.topics.entry(firm_id).or_insert_with(|| RecordIndex::new(first, retained))
+    }
+
+    /// Drops what the log has removed: the records before `first`.
+    pub(super) fn forget_before(&mut self, first: u64) {
+        self.sessions.values_mut().for_each(|session| session.stream.forget_before(first));
+        self.topics.values_mut().for_each(|topic| topic.forget_before(first));
+    }
+
+    /// Appends the index's state.
+    pub(super) fn put_state(&self, out: &mut Vec<u8>) {
+        for number in [VERSION, self.next, self.position.0, self.first] {
+            put_number(out, number);
+        }
+        self.lineage.put_state(out);
+        self.trail.put_state(out);
+        put_number(out, self.sessions.len() as u64);
+        for (id, session) in &self.sessions {
+            put_number(out, u64::from(id.0));
+            put_number(out, u64::from(session.firm_id.0));
+            session.stream.put_state(out);
+        }
+        put_number(out, self.topics.len() as u64);
+        for (firm_id, topic) in &self.topics {
+            put_number(out, u64::from(firm_id.0));
+            topic.put_state(out);
+        }
+    }
+
+    /// Reads an index's state; `None` when it is none, or of another format.
+    pub(super) fn from_state(bytes: &[u8], retained: Retained) -> Option<EventIndex> {
+        let state = &mut StateBytes::new(bytes);
+        if state.number()? != VERSION {
+            return None;
+        }
+        let [next, position, first] = [state.number()?, state.number()?, state.number()?];
+        let lineage = Lineage::from_state(state)?;
+        let trail = PassedEnds::from_state(state, &lineage)?;
+        let mut sessions = BTreeMap::new();
+        for _ in 0..state.count()? {
+            let (id, firm_id) = (SessionId(state.narrow()?), FirmId(state.narrow()?));
+            let stream = Stream::from_state(state, &lineage, next)?;
+            sessions.insert(id, IndexedSession { firm_id, stream });
+        }
+        let mut topics = BTreeMap::new();
+        for _ in 0..state.count()? {
+            let firm_id = FirmId(state.narrow()?);
+            topics.insert(firm_id, RecordIndex::from_state(state, retained.of(firm_id), next)?);
+        }
+        let has_topics = sessions.values().all(|session| topics.contains_key(&session.firm_id));
+        let index = EventIndex {
+            next,
+            position: Position(position),
+            lineage,
+            trail,
+            sessions,
+            topics,
+            first,
+            retained,
+        };
+        (state.is_empty() && has_topics && first <= next).then_some(index)
+    }
+}
+
+/// Returns the position of the command that caused the first retained event, when earlier ones are
+/// deleted.
+pub(super) fn beginning(events: &mut EventReader) -> Option<Position> {
+    let first = events.next_record();
+    if first == 1 {
+        return None;
+    }
+    let mut record = Vec::new();
+    Some(match events.read_at(first, &mut record) {
+        PastRead::Found => Position(EventRecord::new(&record).position()),
+        // Without any record the positions of the deleted ones are unknown.
+        PastRead::Missing | PastRead::Deleted => Position(u64::MAX),
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,49 @@
+//! The gateway's checkpoints of the trading partitions: one that fits is loaded at the start, and
+//! an agent on the shadows' thread writes the next ones.
+
+use anyhow::Context;
+use weir_gateway::Gateway;
+use weir_gateway::checkpoint::{CheckpointAgent, CheckpointLog, CheckpointParts, load};
+use weir_io::ThreadDisk;
+use weir_log::SnapshotStore;
+use weir_partition::recovery::RecoveredPartition;
+
+use super::assembly::Assembly;
+
+impl Assembly<'_> {
+    /// Lets the gateway begin with the newest checkpoint of a partition that fits its log; returns
+    /// the agent that writes the next ones, and notes for operators.
+    pub(super) fn begin_with_checkpoint(
+        &self,
+        gateway: &mut Gateway,
+        port: usize,
+        of: &RecoveredPartition,
+    ) -> anyhow::Result<(CheckpointAgent<ThreadDisk>, Vec<String>)> {
+        let dir = of.checkpoints_dir();
+        let place = || format!("the gateway's checkpoints in {}", dir.display());
+        let disk = ThreadDisk::open(&dir, None).with_context(place)?;
+        let mut store = SnapshotStore::new(disk, of.log.log_id(), of.partition_id);
+        let section = &self.config.gateway;
+        let copies_retained_max = section.copies_retained_max as usize;
+        let events = of.reader("gateway checkpoint");
+        let event_count = of.event_count();
+        let log = CheckpointLog { events: &events, event_count, copies_retained_max };
+        let mut notes = Vec::new();
+        let checkpoint = load(&mut store, log, &mut notes).with_context(place)?;
+        let newest = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.record());
+        if let Some(checkpoint) = checkpoint {
+            notes.push(format!("gateway: it begins with the checkpoint of event {newest}"));
+            gateway.begin_with(port, checkpoint);
+        }
+        let agent = CheckpointAgent::new(CheckpointParts {
+            store,
+            events,
+            firms: of.engine.session_firms().collect(),
+            newest,
+            every: section.checkpoint_every_events,
+            copies_retained_max,
+            figures: of.figures.clone(),
+        });
+        Ok((agent, notes))
+    }
+}

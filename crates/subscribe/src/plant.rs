@@ -1,0 +1,14 @@
+//! Planted bugs, which prove that the tests of subscriptions over a truncated event log find bugs
+//! of their kind.
+//!
+//! The producer of the partition's events calls [`is`] where a planted bug takes effect.
+
+weir_plant::plants! {
+    /// A planted bug of durable subscriptions.
+    pub enum Plant {
+        /// Events that were read may go, although their messages are only in memory.
+        HoldAtReadPlace,
+        /// Subscribers are not told that events for them are gone.
+        GapUntold,
+    }
+}
