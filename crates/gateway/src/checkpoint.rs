@@ -222,7 +222,7 @@ fn compare_samples(
         };
         let is_found = events.read_at(at, &mut record) == PastRead::Found;
         let address = is_found.then(|| EventRecord::new(&record).address()).flatten();
-        if !address.is_some_and(|found| (found.session_id, found.event_no) == (*id, event_no)) {
+        if address.is_none_or(|found| (found.session_id, found.event_no) != (*id, event_no)) {
             return Err(CheckpointFault::OtherEvent(at));
         }
     }
