@@ -7,7 +7,7 @@
 //!                         '- since C2 -'
 //! ```
 //!
-//! They are written by a view of their own, at idle times: it loads the newest one, takes the
+//! They are written by a view of their own, on an idle thread: it loads the newest one, takes the
 //! events since from the files, and writes the next. It keeps nothing in memory between two.
 //!
 //! ```text
@@ -18,28 +18,38 @@
 //! after the log's end                             | no, and it is removed: its record numbers
 //!                                                 | will be those of other events
 //! of an epoch that ended before its last command  | no: its last events are lost
+//! of other epochs than the log's                  | no
 //! the next record is past the retention           | no
 //! damaged, of another format or another log       | no
+//! contradicting the events, or with them the      | no
+//! recovered engine's sessions                     |
 //! ```
 //!
-//! When none is used, the gateway reads all retained events.
+//! When one is not used, the older one is tried; when none is, the gateway reads all retained
+//! events. A checkpoint of any bytes stops no start.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use thiserror::Error;
 use weir_io::{Disk, DiskError, DiskErrorKind};
-use weir_log::{Snapshot, SnapshotStore};
+use weir_log::SnapshotStore;
+use weir_log::snapshot::SnapshotFault;
 use weir_partition::PartitionFigures;
-use weir_partition::event_reader::EventReader;
+use weir_partition::event_reader::{EventReader, PastRead};
 use weir_runtime::Agent;
-use weir_types::{FirmId, Nanos, Position, SessionId};
+use weir_types::{Epoch, Epochs, EventNo, FirmId, Nanos, Position, SessionId, Survival};
 
-use crate::event_index::{EventIndex, Retained};
+use crate::event_index::{EventIndex, IndexFault, Retained};
+use crate::plant::{self, Plant};
+use crate::protocol::EventRecord;
 
 /// The number of checkpoints kept.
 const KEEP: usize = 2;
 /// The number of events taken in one cycle: less than a millisecond of work.
 const TAKE_MAX: usize = 1_024;
+/// The number of sessions of which a start compares the newest event with the log's.
+const SAMPLES_MAX: usize = 64;
 /// The pause in nanoseconds between looks for a due checkpoint: 100 ms.
 const LOOK_INTERVAL: u64 = 100_000_000;
 /// The pause in nanoseconds after a failure: 10 s.
@@ -59,15 +69,71 @@ impl Checkpoint {
     }
 }
 
+/// A session of the recovered engine.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineSession {
+    /// The session.
+    pub id: SessionId,
+    /// Its firm, or none.
+    pub firm_id: FirmId,
+    /// The number of its next event.
+    pub next_event_no: EventNo,
+}
+
 /// The log that a checkpoint has to fit.
 #[derive(Clone, Copy)]
 pub struct CheckpointLog<'a> {
-    /// A reader that stands at the first retained event.
-    pub events: &'a EventReader,
+    /// Creates readers that stand at the first retained event.
+    pub events: &'a dyn Fn() -> EventReader,
     /// The number of events.
     pub event_count: u64,
+    /// The sessions of the engine at the log's end, in order.
+    pub sessions: &'a [EngineSession],
     /// The number of a firm's reports from which copies can be requested.
     pub copies_retained_max: usize,
+}
+
+/// The reason why a checkpoint is passed over.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CheckpointFault {
+    /// The file is not sound.
+    #[error("{0}")]
+    File(SnapshotFault),
+    /// The bytes are no state of an index.
+    #[error("it is of another format")]
+    Format,
+    /// The state is that of another record.
+    #[error("it is of the events before {0}")]
+    OtherRecord(u64),
+    /// Events between it and the first retained one are gone.
+    #[error("events {from} to {to} are past the retention")]
+    PastRetention {
+        /// The first event that it lacks.
+        from: u64,
+        /// The last one that is gone.
+        to: u64,
+    },
+    /// It has events of an epoch that lost them.
+    #[error("its epoch {0} has lost its last events")]
+    LostEvents(Epoch),
+    /// Its epochs are not the log's.
+    #[error("its epochs are not those of the log")]
+    OtherEpochs,
+    /// An event of it, or one after it, cannot be read, or is another one.
+    #[error("event {0} cannot be read, or is another one")]
+    OtherEvent(u64),
+    /// It contradicts the events after it.
+    #[error("{0}")]
+    Contradiction(String),
+    /// With the events after it, a session is not the engine's.
+    #[error("with the events after it, session {0} is not the recovered engine's")]
+    OtherSession(SessionId),
+}
+
+impl From<IndexFault> for CheckpointFault {
+    fn from(fault: IndexFault) -> CheckpointFault {
+        CheckpointFault::Contradiction(fault.to_string())
+    }
 }
 
 /// Loads the newest checkpoint that fits the log; `None` when there is none. Says in `notes` which
@@ -80,52 +146,127 @@ pub fn load<D: Disk>(
     log: CheckpointLog<'_>,
     notes: &mut Vec<String>,
 ) -> Result<Option<Checkpoint>, DiskError> {
-    let passed_over =
-        |file: &str, reason: &str| format!("gateway: checkpoint {file} is passed over: {reason}");
-    let (mut found, skipped) = store.load_newest(Position(log.event_count))?;
-    for skipped in skipped {
-        notes.push(passed_over(&skipped.file, &skipped.fault.to_string()));
-    }
-    while let Some(Snapshot { position, bytes }) = found {
-        match fit(position, &bytes, log) {
-            Ok(index) => return Ok(Some(Checkpoint { index })),
-            Err(reason) => notes.push(passed_over(&position.to_string(), &reason)),
-        }
-        found = older_than(position, store)?;
+    store.remove_after(Position(log.event_count))?;
+    for position in store.list()?.into_iter().rev() {
+        let fault = match store.load(position)? {
+            Ok(bytes) => match prove(position, &bytes, log) {
+                Ok(index) => return Ok(Some(Checkpoint { index })),
+                Err(fault) => fault,
+            },
+            Err(fault) => CheckpointFault::File(fault),
+        };
+        notes.push(format!("gateway: the checkpoint of event {position} is passed over: {fault}"));
     }
     Ok(None)
 }
 
-/// Reads the checkpoint of a record and compares it with the log.
-fn fit(at: Position, bytes: &[u8], log: CheckpointLog<'_>) -> Result<EventIndex, String> {
-    let retained = Retained { of_firm: log.copies_retained_max };
-    let index = EventIndex::from_state(bytes, retained);
-    let mut index = index.ok_or("it is of another format")?;
-    if index.next != at.0 + 1 {
-        return Err(format!("it is of event {}", index.next - 1));
+/// Reads the checkpoint of a record, and proves it by a copy that takes all events since: they are
+/// few, and the gateway itself must not meet a contradiction.
+fn prove(
+    at: Position,
+    bytes: &[u8],
+    log: CheckpointLog<'_>,
+) -> Result<EventIndex, CheckpointFault> {
+    let mut events = (log.events)();
+    let (first, retained) = (events.next_record(), Retained { of_firm: log.copies_retained_max });
+    let read = || fit(at, bytes, Fitting { first, epochs: events.epochs(), retained });
+    let (index, mut copy) = (read()?, read()?);
+    let mut record = Vec::new();
+    if index.next > first {
+        let is_same = events.read_at(at.0, &mut record) == PastRead::Found
+            && EventRecord::new(&record).position() == index.position.0;
+        if !is_same {
+            return Err(CheckpointFault::OtherEvent(at.0));
+        }
     }
-    let first = log.events.next_record();
+    events.skip_to(copy.next, copy.lineage.current());
+    while copy.take_next(&mut events, &mut record)? {}
+    if copy.next != log.event_count + 1 {
+        return Err(CheckpointFault::OtherEvent(copy.next));
+    }
+    compare_sessions(&copy, log.sessions)?;
+    compare_samples(&index, first, &mut events)?;
+    Ok(index)
+}
+
+/// Compares an index of all events with the sessions of the engine.
+fn compare_sessions(index: &EventIndex, sessions: &[EngineSession]) -> Result<(), CheckpointFault> {
+    for session in sessions {
+        let own = index.sessions.get(&session.id);
+        let has_firm = own.is_none_or(|own| own.firm_id == session.firm_id);
+        // Without an event since the index began, there was none, or they are past the retention.
+        let ends_before = own.and_then(|own| own.stream.ends_before(session.next_event_no));
+        let is_new = session.next_event_no <= EventNo(1);
+        if !has_firm || !ends_before.unwrap_or(is_new || index.begins_late()) {
+            return Err(CheckpointFault::OtherSession(session.id));
+        }
+    }
+    let is_known = |id: &SessionId| sessions.binary_search_by_key(id, |session| session.id).is_ok();
+    match index.sessions.keys().find(|id| !is_known(id)) {
+        Some(unknown) => Err(CheckpointFault::OtherSession(*unknown)),
+        None => Ok(()),
+    }
+}
+
+/// Compares the newest event of some sessions with the log's.
+fn compare_samples(
+    index: &EventIndex,
+    first: u64,
+    events: &mut EventReader,
+) -> Result<(), CheckpointFault> {
+    let mut record = Vec::new();
+    let step = index.sessions.len().div_ceil(SAMPLES_MAX).max(1);
+    for (id, session) in index.sessions.iter().step_by(step) {
+        let Some((event_no, at)) = session.stream.newest().filter(|(_, at)| *at >= first) else {
+            continue;
+        };
+        let is_found = events.read_at(at, &mut record) == PastRead::Found;
+        let address = is_found.then(|| EventRecord::new(&record).address()).flatten();
+        if address.is_none_or(|found| (found.session_id, found.event_no) != (*id, event_no)) {
+            return Err(CheckpointFault::OtherEvent(at));
+        }
+    }
+    Ok(())
+}
+
+/// The properties of the log that a checkpoint has to fit, but for the events since.
+struct Fitting<'a> {
+    /// The first retained record.
+    first: u64,
+    epochs: &'a Epochs<Position>,
+    retained: Retained,
+}
+
+/// Reads the checkpoint of a record and compares it with the log.
+fn fit(at: Position, bytes: &[u8], log: Fitting<'_>) -> Result<EventIndex, CheckpointFault> {
+    let Fitting { first, epochs, retained } = log;
+    let mut index = EventIndex::from_state(bytes, retained).ok_or(CheckpointFault::Format)?;
+    if Some(index.next) != at.0.checked_add(1) {
+        return Err(CheckpointFault::OtherRecord(index.next));
+    }
     if index.next < first {
-        return Err(format!("events {} to {} are past the retention", index.next, first - 1));
+        return Err(CheckpointFault::PastRetention { from: index.next, to: first - 1 });
     }
     let epoch = index.lineage.current();
-    if !log.events.epochs().has(epoch, index.position) {
-        return Err(format!("its epoch {epoch} has lost its last events"));
+    if !epochs.has(epoch, index.position) && !plant::is(Plant::CheckpointOfLostEvents) {
+        return Err(CheckpointFault::LostEvents(epoch));
+    }
+    if !has_same_ends(index.lineage.epochs(), epochs, index.position) {
+        return Err(CheckpointFault::OtherEpochs);
     }
     index.forget_before(first);
     Ok(index)
 }
 
-fn older_than<D: Disk>(
-    at: Position,
-    store: &mut SnapshotStore<D>,
-) -> Result<Option<Snapshot>, DiskError> {
-    for position in store.list()?.into_iter().rev().filter(|position| *position < at) {
-        if let Ok(bytes) = store.load(position)? {
-            return Ok(Some(Snapshot { position, bytes }));
-        }
-    }
-    Ok(None)
+/// Returns true when the ended epochs of a checkpoint at `position` are those of the log before its
+/// epoch. A loss since can have shortened one that survived beyond its events.
+fn has_same_ends(own: &Epochs<Position>, log: &Epochs<Position>, position: Position) -> bool {
+    let before = log.ended().iter().filter(|(epoch, _)| *epoch < own.current()).count();
+    own.ended().len() == before
+        && own.ended().iter().all(|(epoch, to)| match log.survival(*epoch) {
+            Survival::UpTo(now) => now == *to || (position..*to).contains(&now),
+            Survival::Whole | Survival::Unknown => false,
+        })
 }
 
 /// The parts of a checkpoint agent.
@@ -180,35 +321,18 @@ impl<D: Disk> CheckpointAgent<D> {
 
     /// Begins the next checkpoint, if it is due.
     fn begin(&mut self) -> Result<bool, DiskError> {
-        let parts = &mut self.parts;
-        let target = parts.figures.counters.event_in_files.load(Ordering::Relaxed);
-        if target < parts.newest + parts.every {
+        let target = self.parts.figures.counters.event_in_files.load(Ordering::Relaxed);
+        if target < self.parts.newest + self.parts.every {
             return Ok(false);
         }
-        let retained = Retained { of_firm: parts.copies_retained_max };
-        let index = match parts.newest {
-            0 => None,
-            newest => {
-                let state = match parts.store.load(Position(newest)) {
-                    Ok(state) => state.ok(),
-                    Err(error) if error.kind == DiskErrorKind::NotFound => None,
-                    Err(error) => return Err(error),
-                };
-                let index = state.and_then(|state| EventIndex::from_state(&state, retained));
-                index.filter(|index| index.next == newest + 1)
-            }
-        };
-        let index = match index {
-            Some(index) => {
-                parts.events.skip_to(index.next, index.lineage.current());
-                index
-            }
-            // The first one, or the last cannot be read: begin with the first retained event.
+        let index = match self.base()? {
+            Some(index) => index,
+            // The first one, or none can be read: begin with the first retained event.
             None => {
+                let parts = &mut self.parts;
                 parts.newest = 0;
-                let first = self.first.max(parts.events.retained_from());
-                let epoch = parts.events.epochs().first();
-                parts.events.skip_to(first, epoch);
+                parts.events.go_back(self.first);
+                let retained = Retained { of_firm: parts.copies_retained_max };
                 EventIndex::new(&mut parts.events, &parts.firms, retained)
             }
         };
@@ -216,17 +340,49 @@ impl<D: Disk> CheckpointAgent<D> {
         Ok(true)
     }
 
+    /// Loads the newest checkpoint that can be continued; `None` for none.
+    fn base(&mut self) -> Result<Option<EventIndex>, DiskError> {
+        let parts = &mut self.parts;
+        if parts.newest == 0 {
+            return Ok(None);
+        }
+        let retained = Retained { of_firm: parts.copies_retained_max };
+        for position in parts.store.list()?.into_iter().rev() {
+            let bytes = match parts.store.load(position) {
+                Ok(bytes) => bytes.map_err(CheckpointFault::File),
+                Err(error) if error.kind == DiskErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            // From here on the events after it are kept, if they are still there.
+            parts.events.go_back(position.0.saturating_add(1));
+            let first = parts.events.retained_from();
+            let epochs = parts.events.epochs();
+            let index =
+                bytes.and_then(|bytes| fit(position, &bytes, Fitting { first, epochs, retained }));
+            match index {
+                Ok(index) => {
+                    parts.events.skip_to(index.next, index.lineage.current());
+                    return Ok(Some(index));
+                }
+                Err(fault) => {
+                    tracing::warn!(event = position.0, %fault, "gateway checkpoint passed over");
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// Takes events; returns their number, and true when the checkpoint has all of its own.
-    fn take(&mut self) -> (usize, bool) {
-        let Some(Work { index, target }) = &mut self.work else { return (0, false) };
+    fn take(&mut self) -> Result<(usize, bool), IndexFault> {
+        let Some(Work { index, target }) = &mut self.work else { return Ok((0, false)) };
         let mut count = 0;
         while index.next <= *target && count < TAKE_MAX {
-            if !index.take_next(&mut self.parts.events, &mut self.record) {
+            if !index.take_next(&mut self.parts.events, &mut self.record)? {
                 break;
             }
             count += 1;
         }
-        (count, index.next > *target)
+        Ok((count, index.next > *target))
     }
 
     fn write(&mut self) -> Result<(), DiskError> {
@@ -234,12 +390,25 @@ impl<D: Disk> CheckpointAgent<D> {
         index.forget_before(self.parts.events.retained_from());
         let (newest, mut state) = (index.next - 1, Vec::new());
         index.put_state(&mut state);
+        // One that begins anew needs the sessions that were defined before its first event.
+        self.parts.firms = index.firms();
         drop(index);
         self.parts.store.write(Position(newest), &state)?;
         self.parts.newest = newest;
         self.parts.figures.counters.checkpoint_event.store(newest, Ordering::Relaxed);
         tracing::info!(event = newest, bytes = state.len(), "gateway checkpoint written");
         self.parts.store.prune(KEEP).map(drop)
+    }
+
+    /// Tells a failure. A checkpoint only saves time, so one that cannot be written holds no event:
+    /// the next try looks for those that are left.
+    fn failed(&mut self, error: &dyn std::fmt::Display) {
+        let in_files = self.parts.figures.counters.event_in_files.load(Ordering::Relaxed);
+        let epoch = self.parts.events.epochs().current();
+        self.parts.events.skip_to(in_files + 1, epoch);
+        let failures = &self.parts.figures.counters.checkpoint_failures;
+        failures.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(%error, "no gateway checkpoint could be written");
     }
 
     fn step(&mut self, now: Nanos) -> Result<usize, DiskError> {
@@ -250,7 +419,17 @@ impl<D: Disk> CheckpointAgent<D> {
             }
             return Ok(usize::from(has_begun));
         }
-        let (count, is_complete) = self.take();
+        let (count, is_complete) = match self.take() {
+            Ok(taken) => taken,
+            Err(fault) => {
+                // The stored ones are of no use: the next begins with the first retained event.
+                self.work = None;
+                self.parts.newest = 0;
+                self.due = Nanos(now.0 + RETRY_INTERVAL);
+                self.failed(&fault);
+                return Ok(0);
+            }
+        };
         if is_complete {
             self.write()?;
             return Ok(1);
@@ -277,9 +456,7 @@ impl<D: Disk + Send> Agent for CheckpointAgent<D> {
                 // The next start reads more events; nothing else waits for a checkpoint.
                 self.work = None;
                 self.due = Nanos(now.0 + RETRY_INTERVAL);
-                let failures = &self.parts.figures.counters.checkpoint_failures;
-                failures.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(%error, "no gateway checkpoint could be written");
+                self.failed(&error);
                 0
             }
         }

@@ -6,13 +6,17 @@
 //! start goes on ([`checkpoint`](crate::checkpoint)).
 //!
 //! INVARIANT: an index of the events up to a record equals the gateway's tables at that record.
+//!
+//! An index that was read from a file may contradict the events: that is an [`IndexFault`] of the
+//! file, and never stops the process.
 
 use std::collections::BTreeMap;
 
+use thiserror::Error;
 use weir_partition::event_reader::{EventReader, PastRead, ReadEvent};
 use weir_partition::lineage::{Lineage, PassedEnds};
 use weir_partition::state_bytes::{StateBytes, put_number};
-use weir_types::{FirmId, Position, SessionId};
+use weir_types::{Epoch, EventNo, FirmId, Position, SessionId};
 use weir_wire::{Definition, Event};
 
 use crate::copies::ALL_FACTOR;
@@ -22,6 +26,8 @@ use crate::stream::Stream;
 
 /// The format of an index's state.
 const VERSION: u64 = 1;
+/// The number that those of records are below: more than there can be.
+const NUMBER_MAX: u64 = 1 << 62;
 
 /// The number of records that an index retains.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +42,19 @@ impl Retained {
         let factor = if firm_id.is_none() { ALL_FACTOR } else { 1 };
         self.of_firm.saturating_mul(factor)
     }
+}
+
+/// A contradiction between an index and the events that it was read with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(super) enum IndexFault {
+    #[error("event {found} comes where {wanted} is next")]
+    NotNext { wanted: u64, found: u64 },
+    #[error("event {record} is for session {session_id}, which it does not know")]
+    UnknownSession { record: u64, session_id: SessionId },
+    #[error("event {record} is number {found} of session {session_id}, and {wanted} is next")]
+    NotNextOfSession { record: u64, session_id: SessionId, wanted: EventNo, found: EventNo },
+    #[error("epoch {0} ended, and it is not the current one, or events that it has were lost")]
+    OtherEpoch(Epoch),
 }
 
 /// A session's events in the partition.
@@ -93,17 +112,33 @@ impl EventIndex {
 
     /// Takes the next event, or end of an epoch, of a reader that stands where the index ends;
     /// false when there is none now.
-    pub(super) fn take_next(&mut self, events: &mut EventReader, record: &mut Vec<u8>) -> bool {
+    ///
+    /// # Errors
+    /// [`IndexFault`]; the index is then of no use.
+    pub(super) fn take_next(
+        &mut self,
+        events: &mut EventReader,
+        record: &mut Vec<u8>,
+    ) -> Result<bool, IndexFault> {
         match events.next(record) {
-            ReadEvent::Record(number) => self.take(number, record),
-            ReadEvent::EpochEnded(change) => self.lineage.pass(&change),
-            ReadEvent::UpToDate | ReadEvent::Missing => return false,
+            ReadEvent::Record(number) => self.take(number, record)?,
+            ReadEvent::EpochEnded(change) => {
+                let ended = change.ended.epoch;
+                if change.taken_back > 0 || ended != self.lineage.current() || change.next <= ended
+                {
+                    return Err(IndexFault::OtherEpoch(ended));
+                }
+                self.lineage.pass(&change);
+            }
+            ReadEvent::UpToDate | ReadEvent::Missing => return Ok(false),
         }
-        true
+        Ok(true)
     }
 
-    fn take(&mut self, record_no: u64, record: &[u8]) {
-        assert_eq!(record_no, self.next, "an index takes every record");
+    fn take(&mut self, record_no: u64, record: &[u8]) -> Result<(), IndexFault> {
+        if record_no != self.next {
+            return Err(IndexFault::NotNext { wanted: self.next, found: record_no });
+        }
         let event = EventRecord::new(record);
         self.next = record_no + 1;
         self.position = Position(event.position());
@@ -112,19 +147,37 @@ impl EventIndex {
             if let Some(Event::Defined(_, Definition::DefineSession(d))) = event.event() {
                 self.define(d.defined_session_id, d.firm_id);
             }
-            return;
+            return Ok(());
         };
         if address.event_no.is_none() {
-            return;
+            return Ok(());
         }
-        let session = self.sessions.get_mut(&address.session_id);
-        let session = session.expect("a partition defines a session before it numbers its events");
+        let (session_id, found) = (address.session_id, address.event_no);
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return Err(IndexFault::UnknownSession { record: record_no, session_id });
+        };
+        if !session.stream.can_follow(found) {
+            let wanted = session.stream.next_event_no();
+            let record = record_no;
+            return Err(IndexFault::NotNextOfSession { record, session_id, wanted, found });
+        }
         session.stream.note(address.noted(record_no), &self.lineage);
         let firm_id = session.firm_id;
         self.topic(FirmId::NONE).push(record_no);
         if !firm_id.is_none() {
             self.topic(firm_id).push(record_no);
         }
+        Ok(())
+    }
+
+    /// Returns true when events before its first were past the retention.
+    pub(super) fn begins_late(&self) -> bool {
+        self.first > 1
+    }
+
+    /// Returns the sessions and their firms.
+    pub(super) fn firms(&self) -> Vec<(SessionId, FirmId)> {
+        self.sessions.iter().map(|(id, session)| (*id, session.firm_id)).collect()
     }
 
     /// Records a session's firm. A firm's topic begins with the firm's first session.
@@ -185,7 +238,9 @@ impl EventIndex {
             let firm_id = FirmId(state.narrow()?);
             topics.insert(firm_id, RecordIndex::from_state(state, retained.of(firm_id), next)?);
         }
-        let has_topics = sessions.values().all(|session| topics.contains_key(&session.firm_id));
+        let mut firms = sessions.values().map(|session| session.firm_id).chain([FirmId::NONE]);
+        let has_topics = firms.all(|firm_id| topics.contains_key(&firm_id));
+        let is_numbered = (1..=next).contains(&first) && next < NUMBER_MAX && trail.is_before(next);
         let index = EventIndex {
             next,
             position: Position(position),
@@ -196,7 +251,7 @@ impl EventIndex {
             first,
             retained,
         };
-        (state.is_empty() && has_topics && first <= next).then_some(index)
+        (state.is_empty() && has_topics && is_numbered).then_some(index)
     }
 }
 

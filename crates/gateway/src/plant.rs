@@ -45,5 +45,9 @@ weir_plant::plants! {
         HeartbeatsByWallClock,
         /// The newcomer, not the oldest stranger, is turned away from a full door.
         NewcomerTurnedAway,
+        /// A session whose events are all past the retention loses the ends of its epochs.
+        TrailDropped,
+        /// A checkpoint is used although its epoch has lost its last events.
+        CheckpointOfLostEvents,
     }
 }

@@ -19,6 +19,9 @@ use crate::plant::{self, Plant};
 /// The maximum number of events per session and partition that can be requested again.
 pub const RETAINED_EVENTS_MAX: usize = 1 << 18;
 
+/// The number that those of events and requests are below: more than there can be.
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// An event of a session, as added to its stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Noted {
@@ -86,7 +89,9 @@ impl Stream {
     /// # Panics
     /// When the events read differ from it: event log and command log contradict each other.
     pub fn agree(&mut self, next_event_no: EventNo, last_request_no: RequestNo) {
-        if self.records.is_empty() {
+        // A stream that had events knows the ends of epochs among them, retained or not.
+        let has_none = !self.started || plant::is(Plant::TrailDropped);
+        if self.records.is_empty() && has_none {
             let begun = Stream::starting_at(next_event_no, last_request_no);
             let Stream { is_listed, history_request, .. } = *self;
             *self = Stream { is_listed, history_request, ..begun };
@@ -135,12 +140,37 @@ impl Stream {
         let (oldest, last_request_no) = (EventNo(state.number()?), RequestNo(state.number()?));
         let trail = PassedEnds::from_state(state, lineage)?;
         let mut records = VecDeque::new();
-        state.ascending(|record| records.push_back(record))?;
+        let (mut ascends, mut last) = (true, 0);
+        state.ascending(|record| {
+            ascends &= record > last;
+            last = record;
+            records.push_back(record);
+        })?;
         let is_within = records.len() <= RETAINED_EVENTS_MAX
-            && records.back().is_none_or(|record| *record < next)
-            && (started || records.is_empty());
+            && ascends
+            && last < next
+            && (1..NUMBER_MAX).contains(&oldest.0)
+            && last_request_no.0 < NUMBER_MAX
+            && (started || records.is_empty() && oldest == EventNo(1));
         let begun = Stream::starting_at(oldest, last_request_no);
-        is_within.then_some(Stream { records, trail, started, ..begun })
+        let stream = Stream { records, trail, started, ..begun };
+        (is_within && stream.trail.is_before(stream.next_event_no().0)).then_some(stream)
+    }
+
+    /// Returns true when an event can follow those of the stream.
+    pub(super) fn can_follow(&self, event_no: EventNo) -> bool {
+        !self.started || event_no == self.next_event_no()
+    }
+
+    /// Returns true when `next` follows the stream's events; `None` when it has seen none.
+    pub(super) fn ends_before(&self, next: EventNo) -> Option<bool> {
+        self.started.then(|| self.next_event_no() == next)
+    }
+
+    /// Returns the newest retained event and its record.
+    pub(super) fn newest(&self) -> Option<(EventNo, u64)> {
+        let record = *self.records.back()?;
+        Some((EventNo(self.next_event_no().0 - 1), record))
     }
 
     /// Drops the events whose records are before `first_record`: the log has removed them.
@@ -362,6 +392,44 @@ mod tests {
         assert_eq!(stream.check_resume(EventNo(6), Epoch(1), &one_epoch()), Ok(()));
         stream.note(noted(6, 1, 901), &one_epoch());
         assert_eq!((stream.oldest(), stream.next_event_no()), (EventNo(6), EventNo(7)));
+    }
+
+    #[test]
+    fn a_session_without_retained_events_that_received_lost_ones_is_not_believed() {
+        // Epoch 1 ended behind event 3, so event 4 of epoch 1 is lost.
+        let mut cursor =
+            EpochCursor::new(Epochs::with_ended(Epoch(2), [(Epoch(1), Position(30))]), 9);
+        let (mut lineage, mut stream) =
+            (Lineage::new(Epoch(1)), Stream::starting_at(EventNo(1), RequestNo(0)));
+        for n in 1..=8 {
+            while let Some(change) = cursor.pass_before(n, Position(10 * n)) {
+                lineage.pass(&change);
+            }
+            stream.note(noted(n, n, n), &lineage);
+        }
+        // All of it is past the retention when the next start loads it from a checkpoint.
+        stream.forget_before(100);
+        let mut state = Vec::new();
+        stream.put_state(&mut state);
+        let mut stream = Stream::from_state(&mut StateBytes::new(&state), &lineage, 100).unwrap();
+        stream.agree(EventNo(9), RequestNo(8));
+        let check = |next| stream.check_resume(EventNo(next), Epoch(1), &lineage);
+        let (oldest, next) = (EventNo(9), EventNo(4));
+        let other = Err(CannotResume { reason: Reason::ResumeOtherHistory, oldest, next });
+        assert_eq!((check(5), check(9)), (other, other));
+        assert_eq!(check(3).unwrap_err().reason, Reason::ResumeOutOfRange);
+        assert_eq!(stream.check_resume(EventNo(9), Epoch(2), &lineage), Ok(()));
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn the_planted_bug_of_a_dropped_trail_is_found() {
+        plant::set(Some(Plant::TrailDropped));
+        let found = std::panic::catch_unwind(
+            a_session_without_retained_events_that_received_lost_ones_is_not_believed,
+        );
+        plant::set(None);
+        assert!(found.is_err());
     }
 
     #[test]

@@ -78,6 +78,10 @@ pub trait SequencedLog {
     /// background.
     fn truncate(&mut self, before: Position);
 
+    /// Returns the position up to which all entries are on the medium, at every level. At `os` and
+    /// `memory` it follows at the end of each segment, and when no entries come.
+    fn synced(&self) -> Position;
+
     /// Returns the epoch in which this process leads.
     fn epoch(&self) -> Epoch;
 

@@ -277,18 +277,32 @@ impl<D: Disk> EventLog<D> {
         if self.next_record().0 <= last.0 + 1 {
             return Ok(self);
         }
+        if self.first_record().0 > last.0 + 1 {
+            return self.begin_again(last.next());
+        }
         self.flush_blocking()?;
         let mut disk = self.log.into_disk()?;
         let kept = cut_files_after(&mut disk, last)?;
         let (log, _) = open_log(&self.config, last.next(), disk)?;
         let mut cut = EventLog::of_log(log, self.config);
-        for (record, bytes) in kept {
+        for (record, log_time, bytes) in kept {
+            cut.stamp(log_time);
             let appended = cut.append(record, &bytes);
             assert_eq!(appended, EventAppend::Taken, "a frame's records fit in a batch");
         }
         assert_eq!(cut.next_record(), last.next(), "the log ends at the last valid record");
         cut.flush_blocking()?;
         Ok(cut)
+    }
+
+    /// Removes all records; the next one to append is `first`. For a log of which no record is a
+    /// valid one.
+    ///
+    /// # Errors
+    /// Fails when the disk fails.
+    pub fn begin_again(self, first: Position) -> Result<EventLog<D>, LogError> {
+        let disk = self.log.into_disk()?;
+        Ok(EventLog::begin_anew(self.config, first..first, disk)?.0)
     }
 
     /// Appends the batch to the log; returns false when the log refuses it.
@@ -346,7 +360,7 @@ fn remove_all<D: Disk>(disk: &mut D) -> Result<(), LogError> {
 fn cut_files_after<D: Disk>(
     disk: &mut D,
     last: Position,
-) -> Result<Vec<(Position, Vec<u8>)>, LogError> {
+) -> Result<Vec<(Position, Nanos, Vec<u8>)>, LogError> {
     let mut kept = Vec::new();
     let mut place = None;
     let mut reader = LogReader::open(&mut *disk, SegmentKind::Event, Position(0))?;
@@ -360,7 +374,7 @@ fn cut_files_after<D: Disk>(
     if first <= last {
         reader.seek(first)?;
         while let Some(entry) = reader.next_entry()?.filter(|entry| entry.position <= last) {
-            kept.push((entry.position, entry.bytes.to_vec()));
+            kept.push((entry.position, entry.log_time, entry.bytes.to_vec()));
         }
     }
     drop(reader);
@@ -400,6 +414,8 @@ mod tests {
 
     fn say(log: &mut EventLog<SimDisk>, records: std::ops::Range<u64>) {
         for number in records {
+            // The log time of a record is its number.
+            log.stamp(Nanos(number));
             let said = log.append(Position(number), &record(number));
             assert_ne!(said, EventAppend::NotNow);
             log.do_work(Nanos(number * 7)).unwrap();
@@ -411,6 +427,7 @@ mod tests {
         for number in records {
             let entry = reader.next_entry().unwrap().expect("a record");
             assert_eq!((entry.position.0, entry.bytes), (number, &record(number)[..]));
+            assert!(entry.log_time >= Nanos(number), "{number} at {}", entry.log_time);
         }
         assert_eq!(reader.next_entry().unwrap(), None);
     }
@@ -462,6 +479,21 @@ mod tests {
             log.close().unwrap();
             check(&disk, 1..230);
         }
+    }
+
+    #[test]
+    fn a_log_that_begins_behind_the_last_valid_record_begins_anew_after_it() {
+        let disk = SimDisk::new(1);
+        let (mut log, _) = open(&disk, 1);
+        say(&mut log, 1..200);
+        log.truncate(Position(150));
+        log.close().unwrap();
+        assert!(log.first_record() > Position(90));
+        let mut log = log.cut_after(Position(60)).unwrap();
+        assert_eq!((log.first_record(), log.next_record()), (Position(61), Position(61)));
+        say(&mut log, 61..80);
+        log.close().unwrap();
+        check(&disk, 61..80);
     }
 
     #[test]

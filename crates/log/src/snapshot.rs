@@ -3,7 +3,8 @@
 //! A snapshot is written atomically: under a temporary name, synced, renamed, the directory synced.
 //! Each block has a checksum that also covers its index. Loading takes the newest sound snapshot
 //! and reports the skipped ones. A snapshot of a position beyond the log's end belongs to discarded
-//! history and is removed. All calls block; they are made where waiting does no harm.
+//! history and is removed, once the log is known to go on without it. All calls block; they are
+//! made where waiting does no harm.
 
 use std::convert::Infallible;
 
@@ -202,16 +203,36 @@ impl<D: Disk> SnapshotStore<D> {
         &mut self,
         log_end: Position,
     ) -> Result<(Option<Snapshot>, Vec<SkippedSnapshot>), DiskError> {
-        let mut skipped = Vec::new();
-        let positions = self.list()?;
+        self.remove_after(log_end)?;
+        self.newest_sound(log_end)
+    }
+
+    /// Removes the snapshots of positions after `log_end`, the log's last position. A caller that
+    /// may refuse the log first decides to go on with it.
+    ///
+    /// # Errors
+    /// Fails when the disk fails.
+    pub fn remove_after(&mut self, log_end: Position) -> Result<(), DiskError> {
         let is_lost = |at: &Position| *at > log_end && !plant::is(Plant::LostSnapshotKept);
-        for lost in positions.iter().filter(|at| is_lost(at)) {
+        for lost in self.list()?.iter().filter(|at| is_lost(at)) {
             self.disk.remove(&file_name(*lost))?;
         }
         // Done even without a removal: an earlier start may have been killed between its removal
         // and the sync, and a later power loss would bring the file back.
-        self.disk.sync_dir()?;
-        for position in positions.into_iter().rev().filter(|at| *at <= log_end) {
+        self.disk.sync_dir()
+    }
+
+    /// Returns the newest sound snapshot up to position `last`, and the files skipped on the way to
+    /// it. Changes nothing.
+    ///
+    /// # Errors
+    /// Fails when the disk fails.
+    pub fn newest_sound(
+        &mut self,
+        last: Position,
+    ) -> Result<(Option<Snapshot>, Vec<SkippedSnapshot>), DiskError> {
+        let mut skipped = Vec::new();
+        for position in self.list()?.into_iter().rev().filter(|at| *at <= last) {
             let file = file_name(position);
             match self.load(position)? {
                 Ok(bytes) => return Ok((Some(Snapshot { position, bytes }), skipped)),
@@ -221,21 +242,44 @@ impl<D: Disk> SnapshotStore<D> {
         Ok((None, skipped))
     }
 
-    /// Removes all but the newest `keep` snapshots; returns the oldest position kept, up to which
-    /// the log may be truncated.
+    /// Removes all but the newest `keep` snapshots; returns the oldest position kept. A log that is
+    /// synced up to each snapshot before it is written may be truncated up to there.
     ///
     /// # Errors
     /// Fails when the disk fails.
     pub fn prune(&mut self, keep: usize) -> Result<Option<Position>, DiskError> {
+        self.prune_of(keep, Position(u64::MAX))
+    }
+
+    /// Removes all but the newest `keep` snapshots, and but the newest `keep` of those up to
+    /// `synced`, the position up to which the log is synced: a power loss can take the entries of
+    /// the others, and with them their use. Returns the oldest position kept.
+    ///
+    /// # Errors
+    /// Fails when the disk fails.
+    pub fn prune_of(
+        &mut self,
+        keep: usize,
+        synced: Position,
+    ) -> Result<Option<Position>, DiskError> {
         let positions = self.list()?;
-        let surplus = positions.len().saturating_sub(keep);
-        for position in &positions[..surplus] {
-            self.disk.remove(&file_name(*position))?;
+        let newest = positions.len().saturating_sub(keep);
+        let lasting_end = positions.partition_point(|position| *position <= synced);
+        let lasting = lasting_end.saturating_sub(keep)..lasting_end;
+        let is_kept = |index: usize| index >= newest || lasting.contains(&index);
+        let (mut oldest, mut has_removed) = (None, false);
+        for (index, position) in positions.into_iter().enumerate() {
+            if is_kept(index) {
+                oldest = oldest.or(Some(position));
+            } else {
+                self.disk.remove(&file_name(position))?;
+                has_removed = true;
+            }
         }
-        if surplus > 0 {
+        if has_removed {
             self.disk.sync_dir()?;
         }
-        Ok(positions.get(surplus).copied())
+        Ok(oldest)
     }
 
     /// Returns the first `wanted` bytes of the state at one of the [listed](SnapshotStore::list)
@@ -509,6 +553,36 @@ mod tests {
         assert_eq!(store(&disk).prune(2).unwrap(), Some(Position(3)));
         assert_eq!(store(&disk).list().unwrap(), [Position(3), Position(4)]);
         assert_eq!(store(&disk).prune(0).unwrap(), None);
+    }
+
+    #[test]
+    fn pruning_keeps_the_newest_that_a_power_loss_leaves_of_use_as_well() {
+        for (keep, synced, want) in [
+            (2, 9, &[4, 5][..]),
+            (2, 5, &[4, 5]),
+            (2, 3, &[2, 3, 4, 5]),
+            (2, 1, &[1, 4, 5]),
+            (2, 0, &[4, 5]),
+            (1, 4, &[4, 5]),
+            (1, 2, &[2, 5]),
+        ] {
+            let disk = SimDisk::new(1);
+            (1..=5).for_each(|at| store(&disk).write(Position(at), b"state").unwrap());
+            let oldest = store(&disk).prune_of(keep, Position(synced)).unwrap();
+            let left: Vec<u64> = store(&disk).list().unwrap().iter().map(|at| at.0).collect();
+            assert_eq!((&left[..], oldest.map(|at| at.0)), (want, want.first().copied()));
+        }
+    }
+
+    #[test]
+    fn a_look_for_the_newest_removes_nothing_that_is_ahead() {
+        let disk = SimDisk::new(1);
+        [3, 7].iter().for_each(|at| store(&disk).write(Position(*at), b"state").unwrap());
+        let (found, _) = store(&disk).newest_sound(Position(5)).unwrap();
+        assert_eq!(found.map(|found| found.position), Some(Position(3)));
+        assert_eq!(store(&disk).list().unwrap(), [Position(3), Position(7)]);
+        store(&disk).remove_after(Position(5)).unwrap();
+        assert_eq!(store(&disk).list().unwrap(), [Position(3)]);
     }
 
     #[test]

@@ -14,7 +14,8 @@
 //! thread market-…   market data: receive and update, and flush-… for its subscribers
 //! thread publish    the node's own market, where published; snapshots  snapshots of it
 //! thread keeper     probe drain
-//! thread shadows    the shadow engines: event files, snapshots; the gateway's checkpoints
+//! thread shadows    the shadow engines: event files, snapshots
+//! thread checkpoints the gateway's checkpoints
 //! ```
 //! With split threads the gateway has its own. Each disk adds a thread where io_uring is missing;
 //! one thread per core watches for hiccups.

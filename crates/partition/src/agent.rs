@@ -46,6 +46,8 @@ weir_runtime::figures! {
     pub struct PartitionCounts in PartitionCounters {
         /// The newest committed and applied position.
         gauge position,
+        /// The position up to which the command log is synced.
+        gauge synced,
         /// Live orders.
         gauge live_orders,
         /// Events emitted since the log began.
@@ -637,7 +639,11 @@ impl<L: SequencedLog + Send> Partition<L> {
     fn work_on_log(&mut self, now: Nanos) -> usize {
         self.truncate_log();
         match self.log.do_work(now) {
-            Ok(done) => done,
+            Ok(done) => {
+                // SYNC: read by the shadow's thread; a lower number than the newest keeps more.
+                self.figures.counters.synced.store(self.log.synced().0, Ordering::Relaxed);
+                done
+            }
             Err(error) => {
                 // The effect of a failed write is unknown; a restart recovers from the medium.
                 // Continuing could acknowledge commands that are not there.

@@ -163,6 +163,15 @@ impl EventReader {
         self.place.set(next);
     }
 
+    /// Goes back to record `from`, or to the first retained one where that is later, as a reader
+    /// that knows no end of an epoch; returns the record.
+    pub fn go_back(&mut self, from: u64) -> u64 {
+        let first = self.holds.set_back(&self.place, from);
+        let epoch = self.epochs().first();
+        self.reader.skip_to(first, epoch);
+        first
+    }
+
     /// Copies the next record into `into`, which is cleared first, or tells that an epoch ended
     /// before it.
     pub fn next(&mut self, into: &mut Vec<u8>) -> ReadEvent {

@@ -6,6 +6,7 @@
 //! those before it.
 //!
 //! INVARIANT: a hold is registered before the shadow runs, or at a record that another hold keeps.
+//! It goes back only by [`Holds::set_back`], which excludes a removal.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -51,19 +52,31 @@ impl Holds {
     /// Returns the least hold, of equal ones the first; `None` when there is none.
     #[must_use]
     pub fn least(&self) -> Option<LeastHold> {
-        let mut places = self.places();
-        places.retain(|place| place.strong_count() > 0);
-        let holds = places.iter().filter_map(Weak::upgrade).map(|place| {
-            // SYNC: a number alone, and a lower one than the holder's newest only keeps more.
-            LeastHold { from: place.from.load(Ordering::Relaxed), holder: place.holder }
-        });
-        holds.min_by_key(|hold| hold.from)
+        least_of(&mut self.places())
     }
 
     /// Announces that records before `first` are removed from now on.
     pub fn retain_from(&self, first: u64) {
+        self.decide(|_| (first, ()));
+    }
+
+    /// Lets `decide` name the first record that stays, given the least of the holds, and announces
+    /// it. No hold is set back meanwhile ([`Holds::set_back`]).
+    pub fn decide<T>(&self, decide: impl FnOnce(Option<LeastHold>) -> (u64, T)) -> T {
+        let mut places = self.places();
+        let (first, decided) = decide(least_of(&mut places));
         // SYNC: a number alone. A reader that does not see it yet finds the record deleted.
         self.0.retained_from.fetch_max(first, Ordering::Relaxed);
+        decided
+    }
+
+    /// Keeps the records from `from` on, or from the first retained one where that is later, for a
+    /// hold of later ones; returns the first that is kept.
+    pub fn set_back(&self, hold: &Hold, from: u64) -> u64 {
+        let _none_is_removed = self.places();
+        let first = from.max(self.retained_from());
+        hold.set(first);
+        first
     }
 
     /// Returns the first record that is retained, as far as records were removed in this process;
@@ -77,6 +90,15 @@ impl Holds {
     fn places(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Need>>> {
         self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn least_of(places: &mut Vec<Weak<Need>>) -> Option<LeastHold> {
+    places.retain(|place| place.strong_count() > 0);
+    let holds = places.iter().filter_map(Weak::upgrade).map(|place| {
+        // SYNC: a number alone, and a lower one than the holder's newest only keeps more.
+        LeastHold { from: place.from.load(Ordering::Relaxed), holder: place.holder }
+    });
+    holds.min_by_key(|hold| hold.from)
 }
 
 impl Hold {
@@ -117,5 +139,16 @@ mod tests {
         holds.retain_from(40);
         holds.clone().retain_from(30);
         assert_eq!(holds.retained_from(), 40);
+    }
+
+    #[test]
+    fn a_hold_that_is_set_back_keeps_no_record_that_was_announced_as_gone() {
+        let holds = Holds::default();
+        let hold = holds.hold("reader", 90);
+        holds.decide(|least| (least.unwrap().from, ()));
+        assert_eq!(holds.set_back(&hold, 30), 90);
+        hold.set(120);
+        assert_eq!(holds.set_back(&hold, 100), 100);
+        assert_eq!(holds.decide(|least| (0, least.unwrap().from)), 100);
     }
 }

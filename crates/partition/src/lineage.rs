@@ -168,6 +168,13 @@ impl PassedEnds {
             .then_some(PassedEnds { first, passed, passed_count })
     }
 
+    /// Returns true when it can be the trail of a sequence whose next number is `next`.
+    #[must_use]
+    pub fn is_before(&self, next: u64) -> bool {
+        let is_noted_before = self.passed.last().is_none_or(|(_, number)| *number < next);
+        (1..=next).contains(&self.first) && is_noted_before
+    }
+
     /// Returns the first number behind an end; `None` when there is none yet.
     fn first_behind(&self, end: usize) -> Option<u64> {
         if end >= self.passed_count {

@@ -11,5 +11,11 @@ weir_plant::plants! {
         LogTimeFollowsFar,
         /// After a start log time is the wall clock's, whatever the log holds.
         LogTimeForgotten,
+        /// A snapshot ahead of the synced command log permits removal.
+        UnsyncedSnapshotCounts,
+        /// The age of entries is measured against a clock that jumped.
+        AgeByJumpedClock,
+        /// Records go although a reader has not read them.
+        HoldsIgnored,
     }
 }

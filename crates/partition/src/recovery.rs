@@ -229,6 +229,8 @@ pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebui
     let mut store = SnapshotStore::new(sources.snapshots, log.log_id(), partition_id);
     let mut base = load_snapshot(&mut store, &sources.engine, last, &mut notes)?;
     check_reach(&base, log.first_position(), &notes)?;
+    // Only now: a refused start leaves all snapshots where they are.
+    store.remove_after(last)?;
     let mut disk = sources.events;
     if base.event_count > 0 && log.first_position() == Position(1) && !has_events(&mut disk)? {
         // The event log is lost, or not part of a backup. Sessions and followers may request events
@@ -248,6 +250,19 @@ pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebui
     let snapshot = base.engine.position();
     let from = snapshot.next();
     replay(&mut base, &mut log, from, &mut events)?;
+    if events.first_record().0 > base.event_count + 1 {
+        // It has only events of commands that are lost, and those that it had before are past the
+        // retention: it begins anew with the first event that can be emitted again.
+        notes.push(format!(
+            "partition {partition_id}: the event log begins with event {}, and the commands cause \
+             {}: it begins anew",
+            events.first_record(),
+            base.event_count
+        ));
+        base = load_snapshot(&mut place.store, &place.engine, snapshot, &mut notes)?;
+        events = events.begin_again(Position(base.event_count + 1))?;
+        replay(&mut base, &mut log, from, &mut events)?;
+    }
     if plant::is(Plant::TailAppliedTwice) {
         replay(&mut base, &mut log, from, &mut events)?;
     }
@@ -459,7 +474,7 @@ fn load_snapshot<S: Disk>(
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Base> {
     let partition_id = engine_config.partition_id;
-    let (mut snapshot, skipped) = store.load_newest(last)?;
+    let (mut snapshot, skipped) = store.newest_sound(last)?;
     for skipped in skipped {
         notes.push(format!("partition {partition_id}: snapshot passed over: {skipped:?}"));
     }
@@ -554,6 +569,7 @@ fn replay<D: Disk>(
 fn figures_of(engine: &Engine, event_count: u64) -> Arc<PartitionFigures> {
     let figures = PartitionFigures::default();
     figures.counters.position.store(engine.position().0, Ordering::Relaxed);
+    figures.counters.synced.store(engine.position().0, Ordering::Relaxed);
     figures.digest.store(engine.digest(), Ordering::Relaxed);
     figures.counters.live_orders.store(u64::from(engine.live_order_count()), Ordering::Relaxed);
     figures.counters.events.store(event_count, Ordering::Relaxed);

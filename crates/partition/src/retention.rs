@@ -15,6 +15,9 @@
 use weir_log::RetainedSegment;
 use weir_types::{Nanos, Position};
 
+use crate::log_time::{JUMP_MAX, JUMP_PAUSE};
+use crate::plant::{self, Plant};
+
 /// The limits of a partition's logs; without any, all is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetentionLimits {
@@ -53,6 +56,61 @@ pub struct LogLimits {
     pub bytes: Option<u64>,
     /// The maximum age of an entry.
     pub age: Option<Nanos>,
+}
+
+/// The times of a look at the retention.
+#[derive(Clone, Copy, Debug)]
+pub struct RetentionTimes {
+    /// The log time of the newest command.
+    pub log_time: Nanos,
+    /// The time by which log time is ahead of the wall clock.
+    pub ahead: Nanos,
+    /// The time of the monotonic clock.
+    pub now: Nanos,
+}
+
+/// The clock against which the age of entries is measured: the log time of the newest command, less
+/// the time by which log time is ahead of the wall clock.
+///
+/// A clock that was set wrong must not remove a log. So beyond the time that passed in this process
+/// it goes forward by at most [`JUMP_MAX`] in [`JUMP_PAUSE`], and not in the first [`START_PAUSE`].
+#[derive(Debug)]
+pub struct RetentionClock {
+    /// The latest time that it may have; zero while the log has no entry.
+    limit: Nanos,
+    read_at: Option<Nanos>,
+    may_jump_at: Nanos,
+}
+
+/// The time after a start in which a clock that jumped makes no entry older: five minutes.
+pub const START_PAUSE: Nanos = Nanos(300_000_000_000);
+
+impl RetentionClock {
+    /// Returns the clock of a log whose last entry has this log time.
+    #[must_use]
+    pub fn after(last: Nanos) -> RetentionClock {
+        RetentionClock { limit: last, read_at: None, may_jump_at: Nanos(0) }
+    }
+
+    /// Returns the time at a look.
+    pub fn at(&mut self, times: RetentionTimes) -> Nanos {
+        let RetentionTimes { log_time, ahead, now } = times;
+        let told = log_time.since(ahead);
+        if plant::is(Plant::AgeByJumpedClock) || log_time == Nanos(0) {
+            return log_time;
+        }
+        let Some(read_at) = self.read_at.replace(now) else {
+            self.may_jump_at = Nanos(now.0 + START_PAUSE.0);
+            self.limit = if self.limit == Nanos(0) { told } else { self.limit };
+            return told.min(self.limit);
+        };
+        self.limit = Nanos(self.limit.0 + now.since(read_at).0);
+        if told > self.limit && now >= self.may_jump_at {
+            self.limit = told.min(Nanos(self.limit.0 + JUMP_MAX.0));
+            self.may_jump_at = Nanos(now.0 + JUMP_PAUSE.0);
+        }
+        told.min(self.limit)
+    }
 }
 
 /// The size of a log, and the parts of it that may go.
@@ -147,6 +205,66 @@ mod tests {
             let got = (left.before.0, left.bytes, left.held_bytes);
             assert_eq!(got, want, "{limits:?} {needed} {now}");
         }
+    }
+
+    const MINUTE: u64 = 60_000_000_000;
+    const HOUR: u64 = 60 * MINUTE;
+    const DAY: u64 = 24 * HOUR;
+    const LAST: u64 = 20_000 * DAY;
+    const YEAR: u64 = 365 * DAY;
+
+    fn times(log_time: u64, ahead: u64, now: u64) -> RetentionTimes {
+        RetentionTimes { log_time: Nanos(log_time), ahead: Nanos(ahead), now: Nanos(now) }
+    }
+
+    #[test]
+    fn the_clock_is_log_time_while_that_goes_as_time_does() {
+        let mut clock = RetentionClock::after(Nanos(LAST));
+        for minute in 0..200 {
+            let now = 7 + minute * MINUTE;
+            assert_eq!(clock.at(times(LAST + minute * MINUTE, 0, now)).0, LAST + minute * MINUTE);
+        }
+        // A weekend without a command: the time passed, though log time was not told.
+        let now = 7 + 199 * MINUTE + 2 * DAY;
+        assert_eq!(clock.at(times(LAST + 199 * MINUTE, 0, now)).0, LAST + 199 * MINUTE);
+        let log_time = LAST + 199 * MINUTE + 2 * DAY;
+        assert_eq!(clock.at(times(log_time, 0, now)).0, log_time);
+    }
+
+    #[test]
+    fn a_clock_that_is_wrong_at_a_start_makes_nothing_old_for_minutes_and_then_slowly() {
+        let mut clock = RetentionClock::after(Nanos(LAST));
+        assert_eq!(clock.at(times(0, 0, 1)).0, 0, "no command yet");
+        let mut last = 0;
+        for minute in 0..12 {
+            last = clock.at(times(LAST + YEAR, 0, 1 + minute * MINUTE)).0;
+            let jumps = (minute + 1).saturating_sub(5);
+            assert_eq!(last, LAST + minute * MINUTE + jumps * HOUR, "minute {minute}");
+        }
+        // The wall clock is put right, and log time goes at half speed from there on.
+        for minute in 12..20 {
+            let (log_time, wall) = (LAST + YEAR, LAST + minute * MINUTE);
+            let time = clock.at(times(log_time, log_time - wall, 1 + minute * MINUTE)).0;
+            assert!(time == wall && time < last, "minute {minute}");
+        }
+    }
+
+    #[test]
+    fn a_new_log_has_the_time_of_its_first_command() {
+        let mut clock = RetentionClock::after(Nanos(0));
+        assert_eq!(clock.at(times(LAST, 0, 1)).0, LAST);
+        assert_eq!(clock.at(times(LAST + MINUTE, 0, 1 + MINUTE)).0, LAST + MINUTE);
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn the_planted_bug_of_the_clock_is_found() {
+        plant::set(Some(Plant::AgeByJumpedClock));
+        let found = std::panic::catch_unwind(
+            a_clock_that_is_wrong_at_a_start_makes_nothing_old_for_minutes_and_then_slowly,
+        );
+        plant::set(None);
+        assert!(found.is_err());
     }
 
     #[test]

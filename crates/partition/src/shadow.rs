@@ -9,8 +9,10 @@
 //! telling the partition, whose log it is.
 //!
 //! INVARIANT: a snapshot of position P is written after the events up to P are synced, so the event
-//! log reaches at least to the newest snapshot. No command is given up that follows the oldest kept
-//! snapshot, nor any at all before there are two, if two are to be kept.
+//! log reaches at least to the newest snapshot. The command log may be synced later: a power loss
+//! then takes commands that the snapshot has, and its use. So only snapshots up to the synced
+//! position count: no command is given up that follows the oldest of them, nor any at all before
+//! there are two, if two are to be kept.
 
 use thiserror::Error;
 use weir_engine::Engine;
@@ -22,7 +24,8 @@ use weir_types::{Nanos, Position};
 use weir_wire::{Command, DecodeError, Event};
 
 use crate::holds::Holds;
-use crate::retention::{RetentionLimits, Surplus, surplus};
+use crate::plant::{self, Plant};
+use crate::retention::{RetentionClock, RetentionLimits, RetentionTimes, Surplus, surplus};
 
 /// The name under which the status shows what snapshots hold.
 const SNAPSHOTS: &str = "snapshots";
@@ -54,15 +57,6 @@ pub struct Retained {
     pub events: Surplus,
     /// The name of that which holds back the most, when something is held.
     pub held_by: Option<&'static str>,
-}
-
-/// The times against which the age of entries is measured.
-#[derive(Clone, Copy, Debug)]
-pub struct RetentionTimes {
-    /// The log time of the newest command.
-    pub log_time: Nanos,
-    /// The time of the shadow's cycle, which its event log carries.
-    pub now: Nanos,
 }
 
 /// Opens the directory of a command log for reading.
@@ -111,15 +105,34 @@ pub struct Shadow<C: Disk, E, S> {
     last_state: u64,
     /// The oldest kept snapshot, and the number of its events.
     oldest_kept: Option<(Position, u64)>,
+    /// The position up to which the command log is synced.
+    synced: Position,
+    clock: RetentionClock,
 }
 
 impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
     /// Returns a shadow at the position of its engine.
     #[must_use]
     pub fn new(parts: ShadowParts<C, E, S>) -> Shadow<C, E, S> {
-        let last_snapshot = parts.engine.position();
-        let (said, bytes) = (Vec::new(), Vec::with_capacity(512));
-        Shadow { parts, reader: None, said, bytes, last_snapshot, last_state: 0, oldest_kept: None }
+        // An opened log is synced.
+        let synced = parts.engine.position();
+        Shadow {
+            clock: RetentionClock::after(parts.engine.time()),
+            parts,
+            reader: None,
+            said: Vec::new(),
+            bytes: Vec::with_capacity(512),
+            last_snapshot: synced,
+            last_state: 0,
+            oldest_kept: None,
+            synced,
+        }
+    }
+
+    /// Notes the position up to which the command log is synced.
+    pub fn note_synced(&mut self, position: Position) {
+        let counts_all = plant::is(Plant::UnsyncedSnapshotCounts);
+        self.synced = self.synced.max(if counts_all { Position(u64::MAX) } else { position });
     }
 
     /// Returns the position of the newest applied command.
@@ -269,7 +282,7 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         let position = self.position();
         let snapshots = &mut self.parts.snapshots;
         snapshots.write(position, &state).map_err(ShadowError::Snapshot)?;
-        snapshots.prune(self.parts.keep).map_err(ShadowError::Snapshot)?;
+        snapshots.prune_of(self.parts.keep, self.synced).map_err(ShadowError::Snapshot)?;
         (self.last_snapshot, self.last_state) = (position, hash);
         Ok(true)
     }
@@ -292,18 +305,22 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         let mut disk = (self.parts.commands)().map_err(failed)?;
         let segments = retained_segments(&mut disk, SegmentKind::Command);
         let segments = segments.map_err(ShadowError::Retention)?;
-        let commands = surplus(&segments, limits.of_commands(), position.next(), times.log_time);
-        let (mut needed, mut holder) = (events + 1, SNAPSHOTS);
-        if let Some(least) = self.parts.holds.least()
-            && least.from < needed
-        {
-            (needed, holder) = (least.from, least.holder);
-        }
+        let time = self.clock.at(times);
+        let commands = surplus(&segments, limits.of_commands(), position.next(), time);
         let log = &mut self.parts.events;
         let segments: Vec<_> = log.retained().copied().collect();
-        let events = surplus(&segments, limits.of_events(), Position(needed), times.now);
+        let mut holder = SNAPSHOTS;
+        let events = self.parts.holds.decide(|least| {
+            let mut needed = events + 1;
+            if let Some(least) = least.filter(|least| least.from < needed)
+                && !plant::is(Plant::HoldsIgnored)
+            {
+                (needed, holder) = (least.from, least.holder);
+            }
+            let events = surplus(&segments, limits.of_events(), Position(needed), time);
+            (events.before.0, events)
+        });
         // Announced before the log removes the first file, which takes another call of its work.
-        self.parts.holds.retain_from(events.before.0);
         log.truncate(events.before);
         let held_by = match commands.held_bytes.max(events.held_bytes) {
             0 => None,
@@ -313,11 +330,12 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         Ok(Retained { commands, events, held_by })
     }
 
-    /// Returns the position and the number of events of the oldest kept snapshot; zero while there
-    /// are fewer than two, where two or more are to be kept.
+    /// Returns the position and the number of events of the oldest kept snapshot that a power loss
+    /// leaves of use; zero while there are fewer than two, where two or more are to be kept.
     fn oldest_kept(&mut self) -> Result<(Position, u64), DiskError> {
         const NONE: (Position, u64) = (Position::NONE, 0);
-        let positions = self.parts.snapshots.list()?;
+        let mut positions = self.parts.snapshots.list()?;
+        positions.retain(|position| *position <= self.synced);
         if positions.len() < self.parts.keep.min(2) {
             return Ok(NONE);
         }

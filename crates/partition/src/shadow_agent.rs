@@ -15,9 +15,9 @@ use weir_probe::thread::{Share, ask_for, can_ask_back};
 use weir_runtime::Agent;
 use weir_types::{Nanos, Position};
 
-use super::shadow::{Retained, RetentionTimes, Shadow, ShadowError};
+use super::shadow::{Retained, Shadow, ShadowError};
 use crate::PartitionFigures;
-use crate::retention::RetentionLimits;
+use crate::retention::{RetentionLimits, RetentionTimes};
 
 /// The number of commands applied in one cycle: less than a millisecond of work.
 const APPLY_MAX: usize = 512;
@@ -151,6 +151,8 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
     fn try_work(&mut self, now: Nanos) -> Result<usize, ShadowError> {
         let committed = Position(self.figures.counters.position.load(Ordering::Relaxed));
         let counters = &self.figures.counters;
+        // SYNC: pairs with the partition's store; its log may be synced further by now.
+        self.shadow.note_synced(Position(counters.synced.load(Ordering::Relaxed)));
         counters.event_wanted_in_files.store(self.tail.wanted_in_files(), Ordering::Relaxed);
         let applied = self.shadow.follow(committed, APPLY_MAX, now)?;
         self.write_wanted()?;
@@ -183,7 +185,8 @@ impl<C: Disk, E: Disk, S: Disk> ShadowAgent<C, E, S> {
     /// Removes what is past the retention, and tells the size of both logs.
     fn retain(&mut self, now: Nanos) {
         let log_time = Nanos(self.figures.log_time.load(Ordering::Relaxed));
-        match self.shadow.retain(&self.limits, RetentionTimes { log_time, now }) {
+        let ahead = Nanos(self.figures.counters.log_time_ahead_ns.load(Ordering::Relaxed));
+        match self.shadow.retain(&self.limits, RetentionTimes { log_time, ahead, now }) {
             Ok(retained) => {
                 self.tell_retained(&retained);
                 self.ends(Trouble::Retention);

@@ -1,8 +1,9 @@
 //! A partition whose logs are truncated by their retention: the rest is enough for each start, also
-//! after a crash at any point of a truncation.
+//! after a crash at any point of a truncation, and after a power loss that takes unsynced writes.
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
+use proptest::prelude::*;
 use weir_engine::{Engine, EngineConfig};
 use weir_io::disk::sim::{CrashChoice, TraceOp};
 use weir_io::{Disk, SimDisk};
@@ -14,8 +15,8 @@ use weir_log::{
 };
 use weir_partition::holds::Holds;
 use weir_partition::recovery::{Rebuilt, Sources, rebuild};
-use weir_partition::retention::RetentionLimits;
-use weir_partition::shadow::{Retained, RetentionTimes, Shadow, ShadowParts};
+use weir_partition::retention::{RetentionLimits, RetentionTimes};
+use weir_partition::shadow::{Retained, Shadow, ShadowParts};
 use weir_types::{FirmId, Nanos, PartitionId, Position, RequestNo, SessionId, Symbol};
 use weir_wire::reference::DefineFirm;
 use weir_wire::{Command, Definition, Event};
@@ -33,19 +34,19 @@ const COMMANDS: usize = 0;
 const EVENTS: usize = 1;
 const SNAPSHOTS: usize = 2;
 
-/// The three directories of a partition.
-struct Disks([SimDisk; 3]);
+/// The three directories of a partition, and the level of its log.
+struct Disks([SimDisk; 3], Durability);
 
 impl Disks {
     fn map(&self, change: impl Fn(&SimDisk) -> SimDisk) -> Disks {
         let [commands, events, snapshots] = &self.0;
-        Disks([change(commands), change(events), change(snapshots)])
+        Disks([change(commands), change(events), change(snapshots)], self.1)
     }
 
     fn start(&self) -> anyhow::Result<Rebuilt<SimDisk>> {
         let [commands, events, snapshots] = self.0.clone();
         rebuild(Sources {
-            log: log_config(),
+            log: LogConfig { durability: self.1, ..log_config() },
             event_segment_bytes: SEGMENT_BYTES,
             engine: EngineConfig::new(HERE),
             commands,
@@ -115,6 +116,7 @@ struct Running {
     log: EmbeddedLog<SimDisk>,
     shadow: Shadow<SimDisk, SimDisk, SimDisk>,
     now: u64,
+    limits: RetentionLimits,
 }
 
 impl Running {
@@ -130,21 +132,33 @@ impl Running {
             keep: 2,
             holds: Holds::default(),
         });
-        Running { log, shadow, now: 0 }
+        Running { log, shadow, now: 0, limits: LIMITS }
     }
 
     /// Appends commands, each at the log time of its position; returns the last position.
     fn append(&mut self, count: u64) -> u64 {
         for _ in 0..count {
-            let (mut batch, mut entry) = (Batch::new(), Vec::new());
-            let position = self.log.next_position().0;
-            command(position).encode(&mut entry);
-            assert_eq!(batch.push(&entry), Push::Taken);
-            let appended = self.log.append(self.log.epoch(), Nanos(position), &batch);
-            assert_eq!(appended, Append::At { first: Position(position) });
-            self.settle();
+            self.append_at(Nanos(self.log.next_position().0));
         }
-        while self.shadow.position() < self.log.committed() {
+        self.follow()
+    }
+
+    fn append_at(&mut self, log_time: Nanos) {
+        let (mut batch, mut entry) = (Batch::new(), Vec::new());
+        let position = self.log.next_position().0;
+        command(position).encode(&mut entry);
+        assert_eq!(batch.push(&entry), Push::Taken);
+        let appended = self.log.append(self.log.epoch(), log_time, &batch);
+        assert_eq!(appended, Append::At { first: Position(position) });
+        self.settle();
+    }
+
+    /// Lets the shadow follow; returns the last position.
+    fn follow(&mut self) -> u64 {
+        for _ in 0..10_000 {
+            if self.shadow.position() >= self.log.committed() {
+                break;
+            }
             self.now += 10_000_000;
             self.shadow.follow(self.log.committed(), 100, Nanos(self.now)).unwrap();
         }
@@ -159,8 +173,10 @@ impl Running {
 
     /// Truncates both logs, as agent and partition do.
     fn retain(&mut self) -> Retained {
-        let times = RetentionTimes { log_time: self.log.last_log_time(), now: Nanos(self.now) };
-        let retained = self.shadow.retain(&LIMITS, times).unwrap();
+        self.shadow.note_synced(self.log.synced());
+        let log_time = self.log.last_log_time();
+        let times = RetentionTimes { log_time, ahead: Nanos(0), now: Nanos(self.now) };
+        let retained = self.shadow.retain(&self.limits, times).unwrap();
         self.log.truncate(retained.commands.before);
         self.settle();
         for _ in 0..100 {
@@ -169,14 +185,32 @@ impl Running {
         retained
     }
 
+    /// Takes a snapshot, as the agent does.
+    fn snapshot(&mut self) -> bool {
+        self.shadow.note_synced(self.log.synced());
+        self.shadow.snapshot().unwrap()
+    }
+
+    /// Lets the log be quiet until its mark says that all is synced.
+    fn be_quiet(&mut self) {
+        for _ in 0..20 {
+            self.now += 20_000_000;
+            self.log.do_work(Nanos(self.now)).unwrap();
+        }
+    }
+
     fn close(mut self) {
         self.shadow.close().unwrap();
         self.log.close().unwrap();
     }
 }
 
+fn disks_at(durability: Durability) -> Disks {
+    Disks([1, 2, 3].map(SimDisk::new), durability)
+}
+
 fn new_disks() -> Disks {
-    Disks([1, 2, 3].map(SimDisk::new))
+    disks_at(Durability::Disk)
 }
 
 #[test]
@@ -185,7 +219,7 @@ fn a_start_of_truncated_logs_goes_on_where_the_partition_was() {
     for round in 1..=6 {
         let mut running = Running::new(&disks);
         let at = running.append(300);
-        assert!(running.shadow.snapshot().unwrap());
+        assert!(running.snapshot());
         let retained = running.retain();
         let needed = taken[taken.len() - 1] + 1;
         for (which, before) in
@@ -215,7 +249,7 @@ fn a_start_without_the_commands_after_its_newest_usable_snapshot_is_refused_with
     let mut running = Running::new(&disks);
     for _ in 0..3 {
         running.append(300);
-        assert!(running.shadow.snapshot().unwrap());
+        assert!(running.snapshot());
         running.retain();
     }
     running.close();
@@ -260,12 +294,12 @@ fn a_crash_at_each_write_point_of_a_truncation_leaves_all_that_a_start_needs() {
     let disks = new_disks();
     let mut running = Running::new(&disks);
     running.append(200);
-    assert!(running.shadow.snapshot().unwrap());
+    assert!(running.snapshot());
     let last = running.append(200);
     let before = disks.map(SimDisk::after_process_crash);
     let record = || disks.0.iter().for_each(SimDisk::record);
     record();
-    assert!(running.shadow.snapshot().unwrap());
+    assert!(running.snapshot());
     let snapshot = disks.0.each_ref().map(SimDisk::take_trace);
     record();
     let retained = running.retain();
@@ -282,4 +316,276 @@ fn a_crash_at_each_write_point_of_a_truncation_leaves_all_that_a_start_needs() {
         crash_at_each(&disks, first, &truncation[first], last);
         crash_at_each(&disks, second, &truncation[second], last);
     }
+}
+
+/// Loses the power with nothing but what was synced left.
+fn lose_power(disks: &Disks) -> Disks {
+    disks.map(|disk| disk.after_power_loss(CrashChoice::LoseAll))
+}
+
+#[test]
+fn snapshots_ahead_of_the_synced_log_permit_no_removal() {
+    for durability in [Durability::Os, Durability::Memory] {
+        let disks = disks_at(durability);
+        let mut running = Running::new(&disks);
+        running.append(200);
+        assert!(running.snapshot());
+        running.be_quiet();
+        assert_eq!(running.log.synced(), Position(200));
+        // These are in the log's last segment, which is not synced.
+        for count in [5, 3, 3] {
+            running.append(count);
+            assert!(running.snapshot());
+            running.retain();
+        }
+        assert!(running.log.synced() < Position(205), "{}", running.log.synced());
+        let crashed = lose_power(&disks);
+        let rebuilt = crashed.start().expect("the snapshot at 200 is of use");
+        assert_eq!(rebuilt.snapshot, Position(200), "{durability:?}");
+        let last = rebuilt.log.next_position().0 - 1;
+        drop(rebuilt);
+        let crashed = crashed.map(SimDisk::after_process_crash);
+        crashed.check_start(last, &|| format!("{durability:?}"));
+    }
+}
+
+#[test]
+fn a_start_that_is_refused_leaves_the_snapshots_where_they_are() {
+    let disks = new_disks();
+    let mut running = Running::new(&disks);
+    for _ in 0..3 {
+        running.append(300);
+        assert!(running.snapshot());
+        running.retain();
+    }
+    running.close();
+    // The end of the command log is lost, with all that the snapshots have of it.
+    let mut commands = disks.0[COMMANDS].clone();
+    let newest = commands.list().unwrap();
+    let newest: Vec<_> = newest.iter().filter(|name| name.ends_with(".wlog")).collect();
+    newest[2..].iter().for_each(|name| commands.remove(name).unwrap());
+    commands.sync_dir().unwrap();
+    let names = disks.0[SNAPSHOTS].clone().list().unwrap();
+    disks.0[SNAPSHOTS].flip_bit(&names[0], 5);
+    let crashed = disks.map(SimDisk::after_process_crash);
+    let refused = crashed.start().map(drop).unwrap_err();
+    assert!(format!("{refused:#}").contains("no snapshot can be used"), "{refused:#}");
+    assert_eq!(crashed.0[SNAPSHOTS].clone().list().unwrap(), names);
+}
+
+#[test]
+fn an_older_base_that_is_out_of_reach_costs_no_snapshot() {
+    let disks = new_disks();
+    let mut running = Running::new(&disks);
+    for _ in 0..3 {
+        running.append(300);
+        assert!(running.snapshot());
+        running.retain();
+    }
+    running.close();
+    // The older snapshot is damaged, and the events lost their end: the newer is the only base.
+    let damaged = disks.map(SimDisk::after_process_crash);
+    let names = damaged.0[SNAPSHOTS].clone().list().unwrap();
+    let mut damaged = damaged;
+    damaged.0[SNAPSHOTS].flip_bit(&names[0], 5);
+    let mut events = damaged.0[EVENTS].clone();
+    let files = events.list().unwrap();
+    let last = files.iter().rfind(|name| name.ends_with(".wevt")).unwrap();
+    events.remove(last).unwrap();
+    events.sync_dir().unwrap();
+    for start in 0..2 {
+        let rebuilt = damaged.start().unwrap();
+        assert_eq!((rebuilt.snapshot, rebuilt.event_count), (Position(900), 900), "{start}");
+        drop(rebuilt);
+        damaged = damaged.map(SimDisk::after_process_crash);
+    }
+}
+
+#[test]
+fn an_event_log_of_lost_commands_alone_begins_anew_at_the_snapshot() {
+    let disks = new_disks();
+    let mut running = Running::new(&disks);
+    running.append(200);
+    assert!(running.snapshot());
+    running.append(100);
+    let before = disks.map(SimDisk::after_process_crash);
+    for _ in 0..3 {
+        running.append(300);
+        assert!(running.snapshot());
+        running.retain();
+    }
+    running.close();
+    // The events of the whole run, with the commands and snapshots of its beginning.
+    let mut mixed = disks.map(SimDisk::after_process_crash);
+    assert!(mixed.first(EVENTS) > 301);
+    (mixed.0[COMMANDS], mixed.0[SNAPSHOTS]) =
+        (before.0[COMMANDS].clone(), before.0[SNAPSHOTS].clone());
+    mixed.check_start(300, &|| "begun anew".to_owned());
+    assert_eq!(mixed.first(EVENTS), 201, "the first event after the snapshot");
+    mixed = mixed.map(SimDisk::after_process_crash);
+    let mut running = Running::new(&mixed);
+    let last = running.append(50);
+    running.close();
+    mixed.map(SimDisk::after_process_crash).check_start(last, &|| "the next start".to_owned());
+}
+
+#[test]
+fn events_that_a_recovery_wrote_are_as_old_as_their_commands() {
+    let disks = new_disks();
+    let mut running = Running::new(&disks);
+    running.append(900);
+    running.log.flush_blocking().unwrap();
+    drop(running);
+    let mut crashed = disks.map(SimDisk::after_process_crash);
+    // A recovery without event files writes all of them.
+    crashed.0[EVENTS] = SimDisk::new(9);
+    let mut running = Running::new(&crashed);
+    // The log time of a command is its position.
+    running.limits = RetentionLimits { age: Some(Nanos(400)), ..RetentionLimits::default() };
+    for _ in 0..3 {
+        running.append(1);
+        assert!(running.snapshot());
+    }
+    let retained = running.retain();
+    let (commands, events) = (retained.commands.before.0, retained.events.before.0);
+    assert!((400..=503).contains(&commands) && (400..=503).contains(&events), "{retained:?}");
+}
+
+#[test]
+fn a_clock_that_is_wrong_at_a_start_removes_nothing_by_age_at_once() {
+    const YEAR: u64 = 365 * 86_400_000_000_000;
+    const HALF_AN_HOUR: u64 = 1_800_000_000_000;
+    let disks = new_disks();
+    let mut running = Running::new(&disks);
+    for _ in 0..3 {
+        running.append(300);
+        assert!(running.snapshot());
+    }
+    running.close();
+    let disks = disks.map(SimDisk::after_process_crash);
+    let mut running = Running::new(&disks);
+    running.limits =
+        RetentionLimits { age: Some(Nanos(HALF_AN_HOUR)), ..RetentionLimits::default() };
+    running.append_at(Nanos(YEAR));
+    running.follow();
+    for _ in 0..2 {
+        running.now += 100_000_000_000;
+        let retained = running.retain();
+        let before = (retained.commands.before, retained.events.before);
+        assert_eq!(before, (Position(1), Position(1)));
+        assert_eq!((disks.first(COMMANDS), disks.first(EVENTS)), (1, 1));
+    }
+    // The operator had five minutes: from now on log time counts.
+    running.now += 300_000_000_000;
+    let retained = running.retain();
+    let before = (retained.commands.before.0, retained.events.before.0);
+    assert!((500..=601).contains(&before.0) && (500..=601).contains(&before.1), "{before:?}");
+}
+
+/// A step of a partition's life.
+#[derive(Clone, Copy, Debug)]
+enum LifeStep {
+    Append(u64),
+    Quiet,
+    Snapshot,
+    Retain,
+    /// The process is killed.
+    Kill,
+    /// The power is lost, and with it any part of the writes that were not synced.
+    LosePower(u64),
+}
+
+fn step() -> impl Strategy<Value = LifeStep> {
+    prop_oneof![
+        4 => (1..16_u64).prop_map(LifeStep::Append),
+        1 => (40..90_u64).prop_map(LifeStep::Append),
+        1 => Just(LifeStep::Quiet),
+        5 => Just(LifeStep::Snapshot),
+        4 => Just(LifeStep::Retain),
+        1 => (0..1_000_u64).prop_map(LifeStep::LosePower),
+        1 => Just(LifeStep::Kill),
+    ]
+}
+
+/// Runs a partition with limits of both logs, or of one alone, and starts it after each crash.
+fn live(durability: Durability, limits: RetentionLimits, steps: &[LifeStep]) {
+    let mut disks = disks_at(durability);
+    let mut running = Running::new(&disks);
+    running.limits = limits;
+    for (at, step) in steps.iter().chain([&LifeStep::LosePower(0)]).enumerate() {
+        let (synced, committed) = (running.log.synced(), running.log.committed());
+        match *step {
+            LifeStep::Append(count) => drop(running.append(count)),
+            LifeStep::Quiet => running.be_quiet(),
+            LifeStep::Snapshot => drop(running.snapshot()),
+            LifeStep::Retain => drop(running.retain()),
+            LifeStep::Kill => disks = disks.map(SimDisk::after_process_crash),
+            LifeStep::LosePower(seed) if seed % 3 == 0 => disks = lose_power(&disks),
+            LifeStep::LosePower(seed) => {
+                disks = disks.map(|disk| disk.after_power_loss(CrashChoice::Random(seed)));
+            }
+        }
+        if matches!(step, LifeStep::Kill | LifeStep::LosePower(_)) {
+            let rebuilt = match disks.start() {
+                Ok(rebuilt) => rebuilt,
+                Err(error) => panic!("no start after step {at}, {step:?}: {error:#}"),
+            };
+            let last = Position(rebuilt.log.next_position().0 - 1);
+            let least = if durability == Durability::Disk { committed } else { synced };
+            assert!(last >= least, "{last} after step {at}");
+            drop(rebuilt);
+            disks = disks.map(SimDisk::after_process_crash);
+            disks.check_start(last.0, &|| format!("step {at}, {step:?}"));
+            disks = disks.map(SimDisk::after_process_crash);
+            running = Running::new(&disks);
+            running.limits = limits;
+        }
+    }
+}
+
+const LEVELS: [Durability; 3] = [Durability::Disk, Durability::Os, Durability::Memory];
+
+/// A level, the limited logs, and the steps.
+fn life(
+    levels: &[Durability],
+) -> impl Strategy<Value = (Durability, RetentionLimits, Vec<LifeStep>)> {
+    let least = RetentionLimits { command_bytes: Some(0), event_bytes: Some(0), age: None };
+    let events = RetentionLimits { command_bytes: None, ..least };
+    let commands = RetentionLimits { event_bytes: None, ..least };
+    let level = prop::sample::select(levels.to_vec());
+    let limits = prop::sample::select(vec![least, events, commands]);
+    (level, limits, prop::collection::vec(step(), 1..40))
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config(60))]
+
+    #[test]
+    fn a_partition_with_limits_starts_after_any_crash(life in life(&LEVELS)) {
+        let (durability, limits, steps) = life;
+        live(durability, limits, &steps);
+    }
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn the_planted_bug_of_unsynced_snapshots_is_found() {
+    use proptest::test_runner::TestRunner;
+    use weir_partition::plant::{self, Plant};
+
+    plant::set(Some(Plant::UnsyncedSnapshotCounts));
+    let one = std::panic::catch_unwind(snapshots_ahead_of_the_synced_log_permit_no_removal);
+    let any = TestRunner::new(ProptestConfig { max_shrink_iters: 0, ..config(1_000) }).run(
+        &life(&LEVELS[1..]),
+        |(durability, limits, steps)| {
+            live(durability, limits, &steps);
+            Ok(())
+        },
+    );
+    plant::set(None);
+    assert!(one.is_err() && any.is_err());
 }

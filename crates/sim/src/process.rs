@@ -312,6 +312,8 @@ impl Process {
             return Ok(());
         }
         let committed = Position(self.figures.counters.position.load(Ordering::Relaxed));
+        let synced = self.figures.counters.synced.load(Ordering::Relaxed);
+        self.shadow.note_synced(Position(synced));
         let followed = self.shadow.follow(committed, FOLLOW_MAX, now);
         self.survive(followed).map(|_| ())
     }

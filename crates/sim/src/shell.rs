@@ -122,6 +122,10 @@ impl<L: SequencedLog> SequencedLog for Shell<L> {
         self.inner.truncate(before);
     }
 
+    fn synced(&self) -> Position {
+        self.inner.synced()
+    }
+
     fn epoch(&self) -> Epoch {
         self.inner.epoch()
     }

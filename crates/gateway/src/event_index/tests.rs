@@ -1,15 +1,17 @@
 //! An index whose state was written and read back at any record, against one of all events.
 
 use proptest::prelude::*;
-use weir_log::tail::{TailConfig, TailHandle, tail};
+use weir_log::tail::{TailConfig, TailHandle, tail_in};
 use weir_types::{
-    ClOrdId, Credential, CredentialKind, Epoch, EventNo, Nanos, PartitionId, RequestNo, Role,
+    ClOrdId, Credential, CredentialKind, Epoch, Epochs, EventNo, Nanos, PartitionId, RequestNo,
+    Role,
 };
 use weir_wire::PlainEvent;
 use weir_wire::event::{Defined, RequestDone};
 use weir_wire::reference::DefineSession;
 
 use super::*;
+use crate::checkpoint::EngineSession;
 
 const HERE: PartitionId = PartitionId(1);
 const RETAINED: Retained = Retained { of_firm: 1 << 20 };
@@ -39,14 +41,21 @@ pub(crate) struct World {
     writer: weir_log::TailWriter,
     position: u64,
     epoch: u32,
-    next_event_nos: BTreeMap<u32, u64>,
+    /// The firm and the next event of each session.
+    sessions: BTreeMap<u32, (u32, u64)>,
 }
 
 impl World {
     pub(crate) fn new(steps: &[LifeEvent]) -> World {
-        let (writer, tail) = tail(TailConfig::new(1 << 20, 1));
-        let next_event_nos = BTreeMap::new();
-        let mut world = World { tail, writer, position: 0, epoch: 1, next_event_nos };
+        World::with_epochs(steps, Epochs::new(Epoch(1)))
+    }
+
+    /// Returns a world in which epochs had ended before its first event was read.
+    pub(crate) fn with_epochs(steps: &[LifeEvent], epochs: Epochs<Position>) -> World {
+        let epoch = epochs.current().0;
+        let (writer, tail) = tail_in(TailConfig::new(1 << 20, 1), epochs);
+        let sessions = BTreeMap::new();
+        let mut world = World { tail, writer, position: 0, epoch, sessions };
         steps.iter().for_each(|step| world.take(*step));
         world
     }
@@ -56,11 +65,11 @@ impl World {
         let position = Position(self.position);
         let event = match step {
             LifeEvent::Define(session, firm) => {
-                self.next_event_nos.entry(session).or_insert(1);
+                self.sessions.entry(session).or_insert((firm, 1)).0 = firm;
                 definition(position, SessionId(session), FirmId(firm))
             }
-            LifeEvent::Answer(session) => match self.next_event_nos.get_mut(&session) {
-                Some(next) => {
+            LifeEvent::Answer(session) => match self.sessions.get_mut(&session) {
+                Some((_, next)) => {
                     *next += 1;
                     answer(position, SessionId(session), EventNo(*next - 1))
                 }
@@ -81,7 +90,27 @@ impl World {
     }
 
     pub(crate) fn reader(&self) -> EventReader {
-        EventReader::new(&self.tail, "no-files".into(), 1)
+        self.reader_from(1)
+    }
+
+    /// Returns a reader of a log that has lost the records before `first`.
+    pub(crate) fn reader_from(&self, first: u64) -> EventReader {
+        EventReader::new(&self.tail, "no-files".into(), first)
+    }
+
+    /// Returns the number of events.
+    pub(crate) fn event_count(&self) -> u64 {
+        self.tail.next_record() - 1
+    }
+
+    /// Returns the sessions as the engine has them at the end.
+    pub(crate) fn sessions(&self) -> Vec<EngineSession> {
+        let sessions = self.sessions.iter().map(|(id, (firm, next))| EngineSession {
+            id: SessionId(*id),
+            firm_id: FirmId(*firm),
+            next_event_no: EventNo(*next),
+        });
+        sessions.collect()
     }
 }
 
@@ -133,7 +162,7 @@ fn state_of(index: &EventIndex) -> Vec<u8> {
 pub(crate) fn take(index: &mut EventIndex, events: &mut EventReader, count: usize) {
     let mut record = Vec::new();
     for _ in 0..count {
-        if !index.take_next(events, &mut record) {
+        if !index.take_next(events, &mut record).unwrap() {
             return;
         }
     }

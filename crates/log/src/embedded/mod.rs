@@ -66,10 +66,16 @@ struct Chunk {
     buf: Vec<u8>,
     /// The number of bytes of `buf` that the disk has taken.
     from: usize,
-    last_frame: u64,
-    last_position: Position,
+    end: LogEnd,
     /// Sync the chunk at every level, because it holds a mark.
     sync: bool,
+}
+
+/// The last frame of a part of the log, and the last position up to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LogEnd {
+    frame: u64,
+    position: Position,
 }
 
 /// The content of a frame.
@@ -138,14 +144,14 @@ pub struct EmbeddedLog<D> {
     names_made: u64,
     /// The name under which the segment being trimmed will be recycled.
     trimmed_name: Option<String>,
-    /// The previous segment's file, until its last sync is done, and its last frame.
-    retiring: Option<(FileId, u64)>,
+    /// The previous segment's file, until its last sync is done, and its end.
+    retiring: Option<(FileId, LogEnd)>,
     trims: VecDeque<String>,
     trimming: bool,
-    /// The last frame that the sync in flight will prove synced.
-    proving: Option<u64>,
-    written_frame: u64,
-    synced_frame: u64,
+    /// The end of the part that the sync in flight will prove synced.
+    proving: Option<LogEnd>,
+    written: LogEnd,
+    synced: LogEnd,
     committed: Position,
     /// A frame was appended since the last mark.
     unmarked: bool,
@@ -242,6 +248,10 @@ impl<D: Disk> SequencedLog for EmbeddedLog<D> {
                 self.trims.push_back(dropped.name);
             }
         }
+    }
+
+    fn synced(&self) -> Position {
+        self.synced.position
     }
 
     fn epoch(&self) -> Epoch {
@@ -392,8 +402,7 @@ impl<D: Disk> EmbeddedLog<D> {
         let chunk = self.last_chunk();
         chunk.buf.extend_from_slice(&bytes);
         chunk.buf.extend_from_slice(content.body);
-        chunk.last_frame = header.frame;
-        chunk.last_position = last_position;
+        chunk.end = LogEnd { frame: header.frame, position: last_position };
         self.queued_bytes += size;
         self.write_offset += size as u64;
     }
@@ -401,7 +410,7 @@ impl<D: Disk> EmbeddedLog<D> {
     /// Returns the synced frame number for the next header.
     fn synced_frame_told(&self) -> u64 {
         let is_early = plant::is(Plant::SyncedMarkTooEarly);
-        if is_early { self.head.frame_next - 1 } else { self.synced_frame }
+        if is_early { self.head.frame_next - 1 } else { self.synced.frame }
     }
 
     /// Returns the chunk for the next frame; begins one when all are sent.
@@ -415,8 +424,8 @@ impl<D: Disk> EmbeddedLog<D> {
 
     fn new_chunk(&mut self, offset: u64, opens: Option<Box<SegmentHeader>>) -> Chunk {
         let buf = self.buffers.pop().unwrap_or_default();
-        let (last_frame, last_position) = (0, Position::NONE);
-        Chunk { opens, offset, buf, from: 0, last_frame, last_position, sync: false }
+        let end = LogEnd { frame: 0, position: Position::NONE };
+        Chunk { opens, offset, buf, from: 0, end, sync: false }
     }
 
     /// Begins a chunk that opens the next segment.
@@ -429,7 +438,7 @@ impl<D: Disk> EmbeddedLog<D> {
             first_frame: self.head.frame_next,
             first_position: self.head.position_next,
             link: self.head.link,
-            synced_frame: self.synced_frame,
+            synced_frame: self.synced.frame,
             log_time: self.head.log_time,
             opening: Opening { boot_id: self.disk.boot_id(), durability: self.config.durability },
             ended: self.head.ended.clone(),

@@ -6,7 +6,7 @@ use weir_io::{Access, Disk};
 use weir_types::{Durability, Epoch, Nanos, Position};
 
 use super::work::RECYCLED_MAX;
-use super::{Content, EmbeddedLog, LogConfig, Roll, Segment, Spare};
+use super::{Content, EmbeddedLog, LogConfig, LogEnd, Roll, Segment, Spare};
 use crate::api::SequencedLog;
 use crate::error::LogError;
 use crate::frame::{Fault, FrameKind, first_link};
@@ -163,6 +163,8 @@ impl<D: Disk> EmbeddedLog<D> {
                 log_time_before: segment.header.log_time,
             },
         });
+        let position = Position(found.head.position_next.0 - 1);
+        let end = LogEnd { frame: found.head.frame_next - 1, position };
         Ok(EmbeddedLog {
             log_id: newest.header.log_id,
             segments: segments.collect(),
@@ -182,9 +184,9 @@ impl<D: Disk> EmbeddedLog<D> {
             trims: VecDeque::new(),
             trimming: false,
             proving: None,
-            written_frame: found.head.frame_next - 1,
-            synced_frame: found.head.frame_next - 1,
-            committed: Position(found.head.position_next.0 - 1),
+            written: end,
+            synced: end,
+            committed: end.position,
             unmarked: false,
             stirred: false,
             active_at: Nanos(0),

@@ -6,7 +6,7 @@
 use weir_io::{Access, Completion, Disk, DiskAction, DiskError, DiskErrorKind, Op, Outcome};
 use weir_types::{Durability, Nanos, Position};
 
-use super::{Chunk, Content, EmbeddedLog, Roll, Segment, Spare};
+use super::{Chunk, Content, EmbeddedLog, LogEnd, Roll, Segment, Spare};
 use crate::api::SequencedLog;
 use crate::error::LogError;
 use crate::frame::{FRAME_HEADER, FrameKind};
@@ -83,14 +83,14 @@ impl<D: Disk> EmbeddedLog<D> {
                 Ok(())
             }
             (TAG_RETIRE, Outcome::Done) => {
-                let (file, last_frame) = self.retiring.take().expect("a retirement is under way");
+                let (file, end) = self.retiring.take().expect("a retirement is under way");
                 self.disk.close(file);
-                self.synced_frame = self.synced_frame.max(last_frame);
+                self.is_synced_to(end);
                 Ok(())
             }
             (TAG_PROVE, Outcome::Done) => {
                 let proven = self.proving.take().expect("a proving sync is under way");
-                self.synced_frame = self.synced_frame.max(proven);
+                self.is_synced_to(proven);
                 Ok(())
             }
             (TAG_TRIM, Outcome::Done) => {
@@ -108,6 +108,13 @@ impl<D: Disk> EmbeddedLog<D> {
             }
             (_, Outcome::Failed(error)) => Err(LogError::Fatal(error)),
             (tag, outcome) => unreachable!("operation {tag} cannot end as {outcome:?}"),
+        }
+    }
+
+    /// Notes that all frames up to `end` are synced.
+    fn is_synced_to(&mut self, end: LogEnd) {
+        if end.frame > self.synced.frame {
+            self.synced = end;
         }
     }
 
@@ -142,11 +149,11 @@ impl<D: Disk> EmbeddedLog<D> {
 
     fn settle_chunk(&mut self, mut chunk: Chunk, synced: bool) {
         self.lacks_room = false;
-        self.written_frame = chunk.last_frame;
+        self.written = chunk.end;
         if synced {
             // The previous file is synced too: no syncing chunk is sent until it is.
             assert!(self.retiring.is_none(), "a sync proves only what lies in synced files");
-            self.synced_frame = chunk.last_frame;
+            self.synced = chunk.end;
         }
         let committed = match self.config.durability {
             Durability::Memory => false,
@@ -154,7 +161,7 @@ impl<D: Disk> EmbeddedLog<D> {
             Durability::Disk => synced || plant::is(Plant::SyncSkipped),
         };
         if committed {
-            self.committed = self.committed.max(chunk.last_position);
+            self.committed = self.committed.max(chunk.end.position);
         }
         self.queued_bytes -= chunk.buf.len();
         if chunk.buf.capacity() <= BUFFER_KEPT_MAX {
@@ -217,7 +224,7 @@ impl<D: Disk> EmbeddedLog<D> {
         let chunk = self.chunks.front_mut().expect("a chunk that opens a segment");
         let header = chunk.opens.as_mut().expect("it opens a segment");
         // Frames may have been synced since the chunk began.
-        header.synced_frame = self.synced_frame;
+        header.synced_frame = self.synced.frame;
         let buf = header.encode();
         self.roll = Roll::Header { from: 0 };
         let sync = !plant::is(Plant::HeaderNotSynced);
@@ -274,10 +281,10 @@ impl<D: Disk> EmbeddedLog<D> {
         self.segments.push_back(Segment { name: header.file_name(), retained });
         let old = std::mem::replace(&mut self.file, file);
         self.roll = Roll::No;
-        if self.synced_frame >= self.written_frame {
+        if self.synced.frame >= self.written.frame {
             self.disk.close(old);
         } else {
-            self.retiring = Some((old, self.written_frame));
+            self.retiring = Some((old, self.written));
             self.disk.submit(TAG_RETIRE, Op::Sync { file: old });
         }
     }
@@ -319,8 +326,8 @@ impl<D: Disk> EmbeddedLog<D> {
         if !self.unmarked || self.stirred || !quiet || self.retiring.is_some() {
             return 0;
         }
-        if self.synced_frame < self.written_frame {
-            self.proving = Some(self.written_frame);
+        if self.synced.frame < self.written.frame {
+            self.proving = Some(self.written);
             self.disk.submit(TAG_PROVE, Op::Sync { file: self.file });
             return 1;
         }
@@ -382,13 +389,13 @@ impl<D: Disk> EmbeddedLog<D> {
     /// Blocks until all appended entries are written and synced and a mark of `kind` says so.
     pub(super) fn settle(&mut self, kind: FrameKind) -> Result<(), LogError> {
         self.drain()?;
-        if self.synced_frame < self.written_frame {
+        if self.synced.frame < self.written.frame {
             let synced = self.disk.sync(self.file).map_err(LogError::Fatal);
             if let Err(error) = synced {
                 self.failed = Some(error.clone());
                 return Err(error);
             }
-            self.synced_frame = self.written_frame;
+            self.synced = self.written;
         }
         self.committed = Position(self.head.position_next.0 - 1);
         if kind == FrameKind::Close || self.unmarked {

@@ -34,7 +34,7 @@ use super::doors::OuterDoor;
 use super::gateway::{GatewayStart, WebSide, port_of};
 use super::operator::bootstrap;
 use super::probes::{Probes, keeper, start_hiccups};
-use super::threads::{CommonThreads, Cores, shadows};
+use super::threads::{CommonThreads, Cores, checkpoints_thread, shadows};
 use super::{CONTROL, Node, Recovery};
 use crate::config::Config;
 use crate::health::Health;
@@ -209,9 +209,8 @@ impl<'a> Builder<'a> {
             shadows = shadows.with_agent(shadow);
             partitions.push(Box::new(parts.partition(partition, sources, &mut probes)));
         }
-        for checkpoints in self.checkpoints {
-            shadows = shadows.with_agent(checkpoints);
-        }
+        let checkpoints = self.checkpoints.into_iter();
+        let checkpoints = checkpoints.fold(checkpoints_thread(), Runner::with_agent);
         // Definitions reach the partitions that trade in the cycle that accepts them.
         let importer = self.importer.map(|one| Box::new(one) as Box<dyn Agent>);
         partitions.splice(1..1, importer);
@@ -229,6 +228,7 @@ impl<'a> Builder<'a> {
             web_readers: web.readers,
             keeper: keeper(probes.drain),
             shadows,
+            checkpoints,
         };
         let reload = views.reload.take();
         let cores = Cores { gateway: self.gateway, partitions };

@@ -1,9 +1,11 @@
 //! The gateway's checkpoints of the trading partitions: one that fits is loaded at the start, and
-//! an agent on the shadows' thread writes the next ones.
+//! an agent on a thread of its own writes the next ones.
 
 use anyhow::Context;
 use weir_gateway::Gateway;
-use weir_gateway::checkpoint::{CheckpointAgent, CheckpointLog, CheckpointParts, load};
+use weir_gateway::checkpoint::{
+    CheckpointAgent, CheckpointLog, CheckpointParts, EngineSession, load,
+};
 use weir_io::ThreadDisk;
 use weir_log::SnapshotStore;
 use weir_partition::recovery::RecoveredPartition;
@@ -25,9 +27,15 @@ impl Assembly<'_> {
         let mut store = SnapshotStore::new(disk, of.log.log_id(), of.partition_id);
         let section = &self.config.gateway;
         let copies_retained_max = section.copies_retained_max as usize;
-        let events = of.reader("gateway checkpoint");
+        let events = || of.reader("gateway checkpoint");
         let event_count = of.event_count();
-        let log = CheckpointLog { events: &events, event_count, copies_retained_max };
+        let firms: Vec<_> = of.engine.session_firms().collect();
+        let sessions = of.engine.sessions().zip(&firms).map(|((id, state), (_, firm_id))| {
+            EngineSession { id, firm_id: *firm_id, next_event_no: state.next_event_no }
+        });
+        let sessions: Vec<_> = sessions.collect();
+        let sessions = &sessions;
+        let log = CheckpointLog { events: &events, event_count, sessions, copies_retained_max };
         let mut notes = Vec::new();
         let checkpoint = load(&mut store, log, &mut notes).with_context(place)?;
         let newest = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.record());
@@ -37,8 +45,8 @@ impl Assembly<'_> {
         }
         let agent = CheckpointAgent::new(CheckpointParts {
             store,
-            events,
-            firms: of.engine.session_firms().collect(),
+            events: events(),
+            firms,
             newest,
             every: section.checkpoint_every_events,
             copies_retained_max,

@@ -72,6 +72,7 @@ pub(super) struct CommonThreads {
     pub(super) web_readers: Option<HubAgent>,
     pub(super) keeper: Runner,
     pub(super) shadows: Runner,
+    pub(super) checkpoints: Runner,
 }
 
 impl Assembly<'_> {
@@ -116,7 +117,7 @@ impl Assembly<'_> {
         // The publisher has received all events when it stops.
         let background = views.publisher.into_iter().chain(self.cold_thread(views.cold));
         let background = background.chain(views.replica.map(|agent| self.replica_thread(agent)));
-        let background = background.chain([common.keeper, common.shadows]);
+        let background = background.chain([common.keeper, common.shadows, common.checkpoints]);
         let background = background.chain(views.writer.map(store_snapshots));
         for runner in background.chain(std::mem::take(&mut self.market_runners)) {
             threads.push(runner.start()?);
@@ -184,6 +185,12 @@ fn store_snapshots(writer: SnapshotWriter) -> Runner {
 /// Returns a thread that no order waits for.
 pub(super) fn background(name: &'static str, share: Share) -> Runner {
     Runner::new(name, Wake::new(), WaitStrategy::Park).sharing(share)
+}
+
+/// Returns the thread that writes the gateway's checkpoints, at idle times: nothing waits for it,
+/// and it may wait for a disk for long.
+pub(super) fn checkpoints_thread() -> Runner {
+    background("checkpoints", Share::Leftover)
 }
 
 /// Returns the thread of the partitions' shadow engines.

@@ -81,6 +81,10 @@ impl SequencedLog for ScriptedLog {
         self.state().truncated.push(before.0);
     }
 
+    fn synced(&self) -> Position {
+        self.state().committed
+    }
+
     fn epoch(&self) -> Epoch {
         self.state().epoch
     }

@@ -129,6 +129,29 @@ fn a_gateway_from_its_checkpoint_serves_the_past_that_one_from_all_events_serves
     started(false);
 }
 
+/// Returns the bytes that a thread of the node has written.
+fn written_by(node: &Node, thread: &str) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", node.pid().as_raw_nonzero())).unwrap();
+    let paths = tasks.map(|task| task.unwrap().path());
+    let named = |path: &PathBuf| std::fs::read_to_string(path.join("comm")).unwrap();
+    let of_name: Vec<_> = paths.filter(|path| named(path).trim() == thread).collect();
+    assert_eq!(of_name.len(), 1, "one thread is named {thread}");
+    let io = std::fs::read_to_string(of_name[0].join("io")).unwrap();
+    let written = io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap();
+    written.parse().unwrap()
+}
+
+#[test]
+fn checkpoints_are_written_by_a_thread_for_which_no_reader_waits() {
+    let (home, node) = market("os", "[gateway]\ncheckpoint_every_events = 1000\n");
+    trade_and_leave(&node, 1..400);
+    until("a checkpoint", || Some(()).filter(|()| checkpoint_of(&node) >= 1_000));
+    let files = files(&home, "partition-1/gateway", ".wsnap");
+    let bytes = files.iter().map(|path| path.metadata().unwrap().len()).max().unwrap();
+    // The shadows, on which readers of events wait, have another.
+    assert!(written_by(&node, "checkpoints") >= bytes);
+}
+
 const MIB: u64 = 1 << 20;
 
 /// Small logs: the least segments, and three of them.
