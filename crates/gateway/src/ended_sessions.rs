@@ -117,6 +117,32 @@ fn a_page_that_waits_behind_the_definition_that_ends_its_session_is_dropped() {
 }
 
 #[test]
+fn a_report_that_waits_behind_the_definition_that_ends_its_session_is_not_sent() {
+    let (mut node, mut client, _) = two_readers();
+    node.is_stalled = true;
+    let silence = client.say(&mut node, "new 4 1 1 buy 10 100\nnew 3 1 1 buy 10 100\n");
+    assert_eq!(silence, [""; 0]);
+    // The gateway finds the definition and both orders' events in one cycle.
+    node.define(definition_of(BOB, 8));
+    node.trade();
+    let lines = client.listen(&mut node, 20);
+    let [end, report] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!(end, "bye 4 KeyReplaced");
+    assert!(report.starts_with("report 3 1 "), "{report}");
+}
+
+#[test]
+fn a_page_that_waits_when_the_node_stops_is_not_for_a_session_that_has_ended() {
+    let (mut node, mut client, connection) = two_readers();
+    node.define(definition_of(BOB, 8));
+    page(&mut node, connection, BOB, 1);
+    page(&mut node, connection, ALICE, 2);
+    node.stop();
+    let lines = client.listen(&mut node, 20);
+    assert_eq!(lines, ["bye 4 KeyReplaced", "pages 2", "bye 0 Stopping"]);
+}
+
+#[test]
 fn pages_of_an_earlier_logon_are_not_taken_for_those_of_the_next() {
     let (mut node, mut client, connection) = two_readers();
     client.say(&mut node, "logout 4\n");

@@ -600,9 +600,8 @@ impl Agent for Gateway {
         self.submit_notices();
         self.wake_partitions();
         done += self.take_history(now);
+        // A session whose key was replaced ends there, and gets no page with later changes.
         done += self.pump_events(now);
-        // A session whose key was replaced gets no page with changes from after that.
-        self.end_lost_sessions(now);
         done += self.pump_pages();
         if !self.behind.is_empty() {
             done += self.catch_up(now);

@@ -57,7 +57,8 @@ impl Gateway {
         (own.lineage, own.trail, own.begins_with_checkpoint) = (lineage, trail, true);
     }
 
-    /// Takes the partitions' events and refusals; returns their number.
+    /// Takes the partitions' events and refusals; returns their number. The control log comes
+    /// first: a session that its definitions end gets none of the events taken behind them.
     pub(super) fn pump_events(&mut self, now: Nanos) -> usize {
         let mut done = 0;
         for port in 0..self.ports.len() {
@@ -85,6 +86,9 @@ impl Gateway {
                 }
             }
             done += self.take_refusals(port);
+            if port == 0 {
+                self.end_lost_sessions(now);
+            }
         }
         done
     }

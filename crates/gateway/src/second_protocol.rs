@@ -286,6 +286,16 @@ impl Node {
         self.gateway.do_work(self.now);
     }
 
+    /// Lets the partition execute all requests; the gateway has not read the events yet.
+    pub(crate) fn trade(&mut self) {
+        self.partition.take_submissions(self.now);
+    }
+
+    /// Tells the gateway to stop.
+    pub(crate) fn stop(&mut self) {
+        self.gateway.stop(self.now);
+    }
+
     /// Sets the wall clock this far ahead of the cycles' time, as a runner tells it.
     pub(crate) fn set_wall_clock(&mut self, wall: Nanos) {
         let wall = WallOffset::between(self.now, wall);

@@ -9,10 +9,10 @@
 //! that was made before.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use weir_delivery::Entitlement;
 use weir_door::directory::{Directory, KnownSession, Proof, SessionChange};
 use weir_door::entitlement::entitlement_of;
@@ -25,6 +25,7 @@ use weir_wire::reference::DefineInstrument;
 use weir_wire::session::ApiKey;
 use weir_wire::{Definition, Event};
 
+use super::ending::takes_rights;
 use super::http::HttpFigures;
 use super::scales::Scales;
 use super::{WebFigures, add_one};
@@ -70,7 +71,7 @@ pub struct Reader {
     entitlement: Entitlement,
     pages: mpsc::Receiver<Vec<u8>>,
     /// The reason for its end, set before the channel of pages is closed.
-    end: Arc<OnceLock<Reason>>,
+    end: watch::Receiver<Option<Reason>>,
     hub: Hub,
 }
 
@@ -105,8 +106,8 @@ impl Reader {
         token: Vec<u8>,
         min_token: Vec<u8>,
     ) -> Result<(), Reason> {
-        if let Some(reason) = self.end.get() {
-            return Err(*reason);
+        if let Some(reason) = self.end() {
+            return Err(reason);
         }
         let (connection, entitlement) = (self.connection, self.entitlement);
         let fetch = Box::new(Fetch { connection, fetch, token, min_token, entitlement });
@@ -121,9 +122,23 @@ impl Reader {
     pub async fn next_page(&mut self) -> Result<Vec<u8>, Reason> {
         let page = self.pages.recv().await;
         // A page that was made before the end is not the reader's any more.
-        match self.end.get() {
-            Some(reason) => Err(*reason),
+        match self.end() {
+            Some(reason) => Err(reason),
             None => page.ok_or(Reason::Stopping),
+        }
+    }
+
+    /// Returns the reason for its end, once it has ended.
+    pub fn end(&self) -> Option<Reason> {
+        *self.end.borrow()
+    }
+
+    /// Waits until its key or its rights are taken. Cancel-safe.
+    pub async fn loses_rights(&mut self) {
+        let is_lost = self.end.wait_for(|end| end.is_some_and(takes_rights)).await.is_ok();
+        if !is_lost {
+            // The agent has dropped it for another reason, which is no end of its data.
+            std::future::pending::<()>().await;
         }
     }
 }
@@ -158,7 +173,18 @@ struct Guest {
     /// The definition of its session by which it was let in, with the key's newest expiry.
     known: KnownSession,
     pages: mpsc::Sender<Vec<u8>>,
-    end: Arc<OnceLock<Reason>>,
+    end: watch::Sender<Option<Reason>>,
+}
+
+impl Guest {
+    /// Tells the reader of its end. The first reason stands.
+    fn end(&self, reason: Reason) {
+        self.end.send_if_modified(|end| {
+            let is_first = end.is_none();
+            end.get_or_insert(reason);
+            is_first
+        });
+    }
 }
 
 /// The agent between HTTP and the delivery store.
@@ -270,8 +296,7 @@ impl HubAgent {
     /// Ends a reader: it is told the reason, and gets no page from now on.
     fn end(&mut self, id: ConnectionId, reason: Reason) {
         if let Some(guest) = self.guests.get(&id) {
-            // The first reason stands.
-            let _ = guest.end.set(reason);
+            guest.end(reason);
         }
         add_one(&self.hub.figures.keys_ended);
         self.forget(id);
@@ -343,8 +368,8 @@ impl HubAgent {
         let connection = ConnectionId::at(DoorNo::WEB, self.next_reader);
         self.next_reader += 1;
         let (to_reader, pages) = mpsc::channel(SUBSCRIPTIONS_MAX + 1);
-        let end = Arc::new(OnceLock::new());
-        let guest = Guest { session_id: id, known, pages: to_reader, end: end.clone() };
+        let (to_end, end) = watch::channel(None);
+        let guest = Guest { session_id: id, known, pages: to_reader, end: to_end };
         self.guests.insert(connection, guest);
         if known.valid_until != Nanos(0) {
             self.expiries.insert((known.valid_until, connection));
@@ -396,8 +421,7 @@ impl Agent for HubAgent {
 
     fn stop(&mut self, _now: Nanos) -> bool {
         for guest in self.guests.values() {
-            // A reader that has ended before keeps its reason.
-            let _ = guest.end.set(Reason::Stopping);
+            guest.end(Reason::Stopping);
         }
         self.guests.clear();
         self.requests.close();

@@ -9,6 +9,7 @@
 //! written: a slow reader queries less often, and costs one page of memory.
 
 mod answer;
+mod ending;
 pub mod http;
 mod hub;
 pub mod market;

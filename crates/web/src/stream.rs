@@ -3,6 +3,9 @@
 //! A subscription has one query at the store at a time and sends the next when the page before is
 //! written, so a socket that is not read stops querying. With credit it queries as long as it has
 //! rows and bytes left.
+//!
+//! INVARIANT: a write waits no longer than the reader's key and rights last, and at most
+//! [`STALL_MAX`]: a peer that does not read keeps neither the task nor its page.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,6 +20,7 @@ use weir_types::Reason;
 
 use super::add_one;
 use super::answer::{Answer, bad_parameter_json, refusal_json, refused};
+use super::ending::{CLOSING_TIME, End, POLICY_VIOLATION, STALL_MAX};
 use super::hub::{Hub, Reader, SUBSCRIPTIONS_MAX};
 use super::query::{BadParameter, OrderQuery, credentials};
 
@@ -24,10 +28,6 @@ use super::query::{BadParameter, OrderQuery, credentials};
 const MESSAGE_LEN_MAX: usize = 16 * 1024;
 /// The number of refused messages after which a reader's socket is closed.
 const ERRORS_MAX: u32 = 16;
-/// The close code for a reader's fault (RFC 6455, 7.4.1).
-const POLICY_VIOLATION: u16 = 1008;
-/// The close code for a stopping node.
-const GOING_AWAY: u16 = 1001;
 
 pub async fn open(
     State(hub): State<Arc<Hub>>,
@@ -91,28 +91,22 @@ struct Stream {
     asked_count: usize,
     question_no: u32,
     error_count: u32,
-}
-
-/// The reason why a stream ends.
-enum End {
-    /// The peer is gone.
-    Gone,
-    /// The node closes it, with a code and a reason.
-    Closed(u16, Reason),
-}
-
-impl End {
-    /// Returns the end for the reason that the reader was ended with.
-    fn of(reason: Reason) -> End {
-        let is_ours = reason == Reason::Stopping;
-        End::Closed(if is_ours { GOING_AWAY } else { POLICY_VIOLATION }, reason)
-    }
+    /// False while a message is not written completely.
+    is_whole: bool,
 }
 
 impl Stream {
     fn new(reader: Reader, socket: WebSocket) -> Stream {
         let subscriptions = HashMap::new();
-        Stream { reader, socket, subscriptions, asked_count: 0, question_no: 0, error_count: 0 }
+        Stream {
+            reader,
+            socket,
+            subscriptions,
+            asked_count: 0,
+            question_no: 0,
+            error_count: 0,
+            is_whole: true,
+        }
     }
 
     async fn run(&mut self, hub: &Hub) {
@@ -132,9 +126,21 @@ impl Stream {
             }
         };
         if let End::Closed(code, reason) = end {
-            let frame = CloseFrame { code, reason: format!("{reason:?}").into() };
+            self.close(code, reason).await;
+        }
+    }
+
+    /// Sends the reason for the end, if the peer takes it in time and nothing comes before it that
+    /// the reader may not have any more.
+    async fn close(&mut self, code: u16, reason: Reason) {
+        let is_whole = self.is_whole;
+        let frame = CloseFrame { code, reason: format!("{reason:?}").into() };
+        let told = self.socket.send(Message::Close(Some(frame)));
+        tokio::select! {
+            biased;
             // A failure is irrelevant: the peer has gone.
-            drop(self.socket.send(Message::Close(Some(frame))).await);
+            _ = tokio::time::timeout(CLOSING_TIME, told) => {}
+            () = self.reader.loses_rights(), if !is_whole => {}
         }
     }
 
@@ -268,9 +274,22 @@ impl Stream {
         }
     }
 
+    /// Writes a message. The reader's end comes before each message, and interrupts one that the
+    /// peer does not take.
     async fn say(&mut self, value: &Value) -> Result<(), End> {
+        if let Some(reason) = self.reader.end() {
+            return Err(End::of(reason));
+        }
         let text = Message::Text(value.to_string().into());
-        self.socket.send(text).await.map_err(|_| End::Gone)
+        self.is_whole = false;
+        let written = tokio::select! {
+            biased;
+            written = tokio::time::timeout(STALL_MAX, self.socket.send(text)) => written,
+            () = self.reader.loses_rights() => return Err(End::Cut),
+        };
+        let is_sent = written.map_err(|_| End::Closed(POLICY_VIOLATION, Reason::SlowConsumer))?;
+        self.is_whole = true;
+        is_sent.map_err(|_| End::Gone)
     }
 }
 

@@ -4,6 +4,9 @@
 //! It queues nothing. While the reader's socket takes nothing, the bridge does not read from the
 //! flush thread, whose output then fills, and conflation continues there as for any slow
 //! subscriber.
+//!
+//! A session that the flush thread ends for its key or its rights gets none of the messages that
+//! came before the end and that the bridge still holds.
 
 use std::future::Future;
 use std::sync::atomic::Ordering;
@@ -21,6 +24,7 @@ use super::messages::{put_market, put_reject};
 use super::pair::Pair;
 use super::request::Request;
 use crate::answer::bad_parameter_json;
+use crate::ending::{CLOSING_TIME, End, GOING_AWAY, POLICY_VIOLATION, STALL_MAX, takes_rights};
 use crate::query::BadParameter;
 use crate::{WebFigures, add_one};
 
@@ -28,18 +32,12 @@ use crate::{WebFigures, add_one};
 const CARE_INTERVAL: Duration = Duration::from_secs(20);
 /// The time that a reader may be silent while it gets no messages.
 const SILENCE_MAX: Duration = Duration::from_secs(50);
-/// The number of consecutive intervals in which a socket may accept nothing.
-const STALLS_MAX: u32 = 15;
-/// The time that a reader has to read the close reason and the data before it.
-const CLOSING_TIME: Duration = Duration::from_secs(60);
+/// The interval at which a waiting write looks for the end of the flush thread's connection.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The number of request bytes not yet taken by the flush thread at which no more are read.
 const OUTGOING_MAX: usize = 16 * 1024;
 /// The number of refused messages after which a reader's socket is closed.
 const ERRORS_MAX: u32 = 16;
-/// The close code for a reader's fault (RFC 6455, 7.4.1).
-const POLICY_VIOLATION: u16 = 1008;
-/// The close code for a stopping node.
-const GOING_AWAY: u16 = 1001;
 
 /// A reader's WebSocket and its connection to a flush thread.
 pub(super) struct Bridge {
@@ -47,15 +45,6 @@ pub(super) struct Bridge {
     socket: WebSocket,
     alive_at: Instant,
     error_count: u32,
-}
-
-/// The reason why a bridge ends.
-#[derive(Debug)]
-enum End {
-    /// The peer is gone.
-    Gone,
-    /// The node closes it, with a code and a reason.
-    Closed(u16, Reason),
 }
 
 /// An event at the bridge.
@@ -80,6 +69,7 @@ impl Bridge {
             outcome = self.step(&mut care, figures).await;
         }
         let farewell = match outcome {
+            Err(End::Cut) => return,
             Err(End::Closed(code, reason)) => Some((code, reason)),
             _ => None,
         };
@@ -96,6 +86,10 @@ impl Bridge {
         match happened {
             Happened::Moved(Ok(ready)) => {
                 let moved = self.pair.move_bytes(ready);
+                // A flush thread that could not send the reason has waited for the reader in vain.
+                if ready.is_read_closed() && self.pair.logout_reason().is_none() {
+                    return Err(End::Closed(GOING_AWAY, Reason::Stopping));
+                }
                 self.hand_on(figures).await?;
                 moved.map_err(|_| End::Closed(GOING_AWAY, Reason::Stopping))
             }
@@ -109,6 +103,9 @@ impl Bridge {
     /// Sends the reader all messages read from the flush thread, and waits until its socket has
     /// them.
     async fn hand_on(&mut self, figures: &WebFigures) -> Result<(), End> {
+        if let Some(reason) = self.pair.logout_reason().filter(|reason| takes_rights(*reason)) {
+            return Err(End::of(reason));
+        }
         let mut count = 0;
         let mut end = Ok(());
         while let Some(message) = self.pair.next() {
@@ -169,29 +166,33 @@ impl Bridge {
     }
 }
 
-impl End {
-    /// Returns the end for a flush thread's logout reason.
-    fn of(reason: Reason) -> End {
-        let is_ours = matches!(reason, Reason::Stopping | Reason::Overloaded);
-        End::Closed(if is_ours { GOING_AWAY } else { POLICY_VIOLATION }, reason)
-    }
-}
-
 /// Waits for a write to the reader's socket within the time limit; meanwhile sends heartbeats to
-/// the flush thread.
+/// the flush thread, and looks whether that has ended the session.
 async fn in_time(
     pair: &mut Pair,
     written: impl Future<Output = Result<(), axum::Error>>,
 ) -> Result<(), End> {
     let mut written = std::pin::pin!(written);
-    for _ in 0..STALLS_MAX {
-        match tokio::time::timeout(CARE_INTERVAL, &mut written).await {
-            Ok(written) => return written.map_err(|_| End::Gone),
-            Err(_) => {
-                pair.keep_alive(SystemClock.now());
-                // A closed flush thread is noticed once the socket accepts something again.
-                let _ = pair.move_bytes(Ready::WRITABLE);
+    let begun = Instant::now();
+    let mut alive_at = begun;
+    let mut is_open = true;
+    while begun.elapsed() < STALL_MAX {
+        if let Ok(written) = tokio::time::timeout(LOOK_INTERVAL, &mut written).await {
+            return written.map_err(|_| End::Gone);
+        }
+        if is_open && pair.is_closed().await {
+            is_open = false;
+            pair.read_rest();
+            // A flush thread that could not send the reason has waited for the reader in vain.
+            if pair.logout_reason().is_none_or(takes_rights) {
+                return Err(End::Cut);
             }
+        }
+        if is_open && alive_at.elapsed() >= CARE_INTERVAL {
+            alive_at = Instant::now();
+            pair.keep_alive(SystemClock.now());
+            // A failure is the other end's, which is noticed above.
+            let _ = pair.move_bytes(Ready::WRITABLE);
         }
     }
     Err(End::Closed(POLICY_VIOLATION, Reason::SlowConsumer))

@@ -9,9 +9,10 @@ use std::time::Duration;
 use tokio::io::{Interest, Ready};
 use tokio::net::UnixStream;
 use weir_types::{EventNo, Nanos, PartitionId, Reason, SessionId, Switch};
+use weir_wire::Message as _;
 use weir_wire::dialogue::{NodeMessage, put_logon};
 use weir_wire::frame::{Framing, next_frame, put_frame};
-use weir_wire::session::{ApiKey, Heartbeat, Logon};
+use weir_wire::session::{ApiKey, Heartbeat, Logon, Logout};
 
 /// The maximum interval between messages of each end, in milliseconds; then a heartbeat is sent.
 const HEARTBEAT_MS: u32 = 60_000;
@@ -109,6 +110,8 @@ impl Pair {
             self.input.reserve(READ_LEN);
             match self.stream.try_read_buf(&mut self.input) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                // The reason for the end is the last message.
+                Ok(_) if ready.is_read_closed() => self.read_rest(),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
@@ -129,6 +132,40 @@ impl Pair {
                 Some(NodeMessage::decode(&raw).expect("the flush thread's own message"))
             }
             other => panic!("the flush thread makes whole frames, not {other:?}"),
+        }
+    }
+
+    /// Returns the reason of the session's end, if it is among the messages that were read.
+    pub fn logout_reason(&self) -> Option<Reason> {
+        let mut rest = &self.input[self.consumed..];
+        while let Framing::Frame { len, message } = next_frame(rest, FRAME_LEN_MAX) {
+            rest = &rest[len..];
+            let logout = message.ok().filter(|raw| raw.template_id == Logout::TEMPLATE_ID);
+            if let Some(logout) = logout.and_then(|raw| raw.decode::<Logout>().ok()) {
+                return Some(logout.reason);
+            }
+        }
+        None
+    }
+
+    /// Returns true once the other end is closed, whether or not all was read.
+    pub async fn is_closed(&self) -> bool {
+        tokio::select! {
+            biased;
+            ready = self.stream.ready(Interest::READABLE) => {
+                ready.map_or(true, Ready::is_read_closed)
+            }
+            () = std::future::ready(()) => false,
+        }
+    }
+
+    /// Reads the rest of what a closed other end has sent: no more than the system's buffer holds.
+    pub fn read_rest(&mut self) {
+        loop {
+            self.input.reserve(READ_LEN);
+            if !matches!(self.stream.try_read_buf(&mut self.input), Ok(1..)) {
+                return;
+            }
         }
     }
 

@@ -4,14 +4,16 @@ use std::time::{Duration, Instant};
 
 use weir_client::{Client, ClientError, Incoming, Limits, SessionEvent};
 use weir_types::{
-    AccountId, FirmId, InstrumentId, PartitionId, Reason, RequestNo, Role, SessionId, SourceStatus,
-    Switch,
+    AccountId, FirmId, InstrumentId, Nanos, PartitionId, Reason, RequestNo, Role, SessionId,
+    SourceStatus, Switch,
 };
-use weir_wire::Request;
-use weir_wire::delivery::{FetchOrders, OrderRow};
+use weir_wire::delivery::{CancelFetch, FetchOrders, OrderRow};
 use weir_wire::dialogue::{put_fetch_orders, put_request};
+use weir_wire::frame::put_frame;
 use weir_wire::order_entry::NewOrder;
 use weir_wire::reference::DefineSession;
+use weir_wire::session::Logout;
+use weir_wire::{Message, Request};
 
 use crate::rig::{ROUTER, Rig, Router};
 use crate::support::wire::{Wire, logon_of};
@@ -223,21 +225,70 @@ fn a_session_whose_key_is_replaced_at_the_router_is_ended() {
 #[test]
 fn a_session_that_has_ended_at_a_router_gets_no_order_state() {
     let (mut rig, router) = rig();
+    let admin = |definition| router.node.admin().define_session(definition).unwrap();
+    let first = definition_of(&SUPERVISOR);
+    let credential = definition_of(&ALICE).credential;
+    type End<'a> = &'a dyn Fn(&mut Wire);
+    let ends: [(Reason, End<'_>); 3] = [
+        (Reason::LogoutRequested, &|wire| {
+            let (session_id, reason) = (SUPERVISOR.session_id, Reason::None);
+            send(wire, &Logout { session_id, reason });
+        }),
+        (Reason::KeyReplaced, &|_| admin(DefineSession { credential, ..first })),
+        (Reason::KeyExpired, &|_| admin(DefineSession { valid_until: Nanos(1), ..first })),
+    ];
+    for (reason, end) in ends {
+        let mut wire = Wire::connect(&router.node);
+        wire.log_on(&logon_of(&SUPERVISOR));
+        wire.log_on(&logon_of(&BOB));
+        wire.fetch(SUPERVISOR.session_id, 7, 1_000);
+        wire.page_of(SUPERVISOR.session_id, SessionId::NONE);
+        end(&mut wire);
+        assert_eq!(wire.logout(), (SUPERVISOR.session_id, reason));
+        for number in 8..=11 {
+            wire.add_credit(BOB.session_id, 7, 1_000);
+            rig.trade(20);
+            wire.fetch(BOB.session_id, number, 1);
+            wire.page_of(BOB.session_id, SUPERVISOR.session_id);
+        }
+        drop(wire);
+        until("the end of the connection", || {
+            (router.node.status()["gateway"]["sessions"] == 0).then_some(())
+        });
+        admin(first);
+    }
+}
+
+fn send<M: Message>(wire: &mut Wire, message: &M) {
+    let mut bytes = Vec::new();
+    put_frame(message, &mut bytes);
+    wire.send(&bytes);
+}
+
+#[test]
+fn a_session_cannot_cancel_another_sessions_fetch_at_a_router() {
+    let (mut rig, router) = rig();
     let mut wire = Wire::connect(&router.node);
     wire.log_on(&logon_of(&SUPERVISOR));
     wire.log_on(&logon_of(&BOB));
     wire.fetch(SUPERVISOR.session_id, 7, 1_000);
     wire.page_of(SUPERVISOR.session_id, SessionId::NONE);
-    let credential = definition_of(&ALICE).credential;
-    let other = DefineSession { credential, ..definition_of(&SUPERVISOR) };
-    router.node.admin().define_session(other).unwrap();
-    assert_eq!(wire.logout(), (SUPERVISOR.session_id, Reason::KeyReplaced));
+    let cancel = |session_id| CancelFetch { correlation_id: 7, session_id };
     for number in 8..=11 {
-        wire.add_credit(BOB.session_id, 7, 1_000);
-        rig.trade(20);
+        send(&mut wire, &cancel(BOB.session_id));
+        // The router has taken the message before it answers this one.
         wire.fetch(BOB.session_id, number, 1);
-        wire.page_of(BOB.session_id, SUPERVISOR.session_id);
+        wire.page_of(BOB.session_id, SessionId::NONE);
+        rig.trade(20);
+        wire.page_of(SUPERVISOR.session_id, SessionId::NONE);
     }
+    // Its own session can.
+    send(&mut wire, &cancel(SUPERVISOR.session_id));
+    wire.fetch(BOB.session_id, 12, 1);
+    wire.page_of(BOB.session_id, SessionId::NONE);
+    rig.trade(20);
+    wire.fetch(BOB.session_id, 13, 1);
+    wire.page_of(BOB.session_id, SUPERVISOR.session_id);
 }
 
 #[test]

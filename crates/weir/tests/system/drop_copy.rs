@@ -7,20 +7,21 @@ use weir_client::drop_copy::{Beginning, CopiedReport, DropCopy, DropCopyReader};
 use weir_client::request::cancel;
 use weir_client::session::SessionEvent;
 use weir_types::{
-    AccountId, ClOrdId, CopyNo, ExecType, FirmId, InstrumentId, KillScope, MassCancelScope, Nanos,
-    OrdStatus, PartitionId, Reason, RequestNo, SessionId, Switch, Symbol,
+    AccountId, ClOrdId, CopyNo, Epoch, ExecType, FirmId, InstrumentId, KillScope, MassCancelScope,
+    Nanos, OrdStatus, PartitionId, Reason, RequestNo, SessionId, Switch, Symbol,
 };
-use weir_wire::drop_copy::{DropCopyState, ReportCopy};
+use weir_wire::drop_copy::{DropCopyRequest, DropCopyState, ReportCopy};
 use weir_wire::event::{OrderEvent, TradeBusted};
+use weir_wire::frame::put_frame;
 use weir_wire::order_entry::MassCancel;
-use weir_wire::reference::{DefineFirm, KillSwitch};
-use weir_wire::session::Logon;
-use weir_wire::{Message, Request};
+use weir_wire::reference::{DefineFirm, DefineSession, KillSwitch};
+use weir_wire::session::{Logon, Logout};
+use weir_wire::{Message, NodeMessage, Request};
 
 use crate::support::copying::{Copy, Desk, desk_of, told};
 use crate::support::following::{Following, latest_states};
 use crate::support::trader::Trader;
-use crate::support::wire::logon_of;
+use crate::support::wire::{Wire, logon_of};
 use crate::support::{
     ALICE, BOB, HANG, Home, INSTRUMENT, Node, OPERATOR, SUPERVISOR, TRADING, Who, definition_of,
     open_market, trader_of, until,
@@ -566,5 +567,75 @@ fn a_traders_session_is_never_made_a_desk_nor_a_desk_a_trader() {
     let traders_as_desk = Who { role: DESK.role, ..trader_of(11) };
     for who in [traders_as_desk, Who { role: ALICE.role, ..DESK }] {
         assert!(admin.define_session(definition_of(&who)).is_err(), "{who:?}");
+    }
+}
+
+/// Asks for copies of all that a session of a shared connection may have.
+fn ask_for_copies(wire: &mut Wire, session_id: SessionId) {
+    let request = DropCopyRequest {
+        from_copy_no: CopyNo::NONE,
+        session_id,
+        firm_id: FirmId::NONE,
+        epoch: Epoch::NONE,
+        partition_id: TRADING,
+        wanted: Switch::On,
+    };
+    let mut bytes = Vec::new();
+    put_frame(&request, &mut bytes);
+    wire.send(&bytes);
+    let state = wire.expect("a state", |message| match message {
+        NodeMessage::DropCopyState(state) => Some(*state),
+        _ => None,
+    });
+    assert_eq!((state.session_id, state.wanted), (session_id, Switch::On), "{state:?}");
+}
+
+/// Returns the session whose copy is next.
+fn next_copy(wire: &mut Wire) -> SessionId {
+    wire.expect("a copy", |message| match message {
+        NodeMessage::ReportCopy(head) => Some(head.session_id),
+        _ => None,
+    })
+}
+
+#[test]
+fn copies_end_with_their_session_and_those_of_its_neighbours_on_the_connection_go_on() {
+    let (_home, node) = market();
+    let mut alice = Trader::log_on(&node, ALICE);
+    let admin = |definition| node.admin().define_session(definition).unwrap();
+    let first = definition_of(&SUPERVISOR);
+    let credential = definition_of(&ALICE).credential;
+    type End<'a> = &'a dyn Fn(&mut Wire);
+    let ends: [(Reason, End<'_>); 3] = [
+        (Reason::LogoutRequested, &|wire| {
+            let (session_id, reason) = (SUPERVISOR.session_id, Reason::None);
+            let mut bytes = Vec::new();
+            put_frame(&Logout { session_id, reason }, &mut bytes);
+            wire.send(&bytes);
+        }),
+        (Reason::KeyReplaced, &|_| admin(DefineSession { credential, ..first })),
+        (Reason::KeyExpired, &|_| admin(DefineSession { valid_until: Nanos(1), ..first })),
+    ];
+    for (round, (reason, end)) in (0..).zip(ends) {
+        let mut wire = Wire::connect(&node);
+        for who in [SUPERVISOR, DESK] {
+            wire.log_on(&logon_of(&who));
+            ask_for_copies(&mut wire, who.session_id);
+        }
+        alice.ask_for_report(ALICE.sell(10 * round + 1, 101, 1));
+        let mut both = [next_copy(&mut wire), next_copy(&mut wire)];
+        both.sort();
+        assert_eq!(both, [SUPERVISOR.session_id, DESK.session_id], "{reason}: one each");
+        end(&mut wire);
+        assert_eq!(wire.logout(), (SUPERVISOR.session_id, reason));
+        for number in 2..=5 {
+            alice.ask_for_report(ALICE.sell(10 * round + number, 101, 1));
+            assert_eq!(next_copy(&mut wire), DESK.session_id, "{reason}: it has ended");
+        }
+        drop(wire);
+        until("the end of the connection", || {
+            (node.status()["gateway"]["sessions"] == 1).then_some(())
+        });
+        admin(first);
     }
 }

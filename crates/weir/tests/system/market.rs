@@ -13,7 +13,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use weir_client::market::{MarketClient, Wanted};
-use weir_client::{Client, Incoming, Limits};
+use weir_client::{Client, Connection, Incoming, Limits};
 use weir_feed::itch::Itch;
 use weir_feed::itch::encode::{
     AddOrder, Header, OrderCancel, OrderDelete, OrderExecuted, OrderReplace, StockDirectory,
@@ -27,10 +27,15 @@ use weir_types::{
     FeedState, InstrumentId, MarketContent, MarketPolicy, Nanos, OrderAction, Price, Qty, Reason,
     Side,
 };
-use weir_wire::market::{MarketFlags, MarketLevels, MarketOrder, MarketOrders, TradeConditions};
+use weir_wire::NodeMessage;
+use weir_wire::market::{
+    MarketFlags, MarketLevels, MarketOrder, MarketOrders, SubscribeMarket, TradeConditions,
+};
 use weir_wire::market_dialogue::{MarketMessage, MarketRequest};
+use weir_wire::reference::DefineSession;
 
-use crate::support::{ALICE, BOB, HANG, Home, Node, open_market, until};
+use crate::support::wire::{Wire, logon_of};
+use crate::support::{ALICE, BOB, HANG, Home, Node, definition_of, open_market, until};
 use crate::tools::weir_at;
 
 pub const STEP: Duration = Duration::from_millis(20);
@@ -855,4 +860,54 @@ fn lost_messages_are_told_and_what_may_be_wrong_is_marked() {
     subscriber.until("it is told", |told| told.channels.contains(&FeedState::Stale));
     subscriber.until("what is known", |told| told.quotes[&id].0 == Price(92_000_000_000));
     assert!(subscriber.told.stale > 0);
+}
+
+#[test]
+fn a_subscriber_to_market_data_ends_with_its_sessions_key_and_others_go_on() {
+    let (node, _home, feed) = start("");
+    let mut venue = Venue::new(feed, "DAY");
+    (1..=INSTRUMENTS).for_each(|locate| venue.directory(locate, &symbol_of(locate)));
+    settle(&mut venue, &node);
+    let wanted = [Wanted::new("*", MarketContent::Bbo)];
+    let mut other = Subscriber::new(addresses(&node)[0], &wanted);
+    let first = definition_of(&BOB);
+    let ends = [
+        (
+            Reason::KeyReplaced,
+            DefineSession { credential: definition_of(&ALICE).credential, ..first },
+        ),
+        (Reason::KeyExpired, DefineSession { valid_until: Nanos(1), ..first }),
+    ];
+    let mut day = Day { random: 0x2545_f491_4f6c_dd1d, next_order: 0, live: vec![] };
+    for (reason, definition) in ends {
+        let connection = Connection::open(addresses(&node)[0], Limits::default()).unwrap();
+        let mut wire = Wire::over(connection);
+        wire.log_on(&logon_of(&BOB));
+        let mut bytes = Vec::new();
+        let request = SubscribeMarket {
+            urgent_move: 0,
+            interval: Nanos(0),
+            session_id: BOB.session_id,
+            handle: 1,
+            urgent_move_ppm: 0,
+            queue_len_max: 0,
+            depth: 0,
+            content: MarketContent::Bbo,
+            policy: MarketPolicy::Conflate,
+        };
+        MarketRequest::Subscribe(request, b"*").put(&mut bytes);
+        wire.send(&bytes);
+        wire.expect("its subscription", |message| {
+            matches!(message, NodeMessage::Market(MarketMessage::Subscribed(_))).then_some(())
+        });
+        node.admin().define_session(definition).unwrap();
+        assert_eq!(wire.logout(), (BOB.session_id, reason));
+        (0..200).for_each(|_| day.step(&mut venue, INSTRUMENTS));
+        settle(&mut venue, &node);
+        wire.closed();
+        let flush = node.status()["market"]["flush"][0].clone();
+        assert_eq!(flush["subscribers"].as_array().map(Vec::len), Some(1), "{flush}");
+        other.until("the venue's quotes", |told| has_quotes(told, &venue.books, |_| true));
+        node.admin().define_session(first).unwrap();
+    }
 }

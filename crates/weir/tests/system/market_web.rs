@@ -517,3 +517,34 @@ fn lost_messages_are_told_over_a_websocket_and_who_is_served_is_shown() {
     while reader.hear().is_ok() {}
     until("it is gone", || (node.status()["web"]["market_sockets"] == 0).then_some(()));
 }
+
+#[test]
+fn a_websocket_that_is_not_read_ends_with_its_key() {
+    let (node, _home, feed) = start("bbo_interval_us = 0\nbook_interval_us = 0");
+    let mut venue = Venue::new(feed, "DAY");
+    (1..=INSTRUMENTS).for_each(|locate| venue.directory(locate, &symbol_of(locate)));
+    settle(&mut venue, &node);
+    let mut slow = Reader::open_with(&node, &ALICE, |stream| {
+        rustix::net::sockopt::set_socket_recv_buffer_size(stream, 64 << 10).unwrap();
+    });
+    slow.ask(&subscribe(1, "*", "Levels"), "MarketSubscribed");
+    let (mut day, mut told_before) = (day(), 0);
+    until("the socket to be full", || {
+        (0..200).for_each(|_| day.step(&mut venue, INSTRUMENTS));
+        settle(&mut venue, &node);
+        let reports = subscriber_reports(&node);
+        let messages = reports[0]["messages"].as_u64().unwrap();
+        let is_full = messages == told_before && reports[0]["queue_len"].as_u64() >= Some(20);
+        told_before = messages;
+        is_full.then_some(())
+    });
+    let other =
+        DefineSession { credential: definition_of(&BOB).credential, ..definition_of(&ALICE) };
+    node.admin().define_session(other).unwrap();
+    until("the end of its task", || (node.status()["web"]["market_sockets"] == 0).then_some(()));
+    let mut told = 0;
+    while slow.socket.read().is_ok() {
+        told += 1;
+    }
+    assert!(told < told_before, "{told} of {told_before}: no more than the system had");
+}

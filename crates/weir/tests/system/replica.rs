@@ -1,11 +1,17 @@
 //! A replica of another node's source: the same store and the same tokens, through kills of either
 //! node, and a whole new store when it is too far behind.
 
-use weir_types::Reason;
+use weir_client::{Connection, Limits};
+use weir_types::{Nanos, PartitionId, Reason, Rec, Seq, SessionId, Switch};
+use weir_wire::NodeMessage;
+use weir_wire::frame::put_frame;
+use weir_wire::reference::DefineSession;
+use weir_wire::replica::{FollowSource, FollowState};
 
 use crate::ingest::core::{Core, Random};
 use crate::ingest::{Fed, ingest_address, node_with, reader};
-use crate::support::{Home, Node, SUPERVISOR, definition_of, until};
+use crate::support::wire::{Wire, logon_of};
+use crate::support::{Home, Node, SUPERVISOR, Who, definition_of, until};
 
 /// Starts a replica of the master's source, with these additional settings of its stores.
 fn replica_of(master: &Node, master_home: &Home, settings: &str) -> (Home, Node) {
@@ -155,10 +161,8 @@ fn a_replica_that_is_too_far_behind_takes_the_store_anew_and_serves_no_wrong_pag
 
 #[test]
 fn nobody_but_a_supervisor_gets_a_copy_of_a_store() {
-    use weir_wire::frame::put_frame;
-    use weir_wire::replica::FollowSource;
     let (_home, master) = node_with("");
-    let ask = |who: crate::support::Who, source_id: u16| {
+    let ask = |who: Who, source_id: u16| {
         let mut client = crate::ingest::log_on(&master, who);
         let follow = FollowSource {
             history_high: 0,
@@ -166,7 +170,7 @@ fn nobody_but_a_supervisor_gets_a_copy_of_a_store() {
             position: 0,
             session_id: who.session_id,
             chunk_no: 0,
-            source_id: weir_types::PartitionId(source_id),
+            source_id: PartitionId(source_id),
         };
         match crate::ingest::say(&mut client, |out| put_frame(&follow, out)) {
             weir_client::source::SourceMessage::Reject(reject) => reject.reason,
@@ -175,4 +179,78 @@ fn nobody_but_a_supervisor_gets_a_copy_of_a_store() {
     };
     assert_eq!(ask(crate::ingest::CORE, 40), Reason::NotEntitled);
     assert_eq!(ask(SUPERVISOR, 41), Reason::UnknownSource);
+}
+
+/// Asks for the piece of this number of a snapshot at `position`, and returns the piece.
+fn snapshot_piece(wire: &mut Wire, who: Who, state: &FollowState, chunk_no: u32) -> FollowState {
+    let follow = FollowSource {
+        history_high: state.history_high,
+        history_low: state.history_low,
+        position: state.position,
+        session_id: who.session_id,
+        chunk_no,
+        source_id: PartitionId(40),
+    };
+    let mut bytes = Vec::new();
+    put_frame(&follow, &mut bytes);
+    wire.send(&bytes);
+    let state = wire.expect("a state", |message| match message {
+        NodeMessage::FollowState(state) => Some(*state),
+        _ => None,
+    });
+    assert_eq!(state.is_snapshot, Switch::On, "{state:?}");
+    let chunk = wire.expect("a piece", |message| match message {
+        NodeMessage::SnapshotChunk(chunk, _) => Some(*chunk),
+        _ => None,
+    });
+    assert_eq!((chunk.chunk_no, chunk.is_last), (chunk_no, Switch::Off));
+    state
+}
+
+#[test]
+fn a_replica_in_the_middle_of_a_snapshot_ends_with_its_key_and_the_next_gets_one() {
+    let (_home, master) = node_with("");
+    let _fed = fed_core(&master);
+    let second = Who { session_id: SessionId(3), ..SUPERVISOR };
+    master.admin().define_session(definition_of(&second)).unwrap();
+    let log_on = |who: &Who| {
+        let address = ingest_address(&master);
+        until("a logon", || {
+            let mut wire = Wire::over(Connection::open(address, Limits::default()).unwrap());
+            wire.try_log_on(&logon_of(who), &[]).is_ok().then_some(wire)
+        })
+    };
+    let nothing = FollowState {
+        history_high: 0,
+        history_low: 0,
+        position: 0,
+        head_position: 0,
+        head_seq: Seq(0),
+        head_rec: Rec(0),
+        sending_time: Nanos(0),
+        session_id: SessionId::NONE,
+        entry_count: 0,
+        source_id: PartitionId::NONE,
+        is_snapshot: Switch::Off,
+    };
+    let first = definition_of(&SUPERVISOR);
+    let ends = [
+        (
+            Reason::KeyReplaced,
+            DefineSession { credential: definition_of(&second).credential, ..first },
+        ),
+        (Reason::KeyExpired, DefineSession { valid_until: Nanos(1), ..first }),
+    ];
+    for (reason, definition) in ends {
+        let mut replica = log_on(&SUPERVISOR);
+        let state = snapshot_piece(&mut replica, SUPERVISOR, &nothing, 0);
+        snapshot_piece(&mut replica, SUPERVISOR, &state, 1);
+        master.admin().define_session(definition).unwrap();
+        assert_eq!(replica.logout(), (SUPERVISOR.session_id, reason));
+        replica.closed();
+        // The store makes one snapshot at a time: the one that was under way is given up.
+        let mut other = log_on(&second);
+        snapshot_piece(&mut other, second, &nothing, 0);
+        master.admin().define_session(first).unwrap();
+    }
 }

@@ -9,15 +9,18 @@ use weir_client::session::{SessionEvent, Times};
 use weir_client::subscription::{
     BrokerClient, Credit, Message, NewSubscription, Publisher, Seen, Subscription, WaitOutcome,
 };
-use weir_client::{Client, ClientError, Incoming, Limits};
+use weir_client::{Client, ClientError, Connection, Incoming, Limits};
 use weir_types::{
     AckLevel, Epoch, ExecType, FirmId, Reason, Role, SessionId, SubscriptionAction,
     SubscriptionKind, SubscriptionStatus,
 };
+use weir_wire::dialogue::put_with_data;
 use weir_wire::frame::parse_message;
-use weir_wire::subscription::PublicTrade;
+use weir_wire::reference::DefineSession;
+use weir_wire::subscription::{AttachSubscription, PublicTrade};
 use weir_wire::{Message as _, NodeMessage};
 
+use crate::support::wire::{Wire, logon_of};
 use crate::support::{
     ALICE, BOB, HANG, Home, Node, OPERATOR, SUPERVISOR, TRADING, Who, definition_of, open_market,
     until,
@@ -584,4 +587,64 @@ fn an_end_that_comes_with_the_last_bytes_is_seen_at_once() {
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     node.pause(false);
     until("its end", || (figure(&node, "sessions") == 0).then_some(()));
+}
+
+/// Attaches a session to a subscription, and returns when a first message has come.
+fn attached(node: &Node, logon: &weir_wire::session::Logon, name: &str) -> Wire {
+    let mut wire = Wire::over(Connection::open(address(node), Limits::default()).unwrap());
+    wire.log_on(logon);
+    let attach = AttachSubscription {
+        correlation_id: 1,
+        session_id: logon.session_id,
+        handle: 1,
+        credit_messages: 100,
+        credit_bytes: 1 << 20,
+    };
+    let mut bytes = Vec::new();
+    put_with_data(&attach, name.as_bytes(), &mut bytes);
+    wire.send(&bytes);
+    wire.expect("a message", |message| {
+        matches!(message, NodeMessage::SubscribedMessage(..)).then_some(())
+    });
+    wire
+}
+
+#[test]
+fn an_attached_subscription_ends_with_its_sessions_key_and_is_free_for_the_next() {
+    let home = home("disk", "");
+    let node = start(&home);
+    let letters = NewSubscription::new("letters", SubscriptionKind::Messages);
+    make(&node, ALICE, &letters);
+    make(&node, BOB, &letters);
+    let mut publisher = Publisher::new(address(&node), SUPERVISOR.config(), Epoch(1), 0);
+    let mut publish = |numbers: std::ops::RangeInclusive<u64>| {
+        for number in numbers.clone() {
+            publisher.publish(ALICE.session_id, &body(number));
+            publisher.publish(BOB.session_id, &body(number));
+        }
+        publish_all(&mut publisher, 2 * numbers.end());
+    };
+    publish(1..=1);
+    let mut bob = Subscription::new(address(&node), BOB.config(), "letters", Seen::new());
+    take(&mut bob, 1);
+    let first = definition_of(&ALICE);
+    let ends = [
+        (
+            Reason::KeyReplaced,
+            DefineSession { credential: definition_of(&BOB).credential, ..first },
+        ),
+        (Reason::KeyExpired, DefineSession { valid_until: weir_types::Nanos(1), ..first }),
+    ];
+    for (number, (reason, definition)) in (2..).zip(ends) {
+        let mut alice = attached(&node, &logon_of(&ALICE), "letters");
+        node.admin().define_session(definition).unwrap();
+        assert_eq!(alice.logout(), (ALICE.session_id, reason));
+        // She has credit for it.
+        publish(number..=number);
+        alice.closed();
+        assert_eq!(bodies(&take(&mut bob, 1)), texts(number..=number), "others go on");
+        node.admin().define_session(first).unwrap();
+    }
+    let mut alice = Subscription::new(address(&node), ALICE.config(), "letters", Seen::new());
+    assert_eq!(bodies(&take(&mut alice, 3)), texts(1..=3));
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tungstenite::client::IntoClientRequest;
@@ -199,13 +200,17 @@ fn what_is_wrong_with_a_question_is_told_by_its_name() {
 pub type Socket = WebSocket<MaybeTlsStream<TcpStream>>;
 
 pub fn open(node: &Node, who: &Who) -> Socket {
-    let mut request = format!("ws://{}/orders/stream", node.web()).into_client_request().unwrap();
-    let value = HeaderValue::from_str(&bearer(who)).unwrap();
-    request.headers_mut().insert("Authorization", value);
-    let (socket, _) = tungstenite::connect(request).unwrap();
+    let (socket, _) = tungstenite::connect(stream_request(node, who)).unwrap();
     let MaybeTlsStream::Plain(stream) = socket.get_ref() else { panic!("it is plain") };
     stream.set_read_timeout(Some(HANG)).unwrap();
     socket
+}
+
+fn stream_request(node: &Node, who: &Who) -> tungstenite::handshake::client::Request {
+    let mut request = format!("ws://{}/orders/stream", node.web()).into_client_request().unwrap();
+    let value = HeaderValue::from_str(&bearer(who)).unwrap();
+    request.headers_mut().insert("Authorization", value);
+    request
 }
 
 pub fn say(socket: &mut Socket, message: &Value) {
@@ -397,4 +402,54 @@ fn readers_end_when_their_key_expires_whether_they_ask_or_wait() {
     }
     until("their end", || (node.status()["web"]["readers"] == 0).then_some(()));
     assert_eq!(node.status()["web"]["keys_ended"], 3);
+}
+
+/// Pages of a thousand rows, of one subscription each: twice as much as the system's buffers hold.
+const UNREAD_PAGES: u64 = 16;
+
+/// A reader that takes nothing, with a page that the node has written in part and others that wait.
+fn stalled_reader(node: &Node) -> WebSocket<TcpStream> {
+    let mut alice = Trader::log_on(node, ALICE);
+    for number in 1..=2_000 {
+        alice.send(ALICE.sell(number, 101, 1));
+        if number % 500 == 0 {
+            alice.settle();
+        }
+    }
+    let stream = TcpStream::connect(node.web()).unwrap();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 64 << 10).unwrap();
+    stream.set_read_timeout(Some(HANG)).unwrap();
+    let (mut socket, _) = tungstenite::client(stream_request(node, &ALICE), stream).unwrap();
+    for id in 1..=UNREAD_PAGES {
+        let ask = json!({"subscribe": id});
+        socket.send(Message::text(ask.to_string())).unwrap();
+    }
+    let pages = || node.status()["web"]["pages"].as_u64().unwrap();
+    until("the socket to be full", || {
+        let before = pages();
+        std::thread::sleep(Duration::from_millis(500));
+        (before > 3 && before == pages()).then_some(())
+    });
+    socket
+}
+
+#[test]
+fn a_socket_that_is_not_read_ends_with_its_key_and_gives_none_of_the_pages_that_waited() {
+    let (_home, node) = market();
+    let mut socket = stalled_reader(&node);
+    let other =
+        DefineSession { credential: definition_of(&BOB).credential, ..definition_of(&ALICE) };
+    node.admin().define_session(other).unwrap();
+    until("the end of its task", || (node.status()["web"]["sockets"] == 0).then_some(()));
+    // It reads again: the bytes that the system had, and the end.
+    let mut page_count = 0;
+    let end = loop {
+        match socket.read() {
+            Ok(Message::Text(_)) => page_count += 1,
+            Ok(Message::Close(frame)) => panic!("behind half a page: {frame:?}"),
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(page_count < UNREAD_PAGES, "{page_count} pages, then {end}");
 }
