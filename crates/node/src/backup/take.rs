@@ -608,8 +608,9 @@ mod tests {
             (5, Some(50), Some(250), Some(20)),
             (5, Some(150), Some(50), Some(10)),
             (5, Some(50), Some(50), Some(30)),
-            // The log does not go on from the older ones.
-            (21, Some(150), None, Some(20)),
+            // The log does not go on from those that suit the store: it is built anew anyway.
+            (21, Some(150), None, Some(30)),
+            (21, Some(250), None, Some(20)),
             (22, Some(250), None, Some(30)),
             (40, None, None, None),
         ] {
