@@ -99,6 +99,9 @@ pub enum CheckpointFault {
     /// The file is not sound.
     #[error("{0}")]
     File(SnapshotFault),
+    /// The disk does not read it.
+    #[error("{0}")]
+    Unreadable(DiskError),
     /// The bytes are no state of an index.
     #[error("it is of another format")]
     Format,
@@ -148,12 +151,13 @@ pub fn load<D: Disk>(
 ) -> Result<Option<Checkpoint>, DiskError> {
     store.remove_after(Position(log.event_count))?;
     for position in store.list()?.into_iter().rev() {
-        let fault = match store.load(position)? {
-            Ok(bytes) => match prove(position, &bytes, log) {
+        let fault = match store.load(position) {
+            Ok(Ok(bytes)) => match prove(position, &bytes, log) {
                 Ok(index) => return Ok(Some(Checkpoint { index })),
                 Err(fault) => fault,
             },
-            Err(fault) => CheckpointFault::File(fault),
+            Ok(Err(fault)) => CheckpointFault::File(fault),
+            Err(error) => CheckpointFault::Unreadable(error),
         };
         notes.push(format!("gateway: the checkpoint of event {position} is passed over: {fault}"));
     }
@@ -347,7 +351,10 @@ impl<D: Disk> CheckpointAgent<D> {
             return Ok(None);
         }
         let retained = Retained { of_firm: parts.copies_retained_max };
-        for position in parts.store.list()?.into_iter().rev() {
+        // A start may have passed over newer ones.
+        let usable = |position: &Position| position.0 <= parts.newest;
+        let positions: Vec<_> = parts.store.list()?.into_iter().filter(usable).collect();
+        for position in positions.into_iter().rev() {
             let bytes = match parts.store.load(position) {
                 Ok(bytes) => bytes.map_err(CheckpointFault::File),
                 Err(error) if error.kind == DiskErrorKind::NotFound => continue,

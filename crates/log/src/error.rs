@@ -4,7 +4,7 @@
 //! the caller refuses to start, or aborts.
 
 use thiserror::Error;
-use weir_io::DiskError;
+use weir_io::{DiskError, DiskErrorKind};
 use weir_types::{PartitionId, Position};
 
 use crate::frame::Fault;
@@ -94,5 +94,11 @@ impl LogError {
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         matches!(self, LogError::Fatal(_))
+    }
+
+    /// Returns true when the disk has no room for what was appended; what is written stays sound.
+    #[must_use]
+    pub fn is_no_room(&self) -> bool {
+        matches!(self, LogError::Disk(error) if error.kind == DiskErrorKind::Full)
     }
 }

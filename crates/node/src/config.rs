@@ -509,7 +509,7 @@ impl GatewaySection {
         let connections = self.connections_max as u64;
         let events = self.checkpoint_every_events;
         [
-            ("gateway.checkpoint_every_events", events, 1_000, 1 << 40, "1000 to 1099511627776"),
+            ("gateway.checkpoint_every_events", events, 1_000, 1 << 30, "1000 to 1073741824"),
             ("gateway.connections_max", connections, 1, 1 << 20, "1 to 1048576"),
             ("gateway.stall_max_ms", self.stall_max_ms, 1, 86_400_000, "1 to a day's"),
             ("gateway.copies_retained_max", copies, 1, 1 << 28, "1 to 268435456"),
@@ -635,6 +635,7 @@ impl Config {
             }
         }
         self.retention.check(self.log.segment_bytes, self.events.segment_bytes)?;
+        self.retention.check_publisher(self.market_publisher.is_some())?;
         check_store_bytes("delivery.bytes_max", self.delivery.bytes_max)?;
         if let Some(cold) = &self.delivery.cold {
             let has_sources = self.ingest.as_ref().is_some_and(|i| !i.sources.is_empty());

@@ -501,6 +501,7 @@ pub(crate) mod tests {
         gateway: GatewayPort,
     ) -> DeliveryParts<'static> {
         let own = OwnSource {
+            log: Arc::default(),
             settings: settings(bytes_max),
             events,
             event_count: 0,
@@ -586,6 +587,7 @@ pub(crate) mod tests {
         let mut parts = parts(dir, events, u64::MAX, port);
         let own = parts.own.as_mut().expect("it trades");
         (own.event_count, own.snapshot_every) = (count, 4_096);
+        own.log.counters.synced.store(u64::MAX, Ordering::Relaxed);
         let figures = parts.figures.clone();
         let (agent, kept) = DeliveryAgent::new(parts).unwrap();
         let store = *figures.store.lock().unwrap();
@@ -629,6 +631,32 @@ pub(crate) mod tests {
         // history later.
         let (_, notes, ..) = brought_back(dir.path(), 999, epochs(2, &[(1, 500)]));
         assert!(notes.is_empty() && !is_there(), "{notes:?}");
+    }
+
+    #[test]
+    fn a_snapshot_ahead_of_the_synced_log_is_not_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
+        let (_writer, events) = log_of(dir.path(), 1_000, epochs(1, &[]));
+        let mut parts = parts(dir.path(), events, u64::MAX, port);
+        let own = parts.own.as_mut().expect("it trades");
+        (own.event_count, own.snapshot_every) = (1_000, 4_096);
+        let log = own.log.clone();
+        log.counters.synced.store(999, Ordering::Relaxed);
+        let (mut agent, kept) = DeliveryAgent::new(parts).unwrap();
+        let mut writer = kept.writer.expect("a store that survives");
+        let mut snapshots = |cycles: std::ops::Range<u64>| {
+            for cycle in cycles {
+                agent.do_work(Nanos(cycle * 1_000_000));
+                writer.do_work(Nanos(cycle * 1_000_000));
+            }
+            let names = std::fs::read_dir(dir.path().join("partition-1/store")).unwrap();
+            let names = names.map(|entry| entry.unwrap().file_name());
+            names.filter(|name| name.to_string_lossy().ends_with(".wsnap")).count()
+        };
+        assert_eq!(snapshots(1..1_000), 0, "a power loss could take its last event back");
+        log.counters.synced.store(1_000, Ordering::Relaxed);
+        assert_eq!(snapshots(1_000..1_100), 1);
     }
 
     /// Returns true when the store honours a token of `epoch` at the change `number`.

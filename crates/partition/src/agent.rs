@@ -734,7 +734,7 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
             return self.gives_up(now);
         }
         match self.log.flush_blocking() {
-            Err(_) if self.log.is_full() => self.tell_no_room(),
+            Err(error) if error.is_no_room() => self.tell_no_room(),
             Err(error) => abort("the command log failed while stopping", &error),
             Ok(()) => {}
         }

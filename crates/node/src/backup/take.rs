@@ -303,6 +303,20 @@ fn try_copy<S: Disk, T: Disk>(
         return Err(BackupError::Unreachable { place: dir, first: first_position }.into());
     }
     let first_event = snapshot.as_ref().filter(|_| !is_whole).map_or(0, |one| one.event_count);
+    if let Some(left_out) = own.as_ref().filter(|own| own.position < first_event) {
+        let at = left_out.position;
+        store.notes.push(format!(
+            "{dir}: the order store's snapshot of event {at} is left out: the engine's begins \
+             with event {}, and the commands before are past the retention; readers' tokens end",
+            first_event + 1
+        ));
+    }
+    if settled.is_some_and(|settled| settled < first_event) {
+        let note = "subscribers are told that they may have lost events";
+        store
+            .notes
+            .push(format!("{dir}: the engine's snapshot is newer than subscriptions: {note}"));
+    }
     let own = own.filter(|own| own.position >= first_event);
     let snapshot = snapshot.map(|found| found.copy(source.snapshots.as_mut(), &dir, store));
     let own = own.map(|found| found.copy(source.store.as_mut(), &dir, store));

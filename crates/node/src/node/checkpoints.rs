@@ -1,7 +1,6 @@
 //! The gateway's checkpoints of the trading partitions: one that fits is loaded at the start, and
 //! an agent on a thread of its own writes the next ones.
 
-use anyhow::Context;
 use weir_gateway::Gateway;
 use weir_gateway::checkpoint::{
     CheckpointAgent, CheckpointLog, CheckpointParts, EngineSession, load,
@@ -14,16 +13,31 @@ use super::assembly::Assembly;
 
 impl Assembly<'_> {
     /// Lets the gateway begin with the newest checkpoint of a partition that fits its log; returns
-    /// the agent that writes the next ones, and notes for operators.
+    /// the agent that writes the next ones, if their directory can be used, and notes for
+    /// operators. A checkpoint only saves time: none stops a start.
     pub(super) fn begin_with_checkpoint(
+        &self,
+        gateway: &mut Gateway,
+        port: usize,
+        of: &RecoveredPartition,
+    ) -> (Option<CheckpointAgent<ThreadDisk>>, Vec<String>) {
+        match self.try_checkpoint(gateway, port, of) {
+            Ok((agent, notes)) => (Some(agent), notes),
+            Err(error) => {
+                let dir = of.checkpoints_dir();
+                (None, vec![format!("gateway: no checkpoints in {}: {error:#}", dir.display())])
+            }
+        }
+    }
+
+    fn try_checkpoint(
         &self,
         gateway: &mut Gateway,
         port: usize,
         of: &RecoveredPartition,
     ) -> anyhow::Result<(CheckpointAgent<ThreadDisk>, Vec<String>)> {
         let dir = of.checkpoints_dir();
-        let place = || format!("the gateway's checkpoints in {}", dir.display());
-        let disk = ThreadDisk::open(&dir, None).with_context(place)?;
+        let disk = ThreadDisk::open(&dir, None)?;
         let mut store = SnapshotStore::new(disk, of.log.log_id(), of.partition_id);
         let section = &self.config.gateway;
         let copies_retained_max = section.copies_retained_max as usize;
@@ -37,7 +51,7 @@ impl Assembly<'_> {
         let sessions = &sessions;
         let log = CheckpointLog { events: &events, event_count, sessions, copies_retained_max };
         let mut notes = Vec::new();
-        let checkpoint = load(&mut store, log, &mut notes).with_context(place)?;
+        let checkpoint = load(&mut store, log, &mut notes)?;
         let newest = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.record());
         if let Some(checkpoint) = checkpoint {
             notes.push(format!("gateway: it begins with the checkpoint of event {newest}"));

@@ -71,8 +71,8 @@ impl Assembly<'_> {
         let (mut checkpoints, mut notes) = (Vec::new(), Vec::new());
         for (port, recovered) in recovered.iter().enumerate() {
             if !recovered.partition_id.is_none() {
-                let begun = self.begin_with_checkpoint(&mut gateway, port, recovered)?;
-                checkpoints.push(begun.0);
+                let begun = self.begin_with_checkpoint(&mut gateway, port, recovered);
+                checkpoints.extend(begun.0);
                 notes.extend(begun.1);
             }
         }

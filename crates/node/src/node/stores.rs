@@ -72,6 +72,7 @@ impl Builder<'_> {
             KeepSettings { snapshot_every: snapshot_every.unwrap_or(keep.snapshot_every), ..keep };
         let engine = || trading.map(engine_state).unwrap_or_default();
         let own = trading.map(|trading| OwnSource {
+            log: trading.figures.clone(),
             settings: section.settings(own_id, None),
             older_upto: cold.as_ref().map(ArchiveSender::fed),
             events: trading.reader("order store"),

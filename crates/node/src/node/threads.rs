@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 
 use weir_gateway::Gateway;
 use weir_io::WakeFd;
+use weir_orderstate::cold::COLD_SHARE;
 use weir_orderstate::replica::ReplicaAgent;
 use weir_orderstate::stores::snapshots::SnapshotWriter;
 use weir_partition::shadow_agent;
@@ -187,10 +188,11 @@ pub(super) fn background(name: &'static str, share: Share) -> Runner {
     Runner::new(name, Wake::new(), WaitStrategy::Park).sharing(share)
 }
 
-/// Returns the thread that writes the gateway's checkpoints, at idle times: nothing waits for it,
-/// and it may wait for a disk for long.
+/// Returns the thread that writes the gateway's checkpoints. Nothing waits for it, and it may wait
+/// for a disk for long; but the events since the last checkpoint are kept, so it has a share of a
+/// busy core too.
 pub(super) fn checkpoints_thread() -> Runner {
-    background("checkpoints", Share::Leftover)
+    background("checkpoints", COLD_SHARE).giving_way()
 }
 
 /// Returns the thread of the partitions' shadow engines.

@@ -7,10 +7,12 @@
 //! as long as the log and its epoch are the same.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_delivery::stream::SourceStream;
 use weir_delivery::{IngestError, OrderStore, row_of};
+use weir_partition::agent::PartitionFigures;
 use weir_partition::event_reader::{EventReader, PastEvents, PastRead, ReadEvent, assert_kept};
 use weir_types::{BatchNo, Epoch, Nanos, PartitionId, Position, SessionId};
 use weir_wire::delivery::OrderRow;
@@ -40,6 +42,7 @@ const AT_ONCE: u64 = u64::MAX / 2;
 /// The events that feed the partition's store.
 pub struct OwnEvents {
     source: PartitionId,
+    log: Arc<PartitionFigures>,
     events: EventReader,
     record: Vec<u8>,
     /// The number of the record in `record` for which the store had no room.
@@ -67,6 +70,7 @@ impl OwnEvents {
     pub fn new(start: OwnStart) -> OwnEvents {
         OwnEvents {
             source: start.source,
+            log: start.log,
             epoch: start.events.epochs().current(),
             events: start.events,
             record: Vec::with_capacity(512),
@@ -190,6 +194,11 @@ impl OwnEvents {
         let no_attributes: &[u8] = &[];
         put_source_batch(&batch, rows.into_iter().map(|row| (row, no_attributes)), out);
         Some(at)
+    }
+
+    /// True when the command log is synced up to `command`: no power loss takes it back.
+    pub(super) fn is_synced(&self, command: Position) -> bool {
+        command.0 <= self.log.counters.synced.load(Ordering::Relaxed)
     }
 
     /// Appends a snapshot's head, before stream and store.

@@ -62,6 +62,8 @@ pub struct SourceStore {
 #[derive(Clone, Copy, Debug)]
 struct OnItsWay {
     position: Position,
+    /// The command of its newest change, of the node's own orders.
+    command: Position,
     /// The floor of the store in it.
     floor: ChangeId,
     /// True when all of it is handed to the writer.
@@ -414,13 +416,14 @@ impl SourceStore {
         let pushed = begun.into_iter().all(|piece| port.pieces.push(piece).is_ok());
         assert!(pushed, "room was found before");
         let floor = self.desk.store().floor();
-        self.snapshot = Some(OnItsWay { position, floor, is_out: false });
+        let command = self.own.as_ref().map_or(Position::NONE, |own| own.command);
+        self.snapshot = Some(OnItsWay { position, command, floor, is_out: false });
         true
     }
 
     /// Advances the snapshot under way by one chunk.
     pub(super) fn go_on_with_snapshot(&mut self, port: &mut SnapshotPort) -> SnapshotProgress {
-        let Some(OnItsWay { position, floor, is_out }) = self.snapshot else {
+        let Some(OnItsWay { position, command, floor, is_out }) = self.snapshot else {
             return SnapshotProgress::Waits;
         };
         if port.pieces.is_full() {
@@ -431,7 +434,10 @@ impl SourceStore {
             // A start from this snapshot would otherwise find a hole in the archive. Our own events
             // from before may be past the retention, too.
             let is_kept = self.cold.as_mut().is_none_or(|cold| cold.has_kept(floor));
-            if committed < position || !is_kept {
+            // One ahead of the synced log is of no use after a power loss, and takes the place of
+            // one that is.
+            let is_synced = self.own.as_ref().is_none_or(|own| own.is_synced(command));
+            if committed < position || !is_kept || !is_synced {
                 return SnapshotProgress::Waits;
             }
             self.snapshot = None;
@@ -441,7 +447,7 @@ impl SourceStore {
             match self.desk.store_mut().snapshot_chunk(CHUNK_LEN, &mut chunk) {
                 Ok(step) => {
                     let is_out = step == ChunkOutcome::Done;
-                    self.snapshot = Some(OnItsWay { position, floor, is_out });
+                    self.snapshot = Some(OnItsWay { position, command, floor, is_out });
                     (Piece::Bytes(chunk), SnapshotProgress::On)
                 }
                 Err(SnapshotError::GivenUp | SnapshotError::NotBegun) => {
@@ -471,7 +477,7 @@ impl SourceStore {
         if let Some(journal) = &mut self.journal
             && let Err(error) = journal.close()
         {
-            if !journal.is_full() {
+            if !error.is_no_room() {
                 abort("the log of a source failed while stopping", &error);
             }
             let source = self.stream.source();

@@ -27,12 +27,14 @@
 //! length u32 and bytes of the instruments' state; then stream and store as of any source.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
 use weir_delivery::stream::SourceStream;
 use weir_delivery::{OrderStore, StoreConfig};
 use weir_io::ThreadDisk;
 use weir_log::SnapshotStore;
+use weir_partition::agent::PartitionFigures;
 use weir_partition::event_reader::EventReader;
 use weir_partition::holds::Hold;
 use weir_types::{BatchNo, ChangeId, Epoch, PartitionId, Position, Rec, Seq, Survival};
@@ -50,6 +52,8 @@ const OLD_VERSION: u8 = 1;
 
 /// The starting point of the events.
 pub struct OwnStart {
+    /// As in [`OwnSource`].
+    pub log: Arc<PartitionFigures>,
     /// The partition, as the source of its orders.
     pub source: PartitionId,
     /// The events, from the next one on.
@@ -74,6 +78,8 @@ pub struct OwnStart {
 /// that a damaged newer one costs time and no order.
 pub struct SnapshotsHold {
     hold: Hold,
+    /// The first record that is held.
+    from: u64,
     /// The oldest snapshot that was kept at the last look.
     oldest_kept: Option<Position>,
 }
@@ -85,14 +91,16 @@ impl SnapshotsHold {
         let oldest_kept = positions.first().copied();
         let of_two = oldest_kept.filter(|_| positions.len() > 1);
         let from = of_two.map_or(first, |oldest| first.max(oldest.0 + 1));
-        SnapshotsHold { hold: events.hold(HOLDER, from), oldest_kept }
+        SnapshotsHold { hold: events.hold(HOLDER, from), from, oldest_kept }
     }
 
     /// Takes over the oldest kept snapshot after another one was written. The one before it was
     /// pruned only if there are two, so the hold follows one snapshot later.
     pub fn written(&mut self, oldest_kept: Position) {
         if let Some(before) = self.oldest_kept.replace(oldest_kept) {
-            self.hold.set(before.0 + 1);
+            // A snapshot that could not be used may be older than the first record.
+            self.from = self.from.max(before.0 + 1);
+            self.hold.set(self.from);
         }
     }
 }
@@ -117,6 +125,8 @@ pub struct EngineState {
 
 /// The sources of the store.
 pub struct OwnSource<'a> {
+    /// The partition's figures: the position up to which its command log is synced.
+    pub log: Arc<PartitionFigures>,
     /// The store's settings.
     pub settings: StoreSettings,
     /// The partition's events, from the first retained one.
@@ -188,13 +198,14 @@ pub fn recover(source: OwnSource<'_>, dir: &Path) -> anyhow::Result<OwnStore> {
         None if source.events.next_record() <= 1 => nothing(&source),
         None => from_engine(&source, &mut notes),
     };
-    let OwnSource { mut events, settings, log_id, .. } = source;
+    let OwnSource { log, mut events, settings, log_id, .. } = source;
     let Base { mut store, mut stream, markets, command, begun_after, is_rebuilt } = base;
     let needed = SnapshotsHold::of(&events, &snapshots.list()?);
     events.skip_to(stream.next_batch_no().0, store.epoch());
     stream.end_replay();
     store.set_bytes_max(settings.bytes_max);
     let start = OwnStart {
+        log,
         source: settings.source,
         events,
         log_id,
@@ -359,6 +370,7 @@ mod tests {
         let (_writer, mut events) = log_of(dir, 20, epochs(1, &[]));
         events.skip_to(first, Epoch(1));
         let source = OwnSource {
+            log: Arc::default(),
             settings: settings(u64::MAX),
             events,
             event_count: 20,
