@@ -243,8 +243,9 @@ fn a_start_of_truncated_logs_goes_on_where_the_partition_was() {
     }
 }
 
-#[test]
-fn a_start_without_the_commands_after_its_newest_usable_snapshot_is_refused_with_both() {
+/// Returns the disks of a partition that took three snapshots, one after each 300 commands, kept
+/// two, removed what it could, and ended.
+fn with_three_snapshots() -> Disks {
     let disks = new_disks();
     let mut running = Running::new(&disks);
     for _ in 0..3 {
@@ -253,6 +254,12 @@ fn a_start_without_the_commands_after_its_newest_usable_snapshot_is_refused_with
         running.retain();
     }
     running.close();
+    disks
+}
+
+#[test]
+fn a_start_without_the_commands_after_its_newest_usable_snapshot_is_refused_with_both() {
+    let disks = with_three_snapshots();
     let first = disks.first(COMMANDS);
     let damage = |names: usize| {
         let damaged = disks.map(SimDisk::after_process_crash);
@@ -351,14 +358,7 @@ fn snapshots_ahead_of_the_synced_log_permit_no_removal() {
 
 #[test]
 fn a_start_that_is_refused_leaves_the_snapshots_where_they_are() {
-    let disks = new_disks();
-    let mut running = Running::new(&disks);
-    for _ in 0..3 {
-        running.append(300);
-        assert!(running.snapshot());
-        running.retain();
-    }
-    running.close();
+    let disks = with_three_snapshots();
     // The end of the command log is lost, with all that the snapshots have of it.
     let mut commands = disks.0[COMMANDS].clone();
     let newest = commands.list().unwrap();
@@ -375,14 +375,7 @@ fn a_start_that_is_refused_leaves_the_snapshots_where_they_are() {
 
 #[test]
 fn an_older_base_that_is_out_of_reach_costs_no_snapshot() {
-    let disks = new_disks();
-    let mut running = Running::new(&disks);
-    for _ in 0..3 {
-        running.append(300);
-        assert!(running.snapshot());
-        running.retain();
-    }
-    running.close();
+    let disks = with_three_snapshots();
     // The older snapshot is damaged, and the events lost their end: the newer is the only base.
     let damaged = disks.map(SimDisk::after_process_crash);
     let names = damaged.0[SNAPSHOTS].clone().list().unwrap();

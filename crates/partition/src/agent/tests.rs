@@ -12,7 +12,9 @@ use weir_wire::{Definition, Event, PlainEvent, Request};
 
 use super::*;
 use crate::event_reader::{EventReader, ReadEvent};
-use crate::handoff::{FEEDBACK_MAX, PartitionPort, SUBMISSIONS_MAX, gateway_to_partition};
+use crate::handoff::{
+    FEEDBACK_MAX, PartitionPort, SUBMISSIONS_MAX, SourcePort, gateway_to_partition,
+};
 
 /// The state of a log without entries.
 struct State {
@@ -25,6 +27,39 @@ struct State {
     is_full: bool,
     /// The positions before which it may remove entries, as it was told.
     truncated: Vec<u64>,
+}
+
+impl State {
+    /// Returns the state of a log in epoch 1 that commits what it takes.
+    fn new() -> State {
+        State {
+            epoch: Epoch(1),
+            untold: None,
+            next: 1,
+            committed: Position(u64::MAX),
+            log_time: Nanos(0),
+            is_full: false,
+            truncated: Vec::new(),
+        }
+    }
+}
+
+/// Returns the parts of a partition that takes the commands of `source`.
+fn parts_over(
+    log: ScriptedLog,
+    tail: TailWriter,
+    source: SourcePort,
+) -> PartitionParts<ScriptedLog> {
+    PartitionParts {
+        engine: Engine::new(EngineConfig::new(HERE)),
+        log,
+        tail,
+        sources: vec![source],
+        views: Vec::new(),
+        recorder: Recorder::disabled(),
+        figures: Arc::default(),
+        durability: Durability::Disk,
+    }
 }
 
 #[derive(Clone)]
@@ -128,16 +163,7 @@ fn an_epoch_that_ends_under_a_partition_ends_behind_the_events_of_its_last_comma
     let partition_id = PartitionId(1);
     let (mut port, source) = gateway_to_partition(partition_id, Wake::new());
     let (writer, handle) = tail(TailConfig::new(1 << 20, 1));
-    let mut partition = Partition::new(PartitionParts {
-        engine: Engine::new(EngineConfig::new(partition_id)),
-        log: log.clone(),
-        tail: writer,
-        sources: vec![source],
-        views: Vec::new(),
-        recorder: Recorder::disabled(),
-        figures: Arc::default(),
-        durability: Durability::Disk,
-    });
+    let mut partition = Partition::new(parts_over(log.clone(), writer, source));
     let mut work = |now| partition.do_work(Nanos(now));
     port.submissions.push(import(1)).unwrap();
     work(1);
@@ -268,26 +294,12 @@ fn mass_cancel(number: u64) -> Submission {
 
 #[test]
 fn other_commands_are_applied_between_the_steps_of_a_mass_cancel() {
-    let state = State {
-        epoch: Epoch(1),
-        untold: None,
-        next: 1,
-        committed: Position(u64::MAX),
-        log_time: Nanos(0),
-        is_full: false,
-        truncated: Vec::new(),
-    };
+    let state = State::new();
     let (mut port, source) = gateway_to_partition(HERE, Wake::new());
     let (writer, handle) = tail(TailConfig::new(1 << 20, 1));
     let mut partition = Partition::new(PartitionParts {
         engine: Engine::new(EngineConfig { sweep_ends_max: 3, ..EngineConfig::new(HERE) }),
-        log: ScriptedLog(Arc::new(Mutex::new(state))),
-        tail: writer,
-        sources: vec![source],
-        views: Vec::new(),
-        recorder: Recorder::disabled(),
-        figures: Arc::default(),
-        durability: Durability::Disk,
+        ..parts_over(ScriptedLog(Arc::new(Mutex::new(state))), writer, source)
     });
     for (at, definition) in (1..).zip(reference_data()) {
         let import = Command::Import(Position(at), definition);
@@ -335,27 +347,11 @@ fn refused(port: &mut PartitionPort) -> Vec<u64> {
 
 #[test]
 fn every_request_that_a_full_log_does_not_take_is_refused_however_slow_the_gateway_is() {
-    let state = State {
-        epoch: Epoch(1),
-        untold: None,
-        next: 1,
-        committed: Position(u64::MAX),
-        log_time: Nanos(0),
-        is_full: true,
-        truncated: Vec::new(),
-    };
+    let state = State { is_full: true, ..State::new() };
     let (mut port, source) = gateway_to_partition(HERE, Wake::new());
     let (writer, _handle) = tail(TailConfig::new(1 << 20, 1));
-    let mut partition = Partition::new(PartitionParts {
-        engine: Engine::new(EngineConfig::new(HERE)),
-        log: ScriptedLog(Arc::new(Mutex::new(state))),
-        tail: writer,
-        sources: vec![source],
-        views: Vec::new(),
-        recorder: Recorder::disabled(),
-        figures: Arc::default(),
-        durability: Durability::Disk,
-    });
+    let mut partition =
+        Partition::new(parts_over(ScriptedLog(Arc::new(Mutex::new(state))), writer, source));
     // More than the ring of refusals holds, and the gateway reads none of them.
     let mut sent = 0;
     for now in 0..3 * (FEEDBACK_MAX / TAKE_MAX) as u64 {
@@ -379,29 +375,13 @@ fn every_request_that_a_full_log_does_not_take_is_refused_however_slow_the_gatew
 
 #[test]
 fn a_partition_that_stops_waits_for_no_gateway() {
-    let state = State {
-        epoch: Epoch(1),
-        untold: None,
-        next: 1,
-        committed: Position(u64::MAX),
-        log_time: Nanos(0),
-        is_full: true,
-        truncated: Vec::new(),
-    };
+    let state = State { is_full: true, ..State::new() };
     let (mut port, mut source) = gateway_to_partition(HERE, Wake::new());
     let (to_gateway, _from_partition) = rtrb::RingBuffer::new(2);
     source.feedback = Some(to_gateway);
     let (writer, _handle) = tail(TailConfig::new(1 << 20, 1));
-    let mut partition = Partition::new(PartitionParts {
-        engine: Engine::new(EngineConfig::new(HERE)),
-        log: ScriptedLog(Arc::new(Mutex::new(state))),
-        tail: writer,
-        sources: vec![source],
-        views: Vec::new(),
-        recorder: Recorder::disabled(),
-        figures: Arc::default(),
-        durability: Durability::Disk,
-    });
+    let mut partition =
+        Partition::new(parts_over(ScriptedLog(Arc::new(Mutex::new(state))), writer, source));
     (1..=10).for_each(|number| port.submissions.push(bid(1, number)).unwrap());
     for now in 0..10 {
         partition.do_work(Nanos(now));
@@ -414,28 +394,11 @@ fn a_partition_that_stops_waits_for_no_gateway() {
 
 #[test]
 fn a_tick_that_is_due_finds_room_behind_as_many_commands_as_may_wait_for_the_disk() {
-    let state = State {
-        epoch: Epoch(1),
-        untold: None,
-        next: 1,
-        committed: Position(u64::MAX),
-        log_time: Nanos(0),
-        is_full: false,
-        truncated: Vec::new(),
-    };
+    let state = State::new();
     let log = ScriptedLog(Arc::new(Mutex::new(state)));
     let (mut port, source) = gateway_to_partition(HERE, Wake::new());
     let (writer, _handle) = tail(TailConfig::new(1 << 20, 1));
-    let mut partition = Partition::new(PartitionParts {
-        engine: Engine::new(EngineConfig::new(HERE)),
-        log: log.clone(),
-        tail: writer,
-        sources: vec![source],
-        views: Vec::new(),
-        recorder: Recorder::disabled(),
-        figures: Arc::default(),
-        durability: Durability::Disk,
-    });
+    let mut partition = Partition::new(parts_over(log.clone(), writer, source));
     for (at, definition) in (1..).zip(reference_data()) {
         let import = Command::Import(Position(at), definition);
         port.submissions.push(Submission::internal(import)).unwrap();
@@ -463,28 +426,14 @@ fn a_tick_that_is_due_finds_room_behind_as_many_commands_as_may_wait_for_the_dis
 
 #[test]
 fn commands_that_the_shadow_gave_up_are_given_up_by_the_log_once() {
-    let state = State {
-        epoch: Epoch(1),
-        untold: None,
-        next: 1,
-        committed: Position::NONE,
-        log_time: Nanos(0),
-        is_full: false,
-        truncated: Vec::new(),
-    };
+    let state = State { committed: Position::NONE, ..State::new() };
     let log = ScriptedLog(Arc::new(Mutex::new(state)));
     let (_port, source) = gateway_to_partition(HERE, Wake::new());
     let (writer, _handle) = tail(TailConfig::new(1 << 20, 1));
     let figures: Arc<PartitionFigures> = Arc::default();
     let mut partition = Partition::new(PartitionParts {
-        engine: Engine::new(EngineConfig::new(HERE)),
-        log: log.clone(),
-        tail: writer,
-        sources: vec![source],
-        views: Vec::new(),
-        recorder: Recorder::disabled(),
         figures: figures.clone(),
-        durability: Durability::Disk,
+        ..parts_over(log.clone(), writer, source)
     });
     for (now, before) in [(1, 0), (2, 1), (3, 40), (4, 40), (5, 30), (6, 41)] {
         figures.counters.commands_from.store(before, Ordering::Relaxed);

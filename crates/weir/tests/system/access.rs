@@ -341,34 +341,48 @@ fn supervisor_gets_nothing(wire: &mut Wire, numbers: RangeInclusive<u64>) {
     }
 }
 
-#[test]
-fn a_session_that_has_ended_gets_no_order_state_although_its_connection_lives_on() {
-    let (_home, node) = market();
-    Trader::log_on_as(&node, ALICE, signing_config(&ALICE)).ask_for_report(ALICE.sell(1, 60, 1));
-    let admin = |definition| node.admin().define_session(definition).unwrap();
-    let mut other = definition_of(&SUPERVISOR);
-    let first = other;
-    other.credential = definition_of(&ALICE).credential;
-    type End<'a> = &'a dyn Fn(&mut Wire);
-    let ends: [(Reason, End<'_>); 3] = [
-        (Reason::LogoutRequested, &|wire| {
+/// Ends a session at a node.
+pub type End = fn(&Node, &mut Wire);
+
+/// Returns the ways in which a supervisor's session ends while its connection lives on, each with
+/// the reason in its logout.
+pub fn ends_of_a_supervisor() -> [(Reason, End); 3] {
+    [
+        (Reason::LogoutRequested, |_, wire| {
             let (session_id, reason) = (SUPERVISOR.session_id, Reason::None);
             let mut bytes = Vec::new();
             put_frame(&Logout { session_id, reason }, &mut bytes);
             wire.send(&bytes);
         }),
-        (Reason::KeyReplaced, &|_| admin(other)),
-        (Reason::KeyExpired, &|_| admin(DefineSession { valid_until: Nanos(1), ..first })),
-    ];
-    for (round, (reason, end)) in (0..).zip(ends) {
+        (Reason::KeyReplaced, |node, _| {
+            let credential = definition_of(&ALICE).credential;
+            redefine(node, DefineSession { credential, ..definition_of(&SUPERVISOR) });
+        }),
+        (Reason::KeyExpired, |node, _| {
+            let first = definition_of(&SUPERVISOR);
+            redefine(node, DefineSession { valid_until: Nanos(1), ..first });
+        }),
+    ]
+}
+
+/// Defines a session anew.
+fn redefine(node: &Node, definition: DefineSession) {
+    node.admin().define_session(definition).unwrap();
+}
+
+#[test]
+fn a_session_that_has_ended_gets_no_order_state_although_its_connection_lives_on() {
+    let (_home, node) = market();
+    Trader::log_on_as(&node, ALICE, signing_config(&ALICE)).ask_for_report(ALICE.sell(1, 60, 1));
+    for (round, (reason, end)) in (0..).zip(ends_of_a_supervisor()) {
         let mut wire = supervisor_beside_bob(&node);
-        end(&mut wire);
+        end(&node, &mut wire);
         assert_eq!(wire.logout(), (SUPERVISOR.session_id, reason));
         let number = 10 * round + 1;
         supervisor_gets_nothing(&mut wire, number..=number + 3);
         drop(wire);
         until("the end of the connection", || (count(&node, "sessions") == 0).then_some(()));
-        admin(first);
+        redefine(&node, definition_of(&SUPERVISOR));
     }
 }
 

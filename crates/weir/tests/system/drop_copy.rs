@@ -14,10 +14,11 @@ use weir_wire::drop_copy::{DropCopyRequest, DropCopyState, ReportCopy};
 use weir_wire::event::{OrderEvent, TradeBusted};
 use weir_wire::frame::put_frame;
 use weir_wire::order_entry::MassCancel;
-use weir_wire::reference::{DefineFirm, DefineSession, KillSwitch};
-use weir_wire::session::{Logon, Logout};
+use weir_wire::reference::{DefineFirm, KillSwitch};
+use weir_wire::session::Logon;
 use weir_wire::{Message, NodeMessage, Request};
 
+use crate::access::ends_of_a_supervisor;
 use crate::support::copying::{Copy, Desk, desk_of, told};
 use crate::support::following::{Following, latest_states};
 use crate::support::trader::Trader;
@@ -602,21 +603,7 @@ fn next_copy(wire: &mut Wire) -> SessionId {
 fn copies_end_with_their_session_and_those_of_its_neighbours_on_the_connection_go_on() {
     let (_home, node) = market();
     let mut alice = Trader::log_on(&node, ALICE);
-    let admin = |definition| node.admin().define_session(definition).unwrap();
-    let first = definition_of(&SUPERVISOR);
-    let credential = definition_of(&ALICE).credential;
-    type End<'a> = &'a dyn Fn(&mut Wire);
-    let ends: [(Reason, End<'_>); 3] = [
-        (Reason::LogoutRequested, &|wire| {
-            let (session_id, reason) = (SUPERVISOR.session_id, Reason::None);
-            let mut bytes = Vec::new();
-            put_frame(&Logout { session_id, reason }, &mut bytes);
-            wire.send(&bytes);
-        }),
-        (Reason::KeyReplaced, &|_| admin(DefineSession { credential, ..first })),
-        (Reason::KeyExpired, &|_| admin(DefineSession { valid_until: Nanos(1), ..first })),
-    ];
-    for (round, (reason, end)) in (0..).zip(ends) {
+    for (round, (reason, end)) in (0..).zip(ends_of_a_supervisor()) {
         let mut wire = Wire::connect(&node);
         for who in [SUPERVISOR, DESK] {
             wire.log_on(&logon_of(&who));
@@ -626,7 +613,7 @@ fn copies_end_with_their_session_and_those_of_its_neighbours_on_the_connection_g
         let mut both = [next_copy(&mut wire), next_copy(&mut wire)];
         both.sort();
         assert_eq!(both, [SUPERVISOR.session_id, DESK.session_id], "{reason}: one each");
-        end(&mut wire);
+        end(&node, &mut wire);
         assert_eq!(wire.logout(), (SUPERVISOR.session_id, reason));
         for number in 2..=5 {
             alice.ask_for_report(ALICE.sell(10 * round + number, 101, 1));
@@ -636,6 +623,6 @@ fn copies_end_with_their_session_and_those_of_its_neighbours_on_the_connection_g
         until("the end of the connection", || {
             (node.status()["gateway"]["sessions"] == 1).then_some(())
         });
-        admin(first);
+        define(&node, &[SUPERVISOR]);
     }
 }
