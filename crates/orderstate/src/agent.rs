@@ -25,9 +25,12 @@ use crate::stores::kept::{KeepSettings, KeptOwnStore, KeptSourceStore, KeptSourc
 use crate::stores::own::OwnSource;
 use crate::stores::{StoreReport, StoreSettings, Sweeper};
 use crate::token_keys::sealer;
+use crate::waiting_queries::{Query, WaitingQueries};
 
-/// The number of events ingested in one cycle.
+/// The number of events ingested in one step.
 const INGEST_MAX: usize = 128;
+/// The number of steps in one cycle while a query waits for older events.
+const CATCH_UP_STEPS: usize = 8;
 /// The number of queries taken in one cycle.
 const ASK_MAX: usize = 256;
 /// The pause in nanoseconds when no reader waits for the partition's events.
@@ -74,6 +77,8 @@ pub struct DeliveryAgent {
     /// The source of those queries that name none.
     own_source: PartitionId,
     ports: ReaderPorts,
+    /// Queries that wait until the own store has the events from before them.
+    waiting: WaitingQueries,
     sweeper: Sweeper,
     lister: ReaderLister,
     /// The wall clock, beside which readers lag.
@@ -133,6 +138,7 @@ impl DeliveryAgent {
             source_stores: SourceStores::new(source_stores, port, updates, kept.port, figures),
             own_source: parts.own_source,
             ports: parts.ports,
+            waiting: WaitingQueries::default(),
             sweeper: Sweeper::default(),
             lister: ReaderLister::default(),
             wall: WallOffset::default(),
@@ -172,17 +178,32 @@ impl DeliveryAgent {
         taken
     }
 
-    /// Ingests all available events. A query that is already here is answered from them: a client
-    /// that queries after a report gets at least the state in the report.
-    fn ingest_all(&mut self, now: Nanos) -> usize {
+    /// Ingests events for queries that wait for them, in bounded steps: other readers are served
+    /// meanwhile. Returns the number of events.
+    fn catch_up(&mut self, now: Nanos) -> usize {
         let mut taken = 0;
-        loop {
+        for _ in 0..CATCH_UP_STEPS {
+            if self.waiting.is_empty() {
+                break;
+            }
             let some = self.ingest();
             self.source_stores.feed_cold(now);
             taken += some;
+            self.ask_waiting(now);
             if some < INGEST_MAX {
-                return taken;
+                break;
             }
+        }
+        taken
+    }
+
+    /// Carries out the queries that wait no longer.
+    fn ask_waiting(&mut self, now: Nanos) {
+        // Nothing to wait for: a full store, or none of the node's own.
+        let place = self.source_stores.own().and_then(|own| own.place_in_events());
+        let next = place.filter(|(next, end)| next < end).map_or(u64::MAX, |(next, _)| next);
+        while let Some(query) = self.waiting.pop(next, now) {
+            self.carry_out(query, now);
         }
     }
 
@@ -216,18 +237,28 @@ impl DeliveryAgent {
         self.is_sweeping
     }
 
+    /// Takes requests, up to one cycle's limit; returns their number. Ends are taken out of turn:
+    /// they also end queries that wait.
     fn take_requests(&mut self, now: Nanos) -> usize {
         for taken in 0..ASK_MAX {
+            if !self.waiting.has_room() {
+                return taken;
+            }
             match self.ports.next_request() {
                 None => return taken,
-                Some(DeliveryRequest::Fetch(fetch)) => self.ask(&fetch, now),
-                Some(DeliveryRequest::Cancel(id, cancel)) => {
-                    self.source_stores.desks().for_each(|desk| desk.cancel(id.0, &cancel));
+                Some(DeliveryRequest::Fetch(fetch)) => {
+                    let upto = self.events_before(fetch.fetch.source_id);
+                    self.take_query(Query::Fetch(fetch), upto, now);
                 }
                 Some(DeliveryRequest::AddCredit(id, more)) => {
-                    self.source_stores.desks().for_each(|desk| desk.add_credit(id.0, &more, now));
+                    self.take_query(Query::AddCredit(id, more), None, now);
+                }
+                Some(DeliveryRequest::Cancel(id, cancel)) => {
+                    self.waiting.cancel(id, &cancel);
+                    self.source_stores.desks().for_each(|desk| desk.cancel(id.0, &cancel));
                 }
                 Some(DeliveryRequest::SessionEnded(id, session_id)) => {
+                    self.waiting.end_session(id, session_id);
                     self.source_stores.desks().for_each(|desk| desk.end_session(id.0, session_id));
                 }
                 Some(DeliveryRequest::Writable(id, true)) => {
@@ -236,12 +267,41 @@ impl DeliveryAgent {
                 }
                 Some(DeliveryRequest::Writable(id, false)) => self.paused.push(id),
                 Some(DeliveryRequest::Gone(id)) => {
+                    self.waiting.drop_connection(id);
                     self.paused.retain(|paused| *paused != id);
                     self.source_stores.desks().for_each(|desk| desk.drop_connection(id.0));
                 }
             }
         }
         ASK_MAX
+    }
+
+    /// Returns the record that the store must come to before it answers a query of `source`; `None`
+    /// when it is there.
+    fn events_before(&mut self, source: PartitionId) -> Option<u64> {
+        if !source.is_none() && source != self.own_source {
+            return None;
+        }
+        let (next, end) = self.source_stores.own()?.place_in_events()?;
+        (next < end).then_some(end)
+    }
+
+    /// Carries a query out, or lets it wait for events or for an earlier query of its connection.
+    fn take_query(&mut self, query: Query, upto: Option<u64>, now: Nanos) {
+        if upto.is_none() && !self.waiting.has_any_of(query.connection()) {
+            self.carry_out(query, now);
+        } else {
+            self.waiting.push(query, upto.unwrap_or(0), now);
+        }
+    }
+
+    fn carry_out(&mut self, query: Query, now: Nanos) {
+        match query {
+            Query::Fetch(fetch) => self.ask(&fetch, now),
+            Query::AddCredit(id, more) => {
+                self.source_stores.desks().for_each(|desk| desk.add_credit(id.0, &more, now));
+            }
+        }
     }
 
     fn ask(&mut self, fetch: &Fetch, now: Nanos) {
@@ -313,9 +373,7 @@ impl Agent for DeliveryAgent {
         let has_older = self.source_stores.feed_cold(now);
         let fed = self.source_stores.work(now);
         let asked = self.take_requests(now);
-        if asked > 0 {
-            ingested += self.ingest_all(now);
-        }
+        ingested += self.catch_up(now);
         let answered = self.source_stores.take_older_pages();
         let mut served = self.serve(now) + answered;
         served += self.source_stores.ask_for_older();
@@ -344,6 +402,7 @@ impl Agent for DeliveryAgent {
         let interval = match own.map_or(0, Desk::reader_count) {
             // The gateway takes pages without a notice.
             _ if !self.blocked.is_empty() || self.ports.has_waiting() => self.look_interval.0,
+            _ if !self.waiting.is_empty() => self.look_interval.0,
             0 if !self.source_stores.is_own_followed() => IDLE_INTERVAL,
             _ if now.since(self.news_at).0 > QUIET_AFTER => QUIET_FACTOR * self.look_interval.0,
             _ => self.look_interval.0,
@@ -375,7 +434,7 @@ pub(crate) mod tests {
         RequestNo, SelfTradePrevention, Seq, SessionId, Side, Switch, TimeInForce,
     };
     use weir_wire::Event;
-    use weir_wire::delivery::{FetchOrders, OrderPage};
+    use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders, OrderPage};
     use weir_wire::event::OrderEvent;
     use weir_wire::frame::{Framing, next_frame};
 
@@ -383,7 +442,8 @@ pub(crate) mod tests {
     use crate::stores::own::EngineState;
     use crate::stores::snapshots::SnapshotWriter;
     use crate::token_keys::TokenKeyFile;
-    use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
+    use crate::waiting_queries::WAIT_MAX;
+    use weir_door::reader_rings::{DeliveryPort, GatewayPort, gateway_to_delivery};
     use weir_partition::event_reader::EventReader;
 
     /// Returns the `number`-th order's acceptance.
@@ -538,12 +598,114 @@ pub(crate) mod tests {
         append(&mut tail, 1..=count);
         assert!(to_store.fetch(question()));
         agent.do_work(Nanos(1_000_000));
-        let pages = to_store.next_pages().expect("an answer in the same cycle");
-        let Framing::Frame { message: Ok(raw), .. } = next_frame(&pages.bytes, 1 << 20) else {
+        assert_eq!(rows_of(&mut to_store), Some(count), "an answer in the same cycle");
+    }
+
+    /// Returns the number of rows in the next page, if there is one.
+    fn rows_of(to_store: &mut DeliveryPort) -> Option<u64> {
+        let pages = to_store.next_pages()?;
+        let Framing::Frame { message: Ok(raw), .. } = next_frame(&pages.bytes, 16 << 20) else {
             panic!("no frame");
         };
         let page: OrderPage = raw.decode().unwrap();
-        assert_eq!(u64::from(page.row_count), count);
+        Some(u64::from(page.row_count))
+    }
+
+    /// The events that a cycle ingests at most.
+    const CYCLE_MAX: u64 = ((1 + CATCH_UP_STEPS) * INGEST_MAX) as u64;
+
+    /// An agent with its tail and the gateway's end; its store is empty.
+    struct Behind {
+        tail: weir_log::TailWriter,
+        to_store: DeliveryPort,
+        agent: DeliveryAgent,
+        figures: Arc<DeliveryFigures>,
+        appended: u64,
+        _dir: tempfile::TempDir,
+    }
+
+    impl Behind {
+        fn by(events: u64) -> Behind {
+            let dir = tempfile::tempdir().unwrap();
+            let (tail, handle) = tail(TailConfig::new(64 << 20, 1));
+            let (to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
+            let figures = Arc::new(DeliveryFigures::default());
+            let reader = EventReader::new(&handle, dir.path().join("events"), 1);
+            let parts = parts(dir.path(), reader, u64::MAX, port);
+            let parts = DeliveryParts { figures: figures.clone(), ..parts };
+            let agent = DeliveryAgent::new(parts).unwrap().0;
+            let mut behind = Behind { tail, to_store, agent, figures, appended: 0, _dir: dir };
+            behind.append(events);
+            behind
+        }
+
+        fn append(&mut self, events: u64) {
+            append(&mut self.tail, self.appended + 1..=self.appended + events);
+            self.appended += events;
+        }
+
+        fn ingested(&self) -> u64 {
+            self.figures.counters.ingested.load(Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn a_question_to_a_store_that_is_behind_holds_up_nobody() {
+        let mut behind = Behind::by(20 * CYCLE_MAX);
+        assert!(behind.to_store.fetch(question()));
+        let asked_at = behind.appended;
+        for cycle in 1..=25 {
+            let before = behind.ingested();
+            // More than a cycle ingests.
+            behind.append(CYCLE_MAX + 1);
+            behind.agent.do_work(Nanos(cycle * 1_000_000));
+            assert!(behind.ingested() - before <= CYCLE_MAX, "cycle {cycle} has no end");
+            if rows_of(&mut behind.to_store).is_some() {
+                assert!(behind.ingested() >= asked_at, "answered without earlier events");
+                return;
+            }
+        }
+        panic!("no answer: events that come later hold it up");
+    }
+
+    #[test]
+    fn a_question_waits_for_events_that_do_not_come_only_so_long() {
+        let mut behind = Behind::by(10);
+        behind.agent.do_work(Nanos(1));
+        behind.append(1_000 * CYCLE_MAX);
+        assert!(behind.to_store.fetch(question()));
+        behind.agent.do_work(Nanos(2));
+        behind.agent.do_work(Nanos(WAIT_MAX + 1));
+        assert_eq!(rows_of(&mut behind.to_store), None);
+        behind.agent.do_work(Nanos(WAIT_MAX + 2));
+        assert!(rows_of(&mut behind.to_store).is_some());
+    }
+
+    #[test]
+    fn a_question_that_waits_ends_with_its_connection_session_or_by_its_cancel() {
+        let (connection, session_id) = (ConnectionId(7), SessionId(1));
+        let ends: [fn(&mut DeliveryPort); 3] = [
+            |port| port.connection_is_gone(ConnectionId(7)),
+            |port| port.end_session(ConnectionId(7), SessionId(1)),
+            |port| {
+                let cancel = CancelFetch { correlation_id: 1, session_id: SessionId(1) };
+                assert!(port.cancel(ConnectionId(7), cancel));
+            },
+        ];
+        for end in ends {
+            let mut behind = Behind::by(20 * CYCLE_MAX);
+            assert!(behind.to_store.fetch(question()));
+            let more = AddCredit { correlation_id: 1, session_id, pages: 1, rows: 0, bytes: 0 };
+            assert!(behind.to_store.add_credit(connection, more));
+            behind.agent.do_work(Nanos(1));
+            assert!(!behind.agent.waiting.is_empty());
+            end(&mut behind.to_store);
+            behind.agent.do_work(Nanos(2));
+            assert!(behind.agent.waiting.is_empty());
+            let before = behind.ingested();
+            behind.agent.do_work(Nanos(3));
+            assert_eq!(behind.ingested() - before, INGEST_MAX as u64, "nobody waits");
+        }
     }
 
     /// Returns the epochs of a log: the current one, and the ended ones with their last positions.

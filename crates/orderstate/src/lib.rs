@@ -2,7 +2,8 @@
 //! them.
 //!
 //! * [`agent`]: the delivery agent, which owns the stores and answers their readers;
-//!   [`reader_list`]: its readers, listed for an operator.
+//!   [`waiting_queries`]: queries that wait for older events; [`reader_list`]: its readers, listed
+//!   for an operator.
 //! * [`stores`]: the stores' logs and snapshots, kept over a restart. [`markets`]: the state of
 //!   each instrument, kept next to the store of the node's own orders.
 //! * [`ingest`]: outside cores that feed stores. [`replica`]: sources followed from another node.
@@ -24,3 +25,4 @@ pub mod replica;
 pub mod router;
 pub mod stores;
 pub mod token_keys;
+pub mod waiting_queries;

@@ -138,6 +138,12 @@ impl EventReader {
         self.reader.next_record()
     }
 
+    /// Returns the number of the record that will be written next.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.past.handle.next_record()
+    }
+
     /// Returns the epoch of the records before the next end of an epoch.
     #[must_use]
     pub fn epoch(&self) -> Epoch {

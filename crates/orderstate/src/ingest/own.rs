@@ -239,6 +239,15 @@ impl SourceStore {
         (taken, changes)
     }
 
+    /// Returns the next record of the node's own partition to ingest, and that to be written next:
+    /// a query that comes now is answered from the records between. A full store has no next one,
+    /// since it waits for ended orders to go.
+    #[must_use]
+    pub fn place_in_events(&self) -> Option<(u64, u64)> {
+        let own = self.own.as_ref().filter(|own| own.held.is_none())?;
+        Some((own.events.next_record(), own.events.end()))
+    }
+
     /// Returns the instruments' state, if this is the node's own partition.
     pub fn markets(&mut self) -> Option<&mut Markets> {
         self.own.as_mut().map(|own| &mut own.markets)
