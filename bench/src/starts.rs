@@ -1,9 +1,11 @@
 //! `weir-bench starts`: the start of a node by the number of commands that it has taken.
 //!
 //! A node takes orders from `weir load` at level `os` until it has so many commands, is killed and
-//! started again several times. Each start is timed from the process's beginning to the line that
-//! the node is ready, with the files in the system's cache. The node has a retention, so that the
-//! sizes of its logs end to grow; with `--keep-all` it has none, for comparison.
+//! started again several times. The loads are as fast as the node, with pauses in which the event
+//! files and the order store catch up: of a lasting load that they cannot follow, a node keeps all
+//! events. Each start is timed from the process's beginning to the line that the node is ready,
+//! with the files in the system's cache. The node has a retention, so that the sizes of its logs
+//! end to grow; with `--keep-all` it has none, for comparison.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -20,7 +22,7 @@ use crate::roundtrip::WorkDir;
 
 /// The duration of one load; between loads the commands are counted.
 const LOAD_SECONDS: u64 = 5;
-/// The time within which the shadow has written all events, after which the node is killed.
+/// The time within which files and order store have all events of a load.
 const SETTLE_MAX: Duration = Duration::from_secs(600);
 
 /// Options of `weir-bench starts`.
@@ -59,8 +61,8 @@ pub fn run(args: &StartsArgs) -> anyhow::Result<()> {
         let node = Node::start(work_dir.path())?;
         while node.partition()?.0 < *commands {
             node.load(&mut loads)?;
+            node.settle()?;
         }
-        node.settle()?;
         drop(node);
         let point = measure(args, work_dir.path())?;
         println!("{point}");
@@ -124,6 +126,12 @@ fn bytes_in(dir: &Path) -> u64 {
     entries.flatten().filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
 }
 
+/// Returns the trading partition's row of a status page.
+fn trading(page: &Value) -> anyhow::Result<&Value> {
+    let rows = page["partitions"].as_array().context("the status has partitions")?;
+    rows.iter().find(|row| row["id"] == 1).context("it trades")
+}
+
 /// A node as a process, killed when it is dropped.
 struct Node {
     process: Child,
@@ -164,8 +172,7 @@ impl Node {
     /// Returns the position of the trading partition, and its figures.
     fn partition(&self) -> anyhow::Result<(u64, Value)> {
         let page = StatusPage::fetch(&self.http)?.json;
-        let rows = page["partitions"].as_array().context("the status has partitions")?;
-        let row = rows.iter().find(|row| row["id"] == 1).context("it trades")?;
+        let row = trading(&page)?;
         let position = row["position"].as_u64().context("a position")?;
         Ok((position, row.clone()))
     }
@@ -187,15 +194,16 @@ impl Node {
         Ok(())
     }
 
-    /// Waits until the shadow is at the log's end.
+    /// Waits until the event files and the order store are at the log's end.
     fn settle(&self) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
-            let (_, row) = self.partition()?;
-            if row["event_in_files"] == row["events"] {
+            let page = StatusPage::fetch(&self.http)?.json;
+            let row = trading(&page)?;
+            if row["event_in_files"] == row["events"] && page["delivery"]["events_behind"] == 0 {
                 return Ok(());
             }
-            ensure!(begun.elapsed() < SETTLE_MAX, "the shadow does not come to the end: {row}");
+            ensure!(begun.elapsed() < SETTLE_MAX, "the views do not come to the end: {page}");
             std::thread::sleep(Duration::from_millis(100));
         }
     }

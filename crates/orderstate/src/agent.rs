@@ -380,6 +380,8 @@ impl Agent for DeliveryAgent {
         if ingested > 0 {
             self.news_at = now;
         }
+        let behind = self.source_stores.own().map_or(0, |own| own.events_behind());
+        self.figures.counters.events_behind.store(behind, Ordering::Relaxed);
         let swept = self.sweep();
         let times = ListTimes { now, wall: self.wall.wall_at(now) };
         let listed = self.lister.step(&self.figures.readers, &mut self.source_stores, times);
@@ -660,6 +662,8 @@ pub(crate) mod tests {
             behind.append(CYCLE_MAX + 1);
             behind.agent.do_work(Nanos(cycle * 1_000_000));
             assert!(behind.ingested() - before <= CYCLE_MAX, "cycle {cycle} has no end");
+            let lag = behind.figures.counters.events_behind.load(Ordering::Relaxed);
+            assert_eq!(lag, behind.appended - behind.ingested());
             if rows_of(&mut behind.to_store).is_some() {
                 assert!(behind.ingested() >= asked_at, "answered without earlier events");
                 return;

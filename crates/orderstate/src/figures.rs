@@ -16,6 +16,8 @@ weir_runtime::figures! {
         gauge orders,
         /// Changes ingested.
         counter ingested,
+        /// Events of the trading partition that the store has still to take.
+        gauge events_behind as "weir_store_events_behind",
         /// Pages served.
         counter pages,
         /// Rows in these pages.

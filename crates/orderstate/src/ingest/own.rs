@@ -248,6 +248,14 @@ impl SourceStore {
         Some((own.events.next_record(), own.events.end()))
     }
 
+    /// Returns the number of the partition's events that the store has still to take.
+    #[must_use]
+    pub fn events_behind(&self) -> u64 {
+        let Some(own) = &self.own else { return 0 };
+        let next = own.held.unwrap_or_else(|| own.events.next_record());
+        own.events.end().saturating_sub(next)
+    }
+
     /// Returns the instruments' state, if this is the node's own partition.
     pub fn markets(&mut self) -> Option<&mut Markets> {
         self.own.as_mut().map(|own| &mut own.markets)
