@@ -303,6 +303,18 @@ impl RecoveredPartition {
         reader.holding(&self.holds, holder)
     }
 
+    /// Begins an epoch of the log although nothing is lost, for a view that gives other places to
+    /// its contents from now on. Readers are told of the end behind all events so far.
+    ///
+    /// # Errors
+    /// When the log cannot write it.
+    pub fn begin_epoch(&mut self) -> anyhow::Result<()> {
+        let last_valid = self.engine.position();
+        self.epoch = self.log.begin_epoch().context("an epoch of the command log")?;
+        self.tail.end_epoch(last_valid, self.epoch, self.event_count + 1);
+        Ok(())
+    }
+
     /// Returns the directory of the gateway's checkpoints.
     #[must_use]
     pub fn checkpoints_dir(&self) -> PathBuf {
