@@ -35,7 +35,7 @@ use weir_delivery::{OrderStore, StoreConfig};
 use weir_io::ThreadDisk;
 use weir_log::SnapshotStore;
 use weir_partition::agent::PartitionFigures;
-use weir_partition::event_reader::EventReader;
+use weir_partition::event_reader::{EventReader, PastRead};
 use weir_partition::holds::Hold;
 use weir_types::{BatchNo, ChangeId, Epoch, PartitionId, Position, Rec, Seq, Survival};
 use weir_wire::event::OrderEvent;
@@ -278,6 +278,7 @@ fn from_engine(source: &mut OwnSource<'_>, notes: &mut Vec<String>) -> anyhow::R
     let own = source.settings.source;
     let first = source.events.next_record();
     let epoch = source.events.epochs().current();
+    let markets_before = past_markets(source);
     let EngineState { position, last_seq, last_rec, orders, markets } = (source.engine)()?;
     let config = StoreConfig { bytes_max: u64::MAX, ..source.settings.config(epoch) };
     let mut store = OrderStore::new(config);
@@ -293,11 +294,25 @@ fn from_engine(source: &mut OwnSource<'_>, notes: &mut Vec<String>) -> anyhow::R
     Ok(Base {
         store,
         stream: SourceStream::of_log(own, epoch, BatchNo(source.event_count + 1)),
-        markets: Markets::begin_with(&markets),
+        markets: markets_before.go_on_with(&markets),
         command: position,
         begun_after: source.event_count,
         is_rebuilt: true,
     })
+}
+
+/// Returns the instruments' state from the retained events: the engine has no uncrossings.
+fn past_markets(source: &OwnSource<'_>) -> Markets {
+    let (mut markets, mut record) = (Markets::new(false), Vec::new());
+    let mut past = source.events.past();
+    for number in source.events.next_record()..=source.event_count {
+        if past.read_at(number, &mut record) != PastRead::Found {
+            // Values of earlier events are of no use without later ones.
+            return Markets::new(false);
+        }
+        markets.on_record(&record);
+    }
+    markets
 }
 
 fn decode_own(state: &[u8], source: &OwnSource<'_>) -> anyhow::Result<Base> {
