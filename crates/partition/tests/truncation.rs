@@ -423,6 +423,33 @@ fn an_event_log_of_lost_commands_alone_begins_anew_at_the_snapshot() {
 }
 
 #[test]
+fn a_damaged_snapshot_permits_no_removal_of_commands_or_of_a_sound_one() {
+    let disks = new_disks();
+    let mut running = Running::new(&disks);
+    for round in 1..=5_u64 {
+        running.append(300);
+        assert!(running.snapshot());
+        running.retain();
+        if round == 3 {
+            // The snapshots at 600 and 900 are there; the newer one rots.
+            disks.0[SNAPSHOTS].flip_bit(&format!("{:020}.wsnap", 900), 8 * 100);
+        }
+        if round == 4 {
+            let left = disks.0[SNAPSHOTS].clone().list().unwrap();
+            assert_eq!(left.len(), 3, "the one at 600 counts: {left:?}");
+            assert!(disks.first(COMMANDS) <= 601);
+            // And now the newest one, too.
+            let crashed = disks.map(SimDisk::after_process_crash);
+            crashed.0[SNAPSHOTS].flip_bit(&format!("{:020}.wsnap", 1_200), 8 * 100);
+            crashed.check_start(1_200, &|| "from the snapshot at 600".to_owned());
+        }
+    }
+    let left = disks.0[SNAPSHOTS].clone().list().unwrap();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(disks.first(COMMANDS) > 1_100);
+}
+
+#[test]
 fn events_that_a_recovery_wrote_are_as_old_as_their_commands() {
     let disks = new_disks();
     let mut running = Running::new(&disks);
