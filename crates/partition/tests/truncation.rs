@@ -423,6 +423,27 @@ fn an_event_log_of_lost_commands_alone_begins_anew_at_the_snapshot() {
 }
 
 #[test]
+fn an_event_log_whose_beginning_is_damaged_begins_again_at_the_older_snapshot() {
+    let disks = with_three_snapshots();
+    for is_removed in [false, true] {
+        let damaged = disks.map(SimDisk::after_process_crash);
+        let mut events = damaged.0[EVENTS].clone();
+        let names = events.list().unwrap();
+        let first = names.iter().find(|name| name.ends_with(".wevt")).unwrap();
+        if is_removed {
+            let files = names.iter().filter(|name| name.ends_with(".wevt"));
+            files.for_each(|name| events.remove(name).unwrap());
+            events.sync_dir().unwrap();
+        } else {
+            events.flip_bit(first, 100);
+        }
+        damaged.check_start(900, &|| "all commands".to_owned());
+        assert_eq!(damaged.first(EVENTS), 601, "the first event after the older snapshot");
+        damaged.map(SimDisk::after_process_crash).check_start(900, &|| "the next start".to_owned());
+    }
+}
+
+#[test]
 fn a_damaged_snapshot_permits_no_removal_of_commands_or_of_a_sound_one() {
     let disks = new_disks();
     let mut running = Running::new(&disks);
