@@ -109,6 +109,8 @@ pub struct Shadow<C: Disk, E, S> {
     /// The snapshots that there were at the last look, and the oldest of use with the number of its
     /// events.
     kept: (Vec<Position>, (Position, u64)),
+    /// The command log's directory, for looks at its segments.
+    segments: Option<C>,
     /// The position up to which the command log is synced.
     synced: Position,
     clock: RetentionClock,
@@ -129,6 +131,7 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
             last_snapshot: synced,
             last_state: 0,
             kept: (Vec::new(), NO_SNAPSHOT),
+            segments: None,
             synced,
         }
     }
@@ -306,9 +309,13 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
             true => NO_SNAPSHOT,
             false => self.oldest_kept().map_err(failed)?,
         };
-        let mut disk = (self.parts.commands)().map_err(failed)?;
+        let mut disk = match self.segments.take() {
+            Some(disk) => disk,
+            None => (self.parts.commands)().map_err(failed)?,
+        };
         let segments = retained_segments(&mut disk, SegmentKind::Command);
         let segments = segments.map_err(ShadowError::Retention)?;
+        self.segments = Some(disk);
         let time = self.clock.at(times);
         let commands = surplus(&segments, limits.of_commands(), position.next(), time);
         let log = &mut self.parts.events;
