@@ -7,10 +7,8 @@
 //! INVARIANT: records whose messages a crash would take from the broker are held: the broker saves
 //! the place up to which it needs none, and the hold follows the saved place.
 
-use std::collections::VecDeque;
-
 use weir_broker::{
-    Broker, Change, MessageNo, OriginMark, PublishOutcome, PublishRefusal, Source, Topic, TopicKind,
+    Broker, Change, OriginMark, PublishOutcome, PublishRefusal, Source, Topic, TopicKind,
 };
 use weir_io::Disk;
 use weir_partition::event_reader::{EventReader, ReadEvent};
@@ -23,6 +21,7 @@ use weir_wire::report::{ExecutionReport, StageTimes};
 use weir_wire::subscription::PublicTrade;
 
 use crate::plant::{self, Plant};
+use crate::unsettled::Unsettled;
 
 /// The name under which the status shows the records that are held for the broker.
 const HOLDER: &str = "durable subscriptions";
@@ -47,8 +46,8 @@ pub(super) struct EventProducer {
     body: Vec<u8>,
     /// Whether a look at the events found nothing new since the start.
     has_caught_up: bool,
-    /// Messages that are neither on disk nor taken by all, each with its record, oldest first.
-    unsettled: VecDeque<(MessageNo, u64)>,
+    /// Messages that are neither on disk nor taken by all, with their records.
+    unsettled: Unsettled,
     /// The record up to which all are settled, as noted in the broker's table, and the change to be
     /// saved before the records up to there may go.
     noted: u64,
@@ -70,7 +69,7 @@ impl EventProducer {
         let EventParts { partition_id, events } = parts;
         let first = events.next_record();
         EventProducer {
-            unsettled: VecDeque::new(),
+            unsettled: Unsettled::default(),
             noted: first - 1,
             saving: None,
             hold: events.hold(HOLDER, first),
@@ -164,7 +163,7 @@ impl EventProducer {
 
     /// Counts the records from `first_again` on as new: their numbers are assigned again.
     fn go_back_to(&mut self, first_again: u64) {
-        self.unsettled.retain(|(_, record)| *record < first_again);
+        self.unsettled.go_back_to(first_again);
         if self.noted >= first_again {
             (self.noted, self.saving) = (first_again - 1, None);
             self.hold.set(first_again);
@@ -173,10 +172,7 @@ impl EventProducer {
 
     /// Lets records go whose messages a crash does not take from the broker any more.
     fn keep_unsettled<D: Disk>(&mut self, broker: &mut Broker<D>) {
-        let settled = broker.settled();
-        while self.unsettled.front().is_some_and(|(no, _)| *no <= settled) {
-            self.unsettled.pop_front();
-        }
+        self.unsettled.settle(broker.settled());
         if let Some(change) = self.saving {
             if !broker.is_saved(change) {
                 return;
@@ -185,8 +181,8 @@ impl EventProducer {
             self.saving = None;
         }
         let read = self.mark().record.0;
-        let upto = match self.unsettled.front() {
-            Some((_, record)) if !plant::is(Plant::HoldAtReadPlace) => record - 1,
+        let upto = match self.unsettled.first_record() {
+            Some(record) if !plant::is(Plant::HoldAtReadPlace) => record - 1,
             _ => read,
         };
         if upto > self.noted {
@@ -215,7 +211,7 @@ impl EventProducer {
                 match broker.publish(topic, self.mark_of(number), &self.body, now) {
                     Ok(PublishOutcome::Taken(no)) => {
                         count += 1;
-                        self.unsettled.push_back((no, number));
+                        self.unsettled.push(no, number);
                         told(topic);
                         Ok(())
                     }
