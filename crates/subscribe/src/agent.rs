@@ -153,6 +153,7 @@ impl Subscriptions {
             Err(error) => {
                 tracing::error!(%error, "the broker has stopped: subscriptions are not served");
                 self.has_failed = true;
+                self.producer.let_go();
                 self.figures.counters.stopped.store(1, Ordering::Relaxed);
                 links.end_all(Reason::BrokerStopped, now);
                 1

@@ -111,6 +111,13 @@ impl EventProducer {
         self.has_caught_up
     }
 
+    /// Holds no record any more: the broker has stopped. Those over the limits of the retention go,
+    /// and the next start tells clients that they may have lost messages of them.
+    pub(super) fn let_go(&self) {
+        self.hold.set(u64::MAX);
+        self.events.let_go();
+    }
+
     /// The mark of the last record that was published or passed.
     pub(super) fn mark(&self) -> OriginMark {
         let next = self.waiting.unwrap_or(self.events.next_record());

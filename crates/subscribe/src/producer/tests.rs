@@ -195,6 +195,25 @@ fn records_are_held_until_a_crash_takes_none_of_their_messages() {
     unsettled_records_are_held();
 }
 
+#[test]
+fn a_broker_that_has_stopped_holds_no_record() {
+    let disk = SimDisk::new(1);
+    let (mut broker, _) = Broker::open(Config::new(1), disk.clone(), Nanos(1)).unwrap();
+    let _ = broker.create(&Name::new("desk").unwrap(), TOPIC, None, Nanos(1)).unwrap();
+    let (mut writer, handle) = tail(TailConfig::new(1 << 20, 1));
+    let holds = Holds::default();
+    let events = EventReader::new(&handle, "no-files".into(), 1).holding(&holds, "reader");
+    let snapshots = holds.hold("snapshots", 9);
+    let mut producer = producer_of(events);
+    append(&mut writer, 1..=12);
+    producer.work(&mut broker, usize::MAX, Nanos(1), |_| {});
+    assert_eq!(holds.least().map(|least| least.from), Some(1));
+    producer.let_go();
+    assert_eq!(holds.least().map(|least| least.holder), Some("snapshots"));
+    drop(snapshots);
+    assert_eq!(holds.least().map(|least| least.from), Some(u64::MAX));
+}
+
 /// A broker whose messages end before the first event that there is tells so; no other does.
 fn gaps_are_told() {
     let name = Name::new("desk").unwrap();
