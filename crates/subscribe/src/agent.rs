@@ -114,7 +114,7 @@ pub fn subscriptions_agent(parts: SubscriptionsParts) -> std::io::Result<Subscri
         draining: parts.draining,
         figures: parts.figures.door.clone(),
     };
-    let (producer, mut broker) = (EventProducer::new(parts.events), parts.broker);
+    let (mut producer, mut broker) = (EventProducer::new(parts.events), parts.broker);
     producer.tell_gap(&mut broker);
     let protocol = Subscriptions {
         definitions: parts.definitions,

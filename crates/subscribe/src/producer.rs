@@ -11,9 +11,9 @@ use weir_broker::{
     Broker, Change, OriginMark, PublishOutcome, PublishRefusal, Source, Topic, TopicKind,
 };
 use weir_io::Disk;
-use weir_partition::event_reader::{EventReader, ReadEvent};
+use weir_partition::event_reader::{EventReader, PastRead, ReadEvent};
 use weir_partition::holds::Hold;
-use weir_types::{Epoch, ExecType, Nanos, PartitionId, Position, Side, Switch};
+use weir_types::{Epoch, ExecType, Nanos, PartitionId, Position, Side, Survival, Switch};
 use weir_wire::Message;
 use weir_wire::event::{OrderEvent, TradeBusted};
 use weir_wire::frame::{RawMessage, parse_message, put_message};
@@ -32,6 +32,10 @@ pub struct EventParts {
     pub partition_id: PartitionId,
     /// Its events, from the first retained one.
     pub events: EventReader,
+    /// The number of events at the start.
+    pub event_count: u64,
+    /// The last command of its log at the start.
+    pub last: Position,
 }
 
 /// See the module's documentation.
@@ -53,6 +57,9 @@ pub(super) struct EventProducer {
     noted: u64,
     saving: Option<Change>,
     hold: Hold,
+    /// The number of events at the start, and the last command of the log.
+    event_count: u64,
+    last: Position,
 }
 
 /// The outcome of a look at the events.
@@ -66,7 +73,7 @@ pub(super) struct Produced {
 
 impl EventProducer {
     pub(super) fn new(parts: EventParts) -> EventProducer {
-        let EventParts { partition_id, events } = parts;
+        let EventParts { partition_id, events, event_count, last } = parts;
         let first = events.next_record();
         EventProducer {
             unsettled: Unsettled::default(),
@@ -80,17 +87,19 @@ impl EventProducer {
             waiting: None,
             body: Vec::with_capacity(512),
             has_caught_up: false,
+            event_count,
+            last,
         }
     }
 
     /// Tells the subscriptions that they may have lost messages, if the broker needs records that
     /// are gone: it was restored with a log that begins later. Called before any work.
-    pub(super) fn tell_gap<D: Disk>(&self, broker: &mut Broker<D>) {
-        let (first, settled) = (self.events.next_record(), broker.place());
-        let settled = settled.map_or(0, |place| place.record.0);
-        if first <= settled + 1 || plant::is(Plant::GapUntold) {
+    pub(super) fn tell_gap<D: Disk>(&mut self, broker: &mut Broker<D>) {
+        let (first, place) = (self.events.next_record(), broker.place());
+        if first <= 1 || self.goes_on_from(place, first) || plant::is(Plant::GapUntold) {
             return;
         }
+        let settled = place.map_or(0, |place| place.record.0);
         let is_of = |topic: Topic| matches!(topic.kind, TopicKind::Executions | TopicKind::Trades);
         let count = broker.note_loss(is_of);
         if count > 0 {
@@ -103,6 +112,41 @@ impl EventProducer {
                  subscriptions may have lost messages, and their clients are told"
             );
         }
+    }
+
+    /// Returns true when no record after the broker's place is gone.
+    ///
+    /// ```text
+    /// the place is of       | the first retained record | no record is gone when
+    /// ----------------------+---------------------------+---------------------------------------
+    /// the log's epoch       | any                       | it is at most the next one
+    /// an epoch that ended   | of a command up to P      | the same
+    /// at command P          | of a later one            | never: those gone may be of the next
+    ///                       |                           | epoch, with numbers up to the place's
+    ///                       | none                      | P is the log's last command, and it is
+    ///                       |                           | at most the next one
+    /// an epoch that the log | any                       | never
+    /// does not have         |                           |
+    /// ```
+    fn goes_on_from(&mut self, place: Option<OriginMark>, first: u64) -> bool {
+        let Some(place) = place else { return false };
+        let is_shared = match self.events.epochs().survival(place.epoch) {
+            Survival::Whole => true,
+            Survival::UpTo(to) if first > self.event_count => self.last <= to,
+            Survival::UpTo(to) => self.command_of(first).is_some_and(|command| command <= to),
+            Survival::Unknown => false,
+        };
+        is_shared && first <= place.record.0 + 1
+    }
+
+    /// Returns the command that caused a record; `None` when it cannot be read.
+    fn command_of(&mut self, record: u64) -> Option<Position> {
+        let mut bytes = Vec::new();
+        let is_found = self.events.read_at(record, &mut bytes) == PastRead::Found;
+        let raw = is_found.then(|| parse_message(&bytes))?;
+        let raw = raw.expect("the event log holds our own messages");
+        let position = raw.block().first_chunk().expect("every event begins with it");
+        Some(Position(u64::from_le_bytes(*position)))
     }
 
     /// Whether all that was there at the start is published: before, a new subscription would get
