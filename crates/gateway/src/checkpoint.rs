@@ -306,6 +306,8 @@ pub struct CheckpointAgent<D> {
     work: Option<Work>,
     record: Vec<u8>,
     due: Nanos,
+    /// True from a failure to the next checkpoint.
+    has_failed: bool,
 }
 
 impl<D: Disk> CheckpointAgent<D> {
@@ -320,7 +322,14 @@ impl<D: Disk> CheckpointAgent<D> {
         }
         let newest = parts.newest;
         parts.figures.counters.checkpoint_event.store(newest, Ordering::Relaxed);
-        CheckpointAgent { parts, first, work: None, record: Vec::new(), due: Nanos(0) }
+        CheckpointAgent {
+            parts,
+            first,
+            work: None,
+            record: Vec::new(),
+            due: Nanos(0),
+            has_failed: false,
+        }
     }
 
     /// Begins the next checkpoint, if it is due.
@@ -404,18 +413,24 @@ impl<D: Disk> CheckpointAgent<D> {
         self.parts.newest = newest;
         self.parts.figures.counters.checkpoint_event.store(newest, Ordering::Relaxed);
         tracing::info!(event = newest, bytes = state.len(), "gateway checkpoint written");
-        self.parts.store.prune(KEEP).map(drop)
+        self.parts.store.prune(KEEP)?;
+        if std::mem::take(&mut self.has_failed) {
+            tracing::info!(event = newest, "gateway checkpoints are written again");
+        }
+        Ok(())
     }
 
-    /// Tells a failure. A checkpoint only saves time, so one that cannot be written holds no event:
-    /// the next try looks for those that are left.
+    /// Tells a failure, the first of several with a line. A checkpoint only saves time, so one that
+    /// cannot be written holds no event: the next try looks for those that are left.
     fn failed(&mut self, error: &dyn std::fmt::Display) {
         let in_files = self.parts.figures.counters.event_in_files.load(Ordering::Relaxed);
         let epoch = self.parts.events.epochs().current();
         self.parts.events.skip_to(in_files + 1, epoch);
         let failures = &self.parts.figures.counters.checkpoint_failures;
         failures.fetch_add(1, Ordering::Relaxed);
-        tracing::error!(%error, "no gateway checkpoint could be written");
+        if !std::mem::replace(&mut self.has_failed, true) {
+            tracing::error!(%error, "no gateway checkpoint is written until this ends");
+        }
     }
 
     fn step(&mut self, now: Nanos) -> Result<usize, DiskError> {

@@ -17,7 +17,7 @@ use crate::embedded::open::Purpose;
 use crate::embedded::{EmbeddedLog, LogConfig};
 use crate::error::LogError;
 use crate::reader::{LogReader, RetainedSegment};
-use crate::recovery::CutTail;
+use crate::recovery::{CutTail, EpochReason, RecoveryReport};
 use crate::segment::SegmentKind;
 
 /// The number of bytes of records at which a frame is written without waiting for more.
@@ -57,11 +57,20 @@ impl EventLogConfig {
 pub struct EventLogReport {
     /// Its record numbers, from the first to one after the last.
     pub records: std::ops::Range<u64>,
+    /// True when this opening created it: there was none, or its beginning was damaged.
+    pub is_new: bool,
     /// The damage that was cut off.
     pub cut: Option<CutTail>,
     /// Records that are neither on disk nor replayed by the engine: the log begins after them, and
     /// all earlier records are removed.
     pub hole: Option<std::ops::Range<u64>>,
+}
+
+impl EventLogReport {
+    fn of(report: RecoveryReport, hole: Option<std::ops::Range<u64>>) -> EventLogReport {
+        let is_new = report.new_epoch == Some(EpochReason::Created);
+        EventLogReport { records: report.positions, is_new, cut: report.cut, hole }
+    }
 }
 
 /// The result of [`EventLog::open_reaching`].
@@ -138,7 +147,7 @@ impl<D: Disk> EventLog<D> {
         if next < resume_at {
             return Ok(OpenedEvents::Behind { next, disk: log.into_disk()? });
         }
-        let report = EventLogReport { records: report.positions, cut: report.cut, hole: None };
+        let report = EventLogReport::of(report, None);
         Ok(OpenedEvents::Reaching(Box::new(EventLog::of_log(log, config)), report))
     }
 
@@ -154,8 +163,7 @@ impl<D: Disk> EventLog<D> {
     ) -> Result<(EventLog<D>, EventLogReport), LogError> {
         remove_all(&mut disk)?;
         let (log, report) = open_log(&config, hole.end, disk)?;
-        let hole = Some(hole.start.0..hole.end.0);
-        let report = EventLogReport { records: report.positions, cut: report.cut, hole };
+        let report = EventLogReport::of(report, Some(hole.start.0..hole.end.0));
         Ok((EventLog::of_log(log, config), report))
     }
 
@@ -335,7 +343,7 @@ fn open_log<D: Disk>(
     config: &EventLogConfig,
     first_if_new: Position,
     disk: D,
-) -> Result<(EmbeddedLog<D>, crate::recovery::RecoveryReport), LogError> {
+) -> Result<(EmbeddedLog<D>, RecoveryReport), LogError> {
     let purpose =
         Purpose { kind: SegmentKind::Event, regenerable: true, first_if_new, restored_as: None };
     EmbeddedLog::open_as(config.log_config(), disk, purpose)

@@ -6,6 +6,7 @@
 //! history and is removed, once the log is known to go on without it. All calls block; they are
 //! made where waiting does no harm.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
 use thiserror::Error;
@@ -81,12 +82,14 @@ pub struct SnapshotStore<D> {
     disk: D,
     log_id: u128,
     partition: PartitionId,
+    /// The snapshots that were read since the last pruning, each with the result.
+    read: BTreeMap<Position, bool>,
 }
 
 impl<D: Disk> SnapshotStore<D> {
     /// Creates the store for the log `log_id` of `partition`.
     pub fn new(disk: D, log_id: u128, partition: PartitionId) -> SnapshotStore<D> {
-        SnapshotStore { disk, log_id, partition }
+        SnapshotStore { disk, log_id, partition, read: BTreeMap::new() }
     }
 
     /// Writes the state at `position`. When it returns, the snapshot survives a power loss.
@@ -255,6 +258,9 @@ impl<D: Disk> SnapshotStore<D> {
     /// `synced`, the position up to which the log is synced: a power loss can take the entries of
     /// the others, and with them their use. Returns the oldest position kept.
     ///
+    /// One that was found damaged ([`SnapshotStore::newest_of_use`]) does not count, and stays
+    /// until it is older than those that do.
+    ///
     /// # Errors
     /// Fails when the disk fails.
     pub fn prune_of(
@@ -262,16 +268,17 @@ impl<D: Disk> SnapshotStore<D> {
         keep: usize,
         synced: Position,
     ) -> Result<Option<Position>, DiskError> {
+        self.read.clear();
         let positions = self.list()?;
-        let newest = positions.len().saturating_sub(keep);
+        let mut kept = self.newest_of_use(&positions, keep)?;
         let lasting_end = positions.partition_point(|position| *position <= synced);
-        let lasting = lasting_end.saturating_sub(keep)..lasting_end;
-        let is_kept = |index: usize| index >= newest || lasting.contains(&index);
-        let (mut oldest, mut has_removed) = (None, false);
-        for (index, position) in positions.into_iter().enumerate() {
-            if is_kept(index) {
-                oldest = oldest.or(Some(position));
-            } else {
+        kept.append(&mut self.newest_of_use(&positions[..lasting_end], keep)?);
+        let oldest = kept.first().copied();
+        let mut has_removed = false;
+        for position in positions {
+            let is_damaged = self.read.get(&position) == Some(&false);
+            let is_evidence = is_damaged && oldest.is_none_or(|oldest| position > oldest);
+            if !kept.contains(&position) && !is_evidence {
                 self.disk.remove(&file_name(position))?;
                 has_removed = true;
             }
@@ -280,6 +287,47 @@ impl<D: Disk> SnapshotStore<D> {
             self.disk.sync_dir()?;
         }
         Ok(oldest)
+    }
+
+    /// Returns the newest `keep` of the snapshots at these [listed](SnapshotStore::list) positions,
+    /// oldest first, without damaged ones on the way to one that was read and is sound. That one is
+    /// the second: the newest was just written, and if it turns out to be damaged, the second is
+    /// there. A snapshot is read at most once between two prunings.
+    ///
+    /// # Errors
+    /// As [`SnapshotStore::load`].
+    pub fn newest_of_use(
+        &mut self,
+        positions: &[Position],
+        keep: usize,
+    ) -> Result<BTreeSet<Position>, DiskError> {
+        let mut kept = BTreeSet::new();
+        for position in positions.iter().rev() {
+            if kept.len() == keep {
+                break;
+            }
+            let is_read = kept.len() + 1 == keep.min(2);
+            if !is_read || self.can_be_used(*position)? {
+                kept.insert(*position);
+            }
+        }
+        if let (Some(only), 2..) = (kept.first(), positions.len().min(keep))
+            && kept.len() == 1
+            && !self.can_be_used(*only)?
+        {
+            kept.clear();
+        }
+        Ok(kept)
+    }
+
+    fn can_be_used(&mut self, position: Position) -> Result<bool, DiskError> {
+        if let Some(known) = self.read.get(&position) {
+            return Ok(*known);
+        }
+        let header = self.decode(position, Extent::Check)?.map(|(header, _)| header);
+        let is_sound = header.is_ok_and(|header| self.owns(&header, position));
+        self.read.insert(position, is_sound);
+        Ok(is_sound)
     }
 
     /// Returns the first `wanted` bytes of the state at one of the [listed](SnapshotStore::list)
@@ -338,16 +386,31 @@ impl<D: Disk> SnapshotStore<D> {
         &mut self,
         position: Position,
     ) -> Result<Result<Vec<u8>, SnapshotFault>, DiskError> {
-        let file = self.disk.open(&file_name(position), Access::Read)?;
-        let decoded = self
-            .disk
-            .len(file)
-            .and_then(|len| decode_from(len, |offset, bytes| self.disk.read(file, offset, bytes)));
-        self.disk.close(file);
-        Ok(decoded?.and_then(|(header, state)| {
+        Ok(self.decode(position, Extent::Keep)?.and_then(|(header, state)| {
             if self.owns(&header, position) { Ok(state) } else { Err(SnapshotFault::Foreign) }
         }))
     }
+
+    fn decode(&mut self, position: Position, extent: Extent) -> Result<Decoded, DiskError> {
+        let file = self.disk.open(&file_name(position), Access::Read)?;
+        let decoded = self.disk.len(file).and_then(|len| {
+            decode_from(len, extent, |offset, bytes| self.disk.read(file, offset, bytes))
+        });
+        self.disk.close(file);
+        decoded
+    }
+}
+
+/// The result of decoding a file: its header and the state.
+type Decoded = Result<(SnapshotHeader, Vec<u8>), SnapshotFault>;
+
+/// The use of the state of a file that is decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// It is returned.
+    Keep,
+    /// It is checked block by block, and not returned.
+    Check,
 }
 
 /// The header of a snapshot.
@@ -372,7 +435,7 @@ pub fn decode_snapshot(bytes: &[u8]) -> Result<(SnapshotHeader, Vec<u8>), Snapsh
         into[..length].copy_from_slice(&rest[..length]);
         Ok::<_, Infallible>(length)
     };
-    let Ok(decoded) = decode_from(bytes.len() as u64, read);
+    let Ok(decoded) = decode_from(bytes.len() as u64, Extent::Keep, read);
     decoded
 }
 
@@ -381,8 +444,9 @@ pub fn decode_snapshot(bytes: &[u8]) -> Result<(SnapshotHeader, Vec<u8>), Snapsh
 /// gigabytes, and a start waits for it.
 fn decode_from<E>(
     len: u64,
+    extent: Extent,
     mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
-) -> Result<Result<(SnapshotHeader, Vec<u8>), SnapshotFault>, E> {
+) -> Result<Decoded, E> {
     let mut first = [0; HEADER];
     if read(0, &mut first)? < HEADER {
         return Ok(Err(SnapshotFault::Header));
@@ -391,18 +455,20 @@ fn decode_from<E>(
         Ok(known) => known,
         Err(fault) => return Ok(Err(fault)),
     };
+    let room = if extent == Extent::Keep { length } else { length.min(BLOCK) };
     // Room for the last block's end too: each end is overwritten by the next block.
-    let mut state = vec![0; length + BLOCK_END];
+    let mut state = vec![0; room + BLOCK_END];
     for (index, at) in (0..length).step_by(BLOCK).enumerate() {
         let offset = HEADER + index * (BLOCK + BLOCK_END);
-        let framed = &mut state[at..(at + BLOCK).min(length) + BLOCK_END];
+        let begin = if extent == Extent::Keep { at } else { 0 };
+        let framed = &mut state[begin..begin + BLOCK.min(length - at) + BLOCK_END];
         let is_whole = read(offset as u64, framed)? == framed.len();
         let (block, end) = framed.split_at(framed.len() - BLOCK_END);
         if !is_whole || u64_at(end, 0) != u64::from(block_crc(index, block)) {
             return Ok(Err(SnapshotFault::Block(offset as u64)));
         }
     }
-    state.truncate(length);
+    state.truncate(room);
     Ok(Ok((header, state)))
 }
 
@@ -571,6 +637,35 @@ mod tests {
             let oldest = store(&disk).prune_of(keep, Position(synced)).unwrap();
             let left: Vec<u64> = store(&disk).list().unwrap().iter().map(|at| at.0).collect();
             assert_eq!((&left[..], oldest.map(|at| at.0)), (want, want.first().copied()));
+        }
+    }
+
+    #[test]
+    fn pruning_does_not_count_damaged_snapshots() {
+        for (damaged, keep, synced, want) in [
+            (&[][..], 2, 9, &[4, 5][..]),
+            // The newest was just written, and is not read.
+            (&[5], 2, 9, &[4, 5]),
+            (&[4, 5], 2, 9, &[3, 4, 5]),
+            (&[1, 2, 3, 4], 2, 9, &[5]),
+            (&[4], 2, 9, &[3, 4, 5]),
+            (&[3], 2, 9, &[4, 5]),
+            (&[3, 4], 2, 9, &[2, 3, 4, 5]),
+            (&[5], 1, 9, &[4, 5]),
+            (&[2], 2, 3, &[1, 2, 3, 4, 5]),
+            // Nor are those beyond the second.
+            (&[2], 4, 9, &[2, 3, 4, 5]),
+            (&[1, 2, 3, 4, 5], 2, 9, &[1, 2, 3, 4, 5]),
+        ] {
+            let disk = SimDisk::new(1);
+            (1..=5).for_each(|at| store(&disk).write(Position(at), &state(90_000)).unwrap());
+            damaged.iter().for_each(|at| disk.flip_bit(&file_name(Position(*at)), 8 * 80_000));
+            let oldest = store(&disk).prune_of(keep, Position(synced)).unwrap();
+            let left: Vec<u64> = store(&disk).list().unwrap().iter().map(|at| at.0).collect();
+            assert_eq!(left, want, "{damaged:?} {keep}");
+            let is_kept = |at: &&u64| !damaged.contains(at) || keep > 2;
+            let first = want.iter().find(is_kept).copied();
+            assert_eq!(oldest.map(|at| at.0), first, "{damaged:?} {keep}");
         }
     }
 

@@ -570,7 +570,7 @@ pub(crate) mod tests {
             log_id: 7,
             snapshot_every: u64::MAX,
             older_upto: None,
-            engine: &EngineState::default,
+            engine: Box::new(|| Ok(EngineState::default())),
         };
         DeliveryParts {
             ports: ReaderPorts::new(gateway, None),

@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use weir_types::{ExecType, InstrumentId, Nanos, Phase, Price};
-use weir_wire::event::{OrderEvent, Uncrossed};
-use weir_wire::{Definition, Event, PlainEvent};
+use weir_wire::event::{OrderEvent, PhaseChanged, Uncrossed};
+use weir_wire::frame::parse_message;
+use weir_wire::{Definition, Event, Message, PlainEvent};
 
 mod state;
 
@@ -75,19 +76,31 @@ impl Markets {
         Markets { all: BTreeMap::new(), changed: BTreeMap::new(), is_whole }
     }
 
-    /// Returns a table that begins in the middle of the events, with the states that the
-    /// partition's engine has there: of all instruments, so that a later definition is the first.
+    /// Goes on with the states that the partition's engine has behind the events so far, which
+    /// began in the middle: those of all instruments, so that a later definition is the first. The
+    /// events alone tell the uncrossings and earlier phases, as far as they are retained.
     #[must_use]
-    pub fn begin_with(states: &[MarketState]) -> Markets {
-        let mut markets = Markets::new(true);
+    pub fn go_on_with(mut self, states: &[MarketState]) -> Markets {
         for state in states {
-            markets.change(state.instrument_id, |market| {
-                market.enter(state.phase);
+            self.change(state.instrument_id, |market| {
+                if market.phase != Some(state.phase) {
+                    market.enter(state.phase);
+                }
                 market.last_price = state.last_price;
                 market.static_reference = state.uncrossed_price;
             });
         }
-        markets
+        self.is_whole = true;
+        self
+    }
+
+    /// Applies a phase or an uncrossing of the events before the engine's state.
+    pub fn on_record(&mut self, record: &[u8]) {
+        let raw = parse_message(record).expect("the event log holds our own messages");
+        if [PhaseChanged::TEMPLATE_ID, Uncrossed::TEMPLATE_ID].contains(&raw.template_id) {
+            let event = Event::decode(record).expect("the event log holds our own messages");
+            self.on_event(&event);
+        }
     }
 
     /// Applies a change of an order.
@@ -154,7 +167,6 @@ impl Markets {
 #[cfg(test)]
 mod tests {
     use weir_types::{PartitionId, Position, Qty};
-    use weir_wire::event::PhaseChanged;
 
     use super::*;
 
@@ -192,6 +204,38 @@ mod tests {
         markets.publish(&mut table);
         assert_eq!(table[&ONE].static_reference, Some(Price(100)));
         assert_eq!(table[&ONE].last_uncrossing, Some(uncrossed(0, 0)));
+    }
+
+    #[test]
+    fn a_table_that_begins_in_the_middle_has_the_uncrossings_that_are_retained() {
+        let record = |event: &Event| {
+            let mut bytes = Vec::new();
+            event.encode(&mut bytes);
+            bytes
+        };
+        let mut markets = Markets::new(false);
+        // The call before the first of these is not known: it may have been any.
+        for event in [
+            Event::Plain(PlainEvent::Uncrossed(uncrossed(90, 5))),
+            phase(Phase::OpeningCall),
+            Event::Plain(PlainEvent::Uncrossed(uncrossed(100, 5))),
+            phase(Phase::Continuous),
+        ] {
+            markets.on_record(&record(&event));
+        }
+        let state = |phase| MarketState {
+            instrument_id: ONE,
+            phase,
+            last_price: Some(Price(103)),
+            uncrossed_price: Some(Price(100)),
+        };
+        let mut table = BTreeMap::new();
+        markets.go_on_with(&[state(Phase::Continuous)]).publish(&mut table);
+        let market = table[&ONE];
+        assert_eq!((market.last_price, market.closing), (Some(Price(103)), None));
+        assert_eq!([market.opening, market.last_uncrossing], [Some(uncrossed(100, 5)); 2]);
+        assert_eq!(market.phase_since, Some(Nanos(7)));
+        assert_eq!(market.phases.iter().flatten().count(), 2);
     }
 
     #[test]

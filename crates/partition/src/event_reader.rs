@@ -178,6 +178,11 @@ impl EventReader {
         first
     }
 
+    /// Keeps no record any more, for a view that does not go on in this process.
+    pub fn let_go(&self) {
+        self.place.set(u64::MAX);
+    }
+
     /// Copies the next record into `into`, which is cleared first, or tells that an epoch ended
     /// before it.
     pub fn next(&mut self, into: &mut Vec<u8>) -> ReadEvent {

@@ -303,6 +303,18 @@ impl RecoveredPartition {
         reader.holding(&self.holds, holder)
     }
 
+    /// Begins an epoch of the log although nothing is lost, for a view that gives other places to
+    /// its contents from now on. Readers are told of the end behind all events so far.
+    ///
+    /// # Errors
+    /// When the log cannot write it.
+    pub fn begin_epoch(&mut self) -> anyhow::Result<()> {
+        let last_valid = self.engine.position();
+        self.epoch = self.log.begin_epoch().context("an epoch of the command log")?;
+        self.tail.end_epoch(last_valid, self.epoch, self.event_count + 1);
+        Ok(())
+    }
+
     /// Returns the directory of the gateway's checkpoints.
     #[must_use]
     pub fn checkpoints_dir(&self) -> PathBuf {
@@ -446,6 +458,9 @@ fn open_events<D: Disk, S: Disk>(
         let resume_at = Position(base.event_count + 1);
         let opened = EventLog::open_reaching(config.clone(), resume_at, disk);
         let next = match opened.context("the event log")? {
+            OpenedEvents::Reaching(events, report) if report.is_new => {
+                return begin_earliest(base, *events, place, notes);
+            }
             OpenedEvents::Reaching(events, _) => return Ok((base, *events)),
             OpenedEvents::Behind { next, disk: back } => {
                 disk = back;
@@ -464,6 +479,37 @@ fn open_events<D: Disk, S: Disk>(
         }
         base = older;
     }
+}
+
+/// Begins an event log that is new with the oldest base from which the command log goes on: views
+/// keep the events behind the older snapshot, so that damage to the newer one costs nothing.
+fn begin_earliest<D: Disk, S: Disk>(
+    mut base: Base,
+    mut events: EventLog<D>,
+    place: &mut OlderBases<S>,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<(Base, EventLog<D>)> {
+    let newest = base.event_count;
+    while base.event_count > 0 {
+        let before = Position(base.engine.position().0 - 1);
+        let older = load_snapshot(&mut place.store, &place.engine, before, notes)?;
+        if older.engine.position().next() < place.first {
+            break;
+        }
+        base = older;
+    }
+    if base.event_count < newest {
+        events = events.begin_again(Position(base.event_count + 1))?;
+    }
+    if newest > 0 {
+        notes.push(format!(
+            "partition {}: no event log, or one whose beginning is damaged: it begins with event \
+             {}",
+            place.engine.partition_id,
+            base.event_count + 1
+        ));
+    }
+    Ok((base, events))
 }
 
 /// Loads the newest sound snapshot up to position `last`, or creates a new engine.

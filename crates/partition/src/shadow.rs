@@ -12,7 +12,7 @@
 //! log reaches at least to the newest snapshot. The command log may be synced later: a power loss
 //! then takes commands that the snapshot has, and its use. So only snapshots up to the synced
 //! position count: no command is given up that follows the oldest of them, nor any at all before
-//! there are two, if two are to be kept.
+//! there are two, if two are to be kept. One that is damaged does not count.
 
 use thiserror::Error;
 use weir_engine::Engine;
@@ -29,6 +29,9 @@ use crate::retention::{RetentionClock, RetentionLimits, RetentionTimes, Surplus,
 
 /// The name under which the status shows what snapshots hold.
 const SNAPSHOTS: &str = "snapshots";
+
+/// The position and the number of events of no snapshot.
+const NO_SNAPSHOT: (Position, u64) = (Position::NONE, 0);
 
 /// The parts of a shadow.
 pub struct ShadowParts<C, E, S> {
@@ -103,8 +106,11 @@ pub struct Shadow<C: Disk, E, S> {
     bytes: Vec<u8>,
     last_snapshot: Position,
     last_state: u64,
-    /// The oldest kept snapshot, and the number of its events.
-    oldest_kept: Option<(Position, u64)>,
+    /// The snapshots that there were at the last look, and the oldest of use with the number of its
+    /// events.
+    kept: (Vec<Position>, (Position, u64)),
+    /// The command log's directory, for looks at its segments.
+    segments: Option<C>,
     /// The position up to which the command log is synced.
     synced: Position,
     clock: RetentionClock,
@@ -124,7 +130,8 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
             bytes: Vec::with_capacity(512),
             last_snapshot: synced,
             last_state: 0,
-            oldest_kept: None,
+            kept: (Vec::new(), NO_SNAPSHOT),
+            segments: None,
             synced,
         }
     }
@@ -299,12 +306,16 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
     ) -> Result<Retained, ShadowError> {
         let failed = |error: DiskError| ShadowError::Retention(error.into());
         let (position, events) = match limits.is_unlimited() {
-            true => (Position::NONE, 0),
+            true => NO_SNAPSHOT,
             false => self.oldest_kept().map_err(failed)?,
         };
-        let mut disk = (self.parts.commands)().map_err(failed)?;
+        let mut disk = match self.segments.take() {
+            Some(disk) => disk,
+            None => (self.parts.commands)().map_err(failed)?,
+        };
         let segments = retained_segments(&mut disk, SegmentKind::Command);
         let segments = segments.map_err(ShadowError::Retention)?;
+        self.segments = Some(disk);
         let time = self.clock.at(times);
         let commands = surplus(&segments, limits.of_commands(), position.next(), time);
         let log = &mut self.parts.events;
@@ -331,27 +342,27 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
     }
 
     /// Returns the position and the number of events of the oldest kept snapshot that a power loss
-    /// leaves of use; zero while there are fewer than two, where two or more are to be kept.
+    /// leaves of use; zero while fewer than two can be used, where two or more are to be kept.
     fn oldest_kept(&mut self) -> Result<(Position, u64), DiskError> {
-        const NONE: (Position, u64) = (Position::NONE, 0);
-        let mut positions = self.parts.snapshots.list()?;
+        let snapshots = &mut self.parts.snapshots;
+        let mut positions = snapshots.list()?;
         positions.retain(|position| *position <= self.synced);
-        if positions.len() < self.parts.keep.min(2) {
-            return Ok(NONE);
+        if positions == self.kept.0 {
+            return Ok(self.kept.1);
         }
-        let Some(oldest) = positions.first().copied() else { return Ok(NONE) };
-        match self.oldest_kept {
-            Some(known) if known.0 == oldest => Ok(known),
-            _ => {
-                let begun = self.parts.snapshots.load_beginning(oldest, size_of::<u64>())?;
-                // A damaged snapshot is no reason to keep all: the next one replaces it.
-                let Some((count, _)) = begun.as_deref().ok().and_then(state_in) else {
-                    return Ok(NONE);
-                };
-                self.oldest_kept = Some((oldest, count));
-                Ok((oldest, count))
+        let (mut oldest, keep) = (NO_SNAPSHOT, self.parts.keep.min(2));
+        if snapshots.newest_of_use(&positions, keep)?.len() == keep {
+            for position in &positions {
+                let begun = snapshots.load_beginning(*position, size_of::<u64>())?;
+                // One that is damaged is no reason to keep all.
+                if let Some((count, _)) = begun.as_deref().ok().and_then(state_in) {
+                    oldest = (*position, count);
+                    break;
+                }
             }
         }
+        self.kept = (positions, oldest);
+        Ok(oldest)
     }
 
     /// Ends the event log with a closing mark.

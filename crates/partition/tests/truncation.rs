@@ -423,6 +423,54 @@ fn an_event_log_of_lost_commands_alone_begins_anew_at_the_snapshot() {
 }
 
 #[test]
+fn an_event_log_whose_beginning_is_damaged_begins_again_at_the_older_snapshot() {
+    let disks = with_three_snapshots();
+    for is_removed in [false, true] {
+        let damaged = disks.map(SimDisk::after_process_crash);
+        let mut events = damaged.0[EVENTS].clone();
+        let names = events.list().unwrap();
+        let first = names.iter().find(|name| name.ends_with(".wevt")).unwrap();
+        if is_removed {
+            let files = names.iter().filter(|name| name.ends_with(".wevt"));
+            files.for_each(|name| events.remove(name).unwrap());
+            events.sync_dir().unwrap();
+        } else {
+            events.flip_bit(first, 100);
+        }
+        damaged.check_start(900, &|| "all commands".to_owned());
+        assert_eq!(damaged.first(EVENTS), 601, "the first event after the older snapshot");
+        damaged.map(SimDisk::after_process_crash).check_start(900, &|| "the next start".to_owned());
+    }
+}
+
+#[test]
+fn a_damaged_snapshot_permits_no_removal_of_commands_or_of_a_sound_one() {
+    let disks = new_disks();
+    let mut running = Running::new(&disks);
+    for round in 1..=5_u64 {
+        running.append(300);
+        assert!(running.snapshot());
+        running.retain();
+        if round == 3 {
+            // The snapshots at 600 and 900 are there; the newer one rots.
+            disks.0[SNAPSHOTS].flip_bit(&format!("{:020}.wsnap", 900), 8 * 100);
+        }
+        if round == 4 {
+            let left = disks.0[SNAPSHOTS].clone().list().unwrap();
+            assert_eq!(left.len(), 3, "the one at 600 counts: {left:?}");
+            assert!(disks.first(COMMANDS) <= 601);
+            // And now the newest one, too.
+            let crashed = disks.map(SimDisk::after_process_crash);
+            crashed.0[SNAPSHOTS].flip_bit(&format!("{:020}.wsnap", 1_200), 8 * 100);
+            crashed.check_start(1_200, &|| "from the snapshot at 600".to_owned());
+        }
+    }
+    let left = disks.0[SNAPSHOTS].clone().list().unwrap();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(disks.first(COMMANDS) > 1_100);
+}
+
+#[test]
 fn events_that_a_recovery_wrote_are_as_old_as_their_commands() {
     let disks = new_disks();
     let mut running = Running::new(&disks);

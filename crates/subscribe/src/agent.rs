@@ -114,7 +114,7 @@ pub fn subscriptions_agent(parts: SubscriptionsParts) -> std::io::Result<Subscri
         draining: parts.draining,
         figures: parts.figures.door.clone(),
     };
-    let (producer, mut broker) = (EventProducer::new(parts.events), parts.broker);
+    let (mut producer, mut broker) = (EventProducer::new(parts.events), parts.broker);
     producer.tell_gap(&mut broker);
     let protocol = Subscriptions {
         definitions: parts.definitions,
@@ -153,6 +153,7 @@ impl Subscriptions {
             Err(error) => {
                 tracing::error!(%error, "the broker has stopped: subscriptions are not served");
                 self.has_failed = true;
+                self.producer.let_go();
                 self.figures.counters.stopped.store(1, Ordering::Relaxed);
                 links.end_all(Reason::BrokerStopped, now);
                 1

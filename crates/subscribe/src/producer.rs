@@ -7,15 +7,13 @@
 //! INVARIANT: records whose messages a crash would take from the broker are held: the broker saves
 //! the place up to which it needs none, and the hold follows the saved place.
 
-use std::collections::VecDeque;
-
 use weir_broker::{
-    Broker, Change, MessageNo, OriginMark, PublishOutcome, PublishRefusal, Source, Topic, TopicKind,
+    Broker, Change, OriginMark, PublishOutcome, PublishRefusal, Source, Topic, TopicKind,
 };
 use weir_io::Disk;
-use weir_partition::event_reader::{EventReader, ReadEvent};
+use weir_partition::event_reader::{EventReader, PastRead, ReadEvent};
 use weir_partition::holds::Hold;
-use weir_types::{Epoch, ExecType, Nanos, PartitionId, Position, Side, Switch};
+use weir_types::{Epoch, ExecType, Nanos, PartitionId, Position, Side, Survival, Switch};
 use weir_wire::Message;
 use weir_wire::event::{OrderEvent, TradeBusted};
 use weir_wire::frame::{RawMessage, parse_message, put_message};
@@ -23,6 +21,7 @@ use weir_wire::report::{ExecutionReport, StageTimes};
 use weir_wire::subscription::PublicTrade;
 
 use crate::plant::{self, Plant};
+use crate::unsettled::Unsettled;
 
 /// The name under which the status shows the records that are held for the broker.
 const HOLDER: &str = "durable subscriptions";
@@ -33,6 +32,10 @@ pub struct EventParts {
     pub partition_id: PartitionId,
     /// Its events, from the first retained one.
     pub events: EventReader,
+    /// The number of events at the start.
+    pub event_count: u64,
+    /// The last command of its log at the start.
+    pub last: Position,
 }
 
 /// See the module's documentation.
@@ -47,13 +50,16 @@ pub(super) struct EventProducer {
     body: Vec<u8>,
     /// Whether a look at the events found nothing new since the start.
     has_caught_up: bool,
-    /// Messages that are neither on disk nor taken by all, each with its record, oldest first.
-    unsettled: VecDeque<(MessageNo, u64)>,
+    /// Messages that are neither on disk nor taken by all, with their records.
+    unsettled: Unsettled,
     /// The record up to which all are settled, as noted in the broker's table, and the change to be
     /// saved before the records up to there may go.
     noted: u64,
     saving: Option<Change>,
     hold: Hold,
+    /// The number of events at the start, and the last command of the log.
+    event_count: u64,
+    last: Position,
 }
 
 /// The outcome of a look at the events.
@@ -67,10 +73,10 @@ pub(super) struct Produced {
 
 impl EventProducer {
     pub(super) fn new(parts: EventParts) -> EventProducer {
-        let EventParts { partition_id, events } = parts;
+        let EventParts { partition_id, events, event_count, last } = parts;
         let first = events.next_record();
         EventProducer {
-            unsettled: VecDeque::new(),
+            unsettled: Unsettled::default(),
             noted: first - 1,
             saving: None,
             hold: events.hold(HOLDER, first),
@@ -81,17 +87,19 @@ impl EventProducer {
             waiting: None,
             body: Vec::with_capacity(512),
             has_caught_up: false,
+            event_count,
+            last,
         }
     }
 
     /// Tells the subscriptions that they may have lost messages, if the broker needs records that
     /// are gone: it was restored with a log that begins later. Called before any work.
-    pub(super) fn tell_gap<D: Disk>(&self, broker: &mut Broker<D>) {
-        let (first, settled) = (self.events.next_record(), broker.place());
-        let settled = settled.map_or(0, |place| place.record.0);
-        if first <= settled + 1 || plant::is(Plant::GapUntold) {
+    pub(super) fn tell_gap<D: Disk>(&mut self, broker: &mut Broker<D>) {
+        let (first, place) = (self.events.next_record(), broker.place());
+        if first <= 1 || self.goes_on_from(place, first) || plant::is(Plant::GapUntold) {
             return;
         }
+        let settled = place.map_or(0, |place| place.record.0);
         let is_of = |topic: Topic| matches!(topic.kind, TopicKind::Executions | TopicKind::Trades);
         let count = broker.note_loss(is_of);
         if count > 0 {
@@ -106,10 +114,52 @@ impl EventProducer {
         }
     }
 
+    /// Returns true when no record after the broker's place is gone.
+    ///
+    /// ```text
+    /// the place is of       | the first retained record | no record is gone when
+    /// ----------------------+---------------------------+---------------------------------------
+    /// the log's epoch       | any                       | it is at most the next one
+    /// an epoch that ended   | of a command up to P      | the same
+    /// at command P          | of a later one            | never: those gone may be of the next
+    ///                       |                           | epoch, with numbers up to the place's
+    ///                       | none                      | P is the log's last command, and it is
+    ///                       |                           | at most the next one
+    /// an epoch that the log | any                       | never
+    /// does not have         |                           |
+    /// ```
+    fn goes_on_from(&mut self, place: Option<OriginMark>, first: u64) -> bool {
+        let Some(place) = place else { return false };
+        let is_shared = match self.events.epochs().survival(place.epoch) {
+            Survival::Whole => true,
+            Survival::UpTo(to) if first > self.event_count => self.last <= to,
+            Survival::UpTo(to) => self.command_of(first).is_some_and(|command| command <= to),
+            Survival::Unknown => false,
+        };
+        is_shared && first <= place.record.0 + 1
+    }
+
+    /// Returns the command that caused a record; `None` when it cannot be read.
+    fn command_of(&mut self, record: u64) -> Option<Position> {
+        let mut bytes = Vec::new();
+        let is_found = self.events.read_at(record, &mut bytes) == PastRead::Found;
+        let raw = is_found.then(|| parse_message(&bytes))?;
+        let raw = raw.expect("the event log holds our own messages");
+        let position = raw.block().first_chunk().expect("every event begins with it");
+        Some(Position(u64::from_le_bytes(*position)))
+    }
+
     /// Whether all that was there at the start is published: before, a new subscription would get
     /// what was said long ago.
     pub(super) fn has_caught_up(&self) -> bool {
         self.has_caught_up
+    }
+
+    /// Holds no record any more: the broker has stopped. Those over the limits of the retention go,
+    /// and the next start tells clients that they may have lost messages of them.
+    pub(super) fn let_go(&self) {
+        self.hold.set(u64::MAX);
+        self.events.let_go();
     }
 
     /// The mark of the last record that was published or passed.
@@ -164,7 +214,7 @@ impl EventProducer {
 
     /// Counts the records from `first_again` on as new: their numbers are assigned again.
     fn go_back_to(&mut self, first_again: u64) {
-        self.unsettled.retain(|(_, record)| *record < first_again);
+        self.unsettled.go_back_to(first_again);
         if self.noted >= first_again {
             (self.noted, self.saving) = (first_again - 1, None);
             self.hold.set(first_again);
@@ -173,10 +223,7 @@ impl EventProducer {
 
     /// Lets records go whose messages a crash does not take from the broker any more.
     fn keep_unsettled<D: Disk>(&mut self, broker: &mut Broker<D>) {
-        let settled = broker.settled();
-        while self.unsettled.front().is_some_and(|(no, _)| *no <= settled) {
-            self.unsettled.pop_front();
-        }
+        self.unsettled.settle(broker.settled());
         if let Some(change) = self.saving {
             if !broker.is_saved(change) {
                 return;
@@ -185,8 +232,8 @@ impl EventProducer {
             self.saving = None;
         }
         let read = self.mark().record.0;
-        let upto = match self.unsettled.front() {
-            Some((_, record)) if !plant::is(Plant::HoldAtReadPlace) => record - 1,
+        let upto = match self.unsettled.first_record() {
+            Some(record) if !plant::is(Plant::HoldAtReadPlace) => record - 1,
             _ => read,
         };
         if upto > self.noted {
@@ -215,7 +262,7 @@ impl EventProducer {
                 match broker.publish(topic, self.mark_of(number), &self.body, now) {
                     Ok(PublishOutcome::Taken(no)) => {
                         count += 1;
-                        self.unsettled.push_back((no, number));
+                        self.unsettled.push(no, number);
                         told(topic);
                         Ok(())
                     }

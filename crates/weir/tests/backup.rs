@@ -11,7 +11,7 @@ use weir_log::{
     Append, Batch, EmbeddedLog, LogConfig, LogReader, Push, SegmentKind, SequencedLog,
     SnapshotStore,
 };
-use weir_node::backup::manifest::{Manifest, NAME};
+use weir_node::backup::manifest::{Manifest, NAME, SnapshotCopy};
 use weir_node::backup::restore::{epoch_at, is_unfinished, restore};
 use weir_node::backup::stored::StoredBackup;
 use weir_node::backup::take::{BackupOutcome, Key, LogSource, NodeFiles, back_up};
@@ -742,6 +742,71 @@ fn a_log_that_grows_and_is_trimmed_and_recycled_under_the_copy_is_copied_whole()
             Err(BackupError::Unsteady { .. }) => assert!(opens > 30, "after {opens} changes"),
             Err(other) => panic!("{opens}: {other}"),
         }
+    }
+}
+
+/// A node that takes two snapshots of its engine at the n-th file that a backup of it opens. The
+/// order store's snapshot needs the events behind the engine's first, which it prunes then.
+fn back_up_a_busy_node(at_open: u64) -> (Manifest, u64) {
+    let mut live = Live::new(1);
+    let (snapshots, store) = (live.snapshots.clone(), SimDisk::new(7));
+    let of_engine = move |live: &Live, events: u64| {
+        let (at, mut state) = (live.log.committed(), events.to_le_bytes().to_vec());
+        state.resize(100_000, 7);
+        let log_id = live.log.log_id();
+        let mut store = SnapshotStore::new(live.snapshots.clone(), log_id, PartitionId(1));
+        store.write(at, &state).unwrap();
+        store.prune(2).unwrap();
+    };
+    live.append(20);
+    of_engine(&live, 200);
+    live.append(20);
+    of_engine(&live, 400);
+    let log_id = live.log.log_id();
+    let mut of_store = SnapshotStore::new(store.clone(), log_id, PartitionId(1));
+    of_store.write(Position(300), &[7; 1_000]).unwrap();
+    live.trim(15);
+    assert!(live.log.first_position() > Position(1));
+    let segments = live.log.retained().count() as u64;
+    let inner = live.commands.clone();
+    let mut open = 0;
+    let meddle = Box::new(move || {
+        open += 1;
+        if open == at_open {
+            for events in [500, 600] {
+                live.append(7);
+                of_engine(&live, events);
+            }
+        }
+    });
+    let quiet = |inner: SimDisk| Meddled { inner, opens_left: 0, meddle: Box::new(|| ()) };
+    let source = LogSource {
+        kind: LogKind::Partition,
+        partition_id: PartitionId(1),
+        commands: Meddled { inner, opens_left: 1_000, meddle },
+        snapshots: Some(quiet(snapshots)),
+        store: Some(quiet(store)),
+        past_ends: None,
+    };
+    let backup = SimDisk::new(1);
+    let taken = back_up(of(vec![source]), &mut backup.clone(), NOW).unwrap();
+    assert_eq!(check(&backup).unwrap(), taken.manifest);
+    (taken.manifest, segments)
+}
+
+#[test]
+fn a_backup_of_a_busy_node_has_the_order_store_with_a_snapshot_that_suits_it() {
+    let (quiet, segments) = back_up_a_busy_node(u64::MAX);
+    let positions = |manifest: &Manifest| {
+        let copy = &manifest.partitions[0];
+        let position = |copy: &Option<SnapshotCopy>| copy.as_ref().map(|copy| copy.position);
+        (position(&copy.snapshot), position(&copy.store))
+    };
+    assert_eq!(positions(&quiet), (Some(20), Some(300)));
+    // Behind the list of the log's segments: while they are copied.
+    for at_open in segments + 1..=3 * segments {
+        let (busy, _) = back_up_a_busy_node(at_open);
+        assert_eq!(positions(&busy), (Some(20), Some(300)), "open {at_open} of {segments}");
     }
 }
 

@@ -1,6 +1,8 @@
 //! Checkpoints on simulated disks: written from the events, loaded at a start, and passed over
 //! where they do not fit the log.
 
+use std::sync::atomic::AtomicU64;
+
 use proptest::prelude::*;
 use weir_io::{DiskErrorKind, SimDisk, SimFaults};
 use weir_log::Snapshot;
@@ -342,6 +344,61 @@ fn a_checkpoint_that_cannot_be_written_holds_no_event_and_the_next_has_all_that_
     assert_eq!(figures.counters.report().checkpoint_event, 403);
     let (loaded, notes) = load_from(&disk, &world, 221);
     assert!(loaded.is_some() && notes.is_empty(), "{notes:?}");
+}
+
+/// Counts the lines of a thread that are errors, and that tell an end of them.
+#[derive(Clone, Default)]
+struct Lines(Arc<[AtomicU64; 2]>);
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.is_event()
+    }
+
+    fn new_span(&self, _span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &tracing::span::Id, _values: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &tracing::span::Id, _follows: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let is_error = *event.metadata().level() == tracing::Level::ERROR;
+        self.0[usize::from(!is_error)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _span: &tracing::span::Id) {}
+
+    fn exit(&self, _span: &tracing::span::Id) {}
+}
+
+#[test]
+fn failing_checkpoints_have_one_line_at_each_edge() {
+    let (world, disk) = (World::new(&answers(400)), SimDisk::new(1));
+    let lines = Lines::default();
+    let count = || [0, 1].map(|kind: usize| lines.0[kind].load(Ordering::Relaxed));
+    let _told = tracing::subscriber::set_default(lines.clone());
+    let mut writer = agent(&world, &disk, 0);
+    let mut now = 1;
+    for round in 1..=2 {
+        for _ in 0..5 {
+            let fault = Some((0, DiskErrorKind::Io));
+            disk.set_faults(SimFaults { call_fails_at: fault, ..SimFaults::default() });
+            let figures = writer.parts.figures.clone();
+            figures.counters.event_in_files.store(150 * round, Ordering::Relaxed);
+            for _ in 0..5 {
+                writer.do_work(Nanos(now));
+            }
+            now += RETRY_INTERVAL;
+        }
+        let failures = writer.parts.figures.counters.report().checkpoint_failures;
+        assert!(failures >= 3 * round, "{failures}");
+        assert_eq!(count(), [round, 2 * (round - 1)]);
+        disk.set_faults(SimFaults::default());
+        now = run(&mut writer, 150 * round, now) + RETRY_INTERVAL;
+        assert_eq!(count(), [round, 2 * round], "written, and written again");
+    }
 }
 
 #[test]

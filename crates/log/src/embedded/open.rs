@@ -126,7 +126,7 @@ impl<D: Disk> EmbeddedLog<D> {
             None => create(&mut disk, &config, purpose)?,
         };
         let mut log = EmbeddedLog::of_scan(config, disk, kind, found)?;
-        log.mark_opening(new_epoch, purpose.restored_as)?;
+        log.mark_opening(log.epoch_of_run(new_epoch, purpose.restored_as))?;
         let report = RecoveryReport {
             log_id: log.log_id,
             segments: log.segments.len(),
@@ -205,19 +205,34 @@ impl<D: Disk> EmbeddedLog<D> {
         })
     }
 
-    /// Writes and syncs the opening mark of this run, in a new epoch when there is a reason for
-    /// one.
-    fn mark_opening(
-        &mut self,
-        new_epoch: Option<EpochReason>,
-        at_least: Option<Epoch>,
-    ) -> Result<(), LogError> {
+    /// Begins an epoch although nothing is lost: all entries so far survive. For a view of the log
+    /// that gives other places to its contents from now on, so that nobody takes one of its places
+    /// for one from before. Blocks until the epoch is on the medium.
+    ///
+    /// # Errors
+    /// As [`SequencedLog::flush_blocking`].
+    ///
+    /// # Panics
+    /// Panics after the first append of this run, or after the leadership was told: it is told
+    /// once.
+    pub fn begin_epoch(&mut self) -> Result<Epoch, LogError> {
+        assert!(!self.told_leading && !self.unmarked, "an epoch begins before the first append");
+        self.mark_opening(self.head.epoch.next())?;
+        Ok(self.head.epoch)
+    }
+
+    /// Returns the epoch of this run: a new one when there is a reason for one.
+    fn epoch_of_run(&self, new_epoch: Option<EpochReason>, at_least: Option<Epoch>) -> Epoch {
         let changes = !matches!(new_epoch, None | Some(EpochReason::Created));
-        let epoch = match (changes, at_least) {
+        match (changes, at_least) {
             (true, Some(epoch)) => self.head.epoch.next().max(epoch),
             (true, None) => self.head.epoch.next(),
             (false, _) => self.head.epoch,
-        };
+        }
+    }
+
+    /// Writes and syncs the opening mark of this run, in its epoch.
+    fn mark_opening(&mut self, epoch: Epoch) -> Result<(), LogError> {
         let (kind, log_time, boot_id) = (FrameKind::Open, self.head.log_time, self.disk.boot_id());
         self.put_frame(&Content { kind, log_time, epoch, count: 0, body: &boot_id });
         self.chunks.back_mut().expect("the mark was just put there").sync = true;

@@ -277,6 +277,25 @@ fn an_epoch_that_ends_keeps_its_last_valid_position() {
 }
 
 #[test]
+fn an_epoch_that_begins_without_a_loss_leaves_all_of_the_one_before() {
+    for level in [Durability::Memory, Durability::Os, Durability::Disk] {
+        let disk = closed(level, 3);
+        let (mut log, _) = open(&disk, level).unwrap();
+        assert_eq!(log.epoch(), Epoch(1 + u32::from(level == Durability::Memory)), "{level}");
+        let (before, next) = (log.epoch(), log.next_position());
+        assert_eq!(log.begin_epoch().unwrap(), before.next());
+        assert_eq!(log.poll(), crate::api::Poll::Leading(before.next()));
+        let last_valid = Position(next.0 - 1);
+        assert_eq!(log.ended_epochs().last(), Some(&EpochEnd { epoch: before, last_valid }));
+        log.close().unwrap();
+        // It is on the medium, and nothing is lost.
+        let again = disk.after_power_loss(CrashChoice::LoseAll);
+        let (log, report) = open(&again, level).unwrap();
+        assert_eq!((report.epoch, log.next_position()), (before.next(), next), "{level}");
+    }
+}
+
+#[test]
 fn a_reboot_ends_the_epoch_at_os_and_not_at_disk() {
     for (level, epoch) in [(Durability::Os, Epoch(2)), (Durability::Disk, Epoch(1))] {
         let disk = unclean(level, 2).after_power_loss(CrashChoice::KeepAll);

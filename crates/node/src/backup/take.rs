@@ -255,9 +255,11 @@ fn copy_log<S: Disk, T: Disk>(
     settled: Option<u64>,
     store: &mut Store<'_, T>,
 ) -> Result<PartitionCopy, BackupError> {
-    let mut missed = String::new();
+    let (mut missed, mut upto) = (String::new(), None);
+    let note_count = store.notes.len();
     for _ in 0..TRIES_MAX {
-        match try_copy(source, settled, store) {
+        store.notes.truncate(note_count);
+        match try_copy(source, settled, &mut upto, store) {
             Ok(copy) => return Ok(copy),
             Err(Stop::Again(file)) => {
                 missed = file;
@@ -269,58 +271,43 @@ fn copy_log<S: Disk, T: Disk>(
     Err(BackupError::Unsteady { file: missed, tries: TRIES_MAX })
 }
 
+/// Copies snapshots and log once. `upto` bounds the engine's snapshots, where the last try found
+/// that the log ends before the one that it took.
 fn try_copy<S: Disk, T: Disk>(
     source: &mut LogSource<S>,
     settled: Option<u64>,
+    upto: &mut Option<Position>,
     store: &mut Store<'_, T>,
 ) -> Result<PartitionCopy, Stop> {
     let (kind, partition_id) = (source.kind, source.partition_id);
     let dir = kind.dir(partition_id);
     let mut log = SourceLog { disk: &mut source.commands, kind, dir: dir.clone() };
     let listed = log.headers()?;
-    let Some((_, first)) = listed.first() else {
+    let Some((_, header)) = listed.first() else {
         return Err(BackupError::NoLog { place: log.dir }.into());
     };
-    let (log_id, first_position) = (first.log_id, first.first_position);
+    let (log_id, first) = (header.log_id, header.first_position);
     log.check_identity(&listed, partition_id)?;
     check_same_node(store.known(kind, partition_id), &dir, log_id)?;
-    let wanted = Wanted { dir: &dir, log_id, partition_id, last: Position(u64::MAX) };
-    // Before the log, which then has the commands of its last event.
-    let own = sound_snapshots(source.store.as_mut(), &wanted, |_| true, &mut store.notes)?;
-    let own = own.into_iter().next();
+    let last = upto.take().unwrap_or(Position(u64::MAX));
+    let wanted = Wanted { dir: &dir, log_id, partition_id, last };
+    let snapshots = source.snapshots.as_mut();
+    // Before the log: its copying may take so long that the node prunes them meanwhile.
+    let found = Snapshots { engine: snapshots, own: source.store.as_mut(), settled }
+        .copy(&wanted, first, store)?;
+    let listed = log.headers()?;
+    let (name, header) = listed.first().ok_or_else(|| Stop::Again(dir.clone()))?;
+    let first_position = header.first_position;
+    let reached = found.engine.as_ref().map_or(0, |snapshot| snapshot.position);
+    if first_position != first && reached + 1 < first_position.0 {
+        return Err(Stop::Again(name.clone()));
+    }
     let copied = log.copy_segments(&listed, store)?;
     let last = Position(copied.next.position.0 - 1);
-    let wanted = Wanted { last, ..wanted };
-    // A whole log emits all events again; any other those after the snapshot.
-    let is_whole = first_position.0 <= 1;
-    let upto = own.as_ref().map(|own| own.position);
-    let limits = if is_whole { [u64::MAX; 4] } else { limits_of(upto, settled) };
-    let suits = |snapshot: &FoundSnapshot| snapshot.event_count <= limits[0];
-    let found = sound_snapshots(source.snapshots.as_mut(), &wanted, suits, &mut store.notes)?;
-    let snapshot = choose(found, first_position, limits);
-    let reached = snapshot.as_ref().map_or(0, |snapshot| snapshot.position);
-    if reached + 1 < first_position.0 {
-        return Err(BackupError::Unreachable { place: dir, first: first_position }.into());
+    if reached > last.0 {
+        *upto = Some(last);
+        return Err(Stop::Again(format!("{dir}, the snapshot of {reached},")));
     }
-    let first_event = snapshot.as_ref().filter(|_| !is_whole).map_or(0, |one| one.event_count);
-    if let Some(left_out) = own.as_ref().filter(|own| own.position < first_event) {
-        let at = left_out.position;
-        store.notes.push(format!(
-            "{dir}: the order store's snapshot of event {at} is left out: the engine's begins \
-             with event {}, and the commands before are past the retention; readers' tokens end",
-            first_event + 1
-        ));
-    }
-    if settled.is_some_and(|settled| settled < first_event) {
-        let note = "subscribers are told that they may have lost events";
-        store
-            .notes
-            .push(format!("{dir}: the engine's snapshot is newer than subscriptions: {note}"));
-    }
-    let own = own.filter(|own| own.position >= first_event);
-    let snapshot = snapshot.map(|found| found.copy(source.snapshots.as_mut(), &dir, store));
-    let own = own.map(|found| found.copy(source.store.as_mut(), &dir, store));
-    let (snapshot, own) = (snapshot.transpose()?, own.transpose()?);
     let past_ends = source.past_ends.as_ref();
     let past_ends = past_ends.map(|bytes| store.put(&dir, PAST_ENDS, bytes)).transpose()?;
     Ok(PartitionCopy {
@@ -331,10 +318,70 @@ fn try_copy<S: Disk, T: Disk>(
         last_position: last.0,
         last_log_time: copied.log_time.0,
         segments: copied.segments,
-        snapshot,
-        store: own,
+        snapshot: found.engine,
+        store: found.own,
         past_ends,
     })
+}
+
+/// The directories of a log's snapshots, and the event up to which subscriptions need none.
+struct Snapshots<'a, D> {
+    engine: Option<&'a mut D>,
+    own: Option<&'a mut D>,
+    settled: Option<u64>,
+}
+
+/// The copied snapshots of a log.
+struct CopiedSnapshots {
+    engine: Option<SnapshotCopy>,
+    own: Option<SnapshotCopy>,
+}
+
+impl<D: Disk> Snapshots<'_, D> {
+    /// Copies the newest snapshot of the order store, and the engine's that suits it best.
+    fn copy<T: Disk>(
+        mut self,
+        wanted: &Wanted<'_>,
+        first: Position,
+        store: &mut Store<'_, T>,
+    ) -> Result<CopiedSnapshots, Stop> {
+        let dir = wanted.dir;
+        let of_own = Wanted { last: Position(u64::MAX), ..*wanted };
+        let own = self.own.as_deref_mut();
+        let own = sound_snapshots(own, &of_own, |_| true, &mut store.notes)?;
+        let own = own.into_iter().next();
+        // A whole log emits all events again; any other those after the snapshot.
+        let is_whole = first.0 <= 1;
+        let upto = own.as_ref().map(|own| own.position);
+        let limits = if is_whole { [u64::MAX; 4] } else { limits_of(upto, self.settled) };
+        let suits = |snapshot: &FoundSnapshot| snapshot.event_count <= limits[0];
+        let engine = self.engine.as_deref_mut();
+        let found = sound_snapshots(engine, wanted, suits, &mut store.notes)?;
+        let engine = choose(found, first, limits);
+        if engine.as_ref().map_or(0, |snapshot| snapshot.position) + 1 < first.0 {
+            return Err(BackupError::Unreachable { place: dir.to_owned(), first }.into());
+        }
+        let first_event = engine.as_ref().filter(|_| !is_whole).map_or(0, |one| one.event_count);
+        if let Some(left_out) = own.as_ref().filter(|own| own.position < first_event) {
+            let at = left_out.position;
+            store.notes.push(format!(
+                "{dir}: the order store's snapshot of event {at} is left out: the engine's begins \
+                 with event {}, and the commands before are past the retention; readers' tokens \
+                 end",
+                first_event + 1
+            ));
+        }
+        if self.settled.is_some_and(|settled| settled < first_event) {
+            let note = "subscribers are told that they may have lost events";
+            store
+                .notes
+                .push(format!("{dir}: the engine's snapshot is newer than subscriptions: {note}"));
+        }
+        let own = own.filter(|own| own.position >= first_event);
+        let engine = engine.map(|found| found.copy(self.engine, dir, store)).transpose()?;
+        let own = own.map(|found| found.copy(self.own, dir, store)).transpose()?;
+        Ok(CopiedSnapshots { engine, own })
+    }
 }
 
 /// Returns the most events that an engine's snapshot may count, the best limit first: those after

@@ -136,6 +136,8 @@ impl Assembly<'_> {
             events: EventParts {
                 partition_id: trading.partition_id,
                 events: trading.reader("durable subscriptions"),
+                event_count: trading.event_count(),
+                last: trading.engine.position(),
             },
             sources: self.sources(),
             definitions: control.reader("durable subscriptions"),

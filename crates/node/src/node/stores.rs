@@ -52,9 +52,10 @@ impl Builder<'_> {
         let ports = self.take_reader_ports();
         let (parts, notes) = (&self.parts, &mut self.notes);
         let own_id = parts.config.partition_id();
-        let trading = self.recovered.iter().find(|one| one.partition_id == own_id);
+        let trading = self.recovered.iter_mut().find(|one| one.partition_id == own_id);
         let pace = parts.cold_pace();
-        let cold = trading.map(|trading| parts.cold(trading, pace.clone(), notes)).transpose()?;
+        let open_cold = |trading: &RecoveredPartition| parts.cold(trading, pace.clone(), notes);
+        let cold = trading.as_deref().map(open_cold).transpose()?;
         let cold = cold.flatten();
         let section = &parts.config.delivery;
         let sources = parts.config.ingest.iter().flat_map(|section| &section.sources);
@@ -70,7 +71,6 @@ impl Builder<'_> {
         let snapshot_every = parts.config.ingest.as_ref().map(|i| i.snapshot_every_bytes);
         let keep =
             KeepSettings { snapshot_every: snapshot_every.unwrap_or(keep.snapshot_every), ..keep };
-        let engine = || trading.map(engine_state).unwrap_or_default();
         let own = trading.map(|trading| OwnSource {
             log: trading.figures.clone(),
             settings: section.settings(own_id, None),
@@ -79,7 +79,7 @@ impl Builder<'_> {
             event_count: trading.event_count(),
             log_id: trading.log.log_id(),
             snapshot_every: section.snapshot_every_bytes,
-            engine: &engine,
+            engine: Box::new(move || trading.begin_epoch().map(|()| engine_state(trading))),
         });
         let (agent, kept) = DeliveryAgent::new(DeliveryParts {
             ports,

@@ -66,10 +66,11 @@ type KnownEnds = BTreeMap<Epoch, (Position, ChangeId)>;
 fn read_events(mut events: EventReader, end: LogEnd, known: &mut KnownEnds) -> anyhow::Result<()> {
     let first = events.next_record();
     let mut record = Vec::new();
-    // The last command whose events are gone, if the first retained one does not follow from it.
+    // The last command of which events may be gone. A segment may begin in the middle of a
+    // command's events, so this is the one of the first retained event.
     let gone = match (first, events.read_at(first, &mut record)) {
         (1, _) => Position::NONE,
-        (_, PastRead::Found) => Position(command_of(&record).0 - 1),
+        (_, PastRead::Found) => command_of(&record),
         // There is none.
         (_, PastRead::Missing | PastRead::Deleted) => end.position,
     };
@@ -165,7 +166,7 @@ fn write_file(file: &Path, known: &KnownEnds) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::tests::{epochs, log_of};
+    use crate::agent::tests::{accepted, epochs, log_of};
 
     const END: LogEnd = LogEnd { position: Position(2_000), last_seq: Seq(2_000) };
 
@@ -182,6 +183,37 @@ mod tests {
         let ends = [(1, 8), (2, 8), (4, 15), (5, 20)].map(|(epoch, to)| (Epoch(epoch), at(to)));
         let file = dir.path().join("past-ends");
         assert_eq!(places_of(events, END, &file).unwrap(), all(&ends));
+    }
+
+    /// Segments break off anywhere in the events of a command. The events 11 to 30 are those of
+    /// command 11, which is the first of epoch 2, and the first ten of them are gone.
+    #[test]
+    fn an_end_before_a_command_that_lost_its_first_events_is_unknown() {
+        let dir = tempfile::tempdir().unwrap();
+        let events = dir.path().join("events");
+        let disk = weir_io::ThreadDisk::open(&events, None).unwrap();
+        let config = weir_log::EventLogConfig::new(weir_types::PartitionId(1), 7);
+        let (mut log, _) = weir_log::EventLog::open(config, Position(21), disk).unwrap();
+        for number in 21..=40 {
+            let position = if number <= 30 { Position(11) } else { Position(number) };
+            let event = weir_wire::event::OrderEvent { position, ..accepted(number) };
+            let mut record = Vec::new();
+            Event::Plain(PlainEvent::OrderEvent(event)).encode(&mut record);
+            assert_eq!(log.append(Position(number), &record), weir_log::EventAppend::Taken);
+        }
+        log.close().unwrap();
+        let end = LogEnd { position: Position(40), last_seq: Seq(40) };
+        // The end of epoch 1 lies before command 11, and within the events that are there.
+        for (to, want) in [
+            (10, PastEnds { known: Vec::new(), unknown: Some(Epoch(1)) }),
+            (11, all(&[(Epoch(1), ChangeId { seq: Seq(30), rec: Rec(30) })])),
+        ] {
+            let tail = weir_log::TailConfig::new(1 << 20, 41);
+            let (_writer, handle) = weir_log::tail_in(tail, epochs(2, &[(1, to)]));
+            let reader = EventReader::new(&handle, events.clone(), 21);
+            let file = dir.path().join(format!("past-ends-{to}"));
+            assert_eq!(places_of(reader, end, &file).unwrap(), want, "{to}");
+        }
     }
 
     #[test]

@@ -22,6 +22,9 @@ const ANSWER_LEN: usize = 128 * 1024;
 const CHUNK_LEN: usize = 40 * 1024;
 /// The time in nanoseconds that a request waits for new entries before it gets an empty answer.
 const IDLE_WAIT: u64 = 250_000_000;
+/// The time in nanoseconds after which a snapshot ends whose replica asks for no more of it: one is
+/// under way at a time, and the store's own to the disk wait for it too.
+const SNAPSHOT_WAIT: u64 = 30_000_000_000;
 /// The maximum number of waiting replicas; more than any sensible set-up has.
 const FOLLOWERS_MAX: usize = 64;
 
@@ -67,6 +70,15 @@ struct UnderWay {
     chunk_no: u32,
     /// The first piece: the stream's state.
     state: Option<Vec<u8>>,
+    /// The time of the newest piece.
+    given_at: Nanos,
+}
+
+impl UnderWay {
+    /// Returns the time from which it ends without another request.
+    fn ends_at(&self) -> Nanos {
+        Nanos(self.given_at.0 + SNAPSHOT_WAIT)
+    }
 }
 
 /// The followers of a source.
@@ -91,6 +103,8 @@ pub struct FollowedState<'a> {
     pub taken: Position,
     /// The newest entry that may be sent.
     pub committed: Position,
+    /// The time of the duty cycle.
+    pub now: Nanos,
     /// The wall clock.
     pub wall: Nanos,
 }
@@ -173,19 +187,33 @@ impl Followers {
         }
     }
 
-    /// Returns the time at which the first waiting request gets an empty answer.
+    /// Returns the time at which the first waiting request gets an empty answer, or a snapshot ends
+    /// whose replica asks for no more.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.waiting.iter().map(WaitingReplica::late_from).min()
+        let snapshot = self.snapshot.as_ref().map(UnderWay::ends_at);
+        self.waiting.iter().map(WaitingReplica::late_from).chain(snapshot).min()
+    }
+
+    /// Cancels a snapshot whose replica asks for no more of it.
+    fn end_abandoned(&mut self, store: &mut OrderStore, now: Nanos) {
+        let Some(under_way) = self.snapshot.take_if(|under_way| now >= under_way.ends_at()) else {
+            return;
+        };
+        store.cancel_snapshot();
+        let (source, connection) = (store.source(), under_way.connection);
+        tracing::warn!(%source, connection, "a replica asks for no more of its snapshot: it ends");
     }
 
     /// Returns the next available answer.
-    pub fn answer(&mut self, mut from: FollowedState<'_>, now: Nanos) -> Option<IngestAnswer> {
+    pub fn answer(&mut self, mut from: FollowedState<'_>) -> Option<IngestAnswer> {
+        let now = from.now;
+        self.end_abandoned(from.store, now);
         for index in 0..self.waiting.len() {
             let replica = self.waiting[index];
             let is_late = now >= replica.late_from();
             let mut bytes = Vec::new();
-            let is_answered = self.put_answer(&replica, &mut from, now, &mut bytes);
+            let is_answered = self.put_answer(&replica, &mut from, &mut bytes);
             if is_late && !is_answered {
                 // The replica needs a snapshot that has to wait for another one.
                 put_frame(&self.state(&replica.follow, &from), &mut bytes);
@@ -203,7 +231,6 @@ impl Followers {
         &mut self,
         replica: &WaitingReplica,
         from: &mut FollowedState<'_>,
-        now: Nanos,
         out: &mut Vec<u8>,
     ) -> bool {
         let WaitingReplica { connection, follow, .. } = replica;
@@ -219,7 +246,7 @@ impl Followers {
             return self.put_chunk(follow, from, out);
         }
         if is_ours && follow.chunk_no == 0 && position <= from.committed {
-            if position == from.committed && now < replica.late_from() {
+            if position == from.committed && from.now < replica.late_from() {
                 return false;
             }
             let mut frames = Vec::new();
@@ -273,7 +300,8 @@ impl Followers {
         from.stream.put_state(&mut state);
         let position = from.committed;
         let state = Some(state);
-        self.snapshot = Some(UnderWay { connection, position, chunk_no: 0, state });
+        self.snapshot =
+            Some(UnderWay { connection, position, chunk_no: 0, state, given_at: from.now });
         self.snapshots += 1;
         self.put_chunk(follow, from, out)
     }
@@ -312,6 +340,7 @@ impl Followers {
         };
         put_snapshot_chunk(&chunk, &bytes, out);
         under_way.chunk_no += 1;
+        under_way.given_at = from.now;
         if is_last {
             self.snapshot = None;
         }
@@ -356,6 +385,7 @@ mod tests {
                 entries: Entries::Kept(&tail),
                 taken: Position(0),
                 committed: Position(0),
+                now: Nanos(1),
                 wall: Nanos(0),
             };
             assert!(followers.begin_snapshot(snapshots, &follow, &mut from, &mut out));
@@ -363,6 +393,49 @@ mod tests {
             followers.begin_history(History { high: 7, low: 1 + snapshots }, &mut store);
             assert!(!store.is_snapshot_under_way());
         }
+    }
+
+    /// A replica that only sends heartbeats behind its first piece: every other one gets empty
+    /// answers meanwhile, and no snapshot of the store can be written.
+    #[test]
+    fn a_snapshot_whose_replica_asks_for_no_more_of_it_makes_place_for_the_next() {
+        let source = PartitionId(1);
+        let mut store = OrderStore::new(StoreConfig::new(source, Epoch(1)));
+        let stream = SourceStream::new(source, WINDOW);
+        let tail = EntryTail::new(Position(0));
+        let mut followers = Followers::new(History { high: 7, low: 1 });
+        let ask = FollowSource {
+            history_high: 0,
+            history_low: 0,
+            position: 0,
+            session_id: SessionId(2),
+            chunk_no: 0,
+            source_id: source,
+        };
+        let mut answered = |connection, follow: FollowSource, now: u64| {
+            assert!(followers.ask(connection, follow, Nanos(now)));
+            let from = FollowedState {
+                store: &mut store,
+                stream: &stream,
+                entries: Entries::Kept(&tail),
+                taken: Position(0),
+                committed: Position(0),
+                now: Nanos(now),
+                wall: Nanos(0),
+            };
+            let answer = followers.answer(from);
+            (answer.is_some(), followers.snapshots, followers.next_deadline())
+        };
+        let begun = Nanos(1 + SNAPSHOT_WAIT);
+        assert_eq!(answered(10, ask, 1), (true, 1, Some(begun)));
+        let waits = |now: u64| Some(Nanos(now + IDLE_WAIT).min(begun));
+        for now in [2, SNAPSHOT_WAIT] {
+            assert_eq!(answered(11, ask, now), (false, 1, waits(now)));
+        }
+        assert_eq!(answered(11, ask, begun.0), (true, 2, Some(Nanos(begun.0 + SNAPSHOT_WAIT))));
+        // The slow one asks on, and gets another one when it can.
+        let late = FollowSource { history_high: 7, history_low: 1, chunk_no: 1, ..ask };
+        assert!(!answered(10, late, begun.0 + 1).0);
     }
 
     #[test]

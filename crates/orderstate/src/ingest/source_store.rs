@@ -323,8 +323,8 @@ impl SourceStore {
                 Some(own) => Entries::Events(own),
                 None => Entries::Kept(&self.tail),
             };
-            let from = FollowedState { store, stream, entries, taken, committed, wall };
-            let Some(answer) = self.followers.answer(from, now) else { break };
+            let from = FollowedState { store, stream, entries, taken, committed, now, wall };
+            let Some(answer) = self.followers.answer(from) else { break };
             assert!(port.answers.push(answer).is_ok(), "room was found before");
             given += 1;
         }

@@ -35,7 +35,7 @@ use weir_delivery::{OrderStore, StoreConfig};
 use weir_io::ThreadDisk;
 use weir_log::SnapshotStore;
 use weir_partition::agent::PartitionFigures;
-use weir_partition::event_reader::EventReader;
+use weir_partition::event_reader::{EventReader, PastRead};
 use weir_partition::holds::Hold;
 use weir_types::{BatchNo, ChangeId, Epoch, PartitionId, Position, Rec, Seq, Survival};
 use weir_wire::event::OrderEvent;
@@ -140,9 +140,10 @@ pub struct OwnSource<'a> {
     /// The last change id in the archive of discarded orders, if there is one: a snapshot whose
     /// floor is above it has discarded orders that the archive does not have yet.
     pub older_upto: Option<ChangeId>,
-    /// Returns the state of the recovered engine. Called only for a log whose first events are
-    /// gone, if no snapshot can be used.
-    pub engine: &'a dyn Fn() -> EngineState,
+    /// Begins an epoch of the log and returns the state of the recovered engine. Called only for a
+    /// log whose first events are gone, if no snapshot can be used: the store then begins with live
+    /// orders, which have other places than before.
+    pub engine: Box<dyn FnMut() -> anyhow::Result<EngineState> + 'a>,
 }
 
 /// The recovered store and the events after it.
@@ -185,7 +186,7 @@ pub fn put_head(command: Position, begun_after: u64, markets: &Markets, out: &mu
 ///
 /// # Errors
 /// When the directory cannot be read.
-pub fn recover(source: OwnSource<'_>, dir: &Path) -> anyhow::Result<OwnStore> {
+pub fn recover(mut source: OwnSource<'_>, dir: &Path) -> anyhow::Result<OwnStore> {
     let disk = ThreadDisk::open(dir, None).with_context(|| format!("{}", dir.display()))?;
     let own = source.settings.source;
     let mut snapshots = SnapshotStore::new(disk, source.log_id, own);
@@ -196,7 +197,7 @@ pub fn recover(source: OwnSource<'_>, dir: &Path) -> anyhow::Result<OwnStore> {
             base
         }
         None if source.events.next_record() <= 1 => nothing(&source),
-        None => from_engine(&source, &mut notes),
+        None => from_engine(&mut source, &mut notes)?,
     };
     let OwnSource { log, mut events, settings, log_id, .. } = source;
     let Base { mut store, mut stream, markets, command, begun_after, is_rebuilt } = base;
@@ -269,11 +270,16 @@ fn nothing(source: &OwnSource<'_>) -> Base {
 ///
 /// The retained events before that are not used: an order may have changed before them, and one
 /// that ended in them would seem to have begun there too.
-fn from_engine(source: &OwnSource<'_>, notes: &mut Vec<String>) -> Base {
+///
+/// The store is that of the epoch so far until the reader of events tells that it ended, behind the
+/// last event. The places of live orders here and in stores from before are then of different
+/// epochs: a first copy goes on in neither with the other's place.
+fn from_engine(source: &mut OwnSource<'_>, notes: &mut Vec<String>) -> anyhow::Result<Base> {
     let own = source.settings.source;
     let first = source.events.next_record();
     let epoch = source.events.epochs().current();
-    let EngineState { position, last_seq, last_rec, orders, markets } = (source.engine)();
+    let markets_before = past_markets(source);
+    let EngineState { position, last_seq, last_rec, orders, markets } = (source.engine)()?;
     let config = StoreConfig { bytes_max: u64::MAX, ..source.settings.config(epoch) };
     let mut store = OrderStore::new(config);
     if !plant::is(Plant::RebuiltOverHole) {
@@ -285,14 +291,28 @@ fn from_engine(source: &OwnSource<'_>, notes: &mut Vec<String>) -> Base {
          readers with a token from before get ResyncFloor or ResyncEpoch",
         orders.len()
     ));
-    Base {
+    Ok(Base {
         store,
         stream: SourceStream::of_log(own, epoch, BatchNo(source.event_count + 1)),
-        markets: Markets::begin_with(&markets),
+        markets: markets_before.go_on_with(&markets),
         command: position,
         begun_after: source.event_count,
         is_rebuilt: true,
+    })
+}
+
+/// Returns the instruments' state from the retained events: the engine has no uncrossings.
+fn past_markets(source: &OwnSource<'_>) -> Markets {
+    let (mut markets, mut record) = (Markets::new(false), Vec::new());
+    let mut past = source.events.past();
+    for number in source.events.next_record()..=source.event_count {
+        if past.read_at(number, &mut record) != PastRead::Found {
+            // Values of earlier events are of no use without later ones.
+            return Markets::new(false);
+        }
+        markets.on_record(&record);
     }
+    markets
 }
 
 fn decode_own(state: &[u8], source: &OwnSource<'_>) -> anyhow::Result<Base> {
@@ -345,7 +365,8 @@ fn check_archive(base: &Base, source: &OwnSource<'_>) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use weir_delivery::{Filter, Resync};
+    use weir_delivery::{Filter, IngestOutcome, Resync};
+    use weir_partition::event_reader::ReadEvent;
     use weir_types::FirmId;
 
     use super::*;
@@ -367,7 +388,7 @@ mod tests {
 
     /// Recovers the store of 20 events, of which those before `first` are gone.
     fn recovered(dir: &Path, first: u64, older_upto: Option<ChangeId>) -> OwnStore {
-        let (_writer, mut events) = log_of(dir, 20, epochs(1, &[]));
+        let (mut writer, mut events) = log_of(dir, 20, epochs(1, &[]));
         events.skip_to(first, Epoch(1));
         let source = OwnSource {
             log: Arc::default(),
@@ -377,7 +398,10 @@ mod tests {
             log_id: 7,
             snapshot_every: u64::MAX,
             older_upto,
-            engine: &engine,
+            engine: Box::new(move || {
+                writer.end_epoch(Position(20), Epoch(2), 21);
+                Ok(engine())
+            }),
         };
         recover(source, &dir.join("store")).unwrap()
     }
@@ -412,6 +436,32 @@ mod tests {
         }
         assert_eq!((stream.next_batch_no(), events.events.next_record()), (BatchNo(21), 21));
         assert!(events.is_rebuilt && events.begun_after == 20);
+    }
+
+    /// A first copy that was begun at a store with live orders of the engine goes on at no replica
+    /// of the store before, whose orders have other places, nor the other way round.
+    #[test]
+    fn a_first_copy_goes_on_at_no_store_that_began_elsewhere() {
+        let mut before = settings(u64::MAX).store(Epoch(1));
+        for number in 1..=20 {
+            assert_eq!(before.ingest(&accepted(number)), Ok(IngestOutcome::Inserted));
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let OwnStore { mut store, mut stream, mut events, .. } = recovered(dir.path(), FIRST, None);
+        let mut record = Vec::new();
+        while let ReadEvent::EpochEnded(change) = events.events.next(&mut record) {
+            stream.begin_epoch(change.next, &mut store).unwrap();
+        }
+        assert_eq!((before.epoch(), store.epoch()), (Epoch(1), Epoch(2)));
+        let filter = Filter::ALL;
+        for rec in 1..=20 {
+            let begun = ChangeId::new(Seq(20), Rec(rec));
+            let own = ChangeId::new(Seq(rec), Rec(rec));
+            assert_eq!(before.check(store.epoch(), begun, &filter), Err(Resync::Epoch), "{rec}");
+            // A reader that has all orders of before goes on.
+            let want = if rec == 20 { Ok(()) } else { Err(Resync::Floor) };
+            assert_eq!(store.check(before.epoch(), own, &filter), want, "{rec}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The shadow over simulated disks that refuse for a while: it tries again, says so meanwhile, and
 //! leaves out nothing.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use weir_engine::{Engine, EngineConfig};
 use weir_io::{DiskAction, DiskError, DiskErrorKind, SimDisk, SimFaults};
@@ -31,6 +31,8 @@ struct World {
     events: SimDisk,
     snapshots: SimDisk,
     is_away: Arc<AtomicBool>,
+    /// The number of times that the directory was opened.
+    opened: Arc<AtomicU64>,
     tail: TailHandle,
     commands: SimDisk,
     holds: Holds,
@@ -79,11 +81,14 @@ fn world(count: u32, every_commands: u64) -> World {
     let (holds, in_agent) = (Holds::default(), commands.clone());
     let is_away = Arc::new(AtomicBool::new(false));
     let away = is_away.clone();
+    let opened = Arc::new(AtomicU64::new(0));
+    let openings = opened.clone();
     let shadow = Shadow::new(ShadowParts {
         engine: Engine::new(EngineConfig::new(HERE)),
         event_count: 0,
         events: event_log.unwrap().0,
         commands: Box::new(move || {
+            openings.fetch_add(1, Ordering::Relaxed);
             if away.load(Ordering::Relaxed) {
                 let (action, kind) = (DiskAction::Open, DiskErrorKind::Io);
                 let reason = "too many open files".to_owned();
@@ -100,7 +105,7 @@ fn world(count: u32, every_commands: u64) -> World {
     figures.counters.synced.store(u64::from(count), Ordering::Relaxed);
     let (_, tail) = tail(TailConfig::new(1 << 20, 1));
     let agent = ShadowAgent::new(shadow, figures.clone(), tail.clone(), every_commands);
-    World { agent, figures, events, snapshots, is_away, tail, commands, holds }
+    World { agent, figures, events, snapshots, is_away, opened, tail, commands, holds }
 }
 
 impl World {
@@ -288,6 +293,28 @@ fn a_shadow_that_is_behind_tells_the_events_in_files_with_each_snapshot() {
     let counters = world.figures.counters.report();
     assert_eq!(world.figures.snapshot().map(|(position, _)| position), Some(512));
     assert_eq!(counters.event_in_files, 512);
+}
+
+/// Opening a directory syncs it.
+#[test]
+fn a_look_at_the_retention_opens_no_directory_again() {
+    let mut world = world(100, u64::MAX);
+    let now = world.has_applied(100, 1);
+    let opened = world.opened.load(Ordering::Relaxed);
+    assert_eq!(opened, 2, "one to follow, and one to look");
+    let commands = world.figures.counters.report().command_bytes;
+    let now = world.run(now, 3 * RETENTION_INTERVAL);
+    assert_eq!(world.opened.load(Ordering::Relaxed), opened);
+    // A look that fails opens it again.
+    world.commands.set_faults(SimFaults {
+        call_fails_at: Some((0, DiskErrorKind::Io)),
+        ..SimFaults::default()
+    });
+    world.agent.retain(Nanos(now));
+    assert_eq!(world.agent.troubles, [Trouble::Retention]);
+    world.agent.retain(Nanos(now));
+    assert_eq!((world.opened.load(Ordering::Relaxed), &world.agent.troubles[..]), (3, &[][..]));
+    assert_eq!(world.figures.counters.report().command_bytes, commands);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 
 use weir_broker::{Config, Durability, Name};
 use weir_io::{SimDisk, ThreadDisk};
-use weir_log::{EventAppend, EventLog, EventLogConfig, TailConfig, TailWriter, tail, tail_in};
+use weir_log::{
+    EventAppend, EventLog, EventLogConfig, TailConfig, TailHandle, TailWriter, tail, tail_in,
+};
 use weir_partition::holds::Holds;
 use weir_types::{
     AccountId, ClOrdId, Epochs, EventNo, ExecId, ExecInst, FirmId, InstrumentId, Liquidity,
@@ -58,11 +60,9 @@ fn trade(position: u64) -> OrderEvent {
     }
 }
 
-/// One life of a node whose log has a trade at each position up to `count`; returns the number of
-/// messages that the broker took.
-fn live(broker: &mut Broker<SimDisk>, count: u64, epoch: u32, ended: &[(u32, u64)]) -> u64 {
-    let dir = tempfile::tempdir().unwrap();
-    let disk = ThreadDisk::open(dir.path(), None).unwrap();
+/// Writes an event log that has a trade at each position up to `count`.
+fn write_trades(dir: &std::path::Path, count: u64) {
+    let disk = ThreadDisk::open(dir, None).unwrap();
     let config =
         EventLogConfig { segment_bytes: 64 << 10, ..EventLogConfig::new(PartitionId(1), 7) };
     let (mut log, _) = EventLog::open(config, Position(1), disk).unwrap();
@@ -72,11 +72,23 @@ fn live(broker: &mut Broker<SimDisk>, count: u64, epoch: u32, ended: &[(u32, u64
         assert_eq!(log.append(Position(position), &record), EventAppend::Taken);
     }
     log.close().unwrap();
+}
+
+/// Returns the tail behind `count` events, whose epochs ended as given.
+fn tail_of(count: u64, epoch: u32, ended: &[(u32, u64)]) -> (TailWriter, TailHandle) {
     let ended = ended.iter().map(|(epoch, last_valid)| (Epoch(*epoch), Position(*last_valid)));
     let epochs = Epochs::with_ended(Epoch(epoch), ended);
-    let (_writer, handle) = tail_in(TailConfig::new(1 << 20, count + 1), epochs);
+    tail_in(TailConfig::new(1 << 20, count + 1), epochs)
+}
+
+/// One life of a node whose log has a trade at each position up to `count`; returns the number of
+/// messages that the broker took.
+fn live(broker: &mut Broker<SimDisk>, count: u64, epoch: u32, ended: &[(u32, u64)]) -> u64 {
+    let dir = tempfile::tempdir().unwrap();
+    write_trades(dir.path(), count);
+    let (_writer, handle) = tail_of(count, epoch, ended);
     let events = EventReader::new(&handle, dir.path().to_owned(), 1);
-    let mut producer = EventProducer::new(EventParts { partition_id: PartitionId(1), events });
+    let mut producer = producer_of(events);
     let produced = producer.work(broker, usize::MAX, Nanos(1), |_| {});
     assert!(producer.has_caught_up(), "it stopped after {produced:?}");
     assert_eq!(producer.mark().epoch, Epoch(epoch));
@@ -111,7 +123,7 @@ fn trades_that_replace_ones_taken_back_while_the_feed_runs_reach_its_subscribers
     let mut broker = subscribed();
     let (mut writer, handle) = tail(TailConfig::new(1 << 20, 1));
     let events = EventReader::new(&handle, "no-files".into(), 1);
-    let mut producer = EventProducer::new(EventParts { partition_id: PartitionId(1), events });
+    let mut producer = producer_of(events);
     let mut work = || producer.work(&mut broker, usize::MAX, Nanos(1), |_| {}).messages;
     append(&mut writer, 1..=12);
     assert_eq!(work(), 12);
@@ -133,7 +145,8 @@ fn append(writer: &mut TailWriter, positions: std::ops::RangeInclusive<u64>) {
 }
 
 fn producer_of(events: EventReader) -> EventProducer {
-    EventProducer::new(EventParts { partition_id: PartitionId(1), events })
+    let (partition_id, event_count, last) = (PartitionId(1), 30, Position(30));
+    EventProducer::new(EventParts { partition_id, events, event_count, last })
 }
 
 /// At `memory` nothing is written for a client that is away: all records stay.
@@ -195,6 +208,25 @@ fn records_are_held_until_a_crash_takes_none_of_their_messages() {
     unsettled_records_are_held();
 }
 
+#[test]
+fn a_broker_that_has_stopped_holds_no_record() {
+    let disk = SimDisk::new(1);
+    let (mut broker, _) = Broker::open(Config::new(1), disk.clone(), Nanos(1)).unwrap();
+    let _ = broker.create(&Name::new("desk").unwrap(), TOPIC, None, Nanos(1)).unwrap();
+    let (mut writer, handle) = tail(TailConfig::new(1 << 20, 1));
+    let holds = Holds::default();
+    let events = EventReader::new(&handle, "no-files".into(), 1).holding(&holds, "reader");
+    let snapshots = holds.hold("snapshots", 9);
+    let mut producer = producer_of(events);
+    append(&mut writer, 1..=12);
+    producer.work(&mut broker, usize::MAX, Nanos(1), |_| {});
+    assert_eq!(holds.least().map(|least| least.from), Some(1));
+    producer.let_go();
+    assert_eq!(holds.least().map(|least| least.holder), Some("snapshots"));
+    drop(snapshots);
+    assert_eq!(holds.least().map(|least| least.from), Some(u64::MAX));
+}
+
 /// A broker whose messages end before the first event that there is tells so; no other does.
 fn gaps_are_told() {
     let name = Name::new("desk").unwrap();
@@ -202,13 +234,44 @@ fn gaps_are_told() {
     {
         let mut broker = subscribed();
         let (_writer, handle) = tail(TailConfig::new(1 << 20, first));
-        let producer = producer_of(EventReader::new(&handle, "no-files".into(), first));
+        let mut producer = producer_of(EventReader::new(&handle, "no-files".into(), first));
         if settled > 0 {
             let _ = broker.note_place(producer.mark_of(settled));
         }
         producer.tell_gap(&mut broker);
         let attached = broker.attach(&name, Nanos(1)).unwrap();
         assert_eq!(attached.may_have_lost, is_told, "{settled}, then {first}");
+    }
+}
+
+#[test]
+fn a_place_of_an_epoch_that_lost_events_does_not_count_for_later_ones() {
+    let (name, dir) = (Name::new("desk").unwrap(), tempfile::tempdir().unwrap());
+    write_trades(dir.path(), 30);
+    // The first retained event, the place, the log's epochs.
+    for (first, place, epoch, ended, is_told) in [
+        (15, (1, 25), 2, &[(1, 20)][..], false),
+        (22, (1, 25), 2, &[(1, 20)], true),
+        (21, (1, 25), 2, &[(1, 20)], true),
+        (27, (1, 25), 2, &[(1, 20)], true),
+        (26, (2, 25), 2, &[(1, 20)], false),
+        (27, (2, 25), 2, &[(1, 20)], true),
+        (22, (1, 25), 3, &[(1, 28), (2, 20)], true),
+        (15, (7, 25), 2, &[(1, 20)], true),
+        (1, (1, 25), 2, &[(1, 20)], false),
+        // No event is retained.
+        (31, (1, 30), 2, &[(1, 30)], false),
+        (31, (1, 30), 2, &[(1, 29)], true),
+        (31, (1, 29), 2, &[(1, 30)], true),
+    ] {
+        let mut broker = subscribed();
+        let (source, record) = (Source(1), Position(place.1));
+        let _ = broker.note_place(OriginMark { source, epoch: Epoch(place.0), record });
+        let (_writer, handle) = tail_of(30, epoch, ended);
+        let mut producer = producer_of(EventReader::new(&handle, dir.path().to_owned(), first));
+        producer.tell_gap(&mut broker);
+        let attached = broker.attach(&name, Nanos(1)).unwrap();
+        assert_eq!(attached.may_have_lost, is_told, "{first} {place:?} {ended:?}");
     }
 }
 

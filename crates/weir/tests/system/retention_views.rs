@@ -57,6 +57,11 @@ fn snapshots(home: &Home) -> Vec<std::path::PathBuf> {
     files(home, "partition-1/store", ".wsnap")
 }
 
+/// The epoch of the partition's log.
+fn epoch_of(node: &Node) -> u64 {
+    node.partition_when(TRADING, |_| true)["epoch"].as_u64().unwrap()
+}
+
 #[test]
 fn a_store_that_lost_its_snapshots_refuses_tokens_from_before_and_has_all_live_orders() {
     let (home, mut node) = market("os", SMALL);
@@ -65,11 +70,14 @@ fn a_store_that_lost_its_snapshots_refuses_tokens_from_before_and_has_all_live_o
     let next = trade_past_the_retention(&node, 1);
     let last = read(&node, before.clone());
     assert_eq!(last.live.len(), 1, "what rests");
+    let epoch = epoch_of(&node);
     node.kill();
     snapshots(&home).iter().for_each(|path| std::fs::remove_file(path).unwrap());
     let mut node = home.start();
     let said = home.said_at_start();
     assert!(said.contains("the store begins with the 1 live orders"), "{said}");
+    // Replicas of the store before have the same orders at other places, in another epoch.
+    assert_eq!(epoch_of(&node), epoch + 1);
     let new = read(&node, Vec::new());
     assert!(new.resyncs.is_empty());
     assert_eq!(new.live.len(), 1);
@@ -89,6 +97,7 @@ fn a_store_that_lost_its_snapshots_refuses_tokens_from_before_and_has_all_live_o
     assert!(said.contains("its store comes from the snapshot of event"), "{said}");
     assert!(read(&node, new.token).resyncs.is_empty());
     assert_eq!(read(&node, before).resyncs, [Reason::ResyncFloor]);
+    assert_eq!(epoch_of(&node), epoch + 1, "a start from a snapshot begins none");
 }
 
 #[test]
