@@ -25,9 +25,12 @@ targets | grep -qx "$target" || {
     exit 2
 }
 
-# The node is large: only its own targets are built with it.
+# The node is large, and the gateway too: only their own targets are built with them.
 features=
-case $target in node_*) features="--features node" ;; esac
+case $target in
+node_*) features="--features node" ;;
+gateway_*) features="--features gateway" ;;
+esac
 
 cache=${CARGO_TARGET_DIR:-$PWD/target}/fuzz
 host=$(rustc -vV | sed -n 's/^host: //p')

@@ -16,8 +16,11 @@ use thiserror::Error;
 use weir_partition::event_reader::{EventReader, PastRead, ReadEvent};
 use weir_partition::lineage::{Lineage, PassedEnds};
 use weir_partition::state_bytes::{StateBytes, put_number};
-use weir_types::{Epoch, EventNo, FirmId, Position, SessionId};
-use weir_wire::{Definition, Event};
+use weir_types::{
+    ClOrdId, Epoch, EventNo, FirmId, Nanos, PartitionId, Position, RequestNo, SessionId,
+};
+use weir_wire::event::RequestDone;
+use weir_wire::{Definition, Event, PlainEvent};
 
 use crate::copies::ALL_FACTOR;
 use crate::protocol::EventRecord;
@@ -252,6 +255,55 @@ impl EventIndex {
             retained,
         };
         (state.is_empty() && has_topics && is_numbered).then_some(index)
+    }
+}
+
+/// Reads bytes as an index's state, for fuzz targets. An index that is read is written as the state
+/// that it was read from, takes the next event of each of its sessions, and forgets events.
+///
+/// # Panics
+/// When one of these does not hold.
+pub fn fuzz_state(bytes: &[u8]) {
+    let retained = Retained { of_firm: 1 };
+    let Some(mut index) = EventIndex::from_state(bytes, retained) else { return };
+    let check = |index: &EventIndex| {
+        let (mut state, mut again) = (Vec::new(), Vec::new());
+        index.put_state(&mut state);
+        let read = EventIndex::from_state(&state, retained).expect("it was just written");
+        read.put_state(&mut again);
+        assert_eq!(state, again, "a state is read as it was written");
+    };
+    let numbers = index.sessions.values().map(|session| session.stream.next_event_no().0);
+    if numbers.chain([index.next]).any(|number| number > NUMBER_MAX / 2) {
+        // There are not so many events that the next ones would reach the limit.
+        return;
+    }
+    check(&index);
+    let sessions: Vec<_> = index.sessions.keys().copied().collect();
+    for session_id in sessions {
+        let event_no = index.sessions[&session_id].stream.next_event_no();
+        let done = RequestDone {
+            position: Position(index.position.0.saturating_add(1)),
+            event_no,
+            request_no: RequestNo::NONE,
+            transact_time: Nanos(0),
+            cl_ord_id: ClOrdId::NONE,
+            affected_count: 0,
+            session_id,
+            partition_id: PartitionId(1),
+            ref_template_id: 0,
+        };
+        let mut record = Vec::new();
+        Event::Plain(PlainEvent::RequestDone(done)).encode(&mut record);
+        let next = index.next;
+        index.take(next, &record).expect("the next event of a session that it knows");
+        let newest = index.sessions[&session_id].stream.newest();
+        assert_eq!(newest, Some((event_no, next)), "the event is there");
+    }
+    check(&index);
+    for first in [index.first, index.next / 2, index.next] {
+        index.forget_before(first);
+        check(&index);
     }
 }
 

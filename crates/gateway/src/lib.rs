@@ -188,8 +188,10 @@ pub struct GatewayParts {
     pub status: Arc<Mutex<GatewayStatus>>,
 }
 
-/// The gateway's admission logic without its sockets, for fuzz targets.
+/// The gateway's admission logic without its sockets, and the reader of its checkpoints, for fuzz
+/// targets.
 pub mod fuzzing {
+    pub use super::event_index::fuzz_state;
     pub use super::sessions::{Session, Sessions};
     pub use super::stream::{Noted, Stream};
     pub use crate::opening::open;

@@ -2,12 +2,8 @@
 
 use proptest::prelude::*;
 use weir_log::tail::{TailConfig, TailHandle, tail_in};
-use weir_types::{
-    ClOrdId, Credential, CredentialKind, Epoch, Epochs, EventNo, Nanos, PartitionId, RequestNo,
-    Role,
-};
-use weir_wire::PlainEvent;
-use weir_wire::event::{Defined, RequestDone};
+use weir_types::{Credential, CredentialKind, Epochs, Role};
+use weir_wire::event::Defined;
 use weir_wire::reference::DefineSession;
 
 use super::*;
