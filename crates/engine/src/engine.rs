@@ -27,7 +27,7 @@ use crate::order::Orders;
 use crate::plant::{self, Plant};
 use crate::position::Positions;
 use crate::session::{CancelOnDisconnect, Session};
-use crate::sweep::Sweeps;
+use crate::sweeps::Sweeps;
 use crate::timers::Timers;
 use crate::transfer::LastTransfer;
 use crate::uncross::CallLevel;
@@ -200,7 +200,7 @@ impl Engine {
             levels: Levels::default(),
             trades: Trades::new(config.trades_max),
             timers: Timers::default(),
-            sweeps: Sweeps::new(),
+            sweeps: Sweeps::default(),
             batch: Vec::new(),
             wave: Vec::new(),
             call_levels: Vec::new(),
