@@ -520,7 +520,9 @@ impl Gateway {
         }
     }
 
-    fn publish_status(&mut self) {
+    /// Publishes the counters and the instruments to other threads. Called before the first cycle
+    /// too: others may read the instruments as soon as they serve.
+    pub fn publish_status(&mut self) {
         self.counters.connections = self.connections.count() as u64;
         let checks = self.reception.directory.checks();
         self.counters.api_keys_checked = checks.api_keys;
