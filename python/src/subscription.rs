@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use weir_client::subscription::{
     BrokerClient, Credit, Message as Came, NewSubscription, Seen, Subscription, WaitOutcome,
+    kind_name, status_name,
 };
 use weir_client::{ClientError, Publisher, SessionConfig, Target};
 use weir_types::{
@@ -310,6 +311,9 @@ impl Manager {
         let tell = |one: &weir_client::subscription::ListedSubscription| {
             let dict = to_dict(py, &one.state)?;
             dict.set_item("name", &one.name)?;
+            // As `create` and the command line name them.
+            dict.set_item("kind", kind_name(one.state.kind))?;
+            dict.set_item("status", status_name(one.state.status))?;
             Ok(dict)
         };
         listed.iter().map(tell).collect()

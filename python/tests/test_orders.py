@@ -324,6 +324,7 @@ def test_the_sessions_orders_are_executed_and_told(node: Node) -> None:
         )
         said = [client.event(HANG), client.event(HANG)]
         assert [event and event["exec_type"] for event in said] == ["New", "Trade"]
+        assert [event and event["reason"] for event in said] == [None, None]
         assert said[0] and said[0]["answered"] == number and said[0]["cl_ord_id"] == "s"
         assert said[1] and (said[1]["last_px"], said[1]["last_qty"]) == (100, 5)
         client.cancel_order("c", "s", instrument=1)

@@ -46,7 +46,8 @@ def test_executions_wait_for_who_is_away_and_acknowledged_ones_come_once(node: N
         assert second is not None and second.place > first.place
         again.ack(second)
     listed = {one["name"]: one for one in ours.list()}
-    assert listed["fills"]["kind"] == "Executions"
+    names = {name: listed["fills"][name] for name in ("kind", "status", "reason")}
+    assert names == {"kind": "executions", "status": "live", "reason": None}
     ours.delete("fills")
     assert ours.list() == []
 

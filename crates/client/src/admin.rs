@@ -14,7 +14,7 @@ use weir_types::{
 };
 use weir_wire::Request;
 use weir_wire::reference::{
-    BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch,
+    BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, NEW,
     SchedulePhase, SetPhase, Transfer, all_fields, is_change,
 };
 
@@ -95,12 +95,17 @@ impl Admin {
         }
     }
 
-    /// Defines a firm, or changes the fields that the definition sets; so the next two.
+    /// Defines a firm, or changes the fields that the definition sets. A complete definition of a
+    /// firm that exists changes all its fields; so the next two.
     ///
     /// # Errors
     /// As [`Admin::define_instrument`].
     pub fn define_firm(&mut self, definition: DefineFirm) -> Result<(), ClientError> {
-        self.request(CONTROL, Request::DefineFirm(definition)).map(drop)
+        let request = |fields| Request::DefineFirm(DefineFirm { fields, ..definition });
+        match definition.fields {
+            0 => self.define_all(request(NEW), request(all_fields::<DefineFirm>())),
+            fields => self.request(CONTROL, request(fields)).map(drop),
+        }
     }
 
     /// Defines an account.
@@ -108,7 +113,11 @@ impl Admin {
     /// # Errors
     /// As [`Admin::define_instrument`].
     pub fn define_account(&mut self, definition: DefineAccount) -> Result<(), ClientError> {
-        self.request(CONTROL, Request::DefineAccount(definition)).map(drop)
+        let request = |fields| Request::DefineAccount(DefineAccount { fields, ..definition });
+        match definition.fields {
+            0 => self.define_all(request(NEW), request(all_fields::<DefineAccount>())),
+            fields => self.request(CONTROL, request(fields)).map(drop),
+        }
     }
 
     /// Defines a session and its key.
@@ -116,7 +125,21 @@ impl Admin {
     /// # Errors
     /// As [`Admin::define_instrument`].
     pub fn define_session(&mut self, definition: DefineSession) -> Result<(), ClientError> {
-        self.request(CONTROL, Request::DefineSession(definition)).map(drop)
+        let request = |fields| Request::DefineSession(DefineSession { fields, ..definition });
+        match definition.fields {
+            0 => self.define_all(request(NEW), request(all_fields::<DefineSession>())),
+            fields => self.request(CONTROL, request(fields)).map(drop),
+        }
+    }
+
+    /// Sends a definition as that of something new, and if it exists as a change.
+    fn define_all(&mut self, new: Request, change: Request) -> Result<(), ClientError> {
+        match self.request(CONTROL, new) {
+            Err(ClientError::Refused { reason: Reason::AlreadyDefined, .. }) => {
+                self.request(CONTROL, change).map(drop)
+            }
+            answer => answer.map(drop),
+        }
     }
 
     /// Moves cash or a position into or out of an account of a partition.

@@ -129,10 +129,10 @@ impl Engine {
     }
 
     /// Applies a definition; returns it with the standing values of the fields that it does not
-    /// set, as far as the engine has them.
+    /// set, as far as the engine has them, and of those that contradict the state.
     fn accept_definition(&mut self, definition: &Definition) -> Result<Definition, Reason> {
-        let resolved = self.resolve(definition)?;
-        match &resolved {
+        let mut resolved = self.resolve(definition)?;
+        match &mut resolved {
             Definition::DefineInstrument(d) => {
                 check_reference(d)?;
                 self.define_instrument(d)?;
@@ -299,22 +299,29 @@ impl Engine {
         Ok(())
     }
 
-    fn define_account(&mut self, d: &DefineAccount) -> Result<(), Reason> {
+    /// Defines an account. One in debt stays unlimited, whatever else the definition changes.
+    fn define_account(&mut self, d: &mut DefineAccount) -> Result<(), Reason> {
         if d.account_id.is_none() {
             return Err(Reason::InvalidDefinition);
         }
         let firm = self.firms.find(d.firm_id.0).ok_or(Reason::UnknownFirm)?;
-        let is_unlimited = d.unlimited == Switch::On;
         if let Some(slot) = self.accounts.find(d.account_id.0) {
             let row = &self.accounts[slot];
             if row.firm != firm {
                 return Err(Reason::InvalidDefinition);
             }
-            if row.is_unlimited && !is_unlimited {
-                self.check_no_debt(slot)?;
+            if row.is_unlimited
+                && d.unlimited == Switch::Off
+                && let Err(reason) = self.check_no_debt(slot)
+            {
+                if d.live_orders_max == row.live.defined_max() {
+                    return Err(reason);
+                }
+                d.unlimited = Switch::On;
+                self.imports_refused += 1;
             }
             let row = &mut self.accounts[slot];
-            row.is_unlimited = is_unlimited;
+            row.is_unlimited = d.unlimited == Switch::On;
             row.live.bound(d.live_orders_max, self.config.orders_per_account_max);
             return Ok(());
         }
@@ -327,7 +334,7 @@ impl Engine {
             account_id: d.account_id,
             firm,
             live: self.config.live_of_account(d.live_orders_max),
-            is_unlimited,
+            is_unlimited: d.unlimited == Switch::On,
             is_killed: false,
         };
         self.accounts.insert(d.account_id.0, row);

@@ -12,7 +12,7 @@ use weir_types::{ExecId, MatchId};
 use weir_wire::event::RequestRejected;
 use weir_wire::order_entry::{CancelOrder, ReplaceOrder};
 use weir_wire::reference::DefineInstrument;
-use weir_wire::{Command, Event, Message, PlainEvent, Request};
+use weir_wire::{Command, Definition, Event, Message, PlainEvent, Request};
 
 use crate::account::Account;
 use crate::book::Levels;
@@ -27,7 +27,7 @@ use crate::order::Orders;
 use crate::plant::{self, Plant};
 use crate::position::Positions;
 use crate::session::{CancelOnDisconnect, Session};
-use crate::sweep::Sweeps;
+use crate::sweeps::Sweeps;
 use crate::timers::Timers;
 use crate::transfer::LastTransfer;
 use crate::uncross::CallLevel;
@@ -200,7 +200,7 @@ impl Engine {
             levels: Levels::default(),
             trades: Trades::new(config.trades_max),
             timers: Timers::default(),
-            sweeps: Sweeps::new(),
+            sweeps: Sweeps::default(),
             batch: Vec::new(),
             wave: Vec::new(),
             call_levels: Vec::new(),
@@ -241,7 +241,7 @@ impl Engine {
 
     fn carry_out<S: EventSink>(&mut self, command: &Command, out: &mut S) {
         if !plant::is(Plant::TimersAfterCommand) {
-            self.fire_timers(out);
+            self.fire_timers(command, out);
         }
         match command {
             Command::Request(request) => self.request(request, out),
@@ -254,7 +254,7 @@ impl Engine {
             Command::SessionChoice(choice) => self.session_choice(choice),
         }
         if plant::is(Plant::TimersAfterCommand) {
-            self.fire_timers(out);
+            self.fire_timers(command, out);
         }
         if self.position == self.checkpoint_at {
             self.checkpoint_at = next_checkpoint(self.position, &self.config);
@@ -574,6 +574,16 @@ pub(crate) fn next_checkpoint(position: Position, config: &EngineConfig) -> Posi
 
 fn state_of(row: &Session) -> SessionState {
     SessionState { last_request_no: row.last_request_no, next_event_no: row.next_event_no }
+}
+
+/// Returns the instrument that a command concerns; `None` for none.
+pub(crate) fn instrument_of(command: &Command) -> Option<InstrumentId> {
+    let instrument_id = match command {
+        Command::Request(request) => named(request).instrument_id,
+        Command::Import(_, Definition::DefineInstrument(d)) => d.instrument_id,
+        _ => InstrumentId::NONE,
+    };
+    Some(instrument_id).filter(|id| !id.is_none())
 }
 
 /// Returns the identifiers that a request names, for its refusal.

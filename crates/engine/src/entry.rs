@@ -265,7 +265,7 @@ impl Engine {
         self.orders.index(slot);
         let order = &self.orders[slot];
         if order.expire_time != Nanos(0) {
-            self.timers.add_expiry(order.expire_time, order.rec);
+            self.timers.add_expiry(order.expire_time, order.rec, order.instrument);
         }
         let (session, account) = (order.session, order.account);
         self.sessions[session].link(&mut self.orders, slot);

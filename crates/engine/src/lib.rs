@@ -46,6 +46,7 @@ mod session;
 mod snapshot;
 mod stops;
 mod sweep;
+mod sweeps;
 mod throttle;
 mod timers;
 mod transfer;

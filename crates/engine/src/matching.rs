@@ -270,7 +270,7 @@ impl Engine {
         self.orders.unindex(slot, order);
         self.orders.release(slot);
         if order.expire_time != Nanos(0) {
-            self.timers.forget_expiry(&self.orders);
+            self.timers.forget_expiry(&self.orders, order.instrument);
         }
     }
 }

@@ -9,11 +9,12 @@
 //! | the sweep | no session and no order remains in its scope |
 //! | this command's part | `sweep_ends_max` orders ended, or `sweep_visits_max` visits were made |
 //!
-//! A visit is a session entered or an order looked at, ended or not. INVARIANT: between commands a
-//! sweep's next order lives, belongs to the session at which the sweep is, and is not newer than
-//! its bound.
-
-use std::collections::VecDeque;
+//! A visit is a session entered or an order looked at, ended or not. The loss of a session with
+//! orders takes no first step while another loss is in progress: hundreds of sessions may be lost
+//! at once, and their commands come one behind the other.
+//!
+//! INVARIANT: between commands a sweep's next order lives, belongs to the session at which the
+//! sweep is, and is not newer than its bound.
 
 use weir_types::{ClOrdId, MassCancelScope, Phase, Reason, Rec, RequestNo, Role};
 use weir_wire::Message;
@@ -79,9 +80,6 @@ impl Sweep {
     }
 }
 
-/// The sweeps in progress, the one whose turn is next first.
-pub(crate) type Sweeps = VecDeque<Sweep>;
-
 impl Engine {
     /// Returns the sweep of a checked mass cancel, before its first step.
     pub(crate) fn sweep_of(&self, asker: Requester, m: &MassCancel) -> Sweep {
@@ -131,10 +129,10 @@ impl Engine {
     /// and covers the orders entered since.
     pub(crate) fn sweep_lost<S: EventSink>(&mut self, session: Slot, out: &mut S) {
         let bound = self.rec;
-        let mut pending = self.sweeps.iter_mut();
-        if let Some(sweep) = pending.find(|one| one.is_of_lost() && one.session == session) {
+        if let Some(mut sweep) = self.sweeps.of_lost(session) {
             if !plant::is(Plant::SecondLossIgnored) {
                 (sweep.bound, sweep.at, sweep.next) = (bound, session, NIL);
+                self.sweeps.put(sweep);
             }
             return;
         }
@@ -149,13 +147,17 @@ impl Engine {
             next: NIL,
             ended_count: 0,
         };
-        self.begin_sweep(sweep, out);
+        if self.sweeps.has_lost() && self.sessions[session].first_order() != NIL {
+            self.sweeps.push_back(sweep);
+        } else {
+            self.begin_sweep(sweep, out);
+        }
     }
 
     /// Takes one step of the sweep whose turn it is: no sweep waits for another to end.
     pub(crate) fn continue_sweep<S: EventSink>(&mut self, out: &mut S) {
         if plant::is(Plant::NewestSweepFirst) {
-            self.sweeps.make_contiguous().reverse();
+            self.sweeps.reverse();
         }
         if let Some(mut sweep) = self.sweeps.pop_front() {
             let is_over = self.step_sweep(&mut sweep, out);
@@ -168,7 +170,7 @@ impl Engine {
             }
         }
         if plant::is(Plant::NewestSweepFirst) {
-            self.sweeps.make_contiguous().reverse();
+            self.sweeps.reverse();
         }
     }
 
@@ -246,31 +248,27 @@ impl Engine {
         if plant::is(Plant::SweepStaysAtEnded) {
             return;
         }
-        let mut sweeps = core::mem::take(&mut self.sweeps);
-        for sweep in sweeps.iter_mut().filter(|sweep| sweep.next == slot) {
-            self.aim(sweep, order.session_next);
+        while let Some(mut sweep) = self.sweeps.aimed_at(slot) {
+            self.aim(&mut sweep, order.session_next);
+            self.sweeps.put(sweep);
         }
-        self.sweeps = sweeps;
     }
 
     /// Returns true while the session's request with this number is in progress.
     pub(crate) fn is_in_progress(&self, session: Slot, request_no: RequestNo) -> bool {
         !request_no.is_none()
-            && self.sweeps.iter().any(|one| one.session == session && one.request_no == request_no)
+            && self.sweeps.of_asked(session).is_some_and(|one| one.request_no == request_no)
     }
 
     /// Checks that the session may begin a mass cancel that does not end at once.
     pub(crate) fn check_sweep(&self, session: Slot) -> Result<(), Reason> {
         let is_operator = self.sessions[session].role == Role::Operator;
-        let is_asked = |sweep: &&Sweep| !sweep.is_of_lost();
-        let has_one = self.sweeps.iter().filter(is_asked).any(|sweep| sweep.session == session);
         let sweeps_max = self.config.sweeps_max as usize;
         let firm = self.sessions[session].firm;
-        let is_of_firm = |sweep: &&Sweep| self.sessions[sweep.session].firm == firm;
-        let is_full = self.sweeps.iter().filter(is_asked).count() >= sweeps_max
-            || self.sweeps.iter().filter(is_asked).filter(is_of_firm).count()
-                >= firm_sweeps_max(sweeps_max);
-        if has_one || is_full && !is_operator {
+        let asked = self.sweeps.asked();
+        let of_firm = asked.iter().filter(|asker| self.sessions[**asker].firm == firm);
+        let is_full = asked.len() >= sweeps_max || of_firm.count() >= firm_sweeps_max(sweeps_max);
+        if asked.contains(&session) || is_full && !is_operator {
             return Err(Reason::TooManyMassCancels);
         }
         Ok(())
@@ -278,7 +276,7 @@ impl Engine {
 
     /// Returns all sweeps as one word, for the digest.
     pub(crate) fn sweeps_word(&self) -> u64 {
-        let words = (0..).zip(&self.sweeps).map(|(place, sweep)| {
+        let words = (0..).zip(self.sweeps.in_turn()).map(|(place, sweep)| {
             let next = match sweep.next {
                 NIL => self.session_to_enter(sweep).map(|session| (session, Rec::NONE)),
                 slot => Some((sweep.at, self.orders[slot].rec)),

@@ -1,10 +1,18 @@
 //! Timers on log time: expiries of good-till-date orders, ends of volatility calls, scheduled
-//! phases. All due timers fire before the next command, one at a time, in order of deadline, kind
-//! and identifier.
+//! phases. They fire one at a time, in order of deadline, kind and identifier.
 //!
-//! Expiries are in a heap. An order that ends otherwise leaves its entry there; such entries are
-//! skipped, and swept out when they are more than half. INVARIANT: the heap's first entry belongs
-//! to a live order.
+//! | before | due timers fire | at most |
+//! | --- | --- | --- |
+//! | a tick | in all instruments | until `sweep_ends_max` changes of orders are made |
+//! | another command | in all instruments | until a sixteenth of that is made |
+//! | | then in the command's instrument | all |
+//!
+//! So a command finds its own instrument as its time wants it, and timers of thousands of
+//! instruments that are due together hold up no command for long.
+//!
+//! Expiries are in heaps, one of all and one of each instrument. An order that ends otherwise
+//! leaves its entries there; such entries are skipped, and swept out when they are more than half.
+//! INVARIANT: a heap's first entry belongs to a live order.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,27 +20,60 @@ use std::collections::BinaryHeap;
 use weir_types::{
     ClOrdId, ExecType, InstrumentId, Nanos, OrdStatus, Phase, Reason, Rec, RequestNo,
 };
+use weir_wire::Command;
 use weir_wire::reference::SchedulePhase;
 
 use crate::config::{EventSink, SCHEDULE_MAX};
 use crate::digest::timer_word;
 use crate::emit::{Change, NamedIds, Requester};
-use crate::engine::Engine;
+use crate::engine::{Engine, instrument_of};
 use crate::index::Slot;
 use crate::order::Orders;
 use crate::plant::{self, Plant};
 
-/// The number of entries below which sweeping the heap gains nothing.
+/// The number of entries below which sweeping a heap gains nothing.
 const SWEEP_MIN: usize = 64;
+
+/// The expiries of live orders, and some of orders that have ended.
+#[derive(Default)]
+struct Expiries {
+    heap: BinaryHeap<Reverse<(Nanos, Rec)>>,
+    /// The number of live orders with an entry.
+    live_count: usize,
+}
+
+impl Expiries {
+    fn add(&mut self, at: Nanos, rec: Rec) {
+        self.heap.push(Reverse((at, rec)));
+        self.live_count += 1;
+    }
+
+    /// Removes the expiry of an order that has ended and is no longer in any index.
+    fn forget(&mut self, orders: &Orders) {
+        self.live_count -= 1;
+        if self.heap.len() > SWEEP_MIN && self.heap.len() > 2 * self.live_count {
+            self.heap.retain(|Reverse((_, rec))| orders.find_rec(*rec).is_some());
+        }
+        while let Some(Reverse((_, rec))) = self.heap.peek()
+            && orders.find_rec(*rec).is_none()
+        {
+            self.heap.pop();
+        }
+    }
+
+    fn next(&self) -> Option<(Nanos, Due)> {
+        self.heap.peek().map(|Reverse((at, rec))| (*at, Due::Expiry(*rec)))
+    }
+}
 
 /// The deadlines of one partition.
 pub(crate) struct Timers {
     /// A lower bound for all deadlines, the only field that a command reads when nothing is due.
     /// INVARIANT: the earliest deadline of the three below; the end of time when there is none.
     earliest: Nanos,
-    expiries: BinaryHeap<Reverse<(Nanos, Rec)>>,
-    /// The number of live orders with an entry.
-    expiring_count: usize,
+    expiries: Expiries,
+    /// The same by instrument; none behind the last instrument that had one.
+    expiries_of: Vec<Expiries>,
     /// Ends of volatility calls, the next one last.
     call_ends: Vec<(Nanos, InstrumentId)>,
     /// Scheduled phases, the next one last.
@@ -51,8 +92,8 @@ impl Default for Timers {
     fn default() -> Timers {
         Timers {
             earliest: Nanos(u64::MAX),
-            expiries: BinaryHeap::new(),
-            expiring_count: 0,
+            expiries: Expiries::default(),
+            expiries_of: Vec::new(),
             call_ends: Vec::new(),
             schedule: Vec::new(),
         }
@@ -61,23 +102,20 @@ impl Default for Timers {
 
 impl Timers {
     /// Adds the expiry of an order that starts to stand.
-    pub(crate) fn add_expiry(&mut self, at: Nanos, rec: Rec) {
-        self.expiries.push(Reverse((at, rec)));
-        self.expiring_count += 1;
+    pub(crate) fn add_expiry(&mut self, at: Nanos, rec: Rec, instrument: Slot) {
+        let index = instrument as usize;
+        if self.expiries_of.len() <= index {
+            self.expiries_of.resize_with(index + 1, Expiries::default);
+        }
+        self.expiries.add(at, rec);
+        self.expiries_of[index].add(at, rec);
         self.earliest = self.earliest.min(at);
     }
 
     /// Removes the expiry of an order that has ended and is no longer in any index.
-    pub(crate) fn forget_expiry(&mut self, orders: &Orders) {
-        self.expiring_count -= 1;
-        if self.expiries.len() > SWEEP_MIN && self.expiries.len() > 2 * self.expiring_count {
-            self.expiries.retain(|Reverse((_, rec))| orders.find_rec(*rec).is_some());
-        }
-        while let Some(Reverse((_, rec))) = self.expiries.peek()
-            && orders.find_rec(*rec).is_none()
-        {
-            self.expiries.pop();
-        }
+    pub(crate) fn forget_expiry(&mut self, orders: &Orders, instrument: Slot) {
+        self.expiries.forget(orders);
+        self.expiries_of[instrument as usize].forget(orders);
         self.find_earliest();
     }
 
@@ -132,15 +170,31 @@ impl Timers {
     }
 
     fn next(&self) -> Option<(Nanos, Due)> {
-        let expiry = self.expiries.peek().map(|Reverse((at, rec))| (*at, Due::Expiry(*rec)));
         let call_end = self.call_ends.last().map(|(at, id)| (*at, Due::CallEnd(*id)));
         let scheduled =
             self.schedule.last().map(|(at, id, phase)| (*at, Due::Scheduled(*id, *phase)));
-        let due = [expiry, call_end, scheduled].into_iter().flatten();
-        if plant::is(Plant::ExpiryAfterPhase) {
-            return due.min_by_key(|(at, due)| (*at, core::cmp::Reverse(*due)));
-        }
-        due.min()
+        earliest_of([self.expiries.next(), call_end, scheduled])
+    }
+
+    /// Returns the next timer of an instrument that is due by `now`.
+    fn next_of(&self, slot: Slot, instrument_id: InstrumentId, now: Nanos) -> Option<Due> {
+        let expiry = self.expiries_of.get(slot as usize).and_then(Expiries::next);
+        let call_end = self.call_ends.iter().find(|(_, id)| *id == instrument_id);
+        let mut due = self.schedule.iter().rev().take_while(|(at, _, _)| *at <= now);
+        let scheduled = due.find(|(_, id, _)| *id == instrument_id);
+        let next = earliest_of([
+            expiry,
+            call_end.map(|(at, id)| (*at, Due::CallEnd(*id))),
+            scheduled.map(|(at, id, phase)| (*at, Due::Scheduled(*id, *phase))),
+        ]);
+        next.filter(|(at, _)| *at <= now).map(|(_, due)| due)
+    }
+
+    /// Removes the next scheduled phase of an instrument.
+    fn take_scheduled(&mut self, instrument_id: InstrumentId) {
+        let place = self.schedule.iter().rposition(|(_, id, _)| *id == instrument_id);
+        self.schedule.remove(place.expect("it is due"));
+        self.find_earliest();
     }
 
     /// Returns ends of calls and scheduled phases as one word, for the digest.
@@ -155,20 +209,48 @@ impl Timers {
     }
 }
 
+/// Returns the timer that fires first.
+fn earliest_of(due: [Option<(Nanos, Due)>; 3]) -> Option<(Nanos, Due)> {
+    let due = due.into_iter().flatten();
+    if plant::is(Plant::ExpiryAfterPhase) {
+        return due.min_by_key(|(at, due)| (*at, Reverse(*due)));
+    }
+    due.min()
+}
+
+/// Returns the number of changes of orders after which timers of other instruments than a
+/// command's wait for a tick.
+pub(crate) fn changes_max(command: &Command, sweep_ends_max: u32) -> u64 {
+    let max = if matches!(command, Command::Tick) { sweep_ends_max } else { sweep_ends_max / 16 };
+    u64::from(max.max(1))
+}
+
 impl Engine {
-    /// Fires all due timers.
+    /// Fires the due timers that come before a command.
     #[inline(always)]
-    pub(crate) fn fire_timers<S: EventSink>(&mut self, out: &mut S) {
+    pub(crate) fn fire_timers<S: EventSink>(&mut self, command: &Command, out: &mut S) {
         if self.timers.earliest <= self.time {
-            self.fire_due(out);
+            self.fire_due(command, out);
         }
     }
 
     #[cold]
-    fn fire_due<S: EventSink>(&mut self, out: &mut S) {
-        while let Some((at, due)) = self.timers.next()
+    fn fire_due<S: EventSink>(&mut self, command: &Command, out: &mut S) {
+        let mut left = changes_max(command, self.config.sweep_ends_max);
+        while left > 0
+            && let Some((at, due)) = self.timers.next()
             && at <= self.time
         {
+            let before = self.seq;
+            self.fire(due, out);
+            left = left.saturating_sub((self.seq.0 - before.0).max(1));
+        }
+        if self.timers.earliest > self.time {
+            return;
+        }
+        let Some(instrument_id) = instrument_of(command) else { return };
+        let Some(slot) = self.instruments.find(instrument_id.0) else { return };
+        while let Some(due) = self.timers.next_of(slot, instrument_id, self.time) {
             self.fire(due, out);
         }
     }
@@ -181,14 +263,12 @@ impl Engine {
                 self.end_resting(slot, &change, out);
             }
             Due::CallEnd(instrument_id) => {
-                self.timers.call_ends.pop();
-                self.timers.find_earliest();
+                self.timers.set_call_end(instrument_id, None);
                 let slot = self.timed_instrument(instrument_id);
                 self.change_phase(slot, Phase::Continuous, out);
             }
             Due::Scheduled(instrument_id, phase) => {
-                self.timers.schedule.pop();
-                self.timers.find_earliest();
+                self.timers.take_scheduled(instrument_id);
                 let slot = self.timed_instrument(instrument_id);
                 if self.check_change(slot, phase).is_ok() {
                     self.change_phase(slot, phase, out);

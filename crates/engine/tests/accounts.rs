@@ -5,8 +5,9 @@ mod support;
 use support::steps::*;
 use support::*;
 use weir_types::*;
-use weir_wire::Request;
 use weir_wire::order_entry::NewOrder;
+use weir_wire::reference::DefineAccount;
+use weir_wire::{Definition, Event, Request};
 
 #[test]
 fn the_lowest_price_of_all_is_paid_in_full() {
@@ -60,4 +61,26 @@ fn an_account_that_lacks_cash_stays_unlimited() {
     assert!(bind(&mut desk), "who is bound already may be defined so again");
     assert_eq!(desk.import(account(MAKER, 1, Switch::On)).len(), 1);
     assert_eq!(step(&mut desk, "buy b 1 1 maker"), ["b New 1"]);
+}
+
+#[test]
+fn of_a_definition_that_an_accounts_debt_contradicts_the_rest_is_carried_out() {
+    let mut desk = Desk::open();
+    step(&mut desk, "sell a 100 5 maker");
+    let limited = |live_orders_max| {
+        let Definition::DefineAccount(d) = account(MAKER, 1, Switch::Off) else { unreachable!() };
+        Definition::DefineAccount(DefineAccount { live_orders_max, ..d })
+    };
+    let told = desk.import(limited(1));
+    let [Event::Defined(_, Definition::DefineAccount(d))] = told[..] else { panic!("{told:?}") };
+    assert_eq!((d.unlimited, d.live_orders_max), (Switch::On, 1), "the standing value is told");
+    assert_eq!(desk.engine.refused_import_count(), 1);
+    assert_eq!(step(&mut desk, "sell b 100 1 maker"), ["b Rejected TooManyAccountOrders"]);
+    assert!(desk.import(limited(1)).is_empty(), "nothing is left to carry out");
+    assert_eq!(desk.engine.refused_import_count(), 2);
+    step(&mut desk, "cancel a");
+    let told = desk.import(limited(1));
+    let [Event::Defined(_, Definition::DefineAccount(d))] = told[..] else { panic!("{told:?}") };
+    assert_eq!(d.unlimited, Switch::Off);
+    assert_eq!(desk.engine.refused_import_count(), 2);
 }

@@ -281,3 +281,23 @@ fn any_step_length_ends_the_same_orders_in_the_same_order() {
         assert_eq!(run(ends_max, visits_max), whole, "{ends_max} {visits_max}");
     }
 }
+
+#[test]
+fn the_losses_of_many_sessions_end_no_more_by_their_commands_than_one_does() {
+    let mut desk = desk();
+    for number in 1..=4 {
+        desk.order(bob(buy(80 + number, 1, &format!("b{number}"))));
+    }
+    let losses = |names: &[&str]| ends(names, Reason::SessionLost);
+    assert_eq!(lose(&mut desk, ALICE), losses(&["a1", "a2", "a3"]));
+    assert_eq!(lose(&mut desk, BOB), losses(&[]), "it waits for its turn");
+    assert_eq!(lose(&mut desk, ANNA), losses(&[]), "it has no orders, and is over");
+    // A request is carried out at once, and so is a mass cancel's first step.
+    assert_eq!(step(&mut desk, "bob cancel b1"), ["b1 Canceled None"]);
+    let by_bob = mass_cancel(BOB, MassCancelScope::Session);
+    assert_eq!(ask(&mut desk, by_bob)[..3], masses(&["b2", "b3", "b4"]));
+    assert_eq!(tick(&mut desk), losses(&["a4", "a5", "a6"]));
+    assert_eq!(tick(&mut desk), losses(&[]), "Bob's loss finds nothing left");
+    assert_eq!(tick(&mut desk), losses(&["a7", "a8"]));
+    assert_eq!((desk.engine.next_deadline(), desk.engine.live_order_count()), (None, 0));
+}

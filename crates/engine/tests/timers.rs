@@ -4,8 +4,9 @@ mod support;
 
 use support::steps::*;
 use support::*;
-use weir_engine::Engine;
+use weir_engine::{Engine, EngineConfig};
 use weir_types::*;
+use weir_wire::order_entry::NewOrder;
 use weir_wire::{Command, Request};
 
 #[test]
@@ -70,6 +71,81 @@ fn what_is_due_happens_by_deadline_then_kind_then_number() {
             ),
         ],
     );
+    assert_eq!(desk.engine.next_deadline(), None);
+}
+
+/// Returns a desk with small steps and orders of two instruments that expire together: `a` to `e`
+/// and `r` and `s`. Their time has come.
+fn desk_of_due_orders() -> Desk {
+    let config = EngineConfig { sweep_ends_max: 3, ..EngineConfig::new(HERE) };
+    let mut desk = Desk::with_config(config);
+    desk.furnish();
+    let (here, there) = (TULIP, ROSE);
+    let names = ["a", "b", "r", "c", "d", "s", "e"];
+    let places = [here, here, there, here, here, there, here];
+    for (name, instrument_id) in names.into_iter().zip(places) {
+        let order = NewOrder { instrument_id, expire_time: Nanos(5_000), ..buy(90, 1, name) };
+        desk.order(NewOrder { time_in_force: TimeInForce::Gtd, ..order });
+    }
+    desk.clock = 6_000;
+    desk
+}
+
+#[test]
+fn what_is_due_in_other_instruments_than_a_commands_ends_in_parts() {
+    let mut desk = desk_of_due_orders();
+    let rose = NewOrder { instrument_id: ROSE, ..buy(80, 1, "x") };
+    let ends = |names: &[&str]| -> Vec<String> {
+        names.iter().map(|name| format!("{name} Expired None")).collect()
+    };
+    let before = [ends(&["a", "r", "s"]), vec!["x New 1".to_owned()]].concat();
+    assert_eq!(told(&desk.order(rose)), before, "one of all, and its own instrument's");
+    assert_eq!(desk.engine.next_deadline(), Some(Nanos(5_000)), "a tick is due");
+    let mut bytes = Vec::new();
+    desk.engine.snapshot(&mut bytes);
+    let engine = Engine::restore(desk.engine.config().clone(), &bytes).unwrap();
+    let mut other = Desk { engine, ..desk };
+    assert_eq!(step(&mut other, "tick"), ends(&["b", "c", "d"]));
+    assert_eq!(step(&mut other, "tick"), ends(&["e"]));
+    assert_eq!(other.engine.next_deadline(), None);
+}
+
+#[test]
+fn nothing_trades_in_an_instrument_after_its_time() {
+    let mut desk = desk_of_due_orders();
+    let told = step(&mut desk, "bob sell y 90 7");
+    let ends = ["a", "b", "c", "d", "e"].map(|name| format!("{name} Expired None"));
+    assert_eq!(told, [&ends[..], &["y New 7".to_owned()]].concat());
+    assert_eq!(step(&mut desk, "tick"), ["r Expired None", "s Expired None"]);
+}
+
+#[test]
+fn closes_of_many_instruments_at_one_time_happen_in_parts() {
+    let config = EngineConfig { sweep_ends_max: 2, ..EngineConfig::new(HERE) };
+    let mut desk = Desk::with_config(config);
+    desk.furnish();
+    for instrument_id in [TULIP, ROSE] {
+        for number in 1..=3 {
+            let name = format!("{instrument_id}-{number}");
+            let order = NewOrder { instrument_id, ..buy(90, 1, &name) };
+            desk.order(NewOrder { time_in_force: TimeInForce::Day, ..order });
+        }
+        desk.ask(Request::SchedulePhase(weir_wire::reference::SchedulePhase {
+            request_no: RequestNo(0),
+            at: Nanos(5_000),
+            session_id: OPERATOR,
+            instrument_id,
+            phase: Phase::Closed,
+        }));
+    }
+    desk.clock = 6_000;
+    let day_ends = |instrument_id: InstrumentId| {
+        let ends = (1..=3).map(|number| format!("{instrument_id}-{number} Expired None"));
+        std::iter::once("phase Closed".to_owned()).chain(ends).collect::<Vec<_>>()
+    };
+    assert_eq!(step(&mut desk, "tick"), day_ends(TULIP));
+    let late = NewOrder { instrument_id: ROSE, ..buy(90, 1, "late") };
+    assert_eq!(told(&desk.order(late)).last().unwrap(), "late Rejected WrongPhase");
     assert_eq!(desk.engine.next_deadline(), None);
 }
 

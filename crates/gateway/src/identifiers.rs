@@ -1,15 +1,17 @@
 //! The identifiers in an operator's request, checked before the log takes it: a mistyped one is
 //! refused with its field and leaves no entry in any log.
 //!
-//! The directory has a definition before its sender has the answer. A partition imports it a moment
-//! later, so the engines check again.
+//! The directory has a definition before its sender has the answer; symbols of requests without an
+//! answer are [`super::symbols`]. A partition imports a definition a moment later, so the engines
+//! check again.
 
 use weir_door::directory::Directory;
 use weir_types::{
-    AccountId, FirmId, InstrumentId, KillScope, MassCancelScope, Reason, Role, SessionId,
+    AccountId, FirmId, InstrumentId, KillScope, MassCancelScope, Nanos, Reason, Role, SessionId,
 };
 use weir_wire::reference::{
-    DefineAccount, DefineInstrument, DefineSession, NEW, field_bit, is_change,
+    DefineAccount, DefineFirm, DefineInstrument, DefineSession, NEW, all_fields, field_bit,
+    is_change,
 };
 use weir_wire::{Definition, Request};
 
@@ -45,15 +47,53 @@ pub(super) fn check(directory: &Directory, role: Role, request: &Request) -> Res
     }
 }
 
-/// Returns the request as the log takes it: a complete definition of an instrument is that of a new
-/// one, because the partition that trades it alone changes it.
-pub(super) fn as_sequenced(request: &Request) -> Request {
+/// Returns the request as the log takes it. A definition that does not say which fields it sets is
+///
+/// | of | for the log |
+/// | --- | --- |
+/// | an instrument | that of a new one: the partition that trades an instrument alone changes it |
+/// | something that is not defined | as it is |
+/// | something that is defined | a change of all fields, except limits and expiries that are zero |
+///
+/// So a client that does not know a limit, or does not think of it, does not take it away.
+pub(super) fn as_sequenced(directory: &Directory, request: &Request) -> Request {
     match request {
         Request::DefineInstrument(d) if d.fields == 0 => {
             Request::DefineInstrument(DefineInstrument { fields: NEW, ..*d })
         }
+        Request::DefineFirm(d) if d.fields == 0 && directory.has_firm(d.firm_id) => {
+            let bit = field_bit::<DefineFirm>;
+            let limits = [(bit("live_orders_max"), d.live_orders_max)];
+            let fields = fields_set(all_fields::<DefineFirm>(), &limits);
+            Request::DefineFirm(DefineFirm { fields, ..*d })
+        }
+        Request::DefineAccount(d) if d.fields == 0 && directory.has_account(d.account_id) => {
+            let bit = field_bit::<DefineAccount>;
+            let limits = [(bit("live_orders_max"), d.live_orders_max)];
+            let fields = fields_set(all_fields::<DefineAccount>(), &limits);
+            Request::DefineAccount(DefineAccount { fields, ..*d })
+        }
+        Request::DefineSession(d)
+            if d.fields == 0 && directory.has_session(d.defined_session_id) =>
+        {
+            let bit = field_bit::<DefineSession>;
+            let limits = [
+                (bit("valid_until"), u32::from(d.valid_until != Nanos(0))),
+                (bit("order_rate_max"), d.order_rate_max),
+                (bit("in_flight_max"), d.in_flight_max),
+                (bit("live_orders_max"), d.live_orders_max),
+            ];
+            let fields = fields_set(all_fields::<DefineSession>(), &limits);
+            Request::DefineSession(DefineSession { fields, ..*d })
+        }
         other => *other,
     }
+}
+
+/// Returns the bits of all fields, except those of limits that are zero.
+fn fields_set(all: u32, limits: &[(u32, u32)]) -> u32 {
+    let unset = limits.iter().filter(|(_, value)| *value == 0);
+    all & !unset.map(|(bit, _)| bit).sum::<u32>()
 }
 
 struct Identifiers<'a>(&'a Directory);
@@ -114,5 +154,86 @@ impl Identifiers<'_> {
             return Err(("symbol", Reason::InvalidDefinition));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_io::SeededRng;
+    use weir_types::{Credential, CredentialKind, RequestNo, Switch, Symbol};
+
+    use super::*;
+
+    const FIRM: FirmId = FirmId(3);
+
+    fn firm(live_orders_max: u32) -> DefineFirm {
+        let (request_no, session_id) = (RequestNo(1), SessionId(1));
+        let name = Symbol::new("FIRM").unwrap();
+        DefineFirm { request_no, name, session_id, firm_id: FIRM, live_orders_max, fields: 0 }
+    }
+
+    fn account(live_orders_max: u32) -> DefineAccount {
+        DefineAccount {
+            request_no: RequestNo(1),
+            session_id: SessionId(1),
+            account_id: AccountId(4),
+            firm_id: FIRM,
+            unlimited: Switch::Off,
+            live_orders_max,
+            fields: 0,
+        }
+    }
+
+    fn session(valid_until: Nanos, order_rate_max: u32) -> DefineSession {
+        DefineSession {
+            request_no: RequestNo(1),
+            valid_until,
+            credential: Credential([7; 32]),
+            session_id: SessionId(1),
+            defined_session_id: SessionId(5),
+            firm_id: FIRM,
+            order_rate_max,
+            in_flight_max: 0,
+            role: Role::Trader,
+            credential_kind: CredentialKind::ApiKey,
+            live_orders_max: 0,
+            fields: 0,
+        }
+    }
+
+    /// Returns the bits of the fields that the log's definition does not set.
+    fn unset(directory: &Directory, request: Request) -> u32 {
+        let definition = as_sequenced(directory, &request).definition().unwrap();
+        assert!(is_change(definition.fields()), "{definition:?}");
+        definition.all_fields() & !definition.fields()
+    }
+
+    #[test]
+    fn a_definition_that_names_no_fields_takes_no_limit_away() {
+        let mut directory = Directory::new(&mut SeededRng::new(1, "keys"));
+        let requests = [
+            Request::DefineFirm(firm(0)),
+            Request::DefineAccount(account(0)),
+            Request::DefineSession(session(Nanos(0), 0)),
+        ];
+        for request in requests {
+            assert_eq!(as_sequenced(&directory, &request), request, "what is new is complete");
+            directory.define(&request.definition().unwrap());
+        }
+        let limit = "live_orders_max";
+        let firms = [0, 9].map(|max| unset(&directory, Request::DefineFirm(firm(max))));
+        assert_eq!(firms, [field_bit::<DefineFirm>(limit), 0]);
+        let accounts = [0, 9].map(|max| unset(&directory, Request::DefineAccount(account(max))));
+        assert_eq!(accounts, [field_bit::<DefineAccount>(limit), 0]);
+        let some = ["in_flight_max", limit].map(field_bit::<DefineSession>);
+        let all = ["valid_until", "order_rate_max"].map(field_bit::<DefineSession>);
+        let some = some[0] | some[1];
+        let sessions = [(Nanos(0), 0), (Nanos(1), 2)].map(|(valid_until, rate)| {
+            unset(&directory, Request::DefineSession(session(valid_until, rate)))
+        });
+        assert_eq!(sessions, [some | all[0] | all[1], some]);
+        // One that names fields is handed on as it is.
+        let named = Request::DefineFirm(DefineFirm { fields: 1 << 4, ..firm(0) });
+        assert_eq!(as_sequenced(&directory, &named), named);
     }
 }

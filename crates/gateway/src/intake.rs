@@ -210,7 +210,8 @@ impl Gateway {
             return IntakeOutcome::Done;
         }
         let known = identifiers::check(&self.reception.directory, role, request);
-        if let Err((field, reason)) = known.and_then(|()| self.listed_where_traded(request)) {
+        let known = known.and_then(|()| self.listed_where_traded(request));
+        if let Err((field, reason)) = known.and_then(|()| self.symbols.check(request)) {
             self.put_reject(from, Refusal { field, ..Refusal::of(request) }, reason);
             return IntakeOutcome::Done;
         }
@@ -227,12 +228,14 @@ impl Gateway {
             }
         };
         let Some(pace) = pace else { return IntakeOutcome::TooSoon };
-        let taken = self.submit(port, from, Command::Request(as_sequenced(request)));
-        if taken == IntakeOutcome::Done
-            && let Some(session) = self.sessions.get_mut(session_id)
-        {
-            session.in_flight += 1;
-            session.pace = pace;
+        let sequenced = as_sequenced(&self.reception.directory, request);
+        let taken = self.submit(port, from, Command::Request(sequenced));
+        if taken == IntakeOutcome::Done {
+            self.symbols.reserve(port, request);
+            if let Some(session) = self.sessions.get_mut(session_id) {
+                session.in_flight += 1;
+                session.pace = pace;
+            }
         }
         taken
     }

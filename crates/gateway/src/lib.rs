@@ -40,6 +40,7 @@ mod reports;
 mod second_protocol;
 mod sessions;
 mod stream;
+mod symbols;
 mod timer_wheel;
 mod timers;
 mod traced_answers;
@@ -72,6 +73,7 @@ use old_records::OldReader;
 use plant::Plant;
 use protocol::EventRecord;
 use sessions::{BehindList, Sessions};
+use symbols::SymbolsUnderWay;
 use timer_wheel::TimerWheel;
 use weir_door::directory::Directory;
 use weir_door::lobby::{Lobby, LobbyLimits};
@@ -220,6 +222,7 @@ pub struct Gateway {
     lost_sessions: Vec<SessionId>,
     absent: AbsentSessions,
     reception: Reception,
+    symbols: SymbolsUnderWay,
     copies: Copies,
     ports: Vec<Port>,
     delivery: DeliveryPort,
@@ -285,6 +288,7 @@ impl Gateway {
             absent: AbsentSessions::new(parts.config.return_within),
             copies: Copies::new(first_records, parts.config.copies_retained_max, order),
             reception,
+            symbols: SymbolsUnderWay::default(),
             ports,
             delivery: parts.delivery,
             recorder: parts.recorder,
@@ -518,7 +522,9 @@ impl Gateway {
         }
     }
 
-    fn publish_status(&mut self) {
+    /// Publishes the counters and the instruments to other threads. Called before the first cycle
+    /// too: others may read the instruments as soon as they serve.
+    pub fn publish_status(&mut self) {
         self.counters.connections = self.connections.count() as u64;
         let checks = self.reception.directory.checks();
         self.counters.api_keys_checked = checks.api_keys;

@@ -102,6 +102,7 @@ impl Gateway {
             self.on_unaddressed(port, &event);
             return;
         };
+        self.symbols.settle(port, address.session_id, address.request_no);
         if address.reason != 0 {
             self.counters.engine_refusals.add_code(address.reason);
         }
@@ -174,7 +175,7 @@ impl Gateway {
             }
             match self.ports[port].ring.feedback.pop() {
                 Ok(Feedback::Stamps(stamps)) => self.ports[port].stamps = Some(stamps),
-                Ok(refused) => self.on_refused(refused),
+                Ok(refused) => self.on_refused(port, refused),
                 Err(_) => return None,
             }
         }
@@ -186,16 +187,17 @@ impl Gateway {
         let mut done = 0;
         while let Ok(Feedback::Refused { .. }) = self.ports[port].ring.feedback.peek() {
             let Ok(refused) = self.ports[port].ring.feedback.pop() else { break };
-            self.on_refused(refused);
+            self.on_refused(port, refused);
             done += 1;
         }
         done
     }
 
-    fn on_refused(&mut self, refused: Feedback) {
+    fn on_refused(&mut self, port: usize, refused: Feedback) {
         let Feedback::Refused { session_id, request_no, template_id, reason } = refused else {
             return;
         };
+        self.symbols.settle(port, session_id, request_no);
         let Some(session) = self.sessions.get_mut(session_id) else { return };
         session.settled();
         let connection = session.connection;

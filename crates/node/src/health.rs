@@ -1,8 +1,9 @@
 //! The node's liveness and readiness.
 //!
 //! *Live*: the threads that orders depend on run their cycles. If not, only a restart helps.
-//! *Ready*: live, recovered, not stopping, and every log has room; for a router, some source can be
-//! queried. If not, orders should go elsewhere or wait; it becomes ready by itself.
+//! *Ready*: live, recovered, not stopping, every log has room, and old events can be read; for a
+//! router, some source can be queried. If not, orders should go elsewhere or wait; it becomes ready
+//! by itself.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +16,10 @@ use weir_types::{Nanos, PartitionId};
 /// The time without a cycle after which a thread counts as dead. A thread rests for at most a tenth
 /// of a second, and no duty cycle waits for a disk or a peer.
 const BEAT_MAX: Duration = Duration::from_secs(5);
+
+/// The time without a cycle after which a thread that reads and writes files is told, which waits
+/// for a disk in its cycles.
+const FILES_BEAT_MAX: Duration = Duration::from_secs(10);
 
 /// The stage of a node's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +36,8 @@ pub enum Stage {
 #[derive(Debug, Default)]
 struct Watched {
     threads: Vec<(&'static str, Beat)>,
+    /// Threads that may wait for a disk: orders do not depend on them.
+    file_threads: Vec<(&'static str, Beat)>,
     partitions: Vec<(PartitionId, Arc<PartitionFigures>)>,
     troubles: Vec<(&'static str, Arc<AtomicBool>)>,
 }
@@ -54,6 +61,14 @@ impl Health {
     pub fn watch_thread(&self, name: &'static str) -> Beat {
         let beat = Beat::begin();
         self.watched().threads.push((name, beat.clone()));
+        beat
+    }
+
+    /// Watches a thread that may wait for a disk from now on: while it waits too long, the node is
+    /// live and not ready.
+    pub fn watch_file_thread(&self, name: &'static str) -> Beat {
+        let beat = Beat::begin();
+        self.watched().file_threads.push((name, beat.clone()));
         beat
     }
 
@@ -109,7 +124,15 @@ impl Health {
             Stage::Stopping => why.push("it stops".to_owned()),
             Stage::Running => {}
         }
-        for (id, figures) in &self.watched().partitions {
+        let watched = self.watched();
+        for (name, beat) in watched.file_threads.iter().filter(|_| !self.is_stopping()) {
+            let silent = now.since(beat.last());
+            if u128::from(silent.0) > FILES_BEAT_MAX.as_nanos() {
+                let ms = silent.0 / 1_000_000;
+                why.push(format!("thread {name} has waited for a disk for {ms} ms"));
+            }
+        }
+        for (id, figures) in &watched.partitions {
             if figures.counters.is_log_full.load(Ordering::Relaxed) {
                 why.push(format!("the log of partition {id} has no room on its disk"));
             }
@@ -117,7 +140,7 @@ impl Health {
                 why.push(format!("the shadow of partition {id} does not get on: {error}"));
             }
         }
-        for (trouble, is_there) in &self.watched().troubles {
+        for (trouble, is_there) in &watched.troubles {
             if is_there.load(Ordering::Relaxed) {
                 why.push((*trouble).to_owned());
             }
@@ -179,6 +202,22 @@ mod tests {
         assert_eq!(health.why_not_ready(later(6)).len(), 1);
         core.beat(later(6));
         assert!(health.why_not_ready(later(6)).is_empty());
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_a_disk_makes_a_node_unready_and_leaves_it_live() {
+        let health = Health::new();
+        health.enter(Stage::Running);
+        let history = health.watch_file_thread("history");
+        history.beat(START);
+        assert!(health.why_not_ready(later(10)).is_empty());
+        let why = health.why_not_ready(later(11));
+        assert_eq!(why, ["thread history has waited for a disk for 11000 ms"]);
+        assert!(health.why_not_live(later(11)).is_empty());
+        history.beat(later(11));
+        assert!(health.why_not_ready(later(11)).is_empty());
+        health.enter(Stage::Stopping);
+        assert_eq!(health.why_not_ready(later(60)), ["it stops"]);
     }
 
     #[test]

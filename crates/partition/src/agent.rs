@@ -30,6 +30,9 @@ use crate::outbox::Outbox;
 const TAKE_MAX: usize = 256;
 /// Commands applied between two publications: an answer waits for at most this many other commands.
 const PUBLISH_EVERY: usize = 32;
+/// The number of events in a cycle behind which no further command is applied: a command ends up to
+/// 512 orders, hundreds of such commands can wait, and others share the thread.
+const EVENTS_MAX: u64 = 8 * 1024;
 /// The interval in nanoseconds of writes to the log's files where a commit does not wait for them:
 /// a write per order would take a core from threads that wait for answers.
 const LAZY_LOG_INTERVAL: u64 = 5_000_000;
@@ -467,8 +470,9 @@ impl<L: SequencedLog + Send> Partition<L> {
             }
         };
         let t3 = self.recorder.now();
-        let mut applied = 0;
+        let (mut applied, events_max) = (0, self.outbox.event_count() + EVENTS_MAX);
         while !self.outbox.has_backlog()
+            && self.outbox.event_count() < events_max
             && self.pending.front().is_some_and(|pending| pending.position <= committed)
         {
             let Some(pending) = self.pending.pop_front() else { break };

@@ -1,5 +1,6 @@
 //! Pages and refusals as JSON.
 
+use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -209,10 +210,22 @@ pub fn refused(reason: Reason, token: &[u8]) -> Response {
 /// Returns a JSON object as an HTTP response.
 #[must_use]
 pub fn json_response(code: StatusCode, value: &Value) -> Response {
+    with_json_body(code, Body::from(text_of(value)))
+}
+
+/// Returns a JSON object as the text of a body.
+#[must_use]
+pub fn text_of(value: &Value) -> String {
+    format!("{value}\n")
+}
+
+/// Returns a body of JSON as an HTTP response.
+#[must_use]
+pub fn with_json_body(code: StatusCode, body: Body) -> Response {
     let kind = [
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
         // One reader's answer must not be cached for another.
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
-    (code, kind, format!("{value}\n")).into_response()
+    (code, kind, body).into_response()
 }

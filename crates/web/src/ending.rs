@@ -1,4 +1,4 @@
-//! The ends of WebSockets: their reasons, and the time that a peer has to take its messages.
+//! The ends of readers: their reasons, and the time that a peer has to take its messages.
 //!
 //! A session whose key or rights are taken gets nothing more of the data made before. So a message
 //! that is half written then is not completed: the socket is closed without a close frame, which
@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use weir_types::Reason;
 
-/// The time for which a socket may accept nothing of the pending data.
+/// The time for which a socket may accept nothing of the pending data, and the time that the peer
+/// has for an answer to `GET /orders`.
 pub(super) const STALL_MAX: Duration = Duration::from_secs(300);
 /// The time that a reader has to read the close reason and the data before it.
 pub(super) const CLOSING_TIME: Duration = Duration::from_secs(60);

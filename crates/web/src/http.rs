@@ -5,10 +5,14 @@
 //! request under way, the oldest of the host that has most; a connection whose request is being
 //! answered keeps its own. One host has at most three quarters of the places. So a crowd of
 //! connections from one address, silent or not, keeps neither monitoring nor readers out. A
-//! WebSocket leaves its place when it is open: those who serve it have bounds of their own.
+//! WebSocket leaves its place when it is open: those who serve it have bounds of their own. An
+//! answer may end before it is written, with the right to read it ([`Unwritten`]).
+
+mod unwritten;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::pin::{Pin, pin};
@@ -29,6 +33,9 @@ use weir_door::strangers::{Strangers, host_of};
 use weir_io::descriptors::{DescriptorRoom, room_beside};
 use weir_io::monotonic_now;
 use weir_runtime::LineLimit;
+
+use self::unwritten::Flushing;
+pub use self::unwritten::Unwritten;
 
 /// The time that a request's header may take, from the connection or from the answer before.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(30);
@@ -88,6 +95,7 @@ struct ConnectionSlot {
 struct Answering {
     routes: TowerToHyperService<Router>,
     slot: Arc<ConnectionSlot>,
+    unwritten: Unwritten,
 }
 
 impl HttpServer {
@@ -144,7 +152,8 @@ impl HttpServer {
         // refuses the option is served anyway.
         drop(stream.set_nodelay(true));
         let routes = TowerToHyperService::new(self.router.clone());
-        let answering = Answering { routes, slot: Arc::new(slot) };
+        let (slot, unwritten) = (Arc::new(slot), Unwritten::default());
+        let answering = Answering { routes, slot, unwritten };
         tokio::spawn(serve_connection(stream, answering, closing));
     }
 }
@@ -154,16 +163,17 @@ async fn serve_connection(
     answering: Answering,
     mut closing: watch::Receiver<()>,
 ) {
-    let evicted = answering.slot.evicted.clone();
+    let (evicted, unwritten) = (answering.slot.evicted.clone(), answering.unwritten.clone());
+    let stream = TokioIo::new(Flushing::new(stream, unwritten.clone()));
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME_MAX);
-    let serving = builder.serve_connection(TokioIo::new(stream), answering).with_upgrades();
+    let serving = builder.serve_connection(stream, answering).with_upgrades();
     let mut serving = pin!(serving);
     let mut is_closing = false;
     loop {
         tokio::select! {
             // Its failure is its peer's: who is gone is not told.
-            _ = serving.as_mut() => return,
+            () = poll_fn(|context| unwritten.poll(serving.as_mut(), context)) => return,
             () = evicted.notified() => return,
             _ = closing.changed(), if !is_closing => {
                 is_closing = true;
@@ -260,7 +270,8 @@ impl hyper::service::Service<Request<Incoming>> for Answering {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.unwritten.clone());
         let answering = self.routes.call(request);
         let slot = self.slot.clone();
         Box::pin(async move {

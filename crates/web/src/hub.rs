@@ -248,7 +248,7 @@ impl HubAgent {
             let event = Event::decode(&self.record).expect("the event log holds our own records");
             let Event::Defined(_, definition) = event else { continue };
             if let Definition::DefineInstrument(instrument) = &definition {
-                self.hub.scales.define(instrument);
+                self.hub.scales.define_new(instrument);
             }
             let Definition::DefineSession(_) = definition else { continue };
             if let Some(redefined) = self.directory.define(&definition) {

@@ -2,11 +2,12 @@
 //!
 //! Prices and quantities are decimals as text, by the exponents of their instrument. Identifiers
 //! and times, in nanoseconds since the Unix epoch, are integers of up to 64 bits. Codes and reasons
-//! are the names of the protocol's pages. A value that an order does not have is null.
+//! are the names of the protocol's pages. A value that an order does not have, a reason too, is
+//! null.
 
 use serde_json::{Value, json};
 use weir_types::hex::hex;
-use weir_types::{OrdType, OrderId, Price, Qty, TimeInForce, decimal};
+use weir_types::{OrdType, OrderId, Price, Qty, Reason, TimeInForce, decimal};
 use weir_wire::delivery::OrderRow;
 
 /// The symbol of an instrument, and the scale of its prices and quantities.
@@ -37,6 +38,12 @@ pub fn has_stop(row: &OrderRow) -> bool {
 #[must_use]
 pub fn is_triggered(row: &OrderRow) -> bool {
     has_stop(row) && matches!(row.ord_type, OrdType::Market | OrdType::Limit)
+}
+
+/// Returns the name of a reason; null for none.
+#[must_use]
+pub fn reason_json(reason: Reason) -> Value {
+    if reason == Reason::None { Value::Null } else { Value::from(format!("{reason:?}")) }
 }
 
 /// Returns the JSON of an order that was deleted, or no longer matches the filter.
@@ -82,7 +89,7 @@ pub fn row_json(row: &OrderRow, attributes: &[u8], scale: Option<&Scale>) -> Val
         "last_qty": has_traded.then(|| qty(row.last_qty)),
         "exec_type": format!("{:?}", row.exec_type),
         "ord_status": format!("{:?}", row.ord_status),
-        "reason": format!("{:?}", row.reason),
+        "reason": reason_json(row.reason),
         "transact_time": row.transact_time.0,
         "created_time": row.created_time.0,
         "merged_count": row.merged_count,
@@ -94,7 +101,7 @@ pub fn row_json(row: &OrderRow, attributes: &[u8], scale: Option<&Scale>) -> Val
 mod tests {
     use weir_types::{
         AccountId, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, Nanos, OrdStatus,
-        PartitionId, Reason, Rec, Seq, SessionId, Side,
+        PartitionId, Rec, Seq, SessionId, Side,
     };
     use weir_wire::delivery::RowFlags;
 
@@ -150,6 +157,15 @@ mod tests {
         );
         let unscaled = members(&limit_order(), None, &names);
         assert_eq!(unscaled, [Value::Null, json!("1005"), json!("25"), json!("25"), json!("0")]);
+    }
+
+    #[test]
+    fn an_order_without_a_reason_has_none_of_that_name() {
+        let canceled = OrderRow { reason: Reason::MassCancel, ..limit_order() };
+        let cases = [(limit_order(), Value::Null), (canceled, json!("MassCancel"))];
+        for (row, want) in cases {
+            assert_eq!(members(&row, None, &["reason"]), [want]);
+        }
     }
 
     #[test]

@@ -1,19 +1,26 @@
 //! `GET /orders`: one page as soon as it has rows, or an empty one when the wait is over.
+//!
+//! A page that is being written ends with its reader: the connection is closed behind the bytes
+//! that the system has taken.
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use weir_types::Reason;
 
 use super::add_one;
-use super::answer::{Answer, bad_parameter_json, json_response, refused};
-use super::hub::Hub;
+use super::answer::{Answer, bad_parameter_json, json_response, refused, text_of, with_json_body};
+use super::ending::STALL_MAX;
+use super::http::Unwritten;
+use super::hub::{Hub, Reader};
 use super::query::{OrderQuery, credentials};
 
 pub async fn fetch(
     State(hub): State<Arc<Hub>>,
+    Extension(unwritten): Extension<Unwritten>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -42,10 +49,19 @@ pub async fn fetch(
         Err(reason) => return refused(reason, &[]),
     };
     match answer.expect("a query without credit has one answer") {
-        Answer::Page { body, .. } => json_response(StatusCode::OK, &body),
+        Answer::Page { body, .. } => {
+            let body = unwritten.body(text_of(&body), end_of_page(reader));
+            with_json_body(StatusCode::OK, body)
+        }
         Answer::Refused { reason, token, .. } => {
             add_one(&hub.figures.asks_refused);
             refused(reason, &token)
         }
     }
+}
+
+/// Waits until a reader may not have its page any more, or has not taken it in time.
+async fn end_of_page(mut reader: Reader) {
+    // Either is the end.
+    let _ = tokio::time::timeout(STALL_MAX, reader.loses_rights()).await;
 }

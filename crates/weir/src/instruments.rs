@@ -56,14 +56,13 @@ impl Instruments {
         self.all = page.instruments.into_iter().map(|one| (one.instrument_id(), one)).collect();
     }
 
-    /// Reads the page again for an instrument that was not on it, at most once a second. An
-    /// instrument that is looked for the first time may just have been defined: its definition is
-    /// waited for.
+    /// Reads the page again before an instrument is shown, at most once a second: it may have been
+    /// renamed. One that is not on the page and is looked for the first time may just have been
+    /// defined: its definition is waited for.
     pub(crate) fn refresh_for(&mut self, id: InstrumentId) {
-        let is_known = id.is_none() || self.all.contains_key(&id);
-        let is_new = !is_known && self.absent.insert(id);
+        let is_new = !id.is_none() && !self.all.contains_key(&id) && self.absent.insert(id);
         let is_first = is_new && self.absent.len() == 1;
-        if is_known || !is_first && self.read_at.elapsed() < REFRESH {
+        if id.is_none() || !is_first && self.read_at.elapsed() < REFRESH {
             return;
         }
         let begun = Instant::now();

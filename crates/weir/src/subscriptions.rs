@@ -10,11 +10,10 @@ use anyhow::Context;
 use weir_client::SessionConfig;
 use weir_client::subscription::{
     BrokerClient, Credit, ListedSubscription, Message, NewSubscription, Seen, Subscription,
-    WaitOutcome,
+    WaitOutcome, kind_name, status_name,
 };
-use weir_types::{
-    AckLevel, FirmId, Reason, SubscriptionAction, SubscriptionKind, SubscriptionStatus,
-};
+use weir_types::{AckLevel, FirmId, Reason, SubscriptionAction, SubscriptionKind};
+use weir_web::order_json::reason_json;
 use weir_wire::subscription::{PublicTrade, SubscriptionState};
 use weir_wire::{Message as _, NodeMessage};
 
@@ -118,24 +117,6 @@ fn parse_kind(text: &str) -> Result<SubscriptionKind, String> {
     found.ok_or_else(|| format!("unknown kind {text:?}: want {}", KINDS.map(kind_name).join(", ")))
 }
 
-/// The name of a kind in options and output.
-pub(super) fn kind_name(kind: SubscriptionKind) -> &'static str {
-    match kind {
-        SubscriptionKind::Executions => "executions",
-        SubscriptionKind::Trades => "trades",
-        SubscriptionKind::Messages => "messages",
-        SubscriptionKind::State => "state",
-    }
-}
-
-fn status_name(status: SubscriptionStatus) -> &'static str {
-    match status {
-        SubscriptionStatus::Live => "live",
-        SubscriptionStatus::Evicted => "evicted",
-        SubscriptionStatus::Expired => "expired",
-    }
-}
-
 /// Runs `weir subscriptions`.
 ///
 /// # Errors
@@ -219,7 +200,6 @@ pub(super) fn address_of(login: &Login) -> anyhow::Result<SocketAddr> {
 pub(super) fn as_json(
     ListedSubscription { name, state }: &ListedSubscription,
 ) -> serde_json::Value {
-    let reason = (state.reason != Reason::None).then(|| format!("{:?}", state.reason));
     serde_json::json!({
         "name": name, "kind": kind_name(state.kind), "of": state.topic_key,
         "firm": state.firm_id.0, "attached": state.detached_time.0 == 0,
@@ -227,7 +207,7 @@ pub(super) fn as_json(
         "spilled_bytes": state.spilled_bytes, "lag_age_ns": state.lag_age.0,
         "quota_messages": state.quota_messages, "quota_bytes": state.quota_bytes,
         "quota_age_ns": state.quota_age.0, "expire_after_ns": state.expire_after.0,
-        "status": status_name(state.status), "reason": reason,
+        "status": status_name(state.status), "reason": reason_json(state.reason),
     })
 }
 

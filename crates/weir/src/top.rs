@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use weir_client::SessionConfig;
 use weir_client::status::fetch_json;
-use weir_client::subscription::{BrokerClient, ListedSubscription};
+use weir_client::subscription::{BrokerClient, ListedSubscription, kind_name};
 use weir_types::FirmId;
 
 use super::endpoint::{Login, once_free, span};
 use super::renamed::{self, Renamed};
-use super::subscriptions::{address_of, as_json as one_json, kind_name, status_of};
+use super::subscriptions::{address_of, as_json as one_json, status_of};
 use super::units;
 
 /// Options of `weir top`.

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use weir_types::{AckLevel, FirmId, Nanos, Reason, SubscriptionAction, SubscriptionKind, Switch};
+use weir_types::{
+    AckLevel, FirmId, Nanos, Reason, SubscriptionAction, SubscriptionKind, SubscriptionStatus,
+    Switch,
+};
 use weir_wire::NodeMessage;
 use weir_wire::dialogue::put_with_data;
 use weir_wire::subscription::{
@@ -12,6 +15,27 @@ use weir_wire::subscription::{
 use super::{ANSWER_TIME, BrokerClient, BrokerEvent, hear};
 use crate::client::Incoming;
 use crate::error::ClientError;
+
+/// Returns the name of a kind, in options and in lists.
+#[must_use]
+pub fn kind_name(kind: SubscriptionKind) -> &'static str {
+    match kind {
+        SubscriptionKind::Executions => "executions",
+        SubscriptionKind::Trades => "trades",
+        SubscriptionKind::Messages => "messages",
+        SubscriptionKind::State => "state",
+    }
+}
+
+/// Returns the name of a status, in lists.
+#[must_use]
+pub fn status_name(status: SubscriptionStatus) -> &'static str {
+    match status {
+        SubscriptionStatus::Live => "live",
+        SubscriptionStatus::Evicted => "evicted",
+        SubscriptionStatus::Expired => "expired",
+    }
+}
 
 /// The parameters of a new subscription. Zero in a limit means the node's own.
 #[derive(Clone, Copy, Debug)]

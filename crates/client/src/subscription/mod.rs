@@ -17,7 +17,7 @@ use weir_types::{Epoch, Nanos, Position, Reason, SessionId, Switch};
 use weir_wire::NodeMessage;
 use weir_wire::subscription::{PublishReject, SubscribedMessage, TakenPlace};
 
-pub use self::manage::{ListedSubscription, NewSubscription};
+pub use self::manage::{ListedSubscription, NewSubscription, kind_name, status_name};
 pub use self::single::{Message, Publisher, Subscription, WaitOutcome};
 
 use self::publishing::UnacknowledgedMessages;

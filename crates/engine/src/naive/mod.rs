@@ -293,7 +293,7 @@ impl NaiveEngine {
         self.position = position;
         self.time = time;
         self.digest = digest::fold_command(self.digest, position.0, time.0);
-        self.run_timers(out);
+        self.run_timers(command, out);
         match command {
             Command::Request(request) => self.request(request, out),
             Command::Import(at, definition) => self.import(*at, definition, out),

@@ -87,12 +87,12 @@ impl NaiveEngine {
     }
 
     fn take_in(&mut self, definition: &Definition) -> Result<Definition, Reason> {
-        let definition = match (definition.fields(), self.known(definition)) {
+        let mut definition = match (definition.fields(), self.known(definition)) {
             (0, _) | (NEW.., Err(_)) => *definition,
             (NEW.., Ok(_)) => return Err(Reason::AlreadyDefined),
             (_, known) => known?.changed_by(definition),
         };
-        match &definition {
+        match &mut definition {
             Definition::DefineInstrument(d) => self.take_in_instrument(d),
             Definition::DefineFirm(d) => self.take_in_firm(d),
             Definition::DefineAccount(d) => self.take_in_account(d),
@@ -239,24 +239,28 @@ impl NaiveEngine {
         Ok(())
     }
 
-    fn take_in_account(&mut self, d: &DefineAccount) -> Result<(), Reason> {
+    fn take_in_account(&mut self, d: &mut DefineAccount) -> Result<(), Reason> {
         if d.account_id.0 == 0 {
             return Err(Reason::InvalidDefinition);
         }
         if !self.firms.contains_key(&d.firm_id) {
             return Err(Reason::UnknownFirm);
         }
-        let is_unlimited = d.unlimited == Switch::On;
         if let Some(row) = self.accounts.get(&d.account_id) {
             if row.firm_id != d.firm_id {
                 return Err(Reason::InvalidDefinition);
             }
-            let is_bound_now = row.is_unlimited && !is_unlimited;
-            if is_bound_now {
-                self.check_owes_nothing(d.account_id)?;
+            let is_bound_now = row.is_unlimited && d.unlimited == Switch::Off;
+            let is_all = row.live_orders_max == d.live_orders_max;
+            if is_bound_now && let Err(reason) = self.check_owes_nothing(d.account_id) {
+                if is_all {
+                    return Err(reason);
+                }
+                d.unlimited = Switch::On;
+                self.imports_refused += 1;
             }
             let row = self.accounts.get_mut(&d.account_id).expect("found above");
-            row.is_unlimited = is_unlimited;
+            row.is_unlimited = d.unlimited == Switch::On;
             row.live_orders_max = d.live_orders_max;
             return Ok(());
         }
@@ -265,6 +269,7 @@ impl NaiveEngine {
         }
         let last_transfer = (0, 0, 0, InstrumentId(0));
         let (firm_id, live_orders_max) = (d.firm_id, d.live_orders_max);
+        let is_unlimited = d.unlimited == Switch::On;
         let row = Account { firm_id, is_unlimited, live_orders_max, cash: 0, last_transfer };
         self.accounts.insert(d.account_id, row);
         Ok(())

@@ -54,7 +54,12 @@ impl NaiveEngine {
             }
         }
         let sweep = Sweep { session_id, request: None, last_rec, visited: None, ended_count: 0 };
-        self.begin(sweep, out);
+        let is_another_on = self.sweeps.iter().any(|one| one.request.is_none());
+        if is_another_on && self.orders.values().any(|one| one.now.session_id == session_id) {
+            self.sweeps.push(sweep);
+        } else {
+            self.begin(sweep, out);
+        }
     }
 
     fn begin<S: EventSink>(&mut self, mut sweep: Sweep, out: &mut S) {

@@ -1,10 +1,13 @@
 //! The naive engine's timers: collected and sorted on every use.
 
 use weir_types::{ExecType, InstrumentId, Nanos, Phase, Reason, Rec, RequestNo};
+use weir_wire::Command;
 
 use super::NaiveEngine;
 use super::say::News;
 use crate::config::EventSink;
+use crate::engine::instrument_of;
+use crate::timers::changes_max;
 
 /// A timer; variants are in the order in which timers due at the same time fire.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,24 +42,47 @@ impl NaiveEngine {
         timers
     }
 
-    /// Fires the due timers one at a time, because each may set new ones.
-    pub(super) fn run_timers<S: EventSink>(&mut self, out: &mut S) {
-        while let Some((at, timer)) = self.timers().first().copied()
+    /// Fires due timers one at a time, because each may set new ones: of all instruments until
+    /// enough orders have changed, then all of the command's instrument.
+    pub(super) fn run_timers<S: EventSink>(&mut self, command: &Command, out: &mut S) {
+        let enough = changes_max(command, self.config.sweep_ends_max);
+        let mut changes = 0;
+        while changes < enough
+            && let Some((at, timer)) = self.timers().first().copied()
             && at <= self.time
         {
-            match timer {
-                Timer::Expiry(rec) => {
-                    let news = News::of(ExecType::Expired, Reason::None, RequestNo(0));
-                    self.end(rec, &news, out);
-                }
-                Timer::CallEnd(instrument_id) => {
-                    self.change_phase(instrument_id, Phase::Continuous, out);
-                }
-                Timer::Change(instrument_id) => {
-                    let to = self.schedule.remove(&(instrument_id, at)).expect("found just now");
-                    if self.check_change(instrument_id, to).is_ok() {
-                        self.change_phase(instrument_id, to, out);
-                    }
+            let before = self.seq;
+            self.run(at, timer, out);
+            changes += (self.seq - before).max(1);
+        }
+        let Some(instrument_id) = instrument_of(command) else { return };
+        while let Some((at, timer)) = self.first_of(instrument_id)
+            && at <= self.time
+        {
+            self.run(at, timer, out);
+        }
+    }
+
+    fn first_of(&self, instrument_id: InstrumentId) -> Option<(Nanos, Timer)> {
+        self.timers().into_iter().find(|(_, timer)| match timer {
+            Timer::Expiry(rec) => self.orders[rec].now.instrument_id == instrument_id,
+            Timer::CallEnd(id) | Timer::Change(id) => *id == instrument_id,
+        })
+    }
+
+    fn run<S: EventSink>(&mut self, at: Nanos, timer: Timer, out: &mut S) {
+        match timer {
+            Timer::Expiry(rec) => {
+                let news = News::of(ExecType::Expired, Reason::None, RequestNo(0));
+                self.end(rec, &news, out);
+            }
+            Timer::CallEnd(instrument_id) => {
+                self.change_phase(instrument_id, Phase::Continuous, out);
+            }
+            Timer::Change(instrument_id) => {
+                let to = self.schedule.remove(&(instrument_id, at)).expect("found just now");
+                if self.check_change(instrument_id, to).is_ok() {
+                    self.change_phase(instrument_id, to, out);
                 }
             }
         }

@@ -59,9 +59,21 @@ impl Duel {
     /// Creates both engines before their first command.
     #[must_use]
     pub fn new(partition_id: PartitionId) -> Duel {
+        Duel::of(small_config(partition_id))
+    }
+
+    /// As [`Duel::new`], with the steps of a partition: what many orders are due for is one step.
+    #[must_use]
+    pub fn with_long_steps(partition_id: PartitionId) -> Duel {
+        let usual = EngineConfig::new(partition_id);
+        let sweep_ends_max = usual.sweep_ends_max;
+        Duel::of(EngineConfig { sweep_ends_max, ..small_config(partition_id) })
+    }
+
+    fn of(config: EngineConfig) -> Duel {
         Duel {
-            fast: Engine::new(small_config(partition_id)),
-            naive: NaiveEngine::new(small_config(partition_id)),
+            fast: Engine::new(config.clone()),
+            naive: NaiveEngine::new(config),
             fast_events: Vec::new(),
             naive_events: Vec::new(),
             event_nos: BTreeMap::new(),

@@ -14,7 +14,7 @@ const INVALID: SnapshotError = SnapshotError::Invalid("sweep");
 impl Engine {
     pub(super) fn write_sweeps(&self, w: &mut Writer<'_>) {
         w.count(self.sweeps.len());
-        for sweep in &self.sweeps {
+        for sweep in self.sweeps.in_turn() {
             let (code, scope) = sweep.scope.code();
             w.u32(sweep.session);
             w.u64(sweep.request_no.0);
@@ -36,10 +36,7 @@ impl Engine {
         let count_max = 2 * self.config.sessions_max;
         for _ in 0..r.count("sweeps", count_max)? {
             let sweep = self.read_sweep(r)?;
-            let is_same = |one: &Sweep| {
-                one.session == sweep.session && one.is_of_lost() == sweep.is_of_lost()
-            };
-            if self.sweeps.iter().any(is_same) {
+            if self.sweeps.has_same(&sweep) {
                 return Err(INVALID);
             }
             self.sweeps.push_back(sweep);

@@ -18,7 +18,7 @@ pub struct Pair {
 
 impl Pair {
     pub fn open() -> Pair {
-        let duel = Duel::new(HERE);
+        let duel = Duel::with_long_steps(HERE);
         let mut pair = Pair { duel, request_no: 0, control_position: 0, clock: 0 };
         for definition in definitions() {
             pair.import(definition);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use weir_partition::dirs::{RESTORE_UNFINISHED, partitions_in};
+use weir_partition::dirs::{RESTORE_UNFINISHED, partition_dir, partitions_in};
 
 use super::builder::{Builder, Views};
 use super::{CONTROL, Node};
@@ -13,6 +13,7 @@ use crate::health::Health;
 /// Starts a node with a trading partition.
 pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
     refuse_other(config)?;
+    refuse_forgotten(config)?;
     let mut builder = Builder::open(config, health, &[CONTROL, config.partition_id()])?;
     let Builder { parts, recovered, notes, .. } = &mut builder;
     let [control, trading] = &recovered[..] else {
@@ -47,4 +48,22 @@ fn refuse_other(config: &Config) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Refuses a replica's directory where the number that it follows is not named any more: the node
+/// would trade there as partition 1.
+fn refuse_forgotten(config: &Config) -> anyhow::Result<()> {
+    let Some(replica) = &config.replica else { return Ok(()) };
+    let has_control = config.dir.join(partition_dir(CONTROL)).exists();
+    let is_new = !has_control || !partitions_in(&config.dir)?.is_empty();
+    if !config.partitions.is_empty() || is_new {
+        return Ok(());
+    }
+    anyhow::bail!(
+        "{} is the directory of a node without a trading partition. Without [[partition]] it would \
+         trade as partition 1 and follow the sources {:?}: give [[partition]] with the id that it \
+         follows, or with the id under which it is to trade",
+        config.dir.display(),
+        replica.sources
+    )
 }

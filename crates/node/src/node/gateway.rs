@@ -89,6 +89,7 @@ impl Assembly<'_> {
                 gateway.await_return(port, *id);
             }
         }
+        gateway.publish_status();
         Ok(GatewayStart { gateway, checkpoints, notes })
     }
 
@@ -129,7 +130,7 @@ impl Assembly<'_> {
     }
 
     /// Builds the thread that reads old events from files for the gateway. It may wait for a disk
-    /// without limit, so it is not watched.
+    /// without limit, so the node lives without it, and is not ready.
     pub(super) fn history(&self, gateway: &mut Gateway) -> Runner {
         let (wake, wakes) = (self.wakes.history.clone(), &self.wakes);
         let history = gateway.leave_files(wake.clone(), wakes.gateway.clone());

@@ -124,7 +124,8 @@ impl Assembly<'_> {
             threads.push(runner.start()?);
         }
         // It may wait for a disk, and nothing is lost with it.
-        threads.push(common.history.start()?);
+        let beat = self.health.watch_file_thread("history");
+        threads.push(common.history.with_beat(beat).start()?);
         Ok(threads)
     }
 

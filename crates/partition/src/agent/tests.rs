@@ -441,3 +441,27 @@ fn commands_that_the_shadow_gave_up_are_given_up_by_the_log_once() {
     }
     assert_eq!(log.state().truncated, [1, 40, 41]);
 }
+
+#[test]
+fn a_cycle_applies_a_bounded_number_of_events_and_the_next_goes_on() {
+    let state = State { committed: Position::NONE, ..State::new() };
+    let log = ScriptedLog(Arc::new(Mutex::new(state)));
+    let (mut port, source) = gateway_to_partition(HERE, Wake::new());
+    let (writer, _handle) = tail(TailConfig::new(64 << 20, 1));
+    let mut partition = Partition::new(parts_over(log.clone(), writer, source));
+    // The disk stalls, and more commands wait than a cycle may apply; each has one event.
+    let count = EVENTS_MAX as u32 + 1_000;
+    let mut sent = 0;
+    while partition.pending.len() < count as usize {
+        while sent < count && port.submissions.push(import(sent + 1)).is_ok() {
+            sent += 1;
+        }
+        partition.do_work(Nanos(1));
+    }
+    assert_eq!(partition.engine.position(), Position::NONE);
+    log.state().committed = Position(u64::MAX);
+    for applied in [EVENTS_MAX, u64::from(count), u64::from(count)] {
+        partition.do_work(Nanos(2));
+        assert_eq!(partition.engine.position(), Position(applied));
+    }
+}

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 use weir_types::{ExecType, Price, Reason};
-use weir_web::order_json::has_price;
+use weir_web::order_json::{has_price, reason_json};
 use weir_wire::event::{OrderEvent, RequestRejected, TradeBusted};
 
 use super::{Instruments, moment};
@@ -148,11 +148,6 @@ pub(crate) fn reason_text(reason: Reason) -> String {
         Reason::None => String::new(),
         reason => format!("{reason:?}: {reason}"),
     }
-}
-
-/// A reason's name in JSON: `None` for none.
-fn reason_json(reason: Reason) -> Value {
-    format!("{reason:?}").into()
 }
 
 /// An order's change as a JSON object.

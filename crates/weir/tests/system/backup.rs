@@ -274,3 +274,34 @@ fn an_outside_cores_store_and_what_subscribers_have_not_taken_come_back_with_a_b
     let places = got.iter().map(|message| message.head.record).collect::<Vec<_>>();
     assert!(places.is_sorted_by(|one, other| one < other), "each once, in order: {places:?}");
 }
+
+#[test]
+fn an_exchange_of_another_number_comes_back_from_its_backup_and_under_no_other() {
+    const CONFIG: &str = "[[partition]]\nid = 7\n";
+    let home = Home::with_config("os", CONFIG);
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    trade(&node, 1, 50);
+    let states = |node: &Node| {
+        let mut reader = Following::start(node, SUPERVISOR, Vec::new());
+        reader.until_online();
+        let states = reader.states();
+        reader.log_out();
+        states
+    };
+    let before = states(&node);
+    let taken = back_up(&home);
+    assert_eq!(taken["partitions"][1]["partition"], 7, "{taken}");
+    assert!(node.terminate().success());
+    let again = Home::with_config("os", CONFIG);
+    restore(&home, &again);
+    let node = again.start();
+    assert_eq!(states(&node), before);
+    assert!(before.len() == 50 && before.keys().all(|id| id.partition() == PartitionId(7)));
+    trade(&node, 100, 5);
+    assert!(node.terminate().success());
+    again.verify(PartitionId(7));
+    std::fs::write(again.path("weir.toml"), "").unwrap();
+    let said = said(&again.fail_to_start());
+    assert!(said.contains("has partition 7, and partition.id is 1"), "{said}");
+}

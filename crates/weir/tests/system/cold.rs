@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use weir_client::follower::{Follower, FollowerConfig};
-use weir_types::{EventNo, OrderId, Reason, Seq, SessionId, Side, TimeInForce};
+use weir_types::{EventNo, OrderId, PartitionId, Reason, Seq, SessionId, Side, TimeInForce};
 use weir_wire::Request;
 
 use super::service::{SmallDisk, fill};
@@ -168,6 +168,24 @@ fn a_token_of_the_morning_is_served_from_files_while_orders_flow() {
     assert_eq!(count(&m.node, "pages"), pages);
     let metrics = m.node.get("/metrics").1;
     assert!(metrics.contains("\nweir_cold_holes_total{source=\"1\"} 0\n"), "{metrics}");
+}
+
+#[test]
+fn a_token_of_an_exchange_of_another_number_is_served_from_files_after_a_kill_too() {
+    let mut m = morning("os", &format!("{CONFIG}[[partition]]\nid = 7\n"));
+    m.trade(1_000);
+    let wanted = changed(&m.before, &m.states());
+    m.node.kill();
+    m.node = m.home.start();
+    let config = FollowerConfig { keep_orders: true, ..FollowerConfig::new(SUPERVISOR.session_id) };
+    let follower = Follower::new(config, m.token.clone());
+    let mut following = Following::start_as(&m.node, SUPERVISOR, follower);
+    following.until(&wanted);
+    assert_eq!(following.resyncs, [], "nothing was refused");
+    assert!(wanted.keys().all(|id| id.partition() == PartitionId(7)));
+    assert!(count(&m.node, "pages") > 0, "{}", cold(&m.node));
+    let metrics = m.node.get("/metrics").1;
+    assert!(metrics.contains("\nweir_cold_holes_total{source=\"7\"} 0\n"), "{metrics}");
 }
 
 #[test]

@@ -3,10 +3,15 @@
 
 use std::process::{Command, Output, Stdio};
 
-use weir_types::{PartitionId, Reason};
+use weir_client::session::{SessionEvent, Submit, Times};
+use weir_types::{PartitionId, Reason, RequestNo, SessionId, Switch};
+use weir_wire::Request;
+use weir_wire::reference::DefineAccount;
 
 use crate::support::trader::Trader;
-use crate::support::{ALICE, BOB, Home, Node, OPERATOR, TRADING, open_market, until};
+use crate::support::{
+    ALICE, BOB, HANG, Home, Node, OPERATOR, TRADING, definition_of, open_market, until,
+};
 
 const CONTROL: PartitionId = PartitionId(0);
 
@@ -131,6 +136,47 @@ fn a_session_a_firm_and_an_account_keep_what_a_command_does_not_name() {
         let said = fail(&node, words);
         assert!(said.contains(want), "{words:?}: {said}");
     }
+}
+
+/// Sends a definition as another client may, without a word about its fields.
+fn define_as_others(operator: &mut Trader, definition: Request) {
+    let times = Times::default();
+    let sent = operator.client.submit(OPERATOR.session_id, CONTROL, definition, times);
+    let Submit::Sent(number) = sent else { panic!("{sent:?}") };
+    let answer = operator.answer(number);
+    assert!(matches!(answer, SessionEvent::Done { .. }), "{answer:?}");
+}
+
+#[test]
+fn a_definition_by_another_client_takes_no_limit_away_that_it_does_not_name() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    succeed(&node, &["account", "--id", "11", "--live-orders-max", "1"]);
+    succeed(&node, &["session", "--id", "11", "--in-flight", "7"]);
+    let mut operator = Trader::log_on(&node, OPERATOR);
+    let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
+    let account = DefineAccount {
+        request_no,
+        session_id,
+        account_id: ALICE.account_id,
+        firm_id: ALICE.firm_id,
+        unlimited: Switch::On,
+        live_orders_max: 0,
+        fields: 0,
+    };
+    define_as_others(&mut operator, Request::DefineAccount(account));
+    let session = definition_of(&ALICE);
+    define_as_others(&mut operator, Request::DefineSession(session));
+    operator.client.log_out(HANG).unwrap();
+    // The partition has these definitions, and then Bob's.
+    open_market(&node, &[BOB]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    let window = alice.client.session(ALICE.session_id).map(|session| session.in_flight_max());
+    assert_eq!(window, Some(7));
+    assert_eq!(alice.ask_for_report(ALICE.buy(1, 51, 1)).reason, Reason::None);
+    let second = alice.ask_for_report(ALICE.buy(2, 51, 1)).reason;
+    assert_eq!(second, Reason::TooManyAccountOrders);
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod malformed;
 mod market;
 mod market_web;
 mod matching;
+mod names;
 mod operations;
 mod operator;
 mod own_feed;

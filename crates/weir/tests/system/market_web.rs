@@ -39,13 +39,13 @@ fn start(more: &str) -> (Node, Home, SocketAddr) {
 }
 
 /// A subscriber over a WebSocket, with the messages it received by type.
-struct Reader {
+pub struct Reader {
     socket: WebSocket<TcpStream>,
     told: HashMap<String, Vec<Value>>,
 }
 
 impl Reader {
-    fn open(node: &Node, who: &Who) -> Reader {
+    pub fn open(node: &Node, who: &Who) -> Reader {
         Reader::open_with(node, who, |_| ())
     }
 
@@ -61,7 +61,7 @@ impl Reader {
         Reader { socket, told: HashMap::new() }
     }
 
-    fn say(&mut self, message: &Value) {
+    pub fn say(&mut self, message: &Value) {
         self.socket.send(Message::text(message.to_string())).unwrap();
     }
 
@@ -86,7 +86,7 @@ impl Reader {
         }
     }
 
-    fn until(&mut self, what: &str, is_there: impl Fn(&Reader) -> bool) {
+    pub fn until(&mut self, what: &str, is_there: impl Fn(&Reader) -> bool) {
         while !is_there(self) {
             self.hear().unwrap_or_else(|reason| panic!("{what}: closed for {reason}"));
         }
@@ -100,7 +100,7 @@ impl Reader {
         self.all(answer)[before].clone()
     }
 
-    fn all(&self, kind: &str) -> &[Value] {
+    pub fn all(&self, kind: &str) -> &[Value] {
         self.told.get(kind).map_or(&[], Vec::as_slice)
     }
 

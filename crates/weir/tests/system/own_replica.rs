@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_client::follower::{Follower, FollowerConfig};
-use weir_types::{OrderId, Reason, RequestNo, SessionId, Symbol};
+use weir_types::{OrderId, PartitionId, Reason, RequestNo, SessionId, Symbol};
 use weir_wire::reference::DefineFirm;
 
 use crate::support::address::free_address;
@@ -97,11 +97,22 @@ impl Market {
 
 /// Starts a node that follows partition 1 of the master listening at `master`.
 fn replica_of(master: SocketAddr, token_key: &Home, settings: &str) -> (Home, Node) {
+    replica_of_partition(1, master, token_key, settings)
+}
+
+/// Starts a node that follows a partition of the master listening at `master`.
+fn replica_of_partition(
+    id: u16,
+    master: SocketAddr,
+    token_key: &Home,
+    settings: &str,
+) -> (Home, Node) {
     let home = Home::with_config("os", "");
     let key: String = SUPERVISOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
     std::fs::write(home.path("supervisor.key"), key).unwrap();
     let config = format!(
-        "[replica]\nmaster = \"{master}\"\nsession = 2\nkey_file = {:?}\nsources = [1]\n{settings}",
+        "[replica]\nmaster = \"{master}\"\nsession = 2\nkey_file = {:?}\n\
+         sources = [{id}]\n{settings}",
         home.path("supervisor.key"),
     );
     std::fs::write(home.path("weir.toml"), config).unwrap();
@@ -438,4 +449,29 @@ fn a_router_asks_the_unindexed_replica_for_everything_and_the_master_for_a_firms
     });
     all.until(&market.states());
     assert!(all.resyncs.is_empty() && firm.resyncs.is_empty());
+}
+
+#[test]
+fn a_replica_of_another_number_equals_its_master_and_does_not_trade_when_the_number_is_forgotten() {
+    let (mut market, listen) = Market::open("os", "[[partition]]\nid = 7\n");
+    let (home, replica) = replica_of_partition(7, listen, &market.home, "[[partition]]\nid = 7\n");
+    until_even(&market.node, &replica);
+    market.trade(20);
+    until_even(&market.node, &replica);
+    let states = market.states();
+    assert!(states.keys().all(|id| id.partition() == PartitionId(7)));
+    let mut following = reader(&replica, SUPERVISOR);
+    following.until(&states);
+    following.go_on(market.node.address()).unwrap();
+    market.trade(20);
+    following.until(&market.states());
+    following.log_out();
+    assert!(replica.terminate().success());
+    let config = std::fs::read_to_string(home.path("weir.toml")).unwrap();
+    let forgotten = config.replace("[[partition]]\nid = 7\n", "");
+    assert_ne!(forgotten, config);
+    std::fs::write(home.path("weir.toml"), forgotten).unwrap();
+    let said = String::from_utf8(home.fail_to_start().stderr).unwrap();
+    assert!(said.contains("[[partition]]") && said.contains("partition 1"), "{said}");
+    assert!(!home.data().join("partition-1").exists(), "nothing was begun");
 }

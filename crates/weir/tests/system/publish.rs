@@ -38,10 +38,15 @@ struct Rig {
 
 impl Rig {
     fn new(durability: &'static str) -> Rig {
+        Rig::with(durability, "")
+    }
+
+    /// As [`Rig::new`], with more sections of the configuration.
+    fn with(durability: &'static str, more: &str) -> Rig {
         let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, 41, 7), free_port());
         let config = format!(
             "[market_publisher]\ngroup = \"{group}\"\nrequests = \"127.0.0.1:{}\"\n\
-             requests_per_second = 100000\n",
+             requests_per_second = 100000\n{more}",
             free_port()
         );
         Rig { home: Home::with_config(durability, &config), group }
@@ -375,6 +380,24 @@ fn after_a_restart_numbers_go_on_and_whoever_comes_late_gets_the_same_messages()
     late.said = listener.said.clone();
     crowd.assert_heard_by(&mut late, &node);
     assert_eq!(late.heard.delivered, listener.heard.delivered, "from the session's first message");
+}
+
+#[test]
+fn an_exchange_of_another_number_publishes_its_market_and_goes_on_after_a_kill() {
+    let rig = Rig::with("os", "[[partition]]\nid = 7\n");
+    let mut listener = Listener::new(&rig, 0);
+    let mut node = rig.start();
+    open_market(&node, &[ALICE, BOB]);
+    let mut crowd = Crowd::new(&node, 0);
+    crowd.trade(50);
+    crowd.assert_heard_by(&mut listener, &node);
+    node.kill();
+    let node = rig.start();
+    let (live, number) = (crowd.live, crowd.number);
+    let mut crowd = Crowd { live, ..Crowd::new(&node, number) };
+    crowd.trade(50);
+    crowd.assert_heard_by(&mut listener, &node);
+    assert_eq!(listener.heard.sessions, 1, "nothing was lost, so it goes on");
 }
 
 #[test]

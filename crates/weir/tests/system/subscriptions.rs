@@ -22,13 +22,14 @@ use weir_wire::{Message as _, NodeMessage};
 
 use crate::support::wire::{Wire, logon_of};
 use crate::support::{
-    ALICE, BOB, HANG, Home, Node, OPERATOR, SUPERVISOR, TRADING, Who, definition_of, open_market,
-    until,
+    ALICE, BOB, HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, open_market, until,
 };
 
 /// A second session of Alice's firm, for her back office.
 pub const BACK_OFFICE: Who = Who { session_id: SessionId(21), role: Role::DropCopy, ..ALICE };
 const STEP: Duration = Duration::from_millis(20);
+/// An exchange that is not number 1.
+const SEVEN: weir_types::PartitionId = weir_types::PartitionId(7);
 
 fn home(durability: &'static str, more: &str) -> Home {
     let config = format!("[subscriptions]\nlisten = \"127.0.0.1:0\"\n{more}");
@@ -114,11 +115,13 @@ pub fn trade(node: &Node, numbers: std::ops::Range<u64>) {
     for who in [ALICE, BOB] {
         client.log_on(who.config(), HANG).unwrap();
     }
+    let session = client.session(ALICE.session_id).expect("it is open");
+    let partition = session.partitions().find(|id| !id.is_none()).expect("one trades");
     let mut traded = 0;
     for number in numbers.clone() {
         let (buy, sell) = (ALICE.buy(number, 100, 1), BOB.sell(number, 100, 1));
-        let _ = client.submit(ALICE.session_id, TRADING, buy, Times::default());
-        let _ = client.submit(BOB.session_id, TRADING, sell, Times::default());
+        let _ = client.submit(ALICE.session_id, partition, buy, Times::default());
+        let _ = client.submit(BOB.session_id, partition, sell, Times::default());
     }
     let begun = Instant::now();
     while traded < 2 * (numbers.end - numbers.start) {
@@ -154,6 +157,29 @@ fn who_was_away_gets_each_execution_of_its_firm_once_and_in_order() {
         assert_eq!((event.firm_id, event.cl_ord_id), (ALICE.firm_id, cl_ord_id(number)));
     }
     assert!(got.is_sorted_by(|one, other| one.head.record < other.head.record));
+}
+
+#[test]
+fn executions_of_an_exchange_of_another_number_are_kept_over_a_kill() {
+    let home = home("os", "[[partition]]\nid = 7\n");
+    let mut node = start(&home);
+    make(&node, BACK_OFFICE, &NewSubscription::new("fills", SubscriptionKind::Executions));
+    trade(&node, 1..21);
+    node.kill();
+    let node = home.start();
+    trade(&node, 21..31);
+    let mut fills = Subscription::new(address(&node), BACK_OFFICE.config(), "fills", Seen::new());
+    let got = take(&mut fills, 30);
+    for (message, number) in got.iter().zip(1..) {
+        let raw = parse_message(&message.body).unwrap();
+        let Ok(NodeMessage::ExecutionReport(report)) = NodeMessage::decode(&raw) else {
+            panic!("{raw:?}")
+        };
+        let event = report.event;
+        let of = (event.partition_id, event.order_id.partition(), event.cl_ord_id);
+        assert_eq!(of, (SEVEN, SEVEN, cl_ord_id(number)));
+        assert_eq!(message.head.source, 7);
+    }
 }
 
 fn cl_ord_id(number: u64) -> weir_types::ClOrdId {

@@ -407,8 +407,8 @@ fn readers_end_when_their_key_expires_whether_they_ask_or_wait() {
 /// Pages of a thousand rows, of one subscription each: twice as much as the system's buffers hold.
 const UNREAD_PAGES: u64 = 16;
 
-/// A reader that takes nothing, with a page that the node has written in part and others that wait.
-fn stalled_reader(node: &Node) -> WebSocket<TcpStream> {
+/// Enters enough orders for a page of a thousand rows.
+fn enter_many_orders(node: &Node) {
     let mut alice = Trader::log_on(node, ALICE);
     for number in 1..=2_000 {
         alice.send(ALICE.sell(number, 101, 1));
@@ -416,21 +416,76 @@ fn stalled_reader(node: &Node) -> WebSocket<TcpStream> {
             alice.settle();
         }
     }
+}
+
+/// A connection that holds little of what it does not read.
+fn narrow_connection(node: &Node) -> TcpStream {
     let stream = TcpStream::connect(node.web()).unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 64 << 10).unwrap();
     stream.set_read_timeout(Some(HANG)).unwrap();
-    let (mut socket, _) = tungstenite::client(stream_request(node, &ALICE), stream).unwrap();
-    for id in 1..=UNREAD_PAGES {
-        let ask = json!({"subscribe": id});
-        socket.send(Message::text(ask.to_string())).unwrap();
-    }
+    stream
+}
+
+/// Waits until the node makes no more pages, because a connection takes none.
+fn until_stalled(node: &Node) {
     let pages = || node.status()["web"]["pages"].as_u64().unwrap();
     until("the socket to be full", || {
         let before = pages();
         std::thread::sleep(Duration::from_millis(500));
         (before > 3 && before == pages()).then_some(())
     });
+}
+
+/// A reader that takes nothing, with a page that the node has written in part and others that wait.
+fn stalled_reader(node: &Node) -> WebSocket<TcpStream> {
+    enter_many_orders(node);
+    let stream = narrow_connection(node);
+    let (mut socket, _) = tungstenite::client(stream_request(node, &ALICE), stream).unwrap();
+    for id in 1..=UNREAD_PAGES {
+        let ask = json!({"subscribe": id});
+        socket.send(Message::text(ask.to_string())).unwrap();
+    }
+    until_stalled(node);
     socket
+}
+
+/// Returns the number of answers in a connection's bytes, and whether the last one is complete.
+fn answers_in(mut bytes: &[u8]) -> (u64, bool) {
+    let mut count = 0;
+    while !bytes.is_empty() {
+        let Some(head_len) = bytes.windows(4).position(|end| end == b"\r\n\r\n") else {
+            return (count, false);
+        };
+        let head = std::str::from_utf8(&bytes[..head_len]).unwrap().to_lowercase();
+        assert!(head.starts_with("http/1.1 200 "), "{head}");
+        let (_, len) = head.split_once("content-length: ").expect("its length");
+        let len: usize = len.lines().next().unwrap().parse().unwrap();
+        let Some(behind) = bytes.get(head_len + 4 + len..) else { return (count, false) };
+        bytes = behind;
+        count += 1;
+    }
+    (count, true)
+}
+
+#[test]
+fn a_page_that_is_not_read_is_cut_off_when_its_session_ends() {
+    let (_home, node) = market();
+    enter_many_orders(&node);
+    let mut stream = narrow_connection(&node);
+    let headers = format!("Host: weir\r\nAuthorization: {}\r\n", bearer(&ALICE));
+    let ask = format!("GET /orders HTTP/1.1\r\n{headers}\r\n");
+    stream.write_all(ask.repeat(UNREAD_PAGES as usize).as_bytes()).unwrap();
+    until_stalled(&node);
+    let other =
+        DefineSession { credential: definition_of(&BOB).credential, ..definition_of(&ALICE) };
+    node.admin().define_session(other).unwrap();
+    until("its end", || (node.status()["web"]["http_connections"] == 0).then_some(()));
+    let mut bytes = Vec::new();
+    // Closed or reset.
+    drop(stream.read_to_end(&mut bytes));
+    let (count, is_complete) = answers_in(&bytes);
+    assert!(count < UNREAD_PAGES && !is_complete, "{count} answers");
+    until("its place", || (node.status()["web"]["readers"] == 0).then_some(()));
 }
 
 #[test]
