@@ -83,6 +83,10 @@ pub struct Plan {
     pub clock_steps_per_mille: u64,
     /// The words of a segment of the event tail. In a small tail readers fall behind what it holds.
     pub tail_segment_words: usize,
+    /// The most entries of the command log that may wait for their commit.
+    pub log_queue_len_max: u64,
+    /// True if lives have spells in which the machine withholds something.
+    pub has_weather: bool,
     /// The lives before the last, which has no faults.
     pub lives: Vec<LifePlan>,
 }
@@ -97,6 +101,7 @@ impl Plan {
         let segment_bytes = [16, 24, 32, 64][rng.below(4) as usize] << 10;
         let lives = 2 + rng.below(4);
         let mut tail_rng = SeededRng::new(seed, "plan of the tail");
+        let mut weather_rng = SeededRng::new(seed, "plan of the weather");
         Plan {
             durability,
             segment_bytes,
@@ -105,6 +110,8 @@ impl Plan {
             again_per_mille: rng.below(60),
             step_ns_max: [2_000, 50_000, 2_000_000, 20_000_000][rng.below(4) as usize],
             clock_steps_per_mille: if rng.chance(1, 4) { rng.below(30) } else { 0 },
+            log_queue_len_max: [u64::MAX, u64::MAX, 8, 40][weather_rng.below(4) as usize],
+            has_weather: weather_rng.chance(3, 4),
             tail_segment_words: [16 << 10, 32 << 10, 128 << 10][tail_rng.below(3) as usize],
             lives: (0..lives).map(|_| LifePlan::draw(&mut rng)).collect(),
         }

@@ -44,6 +44,9 @@ pub enum Plant {
     /// A bug in the log.
     #[cfg(feature = "planted")]
     InLog(weir_log::plant::Plant),
+    /// A bug in the door.
+    #[cfg(feature = "planted")]
+    InDoor(weir_door::plant::Plant),
     /// A bug in the gateway.
     #[cfg(feature = "planted")]
     InGateway(weir_gateway::plant::Plant),
@@ -87,6 +90,7 @@ impl Plant {
             ];
             let met = InLog::ALL.iter().copied().filter(|plant| !unmet.contains(plant));
             all.extend(met.map(Plant::InLog));
+            all.extend(weir_door::plant::Plant::ALL.iter().copied().map(Plant::InDoor));
             use weir_gateway::plant::Plant as InGateway;
             // The simulation has no checkpoints.
             let unmet = [InGateway::TrailDropped, InGateway::CheckpointOfLostEvents];
@@ -111,7 +115,7 @@ impl Plant {
         match self {
             Plant::GatewayNotWoken => Front::Gateway,
             #[cfg(feature = "planted")]
-            Plant::InGateway(_) | Plant::InPartition(_) => Front::Gateway,
+            Plant::InDoor(_) | Plant::InGateway(_) | Plant::InPartition(_) => Front::Gateway,
             _ => Front::Crowd,
         }
     }
@@ -127,6 +131,11 @@ impl Planted {
         #[cfg(feature = "planted")]
         weir_log::plant::set(match plant {
             Some(Plant::InLog(plant)) => Some(plant),
+            _ => None,
+        });
+        #[cfg(feature = "planted")]
+        weir_door::plant::set(match plant {
+            Some(Plant::InDoor(plant)) => Some(plant),
             _ => None,
         });
         #[cfg(feature = "planted")]
@@ -160,6 +169,7 @@ impl Drop for Planted {
         #[cfg(feature = "planted")]
         {
             weir_log::plant::set(None);
+            weir_door::plant::set(None);
             weir_gateway::plant::set(None);
             weir_partition::plant::set(None);
         }

@@ -15,7 +15,9 @@ use weir_log::{
     EmbeddedLog, LogConfig, LogReader, SegmentKind, SequencedLog as _, SnapshotStore, read_events,
 };
 use weir_partition::event_reader::EventReader;
-use weir_partition::handoff::{PartitionPort, SourcePort, gateway_to_partition};
+use weir_partition::handoff::{
+    PartitionPort, SourcePort, gateway_to_partition, gateway_to_partition_with,
+};
 use weir_partition::holds::Holds;
 use weir_partition::recovery::{Rebuilt, Sources, rebuild};
 use weir_partition::shadow::{Shadow, ShadowError, ShadowParts};
@@ -25,11 +27,13 @@ use weir_runtime::{Agent, Wake};
 use weir_types::{Durability, Nanos, Position, WallOffset};
 
 use crate::clocks::LogTimeWatch;
-use crate::disk::{Gate, ProcessDisk};
+use crate::disk::{Gates, ProcessDisk};
+use crate::fullness::FullnessFigures;
 use crate::oracle::{LogEntry, engine_config};
 use crate::plan::{FailingDisk, Plan};
 use crate::plant::{Plant, Planted};
 use crate::shell::{Fate, Shell};
+use crate::weather::Conditions;
 use crate::workload::HERE;
 
 /// The identity of every simulated log.
@@ -106,6 +110,13 @@ impl Disks {
         order.into_iter().flat_map(numbered).collect()
     }
 
+    /// Sets the conditions from now on.
+    pub fn set_conditions(&self, conditions: Conditions) {
+        self.commands.set_shortage(conditions.of_commands());
+        self.events.set_shortage(conditions.of_events());
+        self.snapshots.set_shortage(conditions.of_events());
+    }
+
     /// Applies a recorded operation.
     pub fn apply(&self, disk: usize, op: &TraceOp) {
         [&self.commands, &self.events, &self.snapshots][disk].apply(op);
@@ -147,7 +158,7 @@ impl Disks {
 pub fn recover(
     disks: &Disks,
     plan: &Plan,
-    gate: &Gate,
+    gates: &Gates,
     plant: Option<Plant>,
 ) -> anyhow::Result<Rebuilt<ProcessDisk>> {
     let durability = match plant {
@@ -162,10 +173,22 @@ pub fn recover(
         log,
         event_segment_bytes: EVENT_SEGMENT_BYTES,
         engine: engine_config(),
-        commands: ProcessDisk::new(disks.commands.clone(), gate.clone(), lies),
-        events: ProcessDisk::new(disks.events.clone(), Gate::default(), false),
+        commands: ProcessDisk::new(disks.commands.clone(), gates.commands.clone(), lies),
+        events: ProcessDisk::new(disks.events.clone(), gates.events.clone(), false),
         snapshots: disks.snapshots.clone(),
     })
+}
+
+/// The surroundings of a process.
+pub struct Surroundings {
+    /// The gates of its disks.
+    pub gates: Gates,
+    /// The planted bug.
+    pub plant: Option<Plant>,
+    /// The views that its partition wakes.
+    pub views: Vec<Wake>,
+    /// The length of the clients' ring to the partition.
+    pub ring_len: usize,
 }
 
 /// A running process.
@@ -181,15 +204,18 @@ pub struct Process {
     tail_handle: TailHandle,
     shadow: Shadow<SimDisk, ProcessDisk, SimDisk>,
     figures: Arc<PartitionFigures>,
-    gate: Gate,
+    gates: Gates,
     stalled_for: u64,
+    conditions: Conditions,
+    /// True while the shadow's thread waits for a disk that stands.
+    is_shadow_blocked: bool,
     plant: Option<Plant>,
     /// The newest snapshot's state, kept for a planted bug.
     last_state: Vec<u8>,
 }
 
 impl Process {
-    /// Starts a process from the result of a recovery; its partition wakes `views`.
+    /// Starts a process from the result of a recovery.
     ///
     /// # Errors
     /// When the engine's own snapshot does not restore.
@@ -197,8 +223,9 @@ impl Process {
         rebuilt: Rebuilt<ProcessDisk>,
         disks: &Disks,
         plan: &Plan,
-        (gate, plant, views): (Gate, Option<Plant>, Vec<Wake>),
+        surroundings: Surroundings,
     ) -> anyhow::Result<Process> {
+        let Surroundings { gates, plant, views, ring_len } = surroundings;
         let Rebuilt { engine, log, events, event_count, .. } = rebuilt;
         let tail_config = TailConfig {
             segment_words: plan.tail_segment_words,
@@ -206,7 +233,7 @@ impl Process {
             first_record: event_count + 1,
         };
         let (writer, handle): (_, TailHandle) = tail_in(tail_config, log.epochs());
-        let (port, source) = gateway_to_partition(HERE, Wake::new());
+        let (port, source) = gateway_to_partition_with(HERE, Wake::new(), ring_len);
         let (feed, fed) = gateway_to_partition(HERE, Wake::new());
         // As in the node: the control importer takes no feedback.
         let fed = SourcePort { feedback: None, ..fed };
@@ -228,7 +255,8 @@ impl Process {
         });
         let partition = Partition::new(PartitionParts {
             engine,
-            log: Shell::new(log, fate.clone(), log_times.clone(), plant),
+            log: Shell::new(log, fate.clone(), log_times.clone(), plant)
+                .with_queue(plan.log_queue_len_max),
             tail: writer,
             sources: vec![source, fed],
             views,
@@ -246,8 +274,10 @@ impl Process {
             tail_handle: handle,
             shadow,
             figures,
-            gate,
+            gates,
             stalled_for: 0,
+            conditions: Conditions::FAIR,
+            is_shadow_blocked: false,
             plant,
             last_state: Vec::new(),
         })
@@ -282,8 +312,32 @@ impl Process {
         if self.stalled_for == 0 && rng.chance(per_mille, 1000) {
             self.stalled_for = 1 + rng.below(20);
         }
-        self.gate.set_closed(self.stalled_for > 0);
+        self.gates.commands.set_closed(self.stalled_for > 0 || self.conditions.stalls_commands);
+        self.gates.events.set_closed(self.conditions.stalls_events);
         self.stalled_for = self.stalled_for.saturating_sub(1);
+    }
+
+    /// Sets the conditions from now on.
+    pub fn set_conditions(&mut self, conditions: Conditions) {
+        self.conditions = conditions;
+        self.is_shadow_blocked &= conditions.stalls_events;
+    }
+
+    /// The figures of the log's fullness.
+    #[must_use]
+    pub fn fullness(&self) -> FullnessFigures {
+        let counters = &self.figures.counters;
+        FullnessFigures {
+            is_full: counters.is_log_full.load(Ordering::Relaxed),
+            refused: counters.refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The number of commands that the shadow has still to apply.
+    #[must_use]
+    pub fn shadow_lag(&self) -> u64 {
+        let committed = self.figures.counters.position.load(Ordering::Relaxed);
+        committed - self.shadow.position().0
     }
 
     /// Runs the partition's cycle.
@@ -308,7 +362,7 @@ impl Process {
     /// # Errors
     /// When the log cannot be followed. A failing event disk is no error: it ends the process.
     pub fn keep_events(&mut self, now: Nanos) -> Result<(), ShadowError> {
-        if self.fate.why().is_some() {
+        if self.fate.why().is_some() || self.is_shadow_blocked {
             return Ok(());
         }
         let committed = Position(self.figures.counters.position.load(Ordering::Relaxed));
@@ -341,7 +395,9 @@ impl Process {
     /// When the log cannot be followed. A full or failing disk is no error: no snapshot is taken.
     pub fn snapshot(&mut self, now: Nanos) -> Result<bool, ShadowError> {
         self.keep_events(now)?;
-        if self.fate.why().is_some() {
+        // Its syncs wait, and with them all that the thread does.
+        self.is_shadow_blocked = self.conditions.stalls_events;
+        if self.fate.why().is_some() || self.is_shadow_blocked {
             return Ok(false);
         }
         let miscounts = self.plant == Some(Plant::SnapshotMiscounts);
@@ -382,7 +438,8 @@ impl Process {
         if self.fate.why().is_some() {
             return Ok(true);
         }
-        self.gate.set_closed(false);
+        self.gates.commands.set_closed(false);
+        self.gates.events.set_closed(false);
         self.begin_cycle(now, wall);
         if !self.partition.stop(now) {
             return Ok(false);

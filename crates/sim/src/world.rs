@@ -10,6 +10,7 @@ use weir_engine::SessionState;
 use weir_io::disk::sim::{CrashChoice, TraceOp};
 use weir_io::{DiskAction, DiskErrorKind, Rng, SeededRng, SimDisk, SimFaults};
 use weir_log::{EpochCursor, SequencedLog};
+use weir_partition::handoff::SUBMISSIONS_MAX;
 use weir_partition::recovery::Rebuilt;
 use weir_partition::shadow::ShadowError;
 use weir_types::{Durability, Epochs, Nanos, Switch};
@@ -17,15 +18,16 @@ use weir_wire::{Definition, Event};
 
 use crate::clocks::Clocks;
 use crate::crowd::Crowd;
-use crate::disk;
-use crate::disk::ProcessDisk;
+use crate::disk::{Gates, ProcessDisk};
+use crate::fullness::FullnessWatch;
 use crate::gate::node::Start;
 use crate::gate::{Gate, GateTally};
-use crate::oracle::{Oracle, RecoveryResult, Violation};
+use crate::oracle::{Oracle, RecoveryResult, Violation, ensure};
 use crate::plan::{DiskFault, Ending, FailingDisk, LifePlan, Plan};
 use crate::plant::Plant;
-use crate::process::{Disks, Process, recover};
+use crate::process::{Disks, Process, Surroundings, recover};
 use crate::view::{Reader, View};
+use crate::weather::{Conditions, SpellCounts, Weather};
 use crate::workload::BEGINNING;
 
 /// The number of steps within which the last life must answer everything.
@@ -60,6 +62,8 @@ pub struct Tally {
     pub failed_calls: u64,
     /// Steps of the wall clock.
     pub clock_steps: u64,
+    /// Spells in which the machine withheld something.
+    pub spells: SpellCounts,
     /// The figures of the gateway's part, in runs with one.
     pub gate: GateTally,
 }
@@ -96,6 +100,9 @@ struct World {
     tally: Tally,
     hash: u64,
     may_lose: bool,
+    weather: Weather,
+    weather_rng: SeededRng,
+    fullness: FullnessWatch,
     /// The gateway and its clients, in runs with them.
     gate: Option<Box<Gate>>,
 }
@@ -146,6 +153,9 @@ impl World {
             tally: Tally::default(),
             hash: 0xcbf2_9ce4_8422_2325,
             may_lose: false,
+            weather: Weather::default(),
+            weather_rng: SeededRng::new(seed, "weather"),
+            fullness: FullnessWatch::default(),
             gate: None,
         }
     }
@@ -189,8 +199,8 @@ impl World {
         if life.recovery_crashes {
             self.crash_a_recovery()?;
         }
-        let stalls = disk::Gate::default();
-        let rebuilt = recover(&self.disks, &self.plan, &stalls, self.plant)
+        let gates = Gates::default();
+        let rebuilt = recover(&self.disks, &self.plan, &gates, self.plant)
             .map_err(|error| Violation::new("recovery fails", format!("{error:#}")))?;
         self.tally.recoveries += 1;
         self.fold(rebuilt.engine.digest());
@@ -220,15 +230,16 @@ impl World {
         {
             self.crowd.repeat(request.session_id(), request.request_no());
         }
-        self.start(rebuilt, stalls, life)
+        self.start(rebuilt, gates, life)
     }
 
     fn start(
         &mut self,
         rebuilt: Rebuilt<ProcessDisk>,
-        stalls: disk::Gate,
+        gates: Gates,
         life: &LifePlan,
     ) -> Result<Process, Violation> {
+        self.begin_weather(life);
         let numbers =
             |(id, state): (_, SessionState)| (id, state.next_event_no, state.last_request_no);
         let sessions = rebuilt.engine.sessions().map(numbers).collect();
@@ -238,14 +249,17 @@ impl World {
         let (epoch, ended) = (rebuilt.log.epoch(), rebuilt.log.ended_epochs().to_vec());
         let (now, wall) = (self.clocks.time(), self.clocks.wall());
         let is_calm = life.steps == u64::MAX;
-        let mut views = self
-            .gate
-            .as_mut()
-            .map_or_else(Vec::new, |gate| gate.begin_life(is_calm, self.plan.step_ns_max));
+        let forecast = self.weather.forecast();
+        let (mut views, mut ring_len) = (Vec::new(), SUBMISSIONS_MAX);
+        if let Some(gate) = &mut self.gate {
+            views = gate.begin_life(is_calm, self.plan.step_ns_max, forecast);
+            ring_len = gate.ring_len();
+        }
         if self.plant == Some(Plant::GatewayNotWoken) {
             views.clear();
         }
-        let started = Process::start(rebuilt, &self.disks, &self.plan, (stalls, self.plant, views));
+        let surroundings = Surroundings { gates, plant: self.plant, views, ring_len };
+        let started = Process::start(rebuilt, &self.disks, &self.plan, surroundings);
         let mut process = started
             .map_err(|error| Violation::new("the process does not start", format!("{error:#}")))?;
         if let Some(gate) = &mut self.gate {
@@ -282,8 +296,7 @@ impl World {
     /// Starts a recovery and crashes it at a drawn operation.
     fn crash_a_recovery(&mut self) -> Result<(), Violation> {
         let before = self.disks.begin_recording();
-        let stalls = disk::Gate::default();
-        let recovered = recover(&self.disks, &self.plan, &stalls, self.plant);
+        let recovered = recover(&self.disks, &self.plan, &Gates::default(), self.plant);
         let rebuilt =
             recovered.map_err(|error| Violation::new("recovery fails", format!("{error:#}")))?;
         drop(rebuilt);
@@ -359,7 +372,36 @@ impl World {
         }
         self.note_failed_call(life);
         self.set_faults(&LifePlan::calm(), false);
+        self.set_conditions(process, Conditions::FAIR);
         self.stop(process)
+    }
+
+    /// Draws the spells of a life that begins.
+    fn begin_weather(&mut self, life: &LifePlan) {
+        self.weather = match self.plan.has_weather {
+            true => Weather::draw(&mut self.weather_rng, life.steps),
+            false => Weather::default(),
+        };
+        let fills = matches!(life.fault, DiskFault::Full(..) | DiskFault::CallFails(..));
+        self.fullness = FullnessWatch::new(fills);
+    }
+
+    /// Begins and ends spells.
+    fn change_weather(&mut self, process: &mut Process) {
+        let before = self.weather.conditions();
+        self.weather.step(self.clocks.time(), &mut self.tally.spells);
+        let conditions = self.weather.conditions();
+        if conditions != before {
+            self.set_conditions(process, conditions);
+        }
+    }
+
+    fn set_conditions(&mut self, process: &mut Process, conditions: Conditions) {
+        self.disks.set_conditions(conditions);
+        process.set_conditions(conditions);
+        if let Some(gate) = &mut self.gate {
+            gate.set_conditions(&conditions);
+        }
     }
 
     fn note_failed_call(&mut self, life: &LifePlan) {
@@ -371,7 +413,8 @@ impl World {
     /// Handles the shadow's failure to read the command log: the shadow tries again, and the node
     /// trades on.
     fn bear(&self, process: &mut Process, error: ShadowError) -> Result<(), Violation> {
-        let is_asked_for = self.disks.commands.failed_call().is_some();
+        let is_asked_for = self.disks.commands.failed_call().is_some()
+            || self.weather.conditions() != Conditions::FAIR;
         match error {
             ShadowError::Commands(_) | ShadowError::Directory(_) if is_asked_for => {
                 process.reopen_shadow();
@@ -430,9 +473,11 @@ impl World {
     /// Advances the clock and runs one cycle of everything in the process.
     fn cycle(&mut self, process: &mut Process, life: &LifePlan) -> Result<(), Violation> {
         self.tally.steps += 1;
-        self.clocks.advance(Nanos(1 + self.rng.below(self.plan.step_ns_max)));
+        let step_ns_max = self.weather.step_ns_max(self.plan.step_ns_max);
+        self.clocks.advance(Nanos(1 + self.rng.below(step_ns_max)));
         self.clocks.step(self.plan.clock_steps_per_mille);
         let (now, wall) = (self.clocks.time(), self.clocks.wall());
+        self.change_weather(process);
         if let Some(gate) = &mut self.gate {
             gate.wall_clock_moved(wall);
         }
@@ -441,6 +486,7 @@ impl World {
         if let Some(fault) = process.log_time_fault() {
             return Err(Violation::new("log time breaks its rules", fault));
         }
+        self.fullness.judge(process.fullness(), &self.weather, now)?;
         if self.rng.chance(1, 2) {
             process.keep_events(now).or_else(|error| self.bear(process, error))?;
         }
@@ -488,7 +534,13 @@ impl World {
         process: &Process,
         life: &LifePlan,
     ) -> Result<Option<LifeEnd>, Violation> {
-        if process.why_stopped().is_some() {
+        if let Some(why) = process.why_stopped() {
+            let may_stop = match life.fault {
+                DiskFault::SyncFails(_) | DiskFault::WriteFails(_) => true,
+                DiskFault::CallFails(..) => true,
+                DiskFault::None | DiskFault::Full(..) | DiskFault::EventsFull(..) => false,
+            };
+            ensure(may_stop, "the process ends because of a spell", || why)?;
             return Ok(Some(self.stopped_itself(life.ending)));
         }
         let counts = self.disks.commands.counts();
@@ -575,16 +627,18 @@ impl World {
         self.may_lose = false;
         self.set_faults(calm, false);
         for _ in 0..LIVENESS_STEPS {
-            self.act(process, false)?;
+            self.act(process, !self.weather.is_over())?;
             self.cycle(process, calm)?;
             if let Some(why) = process.why_stopped() {
                 return Err(Violation::new("the node stops on sound disks", why));
             }
             self.observe(process)?;
-            if self.is_quiet()? {
+            if self.weather.is_over() && self.is_quiet()? {
                 if matches!(self.stop(process)?, LifeEnd::Crashed(_)) {
                     return Err(Violation::new("a stop on sound disks fails", "at the end"));
                 }
+                let lag = process.shadow_lag();
+                ensure(lag == 0, "the shadow stays behind", || format!("{lag} commands"))?;
                 return self.check_feed();
             }
         }

@@ -30,6 +30,8 @@ fn plan(durability: Durability, fault: DiskFault) -> Plan {
         step_ns_max: 2_000_000,
         tail_segment_words: 128 << 10,
         clock_steps_per_mille: 0,
+        log_queue_len_max: u64::MAX,
+        has_weather: false,
         lives: vec![life],
     }
 }
