@@ -243,11 +243,11 @@ impl<L: SequencedLog + Send> Partition<L> {
         Partition {
             engine: parts.engine,
             epoch,
+            batch: parts.log.new_batch(),
             log_time: LogTime::after(parts.log.last_log_time()),
             log: parts.log,
             ended: VecDeque::new(),
             sources: parts.sources,
-            batch: Batch::new(),
             entry: Vec::with_capacity(512),
             filling: Vec::with_capacity(TAKE_MAX),
             kept: Vec::new(),

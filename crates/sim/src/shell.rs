@@ -71,6 +71,10 @@ impl<L: SequencedLog> Shell<L> {
 }
 
 impl<L: SequencedLog> SequencedLog for Shell<L> {
+    fn new_batch(&self) -> Batch {
+        self.inner.new_batch()
+    }
+
     fn append(&mut self, epoch: Epoch, log_time: Nanos, batch: &Batch) -> Append {
         let waiting = self.last_appended().0 - self.committed.0.min(self.last_appended().0);
         if self.fate.why().is_some() || waiting >= self.queue_len_max {
