@@ -70,6 +70,7 @@ impl Tally {
         self.resyncs += other.resyncs;
         self.failed_calls += other.failed_calls;
         self.clock_steps += other.clock_steps;
+        self.truncations += other.truncations;
         self.spells.add(&other.spells);
         self.gate.add(&other.gate);
     }
@@ -84,7 +85,8 @@ impl Report {
             "{{\"campaign\":\"sim\",\"seeds\":{},\"commands\":{},\"events\":{},\"steps\":{},\
              \"crashes\":{},\"recovery_crashes\":{},\"self_stops\":{},\"recoveries\":{},\
              \"lost_tails\":{},\"snapshots\":{},\"refused\":{},\"resyncs\":{},\
-             \"clock_steps\":{},\"descriptor_spells\":{},\"stalls\":{},\"full_spells\":{},\
+             \"clock_steps\":{},\"truncations\":{},\"descriptor_spells\":{},\"stalls\":{},\
+             \"full_spells\":{},\
              \"violations\":{}{}}}",
             self.seeds,
             t.commands,
@@ -99,6 +101,7 @@ impl Report {
             t.refused,
             t.resyncs,
             t.clock_steps,
+            t.truncations,
             t.spells.descriptors,
             t.spells.stalls,
             t.spells.full,

@@ -20,6 +20,7 @@ use weir_partition::handoff::{
 };
 use weir_partition::holds::Holds;
 use weir_partition::recovery::{Rebuilt, Sources, rebuild};
+use weir_partition::retention::{RetentionLimits, RetentionTimes};
 use weir_partition::shadow::{Shadow, ShadowError, ShadowParts};
 use weir_partition::{Partition, PartitionFigures, PartitionParts};
 use weir_probe::Recorder;
@@ -30,7 +31,7 @@ use crate::clocks::LogTimeWatch;
 use crate::disk::{Gates, ProcessDisk};
 use crate::fullness::FullnessFigures;
 use crate::oracle::{LogEntry, engine_config};
-use crate::plan::{FailingDisk, Plan};
+use crate::plan::{EVENT_SEGMENT_BYTES, FailingDisk, Plan};
 use crate::plant::{Plant, Planted};
 use crate::shell::{Fate, Shell};
 use crate::weather::Conditions;
@@ -40,8 +41,6 @@ use crate::workload::HERE;
 const LOG_ID: u128 = 0x5157;
 /// The most commands that the shadow applies in one cycle.
 const FOLLOW_MAX: usize = 4096;
-/// The size of the event log's segment files in bytes.
-const EVENT_SEGMENT_BYTES: u64 = 128 << 10;
 /// The number of snapshots kept.
 const SNAPSHOTS_KEPT: usize = 2;
 
@@ -122,19 +121,21 @@ impl Disks {
         [&self.commands, &self.events, &self.snapshots][disk].apply(op);
     }
 
-    /// Reads the whole command log.
+    /// Reads the command log from a position on, or from its first one for position zero; returns
+    /// the first position. No fault of the disk hinders it.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn read_log(&self) -> anyhow::Result<Vec<LogEntry>> {
-        let disk = self.commands.clone();
-        let mut reader = LogReader::open(disk, SegmentKind::Command, Position(1))?;
+    pub fn read_log(&self, from: Position) -> anyhow::Result<(Position, Vec<LogEntry>)> {
+        let disk = self.commands.after_process_crash();
+        let mut reader = LogReader::open(disk, SegmentKind::Command, from)?;
+        let first = reader.next_position();
         let mut log = Vec::new();
         while let Some(entry) = reader.next_entry()? {
             let (log_time, ends_batch) = (entry.log_time, entry.ends_batch);
             log.push(LogEntry { log_time, ends_batch, bytes: entry.bytes.to_vec() });
         }
-        Ok(log)
+        Ok((first, log))
     }
 
     /// Reads the event log's records from `first` on.
@@ -189,6 +190,8 @@ pub struct Surroundings {
     pub views: Vec<Wake>,
     /// The length of the clients' ring to the partition.
     pub ring_len: usize,
+    /// The most entries of the command log that may wait for their commit.
+    pub log_queue_len_max: u64,
 }
 
 /// A running process.
@@ -225,7 +228,7 @@ impl Process {
         plan: &Plan,
         surroundings: Surroundings,
     ) -> anyhow::Result<Process> {
-        let Surroundings { gates, plant, views, ring_len } = surroundings;
+        let Surroundings { gates, plant, views, ring_len, log_queue_len_max } = surroundings;
         let Rebuilt { engine, log, events, event_count, .. } = rebuilt;
         let tail_config = TailConfig {
             segment_words: plan.tail_segment_words,
@@ -256,7 +259,7 @@ impl Process {
         let partition = Partition::new(PartitionParts {
             engine,
             log: Shell::new(log, fate.clone(), log_times.clone(), plant)
-                .with_queue(plan.log_queue_len_max),
+                .with_queue(log_queue_len_max),
             tail: writer,
             sources: vec![source, fed],
             views,
@@ -418,6 +421,23 @@ impl Process {
             Err(ShadowError::Snapshot(_)) => Ok(false),
             taken => Ok(self.survive(taken)? == Some(true)),
         }
+    }
+
+    /// Truncates both logs by these limits; returns true when there is more to remove than before.
+    ///
+    /// # Errors
+    /// When it cannot be seen what may be removed.
+    pub fn retain(&mut self, limits: &RetentionLimits, now: Nanos) -> Result<bool, ShadowError> {
+        if self.fate.why().is_some() || self.is_shadow_blocked {
+            return Ok(false);
+        }
+        let PartitionFigures { counters, log_time, .. } = &*self.figures;
+        self.shadow.note_synced(Position(counters.synced.load(Ordering::Relaxed)));
+        let log_time = Nanos(log_time.load(Ordering::Relaxed));
+        let ahead = Nanos(counters.log_time_ahead_ns.load(Ordering::Relaxed));
+        let retained = self.shadow.retain(limits, RetentionTimes { log_time, ahead, now })?;
+        let before = retained.commands.before.0;
+        Ok(counters.commands_from.swap(before, Ordering::Relaxed) < before && before > 1)
     }
 
     /// Reads the next published event.

@@ -77,7 +77,9 @@ impl<L: SequencedLog> SequencedLog for Shell<L> {
 
     fn append(&mut self, epoch: Epoch, log_time: Nanos, batch: &Batch) -> Append {
         let waiting = self.last_appended().0 - self.committed.0.min(self.last_appended().0);
-        if self.fate.why().is_some() || waiting >= self.queue_len_max {
+        // As the log, which says that it is full before it says that it is busy.
+        let is_busy = waiting >= self.queue_len_max && !self.inner.is_full();
+        if self.fate.why().is_some() || is_busy {
             Append::Busy
         } else {
             let appended = self.inner.append(epoch, log_time, batch);

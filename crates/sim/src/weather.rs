@@ -15,6 +15,8 @@ use weir_types::Nanos;
 const MS: u64 = 1_000_000;
 /// Middle durations of spells.
 const DURATIONS: [u64; 5] = [3 * MS, 30 * MS, 300 * MS, 3_000 * MS, 15_000 * MS];
+/// A stall within which a silent session is lost.
+const LONG_STALL: Nanos = Nanos(1_500 * MS);
 /// The number of the longest steps that make up a spell.
 const STEPS_OF_A_SPELL: u64 = 64;
 /// The longest step: no thread rests longer.
@@ -77,10 +79,10 @@ impl Spell {
         let extent = [Extent::Commands, Extent::Events, Extent::All, Extent::All][index(rng, 4)];
         let room = [Room::ForOldBytes, Room::None][index(rng, 2)];
         let short = [DescriptorRoom::Short, DescriptorRoom::None][index(rng, 2)];
-        let trouble = match rng.below(8) {
+        let trouble = match rng.below(9) {
             0..=2 => Trouble::Descriptors(SimDescriptors::Exhausted),
             3 => Trouble::Descriptors(SimDescriptors::Free(short)),
-            4 | 5 => Trouble::Stall(extent),
+            4..=6 => Trouble::Stall(extent),
             _ => Trouble::Full(room, extent),
         };
         let middle = DURATIONS[index(rng, DURATIONS.len() as u64)];
@@ -90,6 +92,12 @@ impl Spell {
 
     fn step_max(&self) -> u64 {
         (self.lasts.0 / STEPS_OF_A_SPELL).min(STEP_MAX)
+    }
+
+    /// Returns true if requests wait for as long as a session may be silent.
+    fn holds_requests_up(&self) -> bool {
+        let stalls = matches!(self.trouble, Trouble::Stall(extent) if extent.has_commands());
+        stalls && self.lasts >= LONG_STALL
     }
 
     /// Returns true if the command log finds no room, or no descriptor, for its next file.
@@ -175,6 +183,8 @@ pub struct Forecast {
     pub step_ns_max: u64,
     /// True if the door turns connections without a session away for want of descriptors.
     pub turns_away: bool,
+    /// True if requests wait for a stalled disk for as long as a session may be silent.
+    pub holds_requests_up: bool,
 }
 
 /// The number of spells of each kind that began.
@@ -234,6 +244,7 @@ impl Weather {
         Forecast {
             step_ns_max: self.coming.iter().map(Spell::step_max).max().unwrap_or(0),
             turns_away: self.coming.iter().any(turns_away),
+            holds_requests_up: self.coming.iter().any(Spell::holds_requests_up),
         }
     }
 

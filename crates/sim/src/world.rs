@@ -12,8 +12,9 @@ use weir_io::{DiskAction, DiskErrorKind, Rng, SeededRng, SimDisk, SimFaults};
 use weir_log::{EpochCursor, SequencedLog};
 use weir_partition::handoff::SUBMISSIONS_MAX;
 use weir_partition::recovery::Rebuilt;
+use weir_partition::retention::RetentionLimits;
 use weir_partition::shadow::ShadowError;
-use weir_types::{Durability, Epochs, Nanos, Switch};
+use weir_types::{Durability, Epochs, Nanos, Position, Switch};
 use weir_wire::{Definition, Event};
 
 use crate::clocks::Clocks;
@@ -32,6 +33,9 @@ use crate::workload::BEGINNING;
 
 /// The number of steps within which the last life must answer everything.
 const LIVENESS_STEPS: u64 = 20_000;
+
+/// The entries of the log that may wait for a disk that stalls for long: clients fill the rest.
+const SHORT_QUEUE: u64 = 4;
 
 /// The figures of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +66,8 @@ pub struct Tally {
     pub failed_calls: u64,
     /// Steps of the wall clock.
     pub clock_steps: u64,
+    /// Truncations of the command log.
+    pub truncations: u64,
     /// Spells in which the machine withheld something.
     pub spells: SpellCounts,
     /// The figures of the gateway's part, in runs with one.
@@ -121,6 +127,7 @@ pub fn run_gate(seed: u64, plant: Option<Plant>) -> Outcome {
     plan.clock_steps_per_mille = [0, 2, 10, 30][rng.below(4) as usize];
     // Shorter steps than these would let no heartbeat pass within a run.
     plan.step_ns_max = plan.step_ns_max.max(1_000_000);
+    plan.limits = RetentionLimits::default();
     run_gate_plan(plan, seed, plant)
 }
 
@@ -208,11 +215,12 @@ impl World {
         let found = RecoveryResult {
             engine: &rebuilt.engine,
             event_count: rebuilt.event_count,
-            log: self.disks.read_log().map_err(unreadable)?,
+            log: self.disks.read_log(Position::NONE).map_err(unreadable)?,
             events: (first.0, self.disks.read_events(first).map_err(unreadable)?),
             epoch: rebuilt.log.epoch(),
             ended: rebuilt.log.ended_epochs(),
             may_lose: self.may_lose,
+            is_truncated: !self.plan.limits.is_unlimited(),
         };
         let has_lost = self.oracle.judge(&found, &self.crowd)?;
         self.tally.lost_tails += u64::from(has_lost);
@@ -258,7 +266,12 @@ impl World {
         if self.plant == Some(Plant::GatewayNotWoken) {
             views.clear();
         }
-        let surroundings = Surroundings { gates, plant: self.plant, views, ring_len };
+        let plant = self.plant;
+        let log_queue_len_max = match forecast.holds_requests_up {
+            true => SHORT_QUEUE,
+            false => self.plan.log_queue_len_max,
+        };
+        let surroundings = Surroundings { gates, plant, views, ring_len, log_queue_len_max };
         let started = Process::start(rebuilt, &self.disks, &self.plan, surroundings);
         let mut process = started
             .map_err(|error| Violation::new("the process does not start", format!("{error:#}")))?;
@@ -416,6 +429,7 @@ impl World {
         let is_asked_for = self.disks.commands.failed_call().is_some()
             || self.weather.conditions() != Conditions::FAIR;
         match error {
+            ShadowError::Retention(_) if is_asked_for => Ok(()),
             ShadowError::Commands(_) | ShadowError::Directory(_) if is_asked_for => {
                 process.reopen_shadow();
                 Ok(())
@@ -497,6 +511,21 @@ impl World {
             };
             self.tally.snapshots += u64::from(taken);
         }
+        if !self.plan.limits.is_unlimited() && self.rng.chance(1, 40) {
+            self.retain(process)?;
+        }
+        Ok(())
+    }
+
+    /// Truncates both logs; the oracle reads before what may go.
+    fn retain(&mut self, process: &mut Process) -> Result<(), Violation> {
+        let unread = self.disks.read_log(self.oracle.next_unread()).map_err(unreadable)?;
+        self.oracle.keep(unread.1);
+        let truncates = match process.retain(&self.plan.limits, self.clocks.time()) {
+            Ok(truncates) => truncates,
+            Err(error) => self.bear(process, error).map(|()| false)?,
+        };
+        self.tally.truncations += u64::from(truncates);
         Ok(())
     }
 

@@ -20,6 +20,7 @@ fn no_seed_breaks_a_rule_and_every_fault_is_met() {
         ("snapshots", total.snapshots),
         ("refusals", total.refused),
         ("refused tokens", total.resyncs),
+        ("truncations", total.truncations),
         ("spells without descriptors", total.spells.descriptors),
         ("stalls", total.spells.stalls),
         ("spells without room", total.spells.full),
@@ -66,7 +67,7 @@ fn every_client_is_told_its_own_reports_once_and_in_order() {
 fn seeds_that_once_showed_a_fault_stay_clean() {
     let seeds: [(Front, &[u64]); 2] = [
         (Front::Crowd, &[358, 1191, 4970, 5040]),
-        (Front::Gateway, &[15, 25, 221, 824, 2113, 42826]),
+        (Front::Gateway, &[15, 25, 221, 824, 2113, 42826, 100_592, 110_213, 111_667]),
     ];
     for (front, seeds) in seeds {
         for seed in seeds.iter().copied() {

@@ -50,8 +50,8 @@ pub struct ReceivedMessage<'a> {
     pub now: Nanos,
     /// The time by which a session must return after the start to keep its orders.
     pub return_by: Nanos,
-    /// The last time at which the command log's disk stood.
-    pub stalled_at: Nanos,
+    /// The last time at which the command log's disk stood, or descriptors were short.
+    pub withheld_at: Nanos,
 }
 
 /// A client's choices of cancel-on-disconnect.
@@ -446,7 +446,7 @@ impl Client {
         error: ClientError,
         message_context: &mut ReceivedMessage<'_>,
     ) -> Result<Next, Violation> {
-        let ReceivedMessage { told, tally, now, stalled_at, .. } = message_context;
+        let ReceivedMessage { told, tally, now, withheld_at, .. } = message_context;
         match error {
             ClientError::OtherHistory { partition_id: HERE, other_from, epoch, .. } => {
                 tally.other_histories += 1;
@@ -466,9 +466,17 @@ impl Client {
                 tally.taken += 1;
                 let since = *self.taken_since.get_or_insert(*now);
                 // A connection whose requests wait for the disk is not silent: it may be lost and
-                // seem alive for as long.
-                let is_late = now.since(since.max(*stalled_at)) > TAKEN_TIME_MAX;
+                // seem alive for as long. One that waits for a descriptor is refused nothing, and
+                // behind it those that it gave up are accepted first.
+                let is_late = now.since(since.max(*withheld_at)) > TAKEN_TIME_MAX;
                 ensure(!is_late, "a lost session is never ended", || self.session_id.to_string())?;
+                Ok(Next::LogOn)
+            }
+            // A challenge is good for ten seconds, and the signature may have waited for longer
+            // behind requests that wait for the disk.
+            ClientError::LogonRejected { reason: Reason::UnknownChallenge, .. }
+                if now.since(*withheld_at) <= TAKEN_TIME_MAX =>
+            {
                 Ok(Next::LogOn)
             }
             // The key was replaced a moment ago, or the newcomers have not heard of it yet.

@@ -17,6 +17,7 @@ pub mod strangers;
 pub mod thread;
 pub mod wire;
 
+use weir_io::descriptors::DescriptorRoom;
 use weir_io::net::sim::{NetFaults, SimDescriptors, SimNet};
 use weir_io::{Rng, SeededRng};
 use weir_partition::handoff::SUBMISSIONS_MAX;
@@ -37,9 +38,12 @@ use wire::Wires;
 const STRANGERS: usize = 14;
 /// The lengths of the ring to the partition in commands; a short one is full while a disk stands.
 const RINGS: [usize; 4] = [SUBMISSIONS_MAX, SUBMISSIONS_MAX, 4, 16];
+/// Its length beside a disk that stalls for long: clients fill it.
+const SHORT_RING: usize = 2;
 /// The longest step beside which a connection may be left unread for a fifth of a second only: its
 /// bytes are up to three steps under way.
 const STEP_OF_SHORT_STALLS: u64 = 20_000_000;
+const PLENTY: SimDescriptors = SimDescriptors::Free(DescriptorRoom::Plenty);
 /// The time and the steps behind a spell without descriptors within which the connections that
 /// waited are accepted: a thread rests for at most 100 ms.
 const ACCEPTED_WITHIN: Nanos = Nanos(400_000_000);
@@ -239,8 +243,8 @@ pub struct Gate {
     /// The random stream of rings.
     rings: SeededRng,
     conditions: Conditions,
-    /// The last time at which the command log's disk stood.
-    stalled_at: Nanos,
+    /// The last time at which the command log's disk stood, or descriptors were short.
+    withheld_at: Nanos,
     accepts_due: Option<AcceptsDue>,
     time: Nanos,
     return_by: Nanos,
@@ -271,7 +275,7 @@ impl Gate {
             crowds: SeededRng::new(seed, "crowds of strangers"),
             rings: SeededRng::new(seed, "rings"),
             conditions: Conditions::FAIR,
-            stalled_at: Nanos(0),
+            withheld_at: Nanos(0),
             accepts_due: None,
             time: Nanos(0),
             return_by: Nanos(0),
@@ -296,6 +300,9 @@ impl Gate {
     pub fn begin_life(&mut self, is_calm: bool, step_ns_max: u64, forecast: Forecast) -> Vec<Wake> {
         self.plan = GatePlan::draw(&mut self.rng, is_calm);
         self.plan.ring_len = RINGS[self.rings.below(4) as usize];
+        if forecast.holds_requests_up {
+            self.plan.ring_len = SHORT_RING;
+        }
         self.plan.turns_away = forecast.turns_away;
         if forecast.step_ns_max > STEP_OF_SHORT_STALLS {
             self.plan.stall_max = Nanos(2_000_000_000);
@@ -425,8 +432,8 @@ impl Gate {
         asks: bool,
     ) -> Result<(), Violation> {
         (self.tick, self.time) = (self.tick + 1, now);
-        if self.conditions.stalls_commands {
-            self.stalled_at = now;
+        if self.conditions.stalls_commands || self.conditions.descriptors != PLENTY {
+            self.withheld_at = now;
         }
         let mut context = wire::Context {
             net: &self.net,
@@ -441,7 +448,7 @@ impl Gate {
             asks,
             is_away: self.away.is_some(),
             return_by: self.return_by,
-            stalled_at: self.stalled_at,
+            withheld_at: self.withheld_at,
         };
         self.wires.step(&mut context)?;
         self.net.advance();

@@ -55,8 +55,8 @@ pub struct Context<'a> {
     pub is_away: bool,
     /// The time by which a session must return after the start to keep its orders.
     pub return_by: Nanos,
-    /// The last time at which the command log's disk stood.
-    pub stalled_at: Nanos,
+    /// The last time at which the command log's disk stood, or descriptors were short.
+    pub withheld_at: Nanos,
 }
 
 /// A connection and its sessions.
@@ -415,7 +415,7 @@ impl Wire {
             tally,
             now: context.now,
             return_by: context.return_by,
-            stalled_at: context.stalled_at,
+            withheld_at: context.withheld_at,
         };
         if client.hear(&message, &mut message_context, &mut self.output)? == Next::LogOn {
             client.logs_on_at = Some(context.tick + 3 + context.rng.below(30));
