@@ -60,8 +60,15 @@ fn seeds_needed(plant: weir_log::plant::Plant, first: u64) -> Option<u64> {
 #[cfg(feature = "planted")]
 fn find_plants(starts: u64) -> ExitCode {
     use weir_log::plant::Plant;
-    // This bug is in the node's use of the log; the simulated order path covers it.
-    let plants = Plant::ALL.iter().copied().filter(|plant| *plant != Plant::TailAppliedTwice);
+    // The simulated order path covers these: the first is in the node's use of the log, the others
+    // need a time without descriptors or room.
+    let unmet = [
+        Plant::TailAppliedTwice,
+        Plant::NoDescriptorIsFatal,
+        Plant::PreparedOnce,
+        Plant::RoomAtEachTry,
+    ];
+    let plants = Plant::ALL.iter().copied().filter(|plant| !unmet.contains(plant));
     let needed = |plant, start| seeds_needed(plant, 1 + start * SEEDS_MAX);
     match weir_plant::find_all(plants, starts, needed) {
         true => ExitCode::SUCCESS,

@@ -292,13 +292,17 @@ impl ClientError {
     #[must_use]
     pub fn is_passing(&self) -> bool {
         // A node that did not answer a logon in time may do so later; and a caller that was busy
-        // for longer than its heartbeat interval was logged out for that alone.
+        // for longer than its heartbeat interval was logged out for that alone. A signature that
+        // waited for longer than its challenge is good gets another one.
         let may_mend = matches!(
             self,
             ClientError::Timeout { .. }
                 | ClientError::LoggedOut { reason: Reason::HeartbeatLost, .. }
                 | ClientError::LogonRejected {
-                    reason: Reason::Overloaded | Reason::Stopping | Reason::LimitReached,
+                    reason: Reason::Overloaded
+                        | Reason::Stopping
+                        | Reason::LimitReached
+                        | Reason::UnknownChallenge,
                     ..
                 }
         );
@@ -329,6 +333,7 @@ mod tests {
             (rejected(Reason::Overloaded), false, true),
             (rejected(Reason::Stopping), false, true),
             (rejected(Reason::LimitReached), false, true),
+            (rejected(Reason::UnknownChallenge), false, true),
             (rejected(Reason::UnknownKey), false, false),
             (rejected(Reason::ResumeOtherHistory), false, false),
             (logged_out(Reason::HeartbeatLost), false, true),

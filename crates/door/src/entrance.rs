@@ -6,6 +6,7 @@ use rtrb::Consumer;
 use weir_io::net::{Listener, Registry, Token};
 
 use crate::handshakes::SecuredConnection;
+use crate::plant::{self, Plant};
 use crate::transport::Transport;
 
 /// A source of connections that is not open yet.
@@ -62,7 +63,8 @@ impl Entrance {
                 Err(error) => {
                     // On other errors the peer gave up or descriptors ran out; the next call tries
                     // again.
-                    *may_accept = error.kind() != std::io::ErrorKind::WouldBlock;
+                    *may_accept = error.kind() != std::io::ErrorKind::WouldBlock
+                        && !plant::is(Plant::AcceptsEndWithoutDescriptors);
                     None
                 }
             },

@@ -31,6 +31,7 @@ pub mod links;
 pub mod listener;
 pub mod lobby;
 pub mod logon;
+pub mod plant;
 pub mod protocol;
 pub mod reader_ports;
 pub mod reader_rings;

@@ -45,6 +45,10 @@ weir_plant::plants! {
         HeartbeatsByWallClock,
         /// The newcomer, not the oldest stranger, is turned away from a full door.
         NewcomerTurnedAway,
+        /// The silence of a session counts while its messages wait for room.
+        SilenceWhileWaiting,
+        /// A session whose messages wait for room gets no heartbeats.
+        NoHeartbeatsWhileWaiting,
         /// A session whose events are all past the retention loses the ends of its epochs.
         TrailDropped,
         /// A checkpoint is used although its epoch has lost its last events.

@@ -141,7 +141,7 @@ impl Gateway {
             self.lose(connection, id, Reason::KeyExpired);
             return;
         }
-        if !connection.is_heard() {
+        if !connection.is_heard() && !plant::is(Plant::SilenceWhileWaiting) {
             // Its heartbeats may wait behind a message whose destination is full: its silence
             // counts from the last check before it is read again.
             connection.received_at = now;
@@ -161,7 +161,7 @@ impl Gateway {
         if !session.copy_streams.is_empty() {
             self.put_copy_marks(connection, id, interval, now);
         }
-        if speaks {
+        if speaks && (connection.is_heard() || !plant::is(Plant::NoHeartbeatsWhileWaiting)) {
             self.put_heartbeats(connection, id, now);
         }
     }

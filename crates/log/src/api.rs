@@ -43,6 +43,9 @@ pub enum Poll {
 
 /// The log of a partition.
 pub trait SequencedLog {
+    /// Returns an empty batch that takes no more than the log can append at once.
+    fn new_batch(&self) -> Batch;
+
     /// Sequences a batch under one log time, which must be later than the last batch's: the caller
     /// takes max(previous + 1, clock). Copies the batch; never blocks, never syncs.
     ///

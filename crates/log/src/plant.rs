@@ -29,5 +29,11 @@ weir_plant::plants! {
         LostSnapshotKept,
         /// The end of the log is applied twice after a snapshot.
         TailAppliedTwice,
+        /// A segment that finds no descriptor at its preparation stops the log.
+        NoDescriptorIsFatal,
+        /// A segment whose preparation failed is never prepared again.
+        PreparedOnce,
+        /// Each try on a full disk takes entries as if there were room.
+        RoomAtEachTry,
     }
 }

@@ -24,6 +24,7 @@ use weir_wire::Command;
 use crate::handoff::{Feedback, SourcePort, StageStamps, Submission};
 use crate::log_time::{LogTime, Notice};
 use crate::outbox::Outbox;
+use crate::plant::{self, Plant};
 
 /// The number of commands taken from one source in one cycle: limits the cycle's length and thereby
 /// every wait.
@@ -245,11 +246,11 @@ impl<L: SequencedLog + Send> Partition<L> {
         Partition {
             engine: parts.engine,
             epoch,
+            batch: parts.log.new_batch(),
             log_time: LogTime::after(parts.log.last_log_time()),
             log: parts.log,
             ended: VecDeque::new(),
             sources: parts.sources,
-            batch: Batch::new(),
             entry: Vec::with_capacity(512),
             filling: Vec::with_capacity(TAKE_MAX),
             kept: Vec::new(),
@@ -417,6 +418,12 @@ impl<L: SequencedLog + Send> Partition<L> {
         let (session_id, request_no, template_id) =
             (request.session_id(), request.request_no(), request.template_id());
         self.figures.counters.refused.fetch_add(1, Ordering::Relaxed);
+        if plant::is(Plant::RefusedRequestKept) {
+            self.kept.push((source, Submission::internal(*command)));
+        }
+        if plant::is(Plant::RefusalUntold) {
+            return;
+        }
         let refused = Feedback::Refused { session_id, request_no, template_id, reason };
         if let Some(feedback) = feedback_of(&mut self.sources, source) {
             let pushed = feedback.push(refused);

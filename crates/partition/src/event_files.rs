@@ -10,6 +10,8 @@ use weir_io::{Disk, DiskError};
 use weir_log::{Entry, LogError, LogReader, SegmentKind};
 use weir_types::Position;
 
+use crate::plant::{self, Plant};
+
 /// The distance in records up to which a cursor moves forward instead of opening the files again.
 const STEPS_MAX: u64 = 50_000;
 
@@ -110,7 +112,10 @@ impl EventFiles {
                 if !std::mem::replace(&mut self.has_failed, true) {
                     tracing::error!(%error, record = wanted, "the event log cannot be read");
                 }
-                FileRead::Missing
+                match plant::is(Plant::UnreadableCountsAsDeleted) {
+                    true => FileRead::Deleted,
+                    false => FileRead::Missing,
+                }
             }
         }
     }

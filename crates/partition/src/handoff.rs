@@ -91,7 +91,17 @@ pub struct SourcePort {
 /// Creates the two ends between a gateway and a partition.
 #[must_use]
 pub fn gateway_to_partition(partition_id: PartitionId, wake: Wake) -> (PartitionPort, SourcePort) {
-    let (to_partition, from_gateway) = RingBuffer::new(SUBMISSIONS_MAX);
+    gateway_to_partition_with(partition_id, wake, SUBMISSIONS_MAX)
+}
+
+/// Creates the two ends with room for so many commands; few show what a full ring does.
+#[must_use]
+pub fn gateway_to_partition_with(
+    partition_id: PartitionId,
+    wake: Wake,
+    submissions_max: usize,
+) -> (PartitionPort, SourcePort) {
+    let (to_partition, from_gateway) = RingBuffer::new(submissions_max);
     let (to_gateway, from_partition) = RingBuffer::new(FEEDBACK_MAX);
     let port =
         PartitionPort { partition_id, submissions: to_partition, feedback: from_partition, wake };

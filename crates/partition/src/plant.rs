@@ -17,5 +17,11 @@ weir_plant::plants! {
         AgeByJumpedClock,
         /// Records go although a reader has not read them.
         HoldsIgnored,
+        /// A request that the log refused is kept, and sequenced when there is room.
+        RefusedRequestKept,
+        /// A request that the log refused is not answered.
+        RefusalUntold,
+        /// Events that cannot be read now count as deleted.
+        UnreadableCountsAsDeleted,
     }
 }

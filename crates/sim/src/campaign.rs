@@ -70,6 +70,8 @@ impl Tally {
         self.resyncs += other.resyncs;
         self.failed_calls += other.failed_calls;
         self.clock_steps += other.clock_steps;
+        self.truncations += other.truncations;
+        self.spells.add(&other.spells);
         self.gate.add(&other.gate);
     }
 }
@@ -83,7 +85,9 @@ impl Report {
             "{{\"campaign\":\"sim\",\"seeds\":{},\"commands\":{},\"events\":{},\"steps\":{},\
              \"crashes\":{},\"recovery_crashes\":{},\"self_stops\":{},\"recoveries\":{},\
              \"lost_tails\":{},\"snapshots\":{},\"refused\":{},\"resyncs\":{},\
-             \"clock_steps\":{},\"violations\":{}{}}}",
+             \"clock_steps\":{},\"truncations\":{},\"descriptor_spells\":{},\"stalls\":{},\
+             \"full_spells\":{},\
+             \"violations\":{}{}}}",
             self.seeds,
             t.commands,
             t.events,
@@ -97,6 +101,10 @@ impl Report {
             t.refused,
             t.resyncs,
             t.clock_steps,
+            t.truncations,
+            t.spells.descriptors,
+            t.spells.stalls,
+            t.spells.full,
             self.violations.len(),
             if t.gate.logons > 0 { t.gate.to_json() } else { String::new() }
         )

@@ -23,6 +23,15 @@ impl Gate {
     }
 }
 
+/// The gates of a process.
+#[derive(Clone, Debug, Default)]
+pub struct Gates {
+    /// Of the command log.
+    pub commands: Gate,
+    /// Of the event log.
+    pub events: Gate,
+}
+
 /// A simulated disk with a gate, for one process.
 pub struct ProcessDisk {
     inner: SimDisk,

@@ -8,6 +8,8 @@
 //! * [`plan`]: the parameters that a seed draws. [`plant`]: planted bugs.
 //! * [`clocks`]: the machine's clocks, of which one may be set, and the rules of log time.
 //! * [`disk`], [`shell`]: the injection of faults, around the simulated disk and the real log.
+//! * [`weather`]: spells without descriptors, without room, or with disks that stand; [`fullness`]:
+//!   the rules of a log without room.
 //! * [`crowd`]: clients and the control importer. [`view`]: the order store and its followers.
 //! * [`gate`]: the gateway, with clients on simulated sockets in the place of the crowd.
 //! * [`process`]: the node between two crashes. [`world`]: the loop around it.
@@ -17,6 +19,7 @@ pub mod campaign;
 pub mod clocks;
 pub mod crowd;
 pub mod disk;
+pub mod fullness;
 pub mod gate;
 pub mod oracle;
 pub mod plan;
@@ -24,5 +27,6 @@ pub mod plant;
 pub mod process;
 pub mod shell;
 pub mod view;
+pub mod weather;
 pub mod workload;
 pub mod world;

@@ -84,8 +84,8 @@ pub struct RecoveryResult<'a> {
     pub engine: &'a Engine,
     /// The number of events published, by the recovered state.
     pub event_count: u64,
-    /// The whole log, from position 1.
-    pub log: Vec<LogEntry>,
+    /// The log's first retained position, and all its entries.
+    pub log: (Position, Vec<LogEntry>),
     /// The first record's number in the event log, and all its records.
     pub events: (u64, Vec<Vec<u8>>),
     /// The epoch of the new run.
@@ -95,11 +95,15 @@ pub struct RecoveryResult<'a> {
     /// True when acknowledged commands may be lost, because the crash exceeded the durability
     /// level.
     pub may_lose: bool,
+    /// True if both logs may have lost their beginnings to the retention.
+    pub is_truncated: bool,
 }
 
 /// The oracle of one run.
 pub struct Oracle {
     log: Vec<LogEntry>,
+    /// The entries after `log` that were read before a truncation.
+    ahead: Vec<LogEntry>,
     naive: NaiveEngine,
     /// A fast engine that never used a snapshot: a recovered engine must equal it bit by bit.
     straight: Engine,
@@ -116,6 +120,7 @@ impl Default for Oracle {
     fn default() -> Oracle {
         Oracle {
             log: Vec::new(),
+            ahead: Vec::new(),
             naive: NaiveEngine::new(engine_config()),
             straight: Engine::new(engine_config()),
             expected: Vec::new(),
@@ -147,6 +152,18 @@ impl Oracle {
             Ok(Command::Request(request)) => Some(request),
             _ => None,
         })
+    }
+
+    /// The first position of the log that was not read yet.
+    #[must_use]
+    pub fn next_unread(&self) -> Position {
+        Position((self.log.len() + self.ahead.len()) as u64 + 1)
+    }
+
+    /// Keeps entries that may be removed before the next recovery: those from
+    /// [`Oracle::next_unread`] on.
+    pub fn keep(&mut self, entries: Vec<LogEntry>) {
+        self.ahead.extend(entries);
     }
 
     /// Records that an event was published.
@@ -186,13 +203,8 @@ impl Oracle {
     pub fn judge(&mut self, found: &RecoveryResult<'_>, crowd: &Crowd) -> Result<bool, Violation> {
         self.judge_log(found, crowd)?;
         self.judge_engine(found)?;
-        let (first, events) = &found.events;
-        same("old events are gone", first, &1)?;
         same("events are counted wrong", &found.event_count, &(self.expected.len() as u64))?;
-        same("the event log ends elsewhere", &events.len(), &self.expected.len())?;
-        for (index, (event, expected)) in events.iter().zip(&self.expected).enumerate() {
-            ensure(event == expected, "an event is not what the log says", || show(index, event))?;
-        }
+        self.judge_events(found)?;
         for (index, (event, expected)) in self.seen.iter().zip(&self.expected).enumerate() {
             ensure(event == expected, "what was said was taken back", || show(index, event))?;
         }
@@ -214,13 +226,40 @@ impl Oracle {
         (self.seen.len() as u64 + 1..).zip(new).collect()
     }
 
-    fn judge_log(&mut self, found: &RecoveryResult<'_>, crowd: &Crowd) -> Result<(), Violation> {
-        ensure(found.log.len() >= self.log.len(), "a recovered log became shorter", || {
-            format!("{} of {}", found.log.len(), self.log.len())
+    fn judge_events(&self, found: &RecoveryResult<'_>) -> Result<(), Violation> {
+        let (first, events) = &found.events;
+        ensure(*first == 1 || found.is_truncated, "old events are gone", || first.to_string())?;
+        let gone = usize::try_from(*first - 1).expect("few events");
+        same("the event log ends elsewhere", &(gone + events.len()), &self.expected.len())?;
+        for (index, event) in (gone..).zip(events) {
+            let is_it = *event == self.expected[index];
+            ensure(is_it, "an event is not what the log says", || show(index, event))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the new entries of a recovered log: those behind the log as last recovered. The ones
+    /// that were removed since are those that were read before.
+    fn new_entries(&mut self, found: &RecoveryResult<'_>) -> Result<Vec<LogEntry>, Violation> {
+        let (first, entries) = &found.log;
+        let known = self.log.len();
+        let mut ahead = std::mem::take(&mut self.ahead);
+        ensure(first.0 == 1 || found.is_truncated, "old commands are gone", || first.to_string())?;
+        let gone = usize::try_from(first.0 - 1).expect("few commands");
+        ensure(gone + entries.len() >= known, "a recovered log became shorter", || {
+            format!("{} of {known}", gone + entries.len())
         })?;
-        let (old, new) = found.log.split_at(self.log.len());
-        same("a recovered log changed", &(old == self.log), &true)?;
-        for entry in new {
+        ensure(gone <= known + ahead.len(), "unread commands are gone", || first.to_string())?;
+        let (old, new) = entries.split_at(known.saturating_sub(gone));
+        let is_same = old.iter().eq(self.log.iter().skip(gone));
+        same("a recovered log changed", &is_same, &true)?;
+        ahead.truncate(gone.saturating_sub(known));
+        ahead.extend_from_slice(new);
+        Ok(ahead)
+    }
+
+    fn judge_log(&mut self, found: &RecoveryResult<'_>, crowd: &Crowd) -> Result<(), Violation> {
+        for entry in self.new_entries(found)? {
             if let Some(last) = self.log.last() {
                 let grows = entry.log_time > last.log_time
                     || (entry.log_time == last.log_time && !last.ends_batch);
@@ -232,11 +271,11 @@ impl Oracle {
                 let asked = crowd.asked(request.session_id(), request.request_no());
                 same("the log holds what nobody asked", &Some(&command), &asked)?;
             }
-            self.log.push(entry.clone());
-            let position = Position(self.log.len() as u64);
+            let (position, log_time) = (Position(self.log.len() as u64 + 1), entry.log_time);
+            self.log.push(entry);
             let mut said: Vec<Event> = Vec::new();
-            self.naive.apply(position, entry.log_time, &command, &mut said);
-            self.straight.apply(position, entry.log_time, &command, &mut |_: &Event| {});
+            self.naive.apply(position, log_time, &command, &mut said);
+            self.straight.apply(position, log_time, &command, &mut |_: &Event| {});
             for event in said {
                 let mut bytes = Vec::new();
                 event.encode(&mut bytes);

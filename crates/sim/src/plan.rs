@@ -4,7 +4,11 @@
 //! others unchanged.
 
 use weir_io::{DiskErrorKind, Rng, SeededRng};
+use weir_partition::retention::RetentionLimits;
 use weir_types::Durability;
+
+/// The size of the event log's segment files in bytes.
+pub const EVENT_SEGMENT_BYTES: u64 = 128 << 10;
 
 /// The end of a life of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +87,13 @@ pub struct Plan {
     pub clock_steps_per_mille: u64,
     /// The words of a segment of the event tail. In a small tail readers fall behind what it holds.
     pub tail_segment_words: usize,
+    /// The most entries of the command log that may wait for their commit.
+    pub log_queue_len_max: u64,
+    /// The limits of both logs. A run with the gateway has none: its clients begin with the first
+    /// event.
+    pub limits: RetentionLimits,
+    /// True if lives have spells in which the machine withholds something.
+    pub has_weather: bool,
     /// The lives before the last, which has no faults.
     pub lives: Vec<LifePlan>,
 }
@@ -97,6 +108,7 @@ impl Plan {
         let segment_bytes = [16, 24, 32, 64][rng.below(4) as usize] << 10;
         let lives = 2 + rng.below(4);
         let mut tail_rng = SeededRng::new(seed, "plan of the tail");
+        let mut weather_rng = SeededRng::new(seed, "plan of the weather");
         Plan {
             durability,
             segment_bytes,
@@ -105,9 +117,25 @@ impl Plan {
             again_per_mille: rng.below(60),
             step_ns_max: [2_000, 50_000, 2_000_000, 20_000_000][rng.below(4) as usize],
             clock_steps_per_mille: if rng.chance(1, 4) { rng.below(30) } else { 0 },
+            log_queue_len_max: [u64::MAX, u64::MAX, 8, 40][weather_rng.below(4) as usize],
+            has_weather: weather_rng.chance(3, 4),
+            limits: draw_limits(seed, segment_bytes),
             tail_segment_words: [16 << 10, 32 << 10, 128 << 10][tail_rng.below(3) as usize],
             lives: (0..lives).map(|_| LifePlan::draw(&mut rng)).collect(),
         }
+    }
+}
+
+/// Draws the limits of both logs: in one half of the runs some segments each.
+fn draw_limits(seed: u64, segment_bytes: u64) -> RetentionLimits {
+    let mut rng = SeededRng::new(seed, "plan of the retention");
+    if rng.chance(1, 2) {
+        return RetentionLimits::default();
+    }
+    RetentionLimits {
+        command_bytes: Some(segment_bytes * (1 + rng.below(4))),
+        event_bytes: Some(EVENT_SEGMENT_BYTES * (1 + rng.below(2))),
+        age: None,
     }
 }
 

@@ -44,6 +44,9 @@ pub enum Plant {
     /// A bug in the log.
     #[cfg(feature = "planted")]
     InLog(weir_log::plant::Plant),
+    /// A bug in the door.
+    #[cfg(feature = "planted")]
+    InDoor(weir_door::plant::Plant),
     /// A bug in the gateway.
     #[cfg(feature = "planted")]
     InGateway(weir_gateway::plant::Plant),
@@ -77,28 +80,20 @@ impl Plant {
         {
             use weir_log::plant::Plant as InLog;
             all.push(Plant::TimersOutOfOrderOnReplay);
-            // Left to the log's own campaign: the simulation does not truncate logs, and skips a
-            // torn snapshot, which costs it only time.
-            let unmet = [
-                InLog::SpareNotZeroed,
-                InLog::TruncateOffByOne,
-                InLog::TrimmedOutOfOrder,
-                InLog::SnapshotNotSynced,
-            ];
+            // Left to the log's own campaign: the retention truncates whole segments, and a torn
+            // snapshot is skipped, which costs only time.
+            let unmet = [InLog::TruncateOffByOne, InLog::SnapshotNotSynced];
             let met = InLog::ALL.iter().copied().filter(|plant| !unmet.contains(plant));
             all.extend(met.map(Plant::InLog));
+            all.extend(weir_door::plant::Plant::ALL.iter().copied().map(Plant::InDoor));
             use weir_gateway::plant::Plant as InGateway;
             // The simulation has no checkpoints.
             let unmet = [InGateway::TrailDropped, InGateway::CheckpointOfLostEvents];
             let met = InGateway::ALL.iter().copied().filter(|plant| !unmet.contains(plant));
             all.extend(met.map(Plant::InGateway));
-            // Those of the retention are left to the partition's own tests.
+            // The retention goes by bytes here, and no reader is slower than the snapshots.
             use weir_partition::plant::Plant as InPartition;
-            let unmet = [
-                InPartition::UnsyncedSnapshotCounts,
-                InPartition::AgeByJumpedClock,
-                InPartition::HoldsIgnored,
-            ];
+            let unmet = [InPartition::AgeByJumpedClock, InPartition::HoldsIgnored];
             let met = InPartition::ALL.iter().copied().filter(|plant| !unmet.contains(plant));
             all.extend(met.map(Plant::InPartition));
         }
@@ -110,8 +105,13 @@ impl Plant {
     pub fn front(self) -> Front {
         match self {
             Plant::GatewayNotWoken => Front::Gateway,
+            // Runs with the gateway keep their logs whole.
             #[cfg(feature = "planted")]
-            Plant::InGateway(_) | Plant::InPartition(_) => Front::Gateway,
+            Plant::InPartition(weir_partition::plant::Plant::UnsyncedSnapshotCounts) => {
+                Front::Crowd
+            }
+            #[cfg(feature = "planted")]
+            Plant::InDoor(_) | Plant::InGateway(_) | Plant::InPartition(_) => Front::Gateway,
             _ => Front::Crowd,
         }
     }
@@ -127,6 +127,11 @@ impl Planted {
         #[cfg(feature = "planted")]
         weir_log::plant::set(match plant {
             Some(Plant::InLog(plant)) => Some(plant),
+            _ => None,
+        });
+        #[cfg(feature = "planted")]
+        weir_door::plant::set(match plant {
+            Some(Plant::InDoor(plant)) => Some(plant),
             _ => None,
         });
         #[cfg(feature = "planted")]
@@ -160,6 +165,7 @@ impl Drop for Planted {
         #[cfg(feature = "planted")]
         {
             weir_log::plant::set(None);
+            weir_door::plant::set(None);
             weir_gateway::plant::set(None);
             weir_partition::plant::set(None);
         }

@@ -15,9 +15,12 @@ use weir_log::{
     EmbeddedLog, LogConfig, LogReader, SegmentKind, SequencedLog as _, SnapshotStore, read_events,
 };
 use weir_partition::event_reader::EventReader;
-use weir_partition::handoff::{PartitionPort, SourcePort, gateway_to_partition};
+use weir_partition::handoff::{
+    PartitionPort, SourcePort, gateway_to_partition, gateway_to_partition_with,
+};
 use weir_partition::holds::Holds;
 use weir_partition::recovery::{Rebuilt, Sources, rebuild};
+use weir_partition::retention::{RetentionLimits, RetentionTimes};
 use weir_partition::shadow::{Shadow, ShadowError, ShadowParts};
 use weir_partition::{Partition, PartitionFigures, PartitionParts};
 use weir_probe::Recorder;
@@ -25,19 +28,19 @@ use weir_runtime::{Agent, Wake};
 use weir_types::{Durability, Nanos, Position, WallOffset};
 
 use crate::clocks::LogTimeWatch;
-use crate::disk::{Gate, ProcessDisk};
+use crate::disk::{Gates, ProcessDisk};
+use crate::fullness::FullnessFigures;
 use crate::oracle::{LogEntry, engine_config};
-use crate::plan::{FailingDisk, Plan};
+use crate::plan::{EVENT_SEGMENT_BYTES, FailingDisk, Plan};
 use crate::plant::{Plant, Planted};
 use crate::shell::{Fate, Shell};
+use crate::weather::Conditions;
 use crate::workload::HERE;
 
 /// The identity of every simulated log.
 const LOG_ID: u128 = 0x5157;
 /// The most commands that the shadow applies in one cycle.
 const FOLLOW_MAX: usize = 4096;
-/// The size of the event log's segment files in bytes.
-const EVENT_SEGMENT_BYTES: u64 = 128 << 10;
 /// The number of snapshots kept.
 const SNAPSHOTS_KEPT: usize = 2;
 
@@ -106,24 +109,33 @@ impl Disks {
         order.into_iter().flat_map(numbered).collect()
     }
 
+    /// Sets the conditions from now on.
+    pub fn set_conditions(&self, conditions: Conditions) {
+        self.commands.set_shortage(conditions.of_commands());
+        self.events.set_shortage(conditions.of_events());
+        self.snapshots.set_shortage(conditions.of_events());
+    }
+
     /// Applies a recorded operation.
     pub fn apply(&self, disk: usize, op: &TraceOp) {
         [&self.commands, &self.events, &self.snapshots][disk].apply(op);
     }
 
-    /// Reads the whole command log.
+    /// Reads the command log from a position on, or from its first one for position zero; returns
+    /// the first position. No fault of the disk hinders it.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn read_log(&self) -> anyhow::Result<Vec<LogEntry>> {
-        let disk = self.commands.clone();
-        let mut reader = LogReader::open(disk, SegmentKind::Command, Position(1))?;
+    pub fn read_log(&self, from: Position) -> anyhow::Result<(Position, Vec<LogEntry>)> {
+        let disk = self.commands.after_process_crash();
+        let mut reader = LogReader::open(disk, SegmentKind::Command, from)?;
+        let first = reader.next_position();
         let mut log = Vec::new();
         while let Some(entry) = reader.next_entry()? {
             let (log_time, ends_batch) = (entry.log_time, entry.ends_batch);
             log.push(LogEntry { log_time, ends_batch, bytes: entry.bytes.to_vec() });
         }
-        Ok(log)
+        Ok((first, log))
     }
 
     /// Reads the event log's records from `first` on.
@@ -147,7 +159,7 @@ impl Disks {
 pub fn recover(
     disks: &Disks,
     plan: &Plan,
-    gate: &Gate,
+    gates: &Gates,
     plant: Option<Plant>,
 ) -> anyhow::Result<Rebuilt<ProcessDisk>> {
     let durability = match plant {
@@ -162,10 +174,24 @@ pub fn recover(
         log,
         event_segment_bytes: EVENT_SEGMENT_BYTES,
         engine: engine_config(),
-        commands: ProcessDisk::new(disks.commands.clone(), gate.clone(), lies),
-        events: ProcessDisk::new(disks.events.clone(), Gate::default(), false),
+        commands: ProcessDisk::new(disks.commands.clone(), gates.commands.clone(), lies),
+        events: ProcessDisk::new(disks.events.clone(), gates.events.clone(), false),
         snapshots: disks.snapshots.clone(),
     })
+}
+
+/// The surroundings of a process.
+pub struct Surroundings {
+    /// The gates of its disks.
+    pub gates: Gates,
+    /// The planted bug.
+    pub plant: Option<Plant>,
+    /// The views that its partition wakes.
+    pub views: Vec<Wake>,
+    /// The length of the clients' ring to the partition.
+    pub ring_len: usize,
+    /// The most entries of the command log that may wait for their commit.
+    pub log_queue_len_max: u64,
 }
 
 /// A running process.
@@ -181,15 +207,18 @@ pub struct Process {
     tail_handle: TailHandle,
     shadow: Shadow<SimDisk, ProcessDisk, SimDisk>,
     figures: Arc<PartitionFigures>,
-    gate: Gate,
+    gates: Gates,
     stalled_for: u64,
+    conditions: Conditions,
+    /// True while the shadow's thread waits for a disk that stands.
+    is_shadow_blocked: bool,
     plant: Option<Plant>,
     /// The newest snapshot's state, kept for a planted bug.
     last_state: Vec<u8>,
 }
 
 impl Process {
-    /// Starts a process from the result of a recovery; its partition wakes `views`.
+    /// Starts a process from the result of a recovery.
     ///
     /// # Errors
     /// When the engine's own snapshot does not restore.
@@ -197,8 +226,9 @@ impl Process {
         rebuilt: Rebuilt<ProcessDisk>,
         disks: &Disks,
         plan: &Plan,
-        (gate, plant, views): (Gate, Option<Plant>, Vec<Wake>),
+        surroundings: Surroundings,
     ) -> anyhow::Result<Process> {
+        let Surroundings { gates, plant, views, ring_len, log_queue_len_max } = surroundings;
         let Rebuilt { engine, log, events, event_count, .. } = rebuilt;
         let tail_config = TailConfig {
             segment_words: plan.tail_segment_words,
@@ -206,7 +236,7 @@ impl Process {
             first_record: event_count + 1,
         };
         let (writer, handle): (_, TailHandle) = tail_in(tail_config, log.epochs());
-        let (port, source) = gateway_to_partition(HERE, Wake::new());
+        let (port, source) = gateway_to_partition_with(HERE, Wake::new(), ring_len);
         let (feed, fed) = gateway_to_partition(HERE, Wake::new());
         // As in the node: the control importer takes no feedback.
         let fed = SourcePort { feedback: None, ..fed };
@@ -228,7 +258,8 @@ impl Process {
         });
         let partition = Partition::new(PartitionParts {
             engine,
-            log: Shell::new(log, fate.clone(), log_times.clone(), plant),
+            log: Shell::new(log, fate.clone(), log_times.clone(), plant)
+                .with_queue(log_queue_len_max),
             tail: writer,
             sources: vec![source, fed],
             views,
@@ -246,8 +277,10 @@ impl Process {
             tail_handle: handle,
             shadow,
             figures,
-            gate,
+            gates,
             stalled_for: 0,
+            conditions: Conditions::FAIR,
+            is_shadow_blocked: false,
             plant,
             last_state: Vec::new(),
         })
@@ -282,8 +315,32 @@ impl Process {
         if self.stalled_for == 0 && rng.chance(per_mille, 1000) {
             self.stalled_for = 1 + rng.below(20);
         }
-        self.gate.set_closed(self.stalled_for > 0);
+        self.gates.commands.set_closed(self.stalled_for > 0 || self.conditions.stalls_commands);
+        self.gates.events.set_closed(self.conditions.stalls_events);
         self.stalled_for = self.stalled_for.saturating_sub(1);
+    }
+
+    /// Sets the conditions from now on.
+    pub fn set_conditions(&mut self, conditions: Conditions) {
+        self.conditions = conditions;
+        self.is_shadow_blocked &= conditions.stalls_events;
+    }
+
+    /// The figures of the log's fullness.
+    #[must_use]
+    pub fn fullness(&self) -> FullnessFigures {
+        let counters = &self.figures.counters;
+        FullnessFigures {
+            is_full: counters.is_log_full.load(Ordering::Relaxed),
+            refused: counters.refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The number of commands that the shadow has still to apply.
+    #[must_use]
+    pub fn shadow_lag(&self) -> u64 {
+        let committed = self.figures.counters.position.load(Ordering::Relaxed);
+        committed - self.shadow.position().0
     }
 
     /// Runs the partition's cycle.
@@ -308,7 +365,7 @@ impl Process {
     /// # Errors
     /// When the log cannot be followed. A failing event disk is no error: it ends the process.
     pub fn keep_events(&mut self, now: Nanos) -> Result<(), ShadowError> {
-        if self.fate.why().is_some() {
+        if self.fate.why().is_some() || self.is_shadow_blocked {
             return Ok(());
         }
         let committed = Position(self.figures.counters.position.load(Ordering::Relaxed));
@@ -341,7 +398,9 @@ impl Process {
     /// When the log cannot be followed. A full or failing disk is no error: no snapshot is taken.
     pub fn snapshot(&mut self, now: Nanos) -> Result<bool, ShadowError> {
         self.keep_events(now)?;
-        if self.fate.why().is_some() {
+        // Its syncs wait, and with them all that the thread does.
+        self.is_shadow_blocked = self.conditions.stalls_events;
+        if self.fate.why().is_some() || self.is_shadow_blocked {
             return Ok(false);
         }
         let miscounts = self.plant == Some(Plant::SnapshotMiscounts);
@@ -364,6 +423,23 @@ impl Process {
         }
     }
 
+    /// Truncates both logs by these limits; returns true when there is more to remove than before.
+    ///
+    /// # Errors
+    /// When it cannot be seen what may be removed.
+    pub fn retain(&mut self, limits: &RetentionLimits, now: Nanos) -> Result<bool, ShadowError> {
+        if self.fate.why().is_some() || self.is_shadow_blocked {
+            return Ok(false);
+        }
+        let PartitionFigures { counters, log_time, .. } = &*self.figures;
+        self.shadow.note_synced(Position(counters.synced.load(Ordering::Relaxed)));
+        let log_time = Nanos(log_time.load(Ordering::Relaxed));
+        let ahead = Nanos(counters.log_time_ahead_ns.load(Ordering::Relaxed));
+        let retained = self.shadow.retain(limits, RetentionTimes { log_time, ahead, now })?;
+        let before = retained.commands.before.0;
+        Ok(counters.commands_from.swap(before, Ordering::Relaxed) < before && before > 1)
+    }
+
     /// Reads the next published event.
     pub fn next_event(&mut self, into: &mut Vec<u8>) -> Option<u64> {
         match self.tail.next(into) {
@@ -382,7 +458,8 @@ impl Process {
         if self.fate.why().is_some() {
             return Ok(true);
         }
-        self.gate.set_closed(false);
+        self.gates.commands.set_closed(false);
+        self.gates.events.set_closed(false);
         self.begin_cycle(now, wall);
         if !self.partition.stop(now) {
             return Ok(false);

@@ -38,13 +38,24 @@ pub struct Shell<L> {
     log_times: LogTimeWatch,
     plant: Option<Plant>,
     is_broken: bool,
+    /// The most entries that may wait for their commit, as if the log's queue were short.
+    queue_len_max: u64,
+    committed: Position,
 }
 
 impl<L: SequencedLog> Shell<L> {
     /// Creates a shell around `inner`, whose batches' log times are watched.
     #[must_use]
     pub fn new(inner: L, fate: Fate, log_times: LogTimeWatch, plant: Option<Plant>) -> Shell<L> {
-        Shell { inner, fate, log_times, plant, is_broken: false }
+        let committed = Position(inner.next_position().0 - 1);
+        let queue_len_max = u64::MAX;
+        Shell { inner, fate, log_times, plant, is_broken: false, queue_len_max, committed }
+    }
+
+    /// Refuses batches as busy while this many entries wait for their commit.
+    #[must_use]
+    pub fn with_queue(self, queue_len_max: u64) -> Shell<L> {
+        Shell { queue_len_max, ..self }
     }
 
     fn fail(&mut self, error: &LogError) {
@@ -60,8 +71,15 @@ impl<L: SequencedLog> Shell<L> {
 }
 
 impl<L: SequencedLog> SequencedLog for Shell<L> {
+    fn new_batch(&self) -> Batch {
+        self.inner.new_batch()
+    }
+
     fn append(&mut self, epoch: Epoch, log_time: Nanos, batch: &Batch) -> Append {
-        if self.fate.why().is_some() {
+        let waiting = self.last_appended().0 - self.committed.0.min(self.last_appended().0);
+        // As the log, which says that it is full before it says that it is busy.
+        let is_busy = waiting >= self.queue_len_max && !self.inner.is_full();
+        if self.fate.why().is_some() || is_busy {
             Append::Busy
         } else {
             let appended = self.inner.append(epoch, log_time, batch);
@@ -82,6 +100,10 @@ impl<L: SequencedLog> SequencedLog for Shell<L> {
         match self.inner.poll() {
             Poll::Committed(_) if self.plant == Some(Plant::CommitTooEarly) => {
                 Poll::Committed(self.last_appended())
+            }
+            Poll::Committed(position) => {
+                self.committed = position;
+                Poll::Committed(position)
             }
             poll => poll,
         }

@@ -10,26 +10,32 @@ use weir_engine::SessionState;
 use weir_io::disk::sim::{CrashChoice, TraceOp};
 use weir_io::{DiskAction, DiskErrorKind, Rng, SeededRng, SimDisk, SimFaults};
 use weir_log::{EpochCursor, SequencedLog};
+use weir_partition::handoff::SUBMISSIONS_MAX;
 use weir_partition::recovery::Rebuilt;
+use weir_partition::retention::RetentionLimits;
 use weir_partition::shadow::ShadowError;
-use weir_types::{Durability, Epochs, Nanos, Switch};
+use weir_types::{Durability, Epochs, Nanos, Position, Switch};
 use weir_wire::{Definition, Event};
 
 use crate::clocks::Clocks;
 use crate::crowd::Crowd;
-use crate::disk;
-use crate::disk::ProcessDisk;
+use crate::disk::{Gates, ProcessDisk};
+use crate::fullness::FullnessWatch;
 use crate::gate::node::Start;
 use crate::gate::{Gate, GateTally};
-use crate::oracle::{Oracle, RecoveryResult, Violation};
+use crate::oracle::{Oracle, RecoveryResult, Violation, ensure};
 use crate::plan::{DiskFault, Ending, FailingDisk, LifePlan, Plan};
 use crate::plant::Plant;
-use crate::process::{Disks, Process, recover};
+use crate::process::{Disks, Process, Surroundings, recover};
 use crate::view::{Reader, View};
+use crate::weather::{Conditions, SpellCounts, Weather};
 use crate::workload::BEGINNING;
 
 /// The number of steps within which the last life must answer everything.
 const LIVENESS_STEPS: u64 = 20_000;
+
+/// The entries of the log that may wait for a disk that stalls for long: clients fill the rest.
+const SHORT_QUEUE: u64 = 4;
 
 /// The figures of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +66,10 @@ pub struct Tally {
     pub failed_calls: u64,
     /// Steps of the wall clock.
     pub clock_steps: u64,
+    /// Truncations of the command log.
+    pub truncations: u64,
+    /// Spells in which the machine withheld something.
+    pub spells: SpellCounts,
     /// The figures of the gateway's part, in runs with one.
     pub gate: GateTally,
 }
@@ -96,6 +106,9 @@ struct World {
     tally: Tally,
     hash: u64,
     may_lose: bool,
+    weather: Weather,
+    weather_rng: SeededRng,
+    fullness: FullnessWatch,
     /// The gateway and its clients, in runs with them.
     gate: Option<Box<Gate>>,
 }
@@ -114,6 +127,7 @@ pub fn run_gate(seed: u64, plant: Option<Plant>) -> Outcome {
     plan.clock_steps_per_mille = [0, 2, 10, 30][rng.below(4) as usize];
     // Shorter steps than these would let no heartbeat pass within a run.
     plan.step_ns_max = plan.step_ns_max.max(1_000_000);
+    plan.limits = RetentionLimits::default();
     run_gate_plan(plan, seed, plant)
 }
 
@@ -146,6 +160,9 @@ impl World {
             tally: Tally::default(),
             hash: 0xcbf2_9ce4_8422_2325,
             may_lose: false,
+            weather: Weather::default(),
+            weather_rng: SeededRng::new(seed, "weather"),
+            fullness: FullnessWatch::default(),
             gate: None,
         }
     }
@@ -189,8 +206,8 @@ impl World {
         if life.recovery_crashes {
             self.crash_a_recovery()?;
         }
-        let stalls = disk::Gate::default();
-        let rebuilt = recover(&self.disks, &self.plan, &stalls, self.plant)
+        let gates = Gates::default();
+        let rebuilt = recover(&self.disks, &self.plan, &gates, self.plant)
             .map_err(|error| Violation::new("recovery fails", format!("{error:#}")))?;
         self.tally.recoveries += 1;
         self.fold(rebuilt.engine.digest());
@@ -198,11 +215,12 @@ impl World {
         let found = RecoveryResult {
             engine: &rebuilt.engine,
             event_count: rebuilt.event_count,
-            log: self.disks.read_log().map_err(unreadable)?,
+            log: self.disks.read_log(Position::NONE).map_err(unreadable)?,
             events: (first.0, self.disks.read_events(first).map_err(unreadable)?),
             epoch: rebuilt.log.epoch(),
             ended: rebuilt.log.ended_epochs(),
             may_lose: self.may_lose,
+            is_truncated: !self.plan.limits.is_unlimited(),
         };
         let has_lost = self.oracle.judge(&found, &self.crowd)?;
         self.tally.lost_tails += u64::from(has_lost);
@@ -220,15 +238,16 @@ impl World {
         {
             self.crowd.repeat(request.session_id(), request.request_no());
         }
-        self.start(rebuilt, stalls, life)
+        self.start(rebuilt, gates, life)
     }
 
     fn start(
         &mut self,
         rebuilt: Rebuilt<ProcessDisk>,
-        stalls: disk::Gate,
+        gates: Gates,
         life: &LifePlan,
     ) -> Result<Process, Violation> {
+        self.begin_weather(life);
         let numbers =
             |(id, state): (_, SessionState)| (id, state.next_event_no, state.last_request_no);
         let sessions = rebuilt.engine.sessions().map(numbers).collect();
@@ -238,14 +257,22 @@ impl World {
         let (epoch, ended) = (rebuilt.log.epoch(), rebuilt.log.ended_epochs().to_vec());
         let (now, wall) = (self.clocks.time(), self.clocks.wall());
         let is_calm = life.steps == u64::MAX;
-        let mut views = self
-            .gate
-            .as_mut()
-            .map_or_else(Vec::new, |gate| gate.begin_life(is_calm, self.plan.step_ns_max));
+        let forecast = self.weather.forecast();
+        let (mut views, mut ring_len) = (Vec::new(), SUBMISSIONS_MAX);
+        if let Some(gate) = &mut self.gate {
+            views = gate.begin_life(is_calm, self.plan.step_ns_max, forecast);
+            ring_len = gate.ring_len();
+        }
         if self.plant == Some(Plant::GatewayNotWoken) {
             views.clear();
         }
-        let started = Process::start(rebuilt, &self.disks, &self.plan, (stalls, self.plant, views));
+        let plant = self.plant;
+        let log_queue_len_max = match forecast.holds_requests_up {
+            true => SHORT_QUEUE,
+            false => self.plan.log_queue_len_max,
+        };
+        let surroundings = Surroundings { gates, plant, views, ring_len, log_queue_len_max };
+        let started = Process::start(rebuilt, &self.disks, &self.plan, surroundings);
         let mut process = started
             .map_err(|error| Violation::new("the process does not start", format!("{error:#}")))?;
         if let Some(gate) = &mut self.gate {
@@ -282,8 +309,7 @@ impl World {
     /// Starts a recovery and crashes it at a drawn operation.
     fn crash_a_recovery(&mut self) -> Result<(), Violation> {
         let before = self.disks.begin_recording();
-        let stalls = disk::Gate::default();
-        let recovered = recover(&self.disks, &self.plan, &stalls, self.plant);
+        let recovered = recover(&self.disks, &self.plan, &Gates::default(), self.plant);
         let rebuilt =
             recovered.map_err(|error| Violation::new("recovery fails", format!("{error:#}")))?;
         drop(rebuilt);
@@ -359,7 +385,36 @@ impl World {
         }
         self.note_failed_call(life);
         self.set_faults(&LifePlan::calm(), false);
+        self.set_conditions(process, Conditions::FAIR);
         self.stop(process)
+    }
+
+    /// Draws the spells of a life that begins.
+    fn begin_weather(&mut self, life: &LifePlan) {
+        self.weather = match self.plan.has_weather {
+            true => Weather::draw(&mut self.weather_rng, life.steps),
+            false => Weather::default(),
+        };
+        let fills = matches!(life.fault, DiskFault::Full(..) | DiskFault::CallFails(..));
+        self.fullness = FullnessWatch::new(fills);
+    }
+
+    /// Begins and ends spells.
+    fn change_weather(&mut self, process: &mut Process) {
+        let before = self.weather.conditions();
+        self.weather.step(self.clocks.time(), &mut self.tally.spells);
+        let conditions = self.weather.conditions();
+        if conditions != before {
+            self.set_conditions(process, conditions);
+        }
+    }
+
+    fn set_conditions(&mut self, process: &mut Process, conditions: Conditions) {
+        self.disks.set_conditions(conditions);
+        process.set_conditions(conditions);
+        if let Some(gate) = &mut self.gate {
+            gate.set_conditions(&conditions);
+        }
     }
 
     fn note_failed_call(&mut self, life: &LifePlan) {
@@ -371,8 +426,10 @@ impl World {
     /// Handles the shadow's failure to read the command log: the shadow tries again, and the node
     /// trades on.
     fn bear(&self, process: &mut Process, error: ShadowError) -> Result<(), Violation> {
-        let is_asked_for = self.disks.commands.failed_call().is_some();
+        let is_asked_for = self.disks.commands.failed_call().is_some()
+            || self.weather.conditions() != Conditions::FAIR;
         match error {
+            ShadowError::Retention(_) if is_asked_for => Ok(()),
             ShadowError::Commands(_) | ShadowError::Directory(_) if is_asked_for => {
                 process.reopen_shadow();
                 Ok(())
@@ -430,9 +487,11 @@ impl World {
     /// Advances the clock and runs one cycle of everything in the process.
     fn cycle(&mut self, process: &mut Process, life: &LifePlan) -> Result<(), Violation> {
         self.tally.steps += 1;
-        self.clocks.advance(Nanos(1 + self.rng.below(self.plan.step_ns_max)));
+        let step_ns_max = self.weather.step_ns_max(self.plan.step_ns_max);
+        self.clocks.advance(Nanos(1 + self.rng.below(step_ns_max)));
         self.clocks.step(self.plan.clock_steps_per_mille);
         let (now, wall) = (self.clocks.time(), self.clocks.wall());
+        self.change_weather(process);
         if let Some(gate) = &mut self.gate {
             gate.wall_clock_moved(wall);
         }
@@ -441,6 +500,7 @@ impl World {
         if let Some(fault) = process.log_time_fault() {
             return Err(Violation::new("log time breaks its rules", fault));
         }
+        self.fullness.judge(process.fullness(), &self.weather, now)?;
         if self.rng.chance(1, 2) {
             process.keep_events(now).or_else(|error| self.bear(process, error))?;
         }
@@ -451,6 +511,21 @@ impl World {
             };
             self.tally.snapshots += u64::from(taken);
         }
+        if !self.plan.limits.is_unlimited() && self.rng.chance(1, 40) {
+            self.retain(process)?;
+        }
+        Ok(())
+    }
+
+    /// Truncates both logs; the oracle reads before what may go.
+    fn retain(&mut self, process: &mut Process) -> Result<(), Violation> {
+        let unread = self.disks.read_log(self.oracle.next_unread()).map_err(unreadable)?;
+        self.oracle.keep(unread.1);
+        let truncates = match process.retain(&self.plan.limits, self.clocks.time()) {
+            Ok(truncates) => truncates,
+            Err(error) => self.bear(process, error).map(|()| false)?,
+        };
+        self.tally.truncations += u64::from(truncates);
         Ok(())
     }
 
@@ -488,7 +563,13 @@ impl World {
         process: &Process,
         life: &LifePlan,
     ) -> Result<Option<LifeEnd>, Violation> {
-        if process.why_stopped().is_some() {
+        if let Some(why) = process.why_stopped() {
+            let may_stop = match life.fault {
+                DiskFault::SyncFails(_) | DiskFault::WriteFails(_) => true,
+                DiskFault::CallFails(..) => true,
+                DiskFault::None | DiskFault::Full(..) | DiskFault::EventsFull(..) => false,
+            };
+            ensure(may_stop, "the process ends because of a spell", || why)?;
             return Ok(Some(self.stopped_itself(life.ending)));
         }
         let counts = self.disks.commands.counts();
@@ -575,16 +656,18 @@ impl World {
         self.may_lose = false;
         self.set_faults(calm, false);
         for _ in 0..LIVENESS_STEPS {
-            self.act(process, false)?;
+            self.act(process, !self.weather.is_over())?;
             self.cycle(process, calm)?;
             if let Some(why) = process.why_stopped() {
                 return Err(Violation::new("the node stops on sound disks", why));
             }
             self.observe(process)?;
-            if self.is_quiet()? {
+            if self.weather.is_over() && self.is_quiet()? {
                 if matches!(self.stop(process)?, LifeEnd::Crashed(_)) {
                     return Err(Violation::new("a stop on sound disks fails", "at the end"));
                 }
+                let lag = process.shadow_lag();
+                ensure(lag == 0, "the shadow stays behind", || format!("{lag} commands"))?;
                 return self.check_feed();
             }
         }

@@ -5,6 +5,7 @@
 //! reject and the node recovers by itself.
 
 use weir_io::DiskErrorKind;
+use weir_partition::retention::RetentionLimits;
 use weir_sim::plan::{DiskFault, Ending, FailingDisk, LifePlan, Plan};
 use weir_sim::plant::Front;
 use weir_sim::world::{Tally, run_gate_plan, run_plan};
@@ -30,6 +31,9 @@ fn plan(durability: Durability, fault: DiskFault) -> Plan {
         step_ns_max: 2_000_000,
         tail_segment_words: 128 << 10,
         clock_steps_per_mille: 0,
+        log_queue_len_max: u64::MAX,
+        has_weather: false,
+        limits: RetentionLimits::default(),
         lives: vec![life],
     }
 }

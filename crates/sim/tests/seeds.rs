@@ -20,6 +20,10 @@ fn no_seed_breaks_a_rule_and_every_fault_is_met() {
         ("snapshots", total.snapshots),
         ("refusals", total.refused),
         ("refused tokens", total.resyncs),
+        ("truncations", total.truncations),
+        ("spells without descriptors", total.spells.descriptors),
+        ("stalls", total.spells.stalls),
+        ("spells without room", total.spells.full),
     ] {
         assert!(count > 0, "no {what} in {} seeds", report.seeds);
     }
@@ -47,6 +51,12 @@ fn every_client_is_told_its_own_reports_once_and_in_order() {
         ("steps of the wall clock", total.clock_steps),
         ("requests beyond a rate", gate.throttled),
         ("strangers that made place", gate.evicted),
+        ("spells without descriptors", total.spells.descriptors),
+        ("stalls", total.spells.stalls),
+        ("spells without room", total.spells.full),
+        ("requests that a full log refused", gate.refused),
+        ("messages that waited for room in a ring", gate.waited),
+        ("accepts without a descriptor", gate.failed_accepts),
     ] {
         assert!(count > 0, "no {what} in {} seeds", report.seeds);
     }
@@ -55,8 +65,10 @@ fn every_client_is_told_its_own_reports_once_and_in_order() {
 
 #[test]
 fn seeds_that_once_showed_a_fault_stay_clean() {
-    let seeds: [(Front, &[u64]); 2] =
-        [(Front::Crowd, &[4970, 5040]), (Front::Gateway, &[15, 25, 221, 2113, 42826])];
+    let seeds: [(Front, &[u64]); 2] = [
+        (Front::Crowd, &[358, 1191, 4970, 5040]),
+        (Front::Gateway, &[15, 25, 221, 824, 2113, 42826, 100_592, 110_213, 111_667]),
+    ];
     for (front, seeds) in seeds {
         for seed in seeds.iter().copied() {
             assert_eq!(run_seed(front, seed, None).violation, None, "{front:?}, seed {seed}");

@@ -1,11 +1,14 @@
 //! The blocking half of the real disks: a directory, its open files and its lock.
 //!
 //! File names are plain: no separators, no dot files. Nothing here is on the data path.
+//!
+//! INVARIANT: a locked directory is open, so that the sync after a rename or a removal takes no
+//! descriptor. Its failure would leave the name's state unknown, and the writer would have to stop.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::{Access, DiskAction, DiskError, DiskErrorKind, FileId, zero_fill};
 
@@ -15,10 +18,18 @@ const LOCK_NAME: &str = "LOCK";
 /// A directory with its open files.
 #[derive(Debug)]
 pub(super) struct Dir {
-    path: PathBuf,
+    names: Arc<Names>,
     files: Vec<Option<Arc<OpenFile>>>,
     lock: Option<File>,
     boot_id: [u8; 16],
+}
+
+/// A directory's names: created, renamed, removed and synced by the disk's owner and by its lanes.
+#[derive(Debug)]
+pub(super) struct Names {
+    path: PathBuf,
+    /// The directory, open from its lock on.
+    opened: OnceLock<File>,
 }
 
 /// An open file, with its name at the time of opening for error messages.
@@ -57,11 +68,12 @@ impl Dir {
         let shown = path.display().to_string();
         crate::durable::create_dir(path)
             .map_err(|e| DiskError::from_system(DiskAction::Open, &shown, &e))?;
-        Ok(Dir { path: path.to_owned(), files: Vec::new(), lock: None, boot_id: boot_id() })
+        let names = Arc::new(Names { path: path.to_owned(), opened: OnceLock::new() });
+        Ok(Dir { names, files: Vec::new(), lock: None, boot_id: boot_id() })
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    pub(super) fn names(&self) -> &Arc<Names> {
+        &self.names
     }
 
     pub(super) fn boot_id(&self) -> [u8; 16] {
@@ -86,7 +98,7 @@ impl Dir {
 
     fn open_with(&mut self, name: &str, options: &OpenOptions) -> Result<FileId, DiskError> {
         let file = options
-            .open(self.path.join(name))
+            .open(self.names.path.join(name))
             .map_err(|e| DiskError::from_system(DiskAction::Open, name, &e))?;
         let open = Some(Arc::new(OpenFile { file, name: name.to_owned() }));
         let slot = self.files.iter().position(Option::is_none).unwrap_or(self.files.len());
@@ -116,7 +128,7 @@ impl Dir {
     pub(super) fn list(&self) -> Result<Vec<String>, DiskError> {
         let fail = |e: std::io::Error| DiskError::from_system(DiskAction::List, "", &e);
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.path).map_err(fail)? {
+        for entry in std::fs::read_dir(&self.names.path).map_err(fail)? {
             let entry = entry.map_err(fail)?;
             // Weir's file names are all valid text; others are skipped.
             if let Ok(name) = entry.file_name().into_string()
@@ -151,19 +163,24 @@ impl Dir {
 
     pub(super) fn lock(&mut self) -> Result<(), DiskError> {
         let fail = |e: std::io::Error| DiskError::from_system(DiskAction::Lock, LOCK_NAME, &e);
+        let path = &self.names.path;
         let file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
-            .open(self.path.join(LOCK_NAME))
+            .open(path.join(LOCK_NAME))
             .map_err(fail)?;
+        let directory = File::open(path).map_err(fail)?;
         let taken = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
         match taken {
-            Ok(()) => self.lock = Some(file),
+            Ok(()) => {
+                self.lock = Some(file);
+                self.names.opened.get_or_init(|| directory);
+            }
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 return Err(DiskError {
                     action: DiskAction::Lock,
-                    name: self.path.display().to_string(),
+                    name: path.display().to_string(),
                     kind: DiskErrorKind::Locked,
                     reason: "another process has it open".to_owned(),
                 });
@@ -174,47 +191,51 @@ impl Dir {
     }
 }
 
-pub(super) fn rename(dir: &Path, from: &str, to: &str) -> Result<(), DiskError> {
-    std::fs::rename(dir.join(from), dir.join(to))
-        .map_err(|e| DiskError::from_system(DiskAction::Rename, from, &e))
-}
+impl Names {
+    pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        std::fs::rename(self.path.join(from), self.path.join(to))
+            .map_err(|e| DiskError::from_system(DiskAction::Rename, from, &e))
+    }
 
-pub(super) fn remove(dir: &Path, name: &str) -> Result<(), DiskError> {
-    std::fs::remove_file(dir.join(name))
-        .map_err(|e| DiskError::from_system(DiskAction::Remove, name, &e))
-}
+    pub(super) fn remove(&self, name: &str) -> Result<(), DiskError> {
+        std::fs::remove_file(self.path.join(name))
+            .map_err(|e| DiskError::from_system(DiskAction::Remove, name, &e))
+    }
 
-pub(super) fn sync_dir(dir: &Path) -> Result<(), DiskError> {
-    File::open(dir)
-        .and_then(|d| d.sync_all())
-        .map_err(|e| DiskError::from_system(DiskAction::Sync, "", &e))
-}
+    pub(super) fn sync(&self) -> Result<(), DiskError> {
+        let synced = match self.opened.get() {
+            Some(directory) => directory.sync_all(),
+            None => File::open(&self.path).and_then(|directory| directory.sync_all()),
+        };
+        synced.map_err(|e| DiskError::from_system(DiskAction::Sync, "", &e))
+    }
 
-/// Writes `len` zeros into `name` and syncs the bytes and the name. An existing file keeps its
-/// blocks, so that recycling a file allocates nothing.
-pub(super) fn prepare(dir: &Path, name: &str, len: u64) -> Result<(), DiskError> {
-    let fail = |e: std::io::Error| DiskError::from_system(DiskAction::Open, name, &e);
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(dir.join(name))
-        .map_err(fail)?;
-    let open = OpenFile { file, name: name.to_owned() };
-    open.file.set_len(len).map_err(|e| open.fail(DiskAction::Write, &e))?;
-    let mut unsynced = 0;
-    zero_fill(len, |at, zeros| {
-        let taken = open.write(at, zeros)?;
-        unsynced += taken;
-        // In steps, because one long sync would delay the log's own syncs.
-        if unsynced >= 1 << 20 {
-            open.sync()?;
-            unsynced = 0;
-        }
-        Ok(taken)
-    })?;
-    open.sync()?;
-    sync_dir(dir)
+    /// Writes `len` zeros into `name` and syncs the bytes and the name. An existing file keeps its
+    /// blocks, so that recycling a file allocates nothing.
+    pub(super) fn prepare(&self, name: &str, len: u64) -> Result<(), DiskError> {
+        let fail = |e: std::io::Error| DiskError::from_system(DiskAction::Open, name, &e);
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.path.join(name))
+            .map_err(fail)?;
+        let open = OpenFile { file, name: name.to_owned() };
+        open.file.set_len(len).map_err(|e| open.fail(DiskAction::Write, &e))?;
+        let mut unsynced = 0;
+        zero_fill(len, |at, zeros| {
+            let taken = open.write(at, zeros)?;
+            unsynced += taken;
+            // In steps, because one long sync would delay the log's own syncs.
+            if unsynced >= 1 << 20 {
+                open.sync()?;
+                unsynced = 0;
+            }
+            Ok(taken)
+        })?;
+        open.sync()?;
+        self.sync()
+    }
 }
 
 /// Returns the kernel's boot id; zero where the kernel gives none, which reads as "never
@@ -258,13 +279,13 @@ macro_rules! blocking_calls {
             self.dir.file(file).sync()
         }
         fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {
-            dir::rename(self.dir.path(), from, to)
+            self.dir.names().rename(from, to)
         }
         fn remove(&mut self, name: &str) -> Result<(), DiskError> {
-            dir::remove(self.dir.path(), name)
+            self.dir.names().remove(name)
         }
         fn sync_dir(&mut self) -> Result<(), DiskError> {
-            dir::sync_dir(self.dir.path())
+            self.dir.names().sync()
         }
         fn lock(&mut self) -> Result<(), DiskError> {
             self.dir.lock()

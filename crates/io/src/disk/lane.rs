@@ -5,12 +5,11 @@
 //! reading starts none. Queues are locked for a few instructions, never across an operation.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use super::dir::{self, OpenFile};
+use super::dir::{Names, OpenFile};
 use super::{Completion, DiskError, Outcome};
 use crate::wake::Waker;
 
@@ -84,7 +83,7 @@ struct Shared {
     jobs: Mutex<Jobs>,
     ready: Condvar,
     done: Arc<Done>,
-    dir: PathBuf,
+    names: Arc<Names>,
 }
 
 struct Jobs {
@@ -100,9 +99,9 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn new(name: &'static str, dir: PathBuf, done: Arc<Done>) -> Lane {
+    pub(super) fn new(name: &'static str, names: Arc<Names>, done: Arc<Done>) -> Lane {
         let jobs = Jobs { queue: VecDeque::with_capacity(super::IN_FLIGHT_MAX), stopping: false };
-        let shared = Shared { jobs: Mutex::new(jobs), ready: Condvar::new(), done, dir };
+        let shared = Shared { jobs: Mutex::new(jobs), ready: Condvar::new(), done, names };
         Lane { shared: Arc::new(shared), thread: None, name }
     }
 
@@ -145,12 +144,12 @@ fn run(shared: &Shared) {
             jobs = shared.ready.wait(jobs).unwrap_or_else(PoisonError::into_inner);
         };
         drop(jobs);
-        let (buf, outcome) = perform(&shared.dir, work);
+        let (buf, outcome) = perform(&shared.names, work);
         shared.done.push(Completion { tag, buf, outcome });
     }
 }
 
-fn perform(dir: &std::path::Path, work: Work) -> (Vec<u8>, Outcome) {
+fn perform(names: &Names, work: Work) -> (Vec<u8>, Outcome) {
     let ended = |result: Result<(), DiskError>| match result {
         Ok(()) => (Vec::new(), Outcome::Done),
         Err(error) => (Vec::new(), Outcome::Failed(error)),
@@ -161,11 +160,9 @@ fn perform(dir: &std::path::Path, work: Work) -> (Vec<u8>, Outcome) {
             (buf, outcome.unwrap_or_else(Outcome::Failed))
         }
         Work::Sync { file } => ended(file.sync()),
-        Work::Prepare { name, len } => ended(dir::prepare(dir, &name, len)),
-        Work::Remove { name } => ended(dir::remove(dir, &name).and_then(|()| dir::sync_dir(dir))),
-        Work::Rename { from, to } => {
-            ended(dir::rename(dir, &from, &to).and_then(|()| dir::sync_dir(dir)))
-        }
+        Work::Prepare { name, len } => ended(names.prepare(&name, len)),
+        Work::Remove { name } => ended(names.remove(&name).and_then(|()| names.sync())),
+        Work::Rename { from, to } => ended(names.rename(&from, &to).and_then(|()| names.sync())),
     }
 }
 

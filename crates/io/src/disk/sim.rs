@@ -9,6 +9,9 @@
 //! * A failed sync marks the file's writes clean without making them durable: reads still see them,
 //!   later syncs succeed, and only writing the bytes again can make them durable.
 //! * A write may be short, fail, or find the disk full; a read may fail; a bit may flip at rest.
+//! * For as long as its owner says, the disk has no room, or its process no free descriptor
+//!   ([`Shortage`]). The sync of a directory takes a descriptor unless the directory is locked, as
+//!   on the real disks.
 //! * Operations in flight complete one at a time, in an order that the seed determines.
 //!
 //! Not modelled: misdirected writes, which a reader cannot tell from a run of flipped bits.
@@ -47,6 +50,27 @@ pub struct SimFaults {
     pub call_fails_at: Option<(u64, DiskErrorKind)>,
 }
 
+/// The conditions of a disk that last until they are set anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shortage {
+    /// The room for new bytes.
+    pub room: Room,
+    /// True while the process has no free descriptor: nothing can be opened, created or listed.
+    pub lacks_descriptors: bool,
+}
+
+/// The room of a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Room {
+    /// There is room.
+    #[default]
+    Plenty,
+    /// No file grows and none is renamed; bytes that a file has are overwritten in place.
+    ForOldBytes,
+    /// Nothing is written: the file system copies on each write.
+    None,
+}
+
 /// The number of calls of each kind since the faults were set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimCounts {
@@ -74,6 +98,7 @@ pub(in crate::disk) struct State {
     faults: SimFaults,
     counts: SimCounts,
     failed: Option<(DiskAction, String)>,
+    shortage: Shortage,
     trace: Option<Vec<TraceOp>>,
     boot: u64,
     locked: bool,
@@ -95,6 +120,7 @@ impl SimDisk {
             faults: SimFaults::default(),
             counts: SimCounts::default(),
             failed: None,
+            shortage: Shortage::default(),
             trace: None,
             boot,
             locked: false,
@@ -112,6 +138,11 @@ impl SimDisk {
         state.faults = faults;
         state.counts = SimCounts::default();
         state.failed = None;
+    }
+
+    /// Sets the conditions from now on. The faults and the counts of calls stay as they are.
+    pub fn set_shortage(&self, shortage: Shortage) {
+        self.state().shortage = shortage;
     }
 
     /// Returns the action and file of the call that [`SimFaults::call_fails_at`] made fail.
@@ -194,18 +225,42 @@ impl State {
         DiskError { action, name: name.unwrap_or_default(), kind, reason }
     }
 
-    /// Counts a call and fails it when a fault is set for it.
+    /// Counts a call and fails it when a fault is set for it, or the process lacks a descriptor.
     fn call(&mut self, action: DiskAction, name: &str) -> Result<(), DiskError> {
         let count = self.counts.calls;
         self.counts.calls += 1;
-        match self.faults.call_fails_at {
+        let kind = match self.faults.call_fails_at {
             Some((at, kind)) if at == count => {
                 self.failed = Some((action, name.to_owned()));
-                let reason = format!("simulated: {kind:?}");
-                Err(DiskError { action, name: name.to_owned(), kind, reason })
+                kind
             }
-            _ => Ok(()),
+            _ if self.lacks_descriptor_for(action, name) => DiskErrorKind::NoDescriptors,
+            _ => return Ok(()),
+        };
+        let reason = format!("simulated: {kind:?}");
+        Err(DiskError { action, name: name.to_owned(), kind, reason })
+    }
+
+    fn lacks_descriptor_for(&self, action: DiskAction, name: &str) -> bool {
+        let takes_one = match action {
+            DiskAction::Open | DiskAction::List | DiskAction::Lock => true,
+            // Of the directory. A locked one is open.
+            DiskAction::Sync => name.is_empty() && !self.locked,
+            DiskAction::Read | DiskAction::Write | DiskAction::Rename | DiskAction::Remove => false,
+        };
+        takes_one && self.shortage.lacks_descriptors
+    }
+
+    /// Returns true when the disk has no room for a write of a file up to `end`.
+    fn lacks_room_for(&self, count: u64, ino: usize, end: u64) -> bool {
+        let grows = end > self.image.len(ino);
+        match self.shortage.room {
+            Room::None => return true,
+            Room::ForOldBytes if grows => return true,
+            Room::ForOldBytes | Room::Plenty => {}
         }
+        let is_at = self.faults.full_from == Some(count);
+        self.faults.full_from.is_some_and(|n| count >= n) && (grows || is_at)
     }
 
     fn name_of(&self, file: FileId) -> String {
@@ -220,10 +275,7 @@ impl State {
         if self.faults.write_fails_at == Some(count) {
             return Err(self.fail(DiskAction::Write, Some(file), DiskErrorKind::Io));
         }
-        let end = offset + bytes.len() as u64;
-        if self.faults.full_from.is_some_and(|n| count >= n)
-            && (end > self.image.len(ino) || self.faults.full_from == Some(count))
-        {
+        if self.lacks_room_for(count, ino, offset + bytes.len() as u64) {
             return Err(self.fail(DiskAction::Write, Some(file), DiskErrorKind::Full));
         }
         let drawn = self.faults.short_writes_per_mille > 0
@@ -278,6 +330,11 @@ impl State {
         if self.image.ino(from).is_none() {
             let reason = "simulated: no such file".to_owned();
             let (action, kind) = (DiskAction::Rename, DiskErrorKind::NotFound);
+            return Err(DiskError { action, name: from.to_owned(), kind, reason });
+        }
+        if self.shortage.room != Room::Plenty {
+            let (action, kind) = (DiskAction::Rename, DiskErrorKind::Full);
+            let reason = format!("simulated: {kind:?}");
             return Err(DiskError { action, name: from.to_owned(), kind, reason });
         }
         self.note(TraceOp::Rename { from: from.to_owned(), to: to.to_owned() });

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::dir::{self, Dir, blocking_calls};
+use super::dir::{Dir, blocking_calls};
 use super::lane::{Done, Lane, Work};
 use super::{Access, Completion, Disk, DiskError, FileId, IN_FLIGHT_MAX, Op};
 use crate::wake::Waker;
@@ -28,7 +28,7 @@ impl ThreadDisk {
     pub fn open(path: &Path, waker: Option<Waker>) -> Result<ThreadDisk, DiskError> {
         let dir = Dir::open(path)?;
         let done = Done::new(waker);
-        let lane = |name| Lane::new(name, path.to_owned(), done.clone());
+        let lane = |name| Lane::new(name, dir.names().clone(), done.clone());
         Ok(ThreadDisk {
             data: lane("weir-disk"),
             slow: lane("weir-disk-slow"),

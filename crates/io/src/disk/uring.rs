@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 
-use super::dir::{self, Dir, OpenFile, blocking_calls};
+use super::dir::{Dir, OpenFile, blocking_calls};
 use super::lane::{Done, Lane, Work};
 use super::{Access, Completion, Disk, DiskAction, DiskError, FileId, IN_FLIGHT_MAX, Op, Outcome};
 use crate::wake::WakeFd;
@@ -67,7 +67,7 @@ impl UringDisk {
         }
         let done = Done::new(wake.as_ref().map(WakeFd::waker));
         Ok(UringDisk {
-            slow: Lane::new("weir-disk-slow", path.to_owned(), done.clone()),
+            slow: Lane::new("weir-disk-slow", dir.names().clone(), done.clone()),
             dir,
             ring,
             slots: (0..IN_FLIGHT_MAX).map(|_| None).collect(),

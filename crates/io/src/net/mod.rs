@@ -329,7 +329,8 @@ impl Stream {
     pub fn descriptor_room(&self) -> DescriptorRoom {
         match self {
             Stream::Tcp(stream) => room_beside(stream.as_fd()),
-            Stream::Local(_) | Stream::Simulated(_) => DescriptorRoom::Plenty,
+            Stream::Local(_) => DescriptorRoom::Plenty,
+            Stream::Simulated(stream) => stream.descriptor_room(),
         }
     }
 

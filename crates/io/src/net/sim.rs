@@ -10,6 +10,8 @@
 //! * An end can vanish: it says nothing more, and its peer's bytes pile up. Once its machine is
 //!   back, the next of them is answered with a reset.
 //! * A connection can be refused, by chance or because nothing listens.
+//! * A listening socket can be short of descriptors, or have none: then an accept fails and the
+//!   connection waits on. As in the system, no event says that there are descriptors again.
 //! * Readiness is edge-triggered. A poll can return without an event, and an event can report a
 //!   socket as readable that has nothing to read.
 //!
@@ -21,7 +23,10 @@ use std::io::{Error, ErrorKind, Result};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::io::Errno;
+
 use super::{Event, Token};
+use crate::descriptors::DescriptorRoom;
 use crate::rng::{Rng, SeededRng};
 
 /// The faults of a network, and its sizes.
@@ -68,6 +73,17 @@ pub struct NetCounts {
     pub blocked_writes: u64,
     /// Spurious events.
     pub spurious: u64,
+    /// Accepts without a descriptor.
+    pub failed_accepts: u64,
+}
+
+/// The descriptors that a listening socket's process has for connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SimDescriptors {
+    /// An accepted stream has this room beside it.
+    Free(DescriptorRoom),
+    /// None: accepts fail.
+    Exhausted,
 }
 
 /// A simulated network. Clones are handles to the same one.
@@ -141,6 +157,7 @@ struct End {
 struct Listening {
     registered: Option<(usize, Token)>,
     waiting: VecDeque<(u64, SocketAddr)>,
+    descriptors: SimDescriptors,
 }
 
 struct State {
@@ -208,7 +225,8 @@ impl SimNet {
     /// If something listens there already.
     #[must_use]
     pub fn listen(&self, address: SocketAddr) -> SimListener {
-        let listening = Listening { registered: None, waiting: VecDeque::new() };
+        let descriptors = SimDescriptors::Free(DescriptorRoom::Plenty);
+        let listening = Listening { registered: None, waiting: VecDeque::new(), descriptors };
         let mut state = self.state();
         let before = state.listeners.insert(address, listening);
         assert!(before.is_none(), "{address} is in use");
@@ -220,6 +238,28 @@ impl SimNet {
         }
         drop(state);
         SimListener { net: self.clone(), address }
+    }
+
+    /// Sets the descriptors of the process that listens on `address`, if one does.
+    pub fn set_descriptors(&self, address: SocketAddr, descriptors: SimDescriptors) {
+        if let Some(listening) = self.state().listeners.get_mut(&address) {
+            listening.descriptors = descriptors;
+        }
+    }
+
+    /// Returns the number of connections made so far, in the whole network.
+    #[must_use]
+    pub fn connection_count(&self) -> u64 {
+        self.state().end_count / 2
+    }
+
+    /// Returns the number, from zero, of the first connection that waits to be accepted on
+    /// `address`.
+    #[must_use]
+    pub fn first_waiting(&self, address: SocketAddr) -> Option<u64> {
+        let state = self.state();
+        let waiting = state.listeners.get(&address).and_then(|l| l.waiting.front());
+        waiting.map(|(id, _)| id / 2)
     }
 
     /// Connects from `from` to `to`.
@@ -296,6 +336,17 @@ impl End {
 }
 
 impl State {
+    /// Returns the room beside an end that was accepted.
+    fn descriptor_room(&self, id: u64) -> DescriptorRoom {
+        let peer = self.ends.get(&id).and_then(|end| self.ends.get(&end.peer));
+        let listening = peer.and_then(|peer| self.listeners.get(&peer.peer_addr));
+        match listening.map(|listening| listening.descriptors) {
+            Some(SimDescriptors::Free(room)) => room,
+            Some(SimDescriptors::Exhausted) => DescriptorRoom::None,
+            None => DescriptorRoom::Plenty,
+        }
+    }
+
     /// Returns the ends of streams at an address: those whose peers are connected to it.
     fn ends_at(&self, at: SocketAddr) -> Vec<u64> {
         let is_there = |end: &End| self.ends.get(&end.peer).is_some_and(|to| to.peer_addr == at);
@@ -667,10 +718,14 @@ impl SimListener {
     /// Accepts the next connection, with the peer's address.
     ///
     /// # Errors
-    /// `WouldBlock` if none waits.
+    /// `WouldBlock` if none waits; the system's error of a process without a free descriptor.
     pub fn accept(&self) -> Result<(SimStream, SocketAddr)> {
         let mut state = self.net.state();
         let listening = state.listeners.get_mut(&self.address).expect("it listens until its drop");
+        if listening.descriptors == SimDescriptors::Exhausted {
+            state.counts.failed_accepts += 1;
+            return Err(Errno::MFILE.into());
+        }
         let (id, peer) = listening.waiting.pop_front().ok_or(ErrorKind::WouldBlock)?;
         drop(state);
         Ok((SimStream { net: self.net.clone(), id }, peer))
@@ -713,6 +768,10 @@ impl SimStream {
     pub(super) fn peer_addr(&self) -> SocketAddr {
         let state = self.net.state();
         state.ends.get(&self.id).expect("a stream's end exists until it is dropped").peer_addr
+    }
+
+    pub(super) fn descriptor_room(&self) -> DescriptorRoom {
+        self.net.state().descriptor_room(self.id)
     }
 
     /// Makes this end vanish: it sends nothing more, not even its end, and takes nothing.

@@ -172,6 +172,10 @@ pub struct EmbeddedLog<D> {
 }
 
 impl<D: Disk> SequencedLog for EmbeddedLog<D> {
+    fn new_batch(&self) -> Batch {
+        self.config.batch()
+    }
+
     fn append(&mut self, epoch: Epoch, log_time: Nanos, batch: &Batch) -> Append {
         assert!(!batch.is_empty(), "an empty batch has no place in history");
         if epoch != self.head.epoch || self.failed.is_some() || self.closed {

@@ -176,6 +176,7 @@ impl<D: Disk> EmbeddedLog<D> {
             return Ok(0);
         }
         self.full_until = None;
+        self.lacks_room &= !plant::is(Plant::RoomAtEachTry);
         let Some(chunk) = self.chunks.front() else { return Ok(self.start_mark()) };
         if chunk.opens.is_some() {
             return Ok(self.start_roll());
@@ -310,7 +311,8 @@ impl<D: Disk> EmbeddedLog<D> {
 
     /// Prepares the next segment's file again after a pause.
     fn retry_spare(&mut self) {
-        self.spare = Spare::Full { until: Nanos(self.now.0 + FULL_RETRY) };
+        let pause = if plant::is(Plant::PreparedOnce) { u64::MAX / 2 } else { FULL_RETRY };
+        self.spare = Spare::Full { until: Nanos(self.now.0 + pause) };
         self.lacks_spare = true;
     }
 
@@ -428,5 +430,9 @@ impl<D: Disk> EmbeddedLog<D> {
 /// Returns true for a failure to prepare a file that passes: no entry is in that file yet, so it is
 /// prepared again when there is room, or a descriptor.
 fn is_passing(error: &DiskError) -> bool {
-    matches!(error.kind, DiskErrorKind::Full | DiskErrorKind::NoDescriptors)
+    match error.kind {
+        DiskErrorKind::Full => true,
+        DiskErrorKind::NoDescriptors => !plant::is(Plant::NoDescriptorIsFatal),
+        _ => false,
+    }
 }

@@ -3,8 +3,9 @@
 use std::sync::{Mutex, MutexGuard};
 
 use weir_engine::EngineConfig;
+use weir_io::SimDisk;
 use weir_log::tail::{TailConfig, tail};
-use weir_log::{EpochEnd, LogError};
+use weir_log::{EmbeddedLog, EpochEnd, LogConfig, LogError};
 use weir_types::*;
 use weir_wire::order_entry::{MassCancel, NewOrder};
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession};
@@ -77,6 +78,10 @@ impl ScriptedLog {
 }
 
 impl SequencedLog for ScriptedLog {
+    fn new_batch(&self) -> Batch {
+        Batch::new()
+    }
+
     fn append(&mut self, epoch: Epoch, log_time: Nanos, batch: &Batch) -> Append {
         let mut state = self.state();
         if epoch != state.epoch {
@@ -145,6 +150,32 @@ fn import(number: u32) -> Submission {
     };
     let at = Position(u64::from(number));
     Submission::internal(Command::Import(at, Definition::DefineFirm(definition)))
+}
+
+#[test]
+fn commands_that_no_segment_of_the_log_holds_together_are_sequenced_in_several_batches() {
+    let config = LogConfig { segment_bytes: 8_192, ..LogConfig::new(HERE, 7) };
+    let (log, _) = EmbeddedLog::open(config, SimDisk::new(1)).unwrap();
+    let (mut port, source) = gateway_to_partition(HERE, Wake::new());
+    let (tail, _handle) = tail(TailConfig::new(1 << 20, 1));
+    let figures = Arc::new(PartitionFigures::default());
+    let mut partition = Partition::new(PartitionParts {
+        engine: Engine::new(EngineConfig::new(HERE)),
+        log,
+        tail,
+        sources: vec![source],
+        views: Vec::new(),
+        recorder: Recorder::disabled(),
+        figures: figures.clone(),
+        durability: Durability::Disk,
+    });
+    for number in 1..=200 {
+        port.submissions.push(import(number)).unwrap();
+    }
+    for cycle in 1..=1_000 {
+        partition.do_work(Nanos(cycle));
+    }
+    assert_eq!(figures.counters.position.load(Ordering::Relaxed), 200);
 }
 
 #[test]

@@ -50,6 +50,8 @@ pub struct ReceivedMessage<'a> {
     pub now: Nanos,
     /// The time by which a session must return after the start to keep its orders.
     pub return_by: Nanos,
+    /// The last time at which the command log's disk stood, or descriptors were short.
+    pub withheld_at: Nanos,
 }
 
 /// A client's choices of cancel-on-disconnect.
@@ -90,6 +92,8 @@ pub struct Client {
     is_new_process: bool,
     /// Requests made since the logon.
     asked: BTreeSet<RequestNo>,
+    /// Requests that were sent once and refused without a place in the log.
+    refused: BTreeSet<RequestNo>,
     /// The times at which requests were first sent.
     sent_at: BTreeMap<RequestNo, Nanos>,
     /// The time at which it last heard that a request was accepted.
@@ -133,6 +137,7 @@ impl Client {
             logons_sent: 0,
             is_new_process: true,
             asked: BTreeSet::new(),
+            refused: BTreeSet::new(),
             sent_at: BTreeMap::new(),
             accepted_at: Nanos(0),
             safe: BTreeSet::new(),
@@ -277,6 +282,7 @@ impl Client {
         match event {
             SessionEvent::Report { report, .. } => {
                 self.take(report.event.event_no, heard, told)?;
+                self.check_not_refused(report.event.request_no, report.event.reason)?;
                 self.know(&report.event);
                 tally.reports += 1;
                 let (request_no, reason) = (report.event.request_no, report.event.reason);
@@ -289,17 +295,23 @@ impl Client {
             }
             SessionEvent::Rejected { rejected, .. } => {
                 self.take(rejected.event_no, heard, told)?;
+                self.check_not_refused(rejected.request_no, rejected.reason)?;
                 tally.reports += 1;
                 tally.throttled += self.check_rate(rejected.request_no, rejected.reason, *now)?;
             }
             SessionEvent::Done { done, .. } => {
                 self.take(done.event_no, heard, told)?;
+                self.check_not_refused(done.request_no, Reason::None)?;
                 tally.reports += 1;
             }
             SessionEvent::TradeBusted(busted) => self.take(busted.event_no, heard, told)?,
             SessionEvent::Refused { reject, .. } => {
                 let is_left_out = reject.reason == Reason::NotLoggedOn && self.session.is_open();
                 ensure(!is_left_out, "a session ended and was not told", || format!("{reject:?}"))?;
+                tally.refused += u64::from(reject.reason == Reason::LogFull);
+                if self.asked.contains(&reject.request_no) {
+                    self.refused.insert(reject.request_no);
+                }
             }
             SessionEvent::Challenged
             | SessionEvent::Opened { .. }
@@ -308,6 +320,15 @@ impl Client {
             | SessionEvent::LoggedOut(_) => {}
         }
         Ok(())
+    }
+
+    /// Checks that the request of an event was not refused before. The reports of a mass cancel
+    /// have the number of its sender's request.
+    fn check_not_refused(&self, request_no: RequestNo, reason: Reason) -> Result<(), Violation> {
+        let is_refused = reason != Reason::MassCancel && self.refused.contains(&request_no);
+        ensure(!is_refused, "a request that was refused is done later", || {
+            format!("request {request_no} of session {}", self.session_id)
+        })
     }
 
     /// Checks that a rate recovers in its time, or in twice its time while log time is ahead of the
@@ -425,7 +446,7 @@ impl Client {
         error: ClientError,
         message_context: &mut ReceivedMessage<'_>,
     ) -> Result<Next, Violation> {
-        let ReceivedMessage { told, tally, now, .. } = message_context;
+        let ReceivedMessage { told, tally, now, withheld_at, .. } = message_context;
         match error {
             ClientError::OtherHistory { partition_id: HERE, other_from, epoch, .. } => {
                 tally.other_histories += 1;
@@ -444,8 +465,18 @@ impl Client {
             ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. } => {
                 tally.taken += 1;
                 let since = *self.taken_since.get_or_insert(*now);
-                let is_late = now.since(since) > TAKEN_TIME_MAX;
+                // A connection whose requests wait for the disk is not silent: it may be lost and
+                // seem alive for as long. One that waits for a descriptor is refused nothing, and
+                // behind it those that it gave up are accepted first.
+                let is_late = now.since(since.max(*withheld_at)) > TAKEN_TIME_MAX;
                 ensure(!is_late, "a lost session is never ended", || self.session_id.to_string())?;
+                Ok(Next::LogOn)
+            }
+            // A challenge is good for ten seconds, and the signature may have waited for longer
+            // behind requests that wait for the disk.
+            ClientError::LogonRejected { reason: Reason::UnknownChallenge, .. }
+                if now.since(*withheld_at) <= TAKEN_TIME_MAX =>
+            {
                 Ok(Next::LogOn)
             }
             // The key was replaced a moment ago, or the newcomers have not heard of it yet.

@@ -17,22 +17,37 @@ pub mod strangers;
 pub mod thread;
 pub mod wire;
 
-use weir_io::net::sim::{NetFaults, SimNet};
+use weir_io::descriptors::DescriptorRoom;
+use weir_io::net::sim::{NetFaults, SimDescriptors, SimNet};
 use weir_io::{Rng, SeededRng};
+use weir_partition::handoff::SUBMISSIONS_MAX;
 use weir_runtime::Wake;
 use weir_types::{EventNo, FirmId, Nanos, RequestNo, SessionId, WallOffset};
 use weir_wire::{Definition, Event};
 
 use crate::crowd::Crowd;
-use crate::oracle::Violation;
+use crate::oracle::{Violation, ensure};
 use crate::plan::{Ending, Plan};
 use crate::process::{Disks, Process};
+use crate::weather::{Conditions, Forecast};
 use addressed_events::AddressedEvents;
 use node::{GateNode, Start, StartContext};
 use wire::Wires;
 
 /// The connections of a crowd of strangers.
 const STRANGERS: usize = 14;
+/// The lengths of the ring to the partition in commands; a short one is full while a disk stands.
+const RINGS: [usize; 4] = [SUBMISSIONS_MAX, SUBMISSIONS_MAX, 4, 16];
+/// Its length beside a disk that stalls for long: clients fill it.
+const SHORT_RING: usize = 2;
+/// The longest step beside which a connection may be left unread for a fifth of a second only: its
+/// bytes are up to three steps under way.
+const STEP_OF_SHORT_STALLS: u64 = 20_000_000;
+const PLENTY: SimDescriptors = SimDescriptors::Free(DescriptorRoom::Plenty);
+/// The time and the steps behind a spell without descriptors within which the connections that
+/// waited are accepted: a thread rests for at most 100 ms.
+const ACCEPTED_WITHIN: Nanos = Nanos(400_000_000);
+const ACCEPTED_WITHIN_STEPS: u64 = 20;
 /// Steps for which the sessions with cancel-on-disconnect stay away at the end.
 const AWAY_STEPS: u64 = 120;
 
@@ -73,6 +88,12 @@ pub struct GateTally {
     pub throttled: u64,
     /// Strangers that made place for a newer connection.
     pub evicted: u64,
+    /// Requests that a full log refused.
+    pub refused: u64,
+    /// Messages that waited for room in the ring to the partition.
+    pub waited: u64,
+    /// Accepts that found no descriptor.
+    pub failed_accepts: u64,
 }
 
 impl GateTally {
@@ -83,7 +104,8 @@ impl GateTally {
             ",\"reports\":{},\"copies\":{},\"logons\":{},\"taken\":{},\"other_histories\":{},\
              \"other_copies\":{},\"lost_connections\":{},\"slow\":{},\"silent\":{},\
              \"keys_replaced\":{},\"blocked_writes\":{},\"lost_orders\":{},\"old_records\":{},\
-             \"in_time\":{},\"not_in_time\":{},\"throttled\":{},\"evicted\":{}",
+             \"in_time\":{},\"not_in_time\":{},\"throttled\":{},\"evicted\":{},\
+             \"refused_by_a_full_log\":{},\"waited\":{},\"failed_accepts\":{}",
             self.reports,
             self.copies,
             self.logons,
@@ -100,7 +122,10 @@ impl GateTally {
             self.in_time,
             self.not_in_time,
             self.throttled,
-            self.evicted
+            self.evicted,
+            self.refused,
+            self.waited,
+            self.failed_accepts
         )
     }
 
@@ -123,6 +148,9 @@ impl GateTally {
         self.not_in_time += other.not_in_time;
         self.throttled += other.throttled;
         self.evicted += other.evicted;
+        self.refused += other.refused;
+        self.waited += other.waited;
+        self.failed_accepts += other.failed_accepts;
     }
 }
 
@@ -145,6 +173,10 @@ pub struct GatePlan {
     pub return_within: Nanos,
     /// Connections that say nothing, from one address, and more than the door has places.
     pub stranger_count: usize,
+    /// The length of the ring to the partition.
+    pub ring_len: usize,
+    /// True if the door turns connections without a session away for want of descriptors.
+    pub turns_away: bool,
 }
 
 impl GatePlan {
@@ -170,8 +202,18 @@ impl GatePlan {
             disturbed_per_myriad: harsh(rng, 120),
             return_within: Nanos(0),
             stranger_count: 0,
+            ring_len: SUBMISSIONS_MAX,
+            turns_away: false,
         }
     }
+}
+
+/// The time and the step by which the connections before this number must be accepted.
+#[derive(Clone, Copy, Debug)]
+struct AcceptsDue {
+    at: Nanos,
+    tick: u64,
+    connection_count: u64,
 }
 
 /// The gateway's part of a world.
@@ -198,6 +240,12 @@ pub struct Gate {
     returns: SeededRng,
     /// The random stream of crowds of strangers.
     crowds: SeededRng,
+    /// The random stream of rings.
+    rings: SeededRng,
+    conditions: Conditions,
+    /// The last time at which the command log's disk stood, or descriptors were short.
+    withheld_at: Nanos,
+    accepts_due: Option<AcceptsDue>,
     time: Nanos,
     return_by: Nanos,
     not_in_time: u64,
@@ -225,6 +273,10 @@ impl Gate {
             is_absence: false,
             returns: SeededRng::new(seed, "returns"),
             crowds: SeededRng::new(seed, "crowds of strangers"),
+            rings: SeededRng::new(seed, "rings"),
+            conditions: Conditions::FAIR,
+            withheld_at: Nanos(0),
+            accepts_due: None,
             time: Nanos(0),
             return_by: Nanos(0),
             not_in_time: 0,
@@ -238,14 +290,23 @@ impl Gate {
             blocked_writes: self.net.counts().blocked_writes,
             lost_orders: self.told.lost_orders,
             not_in_time: self.not_in_time,
+            failed_accepts: self.net.counts().failed_accepts,
             ..self.wires.tally
         }
     }
 
     /// Draws the settings of the next life; the process's views are woken by what it returns.
     #[must_use]
-    pub fn begin_life(&mut self, is_calm: bool, step_ns_max: u64) -> Vec<Wake> {
+    pub fn begin_life(&mut self, is_calm: bool, step_ns_max: u64, forecast: Forecast) -> Vec<Wake> {
         self.plan = GatePlan::draw(&mut self.rng, is_calm);
+        self.plan.ring_len = RINGS[self.rings.below(4) as usize];
+        if forecast.holds_requests_up {
+            self.plan.ring_len = SHORT_RING;
+        }
+        self.plan.turns_away = forecast.turns_away;
+        if forecast.step_ns_max > STEP_OF_SHORT_STALLS {
+            self.plan.stall_max = Nanos(2_000_000_000);
+        }
         let steps = [5, 60, 300][self.returns.below(3) as usize];
         self.plan.return_within = Nanos(steps * step_ns_max / 2);
         self.plan.stranger_count = [0, STRANGERS][self.crowds.below(2) as usize];
@@ -257,11 +318,50 @@ impl Gate {
         }
         self.net.set_faults(self.plan.faults);
         let wake = Wake::new();
-        self.node = None;
+        self.end_node();
         self.life += 1;
         self.wires.begin_life(self.plan);
         self.wake = wake.clone();
         vec![wake]
+    }
+
+    /// The length of the ring to the partition in this life.
+    #[must_use]
+    pub fn ring_len(&self) -> usize {
+        self.plan.ring_len
+    }
+
+    fn end_node(&mut self) {
+        if let Some(node) = self.node.take() {
+            self.wires.tally.waited += node.waited();
+        }
+        (self.conditions, self.accepts_due) = (Conditions::FAIR, None);
+    }
+
+    /// Sets the conditions from now on.
+    pub fn set_conditions(&mut self, conditions: &Conditions) {
+        self.net.set_descriptors(node::address(), conditions.descriptors);
+        let before = std::mem::replace(&mut self.conditions, *conditions);
+        if conditions.descriptors == SimDescriptors::Exhausted {
+            self.accepts_due = None;
+        } else if before.descriptors == SimDescriptors::Exhausted {
+            self.accepts_due = Some(AcceptsDue {
+                at: Nanos(self.time.0 + ACCEPTED_WITHIN.0),
+                tick: self.tick + ACCEPTED_WITHIN_STEPS,
+                connection_count: self.net.connection_count(),
+            });
+        }
+    }
+
+    /// Checks that the connections that waited for a descriptor are accepted in time.
+    fn check_accepts(&mut self) -> Result<(), Violation> {
+        let is_due = |due: &mut AcceptsDue| self.time > due.at && self.tick > due.tick;
+        let Some(due) = self.accepts_due.take_if(is_due) else { return Ok(()) };
+        let first = self.net.first_waiting(node::address());
+        let waits_on = first.is_some_and(|first| first < due.connection_count);
+        ensure(!waits_on, "a connection that waited for a descriptor is not accepted", || {
+            format!("{first:?} of {}", due.connection_count)
+        })
     }
 
     /// Starts the node's agents.
@@ -295,7 +395,7 @@ impl Gate {
         if ending == Ending::PowerLoss {
             self.net.lose_machine(node::address());
         }
-        self.node = None;
+        self.end_node();
     }
 
     /// Tells the node's agents the distance of the wall clock.
@@ -332,6 +432,9 @@ impl Gate {
         asks: bool,
     ) -> Result<(), Violation> {
         (self.tick, self.time) = (self.tick + 1, now);
+        if self.conditions.stalls_commands || self.conditions.descriptors != PLENTY {
+            self.withheld_at = now;
+        }
         let mut context = wire::Context {
             net: &self.net,
             rng: &mut self.rng,
@@ -345,13 +448,14 @@ impl Gate {
             asks,
             is_away: self.away.is_some(),
             return_by: self.return_by,
+            withheld_at: self.withheld_at,
         };
         self.wires.step(&mut context)?;
         self.net.advance();
         if let Some(node) = &mut self.node {
             self.wires.tally.old_records += node.turn(now) as u64;
         }
-        Ok(())
+        self.check_accepts()
     }
 
     /// Lets the gateway tell what the partition has just published.
@@ -367,10 +471,11 @@ impl Gate {
     /// # Errors
     /// A violation of a rule.
     pub fn stop(&mut self, crowd: &mut Crowd, plan: &Plan, now: Nanos) -> Result<bool, Violation> {
+        self.accepts_due = None;
         self.act(crowd, plan, now, false)?;
         let has_stopped = self.node.as_mut().is_none_or(|node| node.stop(now));
         if has_stopped {
-            self.node = None;
+            self.end_node();
         }
         Ok(has_stopped)
     }

@@ -139,6 +139,7 @@ pub struct GateNode {
     turns: u64,
     /// The ends of both logs at the gateway's last cycle.
     read_upto: (u64, u64),
+    status: Arc<Mutex<GatewayStatus>>,
 }
 
 impl GateNode {
@@ -194,7 +195,7 @@ impl GateNode {
             reception: gateway.meet(port, Box::new(SeededRng::new(*seed, "newcomers' nonces"))),
             config: around.config(),
             draining,
-            status,
+            status: status.clone(),
         })?;
         let mut node = GateNode {
             gateway: SimThread::new(gateway, wake.clone())?,
@@ -211,6 +212,7 @@ impl GateNode {
             history_every: [1, 7, 40][(*seed % 3) as usize],
             turns: 0,
             read_upto: (0, 0),
+            status,
         };
         node.wall_clock_moved(start.wall);
         Ok(node)
@@ -220,6 +222,12 @@ impl GateNode {
     pub fn wall_clock_moved(&mut self, wall: WallOffset) {
         self.gateway.agent.wall_clock_moved(wall);
         self.newcomers.agent.wall_clock_moved(wall);
+    }
+
+    /// The messages that have waited for room in a ring, as last published.
+    #[must_use]
+    pub fn waited(&self) -> u64 {
+        self.status.lock().map_or(0, |status| status.counters.back_pressure)
     }
 
     /// Publishes an event of the control log.

@@ -55,6 +55,8 @@ pub struct Context<'a> {
     pub is_away: bool,
     /// The time by which a session must return after the start to keep its orders.
     pub return_by: Nanos,
+    /// The last time at which the command log's disk stood, or descriptors were short.
+    pub withheld_at: Nanos,
 }
 
 /// A connection and its sessions.
@@ -254,6 +256,10 @@ impl Wire {
         self.clients.iter().any(|client| client.choices != Choices::Off)
     }
 
+    fn has_session(&self) -> bool {
+        self.clients.iter().any(|client| client.session.is_open())
+    }
+
     /// The connection is lost, with everything under way.
     fn lose(&mut self, connects_at: u64) {
         self.stream = None;
@@ -276,7 +282,12 @@ impl Wire {
             self.say(context, tally)?;
         }
         if is_lost || self.write() {
-            let is_untold = context.gate.is_calm && self.life == context.life && !self.is_told;
+            // One without a session is turned away, or makes place; a reset may take the reason.
+            let is_turned_away = context.gate.turns_away && !self.has_session();
+            let is_untold = context.gate.is_calm
+                && self.life == context.life
+                && !self.is_told
+                && !is_turned_away;
             ensure(!is_untold, "a connection ends without a reason", || format!("{}", self.host))?;
             tally.lost_connections += 1;
             let connects_at = context.tick + 1 + context.rng.below(30);
@@ -398,16 +409,21 @@ impl Wire {
         let Some(client) = client else {
             return Err(Violation::new("a message of another session", format!("{message:?}")));
         };
-        let (now, return_by) = (context.now, context.return_by);
-        let mut message_context =
-            ReceivedMessage { told: context.told, heard, tally, now, return_by };
+        let mut message_context = ReceivedMessage {
+            told: context.told,
+            heard,
+            tally,
+            now: context.now,
+            return_by: context.return_by,
+            withheld_at: context.withheld_at,
+        };
         if client.hear(&message, &mut message_context, &mut self.output)? == Next::LogOn {
             client.logs_on_at = Some(context.tick + 3 + context.rng.below(30));
         }
         tally.other_copies =
             client.copies.as_ref().map_or(tally.other_copies, |c| c.other_histories);
         if let NodeMessage::Logout(logout) = &message {
-            check_reason(logout, context.gate.is_calm)?;
+            check_reason(logout, context.gate)?;
         }
         Ok(())
     }
@@ -426,10 +442,12 @@ impl Wire {
             Reason::HeartbeatLost => tally.silent += 1,
             _ => {}
         }
+        let makes_place = self.has_session() && logout.reason == Reason::TooManyConnections;
+        ensure(!makes_place, "a session makes place for a stranger", || format!("{logout:?}"))?;
         for client in &mut self.clients {
             client.connection_lost(u64::MAX);
         }
-        check_reason(logout, context.gate.is_calm)
+        check_reason(logout, context.gate)
     }
 
     /// Sends logons, heartbeats and new requests.
@@ -477,10 +495,13 @@ impl Wire {
 }
 
 /// Checks the reason of a farewell: where nobody misbehaves, nobody is accused of it.
-fn check_reason(logout: &Logout, is_calm: bool) -> Result<(), Violation> {
-    let is_fair = matches!(
-        logout.reason,
-        Reason::LogoutRequested | Reason::Stopping | Reason::KeyReplaced | Reason::UnknownKey
-    );
-    ensure(is_fair || !is_calm, "a client is cut without a cause", || format!("{logout:?}"))
+fn check_reason(logout: &Logout, plan: GatePlan) -> Result<(), Violation> {
+    let is_fair = match logout.reason {
+        Reason::LogoutRequested | Reason::Stopping | Reason::KeyReplaced | Reason::UnknownKey => {
+            true
+        }
+        Reason::TooManyConnections => plan.turns_away,
+        _ => false,
+    };
+    ensure(is_fair || !plan.is_calm, "a client is cut without a cause", || format!("{logout:?}"))
 }
