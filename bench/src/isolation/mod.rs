@@ -1,25 +1,34 @@
 //! `weir-bench isolation`: the effect of misbehaving sessions on good ones.
 //!
-//! Ten sessions trade at a steady rate on a node, while a *party* misbehaves: it does not read its
-//! reports, floods, or is a thousand hostile connections. All of them share the cores of one
-//! machine, so a run with the party must not be compared with one without: the difference would
-//! include the party's own processor time. Each run is therefore paired with a *control* of the
-//! same load on the machine, in which the same party connects to a second node of the same kind,
-//! without trading. The remaining effect on the good sessions is the machine's, and the ratio of
-//! the two runs is the node's. The control of a session that does not read is the same session
-//! reading. In both, the party runs only on idle cores (`SCHED_IDLE`).
+//! Ten sessions trade at a steady rate on a node, while a *party* disturbs them: it does not read
+//! its reports, floods, is a thousand hostile connections, resumes from files again and again,
+//! cancels a million orders at once, reads everything, or is a disk that stalls. All of them share
+//! the cores of one machine, so a run with the party must not be compared with one without: the
+//! difference would include the party's own processor time. Each run is therefore paired with a
+//! *control* of the same load on the machine, in which the same party connects to a second node of
+//! the same kind, without trading. The remaining effect on the good sessions is the machine's, and
+//! the ratio of the two runs is the node's. The control of a session that does not read is the same
+//! session reading. The first four parties run only on idle cores (`SCHED_IDLE`), the others at the
+//! priority of any process, in both runs of a pair.
 //!
-//! - [`party`]: the misbehaving sessions, in a separate process.
+//! - [`party`]: the parties' process and the first of them.
 //! - [`hostile`]: a thousand hostile connections.
+//! - [`resume`], [`mass_cancel`], [`supervisor`], [`disk`]: the others; [`history`]: the old events
+//!   that two of them read.
 //! - [`rig`]: the nodes, the good sessions, one run.
 
+mod disk;
+mod history;
 pub mod hostile;
+mod mass_cancel;
 mod party;
+mod resume;
 mod rig;
+mod supervisor;
 
 use std::time::Duration;
 
-use party::{Order, PartyKind};
+use party::{Order, PartyKind, Priority};
 use serde_json::{Value, json};
 use weir_cli::endpoint::span;
 use weir_client::clock::sharpen_timers;
@@ -40,6 +49,17 @@ const PATIENT: &str = "[gateway]\nstall_max_ms = 60000\noutput_bytes_max = 65536
 /// Short timeouts, so that each expires in a run, and fewer places than a crowd of 1,000 needs.
 const IMPATIENT: &str = "[gateway]\nlogon_timeout_ms = 1000\nstall_max_ms = 1000\n\
                          output_bytes_max = 65536\nlobby_per_address_max = 125\n";
+
+/// As [`PATIENT`], with as few events in memory as a node may have, so that old ones are in files.
+const FEW_IN_MEMORY: &str = "[gateway]\nstall_max_ms = 60000\noutput_bytes_max = 65536\n\
+                             [events]\nmemory_bytes = 8388608\nsegment_bytes = 8388608\n";
+/// As [`PATIENT`], with logs that lose their beginning: a mass cancel in each run fills a disk.
+const BOUNDED: &str = "[gateway]\nstall_max_ms = 60000\noutput_bytes_max = 65536\n\
+                       [retention]\ncommand_bytes = 536870912\nevent_bytes = 536870912\n";
+/// As [`PATIENT`], with small segments and frequent snapshots, so that the disk has work.
+const BUSY_DISK: &str = "[gateway]\nstall_max_ms = 60000\noutput_bytes_max = 65536\n\
+                         [log]\nsegment_bytes = 1048576\n[events]\nsegment_bytes = 1048576\n\
+                         [snapshots]\nevery_commands = 1000\n";
 
 /// Options of `weir-bench isolation`.
 #[derive(Clone, Debug, clap::Args)]
@@ -62,7 +82,14 @@ pub struct IsolationArgs {
     /// Hostile connections.
     #[arg(long, default_value_t = 1_000)]
     hostile: usize,
-    /// Only these scenarios: silent, flood, throttled, hostile.
+    /// Live orders of a mass cancel; a partition has places for 1,048,576.
+    #[arg(long, default_value_t = 1_000_000)]
+    mass_cancel: usize,
+    /// The party's share of the cores: idle or normal; by default that of the scenario.
+    #[arg(long)]
+    party_priority: Option<Priority>,
+    /// Only these scenarios: silent, flood, throttled, hostile, resume, mass-cancel, supervisor,
+    /// stalled-disk.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Directory of the logs during the run; the system's temporary directory if absent.
@@ -77,17 +104,22 @@ struct Scenario {
     kind: PartyKind,
     config: &'static str,
     is_throttled: bool,
+    priority: Priority,
     /// The party's orders in the run and in its control.
     orders: [Order; 2],
 }
 
-const SCENARIOS: [Scenario; 4] = [
+/// The party at the first node, where the good sessions are, or at the second one.
+const HERE_OR_THERE: [Order; 2] = [Order::To(0), Order::To(1)];
+
+const SCENARIOS: [Scenario; 8] = [
     Scenario {
         name: "silent",
         what: "one session that everybody trades with does not read its reports",
         kind: PartyKind::Maker,
         config: PATIENT,
         is_throttled: false,
+        priority: Priority::Idle,
         orders: [Order::SilentTo(0), Order::To(0)],
     },
     Scenario {
@@ -96,7 +128,8 @@ const SCENARIOS: [Scenario; 4] = [
         kind: PartyKind::Flood,
         config: PATIENT,
         is_throttled: false,
-        orders: [Order::To(0), Order::To(1)],
+        priority: Priority::Idle,
+        orders: HERE_OR_THERE,
     },
     Scenario {
         name: "throttled",
@@ -104,7 +137,8 @@ const SCENARIOS: [Scenario; 4] = [
         kind: PartyKind::Flood,
         config: PATIENT,
         is_throttled: true,
-        orders: [Order::To(0), Order::To(1)],
+        priority: Priority::Idle,
+        orders: HERE_OR_THERE,
     },
     Scenario {
         name: "hostile",
@@ -112,7 +146,44 @@ const SCENARIOS: [Scenario; 4] = [
         kind: PartyKind::Hostile,
         config: IMPATIENT,
         is_throttled: false,
-        orders: [Order::To(0), Order::To(1)],
+        priority: Priority::Idle,
+        orders: HERE_OR_THERE,
+    },
+    Scenario {
+        name: "resume",
+        what: "two sessions resume from their first event again and again",
+        kind: PartyKind::Resume,
+        config: FEW_IN_MEMORY,
+        is_throttled: false,
+        priority: Priority::Normal,
+        orders: HERE_OR_THERE,
+    },
+    Scenario {
+        name: "mass-cancel",
+        what: "one session cancels all its live orders at once",
+        kind: PartyKind::MassCancel,
+        config: BOUNDED,
+        is_throttled: false,
+        priority: Priority::Normal,
+        orders: HERE_OR_THERE,
+    },
+    Scenario {
+        name: "supervisor",
+        what: "a supervisor reads all order state and all copies",
+        kind: PartyKind::Supervisor,
+        config: FEW_IN_MEMORY,
+        is_throttled: false,
+        priority: Priority::Normal,
+        orders: HERE_OR_THERE,
+    },
+    Scenario {
+        name: "stalled-disk",
+        what: "the disk takes nothing for half of the time",
+        kind: PartyKind::Disk,
+        config: BUSY_DISK,
+        is_throttled: false,
+        priority: Priority::Normal,
+        orders: HERE_OR_THERE,
     },
 ];
 
@@ -124,8 +195,8 @@ pub fn run(args: IsolationArgs) -> anyhow::Result<()> {
     let in_range = args.seconds > 0.0 && args.seconds <= 60.0 && args.pairs > 0 && args.rate > 0;
     anyhow::ensure!(in_range, "--seconds up to 60, --pairs and --rate at least 1");
     for name in &args.only {
-        let is_known = SCENARIOS.iter().any(|scenario| scenario.name == name);
-        anyhow::ensure!(is_known, "no scenario {name:?}: silent, flood, throttled, hostile");
+        let names = SCENARIOS.each_ref().map(|scenario| scenario.name);
+        anyhow::ensure!(names.contains(&name.as_str()), "no scenario {name:?}: {names:?}");
     }
     sharpen_timers();
     let work = WorkDir::create(args.dir.as_deref())?;
@@ -135,7 +206,7 @@ pub fn run(args: IsolationArgs) -> anyhow::Result<()> {
         eprintln!("\n{}: {}", scenario.name, scenario.what);
         let pairs = measure(scenario, &args, &work)?;
         tell(&pairs);
-        scenarios.push(pairs.json(scenario));
+        scenarios.push(pairs.json(scenario, &setting(scenario, &args)));
     }
     let result = json!({
         "bench": "isolation",
@@ -144,6 +215,7 @@ pub fn run(args: IsolationArgs) -> anyhow::Result<()> {
         "rate": args.rate,
         "good_sessions": 10,
         "hostile_connections": args.hostile,
+        "orders_of_the_mass_cancel": args.mass_cancel,
         "order_rate_of_the_throttled": args.order_rate,
         "durability": args.durability.to_string(),
         "wait": "park",
@@ -156,16 +228,30 @@ pub fn run(args: IsolationArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measure(scenario: &Scenario, args: &IsolationArgs, work: &WorkDir) -> anyhow::Result<Pairs> {
-    let setting = Setting {
+/// The parameters of a scenario's runs.
+fn setting(scenario: &Scenario, args: &IsolationArgs) -> Setting {
+    let durability = match scenario.kind {
+        // At `disk` and `os` each order waits for the disk by what the level promises.
+        PartyKind::Disk => Durability::Memory,
+        _ => args.durability,
+    };
+    Setting {
         kind: scenario.kind,
-        durability: args.durability,
+        durability,
         config: scenario.config,
         order_rate_max: if scenario.is_throttled { args.order_rate } else { 0 },
         rate: args.rate,
         run: Duration::from_secs_f64(args.seconds),
-        count: args.hostile,
-    };
+        count: match scenario.kind {
+            PartyKind::MassCancel => args.mass_cancel,
+            _ => args.hostile,
+        },
+        priority: args.party_priority.unwrap_or(scenario.priority),
+    }
+}
+
+fn measure(scenario: &Scenario, args: &IsolationArgs, work: &WorkDir) -> anyhow::Result<Pairs> {
+    let setting = setting(scenario, args);
     let mut rig = Rig::start(scenario.name, setting, work)?;
     let mut pairs = Pairs { with: Vec::new(), control: Vec::new() };
     let [with, control] = scenario.orders;
@@ -218,10 +304,12 @@ impl Pairs {
         ratios.map(|mut r| median_with_interval(&mut r))
     }
 
-    fn json(&self, scenario: &Scenario) -> Value {
+    fn json(&self, scenario: &Scenario, setting: &Setting) -> Value {
         let mut value = json!({
             "scenario": scenario.name,
             "what": scenario.what,
+            "durability": setting.durability.to_string(),
+            "party_priority": setting.priority.to_string(),
             "late_runs": self.late_count(),
             "runs": self.with.len() + self.control.len(),
             "with": side_json(&self.with),

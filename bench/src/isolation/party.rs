@@ -1,16 +1,22 @@
 //! `weir-bench party`: the misbehaving sessions of the isolation benchmark, in a separate process.
 //!
 //! A party reads its orders line by line from standard input and connects to the node that they
-//! name. It runs only on idle cores, because a real one has its own machine.
+//! name. At the priority `idle` it runs only on idle cores, because a real one has its own machine;
+//! at `normal` it takes its share.
 //!
 //! | kind | behaviour |
 //! | --- | --- |
 //! | `maker` | rests large orders that all trade with, and reads its reports, or never does |
 //! | `flood` | one session that sends orders as fast as its socket takes them |
 //! | `hostile` | a thousand connections of [`super::hostile`], in rounds |
+//! | `resume` | sessions that resume from their first event again and again ([`super::resume`]) |
+//! | `mass-cancel` | a session that cancels all its orders at once ([`super::mass_cancel`]) |
+//! | `supervisor` | a supervisor that reads everything ([`super::supervisor`]) |
+//! | `disk` | no session: the node's disk stalls ([`super::disk`]) |
 
 use std::io::BufRead;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
@@ -24,10 +30,14 @@ use weir_probe::thread::{Share, ask_for};
 use weir_types::{AccountId, ClOrdId, InstrumentId, Price, Qty, SessionId, Side, TimeInForce};
 use weir_wire::Request;
 
+use super::disk::StallingDisks;
 use super::hostile::{Cast, Crowd, Kind, ROUND};
+use super::mass_cancel::Canceller;
+use super::resume::Resumer;
 use super::rig::{
     FIRST_INSTRUMENT, FLOODER, INSIDERS, INSTRUMENT_COUNT, MAKER, MIDDLE, TRADING, VICTIM, key_of,
 };
+use super::supervisor::Supervisor;
 
 /// The number of requests that a flood collects before it writes.
 const BURST: usize = 256;
@@ -38,22 +48,31 @@ const BACKLOG_MAX: usize = 64 * 1024;
 const QUESTIONS: usize = 20_000;
 /// The receive buffer of a session that does not read, in bytes: the node must hold the rest.
 const SILENT_BUFFER: usize = 4 * 1024;
-const FLOOD_UNANSWERED_MAX: usize = 1 << 20;
+pub(super) const FLOOD_UNANSWERED_MAX: usize = 1 << 20;
 /// The number of rounds after which a crowd is fully connected.
 const ROUNDS_TO_BEGIN: u32 = 3;
 
 /// Options of `weir-bench party`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PartyArgs {
-    /// maker, flood or hostile.
+    /// maker, flood, hostile, resume, mass-cancel, supervisor or disk.
     #[arg(long)]
     kind: PartyKind,
     /// Nodes, in order of their numbers.
     #[arg(long, value_delimiter = ',')]
     nodes: Vec<String>,
-    /// Connections of a hostile crowd.
+    /// The party's share of the cores.
+    #[arg(long, default_value_t = Priority::Idle)]
+    priority: Priority,
+    /// Connections of a hostile crowd, or orders of a mass cancel.
     #[arg(long, default_value_t = 1_000)]
     count: usize,
+    /// Milliseconds from an order until the mass cancel.
+    #[arg(long, default_value_t = 0)]
+    delay_ms: u64,
+    /// The words that stall the nodes' disks, in order of the nodes.
+    #[arg(long, value_delimiter = ',')]
+    disks: Vec<PathBuf>,
 }
 
 /// The kind of a party.
@@ -65,18 +84,71 @@ pub enum PartyKind {
     Flood,
     /// Opens hostile connections.
     Hostile,
+    /// Resumes from old events.
+    Resume,
+    /// Cancels many orders at once.
+    MassCancel,
+    /// Reads everything.
+    Supervisor,
+    /// Stalls the disk.
+    Disk,
+}
+
+impl PartyKind {
+    const NAMES: [(&'static str, PartyKind); 7] = [
+        ("maker", PartyKind::Maker),
+        ("flood", PartyKind::Flood),
+        ("hostile", PartyKind::Hostile),
+        ("resume", PartyKind::Resume),
+        ("mass-cancel", PartyKind::MassCancel),
+        ("supervisor", PartyKind::Supervisor),
+        ("disk", PartyKind::Disk),
+    ];
 }
 
 impl FromStr for PartyKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<PartyKind, String> {
+        let found = PartyKind::NAMES.iter().find(|(name, _)| *name == text);
+        found.map(|(_, kind)| *kind).ok_or_else(|| format!("{text:?} is no kind of party"))
+    }
+}
+
+impl std::fmt::Display for PartyKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let found = PartyKind::NAMES.iter().find(|(_, kind)| kind == self);
+        f.write_str(found.expect("each kind has a name").0)
+    }
+}
+
+/// A party's share of the cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// Only what others leave (`SCHED_IDLE`).
+    Idle,
+    /// As any other process.
+    Normal,
+}
+
+impl FromStr for Priority {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Priority, String> {
         match text {
-            "maker" => Ok(PartyKind::Maker),
-            "flood" => Ok(PartyKind::Flood),
-            "hostile" => Ok(PartyKind::Hostile),
-            other => Err(format!("{other:?} is neither maker, flood nor hostile")),
+            "idle" => Ok(Priority::Idle),
+            "normal" => Ok(Priority::Normal),
+            other => Err(format!("{other:?} is neither idle nor normal")),
         }
+    }
+}
+
+impl std::fmt::Display for Priority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Priority::Idle => "idle",
+            Priority::Normal => "normal",
+        })
     }
 }
 
@@ -115,7 +187,7 @@ impl std::fmt::Display for Order {
     }
 }
 
-trait Party {
+pub(super) trait Party {
     /// Carries out an order; returns once the party is fully in place.
     fn turn(&mut self, node: Option<SocketAddr>, is_silent: bool) -> anyhow::Result<()>;
     /// Continues for a moment.
@@ -129,13 +201,21 @@ trait Party {
 /// # Errors
 /// A node that cannot be reached, or that disconnects a session which did nothing wrong.
 pub fn run_party(args: PartyArgs) -> anyhow::Result<()> {
-    ask_for(Share::Leftover).context("cannot stand back behind others")?;
+    if args.priority == Priority::Idle {
+        ask_for(Share::Leftover).context("cannot stand back behind others")?;
+    }
     let nodes: Result<Vec<_>, _> = args.nodes.iter().map(|node| resolve(node)).collect();
     let nodes = nodes?;
     let mut party: Box<dyn Party> = match args.kind {
         PartyKind::Maker => Box::new(Maker { client: None, is_silent: false, done: 0 }),
         PartyKind::Flood => Box::new(Flood { client: None, done: 0 }),
         PartyKind::Hostile => Box::new(Hostiles::new(args.count)),
+        PartyKind::Resume => Box::new(Resumer::default()),
+        PartyKind::MassCancel => {
+            Box::new(Canceller::new(args.count, Duration::from_millis(args.delay_ms)))
+        }
+        PartyKind::Supervisor => Box::new(Supervisor::default()),
+        PartyKind::Disk => Box::new(StallingDisks::new(&nodes, &args.disks)?),
     };
     let orders = orders();
     loop {
@@ -170,14 +250,15 @@ fn orders() -> Receiver<Result<Order, String>> {
     orders
 }
 
-fn log_on(node: SocketAddr, id: SessionId, unanswered_count_max: usize) -> anyhow::Result<Client> {
+/// Logs on a session, when the end of its previous connection has been noticed.
+pub(super) fn log_on(
+    node: SocketAddr,
+    id: SessionId,
+    unanswered_count_max: usize,
+) -> anyhow::Result<Client> {
     let limits = Limits { outbox_len_max: 64 << 20, ..Limits::default() };
     let mut client = Client::connect(node, limits)?;
-    let config = SessionConfig {
-        unanswered_count_max,
-        heartbeat_interval_ms: 60_000,
-        ..SessionConfig::new(id, key_of(id))
-    };
+    let config = SessionConfig { unanswered_count_max, ..patient_config(id) };
     // The node may not have noticed the end of the previous connection yet.
     let deadline = Instant::now() + TIMEOUT;
     loop {
@@ -189,7 +270,13 @@ fn log_on(node: SocketAddr, id: SessionId, unanswered_count_max: usize) -> anyho
     }
 }
 
-fn submit(client: &mut Client, id: SessionId, request: Request) -> anyhow::Result<()> {
+/// A configuration with rare heartbeats, for sessions whose party does other things meanwhile.
+pub(super) fn patient_config(id: SessionId) -> SessionConfig {
+    SessionConfig { heartbeat_interval_ms: 60_000, ..SessionConfig::new(id, key_of(id)) }
+}
+
+/// Queues a request.
+pub(super) fn submit(client: &mut Client, id: SessionId, request: Request) -> anyhow::Result<()> {
     match client.submit(id, TRADING, request, Times::default()) {
         Submit::Sent(_) => Ok(()),
         other => bail!("a request was not sent: {other:?}"),
@@ -197,7 +284,13 @@ fn submit(client: &mut Client, id: SessionId, request: Request) -> anyhow::Resul
 }
 
 /// Builds an order with a new identifier.
-fn order(account: SessionId, instrument: u32, side: Side, price: i64, qty: u64) -> LimitOrder {
+pub(super) fn order(
+    account: SessionId,
+    instrument: u32,
+    side: Side,
+    price: i64,
+    qty: u64,
+) -> LimitOrder {
     LimitOrder {
         cl_ord_id: ClOrdId::from_number(weir_client::clock::unix_time().0),
         instrument_id: InstrumentId(instrument),
@@ -359,6 +452,17 @@ impl Party for Hostiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kinds_and_priorities_read_back() {
+        for (name, kind) in PartyKind::NAMES {
+            assert_eq!((name.parse(), kind.to_string()), (Ok(kind), name.to_owned()));
+        }
+        for priority in [Priority::Idle, Priority::Normal] {
+            assert_eq!(priority.to_string().parse(), Ok(priority));
+        }
+        assert!("crowd".parse::<PartyKind>().is_err() && "high".parse::<Priority>().is_err());
+    }
 
     #[test]
     fn orders_read_back_and_nonsense_is_refused() {

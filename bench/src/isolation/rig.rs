@@ -21,9 +21,10 @@ use weir_types::{
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineSession};
 use weir_wire::session::ApiKey;
 
-use super::party::{Order, PartyKind};
+use super::disk::StallingDisk;
+use super::party::{Order, PartyKind, Priority};
 use crate::programs;
-use crate::roundtrip::{Child, CpuTime, LargerPart, WorkDir};
+use crate::roundtrip::{Child, CpuTime, LISTEN, LargerPart, NodeSetting, WorkDir};
 
 /// The partition that trades.
 pub(super) const TRADING: PartitionId = PartitionId(1);
@@ -39,6 +40,11 @@ pub(super) const VICTIM: SessionId = SessionId(100);
 pub(super) const INSIDERS: Range<u32> = 101..121;
 pub(super) const FLOODER: SessionId = SessionId(130);
 pub(super) const MAKER: SessionId = SessionId(140);
+/// Sessions that resume: one with few events among many of others, one with more.
+pub(super) const RESUMERS: [SessionId; 2] = [SessionId(150), SessionId(151)];
+pub(super) const CANCELLER: SessionId = SessionId(160);
+/// Supervisors' sessions: for order state, and for copies.
+pub(super) const SUPERVISORS: [SessionId; 2] = [SessionId(170), SessionId(171)];
 const PARTY_FIRM: FirmId = FirmId(100);
 const LIVE_COUNT_MAX: usize = 1_000;
 /// The delay after its due time beyond which an order counts as late.
@@ -67,8 +73,22 @@ pub(super) struct Setting {
     /// Orders per second of all good sessions together.
     pub(super) rate: u32,
     pub(super) run: Duration,
-    /// Connections of a hostile crowd.
+    /// Connections of a hostile crowd, or orders of a mass cancel.
     pub(super) count: usize,
+    /// The party's share of the cores.
+    pub(super) priority: Priority,
+}
+
+impl Setting {
+    /// The time of a run that is not measured, at its beginning.
+    fn warm_up(&self) -> Duration {
+        self.run / 5
+    }
+
+    /// The time from the party's order until its mass cancel: early in the measured time.
+    fn delay(&self) -> Duration {
+        self.warm_up() + self.run / 6
+    }
 }
 
 /// A party's process.
@@ -79,12 +99,23 @@ struct PartyProcess {
 }
 
 impl PartyProcess {
-    fn start(setting: &Setting, nodes: &[Child; 2]) -> anyhow::Result<PartyProcess> {
-        let kind = format!("{:?}", setting.kind).to_lowercase();
+    fn start(
+        setting: &Setting,
+        nodes: &[Child; 2],
+        disks: &[StallingDisk],
+    ) -> anyhow::Result<PartyProcess> {
+        let kind = setting.kind.to_string();
         let nodes = nodes.each_ref().map(|node| node.address().to_string()).join(",");
-        let mut process = programs::this()?
+        let mut command = programs::this()?;
+        command
             .args(["party", "--kind", &kind, "--nodes", &nodes])
             .args(["--count", &setting.count.to_string()])
+            .args(["--priority", &setting.priority.to_string()])
+            .args(["--delay-ms", &setting.delay().as_millis().to_string()]);
+        for disk in disks {
+            command.arg("--disks").arg(disk.word());
+        }
+        let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -139,10 +170,21 @@ impl Rig {
         let config = work.path().join(format!("{name}.toml"));
         std::fs::write(&config, setting.config)?;
         let config = config.to_str().context("the directory's name is not UTF-8")?;
-        let (level, wait) = (setting.durability, WaitStrategy::Park);
-        let node = |number: u32| {
-            let name = format!("{name}-{number}");
-            Child::node_with(&name, level, wait, &["--config", config], work)
+        let disks = match setting.kind {
+            PartyKind::Disk => StallingDisk::two(work)?,
+            _ => Vec::new(),
+        };
+        let node = |number: usize| {
+            let mut program = programs::weir()?;
+            disks.get(number).into_iter().for_each(|disk| disk.put_under(&mut program));
+            let setting = NodeSetting {
+                name: &format!("{name}-{number}"),
+                listen: LISTEN,
+                durability: setting.durability,
+                wait: WaitStrategy::Park,
+                options: &["--config", config],
+            };
+            Child::node_of(&setting, program, work)
         };
         let nodes = [node(0)?, node(1)?];
         let mut good = Vec::new();
@@ -158,13 +200,17 @@ impl Rig {
             good.push(set_up(&mut admin, &plan)?);
             admin.close()?;
         }
-        let (traders, listings) = good.swap_remove(0);
+        let (mut traders, listings) = good.swap_remove(0);
+        for trader in &mut traders {
+            // Between runs the party may be busy for long, and the good sessions wait.
+            trader.session.heartbeat_interval_ms = 60_000;
+        }
         let accounts: Vec<_> = traders.iter().map(|trader| trader.account_id).collect();
         let mix = Mix { adds: 1, cancels: 1, replaces: 0, crosses: 2 };
         let source = MixSource::new(mix, listings, &accounts, LIVE_COUNT_MAX);
         let generator = Generator::connect(nodes[0].target(), &traders, traders.len())?;
         let victims = nodes.iter().map(log_victim_on).collect::<anyhow::Result<_>>()?;
-        let party = PartyProcess::start(&setting, &nodes)?;
+        let party = PartyProcess::start(&setting, &nodes, &disks)?;
         Ok(Rig { setting, generator, source, victims, party, nodes })
     }
 
@@ -176,7 +222,7 @@ impl Rig {
         self.source.begin(schedule, seed);
         let plan = LoadPlan {
             pace: Pace::Open,
-            warm_up: self.setting.run / 5,
+            warm_up: self.setting.warm_up(),
             duration: self.setting.run,
             wait: WaitStrategy::Park,
             late_after: LATE_AFTER,
@@ -215,7 +261,7 @@ fn log_victim_on(node: &Child) -> anyhow::Result<Client> {
     Ok(client)
 }
 
-/// Defines the sessions of all parties, each with an account.
+/// Defines the sessions of all parties: supervisors, and traders, each with an account.
 fn define_party(admin: &mut Admin, order_rate_max: u32) -> anyhow::Result<()> {
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     let name = Symbol::new("PARTY").expect("a short name");
@@ -224,26 +270,19 @@ fn define_party(admin: &mut Admin, order_rate_max: u32) -> anyhow::Result<()> {
         name,
         session_id,
         firm_id: PARTY_FIRM,
-        live_orders_max: 0,
+        live_orders_max: u32::MAX,
         fields: 0,
     })?;
-    let ids = INSIDERS.chain([VICTIM.0, FLOODER.0, MAKER.0]);
-    for id in ids {
-        let id = SessionId(id);
-        admin.define_session(DefineSession {
-            request_no,
-            valid_until: Nanos(0),
-            credential: key_hash(&key_of(id)),
-            session_id,
-            defined_session_id: id,
-            firm_id: PARTY_FIRM,
-            order_rate_max: if id == FLOODER { order_rate_max } else { 0 },
-            in_flight_max: 0,
-            role: Role::Trader,
-            credential_kind: CredentialKind::ApiKey,
-            live_orders_max: 0,
-            fields: 0,
-        })?;
+    for id in SUPERVISORS {
+        let (role, firm_id) = (Role::Supervisor, FirmId::NONE);
+        admin.define_session(DefineSession { role, firm_id, ..session(id) })?;
+    }
+    let traders = INSIDERS.map(SessionId).chain(RESUMERS);
+    for id in traders.chain([VICTIM, FLOODER, MAKER, CANCELLER]) {
+        let order_rate_max = if id == FLOODER { order_rate_max } else { 0 };
+        let live_orders_max = if id == CANCELLER { u32::MAX } else { 0 };
+        let definition = session(id);
+        admin.define_session(DefineSession { order_rate_max, live_orders_max, ..definition })?;
         let (account_id, firm_id) = (AccountId(id.0), PARTY_FIRM);
         let unlimited = Switch::On;
         admin.define_account(DefineAccount {
@@ -252,9 +291,27 @@ fn define_party(admin: &mut Admin, order_rate_max: u32) -> anyhow::Result<()> {
             account_id,
             firm_id,
             unlimited,
-            live_orders_max: 0,
+            live_orders_max,
             fields: 0,
         })?;
     }
     Ok(())
+}
+
+/// The definition of a trader's session without limits of its own.
+fn session(id: SessionId) -> DefineSession {
+    DefineSession {
+        request_no: RequestNo::NONE,
+        valid_until: Nanos(0),
+        credential: key_hash(&key_of(id)),
+        session_id: SessionId::NONE,
+        defined_session_id: id,
+        firm_id: PARTY_FIRM,
+        order_rate_max: 0,
+        in_flight_max: 0,
+        role: Role::Trader,
+        credential_kind: CredentialKind::ApiKey,
+        live_orders_max: 0,
+        fields: 0,
+    }
 }

@@ -25,7 +25,7 @@ use weir_types::Durability;
 use weir_wire::session::ApiKey;
 
 /// The listening address of a node under measurement.
-const LISTEN: &str = "127.0.0.1:0";
+pub(crate) const LISTEN: &str = "127.0.0.1:0";
 const LISTEN_ANY: &str = "0.0.0.0:0";
 
 /// A directory that is removed when its handle is dropped.
@@ -119,6 +119,18 @@ pub(crate) struct CpuTime {
     pub(crate) named: Duration,
 }
 
+/// A node to be started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NodeSetting<'a> {
+    /// The name of its directory.
+    pub(crate) name: &'a str,
+    pub(crate) listen: &'a str,
+    pub(crate) durability: Durability,
+    pub(crate) wait: WaitStrategy,
+    /// Further options of `weir serve`.
+    pub(crate) options: &'a [&'a str],
+}
+
 /// A process under measurement.
 #[derive(Debug)]
 pub(crate) struct Child {
@@ -160,17 +172,17 @@ impl Child {
         options: &[&str],
         work_dir: &WorkDir,
     ) -> anyhow::Result<Child> {
-        Child::node_at(name, LISTEN, durability, wait, options, work_dir)
+        let setting = NodeSetting { name, listen: LISTEN, durability, wait, options };
+        Child::node_of(&setting, programs::weir()?, work_dir)
     }
 
-    fn node_at(
-        name: &str,
-        listen: &str,
-        durability: Durability,
-        wait: WaitStrategy,
-        options: &[&str],
+    /// Starts a node by `program`, which may have an environment of its own.
+    pub(crate) fn node_of(
+        setting: &NodeSetting<'_>,
+        program: Command,
         work_dir: &WorkDir,
     ) -> anyhow::Result<Child> {
+        let NodeSetting { name, listen, durability, wait, options } = *setting;
         let key = fresh_key()?;
         let dir = work_dir.path.join(name);
         let mut arguments = [
@@ -189,7 +201,7 @@ impl Child {
         .map(str::to_owned)
         .to_vec();
         arguments.extend(options.iter().map(|option| (*option).to_owned()));
-        Child::start(programs::weir()?, &arguments, key, &work_dir.path.join(format!("{name}.log")))
+        Child::start(program, &arguments, key, &work_dir.path.join(format!("{name}.log")))
     }
 
     fn start(
@@ -270,7 +282,9 @@ impl Child {
         let name = format!("many-{durability}-{}", if options.is_empty() { "tcp" } else { "tls" });
         options.push("--clear-text-allowed");
         let wait = WaitStrategy::Park;
-        let mut child = Child::node_at(&name, LISTEN_ANY, durability, wait, &options, work_dir)?;
+        let (name, listen, options) = (&*name, LISTEN_ANY, &*options);
+        let setting = NodeSetting { name, listen, durability, wait, options };
+        let mut child = Child::node_of(&setting, programs::weir()?, work_dir)?;
         child.address.set_ip(Ipv4Addr::LOCALHOST.into());
         child.tls = certificates.map(|found| found.tls.clone());
         Ok(child)

@@ -36,7 +36,7 @@ use weir_types::Durability;
 
 pub(crate) use cell::NodeLoad;
 use cell::{Bench, LoadKind};
-pub(crate) use children::{Child, CpuTime, WorkDir, process_time};
+pub(crate) use children::{Child, CpuTime, LISTEN, NodeSetting, WorkDir, process_time};
 pub use idle::{IdleArgs, run_idle};
 pub(crate) use larger_part::LargerPart;
 pub(crate) use stats::{Estimate, median_with_interval};

@@ -1,5 +1,5 @@
-//! `weir-campaign NAME [OPTIONS]`: checks of single parts that are too long for the tests, with the
-//! code of these tests; `./x campaign NAME` runs them.
+//! `weir-campaign NAME [OPTIONS]`: checks that are too long for the tests, with the code of these
+//! tests; `./x campaign NAME` runs them.
 //!
 //! Each prints one JSON object as its last line and fails on any violation. With the feature
 //! `planted` each can plant bugs, to show that it finds them.
@@ -11,8 +11,9 @@ mod market_lines;
 use std::process::ExitCode;
 
 use clap::Parser;
+use weir_campaign::soak;
 
-/// Checks of single parts that are too long for the tests.
+/// Checks that are too long for the tests.
 #[derive(Debug, Parser)]
 #[command(name = "weir-campaign", version, max_term_width = 100)]
 struct Args {
@@ -28,6 +29,8 @@ enum Campaign {
     CrashPoints(crash_points::CrashArgs),
     /// Messages over two lossy lines, each compared with a model.
     MarketLines(market_lines::LinesArgs),
+    /// A whole node at work for hours: what clients are told, and that nothing grows.
+    Soak(soak::SoakArgs),
 }
 
 fn main() -> ExitCode {
@@ -35,5 +38,6 @@ fn main() -> ExitCode {
         Campaign::EngineOracle(args) => engine_oracle::run(&args),
         Campaign::CrashPoints(args) => crash_points::run_campaign(&args),
         Campaign::MarketLines(args) => market_lines::run(&args),
+        Campaign::Soak(args) => soak::run(&args),
     }
 }

@@ -27,6 +27,9 @@ const LISTINGS_MAX: u32 = 64;
 /// The distance between remembered places within a segment, in bytes.
 const CURSOR_EVERY: u64 = 1 << 20;
 
+/// The most places that a reader remembers: those of the newest 4 GiB that it has passed.
+const PLACES_MAX: usize = 4096;
+
 /// A place from which reading can continue: the start of a frame.
 #[derive(Clone, Debug)]
 struct FrameCursor {
@@ -72,6 +75,9 @@ pub struct LogReader<D: Disk> {
     body: std::ops::Range<usize>,
     position: Position,
     /// Places passed so far, in order: a sparse index.
+    ///
+    /// INVARIANT: at most [`PLACES_MAX`]; when the reader enters a segment, none of one that was
+    /// removed before.
     places: Vec<FrameCursor>,
 }
 
@@ -167,8 +173,8 @@ impl<D: Disk> LogReader<D> {
         Ok(Some((header, &self.name, at)))
     }
 
-    /// Moves to the entry at `to`, starting from the nearest remembered place: it skips at most 1
-    /// MiB of frames.
+    /// Moves to the entry at `to`, starting from the nearest remembered place, at most 1 MiB of
+    /// frames before it, or from the start of its segment if all remembered places are later.
     ///
     /// # Errors
     /// Fails when `to` is not in the log, or the disk fails. The reader's place is then undefined;
@@ -311,10 +317,19 @@ impl<D: Disk> LogReader<D> {
                 || (last.name == self.name && last.offset + CURSOR_EVERY > self.offset)
         });
         if !known {
+            if self.places.len() == PLACES_MAX {
+                self.places.drain(..PLACES_MAX / 2);
+            }
             let (name, offset) = (self.name.clone(), self.offset);
             let (frame, position, link) = (self.frame_next, self.position_next, self.link);
             self.places.push(FrameCursor { name, offset, frame, position, link });
         }
+    }
+
+    /// Forgets the remembered places in segments before `oldest`: they are removed.
+    fn forget_before(&mut self, oldest: &str) {
+        let removed = self.places.partition_point(|place| place.name.as_str() < oldest);
+        self.places.drain(..removed);
     }
 
     fn belongs(&self, header: &FrameHeader) -> bool {
@@ -384,6 +399,7 @@ impl<D: Disk> LogReader<D> {
             self.header = header;
             self.offset = SEGMENT_HEADER as u64;
             self.buf_at = 0;
+            self.forget_before(&names[0]);
             return Ok(NextSegment::Entered);
         }
         self.disk.close(file);
@@ -529,6 +545,93 @@ fn open_segment<D: Disk>(
         Err(error) => {
             disk.close(file);
             Err(error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_io::SimDisk;
+    use weir_types::{Durability, PartitionId};
+
+    use super::*;
+    use crate::{Append, Batch, EmbeddedLog, LogConfig, Push, SequencedLog};
+
+    const ENTRY_BYTES: usize = 128 * 1024;
+
+    fn log(disk: &SimDisk) -> EmbeddedLog<SimDisk> {
+        let mut config = LogConfig::new(PartitionId(1), 7);
+        config.durability = Durability::Os;
+        config.segment_bytes = 3 << 20;
+        EmbeddedLog::open(config, disk.clone()).unwrap().0
+    }
+
+    fn append(log: &mut EmbeddedLog<SimDisk>) {
+        let mut batch = Batch::new();
+        assert_eq!(batch.push(&[7; ENTRY_BYTES]), Push::Taken);
+        let time = Nanos(log.last_log_time().0 + 1);
+        assert!(matches!(log.append(log.epoch(), time, &batch), Append::At { .. }));
+        settle(log);
+    }
+
+    fn settle(log: &mut EmbeddedLog<SimDisk>) {
+        while !log.is_idle() || !log.is_trimmed() {
+            if log.do_work(Nanos(0)).unwrap() == 0 {
+                log.wait();
+            }
+        }
+    }
+
+    fn read_to_end(reader: &mut LogReader<SimDisk>) {
+        while reader.next_entry().unwrap().is_some() {}
+    }
+
+    #[test]
+    fn a_reader_forgets_its_places_in_segments_that_are_removed() {
+        let disk = SimDisk::new(1);
+        let mut log = log(&disk);
+        append(&mut log);
+        let mut reader = LogReader::open(disk.clone(), SegmentKind::Command, Position(0)).unwrap();
+        let mut places_max = 0;
+        for _ in 0..400 {
+            append(&mut log);
+            read_to_end(&mut reader);
+            log.truncate(reader.next_position());
+            settle(&mut log);
+            places_max = places_max.max(reader.places.len());
+        }
+        let first = log.first_position();
+        assert!(first > Position(300), "{first} is the first retained");
+        // The log has at most two segments of 3 MiB when the reader enters a new one.
+        assert!(places_max <= 12, "{places_max} places for {ENTRY_BYTES} bytes an entry");
+        // It still finds all that there is.
+        for to in [first.0, first.0 + 1, log.next_position().0 - 1] {
+            reader.seek(Position(to)).unwrap();
+            assert_eq!(reader.next_entry().unwrap().map(|entry| entry.position.0), Some(to));
+        }
+    }
+
+    #[test]
+    fn a_reader_of_a_log_of_any_size_remembers_a_bounded_number_of_places() {
+        let disk = SimDisk::new(1);
+        let mut log = log(&disk);
+        (0..100).for_each(|_| append(&mut log));
+        let mut reader = LogReader::open(disk.clone(), SegmentKind::Command, Position(0)).unwrap();
+        read_to_end(&mut reader);
+        let (end, name) = (reader.next_position(), reader.name.clone());
+        // As if 20 GiB had followed in this segment.
+        for _ in 0..20 * 1024 {
+            reader.offset += CURSOR_EVERY;
+            reader.position_next = reader.position_next.next();
+            reader.remember();
+            assert!(reader.places.len() <= PLACES_MAX);
+        }
+        assert!(reader.places.is_sorted_by_key(|place| place.position));
+        assert_eq!(reader.places.last().map(|place| &place.name), Some(&name));
+        // Entries before all places are found by the names of the segments.
+        for to in [Position(1), Position(50), Position(end.0 - 1)] {
+            reader.seek(to).unwrap();
+            assert_eq!(reader.next_entry().unwrap().map(|entry| entry.position), Some(to));
         }
     }
 }

@@ -69,7 +69,7 @@ const ARROWS: &[Arrow] = &[
     arrow("python", &["types", "wire", "tls", "client"]),
     arrow("abi", &["types", "wire", "engine"]),
     arrow("bench", &[ALL]),
-    arrow("campaign", &["types", "io", "log", "engine", "feed"]),
+    arrow("campaign", &["types", "wire", "io", "log", "engine", "feed", "client"]),
     arrow("cold-format", &["types", "wire", "client"]),
     arrow("itch-bench", &["types", "feed", "market", "client"]),
     arrow("shm-bench", &["probe", "shm"]),
