@@ -40,6 +40,10 @@ impl LiveOrders {
         self.defined_max
     }
 
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
     #[inline(always)]
     fn is_full(&self) -> bool {
         self.count >= self.count_max

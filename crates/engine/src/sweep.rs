@@ -147,7 +147,8 @@ impl Engine {
             next: NIL,
             ended_count: 0,
         };
-        if self.sweeps.has_lost() && self.sessions[session].first_order() != NIL {
+        let few = few_orders(self.config.sweep_ends_max);
+        if self.sweeps.has_lost() && self.sessions[session].live.count() > few {
             self.sweeps.push_back(sweep);
         } else {
             self.begin_sweep(sweep, out);
@@ -309,6 +310,12 @@ impl Engine {
 /// firm leaves room for the others.
 pub(crate) fn firm_sweeps_max(sweeps_max: usize) -> usize {
     (sweeps_max / 8).max(1)
+}
+
+/// Returns the number of orders up to which a lost session's end by its own command, although
+/// another loss is in progress: hundreds of sessions with an order each wait for no tick.
+pub(crate) fn few_orders(sweep_ends_max: u32) -> u32 {
+    (sweep_ends_max / 16).max(1)
 }
 
 fn sweep_asker(sweep: &Sweep) -> Requester {

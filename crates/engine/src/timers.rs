@@ -59,6 +59,11 @@ impl Expiries {
         {
             self.heap.pop();
         }
+        // One instrument after the other may have had as many orders as there can be.
+        let (len, capacity) = (self.heap.len(), self.heap.capacity());
+        if capacity > 4 * SWEEP_MIN && len < capacity / 4 {
+            self.heap.shrink_to(capacity / 2);
+        }
     }
 
     fn next(&self) -> Option<(Nanos, Due)> {

@@ -63,6 +63,16 @@ fn lose(desk: &mut Desk, session_id: SessionId) -> Vec<String> {
     desk.apply(&Command::SessionLost(lost)).iter().map(tell).collect()
 }
 
+#[test]
+fn the_few_orders_of_a_lost_session_do_not_wait_for_the_many_of_another() {
+    let mut desk = desk();
+    desk.order(bob(buy(81, 1, "b1")));
+    let losses = |names: &[&str]| ends(names, Reason::SessionLost);
+    assert_eq!(lose(&mut desk, ALICE), losses(&["a1", "a2", "a3"]));
+    assert_eq!(lose(&mut desk, BOB), losses(&["b1"]), "no more than a sixteenth of a step");
+    assert_eq!(tick(&mut desk), losses(&["a4", "a5", "a6"]));
+}
+
 /// Returns the names of orders that end, for `reason`.
 fn ends(names: &[&str], reason: Reason) -> Vec<String> {
     names.iter().map(|name| format!("{name} Canceled {reason:?}")).collect()

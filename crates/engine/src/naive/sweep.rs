@@ -11,7 +11,7 @@ use super::say::News;
 use super::{NaiveEngine, Order, Session};
 use crate::config::EventSink;
 use crate::digest::{SweepParts, sweep_word};
-use crate::sweep::firm_sweeps_max;
+use crate::sweep::{few_orders, firm_sweeps_max};
 
 /// A mass cancel, or the cancel of a lost session, in progress.
 #[derive(Clone, Copy)]
@@ -55,7 +55,8 @@ impl NaiveEngine {
         }
         let sweep = Sweep { session_id, request: None, last_rec, visited: None, ended_count: 0 };
         let is_another_on = self.sweeps.iter().any(|one| one.request.is_none());
-        if is_another_on && self.orders.values().any(|one| one.now.session_id == session_id) {
+        let its = self.orders.values().filter(|one| one.now.session_id == session_id);
+        if is_another_on && its.count() > few_orders(self.config.sweep_ends_max) as usize {
             self.sweeps.push(sweep);
         } else {
             self.begin(sweep, out);

@@ -20,6 +20,12 @@ use weir_types::{ChangeId, Epoch, PartitionId};
 use super::assembly::Assembly;
 use crate::config::Config;
 
+/// Returns the end of the log that the recovered engine has applied.
+pub(super) fn log_end(trading: &RecoveredPartition) -> ends::LogEnd {
+    let (position, last_seq) = (trading.engine.position(), trading.engine.last_seq());
+    ends::LogEnd { position, last_seq }
+}
+
 impl Assembly<'_> {
     fn cold_dir(&self, section: &ColdSection) -> PathBuf {
         section.dir.clone().unwrap_or_else(|| self.config.dir.join("cold"))
@@ -58,6 +64,11 @@ impl Assembly<'_> {
         dir_of(&self.cold_dir(section), trading.log.log_id())
     }
 
+    /// Returns the file of the ends of the partition's past epochs.
+    pub(super) fn past_ends_file(&self, trading: &RecoveredPartition) -> PathBuf {
+        self.config.dir.join(partition_dir(trading.partition_id)).join(PAST_ENDS)
+    }
+
     /// Returns the ends of the partition's past epochs. Refuses an archive with files of an epoch
     /// whose end nobody knows any more.
     fn past_ends(
@@ -66,10 +77,8 @@ impl Assembly<'_> {
         trading: &RecoveredPartition,
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Vec<(Epoch, ChangeId)>> {
-        let file = self.config.dir.join(partition_dir(trading.partition_id)).join(PAST_ENDS);
-        let (position, last_seq) = (trading.engine.position(), trading.engine.last_seq());
-        let end = ends::LogEnd { position, last_seq };
-        let ends = ends::places_of(trading.reader("archive"), end, &file)?;
+        let file = self.past_ends_file(trading);
+        let ends = ends::places_of(trading.reader("archive"), log_end(trading), &file)?;
         let Some(epoch) = ends.unknown else { return Ok(ends.known) };
         let (dir, file) = (self.own_cold_dir(section, trading), file.display());
         let mut disk = ThreadDisk::open(&dir, None)?;

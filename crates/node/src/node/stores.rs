@@ -1,10 +1,12 @@
 //! The order stores of a node at work: the delivery agent with its sources, and the agent that
 //! follows another node's.
 
+use std::path::PathBuf;
+
 use anyhow::Context;
 use weir_log::SequencedLog as _;
 use weir_orderstate::agent::{DeliveryAgent, DeliveryParts};
-use weir_orderstate::cold::ArchiveSender;
+use weir_orderstate::cold::{ArchiveSender, ends};
 use weir_orderstate::ingest::{IngestAgent, IngestPort};
 use weir_orderstate::markets::MarketState;
 use weir_orderstate::replica::{ReplicaAgent, ReplicaParts, UpdatePort, follow_to_store};
@@ -19,6 +21,7 @@ use weir_wire::session::ApiKey;
 
 use super::assembly::Assembly;
 use super::builder::{Builder, Views};
+use super::cold::log_end;
 use super::doors::OuterDoor;
 use crate::config::SourceSection;
 
@@ -79,7 +82,7 @@ impl Builder<'_> {
             event_count: trading.event_count(),
             log_id: trading.log.log_id(),
             snapshot_every: section.snapshot_every_bytes,
-            engine: Box::new(move || trading.begin_epoch().map(|()| engine_state(trading))),
+            engine: begin_with_engine(parts.past_ends_file(trading), trading),
         });
         let (agent, kept) = DeliveryAgent::new(DeliveryParts {
             ports,
@@ -99,6 +102,20 @@ impl Builder<'_> {
         notes.extend(kept.notes);
         Ok((agent, kept.writer))
     }
+}
+
+/// Returns the beginning of an order store with the engine's state, in a new epoch of the log. The
+/// end of the epoch before is kept first: an archive needs it at later starts, when the events
+/// around it may be gone.
+fn begin_with_engine(
+    past_ends: PathBuf,
+    trading: &mut RecoveredPartition,
+) -> Box<dyn FnMut() -> anyhow::Result<EngineState> + '_> {
+    Box::new(move || {
+        ends::add_end(trading.epoch, log_end(trading), &past_ends)?;
+        trading.begin_epoch()?;
+        Ok(engine_state(trading))
+    })
 }
 
 /// Returns the engine's state, from which an order store begins if it cannot be built from events.

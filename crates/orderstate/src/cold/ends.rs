@@ -59,6 +59,18 @@ pub fn places_of(events: EventReader, end: LogEnd, file: &Path) -> anyhow::Resul
     Ok(PastEnds { known, unknown })
 }
 
+/// Adds an epoch that ended behind all commands of the log, so that all its changes are valid. Its
+/// end is where the events may be gone by the next start.
+///
+/// # Errors
+/// When the file cannot be read or written.
+pub fn add_end(epoch: Epoch, end: LogEnd, file: &Path) -> anyhow::Result<()> {
+    let place = || format!("the ends of past epochs in {}", file.display());
+    let mut known = read_file(file).with_context(place)?;
+    known.insert(epoch, (end.position, last_before(Seq(end.last_seq.0 + 1))));
+    write_file(file, &known).with_context(place)
+}
+
 /// The known ends by epoch, each with the position up to which the epoch survives.
 type KnownEnds = BTreeMap<Epoch, (Position, ChangeId)>;
 
@@ -114,8 +126,12 @@ fn read_events(mut events: EventReader, end: LogEnd, known: &mut KnownEnds) -> a
 
 /// Adds ends with all changes before `next` and none later: no event is gone behind them.
 fn tell_before(next: Seq, ends: &mut Vec<(Epoch, Position)>, known: &mut KnownEnds) {
-    let last = ChangeId { seq: Seq(next.0 - 1), rec: Rec(u64::MAX) };
-    known.extend(ends.drain(..).map(|(epoch, to)| (epoch, (to, last))));
+    known.extend(ends.drain(..).map(|(epoch, to)| (epoch, (to, last_before(next)))));
+}
+
+/// Returns a change id behind all changes before `next`, and before all later ones.
+fn last_before(next: Seq) -> ChangeId {
+    ChangeId { seq: Seq(next.0 - 1), rec: Rec(u64::MAX) }
 }
 
 /// Returns the command that caused an event.
@@ -214,6 +230,27 @@ mod tests {
             let file = dir.path().join(format!("past-ends-{to}"));
             assert_eq!(places_of(reader, end, &file).unwrap(), want, "{to}");
         }
+    }
+
+    /// An epoch that is begun after the ends were read, in a log whose events around it go later.
+    #[test]
+    fn an_end_that_was_added_is_known_when_its_events_are_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("past-ends");
+        let end = LogEnd { position: Position(20), last_seq: Seq(18) };
+        let last = ChangeId { seq: Seq(18), rec: Rec(u64::MAX) };
+        let later = |name: &str, is_added: bool| {
+            let file = dir.path().join(name);
+            if is_added {
+                add_end(Epoch(1), end, &file).unwrap();
+            }
+            let (_writer, mut events) = log_of(dir.path(), 40, epochs(2, &[(1, 20)]));
+            events.skip_to(31, Epoch(1));
+            places_of(events, END, &file).unwrap()
+        };
+        assert_eq!(later("past-ends", true), all(&[(Epoch(1), last)]));
+        assert_eq!(read_file(&file).unwrap()[&Epoch(1)], (Position(20), last));
+        assert_eq!(later("none", false).unknown, Some(Epoch(1)));
     }
 
     #[test]
