@@ -5,15 +5,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use weir_client::request::LimitOrder;
+use weir_client::request::{LimitOrder, cancel_all};
 use weir_client::session::SessionEvent;
 use weir_client::{Client, Incoming};
-use weir_types::{
-    AccountId, ClOrdId, ExecType, FirmId, InstrumentId, MassCancelScope, Nanos, RequestNo,
-    SessionId, Side,
-};
-use weir_wire::Request;
-use weir_wire::order_entry::MassCancel;
+use weir_types::{ClOrdId, ExecType, Side};
 
 use super::history::settle;
 use super::party::{FLOOD_UNANSWERED_MAX, Party, log_on, order, submit};
@@ -69,7 +64,7 @@ impl Canceller {
             return Ok(());
         };
         if self.due.take_if(|due| *due <= Instant::now()).is_some() {
-            submit(client, CANCELLER, mass_cancel())?;
+            submit(client, CANCELLER, cancel_all(TRADING))?;
         }
         let mut cancelled = 0;
         client.poll(timeout, |incoming, _| {
@@ -109,18 +104,4 @@ impl Party for Canceller {
     fn done(&self) -> u64 {
         self.done
     }
-}
-
-fn mass_cancel() -> Request {
-    Request::MassCancel(MassCancel {
-        request_no: RequestNo::NONE,
-        cl_ord_id: ClOrdId::NONE,
-        sending_time: Nanos(0),
-        session_id: SessionId::NONE,
-        instrument_id: InstrumentId::NONE,
-        account_id: AccountId::NONE,
-        firm_id: FirmId::NONE,
-        partition_id: TRADING,
-        scope: MassCancelScope::Session,
-    })
 }

@@ -9,14 +9,13 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use weir_cli::endpoint::TIMEOUT;
 use weir_client::clock::WaitStrategy;
-use weir_client::load::setup::key_hash;
 use weir_client::load::{
     Arrivals, Generator, LoadPlan, LoadReport, Mix, MixSource, Pace, Schedule, SetupPlan, set_up,
 };
+use weir_client::request::session_by_key;
 use weir_client::{Admin, Client, Limits, SessionConfig};
 use weir_types::{
-    AccountId, CredentialKind, Durability, FirmId, Nanos, PartitionId, RequestNo, Role, SessionId,
-    Switch, Symbol,
+    AccountId, Durability, FirmId, Nanos, PartitionId, RequestNo, Role, SessionId, Switch, Symbol,
 };
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineSession};
 use weir_wire::session::ApiKey;
@@ -300,18 +299,5 @@ fn define_party(admin: &mut Admin, order_rate_max: u32) -> anyhow::Result<()> {
 
 /// The definition of a trader's session without limits of its own.
 fn session(id: SessionId) -> DefineSession {
-    DefineSession {
-        request_no: RequestNo::NONE,
-        valid_until: Nanos(0),
-        credential: key_hash(&key_of(id)),
-        session_id: SessionId::NONE,
-        defined_session_id: id,
-        firm_id: PARTY_FIRM,
-        order_rate_max: 0,
-        in_flight_max: 0,
-        role: Role::Trader,
-        credential_kind: CredentialKind::ApiKey,
-        live_orders_max: 0,
-        fields: 0,
-    }
+    session_by_key(id, PARTY_FIRM, Role::Trader, &key_of(id))
 }

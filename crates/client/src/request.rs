@@ -3,11 +3,16 @@
 //! Nothing here sends; the values go to [`Session::submit`](crate::session::Session::submit).
 
 use weir_types::{
-    AccountId, ClOrdId, ExecInst, InstrumentId, Nanos, OrdType, OrderId, Price, Qty, RequestNo,
-    SelfTradePrevention, SessionId, Side, TimeInForce,
+    AccountId, ClOrdId, CredentialKind, ExecInst, FirmId, InstrumentId, MassCancelScope, Nanos,
+    OrdType, OrderId, PartitionId, Price, Qty, RequestNo, Role, SelfTradePrevention, SessionId,
+    Side, TimeInForce,
 };
 use weir_wire::Request;
-use weir_wire::order_entry::{CancelOrder, NewOrder, ReplaceOrder};
+use weir_wire::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
+use weir_wire::reference::DefineSession;
+use weir_wire::session::ApiKey;
+
+use crate::key::key_hash;
 
 /// Sets the session and number of a request.
 #[must_use]
@@ -77,6 +82,41 @@ impl LimitOrder {
             exec_inst: ExecInst::NONE,
             self_trade_prevention: SelfTradePrevention::None,
         }
+    }
+}
+
+/// Makes a cancel of all orders that the session has in a partition.
+#[must_use]
+pub fn cancel_all(partition_id: PartitionId) -> Request {
+    Request::MassCancel(MassCancel {
+        request_no: RequestNo::NONE,
+        cl_ord_id: ClOrdId::NONE,
+        sending_time: Nanos(0),
+        session_id: SessionId::NONE,
+        instrument_id: InstrumentId::NONE,
+        account_id: AccountId::NONE,
+        firm_id: FirmId::NONE,
+        partition_id,
+        scope: MassCancelScope::Session,
+    })
+}
+
+/// Makes the definition of a session that logs on with an API key and has no limits of its own.
+#[must_use]
+pub fn session_by_key(id: SessionId, firm_id: FirmId, role: Role, key: &ApiKey) -> DefineSession {
+    DefineSession {
+        request_no: RequestNo::NONE,
+        valid_until: Nanos(0),
+        credential: key_hash(key),
+        session_id: SessionId::NONE,
+        defined_session_id: id,
+        firm_id,
+        order_rate_max: 0,
+        in_flight_max: 0,
+        role,
+        credential_kind: CredentialKind::ApiKey,
+        live_orders_max: 0,
+        fields: 0,
     }
 }
 

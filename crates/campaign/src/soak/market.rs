@@ -1,10 +1,10 @@
 //! The market of a soak: instruments, and the sessions of all parties with fresh keys.
 
-use weir_client::load::setup::{fresh_key, hire_all, key_hash};
+use weir_client::load::setup::{fresh_key, hire_all};
 use weir_client::load::{Listing, SetupPlan, Trader, set_up};
+use weir_client::request::session_by_key;
 use weir_client::{Admin, SessionConfig};
-use weir_types::{CredentialKind, FirmId, Nanos, RequestNo, Role, SessionId};
-use weir_wire::reference::DefineSession;
+use weir_types::{FirmId, Role, SessionId};
 use weir_wire::session::ApiKey;
 
 use super::TIMEOUT;
@@ -78,19 +78,6 @@ impl Market {
 
 fn define(admin: &mut Admin, id: u32, role: Role, firm_id: FirmId) -> anyhow::Result<Login> {
     let (session_id, key) = (SessionId(id), fresh_key()?);
-    admin.define_session(DefineSession {
-        request_no: RequestNo::NONE,
-        valid_until: Nanos(0),
-        credential: key_hash(&key),
-        session_id: SessionId::NONE,
-        defined_session_id: session_id,
-        firm_id,
-        order_rate_max: 0,
-        in_flight_max: 0,
-        role,
-        credential_kind: CredentialKind::ApiKey,
-        live_orders_max: 0,
-        fields: 0,
-    })?;
+    admin.define_session(session_by_key(session_id, firm_id, role, &key))?;
     Ok(Login { session_id, key })
 }

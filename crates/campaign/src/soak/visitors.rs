@@ -10,15 +10,11 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure};
 use serde_json::{Value, json};
 use weir_client::load::Trader;
-use weir_client::request::{LimitOrder, cancel};
+use weir_client::request::{LimitOrder, cancel, cancel_all};
 use weir_client::session::{Submit, Times};
 use weir_client::{Client, ClientError, Limits, SessionConfig};
-use weir_types::{
-    AccountId, ClOrdId, FirmId, InstrumentId, MassCancelScope, Nanos, PartitionId, Price, Qty,
-    Reason, RequestNo, SessionId, Side, TimeInForce,
-};
+use weir_types::{ClOrdId, InstrumentId, PartitionId, Price, Qty, Reason, Side, TimeInForce};
 use weir_wire::Request;
-use weir_wire::order_entry::MassCancel;
 use weir_wire::session::ApiKey;
 
 use super::market::Market;
@@ -137,7 +133,7 @@ impl Visitors {
     /// out when all is answered.
     fn trade(&mut self, node: &Node, place: usize) -> anyhow::Result<()> {
         let mut client = log_on(node, self.sessions[place].session)?;
-        self.submit(&mut client, place, self.mass_cancel())?;
+        self.submit(&mut client, place, cancel_all(self.partition_id))?;
         let mut sent = 1;
         for number in 0..ORDERS {
             let order = self.order(place, number);
@@ -195,20 +191,6 @@ impl Visitors {
             time_in_force: TimeInForce::Gtc,
         };
         order.request()
-    }
-
-    fn mass_cancel(&self) -> Request {
-        Request::MassCancel(MassCancel {
-            request_no: RequestNo::NONE,
-            cl_ord_id: ClOrdId::NONE,
-            sending_time: Nanos(0),
-            session_id: SessionId::NONE,
-            instrument_id: InstrumentId::NONE,
-            account_id: AccountId::NONE,
-            firm_id: FirmId::NONE,
-            partition_id: self.partition_id,
-            scope: MassCancelScope::Session,
-        })
     }
 }
 

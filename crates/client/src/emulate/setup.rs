@@ -1,11 +1,11 @@
 //! The sessions of emulated cores and clients, defined by an operator.
 
-use weir_types::{CredentialKind, FirmId, Nanos, RequestNo, Role, SessionId};
-use weir_wire::reference::DefineSession;
+use weir_types::{FirmId, Role, SessionId};
 
 use crate::admin::Admin;
 use crate::error::ClientError;
-use crate::key::{fresh_key, key_hash};
+use crate::key::fresh_key;
+use crate::request::session_by_key;
 use crate::session::SessionConfig;
 
 /// Heartbeats are rare, since there are thousands of emulated sessions.
@@ -25,20 +25,7 @@ pub fn define_sessions(
     (first_id..first_id.saturating_add(count))
         .map(|id| {
             let key = fresh_key()?;
-            admin.define_session(DefineSession {
-                request_no: RequestNo::NONE,
-                valid_until: Nanos(0),
-                credential: key_hash(&key),
-                session_id: SessionId::NONE,
-                defined_session_id: SessionId(id),
-                firm_id: FirmId::NONE,
-                order_rate_max: 0,
-                in_flight_max: 0,
-                role,
-                credential_kind: CredentialKind::ApiKey,
-                live_orders_max: 0,
-                fields: 0,
-            })?;
+            admin.define_session(session_by_key(SessionId(id), FirmId::NONE, role, &key))?;
             let config = SessionConfig::new(SessionId(id), key);
             Ok(SessionConfig { heartbeat_interval_ms: HEARTBEAT_MS, ..config })
         })

@@ -13,13 +13,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use weir_types::{
-    AccountId, ClOrdId, ExecType, FirmId, InstrumentId, MassCancelScope, Nanos, PartitionId,
-    Reason, RequestNo, SessionId,
-};
+use weir_types::{AccountId, ExecType, Nanos, PartitionId, Reason, RequestNo, SessionId};
 use weir_wire::Request;
 use weir_wire::event::OrderEvent;
-use weir_wire::order_entry::MassCancel;
 
 use super::measure::{LoadReport, Recorder};
 use crate::admin::CONTROL;
@@ -28,6 +24,7 @@ use crate::clock::{Clock, WaitStrategy, sharpen_timers};
 use crate::connection::{Limits, Target};
 use crate::error::ClientError;
 use crate::readiness::Readiness;
+use crate::request::cancel_all;
 use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times, UnansweredRequest};
 
 /// The longest time to spin when parking: about the wake-up delay of a sleeping core.
@@ -422,7 +419,7 @@ impl Generator {
             for index in 0..client.sessions().len() {
                 let partitions: Vec<_> = client.sessions()[index].partitions().collect();
                 for partition_id in partitions.into_iter().filter(|p| *p != CONTROL) {
-                    let request = mass_cancel(partition_id);
+                    let request = cancel_all(partition_id);
                     // If the request is not accepted, the session's orders stay; `settle` below
                     // reports open requests.
                     let _ = client.submit_at(index, partition_id, request, Times::default());
@@ -472,20 +469,6 @@ fn may_come_back(error: &ClientError) -> bool {
         _ => false,
     };
     error.is_passing() || is_key_awaited
-}
-
-fn mass_cancel(partition_id: PartitionId) -> Request {
-    Request::MassCancel(MassCancel {
-        request_no: RequestNo::NONE,
-        cl_ord_id: ClOrdId::NONE,
-        sending_time: Nanos(0),
-        session_id: SessionId::NONE,
-        instrument_id: InstrumentId::NONE,
-        account_id: AccountId::NONE,
-        firm_id: FirmId::NONE,
-        partition_id,
-        scope: MassCancelScope::Session,
-    })
 }
 
 /// Returns true for an answer to a request that had one: an acceptance, a replace or a refusal that

@@ -6,8 +6,8 @@
 //! on one node with the same range of identifiers.
 
 use weir_types::{
-    AccountId, Cash, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId, Phase, Price, Qty,
-    RequestNo, Role, SessionId, Switch, Symbol,
+    AccountId, Cash, FirmId, InstrumentId, PartitionId, Phase, Price, Qty, RequestNo, Role,
+    SessionId, Switch, Symbol,
 };
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession, Transfer};
 
@@ -16,6 +16,7 @@ use super::mix::Listing;
 use crate::admin::Admin;
 use crate::error::ClientError;
 pub use crate::key::{fresh_key, key_hash};
+use crate::request::session_by_key;
 use crate::session::SessionConfig;
 
 /// The middle of the load's instruments, in their price units.
@@ -108,21 +109,9 @@ pub fn hire(admin: &mut Admin, plan: &SetupPlan, id: u32) -> Result<Trader, Clie
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     let (firm_id, account_id) = (FirmId(plan.first_id), AccountId(id));
     let key = fresh_key()?;
-    let definition = DefineSession {
-        request_no,
-        valid_until: Nanos(0),
-        credential: key_hash(&key),
-        session_id,
-        defined_session_id: SessionId(id),
-        firm_id,
-        order_rate_max: 0,
-        in_flight_max: 0,
-        role: Role::Trader,
-        credential_kind: CredentialKind::ApiKey,
-        live_orders_max: LIVE_ORDERS_MAX,
-        fields: 0,
-    };
-    admin.define_session(definition)?;
+    let definition = session_by_key(SessionId(id), firm_id, Role::Trader, &key);
+    let live_orders_max = LIVE_ORDERS_MAX;
+    admin.define_session(DefineSession { live_orders_max, ..definition })?;
     let unlimited = Switch::On;
     admin.define_account(DefineAccount {
         request_no,
@@ -130,7 +119,7 @@ pub fn hire(admin: &mut Admin, plan: &SetupPlan, id: u32) -> Result<Trader, Clie
         account_id,
         firm_id,
         unlimited,
-        live_orders_max: LIVE_ORDERS_MAX,
+        live_orders_max,
         fields: 0,
     })?;
     let session = SessionConfig {

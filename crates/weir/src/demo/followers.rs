@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use weir_client::clock::unix_time;
 use weir_client::follower::RowEvent;
-use weir_client::load::setup::{fresh_key, key_hash};
+use weir_client::load::setup::fresh_key;
+use weir_client::request::session_by_key;
 use weir_client::{
     Admin, Client, ClientError, Follower, FollowerConfig, Incoming, Limits, SessionConfig, Target,
 };
 use weir_node::status::{LatencyReport, StatusReport};
 use weir_probe::Histogram;
-use weir_types::{CredentialKind, FirmId, InstrumentId, Nanos, RequestNo, Role, SessionId};
-use weir_wire::reference::DefineSession;
+use weir_types::{FirmId, InstrumentId, Role, SessionId};
 
 use crate::endpoint::TIMEOUT;
 
@@ -58,20 +58,8 @@ impl Followers {
         let wanted = [("all orders", InstrumentId::NONE), ("one instrument", instrument_id)];
         for (session, (name, instrument_id)) in (FIRST_SESSION..).map(SessionId).zip(wanted) {
             let key = fresh_key()?;
-            admin.define_session(DefineSession {
-                request_no: RequestNo::NONE,
-                valid_until: Nanos(0),
-                credential: key_hash(&key),
-                session_id: SessionId::NONE,
-                defined_session_id: session,
-                firm_id: FirmId::NONE,
-                order_rate_max: 0,
-                in_flight_max: 0,
-                role: Role::Supervisor,
-                credential_kind: CredentialKind::ApiKey,
-                live_orders_max: 0,
-                fields: 0,
-            })?;
+            let role = Role::Supervisor;
+            admin.define_session(session_by_key(session, FirmId::NONE, role, &key))?;
             let config = FollowerConfig { instrument_id, ..FollowerConfig::new(session) };
             let mut client = Client::connect(target.clone(), Limits::default())?;
             client.log_on(SessionConfig::new(session, key), TIMEOUT)?;
