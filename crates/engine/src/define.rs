@@ -28,6 +28,15 @@ use crate::session::Session;
 use crate::stops::is_stop;
 use crate::transfer::LastTransfer;
 
+/// The log that a definition comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// This engine's: a request.
+    Request,
+    /// The control log's, whose engine has accepted and completed it.
+    ControlLog,
+}
+
 impl Engine {
     /// Carries out an operator's definition in the control partition, or the change of an
     /// instrument that this partition trades.
@@ -38,7 +47,7 @@ impl Engine {
         out: &mut S,
     ) {
         let accepted = self.check_definer(asker, definition).and_then(|control_position| {
-            Ok((control_position, self.accept_definition(definition)?))
+            Ok((control_position, self.accept_definition(definition, Origin::Request)?))
         });
         match accepted {
             Ok((control_position, definition)) => {
@@ -96,7 +105,7 @@ impl Engine {
                 self.sessions.rows().iter().any(|session| session.role == Role::Operator);
             if is_operator
                 && !has_operator
-                && let Ok(definition) = self.accept_definition(definition)
+                && let Ok(definition) = self.accept_definition(definition, Origin::ControlLog)
             {
                 self.say_defined(self.position, &definition, out);
             }
@@ -106,7 +115,7 @@ impl Engine {
             return;
         }
         self.control_position = control_position;
-        match self.accept_definition(definition) {
+        match self.accept_definition(definition, Origin::ControlLog) {
             Ok(definition) => self.say_defined(control_position, &definition, out),
             Err(_) => self.imports_refused += 1,
         }
@@ -130,8 +139,12 @@ impl Engine {
 
     /// Applies a definition; returns it with the standing values of the fields that it does not
     /// set, as far as the engine has them, and of those that contradict the state.
-    fn accept_definition(&mut self, definition: &Definition) -> Result<Definition, Reason> {
-        let mut resolved = self.resolve(definition)?;
+    fn accept_definition(
+        &mut self,
+        definition: &Definition,
+        origin: Origin,
+    ) -> Result<Definition, Reason> {
+        let mut resolved = self.resolve(definition, origin)?;
         match &mut resolved {
             Definition::DefineInstrument(d) => {
                 check_reference(d)?;
@@ -151,15 +164,21 @@ impl Engine {
     /// | zero | as it is | as it is |
     /// | [`NEW`](weir_wire::reference::NEW) | as it is | `AlreadyDefined` |
     /// | other | `UnknownInstrument`, ... | the standing one with the fields set |
-    fn resolve(&self, definition: &Definition) -> Result<Definition, Reason> {
+    /// | other, of the control log | as it is, an instrument's as above | as above |
+    ///
+    /// The control log completes its changes. So what a partition had no room for comes in with a
+    /// later change.
+    fn resolve(&self, definition: &Definition, origin: Origin) -> Result<Definition, Reason> {
         let fields = definition.fields();
         if fields == 0 {
             return Ok(*definition);
         }
+        let is_instrument = matches!(definition, Definition::DefineInstrument(_));
         match (self.standing_definition(definition), is_change(fields)) {
             (Some(standing), true) => Ok(standing.changed_by(definition)),
             (None, false) => Ok(*definition),
             (Some(_), false) => Err(Reason::AlreadyDefined),
+            (None, true) if origin == Origin::ControlLog && !is_instrument => Ok(*definition),
             (None, true) => Err(match definition {
                 Definition::DefineInstrument(_) => Reason::UnknownInstrument,
                 Definition::DefineFirm(_) => Reason::UnknownFirm,

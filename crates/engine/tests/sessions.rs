@@ -7,7 +7,9 @@ use support::*;
 use weir_engine::{Engine, EngineConfig, SessionState, SnapshotError};
 use weir_types::*;
 use weir_wire::order_entry::{CancelOrder, MassCancel, NewOrder};
-use weir_wire::reference::{SessionChoice, SessionLost};
+use weir_wire::reference::{
+    DefineAccount, DefineFirm, DefineInstrument, SessionChoice, SessionLost, field_bit,
+};
 use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
 fn asked(order: NewOrder, number: u64) -> Command {
@@ -396,6 +398,26 @@ fn imports_that_a_partition_refuses_are_counted_and_said_nothing_of() {
     assert_eq!(desk.import(account(RICH, 2, Switch::Off)), []);
     assert_eq!(desk.import(firm(3)).len(), 1);
     assert_eq!(desk.engine.refused_import_count(), 2);
+}
+
+/// The control log completes its changes, so a later one brings in what there was no room for.
+#[test]
+fn a_change_brings_in_what_a_partition_has_refused() {
+    let mut desk = Desk::open();
+    let Definition::DefineFirm(firm) = firm(30) else { panic!("a firm") };
+    let fields = field_bit::<DefineFirm>("live_orders_max");
+    let change = DefineFirm { live_orders_max: 7, fields, ..firm };
+    assert_eq!(desk.import(Definition::DefineFirm(change)).len(), 1);
+    let Definition::DefineAccount(d) = account(AccountId(300), 30, Switch::Off) else { panic!() };
+    let fields = field_bit::<DefineAccount>("live_orders_max");
+    let d = DefineAccount { live_orders_max: 7, fields, ..d };
+    assert_eq!(desk.import(Definition::DefineAccount(d)).len(), 1);
+    assert_eq!(desk.engine.refused_import_count(), 0);
+    // A partition alone changes its instruments.
+    let fields = field_bit::<DefineInstrument>("lot_size");
+    let change = DefineInstrument { fields, ..instrument(InstrumentId(77), HERE) };
+    assert_eq!(desk.import(Definition::DefineInstrument(change)), []);
+    assert_eq!(desk.engine.refused_import_count(), 1);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
 use thiserror::Error;
-use weir_io::{Access, Disk, DiskError, FileId};
+use weir_io::{Access, Disk, DiskError, DiskErrorKind, FileId};
 use weir_types::{PartitionId, Position};
 
 use crate::frame::{u32_at, u64_at};
@@ -324,8 +324,11 @@ impl<D: Disk> SnapshotStore<D> {
         if let Some(known) = self.read.get(&position) {
             return Ok(*known);
         }
-        let header = self.decode(position, Extent::Check)?.map(|(header, _)| header);
-        let is_sound = header.is_ok_and(|header| self.owns(&header, position));
+        let is_sound = match self.decode(position, Extent::Check) {
+            // A medium that fails here fails a start as well.
+            Err(error) if error.kind == DiskErrorKind::Io => false,
+            read => read?.is_ok_and(|(header, _)| self.owns(&header, position)),
+        };
         self.read.insert(position, is_sound);
         Ok(is_sound)
     }
@@ -510,8 +513,8 @@ fn position_of(name: &str) -> Option<Position> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_io::SimDisk;
     use weir_io::disk::sim::CrashChoice;
+    use weir_io::{DiskAction, SimDisk, SimFaults};
 
     const LOG_END: Position = Position(u64::MAX);
 
@@ -667,6 +670,25 @@ mod tests {
             let first = want.iter().find(is_kept).copied();
             assert_eq!(oldest.map(|at| at.0), first, "{damaged:?} {keep}");
         }
+    }
+
+    #[test]
+    fn pruning_goes_on_where_a_snapshot_cannot_be_read() {
+        let mut unreadable = 0;
+        for call in 0..40 {
+            let disk = SimDisk::new(1);
+            (1..=5).for_each(|at| store(&disk).write(Position(at), &state(90_000)).unwrap());
+            let call_fails_at = Some((call, DiskErrorKind::Io));
+            disk.set_faults(SimFaults { call_fails_at, ..SimFaults::default() });
+            let pruned = store(&disk).prune_of(2, Position(9));
+            if disk.failed_call().is_none_or(|(action, _)| action != DiskAction::Read) {
+                continue;
+            }
+            unreadable += 1;
+            assert_eq!(pruned.unwrap(), Some(Position(3)), "call {call}");
+            assert_eq!(store(&disk).list().unwrap(), [Position(3), Position(4), Position(5)]);
+        }
+        assert!(unreadable > 1);
     }
 
     #[test]

@@ -241,9 +241,6 @@ impl DeliveryAgent {
     /// they also end queries that wait.
     fn take_requests(&mut self, now: Nanos) -> usize {
         for taken in 0..ASK_MAX {
-            if !self.waiting.has_room() {
-                return taken;
-            }
             match self.ports.next_request() {
                 None => return taken,
                 Some(DeliveryRequest::Fetch(fetch)) => {
@@ -290,8 +287,8 @@ impl DeliveryAgent {
     fn take_query(&mut self, query: Query, upto: Option<u64>, now: Nanos) {
         if upto.is_none() && !self.waiting.has_any_of(query.connection()) {
             self.carry_out(query, now);
-        } else {
-            self.waiting.push(query, upto.unwrap_or(0), now);
+        } else if let Some(early) = self.waiting.push(query, upto.unwrap_or(0), now) {
+            self.carry_out(early, now);
         }
     }
 
@@ -683,6 +680,23 @@ pub(crate) mod tests {
         assert_eq!(rows_of(&mut behind.to_store), None);
         behind.agent.do_work(Nanos(WAIT_MAX + 2));
         assert!(rows_of(&mut behind.to_store).is_some());
+    }
+
+    #[test]
+    fn questions_beyond_the_places_are_answered_at_once_and_hold_up_no_end() {
+        let mut behind = Behind::by(1_000 * CYCLE_MAX);
+        for correlation_id in 1..=20 {
+            let mut fetch = question();
+            fetch.fetch.correlation_id = correlation_id;
+            assert!(behind.to_store.fetch(fetch));
+        }
+        let of = |connection| Box::new(Fetch { connection, ..*question() });
+        assert!(behind.to_store.fetch(of(ConnectionId(9))));
+        behind.to_store.connection_is_gone(ConnectionId(9));
+        behind.agent.do_work(Nanos(1));
+        assert!(rows_of(&mut behind.to_store).is_some(), "its own first ones wait no longer");
+        let waits = |agent: &DeliveryAgent, id| agent.waiting.has_any_of(ConnectionId(id));
+        assert!(waits(&behind.agent, 7) && !waits(&behind.agent, 9), "an end was taken");
     }
 
     #[test]

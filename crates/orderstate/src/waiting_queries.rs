@@ -4,8 +4,8 @@
 //! A store that is behind its events takes them in steps and serves its readers between two steps,
 //! so a query waits here until the store has the events from before it. Credit that is added to a
 //! fetch waits behind it. A store that cannot catch up, because events come faster or the files do
-//! not have them yet, answers after [`WAIT_MAX`] with the state that it has; a reader that needs
-//! more names it by `min_token`.
+//! not have them yet, answers after [`WAIT_MAX`], or when too many wait, with the state that it
+//! has; a reader that needs more names it by `min_token`.
 
 use std::collections::VecDeque;
 
@@ -16,8 +16,10 @@ use weir_wire::delivery::{AddCredit, CancelFetch};
 
 /// The time in nanoseconds that a query waits for older events at most: 1 s.
 pub const WAIT_MAX: u64 = 1_000_000_000;
-/// The number of queries that can wait.
+/// The number of queries that can wait; beyond it the first one waits no longer.
 const QUERIES_MAX: usize = 256;
+/// The number of a connection's queries that can wait, so that one takes no places of the others.
+const QUERIES_PER_CONNECTION: usize = 16;
 
 /// A query, or more credit for one.
 #[derive(Debug)]
@@ -74,22 +76,29 @@ impl WaitingQueries {
         self.queries.is_empty()
     }
 
-    /// Returns true when there is room for one more.
-    #[must_use]
-    pub fn has_room(&self) -> bool {
-        self.queries.len() < QUERIES_MAX
-    }
-
     /// Returns true when a query of the connection waits: a later one may not overtake it.
     #[must_use]
     pub fn has_any_of(&self, connection: ConnectionId) -> bool {
         self.queries.iter().any(|waiting| waiting.query.connection() == connection)
     }
 
-    /// Adds a query that came now and waits until the store's next record is `upto`.
-    pub fn push(&mut self, query: Query, upto: u64, now: Nanos) {
+    /// Adds a query that came now and waits until the store's next record is `upto`. Returns the
+    /// one that waits no longer where there is no room: the connection's first, or the first of
+    /// all.
+    #[must_use]
+    pub fn push(&mut self, query: Query, upto: u64, now: Nanos) -> Option<Query> {
+        let connection = query.connection();
+        let is_its = |waiting: &Waiting| waiting.query.connection() == connection;
+        let count = self.queries.iter().filter(|waiting| is_its(waiting)).count();
+        let place = match count < QUERIES_PER_CONNECTION {
+            true if self.queries.len() < QUERIES_MAX => None,
+            true => Some(0),
+            false => self.queries.iter().position(is_its),
+        };
+        let early = place.and_then(|place| self.queries.remove(place));
         let until = Nanos(now.0.saturating_add(WAIT_MAX));
         self.queries.push_back(Waiting { query, upto, until });
+        early.map(|waiting| waiting.query)
     }
 
     /// Removes and returns the next query that waits no longer, for a store whose next record is

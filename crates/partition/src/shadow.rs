@@ -289,8 +289,9 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         let position = self.position();
         let snapshots = &mut self.parts.snapshots;
         snapshots.write(position, &state).map_err(ShadowError::Snapshot)?;
-        snapshots.prune_of(self.parts.keep, self.synced).map_err(ShadowError::Snapshot)?;
+        // Also if older ones cannot be pruned: it is not written again for that.
         (self.last_snapshot, self.last_state) = (position, hash);
+        snapshots.prune_of(self.parts.keep, self.synced).map_err(ShadowError::Snapshot)?;
         Ok(true)
     }
 

@@ -39,7 +39,7 @@ impl NaiveEngine {
             _ if !self.is_control() => return Err(Reason::WrongPartition),
             _ => false,
         };
-        let definition = self.take_in(&definition)?;
+        let definition = self.take_in(&definition, false)?;
         let at = if is_change_here { self.control_position } else { self.position };
         self.say_defined(at, &definition, out);
         self.say_done(request, 0, out);
@@ -61,13 +61,13 @@ impl NaiveEngine {
             };
             if makes_operator
                 && !has_operator
-                && let Ok(definition) = self.take_in(definition)
+                && let Ok(definition) = self.take_in(definition, true)
             {
                 self.say_defined(self.position, &definition, out);
             }
         } else if at > self.control_position {
             self.control_position = at;
-            if let Ok(definition) = self.take_in(definition) {
+            if let Ok(definition) = self.take_in(definition, true) {
                 self.say_defined(at, &definition, out);
             } else {
                 self.imports_refused += 1;
@@ -86,9 +86,17 @@ impl NaiveEngine {
         self.say(Event::Defined(defined, *definition), out);
     }
 
-    fn take_in(&mut self, definition: &Definition) -> Result<Definition, Reason> {
+    /// Applies a definition. A change that the control log has completed may be of something that
+    /// this partition had no room for.
+    fn take_in(
+        &mut self,
+        definition: &Definition,
+        is_imported: bool,
+    ) -> Result<Definition, Reason> {
+        let is_complete = is_imported && !matches!(definition, Definition::DefineInstrument(_));
         let mut definition = match (definition.fields(), self.known(definition)) {
             (0, _) | (NEW.., Err(_)) => *definition,
+            (_, Err(_)) if is_complete => *definition,
             (NEW.., Ok(_)) => return Err(Reason::AlreadyDefined),
             (_, known) => known?.changed_by(definition),
         };

@@ -299,7 +299,8 @@ fn try_copy<S: Disk, T: Disk>(
     let (name, header) = listed.first().ok_or_else(|| Stop::Again(dir.clone()))?;
     let first_position = header.first_position;
     let reached = found.engine.as_ref().map_or(0, |snapshot| snapshot.position);
-    if first_position != first && reached + 1 < first_position.0 {
+    // Snapshots that suit a whole log need not suit one that has lost its beginning meanwhile.
+    if first_position != first && (first.0 <= 1 || reached + 1 < first_position.0) {
         return Err(Stop::Again(name.clone()));
     }
     let copied = log.copy_segments(&listed, store)?;
