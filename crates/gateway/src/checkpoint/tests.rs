@@ -1,7 +1,7 @@
 //! Checkpoints on simulated disks: written from the events, loaded at a start, and passed over
 //! where they do not fit the log.
 
-use std::sync::atomic::AtomicU64;
+use std::cell::Cell;
 
 use proptest::prelude::*;
 use weir_io::{DiskErrorKind, SimDisk, SimFaults};
@@ -346,9 +346,14 @@ fn a_checkpoint_that_cannot_be_written_holds_no_event_and_the_next_has_all_that_
     assert!(loaded.is_some() && notes.is_empty(), "{notes:?}");
 }
 
-/// Counts the lines of a thread that are errors, and that tell an end of them.
-#[derive(Clone, Default)]
-struct Lines(Arc<[AtomicU64; 2]>);
+thread_local! {
+    /// The lines that this thread has told: the errors, and those that tell an end of them.
+    static LINES: Cell<[u64; 2]> = const { Cell::new([0, 0]) };
+}
+
+/// Counts lines in [`LINES`]. It is the whole process's: whether a line is wanted at all is asked
+/// once, by the thread that comes to it first, which may be another test's.
+struct Lines;
 
 impl tracing::Subscriber for Lines {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
@@ -365,7 +370,9 @@ impl tracing::Subscriber for Lines {
 
     fn event(&self, event: &tracing::Event<'_>) {
         let is_error = *event.metadata().level() == tracing::Level::ERROR;
-        self.0[usize::from(!is_error)].fetch_add(1, Ordering::Relaxed);
+        let mut lines = LINES.get();
+        lines[usize::from(!is_error)] += 1;
+        LINES.set(lines);
     }
 
     fn enter(&self, _span: &tracing::span::Id) {}
@@ -376,9 +383,7 @@ impl tracing::Subscriber for Lines {
 #[test]
 fn failing_checkpoints_have_one_line_at_each_edge() {
     let (world, disk) = (World::new(&answers(400)), SimDisk::new(1));
-    let lines = Lines::default();
-    let count = || [0, 1].map(|kind: usize| lines.0[kind].load(Ordering::Relaxed));
-    let _told = tracing::subscriber::set_default(lines.clone());
+    tracing::subscriber::set_global_default(Lines).expect("no other test sets one");
     let mut writer = agent(&world, &disk, 0);
     let mut now = 1;
     for round in 1..=2 {
@@ -394,10 +399,10 @@ fn failing_checkpoints_have_one_line_at_each_edge() {
         }
         let failures = writer.parts.figures.counters.report().checkpoint_failures;
         assert!(failures >= 3 * round, "{failures}");
-        assert_eq!(count(), [round, 2 * (round - 1)]);
+        assert_eq!(LINES.get(), [round, 2 * (round - 1)]);
         disk.set_faults(SimFaults::default());
         now = run(&mut writer, 150 * round, now) + RETRY_INTERVAL;
-        assert_eq!(count(), [round, 2 * round], "written, and written again");
+        assert_eq!(LINES.get(), [round, 2 * round], "written, and written again");
     }
 }
 

@@ -20,7 +20,7 @@ use crate::data::data;
 use crate::day::Day;
 use crate::lobster_itch::Datagrams;
 use crate::market::Market;
-use crate::rig::{MILLISECOND, SECOND, address_of};
+use crate::rig::{MILLISECOND, SECOND, address_of, own_group};
 
 const A: &str = "239.77.20.5:26477";
 const B: &str = "239.77.20.6:26477";
@@ -223,8 +223,9 @@ fn a_damaged_capture_is_taken_up_to_the_damage() {
 /// Sends a capture's datagrams of one group again, and receives them from a socket.
 fn sent_again(path: &Path, feed: &str, group: Option<SocketAddr>, want: &FileBooks) {
     let text = format!(
-        "name = \"{feed}\"\nsilence_ms = 0\n[[lines]]\na = \"239.77.20.7:0@127.0.0.1\"\n\
-         [timing]\ngive_up_ms = 60000\n"
+        "name = \"{feed}\"\nsilence_ms = 0\n[[lines]]\na = \"{}\"\n\
+         [timing]\ngive_up_ms = 60000\n",
+        own_group()
     );
     let mut receiver = Receiver::open(&section(&text)).expect("it opens");
     let to = address_of(&receiver, Line::A);

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use weir_feed::line::Line;
@@ -19,6 +20,17 @@ pub const SECOND: u64 = 1_000 * MILLISECOND;
 
 /// The real-time limit of every wait.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Returns a multicast group with a port, as a configuration names it, that no other test has: the
+/// system may give one free port to two sockets that join groups, and each then has the other's
+/// datagrams too.
+pub fn own_group() -> String {
+    static GROUPS: AtomicU32 = AtomicU32::new(0);
+    // SYNC: the value guards no other memory.
+    let number = (std::process::id() << 8) + GROUPS.fetch_add(1, Ordering::Relaxed);
+    let [_, b, c, d] = number.to_be_bytes();
+    format!("239.{}.{c}.{d}:0@127.0.0.1", 64 | b & 0x3f)
+}
 
 /// The parts that the receiver is configured with.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,11 +57,10 @@ impl Rig {
         let dir = tempfile::tempdir().expect("a directory");
         let password = dir.path().join("password");
         std::fs::write(&password, PASSWORD).expect("it is written");
-        let (a, b) = if parts.unicast {
-            ("127.0.0.1:0", "127.0.0.1:0")
-        } else {
-            ("239.77.20.1:0@127.0.0.1", "239.77.20.2:0@127.0.0.1")
-        };
+        let [a, b] = [(); 2].map(|()| match parts.unicast {
+            true => "127.0.0.1:0".to_owned(),
+            false => own_group(),
+        });
         let mut text = format!("name = \"itch\"\n[[lines]]\na = \"{a}\"\nb = \"{b}\"\n");
         if parts.requests {
             text += &format!("request = \"{}\"\n", venue.request_address());
@@ -84,8 +95,22 @@ impl Rig {
             if self.is_drained() {
                 return;
             }
-            assert!(Instant::now() < limit, "what was sent did not come");
+            assert!(Instant::now() < limit, "what was sent did not come: {}", self.counts());
         }
+    }
+
+    /// Returns what was sent and received on each path, for a failure to be understood by.
+    fn counts(&self) -> String {
+        let received = self.receiver.sockets().map(|(_, socket)| {
+            format!("{:?} at {}: {:?}", socket.line, socket.address, socket.counts.received)
+        });
+        let received: Vec<String> = received.collect();
+        let Venue { sent, answers_sent, requests_seen, .. } = &self.venue;
+        let requests = self.receiver.request_counts();
+        format!(
+            "sent {sent:?}, answers {answers_sent}, requests {requests_seen} of {requests:?}; {}",
+            received.join("; ")
+        )
     }
 
     fn is_drained(&self) -> bool {
