@@ -31,7 +31,7 @@ pub struct Listen {
 /// Opens a listening socket. Several may listen to one group and port, and each gets all datagrams.
 ///
 /// # Errors
-/// An I/O error of the operating system.
+/// An I/O error of the operating system: `AddrInUse` if another socket has a unicast address.
 pub fn listen(listen: &Listen) -> io::Result<UdpSocket> {
     let socket = bound(listen)?;
     if listen.address.ip().is_multicast() {
@@ -55,7 +55,8 @@ fn bound(listen: &Listen) -> io::Result<UdpSocket> {
     let flags = SocketFlags::CLOEXEC;
     let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
     let socket = socket_with(family, kind, flags, Some(ipproto::UDP))?;
-    sockopt::set_socket_reuseaddr(&socket, true)?;
+    // Of two sockets on one address of this machine, one would get all: the second is refused.
+    sockopt::set_socket_reuseaddr(&socket, listen.address.ip().is_multicast())?;
     // Exceeding the system's limit takes a privilege; without it, the limit applies.
     if sockopt::set_socket_recv_buffer_size_force(&socket, listen.receive_buffer).is_err() {
         sockopt::set_socket_recv_buffer_size(&socket, listen.receive_buffer)?;

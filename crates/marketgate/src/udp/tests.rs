@@ -86,3 +86,16 @@ fn a_datagram_that_is_longer_than_its_memory_is_cut_and_counted() {
     assert_eq!(batch.receive(&mut |datagram| lens.push(datagram.payload.len())).unwrap(), 1);
     assert_eq!((lens, batch.counts().cut), (vec![10_240], 1));
 }
+
+#[test]
+fn a_group_has_many_listeners_and_an_address_of_the_machine_has_one() {
+    let group = Ipv4Addr::new(239, 77, 21, 1);
+    for (address, is_shared) in [(group, true), (Ipv4Addr::LOCALHOST, false)] {
+        let first = listen(&on(address)).expect("it opens");
+        let SocketAddr::V4(taken) = first.local_addr().expect("it is bound") else { panic!() };
+        let second = listen(&Listen { address: taken, ..on(address) });
+        let refused = second.err().map(|error| error.kind());
+        let want = (!is_shared).then_some(io::ErrorKind::AddrInUse);
+        assert_eq!(refused, want, "{address}");
+    }
+}
