@@ -197,7 +197,7 @@ impl Gateway {
         let Feedback::Refused { session_id, request_no, template_id, reason } = refused else {
             return;
         };
-        self.symbols.settle(port, session_id, request_no);
+        self.symbols.refused(port, session_id, request_no);
         let Some(session) = self.sessions.get_mut(session_id) else { return };
         session.settled();
         let connection = session.connection;

@@ -20,10 +20,18 @@ use super::identifiers::Refused;
 /// A request that has no answer yet: its port, session and number.
 type Pending = (usize, SessionId, RequestNo);
 
+/// The symbol of a request under way.
+#[derive(Debug)]
+struct Reserved {
+    named: (Symbol, InstrumentId),
+    /// The number of times that the request was handed over, less those that were refused.
+    copies: u32,
+}
+
 /// The reserved symbols.
 #[derive(Debug, Default)]
 pub(super) struct SymbolsUnderWay {
-    by_request: BTreeMap<Pending, (Symbol, InstrumentId)>,
+    by_request: BTreeMap<Pending, Reserved>,
     /// The number of requests that give a symbol to an instrument; never zero.
     counts: BTreeMap<(Symbol, InstrumentId), u32>,
 }
@@ -42,22 +50,38 @@ impl SymbolsUnderWay {
     pub(super) fn reserve(&mut self, port: usize, request: &Request) {
         let Some(named) = symbol_of(request) else { return };
         let pending = (port, request.session_id(), request.request_no());
-        if let std::collections::btree_map::Entry::Vacant(free) = self.by_request.entry(pending) {
-            free.insert(named);
+        let reserved = self.by_request.entry(pending).or_insert_with(|| {
             *self.counts.entry(named).or_default() += 1;
+            Reserved { named, copies: 0 }
+        });
+        reserved.copies += 1;
+    }
+
+    /// Frees the symbol of a request that was handed over and refused, unless it was handed over
+    /// more than once: a copy before this one may be on its way to the partition.
+    pub(super) fn refused(&mut self, port: usize, session_id: SessionId, request_no: RequestNo) {
+        let Some(reserved) = self.by_request.get_mut(&(port, session_id, request_no)) else {
+            return;
+        };
+        reserved.copies -= 1;
+        if reserved.copies == 0 {
+            self.settle(port, session_id, request_no);
         }
     }
 
-    /// Frees the symbol of a request that is answered.
+    /// Frees the symbol of a request that is answered by the partition, which carries out no copy
+    /// of it any more.
     pub(super) fn settle(&mut self, port: usize, session_id: SessionId, request_no: RequestNo) {
         if self.by_request.is_empty() {
             return;
         }
-        let Some(named) = self.by_request.remove(&(port, session_id, request_no)) else { return };
-        let count = self.counts.get_mut(&named).expect("each pending request is counted");
+        let Some(reserved) = self.by_request.remove(&(port, session_id, request_no)) else {
+            return;
+        };
+        let count = self.counts.get_mut(&reserved.named).expect("each pending request is counted");
         *count -= 1;
         if *count == 0 {
-            self.counts.remove(&named);
+            self.counts.remove(&reserved.named);
         }
     }
 }
@@ -135,5 +159,22 @@ mod tests {
             symbols.settle(CONTROL, SessionId(1), RequestNo(request_no));
             assert_eq!(symbols.check(&other).is_ok(), is_free, "behind {request_no}");
         }
+    }
+
+    #[test]
+    fn a_copy_that_is_refused_does_not_free_the_symbol_of_the_one_before() {
+        let mut symbols = SymbolsUnderWay::default();
+        let other = request(9, 2, "ABC", NEW);
+        for copies in 1..=2 {
+            symbols.reserve(CONTROL, &request(5, 1, "ABC", NEW));
+            for _ in 1..copies {
+                symbols.reserve(CONTROL, &request(5, 1, "ABC", NEW));
+                symbols.refused(CONTROL, SessionId(1), RequestNo(5));
+                assert!(symbols.check(&other).is_err());
+            }
+            symbols.refused(CONTROL, SessionId(1), RequestNo(5));
+            assert_eq!(symbols.check(&other), Ok(()));
+        }
+        symbols.refused(CONTROL, SessionId(1), RequestNo(5));
     }
 }

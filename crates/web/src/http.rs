@@ -3,7 +3,8 @@
 //! A connection costs a descriptor, and the logs of the same process need descriptors too. At the
 //! bound, and where descriptors are short, a newcomer takes the place of a connection without a
 //! request under way, the oldest of the host that has most; a connection whose request is being
-//! answered keeps its own. One host has at most three quarters of the places. So a crowd of
+//! answered keeps its own until its peer has read the answer, or has had time to
+//! ([`READING_TIME_MAX`]). One host has at most three quarters of the places. So a crowd of
 //! connections from one address, silent or not, keeps neither monitoring nor readers out. A
 //! WebSocket leaves its place when it is open: those who serve it have bounds of their own. An
 //! answer may end before it is written, with the right to read it ([`Unwritten`]).
@@ -16,7 +17,7 @@ use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,12 +34,15 @@ use weir_door::strangers::{Strangers, host_of};
 use weir_io::descriptors::{DescriptorRoom, room_beside};
 use weir_io::monotonic_now;
 use weir_runtime::LineLimit;
+use weir_types::Nanos;
 
 use self::unwritten::Flushing;
 pub use self::unwritten::Unwritten;
 
 /// The time that a request's header may take, from the connection or from the answer before.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(30);
+/// The time for which an answer that its peer does not read keeps its connection's place.
+const READING_TIME_MAX: Nanos = Nanos(30_000_000_000);
 /// The pause after a failed accept: descriptors are short, and others give some back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The share of the process's descriptors that one server may use.
@@ -49,7 +53,7 @@ weir_runtime::figures! {
     pub struct HttpReport in HttpFigures {
         /// Open HTTP connections, without WebSockets.
         gauge http_connections,
-        /// HTTP connections without a request closed to make place for newcomers.
+        /// HTTP connections closed to make place for newcomers: without a request, or unread.
         counter http_evicted,
         /// HTTP connections refused because requests have all places.
         counter http_refused,
@@ -61,13 +65,13 @@ weir_runtime::figures! {
 /// An HTTP server.
 pub struct HttpServer {
     router: Router,
-    connections_max: usize,
     slots: Arc<ConnectionSlots>,
     lines: LineLimit,
 }
 
 /// The places of connections.
 struct ConnectionSlots {
+    connections_max: usize,
     figures: Arc<HttpFigures>,
     next: AtomicU64,
     held: Mutex<Held>,
@@ -77,16 +81,38 @@ struct ConnectionSlots {
 struct Held {
     /// The connections without a request under way.
     idle: Strangers<u64>,
-    /// All connections: the host of each, and the word by which it is closed.
-    connections: HashMap<u64, (IpAddr, Arc<Notify>)>,
+    /// The connections whose last answer is made and not read.
+    unread: Strangers<u64>,
+    /// All connections.
+    connections: HashMap<u64, Connection>,
     /// The number of connections by host; never zero.
     hosts: HashMap<IpAddr, usize>,
+}
+
+struct Connection {
+    host: IpAddr,
+    /// The word by which it is closed.
+    evicted: Arc<Notify>,
+    /// The time of the answer that is not read.
+    answered_at: Nanos,
+}
+
+/// The states of a connection that has its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Its request is being answered.
+    Asked,
+    /// Its answer is made, and not all of it is in the socket.
+    Unread(Nanos),
+    /// No request is under way.
+    Idle,
 }
 
 /// A connection's place; left when it is dropped.
 struct ConnectionSlot {
     number: u64,
-    host: IpAddr,
+    /// An answer is made that the connection has not flushed.
+    is_unread: AtomicBool,
     evicted: Arc<Notify>,
     slots: Arc<ConnectionSlots>,
 }
@@ -107,8 +133,8 @@ impl HttpServer {
         let share = limit.map_or(u64::MAX, |limit| limit / DESCRIPTORS_SHARE);
         let connections_max = connections_max.min(usize::try_from(share).unwrap_or(usize::MAX));
         let (next, held) = (AtomicU64::new(1), Mutex::default());
-        let slots = Arc::new(ConnectionSlots { figures, next, held });
-        HttpServer { router, connections_max, slots, lines: LineLimit::default() }
+        let slots = Arc::new(ConnectionSlots { connections_max, figures, next, held });
+        HttpServer { router, slots, lines: LineLimit::default() }
     }
 
     /// Serves until `stop` is over, and then until the last connection has ended.
@@ -139,7 +165,8 @@ impl HttpServer {
 
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr, closing: watch::Receiver<()>) {
         let room = room_beside(stream.as_fd());
-        let slot = self.slots.enter(peer.ip(), self.connections_max, room);
+        let now = monotonic_now();
+        let slot = self.slots.enter(peer.ip(), room, now);
         let Some(slot) = slot.filter(|_| room != DescriptorRoom::None) else {
             self.slots.figures.http_refused.fetch_add(1, Ordering::Relaxed);
             if let Some(suppressed) = self.lines.permit(monotonic_now()) {
@@ -163,8 +190,10 @@ async fn serve_connection(
     answering: Answering,
     mut closing: watch::Receiver<()>,
 ) {
-    let (evicted, unwritten) = (answering.slot.evicted.clone(), answering.unwritten.clone());
-    let stream = TokioIo::new(Flushing::new(stream, unwritten.clone()));
+    let (slot, unwritten) = (answering.slot.clone(), answering.unwritten.clone());
+    let evicted = slot.evicted.clone();
+    let flushed = Box::new(move || slot.is_flushed());
+    let stream = TokioIo::new(Flushing::new(stream, unwritten.clone(), flushed));
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME_MAX);
     let serving = builder.serve_connection(stream, answering).with_upgrades();
@@ -186,14 +215,41 @@ async fn serve_connection(
 impl Held {
     /// Removes a connection; returns the word by which it is closed, if it was there.
     fn forget(&mut self, number: u64) -> Option<Arc<Notify>> {
-        let (host, evicted) = self.connections.remove(&number)?;
+        let Connection { host, evicted, .. } = self.connections.remove(&number)?;
         self.idle.leave(number);
+        self.unread.leave(number);
         let count = self.hosts.get_mut(&host).expect("each connection's host is counted");
         *count -= 1;
         if *count == 0 {
             self.hosts.remove(&host);
         }
         Some(evicted)
+    }
+
+    /// Returns the connection that makes place for a newcomer: of one host, or of the host that
+    /// has most.
+    fn dispensable(&self, host: Option<IpAddr>, now: Nanos) -> Option<u64> {
+        let oldest = |among: &Strangers<u64>| match host {
+            Some(host) => among.oldest_of(host),
+            None => among.oldest_of_the_largest_crowd(),
+        };
+        let is_late =
+            |number: &u64| now.since(self.connections[number].answered_at) >= READING_TIME_MAX;
+        oldest(&self.idle).or_else(|| oldest(&self.unread).filter(is_late))
+    }
+
+    fn set_state(&mut self, number: u64, state: State) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        self.idle.leave(number);
+        self.unread.leave(number);
+        match state {
+            State::Asked => {}
+            State::Unread(now) => {
+                connection.answered_at = now;
+                self.unread.enter(number, connection.host);
+            }
+            State::Idle => self.idle.enter(number, connection.host),
+        }
     }
 }
 
@@ -202,35 +258,37 @@ impl ConnectionSlots {
     fn enter(
         self: &Arc<ConnectionSlots>,
         peer: IpAddr,
-        connections_max: usize,
         room: DescriptorRoom,
+        now: Nanos,
     ) -> Option<ConnectionSlot> {
         let mut held = self.held();
         let host = host_of(peer);
         let of_host = held.hosts.get(&host).copied().unwrap_or(0);
-        let is_full = held.connections.len() >= connections_max;
-        if of_host >= of_one_host(connections_max) {
-            let idle = held.idle.oldest_of(host)?;
-            self.evict(&mut held, idle);
+        let is_full = held.connections.len() >= self.connections_max;
+        if of_host >= of_one_host(self.connections_max) {
+            let one = held.dispensable(Some(host), now)?;
+            self.evict(&mut held, one);
         } else if is_full || room != DescriptorRoom::Plenty {
-            match held.idle.oldest_of_the_largest_crowd() {
-                Some(idle) => self.evict(&mut held, idle),
+            match held.dispensable(None, now) {
+                Some(one) => self.evict(&mut held, one),
                 None if is_full => return None,
                 None => {}
             }
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let evicted = Arc::new(Notify::new());
-        held.idle.enter(number, host);
-        held.connections.insert(number, (host, evicted.clone()));
+        let connection = Connection { host, evicted: evicted.clone(), answered_at: Nanos(0) };
+        held.connections.insert(number, connection);
+        held.set_state(number, State::Idle);
         *held.hosts.entry(host).or_default() += 1;
         self.show(&held);
-        Some(ConnectionSlot { number, host, evicted, slots: self.clone() })
+        let is_unread = AtomicBool::new(false);
+        Some(ConnectionSlot { number, is_unread, evicted, slots: self.clone() })
     }
 
-    /// Closes a connection without a request. Its place is free at once.
-    fn evict(&self, held: &mut Held, idle: u64) {
-        held.forget(idle).expect("an idle one is held").notify_one();
+    /// Closes a connection. Its place is free at once.
+    fn evict(&self, held: &mut Held, number: u64) {
+        held.forget(number).expect("it is held").notify_one();
         self.figures.http_evicted.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -245,13 +303,27 @@ impl ConnectionSlots {
 }
 
 impl ConnectionSlot {
-    /// Notes that a request is under way, or none.
-    fn set_busy(&self, is_busy: bool) {
-        let mut held = self.slots.held();
-        if is_busy {
-            held.idle.leave(self.number);
-        } else if held.connections.contains_key(&self.number) {
-            held.idle.enter(self.number, self.host);
+    fn set_state(&self, state: State) {
+        self.slots.held().set_state(self.number, state);
+    }
+
+    /// Notes that a request is under way.
+    fn is_asked(&self) {
+        // SYNC: requests are taken, and answers made and flushed, by the connection's task alone.
+        self.is_unread.store(false, Ordering::Relaxed);
+        self.set_state(State::Asked);
+    }
+
+    /// Notes that an answer is made, which hyper buffers and then flushes.
+    fn is_answered(&self, now: Nanos) {
+        self.set_state(State::Unread(now));
+        self.is_unread.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that the socket has all bytes of the answers that were made.
+    fn is_flushed(&self) {
+        if self.is_unread.swap(false, Ordering::Relaxed) {
+            self.set_state(State::Idle);
         }
     }
 }
@@ -275,9 +347,9 @@ impl hyper::service::Service<Request<Incoming>> for Answering {
         let answering = self.routes.call(request);
         let slot = self.slot.clone();
         Box::pin(async move {
-            slot.set_busy(true);
+            slot.is_asked();
             let answer = answering.await;
-            slot.set_busy(false);
+            slot.is_answered(monotonic_now());
             answer
         })
     }
@@ -296,6 +368,9 @@ mod tests {
 
     use super::*;
 
+    /// More than the system takes for a peer that reads nothing.
+    const LONG_LEN: usize = 32 << 20;
+
     /// A server of five connections, four from one host, whose `/slow` answers when it is told to.
     struct Rig {
         address: SocketAddr,
@@ -313,7 +388,9 @@ mod tests {
             let slow = Arc::new(Notify::new());
             let slow_count = Arc::new(AtomicU64::new(0));
             let (wait, count) = (slow.clone(), slow_count.clone());
-            let router = Router::new().route("/quick", get(async || "quick")).route(
+            let long = get(async || vec![b'x'; LONG_LEN]);
+            let router = Router::new().route("/quick", get(async || "quick"));
+            let router = router.route("/long", long).route(
                 "/slow",
                 get(async move || {
                     count.fetch_add(1, Ordering::Relaxed);
@@ -411,6 +488,60 @@ mod tests {
         let mut next = rig.connect().await;
         ask(&mut next, "/quick").await;
         assert!(is_answered(&mut next, "quick").await);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_being_read_is_not_cut_off_for_a_newcomer() {
+        let rig = Rig::start().await;
+        let mut readers = Vec::new();
+        for _ in 0..4 {
+            let mut stream = rig.connect().await;
+            ask(&mut stream, "/long").await;
+            let first = stream.read_u8().await.unwrap();
+            assert_eq!(first, b'H', "it has begun");
+            readers.push(stream);
+        }
+        let mut fifth = rig.connect().await;
+        assert!(!is_answered(&mut fifth, "quick").await);
+        assert_eq!(rig.figures.report().http_refused, 1);
+        for stream in &mut readers {
+            let (mut bytes, mut left) = (vec![0; 1 << 20], LONG_LEN);
+            while left > 0 {
+                let count = stream.read(&mut bytes).await.unwrap();
+                assert!(count > 0, "it is whole");
+                left = left.saturating_sub(bytes[..count].iter().filter(|b| **b == b'x').count());
+            }
+        }
+        // What is read makes place again.
+        let mut next = rig.connect().await;
+        ask(&mut next, "/quick").await;
+        assert!(is_answered(&mut next, "quick").await);
+    }
+
+    #[test]
+    fn an_answer_that_is_not_read_keeps_its_place_for_a_time() {
+        let (figures, next, held) = Default::default();
+        let slots = Arc::new(ConnectionSlots { connections_max: 5, figures, next, held });
+        let host = IpAddr::from([127, 0, 0, 1]);
+        let enter = |now| slots.enter(host, DescriptorRoom::Plenty, Nanos(now));
+        let asked: Vec<ConnectionSlot> = (0..4).map(|_| enter(1).unwrap()).collect();
+        asked.iter().for_each(ConnectionSlot::is_asked);
+        asked[1].is_answered(Nanos(5));
+        asked[2].is_answered(Nanos(7));
+        let [first, second] = [5, 7].map(|at| at + READING_TIME_MAX.0);
+        assert!(enter(first - 1).is_none());
+        let newcomer = enter(first).unwrap();
+        newcomer.is_asked();
+        assert!(!slots.held().connections.contains_key(&asked[1].number), "it made place");
+        assert!(enter(second - 1).is_none());
+        // It reads at last, and asks again before a newcomer comes.
+        asked[2].is_flushed();
+        asked[2].is_asked();
+        asked[2].is_flushed();
+        assert!(enter(u64::MAX).is_none());
+        asked[2].is_answered(Nanos(9));
+        asked[2].is_flushed();
+        assert!(enter(10).is_some(), "an idle one");
     }
 
     #[tokio::test]

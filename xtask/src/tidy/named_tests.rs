@@ -32,8 +32,11 @@ pub(crate) fn test_names(sources: &[Source]) -> BTreeSet<&str> {
 
 fn names_in(source: &Source) -> Vec<&str> {
     let text = |index: usize| source.tokens.get(index).map_or("", |token| token.text.as_str());
+    // `#[test]` and `#[tokio::test]`.
     let is_mark = |index: usize| {
-        ["#", "[", "test", "]"].iter().enumerate().all(|(at, wanted)| text(index + at) == *wanted)
+        let is_path = |index: &usize| matches!(text(*index), "tokio" | "::" | ":");
+        let name = (index + 2..).find(|index| !is_path(index)).unwrap_or(index);
+        [text(index), text(index + 1), text(name), text(name + 1)] == ["#", "[", "test", "]"]
     };
     let mut names = Vec::new();
     for mark in (0..source.tokens.len()).filter(|index| is_mark(*index)) {
@@ -236,8 +239,9 @@ mod tests {
 
     #[test]
     fn a_function_that_is_no_test_is_no_proof() {
-        let text = "fn one() {}\n#[test]\nfn two() {}\nfn three() {}";
+        let text = "fn one() {}\n#[test]\nfn two() {}\nfn three() {}\n\
+                    #[tokio::test]\nasync fn four() {}\n#[tokio::main]\nasync fn five() {}";
         let sources = [Source::parse("a.rs", text).unwrap()];
-        assert_eq!(test_names(&sources).into_iter().collect::<Vec<_>>(), ["two"]);
+        assert_eq!(test_names(&sources).into_iter().collect::<Vec<_>>(), ["four", "two"]);
     }
 }

@@ -126,11 +126,13 @@ impl Drop for EndingBody {
 pub(super) struct Flushing {
     stream: TcpStream,
     unwritten: Unwritten,
+    flushed: Box<dyn Fn() + Send>,
 }
 
 impl Flushing {
-    pub fn new(stream: TcpStream, unwritten: Unwritten) -> Flushing {
-        Flushing { stream, unwritten }
+    /// `flushed` is called after each flush.
+    pub fn new(stream: TcpStream, unwritten: Unwritten, flushed: Box<dyn Fn() + Send>) -> Flushing {
+        Flushing { stream, unwritten, flushed }
     }
 
     fn stream(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
@@ -174,6 +176,7 @@ impl AsyncWrite for Flushing {
         let flushed = self.as_mut().stream().poll_flush(context);
         if matches!(flushed, Poll::Ready(Ok(()))) {
             self.unwritten.is_flushed();
+            (self.flushed)();
         }
         flushed
     }
