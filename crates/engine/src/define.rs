@@ -166,8 +166,8 @@ impl Engine {
     /// | other | `UnknownInstrument`, ... | the standing one with the fields set |
     /// | other, of the control log | as it is, an instrument's as above | as above |
     ///
-    /// The control log completes its changes. So what a partition had no room for comes in with a
-    /// later change.
+    /// The control log completes its changes. So what a partition lacks, because a program with
+    /// smaller tables refused it, comes in with a later change.
     fn resolve(&self, definition: &Definition, origin: Origin) -> Result<Definition, Reason> {
         let fields = definition.fields();
         if fields == 0 {

@@ -400,9 +400,9 @@ fn imports_that_a_partition_refuses_are_counted_and_said_nothing_of() {
     assert_eq!(desk.engine.refused_import_count(), 2);
 }
 
-/// The control log completes its changes, so a later one brings in what there was no room for.
+/// The control log completes its changes.
 #[test]
-fn a_change_brings_in_what_a_partition_has_refused() {
+fn a_change_of_the_control_log_brings_in_what_a_partition_lacks() {
     let mut desk = Desk::open();
     let Definition::DefineFirm(firm) = firm(30) else { panic!("a firm") };
     let fields = field_bit::<DefineFirm>("live_orders_max");

@@ -308,6 +308,7 @@ pub struct CheckpointAgent<D> {
     due: Nanos,
     /// True from a failure to the next checkpoint.
     has_failed: bool,
+    has_failed_to_prune: bool,
 }
 
 impl<D: Disk> CheckpointAgent<D> {
@@ -329,6 +330,7 @@ impl<D: Disk> CheckpointAgent<D> {
             record: Vec::new(),
             due: Nanos(0),
             has_failed: false,
+            has_failed_to_prune: false,
         }
     }
 
@@ -413,11 +415,24 @@ impl<D: Disk> CheckpointAgent<D> {
         self.parts.newest = newest;
         self.parts.figures.counters.checkpoint_event.store(newest, Ordering::Relaxed);
         tracing::info!(event = newest, bytes = state.len(), "gateway checkpoint written");
-        self.parts.store.prune(KEEP)?;
         if std::mem::take(&mut self.has_failed) {
             tracing::info!(event = newest, "gateway checkpoints are written again");
         }
+        self.prune();
         Ok(())
+    }
+
+    /// Removes old checkpoints, with a line at each edge of a time when that fails.
+    fn prune(&mut self) {
+        let pruned = self.parts.store.prune(KEEP);
+        let has_failed = std::mem::replace(&mut self.has_failed_to_prune, pruned.is_err());
+        match pruned {
+            Err(error) if !has_failed => {
+                tracing::error!(%error, "old gateway checkpoints stay until this ends");
+            }
+            Ok(_) if has_failed => tracing::info!("old gateway checkpoints are removed again"),
+            _ => {}
+        }
     }
 
     /// Tells a failure, the first of several with a line. A checkpoint only saves time, so one that

@@ -283,9 +283,9 @@ impl DeliveryAgent {
         (next < end).then_some(end)
     }
 
-    /// Carries a query out, or lets it wait for events or for an earlier query of its connection.
+    /// Carries a query out, or lets it wait for events or for its fetch, which waits.
     fn take_query(&mut self, query: Query, upto: Option<u64>, now: Nanos) {
-        if upto.is_none() && !self.waiting.has_any_of(query.connection()) {
+        if upto.is_none() && !self.waiting.has_any_of_the_fetch_of(&query) {
             self.carry_out(query, now);
         } else if let Some(early) = self.waiting.push(query, upto.unwrap_or(0), now) {
             self.carry_out(early, now);
@@ -695,8 +695,8 @@ pub(crate) mod tests {
         behind.to_store.connection_is_gone(ConnectionId(9));
         behind.agent.do_work(Nanos(1));
         assert!(rows_of(&mut behind.to_store).is_some(), "its own first ones wait no longer");
-        let waits = |agent: &DeliveryAgent, id| agent.waiting.has_any_of(ConnectionId(id));
-        assert!(waits(&behind.agent, 7) && !waits(&behind.agent, 9), "an end was taken");
+        let count = |id| behind.agent.waiting.count_of(ConnectionId(id));
+        assert_eq!((count(7), count(9)), (16, 0), "an end was taken");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! A store that is behind its events takes them in steps and serves its readers between two steps,
 //! so a query waits here until the store has the events from before it. Credit that is added to a
-//! fetch waits behind it. A store that cannot catch up, because events come faster or the files do
+//! fetch waits behind it, and nothing else does. A store that cannot catch up, because events come faster or the files do
 //! not have them yet, answers after [`WAIT_MAX`], or when too many wait, with the state that it
 //! has; a reader that needs more names it by `min_token`.
 
@@ -16,7 +16,8 @@ use weir_wire::delivery::{AddCredit, CancelFetch};
 
 /// The time in nanoseconds that a query waits for older events at most: 1 s.
 pub const WAIT_MAX: u64 = 1_000_000_000;
-/// The number of queries that can wait; beyond it the first one waits no longer.
+/// The number of queries that can wait; beyond it the first one waits no longer of the connection
+/// that has most.
 const QUERIES_MAX: usize = 256;
 /// The number of a connection's queries that can wait, so that one takes no places of the others.
 const QUERIES_PER_CONNECTION: usize = 16;
@@ -45,6 +46,12 @@ impl Query {
             Query::Fetch(fetch) => fetch.fetch.session_id,
             Query::AddCredit(_, more) => more.session_id,
         }
+    }
+
+    /// True when both are of one fetch of one session of a connection.
+    fn is_of_the_fetch_of(&self, other: &Query) -> bool {
+        let of = |query: &Query| (query.connection(), query.session_id(), query.correlation_id());
+        of(self) == of(other)
     }
 
     fn correlation_id(&self) -> u64 {
@@ -76,29 +83,36 @@ impl WaitingQueries {
         self.queries.is_empty()
     }
 
-    /// Returns true when a query of the connection waits: a later one may not overtake it.
+    /// Returns true when a query of the same fetch waits: this one may not overtake it.
     #[must_use]
-    pub fn has_any_of(&self, connection: ConnectionId) -> bool {
-        self.queries.iter().any(|waiting| waiting.query.connection() == connection)
+    pub fn has_any_of_the_fetch_of(&self, query: &Query) -> bool {
+        self.queries.iter().any(|waiting| waiting.query.is_of_the_fetch_of(query))
     }
 
     /// Adds a query that came now and waits until the store's next record is `upto`. Returns the
-    /// one that waits no longer where there is no room: the connection's first, or the first of
-    /// all.
+    /// one that waits no longer where there is no room: the first of the connection that has most.
     #[must_use]
     pub fn push(&mut self, query: Query, upto: u64, now: Nanos) -> Option<Query> {
-        let connection = query.connection();
-        let is_its = |waiting: &Waiting| waiting.query.connection() == connection;
-        let count = self.queries.iter().filter(|waiting| is_its(waiting)).count();
-        let place = match count < QUERIES_PER_CONNECTION {
-            true if self.queries.len() < QUERIES_MAX => None,
-            true => Some(0),
-            false => self.queries.iter().position(is_its),
+        let crowd = if self.count_of(query.connection()) >= QUERIES_PER_CONNECTION {
+            Some(query.connection())
+        } else if self.queries.len() >= QUERIES_MAX {
+            let connections = self.queries.iter().map(|waiting| waiting.query.connection());
+            connections.max_by_key(|connection| self.count_of(*connection))
+        } else {
+            None
         };
-        let early = place.and_then(|place| self.queries.remove(place));
+        let is_its = |waiting: &Waiting| Some(waiting.query.connection()) == crowd;
+        let early = self.queries.iter().position(is_its).and_then(|at| self.queries.remove(at));
         let until = Nanos(now.0.saturating_add(WAIT_MAX));
         self.queries.push_back(Waiting { query, upto, until });
         early.map(|waiting| waiting.query)
+    }
+
+    /// Returns the number of a connection's queries.
+    #[must_use]
+    pub fn count_of(&self, connection: ConnectionId) -> usize {
+        let is_its = |waiting: &&Waiting| waiting.query.connection() == connection;
+        self.queries.iter().filter(is_its).count()
     }
 
     /// Removes and returns the next query that waits no longer, for a store whose next record is
@@ -132,5 +146,46 @@ impl WaitingQueries {
 
     fn remove(&mut self, is_meant: impl Fn(&Query) -> bool) {
         self.queries.retain(|waiting| !is_meant(&waiting.query));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credit(connection: u64, correlation_id: u64) -> Query {
+        let session_id = SessionId(1);
+        let more = AddCredit { correlation_id, session_id, pages: 1, rows: 0, bytes: 0 };
+        Query::AddCredit(ConnectionId(connection), more)
+    }
+
+    #[test]
+    fn where_there_is_no_room_the_connection_that_has_most_waits_no_longer() {
+        let mut waiting = WaitingQueries::default();
+        let now = Nanos(1);
+        // One with a single query was first.
+        assert!(waiting.push(credit(99, 1), 5, now).is_none());
+        let crowd = QUERIES_PER_CONNECTION as u64;
+        let mut number = 1;
+        while number < QUERIES_MAX as u64 {
+            let connection = 1 + (number - 1) / crowd;
+            assert!(waiting.push(credit(connection, number), 5, now).is_none(), "{number}");
+            number += 1;
+        }
+        let early = waiting.push(credit(98, 1), 5, now).expect("there is no room");
+        assert_eq!(early.connection(), ConnectionId(15), "the last of those that have most");
+        let early = waiting.push(credit(1, 999), 5, now).expect("it has all of its places");
+        assert_eq!((early.connection(), early.correlation_id()), (ConnectionId(1), 1));
+        assert_eq!(waiting.queries.len(), QUERIES_MAX);
+        assert_eq!(waiting.count_of(ConnectionId(99)), 1);
+    }
+
+    #[test]
+    fn credit_waits_behind_its_own_fetch_alone() {
+        let mut waiting = WaitingQueries::default();
+        assert!(waiting.push(credit(1, 7), 5, Nanos(1)).is_none());
+        assert!(waiting.has_any_of_the_fetch_of(&credit(1, 7)));
+        assert!(!waiting.has_any_of_the_fetch_of(&credit(1, 8)));
+        assert!(!waiting.has_any_of_the_fetch_of(&credit(2, 7)));
     }
 }

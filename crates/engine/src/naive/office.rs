@@ -87,7 +87,7 @@ impl NaiveEngine {
     }
 
     /// Applies a definition. A change that the control log has completed may be of something that
-    /// this partition had no room for.
+    /// this partition lacks.
     fn take_in(
         &mut self,
         definition: &Definition,

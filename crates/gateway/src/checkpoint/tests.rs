@@ -407,6 +407,29 @@ fn failing_checkpoints_have_one_line_at_each_edge() {
 }
 
 #[test]
+fn a_checkpoint_counts_as_written_although_an_old_one_cannot_be_removed() {
+    let mut old_that_stayed = 0;
+    for call in 0..40 {
+        let (world, disk) = (World::new(&answers(400)), SimDisk::new(1));
+        let mut writer = agent(&world, &disk, 0);
+        let now = (1..=2).fold(1, |now, round| run(&mut writer, 120 * round, now));
+        let fault = Some((call, DiskErrorKind::Io));
+        disk.set_faults(SimFaults { call_fails_at: fault, ..SimFaults::default() });
+        let figures = writer.parts.figures.clone();
+        figures.counters.event_in_files.store(403, Ordering::Relaxed);
+        for _ in 0..5 {
+            writer.do_work(Nanos(now + RETRY_INTERVAL));
+        }
+        disk.set_faults(SimFaults::default());
+        let report = figures.counters.report();
+        let is_written = report.checkpoint_event == 403;
+        assert_eq!(report.checkpoint_failures, u64::from(!is_written), "{call}");
+        old_that_stayed += usize::from(is_written && store(&disk).list().unwrap().len() > KEEP);
+    }
+    assert!(old_that_stayed > 0, "no removal failed");
+}
+
+#[test]
 fn an_agent_whose_checkpoints_are_lost_begins_with_the_first_retained_event() {
     let (world, disk) = (World::new(&answers(400)), SimDisk::new(1));
     let holds = weir_partition::holds::Holds::default();

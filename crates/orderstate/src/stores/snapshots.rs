@@ -151,19 +151,34 @@ impl SnapshotWriter {
         let source = *source;
         let mut synced = || log.as_mut().map_or(Ok(()), sync_log);
         let finished = part.map(|part| match synced() {
-            Ok(()) => snapshots.finish(part).and_then(|()| snapshots.prune(KEEP)),
+            Ok(()) => snapshots.finish(part),
             Err(error) => {
                 snapshots.give_up(part);
                 Err(error)
             }
         });
-        let oldest_kept = finished.and_then(|finished| self.told(index, finished).flatten());
+        let is_written = finished.is_some_and(|finished| self.told(index, finished).is_some());
+        let oldest_kept = if is_written { self.prune(index) } else { None };
         let figures = &self.figures;
-        let figure = if oldest_kept.is_some() { &figures.written } else { &figures.failed };
+        let figure = if is_written { &figures.written } else { &figures.failed };
         figure.fetch_add(1, Ordering::Relaxed);
         let told = self.written.push(SnapshotOutcome { source, oldest_kept });
         assert!(told.is_ok(), "one snapshot is under way at a time");
         self.wake.wake();
+    }
+
+    /// Removes old snapshots; returns the oldest one kept, `None` when the disk does not say.
+    fn prune(&mut self, index: usize) -> Option<Position> {
+        let StoreSnapshots { source, snapshots, .. } = &mut self.stores[index];
+        match snapshots.prune(KEEP) {
+            Ok(oldest_kept) => oldest_kept,
+            Err(error) => {
+                let source = *source;
+                tracing::error!(%source, %error, "old snapshots of a store stay");
+                // They need the events from the oldest on.
+                snapshots.list().ok().and_then(|positions| positions.first().copied())
+            }
+        }
     }
 
     /// Reports an error; the log is then kept for as long as needed.
