@@ -101,6 +101,8 @@ pub struct Client {
     /// Orders that no loss of the session may cancel while it stays logged on, or once it has left
     /// them by its choice.
     safe: BTreeSet<OrderId>,
+    /// True if the session is not lost at the start of this process: its return keeps its orders.
+    may_return: bool,
     /// The number from which no event may be a cancel by a loss: the session returned in time.
     in_time_from: Option<EventNo>,
     /// The time since which its logon is refused because it is on another connection.
@@ -141,6 +143,7 @@ impl Client {
             sent_at: BTreeMap::new(),
             accepted_at: Nanos(0),
             safe: BTreeSet::new(),
+            may_return: false,
             in_time_from: None,
             taken_since: None,
         }
@@ -165,8 +168,9 @@ impl Client {
         }
     }
 
-    /// A new process knows of no session on a connection.
-    pub fn begin_life(&mut self) {
+    /// A new process knows of no session on a connection. It awaits the return of `absent`.
+    pub fn begin_life(&mut self, absent: &[SessionId]) {
+        self.may_return = absent.contains(&self.session_id);
         self.taken_since = None;
         self.logons_sent = 0;
         self.is_new_process = true;
@@ -369,7 +373,9 @@ impl Client {
             self.accepted_at = message_context.now;
         }
         // An earlier logon to this process may have been accepted, and its loss be under way.
-        let is_in_time = self.logons_sent == 1 && message_context.now < message_context.return_by;
+        let is_in_time = self.may_return
+            && self.logons_sent == 1
+            && message_context.now < message_context.return_by;
         self.in_time_from = state.filter(|_| is_in_time).map(|state| state.next_event_no);
         message_context.tally.in_time += u64::from(is_in_time && self.cancels_on_disconnect);
         self.check_opened(message_context.told)?;

@@ -376,6 +376,7 @@ impl Gate {
     ) -> Result<(), Violation> {
         (self.told.current, self.told.ended) = (start.epoch, start.ended.to_vec());
         self.return_by = Nanos(start.now.0 + self.plan.return_within.0);
+        self.wires.process_has_started(&start.absent);
         let around = StartContext {
             plan: self.plan,
             net: &self.net,

@@ -132,8 +132,12 @@ impl Wires {
     pub fn begin_life(&mut self, plan: GatePlan) {
         self.is_calm = plan.is_calm;
         self.life += 1;
+    }
+
+    /// A process has started, and awaits the return of the sessions `absent`.
+    pub fn process_has_started(&mut self, absent: &[SessionId]) {
         let clients = self.wires.iter_mut().flat_map(|wire| &mut wire.clients);
-        clients.for_each(Client::begin_life);
+        clients.for_each(|client| client.begin_life(absent));
     }
 
     /// The control log has a definition of a session.
