@@ -162,6 +162,10 @@ impl Client {
     pub fn connection_lost(&mut self, logs_on_at: u64) {
         self.session.connection_lost();
         self.has_left();
+        if self.logs_on_at.is_none() {
+            // A logon without an answer may have been accepted: it is on a connection anew.
+            self.taken_since = None;
+        }
         self.logs_on_at = Some(logs_on_at);
         if let Some(copies) = &mut self.copies {
             copies.connection_lost();
