@@ -3,9 +3,9 @@
 //!
 //! A store that is behind its events takes them in steps and serves its readers between two steps,
 //! so a query waits here until the store has the events from before it. Credit that is added to a
-//! fetch waits behind it, and nothing else does. A store that cannot catch up, because events come faster or the files do
-//! not have them yet, answers after [`WAIT_MAX`], or when too many wait, with the state that it
-//! has; a reader that needs more names it by `min_token`.
+//! fetch waits behind it, and nothing else does. A store that cannot catch up, because events come
+//! faster or the files do not have them yet, answers after [`WAIT_MAX`], or when too many wait,
+//! with the state that it has; a reader that needs more names it by `min_token`.
 
 use std::collections::VecDeque;
 

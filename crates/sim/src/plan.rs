@@ -7,7 +7,7 @@ use weir_io::{DiskErrorKind, Rng, SeededRng};
 use weir_partition::retention::RetentionLimits;
 use weir_types::Durability;
 
-/// The size of the event log's segment files in bytes.
+/// The size of the event log's segment files in bytes, without a gateway.
 pub const EVENT_SEGMENT_BYTES: u64 = 128 << 10;
 
 /// The end of a life of the process.
@@ -89,8 +89,9 @@ pub struct Plan {
     pub tail_segment_words: usize,
     /// The most entries of the command log that may wait for their commit.
     pub log_queue_len_max: u64,
-    /// The limits of both logs. A run with the gateway has none: its clients begin with the first
-    /// event.
+    /// The size of the event log's segment files in bytes.
+    pub event_segment_bytes: u64,
+    /// The limits of both logs.
     pub limits: RetentionLimits,
     /// True if lives have spells in which the machine withholds something.
     pub has_weather: bool,
@@ -119,10 +120,22 @@ impl Plan {
             clock_steps_per_mille: if rng.chance(1, 4) { rng.below(30) } else { 0 },
             log_queue_len_max: [u64::MAX, u64::MAX, 8, 40][weather_rng.below(4) as usize],
             has_weather: weather_rng.chance(3, 4),
+            event_segment_bytes: EVENT_SEGMENT_BYTES,
             limits: draw_limits(seed, segment_bytes),
             tail_segment_words: [16 << 10, 32 << 10, 128 << 10][tail_rng.below(3) as usize],
             lives: (0..lives).map(|_| LifePlan::draw(&mut rng)).collect(),
         }
+    }
+
+    /// Shortens the event log of a run with the gateway, if it has limits, so that clients that are
+    /// away for a while find it truncated.
+    pub fn shorten_events(&mut self, seed: u64) {
+        if self.limits.is_unlimited() {
+            return;
+        }
+        let mut rng = SeededRng::new(seed, "plan of the retention in front of a gateway");
+        self.event_segment_bytes = [8, 16, 32][rng.below(3) as usize] << 10;
+        self.limits.event_bytes = Some(self.event_segment_bytes * (1 + rng.below(4)));
     }
 }
 

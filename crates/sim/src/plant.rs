@@ -86,16 +86,11 @@ impl Plant {
             let met = InLog::ALL.iter().copied().filter(|plant| !unmet.contains(plant));
             all.extend(met.map(Plant::InLog));
             all.extend(weir_door::plant::Plant::ALL.iter().copied().map(Plant::InDoor));
-            use weir_gateway::plant::Plant as InGateway;
-            // The simulation has no checkpoints.
-            let unmet = [InGateway::TrailDropped, InGateway::CheckpointOfLostEvents];
-            let met = InGateway::ALL.iter().copied().filter(|plant| !unmet.contains(plant));
-            all.extend(met.map(Plant::InGateway));
-            // The retention goes by bytes here, and no reader is slower than the snapshots.
+            all.extend(weir_gateway::plant::Plant::ALL.iter().copied().map(Plant::InGateway));
+            // The retention goes by bytes here.
             use weir_partition::plant::Plant as InPartition;
-            let unmet = [InPartition::AgeByJumpedClock, InPartition::HoldsIgnored];
-            let met = InPartition::ALL.iter().copied().filter(|plant| !unmet.contains(plant));
-            all.extend(met.map(Plant::InPartition));
+            let is_met = |plant: &InPartition| *plant != InPartition::AgeByJumpedClock;
+            all.extend(InPartition::ALL.iter().copied().filter(is_met).map(Plant::InPartition));
         }
         all
     }
@@ -105,7 +100,7 @@ impl Plant {
     pub fn front(self) -> Front {
         match self {
             Plant::GatewayNotWoken => Front::Gateway,
-            // Runs with the gateway keep their logs whole.
+            // Runs with the gateway truncate their event log more often.
             #[cfg(feature = "planted")]
             Plant::InPartition(weir_partition::plant::Plant::UnsyncedSnapshotCounts) => {
                 Front::Crowd

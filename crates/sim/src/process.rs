@@ -31,14 +31,14 @@ use crate::clocks::LogTimeWatch;
 use crate::disk::{Gates, ProcessDisk};
 use crate::fullness::FullnessFigures;
 use crate::oracle::{LogEntry, engine_config};
-use crate::plan::{EVENT_SEGMENT_BYTES, FailingDisk, Plan};
+use crate::plan::{FailingDisk, Plan};
 use crate::plant::{Plant, Planted};
 use crate::shell::{Fate, Shell};
 use crate::weather::Conditions;
 use crate::workload::HERE;
 
 /// The identity of every simulated log.
-const LOG_ID: u128 = 0x5157;
+pub const LOG_ID: u128 = 0x5157;
 /// The most commands that the shadow applies in one cycle.
 const FOLLOW_MAX: usize = 4096;
 /// The number of snapshots kept.
@@ -53,6 +53,8 @@ pub struct Disks {
     pub events: SimDisk,
     /// The snapshots' directory.
     pub snapshots: SimDisk,
+    /// The directory of the gateway's checkpoints.
+    pub checkpoints: SimDisk,
 }
 
 impl Disks {
@@ -60,7 +62,7 @@ impl Disks {
     #[must_use]
     pub fn new(seed: u64) -> Disks {
         let [commands, events, snapshots] = [0, 1, 2].map(|n| SimDisk::new(seed * 3 + n));
-        Disks { commands, events, snapshots }
+        Disks { commands, events, snapshots, checkpoints: SimDisk::new(!seed) }
     }
 
     /// Returns one of the disks.
@@ -80,6 +82,7 @@ impl Disks {
             commands: change(&self.commands),
             events: change(&self.events),
             snapshots: change(&self.snapshots),
+            checkpoints: change(&self.checkpoints),
         }
     }
 
@@ -87,22 +90,24 @@ impl Disks {
     #[must_use]
     pub fn begin_recording(&self) -> Disks {
         let before = self.map(SimDisk::after_process_crash);
-        for disk in [&self.commands, &self.events, &self.snapshots] {
-            disk.record();
-        }
+        self.all().into_iter().for_each(SimDisk::record);
         before
+    }
+
+    fn all(&self) -> [&SimDisk; 4] {
+        [&self.commands, &self.events, &self.snapshots, &self.checkpoints]
     }
 
     /// Returns the recorded operations, with the number of the disk: in the order of a cycle or,
     /// with `recovering`, of a recovery.
     #[must_use]
     pub fn take_recording(&self, recovering: bool) -> Vec<(usize, TraceOp)> {
-        let [commands, events, snapshots] =
-            [&self.commands, &self.events, &self.snapshots].map(SimDisk::take_trace);
+        let [commands, events, snapshots, checkpoints] = self.all().map(SimDisk::take_trace);
+        // The gateway acts before the partition's shadow, which truncates last.
         let order = if recovering {
-            [(0, commands), (2, snapshots), (1, events)]
+            [(0, commands), (2, snapshots), (1, events), (3, checkpoints)]
         } else {
-            [(0, commands), (1, events), (2, snapshots)]
+            [(3, checkpoints), (0, commands), (1, events), (2, snapshots)]
         };
         let numbered =
             |(disk, ops): (usize, Vec<TraceOp>)| ops.into_iter().map(move |op| (disk, op));
@@ -114,11 +119,12 @@ impl Disks {
         self.commands.set_shortage(conditions.of_commands());
         self.events.set_shortage(conditions.of_events());
         self.snapshots.set_shortage(conditions.of_events());
+        self.checkpoints.set_shortage(conditions.of_events());
     }
 
     /// Applies a recorded operation.
     pub fn apply(&self, disk: usize, op: &TraceOp) {
-        [&self.commands, &self.events, &self.snapshots][disk].apply(op);
+        self.all()[disk].apply(op);
     }
 
     /// Reads the command log from a position on, or from its first one for position zero; returns
@@ -172,7 +178,7 @@ pub fn recover(
     let _planted = Planted::put_in_recovery(plant);
     rebuild(Sources {
         log,
-        event_segment_bytes: EVENT_SEGMENT_BYTES,
+        event_segment_bytes: plan.event_segment_bytes,
         engine: engine_config(),
         commands: ProcessDisk::new(disks.commands.clone(), gates.commands.clone(), lies),
         events: ProcessDisk::new(disks.events.clone(), gates.events.clone(), false),
@@ -207,6 +213,9 @@ pub struct Process {
     tail_handle: TailHandle,
     shadow: Shadow<SimDisk, ProcessDisk, SimDisk>,
     figures: Arc<PartitionFigures>,
+    holds: Holds,
+    /// The number of events that are in the files.
+    written: u64,
     gates: Gates,
     stalled_for: u64,
     conditions: Conditions,
@@ -246,7 +255,7 @@ impl Process {
         let log_times = LogTimeWatch::after(log.last_log_time());
         let mut state = Vec::new();
         engine.snapshot(&mut state);
-        let commands = disks.commands.clone();
+        let (commands, holds) = (disks.commands.clone(), Holds::default());
         let shadow = Shadow::new(ShadowParts {
             engine: Engine::restore(engine_config(), &state)?,
             event_count,
@@ -254,7 +263,7 @@ impl Process {
             commands: Box::new(move || Ok(commands.clone())),
             snapshots: SnapshotStore::new(disks.snapshots.clone(), LOG_ID, HERE),
             keep: SNAPSHOTS_KEPT,
-            holds: Holds::default(),
+            holds: holds.clone(),
         });
         let partition = Partition::new(PartitionParts {
             engine,
@@ -277,6 +286,8 @@ impl Process {
             tail_handle: handle,
             shadow,
             figures,
+            holds,
+            written: event_count,
             gates,
             stalled_for: 0,
             conditions: Conditions::FAIR,
@@ -298,10 +309,24 @@ impl Process {
         &self.tail_handle
     }
 
-    /// Returns a reader of the partition's events from `first` on; `events` holds their files.
+    /// Returns a reader of the partition's events from `first` on, which keeps those that it has
+    /// not read; `events` holds their files.
     #[must_use]
-    pub fn reader(&self, events: SimDisk, first: u64) -> EventReader {
+    pub fn reader(&self, events: SimDisk, first: u64, holder: &'static str) -> EventReader {
         EventReader::on_disk(&self.tail_handle, move || Ok(events.clone()), first)
+            .holding(&self.holds, holder)
+    }
+
+    /// The partition's figures.
+    #[must_use]
+    pub fn figures(&self) -> Arc<PartitionFigures> {
+        self.figures.clone()
+    }
+
+    /// The first record of an event that is retained.
+    #[must_use]
+    pub fn retained_from(&self) -> u64 {
+        self.holds.retained_from()
     }
 
     /// The reason why the process ended itself, once it did.
@@ -372,7 +397,15 @@ impl Process {
         let synced = self.figures.counters.synced.load(Ordering::Relaxed);
         self.shadow.note_synced(Position(synced));
         let followed = self.shadow.follow(committed, FOLLOW_MAX, now);
+        self.tell_written();
         self.survive(followed).map(|_| ())
+    }
+
+    fn tell_written(&mut self) {
+        if self.shadow.has_written_events() {
+            self.written = self.shadow.event_count();
+        }
+        self.figures.counters.event_in_files.store(self.written, Ordering::Relaxed);
     }
 
     /// Lets the shadow try again, as the node does when it cannot read the command log.

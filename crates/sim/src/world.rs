@@ -12,7 +12,6 @@ use weir_io::{DiskAction, DiskErrorKind, Rng, SeededRng, SimDisk, SimFaults};
 use weir_log::{EpochCursor, SequencedLog};
 use weir_partition::handoff::SUBMISSIONS_MAX;
 use weir_partition::recovery::Rebuilt;
-use weir_partition::retention::RetentionLimits;
 use weir_partition::shadow::ShadowError;
 use weir_types::{Durability, Epochs, Nanos, Position, Switch};
 use weir_wire::{Definition, Event};
@@ -127,7 +126,7 @@ pub fn run_gate(seed: u64, plant: Option<Plant>) -> Outcome {
     plan.clock_steps_per_mille = [0, 2, 10, 30][rng.below(4) as usize];
     // Shorter steps than these would let no heartbeat pass within a run.
     plan.step_ns_max = plan.step_ns_max.max(1_000_000);
-    plan.limits = RetentionLimits::default();
+    plan.shorten_events(seed);
     run_gate_plan(plan, seed, plant)
 }
 
@@ -525,6 +524,9 @@ impl World {
             Ok(truncates) => truncates,
             Err(error) => self.bear(process, error).map(|()| false)?,
         };
+        if let Some(gate) = &mut self.gate {
+            gate.told.retained_from = process.retained_from();
+        }
         self.tally.truncations += u64::from(truncates);
         Ok(())
     }

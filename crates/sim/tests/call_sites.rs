@@ -6,7 +6,7 @@
 
 use weir_io::DiskErrorKind;
 use weir_partition::retention::RetentionLimits;
-use weir_sim::plan::{DiskFault, Ending, FailingDisk, LifePlan, Plan};
+use weir_sim::plan::{DiskFault, EVENT_SEGMENT_BYTES, Ending, FailingDisk, LifePlan, Plan};
 use weir_sim::plant::Front;
 use weir_sim::world::{Tally, run_gate_plan, run_plan};
 use weir_types::Durability;
@@ -33,6 +33,7 @@ fn plan(durability: Durability, fault: DiskFault) -> Plan {
         clock_steps_per_mille: 0,
         log_queue_len_max: u64::MAX,
         has_weather: false,
+        event_segment_bytes: EVENT_SEGMENT_BYTES,
         limits: RetentionLimits::default(),
         lives: vec![life],
     }

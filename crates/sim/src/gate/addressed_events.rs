@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use weir_log::EpochEnd;
-use weir_types::{Epoch, EventNo, OrderId, Position, Reason, SessionId};
+use weir_types::{CopyNo, Epoch, EventNo, OrderId, Position, Reason, SessionId};
 use weir_wire::frame::parse_message;
 use weir_wire::{Event, PlainEvent};
 
@@ -56,6 +56,8 @@ pub struct AddressedEvents {
     pub current: Epoch,
     /// The epochs before it.
     pub ended: Vec<EpochEnd>,
+    /// The first record that may still be retained.
+    pub retained_from: u64,
     /// Orders cancelled because their session was lost.
     pub lost_orders: u64,
 }
@@ -138,6 +140,45 @@ impl AddressedEvents {
             format!("event {event_no} of session {session_id}, known: {}", report.is_some())
         })?;
         Ok(report.expect("it was compared").clone())
+    }
+
+    /// Returns the reports of a session between the `count` that a client has received and
+    /// `oldest`, which a node names as the oldest one that it retains.
+    ///
+    /// # Errors
+    /// When there are none, or they are not past the retention.
+    pub fn past_retention(
+        &self,
+        session_id: SessionId,
+        count: usize,
+        oldest: EventNo,
+    ) -> Result<&[Report], Violation> {
+        let upto = usize::try_from(oldest.0).unwrap_or(usize::MAX).saturating_sub(1);
+        let gone = self.of(session_id).get(count..upto).unwrap_or_default();
+        let is_gone = gone.last().is_some_and(|last| last.record < self.retained_from);
+        ensure(is_gone, "a retained event is refused", || {
+            format!("event {} of session {session_id}: {oldest} is the oldest", count + 1)
+        })?;
+        Ok(gone)
+    }
+
+    /// Returns the copies between the `count` that a reader has received and a number: those of a
+    /// stream that begins behind it.
+    ///
+    /// # Errors
+    /// When one of them is retained.
+    pub fn copies_past_retention(
+        &self,
+        count: usize,
+        previous: CopyNo,
+    ) -> Result<Vec<(SessionId, Report)>, Violation> {
+        let copies = (count..).map_while(|index| self.copy(index));
+        let gone: Vec<_> = copies.take_while(|(_, report)| report.record <= previous.0).collect();
+        let is_gone = gone.last().is_none_or(|(_, last)| last.record < self.retained_from);
+        ensure(is_gone, "a retained copy is left out", || {
+            format!("the copies behind {previous}, after {count}")
+        })?;
+        Ok(gone.into_iter().map(|(owner, report)| (owner, report.clone())).collect())
     }
 
     /// The first lost event of a client that has received the first `count` events of a session and

@@ -472,6 +472,20 @@ impl Client {
                 self.session.forget_from(HERE, other_from, epoch);
                 Ok(Next::LogOn)
             }
+            ClientError::LogonRejected {
+                reason: Reason::ResumeOutOfRange,
+                partition_id: HERE,
+                oldest_event_no,
+                ..
+            } => {
+                tally.past_retention += 1;
+                let gone =
+                    told.past_retention(self.session_id, self.received.len(), oldest_event_no)?;
+                self.received.extend_from_slice(gone);
+                let (last, epoch) = (EventNo(oldest_event_no.0 - 1), self.session.epoch(HERE));
+                self.session.resume_after(HERE, last, epoch);
+                Ok(Next::LogOn)
+            }
             ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. } => {
                 tally.taken += 1;
                 let since = *self.taken_since.get_or_insert(*now);

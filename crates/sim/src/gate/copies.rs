@@ -19,6 +19,8 @@ pub struct CopyReader {
     due: Option<ReportCopy>,
     /// Requests refused because of lost copies.
     pub other_histories: u64,
+    /// Streams that began behind copies past the retention.
+    pub past_retention: u64,
 }
 
 impl CopyReader {
@@ -26,7 +28,14 @@ impl CopyReader {
     #[must_use]
     pub fn new(session_id: SessionId) -> CopyReader {
         let copies = DropCopy::new(session_id, COPIED_FIRM, Beginning::Oldest, &[]);
-        CopyReader { session_id, copies, received: Vec::new(), due: None, other_histories: 0 }
+        CopyReader {
+            session_id,
+            copies,
+            received: Vec::new(),
+            due: None,
+            other_histories: 0,
+            past_retention: 0,
+        }
     }
 
     /// The number of copies received.
@@ -67,6 +76,10 @@ impl CopyReader {
             Ok(CopyOutcome::AskAgain(_)) => self.ask(out),
             Ok(CopyOutcome::NotOurs) => {}
             Ok(CopyOutcome::Taken) if state.wanted == Switch::On => {
+                let gone =
+                    told.copies_past_retention(self.received.len(), state.previous_copy_no)?;
+                self.past_retention += u64::from(!gone.is_empty());
+                self.received.extend(gone);
                 for (index, (owner, report)) in self.received.iter().enumerate() {
                     let is_true = told.copy(index) == Some((*owner, report));
                     ensure(is_true, "a reader of copies keeps what is lost", || {
@@ -89,6 +102,10 @@ impl CopyReader {
                 };
                 self.copies =
                     DropCopy::new(self.session_id, COPIED_FIRM, Beginning::Oldest, &[point]);
+                self.ask(out);
+            }
+            Err(ClientError::CopiesRefused { reason: Reason::ResumeOutOfRange, .. }) => {
+                self.copies = DropCopy::new(self.session_id, COPIED_FIRM, Beginning::Oldest, &[]);
                 self.ask(out);
             }
             Err(error) => return Err(Violation::new("copies are refused", error)),

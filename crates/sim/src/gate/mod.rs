@@ -7,10 +7,11 @@
 //! * [`thread`]: a node's thread, cycle by cycle. [`node`]: the agents between two crashes.
 //! * [`client`]: sessions and the events that they have received. [`wire`]: their connections.
 //! * [`copies`]: the firm's desk that receives copies. [`addressed_events`]: the rules for clients'
-//!   messages. [`strangers`]: connections without a session.
+//!   messages. [`strangers`]: connections without a session. [`checkpoints`]: the gateway's own.
 
 pub mod addressed_events;
-pub mod client;
+pub mod checkpoints;
+mod client;
 pub mod copies;
 pub mod node;
 pub mod strangers;
@@ -94,6 +95,12 @@ pub struct GateTally {
     pub waited: u64,
     /// Accepts that found no descriptor.
     pub failed_accepts: u64,
+    /// Logons and streams of copies refused because the next event was past the retention.
+    pub past_retention: u64,
+    /// Checkpoints of the gateway that were written.
+    pub checkpoints: u64,
+    /// Starts of the gateway with a checkpoint.
+    pub checkpoint_starts: u64,
 }
 
 impl GateTally {
@@ -105,7 +112,8 @@ impl GateTally {
              \"other_copies\":{},\"lost_connections\":{},\"slow\":{},\"silent\":{},\
              \"keys_replaced\":{},\"blocked_writes\":{},\"lost_orders\":{},\"old_records\":{},\
              \"in_time\":{},\"not_in_time\":{},\"throttled\":{},\"evicted\":{},\
-             \"refused_by_a_full_log\":{},\"waited\":{},\"failed_accepts\":{}",
+             \"refused_by_a_full_log\":{},\"waited\":{},\"failed_accepts\":{},\
+             \"past_retention\":{},\"checkpoints\":{},\"checkpoint_starts\":{}",
             self.reports,
             self.copies,
             self.logons,
@@ -125,7 +133,10 @@ impl GateTally {
             self.evicted,
             self.refused,
             self.waited,
-            self.failed_accepts
+            self.failed_accepts,
+            self.past_retention,
+            self.checkpoints,
+            self.checkpoint_starts
         )
     }
 
@@ -151,6 +162,9 @@ impl GateTally {
         self.refused += other.refused;
         self.waited += other.waited;
         self.failed_accepts += other.failed_accepts;
+        self.past_retention += other.past_retention;
+        self.checkpoints += other.checkpoints;
+        self.checkpoint_starts += other.checkpoint_starts;
     }
 }
 
@@ -332,8 +346,11 @@ impl Gate {
     }
 
     fn end_node(&mut self) {
-        if let Some(node) = self.node.take() {
+        if let Some(mut node) = self.node.take() {
             self.wires.tally.waited += node.waited();
+            let checkpoints = node.checkpoints();
+            self.wires.tally.checkpoints += checkpoints.written();
+            self.wires.tally.checkpoint_starts += u64::from(checkpoints.is_beginning());
         }
         (self.conditions, self.accepts_due) = (Conditions::FAIR, None);
     }
@@ -375,6 +392,7 @@ impl Gate {
         start: Start<'_>,
     ) -> Result<(), Violation> {
         (self.told.current, self.told.ended) = (start.epoch, start.ended.to_vec());
+        self.told.retained_from = start.first_record;
         self.return_by = Nanos(start.now.0 + self.plan.return_within.0);
         self.wires.process_has_started(&start.absent);
         let around = StartContext {
@@ -455,6 +473,9 @@ impl Gate {
         self.net.advance();
         if let Some(node) = &mut self.node {
             self.wires.tally.old_records += node.turn(now) as u64;
+            if !self.conditions.stalls_events {
+                node.checkpoints().work(now);
+            }
         }
         self.check_accepts()
     }

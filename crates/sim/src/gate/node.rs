@@ -25,6 +25,7 @@ use weir_wire::event::Defined;
 use weir_wire::session::NodeId;
 use weir_wire::{Definition, Event};
 
+use super::checkpoints::Checkpoints;
 use super::thread::SimThread;
 use super::{GatePlan, SessionFirm, SessionNumbers};
 use crate::oracle::Violation;
@@ -91,7 +92,9 @@ pub struct StartContext<'a> {
 }
 
 impl StartContext<'_> {
-    fn config(&self) -> GatewayConfig {
+    /// Returns the gateway's configuration.
+    #[must_use]
+    pub fn config(&self) -> GatewayConfig {
         let crowded = GatewayConfig {
             connections_max: PLACES_IN_A_CROWD,
             lobby: LobbyLimits { per_address_max: OF_AN_ADDRESS, ..LobbyLimits::default() },
@@ -118,6 +121,21 @@ impl StartContext<'_> {
     }
 }
 
+/// Lets the gateway know the past of its partition.
+fn take_in_the_past(
+    gateway: &mut Gateway,
+    process: &Process,
+    start: &Start<'_>,
+    around: &StartContext<'_>,
+) -> Checkpoints {
+    start.firms.iter().for_each(|(id, firm_id)| gateway.know_firm(*id, *firm_id));
+    let checkpoints = Checkpoints::begin(gateway, process, start, around);
+    gateway.take_in_the_past(start.now);
+    start.sessions.iter().for_each(|(id, next, last)| gateway.agree(1, *id, *next, *last));
+    start.absent.iter().for_each(|id| gateway.await_return(1, *id));
+    checkpoints
+}
+
 /// The node's agents in front of the partition.
 pub struct GateNode {
     gateway: SimThread<Gateway>,
@@ -132,6 +150,7 @@ pub struct GateNode {
     events: TailHandle,
     wake: Wake,
     has_stopped_newcomers: bool,
+    checkpoints: Checkpoints,
     /// The thread that reads old events from files.
     history: Box<dyn Agent>,
     /// It runs in one of this many turns, as if it waited for a disk in the others.
@@ -165,7 +184,7 @@ impl GateNode {
             },
             PortParts {
                 ring: process.take_port(),
-                events: process.reader(disks.events.clone(), start.first_record),
+                events: process.reader(disks.events.clone(), start.first_record, "gateway"),
             },
         ];
         let mut gateway = Gateway::new(GatewayParts {
@@ -180,10 +199,7 @@ impl GateNode {
             draining: draining.clone(),
             status: status.clone(),
         })?;
-        start.firms.iter().for_each(|(id, firm_id)| gateway.know_firm(*id, *firm_id));
-        gateway.take_in_the_past(start.now);
-        start.sessions.iter().for_each(|(id, next, last)| gateway.agree(1, *id, *next, *last));
-        start.absent.iter().for_each(|id| gateway.await_return(1, *id));
+        let checkpoints = take_in_the_past(&mut gateway, process, start, around);
         let history = Box::new(gateway.leave_files(Wake::new(), wake.clone()));
         let newcomers_wake = Wake::new();
         let (port, to_gateway) = link(wake.clone(), newcomers_wake.clone());
@@ -208,6 +224,7 @@ impl GateNode {
             events: process.tail_handle().clone(),
             wake: wake.clone(),
             has_stopped_newcomers: false,
+            checkpoints,
             history,
             history_every: [1, 7, 40][(*seed % 3) as usize],
             turns: 0,
@@ -253,6 +270,11 @@ impl GateNode {
         }
         self.read_upto = ends;
         old_records
+    }
+
+    /// The gateway's checkpoints.
+    pub fn checkpoints(&mut self) -> &mut Checkpoints {
+        &mut self.checkpoints
     }
 
     fn ends(&self) -> (u64, u64) {

@@ -424,8 +424,10 @@ impl Wire {
         if client.hear(&message, &mut message_context, &mut self.output)? == Next::LogOn {
             client.logs_on_at = Some(context.tick + 3 + context.rng.below(30));
         }
-        tally.other_copies =
-            client.copies.as_ref().map_or(tally.other_copies, |c| c.other_histories);
+        if let Some(copies) = &mut client.copies {
+            tally.other_copies = copies.other_histories;
+            tally.past_retention += std::mem::take(&mut copies.past_retention);
+        }
         if let NodeMessage::Logout(logout) = &message {
             check_reason(logout, context.gate)?;
         }
