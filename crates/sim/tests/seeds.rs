@@ -57,6 +57,10 @@ fn every_client_is_told_its_own_reports_once_and_in_order() {
         ("requests that a full log refused", gate.refused),
         ("messages that waited for room in a ring", gate.waited),
         ("accepts without a descriptor", gate.failed_accepts),
+        ("truncations", total.truncations),
+        ("events past the retention", gate.past_retention),
+        ("checkpoints", gate.checkpoints),
+        ("starts with a checkpoint", gate.checkpoint_starts),
     ] {
         assert!(count > 0, "no {what} in {} seeds", report.seeds);
     }

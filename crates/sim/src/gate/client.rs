@@ -432,6 +432,13 @@ impl Client {
         Ok(())
     }
 
+    /// True if its next event may be past the retention.
+    #[must_use]
+    pub fn is_past_retention(&self, told: &AddressedEvents) -> bool {
+        let next = told.of(self.session_id).get(self.received.len());
+        next.is_some_and(|next| next.record < told.retained_from)
+    }
+
     fn know(&mut self, event: &OrderEvent) {
         let OrderEvent { order_id, cl_ord_id, instrument_id, .. } = *event;
         if event.rec.is_none() {
