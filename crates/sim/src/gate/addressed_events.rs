@@ -157,7 +157,13 @@ impl AddressedEvents {
         let gone = self.of(session_id).get(count..upto).unwrap_or_default();
         let is_gone = gone.last().is_some_and(|last| last.record < self.retained_from);
         ensure(is_gone, "a retained event is refused", || {
-            format!("event {} of session {session_id}: {oldest} is the oldest", count + 1)
+            let records: Vec<u64> = gone.iter().map(|report| report.record).collect();
+            format!(
+                "event {} of session {session_id}: {oldest} is the oldest, but records {records:?} \
+                 are, from {} on",
+                count + 1,
+                self.retained_from
+            )
         })?;
         Ok(gone)
     }
