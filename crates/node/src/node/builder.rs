@@ -22,7 +22,7 @@ use weir_orderstate::stores::snapshots::SnapshotWriter;
 use weir_partition::control_import::{ControlImporter, ImportingPartition};
 use weir_partition::formats::refuse_newer;
 use weir_partition::handoff::{SourcePort, gateway_to_partition};
-use weir_partition::recovery::{RecoveredPartition, recover};
+use weir_partition::recovery::{RecoveredPartition, find_in_directory};
 use weir_probe::Drain;
 use weir_runtime::{Agent, Runner};
 use weir_subscribe::SubscriptionsAgent;
@@ -109,11 +109,16 @@ fn recover_all(
     partitions: &[PartitionId],
     wake_fd: &WakeFd,
 ) -> anyhow::Result<(Vec<RecoveredPartition>, Vec<Recovery>)> {
-    let (mut recovered, mut recoveries) = (Vec::new(), Vec::new());
+    let (mut found, mut recovered, mut recoveries) = (Vec::new(), Vec::new(), Vec::new());
+    // All are looked at before the first is changed: a refusal leaves the files as they are.
     for id in partitions {
         let begun = Instant::now();
-        let one = recover(&config.recovery(), *id, wake_fd)?;
-        recoveries.push(Recovery::of(&one, begun.elapsed()));
+        found.push((find_in_directory(&config.recovery(), *id, wake_fd)?, begun.elapsed()));
+    }
+    for (one, before) in found {
+        let begun = Instant::now();
+        let one = one.recover()?;
+        recoveries.push(Recovery::of(&one, before + begun.elapsed()));
         recovered.push(one);
     }
     check_imports(&recovered)?;
