@@ -123,6 +123,8 @@ pub struct RecoveredPartition {
     events: EventLog<RealDisk>,
     first_event: u64,
     event_count: u64,
+    /// True when a view asked for an epoch.
+    wants_epoch: bool,
     dirs: PartitionDirs,
 }
 
@@ -333,6 +335,7 @@ impl FoundDirectory {
             holds: Holds::default(),
             events: rebuilt.events,
             first_event,
+            wants_epoch: false,
             dirs,
         })
     }
@@ -429,12 +432,22 @@ impl RecoveredPartition {
         reader.holding(&self.holds, holder)
     }
 
-    /// Begins an epoch of the log although nothing is lost, for a view that gives other places to
-    /// its contents from now on. Readers are told of the end behind all events so far.
+    /// Asks for an epoch of the log although nothing is lost, for a view that gives other places to
+    /// its contents from now on.
+    pub fn want_epoch(&mut self) {
+        self.wants_epoch = true;
+    }
+
+    /// Begins the epoch that a view asked for, if one did: when the rest of the start has
+    /// succeeded, because a log remembers only so many. Readers are told of the end behind all
+    /// events so far.
     ///
     /// # Errors
     /// When the log cannot write it.
-    pub fn begin_epoch(&mut self) -> anyhow::Result<()> {
+    pub fn begin_wanted_epoch(&mut self) -> anyhow::Result<()> {
+        if !std::mem::take(&mut self.wants_epoch) {
+            return Ok(());
+        }
         let last_valid = self.engine.position();
         self.epoch = self.log.begin_epoch().context("an epoch of the command log")?;
         self.tail.end_epoch(last_valid, self.epoch, self.event_count + 1);
